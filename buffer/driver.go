@@ -1,0 +1,133 @@
+package buffer
+
+import (
+	"context"
+	"io"
+)
+
+// Staging is the second level of the buffer: a place that holds the bytes of sealed slices until the file they belong
+// to has been imported. Implementations must be safe for concurrent use.
+//
+// # Idempotency contract
+//
+// Object.ID is chosen and persisted before the first call that names it, and it is never given to other bytes. After a
+// crash or an error whose outcome is unknown the buffer repeats the call with the same id. Therefore:
+//
+//   - Put of an id that is already stored succeeds and leaves one object, whichever of the two writes is kept: both
+//     carry the same rows. An interrupted Put leaves nothing that Open can see.
+//   - When Put returns nil the object is durable: the buffer then deletes the local rows.
+//   - Delete of an absent id succeeds.
+//
+// An error is retried with backoff unless it is marked by [Permanent] or is a [*SchemaError].
+// [buffertest.Staging] checks the contract.
+//
+// [buffertest.Staging]: https://pkg.go.dev/github.com/forebay/forebay/buffer/buffertest#Staging
+type Staging interface {
+	// Put stores one object. src may be read only during the call. A cancelled ctx ends the call soon; the outcome is
+	// then unknown.
+	Put(ctx context.Context, obj Object, src Source) error
+
+	// Open returns the stored bytes exactly as Put got them. The caller closes the reader. An absent object is an
+	// error that matches [fs.ErrNotExist].
+	Open(ctx context.Context, obj Object) (io.ReadCloser, error)
+
+	// Delete removes objects. It stops at the first error; the buffer repeats the call with the same objects.
+	Delete(ctx context.Context, objs ...Object) error
+}
+
+// Source gives the bytes of one object, as often as a driver needs to read them (a driver may retry by itself).
+type Source interface {
+	// Open starts a new reading from the first byte. The caller closes the reader before Put returns. The bytes are
+	// the same at every reading.
+	Open() (io.ReadCloser, error)
+
+	// WriteTo writes all bytes to w without an intermediate buffer, and is the cheapest way to read them.
+	io.WriterTo
+}
+
+// Target is the third level: the tables. Implementations must be safe for concurrent use.
+//
+// # Idempotency contract
+//
+// File.ID is chosen and persisted before the first Import that names it. After a crash or an error whose outcome is
+// unknown the buffer repeats Import with the same id and the same slices. A target that records the id in the same
+// transaction as the rows gives exactly once. A target that cannot must say "at least once" in its documentation and
+// narrow the window, for example by saving the id of a remote job with File.SaveProgress before it waits for it.
+//
+// Errors are retried with backoff, except for [*SchemaError] and those marked by [Permanent], which are retried only
+// after a definition or the table has changed, or when the user asks for it; the file stays in staging meanwhile.
+// [buffertest.Target] checks the contract.
+//
+// [buffertest.Target]: https://pkg.go.dev/github.com/forebay/forebay/buffer/buffertest#Target
+type Target interface {
+	// Ensure creates the table if it is absent. When it is present its columns must be those of t, in the same order;
+	// otherwise the error is a [*SchemaError] and nothing is changed. It may be repeated.
+	Ensure(ctx context.Context, t Table) error
+
+	// Import appends all rows of f to f.Table, in the order of f.Slices and of the rows in them, once per f.ID. It
+	// creates the table if it is absent, and fails with a [*SchemaError], storing nothing, when the columns differ.
+	// When it returns nil the rows are durable and visible to readers.
+	Import(ctx context.Context, f *File) error
+}
+
+// Counter is an optional interface of a [Target] that can say how many rows it holds for one imported file.
+// The verification of the ledger uses it; without it the imported rows are taken from the ledger alone.
+type Counter interface {
+	// CountFile returns the rows that the table holds for the file id. An id that was never imported gives 0, nil.
+	CountFile(ctx context.Context, t Table, fileID string) (int64, error)
+}
+
+// Table is a destination table as a driver sees it: every cell is text.
+type Table struct {
+	// ID is the table's name in the target, for example "in.c-web.events".
+	ID string
+	// Columns are the names in the order of the cells of a row. A driver must not modify the slice.
+	Columns []string
+}
+
+// Object describes one sealed slice in staging.
+type Object struct {
+	// ID is unique over all engines and all time: lower-case letters, digits and '-', at most 64 bytes. Ids of one
+	// engine ascend with the creation of the slices.
+	ID string
+	// FileID is the id of the file to which the slice belongs.
+	FileID string
+	// SinkID is the sink that wrote the rows, as the user of the buffer named it.
+	SinkID string
+	// Encoding tells how the bytes are stored.
+	Encoding Encoding
+	// Rows is the number of CSV rows, RawBytes their size before compression.
+	Rows, RawBytes int64
+}
+
+// File is a set of slices that are imported together, once.
+type File struct {
+	// ID is unique over all engines and all time, with the alphabet of Object.ID.
+	ID string
+	// SinkID is the sink that wrote the rows.
+	SinkID string
+	// Table is the destination as it was defined when the file was opened.
+	Table Table
+	// Slices are the objects in the order in which their rows were accepted. None is empty.
+	Slices []Object
+	// Rows and RawBytes are the totals of the slices.
+	Rows, RawBytes int64
+
+	// OpenSlice opens the stored bytes of one slice from staging, as [Staging.Open] does.
+	OpenSlice func(ctx context.Context, obj Object) (io.ReadCloser, error)
+	// Progress is what an earlier attempt saved last, nil at first.
+	Progress []byte
+	// SaveProgress persists a small note (at most 4 KiB) of this import, such as the id of a remote job. When it
+	// returns nil the note is on disk and is given to every later attempt. It may be called several times.
+	SaveProgress func(ctx context.Context, note []byte) error
+}
+
+// OpenRows returns the plain CSV bytes of one slice: rows end with "\n", every cell is quoted, there is no header.
+// The caller closes the reader.
+func (f *File) OpenRows(ctx context.Context, obj Object) (io.ReadCloser, error) {
+	rc, err := f.OpenSlice(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	return Decode(obj.Encoding, rc)
+}

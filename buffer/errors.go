@@ -1,0 +1,85 @@
+package buffer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Errors are typed by the reaction they call for:
+//
+//	reject  the record can never be stored as it is        mapping.Error, ErrRowTooLarge
+//	wait    try again later, nothing was accepted           *OverloadError
+//	retry   a later attempt may succeed                     every error that has no other mark
+//	repair  somebody has to change something first          *SchemaError, Permanent, ErrClosed, *FailedError
+var (
+	// ErrClosed is returned by every call after Close has begun.
+	ErrClosed = errors.New("buffer: closed")
+
+	// ErrUnknownSink is returned for a sink id that was never defined.
+	ErrUnknownSink = errors.New("buffer: unknown sink")
+
+	// ErrRowTooLarge is returned for a row above Options.MaxRowBytes. The row is not stored; sending it again is useless.
+	ErrRowTooLarge = errors.New("buffer: row too large")
+)
+
+// OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may
+// repeat it after RetryAfter.
+type OverloadError struct {
+	// Resource is the bound that was hit: "memory" (bytes not yet committed) or "disk" (the quota of the local level).
+	Resource string
+	// Used and Limit are in bytes.
+	Used, Limit int64
+	// RetryAfter is the least time after which a retry makes sense.
+	RetryAfter time.Duration
+}
+
+func (e *OverloadError) Error() string {
+	return fmt.Sprintf("buffer: overloaded: %s bound reached (%d of %d bytes), retry after %s",
+		e.Resource, e.Used, e.Limit, e.RetryAfter)
+}
+
+// SchemaError says that a table's columns are not those of the file or definition. The data stays where it is until
+// the table or the mapping is mended.
+type SchemaError struct {
+	// Table is the table's id.
+	Table string
+	// Want are the columns of the definition, Got those of the table.
+	Want, Got []string
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("table %q: columns differ: the mapping has [%s], the table has [%s]; "+
+		"change one of them so that names and order agree", e.Table, strings.Join(e.Want, ", "), strings.Join(e.Got, ", "))
+}
+
+// FailedError says that the local level can no longer write. What was acknowledged is safe on disk; what was waiting
+// has an unknown outcome. The engine must be closed and opened again.
+type FailedError struct{ Err error }
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("buffer: local level failed, close and reopen the engine: %v", e.Err)
+}
+
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// Permanent marks err as one that a retry alone cannot mend. A nil err gives nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// IsPermanent reports whether a retry alone cannot mend err: it is marked by [Permanent] or is a [*SchemaError].
+func IsPermanent(err error) bool {
+	var p *permanentError
+	var s *SchemaError
+	return errors.As(err, &p) || errors.As(err, &s)
+}
