@@ -1,0 +1,103 @@
+package trigger
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Limits are the allowed range and the defaults of the conditions of one step.
+type Limits struct {
+	// Name is the step, "upload" or "import". It chooses the setting keys in the texts of errors.
+	Name string
+	// Min and Max are both allowed values.
+	Min, Max, Default Conditions
+}
+
+// Units of byte sizes (spec section 0: one KB is 1024 bytes).
+const (
+	kilobyte = 1 << (10 * (iota + 1))
+	megabyte
+)
+
+// Upload returns the limits of step 1, local to staging (seed 000, Limits).
+func Upload() Limits {
+	return Limits{
+		Name:    "upload",
+		Min:     Conditions{Interval: time.Second, Size: 100, Count: 1},
+		Max:     Conditions{Interval: 30 * time.Minute, Size: 50 * megabyte, Count: 10_000_000},
+		Default: Conditions{Interval: 30 * time.Second, Size: 5 * megabyte, Count: 10_000},
+	}
+}
+
+// Import returns the limits of step 2, staging to table (seed 000, Limits).
+func Import() Limits {
+	return Limits{
+		Name:    "import",
+		Min:     Conditions{Interval: 30 * time.Second, Size: 100, Count: 1},
+		Max:     Conditions{Interval: 24 * time.Hour, Size: 500 * megabyte, Count: 10_000_000},
+		Default: Conditions{Interval: time.Minute, Size: 50 * megabyte, Count: 50_000},
+	}
+}
+
+// WithDefaults returns c with the default in place of every zero field.
+func (l Limits) WithDefaults(c Conditions) Conditions {
+	if c.Interval == 0 {
+		c.Interval = l.Default.Interval
+	}
+	if c.Size == 0 {
+		c.Size = l.Default.Size
+	}
+	if c.Count == 0 {
+		c.Count = l.Default.Count
+	}
+	return c
+}
+
+// Validate checks c, completed by the defaults, against the limits. The error joins one [*LimitError] for every
+// breach, in the order interval, size, count.
+func (l Limits) Validate(c Conditions) error {
+	c = l.WithDefaults(c)
+	count := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return errors.Join(
+		check(l, "interval", c.Interval, l.Min.Interval, l.Max.Interval, time.Duration.String),
+		check(l, "size", c.Size, l.Min.Size, l.Max.Size, FormatSize),
+		check(l, "count", c.Count, l.Min.Count, l.Max.Count, count),
+	)
+}
+
+func check[T int64 | time.Duration](l Limits, condition string, v, lo, hi T, format func(T) string) error {
+	if lo <= v && v <= hi {
+		return nil
+	}
+	return &LimitError{Key: l.key(condition), Value: format(v), Min: format(lo), Max: format(hi), Below: v < lo}
+}
+
+// key returns the setting key of a condition (spec section 6).
+func (l Limits) key(condition string) string {
+	switch l.Name {
+	case "upload":
+		return "storage.level.staging.upload.trigger." + condition
+	case "import":
+		return "storage.level.target.import.trigger." + condition
+	}
+	return l.Name + ".trigger." + condition
+}
+
+// LimitError says that a condition is outside of its limits.
+type LimitError struct {
+	// Key is the setting, for example "storage.level.staging.upload.trigger.interval".
+	Key string
+	// Value, Min and Max are written as in the settings: "30s", "5MB", "10000".
+	Value, Min, Max string
+	// Below tells that Value is under Min; otherwise it is over Max.
+	Below bool
+}
+
+func (e *LimitError) Error() string {
+	if e.Below {
+		return fmt.Sprintf("%s: %s is below the minimum %s, use %s to %s", e.Key, e.Value, e.Min, e.Min, e.Max)
+	}
+	return fmt.Sprintf("%s: %s is above the maximum %s, use %s to %s", e.Key, e.Value, e.Max, e.Min, e.Max)
+}

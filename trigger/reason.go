@@ -1,0 +1,38 @@
+package trigger
+
+import "fmt"
+
+// Reason says why waiting rows were moved. [Conditions.Due] finds the first four; the others are given by the owner of
+// the rows, which moves them at once whatever the conditions say.
+type Reason uint8
+
+const (
+	// None means that the rows go on waiting.
+	None Reason = iota
+	// ByCount means that the count condition is met.
+	ByCount
+	// BySize means that the size condition is met.
+	BySize
+	// ByInterval means that the interval condition is met.
+	ByInterval
+	// Changed means that the conditions or the definition of the sink have changed.
+	Changed
+	// Requested means that somebody asked for a flush.
+	Requested
+	// Stopped means that the sink was disabled or removed.
+	Stopped
+	// Full means that the file holds as many slices as it may.
+	Full
+
+	reasons // the number of reasons
+)
+
+var reasonNames = [reasons]string{"none", "count", "size", "interval", "changed", "requested", "stopped", "full"}
+
+// String returns one lower-case word, fit for a log line or a metric label.
+func (r Reason) String() string {
+	if r >= reasons {
+		return fmt.Sprintf("reason(%d)", uint8(r))
+	}
+	return reasonNames[r]
+}
