@@ -1,0 +1,314 @@
+package buffertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Op names an operation of a driver.
+type Op string
+
+// The operations that [Memory] records.
+const (
+	OpPut    Op = "put"
+	OpOpen   Op = "open"
+	OpDelete Op = "delete"
+	OpEnsure Op = "ensure"
+	OpImport Op = "import"
+)
+
+// Call is one recorded operation. Delete makes one Call for each of its objects.
+type Call struct {
+	Op Op
+	// ID is the id of the object (put, open, delete), of the table (ensure) or of the file (import).
+	ID string
+	// Err is what the operation returned. In a hook it is nil.
+	Err error
+}
+
+// Memory is a [buffer.Staging] and a [buffer.Target] that keeps everything in memory. It is meant for tests: each
+// call is recorded, and two hooks can fail or delay it. It imports a file exactly once. It is safe for concurrent use.
+//
+// The hooks run without a lock held, and may be called several times at once. They must be set before the first use.
+// When a hook returns an error the operation returns it unchanged.
+type Memory struct {
+	// Before runs before an operation has any effect: an error means that nothing was done. A hook that waits for
+	// ctx.Done() plays a server that hangs.
+	Before func(ctx context.Context, call Call) error
+	// After runs when an operation has had its effect: an error plays a lost answer, after which the caller does not
+	// know the outcome.
+	After func(ctx context.Context, call Call) error
+
+	mu      sync.Mutex // guards the fields below; never held while a source, a reader or a hook runs
+	objects map[string]object
+	tables  map[string]*memoryTable
+	calls   []*Call
+}
+
+type object struct {
+	buffer.Object
+	data []byte // never modified
+}
+
+type memoryTable struct {
+	columns []string
+	rows    [][]string
+	files   map[string]int64 // imported file id to its rows
+}
+
+var (
+	_ buffer.Staging = (*Memory)(nil)
+	_ buffer.Target  = (*Memory)(nil)
+	_ buffer.Counter = (*Memory)(nil)
+)
+
+// NewMemory returns empty levels.
+func NewMemory() *Memory {
+	return &Memory{objects: make(map[string]object), tables: make(map[string]*memoryTable)}
+}
+
+// do records a call and runs it between the hooks.
+func (m *Memory) do(ctx context.Context, op Op, id string, effect func() error) (err error) {
+	call := &Call{Op: op, ID: id}
+	m.mu.Lock()
+	m.calls = append(m.calls, call)
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		call.Err = err
+		m.mu.Unlock()
+	}()
+	arg := Call{Op: op, ID: id}
+	if m.Before != nil {
+		if err := m.Before(ctx, arg); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := effect(); err != nil {
+		return err
+	}
+	if m.After != nil {
+		return m.After(ctx, arg)
+	}
+	return nil
+}
+
+// Put implements [buffer.Staging].
+func (m *Memory) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+	return m.do(ctx, OpPut, obj.ID, func() error {
+		var data bytes.Buffer
+		if _, err := src.WriteTo(&contextWriter{ctx, &data}); err != nil {
+			return fmt.Errorf("read object %s: %w", obj.ID, err)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.objects[obj.ID] = object{obj, data.Bytes()}
+		return nil
+	})
+}
+
+// Open implements [buffer.Staging].
+func (m *Memory) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser, err error) {
+	err = m.do(ctx, OpOpen, obj.ID, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		o, ok := m.objects[obj.ID]
+		if !ok {
+			return fmt.Errorf("open object %s: %w", obj.ID, fs.ErrNotExist)
+		}
+		rc = io.NopCloser(bytes.NewReader(o.data))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rc, nil
+}
+
+// Delete implements [buffer.Staging].
+func (m *Memory) Delete(ctx context.Context, objs ...buffer.Object) error {
+	for _, obj := range objs {
+		err := m.do(ctx, OpDelete, obj.ID, func() error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			delete(m.objects, obj.ID)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ensure implements [buffer.Target].
+func (m *Memory) Ensure(ctx context.Context, t buffer.Table) error {
+	return m.do(ctx, OpEnsure, t.ID, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		_, err := m.ensure(t)
+		return err
+	})
+}
+
+// ensure returns the table, new or present. The caller holds mu.
+func (m *Memory) ensure(t buffer.Table) (*memoryTable, error) {
+	table := m.tables[t.ID]
+	if table == nil {
+		table = &memoryTable{columns: slices.Clone(t.Columns), files: make(map[string]int64)}
+		m.tables[t.ID] = table
+	}
+	if !slices.Equal(table.columns, t.Columns) {
+		return nil, &buffer.SchemaError{Table: t.ID, Want: slices.Clone(t.Columns), Got: slices.Clone(table.columns)}
+	}
+	return table, nil
+}
+
+// Import implements [buffer.Target].
+func (m *Memory) Import(ctx context.Context, f *buffer.File) error {
+	return m.do(ctx, OpImport, f.ID, func() error {
+		m.mu.Lock()
+		_, err := m.ensure(f.Table)
+		m.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		rows, err := readRows(ctx, f)
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		table, err := m.ensure(f.Table) // it may have been altered meanwhile
+		if err != nil {
+			return err
+		}
+		if _, done := table.files[f.ID]; !done {
+			table.files[f.ID] = int64(len(rows))
+			table.rows = append(table.rows, rows...)
+		}
+		return nil
+	})
+}
+
+// readRows reads all slices of a file.
+func readRows(ctx context.Context, f *buffer.File) ([][]string, error) {
+	var all [][]string
+	for _, obj := range f.Slices {
+		rows, err := readSlice(ctx, f, obj)
+		if err != nil {
+			return nil, fmt.Errorf("read slice %s: %w", obj.ID, err)
+		}
+		for _, row := range rows {
+			if len(row) != len(f.Table.Columns) {
+				return nil, buffer.Permanent(fmt.Errorf("slice %s: a row has %d cells, the table has %d columns",
+					obj.ID, len(row), len(f.Table.Columns)))
+			}
+		}
+		all = append(all, rows...)
+	}
+	return all, nil
+}
+
+func readSlice(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+	rc, err := f.OpenRows(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	var data bytes.Buffer
+	if _, err := io.Copy(&contextWriter{ctx, &data}, rc); err != nil {
+		return nil, err
+	}
+	return parseRows(data.Bytes())
+}
+
+// CountFile implements [buffer.Counter]. It is not recorded and has no hooks.
+func (m *Memory) CountFile(_ context.Context, t buffer.Table, fileID string) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if table := m.tables[t.ID]; table != nil {
+		return table.files[fileID], nil
+	}
+	return 0, nil
+}
+
+// Calls returns the calls so far in the order of their beginning. Err of a call that is still running is nil.
+func (m *Memory) Calls() []Call {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	calls := make([]Call, len(m.calls))
+	for i, c := range m.calls {
+		calls[i] = *c
+	}
+	return calls
+}
+
+// Objects returns what staging holds, in the order of the ids.
+func (m *Memory) Objects() []buffer.Object {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	objs := make([]buffer.Object, 0, len(m.objects))
+	for _, id := range slices.Sorted(maps.Keys(m.objects)) {
+		objs = append(objs, m.objects[id].Object)
+	}
+	return objs
+}
+
+// Rows returns the rows of a table in the order of the imports, or nil if there is no such table. They are shared and
+// must not be modified.
+func (m *Memory) Rows(table string) [][]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.tables[table]; t != nil {
+		return slices.Clip(t.rows)
+	}
+	return nil
+}
+
+// Columns returns the columns of a table, or nil if there is no such table.
+func (m *Memory) Columns(table string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.tables[table]; t != nil {
+		return slices.Clone(t.columns)
+	}
+	return nil
+}
+
+// Alter gives a table other columns, as somebody outside of the buffer might, and creates it if it is absent. The rows
+// stay as they are.
+func (m *Memory) Alter(table string, columns ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tables[table]
+	if t == nil {
+		t = &memoryTable{files: make(map[string]int64)}
+		m.tables[table] = t
+	}
+	t.columns = slices.Clone(columns)
+}
+
+// contextWriter fails when the context is done.
+type contextWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w *contextWriter) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.w.Write(p)
+}

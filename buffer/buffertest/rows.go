@@ -1,0 +1,114 @@
+package buffertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// encodings are all that a driver must take.
+var encodings = []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd}
+
+// appendRow writes a row as the buffer does: every cell quoted, a quote doubled, "\n" at the end.
+func appendRow(dst []byte, row []string) []byte {
+	for i, cell := range row {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '"')
+		dst = append(dst, strings.ReplaceAll(cell, `"`, `""`)...)
+		dst = append(dst, '"')
+	}
+	return append(dst, '\n')
+}
+
+// parseRows is the inverse of appendRow. It keeps every byte of a cell, which [encoding/csv] does not ("\r\n").
+func parseRows(data []byte) ([][]string, error) {
+	var rows [][]string
+	var row []string
+	for len(data) > 0 {
+		if data[0] != '"' {
+			return nil, fmt.Errorf("row %d: a cell begins with %q, want a quote", len(rows), data[0])
+		}
+		var cell []byte
+		for data = data[1:]; ; {
+			i := bytes.IndexByte(data, '"')
+			if i < 0 || i+1 == len(data) {
+				return nil, fmt.Errorf("row %d: the data ends within a row", len(rows))
+			}
+			cell = append(cell, data[:i]...)
+			next := data[i+1]
+			data = data[i+2:]
+			if next == '"' {
+				cell = append(cell, '"')
+				continue
+			}
+			row = append(row, string(cell))
+			if next == '\n' {
+				rows = append(rows, row)
+				row = nil
+			} else if next != ',' {
+				return nil, fmt.Errorf("row %d: %q follows a cell", len(rows), next)
+			}
+			break
+		}
+	}
+	if row != nil {
+		return nil, errors.New("the data ends after a comma")
+	}
+	return rows, nil
+}
+
+// encode returns the rows as they are stored, as that many independent gzip members or zstd frames.
+func encode(e buffer.Encoding, rows [][]string, members int) []byte {
+	var out bytes.Buffer
+	for m := range members {
+		var plain []byte
+		for _, row := range rows[len(rows)*m/members : len(rows)*(m+1)/members] {
+			plain = appendRow(plain, row)
+		}
+		switch e {
+		case buffer.None:
+			out.Write(plain)
+		case buffer.Gzip:
+			w := gzip.NewWriter(&out)
+			must(w.Write(plain))
+			must(0, w.Close())
+		case buffer.Zstd:
+			w, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
+			must(0, err)
+			must(w.Write(plain))
+			must(0, w.Close())
+		}
+	}
+	return out.Bytes()
+}
+
+// must is for writes into memory.
+func must(_ int, err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// makeRows returns n rows of the given number of cells. Rows of different seeds differ.
+func makeRows(seed uint64, n, cells int) [][]string {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	rows := make([][]string, n)
+	for i := range rows {
+		row := make([]string, cells)
+		row[0] = fmt.Sprintf("%d-%d", seed, i)
+		for c := 1; c < cells; c++ {
+			row[c] = fmt.Sprintf("cell %x", rng.Uint64())
+		}
+		rows[i] = row
+	}
+	return rows
+}
