@@ -1,0 +1,169 @@
+package mapping
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Type is the type of a column. The values are the words of the Stream API.
+type Type string
+
+// The column types (seed "Event Stream Ingestion Service", Column).
+const (
+	TypeUUID     Type = "uuid"     // a new UUID version 7 for each column and row, ascending
+	TypeDatetime Type = "datetime" // arrival time, UTC, 2006-01-02T15:04:05.000Z
+	TypeIP       Type = "ip"       // address of the sender
+	TypeBody     Type = "body"     // the unaltered body
+	TypeHeaders  Type = "headers"  // the request headers as a JSON object
+	TypePath     Type = "path"     // one field of the body
+	TypeTemplate Type = "template" // the value of a jsonnet program
+)
+
+// MaxColumns is the highest number of columns of one mapping.
+const MaxColumns = 100
+
+// MaxTemplateLength is the highest number of characters of a template.
+const MaxTemplateLength = 4096
+
+// Column is the definition of one column. It is plain data; its JSON form is that of the Stream API. Use the
+// constructors, which set only the fields that the type has.
+type Column struct {
+	Type Type
+	// Name is the column's name in the table, unique in the mapping and not empty.
+	Name string
+
+	// Path is the field that a path column stores. See [ParsePath]. The empty path is the whole body.
+	Path string
+	// Default is the JSON value that a path column stores when the field cannot be had: the body has no such field,
+	// or is malformed, or is neither JSON nor a form. Nil means no default: the record is then rejected.
+	Default json.RawMessage
+	// DefaultOnNull makes a path column store Default also for a field that is present but null.
+	DefaultOnNull bool
+	// RawString makes a path or template column store a JSON string as its plain text, without quotes and escapes.
+	// Other values are stored as without it.
+	RawString bool
+
+	// Template is the program of a template column.
+	Template TemplateSource
+}
+
+// TemplateSource is the program of a template column.
+type TemplateSource struct {
+	// Language is "jsonnet".
+	Language string `json:"language"`
+	// Content is the program: 1 to [MaxTemplateLength] characters.
+	Content string `json:"content"`
+}
+
+// Columns are the columns of one mapping in the order of the cells of a row.
+type Columns []Column
+
+// UUID returns a column that stores a new UUID version 7 for each row. The values of one [Mapper] ascend.
+func UUID(name string) Column { return Column{Type: TypeUUID, Name: name} }
+
+// Datetime returns a column that stores the arrival time in UTC with milliseconds.
+func Datetime(name string) Column { return Column{Type: TypeDatetime, Name: name} }
+
+// IP returns a column that stores the address of the sender, or nothing if it is unknown.
+func IP(name string) Column { return Column{Type: TypeIP, Name: name} }
+
+// Body returns a column that stores the unaltered body.
+func Body(name string) Column { return Column{Type: TypeBody, Name: name} }
+
+// Headers returns a column that stores the request headers as a compact JSON object with sorted names.
+func Headers(name string) Column { return Column{Type: TypeHeaders, Name: name} }
+
+// Path returns a column that stores one field of the body as JSON. See [ParsePath] for the syntax of path.
+func Path(name, path string, opts ...ColumnOption) Column {
+	c := Column{Type: TypePath, Name: name, Path: path}
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+// Template returns a column that stores the value of a jsonnet program. [Default] and [DefaultOnNull] do not apply to
+// it: a program gives its defaults itself.
+func Template(name, content string, opts ...ColumnOption) Column {
+	c := Column{Type: TypeTemplate, Name: name, Template: TemplateSource{Language: "jsonnet", Content: content}}
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+// ColumnOption is an option of [Path] or [Template].
+type ColumnOption func(*Column)
+
+// Default gives the value that is stored when the field cannot be had. v is encoded by encoding/json, so that a string
+// becomes a JSON string and a [json.RawMessage] is taken as it is; [Compile] refuses a value that cannot be encoded.
+func Default(v any) ColumnOption {
+	return func(c *Column) {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(v); err != nil {
+			c.Default = json.RawMessage(fmt.Sprintf("%T cannot be encoded as JSON", v))
+			return
+		}
+		c.Default = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	}
+}
+
+// DefaultOnNull makes the default apply also to a field that is present but null.
+func DefaultOnNull() ColumnOption { return func(c *Column) { c.DefaultOnNull = true } }
+
+// RawString stores a JSON string as its plain text, without quotes and escapes.
+func RawString() ColumnOption { return func(c *Column) { c.RawString = true } }
+
+// columnJSON has the names and the omissions of the Stream API.
+type columnJSON struct {
+	Type          Type            `json:"type"`
+	Name          string          `json:"name"`
+	Path          *string         `json:"path,omitempty"`
+	Default       json.RawMessage `json:"defaultValue,omitempty"`
+	DefaultOnNull bool            `json:"defaultOnNull,omitempty"`
+	RawString     *bool           `json:"rawString,omitempty"`
+	Template      *TemplateSource `json:"template,omitempty"`
+}
+
+// MarshalJSON writes the column as the Stream API does: only the fields of its type, rawString always for path and
+// template columns, defaultValue only when it is set.
+func (c Column) MarshalJSON() ([]byte, error) {
+	j := columnJSON{Type: c.Type, Name: c.Name}
+	switch c.Type {
+	case TypePath:
+		j.Path, j.Default, j.DefaultOnNull, j.RawString = &c.Path, c.Default, c.DefaultOnNull, &c.RawString
+	case TypeTemplate:
+		j.Template, j.RawString = &c.Template, &c.RawString
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads the form that MarshalJSON writes. A path column without a path is an error (the empty path must
+// be written, since it means the whole body); the other rules are checked by [Compile]. A defaultValue of null is a
+// default: the value null.
+func (c *Column) UnmarshalJSON(b []byte) error {
+	var j columnJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	*c = Column{Type: j.Type, Name: j.Name}
+	switch c.Type {
+	case TypePath:
+		if j.Path == nil {
+			return fmt.Errorf("mapping: column %q: path is required for a path column", j.Name)
+		}
+		c.Path, c.Default, c.DefaultOnNull = *j.Path, j.Default, j.DefaultOnNull
+	case TypeTemplate:
+		if j.Template == nil {
+			return fmt.Errorf("mapping: column %q: template is required for a template column", j.Name)
+		}
+		c.Template = *j.Template
+	}
+	if j.RawString != nil && (c.Type == TypePath || c.Type == TypeTemplate) {
+		c.RawString = *j.RawString
+	}
+	return nil
+}

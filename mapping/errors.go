@@ -1,0 +1,109 @@
+package mapping
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reason tells why a record cannot be mapped. Every reason calls for rejecting the record: the same record fails again.
+type Reason uint8
+
+const (
+	// MissingValue: a path column, Body(path) or Header(name) without a default found nothing.
+	MissingValue Reason = iota + 1
+	// InvalidBody: the body is not what its Content-Type says: malformed JSON, or a malformed form.
+	InvalidBody
+	// UnsupportedBody: a field is wanted of a body that is neither JSON nor a form.
+	UnsupportedBody
+	// TemplateFailed: a template raised an error of its own, such as a wrong type.
+	TemplateFailed
+	// BudgetExceeded: a template needed more steps, memory, depth or output than its [Budget] allows.
+	BudgetExceeded
+)
+
+// String returns the reason as a word for counters and messages, for example "missingValue".
+func (r Reason) String() string {
+	switch r {
+	case MissingValue:
+		return "missingValue"
+	case InvalidBody:
+		return "invalidBody"
+	case UnsupportedBody:
+		return "unsupportedBody"
+	case TemplateFailed:
+		return "templateFailed"
+	case BudgetExceeded:
+		return "budgetExceeded"
+	}
+	return "unknown"
+}
+
+// Error says that a record cannot become a row. It names the column and the fault, and quotes no more of the record
+// than a template puts into its own error text.
+type Error struct {
+	// Column is the name of the column that failed.
+	Column string
+	// Reason is the kind of the failure.
+	Reason Reason
+	// Err is the cause, never nil.
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("column %q: %v", e.Column, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// DefinitionError is one fault of a mapping's definition, found by [Compile].
+type DefinitionError struct {
+	// Index is the position of the column, from 0, or -1 for a fault of the whole mapping. Column is its name.
+	Index  int
+	Column string
+	// Field is the field at fault in the words of the Stream API, for example "path" or "template.content".
+	Field string
+	// Line and Col are the place in the path or template, both from 1, or 0 when the fault has no place.
+	Line, Col int
+	// Err is the fault.
+	Err error
+}
+
+func (e *DefinitionError) Error() string {
+	var b strings.Builder
+	switch {
+	case e.Index < 0:
+		b.WriteString(e.Field)
+	default:
+		fmt.Fprintf(&b, "column %d (%q): %s", e.Index+1, e.Column, e.Field)
+	}
+	switch {
+	case e.Line > 0 && e.Field == "path":
+		fmt.Fprintf(&b, ":%d", e.Col)
+	case e.Line > 0:
+		fmt.Fprintf(&b, ":%d:%d", e.Line, e.Col)
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+// Unwrap returns the fault.
+func (e *DefinitionError) Unwrap() error { return e.Err }
+
+// DefinitionErrors are all faults of one definition, in the order of the columns.
+type DefinitionErrors []*DefinitionError
+
+func (e DefinitionErrors) Error() string {
+	lines := make([]string, len(e))
+	for i, d := range e {
+		lines[i] = d.Error()
+	}
+	return "mapping: " + strings.Join(lines, "\nmapping: ")
+}
+
+// Unwrap returns the faults for [errors.As].
+func (e DefinitionErrors) Unwrap() []error {
+	errs := make([]error, len(e))
+	for i, d := range e {
+		errs[i] = d
+	}
+	return errs
+}

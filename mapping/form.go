@@ -1,0 +1,179 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a form, against bodies that are small but mean much: a[99999999]=x asks for an array with gaps.
+const (
+	maxFormNodes = 100_000 // values, gaps of arrays included
+	maxFormDepth = 32      // brackets after one name
+)
+
+// formNode is a text, an array or an object of a form.
+type formNode struct {
+	kind  nodeKind // nodeNull for a gap, nodeString, nodeArray or nodeObject
+	text  string
+	keys  []string       // of an object, in order of appearance
+	index map[string]int // of an object
+	items []*formNode    // elements or values
+}
+
+type formParser struct{ nodes int }
+
+// appendForm appends a form (application/x-www-form-urlencoded) as a JSON object. a[]=1 appends to an array, a[2]=1
+// sets an element (gaps are null), a[k]=1 sets a member; a name that comes again replaces what was there before. All
+// values are texts and keep the order in which their names first appeared.
+func appendForm(dst, body []byte) ([]byte, error) {
+	p := formParser{}
+	root := &formNode{kind: nodeObject}
+	for rest := string(body); rest != ""; {
+		var pair string
+		pair, rest, _ = strings.Cut(rest, "&")
+		if pair == "" {
+			continue
+		}
+		at := len(body) - len(rest) - len(pair)
+		if strings.Contains(pair, ";") {
+			return nil, errors.New("the body is not a valid form: semicolon in a pair; write it as %3B")
+		}
+		k, v, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(k)
+		if err == nil {
+			v, err = url.QueryUnescape(v)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the body is not a valid form: invalid %%-escape in the pair near byte %d", at)
+		}
+		if err := p.set(root, name, v); err != nil {
+			return nil, err
+		}
+	}
+	return root.appendJSON(dst), nil
+}
+
+func (p *formParser) set(root *formNode, name, value string) error {
+	base, brackets := splitFormName(name)
+	if len(brackets) > maxFormDepth {
+		return fmt.Errorf("the body is not a valid form: a name has more than %d brackets", maxFormDepth)
+	}
+	at, err := p.member(root, base)
+	for i := 0; err == nil && i < len(brackets); i++ {
+		at, err = p.child(at, brackets[i])
+	}
+	if err != nil {
+		return err
+	}
+	*at = formNode{kind: nodeString, text: value}
+	return nil
+}
+
+// splitFormName splits a[b][c] into a and [b c]. A name whose brackets are not balanced is a name as it stands.
+func splitFormName(name string) (base string, brackets []string) {
+	i := strings.IndexByte(name, '[')
+	if i <= 0 || !strings.HasSuffix(name, "]") {
+		return name, nil
+	}
+	brackets = strings.Split(name[i+1:len(name)-1], "][")
+	for _, b := range brackets {
+		if strings.ContainsAny(b, "[]") {
+			return name, nil
+		}
+	}
+	return name[:i], brackets
+}
+
+func (p *formParser) child(n *formNode, key string) (*formNode, error) {
+	index := arrayIndex(key)
+	switch {
+	case n.kind == nodeArray && key == "":
+		index = len(n.items)
+	case n.kind == nodeArray && index < 0:
+		n.toObject()
+	case n.kind == nodeObject && key == "":
+		key = strconv.Itoa(len(n.items))
+	case n.kind == nodeObject:
+	case key == "":
+		*n = formNode{kind: nodeArray}
+		index = 0
+	case index >= 0:
+		*n = formNode{kind: nodeArray}
+	default:
+		*n = formNode{kind: nodeObject}
+	}
+	if n.kind == nodeObject {
+		return p.member(n, key)
+	}
+	for len(n.items) <= index {
+		if err := p.count(); err != nil {
+			return nil, err
+		}
+		n.items = append(n.items, &formNode{})
+	}
+	return n.items[index], nil
+}
+
+func (p *formParser) member(n *formNode, key string) (*formNode, error) {
+	if i, ok := n.index[key]; ok {
+		return n.items[i], nil
+	}
+	if err := p.count(); err != nil {
+		return nil, err
+	}
+	if n.index == nil {
+		n.index = map[string]int{}
+	}
+	m := &formNode{}
+	n.index[key] = len(n.items)
+	n.keys, n.items = append(n.keys, key), append(n.items, m)
+	return m, nil
+}
+
+func (p *formParser) count() error {
+	if p.nodes++; p.nodes > maxFormNodes {
+		return fmt.Errorf("the body is not a valid form: more than %d values, gaps of arrays included", maxFormNodes)
+	}
+	return nil
+}
+
+// toObject turns an array into an object whose keys are the indexes, for a form that uses both kinds of brackets.
+func (n *formNode) toObject() {
+	n.kind, n.index = nodeObject, make(map[string]int, len(n.items))
+	for i := range n.items {
+		key := strconv.Itoa(i)
+		n.keys = append(n.keys, key)
+		n.index[key] = i
+	}
+}
+
+func (n *formNode) appendJSON(dst []byte) []byte {
+	switch n.kind {
+	case nodeString:
+		return appendJSONString(dst, n.text, false)
+	case nodeArray:
+		dst = append(dst, '[')
+		for i, item := range n.items {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = item.appendJSON(dst)
+		}
+		return append(dst, ']')
+	case nodeObject:
+		dst = append(dst, '{')
+		for i, item := range n.items {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendJSONString(dst, n.keys[i], false)
+			dst = append(dst, ':')
+			dst = item.appendJSON(dst)
+		}
+		return append(dst, '}')
+	}
+	return append(dst, "null"...)
+}

@@ -1,0 +1,300 @@
+package mapping
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Mapper turns records into CSV rows by the columns of one sink. It is immutable and safe for concurrent use; a record
+// belongs to one goroutine at a time.
+type Mapper struct {
+	cells  []cell
+	paths  pathSet
+	uuids  uuidSource
+	compat bool
+}
+
+// cell is the plan of one column.
+type cell struct {
+	typ    Type
+	name   string
+	path   FieldPath
+	node   int // of the path in Mapper.paths
+	raw    bool
+	onNull bool
+	def    []byte // text of the default, nil if there is none
+	prog   *Program
+}
+
+// Compile checks the columns and makes a mapper of them. The error is a [DefinitionErrors] that lists every fault, or
+// what [Options.Validate] says.
+func Compile(cols Columns, opts Options) (*Mapper, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Mapper{cells: make([]cell, len(cols)), compat: opts.Compat}
+	var faults DefinitionErrors
+	if len(cols) == 0 || len(cols) > MaxColumns {
+		faults = append(faults, &DefinitionError{
+			Index: -1, Field: "columns",
+			Err: fmt.Errorf("a mapping has 1 to %d columns, not %d", MaxColumns, len(cols)),
+		})
+	}
+	names := make(map[string]int, len(cols))
+	for i, c := range cols {
+		fault := func(field string, line, col int, err error) {
+			faults = append(faults, &DefinitionError{i, c.Name, field, line, col, err})
+		}
+		if c.Name == "" {
+			fault("name", 0, 0, errors.New("must not be empty"))
+		} else if first, ok := names[c.Name]; ok {
+			fault("name", 0, 0, fmt.Errorf("column %d has the same name; names are unique in a mapping", first+1))
+		} else {
+			names[c.Name] = i
+		}
+		m.cells[i] = cell{typ: c.Type, name: c.Name, raw: c.RawString, onNull: c.DefaultOnNull}
+		m.compileCell(&m.cells[i], c, opts, fault)
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	m.paths.index()
+	return m, nil
+}
+
+func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field string, line, col int, err error)) {
+	switch c.Type {
+	case TypeUUID, TypeDatetime, TypeIP, TypeBody, TypeHeaders:
+		if c.RawString {
+			fault("rawString", 0, 0, errors.New("applies to path and template columns only"))
+		}
+	case TypePath:
+		p, err := parsePath(c.Path, opts.Compat)
+		if err != nil {
+			var pe *PathError
+			errors.As(err, &pe)
+			fault("path", 1, pe.Offset+1, errors.New(pe.Msg))
+		} else {
+			cl.path, cl.node = p, m.paths.add(p)
+		}
+		if c.Default != nil {
+			if cl.def, err = defaultText(c.Default, c.RawString); err != nil {
+				fault("defaultValue", 0, 0, err)
+			}
+		}
+	case TypeTemplate:
+		switch n := utf8.RuneCountInString(c.Template.Content); {
+		case c.Template.Language != "jsonnet":
+			fault("template.language", 0, 0, fmt.Errorf("%q is not known; the language is %q", c.Template.Language, "jsonnet"))
+			return
+		case n == 0 || n > MaxTemplateLength:
+			fault("template.content", 0, 0, fmt.Errorf("a template has 1 to %d characters, not %d", MaxTemplateLength, n))
+			return
+		}
+		prog, err := CompileTemplate(c.Template.Content, opts)
+		var te *TemplateError
+		switch {
+		case errors.As(err, &te):
+			fault("template.content", te.Line, te.Col, errors.New(te.Msg))
+		case err != nil:
+			fault("template.content", 0, 0, err)
+		}
+		cl.prog = prog
+	default:
+		fault("type", 0, 0, fmt.Errorf("%q is not a column type; use uuid, datetime, ip, body, headers, path or template", c.Type))
+	}
+	if c.Type != TypePath {
+		if c.Default != nil {
+			fault("defaultValue", 0, 0, errors.New("applies to path columns only"))
+		}
+		if c.DefaultOnNull {
+			fault("defaultOnNull", 0, 0, errors.New("applies to path columns only"))
+		}
+	} else if c.DefaultOnNull && c.Default == nil {
+		fault("defaultOnNull", 0, 0, errors.New("needs a defaultValue"))
+	}
+}
+
+func parsePath(s string, compat bool) (FieldPath, error) {
+	if compat {
+		return parseCompatPath(s), nil
+	}
+	return ParsePath(s)
+}
+
+// defaultText returns the cell text of a default.
+func defaultText(def json.RawMessage, raw bool) ([]byte, error) {
+	var t tape
+	if err := t.parse(def); err != nil {
+		return nil, fmt.Errorf("is not a JSON value: %w", err)
+	}
+	if raw && t.nodes[0].kind == nodeString {
+		return t.appendText([]byte{}, 0), nil
+	}
+	return t.appendValue(nil, 0), nil
+}
+
+// ColumnNames returns the names of the columns in the order of the cells. The caller owns the slice.
+func (m *Mapper) ColumnNames() []string {
+	names := make([]string, len(m.cells))
+	for i := range m.cells {
+		names[i] = m.cells[i].name
+	}
+	return names
+}
+
+// Cell is the value of one column, as a payload test shows it.
+type Cell struct {
+	// Column is the name of the column.
+	Column string
+	// Value is the text before CSV quoting, empty if Err is set.
+	Value string
+	// Err is nil or an [*Error].
+	Err error
+}
+
+// Cells returns all cells of a record, each with its value or its own error.
+func (m *Mapper) Cells(r *Record) []Cell {
+	cells := make([]Cell, len(m.cells))
+	for i := range m.cells {
+		text, err := m.AppendCell(nil, i, r)
+		cells[i] = Cell{m.cells[i].name, string(text), err}
+	}
+	return cells
+}
+
+// AppendCell appends the text of column i, before CSV quoting, and returns the extended slice. When it fails it returns
+// dst as it was and an [*Error].
+func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
+	w := rowWriter{m: m, r: r, plain: true}
+	out, fail := w.append(dst, &m.cells[i])
+	if fail != nil {
+		return dst, &Error{m.cells[i].name, fail.reason, fail.err}
+	}
+	return out, nil
+}
+
+// AppendRow appends one CSV row (RFC 4180, but with a bare "\n" at its end) and returns the extended slice: every cell
+// is quoted and the quotes in it are doubled. The columns are evaluated from left to right; the first that fails
+// rejects the row: AppendRow then returns dst with its length as it was and an [*Error].
+//
+// dst must not overlap the record. AppendRow keeps no reference to it.
+func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
+	w := rowWriter{m: m, r: r}
+	out := dst
+	for i := range m.cells {
+		if i > 0 {
+			out = append(out, ',', '"')
+		} else {
+			out = append(out, '"')
+		}
+		var fail *cause
+		if out, fail = w.append(out, &m.cells[i]); fail != nil {
+			return dst, &Error{m.cells[i].name, fail.reason, fail.err}
+		}
+		out = append(out, '"')
+	}
+	return append(out, '\n'), nil
+}
+
+// rowWriter writes the cells of one record.
+type rowWriter struct {
+	m     *Mapper
+	r     *Record
+	plain bool // no CSV quoting
+	found bool // the paths of the mapper are in Record.state.found
+}
+
+func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
+	r := w.r
+	switch c.typ {
+	case TypeUUID:
+		return w.m.uuids.appendText(dst), nil
+	case TypeDatetime:
+		return appendDatetime(dst, r.Received), nil
+	case TypeIP:
+		return appendIP(dst, r, w.m.compat), nil
+	case TypeBody:
+		body, fail := r.rawBody()
+		if fail != nil {
+			return dst, fail
+		}
+		return w.put(dst, body), nil
+	case TypeHeaders:
+		return w.put(dst, r.headersJSON(w.m.compat)), nil
+	case TypePath:
+		return w.appendPath(dst, c)
+	}
+	text, fail := c.prog.run(r.state.scratch[:0], r, c.raw)
+	r.state.scratch = text
+	if fail != nil {
+		return dst, fail
+	}
+	return w.put(dst, text), nil
+}
+
+func (w *rowWriter) put(dst, text []byte) []byte {
+	if w.plain {
+		return append(dst, text...)
+	}
+	return appendCSV(dst, text)
+}
+
+func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
+	r := w.r
+	t, fail := r.parse(w.m.compat)
+	if fail != nil {
+		if c.def == nil || w.m.compat {
+			return dst, fail
+		}
+		return w.put(dst, c.def), nil
+	}
+	if !w.found {
+		w.found = true
+		found := r.state.found
+		if n := len(w.m.paths.nodes); cap(found) < n {
+			found = make([]uint32, n)
+		} else {
+			found = found[:n]
+		}
+		r.state.found = found
+		w.m.paths.find(t, found)
+	}
+	at := r.state.found[c.node]
+	if at == 0 {
+		if c.def == nil {
+			return dst, &cause{MissingValue, fmt.Errorf("path %q: the body has no such field", c.path.text)}
+		}
+		return w.put(dst, c.def), nil
+	}
+	n := &t.nodes[at-1]
+	switch {
+	case n.kind == nodeNull && c.onNull:
+		return w.put(dst, c.def), nil
+	case n.kind == nodeString && c.raw:
+		if n.flags == 0 {
+			return append(dst, t.text[n.start+1:n.end-1]...), nil // no escape, hence no quote
+		}
+		r.state.scratch = t.appendText(r.state.scratch[:0], at-1)
+		return w.put(dst, r.state.scratch), nil
+	case n.kind < nodeString:
+		return append(dst, t.text[n.start:n.end]...), nil
+	case n.flags&(flagSpaced|flagNonASCII) == 0:
+		return w.put(dst, t.text[n.start:n.end]), nil
+	}
+	r.state.scratch = t.appendValue(r.state.scratch[:0], at-1)
+	return w.put(dst, r.state.scratch), nil
+}
+
+func appendIP(dst []byte, r *Record, compat bool) []byte {
+	if !r.ClientIP.IsValid() {
+		if compat {
+			return append(dst, "<nil>"...)
+		}
+		return dst
+	}
+	// An IPv4 sender on a dual-stack listener has an IPv4-mapped address.
+	return r.ClientIP.Unmap().WithZone("").AppendTo(dst)
+}

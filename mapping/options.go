@@ -1,0 +1,65 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Options are the options of [Compile]. The zero value is ready to use.
+type Options struct {
+	// Budget bounds each evaluation of a template.
+	Budget Budget
+	// Compat gives the bytes and failures of the published service where this package does better on purpose.
+	// docs/compatibility.md lists the differences. Default: false.
+	Compat bool
+}
+
+// Budget bounds one evaluation of a template; zero fields have their default. A template that needs more fails with
+// [BudgetExceeded]. Negative values are refused.
+type Budget struct {
+	// Steps bounds the work: evaluated expressions, and elements and characters that library functions go through.
+	// Default: 1 000 000.
+	Steps int
+	// Depth bounds nested calls and nested values. Default: 500.
+	Depth int
+	// Memory bounds the bytes that the values of one evaluation may take, in total. Default: 16 MiB.
+	Memory int
+	// Output bounds the bytes of the cell. Default: 1.5 MiB, the size of the largest row.
+	Output int
+}
+
+const (
+	defaultSteps  = 1_000_000
+	defaultDepth  = 500
+	defaultMemory = 16 << 20
+	defaultOutput = 1536 << 10
+)
+
+// Validate reports every field that is out of its range.
+func (o Options) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"Steps", o.Budget.Steps}, {"Depth", o.Budget.Depth}, {"Memory", o.Budget.Memory}, {"Output", o.Budget.Output},
+	} {
+		if f.value < 0 {
+			errs = append(errs, fmt.Errorf("mapping: Options.Budget.%s is %d, must not be negative", f.name, f.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b Budget) withDefaults() Budget {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	set(&b.Steps, defaultSteps)
+	set(&b.Depth, defaultDepth)
+	set(&b.Memory, defaultMemory)
+	set(&b.Output, defaultOutput)
+	return b
+}

@@ -1,0 +1,374 @@
+package mapping
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// nodeKind is the type of a JSON value on the tape.
+type nodeKind uint8
+
+const (
+	nodeNull nodeKind = iota
+	nodeFalse
+	nodeTrue
+	nodeNumber
+	nodeString
+	nodeArray
+	nodeObject
+)
+
+const (
+	// flagEscaped marks a string with at least one backslash.
+	flagEscaped = 1 << iota
+	// flagNonASCII marks a value whose text has a byte above 0x7f, which may be invalid UTF-8.
+	flagNonASCII
+	// flagSpaced marks an array or object whose text has insignificant white space.
+	flagSpaced
+)
+
+// node is one JSON value, or one key of an object. A container is followed by its content: elements, or keys and
+// values in turn, each with its own subtree.
+type node struct {
+	start, end uint32 // the text of the value, for strings with the quotes
+	// next is the index of the node after the subtree. While a container is open it is the index of its parent, so
+	// that the scan needs no stack and any depth of nesting costs nothing extra.
+	next  uint32
+	kind  nodeKind
+	flags uint8
+}
+
+// tape is the result of one pass over a JSON text (RFC 8259, any value as the root, any depth). The first node is the
+// root. Numbers and strings stay in the text: nothing is decoded before somebody asks for it.
+//
+// The design that lost: a scan that looks only for the wanted paths. It is faster for a single mapper, but a record
+// goes through one mapper per sink, and templates ask for paths that are known only when they run.
+type tape struct {
+	text  []byte
+	nodes []node
+}
+
+// maxKeptNodes bounds the memory that a pooled record keeps after a body with very many values.
+const maxKeptNodes = 1 << 14
+
+func (t *tape) reset() {
+	t.text = nil
+	if cap(t.nodes) > maxKeptNodes {
+		t.nodes = nil
+	}
+	t.nodes = t.nodes[:0]
+}
+
+// SyntaxError says where a body is not JSON.
+type SyntaxError struct {
+	// Offset is the number of bytes before the fault.
+	Offset int64
+	// Msg says what is wrong.
+	Msg string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("the body is not valid JSON: %s at byte %d", e.Msg, e.Offset)
+}
+
+const noParent = math.MaxUint32
+
+// parse scans text, which must not change while the tape is used.
+func (t *tape) parse(text []byte) error {
+	t.text = text
+	nodes := t.nodes[:0]
+	fail := func(at int, msg string) error {
+		t.nodes = nodes[:0]
+		if at >= len(text) {
+			msg = "unexpected end"
+		}
+		return &SyntaxError{Offset: int64(at), Msg: msg}
+	}
+	if uint64(len(text)) >= math.MaxUint32 {
+		return fail(0, "the text is longer than 4 GiB")
+	}
+
+	var (
+		i         = 0
+		parent    = uint32(noParent)
+		lastSpace = -1 // offsets of the last insignificant space and of the last byte above 0x7f
+		lastHigh  = -1
+		c         byte
+	)
+
+value:
+	for i < len(text) && isSpace(text[i]) {
+		lastSpace = i
+		i++
+	}
+	if i >= len(text) {
+		return fail(i, "")
+	}
+	switch c = text[i]; c {
+	case '"':
+		end, flags, msg := scanString(text, i)
+		if msg != "" {
+			return fail(end, msg)
+		}
+		if flags&flagNonASCII != 0 {
+			lastHigh = i
+		}
+		nodes = append(nodes, node{uint32(i), uint32(end), uint32(len(nodes) + 1), nodeString, flags})
+		i = end
+	case '{':
+		nodes = append(nodes, node{start: uint32(i), next: parent, kind: nodeObject})
+		parent = uint32(len(nodes) - 1)
+		i++
+		for i < len(text) && isSpace(text[i]) {
+			lastSpace = i
+			i++
+		}
+		if i < len(text) && text[i] == '}' {
+			goto closing
+		}
+		goto key
+	case '[':
+		nodes = append(nodes, node{start: uint32(i), next: parent, kind: nodeArray})
+		parent = uint32(len(nodes) - 1)
+		i++
+		for i < len(text) && isSpace(text[i]) {
+			lastSpace = i
+			i++
+		}
+		if i < len(text) && text[i] == ']' {
+			goto closing
+		}
+		goto value
+	case 't':
+		if len(text)-i < 4 || string(text[i:i+4]) != "true" {
+			return fail(i, "unknown word")
+		}
+		nodes = append(nodes, node{uint32(i), uint32(i + 4), uint32(len(nodes) + 1), nodeTrue, 0})
+		i += 4
+	case 'f':
+		if len(text)-i < 5 || string(text[i:i+5]) != "false" {
+			return fail(i, "unknown word")
+		}
+		nodes = append(nodes, node{uint32(i), uint32(i + 5), uint32(len(nodes) + 1), nodeFalse, 0})
+		i += 5
+	case 'n':
+		if len(text)-i < 4 || string(text[i:i+4]) != "null" {
+			return fail(i, "unknown word")
+		}
+		nodes = append(nodes, node{uint32(i), uint32(i + 4), uint32(len(nodes) + 1), nodeNull, 0})
+		i += 4
+	default:
+		if c != '-' && c-'0' > 9 {
+			return fail(i, "expected a value")
+		}
+		end, msg := scanNumber(text, i)
+		if msg != "" {
+			return fail(end, msg)
+		}
+		nodes = append(nodes, node{uint32(i), uint32(end), uint32(len(nodes) + 1), nodeNumber, 0})
+		i = end
+	}
+
+after:
+	for i < len(text) && isSpace(text[i]) {
+		if parent != noParent {
+			lastSpace = i
+		}
+		i++
+	}
+	if parent == noParent {
+		if i < len(text) {
+			return fail(i, "data after the value")
+		}
+		t.nodes = nodes
+		return nil
+	}
+	if i >= len(text) {
+		return fail(i, "")
+	}
+	if nodes[parent].kind == nodeArray {
+		switch text[i] {
+		case ',':
+			i++
+			goto value
+		case ']':
+			goto closing
+		}
+		return fail(i, "expected ',' or ']'")
+	}
+	switch text[i] {
+	case ',':
+		i++
+		for i < len(text) && isSpace(text[i]) {
+			lastSpace = i
+			i++
+		}
+		goto key
+	case '}':
+		goto closing
+	}
+	return fail(i, "expected ',' or '}'")
+
+key:
+	if i >= len(text) || text[i] != '"' {
+		return fail(i, "expected a key")
+	}
+	{
+		end, flags, msg := scanString(text, i)
+		if msg != "" {
+			return fail(end, msg)
+		}
+		if flags&flagNonASCII != 0 {
+			lastHigh = i
+		}
+		nodes = append(nodes, node{uint32(i), uint32(end), uint32(len(nodes) + 1), nodeString, flags})
+		i = end
+	}
+	if i < len(text) && text[i] == ':' {
+		i++
+		goto value
+	}
+	for i < len(text) && isSpace(text[i]) {
+		lastSpace = i
+		i++
+	}
+	if i >= len(text) || text[i] != ':' {
+		return fail(i, "expected ':'")
+	}
+	i++
+	goto value
+
+closing:
+	i++
+	{
+		n := &nodes[parent]
+		n.end = uint32(i)
+		if lastSpace > int(n.start) {
+			n.flags |= flagSpaced
+		}
+		if lastHigh > int(n.start) {
+			n.flags |= flagNonASCII
+		}
+		parent, n.next = n.next, uint32(len(nodes))
+	}
+	goto after
+}
+
+func isSpace(c byte) bool { return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') }
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// scanString returns the end of the string that begins at text[i], which is a quote. When msg is not empty the string
+// is malformed at end.
+//
+// Eight bytes are looked at at once. In (x-ones)&^x&highs the lowest marked byte is always a true zero of x; a false
+// mark can only stand above a true one, so the first mark of the union of three such terms is true as well.
+func scanString(text []byte, i int) (end int, flags uint8, msg string) {
+	i++
+	high := uint64(highs)
+	for {
+		for len(text)-i >= 8 {
+			w := binary.LittleEndian.Uint64(text[i:])
+			q := w ^ '"'*ones
+			s := w ^ '\\'*ones
+			m := ((q-ones)&^q | (s-ones)&^s | (w-0x20*ones)&^w) & highs
+			if m |= w & high; m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			i += 8
+		}
+		if i >= len(text) {
+			return i, 0, "unexpected end"
+		}
+		switch c := text[i]; {
+		case c == '"':
+			return i + 1, flags, ""
+		case c == '\\':
+			flags |= flagEscaped
+			if len(text)-i < 2 {
+				return len(text), 0, "unexpected end"
+			}
+			switch text[i+1] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+				i += 2
+			case 'u':
+				for k := i + 2; k < i+6; k++ {
+					if k >= len(text) {
+						return k, 0, "unexpected end"
+					}
+					if hexDigit(text[k]) < 0 {
+						return k, 0, "expected a hexadecimal digit"
+					}
+				}
+				i += 6
+			default:
+				return i + 1, 0, "unknown escape"
+			}
+		case c < 0x20:
+			return i, 0, "control character in a string"
+		case c >= 0x80:
+			flags |= flagNonASCII
+			high = 0
+			i++
+		default:
+			i++
+		}
+	}
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case c-'0' <= 9:
+		return int(c - '0')
+	case c-'a' <= 5:
+		return int(c-'a') + 10
+	case c-'A' <= 5:
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// scanNumber returns the end of the number that begins at text[i], which is '-' or a digit.
+func scanNumber(text []byte, i int) (end int, msg string) {
+	if text[i] == '-' {
+		i++
+	}
+	switch {
+	case i >= len(text) || text[i]-'0' > 9:
+		return i, "expected a digit"
+	case text[i] == '0':
+		i++
+	default:
+		for i < len(text) && text[i]-'0' <= 9 {
+			i++
+		}
+	}
+	if i < len(text) && text[i] == '.' {
+		i++
+		if i >= len(text) || text[i]-'0' > 9 {
+			return i, "expected a digit"
+		}
+		for i < len(text) && text[i]-'0' <= 9 {
+			i++
+		}
+	}
+	if i < len(text) && text[i]|0x20 == 'e' {
+		i++
+		if i < len(text) && (text[i] == '+' || text[i] == '-') {
+			i++
+		}
+		if i >= len(text) || text[i]-'0' > 9 {
+			return i, "expected a digit"
+		}
+		for i < len(text) && text[i]-'0' <= 9 {
+			i++
+		}
+	}
+	return i, ""
+}
