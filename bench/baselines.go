@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A committer makes rows durable in groups: while one group is written and synced, the next one gathers. It is the
+// smallest honest form of group commit, with nothing around it: no mapping, no framing, no index.
+type committer struct {
+	sink func(group []byte) error
+
+	mu      sync.Mutex
+	gather  *group
+	wake    chan struct{} // holds a token when gather is not empty
+	stopped chan struct{}
+}
+
+type group struct {
+	rows []byte
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// newCommitter starts the goroutine that calls sink, one group at a time. close ends it.
+func newCommitter(sink func(group []byte) error) *committer {
+	c := &committer{
+		sink:    sink,
+		gather:  &group{done: make(chan struct{})},
+		wake:    make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+	}
+	go c.run()
+	return c
+}
+
+// append returns when the group with the row is durable. The row is copied.
+func (c *committer) append(row []byte) error {
+	c.mu.Lock()
+	g := c.gather
+	first := len(g.rows) == 0
+	g.rows = append(g.rows, row...)
+	c.mu.Unlock()
+	if first {
+		c.wake <- struct{}{}
+	}
+	<-g.done
+	return g.err
+}
+
+func (c *committer) run() {
+	defer close(c.stopped)
+	var spare []byte
+	for range c.wake {
+		next := &group{rows: spare[:0], done: make(chan struct{})}
+		c.mu.Lock()
+		g := c.gather
+		c.gather = next
+		c.mu.Unlock()
+		g.err = c.sink(g.rows)
+		spare = g.rows
+		close(g.done)
+	}
+}
+
+// close waits for the group in flight. No append may run or follow.
+func (c *committer) close() {
+	close(c.wake)
+	<-c.stopped
+}
+
+// rawfile appends bare rows of one size to one growing file.
+func rawfile(w workload, callers int) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		path := filepath.Join(e.dir, "rawfile")
+		f, err := os.Create(path)
+		if err != nil {
+			return nil, err
+		}
+		defer os.Remove(path)
+		defer f.Close()
+		s, err := commitRows(ctx, e, w, callers, func(group []byte) error {
+			if _, err := f.Write(group); err != nil {
+				return err
+			}
+			return datasync(f)
+		})
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if want := s.total * int64(s.bytes/s.rows); info.Size() != want {
+			return nil, fmt.Errorf("the file has %d bytes, the acknowledged rows %d", info.Size(), want)
+		}
+		return s, nil
+	}
+}
+
+// rawfileReused appends bare rows of one size to segments that have been written before.
+func rawfileReused(w workload, callers int) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		r, err := e.ring.get(e.dir)
+		if err != nil {
+			return nil, err
+		}
+		var written int64
+		s, err := commitRows(ctx, e, w, callers, func(group []byte) error {
+			written += int64(len(group))
+			return r.append(group)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if want := s.total * int64(s.bytes/s.rows); written != want {
+			return nil, fmt.Errorf("%d bytes were written, the acknowledged rows have %d", written, want)
+		}
+		return s, nil
+	}
+}
+
+func commitRows(ctx context.Context, e *env, w workload, callers int, sink func([]byte) error) (*sample, error) {
+	row, err := w.row()
+	if err != nil {
+		return nil, err
+	}
+	c := newCommitter(sink)
+	defer c.close()
+	return measure(ctx, e.duration, load{
+		callers: callers, rowBytes: len(row), every: 1,
+		start: func(int) (operation, error) {
+			return func() (int, error) { return 1, c.append(row) }, nil
+		},
+	})
+}
+
+// pebbleSet stores every row with a synced Set of its own; the store groups the syncs. It is what one gets without
+// chunks. The memtable is as large as a log segment of the ring, and automatic compactions are off, so that the
+// figure is that of the log and the memtable alone.
+func pebbleSet(w workload, callers int) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (_ *sample, err error) {
+		row, err := w.row()
+		if err != nil {
+			return nil, err
+		}
+		dir, err := os.MkdirTemp(e.dir, "pebble-set-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		db, err := pebble.Open(dir, &pebble.Options{
+			MemTableSize:                ringFileSize,
+			MemTableStopWritesThreshold: ringFiles,
+			L0StopWritesThreshold:       1 << 20,
+			DisableAutomaticCompactions: true,
+			Logger:                      silent{},
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
+
+		var sequence atomic.Uint64
+		s, err := measure(ctx, e.duration, load{
+			callers: callers, rowBytes: len(row), every: 1,
+			start: func(int) (operation, error) {
+				key := make([]byte, 8)
+				return func() (int, error) {
+					binary.BigEndian.PutUint64(key, sequence.Add(1))
+					return 1, db.Set(key, row, pebble.Sync)
+				}, nil
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return s, countKeys(db, s.total)
+	}
+}
+
+func countKeys(db *pebble.DB, want int64) (err error) {
+	it, err := db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	var got int64
+	for valid := it.First(); valid; valid = it.Next() {
+		got++
+	}
+	if got != want {
+		return fmt.Errorf("the store has %d rows, %d were acknowledged", got, want)
+	}
+	return it.Error()
+}
+
+// silent drops what the store reports of its own work.
+type silent struct{}
+
+func (silent) Infof(string, ...any)  {}
+func (silent) Errorf(string, ...any) {}
+
+// Fatalf is called for errors after which the store cannot go on.
+func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

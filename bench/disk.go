@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// A ring is a set of files whose blocks have all been written once. Writing goes through them in turn and starts again
+// at the first, as a log does that recycles its segments: the file system has nothing to allocate and no size to
+// record, so a sync is the flush of the data alone.
+type ring struct {
+	files  []*os.File
+	file   int
+	offset int64
+}
+
+const (
+	ringFiles    = 4
+	ringFileSize = 64 << 20
+)
+
+// openRing writes the files in dir, once. Half a second to some seconds, depending on the disk.
+func openRing(dir string) (*ring, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	r := &ring{}
+	block := noise(1 << 20)
+	for i := range ringFiles {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("segment-%d", i)))
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		r.files = append(r.files, f)
+		for range ringFileSize / len(block) {
+			if _, err := f.Write(block); err != nil {
+				return nil, errors.Join(err, r.close())
+			}
+		}
+		if err := f.Sync(); err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+	}
+	return r, nil
+}
+
+// append makes b durable behind what was written last. b must not be longer than a file.
+func (r *ring) append(b []byte) error {
+	if r.offset+int64(len(b)) > ringFileSize {
+		r.file, r.offset = (r.file+1)%len(r.files), 0
+	}
+	f := r.files[r.file]
+	if _, err := f.WriteAt(b, r.offset); err != nil {
+		return err
+	}
+	r.offset += int64(len(b))
+	return datasync(f)
+}
+
+func (r *ring) close() error {
+	var errs []error
+	for _, f := range r.files {
+		errs = append(errs, f.Close(), os.Remove(f.Name()))
+	}
+	return errors.Join(errs...)
+}
+
+// noise returns bytes that no layer below can compress or deduplicate.
+func noise(n int) []byte {
+	rng := rand.NewChaCha8([32]byte{})
+	b := make([]byte, n)
+	_, _ = rng.Read(b)
+	return b
+}
+
+// sharedRing gives all measurements of a run the same ring, so that it is written once.
+type sharedRing struct {
+	once sync.Once
+	ring *ring
+	err  error
+}
+
+func (s *sharedRing) get(dir string) (*ring, error) {
+	s.once.Do(func() { s.ring, s.err = openRing(filepath.Join(dir, "segments")) })
+	return s.ring, s.err
+}
+
+func (s *sharedRing) close() error {
+	if s.ring == nil {
+		return nil
+	}
+	return s.ring.close()
+}
+
+// seqwrite writes groups of one size, each with its own sync, into blocks already written: the most that any log on
+// this disk can do that syncs as often.
+func seqwrite(groupBytes int) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		r, err := e.ring.get(e.dir)
+		if err != nil {
+			return nil, err
+		}
+		group := noise(groupBytes)
+		return measure(ctx, e.duration, load{
+			callers: 1, rowBytes: groupBytes, every: 1,
+			start: func(int) (operation, error) {
+				return func() (int, error) { return 1, r.append(group) }, nil
+			},
+		})
+	}
+}

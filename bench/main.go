@@ -1,0 +1,111 @@
+// Command bench measures Forebay beside the limits of the machine it runs on.
+//
+//	go run ./bench                                  everything, as a table
+//	go run ./bench -run 'ingest/sync/1KB' -json     one object per scenario and line
+//	go run ./bench -list                            names of all scenarios
+//
+// Each scenario is measured once a round, in turn with its limit (what the disk allows for the same syncs) and its
+// baselines (simpler programs for a part of the same work), and the medians over the rounds are reported. Ratios hold
+// on a noisy machine, absolute figures do not. After each measurement the stored rows are counted; a missing one fails
+// the run. docs/benchmarks.md explains every scenario and field.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) (err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	pattern := flags.String("run", ".", "measure the scenarios whose names match this `regexp`")
+	duration := flags.Duration("duration", 3*time.Second, "length of one measurement, without its warm-up of a quarter")
+	rounds := flags.Int("rounds", 5, "measurements of each scenario; medians are reported")
+	parent := flags.String("dir", "", "`folder` on the disk under test (default: the system's temporary folder)")
+	asJSON := flags.Bool("json", false, "write one JSON object per scenario and line instead of a table")
+	list := flags.Bool("list", false, "list the names and measure nothing")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	re, err := regexp.Compile(*pattern)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("unknown argument %q", flags.Arg(0))
+	case *duration <= 0:
+		return errors.New("-duration must be positive")
+	case *rounds <= 0:
+		return errors.New("-rounds must be positive")
+	}
+	plans, err := choose(scenarios(), re)
+	if err != nil {
+		return err
+	}
+	if len(plans) == 0 {
+		return fmt.Errorf("no scenario matches %q; -list shows them", *pattern)
+	}
+	if *list {
+		for _, p := range plans {
+			for _, s := range p.selected {
+				fmt.Fprintln(stdout, s.name)
+			}
+		}
+		return nil
+	}
+
+	dir, err := os.MkdirTemp(*parent, "forebay-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if inMemory(dir) {
+		fmt.Fprintf(stderr, "bench: %s is in memory: syncs cost nothing there, so the figures say nothing about a disk; use -dir\n", dir)
+	}
+	e := &env{dir: dir, duration: *duration}
+	defer func() { err = errors.Join(err, e.ring.close()) }()
+
+	progress := newProgress(stderr, plans, *rounds)
+	var results []result
+	for _, p := range plans {
+		samples, err := measurePlan(ctx, e, p, *rounds, progress.step)
+		progress.clear()
+		if err != nil {
+			return err
+		}
+		for _, s := range p.selected {
+			r := summarize(s, samples)
+			results = append(results, r)
+			if *asJSON {
+				if err := json.NewEncoder(stdout).Encode(r); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if *asJSON {
+		return nil
+	}
+	return writeTable(stdout, results)
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A sample is one measurement of one scenario.
+type sample struct {
+	// rows were completed in the measured window, bytes is their size as CSV rows before compression.
+	rows, bytes int64
+	// elapsed is the length of the window.
+	elapsed time.Duration
+	// latency holds the durations of the operations that ended in the window.
+	latency histogram
+	// cpu is the user and system time of this process in the window, -1 where the system does not tell.
+	cpu time.Duration
+	// client is the same of a load generator outside of this process, 0 when there is none.
+	client time.Duration
+	// allocs is the number of heap objects allocated in the window.
+	allocs uint64
+	// written is what the process caused to be written to disk in the window, -1 where the system does not tell.
+	written int64
+	// total is the number of rows over warm-up, window and tail: what must be found stored afterwards.
+	total int64
+	// overloads is the number of operations that were refused for lack of room and repeated.
+	overloads int64
+}
+
+func (s *sample) rowsPerSecond() float64  { return float64(s.rows) / s.elapsed.Seconds() }
+func (s *sample) bytesPerSecond() float64 { return float64(s.bytes) / s.elapsed.Seconds() }
+
+// A load is what the callers of a scenario do.
+type load struct {
+	// callers run operations in a closed loop: each starts its next one when the last has returned.
+	callers int
+	// rowBytes is the size of one row.
+	rowBytes int
+	// every is the distance between two operations whose latency is taken: 1 is each of them. Operations of less than
+	// a few microseconds are sampled, so that the clock does not cost a visible part of what it measures.
+	every int
+	// start returns the operation of one caller, which returns the rows that it completed.
+	start func(caller int) (operation, error)
+}
+
+// An operation completes some rows, or fails and thereby ends the measurement.
+type operation func() (rows int, err error)
+
+const (
+	warmUp int32 = iota
+	window
+	tail
+)
+
+// warmUpTime is how long a load runs before it is measured.
+func warmUpTime(d time.Duration) time.Duration { return d / 4 }
+
+// measure runs l for a warm-up and then for d, and counts what ended in d. It returns when all callers have returned.
+func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
+	type account struct {
+		rows, total int64
+		latency     histogram
+	}
+	accounts := make([]*account, l.callers)
+	operations := make([]operation, l.callers)
+	for i := range operations {
+		op, err := l.start(i)
+		if err != nil {
+			return nil, err
+		}
+		operations[i], accounts[i] = op, new(account)
+	}
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var phase atomic.Int32
+	var callers sync.WaitGroup
+	for i, op := range operations {
+		callers.Go(func() {
+			a := accounts[i]
+			for n := 0; phase.Load() != tail && ctx.Err() == nil; n++ {
+				var begin time.Time
+				timed := n%l.every == 0
+				if timed {
+					begin = time.Now()
+				}
+				rows, err := op()
+				if err != nil {
+					cancel(err)
+					return
+				}
+				a.total += int64(rows)
+				if phase.Load() == window {
+					a.rows += int64(rows)
+					if timed {
+						a.latency.add(time.Since(begin))
+					}
+				}
+			}
+		})
+	}
+
+	wait(ctx, warmUpTime(d))
+	before := readUsage()
+	phase.Store(window)
+	wait(ctx, d)
+	phase.Store(tail)
+	after := readUsage()
+	callers.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+
+	s := after.since(before)
+	for _, a := range accounts {
+		s.rows += a.rows
+		s.total += a.total
+		s.latency.merge(&a.latency)
+	}
+	s.bytes = s.rows * int64(l.rowBytes)
+	if s.rows == 0 {
+		return nil, errors.New("no operation ended within the measured window; use a longer -duration")
+	}
+	return s, nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// usage is what the process has consumed at one moment.
+type usage struct {
+	at      time.Time
+	cpu     time.Duration
+	allocs  uint64
+	written int64
+}
+
+func readUsage() usage {
+	objects := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
+	metrics.Read(objects)
+	return usage{at: time.Now(), cpu: processCPU(), allocs: objects[0].Value.Uint64(), written: processWritten()}
+}
+
+func (u usage) since(before usage) *sample {
+	s := &sample{elapsed: u.at.Sub(before.at), cpu: -1, allocs: u.allocs - before.allocs, written: -1}
+	if u.cpu >= 0 && before.cpu >= 0 {
+		s.cpu = u.cpu - before.cpu
+	}
+	if u.written >= 0 && before.written >= 0 {
+		s.written = u.written - before.written
+	}
+	return s
+}
+
+// settle ends what the last measurement left behind: garbage and pages not yet written.
+func settle() {
+	runtime.GC()
+	syncDisks()
+}

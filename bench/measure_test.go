@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestMeasureCountsTheWindowAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := measure(t.Context(), time.Second, load{
+			callers: 3, rowBytes: 10, every: 1,
+			start: func(int) (operation, error) {
+				ticker := time.NewTicker(10 * time.Millisecond)
+				return func() (int, error) { <-ticker.C; return 2, nil }, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// 100 operations of each caller in a second; one more or less at either edge.
+		if want := int64(3 * 100 * 2); s.rows < want-12 || s.rows > want+12 {
+			t.Errorf("%d rows in the window, want about %d", s.rows, want)
+		}
+		if s.elapsed != time.Second {
+			t.Errorf("the window is %v, want 1s", s.elapsed)
+		}
+		if s.bytes != 10*s.rows {
+			t.Errorf("%d bytes for %d rows of 10", s.bytes, s.rows)
+		}
+		if want := s.rows + 3*25*2; s.total < want-12 || s.total > want+12 {
+			t.Errorf("%d rows in total, want about %d: the warm-up belongs to it", s.total, want)
+		}
+		if got := s.latency.quantile(0.5); got < 10*time.Millisecond || got > 11*time.Millisecond {
+			t.Errorf("median latency is %v, want 10ms", got)
+		}
+		if int64(s.latency.total)*2 != s.rows {
+			t.Errorf("%d latencies for %d operations", s.latency.total, s.rows/2)
+		}
+	})
+}
+
+func TestMeasureEndsWithTheFirstError(t *testing.T) {
+	cause := errors.New("disk is gone")
+	var calls atomic.Int64
+	_, err := measure(t.Context(), time.Hour, load{
+		callers: 4, rowBytes: 1, every: 1,
+		start: func(int) (operation, error) {
+			return func() (int, error) {
+				if calls.Add(1) == 100 {
+					return 0, cause
+				}
+				return 1, nil
+			}, nil
+		},
+	})
+	if !errors.Is(err, cause) {
+		t.Errorf("error is %v, want the one of the operation", err)
+	}
+}
+
+func TestMeasureEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := measure(ctx, time.Hour, load{
+		callers: 1, rowBytes: 1, every: 1,
+		start: func(int) (operation, error) { return func() (int, error) { cancel(); return 1, nil }, nil },
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want context.Canceled", err)
+	}
+}
+
+func TestMeasureRefusesAnEmptyWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, err := measure(t.Context(), time.Millisecond, load{
+			callers: 1, rowBytes: 1, every: 1,
+			start: func(int) (operation, error) {
+				timer := time.NewTimer(time.Hour)
+				return func() (int, error) { <-timer.C; return 1, nil }, nil
+			},
+		})
+		if err == nil {
+			t.Error("a window without a row gave a sample")
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A result is the report of one scenario. A nil pointer is null in JSON: the figure does not exist for this scenario
+// or this system. docs/benchmarks.md explains the fields.
+type result struct {
+	Scenario     string   `json:"scenario"`
+	RowsPerS     float64  `json:"rows_per_s"`
+	BytesPerS    float64  `json:"bytes_per_s"`
+	P50          float64  `json:"p50_ms"`
+	P99          float64  `json:"p99_ms"`
+	CPUPerRow    *float64 `json:"cpu_ns_per_row"`
+	AllocsPerRow float64  `json:"allocs_per_row"`
+	// Limit is in rows per second.
+	Limit   *float64 `json:"limit"`
+	OfLimit *float64 `json:"of_limit"`
+
+	// Rounds is the number of measurements, Rows what all of them stored and counted, Spread the distance of the best
+	// and the worst throughput relative to the median.
+	Rounds int     `json:"rounds"`
+	Rows   int64   `json:"rows"`
+	Spread float64 `json:"spread"`
+	// WrittenPerByte is what went to the disk for each byte of the rows, before compression.
+	WrittenPerByte *float64 `json:"written_per_byte,omitempty"`
+	P50OfFsync     *float64 `json:"p50_of_fsync,omitempty"`
+	P99OfFsync     *float64 `json:"p99_of_fsync,omitempty"`
+	// ClientCPUPerRow and ClientCPUShare are of a load generator in a process of its own, which CPUPerRow leaves out.
+	ClientCPUPerRow *float64 `json:"client_cpu_ns_per_row,omitempty"`
+	ClientCPUShare  *float64 `json:"client_cpu_share,omitempty"`
+	Overloads       int64    `json:"overloads,omitempty"`
+
+	// Baselines become the two fields NAME_rows_per_s and of_NAME each.
+	Baselines []comparison `json:"-"`
+}
+
+// A comparison is the median throughput of a baseline and the median ratio to it.
+type comparison struct {
+	field, scenario string
+	rows, ratio     float64
+}
+
+// MarshalJSON writes one flat object, so that a line can be read with any tool.
+func (r result) MarshalJSON() ([]byte, error) {
+	type plain result
+	line, err := json.Marshal(plain(r))
+	if err != nil || len(r.Baselines) == 0 {
+		return line, err
+	}
+	out := bytes.NewBuffer(bytes.TrimSuffix(line, []byte("}")))
+	for _, b := range r.Baselines {
+		fmt.Fprintf(out, `,"%s_rows_per_s":%g,"of_%s":%g`, b.field, b.rows, b.field, b.ratio)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// writeTable writes the results for people. A dash stands for a figure that does not exist.
+func writeTable(w io.Writer, results []result) error {
+	table := [][]string{{
+		"scenario", "rows/s", "MB/s", "p50 ms", "p99 ms", "CPU ns/row", "allocs/row", "of limit", "spread", "compared with",
+	}}
+	for _, r := range results {
+		table = append(table, []string{
+			r.Scenario,
+			fmt.Sprintf("%.0f", r.RowsPerS),
+			fmt.Sprintf("%.1f", r.BytesPerS/1e6),
+			fmt.Sprintf("%.3f", r.P50),
+			fmt.Sprintf("%.3f", r.P99),
+			optional("%.0f", r.CPUPerRow),
+			fmt.Sprintf("%.2f", r.AllocsPerRow),
+			optional("%.2f", r.OfLimit),
+			fmt.Sprintf("%.0f%%", 100*r.Spread),
+			r.compared(),
+		})
+	}
+	widths := make([]int, len(table[0]))
+	for _, row := range table {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	var out bytes.Buffer
+	for _, row := range table {
+		last := len(row) - 1
+		fmt.Fprintf(&out, "%-*s", widths[0], row[0])
+		for i, cell := range row[1:last] {
+			fmt.Fprintf(&out, "  %*s", widths[i+1], cell)
+		}
+		fmt.Fprintf(&out, "  %s\n", row[last])
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// compared returns the ratios in words, for example "0.93 rawfile, p50 1.20 fsync".
+func (r result) compared() string {
+	var parts []string
+	for _, b := range r.Baselines {
+		parts = append(parts, fmt.Sprintf("%.2f %s", b.ratio, b.field))
+	}
+	if r.P50OfFsync != nil {
+		parts = append(parts, fmt.Sprintf("p50 %.2f, p99 %.2f fsync", *r.P50OfFsync, *r.P99OfFsync))
+	}
+	if r.ClientCPUShare != nil {
+		parts = append(parts, fmt.Sprintf("%.0f%% of CPU in the client", 100**r.ClientCPUShare))
+	}
+	if r.Overloads > 0 {
+		parts = append(parts, fmt.Sprintf("%d refused", r.Overloads))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func optional(format string, v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, *v)
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// measurePlan measures everything of p once a round. Every second round goes backwards, so that a drift of the machine
+// falls on both sides of a comparison. before is called with the name and round of each measurement.
+func measurePlan(ctx context.Context, e *env, p plan, rounds int, before func(name string, round int)) (map[string][]*sample, error) {
+	samples := make(map[string][]*sample)
+	for round := range rounds {
+		order := slices.Clone(p.measured)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, s := range order {
+			before(s.name, round)
+			settle()
+			m, err := s.run(ctx, e)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			samples[s.name] = append(samples[s.name], m)
+		}
+	}
+	return samples, nil
+}
+
+// summarize reduces the samples of all rounds to the report of s: medians over the rounds. A ratio is the median of
+// the ratios within each round, not the ratio of two medians.
+func summarize(s scenario, samples map[string][]*sample) result {
+	own := samples[s.name]
+	r := result{Scenario: s.name, Rounds: len(own)}
+	overRounds := func(f func(*sample) float64) float64 {
+		values := make([]float64, len(own))
+		for i, m := range own {
+			values[i] = f(m)
+		}
+		return median(values)
+	}
+	ratio := func(name string, f func(own, other *sample) float64) *float64 {
+		values := make([]float64, len(own))
+		for i, m := range own {
+			values[i] = f(m, samples[name][i])
+		}
+		return some(median(values))
+	}
+
+	for _, m := range own {
+		r.Rows += m.total
+		r.Overloads += m.overloads
+	}
+	r.RowsPerS = overRounds((*sample).rowsPerSecond)
+	r.BytesPerS = overRounds((*sample).bytesPerSecond)
+	r.Spread = spread(own)
+	r.P50 = overRounds(func(m *sample) float64 { return milliseconds(m.latency.quantile(0.50)) })
+	r.P99 = overRounds(func(m *sample) float64 { return milliseconds(m.latency.quantile(0.99)) })
+	if own[0].cpu >= 0 {
+		r.CPUPerRow = some(overRounds(func(m *sample) float64 { return float64(m.cpu) / float64(m.rows) }))
+	}
+	r.AllocsPerRow = overRounds(func(m *sample) float64 { return float64(m.allocs) / float64(m.rows) })
+	if own[0].written >= 0 {
+		r.WrittenPerByte = some(overRounds(func(m *sample) float64 { return float64(m.written) / float64(m.bytes) }))
+	}
+	if own[0].client > 0 {
+		r.ClientCPUPerRow = some(overRounds(func(m *sample) float64 { return float64(m.client) / float64(m.rows) }))
+		r.ClientCPUShare = some(overRounds(func(m *sample) float64 {
+			return float64(m.client) / float64(m.client+m.cpu)
+		}))
+	}
+
+	if s.limit != "" {
+		// In rows, so that it can be held against rows_per_s.
+		r.Limit = ratio(s.limit, func(own, limit *sample) float64 {
+			return limit.bytesPerSecond() * float64(own.rows) / float64(own.bytes)
+		})
+		r.OfLimit = ratio(s.limit, func(own, limit *sample) float64 {
+			return own.bytesPerSecond() / limit.bytesPerSecond()
+		})
+	}
+	if s.fsync {
+		ofSync := func(q float64) *float64 {
+			return ratio(fsyncName, func(own, sync *sample) float64 {
+				return float64(own.latency.quantile(q)) / float64(sync.latency.quantile(0.50))
+			})
+		}
+		r.P50OfFsync, r.P99OfFsync = ofSync(0.50), ofSync(0.99)
+	}
+	for _, b := range s.against {
+		r.Baselines = append(r.Baselines, comparison{
+			field:    b.field,
+			scenario: b.scenario,
+			rows:     *ratio(b.scenario, func(_, other *sample) float64 { return other.rowsPerSecond() }),
+			ratio: *ratio(b.scenario, func(own, other *sample) float64 {
+				return own.rowsPerSecond() / other.rowsPerSecond()
+			}),
+		})
+	}
+	return r
+}
+
+// median returns the middle value, or the mean of the two middle ones; 0 for no values. It sorts values.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	if n%2 == 1 {
+		return values[n/2]
+	}
+	return (values[n/2-1] + values[n/2]) / 2
+}
+
+// spread returns how far the throughputs of the rounds lie apart, relative to their median.
+func spread(samples []*sample) float64 {
+	values := make([]float64, len(samples))
+	for i, m := range samples {
+		values[i] = m.rowsPerSecond()
+	}
+	mid := median(values)
+	return (values[len(values)-1] - values[0]) / mid
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func some(v float64) *float64 { return &v }

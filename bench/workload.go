@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// A workload is a stream of webhook events of one size.
+type workload struct {
+	// name is the size as it appears in the names of scenarios.
+	name string
+	// bodyBytes is the size of a body.
+	bodyBytes int
+}
+
+func workloads() []workload {
+	return []workload{{"150B", 150}, {"1KB", 1024}}
+}
+
+// body returns a JSON event of exactly bodyBytes bytes. Events of different numbers differ in id, user and text.
+func (w workload) body(n int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"id":"evt_%08d","type":"order.created","user":{"id":%d,"plan":"team"},"amount":%d.%02d,"note":"`,
+		n, n%9973, n%500, n%100)
+	const words = "the gate opens when the basin is full and the water turns the wheel "
+	for i := n % len(words); b.Len() < w.bodyBytes-2; i++ {
+		b.WriteByte(words[i%len(words)])
+	}
+	b.WriteString(`"}`)
+	return b.Bytes()
+}
+
+// header is what a webhook sender sends along. It must not be changed.
+func header() http.Header {
+	return http.Header{
+		"Content-Type": {"application/json"},
+		"User-Agent":   {"billing-webhooks/2.4"},
+		"X-Delivery":   {"3f1c9a52-7d0e-4f0b"},
+	}
+}
+
+var (
+	clientIP = netip.AddrFrom4([4]byte{203, 0, 113, 77})
+	received = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+)
+
+// columns is the mapping of all scenarios: one column of every kind but a template, with two paths.
+func columns() mapping.Columns {
+	return mapping.Columns{
+		mapping.UUID("id"), mapping.Datetime("at"), mapping.IP("ip"), mapping.Headers("headers"), mapping.Body("body"),
+		mapping.Path("event", "id", mapping.RawString()), mapping.Path("user", "user.id"),
+	}
+}
+
+// events is the number of different events that a caller sends in turn.
+const events = 64
+
+// records returns the events of one caller. The records belong to that caller; their headers are shared.
+func (w workload) records(caller int) []*mapping.Record {
+	shared := header()
+	records := make([]*mapping.Record, events)
+	for i := range records {
+		records[i] = &mapping.Record{
+			Body: w.body(caller*events + i), Format: mapping.FormatJSON, Header: shared, ClientIP: clientIP, Received: received,
+		}
+	}
+	return records
+}
+
+// again makes a record fit to be ingested once more, as if it had just been received: nothing that was parsed of it
+// before is kept.
+func again(r *mapping.Record) *mapping.Record {
+	body, header := r.Body, r.Header
+	r.Reset()
+	r.Body, r.Header, r.Format, r.ClientIP, r.Received = body, header, mapping.FormatJSON, clientIP, received
+	return r
+}
+
+// row returns the CSV row of one event as the mapping stores it. Its size is that of all others within a few bytes.
+func (w workload) row() ([]byte, error) {
+	mapper, err := mapping.Compile(columns(), mapping.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return mapper.AppendRow(nil, w.records(0)[0])
+}
+
+// mapRow maps one event to its row, on one core, with nothing stored.
+func mapRow(w workload) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		mapper, err := mapping.Compile(columns(), mapping.Options{})
+		if err != nil {
+			return nil, err
+		}
+		want, err := w.row()
+		if err != nil {
+			return nil, err
+		}
+		return measure(ctx, e.duration, load{
+			callers: 1, rowBytes: len(want), every: 16,
+			start: func(caller int) (operation, error) {
+				records := w.records(caller)
+				var row []byte
+				n := 0
+				return func() (int, error) {
+					n++
+					var err error
+					if row, err = mapper.AppendRow(row[:0], again(records[n%events])); err != nil {
+						return 0, err
+					}
+					if len(row) < w.bodyBytes || row[len(row)-1] != '\n' {
+						return 0, fmt.Errorf("not a row of the event: %q", row)
+					}
+					return 1, nil
+				}, nil
+			},
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestEventsHaveTheirSize(t *testing.T) {
+	for _, w := range workloads() {
+		for n := range 300 {
+			body := w.body(n * 7919)
+			if len(body) != w.bodyBytes || !json.Valid(body) {
+				t.Fatalf("%s: event %d has %d bytes (valid JSON: %v), want %d: %s",
+					w.name, n, len(body), json.Valid(body), w.bodyBytes, body)
+			}
+		}
+		if bytes.Equal(w.body(1), w.body(2)) {
+			t.Errorf("%s: two events are the same", w.name)
+		}
+	}
+}
+
+// The baselines write rows of one size: every row of a workload must have nearly that.
+func TestRowsHaveOneSize(t *testing.T) {
+	for _, w := range workloads() {
+		row, err := w.row()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells, err := csv.NewReader(bytes.NewReader(row)).Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(cells) != 7 || cells[4] != string(w.body(0)) || cells[5] != "evt_00000000" || cells[6] != "0" {
+			t.Errorf("%s: the row is %q", w.name, cells)
+		}
+		if got := float64(len(row)) / float64(w.bodyBytes); got > 3 {
+			t.Errorf("%s: a row has %d bytes", w.name, len(row))
+		}
+		if !strings.Contains(cells[3], "billing-webhooks") {
+			t.Errorf("%s: headers are %q", w.name, cells[3])
+		}
+	}
+}
