@@ -9,7 +9,7 @@ import (
 
 // Errors are typed by the reaction they call for:
 //
-//	reject  the record can never be stored as it is        mapping.Error, ErrRowTooLarge
+//	reject  the record can never be stored as it is        mapping.Error, forebay.RowTooLargeError
 //	wait    try again later, nothing was accepted           *OverloadError
 //	retry   a later attempt may succeed                     every error that has no other mark
 //	repair  somebody has to change something first          *SchemaError, Permanent, ErrClosed, *FailedError
@@ -19,9 +19,6 @@ var (
 
 	// ErrUnknownSink is returned for a sink id that was never defined.
 	ErrUnknownSink = errors.New("buffer: unknown sink")
-
-	// ErrRowTooLarge is returned for a row above Options.MaxRowBytes. The row is not stored; sending it again is useless.
-	ErrRowTooLarge = errors.New("buffer: row too large")
 )
 
 // OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may

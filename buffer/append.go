@@ -1,0 +1,312 @@
+package buffer
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// chunkBytes is where a chunk is full and a new one begins, within the same commit.
+	chunkBytes = 512 << 10
+	// commitBytes is where a commit begins although nobody waits and SyncInterval has not passed.
+	commitBytes = 2 << 20
+)
+
+// Rows are encoded rows for one sink.
+type Rows struct {
+	// Sink is a handle of [Buffer.Define].
+	Sink *Sink
+	// Data is CSV: each row ends with "\n". Append copies it.
+	Data []byte
+	// Count is the number of rows in Data.
+	Count int
+}
+
+// Ticket stands for rows that were accepted by one Append.
+type Ticket struct {
+	b *Buffer
+	g *group
+}
+
+// Append accepts rows for one or more sinks, all or none of them. It returns as soon as they are in memory; at is the
+// time of acceptance. Rows that nobody waits for are on disk after Options.SyncInterval and one commit.
+//
+// Errors: [*OverloadError] (nothing was taken, retry later), [ErrClosed], [*FailedError], or that of ctx.
+func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket, error) {
+	var size int64
+	for i := range rows {
+		size += int64(len(rows[i].Data))
+	}
+	if err := b.admit(ctx, size); err != nil {
+		return Ticket{}, err
+	}
+	ms := at.UnixMilli()
+	var last *group
+	for i := range rows {
+		r := &rows[i]
+		g, err := r.Sink.append(r.Data, r.Count, ms)
+		if err != nil {
+			// Only closing or failing ends here, so earlier rows of this call may be stored: the outcome of the
+			// whole call is unknown to the caller, as with any error of Wait.
+			for _, rest := range rows[i:] {
+				b.pending.Add(-int64(len(rest.Data)))
+			}
+			return Ticket{}, err
+		}
+		if last == nil || g.seq > last.seq {
+			last = g
+		}
+	}
+	if last != nil && !last.noticed.Load() && last.noticed.CompareAndSwap(false, true) {
+		b.gate.kick()
+	} else if last != nil && last.bytes.Load() >= commitBytes {
+		b.gate.kick()
+	}
+	return Ticket{b: b, g: last}, nil
+}
+
+// Wait returns nil when the rows are on disk. With an error of ctx the outcome is unknown: the rows may be stored.
+// Other errors are [*FailedError] and [ErrClosed].
+func (t Ticket) Wait(ctx context.Context) error {
+	if t.g == nil {
+		return nil
+	}
+	if !t.g.wanted.Load() && t.g.wanted.CompareAndSwap(false, true) {
+		t.b.gate.kick()
+	}
+	done := ctx.Done()
+	if done == nil {
+		<-t.g.done
+		return t.g.err
+	}
+	select {
+	case <-t.g.done:
+		return t.g.err
+	case <-done:
+		return context.Cause(ctx)
+	}
+}
+
+// admit reserves size bytes of memory, or says why there is no room.
+func (b *Buffer) admit(ctx context.Context, size int64) error {
+	if f := b.failed.Load(); f != nil {
+		return f
+	}
+	if used := b.local.Load(); used+size > b.opts.MaxDiskBytes {
+		b.overloadsDisk.Add(1)
+		return &OverloadError{Resource: "disk", Used: used, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second}
+	}
+	limit := b.opts.MaxPendingBytes
+	if b.pending.Add(size) <= limit {
+		return nil
+	}
+	b.pending.Add(-size)
+	return b.admitSlowly(ctx, size)
+}
+
+// admitSlowly waits for commits to make room.
+func (b *Buffer) admitSlowly(ctx context.Context, size int64) error {
+	limit := b.opts.MaxPendingBytes
+	if size > limit {
+		b.overloadsMemory.Add(1)
+		return &OverloadError{Resource: "memory", Used: size, Limit: limit, RetryAfter: time.Second}
+	}
+	var timeout <-chan time.Time
+	if b.opts.AdmissionWait > 0 {
+		timer := time.NewTimer(b.opts.AdmissionWait)
+		defer timer.Stop()
+		timeout = timer.C
+	} else {
+		expired := make(chan time.Time)
+		close(expired)
+		timeout = expired
+	}
+	for {
+		room := b.gate.roomMade()
+		if b.pending.Add(size) <= limit {
+			return nil
+		}
+		used := b.pending.Add(-size)
+		b.gate.kick()
+		select {
+		case <-room:
+		case <-timeout:
+			b.overloadsMemory.Add(1)
+			return &OverloadError{Resource: "memory", Used: used, Limit: limit, RetryAfter: time.Second}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if f := b.failed.Load(); f != nil {
+			return f
+		}
+	}
+}
+
+// chunk gathers the rows of one sink and definition for one commit.
+type chunk struct {
+	sink  *sinkState
+	def   *definition
+	group *group
+	data  []byte
+	rows  int64
+	first int64
+	last  int64
+}
+
+var chunkPool = sync.Pool{New: func() any { return new(chunk) }}
+
+func (c *chunk) release() {
+	if cap(c.data) > 2*chunkBytes {
+		return // a single huge row; keep the pool's memory bounded
+	}
+	*c = chunk{data: c.data[:0]}
+	chunkPool.Put(c)
+}
+
+// append puts rows into the sink's open chunk and returns the group that will commit them.
+func (s *Sink) append(data []byte, rows int, at int64) (*group, error) {
+	st := s.state
+	st.mu.Lock()
+	c := st.open
+	if c == nil || c.def != s.def || len(c.data)+len(data) > chunkBytes && c.rows > 0 {
+		c = chunkPool.Get().(*chunk)
+		c.sink, c.def = st, s.def
+		if err := s.b.gate.join(c); err != nil {
+			st.mu.Unlock()
+			c.release()
+			return nil, err
+		}
+		st.open = c
+	}
+	if c.rows == 0 {
+		c.first = at
+	}
+	c.first, c.last = min(c.first, at), max(c.last, at)
+	c.data = append(c.data, data...)
+	c.rows += int64(rows)
+	g := c.group
+	st.mu.Unlock()
+	g.bytes.Add(int64(len(data)))
+	return g, nil
+}
+
+// group is what one commit writes.
+type group struct {
+	seq  uint64
+	done chan struct{} // closed after err is set
+	err  error
+
+	began   time.Time // when the first chunk joined
+	chunks  []*chunk
+	ops     []func(*txn)
+	wanted  atomic.Bool // somebody waits
+	noticed atomic.Bool // the committer was told of it
+	bytes   atomic.Int64
+}
+
+// gate hands groups to the committer.
+type gate struct {
+	// mu guards the fields below. Held for a few instructions.
+	mu       sync.Mutex
+	cur      *group
+	closing  bool // no new rows
+	finished bool // no new operations either
+	room     chan struct{}
+
+	signal chan struct{} // capacity 1
+}
+
+func (g *gate) init() {
+	g.cur = newGroup(1)
+	g.signal = make(chan struct{}, 1)
+	g.room = make(chan struct{})
+}
+
+func newGroup(seq uint64) *group { return &group{seq: seq, done: make(chan struct{})} }
+
+// kick wakes the committer. It never blocks.
+func (g *gate) kick() {
+	select {
+	case g.signal <- struct{}{}:
+	default:
+	}
+}
+
+// join adds a chunk to the group that gathers now.
+func (g *gate) join(c *chunk) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing {
+		return ErrClosed
+	}
+	if len(g.cur.chunks) == 0 {
+		g.cur.began = time.Now()
+	}
+	c.group = g.cur
+	g.cur.chunks = append(g.cur.chunks, c)
+	return nil
+}
+
+// post adds an operation to the group that gathers now.
+func (g *gate) post(op func(*txn)) (*group, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.finished {
+		return nil, ErrClosed
+	}
+	g.cur.ops = append(g.cur.ops, op)
+	g.cur.wanted.Store(true)
+	g.kick()
+	return g.cur, nil
+}
+
+// roomMade returns a channel that is closed when a commit has ended.
+func (g *gate) roomMade() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.room
+}
+
+func (g *gate) close() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.closing
+	g.closing = true
+	return !was
+}
+
+func (g *gate) finish() {
+	g.mu.Lock()
+	g.finished = true
+	g.mu.Unlock()
+	g.kick()
+}
+
+// take swaps the gathering group when it is due. Otherwise it says how long it may still gather; negative: it is empty.
+func (g *gate) take(interval time.Duration) (*group, time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cur := g.cur
+	if len(cur.chunks) == 0 && len(cur.ops) == 0 {
+		return nil, -1
+	}
+	if !cur.wanted.Load() && !g.closing && cur.bytes.Load() < commitBytes {
+		if rest := interval - time.Since(cur.began); rest > 0 {
+			return nil, rest
+		}
+	}
+	g.cur = newGroup(cur.seq + 1)
+	return cur, 0
+}
+
+// ended lets those go on who waited for the group or for room.
+func (g *gate) ended(done *group, err error) {
+	done.err = err
+	close(done.done)
+	g.mu.Lock()
+	close(g.room)
+	g.room = make(chan struct{})
+	g.mu.Unlock()
+}

@@ -1,0 +1,259 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/forebay/forebay/trigger"
+)
+
+// Buffer is the local level and the machinery that moves its slices and files. It is safe for concurrent use.
+//
+// One goroutine, the committer, makes every change of state: it takes a group of chunks and operations, writes them as
+// one batch, and then lets those go on who waited for it. Everything else asks it.
+type Buffer struct {
+	opts     Options
+	log      *slog.Logger
+	db       *pebble.DB
+	instance string
+
+	// pending counts the row bytes that are accepted and not yet committed; local the payload bytes on disk.
+	pending, local atomic.Int64
+	// overloads counts the calls that were refused, by resource.
+	overloadsMemory, overloadsDisk atomic.Int64
+
+	gate gate
+
+	// mu guards the state of sinks, files and slices. Only the committer writes, and it holds mu only while it changes
+	// memory, never during I/O. Lock order: mu before sinkState.mu and gate.mu.
+	mu struct {
+		sync.RWMutex
+		sinks               map[string]*sinkState
+		byNum               map[uint32]*sinkState
+		files               map[uint64]*file
+		slices              map[uint64]*slice
+		lastFile, lastSlice uint64
+		lastSink            uint32
+		// changed is closed and replaced at every change of a file's state or retry.
+		changed chan struct{}
+	}
+
+	timers   *trigger.Scheduler[timerKey]
+	uploads  *workers
+	imports  *workers
+	cleanups *workers
+
+	// ctx ends the calls of drivers when the buffer closes.
+	ctx    context.Context
+	cancel context.CancelFunc
+	failed atomic.Pointer[FailedError]
+	closed chan struct{} // closed when the committer has ended
+
+	compress compressor // of the committer
+}
+
+// sinkState is one sink over all its definitions.
+type sinkState struct {
+	num uint32
+	id  string
+
+	// mu guards open, the chunk that takes rows now; nil between commits. No I/O happens under it.
+	mu   sync.Mutex
+	open *chunk
+
+	// Guarded by Buffer.mu, written by the committer.
+	rec   sinkRecord
+	def   *definition // nil until the sink is defined in this process
+	file  *file       // the writing file, nil when no row waits
+	slice *slice      // the writing slice, nil when no row waits
+	files []*file     // all that have a record, ascending
+}
+
+// slice and file are the records with their relations. Guarded by Buffer.mu, written by the committer.
+type slice struct {
+	num  uint64
+	file *file
+	rec  sliceRecord
+	tally
+	chunks uint32 // the next sequence number
+}
+
+type file struct {
+	num    uint64
+	sink   *sinkState
+	rec    fileRecord
+	slices []*slice
+	// failures counts the failed attempts of this process, over all states.
+	failures int
+}
+
+func (f *file) tally() tally {
+	if f.rec.Rows > 0 {
+		return f.rec.tally()
+	}
+	var t tally
+	for _, s := range f.slices {
+		t.add(s.tally)
+	}
+	return t
+}
+
+func (f *file) done() bool { return f.rec.State == FileImported || f.rec.State == FileExpired }
+
+// Sink is a handle on one definition of a sink. Handles of earlier definitions stay usable: their rows go to a file of
+// their own, with the columns they were mapped for.
+type Sink struct {
+	b     *Buffer
+	state *sinkState
+	def   *definition
+}
+
+// ID returns the id of the sink.
+func (s *Sink) ID() string { return s.state.id }
+
+// SinkConfig defines a sink of the buffer.
+type SinkConfig struct {
+	// ID names the sink: any text that is not empty.
+	ID string
+	// Table is the destination. Columns must not be empty.
+	Table Table
+	// Encoding of the stored rows.
+	Encoding Encoding
+	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
+	Upload, Import trigger.Conditions
+}
+
+func (c SinkConfig) definition() (*definition, error) {
+	var problems []error
+	if c.ID == "" {
+		problems = append(problems, errors.New("id is empty"))
+	}
+	if c.Table.ID == "" {
+		problems = append(problems, errors.New("table id is empty"))
+	}
+	if len(c.Table.Columns) == 0 {
+		problems = append(problems, errors.New("table has no columns"))
+	}
+	if c.Encoding > Zstd {
+		problems = append(problems, fmt.Errorf("encoding %d is unknown", c.Encoding))
+	}
+	problems = append(problems, trigger.Upload().Validate(c.Upload), trigger.Import().Validate(c.Import))
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("buffer: sink %q: %w", c.ID, err)
+	}
+	return &definition{
+		Table:    Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns)},
+		Encoding: c.Encoding,
+		Upload:   trigger.Upload().WithDefaults(c.Upload),
+		Import:   trigger.Import().WithDefaults(c.Import),
+	}, nil
+}
+
+// Defined reports whether the sink is known with exactly this configuration, from this process or an earlier one.
+func (b *Buffer) Defined(c SinkConfig) bool {
+	def, err := c.definition()
+	if err != nil {
+		return false
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s := b.mu.sinks[c.ID]
+	return s != nil && !s.rec.Dropped && s.rec.Def.equal(def)
+}
+
+// Define creates a sink or changes its definition, durably. A change of anything closes the file that gathers rows
+// now, so that what waits is imported at once, under the definition it was accepted with; imports that failed are
+// tried again.
+func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
+	def, err := c.definition()
+	if err != nil {
+		return nil, err
+	}
+	var handle *Sink
+	err = b.do(ctx, func(t *txn) {
+		s := b.mu.sinks[c.ID]
+		if s == nil {
+			b.mu.lastSink++
+			s = &sinkState{num: b.mu.lastSink, id: c.ID, rec: sinkRecord{ID: c.ID}}
+			b.mu.sinks[c.ID] = s
+			b.mu.byNum[s.num] = s
+		}
+		changed := !s.rec.Def.equal(def) || s.rec.Dropped
+		switch {
+		case !changed && s.def != nil:
+			def = s.def
+		case s.file != nil && s.file.rec.Def.equal(def):
+			def = s.file.rec.Def
+		}
+		if s.file != nil && s.file.rec.Def != def {
+			t.closeFile(s.file, trigger.Changed)
+		}
+		s.def = def
+		if changed {
+			s.rec.Def, s.rec.Dropped = def, false
+			t.touchSink(s)
+			t.retryFailed(s)
+		}
+		handle = &Sink{b: b, state: s, def: def}
+	})
+	return handle, err
+}
+
+// Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows
+// that are not yet in the target wait for the next Open. It may be called twice.
+func (b *Buffer) Close() error {
+	if !b.gate.close() {
+		<-b.closed
+		return nil
+	}
+	b.timers.Stop()
+	b.gate.kick()
+	// The last group may hold the outcomes of driver calls, so the calls end first.
+	b.cancel()
+	b.uploads.stop()
+	b.imports.stop()
+	b.cleanups.stop()
+	b.gate.finish()
+	<-b.closed
+	if b.failed.Load() != nil {
+		return b.closeFailed()
+	}
+	if err := b.db.Close(); err != nil {
+		return fmt.Errorf("buffer: close the local level: %w", err)
+	}
+	return nil
+}
+
+// closeFailed releases what it can of a store whose log cannot be written any more.
+func (b *Buffer) closeFailed() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = b.failed.Load()
+		}
+	}()
+	if e := b.db.Close(); e != nil {
+		b.log.Warn("closing a failed local level", "error", e)
+	}
+	return b.failed.Load()
+}
+
+// fail makes every later call end with the error.
+func (b *Buffer) fail(err error) *FailedError {
+	f := &FailedError{Err: err}
+	if b.failed.CompareAndSwap(nil, f) {
+		b.log.Error("local level failed", "error", err)
+	}
+	return b.failed.Load()
+}
+
+// waitChange returns a channel that is closed at the next change of a file. Call it with mu held for reading.
+func (b *Buffer) waitChange() <-chan struct{} { return b.mu.changed }
+
+func (b *Buffer) now() time.Time { return time.Now().UTC() }

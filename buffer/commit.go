@@ -1,0 +1,242 @@
+package buffer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/forebay/forebay/trigger"
+)
+
+// txn is one atomic change of the local level: chunks and the state changes that follow from them or were asked for.
+// Its operations run in memory, under Buffer.mu, on the committer's goroutine.
+type txn struct {
+	b   *Buffer
+	now time.Time
+
+	// Records to write at the end; a record may be touched many times.
+	sinks    map[*sinkState]bool
+	files    map[*file]bool
+	slices   map[*slice]bool
+	drop     []*slice // slices whose records go
+	dropFile []*file
+	wipe     []uint64 // slices whose chunks go
+	counters bool
+	changed  bool
+	freed    int64 // payload bytes that leave the disk
+
+	after []func() // runs when the batch is durable
+}
+
+func (t *txn) touchSink(s *sinkState) { t.sinks[s] = true }
+
+func (t *txn) touchFile(f *file) {
+	t.files[f] = true
+	t.changed = true
+}
+
+func (t *txn) touchSlice(s *slice) { t.slices[s] = true }
+
+// then runs fn when this change is on disk. Effects outside the store start here and nowhere else.
+func (t *txn) then(fn func()) { t.after = append(t.after, fn) }
+
+// do runs op as part of the next commit and returns when it is on disk.
+func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
+	g, err := b.post(op)
+	if err != nil {
+		return err
+	}
+	return Ticket{b: b, g: g}.Wait(ctx)
+}
+
+// post runs op as part of the next commit.
+func (b *Buffer) post(op func(*txn)) (*group, error) {
+	if f := b.failed.Load(); f != nil {
+		return nil, f
+	}
+	return b.gate.post(op)
+}
+
+// commitLoop is the committer. It ends after the group that gathered when the gate was finished.
+func (b *Buffer) commitLoop() {
+	defer close(b.closed)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		for {
+			g, rest := b.gate.take(b.opts.SyncInterval)
+			if g == nil {
+				if rest >= 0 {
+					timer.Reset(rest)
+				}
+				break
+			}
+			b.commit(g)
+		}
+		if b.gate.drained() {
+			return
+		}
+		select {
+		case <-b.gate.signal:
+		case <-timer.C:
+		}
+	}
+}
+
+// drained reports whether nothing can come any more.
+func (g *gate) drained() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.finished && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
+}
+
+// commit writes one group and lets its waiters go.
+func (b *Buffer) commit(g *group) {
+	// From here on no chunk of the group takes rows any more.
+	for _, c := range g.chunks {
+		c.sink.mu.Lock()
+		if c.sink.open == c {
+			c.sink.open = nil
+		}
+		c.sink.mu.Unlock()
+	}
+	after, err := b.write(g)
+	raw := int64(0)
+	for _, c := range g.chunks {
+		raw += int64(len(c.data))
+		c.release()
+	}
+	b.pending.Add(-raw)
+	if err != nil {
+		b.gate.ended(g, err)
+		return
+	}
+	for _, fn := range after {
+		fn()
+	}
+	b.gate.ended(g, nil)
+}
+
+// write makes the group durable. An error is final for the buffer.
+func (b *Buffer) write(g *group) (after []func(), err error) {
+	if f := b.failed.Load(); f != nil {
+		return nil, f
+	}
+	defer func() {
+		// The store reports a log that cannot be written by its logger's Fatalf, which panics with a storeFailure.
+		if r := recover(); r != nil {
+			f, ok := r.(storeFailure)
+			if !ok {
+				panic(r)
+			}
+			after, err = nil, b.fail(f.err)
+		}
+	}()
+
+	payloads := b.compress.pack(g.chunks)
+	batch := b.db.NewBatchWithSize(payloads.size + 1024)
+	defer batch.Close()
+
+	t := &txn{
+		b: b, now: b.now(),
+		sinks: map[*sinkState]bool{}, files: map[*file]bool{}, slices: map[*slice]bool{},
+	}
+	b.mu.Lock()
+	var stored int64
+	for i, c := range g.chunks {
+		stored += t.addChunk(batch, c, payloads.at(i))
+	}
+	for _, op := range g.ops {
+		op(t)
+	}
+	t.encode(batch)
+	b.mu.Unlock()
+	b.compress.reset()
+
+	if !batch.Empty() {
+		if err := b.db.Apply(batch, pebble.Sync); err != nil {
+			return nil, b.fail(fmt.Errorf("commit: %w", err))
+		}
+	}
+	b.local.Add(stored - t.freed)
+	if t.changed {
+		b.mu.Lock()
+		close(b.mu.changed)
+		b.mu.changed = make(chan struct{})
+		b.mu.Unlock()
+	}
+	return t.after, nil
+}
+
+// addChunk puts one chunk into the batch, opening slice and file where there are none, and closing them when their
+// conditions are met. It returns the bytes stored.
+func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
+	s := c.sink
+	if s.file != nil && s.file.rec.Def != c.def {
+		t.closeFile(s.file, trigger.Changed)
+	}
+	if s.file == nil {
+		t.openFile(s, c.def)
+	}
+	if s.slice == nil {
+		t.openSlice(s)
+	}
+	sl := s.slice
+	sl.add(tally{rows: c.rows, raw: int64(len(c.data)), stored: int64(len(p.data)), first: c.first, last: c.last})
+
+	op := batch.SetDeferred(chunkKeySize, chunkHeaderSize+len(p.data))
+	putChunkKey(op.Key, sl.num, sl.chunks)
+	copy(op.Value[chunkHeaderSize:], p.data)
+	putChunkHeader(op.Value, chunkHeader{
+		encoding: p.encoding, rows: c.rows, raw: int64(len(c.data)), last: c.last, slice: sl.tally,
+	})
+	if err := op.Finish(); err != nil {
+		panic(storeFailure{fmt.Errorf("build batch: %w", err)}) // only an indexed batch can fail here
+	}
+	sl.chunks++
+
+	if r := c.def.Upload.Due(trigger.Load{Since: sl.rec.Opened, Size: sl.stored, Count: sl.rows}, t.now); r != trigger.None {
+		t.sealSlice(sl, r)
+	}
+	t.checkFile(s, t.now)
+	return int64(len(p.data))
+}
+
+// encode writes the touched records into the batch.
+func (t *txn) encode(batch *pebble.Batch) {
+	set := func(key []byte, value []byte) { _ = batch.Set(key, value, nil) } // a plain batch cannot fail
+	for _, s := range t.drop {
+		delete(t.slices, s)
+		_ = batch.Delete(sliceKey(s.num), nil)
+	}
+	for _, f := range t.dropFile {
+		delete(t.files, f)
+		_ = batch.Delete(fileKey(f.num), nil)
+	}
+	for s := range t.sinks {
+		set(sinkKey(s.num), encodeRecord(&s.rec))
+	}
+	for f := range t.files {
+		set(fileKey(f.num), encodeRecord(&f.rec))
+	}
+	for s := range t.slices {
+		set(sliceKey(s.num), encodeRecord(&s.rec))
+	}
+	for _, num := range t.wipe {
+		from, to := chunkBounds(num)
+		_ = batch.DeleteRange(from, to, nil)
+	}
+	if t.counters {
+		set([]byte(keyCounters), encodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))
+	}
+}
+
+func encodeCounters(file, slice uint64) []byte {
+	b := binary.BigEndian.AppendUint64(nil, file)
+	return binary.BigEndian.AppendUint64(b, slice)
+}
+
+// storeFailure is what the store's logger panics with.
+type storeFailure struct{ err error }

@@ -1,0 +1,179 @@
+package buffer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// HeldError says why rows are not in their table yet.
+type HeldError struct {
+	// SinkID and FileID name what is held up; SliceID is set when it is an upload.
+	SinkID, FileID, SliceID string
+	// Attempt is the number of failed attempts, RetryAfter the time of the next.
+	Attempt    int
+	RetryAfter time.Time
+	// Rows are the rows of the file.
+	Rows int64
+	// Err is the cause: the last failure of a driver as text, or the end of the caller's context.
+	Err error
+}
+
+func (e *HeldError) Error() string {
+	where := "file " + e.FileID
+	if e.SliceID != "" {
+		where = "slice " + e.SliceID
+	}
+	return fmt.Sprintf("sink %q: %d rows are not in the table yet: %s after %d failed attempts: %v",
+		e.SinkID, e.Rows, where, e.Attempt, e.Err)
+}
+
+func (e *HeldError) Unwrap() error { return e.Err }
+
+// Flush is a barrier: when it returns nil, every row of the sink whose Append had returned before the call is in the
+// table. It closes the writing file and repeats failed attempts at once. It ends early with a [*HeldError] when a
+// driver says that a retry alone will not help, when rows expire, or when ctx ends.
+func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
+	var waiting []*file
+	var before []int // failures of the waiting files before the call
+	known := true
+	err := b.do(ctx, func(t *txn) {
+		s := b.mu.sinks[sinkID]
+		if s == nil {
+			known = false
+			return
+		}
+		if s.file != nil {
+			t.closeFile(s.file, trigger.Requested)
+		}
+		for _, f := range s.files {
+			if !f.done() {
+				waiting = append(waiting, f)
+				before = append(before, f.failures)
+			}
+		}
+		t.retryFailed(s)
+	})
+	if err != nil {
+		return err
+	}
+	if !known {
+		return fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
+	}
+	for {
+		b.mu.RLock()
+		changed := b.waitChange()
+		var held *HeldError
+		left, first, hopeless := 0, "", false
+		for i, f := range waiting {
+			if f.rec.State == FileImported {
+				continue
+			}
+			if left++; left == 1 {
+				first = b.fileID(f)
+			}
+			if h := b.held(f); h != nil && (held == nil || h.Attempt > held.Attempt) {
+				held = h
+			}
+			hopeless = hopeless || f.hopeless() && (f.failures > before[i] || f.rec.State == FileExpired)
+		}
+		b.mu.RUnlock()
+		if left == 0 {
+			return nil
+		}
+		if hopeless && held != nil {
+			return held
+		}
+		select {
+		case <-changed:
+		case <-b.closed:
+			if f := b.failed.Load(); f != nil {
+				return f
+			}
+			return ErrClosed
+		case <-ctx.Done():
+			cause := context.Cause(ctx)
+			if held == nil {
+				held = &HeldError{SinkID: sinkID, FileID: first, Err: cause}
+			} else {
+				held.Err = fmt.Errorf("%w; last failure: %w", cause, held.Err)
+			}
+			return held
+		}
+	}
+}
+
+// held describes the failure of a file, nil when nothing of it failed. Called with mu held.
+func (b *Buffer) held(f *file) *HeldError {
+	h := &HeldError{SinkID: f.sink.id, FileID: b.fileID(f), Rows: f.tally().rows}
+	r := &f.rec.Retry
+	if f.rec.State == FileClosing {
+		for _, sl := range f.slices {
+			if sl.rec.State == SliceUploading && sl.rec.Retry.Attempt > 0 {
+				h.SliceID, r = b.sliceID(sl), &sl.rec.Retry
+				break
+			}
+		}
+	}
+	if r.Attempt == 0 {
+		return nil
+	}
+	h.Attempt, h.RetryAfter, h.Err = r.Attempt, r.After, retryReason(r.Reason)
+	return h
+}
+
+// hopeless reports whether the file has expired, or failed last in a way that a retry alone cannot mend.
+func (f *file) hopeless() bool {
+	if f.rec.State == FileExpired || f.rec.Retry.Permanent {
+		return true
+	}
+	return slices.ContainsFunc(f.slices, func(sl *slice) bool { return sl.rec.Retry.Permanent })
+}
+
+// retryReason is a recorded failure; its type was lost with the process that met it.
+type retryReason string
+
+func (r retryReason) Error() string { return string(r) }
+
+// Retry repeats at once what failed before at this sink, instead of waiting for the backoff.
+func (b *Buffer) Retry(ctx context.Context, sinkID string) error {
+	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) { t.retryFailed(s) })
+}
+
+// CloseFile closes the file that gathers rows now, so that it is uploaded and imported without waiting for its
+// conditions. why is kept as the reason.
+func (b *Buffer) CloseFile(ctx context.Context, sinkID string, why trigger.Reason) error {
+	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+		if s.file != nil {
+			t.closeFile(s.file, why)
+		}
+	})
+}
+
+// Drop ends a sink: what waits is imported at once, the ledger stays. Handles stay usable. Define takes it up again.
+func (b *Buffer) Drop(ctx context.Context, sinkID string) error {
+	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+		if s.file != nil {
+			t.closeFile(s.file, trigger.Stopped)
+		}
+		s.rec.Dropped = true
+		t.touchSink(s)
+	})
+}
+
+func (b *Buffer) withSink(ctx context.Context, sinkID string, op func(*txn, *sinkState)) error {
+	known := true
+	err := b.do(ctx, func(t *txn) {
+		s := b.mu.sinks[sinkID]
+		if known = s != nil; known {
+			op(t, s)
+		}
+	})
+	if err == nil && !known {
+		err = fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
+	}
+	return err
+}

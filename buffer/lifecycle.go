@@ -1,0 +1,270 @@
+package buffer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// maxSlices closes a file whatever its conditions say: a target gets a bounded number of objects in one import.
+const maxSlices = 100
+
+// history is how many ended files of a sink are kept for the list of files.
+const history = 31
+
+// timerKind says what is due.
+type timerKind uint8
+
+const (
+	timerSlice   timerKind = iota // the step-1 interval of a slice
+	timerFile                     // the step-2 interval of a file
+	timerUpload                   // the retry of an upload
+	timerImport                   // the retry of an import
+	timerCleanup                  // the retry of a clean-up
+)
+
+type timerKey struct {
+	kind timerKind
+	num  uint64
+}
+
+// openFile opens the file of a sink with its first row.
+func (t *txn) openFile(s *sinkState, def *definition) {
+	b := t.b
+	b.mu.lastFile++
+	f := &file{num: b.mu.lastFile, sink: s, rec: fileRecord{Sink: s.num, State: FileWriting, Def: def, Opened: t.now}}
+	b.mu.files[f.num] = f
+	s.files = append(s.files, f)
+	s.file = f
+	t.counters = true
+	t.touchFile(f)
+	at := f.rec.Opened.Add(def.Import.Interval)
+	t.then(func() { b.timers.Set(timerKey{timerFile, f.num}, at) })
+}
+
+// openSlice opens a slice in the sink's writing file.
+func (t *txn) openSlice(s *sinkState) {
+	b := t.b
+	f := s.file
+	b.mu.lastSlice++
+	sl := &slice{num: b.mu.lastSlice, file: f, rec: sliceRecord{File: f.num, State: SliceWriting, Opened: t.now}}
+	b.mu.slices[sl.num] = sl
+	f.slices = append(f.slices, sl)
+	s.slice = sl
+	t.counters = true
+	t.touchSlice(sl)
+	at := sl.rec.Opened.Add(f.rec.Def.Upload.Interval)
+	t.then(func() { b.timers.Set(timerKey{timerSlice, sl.num}, at) })
+}
+
+// sealSlice ends the writing of a slice: its totals are final and it waits for its upload.
+func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
+	b := t.b
+	s := sl.file.sink
+	if s.slice == sl {
+		s.slice = nil
+	}
+	sl.rec.State, sl.rec.Closed, sl.rec.Reason = SliceUploading, t.now, why.String()
+	sl.rec.setTally(sl.tally)
+	s.rec.Sealed.add(sl.rows, sl.raw)
+	t.touchSlice(sl)
+	t.touchSink(s)
+	t.then(func() {
+		b.timers.Remove(timerKey{timerSlice, sl.num})
+		b.queueUpload(sl)
+	})
+	b.log.Debug("slice sealed", "sink", s.id, "slice", b.sliceID(sl), "reason", why, "rows", sl.rows)
+}
+
+// checkFile closes the sink's writing file when one of its conditions is met.
+func (t *txn) checkFile(s *sinkState, now time.Time) {
+	f := s.file
+	if f == nil {
+		return
+	}
+	sum := f.tally()
+	why := f.rec.Def.Import.Due(trigger.Load{Since: f.rec.Opened, Size: sum.stored, Count: sum.rows}, now)
+	if why == trigger.None && len(f.slices) >= maxSlices && s.slice == nil {
+		why = trigger.Full
+	}
+	if why != trigger.None {
+		t.closeFile(f, why)
+	}
+}
+
+// closeFile ends the writing of a file and of its open slice.
+func (t *txn) closeFile(f *file, why trigger.Reason) {
+	b := t.b
+	s := f.sink
+	if s.slice != nil && s.slice.file == f {
+		t.sealSlice(s.slice, why)
+	}
+	s.file = nil
+	f.rec.State, f.rec.Closed, f.rec.Reason = FileClosing, t.now, why.String()
+	t.touchFile(f)
+	t.then(func() { b.timers.Remove(timerKey{timerFile, f.num}) })
+	b.log.Debug("file closed", "sink", s.id, "file", b.fileID(f), "reason", why, "slices", len(f.slices))
+	t.checkUploaded(f)
+}
+
+// checkUploaded starts the import of a closed file once all its slices are in staging.
+func (t *txn) checkUploaded(f *file) {
+	if f.rec.State != FileClosing {
+		return
+	}
+	for _, sl := range f.slices {
+		if sl.rec.State != SliceUploaded {
+			return
+		}
+	}
+	f.rec.State, f.rec.Sealed, f.rec.Retry = FileImporting, t.now, retryRecord{}
+	t.touchFile(f)
+	t.then(func() { t.b.queueImport(f) })
+}
+
+// uploaded records that a slice is in staging and frees its local rows.
+func (t *txn) uploaded(sl *slice) {
+	if sl.rec.State != SliceUploading {
+		return
+	}
+	sl.rec.State, sl.rec.Retry = SliceUploaded, retryRecord{}
+	t.touchSlice(sl)
+	t.wipe = append(t.wipe, sl.num)
+	t.freed += sl.stored
+	t.touchFile(sl.file)
+	t.checkUploaded(sl.file)
+}
+
+// ended records the end of a file: imported, or expired. Its staged objects are cleaned up afterwards.
+func (t *txn) ended(f *file, state FileState) {
+	if f.done() {
+		return
+	}
+	b := t.b
+	s := f.sink
+	sum := f.tally()
+	f.rec.setTally(sum)
+	f.rec.State, f.rec.Finished, f.rec.Progress = state, t.now, nil
+	if state == FileImported {
+		f.rec.Retry = retryRecord{}
+		s.rec.Imported.add(sum.rows, sum.raw)
+		s.rec.StoredImported += sum.stored
+		if s.rec.FirstAt == 0 || sum.first < s.rec.FirstAt {
+			s.rec.FirstAt = sum.first
+		}
+		s.rec.LastAt = max(s.rec.LastAt, sum.last)
+	} else {
+		s.rec.Expired.add(sum.rows, sum.raw)
+	}
+	for _, sl := range f.slices {
+		sl.rec.State = SliceImported
+		t.touchSlice(sl)
+	}
+	t.touchFile(f)
+	t.touchSink(s)
+	t.then(func() {
+		b.timers.Remove(timerKey{timerImport, f.num})
+		b.queueCleanup(f)
+	})
+}
+
+// cleaned forgets the slices of an ended file and the oldest history of its sink.
+func (t *txn) cleaned(f *file) {
+	for _, sl := range f.slices {
+		t.drop = append(t.drop, sl)
+		delete(t.b.mu.slices, sl.num)
+	}
+	f.slices = nil
+	s, ended := f.sink, 0
+	for _, o := range s.files {
+		if o.done() && len(o.slices) == 0 {
+			ended++
+		}
+	}
+	s.files = slices.DeleteFunc(s.files, func(o *file) bool {
+		if ended <= history || !o.done() || len(o.slices) > 0 {
+			return false
+		}
+		ended--
+		delete(t.b.mu.files, o.num)
+		t.dropFile = append(t.dropFile, o)
+		return true
+	})
+}
+
+// retryFailed repeats at once what failed before at this sink.
+func (t *txn) retryFailed(s *sinkState) {
+	b := t.b
+	for _, f := range s.files {
+		if f.rec.State == FileImporting && f.rec.Retry.Attempt > 0 {
+			t.then(func() { b.queueImport(f) })
+		}
+		for _, sl := range f.slices {
+			if sl.rec.State == SliceUploading && sl.rec.Retry.Attempt > 0 {
+				t.then(func() { b.queueUpload(sl) })
+			}
+		}
+	}
+}
+
+// fire runs on the scheduler's goroutine when a timer is due.
+func (b *Buffer) fire(k timerKey) {
+	_, _ = b.post(func(t *txn) {
+		switch k.kind {
+		case timerSlice:
+			if sl := b.mu.slices[k.num]; sl != nil && sl.rec.State == SliceWriting {
+				t.intervalOfSlice(sl)
+			}
+		case timerFile:
+			if f := b.mu.files[k.num]; f != nil && f.rec.State == FileWriting {
+				t.intervalOfFile(f)
+			}
+		case timerUpload:
+			if sl := b.mu.slices[k.num]; sl != nil && sl.rec.State == SliceUploading {
+				t.then(func() { b.queueUpload(sl) })
+			}
+		case timerImport:
+			if f := b.mu.files[k.num]; f != nil && f.rec.State == FileImporting {
+				t.then(func() { b.queueImport(f) })
+			}
+		case timerCleanup:
+			if f := b.mu.files[k.num]; f != nil && f.done() {
+				t.then(func() { b.queueCleanup(f) })
+			}
+		}
+	}) // an error says that the buffer closes or has failed; recovery sets the timers again
+}
+
+// intervalOfSlice seals a slice whose interval has passed. A clock that was set back makes it wait again.
+func (t *txn) intervalOfSlice(sl *slice) {
+	load := trigger.Load{Since: sl.rec.Opened, Size: sl.stored, Count: sl.rows}
+	if why := sl.file.rec.Def.Upload.Due(load, t.now); why != trigger.None {
+		t.sealSlice(sl, why)
+		return
+	}
+	at := sl.file.rec.Def.Upload.Deadline(load)
+	t.then(func() { t.b.timers.Set(timerKey{timerSlice, sl.num}, at) })
+}
+
+func (t *txn) intervalOfFile(f *file) {
+	sum := f.tally()
+	load := trigger.Load{Since: f.rec.Opened, Size: sum.stored, Count: sum.rows}
+	if why := f.rec.Def.Import.Due(load, t.now); why != trigger.None {
+		t.closeFile(f, why)
+		return
+	}
+	at := f.rec.Def.Import.Deadline(load)
+	t.then(func() { t.b.timers.Set(timerKey{timerFile, f.num}, at) })
+}
+
+func (b *Buffer) fileID(f *file) string    { return objectID(b.instance, 'f', f.num) }
+func (b *Buffer) sliceID(sl *slice) string { return objectID(b.instance, 's', sl.num) }
+
+// object describes a slice to a driver. Call it with mu held or on a slice that is sealed.
+func (b *Buffer) object(sl *slice) Object {
+	return Object{
+		ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, Encoding: sl.file.rec.Def.Encoding,
+		Rows: sl.rows, RawBytes: sl.raw,
+	}
+}

@@ -1,0 +1,330 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// The three calls to drivers. Each follows from a state that is on disk, may be repeated after a crash, and ends in an
+// operation that records its outcome.
+
+// queueUpload asks for Staging.Put of a sealed slice.
+func (b *Buffer) queueUpload(sl *slice) {
+	b.uploads.add(sl.file.sink.num, job{key: sl.num, run: func(ctx context.Context) { b.upload(ctx, sl) }})
+}
+
+func (b *Buffer) upload(ctx context.Context, sl *slice) {
+	b.mu.RLock()
+	due := sl.rec.State == SliceUploading
+	obj := b.object(sl)
+	b.mu.RUnlock()
+	if !due {
+		return
+	}
+	err := b.attempt(ctx, func(ctx context.Context) error {
+		return b.opts.Staging.Put(ctx, obj, &sliceSource{b: b, slice: sl.num, obj: obj})
+	})
+	if err == nil {
+		_ = b.do(ctx, func(t *txn) { t.uploaded(sl) })
+		return
+	}
+	b.attemptFailed(ctx, "upload", obj.SinkID, obj.ID, err, func(t *txn) (*retryRecord, timerKey) {
+		if sl.rec.State != SliceUploading {
+			return nil, timerKey{}
+		}
+		t.touchSlice(sl)
+		t.changed = true
+		sl.file.failures++
+		return &sl.rec.Retry, timerKey{timerUpload, sl.num}
+	})
+}
+
+// queueImport asks for Target.Import of a file whose slices are all in staging.
+func (b *Buffer) queueImport(f *file) {
+	b.imports.add(f.sink.num, job{key: f.num, run: func(ctx context.Context) { b.importFile(ctx, f) }})
+}
+
+func (b *Buffer) importFile(ctx context.Context, f *file) {
+	b.mu.RLock()
+	due := f.rec.State == FileImporting
+	first := f.rec.Retry.FirstFailed
+	arg := b.describe(f)
+	b.mu.RUnlock()
+	if !due {
+		return
+	}
+	if !first.IsZero() && b.now().Sub(first) >= b.opts.Retention {
+		b.expire(ctx, f)
+		return
+	}
+	arg.OpenSlice = b.opts.Staging.Open
+	arg.SaveProgress = func(ctx context.Context, note []byte) error {
+		if len(note) > 4<<10 {
+			return fmt.Errorf("buffer: progress note of %d bytes, at most 4096 are kept", len(note))
+		}
+		note = append([]byte(nil), note...)
+		return b.do(ctx, func(t *txn) {
+			f.rec.Progress = note
+			t.touchFile(f)
+		})
+	}
+	err := b.attempt(ctx, func(ctx context.Context) error { return b.opts.Target.Import(ctx, arg) })
+	if err == nil {
+		_ = b.do(ctx, func(t *txn) { t.ended(f, FileImported) })
+		return
+	}
+	b.attemptFailed(ctx, "import", arg.SinkID, arg.ID, err, func(t *txn) (*retryRecord, timerKey) {
+		if f.rec.State != FileImporting {
+			return nil, timerKey{}
+		}
+		t.touchFile(f)
+		f.failures++
+		return &f.rec.Retry, timerKey{timerImport, f.num}
+	})
+}
+
+// describe makes the argument of Import. Called with mu held.
+func (b *Buffer) describe(f *file) *File {
+	out := &File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.rec.Def.Table, Progress: f.rec.Progress}
+	for _, sl := range f.slices {
+		out.Slices = append(out.Slices, b.object(sl))
+		out.Rows += sl.rows
+		out.RawBytes += sl.raw
+	}
+	return out
+}
+
+// expire gives up a file whose retention has passed: its rows leave the buffer, counted and logged.
+func (b *Buffer) expire(ctx context.Context, f *file) {
+	err := b.do(ctx, func(t *txn) {
+		t.ended(f, FileExpired)
+	})
+	if err == nil {
+		b.log.Error("file expired: its rows are given up", "sink", f.sink.id, "file", b.fileID(f), "rows", f.rec.Rows,
+			"first_failed", f.rec.Retry.FirstFailed, "reason", f.rec.Retry.Reason)
+	}
+}
+
+// queueCleanup asks for Staging.Delete of the objects of an ended file.
+func (b *Buffer) queueCleanup(f *file) {
+	b.cleanups.add(f.sink.num, job{key: f.num, run: func(ctx context.Context) { b.cleanup(ctx, f) }})
+}
+
+func (b *Buffer) cleanup(ctx context.Context, f *file) {
+	b.mu.RLock()
+	id := b.fileID(f)
+	var objs []Object
+	for _, sl := range f.slices {
+		objs = append(objs, b.object(sl))
+	}
+	b.mu.RUnlock()
+	if len(objs) == 0 {
+		return
+	}
+	err := b.attempt(ctx, func(ctx context.Context) error { return b.opts.Staging.Delete(ctx, objs...) })
+	if err == nil {
+		_ = b.do(ctx, func(t *txn) { t.cleaned(f) })
+		return
+	}
+	b.attemptFailed(ctx, "clean-up", f.sink.id, id, err, func(t *txn) (*retryRecord, timerKey) {
+		if len(f.slices) == 0 {
+			return nil, timerKey{}
+		}
+		t.touchSlice(f.slices[0]) // an expired file keeps the reason of its end
+		return &f.slices[0].rec.Retry, timerKey{timerCleanup, f.num}
+	})
+}
+
+// attempt calls a driver with a bound on its time. A panic of the driver is an error of this attempt alone.
+func (b *Buffer) attempt(ctx context.Context, call func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.AttemptTimeout)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("driver panicked: %v", r)
+		}
+	}()
+	return call(ctx)
+}
+
+// attemptFailed records a failure and sets the timer of the next attempt. record returns nil when the work is no
+// longer due.
+func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause error, record func(*txn) (*retryRecord, timerKey)) {
+	if ctx.Err() != nil {
+		return // the buffer closes; the next Open repeats the attempt
+	}
+	_ = b.do(ctx, func(t *txn) {
+		r, key := record(t)
+		if r == nil {
+			return
+		}
+		r.Attempt++
+		r.Reason = cause.Error()
+		r.Permanent = IsPermanent(cause)
+		r.LastFailed = t.now
+		if r.FirstFailed.IsZero() {
+			r.FirstFailed = t.now
+		}
+		delay := b.opts.Retry.delay(r.Attempt)
+		if r.Permanent {
+			delay = b.opts.Retry.Max
+		}
+		// A file whose retention ends before the next attempt is looked at when it ends.
+		if key.kind == timerImport {
+			delay = min(delay, max(0, r.FirstFailed.Add(b.opts.Retention).Sub(t.now)))
+		}
+		r.After = t.now.Add(delay)
+		at := r.After
+		t.then(func() { b.timers.Set(key, at) })
+		b.log.Warn(what+" failed", "sink", sink, "id", id, "attempt", r.Attempt, "permanent", r.Permanent,
+			"retry_after", at, "error", cause)
+	})
+}
+
+// delay is the time to wait after the given failed attempt, counted from 1.
+func (r Retry) delay(attempt int) time.Duration {
+	e := backoff.ExponentialBackOff{
+		InitialInterval: r.Initial, MaxInterval: r.Max, Multiplier: r.Multiplier, RandomizationFactor: max(0, r.Jitter),
+	}
+	e.Reset()
+	var d time.Duration
+	for range min(attempt, 64) {
+		d = e.NextBackOff()
+	}
+	return min(d, r.Max)
+}
+
+// sliceSource reads the stored bytes of a sealed slice: compressed chunks as they are, runs of raw ones packed into
+// members.
+type sliceSource struct {
+	b     *Buffer
+	slice uint64
+	obj   Object
+}
+
+// Open implements [Source].
+func (s *sliceSource) Open() (io.ReadCloser, error) {
+	r, w := io.Pipe()
+	reader := &sliceReader{PipeReader: r, ended: make(chan struct{})}
+	go func() {
+		defer close(reader.ended)
+		_, err := s.WriteTo(w)
+		w.CloseWithError(err)
+	}()
+	return reader, nil
+}
+
+// sliceReader ends with its writer: after Close nothing reads from the store any more.
+type sliceReader struct {
+	*io.PipeReader
+	ended chan struct{}
+}
+
+func (r *sliceReader) Close() error {
+	err := r.PipeReader.Close()
+	<-r.ended
+	return err
+}
+
+// DamageError says that stored rows cannot be read back. It names where they were.
+type DamageError struct {
+	// SinkID and SliceID name the slice; Chunk is the number of the chunk in it, from 0; -1: not known.
+	SinkID, SliceID string
+	Chunk           int
+	// Rows are the rows that are affected, as far as known.
+	Rows int64
+	// Err is the cause.
+	Err error
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("sink %q: slice %s, chunk %d: %d rows cannot be read: %v", e.SinkID, e.SliceID, e.Chunk, e.Rows, e.Err)
+}
+
+func (e *DamageError) Unwrap() error { return e.Err }
+
+// packBytes is how many raw bytes of small chunks make one member.
+const packBytes = 1 << 20
+
+// WriteTo implements [Source].
+func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
+	var (
+		packer compressor
+		run    []byte // raw rows that wait to be packed
+	)
+	write := func(p []byte) error {
+		k, err := w.Write(p)
+		n += int64(k)
+		return err
+	}
+	flush := func() error {
+		if len(run) == 0 {
+			return nil
+		}
+		err := write(packer.member(s.obj.Encoding, run))
+		packer.reset()
+		run = run[:0]
+		return err
+	}
+	rows := int64(0)
+	err = s.b.eachChunk(s.slice, func(_ int, h chunkHeader, data []byte) error {
+		rows += h.rows
+		if h.encoding == s.obj.Encoding {
+			if err := flush(); err != nil {
+				return err
+			}
+			return write(data)
+		}
+		run = append(run, data...)
+		if len(run) >= packBytes {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil {
+		err = flush()
+	}
+	if err == nil && rows != s.obj.Rows {
+		err = &DamageError{Chunk: -1, Rows: s.obj.Rows - rows, Err: errors.New("chunks are missing")}
+	}
+	var damage *DamageError
+	if errors.As(err, &damage) {
+		damage.SinkID, damage.SliceID = s.obj.SinkID, s.obj.ID
+		err = Permanent(damage)
+	}
+	return n, err
+}
+
+// eachChunk calls fn with the chunks of a slice in order. The payload is valid during the call.
+func (b *Buffer) eachChunk(slice uint64, fn func(seq int, h chunkHeader, payload []byte) error) error {
+	from, to := chunkBounds(slice)
+	it, err := b.db.NewIter(iterBounds(from, to))
+	if err != nil {
+		return fmt.Errorf("read slice: %w", err)
+	}
+	defer it.Close()
+	seq := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return &DamageError{Chunk: seq, Err: err}
+		}
+		h, payload, err := parseChunk(value)
+		if err != nil {
+			return &DamageError{Chunk: seq, Err: err}
+		}
+		if err := fn(seq, h, payload); err != nil {
+			return err
+		}
+		seq++
+	}
+	if err := it.Error(); err != nil {
+		return &DamageError{Chunk: seq, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package buffer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Options of a [Buffer]. A zero field means its default.
+type Options struct {
+	// Staging and Target are required.
+	Staging Staging
+	Target  Target
+	// Logger gets state changes at Debug, retries at Warn, losses and damage at Error. Default: nothing is logged.
+	Logger *slog.Logger
+
+	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks. Default: 64 MiB.
+	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError].
+	MaxPendingBytes int64
+	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all.
+	AdmissionWait time.Duration
+	// MaxDiskBytes bounds the stored bytes of the local level, over all sinks. Default: 16 GiB. The disk holds up to
+	// about twice as much while old log files and tables wait to be recycled. At the bound Append fails at once.
+	MaxDiskBytes int64
+	// SyncInterval is how long rows that nobody waits for may gather before a commit begins. Default: 25 ms, so that
+	// they are on disk within 50 ms while a commit takes less than 25 ms.
+	SyncInterval time.Duration
+
+	// Uploads and Imports are how many calls of Staging.Put and Target.Import may run at once, over all sinks; of one
+	// sink runs at most one each. Default: 4 each.
+	Uploads, Imports int
+	// AttemptTimeout ends one call of a driver. Default: 15 min.
+	AttemptTimeout time.Duration
+	// Retry says when a failed call is repeated.
+	Retry Retry
+	// Retention is how long a file that cannot be imported is kept, from its first failure on. Afterwards its rows
+	// expire. Default: 7 days (seed, section "Limits").
+	Retention time.Duration
+
+	// FS is the file system of the local level. Default: the real disk. Tests put one here that crashes or fails.
+	FS vfs.FS
+	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never
+	// written twice. Two of them may be in memory. Default: 64 MiB.
+	MemTableBytes int64
+}
+
+// Retry is an exponential backoff with jitter. A zero field means its default.
+type Retry struct {
+	// Initial is the delay after the first failure. Default: 1 s.
+	Initial time.Duration
+	// Max bounds the delay; it is also the delay after a failure that a retry alone cannot mend. Default: 5 min.
+	Max time.Duration
+	// Multiplier is the growth from one delay to the next. Default: 2.
+	Multiplier float64
+	// Jitter is the random part of a delay, in both directions, as a fraction. Default: 0.2; negative: none.
+	Jitter float64
+}
+
+// withDefaults returns a copy without zero fields.
+func (o Options) withDefaults() Options {
+	setDefault(&o.MaxPendingBytes, 64<<20)
+	setDefault(&o.AdmissionWait, 250*time.Millisecond)
+	setDefault(&o.MaxDiskBytes, 16<<30)
+	setDefault(&o.SyncInterval, 25*time.Millisecond)
+	setDefault(&o.Uploads, 4)
+	setDefault(&o.Imports, 4)
+	setDefault(&o.AttemptTimeout, 15*time.Minute)
+	setDefault(&o.Retention, 7*24*time.Hour)
+	setDefault(&o.MemTableBytes, 64<<20)
+	setDefault(&o.Retry.Initial, time.Second)
+	setDefault(&o.Retry.Max, 5*time.Minute)
+	setDefault(&o.Retry.Multiplier, 2)
+	setDefault(&o.Retry.Jitter, 0.2)
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports every breach at once; zero fields count as their defaults.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var problems []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf("buffer options: "+format, args...))
+		}
+	}
+	check(o.Staging != nil, "Staging is missing")
+	check(o.Target != nil, "Target is missing")
+	check(o.MaxPendingBytes >= 1<<20, "MaxPendingBytes is %d, the least is %d", o.MaxPendingBytes, 1<<20)
+	check(o.MaxDiskBytes >= 1<<20, "MaxDiskBytes is %d, the least is %d", o.MaxDiskBytes, 1<<20)
+	check(o.MemTableBytes >= 1<<20 && o.MemTableBytes <= 1<<30, "MemTableBytes is %d, allowed is %d to %d",
+		o.MemTableBytes, 1<<20, 1<<30)
+	check(o.SyncInterval >= time.Millisecond, "SyncInterval is %s, the least is 1ms", o.SyncInterval)
+	check(o.Uploads >= 1, "Uploads is %d, the least is 1", o.Uploads)
+	check(o.Imports >= 1, "Imports is %d, the least is 1", o.Imports)
+	check(o.AttemptTimeout > 0, "AttemptTimeout is %s, it must be above 0", o.AttemptTimeout)
+	check(o.Retention > 0, "Retention is %s, it must be above 0", o.Retention)
+	check(o.Retry.Initial > 0 && o.Retry.Initial <= o.Retry.Max, "Retry.Initial is %s, it must be above 0 and at most Max (%s)",
+		o.Retry.Initial, o.Retry.Max)
+	check(o.Retry.Multiplier >= 1, "Retry.Multiplier is %g, the least is 1", o.Retry.Multiplier)
+	check(o.Retry.Jitter < 1, "Retry.Jitter is %g, it must be below 1", o.Retry.Jitter)
+	return errors.Join(problems...)
+}

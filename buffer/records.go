@@ -1,0 +1,142 @@
+package buffer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// The records of the store are JSON: they are written once a state change, not once a row, and a person can read them.
+
+// definition is what a file keeps of its sink from the moment it is opened. It is immutable and compared by value.
+type definition struct {
+	Table    Table              `json:"table"`
+	Encoding Encoding           `json:"encoding"`
+	Upload   trigger.Conditions `json:"upload"`
+	Import   trigger.Conditions `json:"import"`
+}
+
+func (d *definition) equal(o *definition) bool {
+	return d == o || d != nil && o != nil && d.Table.ID == o.Table.ID && slices.Equal(d.Table.Columns, o.Table.Columns) &&
+		d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import
+}
+
+// ledgerEntry counts rows and their bytes before compression.
+type ledgerEntry struct {
+	Rows  int64 `json:"rows"`
+	Bytes int64 `json:"bytes"`
+}
+
+func (e *ledgerEntry) add(rows, bytes int64) {
+	e.Rows += rows
+	e.Bytes += bytes
+}
+
+// sinkRecord holds the ledger of a sink. Sealed counts the accepted rows of all slices that were ever sealed; those of
+// the open slice stand in its last chunk.
+type sinkRecord struct {
+	ID       string      `json:"id"`
+	Def      *definition `json:"def,omitempty"`
+	Dropped  bool        `json:"dropped,omitempty"`
+	Sealed   ledgerEntry `json:"sealed"`
+	Imported ledgerEntry `json:"imported"`
+	Expired  ledgerEntry `json:"expired"`
+	// FirstAt and LastAt are the acceptance times of the first and last imported row, Unix ms.
+	FirstAt int64 `json:"firstAt,omitempty"`
+	LastAt  int64 `json:"lastAt,omitempty"`
+	// StoredImported are the compressed bytes of imported files.
+	StoredImported int64 `json:"storedImported,omitempty"`
+}
+
+// SliceState is the state of a slice; see the package documentation.
+type SliceState string
+
+const (
+	SliceWriting   SliceState = "writing"
+	SliceUploading SliceState = "uploading"
+	SliceUploaded  SliceState = "uploaded"
+	SliceImported  SliceState = "imported"
+)
+
+// FileState is the state of a file; see the package documentation.
+type FileState string
+
+const (
+	FileWriting   FileState = "writing"
+	FileClosing   FileState = "closing"
+	FileImporting FileState = "importing"
+	FileImported  FileState = "imported"
+	FileExpired   FileState = "expired"
+)
+
+// retryRecord is cleared by every state change.
+type retryRecord struct {
+	Attempt     int       `json:"attempt,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
+	Permanent   bool      `json:"permanent,omitempty"`
+	FirstFailed time.Time `json:"firstFailed,omitzero"`
+	LastFailed  time.Time `json:"lastFailed,omitzero"`
+	After       time.Time `json:"after,omitzero"`
+}
+
+type fileRecord struct {
+	Sink     uint32      `json:"sink"`
+	State    FileState   `json:"state"`
+	Def      *definition `json:"def"`
+	Opened   time.Time   `json:"opened"`
+	Closed   time.Time   `json:"closed,omitzero"`
+	Sealed   time.Time   `json:"sealed,omitzero"` // importing since
+	Finished time.Time   `json:"finished,omitzero"`
+	Reason   string      `json:"reason,omitempty"`
+	Retry    retryRecord `json:"retry,omitzero"`
+	Progress []byte      `json:"progress,omitempty"`
+	// Totals are set when the file ends, for the history; before, they are those of the slices.
+	Rows   int64 `json:"rows,omitempty"`
+	Raw    int64 `json:"raw,omitempty"`
+	Stored int64 `json:"stored,omitempty"`
+	First  int64 `json:"first,omitempty"`
+	Last   int64 `json:"last,omitempty"`
+}
+
+type sliceRecord struct {
+	File   uint64      `json:"file"`
+	State  SliceState  `json:"state"`
+	Opened time.Time   `json:"opened"`
+	Closed time.Time   `json:"closed,omitzero"`
+	Reason string      `json:"reason,omitempty"`
+	Retry  retryRecord `json:"retry,omitzero"`
+	// Totals are set when the slice is sealed; before, they stand in its last chunk.
+	Rows   int64 `json:"rows,omitempty"`
+	Raw    int64 `json:"raw,omitempty"`
+	Stored int64 `json:"stored,omitempty"`
+	First  int64 `json:"first,omitempty"`
+	Last   int64 `json:"last,omitempty"`
+}
+
+func (r *sliceRecord) tally() tally {
+	return tally{rows: r.Rows, raw: r.Raw, stored: r.Stored, first: r.First, last: r.Last}
+}
+
+func (r *sliceRecord) setTally(t tally) {
+	r.Rows, r.Raw, r.Stored, r.First, r.Last = t.rows, t.raw, t.stored, t.first, t.last
+}
+
+func (r *fileRecord) tally() tally {
+	return tally{rows: r.Rows, raw: r.Raw, stored: r.Stored, first: r.First, last: r.Last}
+}
+
+func (r *fileRecord) setTally(t tally) {
+	r.Rows, r.Raw, r.Stored, r.First, r.Last = t.rows, t.raw, t.stored, t.first, t.last
+}
+
+// encodeRecord cannot fail: the records hold only strings, numbers and times of years 0 to 9999.
+func encodeRecord(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("buffer: encode %T: %v", v, err))
+	}
+	return b
+}

@@ -1,0 +1,143 @@
+package buffer
+
+import (
+	"slices"
+	"time"
+)
+
+// Level counts the rows of one level.
+type Level struct {
+	// Rows and their bytes: RawBytes as CSV, StoredBytes as they are stored (compressed).
+	Rows, RawBytes, StoredBytes int64
+	// FirstAt and LastAt are the times of acceptance of the first and last row; zero when there are none.
+	FirstAt, LastAt time.Time
+}
+
+func level(t tally) Level {
+	return Level{Rows: t.rows, RawBytes: t.raw, StoredBytes: t.stored, FirstAt: unixMilli(t.first), LastAt: unixMilli(t.last)}
+}
+
+// SinkStats are the counters of one sink.
+type SinkStats struct {
+	// ID is the sink's.
+	ID string
+	// Dropped is set after Drop.
+	Dropped bool
+	// Accepted are the committed rows of all time: the sum of the levels and Expired.
+	Accepted int64
+	// Local, Staging and Target are the rows on each level now. Target counts every row ever imported.
+	Local, Staging, Target Level
+	// Expired are rows that were given up after Options.Retention.
+	Expired Level
+	// Slices counts the slices by state.
+	Slices map[SliceState]int
+	// Files are the files that are not imported yet and the last that ended, oldest first.
+	Files []FileStats
+}
+
+// FileStats describe one file.
+type FileStats struct {
+	// ID is the id that drivers see.
+	ID string
+	// State is the state now; the times say when it was entered, zero when it was not.
+	State                                       FileState
+	OpenedAt, ClosedAt, ImportingAt, FinishedAt time.Time
+	// Reason is the trigger that closed the file.
+	Reason string
+	// Slices is the number of slices that still exist.
+	Slices int
+	// Level are the totals.
+	Level Level
+	// Attempt is the number of failed attempts in this state, RetryReason the last failure, RetryAfter the time of
+	// the next attempt.
+	Attempt     int
+	RetryReason string
+	RetryAfter  time.Time
+}
+
+// Stats are the counters of a buffer.
+type Stats struct {
+	// PendingBytes are row bytes in memory, LocalBytes stored bytes on the local level.
+	PendingBytes, LocalBytes int64
+	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
+	OverloadsMemory, OverloadsDisk int64
+	// Sinks are sorted by id.
+	Sinks []SinkStats
+}
+
+// Stats returns the counters of all sinks as of the last commit.
+func (b *Buffer) Stats() Stats {
+	st := Stats{
+		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
+		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, s := range b.mu.sinks {
+		st.Sinks = append(st.Sinks, b.sinkStats(s))
+	}
+	slices.SortFunc(st.Sinks, func(a, b SinkStats) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return st
+}
+
+// SinkStats returns the counters of one sink; false when it was never defined.
+func (b *Buffer) SinkStats(id string) (SinkStats, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s := b.mu.sinks[id]
+	if s == nil {
+		return SinkStats{}, false
+	}
+	return b.sinkStats(s), true
+}
+
+func (b *Buffer) sinkStats(s *sinkState) SinkStats {
+	var local, staging tally
+	st := SinkStats{ID: s.id, Dropped: s.rec.Dropped, Slices: make(map[SliceState]int)}
+	for _, f := range s.files {
+		for _, sl := range f.slices {
+			st.Slices[sl.rec.State]++
+			switch sl.rec.State {
+			case SliceWriting, SliceUploading:
+				local.add(sl.tally)
+			case SliceUploaded:
+				staging.add(sl.tally)
+			}
+		}
+		st.Files = append(st.Files, b.fileStats(f))
+	}
+	st.Accepted = s.accepted().Rows
+	st.Local, st.Staging = level(local), level(staging)
+	st.Target = Level{
+		Rows: s.rec.Imported.Rows, RawBytes: s.rec.Imported.Bytes, StoredBytes: s.rec.StoredImported,
+		FirstAt: unixMilli(s.rec.FirstAt), LastAt: unixMilli(s.rec.LastAt),
+	}
+	st.Expired = Level{Rows: s.rec.Expired.Rows, RawBytes: s.rec.Expired.Bytes}
+	return st
+}
+
+// accepted is the left side of the ledger. Called with mu held.
+func (s *sinkState) accepted() ledgerEntry {
+	e := s.rec.Sealed
+	if s.slice != nil {
+		e.add(s.slice.rows, s.slice.raw)
+	}
+	return e
+}
+
+func (b *Buffer) fileStats(f *file) FileStats {
+	st := FileStats{
+		ID: b.fileID(f), State: f.rec.State, OpenedAt: f.rec.Opened, ClosedAt: f.rec.Closed, ImportingAt: f.rec.Sealed,
+		FinishedAt: f.rec.Finished, Reason: f.rec.Reason, Slices: len(f.slices), Level: level(f.tally()),
+		Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
+	}
+	if h := b.held(f); h != nil && h.SliceID != "" {
+		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
+	}
+	return st
+}

@@ -1,0 +1,178 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Report is the result of a verification: what the ledger says and what is really stored.
+type Report struct {
+	// Sinks are sorted by id.
+	Sinks []SinkReport
+}
+
+// OK reports whether nothing differs.
+func (r Report) OK() bool {
+	for _, s := range r.Sinks {
+		if len(s.Differences) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// SinkReport compares one sink. The ledger holds when Accepted = Imported + Local + Staging + Expired.
+type SinkReport struct {
+	// ID is the sink's.
+	ID string
+	// Accepted, Imported and Expired are from the ledger.
+	Accepted, Imported, Expired int64
+	// Local and Staging are rows counted in the stored bytes.
+	Local, Staging int64
+	// Differences say in words what does not agree; empty when all is well.
+	Differences []string
+}
+
+// Verify recomputes the ledger of every sink from what is stored: it reads and decodes every local chunk and every
+// staged object and counts their rows; with a target that is a [Counter] it asks for the rows of the imported files
+// that are still listed. Rows keep flowing meanwhile; a slice that moves on while it is read is left out, so call it
+// when little moves, or accept a partial picture: a difference is always a real one. The error is about reading, not
+// about the ledger.
+func (b *Buffer) Verify(ctx context.Context) (Report, error) {
+	if err := b.do(ctx, func(*txn) {}); err != nil {
+		return Report{}, err
+	}
+	var report Report
+	for _, st := range b.Stats().Sinks {
+		sr, err := b.verifySink(ctx, st.ID)
+		if err != nil {
+			return report, fmt.Errorf("buffer: verify sink %q: %w", st.ID, err)
+		}
+		report.Sinks = append(report.Sinks, sr)
+	}
+	return report, nil
+}
+
+func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) {
+	b.mu.RLock()
+	s := b.mu.sinks[id]
+	r := SinkReport{ID: id, Accepted: s.accepted().Rows, Imported: s.rec.Imported.Rows, Expired: s.rec.Expired.Rows}
+	type part struct {
+		sl    *slice
+		state SliceState
+		tally
+		obj Object
+	}
+	var parts []part
+	var waiting int64
+	type ended struct {
+		table Table
+		id    string
+		rows  int64
+	}
+	var imported []ended
+	for _, f := range s.files {
+		if f.rec.State == FileImported {
+			imported = append(imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
+		}
+		for _, sl := range f.slices {
+			if sl.rec.State != SliceImported {
+				parts = append(parts, part{sl, sl.rec.State, sl.tally, b.object(sl)})
+				waiting += sl.rows
+			}
+		}
+	}
+	b.mu.RUnlock()
+
+	differ := func(format string, args ...any) { r.Differences = append(r.Differences, fmt.Sprintf(format, args...)) }
+	if r.Accepted != r.Imported+r.Expired+waiting {
+		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d", r.Accepted, r.Imported, waiting, r.Expired)
+	}
+	for _, p := range parts {
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		var rows, raw int64
+		var err error
+		if p.state == SliceUploaded {
+			rows, raw, err = b.countStaged(ctx, p.obj)
+		} else {
+			rows, raw, err = b.countLocal(p.sl.num, p.rows)
+		}
+		b.mu.RLock()
+		moved := p.sl.rec.State != p.state && (p.sl.rec.State != SliceUploading || p.state != SliceWriting)
+		b.mu.RUnlock()
+		if moved {
+			continue
+		}
+		var damage *DamageError
+		if errors.As(err, &damage) {
+			damage.SinkID, damage.SliceID = id, p.obj.ID
+			differ("%v", damage)
+			continue
+		}
+		if err != nil {
+			return r, err
+		}
+		if p.state == SliceUploaded {
+			r.Staging += rows
+		} else {
+			r.Local += rows
+		}
+		if rows != p.rows || raw != p.raw {
+			differ("slice %s (%s): %d rows of %d bytes are stored, the ledger has %d of %d", p.obj.ID, p.state, rows, raw, p.rows, p.raw)
+		}
+	}
+	if counter, ok := b.opts.Target.(Counter); ok {
+		for _, f := range imported {
+			n, err := counter.CountFile(ctx, f.table, f.id)
+			if err != nil {
+				return r, err
+			}
+			if n != f.rows {
+				differ("file %s: the table has %d rows of it, the ledger %d", f.id, n, f.rows)
+			}
+		}
+	}
+	return r, nil
+}
+
+// countLocal counts the rows of the stored chunks of a slice, up to a number that was committed before: a writing
+// slice grows meanwhile.
+func (b *Buffer) countLocal(num uint64, upTo int64) (rows, raw int64, err error) {
+	err = b.eachChunk(num, func(seq int, h chunkHeader, payload []byte) error {
+		if h.slice.rows > upTo {
+			return io.EOF
+		}
+		n, size, err := countRows(h.encoding, payload)
+		if err != nil {
+			return &DamageError{Chunk: seq, Rows: h.rows, Err: err}
+		}
+		if n != h.rows || size != h.raw {
+			return &DamageError{Chunk: seq, Rows: h.rows, Err: fmt.Errorf("%d rows of %d bytes, its head says %d of %d",
+				n, size, h.rows, h.raw)}
+		}
+		rows += n
+		raw += size
+		return nil
+	})
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return rows, raw, err
+}
+
+func (b *Buffer) countStaged(ctx context.Context, obj Object) (rows, raw int64, err error) {
+	rc, err := b.opts.Staging.Open(ctx, obj)
+	if err != nil {
+		return 0, 0, err
+	}
+	plain, err := Decode(obj.Encoding, rc)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer plain.Close()
+	return scanRows(plain)
+}

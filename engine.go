@@ -1,0 +1,282 @@
+package forebay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
+)
+
+// Engine takes records for the sources that are defined in it, and moves their rows to the tables of the sinks. It is
+// safe for concurrent use.
+type Engine struct {
+	opts Options
+	log  *slog.Logger
+	buf  *buffer.Buffer
+
+	// sources is replaced as a whole by Define and Remove, so that Ingest reads it without a lock.
+	sources atomic.Pointer[map[string]*source]
+	// define serialises changes of definitions. It may be held during I/O; Ingest never takes it.
+	define sync.Mutex
+}
+
+// source is an immutable, compiled definition.
+type source struct {
+	def   Source
+	sinks []*sink // the enabled ones, in the order of the definition
+	// wait is set when an acknowledgement of at least one sink means "on disk".
+	wait bool
+}
+
+type sink struct {
+	id     string
+	mapper *mapping.Mapper
+	handle *buffer.Sink
+	sync   SyncMode
+	count  *rejections
+}
+
+// reasons is the size of an array indexed by mapping.Reason.
+const reasons = int(mapping.BudgetExceeded) + 1
+
+// rejections counts by reason what a sink did not take since Open; it outlives definitions.
+type rejections struct {
+	byReason [reasons]atomic.Int64
+	tooLarge atomic.Int64
+	failed   atomic.Int64
+}
+
+// Open opens an engine on a data directory, creating it if need be. What an earlier process left there goes on to its
+// tables at once, also before its sinks are defined again. Only one engine can have the directory open.
+func Open(dir string, opts Options) (*Engine, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults(dir)
+	buf, err := buffer.Open(filepath.Join(dir, "local"), opts.Buffer)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{opts: opts, log: opts.Logger, buf: buf}
+	e.sources.Store(&map[string]*source{})
+	return e, nil
+}
+
+// bufferID is the name of a sink in the buffer and in what drivers see.
+func bufferID(sourceID, sinkID string) string { return sourceID + "/" + sinkID }
+
+// Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap:
+// a record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where a
+// sink's table, columns or settings have changed, what waits is imported at once.
+//
+// A new or changed sink has its table created, or compared when it exists: different columns are a
+// [*buffer.SchemaError] and nothing is changed. A target that cannot be reached is logged and does not hold up the
+// definition: the import creates the table later. Other errors: [*DefinitionError], [ErrTooManySources], [ErrClosed].
+func (e *Engine) Define(ctx context.Context, def Source) error {
+	compiled, err := compileSource(def, e.opts.Mapping)
+	if err != nil {
+		return err
+	}
+	e.define.Lock()
+	defer e.define.Unlock()
+	old := *e.sources.Load()
+	if _, exists := old[def.ID]; !exists && len(old) >= MaxSources {
+		return fmt.Errorf("define source %q: %w", def.ID, ErrTooManySources)
+	}
+	def.Sinks = slices.Clone(def.Sinks)
+	if def.Type == "" {
+		def.Type = HTTP
+	}
+	if err := e.ensureTables(ctx, def.ID, compiled); err != nil {
+		return err
+	}
+	next := &source{def: def}
+	for i := range compiled {
+		c := &compiled[i]
+		if c.Disabled {
+			continue
+		}
+		id := bufferID(def.ID, c.ID)
+		handle, err := e.buf.Define(ctx, e.config(def.ID, c))
+		if err != nil {
+			return fmt.Errorf("define sink %q: %w", id, err)
+		}
+		next.sinks = append(next.sinks, &sink{
+			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: e.rejections(def.ID, c.ID),
+		})
+		next.wait = next.wait || c.settings.sync == SyncWait
+	}
+	e.store(def.ID, next)
+	return e.endSinks(ctx, old[def.ID], next)
+}
+
+func (e *Engine) config(sourceID string, c *compiledSink) buffer.SinkConfig {
+	return buffer.SinkConfig{
+		ID:       bufferID(sourceID, c.ID),
+		Table:    buffer.Table{ID: c.Table.ID, Columns: c.mapper.ColumnNames()},
+		Encoding: c.settings.encoding,
+		Upload:   c.settings.upload,
+		Import:   c.settings.imports,
+	}
+}
+
+// ensureTables checks the tables of new and changed sinks.
+func (e *Engine) ensureTables(ctx context.Context, sourceID string, sinks []compiledSink) error {
+	for i := range sinks {
+		c := &sinks[i]
+		cfg := e.config(sourceID, c)
+		if c.Disabled || e.buf.Defined(cfg) {
+			continue
+		}
+		err := e.opts.Target.Ensure(ctx, cfg.Table)
+		var schema *buffer.SchemaError
+		switch {
+		case err == nil:
+		case errors.As(err, &schema), ctx.Err() != nil:
+			return fmt.Errorf("define sink %q: %w", cfg.ID, err)
+		default:
+			e.log.Warn("table could not be checked, the import will create it", "sink", cfg.ID, "table", cfg.Table.ID, "error", err)
+		}
+	}
+	return nil
+}
+
+// rejections returns the counters of a sink, those of an earlier definition if there was one.
+func (e *Engine) rejections(sourceID, sinkID string) *rejections {
+	if src := (*e.sources.Load())[sourceID]; src != nil {
+		for _, s := range src.sinks {
+			if s.id == sinkID {
+				return s.count
+			}
+		}
+	}
+	return new(rejections)
+}
+
+// store puts a source into the map that Ingest reads; nil removes it.
+func (e *Engine) store(id string, src *source) {
+	next := maps.Clone(*e.sources.Load())
+	if src == nil {
+		delete(next, id)
+	} else {
+		next[id] = src
+	}
+	e.sources.Store(&next)
+}
+
+// endSinks lets what waits of sinks that are gone or disabled flow to its tables.
+func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
+	if old == nil {
+		return nil
+	}
+	var problems []error
+	for _, s := range old.sinks {
+		kept := next != nil && slices.ContainsFunc(next.sinks, func(n *sink) bool { return n.id == s.id })
+		if !kept {
+			problems = append(problems, e.buf.Drop(ctx, s.handle.ID()))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Remove ends a source: no event is taken any more, rows that wait flow to their tables. Statistics stay.
+func (e *Engine) Remove(ctx context.Context, sourceID string) error {
+	e.define.Lock()
+	defer e.define.Unlock()
+	old := (*e.sources.Load())[sourceID]
+	if old == nil {
+		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+	}
+	e.store(sourceID, nil)
+	return e.endSinks(ctx, old, nil)
+}
+
+// Source returns the definition of a source; false when there is none. The caller must not modify its slices.
+func (e *Engine) Source(id string) (Source, bool) {
+	src := (*e.sources.Load())[id]
+	if src == nil {
+		return Source{}, false
+	}
+	return src.def, true
+}
+
+// Sources returns all definitions, sorted by id.
+func (e *Engine) Sources() []Source {
+	m := *e.sources.Load()
+	list := make([]Source, 0, len(m))
+	for _, src := range m {
+		list = append(list, src.def)
+	}
+	slices.SortFunc(list, func(a, b Source) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Flush is a barrier: when it returns nil, everything that was accepted by the named sinks before the call, by all
+// sinks of the source when none is named, is in the tables. When something holds it up for good, or ctx ends, the
+// error is or wraps a [*buffer.HeldError] that says what.
+func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
+	src := (*e.sources.Load())[sourceID]
+	if src == nil {
+		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+	}
+	if len(sinkIDs) == 0 {
+		for _, s := range src.def.Sinks {
+			sinkIDs = append(sinkIDs, s.ID)
+		}
+	}
+	ids := make([]string, len(sinkIDs))
+	for i, id := range sinkIDs {
+		if !slices.ContainsFunc(src.def.Sinks, func(s Sink) bool { return s.ID == id }) {
+			return fmt.Errorf("%w: %q of source %q", ErrUnknownSink, id, sourceID)
+		}
+		ids[i] = bufferID(sourceID, id)
+	}
+	return e.flush(ctx, ids)
+}
+
+// FlushAll is Flush for every sink that has rows, also for those that are not defined any more.
+func (e *Engine) FlushAll(ctx context.Context) error {
+	var ids []string
+	for _, s := range e.buf.Stats().Sinks {
+		ids = append(ids, s.ID)
+	}
+	return e.flush(ctx, ids)
+}
+
+// flush closes all files first, so that they are moved side by side, and then waits for each sink.
+func (e *Engine) flush(ctx context.Context, ids []string) error {
+	known := ids[:0:0]
+	for _, id := range ids {
+		switch err := e.buf.CloseFile(ctx, id, trigger.Requested); {
+		case errors.Is(err, buffer.ErrUnknownSink): // a disabled sink that never took a row
+		case err != nil:
+			return err
+		default:
+			known = append(known, id)
+		}
+	}
+	for _, id := range known {
+		if err := e.buf.Flush(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Verify recomputes the ledger of every sink from what is really stored; see [buffer.Buffer.Verify].
+func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.buf.Verify(ctx) }
+
+// Close stops the intake, writes everything that was accepted to disk, also the rows of SyncUnsafe sinks, and closes
+// the data directory. Rows that are not in their table yet flow on at the next Open; call FlushAll before to have
+// them there. It may be called twice.
+func (e *Engine) Close() error { return e.buf.Close() }

@@ -1,0 +1,31 @@
+package forebay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+var (
+	// ErrClosed is returned by every call after Close has begun.
+	ErrClosed = buffer.ErrClosed
+	// ErrUnknownSource is returned for a source id that is not defined.
+	ErrUnknownSource = errors.New("unknown source")
+	// ErrUnknownSink is returned for a sink id that the source does not have.
+	ErrUnknownSink = errors.New("unknown sink")
+	// ErrDisabledSource is returned for an event to a source that is disabled. Nothing was stored.
+	ErrDisabledSource = errors.New("source is disabled")
+	// ErrTooManySources is returned by Define above MaxSources.
+	ErrTooManySources = errors.New("an engine may have at most 100 sources")
+)
+
+// RowTooLargeError rejects a record whose row is above Options.MaxRowBytes. Sending it again is useless.
+type RowTooLargeError struct {
+	// Size of the encoded row and Limit are in bytes.
+	Size, Limit int
+}
+
+func (e *RowTooLargeError) Error() string {
+	return fmt.Sprintf("the row has %d bytes, at most %d are allowed", e.Size, e.Limit)
+}

@@ -1,0 +1,160 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
+// disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
+//
+// The error is nil when every sink kept the record, else the join of the [*SinkError]s of the result, or one of
+// [ErrUnknownSource], [ErrDisabledSource] and [ErrClosed] with an empty result. When ctx ends during the wait the
+// outcome is unknown: a record that is sent again may be stored twice.
+//
+// The record is not kept: the caller may reuse it and its body when Ingest returns.
+func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
+	var one [1]*mapping.Record
+	one[0] = rec
+	var results [1]Result
+	if err := e.ingest(ctx, sourceID, one[:], results[:]); err != nil {
+		return Result{}, err
+	}
+	return results[0], results[0].Err(sourceID)
+}
+
+// IngestBatch is Ingest for many records, with one durable wait for all of them. Results are in the order of recs. The
+// error joins those of all records; it is nil when every sink kept every record.
+func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mapping.Record) ([]Result, error) {
+	results := make([]Result, len(recs))
+	if err := e.ingest(ctx, sourceID, recs, results); err != nil {
+		return nil, err
+	}
+	var problems []error
+	for i := range results {
+		if err := results[i].Err(sourceID); err != nil {
+			problems = append(problems, fmt.Errorf("record %d: %w", i, err))
+		}
+	}
+	return results, errors.Join(problems...)
+}
+
+// scratch is the memory of one call.
+type scratch struct {
+	data []([]byte) // rows by sink
+	n    []int      // number of rows by sink
+	rows []buffer.Rows
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (sc *scratch) reset(sinks int) {
+	for len(sc.data) < sinks {
+		sc.data = append(sc.data, nil)
+		sc.n = append(sc.n, 0)
+	}
+	for i := range sinks {
+		if cap(sc.data[i]) > 4<<20 {
+			sc.data[i] = nil // after a huge batch; keep the pool's memory bounded
+		}
+		sc.data[i], sc.n[i] = sc.data[i][:0], 0
+	}
+}
+
+// ingest fills results. Its error is about the whole call; nothing was stored then.
+func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Record, results []Result) error {
+	src := (*e.sources.Load())[sourceID]
+	if src == nil {
+		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+	}
+	if src.def.Disabled {
+		return fmt.Errorf("%w: %q", ErrDisabledSource, sourceID)
+	}
+	if len(src.sinks) == 0 {
+		return nil
+	}
+	now := time.Now()
+	sc := scratches.Get().(*scratch)
+	defer scratches.Put(sc)
+	sc.reset(len(src.sinks))
+	outcomes := make([]SinkResult, len(recs)*len(src.sinks))
+	for i, rec := range recs {
+		results[i].Sinks = outcomes[i*len(src.sinks) : (i+1)*len(src.sinks) : (i+1)*len(src.sinks)]
+		e.mapRecord(src, rec, now, sc, results[i].Sinks)
+	}
+	err := e.append(ctx, src, now, sc)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrClosed) {
+		return ErrClosed
+	}
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Err == nil {
+			o.Status, o.Err = Failed, err
+			src.sinks[i%len(src.sinks)].count.failed.Add(1)
+		}
+	}
+	return nil
+}
+
+// mapRecord appends the rows of one record, one a sink, and notes who rejected it.
+func (e *Engine) mapRecord(src *source, rec *mapping.Record, now time.Time, sc *scratch, out []SinkResult) {
+	if rec.Received.IsZero() {
+		rec.Received = now
+		defer func() { rec.Received = time.Time{} }()
+	}
+	for i, s := range src.sinks {
+		out[i] = SinkResult{Sink: s.id, Status: Stored}
+		if s.sync == SyncUnsafe {
+			out[i].Status = Queued
+		}
+		before := len(sc.data[i])
+		data, err := s.mapper.AppendRow(sc.data[i], rec)
+		if err != nil {
+			out[i].Status, out[i].Err = Rejected, err
+			s.count.mapping(err)
+			continue
+		}
+		if size := len(data) - before; size > e.opts.MaxRowBytes {
+			out[i].Status, out[i].Err = Rejected, &RowTooLargeError{Size: size, Limit: e.opts.MaxRowBytes}
+			s.count.tooLarge.Add(1)
+			data = data[:before]
+			sc.n[i]--
+		}
+		sc.data[i] = data
+		sc.n[i]++
+	}
+}
+
+func (r *rejections) mapping(err error) {
+	var m *mapping.Error
+	if errors.As(err, &m) && int(m.Reason) < len(r.byReason) {
+		r.byReason[m.Reason].Add(1)
+		return
+	}
+	r.byReason[0].Add(1)
+}
+
+// append hands the rows to the buffer and waits once for all of them.
+func (e *Engine) append(ctx context.Context, src *source, now time.Time, sc *scratch) error {
+	rows := sc.rows[:0]
+	for i, s := range src.sinks {
+		if sc.n[i] > 0 {
+			rows = append(rows, buffer.Rows{Sink: s.handle, Data: sc.data[i], Count: sc.n[i]})
+		}
+	}
+	sc.rows = rows
+	defer clear(rows)
+	ticket, err := e.buf.Append(ctx, now, rows...)
+	if err != nil || !src.wait {
+		return err
+	}
+	return ticket.Wait(ctx)
+}

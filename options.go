@@ -1,0 +1,58 @@
+package forebay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/forebay/forebay/buffer"
+	dirdriver "github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Options of an [Engine]. The zero value works: rows end as CSV files in the folder "tables" of the data directory.
+type Options struct {
+	// Target holds the destination tables. Default: the directory driver on DIR/tables.
+	Target buffer.Target
+	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
+	Staging buffer.Staging
+	// Logger gets what an operator should see. Default: nothing is logged.
+	Logger *slog.Logger
+	// Buffer tunes the local level: bounds of memory and disk, retries, retention. Staging, Target and Logger in it
+	// are replaced by those above.
+	Buffer buffer.Options
+	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
+	MaxRowBytes int
+	// Mapping are the budgets and compatibility switches of all mappers.
+	Mapping mapping.Options
+}
+
+
+// withDefaults returns a copy without zero fields.
+func (o Options) withDefaults(dir string) Options {
+	if o.Staging == nil {
+		o.Staging = dirdriver.Staging(filepath.Join(dir, "staging"))
+	}
+	if o.Target == nil {
+		o.Target = dirdriver.Tables(filepath.Join(dir, "tables"))
+	}
+	if o.MaxRowBytes == 0 {
+		o.MaxRowBytes = 1536 << 10
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Buffer.Staging, o.Buffer.Target, o.Buffer.Logger = o.Staging, o.Target, o.Logger
+	return o
+}
+
+// Validate reports every breach at once; zero fields count as their defaults.
+func (o Options) Validate() error {
+	o = o.withDefaults("")
+	var problems []error
+	if o.MaxRowBytes < 1 || int64(o.MaxRowBytes) > 64<<20 {
+		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
+	}
+	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
+}

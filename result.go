@@ -1,0 +1,81 @@
+package forebay
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Status is what happened to a record at one sink.
+type Status uint8
+
+const (
+	// Stored: the row is on local disk and will be in the table exactly once.
+	Stored Status = iota + 1
+	// Queued: the row is in memory (SyncUnsafe) and will be on disk within Options.SyncInterval.
+	Queued
+	// Rejected: the record can never be stored by this sink as it is. Sending it again is useless.
+	Rejected
+	// Failed: the record was not stored, or it is unknown whether it was. Sending it again may succeed.
+	Failed
+)
+
+func (s Status) String() string {
+	switch s {
+	case Stored:
+		return "stored"
+	case Queued:
+		return "queued"
+	case Rejected:
+		return "rejected"
+	case Failed:
+		return "failed"
+	}
+	return fmt.Sprintf("status(%d)", uint8(s))
+}
+
+// SinkResult is the outcome of one record at one sink.
+type SinkResult struct {
+	// Sink is the sink's id.
+	Sink string
+	// Status tells whether the row is kept.
+	Status Status
+	// Err says why a record was Rejected or Failed: a [*mapping.Error], a [*RowTooLargeError],
+	// a [*buffer.OverloadError], a [*buffer.FailedError] or an error of the context. Otherwise nil.
+	Err error
+}
+
+// Result is the outcome of one record: one entry for each enabled sink of the source, in the order of its definition.
+// It is empty when no sink took the record.
+type Result struct {
+	Sinks []SinkResult
+}
+
+// Err joins the errors of all sinks, each as a [*SinkError]; nil when every sink kept the record.
+func (r Result) Err(source string) error {
+	var errs []error
+	for _, s := range r.Sinks {
+		if s.Err != nil {
+			errs = append(errs, &SinkError{Source: source, Sink: s.Sink, Status: s.Status, Err: s.Err})
+		}
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// SinkError is the failure of one record at one sink. The other sinks of the source are not affected.
+type SinkError struct {
+	// Source and Sink are ids.
+	Source, Sink string
+	// Status is Rejected or Failed.
+	Status Status
+	// Err is the cause.
+	Err error
+}
+
+func (e *SinkError) Error() string {
+	return fmt.Sprintf("sink %q of source %q: record %s: %v", e.Sink, e.Source, e.Status, e.Err)
+}
+
+func (e *SinkError) Unwrap() error { return e.Err }

@@ -1,0 +1,120 @@
+package forebay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/trigger"
+)
+
+// SyncMode says what an acknowledgement means (seed, key storage.level.local.encoding.sync.wait).
+type SyncMode uint8
+
+const (
+	// SyncDefault takes the source's mode, and SyncWait where the source has none either.
+	SyncDefault SyncMode = iota
+	// SyncWait acknowledges a record once it is on local disk. Use it when clients retry: at least once.
+	SyncWait
+	// SyncUnsafe acknowledges a record once it is in memory. A power cut or a killed process can lose what was
+	// accepted in the last Options.SyncInterval. Use it when clients do not retry: at most once, with more throughput.
+	SyncUnsafe
+)
+
+// Compression is how the rows of a sink are stored in local and staging.
+type Compression uint8
+
+const (
+	// CompressionDefault takes the source's, and Gzip where the source has none either.
+	CompressionDefault Compression = iota
+	// CompressionNone stores plain CSV.
+	CompressionNone
+	// CompressionGzip stores gzip members, level 1.
+	CompressionGzip
+	// CompressionZstd stores Zstandard frames, the fastest level.
+	CompressionZstd
+)
+
+// Settings of a source or a sink (seed, section "Settings"). A zero field is inherited: a sink takes the source's
+// value, a source the service's default. A change takes effect at once: rows that wait are imported, new rows follow
+// the new settings.
+type Settings struct {
+	// Sync says what an acknowledgement means. Default: SyncWait.
+	Sync SyncMode
+	// Upload is the condition of step 1, local to staging. Default: 30 s, 5 MB or 10,000 rows, whichever comes first.
+	Upload trigger.Conditions
+	// Import is the condition of step 2, staging to table. Default: 1 min, 50 MB or 50,000 rows.
+	Import trigger.Conditions
+	// Compression of the stored rows. Default: CompressionGzip.
+	Compression Compression
+}
+
+// over returns s with its zero fields taken from base.
+func (s Settings) over(base Settings) Settings {
+	if s.Sync == SyncDefault {
+		s.Sync = base.Sync
+	}
+	if s.Compression == CompressionDefault {
+		s.Compression = base.Compression
+	}
+	s.Upload = overConditions(s.Upload, base.Upload)
+	s.Import = overConditions(s.Import, base.Import)
+	return s
+}
+
+func overConditions(c, base trigger.Conditions) trigger.Conditions {
+	if c.Interval == 0 {
+		c.Interval = base.Interval
+	}
+	if c.Size == 0 {
+		c.Size = base.Size
+	}
+	if c.Count == 0 {
+		c.Count = base.Count
+	}
+	return c
+}
+
+func (s Settings) validate() error {
+	var problems []error
+	if s.Sync > SyncUnsafe {
+		problems = append(problems, fmt.Errorf("sync mode %d is unknown", s.Sync))
+	}
+	if s.Compression > CompressionZstd {
+		problems = append(problems, fmt.Errorf("compression %d is unknown", s.Compression))
+	}
+	if err := trigger.Upload().Validate(s.Upload); err != nil {
+		problems = append(problems, err)
+	}
+	if err := trigger.Import().Validate(s.Import); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// effectiveSettings have no zero field left to inherit.
+type effectiveSettings struct {
+	sync     SyncMode
+	upload   trigger.Conditions
+	imports  trigger.Conditions
+	encoding buffer.Encoding
+}
+
+func (s Settings) effective() effectiveSettings {
+	e := effectiveSettings{
+		sync:     s.Sync,
+		upload:   trigger.Upload().WithDefaults(s.Upload),
+		imports:  trigger.Import().WithDefaults(s.Import),
+		encoding: buffer.Gzip,
+	}
+	if e.sync == SyncDefault {
+		e.sync = SyncWait
+	}
+	switch s.Compression {
+	case CompressionNone:
+		e.encoding = buffer.None
+	case CompressionZstd:
+		e.encoding = buffer.Zstd
+	}
+	return e
+}

@@ -1,0 +1,160 @@
+package forebay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// Limits of the service (seed "Event Stream Ingestion Service", section "Limits").
+const (
+	// MaxSources is the number of sources of one engine, which stands for one branch.
+	MaxSources = 100
+	// MaxSinks is the number of sinks of one source.
+	MaxSinks = 100
+	// MaxIDLength is the greatest length of a source or sink id, in bytes.
+	MaxIDLength = 48
+)
+
+// SourceType is the kind of events a source receives.
+type SourceType string
+
+const (
+	// HTTP is a source whose request bodies are the events. It is the default.
+	HTTP SourceType = "http"
+	// OTLP is a source of OpenTelemetry logs, metrics and spans.
+	OTLP SourceType = "otlp"
+)
+
+// Source is an endpoint that receives events, with the sinks that store them (seed, section "Source").
+type Source struct {
+	// ID names the source: 1 to 48 characters of a-z, 0-9 and '-', starting and ending with a letter or digit.
+	ID string
+	// Type is the kind of the source. Default: HTTP.
+	Type SourceType
+	// Secret is the last part of the source's ingestion URL. Callers of Ingest do not need it; an ingestion handler
+	// refuses every request to a source without one.
+	Secret string
+	// Disabled refuses new events. Rows that wait still flow to their tables.
+	Disabled bool
+	// Settings are the defaults of the sinks' settings.
+	Settings Settings
+	// Sinks are at most MaxSinks, with unique ids.
+	Sinks []Sink
+}
+
+// Sink maps the events of its source to the rows of one table (seed, section "Sink").
+type Sink struct {
+	// ID is unique within the source, with the alphabet of Source.ID.
+	ID string
+	// Table is the destination.
+	Table Table
+	// Disabled stops the sink from taking events. Rows that wait still flow to the table.
+	Disabled bool
+	// Settings override those of the source, field by field.
+	Settings Settings
+}
+
+// Table is a destination table and the mapping of an event to its row.
+type Table struct {
+	// ID is the table's name in the target, for example "in.c-web.events".
+	ID string
+	// Columns are 1 to 100 columns with unique names, in the order of the table.
+	Columns mapping.Columns
+}
+
+// Validate reports every breach of the rules above at once; nil when the definition can be used. Templates and paths
+// are compiled, so that their errors are found here and not with the first event.
+func (s Source) Validate() error {
+	_, err := compileSource(s, mapping.Options{})
+	return err
+}
+
+// DefinitionError lists what is wrong with a source definition. Nothing of the definition was applied.
+type DefinitionError struct {
+	// Source is the id of the source as it was given.
+	Source string
+	// Problems are the breaches in the order of the definition.
+	Problems []error
+}
+
+func (e *DefinitionError) Error() string {
+	return fmt.Sprintf("source %q: %v", e.Source, errors.Join(e.Problems...))
+}
+
+func (e *DefinitionError) Unwrap() []error { return e.Problems }
+
+// compiledSink is a checked sink with its mapper and effective settings.
+type compiledSink struct {
+	Sink
+	settings effectiveSettings
+	mapper   *mapping.Mapper
+}
+
+func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
+	var problems []error
+	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+
+	if err := validateID(s.ID); err != nil {
+		report("source id: %w", err)
+	}
+	if s.Type != "" && s.Type != HTTP && s.Type != OTLP {
+		report("type %q: must be %q or %q", s.Type, HTTP, OTLP)
+	}
+	if n := len(s.Sinks); n > MaxSinks {
+		report("%d sinks: a source may have at most %d", n, MaxSinks)
+	}
+	if err := s.Settings.validate(); err != nil {
+		report("settings: %w", err)
+	}
+	compiled := make([]compiledSink, 0, len(s.Sinks))
+	seen := make(map[string]bool, len(s.Sinks))
+	for i, sink := range s.Sinks {
+		if err := validateID(sink.ID); err != nil {
+			report("sink %d: id: %w", i, err)
+		} else if seen[sink.ID] {
+			report("sink %q: the id is used twice", sink.ID)
+		}
+		seen[sink.ID] = true
+		if sink.Table.ID == "" {
+			report("sink %q: table id is empty", sink.ID)
+		}
+		if err := sink.Settings.validate(); err != nil {
+			report("sink %q: settings: %w", sink.ID, err)
+		}
+		mapper, err := mapping.Compile(sink.Table.Columns, opts)
+		if err != nil {
+			report("sink %q: %w", sink.ID, err)
+			continue
+		}
+		sink.Table.Columns = slices.Clone(sink.Table.Columns)
+		compiled = append(compiled, compiledSink{
+			Sink:     sink,
+			settings: sink.Settings.over(s.Settings).effective(),
+			mapper:   mapper,
+		})
+	}
+	if len(problems) > 0 {
+		return nil, &DefinitionError{Source: s.ID, Problems: problems}
+	}
+	return compiled, nil
+}
+
+func validateID(id string) error {
+	if len(id) == 0 {
+		return errors.New("is empty")
+	}
+	if len(id) > MaxIDLength {
+		return fmt.Errorf("%q has %d characters, at most %d are allowed", id, len(id), MaxIDLength)
+	}
+	for i := range len(id) {
+		c := id[i]
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !alnum && (c != '-' || i == 0 || i == len(id)-1) {
+			return fmt.Errorf("%q: only a-z, 0-9 and inner '-' are allowed", id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package forebay
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Stats are the counters of an engine.
+type Stats struct {
+	// PendingBytes are row bytes in memory, LocalBytes stored bytes of the local level.
+	PendingBytes, LocalBytes int64
+	// Overloads counts the calls that were refused since Open because memory or disk was full.
+	Overloads int64
+	// Sinks are sorted by source and sink. A sink that is not defined any more stays listed.
+	Sinks []SinkStats
+}
+
+// SinkStats are the counters of one sink.
+type SinkStats struct {
+	// Source and Sink are ids.
+	Source, Sink string
+	// SinkStats are the rows on each level and the files. Its ID is "source/sink".
+	buffer.SinkStats
+	// Rejected counts by reason the records that were not stored since Open: the names of [mapping.Reason],
+	// "row too large", and "failed" for those whose storing failed or has an unknown outcome.
+	Rejected map[string]int64
+}
+
+// Stats returns the counters of all sinks as of the last commit.
+func (e *Engine) Stats() Stats {
+	b := e.buf.Stats()
+	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, Overloads: b.OverloadsMemory + b.OverloadsDisk}
+	sources := *e.sources.Load()
+	for _, s := range b.Sinks {
+		source, id, _ := strings.Cut(s.ID, "/")
+		out := SinkStats{Source: source, Sink: id, SinkStats: s}
+		if src := sources[source]; src != nil {
+			for _, k := range src.sinks {
+				if k.id == id {
+					out.Rejected = k.count.byName()
+				}
+			}
+		}
+		st.Sinks = append(st.Sinks, out)
+	}
+	slices.SortFunc(st.Sinks, func(a, b SinkStats) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Sink, b.Sink))
+	})
+	return st
+}
+
+func (r *rejections) byName() map[string]int64 {
+	m := make(map[string]int64)
+	put := func(name string, n int64) {
+		if n > 0 {
+			m[name] += n
+		}
+	}
+	for i := range r.byReason {
+		put(mapping.Reason(i).String(), r.byReason[i].Load())
+	}
+	put("row too large", r.tooLarge.Load())
+	put("failed", r.failed.Load())
+	return m
+}
