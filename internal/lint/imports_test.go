@@ -1,0 +1,196 @@
+package lint
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+)
+
+// rooms says which packages of this module the packages of a room may import in non-test files, as folders; a folder
+// that ends with "/..." stands for all below it too. It is the table of docs/architecture.md. What is not listed here
+// cannot import anything of the module. Every package may import internal packages, which may import only each other.
+var rooms = map[string][]string{
+	"mapping":           {},
+	"otlpflat":          {"mapping"},
+	"trigger":           {},
+	"extractor":         {},
+	"buffer":            {"trigger"},
+	"buffer/buffertest": {"buffer"},
+	"buffer/dir":        {"buffer"},
+	"buffer/...":        {"buffer"},
+	".":                 {"mapping", "otlpflat", "trigger", "buffer/..."},
+	"stream":            {".", "mapping", "otlpflat", "trigger", "buffer"},
+	"storageapi/...":    {"buffer", "storageapi/..."},
+	"internal/...":      {"internal/..."},
+	"bench":             {"./..."},
+	"examples/...":      {"./..."},
+}
+
+// standardOnly are the packages that must work with the standard library and this module alone.
+var standardOnly = []string{"trigger", "buffer/dir", "extractor"}
+
+func importRules() []rule {
+	return []rule{
+		{
+			name:  "layers",
+			check: checkLayers,
+			why: "Data goes one way and packages know only what is below them (docs/architecture.md). Move the shared part " +
+				"down or into internal/, or pass it in from the engine. A new package gets its line in imports_test.go.",
+		},
+		{
+			name:  "standard library only",
+			check: checkStandardOnly,
+			why:   "This package promises to bring no dependency along. Use the standard library, or make a nested module.",
+		},
+		{
+			name:  "testing stays in tests",
+			check: checkTesting,
+			why: "A library that imports testing adds its flags and weight to every user's program. Only packages for tests, " +
+				"whose names end with \"test\", may do that.",
+		},
+		{
+			name:  "programs use the exported API",
+			check: checkPrograms,
+			why:   "examples and bench show what a user can do. If they need something internal, it is missing in the API.",
+		},
+	}
+}
+
+// permits reports whether a pattern of rooms covers the folder.
+func permits(pattern, dir string) bool {
+	prefix, below := strings.CutSuffix(pattern, "/...")
+	if !below {
+		return pattern == dir
+	}
+	return prefix == "." || dir == prefix || strings.HasPrefix(dir, prefix+"/")
+}
+
+// allowedIn returns what dir may import: the longest pattern that covers it decides.
+func allowedIn(dir string) (allowed []string, known bool) {
+	var patterns []string
+	for p := range rooms {
+		if permits(p, dir) {
+			patterns = append(patterns, p)
+		}
+	}
+	if len(patterns) == 0 {
+		return nil, false
+	}
+	// The exact name wins over a pattern with dots, and a longer pattern over a shorter one.
+	best := slices.MaxFunc(patterns, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(strings.TrimSuffix(a, "/...")), len(strings.TrimSuffix(b, "/..."))),
+			cmp.Compare(len(b), len(a)))
+	})
+	return rooms[best], true
+}
+
+func checkLayers(t *tree) []problem {
+	var problems []problem
+	for _, f := range t.files {
+		allowed, known := allowedIn(f.dir)
+		if !known {
+			problems = append(problems, problem{f.path, "folder " + f.dir + " has no entry in the table of rooms"})
+			continue
+		}
+		if f.test {
+			// Tests may also use the default drivers and the conformance suites.
+			allowed = append(slices.Clone(allowed), "buffer", "buffer/dir", "buffer/buffertest", ".")
+			if f.room() == "mapping" || f.room() == "trigger" || f.room() == "extractor" {
+				allowed = rooms[f.room()]
+			}
+		}
+		for _, p := range f.imports() {
+			dir, ours := inModule(p)
+			if !ours || dir == f.dir {
+				continue
+			}
+			if permits("internal/...", dir) && !f.program() {
+				continue
+			}
+			if !slices.ContainsFunc(allowed, func(a string) bool { return permits(a, dir) }) {
+				problems = append(problems, problem{f.path, f.dir + " must not import " + dir})
+			}
+		}
+	}
+	return problems
+}
+
+// inModule returns the folder of an imported package of this module.
+func inModule(importPath string) (dir string, ok bool) {
+	if importPath == module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+func checkStandardOnly(t *tree) []problem {
+	var problems []problem
+	for _, f := range t.files {
+		if f.test || !slices.Contains(standardOnly, f.dir) {
+			continue
+		}
+		for _, p := range f.imports() {
+			first, _, _ := strings.Cut(p, "/")
+			if _, ours := inModule(p); !ours && strings.Contains(first, ".") {
+				problems = append(problems, problem{f.path, f.dir + " must not import " + p})
+			}
+		}
+	}
+	return problems
+}
+
+func checkTesting(t *tree) []problem {
+	var problems []problem
+	for _, f := range t.files {
+		if f.test || strings.HasSuffix(path.Base(f.dir), "test") {
+			continue
+		}
+		for _, p := range f.imports() {
+			if p == "testing" || strings.HasPrefix(p, "testing/") || strings.HasSuffix(p, "test") && strings.HasPrefix(p, module) {
+				problems = append(problems, problem{f.path, "imports " + p + " outside of a test"})
+			}
+		}
+	}
+	return problems
+}
+
+func checkPrograms(t *tree) []problem {
+	var problems []problem
+	for _, f := range t.files {
+		if room := f.room(); room != "examples" && room != "bench" {
+			continue
+		}
+		for _, p := range f.imports() {
+			if dir, ours := inModule(p); ours && strings.Contains("/"+dir+"/", "/internal/") {
+				problems = append(problems, problem{f.path, "imports " + p})
+			}
+		}
+	}
+	return problems
+}
+
+func importBreaches() []breach {
+	source := func(importPath string) string { return "package p\nimport _ \"" + importPath + "\"\n" }
+	return []breach{
+		{"layers", []string{"mapping/a.go", source(module + "/trigger")}, []string{"mapping must not import trigger"}},
+		{"layers", []string{"mapping/a_test.go", source(module)}, []string{"mapping must not import ."}},
+		{"layers", []string{"trigger/a.go", source(module + "/buffer")}, []string{"trigger must not import buffer"}},
+		{"layers", []string{"buffer/a.go", source(module + "/mapping")}, []string{"buffer must not import mapping"}},
+		{"layers", []string{"buffer/dir/a.go", source(module + "/trigger")}, []string{"buffer/dir must not import trigger"}},
+		{"layers", []string{"buffer/s3/a.go", source(module)}, []string{"buffer/s3 must not import ."}},
+		{"layers", []string{"a.go", source(module + "/stream")}, []string{". must not import stream"}},
+		{"layers", []string{"attic/a.go", "package p"}, []string{"folder attic has no entry"}},
+		{"layers", []string{"internal/x/a.go", source(module + "/mapping")}, []string{"internal/x must not import mapping"}},
+		{"layers", []string{"buffer/a.go", source(module + "/trigger"), "buffer/s3/a.go", source(module + "/buffer")}, nil},
+		{"layers", []string{"a.go", source(module + "/buffer/dir"), "mapping/a.go", source(module + "/internal/x")}, nil},
+		{"layers", []string{"stream/a.go", source(module), "bench/a.go", source(module + "/stream")}, nil},
+		{"layers", []string{"buffer/a_test.go", source(module + "/buffer/buffertest")}, nil},
+		{"standard library only", []string{"buffer/dir/a.go", source("github.com/x/y")}, []string{"must not import github.com/x/y"}},
+		{"standard library only", []string{"buffer/dir/a.go", source("compress/gzip"), "buffer/a.go", source("github.com/x/y")}, nil},
+		{"testing stays in tests", []string{"buffer/a.go", source("testing")}, []string{"imports testing"}},
+		{"testing stays in tests", []string{"a.go", source(module + "/buffer/buffertest")}, []string{"imports " + module}},
+		{"testing stays in tests", []string{"buffer/buffertest/a.go", source("testing"), "a_test.go", source("testing")}, nil},
+		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
+	}
+}
