@@ -1,0 +1,76 @@
+// Package stream receives events over HTTP and hands them to an engine.
+//
+//	http.Handle("/", stream.Ingest(eng, stream.Options{}))
+//
+// An event is the body of one request:
+//
+//	POST /stream/{projectId}/{sourceId}/{secret}
+//
+// Any body of any type is one event, stored as it was sent: also an array, a file of JSON lines, a compressed body and
+// the empty body. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a
+// browser; every answer may be read by pages of any origin and has an X-Request-Id.
+//
+// # What an answer means
+//
+// Each sink of the source takes or refuses the event by itself, and a sink that took it keeps it, whatever the others
+// do. The status is the highest of all sinks:
+//
+//	200  OK   every sink has the row on local disk: it will be in its table exactly once
+//	202  OK   every sink has the row, at least one of them in memory only (sync.wait=false)
+//	200  OK   the source has no enabled sink: nothing was stored, verbose=true says so
+//	4xx       the event is at fault. Sending it again gives the same answer
+//	5xx       the service is at fault. Send it again, after the seconds of Retry-After if there are any
+//
+// A client that repeats a request after a 5xx, a timeout or a lost connection gets at-least-once: sinks that had the
+// row have it twice, as two rows. A client that never repeats gets at-most-once.
+//
+// # Errors
+//
+// The body of an error is a JSON object with statusCode, error, message and, from 500 on, exceptionId, which ends with
+// the request id that the log has too. If the event reached the sinks, the body is that of verbose=true instead, with
+// one error per sink. All names of errors begin with "stream.in.".
+//
+//	routeNotFound         404  no such path
+//	methodNotAllowed      405  see the Allow header
+//	badRequest            400  the project id is not a positive integer; a form or chunked body is malformed
+//	noSourceFound         404  no source has this id and this secret, or it is not an HTTP source
+//	disabledSource        404  the secret is right, the source is disabled
+//	headerTooLarge        413  headers above Options.MaxHeaderBytes
+//	bodyTooLarge          413  body above Options.MaxBodyBytes
+//	timeout               408  the body came too slowly, see [Server]
+//	eof                   499  the client went away; nobody reads this answer
+//	overloaded            503  a bound of memory or disk is reached; nothing was stored; Retry-After
+//	shutdown              503  the engine is closing; nothing was stored; Retry-After
+//	writeFailed           the highest status of the sinks: at least one of them does not have the row
+//
+//	per sink:
+//	unprocessableContent  422  a value is missing, the JSON is malformed, a template failed: the message names the column
+//	unsupportedMediaType  415  a field is wanted of a body that is neither JSON nor a form
+//	badRequest            400  a field is wanted of a malformed form
+//	payloadTooLarge       413  the row is too large
+//	overloaded            503  as above
+//	noPipelineReady       503  the local level cannot write; Retry-After
+//	genericError          500  anything else; the log has the cause
+//
+// # Differences from the published service
+//
+//	what                                   the service      here, and why
+//	missing value, malformed JSON,         500              422 with column and reason: 500 makes clients repeat
+//	failing template                                        for ever what can never be stored
+//	overload, closing                      429, 503         503 with Retry-After
+//	no writable disk                       noPipeline, ...  noPipelineReady, with Retry-After
+//	405                                    empty body       the JSON body of every other error
+//	body that arrives too slowly           408, plain text  408, JSON body, "timeout"
+//	Content-Type of an error               none             application/json
+//	CORS headers                           OPTIONS only     every answer
+//	comparison of secrets                  plain            in constant time, and for unknown sources alike
+//	check of the secret                    after the body   before the body is read
+//	address of the sender                  TCP peer         TCP peer, or X-Forwarded-For of Options.TrustedProxies
+//	headers above 16 KB                    413              413 up to the limit of the server, then its own 431
+//	network                                IPv4, HTTP/1.1   whatever net/http and the listener offer
+//	429 and the limit of connections       plain text       none: limit the listener if you need it
+//
+// # Secrets
+//
+// The secret is a part of the URL. This package never logs it; a proxy in front of it should not either.
+package stream

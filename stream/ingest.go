@@ -1,0 +1,329 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Ingest returns the handler that takes the events of the HTTP sources of eng; see the package documentation for its
+// path, its answers and what they promise. It answers every request, those to other paths with an error, and can be
+// mounted below a prefix with [http.StripPrefix]. Close the engine after the last request is answered; until then
+// closing is safe, and answered 503.
+//
+// It panics if opts.Validate reports an error. Call Validate first on options that a user of your program can set.
+func Ingest(eng *forebay.Engine, opts Options) http.Handler { return newIngestHandler(eng, opts) }
+
+// engine is what the ingestion needs of a [forebay.Engine].
+type engine interface {
+	Source(id string) (forebay.Source, bool)
+	Ingest(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
+}
+
+type ingestHandler struct {
+	eng  engine
+	opts Options
+	// requests holds *ingestRequest.
+	requests sync.Pool
+	// buffered is the part of Options.MaxBufferedBytes that is taken.
+	buffered atomic.Int64
+}
+
+func newIngestHandler(eng engine, opts Options) *ingestHandler {
+	if err := opts.Validate(); err != nil {
+		panic(err)
+	}
+	h := &ingestHandler{eng: eng, opts: opts.withDefaults()}
+	h.requests.New = func() any {
+		return &ingestRequest{body: make([]byte, 0, 4<<10), header: make(http.Header, 16)}
+	}
+	return h
+}
+
+// ingestRequest is the reusable memory of one request.
+type ingestRequest struct {
+	rec    mapping.Record
+	body   []byte
+	header http.Header
+	host   [1]string
+}
+
+// maxPooledBody is the greatest body buffer that is kept for later requests.
+const maxPooledBody = 256 << 10
+
+func (h *ingestHandler) release(q *ingestRequest) {
+	q.rec.Reset()
+	clear(q.header)
+	q.host[0] = ""
+	if cap(q.body) <= maxPooledBody {
+		q.body = q.body[:0]
+		h.requests.Put(q)
+	}
+}
+
+// Errors that carry nothing of the request.
+var (
+	routeNotFound = &apiError{
+		status: http.StatusNotFound, name: "stream.in.routeNotFound",
+		message: "Not found. Events are posted to /stream/{projectId}/{sourceId}/{secret}.",
+	}
+	methodNotAllowed = &apiError{
+		status: http.StatusMethodNotAllowed, name: "stream.in.methodNotAllowed", message: "Events are sent with POST.",
+	}
+	badProjectID = &apiError{
+		status: http.StatusBadRequest, name: "stream.in.badRequest", message: "The project id must be a positive integer.",
+	}
+	// noSourceFound does not tell a wrong secret from an unknown source: an answer that did would help in guessing.
+	noSourceFound = &apiError{
+		status: http.StatusNotFound, name: "stream.in.noSourceFound",
+		message: "No source has this project id, source id and secret.",
+	}
+	disabledSource = &apiError{
+		status: http.StatusNotFound, name: "stream.in.disabledSource", message: "The source is disabled.",
+	}
+	clientGone = &apiError{
+		status: 499, name: "stream.in.eof", message: "The client closed the connection before the request was complete.",
+	}
+	slowClient = &apiError{
+		status: http.StatusRequestTimeout, name: "stream.in.timeout", unread: true, message: "The body did not arrive in time.",
+	}
+	tooManyBytes = &apiError{
+		status: http.StatusServiceUnavailable, name: "stream.in.overloaded", retryAfter: time.Second, unread: true,
+		message: "Too many requests are in progress. Send the event again later.",
+	}
+)
+
+func (h *ingestHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := setCommonHeaders(w.Header())
+	if e := h.serve(w, r, id); e != nil {
+		writeError(w, r, h.opts.Logger, id, e)
+	}
+}
+
+// serve answers the request, or returns the error to answer it with. Nothing is read of the body before the secret has
+// been checked.
+func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID string) *apiError {
+	target, ok := parseEndpoint(r.URL.EscapedPath())
+	if !ok {
+		return routeNotFound
+	}
+	switch r.Method {
+	case http.MethodPost:
+	case http.MethodOptions:
+		header := w.Header()
+		header["Allow"] = ingestMethods
+		header["Access-Control-Allow-Methods"] = ingestMethods
+		header["Access-Control-Allow-Headers"] = anyValue
+		w.WriteHeader(http.StatusOK)
+		return nil
+	default:
+		w.Header()["Allow"] = ingestMethods
+		return methodNotAllowed
+	}
+	project, ok := projectID(target.project)
+	if !ok {
+		return badProjectID
+	}
+	if size := headerBytes(r); size > h.opts.MaxHeaderBytes {
+		return &apiError{
+			status: http.StatusRequestEntityTooLarge, name: "stream.in.headerTooLarge",
+			message: fmt.Sprintf("The headers have %d bytes, at most %d are allowed.", size, h.opts.MaxHeaderBytes),
+		}
+	}
+	if e := h.authorize(project, target); e != nil {
+		return e
+	}
+
+	q := h.requests.Get().(*ingestRequest)
+	defer h.release(q)
+	reserved, e := h.readBody(q, r)
+	defer h.buffered.Add(-reserved)
+	if e != nil {
+		return e
+	}
+	q.fill(r, h.opts)
+	res, err := h.eng.Ingest(r.Context(), target.source, &q.rec)
+	if err != nil && len(res.Sinks) == 0 {
+		return ingestError(err, r.Header.Get("Content-Type"))
+	}
+	h.writeResult(w, r, requestID, target.source, res)
+	return nil
+}
+
+// authorize checks the address of a request. The work is the same for an unknown source and for a wrong secret.
+func (h *ingestHandler) authorize(project int, target endpoint) *apiError {
+	src, ok := h.eng.Source(target.source)
+	if project != h.opts.ProjectID || !ok || src.Type != forebay.HTTP && src.Type != "" {
+		src = forebay.Source{}
+	}
+	if !sameSecret(target.secret, src.Secret) {
+		return noSourceFound
+	}
+	if src.Disabled {
+		return disabledSource
+	}
+	return nil
+}
+
+// headerBytes returns the size of the header lines of r as they were sent, within a few blanks.
+func headerBytes(r *http.Request) int {
+	const perLine = len(": \r\n")
+	size := len("Host") + len(r.Host) + perLine
+	for name, values := range r.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + perLine
+		}
+	}
+	return size
+}
+
+// bodyStep is the unit in which body memory is reserved.
+const bodyStep = 16 << 10
+
+// readBody reads the body of r into q. Memory is taken as the bytes arrive, not by the announced length, so that a
+// client pays with traffic for what it takes. The caller gives the reserved bytes back, also after an error.
+func (h *ingestHandler) readBody(q *ingestRequest, r *http.Request) (reserved int64, _ *apiError) {
+	limit := h.opts.MaxBodyBytes
+	if r.ContentLength > int64(limit) {
+		return 0, h.bodyTooLarge()
+	}
+	most := limit + 1 // one byte more shows that there is more
+	if r.ContentLength >= 0 {
+		most = int(r.ContentLength) + 1 // one byte more: a reader may tell the end only after the last byte
+	}
+	buf := q.body[:0]
+	for {
+		if int64(len(buf)) == reserved {
+			step := int64(min(bodyStep, most-len(buf)))
+			if step <= 0 {
+				return reserved, h.bodyTooLarge()
+			}
+			reserved += step
+			if h.buffered.Add(step) > int64(h.opts.MaxBufferedBytes) {
+				return reserved, tooManyBytes
+			}
+			if cap(buf) < int(reserved) {
+				buf = slices.Grow(buf, min(max(cap(buf), bodyStep), most-len(buf)))
+				q.body = buf[:0]
+			}
+		}
+		n, err := r.Body.Read(buf[len(buf):reserved])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > limit:
+			return reserved, h.bodyTooLarge()
+		case err == io.EOF:
+			q.body = buf
+			return reserved, nil
+		case err != nil:
+			return reserved, readError(err)
+		}
+	}
+}
+
+func (h *ingestHandler) bodyTooLarge() *apiError {
+	return &apiError{
+		status: http.StatusRequestEntityTooLarge, name: "stream.in.bodyTooLarge", unread: true,
+		message: fmt.Sprintf("The body has more than %d bytes.", h.opts.MaxBodyBytes),
+	}
+}
+
+func readError(err error) *apiError {
+	var tooLarge *http.MaxBytesError // a limit that the caller has put around this handler
+	switch {
+	case errors.As(err, &tooLarge):
+		return &apiError{
+			status: http.StatusRequestEntityTooLarge, name: "stream.in.bodyTooLarge", unread: true,
+			message: fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit),
+		}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return slowClient
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.Canceled):
+		return clientGone
+	}
+	return &apiError{
+		status: http.StatusBadRequest, name: "stream.in.badRequest", message: "The body could not be read: " + err.Error() + ".",
+	}
+}
+
+// fill makes the record of a request whose body has been read.
+func (q *ingestRequest) fill(r *http.Request, opts Options) {
+	for name, values := range r.Header {
+		q.header[name] = values
+	}
+	q.host[0] = r.Host
+	q.header["Host"] = q.host[:]
+	q.rec.Body = q.body
+	q.rec.Header = q.header
+	q.rec.ClientIP = clientIP(r, opts.TrustedProxies)
+	q.rec.Received = time.Now()
+}
+
+// writeResult answers a request that reached the sinks.
+func (h *ingestHandler) writeResult(
+	w http.ResponseWriter, r *http.Request, requestID, source string, res forebay.Result,
+) {
+	verbose := r.URL.RawQuery != "" && r.URL.Query().Get("verbose") == "true"
+	if status, ok := accepted(res); ok && !verbose {
+		header := w.Header()
+		header["Content-Type"] = textType
+		header["Content-Length"] = okLength
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "OK") // the client may be gone: it has nobody else to tell
+		return
+	}
+
+	out := sourceResult{
+		ProjectID: h.opts.ProjectID, SourceID: source, BranchID: h.opts.BranchID,
+		StatusCode: http.StatusOK, Sinks: make([]sinkResult, 0, len(res.Sinks)),
+	}
+	written := 0
+	var retryAfter time.Duration
+	var exceptionID string
+	for _, s := range res.Sinks {
+		sink := sinkResult{SinkID: s.Sink}
+		switch s.Status {
+		case forebay.Stored:
+			written++
+			sink.StatusCode, sink.Message = http.StatusOK, "processed"
+		case forebay.Queued:
+			written++
+			sink.StatusCode, sink.Message = http.StatusAccepted, "accepted"
+		default:
+			e := ingestError(s.Err, r.Header.Get("Content-Type"))
+			sink.StatusCode, sink.Error, sink.Message = e.status, e.name, e.message
+			retryAfter = max(retryAfter, e.retryAfter)
+			if e.status >= http.StatusInternalServerError {
+				exceptionID = exceptionPrefix + requestID
+			}
+			logFault(r, h.opts.Logger, requestID, e, slog.String("source", source), slog.String("sink", s.Sink))
+		}
+		out.StatusCode = max(out.StatusCode, sink.StatusCode)
+		out.Sinks = append(out.Sinks, sink)
+	}
+	slices.SortFunc(out.Sinks, func(a, b sinkResult) int { return cmp.Compare(a.SinkID, b.SinkID) })
+	out.Message = fmt.Sprintf("%d/%d sinks written", written, len(res.Sinks))
+	if len(res.Sinks) == 0 {
+		out.Message = "no enabled sink, the event was dropped"
+	}
+	if written < len(res.Sinks) {
+		out.Error = writeFailed
+	}
+	setRetryAfter(w.Header(), retryAfter)
+	writeJSON(w, out.StatusCode, resultBody{
+		StatusCode: out.StatusCode, Error: out.Error, Message: out.Message, ExceptionID: exceptionID,
+		Sources: []sourceResult{out},
+	})
+}

@@ -1,0 +1,91 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+)
+
+// Limits of one request (spec, section 7).
+const (
+	// DefaultMaxBodyBytes is the default of Options.MaxBodyBytes.
+	DefaultMaxBodyBytes = 1 << 20
+	// MaxBodyBytesLimit is the highest Options.MaxBodyBytes.
+	MaxBodyBytesLimit = 4 << 20
+	// DefaultMaxHeaderBytes is the default of Options.MaxHeaderBytes.
+	DefaultMaxHeaderBytes = 16 << 10
+	// DefaultMaxBufferedBytes is the default of Options.MaxBufferedBytes.
+	DefaultMaxBufferedBytes = 256 << 20
+)
+
+// Options of the handlers. The zero value is ready to use.
+type Options struct {
+	// ProjectID and BranchID stand in URLs and answers: an engine holds the sources of one branch of one project.
+	// A request for another project finds no source. Default: 1.
+	ProjectID, BranchID int
+
+	// MaxBodyBytes is the greatest body of one request: 100 to MaxBodyBytesLimit. Default: DefaultMaxBodyBytes.
+	MaxBodyBytes int
+	// MaxHeaderBytes is the greatest size of all header lines of one request, counted as "Name: value" with the line
+	// end. The server must let them pass: see [Server]. Default: DefaultMaxHeaderBytes.
+	MaxHeaderBytes int
+	// MaxBufferedBytes bounds the memory that the bodies of all requests in progress take together, at least
+	// MaxBodyBytes. Above it requests are answered 503 with Retry-After. Default: DefaultMaxBufferedBytes.
+	MaxBufferedBytes int
+
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For header tells the address of the sender.
+	// Default: none, the sender is the TCP peer and the header is ignored.
+	TrustedProxies []netip.Prefix
+
+	// Logger gets the failures of the service itself, with the request id that the client was given. Secrets and
+	// events are not logged. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Validate reports every field that is out of its range.
+func (o Options) Validate() error {
+	var errs []error
+	between := func(name string, v, low, high int) {
+		if v != 0 && (v < low || v > high) {
+			errs = append(errs, fmt.Errorf("stream: Options.%s is %d, must be between %d and %d, or 0 for the default",
+				name, v, low, high))
+		}
+	}
+	const unbounded = 1<<31 - 1
+	between("ProjectID", o.ProjectID, 1, unbounded)
+	between("BranchID", o.BranchID, 1, unbounded)
+	between("MaxBodyBytes", o.MaxBodyBytes, 100, MaxBodyBytesLimit)
+	between("MaxHeaderBytes", o.MaxHeaderBytes, 1024, 1<<20)
+	if o.MaxBufferedBytes != 0 && o.MaxBufferedBytes < o.withDefaults().MaxBodyBytes {
+		errs = append(errs, fmt.Errorf("stream: Options.MaxBufferedBytes is %d, must be at least MaxBodyBytes (%d), or 0 "+
+			"for the default", o.MaxBufferedBytes, o.withDefaults().MaxBodyBytes))
+	}
+	for i, p := range o.TrustedProxies {
+		if !p.IsValid() {
+			errs = append(errs, fmt.Errorf("stream: Options.TrustedProxies[%d] is not a network", i))
+		} else if p.Addr().Is4In6() {
+			errs = append(errs, fmt.Errorf("stream: Options.TrustedProxies[%d] is %s, write it as an IPv4 network", i, p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) withDefaults() Options {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	set(&o.ProjectID, 1)
+	set(&o.BranchID, 1)
+	set(&o.MaxBodyBytes, DefaultMaxBodyBytes)
+	set(&o.MaxHeaderBytes, DefaultMaxHeaderBytes)
+	set(&o.MaxBufferedBytes, DefaultMaxBufferedBytes)
+	o.TrustedProxies = slices.Clone(o.TrustedProxies)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

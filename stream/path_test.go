@@ -1,0 +1,100 @@
+package stream
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestParseEndpoint(t *testing.T) {
+	tests := []struct {
+		path string
+		want endpoint
+		ok   bool
+	}{
+		{"/stream/1/web/s3cret", endpoint{"1", "web", "s3cret"}, true},
+		{"/stream/x/web/s3cret", endpoint{"x", "web", "s3cret"}, true},
+		{"/stream/1/web/a%2Fb", endpoint{"1", "web", "a/b"}, true},
+		{"/stream/1/web/a%20b%C3%BC", endpoint{"1", "web", "a bü"}, true},
+		{"/stream/1/web/s3cret/", endpoint{}, false},
+		{"/stream/1/web/s3cret/more", endpoint{}, false},
+		{"/stream/1/web/", endpoint{}, false},
+		{"/stream/1/web", endpoint{}, false},
+		{"/stream/1//s3cret", endpoint{}, false},
+		{"/stream//web/s3cret", endpoint{}, false},
+		{"/stream///", endpoint{}, false},
+		{"/stream/1/web/%zz", endpoint{}, false},
+		{"/stream", endpoint{}, false},
+		{"/streams/1/web/s3cret", endpoint{}, false},
+		{"stream/1/web/s3cret", endpoint{}, false},
+		{"//stream/1/web/s3cret", endpoint{}, false},
+		{"/STREAM/1/web/s3cret", endpoint{}, false},
+		{"", endpoint{}, false},
+		{"*", endpoint{}, false},
+	}
+	for _, tt := range tests {
+		got, ok := parseEndpoint(tt.path)
+		if got != tt.want || ok != tt.ok {
+			t.Errorf("parseEndpoint(%q) = %+v, %v, want %+v, %v", tt.path, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+// FuzzParseEndpoint checks that a parsed path has three parts without a way to smuggle a fourth, and that the address
+// of every source is found again.
+func FuzzParseEndpoint(f *testing.F) {
+	f.Add("1", "web", "s3cret")
+	f.Add("", "%2F", "a/b")
+	f.Add("1", "..", "?#")
+	f.Add("1/web/s3cret", "\x00", "ü")
+	f.Fuzz(func(t *testing.T, project, source, secret string) {
+		want := endpoint{project, source, secret}
+		path := ingestPrefix + url.PathEscape(project) + "/" + url.PathEscape(source) + "/" + url.PathEscape(secret)
+		got, ok := parseEndpoint(path)
+		if complete := project != "" && source != "" && secret != ""; ok != complete || ok && got != want {
+			t.Errorf("parseEndpoint(%q) = %+v, %v, want %+v, %v", path, got, ok, want, complete)
+		}
+		raw := ingestPrefix + project + "/" + source + "/" + secret
+		if _, ok := parseEndpoint(raw); ok && strings.Count(raw, "/") != 4 {
+			t.Errorf("parseEndpoint(%q) is taken although it does not have three parts", raw)
+		}
+	})
+}
+
+func TestProjectID(t *testing.T) {
+	for s, want := range map[string]int{"1": 1, "42": 42} {
+		if got, ok := projectID(s); got != want || !ok {
+			t.Errorf("projectID(%q) = %d, %v, want %d", s, got, ok, want)
+		}
+	}
+	for _, s := range []string{"", "0", "-1", "+1", "01", "1.0", "1e3", "x", "1 ", "99999999999999999999"} {
+		if got, ok := projectID(s); ok {
+			t.Errorf("projectID(%q) = %d, want a refusal", s, got)
+		}
+	}
+}
+
+func TestSameSecret(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	for _, tt := range []struct {
+		got, want string
+		same      bool
+	}{
+		{"abc", "abc", true},
+		{long, long, true},
+		{"abc", "abd", false},
+		{"abc", "ab", false},
+		{"ab", "abc", false},
+		{"", "abc", false},
+		{long, long + "x", false},
+		{"", "", false}, // a source without a secret has no endpoint
+		{"abc", "", false},
+	} {
+		if got := sameSecret(tt.got, tt.want); got != tt.same {
+			t.Errorf("sameSecret(%.10q, %.10q) = %v, want %v", tt.got, tt.want, got, tt.same)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { sameSecret("0123456789012345678901234567890123456789012345678", "x") }); n != 0 {
+		t.Errorf("a comparison allocates %v times, want 0", n)
+	}
+}

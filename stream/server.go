@@ -1,0 +1,29 @@
+package stream
+
+import (
+	"net/http"
+	"time"
+)
+
+// Server returns an [http.Server] for handler on addr whose limits keep a slow or hostile client from holding
+// resources for long. The zero http.Server has none of them. Change a field before the server is started.
+//
+//	ReadHeaderTimeout   10 s    the request line and headers
+//	ReadTimeout         30 s    headers and body; a slower client gets 408
+//	WriteTimeout        60 s    from the end of the headers to the end of the answer
+//	IdleTimeout         30 s    a kept connection without a request
+//	MaxHeaderBytes      64 KB   above it net/http itself answers 431; the handlers of this package refuse
+//	                            headers above 16 KB with their own 413
+//
+// Call Shutdown on the server before Close on the engine, so that requests in progress get their answer.
+func Server(addr string, handler http.Handler) *http.Server {
+	return &http.Server{
+		Addr:              addr,
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       30 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+	}
+}

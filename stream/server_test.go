@@ -1,0 +1,238 @@
+package stream
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rawConn speaks to a server byte by byte.
+type rawConn struct {
+	t *testing.T
+	net.Conn
+	r *bufio.Reader
+}
+
+// serveRaw starts a server as [Server] makes it, changed by tune, and returns a way to connect to it.
+func serveRaw(t *testing.T, eng engine, opts Options, tune func(*http.Server)) (dial func() *rawConn) {
+	t.Helper()
+	srv := Server("", newIngestHandler(eng, opts))
+	if tune != nil {
+		tune(srv)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		srv.Close()
+		<-done
+	})
+	return func() *rawConn {
+		t.Helper()
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return &rawConn{t, c, bufio.NewReader(c)}
+	}
+}
+
+// send writes text with its line ends made CRLF.
+func (c *rawConn) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, strings.ReplaceAll(text, "\n", "\r\n")); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// expect reads one answer and checks its status and a part of its body.
+func (c *rawConn) expect(status int, part string) *http.Response {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if resp.StatusCode != status || !strings.Contains(string(body), part) {
+		c.t.Errorf("answer is %d %s, want %d with %q", resp.StatusCode, body, status, part)
+	}
+	return resp
+}
+
+const rawTarget = "/stream/1/web/" + secret
+
+func TestRawRequests(t *testing.T) {
+	eng := newFake(stored("a"))
+	var body string
+	eng.ingest = func(_ context.Context, _ string, rec *mapping.Record) (forebay.Result, error) {
+		body = string(rec.Body)
+		return forebay.Result{}, nil
+	}
+	dial := serveRaw(t, eng, Options{MaxBodyBytes: 1000}, nil)
+
+	t.Run("pipelined requests", func(t *testing.T) {
+		c := dial()
+		for i := range 3 {
+			c.send(fmt.Sprintf("POST %s HTTP/1.1\nHost: x\nContent-Length: 1\n\n%d", rawTarget, i))
+		}
+		for i := range 3 {
+			c.expect(200, "OK")
+			if i == 2 && body != "2" {
+				t.Errorf("last body is %q", body)
+			}
+		}
+	})
+	t.Run("chunked body", func(t *testing.T) {
+		c := dial()
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n3\nabc\n2\nde\n0\n\n")
+		c.expect(200, "OK")
+		if body != "abcde" {
+			t.Errorf("body is %q", body)
+		}
+	})
+	t.Run("broken chunk", func(t *testing.T) {
+		c := dial()
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\nzz\nabc\n")
+		c.expect(400, "stream.in.badRequest")
+	})
+	t.Run("endless chunked body", func(t *testing.T) {
+		c := dial()
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n")
+		chunk := fmt.Sprintf("64\n%s\n", strings.Repeat("x", 100))
+		for range 11 { // no end, and more than the limit
+			c.send(chunk)
+		}
+		c.expect(413, "stream.in.bodyTooLarge")
+	})
+	t.Run("announced body too large", func(t *testing.T) {
+		c := dial() // the answer comes before a byte of the body
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 1001\n\n")
+		c.expect(413, "stream.in.bodyTooLarge")
+	})
+	t.Run("wrong secret does not ask for the body", func(t *testing.T) {
+		c := dial()
+		c.send("POST /stream/1/web/wrong HTTP/1.1\nHost: x\nContent-Length: 10\nExpect: 100-continue\n\n")
+		c.expect(404, "stream.in.noSourceFound") // a 100 would come first if the handler had begun to read
+	})
+	t.Run("right secret asks for the body", func(t *testing.T) {
+		c := dial()
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 2\nExpect: 100-continue\n\n")
+		c.expect(100, "")
+		c.send("ab")
+		c.expect(200, "OK")
+	})
+	t.Run("escaped slash is no separator", func(t *testing.T) {
+		c := dial()
+		c.send("POST /stream/1%2Fweb/" + secret + " HTTP/1.1\nHost: x\nContent-Length: 0\n\n")
+		c.expect(404, "stream.in.routeNotFound")
+	})
+}
+
+func TestHugeHeaders(t *testing.T) {
+	dial := serveRaw(t, newFake(stored("a")), Options{}, nil)
+	for _, tt := range []struct {
+		size, status int
+		body         string
+	}{
+		{15 << 10, 200, "OK"},
+		{17 << 10, 413, "stream.in.headerTooLarge"},
+		{60 << 10, 413, "stream.in.headerTooLarge"},
+		{80 << 10, 431, ""}, // above the limit of the server, which answers by itself
+	} {
+		for name, header := range map[string]string{
+			"one":  "X: " + strings.Repeat("x", tt.size),
+			"many": strings.TrimSpace(strings.Repeat("X-Sixteen: bytes\n", tt.size/18)),
+		} {
+			c := dial()
+			c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 0\n" + header + "\n\n")
+			if resp := c.expect(tt.status, tt.body); t.Failed() {
+				t.Fatalf("%d bytes in %s header(s): %v", tt.size, name, resp)
+			}
+		}
+	}
+}
+
+func TestSlowClients(t *testing.T) {
+	dial := serveRaw(t, newFake(stored("a")), Options{}, func(s *http.Server) {
+		s.ReadHeaderTimeout, s.ReadTimeout, s.IdleTimeout = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
+	})
+	t.Run("headers without an end", func(t *testing.T) {
+		c := dial()
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\n")
+		if b, err := io.ReadAll(c.r); err != nil || strings.Contains(string(b), "200 OK") {
+			t.Errorf("read %q, %v, want a closed connection", b, err)
+		}
+	})
+	t.Run("body without an end", func(t *testing.T) {
+		c := dial()
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 10\n\nabc")
+		c.expect(408, "stream.in.timeout")
+		if b, err := io.ReadAll(c.r); err != nil || len(b) != 0 {
+			t.Errorf("read %q, %v, want a closed connection", b, err)
+		}
+	})
+	t.Run("idle connection", func(t *testing.T) {
+		c := dial()
+		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 0\n\n")
+		c.expect(200, "OK")
+		if b, err := io.ReadAll(c.r); err != nil || len(b) != 0 {
+			t.Errorf("read %q, %v, want a closed connection", b, err)
+		}
+	})
+}
+
+// A client that goes away during the durable wait cancels it.
+func TestClientLeaves(t *testing.T) {
+	eng := newFake()
+	entered, left := make(chan struct{}), make(chan error, 1)
+	eng.ingest = func(ctx context.Context, _ string, _ *mapping.Record) (forebay.Result, error) {
+		close(entered)
+		<-ctx.Done()
+		left <- ctx.Err()
+		return forebay.Result{}, ctx.Err()
+	}
+	c := serveRaw(t, eng, Options{}, nil)()
+	c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 2\n\n{}")
+	<-entered
+	c.Close()
+	if err := <-left; err != context.Canceled {
+		t.Errorf("Ingest ended with %v", err)
+	}
+}
+
+// Server must bound everything that a client can draw out.
+func TestServerHasLimits(t *testing.T) {
+	s := Server(":1234", http.NotFoundHandler())
+	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= s.ReadTimeout || s.IdleTimeout <= 0 {
+		t.Errorf("a timeout is missing: %+v", s)
+	}
+	if s.MaxHeaderBytes <= DefaultMaxHeaderBytes {
+		t.Errorf("MaxHeaderBytes is %d: the handler could never answer 413", s.MaxHeaderBytes)
+	}
+	if s.Addr != ":1234" || s.Handler == nil {
+		t.Errorf("server is %+v", s)
+	}
+}
