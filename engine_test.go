@@ -1,0 +1,376 @@
+package forebay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openMemory(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory) {
+	t.Helper()
+	mem := buffertest.NewMemory()
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20}}
+	for _, f := range change {
+		f(&opts)
+	}
+	e, err := forebay.Open("data", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return e, mem
+}
+
+func events(change ...func(*forebay.Source)) forebay.Source {
+	s := forebay.Source{ID: "web", Sinks: []forebay.Sink{
+		{ID: "users", Table: forebay.Table{ID: "in.c-web.users", Columns: mapping.Columns{
+			mapping.Path("id", "id"), mapping.Path("user", "user.name", mapping.RawString()),
+		}}},
+		{ID: "raw", Table: forebay.Table{ID: "in.c-web.raw", Columns: mapping.Columns{
+			mapping.UUID("uuid"), mapping.Datetime("at"), mapping.Body("body"),
+		}}},
+	}}
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+func mustDefine(t *testing.T, e *forebay.Engine, s forebay.Source) {
+	t.Helper()
+	if err := e.Define(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneEventBecomesOneRowInEveryTable(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, events())
+	body := []byte(`{"id": 7, "user": {"name": "Ada \"the first\""}}`)
+	res, err := e.Ingest(t.Context(), "web", mapping.JSON(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range res.Sinks {
+		if s.Status != forebay.Stored || s.Err != nil {
+			t.Errorf("sink %s: %v %v", s.Sink, s.Status, s.Err)
+		}
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if got := mem.Rows("in.c-web.users"); len(got) != 1 || got[0][0] != "7" || got[0][1] != `Ada "the first"` {
+		t.Errorf("users: %q", got)
+	}
+	if got := mem.Rows("in.c-web.raw"); len(got) != 1 || got[0][2] != string(body) {
+		t.Errorf("raw: %q", got)
+	}
+	if got := mem.Columns("in.c-web.raw"); strings.Join(got, " ") != "uuid at body" {
+		t.Errorf("columns %q", got)
+	}
+	report, err := e.Verify(t.Context())
+	if err != nil || !report.OK() {
+		t.Errorf("verify: %+v %v", report, err)
+	}
+}
+
+// A record that one sink cannot map is kept by the others.
+func TestRejectionIsForOneSinkOnly(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, events())
+	res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id": 1}`)))
+	var sinkErr *forebay.SinkError
+	var mapErr *mapping.Error
+	if !errors.As(err, &sinkErr) || sinkErr.Sink != "users" || sinkErr.Source != "web" || sinkErr.Status != forebay.Rejected {
+		t.Fatalf("error %v, want a SinkError of users", err)
+	}
+	if !errors.As(err, &mapErr) || mapErr.Column != "user" || mapErr.Reason != mapping.MissingValue {
+		t.Fatalf("error %v, want a mapping.Error of column user", err)
+	}
+	if res.Sinks[0].Status != forebay.Rejected || res.Sinks[1].Status != forebay.Stored {
+		t.Fatalf("result %+v", res)
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 0 || raw != 1 {
+		t.Fatalf("%d and %d rows, want 0 and 1", users, raw)
+	}
+	for _, s := range e.Stats().Sinks {
+		if want := map[string]int64{"users": 1}[s.Sink]; s.Rejected["missingValue"] != want {
+			t.Errorf("sink %s: rejected %v, want %d", s.Sink, s.Rejected, want)
+		}
+	}
+}
+
+func TestRowsAboveTheLimitAreRejected(t *testing.T) {
+	e, _ := openMemory(t, func(o *forebay.Options) { o.MaxRowBytes = 100 })
+	mustDefine(t, e, events())
+	_, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"`+strings.Repeat("x", 200)+`"}}`)))
+	var tooLarge *forebay.RowTooLargeError
+	if !errors.As(err, &tooLarge) || tooLarge.Limit != 100 || tooLarge.Size <= 200 {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestIngestRefusesWhatItDoesNotKnow(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events(func(s *forebay.Source) { s.Disabled = true }))
+	for _, tc := range []struct {
+		source string
+		want   error
+	}{{"web", forebay.ErrDisabledSource}, {"nothing", forebay.ErrUnknownSource}} {
+		if _, err := e.Ingest(t.Context(), tc.source, mapping.JSON([]byte("{}"))); !errors.Is(err, tc.want) {
+			t.Errorf("source %s: %v, want %v", tc.source, err, tc.want)
+		}
+	}
+	if err := e.Flush(t.Context(), "nothing"); !errors.Is(err, forebay.ErrUnknownSource) {
+		t.Errorf("flush: %v", err)
+	}
+	if err := e.Flush(t.Context(), "web", "nothing"); !errors.Is(err, forebay.ErrUnknownSink) {
+		t.Errorf("flush: %v", err)
+	}
+}
+
+func TestDefinitionReportsEveryProblem(t *testing.T) {
+	bad := forebay.Source{ID: "Web!", Type: "ftp", Settings: forebay.Settings{Upload: trigger.Conditions{Interval: time.Hour}}}
+	for i := range forebay.MaxSinks + 1 {
+		bad.Sinks = append(bad.Sinks, forebay.Sink{ID: fmt.Sprint("s", i), Table: forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("b")}}})
+	}
+	bad.Sinks[1].ID = "s0"
+	bad.Sinks[2].Table.ID = ""
+	bad.Sinks[3].Table.Columns = nil
+	for range 101 {
+		bad.Sinks[4].Table.Columns = append(bad.Sinks[4].Table.Columns, mapping.Body("same"))
+	}
+	bad.Sinks[5].Table.Columns = mapping.Columns{mapping.Template("t", "Body(")}
+	bad.Sinks[6].Settings.Import.Count = -1
+	err := bad.Validate()
+	var def *forebay.DefinitionError
+	if !errors.As(err, &def) {
+		t.Fatalf("error %v", err)
+	}
+	for _, want := range []string{
+		"source id", `type "ftp"`, "at most 100", "storage.level.staging.upload.trigger.interval", `"s0": the id is used twice`,
+		`"s2": table id`, `"s3"`, `"s4"`, `"s5"`, "storage.level.target.import.trigger.count",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not tell of %s:\n%v", want, err)
+		}
+	}
+}
+
+func TestLimitOfSources(t *testing.T) {
+	e, _ := openMemory(t)
+	for i := range forebay.MaxSources {
+		mustDefine(t, e, forebay.Source{ID: fmt.Sprint("s", i)})
+	}
+	if err := e.Define(t.Context(), forebay.Source{ID: "one-more"}); !errors.Is(err, forebay.ErrTooManySources) {
+		t.Fatalf("error %v", err)
+	}
+	mustDefine(t, e, forebay.Source{ID: "s0", Disabled: true}) // a change of one that exists
+	if n := len(e.Sources()); n != forebay.MaxSources {
+		t.Fatalf("%d sources", n)
+	}
+}
+
+func TestDefineRefusesATableWithOtherColumns(t *testing.T) {
+	e, mem := openMemory(t)
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: []string{"a", "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	var schema *buffer.SchemaError
+	if err := e.Define(t.Context(), events()); !errors.As(err, &schema) || schema.Table != "in.c-web.users" {
+		t.Fatalf("error %v, want a SchemaError", err)
+	}
+	if _, ok := e.Source("web"); ok {
+		t.Fatal("the refused definition is in force")
+	}
+}
+
+// A restart finds tables that do not match any more: ingestion goes on, the rows wait in staging.
+func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
+	fs := vfs.NewMem()
+	share := func(o *forebay.Options) { o.Buffer.FS = fs }
+	e, _ := openMemory(t, share)
+	mustDefine(t, e, events())
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e, mem := openMemory(t, share)
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: []string{"a", "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	mustDefine(t, e, events())
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	var held *buffer.HeldError
+	if err := e.Flush(t.Context(), "web", "users"); !errors.As(err, &held) {
+		t.Fatalf("flush: %v, want a HeldError", err)
+	}
+}
+
+func TestRemovedSourceDrains(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, events())
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Remove(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); !errors.Is(err, forebay.ErrUnknownSource) {
+		t.Fatalf("ingest: %v", err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {
+		t.Fatalf("%d and %d rows", users, raw)
+	}
+}
+
+// Definitions change under load: every accepted record is in exactly one table of its sink, mapped for its columns.
+func TestRedefinitionUnderLoad(t *testing.T) {
+	e, mem := openMemory(t)
+	define := func(version int) {
+		mustDefine(t, e, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "a", Table: forebay.Table{
+			ID: fmt.Sprint("in.c-web.v", version),
+			Columns: mapping.Columns{
+				mapping.Path("id", "id"), mapping.Template("version", fmt.Sprint(version)),
+			},
+		}}}})
+	}
+	const versions, workers, each = 5, 4, 100
+	define(0)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":"%d-%d"}`, w, i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for v := 1; v < versions; v++ {
+		define(v)
+	}
+	wg.Wait()
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for v := range versions {
+		for _, r := range mem.Rows(fmt.Sprint("in.c-web.v", v)) {
+			if r[1] != fmt.Sprint(v) {
+				t.Errorf("table v%d has a row of version %s", v, r[1])
+			}
+			if seen[r[0]] {
+				t.Errorf("%s is stored twice", r[0])
+			}
+			seen[r[0]] = true
+		}
+	}
+	if len(seen) != workers*each {
+		t.Errorf("%d records, want %d", len(seen), workers*each)
+	}
+}
+
+func TestUnsafeSinksAnswerAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
+		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
+		before := time.Now()
+		res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
+		if err != nil || res.Sinks[0].Status != forebay.Queued || !time.Now().Equal(before) {
+			t.Fatalf("%+v %v after %s", res, err, time.Since(before))
+		}
+		if err := e.Flush(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(mem.Rows("in.c-web.users")); n != 1 {
+			t.Fatalf("%d rows", n)
+		}
+	})
+}
+
+func TestBatchGivesAVerdictForEachRecord(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, events())
+	var recs []*mapping.Record
+	for i := range 10 {
+		body := fmt.Sprintf(`{"id":%d,"user":{"name":"x"}}`, i)
+		if i == 3 {
+			body = `{"id":3}`
+		}
+		recs = append(recs, mapping.JSON([]byte(body)))
+	}
+	results, err := e.IngestBatch(t.Context(), "web", recs)
+	if err == nil || !strings.Contains(err.Error(), "record 3") {
+		t.Fatalf("error %v, want one that names record 3", err)
+	}
+	for i, r := range results {
+		if kept := r.Sinks[0].Status == forebay.Stored; kept != (i != 3) {
+			t.Errorf("record %d: %+v", i, r)
+		}
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	users := mem.Rows("in.c-web.users")
+	if len(users) != 9 || users[3][0] != "4" || len(mem.Rows("in.c-web.raw")) != 10 {
+		t.Fatalf("users %q", users)
+	}
+}
+
+func TestClosedEngineRefuses(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events())
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); !errors.Is(err, forebay.ErrClosed) {
+		t.Errorf("ingest: %v", err)
+	}
+	if err := e.Define(t.Context(), events()); err == nil {
+		t.Error("define succeeded")
+	}
+	if err := e.Flush(t.Context(), "web"); !errors.Is(err, forebay.ErrClosed) {
+		t.Errorf("flush: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+}
+
+func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res, err := e.Ingest(ctx, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
+	if err != nil && (!errors.Is(err, context.Canceled) || res.Sinks[0].Status != forebay.Failed) {
+		t.Fatalf("%+v %v", res, err)
+	}
+}
