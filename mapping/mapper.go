@@ -227,7 +227,7 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 	case TypePath:
 		return w.appendPath(dst, c)
 	}
-	text, fail := c.prog.run(r.state.scratch[:0], r, c.raw)
+	text, fail := c.prog.eval(r.state.scratch[:0], r, c.raw)
 	r.state.scratch = text
 	if fail != nil {
 		return dst, fail

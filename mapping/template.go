@@ -1,26 +1,26 @@
 package mapping
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/google/go-jsonnet"
 	"github.com/google/go-jsonnet/ast"
-	"github.com/lestrrat-go/strftime"
 )
 
 // Program is a compiled template. It is immutable and safe for concurrent use.
 type Program struct {
-	node   ast.Node
+	run    code
 	compat bool
+	budget Budget
 }
 
 // TemplateError says why a template is refused, with the place in the user's text.
 type TemplateError struct {
-	// Line and Col count from 1; Col counts characters.
+	// Line and Col count from 1; Col counts characters. Both are 0 when the fault has no place.
 	Line, Col int
 	// Msg says what is wrong.
 	Msg string
@@ -28,101 +28,102 @@ type TemplateError struct {
 
 func (e *TemplateError) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Col, e.Msg) }
 
-// CompileTemplate parses, checks and compiles a jsonnet program. A fault of the program gives a [*TemplateError].
+// The functions of the event are declared to the parser before the user's text, on lines of their own.
+const (
+	prelude      = "local Ip=0,Body=0,BodyStr=0,Header=0,HeaderStr=0,Now=0;\n"
+	preludeLines = 1
+)
+
+// CompileTemplate parses, checks and compiles a jsonnet program. What the program's text alone shows to be wrong is
+// found here: syntax, unknown variables and members of std, wrong arguments of the functions of the event and of std,
+// malformed constant paths and time formats, import, std.extVar and std.native. All such faults are reported, each as
+// a [*TemplateError]; a fault of the syntax hides the others.
 func CompileTemplate(content string, opts Options) (*Program, error) {
-	node, err := jsonnet.SnippetToAST("template", prelude+content)
-	if err != nil {
+	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Program{node: node, compat: opts.Compat}, nil
-}
-
-const prelude = `local Ip=std.native("Ip"),HeaderStr=std.native("HeaderStr"),BodyStr=std.native("BodyStr"),` +
-	`Now(format="%Y-%m-%dT%H:%M:%S.%fZ")=std.native("Now")(format),` +
-	`Header(header="",default=std)=if default==std then std.native("Header")(header,null,false) else std.native("Header")(header,default,true),` +
-	`Body(path="",default=std)=if default==std then std.native("Body")(path,null,false) else std.native("Body")(path,default,true);`
-
-// run evaluates the program and appends its value as JSON, or as plain text when raw is set and it is a string.
-func (p *Program) run(dst []byte, r *Record, raw bool) ([]byte, *cause) {
-	vm := jsonnet.MakeVM()
-	var native *cause
-	define := func(name string, params ast.Identifiers, f func(args []any) (any, *cause)) {
-		vm.NativeFunction(&jsonnet.NativeFunction{Name: name, Params: params, Func: func(args []any) (any, error) {
-			v, fail := f(args)
-			if fail != nil {
-				native = fail
-				return nil, fail.err
-			}
-			return v, nil
-		}})
-	}
-	define("Ip", nil, func([]any) (any, *cause) { return string(appendIP(nil, r, p.compat)), nil })
-	define("HeaderStr", nil, func([]any) (any, *cause) { return r.headersText(p.compat), nil })
-	define("BodyStr", nil, func([]any) (any, *cause) {
-		b, fail := r.rawBody()
-		return string(b), fail
-	})
-	define("Now", ast.Identifiers{"format"}, func(args []any) (any, *cause) {
-		format, _ := args[0].(string)
-		out, err := strftime.Format(format, r.Received.UTC(), strftime.WithMilliseconds('f'))
-		if err != nil {
-			return nil, &cause{TemplateFailed, err}
-		}
-		return out, nil
-	})
-	define("Header", ast.Identifiers{"header", "default", "has"}, func(args []any) (any, *cause) {
-		name, _ := args[0].(string)
-		if name == "" {
-			var v any
-			return v, asCause(json.Unmarshal(r.headersJSON(p.compat), &v))
-		}
-		if v, ok := r.header(name, p.compat); ok {
-			return v, nil
-		}
-		if args[2] == true {
-			return args[1], nil
-		}
-		return nil, &cause{MissingValue, fmt.Errorf("header %q is missing", name)}
-	})
-	define("Body", ast.Identifiers{"path", "default", "has"}, func(args []any) (any, *cause) {
-		name, _ := args[0].(string)
-		path, err := parsePath(name, p.compat)
-		if err != nil {
-			return nil, asCause(err)
-		}
-		t, fail := r.parse(p.compat)
-		if fail == nil {
-			if at, ok := t.lookup(0, path.steps); ok {
-				var v any
-				return v, asCause(json.Unmarshal(t.appendValue(nil, at), &v))
-			}
-			fail = &cause{MissingValue, fmt.Errorf("path %q: the body has no such field", name)}
-		}
-		if args[2] == true {
-			return args[1], nil
-		}
-		return nil, fail
-	})
-	out, err := vm.Evaluate(p.node)
+	root, err := jsonnet.SnippetToAST("template", prelude+content)
 	if err != nil {
-		if native != nil {
-			return dst, native
+		return nil, templateError(err)
+	}
+	c := &compiler{compat: opts.Compat}
+	e := c.node(root.(*ast.Local).Body, nil)
+	if len(c.faults) > 0 {
+		errs := make([]error, len(c.faults))
+		for i, f := range c.faults {
+			errs[i] = f
 		}
-		return dst, &cause{TemplateFailed, errors.New(strings.SplitN(err.Error(), "\n", 2)[0])}
+		return nil, errors.Join(errs...)
 	}
-	var b bytes.Buffer
-	if err := json.Compact(&b, []byte(out)); err != nil {
-		return dst, &cause{TemplateFailed, err}
+	if e.height > maxHeight/4 {
+		return nil, &TemplateError{1, 1, "the expressions are nested too deep"}
 	}
-	if s := ""; raw && json.Unmarshal(b.Bytes(), &s) == nil {
-		return append(dst, s...), nil
-	}
-	return append(dst, b.Bytes()...), nil
+	return &Program{run: e.run, compat: opts.Compat, budget: opts.Budget.withDefaults()}, nil
 }
 
-func asCause(err error) *cause {
-	if err == nil {
-		return nil
+// templateError takes the place out of an error of the parser.
+func templateError(err error) error {
+	msg := err.Error()
+	var located interface{ Loc() ast.LocationRange }
+	if errors.As(err, &located) {
+		loc := located.Loc()
+		if _, rest, ok := strings.Cut(msg, " "); ok && strings.HasPrefix(msg, "template:") {
+			msg = rest
+		}
+		return &TemplateError{max(loc.Begin.Line-preludeLines, 1), loc.Begin.Column, msg}
 	}
-	return &cause{TemplateFailed, err}
+	return &TemplateError{0, 0, msg}
+}
+
+// machines are reused between evaluations of any program: a machine is reset before each.
+var machines = sync.Pool{New: func() any { return new(machine) }}
+
+// Append evaluates the program and appends its value to dst as compact JSON; when raw is set and the value is a
+// string, its plain text. When it fails it returns dst as it was and an [*Error] without a column. dst must not
+// overlap the record.
+func (p *Program) Append(dst []byte, r *Record, raw bool) ([]byte, error) {
+	out, fail := p.eval(dst, r, raw)
+	if fail != nil {
+		return dst, &Error{"", fail.reason, fail.err}
+	}
+	return out, nil
+}
+
+func (p *Program) eval(dst []byte, r *Record, raw bool) (out []byte, fail *cause) {
+	m := machines.Get().(*machine)
+	m.reset(r, p.compat, p.budget)
+	defer func() {
+		if e := recover(); e != nil {
+			out, fail = dst, asCause(e)
+		}
+		m.release()
+		machines.Put(m)
+	}()
+	v := p.run(m, nil)
+	if v.kind == kindFunction {
+		v = m.call(v.ref.(*function)) // a function without required parameters is called, as the jsonnet command does
+	}
+	limit := len(dst) + p.budget.Output
+	if raw && v.kind == kindString {
+		out = append(dst, v.str...)
+	} else {
+		w := writer{m: m, verbatim: !p.compat, limit: limit, unit: "output"}
+		out = w.value(dst, v)
+	}
+	if len(out) > limit {
+		m.exceed("bytes of output", p.budget.Output)
+	}
+	return out, nil
+}
+
+// asCause turns what was thrown into a failure of the record. An error of the Go runtime is a defect of this package,
+// but it must not end the process of others.
+func asCause(e any) *cause {
+	switch e := e.(type) {
+	case *cause:
+		return e
+	case runtime.Error:
+		return &cause{TemplateFailed, fmt.Errorf("internal error: %w", e)}
+	}
+	panic(e)
 }

@@ -200,3 +200,11 @@ func grow(dst []byte, n int) []byte {
 	copy(bigger, dst)
 	return bigger
 }
+
+// validUTF8 returns s with every byte of invalid UTF-8 replaced by U+FFFD.
+func validUTF8(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}

@@ -1,0 +1,103 @@
+package mapping
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sameOrFail runs one template over one record on both engines, and demands the same bytes or two failures.
+func sameOrFail(t *testing.T, content string, r *Record) {
+	t.Helper()
+	ref, refErr := newOracle(content)
+	prog, err := CompileTemplate(content, Options{Compat: true})
+	switch {
+	case refErr != nil && err != nil:
+		return
+	case refErr != nil:
+		t.Fatalf("%s\nthe reference refuses it, we do not: %v", content, refErr)
+	}
+	want, wantErr := ref.eval(r)
+	if err != nil {
+		// Ours checks more before it runs. What it refuses must fail there too when it is reached; whether it is
+		// reached is not known, so only programs without branches are held to it.
+		if wantErr == nil && !strings.Contains(content, "if ") && !strings.Contains(content, "local ") && !strings.Contains(content, "::") {
+			t.Fatalf("%s\nwe refuse it: %v\nthe reference gives %s", content, err, want)
+		}
+		return
+	}
+	got, gotErr := prog.Append(nil, r, false)
+	var fail *Error
+	if errors.As(gotErr, &fail) && fail.Reason == BudgetExceeded {
+		return // the bounds of the reference are others
+	}
+	switch {
+	case wantErr != nil && strings.Contains(wantErr.Error(), "max stack frames exceeded"):
+		return
+	case (wantErr != nil) != (gotErr != nil):
+		t.Fatalf("%s\nbody: %s\nreference: %s %v\nwe:        %s %v", content, r.Body, want, wantErr, got, gotErr)
+	case wantErr == nil && want != string(got):
+		t.Fatalf("%s\nbody: %s\nreference: %s\nwe:        %s", content, r.Body, want, got)
+	}
+}
+
+const sampleBody = `{"a":{"b":"text","n":[1,2.5,-3e2,9007199254740993]},"u":"\u00e9\ud83d\ude00","e":"q\"\\\n","t":true,"f":false,` +
+	`"z":null,"o":{"y":1,"x":{"k":"v"}},"arr":[3,1,2],"objs":[{"id":1,"name":"ann"},{"id":2,"name":"bob","tags":["p","q"]}],` +
+	`"a.b":"dotted","":"empty","dup":1,"dup":2,"big":123456789012345678901234567890,"frac":0.1,"s":"10"}`
+
+func sampleRecord() *Record {
+	return &Record{
+		Body: []byte(sampleBody), Format: FormatJSON, ClientIP: netip.MustParseAddr("203.0.113.7"),
+		Received: time.Date(2024, 2, 29, 13, 4, 5, 67_000_000, time.UTC),
+		Header:   http.Header{"Content-Type": {"application/json"}, "X-Env": {"prod"}, "User-Agent": {"curl/8 <x>"}},
+	}
+}
+
+// corpus reads the hand-written cases: one template a line, or several lines between lines of "---".
+func corpus(t testing.TB) []string {
+	t.Helper()
+	f, err := os.Open("testdata/templates.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var cases []string
+	var block []string
+	in := false
+	sc := bufio.NewScanner(f)
+	for sc.Scan() {
+		line := sc.Text()
+		switch {
+		case line == "---" && in:
+			cases, block, in = append(cases, strings.Join(block, "\n")), nil, false
+		case line == "---":
+			in = true
+		case in:
+			block = append(block, line)
+		case line != "" && !strings.HasPrefix(line, "#"):
+			cases = append(cases, line)
+		}
+	}
+	if err := sc.Err(); err != nil || in {
+		t.Fatal("corpus: unfinished block", err)
+	}
+	return cases
+}
+
+func TestDifferentialCorpus(t *testing.T) {
+	cases := corpus(t)
+	if len(cases) < 200 {
+		t.Errorf("%d cases, want at least 200", len(cases))
+	}
+	for _, c := range cases {
+		t.Run("", func(t *testing.T) { sameOrFail(t, c, sampleRecord()) })
+	}
+}
+
+var _ = json.Valid

@@ -1,0 +1,537 @@
+package mapping
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/google/go-jsonnet/ast"
+)
+
+// compiler turns the desugared syntax tree of a program into closures. Names are resolved here: at run time a variable
+// is a number of scopes to go up and a slot.
+type compiler struct {
+	compat bool
+	// std is set while the standard library itself is compiled, whose faults are none of the user's.
+	std    bool
+	faults []*TemplateError
+}
+
+// expr is a compiled expression with what is known about it.
+type expr struct {
+	run    code
+	lit    *value // its value, if it is a constant
+	height int    // nested expressions
+	// a variable
+	isVar    bool
+	up, slot int
+}
+
+type scope struct {
+	names  []string
+	parent *scope
+}
+
+func (s *scope) resolve(name string) (up, slot int, ok bool) {
+	for ; s != nil; s = s.parent {
+		for i, n := range s.names {
+			if n == name {
+				return up, i, true
+			}
+		}
+		up++
+	}
+	return 0, 0, false
+}
+
+func (c *compiler) fault(n ast.Node, format string, args ...any) expr {
+	loc := n.Loc()
+	c.faults = append(c.faults, &TemplateError{Line: loc.Begin.Line - preludeLines, Col: loc.Begin.Column, Msg: fmt.Sprintf(format, args...)})
+	return constant(null)
+}
+
+func constant(v value) expr {
+	p := new(value)
+	*p = v
+	return expr{run: func(*machine, *env) value { return *p }, lit: p, height: 1}
+}
+
+// lazy returns code that gives the value of e without evaluating it. In a scope whose slots are being filled a
+// variable must not be read yet: then it is a thunk too.
+func (e expr) lazy(filling bool) code {
+	run := e.run
+	switch {
+	case e.lit != nil:
+		return run
+	case e.isVar && !filling:
+		up, slot := e.up, e.slot
+		return func(_ *machine, v *env) value {
+			for range up {
+				v = v.parent
+			}
+			return v.slots[slot]
+		}
+	}
+	return func(m *machine, v *env) value {
+		m.alloc(112)
+		return value{kind: kindThunk, ref: &thunk{run: run, env: v}}
+	}
+}
+
+func (c *compiler) node(n ast.Node, s *scope) expr { return c.compile(n, s, false) }
+
+// compile compiles an expression. Tail says that its value is the value of a function.
+func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
+	switch n := n.(type) {
+	case *ast.LiteralNull:
+		return constant(null)
+	case *ast.LiteralBoolean:
+		return constant(boolean(n.Value))
+	case *ast.LiteralNumber:
+		f, err := strconv.ParseFloat(n.OriginalString, 64)
+		if err != nil {
+			return c.fault(n, "the number is out of the range of a 64-bit float")
+		}
+		return constant(number(f))
+	case *ast.LiteralString:
+		return constant(text(validUTF8(n.Value)))
+	case *ast.Var:
+		return c.variable(n, s)
+	case *ast.Self:
+		return expr{height: 1, run: func(_ *machine, e *env) value { return value{kind: kindObject, ref: e.self} }}
+	case *ast.Array:
+		return c.array(n, s)
+	case *ast.Binary:
+		return c.binary(n, s, tail)
+	case *ast.Unary:
+		return c.unary(n, s)
+	case *ast.Conditional:
+		cond, yes, no := c.node(n.Cond, s), c.compile(n.BranchTrue, s, tail), c.compile(n.BranchFalse, s, tail)
+		return expr{height: 1 + max(cond.height, yes.height, no.height), run: func(m *machine, e *env) value {
+			if m.boolean(cond.run(m, e)) {
+				return yes.run(m, e)
+			}
+			return no.run(m, e)
+		}}
+	case *ast.Error:
+		msg := c.node(n.Expr, s)
+		return expr{height: 1 + msg.height, run: func(m *machine, e *env) value {
+			m.fail("%s", m.toString(msg.run(m, e)))
+			return null
+		}}
+	case *ast.Index:
+		return c.index(n, s)
+	case *ast.SuperIndex:
+		name := c.node(n.Index, s)
+		return expr{height: 1 + name.height, run: func(m *machine, e *env) value {
+			return m.get(e.self, e.super+1, m.string(name.run(m, e)))
+		}}
+	case *ast.InSuper:
+		name := c.node(n.Index, s)
+		return expr{height: 1 + name.height, run: func(m *machine, e *env) value {
+			_, ok := m.findField(e.self.core, e.super+1, m.string(name.run(m, e)))
+			return boolean(ok)
+		}}
+	case *ast.Local:
+		return c.local(n, s, tail)
+	case *ast.Function:
+		return c.function(n, s)
+	case *ast.Apply:
+		return c.apply(n, s, tail)
+	case *ast.DesugaredObject:
+		return c.object(n, s)
+	case *ast.Import, *ast.ImportStr, *ast.ImportBin:
+		return c.fault(n, "import is not available in templates")
+	}
+	return c.fault(n, "unknown expression %T", n)
+}
+
+func (c *compiler) variable(n *ast.Var, s *scope) expr {
+	up, slot, ok := s.resolve(string(n.Id))
+	switch {
+	case ok && up == 0:
+		return expr{height: 1, isVar: true, slot: slot, run: func(m *machine, e *env) value { return m.forceAt(&e.slots[slot]) }}
+	case ok && up == 1:
+		return expr{height: 1, isVar: true, up: 1, slot: slot, run: func(m *machine, e *env) value {
+			return m.forceAt(&e.parent.slots[slot])
+		}}
+	case ok:
+		return expr{height: 1, isVar: true, up: up, slot: slot, run: func(m *machine, e *env) value {
+			for range up {
+				e = e.parent
+			}
+			return m.forceAt(&e.slots[slot])
+		}}
+	case n.Id == "std" || n.Id == "$std":
+		return expr{height: 1, run: func(m *machine, _ *env) value { return stdObject(m) }}
+	}
+	if f, ok := eventFunctions[string(n.Id)]; ok {
+		return constant(value{kind: kindFunction, ref: f})
+	}
+	return c.fault(n, "unknown variable: %s", n.Id)
+}
+
+func (c *compiler) array(n *ast.Array, s *scope) expr {
+	elems := make([]code, len(n.Elements))
+	height := 0
+	for i := range n.Elements {
+		e := c.node(n.Elements[i].Expr, s)
+		elems[i] = e.lazy(false)
+		height = max(height, e.height)
+	}
+	return expr{height: 1 + height, run: func(m *machine, e *env) value {
+		m.step(len(elems))
+		m.alloc(64 + 48*len(elems))
+		a := &array{elems: make([]value, len(elems))}
+		for i, el := range elems {
+			a.elems[i] = el(m, e)
+		}
+		return value{kind: kindArray, ref: a}
+	}}
+}
+
+func (c *compiler) local(n *ast.Local, s *scope, tail bool) expr {
+	inner := &scope{parent: s}
+	for i := range n.Binds {
+		inner.names = append(inner.names, string(n.Binds[i].Variable))
+	}
+	binds := make([]code, len(n.Binds))
+	height := 0
+	for i := range n.Binds {
+		e := c.node(n.Binds[i].Body, inner)
+		binds[i] = e.lazy(true)
+		height = max(height, e.height)
+	}
+	body := c.compile(n.Body, inner, tail)
+	return expr{height: 1 + max(height, body.height), run: func(m *machine, e *env) value {
+		m.step(1)
+		m.alloc(64 + 48*len(binds))
+		v := &env{parent: e, slots: make([]value, len(binds))}
+		if e != nil {
+			v.self, v.super = e.self, e.super
+		}
+		for i, b := range binds {
+			v.slots[i] = b(m, v)
+		}
+		return body.run(m, v)
+	}}
+}
+
+func (c *compiler) function(n *ast.Function, s *scope) expr {
+	inner := &scope{parent: s}
+	for i := range n.Parameters {
+		inner.names = append(inner.names, string(n.Parameters[i].Name))
+	}
+	params := make([]param, len(n.Parameters))
+	height := 0
+	for i := range n.Parameters {
+		p := &n.Parameters[i]
+		params[i].name = string(p.Name)
+		if p.DefaultArg != nil {
+			d := c.node(p.DefaultArg, inner)
+			params[i].def, params[i].optional = d.run, true
+			height = max(height, d.height)
+		}
+	}
+	body := c.compile(n.Body, inner, true)
+	height = 1 + max(height, body.height)
+	return expr{height: 1, run: func(m *machine, e *env) value {
+		m.alloc(128)
+		return value{kind: kindFunction, ref: &function{params: params, body: body.run, env: e, height: height}}
+	}}
+}
+
+// argument is one argument of a call, by position or by name.
+type argument struct {
+	name string
+	expr expr
+	lazy code
+	node ast.Node
+}
+
+func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height int) {
+	add := func(name string, node ast.Node) {
+		e := c.node(node, s)
+		args = append(args, argument{name, e, e.lazy(false), node})
+		height = max(height, e.height)
+	}
+	for i := range n.Arguments.Positional {
+		add("", n.Arguments.Positional[i].Expr)
+	}
+	for i := range n.Arguments.Named {
+		add(string(n.Arguments.Named[i].Name), n.Arguments.Named[i].Arg)
+	}
+	return args, height
+}
+
+// slotsOf says for each argument which parameter it is for.
+func slotsOf(params []param, args []argument) ([]int, error) {
+	slots := make([]int, len(args))
+	var taken [64]bool
+	used := taken[:0]
+	used = append(used, make([]bool, len(params))...)
+	positional := 0
+	for i, a := range args {
+		at := -1
+		if a.name == "" {
+			if positional++; i < len(params) {
+				at = i
+			}
+		} else {
+			for k := range params {
+				if params[k].name == a.name {
+					at = k
+				}
+			}
+			if at < 0 {
+				return nil, fmt.Errorf("the function has no parameter %q", a.name)
+			}
+			if used[at] {
+				return nil, fmt.Errorf("the argument %q is given twice", a.name)
+			}
+		}
+		if at >= 0 {
+			used[at] = true
+			slots[i] = at
+		}
+	}
+	if positional > len(params) {
+		return nil, fmt.Errorf("the function takes at most %d argument(s), not %d", len(params), positional)
+	}
+	for k := range params {
+		if !used[k] && !params[k].optional {
+			return nil, fmt.Errorf("the argument %q is missing", params[k].name)
+		}
+	}
+	return slots, nil
+}
+
+func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
+	if f, name := c.known(n.Target, s); f != nil {
+		return c.applyKnown(n, f, name, s)
+	}
+	target := c.node(n.Target, s)
+	args, height := c.arguments(n, s)
+	strict := n.TailStrict
+	onlyPositional := len(n.Arguments.Named) == 0
+	return expr{height: 1 + max(target.height, height), run: func(m *machine, e *env) value {
+		f := m.function(target.run(m, e))
+		m.alloc(48 * len(f.params))
+		slots := make([]value, len(f.params))
+		for i := range slots {
+			slots[i].kind = kindTail
+		}
+		if onlyPositional {
+			if len(args) > len(slots) {
+				m.fail("the function takes %d argument(s), but got %d", len(slots), len(args))
+			}
+			for i := range args {
+				slots[i] = args[i].lazy(m, e)
+			}
+		} else {
+			at, err := slotsOf(f.params, args)
+			if err != nil {
+				m.fail("%v", err)
+			}
+			for i := range args {
+				slots[at[i]] = args[i].lazy(m, e)
+			}
+		}
+		if strict && tail && f.native == nil {
+			m.alloc(64)
+			m.tail = tailCall{f, m.bind(f, slots, true)}
+			return value{kind: kindTail}
+		}
+		return m.invoke(f, slots, strict)
+	}}
+}
+
+// known returns the function that a call's target is, if that is known before the program runs: a function of the
+// event, or a member of the standard library that is written in Go.
+func (c *compiler) known(target ast.Node, s *scope) (*function, string) {
+	switch t := target.(type) {
+	case *ast.Var:
+		if _, _, ok := s.resolve(string(t.Id)); !ok {
+			return eventFunctions[string(t.Id)], string(t.Id)
+		}
+	case *ast.Index:
+		if name, ok := c.stdMember(t, s); ok {
+			return stdFunctions()[name], "std." + name
+		}
+	}
+	return nil, ""
+}
+
+// stdMember reports that an index is std.name, of the standard library and not of a variable of that name.
+func (c *compiler) stdMember(n *ast.Index, s *scope) (string, bool) {
+	v, ok := n.Target.(*ast.Var)
+	if !ok || v.Id != "std" && v.Id != "$std" {
+		return "", false
+	}
+	if _, _, shadowed := s.resolve(string(v.Id)); shadowed {
+		return "", false
+	}
+	name, ok := n.Index.(*ast.LiteralString)
+	if !ok {
+		return "", false
+	}
+	return name.Value, true
+}
+
+func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) expr {
+	args, height := c.arguments(n, s)
+	at, err := slotsOf(f.params, args)
+	if err != nil {
+		return c.fault(n, "%s: %v", name, err)
+	}
+	height++
+	switch name {
+	case "std.extVar", "std.native":
+		return c.fault(n, "%s is not available in templates", name)
+	case "Body":
+		if e, ok := c.body(n, args, at); ok {
+			return e
+		}
+	case "Header":
+		if e, ok := c.header(args, at); ok {
+			return e
+		}
+	case "Now":
+		if e, ok := c.now(n, args); ok {
+			return e
+		}
+	}
+	params, native, lazy := f.params, f.native, f.lazy
+	return expr{height: height, run: func(m *machine, e *env) value {
+		var few [4]value
+		slots := few[:]
+		if len(params) > len(few) {
+			slots = make([]value, len(params))
+		}
+		slots = slots[:len(params)]
+		for i := range params {
+			slots[i] = params[i].val
+			if lazy {
+				slots[i].kind = kindTail
+			}
+		}
+		m.enter(height + 8)
+		for i := range args {
+			if lazy {
+				slots[at[i]] = args[i].lazy(m, e)
+			} else {
+				slots[at[i]] = args[i].expr.run(m, e)
+			}
+		}
+		v := native(m, slots)
+		m.leave(height + 8)
+		return v
+	}}
+}
+
+func (c *compiler) index(n *ast.Index, s *scope) expr {
+	if name, ok := c.stdMember(n, s); ok {
+		if f := stdFunctions()[name]; f != nil {
+			if name == "extVar" || name == "native" {
+				return c.fault(n, "std.%s is not available in templates", name)
+			}
+			return constant(value{kind: kindFunction, ref: f})
+		}
+		if !c.std && !stdHas(name) {
+			return c.fault(n, "the standard library has no member %q", name)
+		}
+	}
+	target, index := c.node(n.Target, s), c.node(n.Index, s)
+	height := 1 + max(target.height, index.height)
+	if index.lit != nil && index.lit.kind == kindString {
+		name := index.lit.str
+		return expr{height: height, run: func(m *machine, e *env) value {
+			v := target.run(m, e)
+			if v.kind == kindObject {
+				return m.get(v.ref.(*object), 0, name)
+			}
+			return m.index(v, text(name))
+		}}
+	}
+	return expr{height: height, run: func(m *machine, e *env) value {
+		v := target.run(m, e)
+		return m.index(v, index.run(m, e))
+	}}
+}
+
+func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
+	inner := &scope{parent: s}
+	for i := range n.Locals {
+		inner.names = append(inner.names, string(n.Locals[i].Variable))
+	}
+	height := 0
+	note := func(e expr) expr {
+		height = max(height, e.height)
+		return e
+	}
+	locals := make([]code, len(n.Locals))
+	for i := range n.Locals {
+		locals[i] = note(c.node(n.Locals[i].Body, inner)).run
+	}
+	type plan struct {
+		name expr
+		field
+	}
+	fields := make([]plan, len(n.Fields))
+	fixed := true // all names are constants, each other one
+	proto := layer{locals: locals}
+	for i := range n.Fields {
+		f := &n.Fields[i]
+		p := plan{name: note(c.node(f.Name, s)), field: field{hide: f.Hide, plus: f.PlusSuper}}
+		body := note(c.node(f.Body, inner))
+		if body.lit != nil && !f.PlusSuper {
+			p.val = *body.lit
+		} else {
+			p.run = body.run
+		}
+		if p.name.lit != nil && p.name.lit.kind == kindString {
+			p.field.name = p.name.lit.str
+			if !proto.add(p.field) {
+				fixed = false
+				if !c.std {
+					return c.fault(n.Fields[i].Name, "duplicate field name: %q", p.field.name)
+				}
+			}
+		} else {
+			fixed = false
+		}
+		fields[i] = p
+	}
+	for i := range n.Asserts {
+		proto.asserts = append(proto.asserts, note(c.node(n.Asserts[i], inner)).run)
+	}
+	height++
+	if fixed {
+		return expr{height: 1, run: func(m *machine, e *env) value {
+			m.step(1)
+			m.alloc(240)
+			l := proto
+			l.env = e
+			return newObject(&l)
+		}}
+	}
+	asserts := proto.asserts
+	return expr{height: height, run: func(m *machine, e *env) value {
+		m.step(1 + len(fields))
+		m.alloc(240 + 128*len(fields))
+		l := &layer{fields: make([]field, 0, len(fields)), locals: locals, asserts: asserts, env: e}
+		for i := range fields {
+			name := fields[i].name.run(m, e)
+			if name.kind == kindNull {
+				continue
+			}
+			f := fields[i].field
+			if name.kind != kindString {
+				m.fail("a field name must be a string, not %s", kindNames[name.kind])
+			}
+			if f.name = name.str; !l.add(f) {
+				m.fail("duplicate field name: %s", f.name)
+			}
+		}
+		return newObject(l)
+	}}
+}

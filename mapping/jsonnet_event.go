@@ -1,0 +1,222 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/go-jsonnet/ast"
+	"github.com/lestrrat-go/strftime"
+)
+
+// eventFunctions are the functions through which a template reads the record (seed "Event Stream Ingestion Service",
+// Jsonnet globals). Their parameters may be named.
+var eventFunctions = map[string]*function{
+	"Ip":        {name: "Ip", native: func(m *machine, _ []value) value { return m.ip() }},
+	"BodyStr":   {name: "BodyStr", native: func(m *machine, _ []value) value { return m.bodyText() }},
+	"HeaderStr": {name: "HeaderStr", native: func(m *machine, _ []value) value { return m.headerText() }},
+	"Now": {
+		name: "Now", params: []param{{name: "format", optional: true}},
+		native: func(m *machine, args []value) value { return m.now(args[0]) },
+	},
+	"Body": {
+		name: "Body", lazy: true,
+		params: []param{{name: "path", optional: true, val: value{kind: kindTail}}, {name: "default", optional: true, val: value{kind: kindTail}}},
+		native: func(m *machine, args []value) value {
+			path := ""
+			if args[0].kind != kindTail {
+				path = m.string(m.force(args[0]))
+			}
+			p, err := parsePath(path, m.compat)
+			if err != nil {
+				m.fail("Body: the path %q: %v", path, err)
+			}
+			m.alloc(64 * len(p.steps))
+			return m.body(&p, args[1])
+		},
+	},
+	"Header": {
+		name: "Header", lazy: true,
+		params: []param{{name: "header", optional: true, val: value{kind: kindTail}}, {name: "default", optional: true, val: value{kind: kindTail}}},
+		native: func(m *machine, args []value) value {
+			name := ""
+			if args[0].kind != kindTail {
+				name = m.string(m.force(args[0]))
+			}
+			return m.header(name, args[1])
+		},
+	},
+}
+
+// body compiles a call of Body whose path is a constant.
+func (c *compiler) body(n *ast.Apply, args []argument, at []int) (expr, bool) {
+	path := ""
+	var def *argument
+	height := 0
+	for i := range args {
+		height = max(height, args[i].expr.height)
+		if at[i] == 1 {
+			def = &args[i]
+			continue
+		}
+		lit := args[i].expr.lit
+		if lit == nil {
+			return expr{}, false
+		}
+		if lit.kind != kindString {
+			return c.fault(n, "Body: the path must be a string, not %s", kindNames[lit.kind]), true
+		}
+		path = lit.str
+	}
+	p, err := parsePath(path, c.compat)
+	if err != nil {
+		var pe *PathError
+		errors.As(err, &pe)
+		return c.fault(n, "Body: the path %q: %v", path, pe), true
+	}
+	if def == nil {
+		return expr{height: 8, run: func(m *machine, _ *env) value { return m.body(&p, value{kind: kindTail}) }}, true
+	}
+	lazy := def.lazy
+	if lit := def.expr.lit; lit != nil {
+		return expr{height: 8, run: func(m *machine, _ *env) value { return m.body(&p, *lit) }}, true
+	}
+	return expr{height: 8 + height, run: func(m *machine, e *env) value { return m.body(&p, lazy(m, e)) }}, true
+}
+
+// body is Body(path, default). An absent default has kindTail.
+func (m *machine) body(p *FieldPath, def value) value {
+	m.step(1 + len(p.steps))
+	t, fail := m.r.parse(m.compat)
+	if fail == nil {
+		if at, ok := t.lookup(0, p.steps); ok {
+			if m.compat && at == 0 && t.nodes[0].kind != nodeObject {
+				panic(&cause{TemplateFailed, errors.New("Body(): the body is not an object")})
+			}
+			return m.fromDoc(t, at)
+		}
+		if def.kind == kindTail {
+			fail = &cause{MissingValue, fmt.Errorf("Body(%q): the body has no such field", p.text)}
+		}
+	}
+	if def.kind == kindTail || fail != nil && m.compat {
+		panic(fail)
+	}
+	return m.force(def)
+}
+
+// header compiles a call of Header whose name is a constant and whose default is one, or absent.
+func (c *compiler) header(args []argument, at []int) (expr, bool) {
+	name, def := "", value{kind: kindTail}
+	for i := range args {
+		lit := args[i].expr.lit
+		if lit == nil || at[i] == 0 && lit.kind != kindString {
+			return expr{}, false
+		}
+		if at[i] == 0 {
+			name = lit.str
+		} else {
+			def = *lit
+		}
+	}
+	if name == "" {
+		return expr{}, false
+	}
+	return expr{height: 8, run: func(m *machine, _ *env) value { return m.header(name, def) }}, true
+}
+
+// header is Header(name, default). An absent default has kindTail.
+func (m *machine) header(name string, def value) value {
+	m.step(1)
+	if name == "" {
+		l := &layer{}
+		for _, name := range m.r.headerNames() {
+			v, _ := m.r.header(name, m.compat)
+			m.alloc(128 + len(name) + len(v))
+			l.add(field{name: validUTF8(name), hide: ast.ObjectFieldInherit, val: text(validUTF8(v))})
+		}
+		return newObject(l)
+	}
+	if v, ok := m.r.header(name, m.compat); ok {
+		return text(validUTF8(v))
+	}
+	if def.kind == kindTail {
+		panic(&cause{MissingValue, fmt.Errorf("Header(%q): the request has no such header", name)})
+	}
+	return m.force(def)
+}
+
+func (m *machine) ip() value {
+	from := len(m.buf)
+	m.buf = appendIP(m.buf, m.r, m.compat)
+	return m.made(from)
+}
+
+func (m *machine) bodyText() value {
+	b, fail := m.r.rawBody()
+	if fail != nil {
+		panic(fail)
+	}
+	m.step(len(b) >> 6)
+	return text(validUTF8(unsafeString(b)))
+}
+
+func (m *machine) headerText() value {
+	s := m.r.headersText(m.compat)
+	m.alloc(len(s))
+	return text(validUTF8(s))
+}
+
+// now compiles a call of Now whose format is a constant: the format is parsed once.
+func (c *compiler) now(n *ast.Apply, args []argument) (expr, bool) {
+	if len(args) == 0 {
+		return expr{height: 8, run: func(m *machine, _ *env) value { return m.now(null) }}, true
+	}
+	lit := args[0].expr.lit
+	if lit == nil {
+		return expr{}, false
+	}
+	if lit.kind != kindString {
+		return c.fault(n, "Now: the format must be a string, not %s", kindNames[lit.kind]), true
+	}
+	f, err := parseTimeFormat(lit.str)
+	if err != nil {
+		return c.fault(n, "Now: the format %q: %v", lit.str, err), true
+	}
+	return expr{height: 8, run: func(m *machine, _ *env) value { return m.formatTime(f) }}, true
+}
+
+// now is Now(format); null stands for no format.
+func (m *machine) now(format value) value {
+	if format.kind == kindNull {
+		from := len(m.buf)
+		m.buf = appendDatetime(m.buf, m.r.Received)
+		return m.made(from)
+	}
+	f, err := parseTimeFormat(m.string(format))
+	if err != nil {
+		m.fail("Now: the format %q: %v", format.str, err)
+	}
+	return m.formatTime(f)
+}
+
+func (m *machine) formatTime(f *strftime.Strftime) value {
+	from := len(m.buf)
+	if !m.r.Received.IsZero() {
+		m.buf = f.FormatBuffer(m.buf, m.r.Received.UTC())
+	}
+	m.alloc(len(m.buf) - from)
+	return m.made(from)
+}
+
+// parseTimeFormat parses a format of strftime, with %f for the three digits of the milliseconds.
+func parseTimeFormat(s string) (*strftime.Strftime, error) {
+	return strftime.New(s, strftime.WithSpecification('f', milliseconds{}))
+}
+
+type milliseconds struct{}
+
+func (milliseconds) Append(b []byte, t time.Time) []byte {
+	ms := t.Nanosecond() / 1_000_000
+	return append(b, digit(ms/100), digit(ms/10), digit(ms))
+}

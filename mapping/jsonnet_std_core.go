@@ -1,0 +1,464 @@
+package mapping
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// stdCore are the functions that deal with values of any type.
+func stdCore() map[string]goFunction {
+	return map[string]goFunction{
+		"id":     {params: []string{"x"}, run: func(_ *machine, a []value) value { return a[0] }},
+		"extVar": {params: []string{"x"}, run: notAvailable("extVar")},
+		"native": {params: []string{"x"}, run: notAvailable("native")},
+		// The message is evaluated and dropped: a template has nowhere to write to.
+		"trace": {params: []string{"str", "rest"}, run: func(m *machine, a []value) value { m.string(a[0]); return a[1] }},
+
+		"type":     {params: []string{"x"}, run: func(_ *machine, a []value) value { return text(kindNames[a[0].kind]) }},
+		"length":   {params: []string{"x"}, run: func(m *machine, a []value) value { return number(float64(m.sizeOf(a[0]))) }},
+		"toString": {params: []string{"a"}, run: func(m *machine, a []value) value { return text(m.toString(a[0])) }},
+		"isNull":   {params: []string{"x"}, run: func(_ *machine, a []value) value { return boolean(a[0].kind == kindNull) }},
+		"isString": isKind(kindString), "isNumber": isKind(kindNumber), "isBoolean": isKind(kindBool),
+		"isObject": isKind(kindObject), "isArray": isKind(kindArray), "isFunction": isKind(kindFunction),
+		"equals": {params: []string{"x", "y"}, run: func(m *machine, a []value) value { return boolean(m.equal(a[0], a[1])) }},
+		"primitiveEquals": {params: []string{"x", "y"}, run: func(m *machine, a []value) value {
+			if a[0].kind == a[1].kind && (a[0].kind == kindArray || a[0].kind == kindObject) {
+				m.fail("primitiveEquals compares primitive types, got %s", kindNames[a[0].kind])
+			}
+			return boolean(m.equal(a[0], a[1]))
+		}},
+		"xor":  {params: []string{"x", "y"}, run: func(m *machine, a []value) value { return boolean(m.boolean(a[0]) != m.boolean(a[1])) }},
+		"xnor": {params: []string{"x", "y"}, run: func(m *machine, a []value) value { return boolean(m.boolean(a[0]) == m.boolean(a[1])) }},
+	}
+}
+
+func isKind(k kind) goFunction {
+	return goFunction{params: []string{"v"}, run: func(_ *machine, a []value) value { return boolean(a[0].kind == k) }}
+}
+
+func notAvailable(name string) func(*machine, []value) value {
+	return func(m *machine, _ []value) value {
+		m.fail("std.%s is not available in templates", name)
+		return null
+	}
+}
+
+// sizeOf is std.length.
+func (m *machine) sizeOf(v value) int {
+	switch v.kind {
+	case kindString:
+		m.step(len(v.str) >> 6)
+		return utf8.RuneCountInString(v.str)
+	case kindArray:
+		return m.length(v)
+	case kindObject:
+		return len(m.fieldNames(v.ref.(*object), false))
+	case kindFunction:
+		n := 0
+		for _, p := range v.ref.(*function).params {
+			if !p.optional {
+				n++
+			}
+		}
+		return n
+	}
+	m.fail("a value of type %s has no length", kindNames[v.kind])
+	return 0
+}
+
+// stdMath are the functions of numbers.
+func stdMath() map[string]goFunction {
+	return map[string]goFunction{
+		"sqrt": lift(math.Sqrt), "ceil": lift(math.Ceil), "floor": lift(math.Floor), "round": lift(math.Round),
+		"sin": lift(math.Sin), "cos": lift(math.Cos), "tan": lift(math.Tan),
+		"asin": lift(math.Asin), "acos": lift(math.Acos), "atan": lift(math.Atan), "log": lift(math.Log),
+		"exp": lift(func(f float64) float64 {
+			if r := math.Exp(f); r != 0 || f <= 0 {
+				return r
+			}
+			return math.Inf(1)
+		}),
+		"mantissa": lift(func(f float64) float64 { frac, _ := math.Frexp(f); return frac }),
+		"exponent": lift(func(f float64) float64 { _, exp := math.Frexp(f); return float64(exp) }),
+
+		"hypot": lift2("x", "y", math.Hypot), "atan2": lift2("y", "x", math.Atan2), "pow": lift2("x", "n", math.Pow),
+		"modulo": {params: []string{"x", "y"}, run: func(m *machine, a []value) value { return m.modulo(a[0], a[1]) }},
+
+		"isEven":    liftTest(func(f float64) bool { i, _ := math.Modf(f); return math.Mod(i, 2) == 0 }),
+		"isOdd":     liftTest(func(f float64) bool { i, _ := math.Modf(f); return math.Mod(i, 2) != 0 }),
+		"isInteger": liftTest(func(f float64) bool { _, frac := math.Modf(f); return frac == 0 }),
+		"isDecimal": liftTest(func(f float64) bool { _, frac := math.Modf(f); return frac != 0 }),
+	}
+}
+
+func lift(f func(float64) float64) goFunction {
+	return goFunction{params: []string{"x"}, run: func(m *machine, a []value) value { return m.checked(f(m.float(a[0]))) }}
+}
+
+func lift2(x, y string, f func(x, y float64) float64) goFunction {
+	return goFunction{params: []string{x, y}, run: func(m *machine, a []value) value {
+		l := m.float(a[0])
+		return m.checked(f(l, m.float(a[1])))
+	}}
+}
+
+func liftTest(f func(float64) bool) goFunction {
+	return goFunction{params: []string{"x"}, run: func(m *machine, a []value) value { return boolean(f(m.float(a[0]))) }}
+}
+
+func (m *machine) modulo(x, y value) value {
+	a, b := m.float(x), m.float(y)
+	if b == 0 {
+		m.fail("division by zero")
+	}
+	return m.checked(math.Mod(a, b))
+}
+
+// stdArrays are the functions of arrays, and those of functions over them.
+func stdArrays() map[string]goFunction {
+	return map[string]goFunction{
+		"range":   {params: []string{"from", "to"}, run: (*machine).stdRange},
+		"reverse": {params: []string{"arr"}, run: (*machine).stdReverse},
+		"filter":  {params: []string{"func", "arr"}, run: (*machine).stdFilter},
+		"map":     {params: []string{"func", "arr"}, run: (*machine).stdMap},
+		"flatMap": {params: []string{"func", "arr"}, run: (*machine).stdFlatMap},
+		"$flatMapArray": {params: []string{"func", "arr"}, run: func(m *machine, a []value) value {
+			m.array(a[1])
+			return m.stdFlatMap(a)
+		}},
+		"foldl":     {params: []string{"func", "arr", "init"}, run: func(m *machine, a []value) value { return m.fold(a, false) }},
+		"foldr":     {params: []string{"func", "arr", "init"}, run: func(m *machine, a []value) value { return m.fold(a, true) }},
+		"makeArray": {params: []string{"sz", "func"}, run: (*machine).stdMakeArray},
+		"join":      {params: []string{"sep", "arr"}, run: (*machine).stdJoin},
+		"member":    {params: []string{"arr", "x"}, run: func(m *machine, a []value) value { return boolean(m.member(a[0], a[1])) }},
+		"contains": {params: []string{"arr", "elem"}, run: func(m *machine, a []value) value {
+			return boolean(m.indexOf(m.array(a[0]), a[1]) >= 0)
+		}},
+		"remove": {params: []string{"arr", "elem"}, run: func(m *machine, a []value) value {
+			if i := m.indexOf(m.array(a[0]), a[1]); i >= 0 {
+				return m.removeAt(a[0], i)
+			}
+			return a[0]
+		}},
+		"removeAt": {params: []string{"arr", "i"}, run: func(m *machine, a []value) value { return m.removeAt(a[0], m.integer(a[1])) }},
+		"sum":      {params: []string{"arr"}, run: func(m *machine, a []value) value { return number(m.sumOf(a[0])) }},
+		"avg": {params: []string{"arr"}, run: func(m *machine, a []value) value {
+			n := len(m.array(a[0]))
+			if n == 0 {
+				m.fail("an empty array has no average")
+			}
+			return number(m.sumOf(a[0]) / float64(n))
+		}},
+		"sort": {
+			params: []string{"arr", "keyF?"}, run: (*machine).stdSort,
+			defaults: map[string]value{"keyF": identity},
+		},
+		"minArray": {
+			params: []string{"arr", "keyF?", "onEmpty?"}, run: func(m *machine, a []value) value { return m.extreme(a, 1) },
+			defaults: map[string]value{"keyF": identity, "onEmpty": {kind: kindTail}},
+		},
+		"maxArray": {
+			params: []string{"arr", "keyF?", "onEmpty?"}, run: func(m *machine, a []value) value { return m.extreme(a, -1) },
+			defaults: map[string]value{"keyF": identity, "onEmpty": {kind: kindTail}},
+		},
+	}
+}
+
+var identity = value{kind: kindFunction, ref: &function{
+	name: "std.id", params: []param{{name: "x"}}, native: func(_ *machine, a []value) value { return a[0] },
+}}
+
+// take accounts for an array of n elements.
+func (m *machine) take(n int) []value {
+	m.step(n)
+	m.alloc(64 + 48*n)
+	return make([]value, 0, n)
+}
+
+func (m *machine) stdRange(a []value) value {
+	from, to := m.integer(a[0]), m.integer(a[1])
+	n := max(to-from+1, 0)
+	out := m.take(n)
+	for i := range n {
+		out = append(out, number(float64(from+i)))
+	}
+	return list(out)
+}
+
+func (m *machine) stdReverse(a []value) value {
+	in := m.array(a[0])
+	out := append(m.take(len(in)), in...)
+	slices.Reverse(out)
+	return list(out)
+}
+
+func (m *machine) stdFilter(a []value) value {
+	in, f := m.array(a[1]), m.function(a[0])
+	var out []value
+	for i := range in {
+		if m.boolean(m.call(f, in[i])) {
+			m.alloc(48)
+			out = append(out, in[i])
+		}
+	}
+	return list(out)
+}
+
+func (m *machine) stdMap(a []value) value {
+	f := m.function(a[0])
+	var in []value
+	switch a[1].kind {
+	case kindString:
+		in = m.characters(a[1].str)
+	case kindArray:
+		in = m.array(a[1])
+	default:
+		m.fail("std.map second param must be array / string, got %s", kindNames[a[1].kind])
+	}
+	out := m.take(len(in))
+	for i := range in {
+		out = append(out, m.later(f, in[i]))
+	}
+	return list(out)
+}
+
+// later is a call that is made when its value is asked for.
+func (m *machine) later(f *function, args ...value) value {
+	m.alloc(128)
+	return value{kind: kindThunk, ref: &thunk{run: func(m *machine, _ *env) value { return m.call(f, args...) }}}
+}
+
+func (m *machine) characters(s string) []value {
+	out := m.take(utf8.RuneCountInString(s))
+	for len(s) > 0 {
+		_, n := utf8.DecodeRuneInString(s)
+		out = append(out, text(s[:n]))
+		s = s[n:]
+	}
+	return out
+}
+
+func (m *machine) stdFlatMap(a []value) value {
+	f := m.function(a[0])
+	switch a[1].kind {
+	case kindArray:
+		in := m.array(a[1])
+		var out []value
+		for i := range in {
+			part := m.array(m.call(f, in[i]))
+			m.step(len(part))
+			m.alloc(48 * len(part))
+			out = append(out, part...)
+		}
+		return list(out)
+	case kindString:
+		out := text("")
+		for _, c := range m.characters(a[1].str) {
+			part := m.call(f, c)
+			m.string(part)
+			out = m.concat(out, part)
+		}
+		return out
+	}
+	m.fail("std.flatMap second param must be array / string, got %s", kindNames[a[1].kind])
+	return null
+}
+
+func (m *machine) fold(a []value, right bool) value {
+	f := m.function(a[0])
+	var in []value
+	if a[1].kind == kindString {
+		in = m.characters(a[1].str)
+	} else {
+		in = m.array(a[1])
+	}
+	acc := a[2]
+	for i := range in {
+		if right {
+			acc = m.call(f, in[len(in)-1-i], acc)
+		} else {
+			acc = m.call(f, acc, in[i])
+		}
+	}
+	return acc
+}
+
+func (m *machine) stdMakeArray(a []value) value {
+	n, f := m.integer(a[0]), m.function(a[1])
+	out := m.take(max(n, 0))
+	for i := range n {
+		out = append(out, m.later(f, number(float64(i))))
+	}
+	return list(out)
+}
+
+func (m *machine) stdJoin(a []value) value {
+	sep, in := a[0], m.array(a[1])
+	switch sep.kind {
+	case kindString:
+		// Evaluating an element may make strings too: all of them first, so that the joined text is one piece.
+		size := 0
+		for i := range in {
+			if v := m.forceAt(&in[i]); v.kind != kindNull {
+				size += len(m.string(v)) + len(sep.str)
+			}
+		}
+		m.step(len(in) + size>>6)
+		m.alloc(size)
+		from, first := len(m.buf), true
+		for i := range in {
+			v := m.forceAt(&in[i])
+			if v.kind == kindNull {
+				continue
+			}
+			if !first {
+				m.buf = append(m.buf, sep.str...)
+			}
+			m.buf, first = append(m.buf, v.str...), false
+		}
+		return m.made(from)
+	case kindArray:
+		var out []value
+		between, first := m.array(sep), true
+		for i := range in {
+			v := m.forceAt(&in[i])
+			if v.kind == kindNull {
+				continue
+			}
+			part := m.array(v)
+			if !first {
+				m.step(len(between))
+				m.alloc(48 * len(between))
+				out = append(out, between...)
+			}
+			m.step(1 + len(part))
+			m.alloc(48 * len(part))
+			out, first = append(out, part...), false
+		}
+		return list(out)
+	}
+	m.fail("join first parameter should be string or array, got %s", kindNames[sep.kind])
+	return null
+}
+
+// member is std.member.
+func (m *machine) member(in, x value) bool {
+	switch in.kind {
+	case kindString:
+		m.step(len(in.str) >> 5)
+		return strings.Contains(in.str, m.string(x))
+	case kindArray:
+		return m.indexOf(m.array(in), x) >= 0
+	}
+	m.fail("std.member first argument must be an array or a string")
+	return false
+}
+
+func (m *machine) indexOf(in []value, x value) int {
+	for i := range in {
+		if m.equal(m.forceAt(&in[i]), x) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (m *machine) removeAt(v value, i int) value {
+	in := m.array(v)
+	if i < 0 || i >= len(in) {
+		m.fail("index %d out of bounds, not within [0, %d)", i, len(in))
+	}
+	return list(append(append(m.take(len(in)-1), in[:i]...), in[i+1:]...))
+}
+
+func (m *machine) sumOf(v value) float64 {
+	sum := 0.0
+	in := m.array(v)
+	m.step(len(in))
+	for i := range in {
+		sum += m.float(m.forceAt(&in[i]))
+	}
+	return sum
+}
+
+// sorting sorts elements by their keys.
+type sorting struct {
+	m           *machine
+	elems, keys []value
+}
+
+func (s *sorting) Len() int           { return len(s.elems) }
+func (s *sorting) Less(i, j int) bool { return s.m.compare(s.keys[i], s.keys[j]) < 0 }
+func (s *sorting) Swap(i, j int) {
+	s.elems[i], s.elems[j] = s.elems[j], s.elems[i]
+	s.keys[i], s.keys[j] = s.keys[j], s.keys[i]
+}
+
+func (m *machine) stdSort(a []value) value {
+	in, f := m.array(a[0]), m.function(a[1])
+	s := sorting{m, append(m.take(len(in)), in...), m.take(len(in))}
+	for i := range in {
+		s.keys = append(s.keys, m.call(f, in[i]))
+	}
+	sort.Stable(&s)
+	return list(s.elems)
+}
+
+// extreme is std.minArray, or std.maxArray with a sign of -1.
+func (m *machine) extreme(a []value, sign int) value {
+	in, f := m.array(a[0]), m.function(a[1])
+	if len(in) == 0 {
+		if a[2].kind == kindTail {
+			m.fail("expected at least one element in array, got none")
+		}
+		return a[2]
+	}
+	best := m.forceAt(&in[0])
+	bestKey := m.call(f, in[0])
+	for i := 1; i < len(in); i++ {
+		v := m.forceAt(&in[i])
+		key := m.call(f, in[i])
+		if sign*m.compare(bestKey, key) > 0 {
+			best, bestKey = v, key
+		}
+	}
+	return best
+}
+
+// stdObjects are the functions of objects.
+func stdObjects() map[string]goFunction {
+	return map[string]goFunction{
+		"objectFieldsEx": {params: []string{"obj", "hidden"}, run: func(m *machine, a []value) value {
+			o := m.object(a[0])
+			return m.texts(m.fieldNames(o, m.boolean(a[1])))
+		}},
+		"objectFields":    {params: []string{"o"}, run: func(m *machine, a []value) value { return m.texts(m.fieldNames(m.object(a[0]), false)) }},
+		"objectFieldsAll": {params: []string{"o"}, run: func(m *machine, a []value) value { return m.texts(m.fieldNames(m.object(a[0]), true)) }},
+		"objectHasEx": {params: []string{"obj", "fname", "hidden"}, run: func(m *machine, a []value) value {
+			o, name := m.object(a[0]), m.string(a[1])
+			return boolean(m.hasField(o, name, m.boolean(a[2])))
+		}},
+		"objectHas":    {params: []string{"o", "f"}, run: func(m *machine, a []value) value { return boolean(m.hasField(m.object(a[0]), m.string(a[1]), false)) }},
+		"objectHasAll": {params: []string{"o", "f"}, run: func(m *machine, a []value) value { return boolean(m.hasField(m.object(a[0]), m.string(a[1]), true)) }},
+		"objectRemoveKey": {params: []string{"obj", "key"}, run: func(m *machine, a []value) value {
+			o := m.object(a[0])
+			r := &restricted{obj: o.core, keep: m.visibility(o.core)}
+			m.alloc(48 * len(r.keep))
+			delete(r.keep, m.string(a[1]))
+			return newObject(r)
+		}},
+		"$objectFlatMerge": {params: []string{"x"}, run: func(m *machine, a []value) value { return m.flatMerge(m.array(a[0])) }},
+	}
+}
+
+// texts makes an array of strings.
+func (m *machine) texts(in []string) value {
+	out := m.take(len(in))
+	for _, s := range in {
+		out = append(out, text(s))
+	}
+	return list(out)
+}
