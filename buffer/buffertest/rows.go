@@ -112,3 +112,12 @@ func makeRows(seed uint64, n, cells int) [][]string {
 	}
 	return rows
 }
+
+// largeRows are rows of about 2 KB, to make a few megabytes of few rows.
+func largeRows(seed uint64, n, cells int) [][]string {
+	rows := makeRows(seed, n, cells)
+	for _, row := range rows {
+		row[cells-1] = strings.Repeat(row[cells-1], 100)
+	}
+	return rows
+}

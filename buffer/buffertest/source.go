@@ -18,7 +18,7 @@ const (
 	// cancelAfter and stopAfter are the sizes of an endless stream at which it cancels the context and at which it
 	// gives up on the driver.
 	cancelAfter = 1 << 20
-	stopAfter   = 64 << 20
+	stopAfter   = 16 << 20
 )
 
 // stream is a reader of a slice that keeps watch on its user.

@@ -111,8 +111,8 @@ func putThenOpen(t tb, s buffer.Staging) {
 }
 
 func putLargeObject(t tb, s buffer.Staging) {
-	obj := newObject("large", buffer.None, 100_000)
-	data := encode(buffer.None, makeRows(1, 100_000, 3), 1)
+	obj := newObject("large", buffer.None, 3000)
+	data := encode(buffer.None, largeRows(1, 3000, 3), 1)
 	mustPut(t, s, obj, data)
 	expectObject(t, s, obj, data)
 }
@@ -133,14 +133,14 @@ func putAgain(t tb, s buffer.Staging) {
 
 // A source that breaks off must leave nothing, wherever it breaks.
 func putFails(t tb, s buffer.Staging) {
-	data := encode(buffer.None, makeRows(1, 5000, 3), 1)
+	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
 	for name, src := range map[string]*source{
 		"open":   {failOpen: true},
 		"start":  brokenSource(data, 0),
 		"middle": brokenSource(data, len(data)/2),
 		"end":    brokenSource(data, len(data)),
 	} {
-		obj := newObject("fails-"+name, buffer.None, 5000)
+		obj := newObject("fails-"+name, buffer.None, 1000)
 		err := put(t, t.Context(), s, obj, src)
 		switch {
 		case err == nil:
@@ -157,8 +157,8 @@ func putFails(t tb, s buffer.Staging) {
 }
 
 func putAgainFails(t tb, s buffer.Staging) {
-	obj := newObject("again-fails", buffer.None, 5000)
-	data := encode(buffer.None, makeRows(1, 5000, 3), 1)
+	obj := newObject("again-fails", buffer.None, 1000)
+	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
 	mustPut(t, s, obj, data)
 	for _, n := range []int{0, len(data) / 2, len(data)} {
 		// A driver that finds the object need not read: success is right as well.
@@ -219,8 +219,8 @@ func putConcurrently(t tb, s buffer.Staging) {
 }
 
 func putSameObjectConcurrently(t tb, s buffer.Staging) {
-	obj := newObject("same", buffer.None, 5000)
-	data := encode(buffer.None, makeRows(1, 5000, 3), 1)
+	obj := newObject("same", buffer.None, 1000)
+	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
 	for round := range 3 {
 		for i, err := range together(8, func(i int) error {
 			if i%2 == 0 {

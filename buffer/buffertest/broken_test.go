@@ -1,0 +1,823 @@
+package buffertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// recorder is a tb that remembers whether a check has failed.
+type recorder struct {
+	ctx  context.Context
+	mu   sync.Mutex
+	errs []string
+}
+
+func (*recorder) Helper()                     {}
+func (r *recorder) Context() context.Context  { return r.ctx }
+func (r *recorder) Skipf(string, ...any)      { runtime.Goexit() }
+func (r *recorder) Fatalf(f string, a ...any) { r.Errorf(f, a...); runtime.Goexit() }
+func (r *recorder) Errorf(f string, a ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, fmt.Sprintf(f, a...))
+}
+
+// failures runs one check, which may end its goroutine.
+func failures(t *testing.T, check func(t tb)) []string {
+	r := &recorder{ctx: t.Context()}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		check(r)
+	}()
+	<-done
+	return r.errs
+}
+
+// failedStaging runs the checks of that name, or all if it is empty, and returns those that fail.
+func failedStaging(t *testing.T, name string, open func() buffer.Staging) (failed []string) {
+	for _, c := range stagingChecks {
+		if name != "" && c.name != name {
+			continue
+		}
+		if errs := failures(t, func(r tb) { c.run(r, open()) }); errs != nil {
+			t.Logf("%s: %s", c.name, errs[0])
+			failed = append(failed, c.name)
+		}
+	}
+	return failed
+}
+
+// failedTarget is failedStaging for targets.
+func failedTarget(t *testing.T, name string, open func() *bench) (failed []string) {
+	for _, c := range targetChecks {
+		if name != "" && c.name != name {
+			continue
+		}
+		if errs := failures(t, func(r tb) {
+			b := open()
+			b.t = r
+			c.run(r, b)
+		}); errs != nil {
+			t.Logf("%s: %s", c.name, errs[0])
+			failed = append(failed, c.name)
+		}
+	}
+	return failed
+}
+
+// brokenStaging is a Memory whose operations a test replaces.
+type brokenStaging struct {
+	*Memory
+	put  func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error
+	open func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error)
+	del  func(ctx context.Context, m *Memory, objs []buffer.Object) error
+}
+
+func (b *brokenStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+	if b.put != nil {
+		return b.put(ctx, b.Memory, obj, src)
+	}
+	return b.Memory.Put(ctx, obj, src)
+}
+
+func (b *brokenStaging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	if b.open != nil {
+		return b.open(ctx, b.Memory, obj)
+	}
+	return b.Memory.Open(ctx, obj)
+}
+
+func (b *brokenStaging) Delete(ctx context.Context, objs ...buffer.Object) error {
+	if b.del != nil {
+		return b.del(ctx, b.Memory, objs)
+	}
+	return b.Memory.Delete(ctx, objs...)
+}
+
+func (m *Memory) storeRaw(obj buffer.Object, data []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.objects[obj.ID] = object{obj, data}
+}
+
+func (m *Memory) has(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.objects[id]
+	return ok
+}
+
+// Each of these drivers breaks one promise. The check that is named for the promise must fail.
+func TestBrokenStagingIsCaught(t *testing.T) {
+	for name, tc := range map[string]struct {
+		caughtBy string
+		driver   brokenStaging
+	}{
+		"an interrupted put is visible": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			var data bytes.Buffer
+			_, err := src.WriteTo(&contextWriter{ctx, &data})
+			m.storeRaw(obj, data.Bytes())
+			return err
+		}}},
+		"an error of the source is swallowed": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			var data bytes.Buffer
+			_, _ = src.WriteTo(&contextWriter{ctx, &data})
+			m.storeRaw(obj, data.Bytes())
+			return nil
+		}}},
+		"a failed put is permanent": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			return buffer.Permanent(m.Put(ctx, obj, src))
+		}}},
+		"the cause of a failed put is lost": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			if m.Put(ctx, obj, src) != nil {
+				return errors.New("put failed")
+			}
+			return nil
+		}}},
+		"a second put is refused": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			if m.has(obj.ID) {
+				return fs.ErrExist
+			}
+			return m.Put(ctx, obj, src)
+		}}},
+		"a second put appends": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			var data bytes.Buffer
+			if old, err := m.Open(ctx, obj); err == nil {
+				must(0, func() error { _, err := data.ReadFrom(old); return err }())
+			}
+			if _, err := src.WriteTo(&contextWriter{ctx, &data}); err != nil {
+				return err
+			}
+			m.storeRaw(obj, data.Bytes())
+			return nil
+		}}},
+		"a second put overwrites in place": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			var old, data bytes.Buffer
+			if rc, err := m.Open(ctx, obj); err == nil {
+				must(0, func() error { _, err := old.ReadFrom(rc); return err }())
+			}
+			if _, err := src.WriteTo(&contextWriter{ctx, &data}); err != nil {
+				return err
+			}
+			m.storeRaw(obj, append(data.Bytes(), old.Bytes()[min(old.Len(), data.Len()):]...))
+			return nil
+		}}},
+		"a failed second put destroys the object": {"PutAgainFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			_ = m.Delete(ctx, obj)
+			return m.Put(ctx, obj, src)
+		}}},
+		"the context is ignored": {"PutCancelled", brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			return m.Put(context.Background(), obj, src)
+		}}},
+		"a cancelled put stores what it has": {"PutCancelled", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			var data bytes.Buffer
+			_, err := src.WriteTo(&contextWriter{ctx, &data})
+			if err == nil || ctx.Err() != nil {
+				m.storeRaw(obj, data.Bytes())
+				return nil
+			}
+			return err
+		}}},
+		"readers stay open": {"PutThenOpen", brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			rc, err := src.Open()
+			if err != nil {
+				return err
+			}
+			data, err := io.ReadAll(rc)
+			if err == nil {
+				m.storeRaw(obj, data)
+			}
+			return err
+		}}},
+		"gzip is decoded on the way": {"PutThenOpen", brokenStaging{open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
+			rc, err := m.Open(ctx, obj)
+			if err != nil || obj.Encoding != buffer.Gzip {
+				return rc, err
+			}
+			return gzip.NewReader(rc)
+		}}},
+		"objects are cut at a megabyte": {"PutLargeObject", brokenStaging{open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
+			rc, err := m.Open(ctx, obj)
+			if err != nil {
+				return nil, err
+			}
+			return io.NopCloser(io.LimitReader(rc, 1<<20)), nil
+		}}},
+		"an absent object is another error": {"OpenAbsent", brokenStaging{open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
+			rc, err := m.Open(ctx, obj)
+			if err != nil {
+				return nil, errors.New("404")
+			}
+			return rc, nil
+		}}},
+		"an absent object is empty": {"OpenAbsent", brokenStaging{open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
+			rc, err := m.Open(ctx, obj)
+			if err != nil {
+				return io.NopCloser(strings.NewReader("")), nil
+			}
+			return rc, nil
+		}}},
+		"readers share a position": {"OpenTwice", func() brokenStaging {
+			var mu sync.Mutex
+			readers := map[string]io.ReadCloser{}
+			return brokenStaging{open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				rc, err := m.Open(ctx, obj)
+				if err == nil && readers[obj.ID] == nil {
+					readers[obj.ID] = rc
+				}
+				if obj.ID != "twice" {
+					return rc, err
+				}
+				return readers[obj.ID], err
+			}}
+		}()},
+		"deleting an absent object fails": {"Delete", brokenStaging{del: func(ctx context.Context, m *Memory, objs []buffer.Object) error {
+			for _, obj := range objs {
+				if !m.has(obj.ID) {
+					return fs.ErrNotExist
+				}
+			}
+			return m.Delete(ctx, objs...)
+		}}},
+		"only the first object is deleted": {"Delete", brokenStaging{del: func(ctx context.Context, m *Memory, objs []buffer.Object) error {
+			return m.Delete(ctx, objs[:min(1, len(objs))]...)
+		}}},
+		"deleting forgets to": {"Delete", brokenStaging{del: func(context.Context, *Memory, []buffer.Object) error { return nil }}},
+		"deleting takes a prefix": {"LookAlikeIDs", brokenStaging{del: func(ctx context.Context, m *Memory, objs []buffer.Object) error {
+			for _, have := range m.Objects() {
+				for _, obj := range objs {
+					if strings.HasPrefix(have.ID, obj.ID) {
+						_ = m.Delete(ctx, have)
+					}
+				}
+			}
+			return nil
+		}}},
+		"ids are cut": {"LookAlikeIDs", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			obj.ID = obj.ID[:min(63, len(obj.ID))]
+			return m.Put(ctx, obj, src)
+		}, open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
+			obj.ID = obj.ID[:min(63, len(obj.ID))]
+			return m.Open(ctx, obj)
+		}}},
+		"all puts share one temporary place": {"PutConcurrently", func() brokenStaging {
+			var mu sync.Mutex
+			var shared bytes.Buffer
+			meet := meeting(16) // the calls of the check
+			return brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+				w := writerFunc(func(p []byte) (int, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					return shared.Write(p)
+				})
+				if _, err := src.WriteTo(w); err != nil {
+					return err
+				}
+				meet()
+				mu.Lock()
+				defer mu.Unlock()
+				m.storeRaw(obj, bytes.Clone(shared.Bytes()))
+				return nil
+			}}
+		}()},
+		"a repeated put is visible while it is written": {"PutSameObjectConcurrently", func() brokenStaging {
+			var opened atomic.Int64
+			return brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+				m.storeRaw(obj, []byte("the beginning"))
+				for before, i := opened.Load(), 0; opened.Load() == before && i < 1000; i++ {
+					runtime.Gosched()
+				}
+				return m.Put(ctx, obj, src)
+			}, open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
+				defer opened.Add(1)
+				return m.Open(ctx, obj)
+			}}
+		}()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := failedStaging(t, tc.caughtBy, func() buffer.Staging {
+				driver := tc.driver
+				driver.Memory = NewMemory()
+				return &driver
+			})
+			if len(failed) != 1 {
+				t.Errorf("%s does not catch it", tc.caughtBy)
+			}
+		})
+	}
+}
+
+// meeting returns a function in which callers wait until n of them have come. Later ones pass.
+func meeting(n int64) func() {
+	var arrived atomic.Int64
+	return func() {
+		for arrived.Add(1); arrived.Load() < n; {
+			runtime.Gosched()
+		}
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// brokenTarget is a Memory whose operations a test replaces.
+type brokenTarget struct {
+	*Memory
+	ensure func(ctx context.Context, m *Memory, t buffer.Table) error
+	imp    func(ctx context.Context, m *Memory, f *buffer.File) error
+	count  func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error)
+	reopen func(m *Memory) *Memory
+}
+
+func (b *brokenTarget) Ensure(ctx context.Context, t buffer.Table) error {
+	if b.ensure != nil {
+		return b.ensure(ctx, b.Memory, t)
+	}
+	return b.Memory.Ensure(ctx, t)
+}
+
+func (b *brokenTarget) Import(ctx context.Context, f *buffer.File) error {
+	if b.imp != nil {
+		return b.imp(ctx, b.Memory, f)
+	}
+	return b.Memory.Import(ctx, f)
+}
+
+func (b *brokenTarget) CountFile(ctx context.Context, t buffer.Table, file string) (int64, error) {
+	if b.count != nil {
+		return b.count(ctx, b.Memory, t, file)
+	}
+	return b.Memory.CountFile(ctx, t, file)
+}
+
+// forget drops the ids of the imported files, so that a driver built on Memory doubles them.
+func (m *Memory) forget(table string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.tables[table]; t != nil {
+		t.files = make(map[string]int64)
+	}
+}
+
+func (m *Memory) remember(f *buffer.File) (known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tables[f.Table.ID]
+	_, known = t.files[f.ID]
+	t.files[f.ID] = f.Rows
+	return known
+}
+
+func (m *Memory) appendRows(table string, rows [][]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tables[table].rows = append(m.tables[table].rows, rows...)
+}
+
+// importWith imports with another way to read the rows of a slice.
+func importWith(read func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error)) brokenTarget {
+	return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		if err := m.Ensure(ctx, f.Table); err != nil {
+			return err
+		}
+		var all [][]string
+		for _, obj := range f.Slices {
+			rows, err := read(ctx, f, obj)
+			if err != nil {
+				return err
+			}
+			all = append(all, rows...)
+		}
+		if !m.remember(f) {
+			m.appendRows(f.Table.ID, all)
+		}
+		return nil
+	}}
+}
+
+// mapCells imports with changed cells.
+func mapCells(change func(cell string) string) brokenTarget {
+	return importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		rows, err := readSlice(ctx, f, obj)
+		for _, row := range rows {
+			for i := range row {
+				row[i] = change(row[i])
+			}
+		}
+		return rows, err
+	})
+}
+
+func TestBrokenTargetIsCaught(t *testing.T) {
+	for name, tc := range map[string]struct {
+		caughtBy string
+		driver   brokenTarget
+	}{
+		"a repeated import doubles": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			m.forget(f.Table.ID)
+			return m.Import(ctx, f)
+		}}},
+		"only the last file is remembered": {"ImportAgain", func() brokenTarget {
+			var mu sync.Mutex
+			last := ""
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if last != f.ID {
+					m.forget(f.Table.ID)
+				}
+				last = f.ID
+				return m.Import(ctx, f)
+			}}
+		}()},
+		"a repeated import after a restart doubles": {"ImportAgainAfterReopen", brokenTarget{reopen: func(m *Memory) *Memory {
+			m.forget(eventsTable().ID)
+			return m
+		}}},
+		"the rows are lost by a restart": {"ImportAgainAfterReopen", brokenTarget{reopen: func(*Memory) *Memory { return NewMemory() }}},
+		"a repeated import is refused": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if n, _ := m.CountFile(ctx, f.Table, f.ID); n > 0 {
+				return fs.ErrExist
+			}
+			return m.Import(ctx, f)
+		}}},
+		"rows are visible before the file is complete": {"ImportReadFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if err := m.Ensure(ctx, f.Table); err != nil {
+				return err
+			}
+			if n, _ := m.CountFile(ctx, f.Table, f.ID); n > 0 {
+				return nil
+			}
+			for _, obj := range f.Slices {
+				rows, err := readSlice(ctx, f, obj)
+				if err != nil {
+					return err
+				}
+				m.appendRows(f.Table.ID, rows)
+			}
+			m.remember(f)
+			return nil
+		}}},
+		"the id is stored before the rows": {"ImportOpenFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if err := m.Ensure(ctx, f.Table); err != nil {
+				return err
+			}
+			if m.remember(f) {
+				return nil
+			}
+			rows, err := readRows(ctx, f)
+			m.appendRows(f.Table.ID, rows)
+			return err
+		}}},
+		"a broken slice ends the rows": {"ImportReadFails", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			rows, err := readSlice(ctx, f, obj)
+			if err != nil {
+				return nil, nil
+			}
+			return rows, nil
+		})},
+		"the cause of a failed import is lost": {"ImportReadFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			err := m.Import(ctx, f)
+			var schema *buffer.SchemaError
+			if err == nil || errors.As(err, &schema) {
+				return err
+			}
+			return errors.New("import failed")
+		}}},
+		"every error is permanent": {"ImportOpenFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			return buffer.Permanent(m.Import(ctx, f))
+		}}},
+		"readers stay open": {"Import", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			rc, err := f.OpenRows(ctx, obj)
+			if err != nil {
+				return nil, err
+			}
+			data, err := io.ReadAll(rc)
+			if err != nil {
+				return nil, err
+			}
+			return parseRows(data)
+		})},
+		"the context is ignored": {"ImportCancelled", brokenTarget{imp: func(_ context.Context, m *Memory, f *buffer.File) error {
+			return m.Import(context.Background(), f)
+		}}},
+		"ensure creates nothing": {"Ensure", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			if m.Columns(t.ID) == nil {
+				return nil
+			}
+			return m.Ensure(ctx, t)
+		}}},
+		"ensure empties the table": {"EnsureKeepsRows", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			if err := m.Ensure(ctx, t); err != nil {
+				return err
+			}
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.tables[t.ID].rows = nil
+			return nil
+		}}},
+		"ensure refuses a present table": {"Ensure", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			if slices.Equal(m.Columns(t.ID), t.Columns) {
+				return fs.ErrExist
+			}
+			return m.Ensure(ctx, t)
+		}}},
+		"ensure alters the table": {"EnsureOtherColumns", brokenTarget{ensure: func(_ context.Context, m *Memory, t buffer.Table) error {
+			m.Alter(t.ID, t.Columns...)
+			return nil
+		}}},
+		"ensure does not compare the order": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			if slices.Equal(slices.Sorted(slices.Values(m.Columns(t.ID))), slices.Sorted(slices.Values(t.Columns))) {
+				return nil
+			}
+			return m.Ensure(ctx, t)
+		}}},
+		"columns are compared as joined text": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			if strings.Join(m.Columns(t.ID), ",") == strings.Join(t.Columns, ",") {
+				return nil
+			}
+			return m.Ensure(ctx, t)
+		}}},
+		"a mismatch is a plain error": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			if m.Ensure(ctx, t) != nil {
+				return errors.New("columns differ")
+			}
+			return nil
+		}}},
+		"a mismatch does not name the columns": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			err := m.Import(ctx, f)
+			var schema *buffer.SchemaError
+			if errors.As(err, &schema) {
+				return &buffer.SchemaError{Table: schema.Table}
+			}
+			return err
+		}}},
+		"import does not compare the columns": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if columns := m.Columns(f.Table.ID); columns != nil {
+				f.Table.Columns = columns
+			}
+			return m.Import(ctx, f)
+		}}},
+		"a mismatch marks the file as imported": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if m.Columns(f.Table.ID) != nil && m.remember(f) {
+				return nil
+			}
+			err := m.Ensure(ctx, f.Table)
+			if err != nil {
+				return err
+			}
+			rows, err := readRows(ctx, f)
+			if err == nil {
+				m.appendRows(f.Table.ID, rows)
+				m.remember(f)
+			}
+			return err
+		}}},
+		"import needs the table": {"ImportCreatesTable", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if m.Columns(f.Table.ID) == nil {
+				return fs.ErrNotExist
+			}
+			return m.Import(ctx, f)
+		}}},
+		"slices come in another order": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			reversed := *f
+			reversed.Slices = slices.Clone(f.Slices)
+			slices.Reverse(reversed.Slices)
+			return m.Import(ctx, &reversed)
+		}}},
+		"the slices of the file are sorted in place": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			err := m.Import(ctx, f)
+			slices.Reverse(f.Slices)
+			return err
+		}}},
+		"equal rows are one": {"ImportManyFiles", func() brokenTarget {
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				if err := m.Import(ctx, f); err != nil {
+					return err
+				}
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				seen := map[string]bool{}
+				table := m.tables[f.Table.ID]
+				table.rows = slices.DeleteFunc(slices.Clone(table.rows), func(row []string) bool {
+					key := fmt.Sprintf("%q", row)
+					dup := seen[key]
+					seen[key] = true
+					return dup
+				})
+				return nil
+			}}
+		}()},
+		"only the first gzip member is read": {"ImportEncodings", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			if obj.Encoding != buffer.Gzip {
+				return readSlice(ctx, f, obj)
+			}
+			rc, err := f.OpenSlice(ctx, obj)
+			if err != nil {
+				return nil, err
+			}
+			defer rc.Close()
+			zr, err := gzip.NewReader(rc)
+			if err != nil {
+				return nil, err
+			}
+			zr.Multistream(false)
+			data, err := io.ReadAll(zr)
+			if err != nil {
+				return nil, err
+			}
+			return parseRows(data)
+		})},
+		"all slices are read as the first": {"ImportEncodings", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			obj.Encoding = f.Slices[0].Encoding
+			return readSlice(ctx, f, obj)
+		})},
+		"checksums are not compared": {"ImportDamagedSlice", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			rows, err := readSlice(ctx, f, obj)
+			if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return nil, nil
+			}
+			return rows, err
+		})},
+		"line ends are changed": {"ImportCells", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			rc, err := f.OpenRows(ctx, obj)
+			if err != nil {
+				return nil, err
+			}
+			defer rc.Close()
+			return csv.NewReader(rc).ReadAll()
+		})},
+		"cells are trimmed":       {"ImportCells", mapCells(strings.TrimSpace)},
+		"empty cells become NULL": {"ImportCells", mapCells(func(s string) string { return map[bool]string{true: "NULL", false: s}[s == ""] })},
+		"NUL ends a cell":         {"ImportBinaryCells", mapCells(func(s string) string { s, _, _ = strings.Cut(s, "\x00"); return s })},
+		"cells become UTF-8":      {"ImportBinaryCells", mapCells(func(s string) string { return strings.ToValidUTF8(s, "\ufffd") })},
+		"long files are cut": {"ImportLargeFile", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			rows, err := readSlice(ctx, f, obj)
+			return rows[:min(len(rows), 400)], err
+		})},
+		"two imports race for a table": {"ImportConcurrently", func() brokenTarget {
+			meet := meeting(2)
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				rows, err := readRows(ctx, f)
+				if err != nil {
+					return err
+				}
+				before := m.Rows(f.Table.ID)
+				meet()
+				if err := m.Ensure(ctx, f.Table); err != nil {
+					return err
+				}
+				if m.remember(f) {
+					return nil
+				}
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.tables[f.Table.ID].rows = append(slices.Clip(before), rows...)
+				return nil
+			}}
+		}()},
+		"two imports of a file both find it absent": {"ImportSameFileConcurrently", func() brokenTarget {
+			meet := meeting(2)
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				if err := m.Ensure(ctx, f.Table); err != nil {
+					return err
+				}
+				if n, _ := m.CountFile(ctx, f.Table, f.ID); n > 0 {
+					return nil
+				}
+				rows, err := readRows(ctx, f)
+				if err != nil {
+					return err
+				}
+				meet()
+				m.appendRows(f.Table.ID, rows)
+				m.remember(f)
+				return nil
+			}}
+		}()},
+		"a note that is not saved is ignored": {"SaveProgressFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			_ = f.SaveProgress(ctx, []byte("job 1"))
+			return m.Import(ctx, f)
+		}}},
+		"a note is not read": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			// The job of an earlier attempt has imported the rows already; a new one imports them again.
+			if err := f.SaveProgress(ctx, []byte("job 1")); err != nil {
+				return err
+			}
+			m.forget(f.Table.ID)
+			return m.Import(ctx, f)
+		}}},
+		"a note is too long": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if err := f.SaveProgress(ctx, make([]byte, 5<<10)); err != nil {
+				return err
+			}
+			return m.Import(ctx, f)
+		}}},
+		"the count is that of the table": {"CountFile", brokenTarget{count: func(_ context.Context, m *Memory, t buffer.Table, _ string) (int64, error) {
+			return int64(len(m.Rows(t.ID))), nil
+		}}},
+		"the count of an unknown file is an error": {"CountFile", brokenTarget{count: func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error) {
+			n, err := m.CountFile(ctx, t, file)
+			if n == 0 {
+				err = fs.ErrNotExist
+			}
+			return n, err
+		}}},
+		"the count is of lines": {"CountFile", brokenTarget{count: func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error) {
+			n, err := m.CountFile(ctx, t, file)
+			if file == "file-2" {
+				n += 3
+			}
+			return n, err
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := failedTarget(t, tc.caughtBy, func() *bench {
+				driver := tc.driver
+				driver.Memory = NewMemory()
+				b := &bench{Target: &driver}
+				b.read = func(table string) [][]string { return driver.Rows(table) }
+				b.reopen = func() buffer.Target {
+					if driver.reopen != nil {
+						driver.Memory = driver.reopen(driver.Memory)
+					}
+					return &driver
+				}
+				return b
+			})
+			if len(failed) != 1 {
+				t.Errorf("%s does not catch it", tc.caughtBy)
+			}
+		})
+	}
+}
+
+// A job that runs elsewhere is right when its note is used: the options of the harness must not fail a sound driver.
+func TestSoundTargetsPass(t *testing.T) {
+	t.Run("text only", func(t *testing.T) {
+		if failed := failedTarget(t, "", func() *bench {
+			driver := brokenTarget{Memory: NewMemory(), imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				rows, err := readRows(ctx, f)
+				for _, row := range rows {
+					for _, cell := range row {
+						if strings.Contains(cell, "\x00") || strings.ToValidUTF8(cell, "") != cell {
+							return buffer.Permanent(errors.New("not text"))
+						}
+					}
+				}
+				return errors.Join(err, m.Import(ctx, f))
+			}}
+			return &bench{Target: &driver, textOnly: true, read: driver.Rows}
+		}); failed != nil {
+			t.Errorf("failed: %v", failed)
+		}
+	})
+	t.Run("unordered", func(t *testing.T) {
+		if failed := failedTarget(t, "", func() *bench {
+			driver := brokenTarget{Memory: NewMemory()}
+			return &bench{Target: &driver, unordered: true, read: func(table string) [][]string {
+				rows := slices.Clone(driver.Rows(table))
+				slices.Reverse(rows)
+				return rows
+			}}
+		}); failed != nil {
+			t.Errorf("failed: %v", failed)
+		}
+	})
+	t.Run("at least once, with notes", func(t *testing.T) {
+		if failed := failedTarget(t, "", func() *bench {
+			driver := brokenTarget{Memory: NewMemory(), imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				if f.Progress != nil {
+					return m.Ensure(ctx, f.Table)
+				}
+				m.forget(f.Table.ID)
+				if err := m.Import(ctx, f); err != nil {
+					return err
+				}
+				return f.SaveProgress(ctx, []byte("job 1"))
+			}}
+			return &bench{Target: struct{ buffer.Target }{&driver}, atLeastOnce: true, read: driver.Rows}
+		}); failed != nil {
+			t.Errorf("failed: %v", failed)
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package buffertest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemoryStaging(t *testing.T) {
+	buffertest.Staging(t, func(*testing.T) buffer.Staging { return buffertest.NewMemory() })
+}
+
+func TestMemoryTarget(t *testing.T) {
+	var m *buffertest.Memory
+	harness := buffertest.TargetHarness{
+		Open: func(*testing.T) buffer.Target {
+			m = buffertest.NewMemory()
+			return m
+		},
+		Rows:   func(_ *testing.T, table string) [][]string { return m.Rows(table) },
+		Reopen: func(*testing.T) buffer.Target { return m },
+	}
+	buffertest.Target(t, harness)
+	t.Run("WithStaging", func(t *testing.T) {
+		harness.Staging = func(*testing.T) buffer.Staging { return m }
+		buffertest.Target(t, harness)
+	})
+}
+
+func TestMemoryHooks(t *testing.T) {
+	ctx := t.Context()
+	refused, lost := errors.New("refused"), errors.New("lost")
+	obj := buffer.Object{ID: "slice-1"}
+	m := buffertest.NewMemory()
+	fail := map[string]error{}
+	m.Before = func(_ context.Context, c buffertest.Call) error { return fail["before "+string(c.Op)] }
+	m.After = func(_ context.Context, c buffertest.Call) error { return fail["after "+string(c.Op)] }
+
+	fail["before put"] = refused
+	if err := m.Put(ctx, obj, text("\"a\"\n")); err != refused {
+		t.Errorf("Put = %v, want the error of Before", err)
+	}
+	if n := len(m.Objects()); n != 0 {
+		t.Errorf("%d objects after a refused Put, want 0", n)
+	}
+	fail["before put"], fail["after put"] = nil, lost
+	if err := m.Put(ctx, obj, text("\"a\"\n")); err != lost {
+		t.Errorf("Put = %v, want the error of After", err)
+	}
+	if got := m.Objects(); !slices.Equal(got, []buffer.Object{obj}) {
+		t.Errorf("Objects = %v after a Put whose answer was lost, want it", got)
+	}
+	fail["after import"] = lost
+	file := &buffer.File{
+		ID: "file-1", Table: buffer.Table{ID: "t", Columns: []string{"c"}}, Slices: []buffer.Object{obj},
+		OpenSlice: m.Open,
+	}
+	if err := m.Import(ctx, file); err != lost {
+		t.Errorf("Import = %v, want the error of After", err)
+	}
+	if n := len(m.Rows("t")); n != 1 {
+		t.Errorf("%d rows after an Import whose answer was lost, want 1", n)
+	}
+	want := []buffertest.Call{
+		{Op: buffertest.OpPut, ID: "slice-1", Err: refused},
+		{Op: buffertest.OpPut, ID: "slice-1", Err: lost},
+		{Op: buffertest.OpImport, ID: "file-1", Err: lost},
+		{Op: buffertest.OpOpen, ID: "slice-1"},
+	}
+	if got := m.Calls(); !slices.Equal(got, want) {
+		t.Errorf("Calls = %v, want %v", got, want)
+	}
+
+	m.Alter("t", "other")
+	fail["after import"] = nil
+	file.ID = "file-2"
+	var schema *buffer.SchemaError
+	if err := m.Import(ctx, file); !errors.As(err, &schema) {
+		t.Errorf("Import into an altered table = %v, want a *buffer.SchemaError", err)
+	}
+	if got := m.Columns("t"); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("Columns = %q, want other", got)
+	}
+}
+
+// text is a source of a string.
+type text string
+
+func (s text) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte(s))), nil }
+
+func (s text) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, string(s))
+	return int64(n), err
+}
+
+// A server that takes the rows but whose answer is lost.
+func ExampleMemory() {
+	ctx := context.Background()
+	m := buffertest.NewMemory()
+	attempts := 0
+	m.After = func(_ context.Context, c buffertest.Call) error {
+		if attempts++; c.Op == buffertest.OpEnsure && attempts == 1 {
+			return errors.New("connection reset")
+		}
+		return nil
+	}
+	table := buffer.Table{ID: "events", Columns: []string{"id"}}
+	fmt.Println(m.Ensure(ctx, table))
+	fmt.Println(m.Ensure(ctx, table))
+	fmt.Println(len(m.Calls()), m.Columns("events"))
+	// Output:
+	// connection reset
+	// <nil>
+	// 2 [id]
+}

@@ -1,0 +1,300 @@
+package buffertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// TargetHarness gives the suite of [Target] what it cannot do through [buffer.Target].
+type TargetHarness struct {
+	// Open returns a target without tables. What must be closed it registers with t.Cleanup. The suite uses one
+	// target at a time: the other functions mean the one that was opened last.
+	Open func(t *testing.T) buffer.Target
+	// Rows reads a table back as any other reader of the target would: the cells of each row in the order of the
+	// columns. An absent table gives nil.
+	Rows func(t *testing.T, table string) [][]string
+	// Reopen, if not nil, returns a new driver for the same tables, as after a restart of the process.
+	Reopen func(t *testing.T) buffer.Target
+	// Staging, if not nil, returns the staging from which the target reads slices by itself. The suite puts them there
+	// before each import. Otherwise they come from memory.
+	Staging func(t *testing.T) buffer.Staging
+
+	// Unordered says that tables have no order of rows.
+	Unordered bool
+	// TextOnly says that a cell can hold neither NUL nor invalid UTF-8. A file with such a cell must then fail with an
+	// error for which [buffer.IsPermanent] is true.
+	TextOnly bool
+	// AtLeastOnce says that two imports of one file at the same time may double its rows. Imports one after the other,
+	// each with the note that the one before has saved, may not.
+	AtLeastOnce bool
+}
+
+// Target checks a driver against the contract of [buffer.Target]. Each check is a subtest with a fresh target.
+func Target(t *testing.T, h TargetHarness) {
+	t.Helper()
+	for _, c := range targetChecks {
+		t.Run(c.name, func(t *testing.T) {
+			b := bench{
+				Target: h.Open(t), t: t,
+				read:        func(table string) [][]string { return h.Rows(t, table) },
+				unordered:   h.Unordered,
+				textOnly:    h.TextOnly,
+				atLeastOnce: h.AtLeastOnce,
+			}
+			if h.Reopen != nil {
+				b.reopen = func() buffer.Target { return h.Reopen(t) }
+			}
+			if h.Staging != nil {
+				b.staging = h.Staging(t)
+			}
+			c.run(t, &b)
+		})
+	}
+}
+
+type targetCheck struct {
+	name string
+	run  func(t tb, b *bench)
+}
+
+var targetChecks = []targetCheck{
+	{"Ensure", ensure},
+	{"EnsureKeepsRows", ensureKeepsRows},
+	{"EnsureOtherColumns", ensureOtherColumns},
+	{"Import", importOne},
+	{"ImportCreatesTable", importCreatesTable},
+	{"ImportOtherColumns", importOtherColumns},
+	{"ImportAgain", importAgain},
+	{"ImportAgainAfterReopen", importAgainAfterReopen},
+	{"ImportManyFiles", importManyFiles},
+	{"ImportEncodings", importEncodings},
+	{"ImportCells", importCells},
+	{"ImportBinaryCells", importBinaryCells},
+	{"ImportLargeFile", importLargeFile},
+	{"ImportOpenFails", importOpenFails},
+	{"ImportReadFails", importReadFails},
+	{"ImportDamagedSlice", importDamagedSlice},
+	{"ImportCancelled", importCancelled},
+	{"ImportConcurrently", importConcurrently},
+	{"ImportSameFileConcurrently", importSameFileConcurrently},
+	{"SaveProgressFails", saveProgressFails},
+	{"CountFile", countFile},
+}
+
+// bench is one target under test.
+type bench struct {
+	buffer.Target
+	t       tb
+	read    func(table string) [][]string
+	reopen  func() buffer.Target // may be nil
+	staging buffer.Staging       // may be nil
+
+	unordered, textOnly, atLeastOnce bool
+}
+
+// expectRows compares a table with the rows of the given files.
+func (b *bench) expectRows(table string, files ...*testFile) {
+	b.t.Helper()
+	var want [][]string
+	for _, f := range files {
+		want = append(want, f.rows()...)
+	}
+	b.compare(table, b.read(table), want, b.unordered)
+}
+
+func (b *bench) compare(table string, got, want [][]string, unordered bool) {
+	b.t.Helper()
+	if unordered {
+		got, want = slices.Clone(got), slices.Clone(want)
+		slices.SortFunc(got, slices.Compare[[]string])
+		slices.SortFunc(want, slices.Compare[[]string])
+	}
+	if len(got) != len(want) {
+		b.t.Errorf("table %s has %d rows, want %d", table, len(got), len(want))
+		return
+	}
+	for i := range got {
+		if !slices.Equal(got[i], want[i]) {
+			b.t.Errorf("table %s, row %d: got %.200q, want %.200q", table, i, got[i], want[i])
+			return
+		}
+	}
+}
+
+func (b *bench) mustEnsure(table buffer.Table) {
+	b.t.Helper()
+	if err := b.Ensure(b.t.Context(), table); err != nil {
+		b.t.Fatalf("Ensure(%s) = %v, want nil", table.ID, err)
+	}
+}
+
+// expectSchemaError checks the whole of the error.
+func (b *bench) expectSchemaError(err error, want, got buffer.Table) {
+	b.t.Helper()
+	var schema *buffer.SchemaError
+	if !errors.As(err, &schema) {
+		b.t.Errorf("columns %q for a table with %q: error %v, want a *buffer.SchemaError", want.Columns, got.Columns, err)
+		return
+	}
+	if schema.Table != want.ID || !slices.Equal(schema.Want, want.Columns) || !slices.Equal(schema.Got, got.Columns) {
+		b.t.Errorf("got %+v, want table %s, Want %q, Got %q", schema, want.ID, want.Columns, got.Columns)
+	}
+}
+
+// expectCount checks a target that can count.
+func (b *bench) expectCount(table buffer.Table, file string, want int) {
+	b.t.Helper()
+	counter, ok := b.Target.(buffer.Counter)
+	if !ok {
+		return
+	}
+	if got, err := counter.CountFile(b.t.Context(), table, file); err != nil || got != int64(want) {
+		b.t.Errorf("CountFile(%s, %s) = %d, %v, want %d", table.ID, file, got, err, want)
+	}
+}
+
+// slice is one slice of a test file.
+type slice struct {
+	rows     [][]string
+	encoding buffer.Encoding
+	members  int
+	// data replaces the encoded rows if it is not nil.
+	data []byte
+}
+
+// testFile is a file as the buffer keeps it between the attempts to import it.
+type testFile struct {
+	id    string
+	table buffer.Table
+	parts []slice
+	note  []byte // the last note
+
+	// fault, if not nil, answers in place of a slice; nil, nil means that the slice is sound.
+	fault func(i int, data []byte) (io.Reader, error)
+	// saveErr is what SaveProgress returns; the note is then lost.
+	saveErr error
+
+	faults atomic.Int64 // times that fault has answered
+	saves  atomic.Int64 // times that saveErr was returned
+	open   atomic.Int64 // readers not yet closed
+}
+
+func eventsTable(columns ...string) buffer.Table {
+	if columns == nil {
+		columns = []string{"id", "at", "body"}
+	}
+	return buffer.Table{ID: "in.c-buffertest.events", Columns: columns}
+}
+
+// newFile returns a file with the rows in plain slices of at most 20 rows.
+func newFile(id string, table buffer.Table, rows [][]string) *testFile {
+	f := &testFile{id: id, table: table}
+	for part := range slices.Chunk(rows, 20) {
+		f.parts = append(f.parts, slice{rows: part, members: 1})
+	}
+	return f
+}
+
+func (f *testFile) rows() [][]string {
+	var rows [][]string
+	for _, p := range f.parts {
+		rows = append(rows, p.rows...)
+	}
+	return rows
+}
+
+func (f *testFile) stored(i int) []byte {
+	if p := f.parts[i]; p.data == nil {
+		return encode(p.encoding, p.rows, p.members)
+	}
+	return f.parts[i].data
+}
+
+// attempt returns the file as an attempt to import it gets it.
+func (f *testFile) attempt() *buffer.File {
+	file := &buffer.File{
+		ID: f.id, SinkID: "source/sink",
+		Table:    buffer.Table{ID: f.table.ID, Columns: slices.Clone(f.table.Columns)},
+		Progress: slices.Clone(f.note),
+	}
+	for i, p := range f.parts {
+		obj := buffer.Object{
+			ID: fmt.Sprintf("%s-slice-%d", f.id, i), FileID: f.id, SinkID: file.SinkID,
+			Encoding: p.encoding, Rows: int64(len(p.rows)), RawBytes: int64(len(encode(buffer.None, p.rows, 1))),
+		}
+		file.Slices = append(file.Slices, obj)
+		file.Rows += obj.Rows
+		file.RawBytes += obj.RawBytes
+	}
+	objects := slices.Clone(file.Slices)
+	file.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		i := slices.Index(objects, obj)
+		if i < 0 {
+			return nil, fmt.Errorf("OpenSlice: no slice %+v", obj)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		data := f.stored(i)
+		if f.fault != nil {
+			r, err := f.fault(i, data)
+			if r != nil || err != nil {
+				f.faults.Add(1)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if r != nil {
+				return newStream(r, &f.open), nil
+			}
+		}
+		return newStream(broken(data, whole), &f.open), nil
+	}
+	file.SaveProgress = func(_ context.Context, note []byte) error {
+		if len(note) > 4<<10 {
+			return fmt.Errorf("SaveProgress: a note of %d bytes, at most 4096 are allowed", len(note))
+		}
+		if f.saveErr != nil {
+			f.saves.Add(1)
+			return f.saveErr
+		}
+		f.note = slices.Clone(note)
+		return nil
+	}
+	return file
+}
+
+// importFile makes one attempt, and checks what holds for each of them.
+func (b *bench) importFile(ctx context.Context, f *testFile) error {
+	b.t.Helper()
+	if b.staging != nil {
+		for i, obj := range f.attempt().Slices {
+			if err := b.staging.Put(b.t.Context(), obj, bytesSource(f.stored(i))); err != nil {
+				return fmt.Errorf("staging: Put(%s): %w", obj.ID, err)
+			}
+		}
+	}
+	file, before := f.attempt(), f.attempt()
+	err := b.Import(ctx, file)
+	if n := f.open.Load(); n != 0 {
+		b.t.Errorf("Import returned with %d readers open", n)
+	}
+	if file.ID != before.ID || !slices.Equal(file.Table.Columns, before.Table.Columns) || !slices.Equal(file.Slices, before.Slices) {
+		b.t.Errorf("Import has modified the file")
+	}
+	return err
+}
+
+func (b *bench) mustImport(f *testFile) {
+	b.t.Helper()
+	if err := b.importFile(b.t.Context(), f); err != nil {
+		b.t.Fatalf("Import(%s) = %v, want nil", f.id, err)
+	}
+}

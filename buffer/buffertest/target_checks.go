@@ -1,0 +1,401 @@
+package buffertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// otherColumns are near misses of the columns of eventsTable.
+var otherColumns = map[string][]string{
+	"order":  {"id", "body", "at"},
+	"fewer":  {"id", "at"},
+	"more":   {"id", "at", "body", "extra"},
+	"other":  {"id", "at", "payload"},
+	"joined": {"id", "at,body"},
+}
+
+func ensure(t tb, b *bench) {
+	table := eventsTable()
+	for range 3 {
+		b.mustEnsure(table)
+	}
+	b.expectRows(table.ID)
+	for i, err := range together(8, func(int) error { return b.Ensure(t.Context(), eventsTable()) }) {
+		if err != nil {
+			t.Errorf("call %d of several at once: %v", i, err)
+		}
+	}
+	second := buffer.Table{ID: "in.c-buffertest.created-at-once", Columns: []string{"a", "b"}}
+	for i, err := range together(8, func(int) error { return b.Ensure(t.Context(), second) }) {
+		if err != nil {
+			t.Errorf("call %d of several at once for a new table: %v", i, err)
+		}
+	}
+	b.expectRows(second.ID)
+	other := buffer.Table{ID: second.ID, Columns: []string{"b", "a"}}
+	b.expectSchemaError(b.Ensure(t.Context(), other), other, second)
+}
+
+func ensureKeepsRows(_ tb, b *bench) {
+	f := newFile("file-1", eventsTable(), makeRows(1, 10, 3))
+	b.mustImport(f)
+	b.mustEnsure(f.table)
+	b.expectRows(f.table.ID, f)
+}
+
+func ensureOtherColumns(t tb, b *bench) {
+	f := newFile("file-1", eventsTable(), makeRows(1, 10, 3))
+	b.mustEnsure(f.table)
+	b.mustImport(f)
+	for _, columns := range otherColumns {
+		other := eventsTable(columns...)
+		b.expectSchemaError(b.Ensure(t.Context(), other), other, f.table)
+	}
+	b.mustEnsure(f.table)
+	b.expectRows(f.table.ID, f)
+}
+
+func importOne(_ tb, b *bench) {
+	f := newFile("file-1", eventsTable(), makeRows(1, 90, 3))
+	b.mustEnsure(f.table)
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+}
+
+func importCreatesTable(t tb, b *bench) {
+	f := newFile("file-1", eventsTable(), makeRows(1, 5, 3))
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+	other := eventsTable("id")
+	b.expectSchemaError(b.Ensure(t.Context(), other), other, f.table)
+}
+
+func importOtherColumns(t tb, b *bench) {
+	first := newFile("file-1", eventsTable(), makeRows(1, 10, 3))
+	b.mustImport(first)
+	i := 0
+	for name, columns := range otherColumns {
+		i++
+		f := newFile(fmt.Sprintf("file-2-%d", i), eventsTable(columns...), makeRows(uint64(1+i), 10, len(columns)))
+		b.expectSchemaError(b.importFile(t.Context(), f), f.table, first.table)
+		b.expectRows(f.table.ID, first)
+		b.expectCount(f.table, f.id, 0)
+		if name != "order" && name != "other" {
+			continue
+		}
+		// The mapping is mended: the same file comes again for the columns of the table.
+		f.table = first.table
+		b.mustImport(f)
+		first.parts = append(first.parts, f.parts...)
+		b.expectRows(f.table.ID, first)
+	}
+}
+
+func importAgain(_ tb, b *bench) {
+	f := newFile("file-1", eventsTable(), makeRows(1, 50, 3))
+	for range 3 {
+		b.mustImport(f)
+		b.expectRows(f.table.ID, f)
+	}
+	// An earlier file is still known when later ones have come.
+	second := newFile("file-2", eventsTable(), makeRows(2, 50, 3))
+	b.mustImport(second)
+	b.mustImport(f)
+	got := b.read(f.table.ID)
+	b.compare(f.table.ID, got, append(f.rows(), second.rows()...), true)
+}
+
+func importAgainAfterReopen(t tb, b *bench) {
+	if b.reopen == nil {
+		t.Skipf("the harness has no Reopen")
+	}
+	f := newFile("file-1", eventsTable(), makeRows(1, 50, 3))
+	b.mustImport(f)
+	b.Target = b.reopen()
+	b.expectRows(f.table.ID, f)
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+	b.expectCount(f.table, f.id, 50)
+	other := eventsTable("id", "body", "at")
+	b.expectSchemaError(b.Ensure(t.Context(), other), other, f.table)
+}
+
+func importManyFiles(_ tb, b *bench) {
+	events := eventsTable()
+	second := buffer.Table{ID: "in.c-buffertest.second", Columns: []string{"only"}}
+	var all [][]string
+	for i := range 5 {
+		f := newFile(fmt.Sprintf("file-%d", i), events, makeRows(uint64(i), 30, 3))
+		b.mustImport(f)
+		all = append(all, f.rows()...)
+		b.compare(events.ID, b.read(events.ID), all, true)
+	}
+	other := newFile("file-5", second, makeRows(9, 3, 1))
+	b.mustImport(other)
+	b.expectRows(second.ID, other)
+	// The same rows in another file are other rows.
+	copied := newFile("file-6", second, makeRows(9, 3, 1))
+	b.mustImport(copied)
+	b.expectRows(second.ID, other, copied)
+	b.compare(events.ID, b.read(events.ID), all, true)
+}
+
+// One file mixes all encodings, each in one and in several members, and keeps the order.
+func importEncodings(_ tb, b *bench) {
+	f := &testFile{id: "file-1", table: eventsTable()}
+	seed := uint64(0)
+	for _, members := range []int{1, 4} {
+		for _, e := range encodings {
+			seed++
+			f.parts = append(f.parts, slice{rows: makeRows(seed, 40, 3), encoding: e, members: members})
+		}
+	}
+	slices.Reverse(f.parts)
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+	b.expectCount(f.table, f.id, 240)
+}
+
+// cellsOf makes a file with each cell in each place of a row, and one row with all in one.
+func cellsOf(cells []string) *testFile {
+	var rows [][]string
+	for _, cell := range cells {
+		rows = append(rows, []string{cell, "x", "y"}, []string{"x", cell, "y"}, []string{"x", "y", cell}, []string{cell, cell, cell})
+	}
+	rows = append(rows, []string{"", strings.Join(cells, ""), strings.Join(cells, ",")})
+	return newFile("file-1", eventsTable(), rows)
+}
+
+func importCells(_ tb, b *bench) {
+	f := cellsOf([]string{
+		"", " ", " both sides ", "\t", `"`, `""`, `"quoted"`, `a"b`, ",", `","`, "\n", "\r", "\r\n", "a\nb", "a\r\nb\r\n", "\n\n",
+		`\`, `\"`, `\n`, `\.`, `\N`, `\x00`, "NULL", "null", "0", "007", "1e5", "1.10", "true", "2026-03-01", "{\"a\": [1, \"b\"]}",
+		"#comment", "--", "'", ";", "$1", "%s", "á", "a\u0301", "日本語", "🙂", "\u2028", "\ufeff", "\ufffd", "\x01\x1f\x7f", strings.Repeat("long \"", 10_000),
+	})
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+
+	// One column: an empty cell is a row all the same.
+	single := newFile("file-2", buffer.Table{ID: "in.c-buffertest.single", Columns: []string{"only"}}, [][]string{{""}, {"a"}, {""}, {""}})
+	b.mustImport(single)
+	b.expectRows(single.table.ID, single)
+}
+
+func importBinaryCells(t tb, b *bench) {
+	f := cellsOf([]string{"\x00", "a\x00b", "\xff", "\xc3", "\xc3\x28", "\xed\xa0\x80", "\xf8\x88\x80\x80\x80", "\xff\xfe", "a\"\xff\n\x00"})
+	if !b.textOnly {
+		b.mustImport(f)
+		b.expectRows(f.table.ID, f)
+		return
+	}
+	if err := b.importFile(t.Context(), f); !buffer.IsPermanent(err) {
+		t.Errorf("Import of cells that are not text = %v, want a permanent error", err)
+	}
+	b.expectRows(f.table.ID)
+	b.expectCount(f.table, f.id, 0)
+}
+
+func importLargeFile(_ tb, b *bench) {
+	f := &testFile{id: "file-1", table: eventsTable()}
+	for i := range 6 {
+		f.parts = append(f.parts, slice{rows: largeRows(uint64(i), 500, 3), encoding: encodings[i%3], members: 1 + i})
+	}
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+}
+
+// failThenRetry makes attempts of which each meets a fault, and then a sound one.
+func failThenRetry(t tb, b *bench, faults ...func(i int, data []byte) (io.Reader, error)) {
+	t.Helper()
+	before := newFile("file-1", eventsTable(), makeRows(1, 10, 3))
+	b.mustImport(before)
+	f := newFile("file-2", eventsTable(), makeRows(2, 70, 3))
+	for i, fault := range faults {
+		f.fault = fault
+		f.faults.Store(0)
+		err := b.importFile(t.Context(), f)
+		switch {
+		case f.faults.Load() == 0 && err == nil:
+			// The target has read no slice through the file, so there was no fault.
+			b.expectRows(f.table.ID, before, f)
+			return
+		case err == nil:
+			t.Errorf("fault %d: Import = nil although a slice could not be read", i)
+		case !errors.Is(err, errInjected):
+			t.Errorf("fault %d: Import = %v, which does not wrap the error of the slice", i, err)
+		case buffer.IsPermanent(err):
+			t.Errorf("fault %d: Import = %v is permanent, but a retry may succeed", i, err)
+		}
+		b.expectRows(f.table.ID, before)
+		b.expectCount(f.table, f.id, 0)
+	}
+	f.fault = nil
+	b.mustImport(f)
+	b.expectRows(f.table.ID, before, f)
+	b.expectCount(f.table, f.id, 70)
+}
+
+func importOpenFails(t tb, b *bench) {
+	at := func(fail int) func(int, []byte) (io.Reader, error) {
+		return func(i int, _ []byte) (io.Reader, error) {
+			if i != fail {
+				return nil, nil
+			}
+			return nil, fmt.Errorf("open slice: %w", errInjected)
+		}
+	}
+	failThenRetry(t, b, at(0), at(1), at(3))
+}
+
+func importReadFails(t tb, b *bench) {
+	at := func(fail int, share float64) func(int, []byte) (io.Reader, error) {
+		return func(i int, data []byte) (io.Reader, error) {
+			if i != fail {
+				return nil, nil
+			}
+			return broken(data, int(float64(len(data))*share)), nil
+		}
+	}
+	failThenRetry(t, b, at(0, 0), at(0, 0.5), at(2, 0.5), at(3, 0.9), at(3, 1))
+}
+
+// A slice that is cut off, or whose checksum does not fit, stores nothing.
+func importDamagedSlice(t tb, b *bench) {
+	n := 0
+	for _, e := range []buffer.Encoding{buffer.Gzip, buffer.Zstd} {
+		for name, damage := range map[string]func([]byte) []byte{
+			"cut in the middle": func(d []byte) []byte { return d[:len(d)/2] },
+			"cut at the end":    func(d []byte) []byte { return d[:len(d)-1] },
+			"a changed byte":    func(d []byte) []byte { d[len(d)/2] ^= 0x55; return d },
+			"other bytes":       func([]byte) []byte { return []byte("\"this\",\"is\",\"plain\"\n") },
+		} {
+			n++
+			f := newFile(fmt.Sprintf("file-%d", n), eventsTable(), makeRows(uint64(n), 50, 3))
+			for i := range f.parts {
+				f.parts[i].encoding, f.parts[i].members = e, 1
+			}
+			f.parts[1].data = damage(f.stored(1))
+			if err := b.importFile(t.Context(), f); err == nil {
+				t.Errorf("%s, %s: Import = nil", e, name)
+			}
+			b.expectRows(f.table.ID)
+			b.expectCount(f.table, f.id, 0)
+		}
+	}
+}
+
+func importCancelled(t tb, b *bench) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := newFile("file-1", eventsTable(), makeRows(1, 50, 3))
+	stream := &endless{row: appendRow(nil, []string{"a", "b", "c"}), cancel: cancel}
+	f.fault = func(i int, _ []byte) (io.Reader, error) {
+		if i == 1 {
+			return stream, nil
+		}
+		return nil, nil
+	}
+	err := b.importFile(ctx, f)
+	if f.faults.Load() == 0 && err == nil {
+		b.expectRows(f.table.ID, f)
+		return
+	}
+	switch {
+	case stream.overran():
+		t.Errorf("Import went on reading after its context was cancelled")
+	case err == nil:
+		t.Errorf("Import = nil although its context was cancelled in the middle")
+	case buffer.IsPermanent(err):
+		t.Errorf("Import = %v is permanent, but a retry may succeed", err)
+	}
+	b.expectRows(f.table.ID)
+	b.expectCount(f.table, f.id, 0)
+	f.fault = nil
+	if err := b.importFile(ctx, f); err == nil {
+		b.expectRows(f.table.ID, f)
+	}
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+}
+
+// Several files for a table that none of them finds present.
+func importConcurrently(t tb, b *bench) {
+	const n = 8
+	var files []*testFile
+	var all [][]string
+	for i := range n {
+		f := newFile(fmt.Sprintf("file-%d", i), eventsTable(), makeRows(uint64(i), 60, 3))
+		files = append(files, f)
+		all = append(all, f.rows()...)
+	}
+	for i, err := range together(n, func(i int) error { return b.importFile(t.Context(), files[i]) }) {
+		if err != nil {
+			t.Errorf("file %d of several at once: %v", i, err)
+		}
+	}
+	b.compare(files[0].table.ID, b.read(files[0].table.ID), all, true)
+	for _, f := range files {
+		b.expectCount(f.table, f.id, 60)
+	}
+}
+
+func importSameFileConcurrently(t tb, b *bench) {
+	if b.atLeastOnce {
+		t.Skipf("the target promises at least once")
+	}
+	f := newFile("file-1", eventsTable(), makeRows(1, 60, 3))
+	// The file is made anew for each call, because a note belongs to one attempt at a time.
+	for i, err := range together(8, func(int) error {
+		return b.importFile(t.Context(), newFile(f.id, f.table, f.rows()))
+	}) {
+		if err != nil {
+			t.Errorf("call %d with the same file: %v", i, err)
+		}
+	}
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+	b.expectCount(f.table, f.id, 60)
+}
+
+// A note that could not be saved ends the attempt: what it stands for would be forgotten.
+func saveProgressFails(t tb, b *bench) {
+	f := newFile("file-1", eventsTable(), makeRows(1, 50, 3))
+	f.saveErr = fmt.Errorf("save progress: %w", errInjected)
+	err := b.importFile(t.Context(), f)
+	if f.saves.Load() > 0 && err == nil {
+		t.Errorf("Import = nil although its progress could not be saved")
+	}
+	f.saveErr = nil
+	if b.atLeastOnce && err != nil {
+		return // the lost note may double the rows
+	}
+	b.mustImport(f)
+	b.mustImport(f)
+	b.expectRows(f.table.ID, f)
+}
+
+func countFile(t tb, b *bench) {
+	if _, ok := b.Target.(buffer.Counter); !ok {
+		t.Skipf("the target is not a buffer.Counter")
+	}
+	table := eventsTable()
+	b.expectCount(table, "file-1", 0) // no table yet
+	b.mustEnsure(table)
+	b.expectCount(table, "file-1", 0)
+	first := newFile("file-1", table, makeRows(1, 50, 3))
+	b.mustImport(first)
+	second := newFile("file-2", table, [][]string{{"a\nb", "\"\n\"", "\n"}, {"", "", ""}})
+	b.mustImport(second)
+	b.mustImport(first)
+	b.expectCount(table, "file-1", 50)
+	b.expectCount(table, "file-2", 2)
+	b.expectCount(table, "file-3", 0)
+	b.expectCount(table, "file", 0)
+	b.expectCount(buffer.Table{ID: "in.c-buffertest.other", Columns: table.Columns}, "file-1", 0)
+}
