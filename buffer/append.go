@@ -9,7 +9,7 @@ import (
 
 const (
 	// chunkBytes is where a chunk is full and a new one begins, within the same commit.
-	chunkBytes = 512 << 10
+	chunkBytes = 256 << 10
 	// commitBytes is where a commit begins although nobody waits and SyncInterval has not passed.
 	commitBytes = 2 << 20
 )

@@ -54,9 +54,10 @@ type Buffer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	failed atomic.Pointer[FailedError]
-	closed chan struct{} // closed when the committer has ended
+	closed chan struct{} // closed when the last commit has ended
 
-	compress compressor // of the committer
+	pack  packer       // of the committer
+	syncs chan *commit // from the committer to the syncer, in order
 }
 
 // sinkState is one sink over all its definitions.

@@ -61,7 +61,7 @@ func (b *Buffer) post(op func(*txn)) (*group, error) {
 
 // commitLoop is the committer. It ends after the group that gathered when the gate was finished.
 func (b *Buffer) commitLoop() {
-	defer close(b.closed)
+	defer close(b.syncs)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -73,7 +73,7 @@ func (b *Buffer) commitLoop() {
 				}
 				break
 			}
-			b.commit(g)
+			b.syncs <- b.prepare(g)
 		}
 		if b.gate.drained() {
 			return
@@ -85,6 +85,15 @@ func (b *Buffer) commitLoop() {
 	}
 }
 
+// syncLoop finishes commits in their order: it waits for the disk and lets the waiters go. It is apart from the
+// committer so that the next group is compressed and encoded while this one is being written.
+func (b *Buffer) syncLoop() {
+	defer close(b.closed)
+	for c := range b.syncs {
+		b.finish(c)
+	}
+}
+
 // drained reports whether nothing can come any more.
 func (g *gate) drained() bool {
 	g.mu.Lock()
@@ -92,82 +101,102 @@ func (g *gate) drained() bool {
 	return g.finished && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
 }
 
-// commit writes one group and lets its waiters go.
-func (b *Buffer) commit(g *group) {
-	// From here on no chunk of the group takes rows any more.
-	for _, c := range g.chunks {
-		c.sink.mu.Lock()
-		if c.sink.open == c {
-			c.sink.open = nil
-		}
-		c.sink.mu.Unlock()
-	}
-	after, err := b.write(g)
-	raw := int64(0)
-	for _, c := range g.chunks {
-		raw += int64(len(c.data))
-		c.release()
-	}
-	b.pending.Add(-raw)
-	if err != nil {
-		b.gate.ended(g, err)
-		return
-	}
-	for _, fn := range after {
-		fn()
-	}
-	b.gate.ended(g, nil)
+// commit is a group on its way to the disk.
+type commit struct {
+	group   *group
+	batch   *pebble.Batch // nil when there is nothing to write
+	err     error         // nothing was written
+	raw     int64         // row bytes that leave memory
+	local   int64         // payload bytes that come to the local level, less those that leave it
+	changed bool          // a file has changed
+	after   []func()
 }
 
-// write makes the group durable. An error is final for the buffer.
-func (b *Buffer) write(g *group) (after []func(), err error) {
-	if f := b.failed.Load(); f != nil {
-		return nil, f
+// prepare makes one batch of a group and hands it to the store, without waiting for the disk.
+func (b *Buffer) prepare(g *group) (c *commit) {
+	c = &commit{group: g}
+	// From here on no chunk of the group takes rows any more.
+	for _, ch := range g.chunks {
+		ch.sink.mu.Lock()
+		if ch.sink.open == ch {
+			ch.sink.open = nil
+		}
+		ch.sink.mu.Unlock()
+		c.raw += int64(len(ch.data))
 	}
 	defer func() {
+		for _, ch := range g.chunks {
+			ch.release()
+		}
+		g.chunks = nil
 		// The store reports a log that cannot be written by its logger's Fatalf, which panics with a storeFailure.
 		if r := recover(); r != nil {
 			f, ok := r.(storeFailure)
 			if !ok {
 				panic(r)
 			}
-			after, err = nil, b.fail(f.err)
+			c.err = b.fail(f.err)
 		}
 	}()
+	if f := b.failed.Load(); f != nil {
+		c.err = f
+		return c
+	}
 
-	payloads := b.compress.pack(g.chunks)
-	batch := b.db.NewBatchWithSize(payloads.size + 1024)
-	defer batch.Close()
-
+	payloads := b.pack.pack(g.chunks)
+	c.batch = b.db.NewBatchWithSize(payloads.size + 1024)
 	t := &txn{
 		b: b, now: b.now(),
 		sinks: map[*sinkState]bool{}, files: map[*file]bool{}, slices: map[*slice]bool{},
 	}
 	b.mu.Lock()
-	var stored int64
-	for i, c := range g.chunks {
-		stored += t.addChunk(batch, c, payloads.at(i))
+	for i, ch := range g.chunks {
+		c.local += t.addChunk(c.batch, ch, payloads.at(i))
 	}
 	for _, op := range g.ops {
 		op(t)
 	}
-	t.encode(batch)
+	t.encode(c.batch)
 	b.mu.Unlock()
-	b.compress.reset()
+	b.pack.reset()
 
-	if !batch.Empty() {
-		if err := b.db.Apply(batch, pebble.Sync); err != nil {
-			return nil, b.fail(fmt.Errorf("commit: %w", err))
+	c.local -= t.freed
+	c.changed, c.after = t.changed, t.after
+	if c.batch.Empty() {
+		c.batch = nil
+	} else if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
+		c.err = b.fail(fmt.Errorf("commit: %w", err))
+	}
+	return c
+}
+
+// finish waits until the commit is on disk and tells everybody.
+func (b *Buffer) finish(c *commit) {
+	if c.err == nil && c.batch != nil {
+		if err := c.batch.SyncWait(); err != nil {
+			c.err = b.fail(fmt.Errorf("commit: %w", err))
+		} else if f := b.failed.Load(); f != nil {
+			c.err = f
+		} else {
+			_ = c.batch.Close() // gives its memory back to the store
 		}
 	}
-	b.local.Add(stored - t.freed)
-	if t.changed {
+	b.pending.Add(-c.raw)
+	if c.err != nil {
+		b.gate.ended(c.group, c.err)
+		return
+	}
+	b.local.Add(c.local)
+	if c.changed {
 		b.mu.Lock()
 		close(b.mu.changed)
 		b.mu.changed = make(chan struct{})
 		b.mu.Unlock()
 	}
-	return t.after, nil
+	for _, fn := range c.after {
+		fn()
+	}
+	b.gate.ended(c.group, nil)
 }
 
 // addChunk puts one chunk into the batch, opening slice and file where there are none, and closing them when their

@@ -3,6 +3,9 @@ package buffer
 import (
 	"bytes"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -26,27 +29,64 @@ type payloads struct {
 
 func (p payloads) at(i int) payload { return p.list[i] }
 
+// packParallel is how many bytes to compress make a second core worth its wake-up.
+const packParallel = 128 << 10
+
+// packer compresses the chunks of a group, on up to four cores. Its zero value is ready; it is the committer's.
+type packer struct {
+	lanes [4]compressor
+	list  []payload
+}
+
+// pack compresses the chunks that are worth it. The result is valid until reset.
+func (p *packer) pack(chunks []*chunk) payloads {
+	heavy := 0
+	for _, ch := range chunks {
+		p.list = append(p.list, payload{encoding: None, data: ch.data})
+		if ch.worthPacking() {
+			heavy += len(ch.data)
+		}
+	}
+	var next atomic.Int64
+	work := func(lane *compressor) {
+		for i := int(next.Add(1)) - 1; i < len(chunks); i = int(next.Add(1)) - 1 {
+			if ch := chunks[i]; ch.worthPacking() {
+				p.list[i] = payload{encoding: ch.def.Encoding, data: lane.member(ch.def.Encoding, ch.data)}
+			}
+		}
+	}
+	var others sync.WaitGroup
+	for i := 1; i < min(len(p.lanes), len(chunks), runtime.GOMAXPROCS(0)) && heavy >= packParallel; i++ {
+		others.Go(func() { work(&p.lanes[i]) })
+	}
+	if heavy > 0 {
+		work(&p.lanes[0])
+	}
+	others.Wait()
+	size := 0
+	for _, pl := range p.list {
+		size += len(pl.data) + chunkHeaderSize + chunkKeySize + 16
+	}
+	return payloads{list: p.list, size: size}
+}
+
+func (c *chunk) worthPacking() bool { return c.def.Encoding != None && len(c.data) >= compressMin }
+
+// reset invalidates all payloads.
+func (p *packer) reset() {
+	clear(p.list)
+	p.list = p.list[:0]
+	for i := range p.lanes {
+		p.lanes[i].reset()
+	}
+}
+
 // compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and its memory from one
 // group to the next. It is not safe for concurrent use; its zero value is ready.
 type compressor struct {
-	gz   *gzip.Writer
-	zs   *zstd.Encoder
-	buf  bytes.Buffer
-	list []payload
-}
-
-// pack compresses the chunks that are worth it.
-func (c *compressor) pack(chunks []*chunk) payloads {
-	size := 0
-	for _, ch := range chunks {
-		p := payload{encoding: None, data: ch.data}
-		if ch.def.Encoding != None && len(ch.data) >= compressMin {
-			p = payload{encoding: ch.def.Encoding, data: c.member(ch.def.Encoding, ch.data)}
-		}
-		c.list = append(c.list, p)
-		size += len(p.data) + chunkHeaderSize + chunkKeySize + 16
-	}
-	return payloads{list: c.list, size: size}
+	gz  *gzip.Writer
+	zs  *zstd.Encoder
+	buf bytes.Buffer
 }
 
 // member appends one complete member to the compressor's memory and returns it.
@@ -74,10 +114,8 @@ func (c *compressor) member(e Encoding, data []byte) []byte {
 	return c.buf.Bytes()[start:]
 }
 
-// reset invalidates all payloads.
+// reset invalidates all members.
 func (c *compressor) reset() {
-	clear(c.list)
-	c.list = c.list[:0]
 	if c.buf.Cap() > 16<<20 {
 		c.buf = bytes.Buffer{}
 	}

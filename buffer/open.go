@@ -31,7 +31,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Buffer{opts: opts, log: opts.Logger, db: db, closed: make(chan struct{})}
+	b := &Buffer{opts: opts, log: opts.Logger, db: db, closed: make(chan struct{}), syncs: make(chan *commit)}
 	b.mu.sinks = make(map[string]*sinkState)
 	b.mu.byNum = make(map[uint32]*sinkState)
 	b.mu.files = make(map[uint64]*file)
@@ -47,6 +47,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.imports = newWorkers(b.ctx, opts.Imports)
 	b.cleanups = newWorkers(b.ctx, 2)
 	go b.commitLoop()
+	go b.syncLoop()
 	b.resume()
 	return b, nil
 }
