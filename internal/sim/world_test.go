@@ -1,0 +1,282 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// outside is the world around the buffer that survives it: staging and the target. Both keep the contracts of
+// [buffer.Staging] and [buffer.Target], and check that the buffer keeps its side.
+type outside struct {
+	seed uint64
+	// faulty is the rate of failing calls; hang says that some hang instead until their context ends.
+	faulty float64
+	hang   bool
+
+	mu      sync.Mutex
+	objects map[string]stored // by id
+	ever    map[string]string // rows of every object that was ever put, by id
+	tables  map[string]*table
+	files   map[string]*imported // by file id
+	tries   map[string]int       // calls so far, by name
+	down    map[string]time.Time // end of the outage, by level
+	breach  []string             // what the buffer did wrong
+	quiet   bool                 // no faults any more
+}
+
+type stored struct {
+	obj  buffer.Object
+	data []byte
+}
+
+type table struct{ columns []string }
+
+type imported struct {
+	table string
+	rows  [][]string
+}
+
+func newOutside(seed uint64) *outside {
+	return &outside{
+		seed: seed, objects: map[string]stored{}, ever: map[string]string{}, tables: map[string]*table{},
+		files: map[string]*imported{}, tries: map[string]int{}, down: map[string]time.Time{},
+	}
+}
+
+func (o *outside) breachf(format string, args ...any) {
+	o.breach = append(o.breach, fmt.Sprintf(format, args...))
+}
+
+// chance decides by the seed and the name of what is decided.
+func chance(seed uint64, p float64, name string) bool {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", seed, name)
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return float64(x>>11)/(1<<53) < p
+}
+
+// drivers is the connection of one process to the outside. When the process dies nothing goes through any more.
+type drivers struct {
+	o *outside
+	g *generation
+}
+
+var (
+	errDown   = errors.New("the other side is down")
+	errFault  = errors.New("the call failed")
+	errAnswer = errors.New("the answer was lost")
+	errDead   = errors.New("the process is dead")
+)
+
+// call runs an effect on the outside between two chances to fail. The name must not depend on the data directory's
+// random part.
+func (d *drivers) call(ctx context.Context, level, name string, effect func() error) error {
+	if _, rest, ok := strings.Cut(name, "-"); ok {
+		name = level + rest
+	}
+	o := d.o
+	o.mu.Lock()
+	o.tries[name]++
+	name = fmt.Sprintf("%s try %d", name, o.tries[name])
+	faulty, down := o.faulty, time.Now().Before(o.down[level])
+	if o.quiet {
+		faulty, down = 0, false
+	}
+	o.mu.Unlock()
+	if down {
+		return errDown
+	}
+	if chance(o.seed, faulty/3, "before "+name) {
+		return errFault
+	}
+	if o.hang && chance(o.seed, faulty/3, "hang "+name) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if chance(o.seed, faulty/2, "slow "+name) {
+		select {
+		case <-time.After(3 * time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := effect(); err != nil {
+		return err
+	}
+	if chance(o.seed, faulty/3, "after "+name) {
+		return errAnswer
+	}
+	return nil
+}
+
+// do runs fn with the outside locked, unless the process is dead.
+func (d *drivers) do(fn func() error) error {
+	d.o.mu.Lock()
+	defer d.o.mu.Unlock()
+	if d.g.dead.Load() {
+		return errDead
+	}
+	return fn()
+}
+
+func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+	return d.call(ctx, "staging", "put "+obj.ID, func() error {
+		var data bytes.Buffer
+		if chance(d.o.seed, 0.5, "reader "+obj.ID[strings.Index(obj.ID, "-"):]) {
+			rc, err := src.Open()
+			if err != nil {
+				return err
+			}
+			defer rc.Close()
+			if _, err := io.Copy(&data, rc); err != nil {
+				return err
+			}
+		} else if _, err := src.WriteTo(&data); err != nil {
+			return err
+		}
+		rows, err := decodeRows(obj.Encoding, io.NopCloser(bytes.NewReader(data.Bytes())))
+		if err != nil {
+			return fmt.Errorf("put %s: %w", obj.ID, err)
+		}
+		return d.do(func() error {
+			if int64(len(rows)) != obj.Rows {
+				d.o.breachf("object %s: %d rows were put, %d were announced", obj.ID, len(rows), obj.Rows)
+			}
+			text := fmt.Sprint(rows)
+			if before, ok := d.o.ever[obj.ID]; ok && before != text {
+				d.o.breachf("object %s was put with different rows:\nbefore %s\nnow    %s", obj.ID, before, text)
+			}
+			d.o.ever[obj.ID] = text
+			d.o.objects[obj.ID] = stored{obj, data.Bytes()}
+			return nil
+		})
+	})
+}
+
+func (d *drivers) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser, err error) {
+	err = d.call(ctx, "staging", "open "+obj.ID, func() error {
+		return d.do(func() error {
+			s, ok := d.o.objects[obj.ID]
+			if !ok {
+				return fmt.Errorf("object %s: %w", obj.ID, fs.ErrNotExist)
+			}
+			rc = io.NopCloser(bytes.NewReader(s.data))
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rc, nil
+}
+
+func (d *drivers) Delete(ctx context.Context, objs ...buffer.Object) error {
+	for _, obj := range objs {
+		err := d.call(ctx, "staging", "delete "+obj.ID, func() error {
+			return d.do(func() error { delete(d.o.objects, obj.ID); return nil })
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *outside) ensure(t buffer.Table) error {
+	have := o.tables[t.ID]
+	if have == nil {
+		o.tables[t.ID] = &table{slices.Clone(t.Columns)}
+		return nil
+	}
+	if !slices.Equal(have.columns, t.Columns) {
+		return &buffer.SchemaError{Table: t.ID, Want: slices.Clone(t.Columns), Got: slices.Clone(have.columns)}
+	}
+	return nil
+}
+
+func (d *drivers) Ensure(ctx context.Context, t buffer.Table) error {
+	return d.call(ctx, "target", "ensure "+t.ID, func() error {
+		return d.do(func() error { return d.o.ensure(t) })
+	})
+}
+
+// Import reads before it looks whether the file is known, as a target without transactions must.
+func (d *drivers) Import(ctx context.Context, f *buffer.File) error {
+	return d.call(ctx, "target", "import "+f.ID, func() error {
+		if chance(d.o.seed, 0.3, "progress "+f.ID[strings.Index(f.ID, "-"):]) {
+			if err := f.SaveProgress(ctx, []byte("job of "+f.ID)); err != nil {
+				return err
+			}
+		}
+		if f.Progress != nil && string(f.Progress) != "job of "+f.ID {
+			return d.do(func() error { d.o.breachf("file %s: progress %q", f.ID, f.Progress); return nil })
+		}
+		var rows [][]string
+		for _, obj := range f.Slices {
+			rc, err := f.OpenRows(ctx, obj)
+			if err != nil {
+				return err
+			}
+			part, err := readCSV(rc)
+			rc.Close()
+			if err != nil {
+				return err
+			}
+			rows = append(rows, part...)
+		}
+		return d.do(func() error {
+			if err := d.o.ensure(f.Table); err != nil {
+				return err
+			}
+			if int64(len(rows)) != f.Rows || f.Rows == 0 {
+				d.o.breachf("file %s: %d rows, %d were announced", f.ID, len(rows), f.Rows)
+			}
+			if have := d.o.files[f.ID]; have != nil {
+				if fmt.Sprint(have.rows) != fmt.Sprint(rows) {
+					d.o.breachf("file %s was imported again with different rows", f.ID)
+				}
+				return nil
+			}
+			d.o.files[f.ID] = &imported{f.Table.ID, rows}
+			return nil
+		})
+	})
+}
+
+func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (n int64, err error) {
+	err = d.do(func() error {
+		if f := d.o.files[id]; f != nil {
+			n = int64(len(f.rows))
+		}
+		return nil
+	})
+	return n, err
+}
+
+func decodeRows(e buffer.Encoding, src io.ReadCloser) ([][]string, error) {
+	rc, err := buffer.Decode(e, src)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	return readCSV(rc)
+}
+
+func readCSV(r io.Reader) ([][]string, error) {
+	return csv.NewReader(r).ReadAll()
+}
