@@ -107,9 +107,31 @@ func newOracle(content string) (*oracle, error) {
 				return found(nil, false, path), nil
 			}
 		}
-		return found(v, true, path), nil
+		v, err = floats(v)
+		return found(v, true, path), err
 	})
 	return o, nil
+}
+
+// floats replaces the numbers of a value by 64-bit floats.
+func floats(v any) (_ any, err error) {
+	switch v := v.(type) {
+	case json.Number:
+		return strconv.ParseFloat(v.String(), 64)
+	case []any:
+		for i := range v {
+			if v[i], err = floats(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for k := range v {
+			if v[k], err = floats(v[k]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
 }
 
 // decodeFirst decodes JSON in which the first of several members with the same name counts.
@@ -155,8 +177,6 @@ func decodeFirst(b []byte) (any, error) {
 			}
 			_, err := dec.Token()
 			return out, err
-		case json.Number:
-			return strconv.ParseFloat(tok.String(), 64)
 		}
 		return tok, nil
 	}

@@ -1,0 +1,197 @@
+package mapping
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-jsonnet"
+	"github.com/tidwall/gjson"
+)
+
+// The benchmarks run with
+//
+//	go test ./mapping -run '^$' -bench . -benchmem -count 6
+//
+// On a noisy machine compare the ratios within one run: map/template to its engine=reference, map/paths to its
+// engine=gjson.
+
+const smallBody = `{"id":12345,"user":{"id":"u-77","name":"Ann"},"kind":"click","ok":true}`
+
+// kilobyte is a JSON object of 1 KB with 20 named fields and some structure.
+func kilobyte() []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"meta":{"source":"web","version":3,"tags":["alpha","beta","gamma"]},"items":[{"sku":"A-1","qty":2},{"sku":"B-2","qty":5}]`)
+	for i := range 20 {
+		fmt.Fprintf(&b, `,"field_%02d":`, i)
+		switch i % 4 {
+		case 0:
+			fmt.Fprintf(&b, `"the value of %d is text"`, i)
+		case 1:
+			fmt.Fprintf(&b, `%d.%d`, i*1234567, i)
+		case 2:
+			fmt.Fprintf(&b, `{"name":"inner %d","flag":true}`, i)
+		case 3:
+			fmt.Fprintf(&b, `[%d,%d,"%d"]`, i, i*2, i*3)
+		}
+	}
+	n := 1024 - b.Len() - len(`,"pad":""}`)
+	fmt.Fprintf(&b, `,"pad":"%s"}`, strings.Repeat("x", max(n, 0)))
+	return b.Bytes()
+}
+
+func benchHeader() http.Header {
+	return http.Header{
+		"Content-Type": {"application/json"}, "User-Agent": {"bench/1.0"}, "Host": {"in.example.com"},
+		"Content-Length": {"1024"}, "X-Env": {"prod"},
+	}
+}
+
+func mustCompile(tb testing.TB, cols ...Column) *Mapper {
+	tb.Helper()
+	m, err := Compile(cols, Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// benchRow maps one body again and again on a reused record, its construction included.
+func benchRow(b *testing.B, m *Mapper, body []byte) {
+	header, ip, now := benchHeader(), netip.MustParseAddr("203.0.113.7"), time.Date(2024, 2, 29, 13, 4, 5, 67e6, time.UTC)
+	r := new(Record)
+	var row []byte
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Reset()
+		r.Body, r.Format, r.Header, r.ClientIP, r.Received = body, FormatJSON, header, ip, now
+		var err error
+		if row, err = m.AppendRow(row[:0], r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(row)), "bytes/row")
+}
+
+func twentyPaths() (cols []Column, paths []string) {
+	for i := range 20 {
+		p := fmt.Sprintf("field_%02d", i)
+		switch i % 4 {
+		case 2:
+			p += ".name"
+		case 3:
+			p += "[1]"
+		}
+		cols = append(cols, Path("c"+p, p))
+		paths = append(paths, strings.NewReplacer("[", ".", "]", "").Replace(p))
+	}
+	return cols, paths
+}
+
+func BenchmarkPath(b *testing.B) {
+	benchRow(b, mustCompile(b, Path("user", "user.id")), []byte(smallBody))
+}
+
+func BenchmarkPaths(b *testing.B) {
+	body := kilobyte()
+	cols, paths := twentyPaths()
+	b.Run("engine=mapping", func(b *testing.B) { benchRow(b, mustCompile(b, cols...), body) })
+	b.Run("engine=gjson", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, p := range paths {
+				if !gjson.GetBytes(body, p).Exists() {
+					b.Fatal(p)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkRow(b *testing.B) {
+	benchRow(b, mustCompile(b, UUID("id"), Datetime("at"), IP("ip"), Body("body"), Headers("headers"),
+		Path("name", "field_02.name"), Template("label", `Body('field_00') + '-' + Header('X-Env', 'n')`)), kilobyte())
+}
+
+func BenchmarkRowOfPaths(b *testing.B) {
+	benchRow(b, mustCompile(b, UUID("id"), Datetime("at"), IP("ip"), Path("a", "field_00"), Path("b", "field_01"),
+		Path("c", "field_02"), Path("d", "meta.version")), kilobyte())
+}
+
+func BenchmarkTemplate(b *testing.B) {
+	const body = `{"a":{"b":"text"},"n":5}`
+	for _, tc := range []struct{ name, content string }{
+		{"concat", `Body('a.b') + '-' + Header('X','n')`},
+		{"constant", `'x'`},
+		{"object", `{id: Body('n'), env: Header('X-Env', 'dev'), at: Now('%Y-%m-%d')}`},
+		{"format", `'%s/%05d' % [Body('a.b'), Body('n')]`},
+		{"library", `std.join(',', std.map(function(x) std.asciiUpper(x), std.split(Body('a.b'), 'x')))`},
+		{"comprehension", `[x * 2 for x in std.range(1, 20) if x % 2 == 0]`},
+	} {
+		b.Run("template="+tc.name+"/engine=mapping", func(b *testing.B) {
+			benchRow(b, mustCompile(b, Template("t", tc.content)), []byte(body))
+		})
+		b.Run("template="+tc.name+"/engine=reference", func(b *testing.B) {
+			o, err := newOracle(tc.content)
+			if err != nil {
+				b.Fatal(err)
+			}
+			r := JSON([]byte(body))
+			r.Header, r.Received = benchHeader(), time.Now()
+			o.r = r
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := o.vm.Evaluate(o.node); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("engine=reference/constant-only", func(b *testing.B) {
+		node, _ := jsonnet.SnippetToAST("t", `'x'`)
+		vm := jsonnet.MakeVM()
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := vm.Evaluate(node); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkUUID(b *testing.B) {
+	var s uuidSource
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = s.appendText(buf[:0])
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	body := kilobyte()
+	var t tape
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := t.parse(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAppendCSV(b *testing.B) {
+	body := kilobyte()
+	var buf []byte
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = appendCSV(buf[:0], body)
+	}
+}
