@@ -36,6 +36,8 @@ type source struct {
 	sinks []*sink // the enabled ones, in the order of the definition
 	// wait is set when an acknowledgement of at least one sink means "on disk".
 	wait bool
+	// kept is the outcome of a record that every sink takes.
+	kept []SinkResult
 }
 
 type sink struct {
@@ -114,7 +116,12 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 		next.sinks = append(next.sinks, &sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: e.rejections(def.ID, c.ID),
 		})
-		next.wait = next.wait || c.settings.sync == SyncWait
+		status := Stored
+		if c.settings.sync == SyncUnsafe {
+			status = Queued
+		}
+		next.kept = append(next.kept, SinkResult{Sink: c.ID, Status: status})
+		next.wait = next.wait || status == Stored
 	}
 	e.store(def.ID, next)
 	return e.endSinks(ctx, old[def.ID], next)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 // [ErrUnknownSource], [ErrDisabledSource] and [ErrClosed] with an empty result. When ctx ends during the wait the
 // outcome is unknown: a record that is sent again may be stored twice.
 //
-// The record is not kept: the caller may reuse it and its body when Ingest returns.
+// The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
+// result, which may be shared by all records that every sink kept.
 func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
 	var one [1]*mapping.Record
 	one[0] = rec
@@ -83,10 +85,8 @@ func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Re
 	sc := scratches.Get().(*scratch)
 	defer scratches.Put(sc)
 	sc.reset(len(src.sinks))
-	outcomes := make([]SinkResult, len(recs)*len(src.sinks))
 	for i, rec := range recs {
-		results[i].Sinks = outcomes[i*len(src.sinks) : (i+1)*len(src.sinks) : (i+1)*len(src.sinks)]
-		e.mapRecord(src, rec, now, sc, results[i].Sinks)
+		results[i].Sinks = e.mapRecord(src, rec, now, sc)
 	}
 	err := e.append(ctx, src, now, sc)
 	if err == nil {
@@ -95,42 +95,55 @@ func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Re
 	if errors.Is(err, ErrClosed) {
 		return ErrClosed
 	}
-	for i := range outcomes {
-		if o := &outcomes[i]; o.Err == nil {
-			o.Status, o.Err = Failed, err
-			src.sinks[i%len(src.sinks)].count.failed.Add(1)
+	for i := range results {
+		out := slices.Clone(results[i].Sinks)
+		for k := range out {
+			if out[k].Err == nil {
+				out[k].Status, out[k].Err = Failed, err
+				src.sinks[k].count.failed.Add(1)
+			}
 		}
+		results[i].Sinks = out
 	}
 	return nil
 }
 
-// mapRecord appends the rows of one record, one a sink, and notes who rejected it.
-func (e *Engine) mapRecord(src *source, rec *mapping.Record, now time.Time, sc *scratch, out []SinkResult) {
+// mapRecord appends the rows of one record, one a sink, and notes who rejected it. A record that no sink rejects costs
+// no memory: all such records share src.kept.
+func (e *Engine) mapRecord(src *source, rec *mapping.Record, now time.Time, sc *scratch) []SinkResult {
 	if rec.Received.IsZero() {
 		rec.Received = now
 		defer func() { rec.Received = time.Time{} }()
 	}
+	out := src.kept
 	for i, s := range src.sinks {
-		out[i] = SinkResult{Sink: s.id, Status: Stored}
-		if s.sync == SyncUnsafe {
-			out[i].Status = Queued
-		}
-		before := len(sc.data[i])
-		data, err := s.mapper.AppendRow(sc.data[i], rec)
-		if err != nil {
-			out[i].Status, out[i].Err = Rejected, err
-			s.count.mapping(err)
+		err := e.mapRow(s, rec, &sc.data[i])
+		if err == nil {
+			sc.n[i]++
 			continue
 		}
-		if size := len(data) - before; size > e.opts.MaxRowBytes {
-			out[i].Status, out[i].Err = Rejected, &RowTooLargeError{Size: size, Limit: e.opts.MaxRowBytes}
-			s.count.tooLarge.Add(1)
-			data = data[:before]
-			sc.n[i]--
+		if &out[0] == &src.kept[0] {
+			out = slices.Clone(out)
 		}
-		sc.data[i] = data
-		sc.n[i]++
+		out[i].Status, out[i].Err = Rejected, err
 	}
+	return out
+}
+
+// mapRow appends one row to data; with an error data is as before.
+func (e *Engine) mapRow(s *sink, rec *mapping.Record, data *[]byte) error {
+	before := len(*data)
+	row, err := s.mapper.AppendRow(*data, rec)
+	if err != nil {
+		s.count.mapping(err)
+		return err
+	}
+	if size := len(row) - before; size > e.opts.MaxRowBytes {
+		s.count.tooLarge.Add(1)
+		return &RowTooLargeError{Size: size, Limit: e.opts.MaxRowBytes}
+	}
+	*data = row
+	return nil
 }
 
 func (r *rejections) mapping(err error) {

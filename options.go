@@ -28,7 +28,6 @@ type Options struct {
 	Mapping mapping.Options
 }
 
-
 // withDefaults returns a copy without zero fields.
 func (o Options) withDefaults(dir string) Options {
 	if o.Staging == nil {
