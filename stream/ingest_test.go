@@ -13,6 +13,9 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -114,11 +117,51 @@ func checkError(t *testing.T, w *httptest.ResponseRecorder, status int, name str
 	if id, ok := body["exceptionId"]; ok != (status >= 500) || ok && id != "stream-"+w.Header().Get("X-Request-Id") {
 		t.Errorf("exceptionId is %v for status %d", id, status)
 	}
+	if short, ok := strings.CutPrefix(name, "stream.in."); !ok || !slices.Contains(documentedErrors(t)[short], strconv.Itoa(status)) {
+		t.Errorf("%s with status %d is not in the package documentation", name, status)
+	}
 	message, _ := body["message"].(string)
 	if message == "" {
 		t.Errorf("body without a message: %s", w.Body)
 	}
 	return message
+}
+
+// documentedErrors returns the statuses of the errors that the package documentation lists, by name. writeFailed stands
+// for every status.
+func documentedErrors(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "# Errors")
+	list, _, _ = strings.Cut(list, "# Differences")
+	errs := map[string][]string{}
+	for _, m := range regexp.MustCompile(`(?m)^//\t(\w+) +(\d{3})  `).FindAllStringSubmatch(list, -1) {
+		errs[m[1]] = append(errs[m[1]], m[2])
+		errs["writeFailed"] = append(errs["writeFailed"], m[2])
+	}
+	if len(errs) < 10 {
+		t.Fatalf("the list of errors was not found: %v", errs)
+	}
+	return errs
+}
+
+func TestDocumentedErrorsExist(t *testing.T) {
+	var code strings.Builder
+	for _, name := range []string{"ingest.go", "outcome.go", "respond.go"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(b)
+	}
+	for name := range documentedErrors(t) {
+		if !strings.Contains(code.String(), `"stream.in.`+name+`"`) {
+			t.Errorf("%s is documented and never sent", name)
+		}
+	}
 }
 
 // Every refusal before the engine, one row each.
@@ -632,5 +675,30 @@ func TestIngestAllocs(t *testing.T) {
 	})
 	if n > 2 {
 		t.Errorf("%v allocations per request, want at most 2", n)
+	}
+}
+
+// Run: go test ./stream -run ^$ -bench Ingest
+func BenchmarkIngest(b *testing.B) {
+	result := []forebay.SinkResult{stored("a")}
+	eng := newFake()
+	eng.ingest = func(context.Context, string, *mapping.Record) (forebay.Result, error) {
+		return forebay.Result{Sinks: result}, nil
+	}
+	for _, size := range []int{150, 1 << 10, 100 << 10} {
+		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
+			h := newIngestHandler(eng, Options{})
+			body := bytes.NewReader(bytes.Repeat([]byte("x"), size))
+			r := httptest.NewRequest(http.MethodPost, "/stream/1/web/"+secret, body)
+			r.Header = http.Header{"Content-Type": {"application/json"}, "User-Agent": {"x"}, "Accept-Encoding": {"gzip"}}
+			w := &discard{header: make(http.Header)}
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				body.Seek(0, io.SeekStart)
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}
+		})
 	}
 }

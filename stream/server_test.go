@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,6 +223,36 @@ func TestClientLeaves(t *testing.T) {
 	c.Close()
 	if err := <-left; err != context.Canceled {
 		t.Errorf("Ingest ended with %v", err)
+	}
+}
+
+// Over HTTP/2 a refused body ends its stream, not the connection that other requests share.
+func TestHTTP2(t *testing.T) {
+	srv := httptest.NewUnstartedServer(newIngestHandler(newFake(stored("a")), Options{MaxBodyBytes: 1000}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	var reused []bool
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { reused = append(reused, info.Reused) },
+	})
+	for _, tt := range []struct{ size, status int }{{10, 200}, {100_000, 413}, {1000, 200}} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+rawTarget, strings.NewReader(strings.Repeat("x", tt.size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != tt.status || resp.ProtoMajor != 2 {
+			t.Errorf("%d bytes: %s over %s", tt.size, resp.Status, resp.Proto)
+		}
+	}
+	if want := []bool{false, true, true}; !slices.Equal(reused, want) {
+		t.Errorf("connections reused: %v, want %v", reused, want)
 	}
 }
 
