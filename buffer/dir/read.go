@@ -1,0 +1,99 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"path/filepath"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Rows returns the rows of a table, one part after the other in the order of the file ids, which is the order of their
+// creation. A row belongs to the caller. An error ends the sequence; it comes with a nil row. An absent table is an
+// error that matches [fs.ErrNotExist]. Parts that are imported meanwhile may be missing.
+func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		columns, err := t.Columns(table)
+		if err != nil {
+			yield(nil, fmt.Errorf("table directory: read %q: %w", table, err))
+			return
+		}
+		entries, err := t.fs.ReadDir(t.Path(table))
+		if err != nil {
+			yield(nil, fmt.Errorf("table directory: read %q: %w", table, err))
+			return
+		}
+		for _, e := range entries {
+			path := filepath.Join(t.Path(table), e.Name())
+			if !strings.HasSuffix(path, plainPart) && !strings.HasSuffix(path, gzipPart) {
+				continue
+			}
+			more := true
+			err := t.readPart(path, func(r io.Reader) error {
+				rows := newRowReader(r)
+				for more {
+					row, err := rows.next(len(columns))
+					if err == io.EOF {
+						break
+					}
+					if err != nil {
+						return err
+					}
+					more = yield(row, nil)
+				}
+				return nil
+			})
+			if !more {
+				return
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("table directory: read %s: %w", path, err))
+				return
+			}
+		}
+	}
+}
+
+// CountFile implements [buffer.Counter]. It reads the part and counts what is there, rather than to trust a number
+// that was written down.
+func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
+	if err := checkID("file", fileID); err != nil {
+		return 0, err
+	}
+	var count rowChecker
+	path, err := t.findPart(table.ID, fileID)
+	if path == "" && err == nil {
+		return 0, nil
+	}
+	if err == nil {
+		err = t.readPart(path, func(r io.Reader) error {
+			_, err := io.CopyBuffer(&contextWriter{ctx, &count}, struct{ io.Reader }{r}, make([]byte, 128<<10))
+			return errors.Join(err, count.end())
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("table directory: count %s in %q: %w", fileID, table.ID, err)
+	}
+	return count.rows, nil
+}
+
+// readPart calls read with the plain rows of a part.
+func (t *TableDir) readPart(path string, read func(r io.Reader) error) error {
+	rc, err := t.fs.Open(path)
+	if err != nil {
+		return err
+	}
+	encoding := buffer.None
+	if strings.HasSuffix(path, gzipPart) {
+		encoding = buffer.Gzip
+	}
+	rc, err = buffer.Decode(encoding, rc)
+	if err != nil {
+		return err
+	}
+	return errors.Join(read(rc), rc.Close())
+}

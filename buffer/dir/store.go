@@ -1,0 +1,173 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// tempDir holds what is being written. No table or object has this name.
+	tempDir = ".tmp"
+	// staleAfter is the time without a write after which a temporary file is taken for left over. When that is wrong,
+	// its writer fails at the rename and the buffer repeats the call: the guess costs work, never rows.
+	staleAfter = time.Hour
+)
+
+// store writes files so that they are there as a whole or not at all.
+type store struct {
+	fs   fileSystem
+	root string
+
+	mu        sync.Mutex      // guards the fields below; not held during I/O
+	durable   map[string]bool // directories whose own entry was synced by this process
+	lastSweep time.Time
+}
+
+func newStore(root string) store {
+	return store{fs: disk{}, root: filepath.Clean(root), durable: make(map[string]bool)}
+}
+
+// ensureDir makes a directory, durably. One that was found present is synced as well, once: the process that made it
+// may have crashed in between.
+func (s *store) ensureDir(dir string) error {
+	changed := []string{dir}
+	for p := dir; ; {
+		_, err := s.fs.Stat(p)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		parent := filepath.Dir(p)
+		changed = append(changed, parent)
+		p = parent
+	}
+	if len(changed) == 1 && s.isDurable(dir) {
+		return nil
+	}
+	if err := s.fs.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, p := range changed {
+		if err := s.fs.SyncDir(filepath.Dir(p)); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.durable[dir] = true
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *store) isDurable(dir string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durable[dir]
+}
+
+// exists tells whether a file is there, durably.
+func (s *store) exists(path string) (bool, error) {
+	_, err := s.fs.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// The rename may be younger than the last sync of the directory: its writer may have crashed before it.
+	return true, s.fs.SyncDir(filepath.Dir(path))
+}
+
+// write makes the file path, durably, with what fill writes. The directory of path must exist. Two writers of one
+// path must write files of equal meaning, either of which then remains. id names the temporary files of the path.
+func (s *store) write(ctx context.Context, path, id string, fill func(w io.Writer) error) error {
+	if err := s.ensureDir(filepath.Join(s.root, tempDir)); err != nil {
+		return err
+	}
+	temp := filepath.Join(s.root, tempDir, fmt.Sprintf("%s.%016x", id, rand.Uint64()))
+	f, err := s.fs.Create(temp)
+	if err != nil {
+		return err
+	}
+	if err := fillAndClose(ctx, f, fill); err != nil {
+		_ = s.fs.Remove(temp) // if it stays, the repeated call or the sweep removes it
+		return err
+	}
+	if err := s.fs.Rename(temp, path); err != nil {
+		// Another writer of the path was first, and has removed our file with all others of the id.
+		if done, _ := s.exists(path); done && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		_ = s.fs.Remove(temp)
+		return err
+	}
+	if err := s.fs.SyncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	s.removeTemp(func(e fs.DirEntry) bool {
+		name, _, _ := strings.Cut(e.Name(), ".")
+		return name == id
+	})
+	return nil
+}
+
+func fillAndClose(ctx context.Context, f file, fill func(w io.Writer) error) error {
+	err := fill(&contextWriter{ctx, f})
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// sweep removes temporary files that nobody will finish, at most once in staleAfter.
+func (s *store) sweep() {
+	now := time.Now()
+	s.mu.Lock()
+	due := s.lastSweep.IsZero() || now.Sub(s.lastSweep) >= staleAfter
+	if due {
+		s.lastSweep = now
+	}
+	s.mu.Unlock()
+	if due {
+		s.removeTemp(func(e fs.DirEntry) bool {
+			info, err := e.Info()
+			return err == nil && now.Sub(info.ModTime()) >= staleAfter
+		})
+	}
+}
+
+// removeTemp removes the temporary files that match. Errors are left to the next sweep: these files take space, they
+// do no other harm.
+func (s *store) removeTemp(match func(e fs.DirEntry) bool) {
+	entries, _ := s.fs.ReadDir(filepath.Join(s.root, tempDir))
+	for _, e := range entries {
+		if match(e) {
+			_ = s.fs.Remove(filepath.Join(s.root, tempDir, e.Name()))
+		}
+	}
+}
+
+// contextWriter fails when the context is done.
+type contextWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w *contextWriter) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.w.Write(p)
+}

@@ -1,0 +1,284 @@
+package dir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// TablesOptions are the choices of [TablesWith].
+type TablesOptions struct {
+	// Gzip stores parts as <id>.csv.gz. Gzip slices are copied as they are; others are compressed at the fastest
+	// level. The default, false, stores plain <id>.csv. Parts of both kinds can stand in one table, so the choice may
+	// be changed between two runs.
+	Gzip bool
+}
+
+// TableDir is a [buffer.Target] that keeps each table in a directory. It imports each file exactly once. It is safe for
+// concurrent use.
+type TableDir struct {
+	store
+	gzip bool
+
+	// creating is held while a table is created, so that of two definitions with different columns one fails.
+	creating sync.Mutex
+}
+
+var (
+	_ buffer.Target  = (*TableDir)(nil)
+	_ buffer.Counter = (*TableDir)(nil)
+)
+
+// Tables returns a target in the directory path, with the default options. The directory is made by the first Ensure
+// or Import.
+func Tables(path string) *TableDir { return TablesWith(path, TablesOptions{}) }
+
+// TablesWith is [Tables] with options.
+func TablesWith(path string, o TablesOptions) *TableDir {
+	return &TableDir{store: newStore(path), gzip: o.Gzip}
+}
+
+// Path returns the directory of a table, whether it exists or not. Readers may open the parts in it at any time: a part
+// is complete when it has its name, and never changes.
+func (t *TableDir) Path(table string) string { return filepath.Join(t.root, folder(table)) }
+
+// Ensure implements [buffer.Target].
+func (t *TableDir) Ensure(ctx context.Context, table buffer.Table) error {
+	if err := checkTable(table); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := t.ensure(ctx, table); err != nil {
+		return fmt.Errorf("table directory: ensure %q: %w", table.ID, err)
+	}
+	return nil
+}
+
+func (t *TableDir) ensure(ctx context.Context, table buffer.Table) error {
+	dir := t.Path(table.ID)
+	if err := t.ensureDir(t.root); err != nil {
+		return err
+	}
+	if err := t.ensureDir(dir); err != nil {
+		return err
+	}
+	t.sweep()
+	err := t.compare(table)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	t.creating.Lock()
+	defer t.creating.Unlock()
+	if err := t.compare(table); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	data, err := json.MarshalIndent(definition{Version: definitionVersion, ID: table.ID, Columns: table.Columns}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return t.write(ctx, filepath.Join(dir, definitionFile), "table", func(w io.Writer) error {
+		_, err := w.Write(append(data, '\n'))
+		return err
+	})
+}
+
+// compare reports a table whose columns are others. An absent table is fs.ErrNotExist.
+func (t *TableDir) compare(table buffer.Table) error {
+	columns, err := t.Columns(table.ID)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(columns, table.Columns) {
+		return &buffer.SchemaError{Table: table.ID, Want: slices.Clone(table.Columns), Got: columns}
+	}
+	return nil
+}
+
+const (
+	definitionFile    = "table.json"
+	definitionVersion = 1
+)
+
+// definition is the content of table.json.
+type definition struct {
+	Version int      `json:"version"`
+	ID      string   `json:"id"`
+	Columns []string `json:"columns"`
+}
+
+// Columns returns the columns of a table. An absent table is an error that matches [fs.ErrNotExist].
+func (t *TableDir) Columns(table string) ([]string, error) {
+	path := filepath.Join(t.Path(table), definitionFile)
+	rc, err := t.fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	data, err := io.ReadAll(rc)
+	if err != nil {
+		return nil, err
+	}
+	// The version comes first: a newer format may not even fit the type.
+	var v struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+	}
+	if v.Version != definitionVersion {
+		return nil, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows version %d", path, v.Version, definitionVersion))
+	}
+	var d definition
+	if err := json.Unmarshal(data, &d); err != nil {
+		return nil, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+	}
+	if d.ID != table {
+		return nil, buffer.Permanent(fmt.Errorf("%s belongs to table %q, whose id shares a folder with %q: rename one of them", path, d.ID, table))
+	}
+	return d.Columns, nil
+}
+
+const plainPart, gzipPart = ".csv", ".csv.gz"
+
+// Import implements [buffer.Target], exactly once. It checks the form and the number of the rows on the way, so that a
+// slice that was cut off in staging is found before its rows count as imported.
+func (t *TableDir) Import(ctx context.Context, f *buffer.File) error {
+	if err := checkID("file", f.ID); err != nil {
+		return err
+	}
+	if err := checkTable(f.Table); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := t.importFile(ctx, f); err != nil {
+		return fmt.Errorf("table directory: import %s into %q: %w", f.ID, f.Table.ID, err)
+	}
+	return nil
+}
+
+func (t *TableDir) importFile(ctx context.Context, f *buffer.File) error {
+	if err := t.ensure(ctx, f.Table); err != nil {
+		return err
+	}
+	if path, err := t.findPart(f.Table.ID, f.ID); path != "" || err != nil {
+		return err
+	}
+	if t.gzip {
+		return t.write(ctx, t.part(f.Table.ID, f.ID, gzipPart), f.ID, func(w io.Writer) error { return copyGzip(ctx, w, f) })
+	}
+	return t.write(ctx, t.part(f.Table.ID, f.ID, plainPart), f.ID, func(w io.Writer) error { return copyPlain(ctx, w, f) })
+}
+
+func (t *TableDir) part(table, id, extension string) string {
+	return filepath.Join(t.Path(table), id+extension)
+}
+
+// findPart returns the path of the part of a file, or "" if it was not imported.
+func (t *TableDir) findPart(table, id string) (string, error) {
+	for _, extension := range []string{plainPart, gzipPart} {
+		path := t.part(table, id, extension)
+		if ok, err := t.exists(path); ok || err != nil {
+			return path, err
+		}
+	}
+	return "", nil
+}
+
+// copyPlain writes the decoded rows of all slices.
+func copyPlain(ctx context.Context, w io.Writer, f *buffer.File) error {
+	for _, obj := range f.Slices {
+		rc, err := f.OpenRows(ctx, obj)
+		if err != nil {
+			return fmt.Errorf("open slice %s: %w", obj.ID, err)
+		}
+		if err := copyRows(ctx, w, rc, f, obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyGzip writes all slices as gzip members: those that are gzip as they are, others compressed.
+func copyGzip(ctx context.Context, w io.Writer, f *buffer.File) error {
+	for _, obj := range f.Slices {
+		if obj.Encoding != buffer.Gzip {
+			zw, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+			if err != nil {
+				return err
+			}
+			rc, err := f.OpenRows(ctx, obj)
+			if err != nil {
+				return fmt.Errorf("open slice %s: %w", obj.ID, err)
+			}
+			if err := copyRows(ctx, zw, rc, f, obj); err != nil {
+				return err
+			}
+			if err := zw.Close(); err != nil {
+				return err
+			}
+			continue
+		}
+		stored, err := f.OpenSlice(ctx, obj)
+		if err != nil {
+			return fmt.Errorf("open slice %s: %w", obj.ID, err)
+		}
+		// The bytes go to the part as the decoder reads them. The decoder reads to the very end, or fails.
+		rc, err := buffer.Decode(obj.Encoding, &teeReader{stored, w})
+		if err != nil {
+			return fmt.Errorf("open slice %s: %w", obj.ID, err)
+		}
+		if err := copyRows(ctx, io.Discard, rc, f, obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// teeReader writes to w what is read from the reader.
+type teeReader struct {
+	io.ReadCloser
+	w io.Writer
+}
+
+func (t *teeReader) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if n > 0 {
+		if _, err := t.w.Write(p[:n]); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// copyRows copies the plain rows of one slice, checks them, and closes rc.
+func copyRows(ctx context.Context, w io.Writer, rc io.ReadCloser, f *buffer.File, obj buffer.Object) error {
+	check := rowChecker{columns: len(f.Table.Columns)}
+	_, err := io.CopyBuffer(&contextWriter{ctx, io.MultiWriter(&check, w)}, struct{ io.Reader }{rc}, make([]byte, 128<<10))
+	if cerr := rc.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = check.end()
+	}
+	if err != nil {
+		return fmt.Errorf("slice %s: %w", obj.ID, err)
+	}
+	if check.rows != obj.Rows {
+		return fmt.Errorf("slice %s: staging has %d rows, want %d", obj.ID, check.rows, obj.Rows)
+	}
+	return nil
+}
