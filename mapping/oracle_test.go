@@ -21,8 +21,9 @@ type oracle struct {
 const oraclePrelude = `
 local Ip = std.native("Ip"), BodyStr = std.native("BodyStr"), HeaderStr = std.native("HeaderStr"),
   Now(format=null) = std.native("Now")(format),
-  got(r, default) = if r.found then r.value else if std.isFunction(default) then error r.message else default,
-  none = function() null,
+  got(r, default) = if r.found then r.value
+    else if std.isObject(default) && std.objectHasAll(default, "no default") then error r.message else default,
+  none = { "no default":: true },
   Body(path="", default=none) = got(std.native("Body")(path), default),
   Header(header="", default=none) = got(std.native("Header")(header), default);
 `

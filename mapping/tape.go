@@ -108,9 +108,9 @@ value:
 	}
 	switch c = text[i]; c {
 	case '"':
-		end, flags, msg := scanString(text, i)
-		if msg != "" {
-			return fail(end, msg)
+		end, flags := scanString(text, i)
+		if end < 0 {
+			return fail(stringFault(text, i))
 		}
 		if flags&flagNonASCII != 0 {
 			lastHigh = i
@@ -163,9 +163,9 @@ value:
 		if c != '-' && c-'0' > 9 {
 			return fail(i, "expected a value")
 		}
-		end, msg := scanNumber(text, i)
-		if msg != "" {
-			return fail(end, msg)
+		end := scanNumber(text, i)
+		if end < 0 {
+			return fail(^end, "expected a digit")
 		}
 		nodes = append(nodes, node{uint32(i), uint32(end), uint32(len(nodes) + 1), nodeNumber, 0})
 		i = end
@@ -216,9 +216,9 @@ key:
 		return fail(i, "expected a key")
 	}
 	{
-		end, flags, msg := scanString(text, i)
-		if msg != "" {
-			return fail(end, msg)
+		end, flags := scanString(text, i)
+		if end < 0 {
+			return fail(stringFault(text, i))
 		}
 		if flags&flagNonASCII != 0 {
 			lastHigh = i
@@ -263,12 +263,12 @@ const (
 	highs = 0x8080808080808080
 )
 
-// scanString returns the end of the string that begins at text[i], which is a quote. When msg is not empty the string
-// is malformed at end.
+// scanString returns the end of the string that begins at text[i], which is a quote; a negative end means that it is
+// malformed, see stringFault.
 //
 // Eight bytes are looked at at once. In (x-ones)&^x&highs the lowest marked byte is always a true zero of x; a false
 // mark can only stand above a true one, so the first mark of the union of three such terms is true as well.
-func scanString(text []byte, i int) (end int, flags uint8, msg string) {
+func scanString(text []byte, i int) (end int, flags uint8) {
 	i++
 	high := uint64(highs)
 	for {
@@ -276,42 +276,28 @@ func scanString(text []byte, i int) (end int, flags uint8, msg string) {
 			w := binary.LittleEndian.Uint64(text[i:])
 			q := w ^ '"'*ones
 			s := w ^ '\\'*ones
-			m := ((q-ones)&^q | (s-ones)&^s | (w-0x20*ones)&^w) & highs
-			if m |= w & high; m != 0 {
+			m := ((q-ones)&^q|(s-ones)&^s|(w-0x20*ones)&^w)&highs | w&high
+			if m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
 			}
 			i += 8
 		}
 		if i >= len(text) {
-			return i, 0, "unexpected end"
+			return -1, 0
 		}
 		switch c := text[i]; {
 		case c == '"':
-			return i + 1, flags, ""
+			return i + 1, flags
 		case c == '\\':
 			flags |= flagEscaped
-			if len(text)-i < 2 {
-				return len(text), 0, "unexpected end"
+			n := escapeLen(text[i:])
+			if n == 0 {
+				return -1, 0
 			}
-			switch text[i+1] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-				i += 2
-			case 'u':
-				for k := i + 2; k < i+6; k++ {
-					if k >= len(text) {
-						return k, 0, "unexpected end"
-					}
-					if hexDigit(text[k]) < 0 {
-						return k, 0, "expected a hexadecimal digit"
-					}
-				}
-				i += 6
-			default:
-				return i + 1, 0, "unknown escape"
-			}
+			i += n
 		case c < 0x20:
-			return i, 0, "control character in a string"
+			return -1, 0
 		case c >= 0x80:
 			flags |= flagNonASCII
 			high = 0
@@ -320,6 +306,39 @@ func scanString(text []byte, i int) (end int, flags uint8, msg string) {
 			i++
 		}
 	}
+}
+
+// escapeLen returns the length of the escape at the start of s, which is a backslash, or 0.
+func escapeLen(s []byte) int {
+	if len(s) < 2 {
+		return 0
+	}
+	switch s[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(s) >= 6 && hexDigit(s[2])|hexDigit(s[3])|hexDigit(s[4])|hexDigit(s[5]) >= 0 {
+			return 6
+		}
+	}
+	return 0
+}
+
+// stringFault finds what is wrong with the malformed string at text[i].
+func stringFault(text []byte, i int) (at int, msg string) {
+	for i++; i < len(text); i++ {
+		switch c := text[i]; {
+		case c < 0x20:
+			return i, "control character in a string"
+		case c == '\\':
+			n := escapeLen(text[i:])
+			if n == 0 {
+				return i, "invalid escape"
+			}
+			i += n - 1
+		}
+	}
+	return i, "unexpected end"
 }
 
 func hexDigit(c byte) int {
@@ -334,14 +353,15 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// scanNumber returns the end of the number that begins at text[i], which is '-' or a digit.
-func scanNumber(text []byte, i int) (end int, msg string) {
+// scanNumber returns the end of the number that begins at text[i], which is '-' or a digit. A negative end means that a
+// digit is missing at ^end.
+func scanNumber(text []byte, i int) (end int) {
 	if text[i] == '-' {
 		i++
 	}
 	switch {
 	case i >= len(text) || text[i]-'0' > 9:
-		return i, "expected a digit"
+		return ^i
 	case text[i] == '0':
 		i++
 	default:
@@ -352,7 +372,7 @@ func scanNumber(text []byte, i int) (end int, msg string) {
 	if i < len(text) && text[i] == '.' {
 		i++
 		if i >= len(text) || text[i]-'0' > 9 {
-			return i, "expected a digit"
+			return ^i
 		}
 		for i < len(text) && text[i]-'0' <= 9 {
 			i++
@@ -364,11 +384,11 @@ func scanNumber(text []byte, i int) (end int, msg string) {
 			i++
 		}
 		if i >= len(text) || text[i]-'0' > 9 {
-			return i, "expected a digit"
+			return ^i
 		}
 		for i < len(text) && text[i]-'0' <= 9 {
 			i++
 		}
 	}
-	return i, ""
+	return i
 }

@@ -139,7 +139,7 @@ func appendCompact(dst, text []byte) []byte {
 		case ' ', '\n', '\r', '\t':
 			i++
 		case '"':
-			end, _, _ := scanString(text, i)
+			end, _ := scanString(text, i)
 			dst = append(dst, text[i:end]...)
 			i = end
 		default:
