@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -35,22 +36,30 @@ type Buffer struct {
 	// memory, never during I/O. Lock order: mu before sinkState.mu and gate.mu.
 	mu struct {
 		sync.RWMutex
-		sinks               map[string]*sinkState
-		byNum               map[uint32]*sinkState
-		files               map[uint64]*file
-		slices              map[uint64]*slice
-		lastFile, lastSlice uint64
-		lastSink            uint32
+		state
 		// changed is closed and replaced at every change of a file's state or retry.
 		changed chan struct{}
+		// generation counts the reopenings: what was read from state before one is worth nothing after it.
+		generation int
 	}
 
-	timers   *trigger.Scheduler[timerKey]
-	uploads  *workers
-	imports  *workers
-	cleanups *workers
+	// store is the opening that is in use, db its database for the committer alone.
+	store atomic.Pointer[store]
+	dir   string
+	lock  io.Closer
 
-	// ctx ends the calls of drivers when the buffer closes.
+	// crew is replaced when the store is reopened; nothing that reads it runs then.
+	crew
+	healing   bool // of the committer: a reopening has begun
+	reopened  chan opened
+	reopening sync.WaitGroup
+
+	// life guards closing, and crew against Close.
+	life    sync.Mutex
+	closing bool
+	ended   chan struct{} // closed when Close has done everything
+
+	// ctx ends everything that acts by itself when the buffer closes.
 	ctx    context.Context
 	cancel context.CancelFunc
 	failed atomic.Pointer[FailedError]
@@ -58,6 +67,16 @@ type Buffer struct {
 
 	pack  packer       // of the committer
 	syncs chan *commit // from the committer to the syncer, in order
+}
+
+// state is what the store holds of sinks, files and slices.
+type state struct {
+	sinks               map[string]*sinkState
+	byNum               map[uint32]*sinkState
+	files               map[uint64]*file
+	slices              map[uint64]*slice
+	lastFile, lastSlice uint64
+	lastSink            uint32
 }
 
 // sinkState is one sink over all its definitions.
@@ -209,52 +228,44 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
 
 // Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows
 // that are not yet in the target wait for the next Open. It may be called twice.
+//
+// After a failure of the local level that was not mended yet, Close returns the [*FailedError].
 func (b *Buffer) Close() error {
 	if !b.gate.close() {
-		<-b.closed
+		<-b.ended
 		return nil
 	}
-	b.timers.Stop()
+	defer close(b.ended)
+	b.life.Lock()
+	b.closing = true
+	c := b.crew
+	b.life.Unlock()
 	b.gate.kick()
 	// The last group may hold the outcomes of driver calls, so the calls end first.
 	b.cancel()
-	b.uploads.stop()
-	b.imports.stop()
-	b.cleanups.stop()
+	c.stop()
+	b.reopening.Wait()
 	b.gate.finish()
 	<-b.closed
-	if b.failed.Load() != nil {
-		return b.closeFailed()
+	err := b.store.Load().close()
+	if f := b.failed.Load(); f != nil {
+		err = f
+	} else if err != nil {
+		err = fmt.Errorf("buffer: close the local level: %w", err)
 	}
-	if err := b.db.Close(); err != nil {
-		return fmt.Errorf("buffer: close the local level: %w", err)
+	if e := b.lock.Close(); err == nil && e != nil {
+		err = fmt.Errorf("buffer: unlock: %w", e)
 	}
-	return nil
-}
-
-// closeFailed releases what it can of a store whose log cannot be written any more.
-func (b *Buffer) closeFailed() (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = b.failed.Load()
-		}
-	}()
-	if e := b.db.Close(); e != nil {
-		b.log.Warn("closing a failed local level", "error", e)
-	}
-	return b.failed.Load()
-}
-
-// fail makes every later call end with the error.
-func (b *Buffer) fail(err error) *FailedError {
-	f := &FailedError{Err: err}
-	if b.failed.CompareAndSwap(nil, f) {
-		b.log.Error("local level failed", "error", err)
-	}
-	return b.failed.Load()
+	return err
 }
 
 // waitChange returns a channel that is closed at the next change of a file. Call it with mu held for reading.
 func (b *Buffer) waitChange() <-chan struct{} { return b.mu.changed }
+
+// signalChange wakes those who wait for a change of a file. Call it with mu held.
+func (b *Buffer) signalChange() {
+	close(b.mu.changed)
+	b.mu.changed = make(chan struct{})
+}
 
 func (b *Buffer) now() time.Time { return time.Now().UTC() }

@@ -78,9 +78,12 @@ func (b *Buffer) commitLoop() {
 		if b.gate.drained() {
 			return
 		}
+		b.watch()
 		select {
 		case <-b.gate.signal:
 		case <-timer.C:
+		case o := <-b.reopened:
+			b.install(o)
 		}
 	}
 }
@@ -129,14 +132,6 @@ func (b *Buffer) prepare(g *group) (c *commit) {
 			ch.release()
 		}
 		g.chunks = nil
-		// The store reports a log that cannot be written by its logger's Fatalf, which panics with a storeFailure.
-		if r := recover(); r != nil {
-			f, ok := r.(storeFailure)
-			if !ok {
-				panic(r)
-			}
-			c.err = b.fail(f.err)
-		}
 	}()
 	if f := b.failed.Load(); f != nil {
 		c.err = f
@@ -189,8 +184,7 @@ func (b *Buffer) finish(c *commit) {
 	b.local.Add(c.local)
 	if c.changed {
 		b.mu.Lock()
-		close(b.mu.changed)
-		b.mu.changed = make(chan struct{})
+		b.signalChange()
 		b.mu.Unlock()
 	}
 	for _, fn := range c.after {
@@ -222,7 +216,7 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 		encoding: p.encoding, rows: c.rows, raw: int64(len(c.data)), last: c.last, slice: sl.tally,
 	})
 	if err := op.Finish(); err != nil {
-		panic(storeFailure{fmt.Errorf("build batch: %w", err)}) // only an indexed batch can fail here
+		panic(fmt.Sprintf("buffer: build batch: %v", err)) // only an indexed batch can fail here
 	}
 	sl.chunks++
 
@@ -266,6 +260,3 @@ func encodeCounters(file, slice uint64) []byte {
 	b := binary.BigEndian.AppendUint64(nil, file)
 	return binary.BigEndian.AppendUint64(b, slice)
 }
-
-// storeFailure is what the store's logger panics with.
-type storeFailure struct{ err error }

@@ -11,8 +11,9 @@ import (
 //
 //	reject  the record can never be stored as it is        mapping.Error, forebay.RowTooLargeError
 //	wait    try again later, nothing was accepted           *OverloadError
+//	        try again later, the outcome is unknown         *FailedError
 //	retry   a later attempt may succeed                     every error that has no other mark
-//	repair  somebody has to change something first          *SchemaError, Permanent, ErrClosed, *FailedError
+//	repair  somebody has to change something first          *SchemaError, Permanent, ErrClosed
 var (
 	// ErrClosed is returned by every call after Close has begun.
 	ErrClosed = errors.New("buffer: closed")
@@ -51,12 +52,15 @@ func (e *SchemaError) Error() string {
 		"change one of them so that names and order agree", e.Table, strings.Join(e.Want, ", "), strings.Join(e.Got, ", "))
 }
 
-// FailedError says that the local level can no longer write. What was acknowledged is safe on disk; what was waiting
-// has an unknown outcome. The engine must be closed and opened again.
+// FailedError says that the local level could not be written or read: a broken, full or absent disk. What was
+// acknowledged before is safe as far as the disk kept it; the outcome of the call is unknown, and rows that nobody
+// waited for may be lost. The buffer closes the store and opens it again by itself, with the backoff of Options.Retry,
+// and takes rows as soon as that succeeds. The process need not do anything; it may also close the engine and open it
+// again.
 type FailedError struct{ Err error }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("buffer: local level failed, close and reopen the engine: %v", e.Err)
+	return fmt.Sprintf("buffer: local level failed, it is being reopened; check the disk: %v", e.Err)
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,7 +41,9 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	var waiting []*file
 	var before []int // failures of the waiting files before the call
 	known := true
+	generation := 0
 	err := b.do(ctx, func(t *txn) {
+		generation = b.mu.generation
 		s := b.mu.sinks[sinkID]
 		if s == nil {
 			known = false
@@ -66,6 +69,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	for {
 		b.mu.RLock()
 		changed := b.waitChange()
+		again := b.mu.generation != generation
 		var held *HeldError
 		left, first, hopeless := 0, "", false
 		for i, f := range waiting {
@@ -81,6 +85,12 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			hopeless = hopeless || f.hopeless() && (f.failures > before[i] || f.rec.State == FileExpired)
 		}
 		b.mu.RUnlock()
+		if f := b.failed.Load(); f != nil {
+			return f
+		}
+		if again {
+			return &FailedError{Err: errors.New("the local level was reopened during the call")}
+		}
 		if left == 0 {
 			return nil
 		}

@@ -68,10 +68,18 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 			return fmt.Errorf("buffer: progress note of %d bytes, at most 4096 are kept", len(note))
 		}
 		note = append([]byte(nil), note...)
-		return b.do(ctx, func(t *txn) {
+		over := false
+		err := b.do(ctx, func(t *txn) {
+			if over = b.mu.files[f.num] != f || f.rec.State != FileImporting; over {
+				return
+			}
 			f.rec.Progress = note
 			t.touchFile(f)
 		})
+		if err == nil && over {
+			err = fmt.Errorf("buffer: file %s: its import has ended", arg.ID)
+		}
+		return err
 	}
 	err := b.attempt(ctx, func(ctx context.Context) error { return b.opts.Target.Import(ctx, arg) })
 	if err == nil {
@@ -302,8 +310,13 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 
 // eachChunk calls fn with the chunks of a slice in order. The payload is valid during the call.
 func (b *Buffer) eachChunk(slice uint64, fn func(seq int, h chunkHeader, payload []byte) error) error {
+	st := b.store.Load()
+	if err := st.read(); err != nil {
+		return fmt.Errorf("read slice: %w", err)
+	}
+	defer st.release()
 	from, to := chunkBounds(slice)
-	it, err := b.db.NewIter(iterBounds(from, to))
+	it, err := st.db.NewIter(iterBounds(from, to))
 	if err != nil {
 		return fmt.Errorf("read slice: %w", err)
 	}

@@ -9,11 +9,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -24,61 +28,46 @@ func Open(dir string, opts Options) (*Buffer, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	if err := opts.FS.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
-	}
-	db, err := openStore(dir, opts)
+	dir = filepath.Clean(dir)
+	lock, err := lockDir(dir, opts.FS)
 	if err != nil {
 		return nil, err
 	}
-	b := &Buffer{opts: opts, log: opts.Logger, db: db, closed: make(chan struct{}), syncs: make(chan *commit)}
-	b.mu.sinks = make(map[string]*sinkState)
-	b.mu.byNum = make(map[uint32]*sinkState)
-	b.mu.files = make(map[uint64]*file)
-	b.mu.slices = make(map[uint64]*slice)
-	b.mu.changed = make(chan struct{})
-	b.gate.init()
-	if err := b.recover(); err != nil {
-		return nil, errors.Join(fmt.Errorf("buffer: open %s: %w", dir, err), db.Close())
+	b := &Buffer{
+		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}), ended: make(chan struct{}),
+		syncs: make(chan *commit), reopened: make(chan opened),
 	}
+	o, err := b.openStore()
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	b.instance = o.state.instance
+	b.mu.state = o.state.state
+	b.mu.changed = make(chan struct{})
+	b.local.Store(o.state.local)
+	b.gate.init()
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.timers = trigger.NewScheduler(b.fire)
-	b.uploads = newWorkers(b.ctx, opts.Uploads)
-	b.imports = newWorkers(b.ctx, opts.Imports)
-	b.cleanups = newWorkers(b.ctx, 2)
+	b.crew = b.newCrew()
+	b.use(o.store)
 	go b.commitLoop()
 	go b.syncLoop()
 	b.resume()
 	return b, nil
 }
 
-func openStore(dir string, opts Options) (db *pebble.DB, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			f, ok := r.(storeFailure)
-			if !ok {
-				panic(r)
-			}
-			db, err = nil, fmt.Errorf("buffer: open %s: %w", dir, f.err)
-		}
-	}()
-	cache := pebble.NewCache(8 << 20)
-	defer cache.Unref()
-	db, err = pebble.Open(dir, &pebble.Options{
-		FS:                          opts.FS,
-		Cache:                       cache,
-		Logger:                      storeLogger{opts.Logger},
-		MemTableSize:                uint64(opts.MemTableBytes),
-		MemTableStopWritesThreshold: 4,
-		FormatMajorVersion:          pebble.FormatNewest,
-	})
+// lockDir creates the folder if need be and takes the lock that keeps other engines out.
+func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
+	}
+	lock, err := fs.Lock(fs.PathJoin(dir, "LOCK")) // the name is the store's
 	if err == nil {
-		return db, nil
+		return lock, nil
 	}
 	if isLocked(err) {
 		return nil, fmt.Errorf("buffer: %s is in use by another engine; close that one or choose another folder: %w", dir, err)
 	}
-	return nil, fmt.Errorf("buffer: open %s: %w", dir, err)
+	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)
 }
 
 func isLocked(err error) bool {
@@ -90,9 +79,18 @@ func iterBounds(from, to []byte) *pebble.IterOptions {
 	return &pebble.IterOptions{LowerBound: from, UpperBound: to}
 }
 
+// recovery is the state as the store has it.
+type recovery struct {
+	db       *pebble.DB
+	now      time.Time
+	instance string
+	local    int64 // payload bytes on the local level
+	state
+}
+
 // get returns a copy of a value, nil when it is absent.
-func (b *Buffer) get(key string) ([]byte, error) {
-	v, closer, err := b.db.Get([]byte(key))
+func (r *recovery) get(key string) ([]byte, error) {
+	v, closer, err := r.db.Get([]byte(key))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
@@ -103,101 +101,117 @@ func (b *Buffer) get(key string) ([]byte, error) {
 	return bytes.Clone(v), nil
 }
 
-// recover reads the state. It changes nothing but the first records of a new folder.
-func (b *Buffer) recover() error {
-	format, err := b.get(keyFormat)
+// recoverState reads the state. It changes nothing but the first records of a new folder.
+func recoverState(db *pebble.DB) (*recovery, error) {
+	r := &recovery{db: db, now: time.Now().UTC(), state: state{
+		sinks: make(map[string]*sinkState), byNum: make(map[uint32]*sinkState),
+		files: make(map[uint64]*file), slices: make(map[uint64]*slice),
+	}}
+	format, err := r.get(keyFormat)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if format == nil {
-		return b.initStore()
+		return r, r.initStore()
 	}
 	if n, err := strconv.Atoi(string(format)); err != nil || n != formatVersion {
-		return fmt.Errorf("the data has format %q, this version of the library reads format %d: use the version that wrote it",
+		return nil, fmt.Errorf("the data has format %q, this version of the library reads format %d: use the version that wrote it",
 			format, formatVersion)
 	}
-	instance, err := b.get(keyInstance)
+	instance, err := r.get(keyInstance)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b.instance = string(instance)
-	counters, err := b.get(keyCounters)
+	r.instance = string(instance)
+	counters, err := r.get(keyCounters)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(counters) == 16 {
-		b.mu.lastFile = binary.BigEndian.Uint64(counters)
-		b.mu.lastSlice = binary.BigEndian.Uint64(counters[8:])
+		r.lastFile = binary.BigEndian.Uint64(counters)
+		r.lastSlice = binary.BigEndian.Uint64(counters[8:])
 	}
-	if err := b.recoverSinks(); err != nil {
-		return err
+	if err := r.recoverSinks(); err != nil {
+		return nil, err
 	}
-	if err := b.recoverFiles(); err != nil {
-		return err
+	if err := r.recoverFiles(); err != nil {
+		return nil, err
 	}
-	return b.recoverSlices()
+	return r, r.recoverSlices()
 }
 
-func (b *Buffer) initStore() error {
+func (r *recovery) initStore() error {
 	var name [6]byte
 	_, _ = rand.Read(name[:]) // never fails
-	b.instance = hex.EncodeToString(name[:])
-	batch := b.db.NewBatch()
+	r.instance = hex.EncodeToString(name[:])
+	batch := r.db.NewBatch()
 	_ = batch.Set([]byte(keyFormat), []byte(strconv.Itoa(formatVersion)), nil)
-	_ = batch.Set([]byte(keyInstance), []byte(b.instance), nil)
+	_ = batch.Set([]byte(keyInstance), []byte(r.instance), nil)
 	_ = batch.Set([]byte(keyCounters), encodeCounters(0, 0), nil)
-	return b.db.Apply(batch, pebble.Sync)
+	return r.db.Apply(batch, pebble.Sync)
 }
 
-func (b *Buffer) recoverSinks() error {
-	return b.eachRecord(prefixSink, func(key, value []byte) error {
+// resumed moves a time of the records to the clock of this process: an age is kept, and a time that lies in the future,
+// because the clock was set back meanwhile, becomes now. Otherwise rows would wait until the clock has caught up.
+func (r *recovery) resumed(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return trigger.Load{Since: t}.Resume(r.now).Since
+}
+
+func (r *recovery) recoverSinks() error {
+	return r.eachRecord(prefixSink, func(key, value []byte) error {
 		s := &sinkState{num: binary.BigEndian.Uint32(key)}
 		if err := json.Unmarshal(value, &s.rec); err != nil {
 			return fmt.Errorf("sink record %d: %w", s.num, err)
 		}
 		s.id = s.rec.ID
-		b.mu.sinks[s.id] = s
-		b.mu.byNum[s.num] = s
-		b.mu.lastSink = max(b.mu.lastSink, s.num)
+		r.sinks[s.id] = s
+		r.byNum[s.num] = s
+		r.lastSink = max(r.lastSink, s.num)
 		return nil
 	})
 }
 
-func (b *Buffer) recoverFiles() error {
-	return b.eachRecord(prefixFile, func(key, value []byte) error {
+func (r *recovery) recoverFiles() error {
+	return r.eachRecord(prefixFile, func(key, value []byte) error {
 		f := &file{num: binary.BigEndian.Uint64(key)}
 		if err := json.Unmarshal(value, &f.rec); err != nil {
 			return fmt.Errorf("file record %d: %w", f.num, err)
 		}
-		if f.sink = b.mu.byNum[f.rec.Sink]; f.sink == nil {
+		if f.sink = r.byNum[f.rec.Sink]; f.sink == nil {
 			return fmt.Errorf("file record %d: sink %d is unknown", f.num, f.rec.Sink)
 		}
-		b.mu.files[f.num] = f
+		f.rec.Retry.FirstFailed = r.resumed(f.rec.Retry.FirstFailed)
+		r.files[f.num] = f
 		f.sink.files = append(f.sink.files, f)
 		if f.rec.State == FileWriting {
+			f.rec.Opened = r.resumed(f.rec.Opened)
 			f.sink.file = f
 		}
 		return nil
 	})
 }
 
-func (b *Buffer) recoverSlices() error {
-	it, err := b.db.NewIter(iterBounds([]byte{prefixChunk}, []byte{prefixChunk + 1}))
+func (r *recovery) recoverSlices() error {
+	it, err := r.db.NewIter(iterBounds([]byte{prefixChunk}, []byte{prefixChunk + 1}))
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	return b.eachRecord(prefixSlice, func(key, value []byte) error {
+	return r.eachRecord(prefixSlice, func(key, value []byte) error {
 		sl := &slice{num: binary.BigEndian.Uint64(key)}
 		if err := json.Unmarshal(value, &sl.rec); err != nil {
 			return fmt.Errorf("slice record %d: %w", sl.num, err)
 		}
-		if sl.file = b.mu.files[sl.rec.File]; sl.file == nil {
+		if sl.file = r.files[sl.rec.File]; sl.file == nil {
 			return fmt.Errorf("slice record %d: file %d is unknown", sl.num, sl.rec.File)
 		}
-		b.mu.slices[sl.num] = sl
+		r.slices[sl.num] = sl
 		sl.file.slices = append(sl.file.slices, sl)
 		if sl.rec.State == SliceWriting {
+			sl.rec.Opened = r.resumed(sl.rec.Opened)
 			if err := sl.recoverWriting(it); err != nil {
 				return fmt.Errorf("slice record %d: %w", sl.num, err)
 			}
@@ -206,7 +220,7 @@ func (b *Buffer) recoverSlices() error {
 			sl.tally = sl.rec.tally()
 		}
 		if sl.rec.State == SliceWriting || sl.rec.State == SliceUploading {
-			b.local.Add(sl.stored)
+			r.local += sl.stored
 		}
 		return nil
 	})
@@ -235,8 +249,8 @@ func (sl *slice) recoverWriting(it *pebble.Iterator) error {
 }
 
 // eachRecord calls fn with the rest of the key and the value of all records of a kind, ascending.
-func (b *Buffer) eachRecord(prefix byte, fn func(key, value []byte) error) error {
-	it, err := b.db.NewIter(iterBounds([]byte{prefix}, []byte{prefix + 1}))
+func (r *recovery) eachRecord(prefix byte, fn func(key, value []byte) error) error {
+	it, err := r.db.NewIter(iterBounds([]byte{prefix}, []byte{prefix + 1}))
 	if err != nil {
 		return err
 	}

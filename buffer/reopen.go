@@ -1,0 +1,192 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// When the store fails, the buffer treats it as a crash without the end of the process:
+//
+//  1. The store is cut off from the disk ([storeFS]). Appends and operations get a [*FailedError]; of what was being
+//     written they learn that the outcome is unknown.
+//  2. The timers and the calls of drivers end, as in Close.
+//  3. The store is closed and opened again, with the backoff of Options.Retry, and the state is read from the disk.
+//     Nothing that was in memory is trusted.
+//  4. The handles of the sinks are joined to the state that was read, and everything goes on as after Open.
+//
+// To end for good instead was the other choice: but the usual causes (a full disk, a network volume that was away)
+// pass, and every embedder would have to write this loop.
+
+// crew is everything that acts by itself.
+type crew struct {
+	timers   *trigger.Scheduler[timerKey]
+	uploads  *workers
+	imports  *workers
+	cleanups *workers
+	// cancel ends the calls of drivers.
+	cancel context.CancelFunc
+}
+
+func (b *Buffer) newCrew() crew {
+	ctx, cancel := context.WithCancel(b.ctx)
+	return crew{
+		timers: trigger.NewScheduler(b.fire), uploads: newWorkers(ctx, b.opts.Uploads),
+		imports: newWorkers(ctx, b.opts.Imports), cleanups: newWorkers(ctx, 2), cancel: cancel,
+	}
+}
+
+// stop returns when nothing acts any more. It may be called twice and at once.
+func (c crew) stop() {
+	c.timers.Stop()
+	c.cancel()
+	c.uploads.stop()
+	c.imports.stop()
+	c.cleanups.stop()
+}
+
+// opened is a store with the state that was read from it.
+type opened struct {
+	store *store
+	state *recovery
+}
+
+// openStore opens the store and reads its state.
+func (b *Buffer) openStore() (opened, error) {
+	st, err := openStore(b.dir, b.opts, b.storeFailed)
+	if err != nil {
+		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
+	}
+	rec, err := recoverState(st.db)
+	if err == nil {
+		err = st.fs.failure()
+	}
+	if err != nil {
+		return opened{}, errors.Join(fmt.Errorf("buffer: open %s: %w", b.dir, err), st.close())
+	}
+	return opened{st, rec}, nil
+}
+
+// storeFailed is called by the store, with locks held.
+func (b *Buffer) storeFailed(s *store, err error) {
+	if b.store.Load() == s { // else it is being opened, and the opening reports it
+		b.failed.CompareAndSwap(nil, &FailedError{Err: err})
+		b.gate.kick()
+	}
+}
+
+// fail ends the store because of an error that the store itself did not take for one.
+func (b *Buffer) fail(err error) *FailedError {
+	b.store.Load().fs.end(err)
+	if f := b.failed.Load(); f != nil {
+		return f
+	}
+	return &FailedError{Err: err}
+}
+
+// watch begins the reopening of a store that has failed. Called by the committer.
+func (b *Buffer) watch() {
+	f := b.failed.Load()
+	if f == nil || b.healing {
+		return
+	}
+	b.healing = true
+	b.log.Error("local level failed, it is being reopened", "error", f.Err)
+	b.mu.Lock()
+	b.signalChange()
+	b.mu.Unlock()
+	b.life.Lock()
+	defer b.life.Unlock()
+	if b.closing {
+		return
+	}
+	b.reopening.Add(1)
+	go b.reopen(b.crew)
+}
+
+func (b *Buffer) reopen(old crew) {
+	defer b.reopening.Done()
+	old.stop()
+	_ = b.store.Load().close() // reports what is known
+	for attempt := 1; b.ctx.Err() == nil; attempt++ {
+		o, err := b.openStore()
+		if err == nil {
+			select {
+			case b.reopened <- o:
+			case <-b.ctx.Done():
+				_ = o.store.close()
+			}
+			return
+		}
+		delay := b.opts.Retry.delay(attempt)
+		b.log.Error("local level cannot be reopened", "attempt", attempt, "retry_after", b.now().Add(delay), "error", err)
+		select {
+		case <-time.After(delay):
+		case <-b.ctx.Done():
+		}
+	}
+}
+
+// install takes up the reopened store. Called by the committer.
+func (b *Buffer) install(o opened) {
+	// The syncer reads what is replaced here: it must have ended every earlier commit.
+	idle := newGroup(0)
+	b.syncs <- &commit{group: idle}
+	<-idle.done
+
+	b.life.Lock()
+	defer b.life.Unlock()
+	if b.closing {
+		_ = o.store.close()
+		return
+	}
+	b.mu.Lock()
+	o.state.join(b.mu.state)
+	b.mu.state = o.state.state
+	b.mu.generation++
+	b.signalChange()
+	b.mu.Unlock()
+	b.local.Store(o.state.local)
+	b.crew = b.newCrew()
+	b.use(o.store)
+	b.healing = false
+	b.log.Warn("local level reopened")
+	b.resume()
+}
+
+// use makes a store the current one and ends the failed state.
+func (b *Buffer) use(s *store) {
+	b.db = s.db
+	b.store.Store(s)
+	b.failed.Store(nil)
+	if err := s.fs.failure(); err != nil {
+		b.storeFailed(s, err)
+	}
+}
+
+// join makes the handles of the sinks valid for the recovered state: they keep their sinkState.
+func (r *recovery) join(before state) {
+	for id, fresh := range r.sinks {
+		s := before.sinks[id]
+		if s == nil {
+			continue
+		}
+		s.rec, s.file, s.slice, s.files = fresh.rec, fresh.file, fresh.slice, fresh.files
+		for _, f := range s.files {
+			f.sink = s
+		}
+		r.sinks[id], r.byNum[s.num] = s, s
+		// The chunks of a definition are told apart by its pointer.
+		if !s.rec.Def.equal(s.def) {
+			s.def = nil
+			continue
+		}
+		s.rec.Def = s.def
+		if s.file != nil && s.file.rec.Def.equal(s.def) {
+			s.file.rec.Def = s.def
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package buffer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// store is one opening of the database of the local level. After a failure it is closed and another one is opened.
+type store struct {
+	db *pebble.DB
+	fs *storeFS
+
+	mu      sync.Mutex
+	closed  bool
+	readers sync.WaitGroup
+	close1  sync.Once
+}
+
+// errStoreClosed is returned to readers that come too late.
+var errStoreClosed = errors.New("the local level is closed or being reopened")
+
+// openStore opens the database. failed is called once, with locks of the store held, when it has to end later.
+func openStore(dir string, opts Options, failed func(*store, error)) (*store, error) {
+	s := &store{}
+	s.fs = newStoreFS(opts.FS, dir, func(err error) { failed(s, err) })
+	cache := pebble.NewCache(8 << 20)
+	defer cache.Unref()
+	o := &pebble.Options{
+		FS:                          s.fs,
+		Cache:                       cache,
+		Logger:                      storeLogger{opts.Logger, s.fs},
+		EventListener:               &pebble.EventListener{DataCorruption: corruptionLogger(opts.Logger)},
+		MemTableSize:                uint64(opts.MemTableBytes),
+		MemTableStopWritesThreshold: 4,
+		FormatMajorVersion:          pebble.FormatNewest,
+	}
+	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
+	// each looks for the next when it ends, so an idle buffer can sleep.
+	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, errors.Join(err, s.fs.failure())
+	}
+	s.db = db
+	if err := s.fs.failure(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// read keeps the store open until the reader calls release.
+func (s *store) read() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errStoreClosed
+	}
+	s.readers.Add(1)
+	return nil
+}
+
+func (s *store) release() { s.readers.Done() }
+
+// close waits for the readers and for what still changes the disk, and closes the database. It may be called again.
+func (s *store) close() (err error) {
+	s.close1.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		s.readers.Wait()
+		err = s.db.Close()
+		s.fs.settle()
+		if e := s.fs.failure(); e != nil {
+			err = e // what the store says after its end is of no interest
+		}
+	})
+	return err
+}
+
+// storeLogger passes what the store says to the user's logger.
+type storeLogger struct {
+	log *slog.Logger
+	fs  *storeFS
+}
+
+// Infof implements the store's logger. The store's routine news is for its developers.
+func (l storeLogger) Infof(format string, args ...any) {
+	l.log.Debug("store: " + fmt.Sprintf(format, args...))
+}
+
+// Errorf implements the store's logger.
+func (l storeLogger) Errorf(format string, args ...any) {
+	l.log.Error("store: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf implements the store's logger. The store calls it when it cannot go on and expects the process to end: this
+// opening ends instead.
+func (l storeLogger) Fatalf(format string, args ...any) {
+	l.fs.end(fmt.Errorf(format, args...))
+}
+
+// corruptionLogger keeps the store from calling Fatalf when it reads damaged bytes: the reader gets the error and
+// decides.
+func corruptionLogger(log *slog.Logger) func(pebble.DataCorruptionInfo) {
+	return func(info pebble.DataCorruptionInfo) {
+		log.Error("store: damaged file", "path", info.Path, "error", info.Details)
+	}
+}
