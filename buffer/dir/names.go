@@ -67,3 +67,9 @@ func folder(id string) string {
 	tail := "~" + hex.EncodeToString(sum[:16])
 	return name[:maxFolder-len(tail)] + tail
 }
+
+// definitionID names the temporary files of a table.json. It is no id of a file, because of the underscore.
+func definitionID(table string) string {
+	sum := sha256.Sum256([]byte(table))
+	return "table_" + hex.EncodeToString(sum[:8])
+}

@@ -38,8 +38,8 @@ func newStore(root string) store {
 // ensureDir makes a directory, durably. One that was found present is synced as well, once: the process that made it
 // may have crashed in between.
 func (s *store) ensureDir(dir string) error {
-	changed := []string{dir}
-	for p := dir; ; {
+	var missing []string
+	for p := dir; ; p = filepath.Dir(p) {
 		_, err := s.fs.Stat(p)
 		if err == nil {
 			break
@@ -47,18 +47,20 @@ func (s *store) ensureDir(dir string) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		parent := filepath.Dir(p)
-		changed = append(changed, parent)
-		p = parent
+		missing = append(missing, p)
 	}
-	if len(changed) == 1 && s.isDurable(dir) {
-		return nil
-	}
-	if err := s.fs.MkdirAll(dir); err != nil {
-		return err
-	}
-	for _, p := range changed {
-		if err := s.fs.SyncDir(filepath.Dir(p)); err != nil {
+	if len(missing) > 0 {
+		if err := s.fs.MkdirAll(dir); err != nil {
+			return err
+		}
+		for _, p := range missing {
+			if err := s.fs.SyncDir(filepath.Dir(p)); err != nil {
+				return err
+			}
+		}
+	} else if !s.isDurable(dir) {
+		// A parent that may not be opened is not one in which an earlier process of this kind has made a directory.
+		if err := s.fs.SyncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 	}

@@ -88,7 +88,7 @@ func (t *TableDir) ensure(ctx context.Context, table buffer.Table) error {
 	if err != nil {
 		return err
 	}
-	return t.write(ctx, filepath.Join(dir, definitionFile), "table", func(w io.Writer) error {
+	return t.write(ctx, filepath.Join(dir, definitionFile), definitionID(table.ID), func(w io.Writer) error {
 		_, err := w.Write(append(data, '\n'))
 		return err
 	})

@@ -1,0 +1,396 @@
+package dir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// faultyDisk is the real file system, which fails one operation or, from one operation on, all of them. It also writes
+// down what was done. It serves one goroutine.
+type faultyDisk struct {
+	disk
+	root  string
+	trace []string
+	fail  int  // the operation that fails, counted from 0; negative: none
+	crash bool // all later ones fail as well, as if the process had died
+}
+
+var errCrash = errors.New("crashed")
+
+// op counts one operation and returns its fault.
+func (d *faultyDisk) op(name string, paths ...string) error {
+	for i, p := range paths {
+		rel, err := filepath.Rel(d.root, p)
+		if err != nil {
+			return err
+		}
+		// The random end of a temporary name.
+		if dir, base := filepath.Split(rel); strings.HasSuffix(dir, tempDir+"/") {
+			base, _, _ = strings.Cut(base, ".")
+			rel = dir + base + ".*"
+		}
+		paths[i] = rel
+	}
+	n := len(d.trace)
+	d.trace = append(d.trace, name+" "+strings.Join(paths, " "))
+	switch {
+	case d.fail < 0 || n < d.fail:
+		return nil
+	case d.crash:
+		return errCrash
+	case n == d.fail:
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (d *faultyDisk) Create(path string) (file, error) {
+	if err := d.op("create", path); err != nil {
+		return nil, err
+	}
+	f, err := d.disk.Create(path)
+	return &faultyFile{f, d, path}, err
+}
+
+func (d *faultyDisk) Open(path string) (io.ReadCloser, error) {
+	if err := d.op("open", path); err != nil {
+		return nil, err
+	}
+	return d.disk.Open(path)
+}
+
+func (d *faultyDisk) Stat(path string) (fs.FileInfo, error) {
+	if err := d.op("stat", path); err != nil {
+		return nil, err
+	}
+	return d.disk.Stat(path)
+}
+
+func (d *faultyDisk) MkdirAll(path string) error {
+	if err := d.op("mkdir", path); err != nil {
+		return err
+	}
+	return d.disk.MkdirAll(path)
+}
+
+func (d *faultyDisk) ReadDir(path string) ([]fs.DirEntry, error) {
+	if err := d.op("readdir", path); err != nil {
+		return nil, err
+	}
+	return d.disk.ReadDir(path)
+}
+
+func (d *faultyDisk) Rename(from, to string) error {
+	if err := d.op("rename", from, to); err != nil {
+		return err
+	}
+	return d.disk.Rename(from, to)
+}
+
+func (d *faultyDisk) Remove(path string) error {
+	if err := d.op("remove", path); err != nil {
+		return err
+	}
+	return d.disk.Remove(path)
+}
+
+func (d *faultyDisk) SyncDir(path string) error {
+	if err := d.op("syncdir", path); err != nil {
+		return err
+	}
+	return d.disk.SyncDir(path)
+}
+
+type faultyFile struct {
+	file
+	d    *faultyDisk
+	path string
+}
+
+// Write stores a half before it fails, as a full disk does.
+func (f *faultyFile) Write(p []byte) (int, error) {
+	if err := f.d.op("write", f.path); err != nil {
+		n, _ := f.file.Write(p[:len(p)/2])
+		return n, err
+	}
+	return f.file.Write(p)
+}
+
+func (f *faultyFile) Sync() error {
+	if err := f.d.op("sync", f.path); err != nil {
+		return err
+	}
+	return f.file.Sync()
+}
+
+func (f *faultyFile) Close() error {
+	err := f.d.op("close", f.path)
+	return errors.Join(err, f.file.Close())
+}
+
+var (
+	faultTable = buffer.Table{ID: "in.c-test.events", Columns: []string{"id", "body"}}
+	faultRows  = [][]string{{"1", "a\r\n\"b\""}, {"2", ""}, {"3", "c"}}
+)
+
+// newFile returns a file of one plain slice per row.
+func newFile(id string, table buffer.Table, rows [][]string) *buffer.File {
+	f := &buffer.File{ID: id, SinkID: "source/sink", Table: table}
+	data := map[string][]byte{}
+	for i, row := range rows {
+		obj := buffer.Object{ID: fmt.Sprintf("%s-%d", id, i), FileID: id, Rows: 1}
+		f.Slices = append(f.Slices, obj)
+		f.Rows++
+		data[obj.ID] = csvRow(row...)
+	}
+	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data[obj.ID])), nil
+	}
+	f.SaveProgress = func(context.Context, []byte) error { return nil }
+	return f
+}
+
+func csvRow(cells ...string) []byte {
+	var quoted []string
+	for _, c := range cells {
+		quoted = append(quoted, `"`+strings.ReplaceAll(c, `"`, `""`)+`"`)
+	}
+	return []byte(strings.Join(quoted, ",") + "\n")
+}
+
+func readTable(t *testing.T, tables *TableDir, table string) (rows [][]string) {
+	t.Helper()
+	for row, err := range tables.Rows(table) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			t.Fatalf("reading %s: %v", table, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func equalRows(a, b [][]string) bool { return slices.EqualFunc(a, b, slices.Equal[[]string]) }
+
+// expectNoTemp wants nothing left over.
+func expectNoTemp(t *testing.T, root string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, tempDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		t.Errorf("%s is left over", e.Name())
+	}
+}
+
+// everyFault runs a story with a fault at operation 0, 1, 2... until one run passes untouched.
+func everyFault(t *testing.T, story func(t *testing.T, d *faultyDisk)) {
+	for _, crash := range []bool{false, true} {
+		for n := 0; ; n++ {
+			d := &faultyDisk{root: t.TempDir(), fail: n, crash: crash}
+			name := fmt.Sprintf("crash=%t/op=%d", crash, n)
+			t.Run(name, func(t *testing.T) {
+				story(t, d)
+				if t.Failed() {
+					t.Logf("operations:\n%s", strings.Join(d.trace, "\n"))
+				}
+			})
+			if len(d.trace) <= n {
+				if n < 10 {
+					t.Errorf("the story has only %d operations", n)
+				}
+				break
+			}
+		}
+	}
+}
+
+// Whatever fails, the table has the rows of the file or none, a call that returned nil has stored them, and the repeated
+// call stores them once and clears up.
+func TestImportSurvivesEveryFault(t *testing.T) {
+	for name, options := range map[string]TablesOptions{"plain": {}, "gzip": {Gzip: true}} {
+		t.Run(name, func(t *testing.T) {
+			everyFault(t, func(t *testing.T, d *faultyDisk) {
+				root := filepath.Join(d.root, "data", "tables")
+				tables := TablesWith(root, options)
+				tables.fs = d
+				err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
+
+				tables = TablesWith(root, options) // as after a restart
+				got := readTable(t, tables, faultTable.ID)
+				switch {
+				case err == nil && !equalRows(got, faultRows):
+					t.Errorf("Import = nil, but the table has %q", got)
+				case len(got) != 0 && !equalRows(got, faultRows):
+					t.Errorf("Import = %v, and the table has a part of the rows: %q", err, got)
+				case err != nil && buffer.IsPermanent(err):
+					t.Errorf("Import = %v is permanent", err)
+				case err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, errCrash):
+					t.Errorf("Import = %v does not wrap the fault", err)
+				}
+				if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+					t.Fatalf("repeated Import = %v", err)
+				}
+				if got := readTable(t, tables, faultTable.ID); !equalRows(got, faultRows) {
+					t.Errorf("the repeated import leaves %q", got)
+				}
+				expectNoTemp(t, root)
+			})
+		})
+	}
+}
+
+func TestPutSurvivesEveryFault(t *testing.T) {
+	obj := buffer.Object{ID: "slice-1", Rows: 1}
+	data := bytes.Repeat(csvRow("a", "b"), 1000)
+	everyFault(t, func(t *testing.T, d *faultyDisk) {
+		root := filepath.Join(d.root, "staging")
+		staging := Staging(root)
+		staging.fs = d
+		err := staging.Put(t.Context(), obj, bytesSource(data))
+
+		staging = Staging(root)
+		got, rerr := readObject(t, staging, obj)
+		switch {
+		case err == nil && !bytes.Equal(got, data):
+			t.Errorf("Put = nil, but Open gives %d bytes and %v", len(got), rerr)
+		case rerr == nil && !bytes.Equal(got, data):
+			t.Errorf("Put = %v, and %d bytes of %d are visible", err, len(got), len(data))
+		case rerr != nil && !errors.Is(rerr, fs.ErrNotExist):
+			t.Errorf("Open = %v", rerr)
+		}
+		if err := staging.Put(t.Context(), obj, bytesSource(data)); err != nil {
+			t.Fatalf("repeated Put = %v", err)
+		}
+		if got, err := readObject(t, staging, obj); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("the repeated Put leaves %d bytes and %v", len(got), err)
+		}
+		expectNoTemp(t, root)
+	})
+}
+
+func TestDeleteReportsEveryFault(t *testing.T) {
+	objs := []buffer.Object{{ID: "slice-1"}, {ID: "slice-2"}}
+	for n := range 3 {
+		root := t.TempDir()
+		staging := Staging(root)
+		for _, obj := range objs {
+			if err := staging.Put(t.Context(), obj, bytesSource([]byte("x"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		staging.fs = &faultyDisk{root: root, fail: n}
+		if err := staging.Delete(t.Context(), objs...); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("op %d: Delete = %v, want the fault", n, err)
+		}
+		if err := staging.Delete(t.Context(), objs...); err != nil {
+			t.Errorf("op %d: repeated Delete = %v", n, err)
+		}
+		for _, obj := range objs {
+			if _, err := readObject(t, staging, obj); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("op %d: %s is still there", n, obj.ID)
+			}
+		}
+	}
+}
+
+// A power cut takes what was not synced, in any order. So the order of the operations is the proof of durability: the
+// bytes before the name, the name before the answer, and a directory before what is in it.
+func TestOrderOfOperations(t *testing.T) {
+	d := &faultyDisk{root: t.TempDir(), fail: -1}
+	tables := Tables(filepath.Join(d.root, "tables"))
+	tables.fs = d
+	step := func(name, want string, call func() error) {
+		t.Helper()
+		d.trace = nil
+		if err := call(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := strings.Join(d.trace, "\n"); got != strings.TrimSpace(want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	step("the first ensure", `
+stat tables
+stat .
+mkdir tables
+syncdir .
+stat tables/in.c-test.events
+stat tables
+mkdir tables/in.c-test.events
+syncdir tables
+readdir tables/.tmp
+open tables/in.c-test.events/table.json
+open tables/in.c-test.events/table.json
+stat tables/.tmp
+stat tables
+mkdir tables/.tmp
+syncdir tables
+create tables/.tmp/table_4f00151e17362528.*
+write tables/.tmp/table_4f00151e17362528.*
+sync tables/.tmp/table_4f00151e17362528.*
+close tables/.tmp/table_4f00151e17362528.*
+rename tables/.tmp/table_4f00151e17362528.* tables/in.c-test.events/table.json
+syncdir tables/in.c-test.events
+readdir tables/.tmp`, func() error { return tables.Ensure(t.Context(), faultTable) })
+	step("an import", `
+stat tables
+stat tables/in.c-test.events
+open tables/in.c-test.events/table.json
+stat tables/in.c-test.events/file-1.csv
+stat tables/in.c-test.events/file-1.csv.gz
+stat tables/.tmp
+create tables/.tmp/file-1.*
+write tables/.tmp/file-1.*
+write tables/.tmp/file-1.*
+write tables/.tmp/file-1.*
+sync tables/.tmp/file-1.*
+close tables/.tmp/file-1.*
+rename tables/.tmp/file-1.* tables/in.c-test.events/file-1.csv
+syncdir tables/in.c-test.events
+readdir tables/.tmp`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+	step("a repeated import", `
+stat tables
+stat tables/in.c-test.events
+open tables/in.c-test.events/table.json
+stat tables/in.c-test.events/file-1.csv
+syncdir tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+}
+
+type bytesSource []byte
+
+func (s bytesSource) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(s)), nil }
+
+func (s bytesSource) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(s)
+	return int64(n), err
+}
+
+func readObject(t *testing.T, s *StagingDir, obj buffer.Object) ([]byte, error) {
+	t.Helper()
+	rc, err := s.Open(t.Context(), obj)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	return io.ReadAll(rc)
+}

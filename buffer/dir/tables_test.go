@@ -1,0 +1,467 @@
+package dir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+func TestFolder(t *testing.T) {
+	for id, want := range map[string]string{
+		"in.c-web.events": "in.c-web.events",
+		"Mixed_Case-9":    "Mixed_Case-9",
+		".":               "%2E",
+		"..":              "%2E%2E",
+		".tmp":            "%2Etmp",
+		"end.":            "end%2E",
+		"...":             "%2E.%2E",
+		"../../etc":       "%2E.%2F..%2Fetc",
+		"a/b":             "a%2Fb",
+		`a\b`:             "a%5Cb",
+		"a\x00b":          "a%00b",
+		"100%":            "100%25",
+		"a b~é":           "a%20b%7E%C3%A9",
+		"C:":              "C%3A",
+	} {
+		if got := folder(id); got != want {
+			t.Errorf("folder(%q) = %q, want %q", id, got, want)
+		}
+	}
+	long := strings.Repeat("é", 100)
+	if got := folder(long); len(got) != maxFolder || !strings.HasPrefix(got, "%C3%A9%C3%A9") || got == folder(long+"x") {
+		t.Errorf("folder of a long id = %q", got)
+	}
+}
+
+// Whatever the id, its folder is one plain name, and another id has another one.
+func FuzzFolder(f *testing.F) {
+	for _, id := range []string{"in.c-web.events", "..", "a/b", "%2E", "é"} {
+		f.Add(id, id+"x")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if a == "" || b == "" {
+			return
+		}
+		name := folder(a)
+		if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\\:\x00") || len(name) > maxFolder || !filepath.IsLocal(name) {
+			t.Errorf("folder(%q) = %q", a, name)
+		}
+		if a != b && name == folder(b) {
+			t.Errorf("%q and %q share the folder %q", a, b, name)
+		}
+	})
+}
+
+func TestIDsStayInTheDirectory(t *testing.T) {
+	root := t.TempDir()
+	staging, tables := Staging(filepath.Join(root, "staging")), Tables(filepath.Join(root, "tables"))
+	for _, id := range []string{"", ".", "..", "../x", "a/b", "/etc/passwd", `a\b`, "A", "a.b", "a\x00", "é", strings.Repeat("a", 65)} {
+		obj := buffer.Object{ID: id}
+		_, openErr := staging.Open(t.Context(), obj)
+		_, countErr := tables.CountFile(t.Context(), faultTable, id)
+		for op, err := range map[string]error{
+			"Put":       staging.Put(t.Context(), obj, bytesSource("x")),
+			"Open":      openErr,
+			"Delete":    staging.Delete(t.Context(), obj),
+			"Import":    tables.Import(t.Context(), newFile(id, faultTable, faultRows)),
+			"CountFile": countErr,
+		} {
+			if !buffer.IsPermanent(err) {
+				t.Errorf("%s of id %q = %v, want a permanent error", op, id, err)
+			}
+		}
+	}
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 0 {
+		t.Errorf("refused ids left %v, %v", entries, err)
+	}
+	evil := buffer.Table{ID: "../../evil", Columns: []string{"id", "body"}}
+	if err := tables.Import(t.Context(), newFile("file-1", evil, faultRows)); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
+		t.Errorf("a table id with a path left %v, %v", entries, err)
+	}
+}
+
+func TestTablesThatCannotBeDescribed(t *testing.T) {
+	tables := Tables(t.TempDir())
+	for name, table := range map[string]buffer.Table{
+		"no id":              {Columns: []string{"a"}},
+		"no columns":         {ID: "t"},
+		"id not UTF-8":       {ID: "t\xff", Columns: []string{"a"}},
+		"a column not UTF-8": {ID: "t", Columns: []string{"a\xff"}},
+	} {
+		if err := tables.Ensure(t.Context(), table); !buffer.IsPermanent(err) {
+			t.Errorf("%s: Ensure = %v, want a permanent error", name, err)
+		}
+		if err := tables.Import(t.Context(), newFile("file-1", table, nil)); !buffer.IsPermanent(err) {
+			t.Errorf("%s: Import = %v, want a permanent error", name, err)
+		}
+	}
+}
+
+func TestPermissionsArePrivate(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no permission bits")
+	}
+	root := filepath.Join(t.TempDir(), "data")
+	if err := Tables(filepath.Join(root, "tables")).Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Staging(filepath.Join(root, "staging")).Put(t.Context(), buffer.Object{ID: "a"}, bytesSource("x")); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if e.IsDir() {
+			want = 0o700
+		} else {
+			files++
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", path, got, want)
+		}
+		return nil
+	})
+	if err != nil || files != 3 {
+		t.Errorf("walked over %d files, %v, want 3", files, err)
+	}
+}
+
+// The format on disk is a promise to later releases and to other programs.
+func TestFormat(t *testing.T) {
+	root := t.TempDir()
+	tables := Tables(root)
+	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"table.json": "{\n  \"version\": 1,\n  \"id\": \"in.c-test.events\",\n  \"columns\": [\n    \"id\",\n    \"body\"\n  ]\n}\n",
+		"file-1.csv": "\"1\",\"a\r\n\"\"b\"\"\"\n\"2\",\"\"\n\"3\",\"c\"\n",
+	} {
+		if got, err := os.ReadFile(filepath.Join(root, "in.c-test.events", name)); err != nil || string(got) != want {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+func TestDefinitionThatIsNotOurs(t *testing.T) {
+	for name, tc := range map[string]struct{ content, want string }{
+		"newer":         {`{"version": 2, "columns": {"id": "text"}}`, "version 2, this release knows version 1"},
+		"without":       {`{}`, "version 0"},
+		"damaged":       {`{"version": 1, "col`, "is damaged"},
+		"empty":         {``, "is damaged"},
+		"other columns": {`{"version": 1, "id": "in.c-test.events", "columns": 5}`, "is damaged"},
+		"other table":   {`{"version": 1, "id": "in.c-test.EVENTS", "columns": ["id", "body"]}`, "shares a folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tables := Tables(t.TempDir())
+			if err := tables.Ensure(t.Context(), faultTable); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(tables.Path(faultTable.ID), "table.json")
+			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
+			if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("Import = %v, want a permanent error with %q and the path", err, tc.want)
+			}
+			if got, _ := os.ReadFile(path); string(got) != tc.content {
+				t.Errorf("table.json was changed to %q", got)
+			}
+		})
+	}
+}
+
+// Rows that staging has lost must not count as imported.
+func TestImportChecksTheRows(t *testing.T) {
+	for name, tc := range map[string]struct{ data, want string }{
+		"cut between rows": {"\"1\",\"a\"\n", "staging has 1 rows, want 2"},
+		"cut in a row":     {"\"1\",\"a\"\n\"2\",\"b", "ends within a row"},
+		"cut at a comma":   {"\"1\",\"a\"\n\"2\",", "ends within a row"},
+		"cut after a cell": {"\"1\",\"a\"\n\"2\",\"b\"", "ends within a row"},
+		"empty":            {"", "staging has 0 rows, want 2"},
+		"too many":         {"\"1\",\"a\"\n\"2\",\"b\"\n\"3\",\"c\"\n", "staging has 3 rows, want 2"},
+		"a cell too few":   {"\"1\"\n\"2\",\"b\"\n", "row 1 has 1 cells"},
+		"a cell too many":  {"\"1\",\"a\"\n\"2\",\"b\",\"c\"\n", "row 2 has 3 cells"},
+		"no quotes":        {"1,a\n2,b\n", "want a quote"},
+		"text after quote": {"\"1\"x,\"a\"\n\"2\",\"b\"\n", "follows the closing quote"},
+	} {
+		for _, compress := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/gzip=%t", name, compress), func(t *testing.T) {
+				f := newFile("file-1", faultTable, faultRows[:1])
+				f.Slices[0].Rows, f.Rows = 2, 2
+				data := []byte(tc.data)
+				if compress {
+					f.Slices[0].Encoding = buffer.Gzip
+					data = gzipped(t, data)
+				}
+				f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+					return io.NopCloser(bytes.NewReader(data)), nil
+				}
+				tables := TablesWith(t.TempDir(), TablesOptions{Gzip: compress})
+				err := tables.Import(t.Context(), f)
+				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "file-1-0") {
+					t.Errorf("Import = %v, want %q and the slice", err, tc.want)
+				}
+				if got := readTable(t, tables, faultTable.ID); got != nil {
+					t.Errorf("the table has %q", got)
+				}
+				expectNoTemp(t, tables.root)
+			})
+		}
+	}
+}
+
+func gzipped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	if _, err := zw.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Nothing is compressed twice: the stored members stand in the part byte by byte.
+func TestGzipSlicesAreCopied(t *testing.T) {
+	f := newFile("file-1", faultTable, faultRows)
+	var stored [][]byte
+	for i := range f.Slices {
+		f.Slices[i].Encoding = buffer.Gzip
+		stored = append(stored, gzipped(t, csvRow(faultRows[i]...)))
+	}
+	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(stored[slices.Index(f.Slices, obj)])), nil
+	}
+	tables := TablesWith(t.TempDir(), TablesOptions{Gzip: true})
+	if err := tables.Import(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(tables.Path(faultTable.ID), "file-1.csv.gz"))
+	if err != nil || !bytes.Equal(got, bytes.Join(stored, nil)) {
+		t.Errorf("the part has %d bytes, %v, want the %d stored ones", len(got), err, len(bytes.Join(stored, nil)))
+	}
+}
+
+// The option may be changed between two runs, also between an import and its repetition.
+func TestPlainAndGzipInOneTable(t *testing.T) {
+	root := t.TempDir()
+	plain, compressed := Tables(root), TablesWith(root, TablesOptions{Gzip: true})
+	var want [][]string
+	for i, tables := range []*TableDir{plain, compressed, plain, compressed} {
+		f := newFile(fmt.Sprintf("file-%d", i), faultTable, faultRows)
+		want = append(want, faultRows...)
+		for _, again := range []*TableDir{tables, plain, compressed} {
+			if err := again.Import(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := readTable(t, plain, faultTable.ID); !equalRows(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Several processes: each driver of its own knows nothing of the others.
+func TestDriversThatShareADirectory(t *testing.T) {
+	root := t.TempDir()
+	if err := Tables(root).Ensure(t.Context(), faultTable); err != nil {
+		t.Fatal(err)
+	}
+	const files = 5
+	var wg sync.WaitGroup
+	for range 4 {
+		tables := Tables(root)
+		for i := range files {
+			wg.Go(func() {
+				if err := tables.Import(t.Context(), newFile(fmt.Sprintf("file-%d", i), faultTable, faultRows)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if got := readTable(t, Tables(root), faultTable.ID); len(got) != files*len(faultRows) {
+		t.Errorf("%d rows, want %d", len(got), files*len(faultRows))
+	}
+	expectNoTemp(t, root)
+}
+
+func TestLeftOversAreRemoved(t *testing.T) {
+	root := t.TempDir()
+	tables := Tables(root)
+	temp := func(name string, age time.Duration) string {
+		path := filepath.Join(root, tempDir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(path, then, then); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	old := temp("file-7.0123", staleAfter+time.Minute)
+	busy := temp("file-8.0123", staleAfter-time.Minute) // another import writes it now
+	same := temp("file-1.0123", 0)                      // an earlier attempt at the same file
+	alike := temp("file-11.0123", 0)                    // another file
+	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{old: false, busy: true, same: false, alike: true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %t", filepath.Base(path), err, want)
+		}
+	}
+}
+
+// A directory that disappears under a running process is made anew.
+func TestTableThatWasRemoved(t *testing.T) {
+	tables := Tables(filepath.Join(t.TempDir(), "tables"))
+	for range 2 {
+		if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+			t.Fatal(err)
+		}
+		if got := readTable(t, tables, faultTable.ID); !equalRows(got, faultRows) {
+			t.Errorf("got %q", got)
+		}
+		if err := os.RemoveAll(tables.root); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRowsOfAnAbsentTable(t *testing.T) {
+	n := 0
+	for row, err := range Tables(t.TempDir()).Rows("absent") {
+		n++
+		if row != nil || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got %q, %v, want fs.ErrNotExist", row, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d results, want 1", n)
+	}
+}
+
+func TestRowsCanStop(t *testing.T) {
+	tables := Tables(t.TempDir())
+	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+		t.Fatal(err)
+	}
+	for row := range tables.Rows(faultTable.ID) {
+		if row[0] != "1" {
+			t.Fatalf("the loop went on to row %q", row)
+		}
+		break
+	}
+}
+
+// The checker and the reader agree on what a row is, however the bytes are cut into writes.
+func FuzzRows(f *testing.F) {
+	for _, s := range []string{"", "\"a\"\n", "\"a\",\"b\"\"\"\n\"\",\"\n\"\n", "\"a\"", "\"\"\"", "\"a\",\n", "a\n", "\"a\"\"\n"} {
+		f.Add([]byte(s), uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, step uint8) {
+		var check rowChecker
+		var checkErr error
+		for rest := data; len(rest) > 0 && checkErr == nil; {
+			n := min(len(rest), int(step)+1)
+			_, checkErr = check.Write(rest[:n])
+			rest = rest[n:]
+		}
+		if checkErr == nil {
+			checkErr = check.end()
+		}
+		var again []byte
+		var count int64
+		r := newRowReader(bytes.NewReader(data))
+		var readErr error
+		for {
+			var row []string
+			if row, readErr = r.next(0); readErr != nil {
+				break
+			}
+			count++
+			again = append(again, csvRow(row...)...)
+		}
+		if readErr == io.EOF {
+			readErr = nil
+		}
+		if (checkErr == nil) != (readErr == nil) {
+			t.Fatalf("%q: checker %v, reader %v", data, checkErr, readErr)
+		}
+		if readErr == nil && (!bytes.Equal(again, data) || count != check.rows) {
+			t.Fatalf("%q: read back as %q, %d rows, checker has %d", data, again, count, check.rows)
+		}
+	})
+}
+
+// go test -bench Import ./buffer/dir
+func BenchmarkImport(b *testing.B) {
+	var plain bytes.Buffer
+	const rows = 50_000
+	for i := range rows {
+		plain.Write(csvRow(fmt.Sprint(i), fmt.Sprintf(`{"event": "click", "user": %d, "page": "/products/%d"}`, i*7919%10_007, i%97)))
+	}
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed)
+	if _, err := zw.Write(plain.Bytes()); err != nil {
+		b.Fatal(err)
+	}
+	if err := zw.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for _, slice := range []struct {
+		encoding buffer.Encoding
+		data     []byte
+	}{{buffer.None, plain.Bytes()}, {buffer.Gzip, packed.Bytes()}} {
+		for _, compress := range []bool{false, true} {
+			b.Run(fmt.Sprintf("slices=%s/gzip=%t", slice.encoding, compress), func(b *testing.B) {
+				tables := TablesWith(b.TempDir(), TablesOptions{Gzip: compress})
+				b.SetBytes(int64(plain.Len()))
+				for i := 0; b.Loop(); i++ {
+					f := newFile(fmt.Sprintf("file-%d", i), faultTable, nil)
+					f.Slices = []buffer.Object{{ID: "slice", Encoding: slice.encoding, Rows: rows}}
+					f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+						return io.NopCloser(bytes.NewReader(slice.data)), nil
+					}
+					if err := tables.Import(b.Context(), f); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
