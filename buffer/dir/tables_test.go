@@ -315,6 +315,29 @@ func TestDriversThatShareADirectory(t *testing.T) {
 	expectNoTemp(t, root)
 }
 
+// One process imports a file; before it has finished, another begins and finishes the same one. The second removes the
+// temporary file of the first with all others of the id; the first then finds nothing to rename, but the part is there.
+func TestImportOvertakenByAnother(t *testing.T) {
+	root := t.TempDir()
+	f := newFile("file-1", faultTable, faultRows)
+	open := f.OpenSlice
+	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		if obj == f.Slices[1] {
+			if err := Tables(root).Import(ctx, newFile("file-1", faultTable, faultRows)); err != nil {
+				return nil, err
+			}
+		}
+		return open(ctx, obj)
+	}
+	if err := Tables(root).Import(t.Context(), f); err != nil {
+		t.Errorf("Import = %v, want nil", err)
+	}
+	if got := readTable(t, Tables(root), faultTable.ID); !equalRows(got, faultRows) {
+		t.Errorf("got %q", got)
+	}
+	expectNoTemp(t, root)
+}
+
 func TestLeftOversAreRemoved(t *testing.T) {
 	root := t.TempDir()
 	tables := Tables(root)
