@@ -31,7 +31,10 @@ func (w *writer) value(dst []byte, v value) []byte {
 	case kindNumber:
 		return m.appendNumber(dst, v)
 	case kindString:
-		m.step(len(v.str) >> 6)
+		m.step(len(v.str) >> 5)
+		if len(dst)+len(v.str) > w.limit {
+			m.exceed("bytes of "+w.unit, w.limit)
+		}
 		if t, ok := v.ref.(*tape); ok && w.verbatim {
 			return t.appendValue(dst, uint32(v.num))
 		}

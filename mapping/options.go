@@ -18,20 +18,20 @@ type Options struct {
 // [BudgetExceeded]. Negative values are refused.
 type Budget struct {
 	// Steps bounds the work: evaluated expressions, and elements and characters that library functions go through.
-	// Default: 1 000 000.
+	// Default: 200 000.
 	Steps int
 	// Depth bounds nested calls and nested values. Default: 500.
 	Depth int
-	// Memory bounds the bytes that the values of one evaluation may take, in total. Default: 16 MiB.
+	// Memory bounds the bytes that the values of one evaluation may take, in total. Default: 8 MiB.
 	Memory int
 	// Output bounds the bytes of the cell. Default: 1.5 MiB, the size of the largest row.
 	Output int
 }
 
 const (
-	defaultSteps  = 1_000_000
+	defaultSteps  = 200_000
 	defaultDepth  = 500
-	defaultMemory = 16 << 20
+	defaultMemory = 8 << 20
 	defaultOutput = 1536 << 10
 )
 

@@ -1,0 +1,103 @@
+package mapping
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// hostile are short programs that ask for much.
+var hostile = map[string]string{
+	"range":               `std.range(1, 1e9)`,
+	"range in a length":   `std.length(std.range(1, 1e9))`,
+	"makeArray":           `std.makeArray(1e9, function(i) i)`,
+	"repeat":              `std.repeat('x', 1e9)`,
+	"endless recursion":   `local f(x) = f(x + 1); f(1)`,
+	"endless tail calls":  `local f(x) = f(x + 1) tailstrict; f(1)`,
+	"mutual recursion":    `local f(x) = g(x), g(x) = f(x); f(1)`,
+	"recursive value":     `local x = x + 1; x`,
+	"recursive object":    `local o = { a: o }; o`,
+	"recursive array":     `local a = [a, a]; a`,
+	"recursive self":      `{ a: self }`,
+	"string doubling":     `local d(x, n) = if n == 0 then x else d(x + x, n - 1); std.length(d('xx', 60))`,
+	"array doubling":      `local d(x, n) = if n == 0 then x else d(x + x, n - 1); std.length(d([1, 2], 60))`,
+	"fibonacci":           `local fib(n) = if n < 2 then n else fib(n - 1) + fib(n - 2); fib(50)`,
+	"nested loops":        `[[[x * y * z for x in r] for y in r] for r in [std.range(1, 1000)] for z in r]`,
+	"three loops":         `local r = std.range(1, 500); std.length([1 for x in r for y in r for z in r])`,
+	"fold":                `std.foldl(function(a, x) a + a, std.range(1, 100), 'x')`,
+	"fold of objects":     `std.foldl(function(a, x) a + { ['k' + x]: x }, std.range(1, 20000), {})`,
+	"join":                `local s = std.join('', std.makeArray(1000, function(i) 'xxxxxxxxxx')); std.join(s, std.makeArray(10000, function(i) s))`,
+	"strReplace":          `local s = std.repeat('a', 4000); std.strReplace(std.strReplace(s, 'a', s), 'a', s)`,
+	"wide format":         `'%1000000000d' % 1`,
+	"exact format":        `'%.1000000000f' % 1`,
+	"sort":                `std.sort(std.makeArray(1e6, function(i) -i))`,
+	"sets":                `std.set(std.makeArray(1e6, function(i) i % 7))`,
+	"manifest deep":       `local f(n) = if n == 0 then [] else [f(n - 1)]; f(1e6)`,
+	"yaml":                `std.parseYaml(std.repeat('- [[[[[[[[[[a]]]]]]]]]]\n', 100000))`,
+	"yaml aliases":        `std.parseYaml('a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]')`,
+	"json":                `std.parseJson(std.repeat('[', 1000000))`,
+	"output":              `[std.repeat('x', 1000000), std.repeat('y', 1000000)]`,
+	"indents":             `std.manifestJsonEx(std.foldl(function(a, x) [a], std.range(1, 400), []), std.repeat(' ', 100000))`,
+	"comparison":          `local a = std.range(1, 100000); [a == a, a == a, a == a, a < a, a < a, a == a, a == a, a == a, a == a, a == a, a == a, a == a]`,
+	"late inheritance":    `local f(o, n) = if n == 0 then o else f(o + { a: super.a + 1 }, n - 1); f({ a: 1 }, 400).a + std.range(1, 1e9)[0]`,
+	"object fields":       `local o = { ['k' + i]: i for i in std.range(1, 5000) }; std.length([std.objectFields(o) for i in std.range(1, 50000)])`,
+	"prune":               `std.prune(std.makeArray(300, function(i) std.makeArray(300, function(j) null)))`,
+	"base64":              `local f(s, n) = if n == 0 then s else f(std.base64(s), n - 1); f('abcdef', 300)`,
+	"escape":              `local f(s, n) = if n == 0 then s else f(std.escapeStringJson(s), n - 1); f('"', 40)`,
+	"strip":               `std.stripChars(std.repeat(' ', 1000000), std.makeArray(1000, function(i) 'x') + [' '])`,
+	"find":                `std.findSubstr('a', std.repeat('a', 100000))`,
+	"split":               `std.length(std.split(std.repeat('a,', 4000000), ','))`,
+	"equal strings":       `local s = std.repeat('a', 1000000); std.count(std.makeArray(100000, function(i) s), s + '')`,
+	"hashing":             `std.foldl(function(a, x) std.sha512(std.repeat('a', 1000000)), std.range(1, 1000), '')`,
+	"asserts":             `{ assert std.length(std.range(1, 1e9)) > 0, a: 1 }`,
+	"lazy default":        `Body('nope', std.range(1, 1e9))`,
+	"flatMap":             `std.flatMap(function(x) std.range(1, 100000), std.range(1, 100000))`,
+	"mapWithIndex":        `std.length(std.mapWithIndex(function(i, x) x, std.range(1, 10000000)))`,
+	"character by number": `std.map(std.char, std.range(1, 10000000))`,
+	"format in a loop":    `std.map(function(i) '%d %s %5.3f' % [i, i, i], std.range(1, 100000))`,
+	"asciiUpper":          `std.foldl(function(a, x) std.asciiUpper(a), std.range(1, 100000), std.repeat('a', 1000000))`,
+	"concat of long":      `local s = std.repeat('a', 1000000); std.map(function(i) s + i, std.range(1, 1000))`,
+	"length of long":      `local s = std.repeat('é', 1000000); std.map(function(i) std.length(s), std.range(1, 100000))`,
+	"index of long":       `local s = std.repeat('é', 1000000); std.map(function(i) s[999999], std.range(1, 100000))`,
+	"trim of long":        `local s = std.repeat(' ', 1000000); std.map(function(i) std.trim(s), std.range(1, 100000))`,
+	"utf8":                `std.decodeUTF8(std.makeArray(10000000, function(i) 65))`,
+	"merge patches":       `std.foldl(function(a, x) std.mergePatch(a, { ['k' + x]: x }), std.range(1, 10000), {})`,
+	"deep join":           `std.deepJoin(std.makeArray(1000, function(i) std.makeArray(1000, function(j) 'x')))`,
+	"xml":                 `std.manifestXmlJsonml(std.foldl(function(a, x) ['a', a, a], std.range(1, 60), 'x'))`,
+	"toString":            `std.foldl(function(a, x) std.toString([a, a]), std.range(1, 100), 'x')`,
+}
+
+// refused are those that end with an error of their own before they reach a bound.
+var refused = map[string]bool{"exact format": true, "yaml aliases": true}
+
+func TestHostileTemplatesEndSoon(t *testing.T) {
+	limit := 100 * time.Millisecond
+	if raceEnabled {
+		limit *= 20
+	}
+	for name, content := range hostile {
+		t.Run(name, func(t *testing.T) {
+			p, err := CompileTemplate(content, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var took time.Duration
+			// A busy machine may take a slice of time away: the best of three counts.
+			for range 3 {
+				start := time.Now()
+				_, err = p.Append(nil, sampleRecord(), false)
+				if d := time.Since(start); took == 0 || d < took {
+					took = d
+				}
+			}
+			var e *Error
+			if !errors.As(err, &e) || e.Reason != BudgetExceeded && !refused[name] {
+				t.Errorf("got %v, want a budget error", err)
+			}
+			if took > limit {
+				t.Errorf("took %s, want at most %s", took, limit)
+			}
+			t.Logf("%s: %v", took, err)
+		})
+	}
+}
