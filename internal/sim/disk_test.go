@@ -109,7 +109,7 @@ func (d *disk) op(kind opKind, name string) fault {
 	if f.err != nil {
 		d.mu.Lock()
 		d.injected++
-		if kind == opSync {
+		if kind == opSync && name != "data" { // a folder's names are in the journal
 			d.poisoned[name] = true
 		}
 		d.mu.Unlock()
@@ -129,8 +129,19 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if f := d.op(opCreate, name); f.err != nil {
 		return nil, f.err
 	}
+	d.mu.Lock()
+	delete(d.poisoned, name)
+	d.mu.Unlock()
 	f, err := d.mem.Create(name, c)
 	return d.file(name, f, err)
+}
+
+// renamed keeps the fate of a file with it.
+func (d *disk) renamed(old, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.poisoned[name] = d.poisoned[old]
+	delete(d.poisoned, old)
 }
 
 func (d *disk) Link(old, name string) error {
@@ -182,6 +193,7 @@ func (d *disk) Rename(old, name string) error {
 	if f := d.op(opRename, name); f.err != nil {
 		return f.err
 	}
+	d.renamed(old, name)
 	return d.mem.Rename(old, name)
 }
 
@@ -189,6 +201,7 @@ func (d *disk) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.Fil
 	if f := d.op(opRename, name); f.err != nil {
 		return nil, f.err
 	}
+	d.renamed(old, name)
 	f, err := d.mem.ReuseForWrite(old, name, c)
 	return d.file(name, f, err)
 }

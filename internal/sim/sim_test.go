@@ -80,6 +80,8 @@ type run struct {
 	rows    map[string]*row
 	// unsynced bounds the age of rows that a cut may take although nobody waited for them.
 	unsynced time.Duration
+	// failures are the times at which the local level failed; rows in memory are lost then, as in a cut.
+	failures []time.Time
 	altered  map[string][]string // tables whose columns somebody has changed, with the right ones
 }
 
@@ -136,6 +138,7 @@ func (r *run) play() {
 	if r.story {
 		r.logs = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
+	r.logs = slog.New(failureHandler{r.logs.Handler(), r})
 	r.out.faulty = pick(r.rng, 0, 0.05, 0.3, 0.7)
 	r.out.hang = r.rng.IntN(4) == 0
 	r.opts = buffer.Options{
@@ -202,8 +205,13 @@ func (r *run) start() {
 	d := &drivers{r.out, g}
 	opts.Staging, opts.Target, opts.FS, opts.Logger = d, d, r.disk, r.logs
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		r.t.Fatalf("open: %v", err)
+	for attempt := 1; err != nil; attempt++ {
+		r.tell("open: %v", err)
+		if attempt == 100 {
+			r.t.Fatalf("open: %v", err)
+		}
+		time.Sleep(time.Minute)
+		b, err = buffer.Open("data", opts)
 	}
 	g.buf = b
 	r.mu.Lock()
@@ -279,6 +287,8 @@ func (r *run) step() {
 		r.out.mu.Unlock()
 	case x < 81:
 		r.alter()
+	case x < 84:
+		r.breakDisk()
 	case x < 88:
 		n := pick(r.rng, r.rng.IntN(10), r.rng.IntN(100))
 		r.tell("the power will go off after %d operations", n)
@@ -302,6 +312,39 @@ func (r *run) step() {
 		synctest.Wait()
 	}
 	r.reboot()
+}
+
+// breakDisk lets operations of the disk fail or be slow, from some operation on, for some time.
+func (r *run) breakDisk() {
+	var (
+		from  = r.disk.ops() + r.rng.IntN(30)
+		count = pick(r.rng, 1, 1, 3, 1000)
+		until = time.Now().Add(pick(r.rng, time.Second, 10*time.Second, 10*time.Minute))
+		what  = pick(r.rng, "sync", "write", "full", "create", "any", "read", "slow")
+		half  = r.rng.IntN(2) == 0
+		delay = pick(r.rng, 10*time.Millisecond, 300*time.Millisecond)
+	)
+	r.tell("disk fault %q from operation %d on, %d operations, until %s", what, from, count, until.Sub(r.begin))
+	if what == "slow" {
+		r.mu.Lock()
+		r.unsynced = max(r.unsynced, 2*r.opts.SyncInterval+20*delay)
+		r.mu.Unlock()
+	}
+	r.disk.setFault(func(n int, kind opKind, name string) fault {
+		if n < from || n >= from+count || time.Now().After(until) {
+			return fault{}
+		}
+		switch {
+		case what == "sync" && kind == opSync, what == "write" && kind == opWrite, what == "create" && kind == opCreate,
+			what == "any", what == "read" && kind == opRead:
+			return fault{err: errIO, half: half}
+		case what == "full" && (kind == opWrite || kind == opCreate):
+			return fault{err: errFull, half: half}
+		case what == "slow" && kind == opSync && isLog(name):
+			return fault{delay: delay}
+		}
+		return fault{}
+	})
 }
 
 func (r *run) percent() int { return pick(r.rng, 0, 0, 10, 50, 90) }
@@ -356,7 +399,8 @@ func (r *run) reboot() {
 // stop ends the process in good order. Calls that run meanwhile may fail.
 func (r *run) stop() {
 	r.disk.heal()
-	if err := r.gen.buf.Close(); err != nil && !r.gen.dead.Load() {
+	var failed *buffer.FailedError
+	if err := r.gen.buf.Close(); err != nil && !r.gen.dead.Load() && !errors.As(err, &failed) {
 		r.t.Errorf("close: %v", err)
 	}
 	r.gen.cancel()
@@ -595,7 +639,7 @@ func (r *run) check(stats buffer.Stats) {
 			r.t.Errorf("row %s was refused and is in the table", name)
 		case n == 0 && x.fate == acked:
 			r.t.Errorf("row %s was acknowledged at %s and is lost", name, x.at.Sub(r.begin))
-		case n == 0 && x.fate == accepted && (x.gone.IsZero() || x.gone.Sub(x.at) > r.unsynced):
+		case n == 0 && x.fate == accepted && !r.mayLack(x):
 			r.t.Errorf("row %s was accepted at %s and is lost, its process ended at %s", name, x.at.Sub(r.begin), x.gone.Sub(r.begin))
 		}
 	}
@@ -639,6 +683,36 @@ func (r *run) checkStore() {
 			r.t.Errorf("the store has the key %q left", it.Key())
 		}
 	}
+}
+
+// failureHandler learns from the log when the local level failed.
+type failureHandler struct {
+	slog.Handler
+	r *run
+}
+
+func (h failureHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h failureHandler) Handle(ctx context.Context, rec slog.Record) error {
+	if strings.HasPrefix(rec.Message, "local level failed") {
+		h.r.mu.Lock()
+		h.r.failures = append(h.r.failures, time.Now())
+		h.r.mu.Unlock()
+	}
+	if !h.Handler.Enabled(ctx, rec.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, rec)
+}
+
+// mayLack tells whether a row that nobody waited for may have been lost by a cut or a failure soon after it was taken.
+func (r *run) mayLack(x *row) bool {
+	if !x.gone.IsZero() && x.gone.Sub(x.at) <= r.unsynced {
+		return true
+	}
+	return slices.ContainsFunc(r.failures, func(at time.Time) bool {
+		return !at.Before(x.at) && at.Sub(x.at) <= r.unsynced
+	})
 }
 
 type quiet struct{}
