@@ -94,6 +94,7 @@ func (p *formParser) child(n *formNode, key string) (*formNode, error) {
 		index = len(n.items)
 	case n.kind == nodeArray && index < 0:
 		n.toObject()
+	case n.kind == nodeArray:
 	case n.kind == nodeObject && key == "":
 		key = strconv.Itoa(len(n.items))
 	case n.kind == nodeObject:

@@ -1,0 +1,75 @@
+package mapping
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestForm(t *testing.T) {
+	for _, tc := range []struct{ body, want string }{
+		{``, `{}`},
+		{`a=1`, `{"a":"1"}`},
+		{`a=1&a=2`, `{"a":"2"}`},
+		{`b=1&a=2&b=3`, `{"b":"3","a":"2"}`},
+		{`a`, `{"a":""}`},
+		{`=x`, `{"":"x"}`},
+		{`&&a=1&`, `{"a":"1"}`},
+		{`a=1+2%203%26`, `{"a":"1 2 3&"}`},
+		{`a=b=c`, `{"a":"b=c"}`},
+		{`a[]=1&a[]=2`, `{"a":["1","2"]}`},
+		{`a[k]=1&a[l]=2`, `{"a":{"k":"1","l":"2"}}`},
+		{`a[0][x]=1&a[1][x]=2`, `{"a":[{"x":"1"},{"x":"2"}]}`},
+		{`a[2]=x`, `{"a":[null,null,"x"]}`},
+		{`a[0]=x&a[k]=y`, `{"a":{"0":"x","k":"y"}}`},
+		{`a[k]=x&a[]=y`, `{"a":{"k":"x","1":"y"}}`},
+		{`a=1&a[k]=2`, `{"a":{"k":"2"}}`},
+		{`a[k]=2&a=1`, `{"a":"1"}`},
+		{`a[b=1`, `{"a[b":"1"}`},
+		{`a]b=1`, `{"a]b":"1"}`},
+		{`[x]=1`, `{"[x]":"1"}`},
+		{`a[b]c=1`, `{"a[b]c":"1"}`},
+		{`a%5Bk%5D=1`, `{"a":{"k":"1"}}`},
+		{`t=%3Cb%3E%22%5C%0A`, `{"t":"<b>\"\\\n"}`},
+		{`t=%ff%C3%A9`, `{"t":"` + "\ufffd" + `é"}`},
+		{`a%00=%00`, `{"a\u0000":"\u0000"}`},
+	} {
+		got, err := appendForm(nil, []byte(tc.body))
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s: %s %v, want %s", tc.body, got, err, tc.want)
+		}
+	}
+	for body, want := range map[string]string{
+		`a=1;b=2`:                              "semicolon in a pair",
+		`a=%zz`:                                "invalid %-escape in the pair near byte 0",
+		`ok=1&b=%`:                             "invalid %-escape in the pair near byte 5",
+		`a[9999999]=1`:                         "more than 100000 values, gaps of arrays included",
+		`a[2147483648]=1`:                      "",
+		`a` + strings.Repeat("[x]", 33) + `=1`: "more than 32 brackets",
+	} {
+		got, err := appendForm(nil, []byte(body))
+		if want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", body, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40s: %s %v, want %s", body, got, err, want)
+		}
+	}
+}
+
+func FuzzForm(f *testing.F) {
+	f.Add([]byte(`a=1&a[]=2&b[0][x]=%41&c[k]=+`))
+	f.Add([]byte(`a[0]=x&a[k]=y&a[]=z`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > 2000 {
+			return
+		}
+		out, err := appendForm([]byte("x"), body)
+		if err == nil && !json.Valid(out[1:]) {
+			t.Fatalf("%q became %s", body, out[1:])
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParsePath(t *testing.T) {
+	key := func(k string) step { return step{k, -1} }
+	idx := func(k string, i int) step { return step{k, i} }
+	for _, tc := range []struct {
+		path string
+		want []step
+	}{
+		{``, nil},
+		{`a`, []step{key("a")}},
+		{`a.b`, []step{key("a"), key("b")}},
+		{`a..b.`, []step{key("a"), key("b")}},
+		{`.a`, []step{key("a")}},
+		{`a[0].b`, []step{key("a"), idx("0", 0), key("b")}},
+		{`a[0][12]`, []step{key("a"), idx("0", 0), idx("12", 12)}},
+		{`[3]`, []step{idx("3", 3)}},
+		{`a.0`, []step{key("a"), idx("0", 0)}},
+		{`a[007]`, []step{key("a"), idx("007", 7)}},
+		{`resource["service.name"]`, []step{key("resource"), key("service.name")}},
+		{`resource['service.name'].x`, []step{key("resource"), key("service.name"), key("x")}},
+		{`["0"]`, []step{key("0")}},
+		{`[""]`, []step{key("")}},
+		{`["a\"b\\\n\u00e9\ud83d\ude00"]`, []step{key("a\"b\\\né😀")}},
+		{`['it\'s']`, []step{key("it's")}},
+		{`["]"]`, []step{key("]")}},
+		{`a\.b.c`, []step{key("a.b"), key("c")}},
+		{`a\[0\]`, []step{key("a[0]")}},
+		{`a\\b`, []step{key(`a\b`)}},
+		{`\0`, []step{key("0")}},
+		{`9999999999`, []step{key("9999999999")}},
+		{`-1`, []step{key("-1")}},
+		{`a]b`, []step{key("a]b")}},
+		{`é.ü`, []step{key("é"), key("ü")}},
+	} {
+		p, err := ParsePath(tc.path)
+		if err != nil || !slices.Equal(p.steps, tc.want) || p.String() != tc.path {
+			t.Errorf("%s: %v %v, want %v", tc.path, p.steps, err, tc.want)
+		}
+	}
+}
+
+func TestParsePathFaults(t *testing.T) {
+	for path, want := range map[string]string{
+		`a[`:            `'[' without ']' at position 2`,
+		`a[0`:           `'[' without ']' at position 2`,
+		`a[]`:           `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
+		`a[b]`:          `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
+		`a[-1]`:         `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
+		`a[1x]`:         `expected an index or a quoted key, like [0] or ["a.b"] at position 4`,
+		`a["b`:          `quoted key without end at position 3`,
+		`a["b"`:         `expected ']' after the quoted key at position 6`,
+		`a["b"x]`:       `expected ']' after the quoted key at position 6`,
+		`a["\q"]`:       `unknown escape at position 4`,
+		`a["\u12"]`:     `unknown escape at position 4`,
+		`a["b\`:         `a backslash must be followed by a character at position 5`,
+		`ab\`:           `a backslash must be followed by a character at position 3`,
+		`a[9999999999]`: `the index is above 2147483647 at position 3`,
+	} {
+		_, err := ParsePath(path)
+		var pe *PathError
+		if !errors.As(err, &pe) || pe.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", path, err, want)
+		}
+	}
+}
+
+// TestPathSemantics is the one rule for what a path finds: in JSON, in forms, in documents and in Body(path).
+func TestPathSemantics(t *testing.T) {
+	const body = `{"a": {"b": [10, {"c": "x"}], "0": "zero", "a.b": "dotted", "é": 1, "x\"y": 2}, "dup": "first", "dup": {"in": 1}, "n": null,
+		"": "empty", "o": {"k": 1}, "o": {"later": 2}}`
+	for _, tc := range []struct{ path, want string }{
+		{``, strings.NewReplacer("\n\t\t", "", `", "`, `","`, `: `, `:`, `, "`, `,"`, `[10, {`, `[10,{`).Replace(body)},
+		{`a.b[0]`, `10`},
+		{`a.b.0`, `10`},
+		{`a.b[1].c`, `"x"`},
+		{`a.b[1]`, `{"c":"x"}`},
+		{`a.b[2]`, ``},
+		{`a.b["0"]`, ``},
+		{`a[0]`, `"zero"`},
+		{`a.0`, `"zero"`},
+		{`a["0"]`, `"zero"`},
+		{`a["a.b"]`, `"dotted"`},
+		{`a.a\.b`, `"dotted"`},
+		{`a.é`, `1`},
+		{`a["x\"y"]`, `2`},
+		{`a.b.c`, ``},
+		{`a.b[0].c`, ``},
+		{`dup`, `"first"`},
+		{`dup.in`, ``},
+		{`o.later`, ``},
+		{`n`, `null`},
+		{`n.x`, ``},
+		{`[""]`, `"empty"`},
+		{`A`, ``},
+	} {
+		m := mustCompile(t, Path("p", tc.path, Default("MISSING"), RawString()), Template("t", fmt.Sprintf("Body(%q, 'MISSING')", tc.path)))
+		cells := m.Cells(JSON([]byte(body)))
+		want := tc.want
+		if want == "" {
+			want = "MISSING"
+		}
+		got := cells[0].Value
+		if strings.HasPrefix(want, `"`) {
+			got = `"` + got + `"`
+		}
+		if got != want || cells[0].Err != nil {
+			t.Errorf("%s: %s %v, want %s", tc.path, got, cells[0].Err, want)
+		}
+		if got := strings.Trim(cells[1].Value, `"`); got != strings.Trim(want, `"`) {
+			t.Errorf("Body(%s): %s %v, want %s", tc.path, got, cells[1].Err, want)
+		}
+	}
+}
+
+// TestPathAgreesWithBody: a path column and the template Body(path) give the same bytes or the same kind of failure for
+// every body, also when both read strings as plain text, and whether a mapper has one path or many.
+func TestPathAgreesWithBody(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	pathOf := func(g *generator) string {
+		var b strings.Builder
+		for range g.pick(4) {
+			b.WriteString(g.one("a", ".b", "[0]", "[1]", ".n", `["a.b"]`, ".name", ".0", "arr", "objs", ".o", ".u", `.b\.c`, `["é"]`, ".s", ".z"))
+		}
+		return b.String()
+	}
+	n := 5000
+	if testing.Short() {
+		n = 500
+	}
+	for range n {
+		data := make([]byte, 150)
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		g := &generator{data: data}
+		body := g.body()
+		switch g.pick(12) {
+		case 1:
+			body = g.json(0)
+		case 2:
+			body = body[:len(body)*g.pick(100)/100]
+		}
+		var cols, templates []Column
+		for i := range 1 + g.pick(6) {
+			p := pathOf(g)
+			if _, err := ParsePath(p); err != nil {
+				continue
+			}
+			raw := []ColumnOption{}
+			if g.pick(2) == 1 {
+				raw = append(raw, RawString())
+			}
+			name := fmt.Sprint(i)
+			if g.pick(3) == 1 {
+				cols = append(cols, Path(name, p, append(raw, Default("d"))...))
+				templates = append(templates, Template(name, fmt.Sprintf("Body(%q, 'd')", p), raw...))
+			} else {
+				cols = append(cols, Path(name, p, raw...))
+				templates = append(templates, Template(name, fmt.Sprintf("Body(%q)", p), raw...))
+			}
+		}
+		if cols == nil {
+			continue
+		}
+		r := JSON([]byte(body))
+		a, b := mustCompile(t, cols...).Cells(r), mustCompile(t, templates...).Cells(r)
+		for i := range a {
+			if a[i].Value != b[i].Value || reasonOf(a[i].Err) != reasonOf(b[i].Err) {
+				t.Fatalf("body %s\npath column %+v: %s %v\n%s: %s %v", body, cols[i], a[i].Value, a[i].Err, templates[i].Template.Content, b[i].Value, b[i].Err)
+			}
+		}
+	}
+}
+
+func reasonOf(err error) Reason {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return 0
+}
