@@ -110,7 +110,7 @@ func rawfile(w workload, callers int) func(context.Context, *env) (*sample, erro
 // rawfileReused appends bare rows of one size to segments that have been written before.
 func rawfileReused(w workload, callers int) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		r, err := e.ring.get(e.dir)
+		r, err := e.ring.get(e)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +159,7 @@ func pebbleSet(w workload, callers int) func(context.Context, *env) (*sample, er
 		}
 		defer os.RemoveAll(dir)
 		db, err := pebble.Open(dir, &pebble.Options{
-			MemTableSize:                ringFileSize,
+			MemTableSize:                segmentSize,
 			MemTableStopWritesThreshold: ringFiles,
 			L0StopWritesThreshold:       1 << 20,
 			DisableAutomaticCompactions: true,

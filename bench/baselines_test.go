@@ -65,7 +65,8 @@ func TestCommitterReportsTheErrorToItsGroup(t *testing.T) {
 }
 
 func TestRingStartsAgainAtTheFirstFile(t *testing.T) {
-	r, err := openRing(t.TempDir())
+	const size = 2 << 20
+	r, err := openRing(t.TempDir(), size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestRingStartsAgainAtTheFirstFile(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	group := bytes.Repeat([]byte("x"), ringFileSize/2+1)
+	group := bytes.Repeat([]byte("x"), size/2+1)
 	for i := range ringFiles + 1 {
 		if err := r.append(group); err != nil {
 			t.Fatal(err)
@@ -88,8 +89,8 @@ func TestRingStartsAgainAtTheFirstFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Size() != ringFileSize {
-			t.Errorf("%s has %d bytes, want it unchanged at %d", f.Name(), info.Size(), ringFileSize)
+		if info.Size() != size {
+			t.Errorf("%s has %d bytes, want it unchanged at %d", f.Name(), info.Size(), size)
 		}
 	}
 }

@@ -8,28 +8,33 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // A ring is a set of files whose blocks have all been written once. Writing goes through them in turn and starts again
 // at the first, as a log does that recycles its segments: the file system has nothing to allocate and no size to
 // record, so a sync is the flush of the data alone.
 type ring struct {
-	files  []*os.File
-	file   int
-	offset int64
+	files    []*os.File
+	fileSize int64
+	file     int
+	offset   int64
 }
 
 const (
-	ringFiles    = 4
-	ringFileSize = 64 << 20
+	ringFiles = 4
+	// segmentSize is that of a usual log segment, shortSegmentSize that for measurements which end too soon to go
+	// around a larger ring. Both are multiples of the block that openRing writes.
+	segmentSize      = 64 << 20
+	shortSegmentSize = 8 << 20
 )
 
-// openRing writes the files in dir, once. Half a second to some seconds, depending on the disk.
-func openRing(dir string) (*ring, error) {
+// openRing writes the files in dir, once. It takes up to some seconds, depending on the disk.
+func openRing(dir string, fileSize int64) (*ring, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &ring{}
+	r := &ring{fileSize: fileSize}
 	block := noise(1 << 20)
 	for i := range ringFiles {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("segment-%d", i)))
@@ -37,7 +42,7 @@ func openRing(dir string) (*ring, error) {
 			return nil, errors.Join(err, r.close())
 		}
 		r.files = append(r.files, f)
-		for range ringFileSize / len(block) {
+		for range fileSize / int64(len(block)) {
 			if _, err := f.Write(block); err != nil {
 				return nil, errors.Join(err, r.close())
 			}
@@ -51,7 +56,7 @@ func openRing(dir string) (*ring, error) {
 
 // append makes b durable behind what was written last. b must not be longer than a file.
 func (r *ring) append(b []byte) error {
-	if r.offset+int64(len(b)) > ringFileSize {
+	if r.offset+int64(len(b)) > r.fileSize {
 		r.file, r.offset = (r.file+1)%len(r.files), 0
 	}
 	f := r.files[r.file]
@@ -85,8 +90,14 @@ type sharedRing struct {
 	err  error
 }
 
-func (s *sharedRing) get(dir string) (*ring, error) {
-	s.once.Do(func() { s.ring, s.err = openRing(filepath.Join(dir, "segments")) })
+func (s *sharedRing) get(e *env) (*ring, error) {
+	s.once.Do(func() {
+		size := int64(segmentSize)
+		if e.duration < time.Second {
+			size = shortSegmentSize
+		}
+		s.ring, s.err = openRing(filepath.Join(e.dir, "segments"), size)
+	})
 	return s.ring, s.err
 }
 
@@ -101,7 +112,7 @@ func (s *sharedRing) close() error {
 // this disk can do that syncs as often.
 func seqwrite(groupBytes int) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		r, err := e.ring.get(e.dir)
+		r, err := e.ring.get(e)
 		if err != nil {
 			return nil, err
 		}

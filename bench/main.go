@@ -36,6 +36,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) (err error) {
+	if len(args) > 0 && args[0] == clientCommand {
+		return generateLoad(ctx, args[1:], stdout)
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	pattern := flags.String("run", ".", "measure the scenarios whose names match this `regexp`")

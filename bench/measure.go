@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -46,6 +46,8 @@ type load struct {
 	every int
 	// start returns the operation of one caller, which returns the rows that it completed.
 	start func(caller int) (operation, error)
+	// mark, if set, is called when the measured window begins and when it ends.
+	mark func()
 }
 
 // An operation completes some rows, or fails and thereby ends the measurement.
@@ -60,10 +62,15 @@ const (
 // warmUpTime is how long a load runs before it is measured.
 func warmUpTime(d time.Duration) time.Duration { return d / 4 }
 
+// patience bounds how long a measured window waits for its first operation.
+const patience = time.Minute
+
 // measure runs l for a warm-up and then for d, and counts what ended in d. It returns when all callers have returned.
+// When a disk stalls for all of d, the window lasts until the first operation has ended.
 func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
 	type account struct {
 		rows, total int64
+		counted     bool
 		latency     histogram
 	}
 	accounts := make([]*account, l.callers)
@@ -79,6 +86,8 @@ func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var phase atomic.Int32
+	var once sync.Once
+	counted := make(chan struct{}) // closed once an operation has ended in the window
 	var callers sync.WaitGroup
 	for i, op := range operations {
 		callers.Go(func() {
@@ -97,7 +106,11 @@ func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
 				a.total += int64(rows)
 				if phase.Load() == window {
 					a.rows += int64(rows)
-					if timed {
+					if rows > 0 && !a.counted {
+						a.counted = true
+						once.Do(func() { close(counted) })
+					}
+					if timed && rows > 0 {
 						a.latency.add(time.Since(begin))
 					}
 				}
@@ -105,12 +118,11 @@ func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
 		})
 	}
 
-	wait(ctx, warmUpTime(d))
-	before := readUsage()
-	phase.Store(window)
-	wait(ctx, d)
-	phase.Store(tail)
-	after := readUsage()
+	wait(ctx, warmUpTime(d), nil)
+	before := l.boundary(&phase, window)
+	wait(ctx, d, nil)
+	wait(ctx, patience, counted)
+	after := l.boundary(&phase, tail)
 	callers.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -124,16 +136,27 @@ func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
 	}
 	s.bytes = s.rows * int64(l.rowBytes)
 	if s.rows == 0 {
-		return nil, errors.New("no operation ended within the measured window; use a longer -duration")
+		return nil, fmt.Errorf("no operation ended within %v", d+patience)
 	}
 	return s, nil
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func (l load) boundary(phase *atomic.Int32, next int32) usage {
+	u := readUsage()
+	phase.Store(next)
+	if l.mark != nil {
+		l.mark()
+	}
+	return u
+}
+
+// wait returns after d, or earlier when ctx ends or done is closed.
+func wait(ctx context.Context, d time.Duration, done <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-done:
 	case <-ctx.Done():
 	}
 }

@@ -73,6 +73,24 @@ func TestMeasureEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestMeasureWaitsForAStalledDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := measure(t.Context(), time.Second, load{
+			callers: 1, rowBytes: 1, every: 1,
+			start: func(int) (operation, error) {
+				return func() (int, error) { time.Sleep(7 * time.Second); return 1, nil }, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The warm-up of a quarter of a second belongs to the operation, not to the window.
+		if s.rows != 1 || s.elapsed != 6750*time.Millisecond {
+			t.Errorf("%d rows in %v, want 1 in 6.75s", s.rows, s.elapsed)
+		}
+	})
+}
+
 func TestMeasureRefusesAnEmptyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := measure(t.Context(), time.Millisecond, load{

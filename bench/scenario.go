@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
+
+	"github.com/forebay/forebay"
 )
 
 // A scenario is one line of the report: something that can be measured again and again.
@@ -21,6 +24,8 @@ type scenario struct {
 	against []baseline
 	// fsync compares the latencies with that of one sync.
 	fsync bool
+	// unlisted scenarios exist only to be compared with.
+	unlisted bool
 	// run measures once.
 	run func(context.Context, *env) (*sample, error)
 }
@@ -47,30 +52,101 @@ const fsyncName = "limit/fsync"
 
 // scenarios returns everything that can be measured: limits first, then baselines, then Forebay itself.
 func scenarios() []scenario {
-	all := []scenario{
-		{name: fsyncName, group: "disk", run: seqwrite(4 << 10)},
-	}
+	all := []scenario{{name: fsyncName, group: "disk", run: seqwrite(4 << 10)}}
 	for _, size := range []int{4 << 10, 64 << 10, 256 << 10, 1 << 20} {
 		all = append(all, scenario{name: seqwriteName(size), group: "disk", run: seqwrite(size)})
 	}
 	for _, w := range workloads() {
-		for _, callers := range []int{64, 1024} {
-			all = append(all,
-				scenario{name: withCallers("baseline/rawfile/"+w.name, callers), group: w.name, run: rawfile(w, callers)},
-				scenario{name: withCallers("baseline/rawfile-reused/"+w.name, callers), group: w.name, run: rawfileReused(w, callers)},
-				scenario{name: withCallers("baseline/pebble-set/"+w.name, callers), group: w.name, run: pebbleSet(w, callers)},
-			)
-		}
-		name := "map/row"
-		if w.name != "1KB" {
-			name += "/" + w.name
-		}
-		all = append(all, scenario{name: name, group: w.name, run: mapRow(w)})
+		all = append(all, ofWorkload(w)...)
 	}
 	return all
 }
 
-func withCallers(name string, callers int) string { return fmt.Sprintf("%s/callers=%d", name, callers) }
+// ofWorkload returns the scenarios with events of one size. The bare name, without callers and compression, is that
+// of 64 callers and the default settings.
+func ofWorkload(w workload) []scenario {
+	var all []scenario
+	add := func(s scenario) {
+		s.group = w.name
+		all = append(all, s)
+	}
+	// limitOf adds the limit of a log that syncs after that many rows.
+	limitOf := func(rows int) string {
+		bytes := min(rows*w.rowBytes, maxGroup)
+		name := seqwriteName(bytes)
+		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
+			add(scenario{name: name, run: seqwrite(bytes), unlisted: true})
+		}
+		return name
+	}
+	oneRow, manyRows, most := limitOf(1), limitOf(64), limitOf(maxGroup)
+	limits := map[int]string{1: oneRow, 64: manyRows, 1024: limitOf(1024)}
+
+	add(scenario{name: "limit/http/" + w.name, run: httpDiscard(w)})
+	baselines := make(map[int][]baseline)
+	for _, callers := range []int{64, 1024} {
+		suffix := w.name + callersSuffix(callers)
+		baselines[callers] = []baseline{
+			{"rawfile", "baseline/rawfile/" + suffix},
+			{"rawfile_reused", "baseline/rawfile-reused/" + suffix},
+			{"pebble_set", "baseline/pebble-set/" + suffix},
+		}
+		add(scenario{name: "baseline/rawfile/" + suffix, run: rawfile(w, callers)})
+		add(scenario{name: "baseline/rawfile-reused/" + suffix, run: rawfileReused(w, callers)})
+		add(scenario{name: "baseline/pebble-set/" + suffix, run: pebbleSet(w, callers)})
+	}
+
+	mapName := "map/row"
+	if w.name != "1KB" {
+		mapName += "/" + w.name
+	}
+	add(scenario{name: mapName, run: mapRow(w)})
+
+	compressions := []struct {
+		suffix string
+		value  forebay.Compression
+	}{{"", forebay.CompressionDefault}, {"/compression=none", forebay.CompressionNone}, {"/compression=zstd", forebay.CompressionZstd}}
+	for _, callers := range []int{1, 64, 1024} {
+		for _, c := range compressions[:2] {
+			add(scenario{
+				name:  "ingest/sync/" + w.name + callersSuffix(callers) + c.suffix,
+				limit: limits[callers], against: baselines[callers], fsync: true,
+				run: ingestion{workload: w, callers: callers, settings: forebay.Settings{Compression: c.value}}.run,
+			})
+		}
+	}
+	for _, c := range compressions {
+		add(scenario{
+			name: "ingest/sync-batch/" + w.name + c.suffix, limit: most, fsync: true,
+			run: ingestion{workload: w, callers: 64, batch: 100, settings: forebay.Settings{Compression: c.value}}.run,
+		})
+	}
+	for _, c := range compressions {
+		add(scenario{
+			name: "ingest/nosync/" + w.name + c.suffix, limit: most,
+			run: ingestion{workload: w, callers: 64, settings: forebay.Settings{
+				Sync: forebay.SyncUnsafe, Compression: c.value,
+			}}.run,
+		})
+	}
+	add(scenario{
+		name: "flow/sync/" + w.name, limit: manyRows, fsync: true,
+		run: ingestion{workload: w, callers: 64, flow: true}.run,
+	})
+	add(scenario{name: "http/single/" + w.name, limit: "limit/http/" + w.name, fsync: true, run: httpSingle(w, false)})
+	return all
+}
+
+// maxGroup bounds the groups of a limit: beyond it a disk gets no faster.
+const maxGroup = 4 << 20
+
+// callersSuffix is a part of a name; 64 callers are not mentioned.
+func callersSuffix(callers int) string {
+	if callers == 64 {
+		return ""
+	}
+	return fmt.Sprintf("/callers=%d", callers)
+}
 
 // seqwriteName names the limit for groups of n bytes.
 func seqwriteName(n int) string {
@@ -97,7 +173,7 @@ func choose(all []scenario, re *regexp.Regexp) ([]plan, error) {
 	var plans []plan
 	index := make(map[string]int)
 	for _, s := range all {
-		if !re.MatchString(s.name) {
+		if s.unlisted || !re.MatchString(s.name) {
 			continue
 		}
 		i, ok := index[s.group]
@@ -116,7 +192,8 @@ func choose(all []scenario, re *regexp.Regexp) ([]plan, error) {
 			}
 		}
 		for _, s := range all {
-			if needed[s.name] {
+			// The limits of another group may have the same name.
+			if needed[s.name] && (s.group == plans[i].group || !s.unlisted) {
 				plans[i].measured = append(plans[i].measured, s)
 				delete(needed, s.name)
 			}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/stream"
+)
+
+// secret is the last part of the path of the benchmark's source.
+const secret = "0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// ingestPath is where events are posted to.
+const ingestPath = "/stream/1/" + sourceID + "/" + secret
+
+// httpCallers is the number of kept connections with one request in flight each.
+const httpCallers = 64
+
+// httpSingle posts one event a request over loopback to the ingestion handler of an engine.
+func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (_ *sample, err error) {
+		db, err := openEngine(ctx, e, forebay.Settings{}, flow)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, db.close()) }()
+		s, err := measureHTTP(ctx, e.duration, w, stream.Ingest(db.eng, stream.Options{}))
+		if err != nil {
+			return nil, err
+		}
+		return s, db.verify(ctx, s.total)
+	}
+}
+
+// httpDiscard answers the same requests with the same server without looking at them: the most that net/http and the
+// load generator can do on this machine.
+func httpDiscard(w workload) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		return measureHTTP(ctx, e.duration, w, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if n, err := io.Copy(io.Discard, r.Body); err != nil || n != int64(w.bodyBytes) {
+				http.Error(rw, "wrong body", http.StatusBadRequest)
+				return
+			}
+			_, _ = io.WriteString(rw, "OK")
+		}))
+	}
+}
+
+// measureHTTP serves handler on a loopback port and lets a child process send the load, so that the CPU of the server
+// can be told from that of its clients.
+func measureHTTP(ctx context.Context, d time.Duration, w workload, handler http.Handler) (*sample, error) {
+	row, err := w.row()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := stream.Server("", handler)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	s, err := runClient(ctx, d, w, listener.Addr().String(), len(row))
+	// The clients have closed their connections, or are dead.
+	if e := server.Close(); err == nil {
+		err = e
+	}
+	if e := <-served; err == nil && !errors.Is(e, http.ErrServerClosed) {
+		err = e
+	}
+	return s, err
+}
+
+// clientCommand is the first argument that makes this program the load generator.
+const clientCommand = "load-generator"
+
+// clientReport is what the load generator writes as its last line. It writes an empty line when its window begins,
+// and one when it ends, so that this process can look at its own usage at these moments.
+type clientReport struct {
+	Rows, Total, Overloads int64
+	Elapsed, CPU           time.Duration
+	// Latency are the counts of the histogram by bucket.
+	Latency map[int]uint64
+	Err     string
+}
+
+func runClient(ctx context.Context, d time.Duration, w workload, addr string, rowBytes int) (*sample, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, clientCommand, addr, w.name, d.String())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var report clientReport
+	s, err := readClient(bufio.NewReader(out), &report)
+	if e := cmd.Wait(); e != nil {
+		return nil, fmt.Errorf("load generator: %w", errors.Join(context.Cause(ctx), e))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load generator: %w", err)
+	}
+	if report.Err != "" {
+		return nil, fmt.Errorf("load generator: %s", report.Err)
+	}
+	s.rows, s.total, s.overloads = report.Rows, report.Total, report.Overloads
+	s.elapsed, s.client = report.Elapsed, report.CPU
+	s.bytes = s.rows * int64(rowBytes)
+	for bucket, n := range report.Latency {
+		s.latency.counts[bucket] = n
+		s.latency.total += n
+	}
+	return s, nil
+}
+
+func readClient(lines *bufio.Reader, report *clientReport) (*sample, error) {
+	var marks [2]usage
+	for i := range marks {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return nil, err
+		}
+		if line != "\n" { // it failed early
+			return nil, json.Unmarshal([]byte(line), report)
+		}
+		marks[i] = readUsage()
+	}
+	s := marks[1].since(marks[0])
+	return s, json.NewDecoder(lines).Decode(report)
+}
+
+// generateLoad is the load generator: kept connections, each with one request in flight. It speaks HTTP by itself,
+// with a request that is encoded once, to leave the CPU to the server.
+func generateLoad(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) != 3 {
+		return errors.New("the load generator is started by bench itself")
+	}
+	d, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	var report clientReport
+	for _, w := range workloads() {
+		if w.name == args[1] {
+			report, err = generate(ctx, args[0], w, d, stdout)
+		}
+	}
+	if err != nil {
+		report.Err = err.Error()
+	}
+	return json.NewEncoder(stdout).Encode(report)
+}
+
+func generate(ctx context.Context, addr string, w workload, d time.Duration, stdout io.Writer) (clientReport, error) {
+	var report clientReport
+	connections := make([]*connection, httpCallers)
+	for i := range connections {
+		c, err := dial(ctx, addr, w, i)
+		if err != nil {
+			return report, err
+		}
+		defer c.conn.Close()
+		connections[i] = c
+	}
+	s, err := measure(ctx, d, load{
+		callers: httpCallers, rowBytes: 1, every: 1,
+		start: func(caller int) (operation, error) { return connections[caller].post, nil },
+		mark:  func() { fmt.Fprintln(stdout) },
+	})
+	if err != nil {
+		return report, err
+	}
+	report.Rows, report.Total, report.Elapsed, report.CPU = s.rows, s.total, s.elapsed, s.cpu
+	for _, c := range connections {
+		report.Overloads += c.overloads
+	}
+	report.Latency = make(map[int]uint64)
+	for bucket, n := range s.latency.counts {
+		if n > 0 {
+			report.Latency[bucket] = n
+		}
+	}
+	return report, nil
+}
+
+// A connection sends its events in turn.
+type connection struct {
+	conn      net.Conn
+	in        *bufio.Reader
+	requests  [][]byte
+	n         int
+	overloads int64
+}
+
+func dial(ctx context.Context, addr string, w workload, caller int) (*connection, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{conn: conn, in: bufio.NewReader(conn)}
+	for i := range 16 {
+		body := w.body(caller*16 + i)
+		request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", ingestPath, addr, len(body))
+		for name, values := range header() {
+			request = fmt.Appendf(request, "%s: %s\r\n", name, values[0])
+		}
+		request = append(request, "\r\n"...)
+		c.requests = append(c.requests, append(request, body...))
+	}
+	return c, nil
+}
+
+// post sends the next event and reads the answer.
+func (c *connection) post() (int, error) {
+	c.n++
+	if _, err := c.conn.Write(c.requests[c.n%len(c.requests)]); err != nil {
+		return 0, err
+	}
+	status, err := c.answer()
+	switch {
+	case err != nil:
+		return 0, err
+	case status == http.StatusOK:
+		return 1, nil
+	case status == http.StatusServiceUnavailable:
+		c.overloads++
+		time.Sleep(10 * time.Millisecond)
+		return 0, nil
+	}
+	return 0, fmt.Errorf("status %d", status)
+}
+
+// answer reads one answer of a known length and returns its status.
+func (c *connection) answer() (status int, err error) {
+	line, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	const version = "HTTP/1.1 "
+	if len(line) < len(version)+3 {
+		return 0, fmt.Errorf("status line %q", line)
+	}
+	if status, err = strconv.Atoi(string(line[len(version) : len(version)+3])); err != nil {
+		return 0, fmt.Errorf("status line %q", line)
+	}
+	length := -1
+	for {
+		if line, err = c.in.ReadSlice('\n'); err != nil {
+			return 0, err
+		}
+		const name = "Content-Length: "
+		switch {
+		case len(line) == len("\r\n"):
+			if length < 0 {
+				return 0, errors.New("the answer has no Content-Length")
+			}
+			_, err = c.in.Discard(length)
+			return status, err
+		case len(line) > len(name)+2 && string(line[:len(name)]) == name:
+			if length, err = strconv.Atoi(string(line[len(name) : len(line)-2])); err != nil {
+				return 0, fmt.Errorf("header line %q", line)
+			}
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	e := &env{dir: t.TempDir(), duration: 30 * time.Millisecond}
+	t.Cleanup(func() {
+		if err := e.ring.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// Every variant counts its rows after the run, so that one that skips the work cannot give a figure.
+func TestIngestionsStoreWhatTheyCount(t *testing.T) {
+	w := workloads()[0]
+	for name, run := range map[string]ingestion{
+		"sync":   {workload: w, callers: 8},
+		"batch":  {workload: w, callers: 4, batch: 10, settings: forebay.Settings{Compression: forebay.CompressionNone}},
+		"nosync": {workload: w, callers: 8, settings: forebay.Settings{Sync: forebay.SyncUnsafe, Compression: forebay.CompressionZstd}},
+		"flow":   {workload: w, callers: 8, flow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := run.run(t.Context(), newEnv(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.rows == 0 || s.total < s.rows || s.bytes < s.rows*int64(w.bodyBytes) {
+				t.Errorf("%d rows of %d bytes in the window, %d in total", s.rows, s.bytes, s.total)
+			}
+		})
+	}
+}
+
+func TestVerifyFindsALoss(t *testing.T) {
+	for _, flow := range []bool{false, true} {
+		db, err := openEngine(t.Context(), newEnv(t), forebay.Settings{}, flow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if _, err := db.eng.Ingest(t.Context(), sourceID, mapping.JSON(workloads()[0].body(1))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.verify(t.Context(), 5); err != nil {
+			t.Errorf("flow %v: %v", flow, err)
+		}
+		for _, acknowledged := range []int64{4, 6} {
+			if err := db.verify(t.Context(), acknowledged); err == nil {
+				t.Errorf("flow %v: 5 rows are stored, and %d acknowledged ones pass", flow, acknowledged)
+			}
+		}
+		if err := db.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCheckReport(t *testing.T) {
+	good := buffer.SinkReport{Accepted: 10, Local: 5, Staging: 3, Imported: 2}
+	for _, tt := range []struct {
+		name     string
+		report   buffer.Report
+		imported bool
+		want     string
+	}{
+		{"nothing stored", buffer.Report{}, false, "0 sinks"},
+		{"a difference", buffer.Report{Sinks: []buffer.SinkReport{{Local: 10, Differences: []string{"chunk 7"}}}}, false, "chunk 7"},
+		{"not imported", buffer.Report{Sinks: []buffer.SinkReport{good}}, true, "2 rows are in the table"},
+		{"expired", buffer.Report{Sinks: []buffer.SinkReport{{Accepted: 10, Expired: 10}}}, false, "0 rows are stored"},
+		{"all stored", buffer.Report{Sinks: []buffer.SinkReport{good}}, false, ""},
+	} {
+		err := checkReport(tt.report, 10, tt.imported)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: error is %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestKeptCountsStoredRecordsAlone(t *testing.T) {
+	for _, tt := range []struct {
+		res forebay.Result
+		ok  bool
+	}{
+		{forebay.Result{}, false},
+		{forebay.Result{Sinks: []forebay.SinkResult{{Status: forebay.Rejected}}}, false},
+		{forebay.Result{Sinks: []forebay.SinkResult{{Status: forebay.Failed}}}, false},
+		{forebay.Result{Sinks: []forebay.SinkResult{{Status: forebay.Stored}}}, true},
+		{forebay.Result{Sinks: []forebay.SinkResult{{Status: forebay.Queued}}}, true},
+	} {
+		if n, err := kept(tt.res); (err == nil) != tt.ok || (n == 1) != tt.ok {
+			t.Errorf("%v counts as %d, %v", tt.res, n, err)
+		}
+	}
+}
+
+func TestBackOffHidesOverloadsAlone(t *testing.T) {
+	var overloads atomic.Int64
+	if err := backOff(&forebay.SinkError{Err: &buffer.OverloadError{}}, &overloads); err != nil || overloads.Load() != 1 {
+		t.Errorf("an overload gives %v and is counted %d times", err, overloads.Load())
+	}
+	if err := backOff(errors.New("disk is gone"), &overloads); err == nil || overloads.Load() != 1 {
+		t.Errorf("another error gives %v and %d overloads", err, overloads.Load())
+	}
+}
+
+func TestHTTPScenarios(t *testing.T) {
+	w := workloads()[1]
+	for name, run := range map[string]func() (*sample, error){
+		"engine":  func() (*sample, error) { return httpSingle(w, false)(t.Context(), newEnv(t)) },
+		"discard": func() (*sample, error) { return httpDiscard(w)(t.Context(), newEnv(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.rows == 0 || s.latency.total == 0 || s.elapsed < 30*time.Millisecond {
+				t.Errorf("%d rows with %d latencies in %v", s.rows, s.latency.total, s.elapsed)
+			}
+			if processCPU() >= 0 && (s.client <= 0 || s.cpu <= 0) {
+				t.Errorf("CPU is %v here and %v in the client", s.cpu, s.client)
+			}
+		})
+	}
+}
+
+func TestHTTPScenarioFailsWithItsServer(t *testing.T) {
+	e := newEnv(t)
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
+	if _, err := measureHTTP(t.Context(), e.duration, workloads()[0], refuse); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("error is %v, want the status", err)
+	}
+}
+
+func TestConnectionReadsAnswers(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != ingestPath || r.Header.Get("Content-Type") != "application/json" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("X-Other", "value")
+		if r.Header.Get("User-Agent") != "" {
+			_, _ = w.Write([]byte("a longer answer"))
+		}
+	}))
+	defer server.Close()
+	c, err := dial(t.Context(), server.Listener.Addr().String(), workloads()[0], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.conn.Close()
+	for range 100 {
+		if n, err := c.post(); n != 1 || err != nil {
+			t.Fatalf("post gives %d, %v", n, err)
+		}
+	}
+}
