@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sendAll sends events 0 to cfg.n-1, each until it has a final answer.
+func sendAll(ctx context.Context, cfg config, svc service, l *ledger) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	transport := &http.Transport{MaxIdleConnsPerHost: cfg.clients}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range cfg.clients {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				event := next.Add(1) - 1
+				if event >= int64(cfg.n) {
+					return
+				}
+				if err := send(ctx, client, cfg, svc, l, uint32(event)); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// answer is the part of an answer that a client needs: what became of the event at each sink.
+type answer struct {
+	Message string
+	Sources []struct {
+		Sinks []struct {
+			SinkID     string
+			StatusCode int
+		}
+	}
+}
+
+// send repeats one event until the answer is final: a success, or a refusal of the event itself. Every attempt has its
+// own number, so that its rows can be told from those of the others.
+func send(ctx context.Context, client *http.Client, cfg config, svc service, l *ledger, event uint32) error {
+	for attempt := uint32(1); ; attempt++ {
+		d := delivery{event, attempt}
+		url, err := svc.endpoint(ctx)
+		if err != nil {
+			return err
+		}
+		body, err := newBody(cfg, l.run, d)
+		if err != nil {
+			return err
+		}
+		status, wait, reply, err := post(ctx, client, url, body)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil: // nobody knows whether it was stored
+			wait = time.Duration(min(attempt, 50)) * 10 * time.Millisecond
+		case status == http.StatusOK || status == http.StatusAccepted:
+			for sink := range sinkIDs {
+				l.acknowledge(sink, d)
+			}
+			l.answered()
+			return nil
+		default:
+			final := status < http.StatusInternalServerError
+			var a answer
+			if err := json.Unmarshal(reply, &a); err != nil || final && len(a.Sources) == 0 {
+				return fmt.Errorf("event %d: unexpected answer %d: %s", event, status, reply)
+			}
+			a.record(l, d, final)
+			if final {
+				l.answered()
+				return nil
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// record notes what an answer says about each sink.
+func (a *answer) record(l *ledger, d delivery, final bool) {
+	for _, src := range a.Sources {
+		for _, s := range src.Sinks {
+			for i, id := range sinkIDs {
+				switch {
+				case s.SinkID != id:
+				case s.StatusCode < http.StatusMultipleChoices:
+					l.acknowledge(i, d)
+				case final:
+					l.reject()
+				}
+			}
+		}
+	}
+}
+
+// post sends one request. wait is what the server asks for before the next attempt, if there has to be one.
+func post(
+	ctx context.Context, client *http.Client, url string, body []byte,
+) (status int, wait time.Duration, reply []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json; charset=utf-8")
+	req.Header.Set("User-Agent", "example-shop/1.0")
+	req.Header.Set("X-Shop", "prague")
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer resp.Body.Close()
+	reply, err = io.ReadAll(resp.Body)
+	wait = 100 * time.Millisecond
+	if s, e := strconv.Atoi(resp.Header.Get("Retry-After")); e == nil {
+		wait = time.Duration(s) * time.Second
+	}
+	return resp.StatusCode, wait, reply, err
+}

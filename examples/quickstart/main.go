@@ -1,0 +1,176 @@
+// Command quickstart shows the whole way of an event on one machine. It opens an engine in a directory, serves the ingestion
+// endpoint on a loopback port, sends webhook-like events to it over HTTP, waits until they are in the tables, and
+// then reads the tables back to see that every event that was acknowledged is there exactly once.
+//
+//	go run ./examples/quickstart                  10000 events, in a temporary directory that is kept
+//	go run ./examples/quickstart -n 200000        more of them
+//	go run ./examples/quickstart -bad 5           5 % of the events lack a field that one of the sinks needs
+//	go run ./examples/quickstart -crash           the engine is killed again and again, the clients retry
+//
+// The last line on standard output tells the result; the exit status is 1 if a row was lost or doubled:
+//
+//	quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0
+//
+// sent counts events. The other figures count rows, and every event has one in each of the two tables: rows that the
+// tables hold, rows that a sink refused for good, acknowledged rows that are missing, and rows that are there more
+// often than once. With -crash the line ends with unconfirmed=U: rows that are in a table although their answer was
+// lost with the process.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+type config struct {
+	n, clients, bad, kills int
+	dir                    string
+	crash                  bool
+	seed                   uint64
+}
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == childCommand { // the process that -crash kills
+		if err := runChild(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "quickstart: engine process:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	cfg, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, cfg); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (config, error) {
+	var cfg config
+	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	flags.IntVar(&cfg.n, "n", 10_000, "number of events")
+	flags.IntVar(&cfg.clients, "clients", 64, "number of concurrent clients")
+	flags.StringVar(&cfg.dir, "dir", "", "data directory (default a new temporary one)")
+	flags.IntVar(&cfg.bad, "bad", 0, "percentage of events that lack a field which one sink needs")
+	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a process of its own and kill it several times")
+	flags.IntVar(&cfg.kills, "kills", 4, "with -crash: how often, the last time while the buffer is flushed")
+	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	var problems []error
+	check := func(ok bool, text string) {
+		if !ok {
+			problems = append(problems, errors.New(text))
+		}
+	}
+	check(flags.NArg() == 0, "there are no arguments, only flags")
+	check(cfg.n >= 1 && cfg.n <= maxEvents, fmt.Sprintf("-n must be between 1 and %d", maxEvents))
+	check(cfg.clients >= 1, "-clients must be at least 1")
+	check(cfg.bad >= 0 && cfg.bad <= 100, "-bad must be between 0 and 100")
+	check(cfg.kills >= 1, "-kills must be at least 1")
+	err := errors.Join(problems...)
+	if err != nil {
+		fmt.Fprintln(flags.Output(), err)
+		flags.Usage()
+	}
+	return cfg, err
+}
+
+// run is the whole story. out gets the report.
+func run(ctx context.Context, out *os.File, cfg config) error {
+	dir, err := dataDir(cfg.dir)
+	if err != nil {
+		return err
+	}
+	secret := rand.Text()
+	ledger := newLedger()
+	svc, err := startService(ctx, cfg, dir, secret, ledger)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "sending %d events to %s (seed %d)\n", cfg.n, redact(svc.address(), secret), cfg.seed)
+
+	start := time.Now()
+	watch := startWatch(out, cfg.n, ledger, svc, start)
+	err = sendAll(ctx, cfg, svc, ledger)
+	sending := time.Since(start)
+	if err == nil {
+		err = svc.finish(ctx)
+	} else {
+		svc.abort()
+	}
+	total := time.Since(start)
+	firstRow := watch.stop()
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintf(out, "\n%d events sent by %d clients in %s, %.0f per second; all rows in the tables after %s\n",
+		cfg.n, cfg.clients, round(sending), float64(cfg.n)/sending.Seconds(), round(total))
+	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", round(firstRow))
+	if note := svc.note(); note != "" {
+		fmt.Fprintln(out, note)
+	}
+	audit, err := auditTables(filepath.Join(dir, "tables"), ledger)
+	if err != nil {
+		return err
+	}
+	audit.print(out, dir)
+	return audit.verdict(out, cfg)
+}
+
+// dataDir returns an absolute path, so that the printed commands work everywhere.
+func dataDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "forebay-quickstart-")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return filepath.Abs(dir)
+}
+
+// verdict writes the last line.
+func (a *audit) verdict(out io.Writer, cfg config) error {
+	fmt.Fprintf(out, "quickstart: sent=%d rows=%d rejected=%d lost=%d duplicated=%d",
+		cfg.n, a.rows, a.rejected, a.lost, a.duplicated)
+	if cfg.crash {
+		fmt.Fprintf(out, " unconfirmed=%d", a.unconfirmed)
+	}
+	fmt.Fprintln(out)
+	switch {
+	case a.lost > 0 || a.duplicated > 0:
+		return errors.New("rows were lost or doubled")
+	case a.wrong > 0:
+		return fmt.Errorf("%d rows hold cells of another event", a.wrong)
+	case !cfg.crash && a.unconfirmed > 0:
+		return fmt.Errorf("%d rows are in the tables although no answer confirmed them", a.unconfirmed)
+	}
+	return nil
+}
+
+func redact(url, secret string) string { return strings.ReplaceAll(url, secret, "***") }
+
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// asProgram makes the test binary behave as the program, with its flags and in its own process. -crash starts it once
+// more, as a child.
+const asProgram = "QUICKSTART_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// quickstart runs the program and returns its exit status and output.
+func quickstart(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// lastLine returns the figures of the last line by name, and the line.
+func lastLine(t *testing.T, stdout string) (map[string]int, string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+	line := lines[len(lines)-1]
+	figures := map[string]int{}
+	for _, m := range regexp.MustCompile(`(\w+)=(\d+)`).FindAllStringSubmatch(line, -1) {
+		figures[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return figures, line
+}
+
+func TestQuickstart(t *testing.T) {
+	dir := t.TempDir()
+	for _, run := range []string{"first run", "second run on the same directory"} {
+		status, stdout, stderr := quickstart(t, "-n", "300", "-clients", "8", "-dir", dir)
+		_, line := lastLine(t, stdout)
+		if want := "quickstart: sent=300 rows=600 rejected=0 lost=0 duplicated=0"; status != 0 || line != want || stderr != "" {
+			t.Fatalf("%s: status %d, last line %q, want %q\n%s%s", run, status, line, want, stdout, stderr)
+		}
+		for _, part := range []string{"received 300/300   local 0   staging 0   table 600", "prague/order.", dir} {
+			if !strings.Contains(stdout, part) {
+				t.Errorf("%s: %q is not in the output:\n%s", run, part, stdout)
+			}
+		}
+	}
+}
+
+// The printed commands must work as they are. Those whose tool is not installed are left out.
+func TestPrintedQueries(t *testing.T) {
+	dir := t.TempDir() + "/it's here"
+	status, stdout, stderr := quickstart(t, "-n", "50", "-clients", "4", "-dir", dir)
+	if status != 0 {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	var columns []string
+	for _, c := range source("x").Sinks[0].Table.Columns {
+		columns = append(columns, c.Name)
+	}
+	ran := 0
+	for _, q := range queries(dir, tableAudit{id: tableIDs[0], columns: columns}) {
+		if !strings.Contains(stdout, q.command) {
+			t.Errorf("not printed: %s\n%s", q.command, stdout)
+		}
+		if _, err := exec.LookPath(q.tool); err != nil {
+			continue
+		}
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", q.command).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", q.command, err, out)
+			continue
+		}
+		ran++
+		sum := 0
+		for _, m := range regexp.MustCompile(`(?m)(?:CZ|DE|FR|US|unknown)\W+?(\d+)|^ *(\d+) "(?:CZ|DE|FR|US|unknown)"$`).FindAllSubmatch(out, -1) {
+			n, _ := strconv.Atoi(string(m[1]) + string(m[2]))
+			sum += n
+		}
+		if sum != 50 {
+			t.Errorf("%s counts %d rows, want 50:\n%s", q.command, sum, out)
+		}
+	}
+	if ran == 0 {
+		t.Skip("none of the tools is installed")
+	}
+}
+
+func TestQuickstartCountsRejections(t *testing.T) {
+	status, stdout, stderr := quickstart(t, "-n", "200", "-clients", "4", "-bad", "30", "-seed", "1", "-dir", t.TempDir())
+	got, line := lastLine(t, stdout)
+	if status != 0 || got["rejected"] < 20 || got["rejected"] > 100 || got["rows"]+got["rejected"] != 400 ||
+		!strings.HasSuffix(line, "lost=0 duplicated=0") {
+		t.Errorf("status %d, last line %q\n%s%s", status, line, stdout, stderr)
+	}
+}
+
+func TestQuickstartSurvivesCrashes(t *testing.T) {
+	status, stdout, stderr := quickstart(t, "-crash", "-kills", "3", "-n", "400", "-clients", "16", "-dir", t.TempDir())
+	got, line := lastLine(t, stdout)
+	shape := regexp.MustCompile(`^quickstart: sent=400 rows=\d+ rejected=0 lost=0 duplicated=0 unconfirmed=\d+$`)
+	if status != 0 || !shape.MatchString(line) || got["rows"] != 800+got["unconfirmed"] || stderr != "" {
+		t.Errorf("status %d, last line %q\n%s%s", status, line, stdout, stderr)
+	}
+	if !strings.Contains(stdout, "the engine was killed ") {
+		t.Errorf("no crash happened:\n%s", stdout)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, args := range [][]string{{"-n", "0"}, {"-n", "10000000"}, {"-bad", "101"}, {"-clients", "0"}, {"-kills", "0"}, {"x"}, {"-y"}} {
+		if status, stdout, stderr := quickstart(t, args...); status != 2 || stdout != "" || !strings.Contains(stderr, "Usage") {
+			t.Errorf("%v: status %d\n%s%s", args, status, stdout, stderr)
+		}
+	}
+}
+
+// The verdict is worth nothing if it cannot be a bad one.
+func TestCompare(t *testing.T) {
+	acked := map[delivery]struct{}{{1, 1}: {}, {2, 1}: {}, {3, 2}: {}}
+	tests := []struct {
+		name   string
+		stored map[delivery]int64
+		want   audit
+	}{
+		{"all there", map[delivery]int64{{1, 1}: 1, {2, 1}: 1, {3, 2}: 1}, audit{}},
+		{"one lost", map[delivery]int64{{1, 1}: 1, {3, 2}: 1}, audit{lost: 1}},
+		{"another attempt does not count", map[delivery]int64{{1, 1}: 1, {2, 1}: 1, {3, 1}: 1}, audit{lost: 1, unconfirmed: 1}},
+		{"one twice, one three times", map[delivery]int64{{1, 1}: 2, {2, 1}: 3, {3, 2}: 1}, audit{duplicated: 3}},
+		{"answer lost", map[delivery]int64{{1, 1}: 1, {2, 1}: 1, {3, 1}: 2, {3, 2}: 1}, audit{unconfirmed: 1, duplicated: 1}},
+		{"empty", nil, audit{lost: 3}},
+	}
+	for _, tt := range tests {
+		var a audit
+		a.compare(acked, tt.stored)
+		if a.lost != tt.want.lost || a.duplicated != tt.want.duplicated || a.unconfirmed != tt.want.unconfirmed {
+			t.Errorf("%s: %+v, want %+v", tt.name, a, tt.want)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	tests := []struct {
+		audit audit
+		crash bool
+		line  string
+		bad   bool
+	}{
+		{audit{rows: 4}, false, "quickstart: sent=2 rows=4 rejected=0 lost=0 duplicated=0\n", false},
+		{audit{rows: 3, rejected: 1}, false, "quickstart: sent=2 rows=3 rejected=1 lost=0 duplicated=0\n", false},
+		{audit{rows: 3, lost: 1}, false, "quickstart: sent=2 rows=3 rejected=0 lost=1 duplicated=0\n", true},
+		{audit{rows: 5, duplicated: 1}, true, "quickstart: sent=2 rows=5 rejected=0 lost=0 duplicated=1 unconfirmed=0\n", true},
+		{audit{rows: 5, unconfirmed: 1}, true, "quickstart: sent=2 rows=5 rejected=0 lost=0 duplicated=0 unconfirmed=1\n", false},
+		{audit{rows: 5, unconfirmed: 1}, false, "quickstart: sent=2 rows=5 rejected=0 lost=0 duplicated=0\n", true},
+		{audit{rows: 4, wrong: 1}, false, "quickstart: sent=2 rows=4 rejected=0 lost=0 duplicated=0\n", true},
+	}
+	for _, tt := range tests {
+		var out bytes.Buffer
+		err := tt.audit.verdict(&out, config{n: 2, crash: tt.crash})
+		if out.String() != tt.line || (err != nil) != tt.bad {
+			t.Errorf("%+v: %q, %v", tt.audit, out.String(), err)
+		}
+	}
+}
+
+func TestDeliveryIDs(t *testing.T) {
+	d := delivery{event: 42, attempt: 3}
+	if got, ok := parseDelivery("run", d.id("run")); !ok || got != d {
+		t.Errorf("parseDelivery(%q) = %v, %v", d.id("run"), got, ok)
+	}
+	for _, id := range []string{"", "run", "run-", "run-1", "run-1-x", "other-0000042-3"} {
+		if got, ok := parseDelivery("run", id); ok {
+			t.Errorf("parseDelivery(%q) = %v", id, got)
+		}
+	}
+}

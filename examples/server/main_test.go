@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary stands in for the program when this variable is set.
+const asProgram = "SERVER_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// process is a running server.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	url  string // of the source
+	base string // of the server
+	logs syncBuffer
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// start returns when the server has printed its address.
+func start(t *testing.T, env ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.CommandContext(t.Context(), os.Args[0])}
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1", "FOREBAY_ADDR=127.0.0.1:0"), env...)
+	p.cmd.Stderr = &p.logs
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		_ = p.cmd.Wait()
+		t.Fatalf("no address: %v\n%s", err, &p.logs)
+	}
+	p.url = strings.TrimSpace(strings.TrimPrefix(line, "Post events to "))
+	p.base = regexp.MustCompile(`^http://[^/]+`).FindString(p.url)
+	return p
+}
+
+func (p *process) request(method, url, body string) (int, string) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// stop ends the server as a service manager does and checks that it ends well.
+func (p *process) stop() {
+	p.t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatalf("%v\n%s", err, &p.logs)
+	}
+}
+
+func TestServer(t *testing.T) {
+	env := []string{"FOREBAY_DIR=" + t.TempDir(), "FOREBAY_LOG_FORMAT=json", "FOREBAY_SOURCE=shop"}
+	p := start(t, env...)
+	if !strings.Contains(p.url, "/stream/1/shop/") {
+		t.Errorf("address is %q", p.url)
+	}
+	if status, body := p.request("GET", p.base+"/health-check", ""); status != 200 || body != "OK" {
+		t.Errorf("health check: %d %s", status, body)
+	}
+	for _, body := range []string{`{"kind":"signup","user":{"id":42}}`, "not JSON"} {
+		if status, answer := p.request("POST", p.url, body); status != 200 || answer != "OK" {
+			t.Errorf("%s: %d %s", body, status, answer)
+		}
+	}
+	if status, answer := p.request("POST", p.url+"x", "{}"); status != 404 || !strings.Contains(answer, "stream.in.noSourceFound") {
+		t.Errorf("wrong secret: %d %s", status, answer)
+	}
+	p.stop()
+	logs := p.logs.String()
+	for _, sink := range []string{"raw", "events"} {
+		want := `"id":"shop/` + sink + `","accepted":2,"local":0,"staging":0,"table":2,"expired":0`
+		if !strings.Contains(logs, want) {
+			t.Errorf("%s is not in the log:\n%s", want, logs)
+		}
+	}
+	secret := p.url[strings.LastIndexByte(p.url, '/')+1:]
+	if len(secret) < 48 || strings.Contains(logs, secret) {
+		t.Errorf("secret %q is short or logged:\n%s", secret, logs)
+	}
+
+	again := start(t, env...)
+	if !strings.HasSuffix(again.url, "/stream/1/shop/"+secret) {
+		t.Errorf("the address changed from %s to %s", p.url, again.url)
+	}
+	again.stop()
+}
+
+func TestParseConfig(t *testing.T) {
+	env := map[string]string{
+		"FOREBAY_DIR": "env-dir", "FOREBAY_ADDR": ":1", "FOREBAY_LOG_LEVEL": "debug", "FOREBAY_SHUTDOWN_TIMEOUT": "5s",
+		"FOREBAY_TRUSTED_PROXIES": "10.0.0.0/8, fd00::/8",
+	}
+	cfg, err := parseConfig([]string{"-addr", ":2", "-project", "7"}, func(name string) string { return env[name] }, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.addr != ":2" || cfg.dir != "env-dir" || cfg.stream.ProjectID != 7 || cfg.logLevel != slog.LevelDebug ||
+		cfg.shutdownTimeout != 5*time.Second || len(cfg.stream.TrustedProxies) != 2 {
+		t.Errorf("config is %+v", cfg)
+	}
+
+	env = map[string]string{"FOREBAY_PROJECT": "one"}
+	_, err = parseConfig([]string{"-log-format", "xml", "-max-body-bytes", "1", "stray"}, func(name string) string { return env[name] }, io.Discard)
+	for _, part := range []string{"FOREBAY_PROJECT", "-log-format", "MaxBodyBytes", `"stray"`} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s is not in the error: %v", part, err)
+		}
+	}
+}
