@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -27,7 +28,7 @@ func codeRules() []rule {
 			name:  "no mutable package variables",
 			check: checkGlobals,
 			why: "Two engines in one process must not share state. Put it into the type that owns it. Allowed are error " +
-				"sentinels, compiled constants and tables that are never written, and a sync.Pool.",
+				"sentinels, compiled constants and tables that are never written (sync.OnceValue makes one on first use), and a sync.Pool.",
 		},
 		{
 			name:  "libraries are silent",
@@ -47,6 +48,9 @@ func codeRules() []rule {
 	}
 }
 
+// bubbled are folders whose tests run in bubbles as a whole, also what is called back from a library.
+var bubbled = []string{"internal/sim"}
+
 // checkSleep accepts a sleep in a function that runs in a bubble: it uses synctest, or calls a helper of its package
 // that does.
 func checkSleep(t *tree) []problem {
@@ -64,7 +68,7 @@ func checkSleep(t *tree) []problem {
 	}
 	var problems []problem
 	for _, f := range t.files {
-		if !f.test {
+		if !f.test || slices.Contains(bubbled, f.dir) {
 			continue
 		}
 		for _, decl := range f.ast.Decls {
@@ -128,6 +132,9 @@ func checkGlobals(t *tree) []problem {
 		for _, f := range files {
 			ast.Inspect(f, func(n ast.Node) bool {
 				var written []ast.Expr
+				if madeOnce(n, global) {
+					return false
+				}
 				switch n := n.(type) {
 				case *ast.AssignStmt:
 					if n.Tok != token.DEFINE {
@@ -160,6 +167,39 @@ func checkGlobals(t *tree) []problem {
 	}
 	slices.SortFunc(problems, func(a, b problem) int { return strings.Compare(a.at, b.at) })
 	return problems
+}
+
+// madeOnce reports whether n makes a constant on its first use: once.Do(func() { ... }) on a field of the very package
+// variable that the function writes.
+func madeOnce(n ast.Node, global func(ast.Expr) (string, bool)) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok || len(call.Args) != 1 {
+		return false
+	}
+	do, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || do.Sel.Name != "Do" {
+		return false
+	}
+	name, ok := global(do.X)
+	if !ok {
+		return false
+	}
+	fn, ok := call.Args[0].(*ast.FuncLit)
+	if !ok {
+		return false
+	}
+	own := true
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if assign, ok := n.(*ast.AssignStmt); ok {
+			for _, e := range assign.Lhs {
+				if other, ok := global(e); ok && other != name {
+					own = false
+				}
+			}
+		}
+		return true
+	})
+	return own
 }
 
 // mutableTypes finds package variables whose declared type only makes sense when it changes, and exported ones that
@@ -288,16 +328,24 @@ func checkSilent(t *tree) []problem {
 	return problems
 }
 
+// fileCall matches what os offers to reach files by name.
+var fileCall = regexp.MustCompile(`^(Open.*|Create.*|New(File|Root)|Read(Dir|File|Link)|WriteFile|Mkdir.*|Remove.*|Rename|L?[Ss]tat|Truncate|Ch(mod|own|times|dir)|Lchown|Link|Symlink|SameFile|CopyFS|DirFS|TempDir|Getwd)$`)
+
 func checkSeam(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
 		if f.dir != "buffer" || f.test {
 			continue
 		}
-		for _, p := range f.imports() {
-			if p == "os" || p == "io/ioutil" || p == "syscall" {
-				problems = append(problems, problem{f.path, "imports " + p})
-			}
+		for _, pkg := range []string{"os", "io/ioutil"} {
+			f.uses(f.ast, pkg, func(pos token.Pos, name string) {
+				if fileCall.MatchString(name) {
+					problems = append(problems, problem{t.at(pos), pkg + "." + name + " passes by Options.FS"})
+				}
+			})
+		}
+		if slices.Contains(f.imports(), "syscall") {
+			problems = append(problems, problem{f.path, "imports syscall"})
 		}
 	}
 	return problems
@@ -346,6 +394,7 @@ func codeBreaches() []breach {
 			"a_test.go", `import ("time"; "testing/synctest"); func TestA() { synctest.Test(nil, func() { time.Sleep(1) }) }`,
 			"a.go", `import "time"; func a() { time.Sleep(1) }`,
 			"b_test.go", `import "time"; func TestB() { bubble(func() { time.Sleep(1) }) }`,
+			"internal/sim/a_test.go", `import "time"; func a() { time.Sleep(1) }`,
 			"c_test.go", `import "testing/synctest"; func bubble(f func()) { synctest.Test(nil, f) }`,
 		}, nil},
 		{"no init functions", []string{"a.go", "func init() {}"}, []string{"a.go:2: init"}},
@@ -358,6 +407,12 @@ func codeBreaches() []breach {
 		{"no mutable package variables", []string{"a.go", `import "sync"; var mu sync.Mutex`}, []string{"mu is a sync.Mutex"}},
 		{"no mutable package variables", []string{"a.go", `import "sync/atomic"; var n atomic.Int64`}, []string{"n is a atomic.Int64"}},
 		{"no mutable package variables", []string{"a.go", "var c = make(chan int)"}, []string{"c is a channel"}},
+		{"no mutable package variables", []string{
+			"a.go", "var lazy struct{ once sync.Once; v int }; var n int; func f() { lazy.once.Do(func() { n = 1 }) }",
+		}, []string{"n is written"}},
+		{"no mutable package variables", []string{
+			"a.go", "var lazy struct{ once sync.Once; v int }; func f() { lazy.once.Do(func() { lazy.v = 1 }) }",
+		}, nil},
 		{"no mutable package variables", []string{"a.go", "var Default = 1"}, []string{"exported variable Default"}},
 		{"no mutable package variables", []string{
 			"a.go", `import ("errors"; "sync"); var ErrA = errors.New("a"); var table = []int{1}; var pool sync.Pool
@@ -373,7 +428,9 @@ func codeBreaches() []breach {
 			"a.go", `import ("fmt"; "log/slog"); func f(l *slog.Logger) { l.Info(fmt.Sprint()) }`,
 			"examples/x/main.go", `package main; import "fmt"; func main() { fmt.Println() }`,
 		}, nil},
-		{"the disk behind its seam", []string{"buffer/a.go", `import "os"; var f = os.Open`}, []string{"imports os"}},
+		{"the disk behind its seam", []string{"buffer/a.go", `import "os"; var f = os.Open`}, []string{"os.Open passes by"}},
+		{"the disk behind its seam", []string{"buffer/a.go", `import sys "os"; var f = sys.MkdirAll`}, []string{"os.MkdirAll passes by"}},
+		{"the disk behind its seam", []string{"buffer/a.go", `import "os"; var m os.FileMode`}, nil},
 		{"the disk behind its seam", []string{"buffer/dir/a.go", `import "os"; var f = os.Open`}, nil},
 		{"context comes first", []string{"a.go", `import "context"; func F(n int, ctx context.Context) {}`}, []string{"context of F"}},
 		{"context comes first", []string{"a.go", `import "context"; func F(c context.Context) {}; func G(ctx context.Context, n int) {}; func h(t tb, ctx context.Context) {}`}, []string{"context of F"}},
