@@ -27,8 +27,9 @@ type formParser struct{ nodes int }
 
 // appendForm appends a form (application/x-www-form-urlencoded) as a JSON object. a[]=1 appends to an array, a[2]=1
 // sets an element (gaps are null), a[k]=1 sets a member; a name that comes again replaces what was there before. All
-// values are texts and keep the order in which their names first appeared.
-func appendForm(dst, body []byte) ([]byte, error) {
+// values are texts and keep the order in which their names first appeared. With html, texts are escaped as in
+// appendJSONString.
+func appendForm(dst, body []byte, html bool) ([]byte, error) {
 	p := formParser{}
 	root := &formNode{kind: nodeObject}
 	for rest := string(body); rest != ""; {
@@ -53,7 +54,7 @@ func appendForm(dst, body []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return root.appendJSON(dst), nil
+	return root.appendJSON(dst, html), nil
 }
 
 func (p *formParser) set(root *formNode, name, value string) error {
@@ -151,17 +152,17 @@ func (n *formNode) toObject() {
 	}
 }
 
-func (n *formNode) appendJSON(dst []byte) []byte {
+func (n *formNode) appendJSON(dst []byte, html bool) []byte {
 	switch n.kind {
 	case nodeString:
-		return appendJSONString(dst, n.text, false)
+		return appendJSONString(dst, n.text, html)
 	case nodeArray:
 		dst = append(dst, '[')
 		for i, item := range n.items {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = item.appendJSON(dst)
+			dst = item.appendJSON(dst, html)
 		}
 		return append(dst, ']')
 	case nodeObject:
@@ -170,9 +171,9 @@ func (n *formNode) appendJSON(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = appendJSONString(dst, n.keys[i], false)
+			dst = appendJSONString(dst, n.keys[i], html)
 			dst = append(dst, ':')
-			dst = item.appendJSON(dst)
+			dst = item.appendJSON(dst, html)
 		}
 		return append(dst, '}')
 	}

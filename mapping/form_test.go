@@ -34,7 +34,7 @@ func TestForm(t *testing.T) {
 		{`t=%ff%C3%A9`, `{"t":"` + "\ufffd" + `é"}`},
 		{`a%00=%00`, `{"a\u0000":"\u0000"}`},
 	} {
-		got, err := appendForm(nil, []byte(tc.body))
+		got, err := appendForm(nil, []byte(tc.body), false)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s: %s %v, want %s", tc.body, got, err, tc.want)
 		}
@@ -47,7 +47,7 @@ func TestForm(t *testing.T) {
 		`a[2147483648]=1`:                      "",
 		`a` + strings.Repeat("[x]", 33) + `=1`: "more than 32 brackets",
 	} {
-		got, err := appendForm(nil, []byte(body))
+		got, err := appendForm(nil, []byte(body), false)
 		if want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", body, err)
@@ -67,7 +67,7 @@ func FuzzForm(f *testing.F) {
 		if len(body) > 2000 {
 			return
 		}
-		out, err := appendForm([]byte("x"), body)
+		out, err := appendForm([]byte("x"), body, false)
 		if err == nil && !json.Valid(out[1:]) {
 			t.Fatalf("%q became %s", body, out[1:])
 		}

@@ -12,6 +12,7 @@ import (
 // can pass from one record to another but through a missing reset.
 type recordState struct {
 	parsedAs Format // the format in which the body was parsed, FormatFromHeader if it was not
+	html     bool   // the reading in which a form was written as JSON
 	parseErr *cause // the outcome
 	tape     tape
 	text     []byte // JSON text made of a form or a document
@@ -76,10 +77,10 @@ var errOpaque = errors.New("the body has no fields: its Content-Type is neither 
 func (r *Record) parse(compat bool) (*tape, *cause) {
 	s := &r.state
 	f := r.format(compat)
-	if s.parsedAs == f {
+	if s.parsedAs == f && (f != FormatForm || s.html == compat) {
 		return &s.tape, s.parseErr
 	}
-	s.parsedAs, s.parseErr = f, nil
+	s.parsedAs, s.parseErr, s.html = f, nil, compat
 	text := r.Body
 	switch {
 	case r.Document != nil:
@@ -88,7 +89,7 @@ func (r *Record) parse(compat bool) (*tape, *cause) {
 		}
 	case f == FormatForm:
 		var err error
-		if s.text, err = appendForm(s.text[:0], r.Body); err != nil {
+		if s.text, err = appendForm(s.text[:0], r.Body, compat); err != nil {
 			s.parseErr = &cause{InvalidBody, err}
 			return &s.tape, s.parseErr
 		}
