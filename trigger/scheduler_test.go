@@ -132,6 +132,7 @@ func TestSchedulerRemove(t *testing.T) {
 // A deadline restored from disk has no monotonic reading.
 func TestSchedulerTakesWallTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+		time.Sleep(time.Millisecond) // the wait and what has passed are more than a Duration holds
 		s.Set("wall", r.start.Round(0).Add(time.Second))
 		s.Set("far", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)) // further than a Duration reaches
 		time.Sleep(time.Hour)

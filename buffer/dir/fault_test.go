@@ -374,6 +374,19 @@ stat tables/in.c-test.events
 open tables/in.c-test.events/table.json
 stat tables/in.c-test.events/file-1.csv
 syncdir tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+
+	// The process that made the directories may have crashed before it synced them.
+	tables = Tables(filepath.Join(d.root, "tables"))
+	tables.fs = d
+	step("a repeated import after a restart", `
+stat tables
+syncdir .
+stat tables/in.c-test.events
+syncdir tables
+readdir tables/.tmp
+open tables/in.c-test.events/table.json
+stat tables/in.c-test.events/file-1.csv
+syncdir tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
 }
 
 type bytesSource []byte

@@ -315,6 +315,35 @@ func TestDriversThatShareADirectory(t *testing.T) {
 	expectNoTemp(t, root)
 }
 
+// Of two definitions that create a table at once one is refused, and the other one stays.
+func TestDefinitionsThatRace(t *testing.T) {
+	for range 10 {
+		tables := Tables(t.TempDir())
+		const n = 8
+		errs := make([]error, n)
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				<-start
+				errs[i] = tables.Ensure(t.Context(), buffer.Table{ID: "t", Columns: []string{fmt.Sprint(i)}})
+			})
+		}
+		close(start)
+		wg.Wait()
+		columns, err := tables.Columns("t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range errs {
+			var schema *buffer.SchemaError
+			if won := columns[0] == fmt.Sprint(i); won && err != nil || !won && !errors.As(err, &schema) {
+				t.Errorf("the table has column %s, Ensure with column %d = %v", columns[0], i, err)
+			}
+		}
+	}
+}
+
 // One process imports a file; before it has finished, another begins and finishes the same one. The second removes the
 // temporary file of the first with all others of the id; the first then finds nothing to rename, but the part is there.
 func TestImportOvertakenByAnother(t *testing.T) {
