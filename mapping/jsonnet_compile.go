@@ -13,6 +13,7 @@ type compiler struct {
 	compat bool
 	// std is set while the standard library itself is compiled, whose faults are none of the user's.
 	std    bool
+	source source
 	faults []*TemplateError
 }
 
@@ -44,8 +45,7 @@ func (s *scope) resolve(name string) (up, slot int, ok bool) {
 }
 
 func (c *compiler) fault(n ast.Node, format string, args ...any) expr {
-	loc := n.Loc()
-	c.faults = append(c.faults, &TemplateError{Line: loc.Begin.Line - preludeLines, Col: loc.Begin.Column, Msg: fmt.Sprintf(format, args...)})
+	c.faults = append(c.faults, c.source.at(n.Loc().Begin, fmt.Sprintf(format, args...)))
 	return constant(null)
 }
 
@@ -401,6 +401,12 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 		}
 	}
 	params, native, lazy := f.params, f.native, f.lazy
+	if len(params) == 0 {
+		return expr{height: height, run: func(m *machine, _ *env) value {
+			m.step(1)
+			return native(m, nil)
+		}}
+	}
 	return expr{height: height, run: func(m *machine, e *env) value {
 		var few [4]value
 		slots := few[:]

@@ -93,13 +93,9 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 			fault("template.content", 0, 0, fmt.Errorf("a template has 1 to %d characters, not %d", MaxTemplateLength, n))
 			return
 		}
-		prog, err := CompileTemplate(c.Template.Content, opts)
-		var te *TemplateError
-		switch {
-		case errors.As(err, &te):
-			fault("template.content", te.Line, te.Col, errors.New(te.Msg))
-		case err != nil:
-			fault("template.content", 0, 0, err)
+		prog, faults := compileTemplate(c.Template.Content, opts)
+		for _, f := range faults {
+			fault("template.content", f.Line, f.Col, errors.New(f.Msg))
 		}
 		cl.prog = prog
 	default:
@@ -128,7 +124,9 @@ func parsePath(s string, compat bool) (FieldPath, error) {
 func defaultText(def json.RawMessage, raw bool) ([]byte, error) {
 	var t tape
 	if err := t.parse(def); err != nil {
-		return nil, fmt.Errorf("is not a JSON value: %w", err)
+		var se *SyntaxError
+		errors.As(err, &se)
+		return nil, fmt.Errorf("is not a JSON value: %s at byte %d", se.Msg, se.Offset)
 	}
 	if raw && t.nodes[0].kind == nodeString {
 		return t.appendText([]byte{}, 0), nil

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/google/go-jsonnet"
 	"github.com/google/go-jsonnet/ast"
@@ -42,37 +43,61 @@ func CompileTemplate(content string, opts Options) (*Program, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	p, faults := compileTemplate(content, opts)
+	if faults == nil {
+		return p, nil
+	}
+	errs := make([]error, len(faults))
+	for i, f := range faults {
+		errs[i] = f
+	}
+	return nil, errors.Join(errs...)
+}
+
+func compileTemplate(content string, opts Options) (*Program, []*TemplateError) {
+	text := source(content)
 	root, err := jsonnet.SnippetToAST("template", prelude+content)
 	if err != nil {
-		return nil, templateError(err)
+		return nil, []*TemplateError{text.fault(err)}
 	}
-	c := &compiler{compat: opts.Compat}
+	c := &compiler{compat: opts.Compat, source: text}
 	e := c.node(root.(*ast.Local).Body, nil)
 	if len(c.faults) > 0 {
-		errs := make([]error, len(c.faults))
-		for i, f := range c.faults {
-			errs[i] = f
-		}
-		return nil, errors.Join(errs...)
+		return nil, c.faults
 	}
 	if e.height > maxHeight/4 {
-		return nil, &TemplateError{1, 1, "the expressions are nested too deep"}
+		return nil, []*TemplateError{{1, 1, "the expressions are nested too deep"}}
 	}
 	return &Program{run: e.run, compat: opts.Compat, budget: opts.Budget.withDefaults()}, nil
 }
 
-// templateError takes the place out of an error of the parser.
-func templateError(err error) error {
+// source is the user's text.
+type source string
+
+// at makes a fault at a place that the parser gave, which counts lines with the prelude and bytes in a line.
+func (s source) at(loc ast.Location, msg string) *TemplateError {
+	e := &TemplateError{max(loc.Line-preludeLines, 1), loc.Column, msg}
+	line := string(s)
+	for range e.Line - 1 {
+		_, line, _ = strings.Cut(line, "\n")
+	}
+	if n := e.Col - 1; n > 0 && n <= len(line) {
+		e.Col = utf8.RuneCountInString(line[:n]) + 1
+	}
+	return e
+}
+
+// fault takes the place out of an error of the parser.
+func (s source) fault(err error) *TemplateError {
 	msg := err.Error()
 	var located interface{ Loc() ast.LocationRange }
-	if errors.As(err, &located) {
-		loc := located.Loc()
-		if _, rest, ok := strings.Cut(msg, " "); ok && strings.HasPrefix(msg, "template:") {
-			msg = rest
-		}
-		return &TemplateError{max(loc.Begin.Line-preludeLines, 1), loc.Begin.Column, msg}
+	if !errors.As(err, &located) {
+		return &TemplateError{0, 0, msg}
 	}
-	return &TemplateError{0, 0, msg}
+	if _, rest, ok := strings.Cut(msg, " "); ok && strings.HasPrefix(msg, "template:") {
+		msg = rest
+	}
+	return s.at(located.Loc().Begin, msg)
 }
 
 // machines are reused between evaluations of any program: a machine is reset before each.

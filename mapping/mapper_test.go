@@ -1,0 +1,395 @@
+package mapping
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAppendRowIsCSV(t *testing.T) {
+	m := mustCompile(t, Datetime("at"), IP("ip"), Body("body"), Headers("headers"), Path("s", "s"), Path("raw", "s", RawString()),
+		Path("o", "o"), Path("missing", "x", Default("a \"quoted\" text\n"), RawString()), Template("t", `"t\"" + Body("s")`))
+	r := sampleRecord()
+	r.Body = []byte("{\"s\": \"q\\\"\\n\",\n \"o\": {\"k\": \"v\"}}")
+	r.Header = http.Header{"X-B": {"2"}, "A": {`"1"`}}
+	row, err := m.AppendRow([]byte("before,"), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, ok := strings.CutPrefix(string(row), "before,")
+	if !ok || !strings.HasSuffix(rest, "\"\n") {
+		t.Fatalf("%q", row)
+	}
+	cells, err := csv.NewReader(strings.NewReader(rest)).Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"2024-02-29T13:04:05.067Z", "203.0.113.7", string(r.Body), `{"A":"\"1\"","X-B":"2"}`, `"q\"\n"`, "q\"\n", `{"k":"v"}`,
+		"a \"quoted\" text\n", `"t\"q\"\n"`,
+	}
+	if !reflect.DeepEqual(cells, want) {
+		t.Errorf("got  %q\nwant %q", cells, want)
+	}
+	for i, c := range m.Cells(r) {
+		if c.Value != want[i] || c.Err != nil || c.Column != m.ColumnNames()[i] {
+			t.Errorf("cell %d: %+v, want %q", i, c, want[i])
+		}
+	}
+}
+
+// A rejected record leaves the row buffer as it was, and the columns that need no fields store a malformed body.
+func TestRejectedRecord(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		col    Column
+		record *Record
+		reason Reason
+		text   string
+	}{
+		{"missing", Path("c", "a.b"), JSON([]byte(`{}`)), MissingValue, `column "c": path "a.b": the body has no such field`},
+		{"malformed", Path("c", "a"), JSON([]byte(`{`)), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 1`},
+		{"empty", Path("c", ""), JSON(nil), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 0`},
+		{"opaque", Path("c", "a"), &Record{Body: []byte(`{"a":1}`)}, UnsupportedBody, `column "c": the body has no fields: its Content-Type is neither JSON nor a form`},
+		{"form", Path("c", "a"), &Record{Body: []byte(`a=%`), Format: FormatForm}, InvalidBody, `column "c": the body is not a valid form: invalid %-escape in the pair near byte 0`},
+		{"Body", Template("c", `Body("a")`), JSON([]byte(`{}`)), MissingValue, `column "c": Body("a"): the body has no such field`},
+		{"Header", Template("c", `Header("X-A")`), &Record{}, MissingValue, `column "c": Header("X-A"): the request has no such header`},
+		{"error", Template("c", `error "mine"`), &Record{}, TemplateFailed, `column "c": mine`},
+		{"type", Template("c", `1 + null`), &Record{}, TemplateFailed, `column "c": unexpected type null, expected number`},
+		{"function", Template("c", `function(x) x`), &Record{}, TemplateFailed, `column "c": missing argument: x`},
+		{"budget", Template("c", `std.range(1, 1e9)`), &Record{}, BudgetExceeded, `column "c": the template needs more than 200000 steps`},
+		{"document", Path("c", "a"), &Record{Document: badDocument{}}, InvalidBody, `column "c": the document cannot be written as JSON: unwritable`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := mustCompile(t, Body("first"), tc.col)
+			if tc.record.Document != nil {
+				m = mustCompile(t, UUID("first"), tc.col)
+			}
+			row, err := m.AppendRow([]byte("kept"), tc.record)
+			var e *Error
+			if !errors.As(err, &e) || e.Reason != tc.reason || e.Column != "c" || e.Error() != tc.text {
+				t.Errorf("got  %v (%v)\nwant %s (%s)", err, reasonOf(err), tc.text, tc.reason)
+			}
+			if string(row) != "kept" {
+				t.Errorf("the row buffer became %q", row)
+			}
+			if tc.record.Document == nil {
+				if _, err := mustCompile(t, Body("b"), Headers("h"), IP("i"), UUID("u")).AppendRow(nil, tc.record); err != nil {
+					t.Errorf("without fields: %v", err)
+				}
+			}
+		})
+	}
+}
+
+type badDocument struct{}
+
+func (badDocument) AppendJSON(dst []byte) ([]byte, error) {
+	return append(dst, "half"...), errors.New("unwritable")
+}
+
+type countingDocument struct{ calls *int }
+
+func (d countingDocument) AppendJSON(dst []byte) ([]byte, error) {
+	*d.calls++
+	return append(dst, `{"attributes":{"user.id":7}}`...), nil
+}
+
+// A document is written once, whatever needs it, and not at all when nothing does.
+func TestDocument(t *testing.T) {
+	calls := 0
+	r := &Record{Document: countingDocument{&calls}}
+	if _, err := mustCompile(t, UUID("id"), Headers("h")).AppendRow(nil, r); err != nil || calls != 0 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+	m := mustCompile(t, Body("b"), Path("p", `attributes["user.id"]`), Template("t", `Body().attributes["user.id"] + 1`), Template("s", `BodyStr()`))
+	for range 2 {
+		row, err := m.AppendRow(nil, r)
+		want := `"{""attributes"":{""user.id"":7}}","7","8","""{\""attributes\"":{\""user.id\"":7}}"""` + "\n"
+		if err != nil || string(row) != want || calls != 1 {
+			t.Errorf("%s %v, %d calls", row, err, calls)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	for _, tc := range []struct {
+		def  any
+		opts []ColumnOption
+		want string
+	}{
+		{"x", nil, `"x"`},
+		{"", nil, `""`},
+		{"x", []ColumnOption{RawString()}, `x`},
+		{"", []ColumnOption{RawString()}, ``},
+		{"é\n\"<", []ColumnOption{RawString()}, "é\n\"<"},
+		{5, nil, `5`},
+		{5, []ColumnOption{RawString()}, `5`},
+		{json.RawMessage(`12345678901234567890`), nil, `12345678901234567890`},
+		{json.RawMessage(` { "a" : [ 1 ] } `), nil, `{"a":[1]}`},
+		{nil, nil, `null`},
+		{true, nil, `true`},
+		{[]int{1, 2}, nil, `[1,2]`},
+	} {
+		m := mustCompile(t, Path("p", "missing", append(tc.opts, Default(tc.def))...))
+		for _, r := range []*Record{JSON([]byte(`{}`)), JSON([]byte(`{`)), {Body: []byte("text")}, {}} {
+			if c := m.Cells(r)[0]; c.Value != tc.want || c.Err != nil {
+				t.Errorf("%v %d options: %s %v, want %s", tc.def, len(tc.opts), c.Value, c.Err, tc.want)
+			}
+		}
+	}
+}
+
+func TestFormatOf(t *testing.T) {
+	for contentType, want := range map[string]Format{
+		"application/json": FormatJSON, "application/json; charset=utf-8": FormatJSON, "APPLICATION/JSON;x=y": FormatJSON,
+		" application/json ": FormatJSON, "text/json": FormatJSON, "application/cloudevents+json": FormatJSON,
+		"application/vnd.api+json; v=1": FormatJSON, "application/x-www-form-urlencoded": FormatForm,
+		"Application/X-WWW-Form-Urlencoded; charset=utf-8": FormatForm, "": FormatOpaque, "json": FormatOpaque, "text/plain": FormatOpaque,
+		"application/jsonp": FormatOpaque, "application/json-seq": FormatOpaque, "application/x-ndjson": FormatOpaque, "application/+json": FormatOpaque,
+		"application/x-www-form-urlencodedx": FormatOpaque, "/json": FormatOpaque, "application/": FormatOpaque, ";": FormatOpaque,
+	} {
+		if got := FormatOf(contentType); got != want {
+			t.Errorf("%q is %s, want %s", contentType, got, want)
+		}
+	}
+}
+
+func TestCompileNamesEveryFault(t *testing.T) {
+	_, err := Compile(Columns{
+		UUID(""),
+		Path("p", `a[x]`),
+		Path("p", "ok", Default(make(chan int))),
+		{Type: "number", Name: "n"},
+		Template("t", "1 +"),
+		Template("u", "local x = 1;\n  y + Body(1, 2, 3) + std.nope + Body('a[') + Now('%Q') + std.length()"),
+		Template("v", "import 'x'"),
+		{Type: TypeTemplate, Name: "l", Template: TemplateSource{Language: "lua", Content: "1"}},
+		Template("e", ""),
+		Template("long", strings.Repeat("é", MaxTemplateLength+1)),
+		{Type: TypeUUID, Name: "r", RawString: true, Default: json.RawMessage("1")},
+		Path("null", "x", DefaultOnNull()),
+	}, Options{})
+	var all DefinitionErrors
+	if !errors.As(err, &all) {
+		t.Fatal(err)
+	}
+	want := []string{
+		`column 1 (""): name: must not be empty`,
+		`column 2 ("p"): path:3: expected an index or a quoted key, like [0] or ["a.b"]`,
+		`column 3 ("p"): name: column 2 has the same name; names are unique in a mapping`,
+		`column 3 ("p"): defaultValue: is not a JSON value: expected a value at byte 0`,
+		`column 4 ("n"): type: "number" is not a column type; use uuid, datetime, ip, body, headers, path or template`,
+		`column 5 ("t"): template.content:1:4: Unexpected end of file`,
+		`column 6 ("u"): template.content:2:3: Unknown variable: y`,
+		`column 7 ("v"): template.content:1:1: import is not available in templates`,
+		`column 8 ("l"): template.language: "lua" is not known; the language is "jsonnet"`,
+		`column 9 ("e"): template.content: a template has 1 to 4096 characters, not 0`,
+		`column 10 ("long"): template.content: a template has 1 to 4096 characters, not 4097`,
+		`column 11 ("r"): rawString: applies to path and template columns only`,
+		`column 11 ("r"): defaultValue: applies to path columns only`,
+		`column 12 ("null"): defaultOnNull: needs a defaultValue`,
+	}
+	if got := strings.Split(strings.ReplaceAll(err.Error(), "mapping: ", ""), "\n"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	_, err = Compile(Columns{Template("u", "local x = 1;\n  x + Body(1, 2, 3) + std.nope + Body('a[') + Now('%Q') +\n std.length() + Body(nope='x') + Body(5)")}, Options{})
+	want = []string{
+		`column 1 ("u"): template.content:2:7: Body: the function takes at most 2 argument(s), not 3`,
+		`column 1 ("u"): template.content:2:23: the standard library has no member "nope"`,
+		`column 1 ("u"): template.content:2:34: Body: the path "a[": '[' without ']' at position 2`,
+		`column 1 ("u"): template.content:2:47: Now: the format "%Q": failed to compile format: pattern compilation failed: lookup failed: '%Q' was not found in specification set`,
+		`column 1 ("u"): template.content:3:2: std.length: the argument "x" is missing`,
+		`column 1 ("u"): template.content:3:17: Body: the function has no parameter "nope"`,
+		`column 1 ("u"): template.content:3:34: Body: the path must be a string, not number`,
+	}
+	if got := strings.Split(strings.ReplaceAll(err.Error(), "mapping: ", ""), "\n"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	for _, n := range []int{0, 101} {
+		cols := make(Columns, n)
+		for i := range cols {
+			cols[i] = UUID(fmt.Sprint(i))
+		}
+		if _, err := Compile(cols, Options{}); err == nil || !strings.Contains(err.Error(), "1 to 100 columns") {
+			t.Errorf("%d columns: %v", n, err)
+		}
+	}
+	if _, err := Compile(Columns{UUID("a")}, Options{Budget: Budget{Steps: -1, Output: -2}}); err == nil ||
+		!strings.Contains(err.Error(), "Budget.Steps is -1") || !strings.Contains(err.Error(), "Budget.Output is -2") {
+		t.Errorf("options: %v", err)
+	}
+}
+
+// The place of a fault counts characters of the user's own text.
+func TestTemplateErrorPlace(t *testing.T) {
+	for content, want := range map[string]string{
+		"nope":                  "1:1",
+		"'é' + nope":            "1:7",
+		"{\n  a: 1,\n  b: $x\n": "3:7",
+		"local a = 1;\n\ta + b": "2:6",
+		"'unfinished":           "1:1",
+		"{a: 1, a: 2}":          "1:8",
+		"1e999":                 "1:1",
+		"Header()()(":           "1:12",
+	} {
+		_, err := CompileTemplate(content, Options{})
+		var te *TemplateError
+		if !errors.As(err, &te) || fmt.Sprintf("%d:%d", te.Line, te.Col) != want {
+			t.Errorf("%q: %v, want it at %s", content, err, want)
+		}
+	}
+}
+
+func TestColumnJSON(t *testing.T) {
+	cols := Columns{
+		UUID("u"), Datetime("d"), IP("i"), Body("b"), Headers("h"),
+		Path("p", "a.b"), Path("q", "", Default("x"), RawString()), Path("n", "x", Default(nil), DefaultOnNull()),
+		Template("t", "Body()", RawString()),
+	}
+	b, err := json.Marshal(cols)
+	want := `[{"type":"uuid","name":"u"},{"type":"datetime","name":"d"},{"type":"ip","name":"i"},{"type":"body","name":"b"},` +
+		`{"type":"headers","name":"h"},{"type":"path","name":"p","path":"a.b","rawString":false},` +
+		`{"type":"path","name":"q","path":"","defaultValue":"x","rawString":true},` +
+		`{"type":"path","name":"n","path":"x","defaultValue":null,"defaultOnNull":true,"rawString":false},` +
+		`{"type":"template","name":"t","rawString":true,"template":{"language":"jsonnet","content":"Body()"}}]`
+	if err != nil || string(b) != want {
+		t.Errorf("got  %s %v\nwant %s", b, err, want)
+	}
+	var back Columns
+	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(back, cols) {
+		t.Errorf("%v\ngot  %+v\nwant %+v", err, back, cols)
+	}
+	for _, s := range []string{`{"type":"path","name":"p"}`, `{"type":"template","name":"t"}`, `{"type":5}`} {
+		if err := json.Unmarshal([]byte(s), new(Column)); err == nil {
+			t.Errorf("%s: accepted", s)
+		}
+	}
+	var c Column
+	if err := json.Unmarshal([]byte(`{"type":"uuid","name":"u","rawString":true,"path":"x","id":"5"}`), &c); err != nil || !reflect.DeepEqual(c, UUID("u")) {
+		t.Errorf("fields of other types: %+v %v", c, err)
+	}
+}
+
+func TestDatetime(t *testing.T) {
+	for in, want := range map[time.Time]string{
+		time.Date(2024, 2, 29, 23, 59, 59, 999_999_999, time.FixedZone("x", -3600)): "2024-03-01T00:59:59.999Z",
+		time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC):                                    "0001-01-01T00:00:00.000Z",
+		time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC):                               "9999-12-31T00:00:00.000Z",
+		{}: "",
+	} {
+		if got := string(appendDatetime(nil, in)); got != want {
+			t.Errorf("%v: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestIP(t *testing.T) {
+	for in, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::1", "fe80::1%eth0": "fe80::1",
+	} {
+		m := mustCompile(t, IP("ip"), Template("t", "Ip()", RawString()))
+		cells := m.Cells(&Record{ClientIP: netip.MustParseAddr(in)})
+		if cells[0].Value != want || cells[1].Value != want {
+			t.Errorf("%s: %+v", in, cells)
+		}
+	}
+}
+
+func TestUUIDsAscend(t *testing.T) {
+	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	m := mustCompile(t, UUID("a"), UUID("b"))
+	r := &Record{}
+	start := time.Now().UnixMilli()
+	last := ""
+	for range 5000 {
+		for _, c := range m.Cells(r) {
+			if !form.MatchString(c.Value) || c.Value <= last {
+				t.Fatalf("%s after %s", c.Value, last)
+			}
+			last = c.Value
+		}
+	}
+	var ms int64
+	if _, err := fmt.Sscanf(strings.ReplaceAll(last, "-", "")[:12], "%x", &ms); err != nil || ms < start || ms > time.Now().UnixMilli()+10 {
+		t.Errorf("time %d, began at %d: %v", ms, start, err)
+	}
+}
+
+// The functions of the event read every kind of record.
+func TestEventFunctions(t *testing.T) {
+	r := sampleRecord()
+	r.Header = http.Header{"Content-Type": {"application/json; charset=utf-8"}, "X-A": {"1", "2"}, "Cookie": {"a=b", "c=d"}, "A-B": {"x"}, "A": {"y"}}
+	r.Format, r.Body = FormatFromHeader, []byte(`{"n": 12345678901234567890}`)
+	for content, want := range map[string]string{
+		`HeaderStr()`:                  "A-B: x\nA: y\nContent-Type: application/json; charset=utf-8\nCookie: a=b\nCookie: c=d\nX-A: 1\nX-A: 2\n",
+		`Header("cookie")`:             "a=b; c=d",
+		`Header("x-a")`:                "1, 2",
+		`Header()["X-A"]`:              "1, 2",
+		`Header("nope", "d")`:          "d",
+		`Header("nope", null)`:         "null",
+		`Body("n")`:                    "12345678901234567890",
+		`"id " + Body("n")`:            "id 12345678901234567890",
+		`std.toString([Body("n")])`:    "[12345678901234567890]",
+		`"%s" % Body("n")`:             "12345678901234567890",
+		`Body("n") + 0`:                "12345678901234567168",
+		`Body().n == Body("n")`:        "true",
+		`BodyStr()`:                    `{"n": 12345678901234567890}`,
+		`Now()`:                        "2024-02-29T13:04:05.067Z",
+		`Now("%Y%m%d %H:%M:%S.%f %j")`: "20240229 13:04:05.067 060",
+		`Now(format="%s")`:             "",
+		`Ip()`:                         "203.0.113.7",
+	} {
+		p, err := CompileTemplate(content, Options{})
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s: accepted", content)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", content, err)
+			continue
+		}
+		if got, err := p.Append(nil, r, true); string(got) != want || err != nil {
+			t.Errorf("%s: %q %v, want %q", content, got, err, want)
+		}
+	}
+}
+
+func TestHotPathDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	header := benchHeader()
+	for name, m := range map[string]*Mapper{
+		"path":     mustCompile(t, Path("p", "field_02.name")),
+		"row":      mustCompile(t, UUID("id"), Datetime("at"), IP("ip"), Body("body"), Headers("h"), Path("p", "field_00"), Path("d", "x", Default("q"))),
+		"template": mustCompile(t, Template("t", `Body('field_00') + '-' + Header('X-Env', 'n') + '-' + Now('%Y') + Ip()`)),
+	} {
+		body, r := kilobyte(), new(Record)
+		var row []byte
+		run := func() {
+			r.Reset()
+			r.Body, r.Format, r.Header, r.ClientIP, r.Received = body, FormatJSON, header, netip.IPv4Unspecified(), time.Unix(1, 0)
+			var err error
+			if row, err = m.AppendRow(row[:0], r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		if n := testing.AllocsPerRun(200, run); n != 0 {
+			t.Errorf("%s: %v allocations per row", name, n)
+		}
+	}
+}
