@@ -29,6 +29,7 @@ var hostile = map[string]string{
 	"join":                `local s = std.join('', std.makeArray(1000, function(i) 'xxxxxxxxxx')); std.join(s, std.makeArray(10000, function(i) s))`,
 	"strReplace":          `local s = std.repeat('a', 4000); std.strReplace(std.strReplace(s, 'a', s), 'a', s)`,
 	"wide format":         `'%1000000000d' % 1`,
+	"long format":         `local s = std.repeat('x', 100000); std.repeat('%s', 100000) % std.makeArray(100000, function(i) s)`,
 	"exact format":        `'%.1000000000f' % 1`,
 	"sort":                `std.sort(std.makeArray(1e6, function(i) -i))`,
 	"sets":                `std.set(std.makeArray(1e6, function(i) i % 7))`,

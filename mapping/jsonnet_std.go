@@ -15,7 +15,7 @@ import (
 func goFunctions() map[string]*function {
 	table := map[string]*function{}
 	for _, group := range []map[string]goFunction{
-		stdCore(), stdMath(), stdStrings(), stdArrays(), stdObjects(), stdManifest(),
+		stdCore(), stdMath(), stdStrings(), stdFormat(), stdArrays(), stdObjects(), stdManifest(),
 	} {
 		for name, g := range group {
 			f := &function{name: "std." + name, native: g.run}
