@@ -66,7 +66,7 @@ func (b *Buffer) commitLoop() {
 	defer timer.Stop()
 	for {
 		for {
-			g, rest := b.gate.take(b.opts.SyncInterval)
+			g, rest := b.gate.take(b.syncInterval())
 			if g == nil {
 				if rest >= 0 {
 					timer.Reset(rest)
@@ -86,6 +86,13 @@ func (b *Buffer) commitLoop() {
 			b.install(o)
 		}
 	}
+}
+
+func (b *Buffer) syncInterval() time.Duration {
+	if mutant == mutantLateSync {
+		return 20 * b.opts.SyncInterval
+	}
+	return b.opts.SyncInterval
 }
 
 // syncLoop finishes commits in their order: it waits for the disk and lets the waiters go. It is apart from the
@@ -167,6 +174,12 @@ func (b *Buffer) prepare(g *group) (c *commit) {
 
 // finish waits until the commit is on disk and tells everybody.
 func (b *Buffer) finish(c *commit) {
+	if mutant == mutantEarlyEffect {
+		for _, fn := range c.after {
+			fn()
+		}
+		c.after = nil
+	}
 	if c.err == nil && c.batch != nil {
 		if err := c.batch.SyncWait(); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))
@@ -197,7 +210,7 @@ func (b *Buffer) finish(c *commit) {
 // conditions are met. It returns the bytes stored.
 func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 	s := c.sink
-	if s.file != nil && s.file.rec.Def != c.def {
+	if s.file != nil && s.file.rec.Def != c.def && mutant != mutantWrongColumns {
 		t.closeFile(s.file, trigger.Changed)
 	}
 	if s.file == nil {
@@ -251,7 +264,7 @@ func (t *txn) encode(batch *pebble.Batch) {
 		from, to := chunkBounds(num)
 		_ = batch.DeleteRange(from, to, nil)
 	}
-	if t.counters {
+	if t.counters && mutant != mutantReuseID {
 		set([]byte(keyCounters), encodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))
 	}
 }

@@ -98,7 +98,11 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 	b := t.b
 	s := f.sink
 	if s.slice != nil && s.slice.file == f {
-		t.sealSlice(s.slice, why)
+		if mutant == mutantForgetSlice && len(f.slices) > 1 {
+			f.slices, s.slice = f.slices[:len(f.slices)-1], nil
+		} else {
+			t.sealSlice(s.slice, why)
+		}
 	}
 	s.file = nil
 	f.rec.State, f.rec.Closed, f.rec.Reason = FileClosing, t.now, why.String()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -25,6 +26,9 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.mu.RUnlock()
 	if !due {
 		return
+	}
+	if mutant == mutantEarlyWipe && obj.Rows%2 == 0 {
+		_ = b.do(ctx, func(t *txn) { t.wipe = append(t.wipe, sl.num) })
 	}
 	err := b.attempt(ctx, func(ctx context.Context) error {
 		return b.opts.Staging.Put(ctx, obj, &sliceSource{b: b, slice: sl.num, obj: obj})
@@ -81,7 +85,16 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		}
 		return err
 	}
+	if mutant == mutantNewID {
+		arg.ID = fmt.Sprintf("%s-%d", arg.ID, b.now().UnixNano())
+	}
+	if mutant == mutantReverse {
+		slices.Reverse(arg.Slices)
+	}
 	err := b.attempt(ctx, func(ctx context.Context) error { return b.opts.Target.Import(ctx, arg) })
+	if err == nil && mutant == mutantEarlyDelete {
+		_ = b.opts.Staging.Delete(ctx, arg.Slices...)
+	}
 	if err == nil {
 		_ = b.do(ctx, func(t *txn) { t.ended(f, FileImported) })
 		return
@@ -133,6 +146,9 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 	b.mu.RUnlock()
 	if len(objs) == 0 {
 		return
+	}
+	if mutant == mutantLeakObject {
+		objs = objs[1:]
 	}
 	err := b.attempt(ctx, func(ctx context.Context) error { return b.opts.Staging.Delete(ctx, objs...) })
 	if err == nil {

@@ -145,7 +145,9 @@ func (b *Buffer) install(o opened) {
 	}
 	b.mu.Lock()
 	o.state.join(b.mu.state)
-	b.mu.state = o.state.state
+	if mutant != mutantTrustMemory {
+		b.mu.state = o.state.state
+	}
 	b.mu.generation++
 	b.signalChange()
 	b.mu.Unlock()

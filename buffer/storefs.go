@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -25,6 +26,8 @@ type storeFS struct {
 	vfs.FS        // the real one
 	dir    string // changes outside of it (a checkpoint) are not watched
 	failed func(error)
+
+	skipped atomic.Int64 // of mutantSkipSync
 
 	mu      sync.Mutex
 	err     error // what ended this opening; nil while it lives
@@ -92,7 +95,7 @@ func (s *storeFS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.Fi
 	}
 	var f vfs.File
 	if s.change(func() (err error) { f, err = op(); return err }) {
-		return &storeFile{f, s}, nil
+		return &storeFile{f, s, strings.HasSuffix(name, ".log")}, nil
 	}
 	if err := s.after.MkdirAll(s.FS.PathDir(name), 0o700); err != nil {
 		return nil, err
@@ -126,7 +129,7 @@ func (s *storeFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &storeFile{f, s}, nil
+	return &storeFile{f, s, false}, nil
 }
 
 // OpenDir implements [vfs.FS].
@@ -135,7 +138,7 @@ func (s *storeFS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &storeFile{f, s}, nil
+	return &storeFile{f, s, false}, nil
 }
 
 // Stat implements [vfs.FS].
@@ -208,7 +211,8 @@ func (s *storeFS) Unwrap() vfs.FS { return s.FS }
 // storeFile is an open file of the real disk.
 type storeFile struct {
 	vfs.File
-	fs *storeFS
+	fs  *storeFS
+	log bool // it is a write-ahead log
 }
 
 // Write implements [vfs.File].
@@ -234,14 +238,19 @@ func (f *storeFile) Preallocate(off, length int64) error {
 }
 
 // Sync implements [vfs.File].
-func (f *storeFile) Sync() error {
-	f.fs.change(f.File.Sync)
-	return nil
-}
+func (f *storeFile) Sync() error { return f.sync(f.File.Sync) }
 
 // SyncData implements [vfs.File].
-func (f *storeFile) SyncData() error {
-	f.fs.change(f.File.SyncData)
+func (f *storeFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *storeFile) sync(sync func() error) error {
+	if mutant == mutantSkipSync && f.log && f.fs.skipped.Add(1)%4 == 0 {
+		return nil
+	}
+	if mutant == mutantBelieveSync && sync() == nil {
+		return nil
+	}
+	f.fs.change(sync)
 	return nil
 }
 

@@ -207,7 +207,7 @@ func (r *run) start() {
 	b, err := buffer.Open("data", opts)
 	for attempt := 1; err != nil; attempt++ {
 		r.tell("open: %v", err)
-		if attempt == 100 {
+		if attempt == 20 {
 			r.t.Fatalf("open: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -287,7 +287,7 @@ func (r *run) step() {
 		r.out.mu.Unlock()
 	case x < 81:
 		r.alter()
-	case x < 84:
+	case x < 85:
 		r.breakDisk()
 	case x < 88:
 		n := pick(r.rng, r.rng.IntN(10), r.rng.IntN(100))
@@ -320,7 +320,7 @@ func (r *run) breakDisk() {
 		from  = r.disk.ops() + r.rng.IntN(30)
 		count = pick(r.rng, 1, 1, 3, 1000)
 		until = time.Now().Add(pick(r.rng, time.Second, 10*time.Second, 10*time.Minute))
-		what  = pick(r.rng, "sync", "write", "full", "create", "any", "read", "slow")
+		what  = pick(r.rng, "log", "log", "sync", "write", "full", "create", "any", "read", "slow")
 		half  = r.rng.IntN(2) == 0
 		delay = pick(r.rng, 10*time.Millisecond, 300*time.Millisecond)
 	)
@@ -330,7 +330,14 @@ func (r *run) breakDisk() {
 		r.unsynced = max(r.unsynced, 2*r.opts.SyncInterval+20*delay)
 		r.mu.Unlock()
 	}
-	r.disk.setFault(func(n int, kind opKind, name string) fault {
+	var once sync.Once
+	r.disk.setFault(func(n int, kind opKind, name string) (f fault) {
+		if what == "log" { // the next sync of a log
+			if kind == opSync && isLog(name) {
+				once.Do(func() { f.err = errIO })
+			}
+			return f
+		}
 		if n < from || n >= from+count || time.Now().After(until) {
 			return fault{}
 		}

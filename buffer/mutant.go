@@ -1,0 +1,19 @@
+package buffer
+
+// The defects that a build with the tag forebay_mutants can have. Each is one line at the place that does it right.
+const (
+	mutantSkipSync     = "skip-sync"     // one fsync of the log in four is left out
+	mutantBelieveSync  = "believe-sync"  // an fsync that failed is repeated, and the second answer is believed
+	mutantEarlyAck     = "early-ack"     // rows are acknowledged before the commit
+	mutantLateSync     = "late-sync"     // rows that nobody waits for are committed far too late
+	mutantNewID        = "new-id"        // every attempt of an import has an id of its own
+	mutantReuseID      = "reuse-id"      // the highest id given out is not recorded
+	mutantForgetSlice  = "forget-slice"  // a file that is closed forgets its open slice
+	mutantEarlyDelete  = "early-delete"  // staged objects are deleted before the import is recorded
+	mutantEarlyWipe    = "early-wipe"    // local rows are deleted before the upload is recorded
+	mutantLeakObject   = "leak-object"   // staged objects of an imported file stay
+	mutantReverse      = "reverse"       // the slices of a file are imported in the wrong order
+	mutantWrongColumns = "wrong-columns" // late rows of an earlier definition go into the current file
+	mutantEarlyEffect  = "early-effect"  // what follows from a commit begins before it is on disk
+	mutantTrustMemory  = "trust-memory"  // the state in memory is kept when the store is reopened
+)
