@@ -136,7 +136,7 @@ func commitRows(ctx context.Context, e *env, w workload, callers int, sink func(
 	}
 	c := newCommitter(sink)
 	defer c.close()
-	return measure(ctx, e.duration, load{
+	return measure(ctx, e, load{
 		callers: callers, rowBytes: len(row), every: 1,
 		start: func(int) (operation, error) {
 			return func() (int, error) { return 1, c.append(row) }, nil
@@ -171,7 +171,7 @@ func pebbleSet(w workload, callers int) func(context.Context, *env) (*sample, er
 		defer func() { err = errors.Join(err, db.Close()) }()
 
 		var sequence atomic.Uint64
-		s, err := measure(ctx, e.duration, load{
+		s, err := measure(ctx, e, load{
 			callers: callers, rowBytes: len(row), every: 1,
 			start: func(int) (operation, error) {
 				key := make([]byte, 8)

@@ -117,7 +117,7 @@ func seqwrite(groupBytes int) func(context.Context, *env) (*sample, error) {
 			return nil, err
 		}
 		group := noise(groupBytes)
-		return measure(ctx, e.duration, load{
+		return measure(ctx, e, load{
 			callers: 1, rowBytes: groupBytes, every: 1,
 			start: func(int) (operation, error) {
 				return func() (int, error) { return 1, r.append(group) }, nil

@@ -35,7 +35,7 @@ func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, err
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, db.close()) }()
-		s, err := measureHTTP(ctx, e.duration, w, stream.Ingest(db.eng, stream.Options{}))
+		s, err := measureHTTP(ctx, e, w, stream.Ingest(db.eng, stream.Options{}))
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, err
 // load generator can do on this machine.
 func httpDiscard(w workload) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		return measureHTTP(ctx, e.duration, w, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		return measureHTTP(ctx, e, w, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if n, err := io.Copy(io.Discard, r.Body); err != nil || n != int64(w.bodyBytes) {
 				http.Error(rw, "wrong body", http.StatusBadRequest)
 				return
@@ -59,7 +59,7 @@ func httpDiscard(w workload) func(context.Context, *env) (*sample, error) {
 
 // measureHTTP serves handler on a loopback port and lets a child process send the load, so that the CPU of the server
 // can be told from that of its clients.
-func measureHTTP(ctx context.Context, d time.Duration, w workload, handler http.Handler) (*sample, error) {
+func measureHTTP(ctx context.Context, e *env, w workload, handler http.Handler) (*sample, error) {
 	row, err := w.row()
 	if err != nil {
 		return nil, err
@@ -71,13 +71,13 @@ func measureHTTP(ctx context.Context, d time.Duration, w workload, handler http.
 	server := stream.Server("", handler)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	s, err := runClient(ctx, d, w, listener.Addr().String(), len(row))
+	s, err := runClient(ctx, e, w, listener.Addr().String(), len(row))
 	// The clients have closed their connections, or are dead.
-	if e := server.Close(); err == nil {
-		err = e
+	if closing := server.Close(); err == nil {
+		err = closing
 	}
-	if e := <-served; err == nil && !errors.Is(e, http.ErrServerClosed) {
-		err = e
+	if serving := <-served; err == nil && !errors.Is(serving, http.ErrServerClosed) {
+		err = serving
 	}
 	return s, err
 }
@@ -95,12 +95,12 @@ type clientReport struct {
 	Err     string
 }
 
-func runClient(ctx context.Context, d time.Duration, w workload, addr string, rowBytes int) (*sample, error) {
+func runClient(ctx context.Context, e *env, w workload, addr string, rowBytes int) (*sample, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, clientCommand, addr, w.name, d.String())
+	cmd := exec.CommandContext(ctx, self, clientCommand, addr, w.name, e.duration.String())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -110,9 +110,9 @@ func runClient(ctx context.Context, d time.Duration, w workload, addr string, ro
 		return nil, err
 	}
 	var report clientReport
-	s, err := readClient(bufio.NewReader(out), &report)
-	if e := cmd.Wait(); e != nil {
-		return nil, fmt.Errorf("load generator: %w", errors.Join(context.Cause(ctx), e))
+	s, err := readClient(e, bufio.NewReader(out), &report)
+	if exit := cmd.Wait(); exit != nil {
+		return nil, fmt.Errorf("load generator: %w", errors.Join(context.Cause(ctx), exit))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load generator: %w", err)
@@ -130,7 +130,7 @@ func runClient(ctx context.Context, d time.Duration, w workload, addr string, ro
 	return s, nil
 }
 
-func readClient(lines *bufio.Reader, report *clientReport) (*sample, error) {
+func readClient(e *env, lines *bufio.Reader, report *clientReport) (*sample, error) {
 	var marks [2]usage
 	for i := range marks {
 		line, err := lines.ReadString('\n')
@@ -140,7 +140,7 @@ func readClient(lines *bufio.Reader, report *clientReport) (*sample, error) {
 		if line != "\n" { // it failed early
 			return nil, json.Unmarshal([]byte(line), report)
 		}
-		marks[i] = readUsage()
+		marks[i] = readUsage(e)
 	}
 	s := marks[1].since(marks[0])
 	return s, json.NewDecoder(lines).Decode(report)
@@ -179,7 +179,7 @@ func generate(ctx context.Context, addr string, w workload, d time.Duration, std
 		defer c.conn.Close()
 		connections[i] = c
 	}
-	s, err := measure(ctx, d, load{
+	s, err := measure(ctx, &env{duration: d}, load{
 		callers: httpCallers, rowBytes: 1, every: 1,
 		start: func(caller int) (operation, error) { return connections[caller].post, nil },
 		mark:  func() { fmt.Fprintln(stdout) },

@@ -44,7 +44,7 @@ func (i ingestion) run(ctx context.Context, e *env) (_ *sample, err error) {
 		every = 16
 	}
 	var overloads atomic.Int64
-	s, err := measure(ctx, e.duration, load{
+	s, err := measure(ctx, e, load{
 		callers: i.callers, rowBytes: len(row), every: every,
 		start: func(caller int) (operation, error) {
 			if i.batch > 1 {

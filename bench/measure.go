@@ -24,7 +24,7 @@ type sample struct {
 	client time.Duration
 	// allocs is the number of heap objects allocated in the window.
 	allocs uint64
-	// written is what the process caused to be written to disk in the window, -1 where the system does not tell.
+	// written is what was written to the device under test in the window, -1 where the system does not tell.
 	written int64
 	// total is the number of rows over warm-up, window and tail: what must be found stored afterwards.
 	total int64
@@ -65,9 +65,9 @@ func warmUpTime(d time.Duration) time.Duration { return d / 4 }
 // patience bounds how long a measured window waits for its first operation.
 const patience = time.Minute
 
-// measure runs l for a warm-up and then for d, and counts what ended in d. It returns when all callers have returned.
-// When a disk stalls for all of d, the window lasts until the first operation has ended.
-func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
+// measure runs l for a warm-up and then for e.duration, and counts what ended in that window. It returns when all callers have returned.
+// When a disk stalls for all of it, the window lasts until the first operation has ended.
+func measure(ctx context.Context, e *env, l load) (*sample, error) {
 	type account struct {
 		rows, total int64
 		counted     bool
@@ -118,11 +118,11 @@ func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
 		})
 	}
 
-	wait(ctx, warmUpTime(d), nil)
-	before := l.boundary(&phase, window)
-	wait(ctx, d, nil)
+	wait(ctx, warmUpTime(e.duration), nil)
+	before := l.boundary(e, &phase, window)
+	wait(ctx, e.duration, nil)
 	wait(ctx, patience, counted)
-	after := l.boundary(&phase, tail)
+	after := l.boundary(e, &phase, tail)
 	callers.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -136,13 +136,13 @@ func measure(ctx context.Context, d time.Duration, l load) (*sample, error) {
 	}
 	s.bytes = s.rows * int64(l.rowBytes)
 	if s.rows == 0 {
-		return nil, fmt.Errorf("no operation ended within %v", d+patience)
+		return nil, fmt.Errorf("no operation ended within %v", e.duration+patience)
 	}
 	return s, nil
 }
 
-func (l load) boundary(phase *atomic.Int32, next int32) usage {
-	u := readUsage()
+func (l load) boundary(e *env, phase *atomic.Int32, next int32) usage {
+	u := readUsage(e)
 	phase.Store(next)
 	if l.mark != nil {
 		l.mark()
@@ -161,7 +161,7 @@ func wait(ctx context.Context, d time.Duration, done <-chan struct{}) {
 	}
 }
 
-// usage is what the process has consumed at one moment.
+// usage is what the process and the device have done until one moment.
 type usage struct {
 	at      time.Time
 	cpu     time.Duration
@@ -169,10 +169,10 @@ type usage struct {
 	written int64
 }
 
-func readUsage() usage {
+func readUsage(e *env) usage {
 	objects := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
 	metrics.Read(objects)
-	return usage{at: time.Now(), cpu: processCPU(), allocs: objects[0].Value.Uint64(), written: processWritten()}
+	return usage{at: time.Now(), cpu: processCPU(), allocs: objects[0].Value.Uint64(), written: deviceWritten(e.dir)}
 }
 
 func (u usage) since(before usage) *sample {

@@ -11,7 +11,7 @@ import (
 
 func TestMeasureCountsTheWindowAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := measure(t.Context(), time.Second, load{
+		s, err := measure(t.Context(), &env{duration: time.Second}, load{
 			callers: 3, rowBytes: 10, every: 1,
 			start: func(int) (operation, error) {
 				ticker := time.NewTicker(10 * time.Millisecond)
@@ -46,7 +46,7 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 func TestMeasureEndsWithTheFirstError(t *testing.T) {
 	cause := errors.New("disk is gone")
 	var calls atomic.Int64
-	_, err := measure(t.Context(), time.Hour, load{
+	_, err := measure(t.Context(), &env{duration: time.Hour}, load{
 		callers: 4, rowBytes: 1, every: 1,
 		start: func(int) (operation, error) {
 			return func() (int, error) {
@@ -64,7 +64,7 @@ func TestMeasureEndsWithTheFirstError(t *testing.T) {
 
 func TestMeasureEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := measure(ctx, time.Hour, load{
+	_, err := measure(ctx, &env{duration: time.Hour}, load{
 		callers: 1, rowBytes: 1, every: 1,
 		start: func(int) (operation, error) { return func() (int, error) { cancel(); return 1, nil }, nil },
 	})
@@ -75,7 +75,7 @@ func TestMeasureEndsWithItsContext(t *testing.T) {
 
 func TestMeasureWaitsForAStalledDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := measure(t.Context(), time.Second, load{
+		s, err := measure(t.Context(), &env{duration: time.Second}, load{
 			callers: 1, rowBytes: 1, every: 1,
 			start: func(int) (operation, error) {
 				return func() (int, error) { time.Sleep(7 * time.Second); return 1, nil }, nil
@@ -93,7 +93,7 @@ func TestMeasureWaitsForAStalledDisk(t *testing.T) {
 
 func TestMeasureRefusesAnEmptyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, err := measure(t.Context(), time.Millisecond, load{
+		_, err := measure(t.Context(), &env{duration: time.Millisecond}, load{
 			callers: 1, rowBytes: 1, every: 1,
 			start: func(int) (operation, error) {
 				timer := time.NewTimer(time.Hour)

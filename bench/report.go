@@ -27,7 +27,7 @@ type result struct {
 	Rounds int     `json:"rounds"`
 	Rows   int64   `json:"rows"`
 	Spread float64 `json:"spread"`
-	// WrittenPerByte is what went to the disk for each byte of the rows, before compression.
+	// WrittenPerByte is what went to the device, by whomever, for each byte of the rows before compression.
 	WrittenPerByte *float64 `json:"written_per_byte,omitempty"`
 	P50OfFsync     *float64 `json:"p50_of_fsync,omitempty"`
 	P99OfFsync     *float64 `json:"p99_of_fsync,omitempty"`

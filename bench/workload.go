@@ -101,7 +101,7 @@ func mapRow(w workload) func(context.Context, *env) (*sample, error) {
 		if err != nil {
 			return nil, err
 		}
-		return measure(ctx, e.duration, load{
+		return measure(ctx, e, load{
 			callers: 1, rowBytes: len(want), every: 16,
 			start: func(caller int) (operation, error) {
 				records := w.records(caller, 64)
