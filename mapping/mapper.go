@@ -202,7 +202,10 @@ type rowWriter struct {
 	m     *Mapper
 	r     *Record
 	plain bool // no CSV quoting
-	found bool // the paths of the mapper are in Record.state.found
+
+	looked bool   // the places of the paths are in Record.state.found
+	tape   *tape  // the parsed body
+	unread *cause // or why it cannot be read
 }
 
 func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
@@ -240,26 +243,34 @@ func (w *rowWriter) put(dst, text []byte) []byte {
 	return appendCSV(dst, text)
 }
 
-func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
+// find parses the body and looks for all paths of the mapper, once for a row.
+func (w *rowWriter) find() {
+	w.looked = true
 	r := w.r
-	t, fail := r.parse(w.m.compat)
-	if fail != nil {
+	if w.tape, w.unread = r.parse(w.m.compat); w.unread != nil {
+		return
+	}
+	found := r.state.found
+	if n := len(w.m.paths.nodes); cap(found) < n {
+		found = make([]uint32, n)
+	} else {
+		found = found[:n]
+	}
+	r.state.found = found
+	w.m.paths.find(w.tape, found)
+}
+
+func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
+	if !w.looked {
+		w.find()
+	}
+	if w.unread != nil {
 		if c.def == nil || w.m.compat {
-			return dst, fail
+			return dst, w.unread
 		}
 		return w.put(dst, c.def), nil
 	}
-	if !w.found {
-		w.found = true
-		found := r.state.found
-		if n := len(w.m.paths.nodes); cap(found) < n {
-			found = make([]uint32, n)
-		} else {
-			found = found[:n]
-		}
-		r.state.found = found
-		w.m.paths.find(t, found)
-	}
+	r, t := w.r, w.tape
 	at := r.state.found[c.node]
 	if at == 0 {
 		if c.def == nil {

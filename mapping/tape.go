@@ -96,6 +96,7 @@ func (t *tape) parse(text []byte) error {
 		lastSpace = -1 // offsets of the last insignificant space and of the last byte above 0x7f
 		lastHigh  = -1
 		c         byte
+		at        int
 	)
 
 value:
@@ -108,6 +109,20 @@ value:
 	}
 	switch c = text[i]; c {
 	case '"':
+		at = i + 1
+		for len(text)-at >= 8 {
+			if m := special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
+				at += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			at += 8
+		}
+		if at < len(text) && text[at] == '"' {
+			at++
+			nodes = append(nodes, node{uint32(i), uint32(at), uint32(len(nodes) + 1), nodeString, 0})
+			i = at
+			break
+		}
 		end, flags := scanString(text, i)
 		if end < 0 {
 			return fail(stringFault(text, i))
@@ -200,7 +215,9 @@ after:
 	}
 	switch text[i] {
 	case ',':
-		i++
+		if i++; i < len(text) && text[i] == '"' {
+			goto key
+		}
 		for i < len(text) && isSpace(text[i]) {
 			lastSpace = i
 			i++
@@ -215,7 +232,20 @@ key:
 	if i >= len(text) || text[i] != '"' {
 		return fail(i, "expected a key")
 	}
-	{
+	// Most keys have neither escapes nor bytes above 0x7f: they are scanned here, without a call.
+	at = i + 1
+	for len(text)-at >= 8 {
+		if m := special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
+			at += bits.TrailingZeros64(m) >> 3
+			break
+		}
+		at += 8
+	}
+	if at < len(text) && text[at] == '"' {
+		at++
+		nodes = append(nodes, node{uint32(i), uint32(at), uint32(len(nodes) + 1), nodeString, 0})
+		i = at
+	} else {
 		end, flags := scanString(text, i)
 		if end < 0 {
 			return fail(stringFault(text, i))
@@ -263,20 +293,29 @@ const (
 	highs = 0x8080808080808080
 )
 
+// special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and
+// bytes above 0x7f. The lowest mark is always true: in (x-ones)&^x&highs the lowest marked byte is always a true zero of
+// x, a false mark can only stand above a true one.
+func special(w uint64) uint64 {
+	q := w ^ '"'*ones
+	s := w ^ '\\'*ones
+	return ((q-ones)&^q | (s-ones)&^s | (w-0x20*ones)&^w | w) & highs
+}
+
 // scanString returns the end of the string that begins at text[i], which is a quote; a negative end means that it is
 // malformed, see stringFault.
 //
-// Eight bytes are looked at at once. In (x-ones)&^x&highs the lowest marked byte is always a true zero of x; a false
-// mark can only stand above a true one, so the first mark of the union of three such terms is true as well.
+// After the first byte above 0x7f such bytes are no longer special, so that text in other scripts is fast too.
 func scanString(text []byte, i int) (end int, flags uint8) {
 	i++
 	high := uint64(highs)
 	for {
 		for len(text)-i >= 8 {
 			w := binary.LittleEndian.Uint64(text[i:])
-			q := w ^ '"'*ones
-			s := w ^ '\\'*ones
-			m := ((q-ones)&^q|(s-ones)&^s|(w-0x20*ones)&^w)&highs | w&high
+			m := special(w)
+			if high == 0 {
+				m = special(w&^highs) &^ w
+			}
 			if m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
