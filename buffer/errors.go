@@ -65,6 +65,9 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
+// errReopened ends calls that began before the local level was reopened.
+var errReopened = &FailedError{Err: errors.New("the local level was reopened during the call")}
+
 // Permanent marks err as one that a retry alone cannot mend. A nil err gives nil.
 func Permanent(err error) error {
 	if err == nil {

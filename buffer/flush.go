@@ -2,7 +2,6 @@ package buffer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -89,7 +88,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			return f
 		}
 		if again {
-			return &FailedError{Err: errors.New("the local level was reopened during the call")}
+			return errReopened
 		}
 		if left == 0 {
 			return nil

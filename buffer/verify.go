@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 )
 
 // Report is the result of a verification: what the ledger says and what is really stored.
@@ -41,56 +43,77 @@ type SinkReport struct {
 // when little moves, or accept a partial picture: a difference is always a real one. The error is about reading, not
 // about the ledger.
 func (b *Buffer) Verify(ctx context.Context) (Report, error) {
-	if err := b.do(ctx, func(*txn) {}); err != nil {
+	var ids []string
+	if err := b.do(ctx, func(*txn) { ids = slices.Sorted(maps.Keys(b.mu.sinks)) }); err != nil {
 		return Report{}, err
 	}
 	var report Report
-	for _, st := range b.Stats().Sinks {
-		sr, err := b.verifySink(ctx, st.ID)
+	for _, id := range ids {
+		sr, err := b.verifySink(ctx, id)
 		if err != nil {
-			return report, fmt.Errorf("buffer: verify sink %q: %w", st.ID, err)
+			return report, fmt.Errorf("buffer: verify sink %q: %w", id, err)
 		}
 		report.Sinks = append(report.Sinks, sr)
 	}
 	return report, nil
 }
 
-func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) {
-	b.mu.RLock()
-	s := b.mu.sinks[id]
-	r := SinkReport{ID: id, Accepted: s.accepted().Rows, Imported: s.rec.Imported.Rows, Expired: s.rec.Expired.Rows}
-	type part struct {
-		sl    *slice
-		state SliceState
-		tally
-		obj Object
-	}
-	var parts []part
-	var waiting int64
-	type ended struct {
-		table Table
-		id    string
-		rows  int64
-	}
-	var imported []ended
-	for _, f := range s.files {
-		if f.rec.State == FileImported {
-			imported = append(imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
-		}
-		for _, sl := range f.slices {
-			if sl.rec.State != SliceImported {
-				parts = append(parts, part{sl, sl.rec.State, sl.tally, b.object(sl)})
-				waiting += sl.rows
+// part is one slice as the ledger has it, ended one imported file.
+type part struct {
+	sl    *slice
+	state SliceState
+	tally
+	obj Object
+}
+
+type ended struct {
+	table Table
+	id    string
+	rows  int64
+}
+
+// ledger is what the records say of one sink.
+type ledger struct {
+	report     SinkReport
+	parts      []part
+	waiting    int64
+	imported   []ended
+	generation int
+}
+
+// ledger reads the records within a commit: so the store has everything that they speak of when it returns, although
+// the state in memory is ahead of it.
+func (b *Buffer) ledger(ctx context.Context, id string) (l ledger, err error) {
+	err = b.do(ctx, func(*txn) {
+		s := b.mu.sinks[id]
+		l = ledger{generation: b.mu.generation}
+		l.report = SinkReport{ID: id, Accepted: s.accepted().Rows, Imported: s.rec.Imported.Rows, Expired: s.rec.Expired.Rows}
+		for _, f := range s.files {
+			if f.rec.State == FileImported {
+				l.imported = append(l.imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
+			}
+			for _, sl := range f.slices {
+				if sl.rec.State != SliceImported {
+					l.parts = append(l.parts, part{sl, sl.rec.State, sl.tally, b.object(sl)})
+					l.waiting += sl.rows
+				}
 			}
 		}
-	}
-	b.mu.RUnlock()
+	})
+	return l, err
+}
 
-	differ := func(format string, args ...any) { r.Differences = append(r.Differences, fmt.Sprintf(format, args...)) }
-	if r.Accepted != r.Imported+r.Expired+waiting {
-		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d", r.Accepted, r.Imported, waiting, r.Expired)
+func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) {
+	l, err := b.ledger(ctx, id)
+	if err != nil {
+		return SinkReport{ID: id}, err
 	}
-	for _, p := range parts {
+	r := l.report
+	differ := func(format string, args ...any) { r.Differences = append(r.Differences, fmt.Sprintf(format, args...)) }
+	if r.Accepted != r.Imported+r.Expired+l.waiting {
+		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d", r.Accepted, r.Imported, l.waiting, r.Expired)
+	}
+	for _, p := range l.parts {
 		if err := ctx.Err(); err != nil {
 			return r, err
 		}
@@ -103,7 +126,14 @@ func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) 
 		}
 		b.mu.RLock()
 		moved := p.sl.rec.State != p.state && (p.sl.rec.State != SliceUploading || p.state != SliceWriting)
+		reopened := b.mu.generation != l.generation
 		b.mu.RUnlock()
+		if f := b.failed.Load(); f != nil {
+			return r, f
+		}
+		if reopened {
+			return r, errReopened
+		}
 		if moved {
 			continue
 		}
@@ -126,7 +156,7 @@ func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) 
 		}
 	}
 	if counter, ok := b.opts.Target.(Counter); ok {
-		for _, f := range imported {
+		for _, f := range l.imported {
 			n, err := counter.CountFile(ctx, f.table, f.id)
 			if err != nil {
 				return r, err
