@@ -5,18 +5,22 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -330,6 +334,52 @@ func TestOverload(t *testing.T) {
 	}
 	if status, _, answer := s.post("web", "", body()); status != 200 {
 		t.Errorf("after the overload: %d %s", status, answer)
+	}
+}
+
+// While the disk fails clients are sent away, and when it is mended they are served without a restart.
+func TestFailingDisk(t *testing.T) {
+	var broken atomic.Bool
+	s := newService(t, func(o *forebay.Options) {
+		o.Buffer.Retry.Initial = time.Millisecond
+		o.Buffer.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				return errors.New("inner text")
+			}
+			return nil
+		}))
+	}, source("web", mapping.Body("body")))
+	want := map[string]bool{}
+	if status, _, answer := s.post("web", "", "before"); status != 200 {
+		t.Fatalf("before: %d %s", status, answer)
+	}
+	want["before"] = true
+
+	broken.Store(true)
+	status, header, answer := s.post("web", "", "during")
+	if status != 503 || header.Get("Retry-After") != "2" || !strings.Contains(answer, "stream.in.noPipelineReady") ||
+		strings.Contains(answer, "inner text") {
+		t.Errorf("during: %d %v %s", status, header, answer)
+	}
+
+	broken.Store(false)
+	for end := time.Now().Add(30 * time.Second); ; {
+		status, _, answer := s.post("web", "", "after")
+		if status == 200 {
+			break
+		}
+		if status != 503 || time.Now().After(end) {
+			t.Fatalf("after: %d %s", status, answer)
+		}
+	}
+	want["after"] = true
+	got := map[string]bool{}
+	for _, row := range s.rows("web") {
+		got[row[0]] = true
+	}
+	delete(got, "during") // unknown, as the answer said
+	if !maps.Equal(got, want) {
+		t.Errorf("rows are %v, want %v", got, want)
 	}
 }
 

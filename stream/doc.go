@@ -49,7 +49,7 @@
 //	badRequest            400  a field is wanted of a malformed form
 //	payloadTooLarge       413  the row is too large
 //	overloaded            503  as above
-//	noPipelineReady       503  the local level cannot write; Retry-After
+//	noPipelineReady       503  the disk failed, or was too slow: it is unknown whether the event was stored; Retry-After
 //	genericError          500  anything else; the log has the cause
 //
 // # Differences from the published service
@@ -58,7 +58,7 @@
 //	missing value, malformed JSON,         500              422 with column and reason: 500 makes clients repeat
 //	failing template                                        for ever what can never be stored
 //	overload, closing                      429, 503         503 with Retry-After
-//	no writable disk                       noPipeline, ...  noPipelineReady, with Retry-After
+//	no writable disk                       503 by 3 names   503 noPipelineReady, with Retry-After
 //	405                                    empty body       the JSON body of every other error
 //	body that arrives too slowly           408, plain text  408, JSON body, "timeout"
 //	Content-Type of an error               none             application/json

@@ -43,10 +43,10 @@ func ingestError(err error, contentType string) *apiError {
 			status: http.StatusServiceUnavailable, name: "stream.in.overloaded", retryAfter: max(overload.RetryAfter, time.Second),
 			message: fmt.Sprintf("The bound of the local %s is reached. Send the event again later.", overload.Resource),
 		}
-	case errors.As(err, &failed):
+	case errors.As(err, &failed): // the buffer logs it, once
 		return &apiError{
 			status: http.StatusServiceUnavailable, name: "stream.in.noPipelineReady", retryAfter: failedRetryAfter,
-			message: "The local level cannot be written. Send the event again later.", cause: err,
+			message: "The local disk cannot be written. It is unknown whether the event was stored. Send it again later.",
 		}
 	case errors.Is(err, forebay.ErrClosed):
 		return &apiError{
@@ -70,8 +70,8 @@ func ingestError(err error, contentType string) *apiError {
 	}
 }
 
-// failedRetryAfter leaves time to restart the process.
-const failedRetryAfter = 10 * time.Second
+// failedRetryAfter leaves time for the local level to be opened again.
+const failedRetryAfter = 2 * time.Second
 
 // resultBody is the body of an answer that tells the outcome per sink (spec, section 7).
 type resultBody struct {

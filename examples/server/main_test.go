@@ -3,17 +3,21 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/buffer/dir"
 )
 
 // The test binary stands in for the program when this variable is set.
@@ -143,6 +147,66 @@ func TestServer(t *testing.T) {
 		t.Errorf("the address changed from %s to %s", p.url, again.url)
 	}
 	again.stop()
+}
+
+// A stop in the middle of traffic: what was acknowledged is in the tables, once, and nothing else is.
+func TestStopUnderLoad(t *testing.T) {
+	data := t.TempDir()
+	p := start(t, "FOREBAY_DIR="+data)
+	const clients = 8
+	var mu sync.Mutex
+	acked, unknown := map[string]bool{}, map[string]bool{}
+	running := make(chan struct{}, clients)
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprintf("%d-%d", c, i)
+				resp, err := http.Post(p.url, "application/json", strings.NewReader(`{"user":{"id":"`+id+`"}}`))
+				mu.Lock()
+				if err == nil && resp.StatusCode == http.StatusOK {
+					acked[id] = true
+				} else {
+					unknown[id] = true
+				}
+				mu.Unlock()
+				if err != nil {
+					return // the server does not listen any more
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if i == 20 {
+					running <- struct{}{}
+				}
+			}
+		})
+	}
+	for range clients {
+		<-running
+	}
+	p.stop()
+	wg.Wait()
+
+	stored := map[string]int{}
+	for row, err := range dir.Tables(filepath.Join(data, "tables")).Rows("in.c-web.events") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored[strings.Trim(row[2], `"`)]++
+	}
+	for id := range acked {
+		if stored[id] != 1 {
+			t.Errorf("acknowledged event %s is stored %d times", id, stored[id])
+		}
+	}
+	for id, n := range stored {
+		if n != 1 || !acked[id] && !unknown[id] {
+			t.Errorf("event %q is stored %d times", id, n)
+		}
+	}
+	if len(acked) < clients*20 {
+		t.Errorf("only %d events were acknowledged", len(acked))
+	}
 }
 
 func TestParseConfig(t *testing.T) {
