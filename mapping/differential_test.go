@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -114,5 +115,44 @@ func TestDifferentialCorpus(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run("", func(t *testing.T) { sameOrFail(t, c, sampleRecord()) })
+	}
+}
+
+// Without Compat a template gives the same JSON value as with it: what differs is how numbers are written and, in what
+// is passed on unchanged, the order of keys and the escapes. Where a number becomes text, its digits show.
+func TestDefaultModeGivesTheSameValues(t *testing.T) {
+	digitsShow := []string{
+		`Body('a.n[3]') + ''`, `'' + Body('a.n')`, `std.md5(std.toString(Body('a.n')))`, `'%(b)s/%(n)s' % Body('a')`,
+	}
+	value := func(content string, compat bool) (string, error) {
+		p, err := CompileTemplate(content, Options{Compat: compat})
+		if err != nil {
+			return "", err
+		}
+		out, err := p.Append(nil, sampleRecord(), false)
+		if err != nil {
+			return "", err
+		}
+		var v any
+		if err := json.Unmarshal(out, &v); err != nil {
+			t.Errorf("%s: %s: %v", content, out, err)
+		}
+		norm, err := json.Marshal(v)
+		// An object that is passed on has all its members, and encoding/json takes the last of the same name.
+		return strings.Replace(string(norm), `"dup":2`, `"dup":1`, 1), err
+	}
+cases:
+	for _, content := range corpus(t) {
+		a, errA := value(content, true)
+		b, errB := value(content, false)
+		if a == b && reasonOf(errA) == reasonOf(errB) {
+			continue
+		}
+		for _, d := range digitsShow {
+			if strings.Contains(content, d) {
+				continue cases
+			}
+		}
+		t.Errorf("%s\nwith Compat: %s %v\nwithout:     %s %v", content, a, errA, b, errB)
 	}
 }

@@ -156,7 +156,15 @@ const hexDigits = "0123456789abcdef"
 // With html the characters <, > and & and the separators U+2028 and U+2029 are escaped as encoding/json does.
 func appendJSONString(dst []byte, s string, html bool) []byte {
 	dst = append(dst, '"')
-	for i := 0; i < len(s); {
+	plain := 0
+	for b := unsafeBytes(s); !html && len(s)-plain >= 8; plain += 8 {
+		if m := special(binary.LittleEndian.Uint64(b[plain:])); m != 0 {
+			plain += bits.TrailingZeros64(m) >> 3
+			break
+		}
+	}
+	dst = append(dst, s[:plain]...)
+	for i := plain; i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
