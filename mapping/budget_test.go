@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -99,6 +100,51 @@ func TestHostileTemplatesEndSoon(t *testing.T) {
 				t.Errorf("took %s, want at most %s", took, limit)
 			}
 			t.Logf("%s: %v", took, err)
+		})
+	}
+}
+
+// A definition of the greatest length compiles soon, or is refused, however it nests.
+func TestHostileDefinitions(t *testing.T) {
+	limit := 2 * time.Second
+	if raceEnabled {
+		limit *= 10
+	}
+	for name, part := range map[string][3]string{
+		"parentheses":    {"(", "1", ")"},
+		"arrays":         {"[", "1", "]"},
+		"objects":        {"{a:", "1", "}"},
+		"object locals":  {"{local a=", "1", ",b:a}"},
+		"locals":         {"local a=", "1", ";a"},
+		"functions":      {"(function(x)", "1", ")(1)"},
+		"defaults":       {"(function(x=", "1", ")x)()"},
+		"conditionals":   {"if true then ", "1", " else 2"},
+		"negations":      {"!", "true", ""},
+		"sums":           {"1+", "1", ""},
+		"differences":    {"", "1", "-1"},
+		"indexes":        {"", "[1]", "[0]"},
+		"calls":          {"std.length(", "'x'", ")"},
+		"comprehensions": {"[", "1", " for x in [1]]"},
+		"object comp":    {"{[x]:", "1", " for x in ['a']}"},
+		"asserts":        {"assert true;", "1", ""},
+		"formats":        {"", "'x'", "%[]"},
+		"slices":         {"", "[1]", "[:]"},
+		"errors":         {"error ", "1", ""},
+		"mixins":         {"", "{}", "{a+:{}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := (MaxTemplateLength - len(part[1])) / (len(part[0]) + len(part[2]))
+			content := strings.Repeat(part[0], n) + part[1] + strings.Repeat(part[2], n)
+			start := time.Now()
+			p, err := CompileTemplate(content, Options{})
+			if err == nil {
+				_, err = p.Append(nil, sampleRecord(), false)
+			}
+			took := time.Since(start)
+			if took > limit {
+				t.Errorf("took %s", took)
+			}
+			t.Logf("%d levels, %s: %.100v", n, took, err)
 		})
 	}
 }
