@@ -29,6 +29,7 @@ type expr struct {
 
 type scope struct {
 	names  []string
+	used   map[int]bool // the variables that something refers to
 	parent *scope
 }
 
@@ -36,6 +37,10 @@ func (s *scope) resolve(name string) (up, slot int, ok bool) {
 	for ; s != nil; s = s.parent {
 		for i, n := range s.names {
 			if n == name {
+				if s.used == nil {
+					s.used = map[int]bool{}
+				}
+				s.used[i] = true
 				return up, i, true
 			}
 		}
@@ -511,7 +516,13 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 		proto.asserts = append(proto.asserts, note(c.node(n.Asserts[i], inner)).run)
 	}
 	height++
+	for i := range locals {
+		if !inner.used[i] {
+			locals[i] = nil // most often $, which every outermost object has
+		}
+	}
 	if fixed {
+		proto.sortNames()
 		return expr{height: 1, run: func(m *machine, e *env) value {
 			m.step(1)
 			m.alloc(240)

@@ -43,6 +43,7 @@ type objectCore interface {
 type layer struct {
 	fields  []field
 	index   map[string]int // of a layer with many fields
+	visible []string       // names of the visible fields in order, nil if they have not been sorted
 	locals  []code
 	asserts []code
 	env     *env // scope around the literal
@@ -95,6 +96,17 @@ func (l *layer) find(name string) *field {
 		}
 	}
 	return nil
+}
+
+// sortNames finds visible, once for a literal all of whose names are known.
+func (l *layer) sortNames() {
+	l.visible = []string{}
+	for i := range l.fields {
+		if l.fields[i].hide != ast.ObjectFieldHidden {
+			l.visible = append(l.visible, l.fields[i].name)
+		}
+	}
+	slices.Sort(l.visible)
 }
 
 // add appends a field and reports whether its name is new.
@@ -214,6 +226,11 @@ func (m *machine) get(self *object, super int, name string) value {
 		}
 		self.byName[key] = v
 	default:
+		if self.cache == nil {
+			if l, ok := self.core.(*layer); ok {
+				self.cache = make([]fieldValue, 0, min(len(l.fields), 2*manyFields))
+			}
+		}
 		self.cache = append(self.cache, fieldValue{key, v})
 	}
 	return v
@@ -254,6 +271,9 @@ func (m *machine) layerEnv(self *object, l *layer, depth int) *env {
 	if len(l.locals) > 0 {
 		e.slots = make([]value, len(l.locals))
 		for i, run := range l.locals {
+			if run == nil {
+				continue
+			}
 			e.slots[i] = value{kind: kindThunk, ref: &thunk{run: run, env: e}}
 		}
 	}
@@ -342,13 +362,17 @@ func (m *machine) docNames(d *docObject) []string {
 	return slices.Compact(names)
 }
 
-// fieldNames returns the names of the visible fields, and of the hidden ones as well if asked for, sorted.
+// fieldNames returns the names of the visible fields, and of the hidden ones as well if asked for, sorted. The slice
+// must not be changed.
 func (m *machine) fieldNames(o *object, hidden bool) []string {
 	switch c := o.core.(type) {
 	case *docObject:
 		return m.docNames(c)
 	case *layer:
 		m.step(1 + len(c.fields))
+		if c.visible != nil && !hidden {
+			return c.visible
+		}
 		names := make([]string, 0, len(c.fields))
 		for i := range c.fields {
 			if hidden || c.fields[i].hide != ast.ObjectFieldHidden {
