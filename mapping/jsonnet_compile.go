@@ -312,6 +312,11 @@ func slotsOf(params []param, args []argument) ([]int, error) {
 
 func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
 	if f, name := c.known(n.Target, s); f != nil {
+		if name == "std.$flatMapArray" {
+			if e, ok := c.comprehension(n, s); ok {
+				return e
+			}
+		}
 		return c.applyKnown(n, f, name, s)
 	}
 	target := c.node(n.Target, s)
@@ -413,19 +418,15 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 		}}
 	}
 	return expr{height: height, run: func(m *machine, e *env) value {
-		var few [4]value
-		slots := few[:]
-		if len(params) > len(few) {
-			slots = make([]value, len(params))
-		}
-		slots = slots[:len(params)]
+		m.enter(height + 8)
+		before := m.stack
+		slots := m.push(len(params))
 		for i := range params {
 			slots[i] = params[i].val
 			if lazy {
 				slots[i].kind = kindTail
 			}
 		}
-		m.enter(height + 8)
 		for i := range args {
 			if lazy {
 				slots[at[i]] = args[i].lazy(m, e)
@@ -434,9 +435,74 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 			}
 		}
 		v := native(m, slots)
+		m.pop(before, slots)
 		m.leave(height + 8)
 		return v
 	}}
+}
+
+// comprehension compiles the call that the parser makes of an array comprehension, so that its elements need neither a
+// call nor an array each. It reports false for calls of another form.
+func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
+	if len(n.Arguments.Positional) != 2 {
+		return expr{}, false
+	}
+	f, ok := n.Arguments.Positional[0].Expr.(*ast.Function)
+	if !ok || len(f.Parameters) != 1 || f.Parameters[0].DefaultArg != nil {
+		return expr{}, false
+	}
+	inner := &scope{parent: s, names: []string{string(f.Parameters[0].Name)}}
+	body := f.Body
+	var cond *expr
+	if b, ok := body.(*ast.Conditional); ok {
+		x := c.node(b.Cond, inner)
+		cond, body = &x, b.BranchTrue
+	}
+	var elem code // makes one element
+	var part expr // or makes an array of them
+	if b, ok := body.(*ast.Array); ok && len(b.Elements) == 1 {
+		part = c.node(b.Elements[0].Expr, inner)
+		elem = part.lazy(false)
+	} else {
+		part = c.node(body, inner)
+	}
+	in := c.node(n.Arguments.Positional[1].Expr, s)
+	height := max(part.height, in.height)
+	if cond != nil {
+		height = max(height, cond.height)
+	}
+	return expr{height: height + 1, run: func(m *machine, e *env) value {
+		elems := m.array(in.run(m, e))
+		m.enter(height)
+		var out []value
+		for i := range elems {
+			m.step(1)
+			m.alloc(112)
+			scope := &struct {
+				env
+				slot [1]value
+			}{env: env{parent: e}, slot: [1]value{elems[i]}}
+			v := &scope.env
+			v.slots = scope.slot[:]
+			if e != nil {
+				v.self, v.super = e.self, e.super
+			}
+			if cond != nil && !m.boolean(cond.run(m, v)) {
+				continue
+			}
+			if elem != nil {
+				m.alloc(48)
+				out = append(out, elem(m, v))
+				continue
+			}
+			more := m.array(part.run(m, v))
+			m.step(len(more))
+			m.alloc(48 * len(more))
+			out = append(out, more...)
+		}
+		m.leave(height)
+		return list(out)
+	}}, true
 }
 
 func (c *compiler) index(n *ast.Index, s *scope) expr {

@@ -23,6 +23,9 @@ type machine struct {
 	buf  []byte
 	tail tailCall
 	std  *object
+	// stack holds the arguments of calls of Go functions, which do not keep them. A call takes the end of it and puts it
+	// back as it was.
+	stack []value
 }
 
 type tailCall struct {
@@ -37,12 +40,39 @@ const maxHeight = 200_000
 func (m *machine) reset(r *Record, compat bool, b Budget) {
 	m.r, m.compat, m.budget = r, compat, b
 	m.steps, m.memory, m.depth, m.height = b.Steps, b.Memory, 0, 0
-	m.tail, m.std = tailCall{}, nil
+	m.tail, m.std, m.stack = tailCall{}, nil, m.stack[:0]
 	m.buf = keep(m.buf)
 }
 
-// release drops what the evaluation refers to, so that a pooled machine keeps no record alive.
-func (m *machine) release() { m.r, m.tail, m.std = nil, tailCall{}, nil }
+// release drops what the evaluation refers to, so that a pooled machine keeps no record alive. After a failure the stack
+// still has the arguments of the calls that did not end.
+func (m *machine) release(failed bool) {
+	m.r, m.tail, m.std = nil, tailCall{}, nil
+	if failed {
+		m.stack = nil
+	}
+}
+
+// push takes n slots of the stack. When it is full a larger one takes its place: the slots in use stay where they are.
+func (m *machine) push(n int) []value {
+	if len(m.stack)+n > cap(m.stack) {
+		m.stack = make([]value, 0, max(32, 2*cap(m.stack)+n))
+	}
+	from := len(m.stack)
+	m.stack = m.stack[:from+n]
+	return m.stack[from : from+n : from+n]
+}
+
+// pop gives back the slots that push took when the stack was before. Once a larger stack has taken its place, all that is
+// in use of the larger one is above what is given back.
+func (m *machine) pop(before, slots []value) {
+	clear(slots)
+	if cap(before) == cap(m.stack) {
+		m.stack = before
+	} else {
+		m.stack = m.stack[:0]
+	}
+}
 
 func (m *machine) fail(format string, args ...any) {
 	panic(&cause{TemplateFailed, fmt.Errorf(format, args...)})

@@ -121,7 +121,7 @@ func (p *Program) eval(dst []byte, r *Record, raw bool) (out []byte, fail *cause
 		if e := recover(); e != nil {
 			out, fail = dst, asCause(e)
 		}
-		m.release()
+		m.release(fail != nil)
 		machines.Put(m)
 	}()
 	v := p.run(m, nil)
