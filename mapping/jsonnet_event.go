@@ -3,6 +3,7 @@ package mapping
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/google/go-jsonnet/ast"
@@ -122,6 +123,7 @@ func (c *compiler) header(args []argument, at []int) (expr, bool) {
 	if name == "" {
 		return expr{}, false
 	}
+	name = http.CanonicalHeaderKey(name)
 	return expr{height: 8, run: func(m *machine, _ *env) value { return m.header(name, def) }}, true
 }
 

@@ -144,13 +144,13 @@ func stdArrays() map[string]goFunction {
 			return a[0]
 		}},
 		"removeAt": {params: []string{"arr", "i"}, run: func(m *machine, a []value) value { return m.removeAt(a[0], m.integer(a[1])) }},
-		"sum":      {params: []string{"arr"}, run: func(m *machine, a []value) value { return number(m.sumOf(a[0])) }},
+		"sum":      {params: []string{"arr"}, run: func(m *machine, a []value) value { return m.checked(m.sumOf(a[0])) }},
 		"avg": {params: []string{"arr"}, run: func(m *machine, a []value) value {
 			n := len(m.array(a[0]))
 			if n == 0 {
 				m.fail("an empty array has no average")
 			}
-			return number(m.sumOf(a[0]) / float64(n))
+			return m.checked(m.sumOf(a[0]) / float64(n))
 		}},
 		"sort": {
 			params: []string{"arr", "keyF?"}, run: (*machine).stdSort,

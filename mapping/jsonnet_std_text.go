@@ -347,6 +347,7 @@ func (m *machine) stdParseYAML(a []value) value {
 		if err != nil {
 			m.fail("failed to parse YAML: %v", err)
 		}
+		m.step(64) // a document has its own parser
 		docs = append(docs, m.copyAny(doc))
 	}
 	switch {
