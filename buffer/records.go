@@ -44,6 +44,7 @@ type sinkRecord struct {
 	Sealed   ledgerEntry `json:"sealed"`
 	Imported ledgerEntry `json:"imported"`
 	Expired  ledgerEntry `json:"expired"`
+	Damaged  ledgerEntry `json:"damaged,omitzero"`
 	// FirstAt and LastAt are the acceptance times of the first and last imported row, Unix ms.
 	FirstAt int64 `json:"firstAt,omitempty"`
 	LastAt  int64 `json:"lastAt,omitempty"`
@@ -55,21 +56,21 @@ type sinkRecord struct {
 type SliceState string
 
 const (
-	SliceWriting   SliceState = "writing"
-	SliceUploading SliceState = "uploading"
-	SliceUploaded  SliceState = "uploaded"
-	SliceImported  SliceState = "imported"
+	SliceWriting   SliceState = "writing"   // takes rows, on local disk
+	SliceUploading SliceState = "uploading" // sealed, on local disk until it is in staging
+	SliceUploaded  SliceState = "uploaded"  // in staging
+	SliceImported  SliceState = "imported"  // its file has ended; the staged object is about to be deleted
 )
 
 // FileState is the state of a file; see the package documentation.
 type FileState string
 
 const (
-	FileWriting   FileState = "writing"
-	FileClosing   FileState = "closing"
-	FileImporting FileState = "importing"
-	FileImported  FileState = "imported"
-	FileExpired   FileState = "expired"
+	FileWriting   FileState = "writing"   // takes slices
+	FileClosing   FileState = "closing"   // waits until all its slices are in staging
+	FileImporting FileState = "importing" // waits for its import, or for the next attempt
+	FileImported  FileState = "imported"  // its rows are in the table
+	FileExpired   FileState = "expired"   // given up after Options.Retention
 )
 
 // retryRecord is cleared by every state change.
@@ -114,6 +115,12 @@ type sliceRecord struct {
 	Stored int64 `json:"stored,omitempty"`
 	First  int64 `json:"first,omitempty"`
 	Last   int64 `json:"last,omitempty"`
+	// Chunks is the number of chunks that the slice was sealed with.
+	Chunks uint32 `json:"chunks,omitempty"`
+	// Lost is what was set aside because it was damaged; the totals do not contain it. Revision counts how often that
+	// happened, and is a part of the id.
+	Lost     ledgerEntry `json:"lost,omitzero"`
+	Revision uint32      `json:"revision,omitempty"`
 }
 
 func (r *sliceRecord) tally() tally {

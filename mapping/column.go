@@ -29,6 +29,7 @@ const MaxTemplateLength = 4096
 // Column is the definition of one column. It is plain data; its JSON form is that of the Stream API. Use the
 // constructors, which set only the fields that the type has.
 type Column struct {
+	// Type says what the column stores; it decides which of the other fields apply.
 	Type Type
 	// Name is the column's name in the table, unique in the mapping and not empty.
 	Name string

@@ -27,6 +27,7 @@ const (
 
 // Call is one recorded operation. Delete makes one Call for each of its objects.
 type Call struct {
+	// Op is the operation.
 	Op Op
 	// ID is the id of the object (put, open, delete), of the table (ensure) or of the file (import).
 	ID string

@@ -1,0 +1,27 @@
+// Package forebay is an embeddable event buffer. It takes small, frequent events, maps each to a row of one or more
+// tables, keeps the rows on local disk, and moves them to their tables in two triggered steps, without losing or
+// doubling one.
+//
+//	record ─▶ mapping ─▶ CSV row ─▶ local disk ─(step 1)─▶ staging ─(step 2)─▶ table
+//
+// An [Engine] is opened on a data directory. [Engine.Define] gives it sources; the sinks of a source say how an event
+// becomes a row (package mapping), which table takes it, and under which conditions rows move on (package trigger).
+// [Engine.Ingest] returns when the rows of a record are on disk. [Engine.Flush] waits until they are in the table.
+// Package stream serves ingestion over HTTP; in-process callers need only this package and mapping.
+//
+// # Promise
+//
+// A row that Ingest acknowledged with [Stored] is in its table exactly once, or on its way there, after any crash,
+// power cut, I/O error, or outage of staging or target. This holds for targets that import a file once per id, as the
+// directory driver does; package buffer states the contract and what is assumed of the disk. A row acknowledged with
+// [Queued] (a sink set to [SyncUnsafe]) can be lost by a crash in the first 50 ms or so. The sinks of a source are
+// independent: after a crash during Ingest one of them may have kept the record and another not.
+//
+// Nothing is dropped silently: a record that cannot be mapped is rejected with an error that names sink, column and
+// cause, and counted; memory and disk are bounded, and at a bound Ingest fails before it has taken anything.
+//
+// # Errors
+//
+// They are typed by the reaction they call for. Reject: [mapping.Error], [RowTooLargeError]. Retry later:
+// [buffer.OverloadError], [buffer.FailedError]. Repair: [DefinitionError], [buffer.SchemaError].
+package forebay
