@@ -1,4 +1,4 @@
-// Templates evaluates a jsonnet template over one JSON event, and shows the value, what it costs per record, and what
+// Command templates evaluates a jsonnet template over one JSON event, and shows the value, what it costs per record, and what
 // the definition of the column looks like in the Stream API:
 //
 //	templates -template label.jsonnet -event event.json -header X-Env=prod
