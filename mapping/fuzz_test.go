@@ -41,7 +41,7 @@ func FuzzTemplateGenerated(f *testing.F) {
 // TestDifferentialGenerated is a short run of the same without the fuzzing engine.
 func TestDifferentialGenerated(t *testing.T) {
 	n := 1500
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		n = 200
 	}
 	seed := rand.Uint64()

@@ -120,7 +120,7 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.Error:
 		msg := c.node(n.Expr, s)
 		return expr{height: 1 + msg.height, run: func(m *machine, e *env) value {
-			m.fail("%s", m.toString(msg.run(m, e)))
+			m.fail("%s", excerpt(m.toString(msg.run(m, e))))
 			return null
 		}}
 	case *ast.Index:

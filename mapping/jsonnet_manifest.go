@@ -31,7 +31,7 @@ func (w *writer) value(dst []byte, v value) []byte {
 	case kindNumber:
 		return m.appendNumber(dst, v)
 	case kindString:
-		m.step(len(v.str) >> 5)
+		m.step(len(v.str) >> 4)
 		if len(dst)+len(v.str) > w.limit {
 			m.exceed("bytes of "+w.unit, w.limit)
 		}

@@ -101,7 +101,7 @@ func stdStrings() map[string]goFunction {
 			s := m.string(a[0])
 			n, err := strconv.ParseInt(s, 10, 64)
 			if err != nil {
-				m.fail("%s is not a base 10 integer", s)
+				m.fail("%.40q is not a base 10 integer", s)
 			}
 			return number(float64(n))
 		}},

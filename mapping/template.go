@@ -3,7 +3,6 @@ package mapping
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -141,14 +140,11 @@ func (p *Program) eval(dst []byte, r *Record, raw bool) (out []byte, fail *cause
 	return out, nil
 }
 
-// asCause turns what was thrown into a failure of the record. An error of the Go runtime is a defect of this package,
-// but it must not end the process of others.
+// asCause turns what was thrown into a failure of the record. Anything but a *cause is a defect of this package or of a
+// library under it, but it must not end the process of others.
 func asCause(e any) *cause {
-	switch e := e.(type) {
-	case *cause:
-		return e
-	case runtime.Error:
-		return &cause{TemplateFailed, fmt.Errorf("internal error: %w", e)}
+	if c, ok := e.(*cause); ok {
+		return c
 	}
-	panic(e)
+	return &cause{TemplateFailed, fmt.Errorf("internal error: %v", e)}
 }

@@ -216,3 +216,16 @@ func validUTF8(s string) string {
 	}
 	return string([]rune(s))
 }
+
+// excerpt cuts a text that goes into an error to a length that a log line can bear.
+func excerpt(s string) string {
+	const limit = 500
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
+}
