@@ -56,6 +56,8 @@ func sameOrFail(t *testing.T, content string, r *Record) {
 	switch {
 	case wantErr != nil && strings.Contains(wantErr.Error(), "max stack frames exceeded"):
 		return
+	case wantErr != nil && strings.Contains(wantErr.Error(), "(CRASH)"):
+		return // a defect of the reference, such as std.substr of a start beyond 2^63
 	case wantErr != nil && strings.Contains(wantErr.Error(), "strconv.ParseFloat"):
 		return // it converts all numbers of a value at once, we each when it is used
 	case (wantErr != nil) != (gotErr != nil):
