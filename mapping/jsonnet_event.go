@@ -28,11 +28,12 @@ var eventFunctions = map[string]*function{
 			if args[0].kind != kindTail {
 				path = m.string(m.force(args[0]))
 			}
+			m.step(len(path))
+			m.alloc(16 * len(path))
 			p, err := parsePath(path, m.compat)
 			if err != nil {
-				m.fail("Body: the path %q: %v", path, err)
+				m.fail("Body: the path %.100q: %v", path, err)
 			}
-			m.alloc(64 * len(p.steps))
 			return m.body(&p, args[1])
 		},
 	},
@@ -44,6 +45,7 @@ var eventFunctions = map[string]*function{
 			if args[0].kind != kindTail {
 				name = m.string(m.force(args[0]))
 			}
+			m.step(len(name) >> 2)
 			return m.header(name, args[1])
 		},
 	},
@@ -97,7 +99,7 @@ func (m *machine) body(p *FieldPath, def value) value {
 			return m.fromDoc(t, at)
 		}
 		if def.kind == kindTail {
-			fail = &cause{MissingValue, fmt.Errorf("Body(%q): the body has no such field", p.text)}
+			fail = &cause{MissingValue, fmt.Errorf("Body(%.100q): the body has no such field", p.text)}
 		}
 	}
 	if def.kind == kindTail || fail != nil && m.compat {
@@ -143,7 +145,7 @@ func (m *machine) header(name string, def value) value {
 		return text(validUTF8(v))
 	}
 	if def.kind == kindTail {
-		panic(&cause{MissingValue, fmt.Errorf("Header(%q): the request has no such header", name)})
+		panic(&cause{MissingValue, fmt.Errorf("Header(%.100q): the request has no such header", name)})
 	}
 	return m.force(def)
 }
@@ -195,9 +197,12 @@ func (m *machine) now(format value) value {
 		m.buf = appendDatetime(m.buf, m.r.Received)
 		return m.made(from)
 	}
-	f, err := parseTimeFormat(m.string(format))
+	s := m.string(format)
+	m.step(len(s))
+	m.alloc(32 * len(s))
+	f, err := parseTimeFormat(s)
 	if err != nil {
-		m.fail("Now: the format %q: %v", format.str, err)
+		m.fail("Now: the format %.100q: %v", s, err)
 	}
 	return m.formatTime(f)
 }

@@ -325,7 +325,9 @@ func (m *machine) visibility(core objectCore) map[string]ast.ObjectFieldHide {
 		return r
 	case *extended:
 		r := m.visibility(c.left)
-		for name, hide := range m.visibility(c.right) {
+		right := m.visibility(c.right)
+		m.step(len(right))
+		for name, hide := range right {
 			if _, ok := r[name]; !ok || hide != ast.ObjectFieldInherit {
 				r[name] = hide
 			}
