@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"encoding/binary"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -323,6 +324,16 @@ func TestUUIDsAscend(t *testing.T) {
 	var ms int64
 	if _, err := fmt.Sscanf(strings.ReplaceAll(last, "-", "")[:12], "%x", &ms); err != nil || ms < start || ms > time.Now().UnixMilli()+10 {
 		t.Errorf("time %d, began at %d: %v", ms, start, err)
+	}
+}
+
+func TestHexText(t *testing.T) {
+	for _, x := range []uint32{0, 1, 0x9a, 0x01234567, 0x89abcdef, 0xf0e1d2c3, 0xffffffff, 0xa9a9f9f0} {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], hexText(x))
+		if want := fmt.Sprintf("%08x", x); string(b[:]) != want {
+			t.Errorf("%s, want %s", b, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -30,27 +31,32 @@ func (s *uuidSource) appendText(dst []byte) []byte {
 			break
 		}
 	}
-	var u [16]byte
-	binary.BigEndian.PutUint64(u[:8], tick>>12<<16|0x7000|tick&0xfff)
-	binary.BigEndian.PutUint64(u[8:], rand.Uint64()>>2|1<<63)
+	high, low := tick>>12<<16|0x7000|tick&0xfff, rand.Uint64()>>2|1<<63
 	dst = grow(dst, uuidTextLen)
-	out := dst[len(dst) : len(dst)+uuidTextLen]
-	putHex(out, 0, u[0:4])
-	out[8] = '-'
-	putHex(out, 9, u[4:6])
-	out[13] = '-'
-	putHex(out, 14, u[6:8])
-	out[18] = '-'
-	putHex(out, 19, u[8:10])
-	out[23] = '-'
-	putHex(out, 24, u[10:16])
-	return dst[:len(dst)+uuidTextLen]
+	n := len(dst)
+	dst = dst[:n+uuidTextLen]
+	out := dst[n:]
+	binary.LittleEndian.PutUint64(out[0:], hexText(uint32(high>>32)))
+	putGroups(out[8:], hexText(uint32(high)))
+	putGroups(out[18:], hexText(uint32(low>>32)))
+	binary.LittleEndian.PutUint64(out[28:], hexText(uint32(low)))
+	return dst
 }
 
-func putHex(out []byte, at int, b []byte) {
-	for _, c := range b {
-		out[at] = hexDigits[c>>4]
-		out[at+1] = hexDigits[c&0xf]
-		at += 2
-	}
+// putGroups writes two groups of four digits, each with a dash before it.
+func putGroups(out []byte, digits uint64) {
+	out[0] = '-'
+	binary.LittleEndian.PutUint32(out[1:], uint32(digits))
+	out[5] = '-'
+	binary.LittleEndian.PutUint32(out[6:], uint32(digits>>32))
+}
+
+// hexText returns the eight hexadecimal digits of x, the first in the lowest byte.
+func hexText(x uint32) uint64 {
+	v := uint64(bits.ReverseBytes32(x))
+	v = (v | v<<16) & 0x0000ffff0000ffff
+	v = (v | v<<8) & 0x00ff00ff00ff00ff
+	v = v>>4&0x000f000f000f000f | v<<8&0x0f000f000f000f00 // a nibble a byte
+	letters := (v + 6*ones) >> 4 & ones                   // 1 for a to f
+	return v + '0'*ones + letters*('a'-'0'-10)
 }
