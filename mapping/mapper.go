@@ -218,6 +218,15 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 	case TypeIP:
 		return appendIP(dst, r, w.m.compat), nil
 	case TypeBody:
+		if !w.plain && len(w.m.paths.nodes) > 0 {
+			// The body is parsed for the paths anyway, and that tells where its quotes are.
+			if !w.looked {
+				w.find()
+			}
+			if w.unread == nil && r.state.parsedAs == FormatJSON {
+				return w.tape.appendCSV(dst), nil
+			}
+		}
 		body, fail := r.rawBody()
 		if fail != nil {
 			return dst, fail

@@ -3,6 +3,7 @@ package mapping
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +34,32 @@ func TestParseAcceptsJSON(t *testing.T) {
 		}
 		if !json.Valid([]byte(s)) {
 			t.Errorf("%.60s: the list is wrong", s)
+		}
+		if got := tp.appendCSV(nil); string(got) != strings.ReplaceAll(s, `"`, `""`) {
+			t.Errorf("%.60s as CSV is %.60s", s, got)
+		}
+	}
+}
+
+// A body is the same in a row whether the mapper reads its fields or not.
+func TestBodyCellIsTheSameWithPaths(t *testing.T) {
+	alone, with := mustCompile(t, Body("b")), mustCompile(t, Body("b"), Path("p", "x", Default(0)))
+	bodies := slices.Concat(validJSON, invalidJSON, []string{sampleBody, string(kilobyte()), " {\"x\": \"\\\"\"}\n\t"})
+	for _, s := range bodies {
+		for _, f := range []Format{FormatJSON, FormatForm, FormatOpaque} {
+			r := &Record{Body: []byte(s), Format: f}
+			a, err := alone.AppendRow(nil, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := with.AppendRow([]byte("row\n"), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cell, _, _ := strings.Cut(string(b), "\",\"")
+			if want := "row\n" + strings.TrimSuffix(string(a), "\"\n"); !strings.HasPrefix(string(b), want+"\",\"") {
+				t.Errorf("%.60q as %s: %.80q, want %.80q", s, f, cell, want)
+			}
 		}
 	}
 }
@@ -114,6 +141,9 @@ func FuzzParse(f *testing.F) {
 			if n.start >= n.end || int(n.end) > len(text) || int(n.next) <= i || int(n.next) > len(tp.nodes) {
 				t.Fatalf("node %d is %+v", i, n)
 			}
+		}
+		if got := tp.appendCSV([]byte("x")); string(got) != "x"+strings.ReplaceAll(string(text), `"`, `""`) {
+			t.Fatalf("%q as CSV is %q", text, got)
 		}
 		out := tp.appendValue(nil, 0)
 		var a, b any
