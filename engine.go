@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
@@ -23,6 +25,8 @@ type Engine struct {
 	opts Options
 	log  *slog.Logger
 	buf  *buffer.Buffer
+	// observation is nil without a meter.
+	observation metric.Registration
 
 	// sources is replaced as a whole by Define and Remove, so that Ingest reads it without a lock.
 	sources atomic.Pointer[map[string]*source]
@@ -65,14 +69,20 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
-	buf, err := buffer.Open(filepath.Join(dir, "local"), opts.Buffer)
+	buf, err := buffer.Open(filepath.Join(dir, localFolder), opts.Buffer)
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{opts: opts, log: opts.Logger, buf: buf}
 	e.sources.Store(&map[string]*source{})
+	if e.observation, err = e.observe(); err != nil {
+		return nil, errors.Join(err, buf.Close())
+	}
 	return e, nil
 }
+
+// localFolder is the part of a data directory that belongs to the buffer.
+const localFolder = "local"
 
 // bufferID is the name of a sink in the buffer and in what drivers see.
 func bufferID(sourceID, sinkID string) string { return sourceID + "/" + sinkID }
@@ -286,4 +296,9 @@ func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.b
 // Close stops the intake, writes everything that was accepted to disk, also the rows of SyncUnsafe sinks, and closes
 // the data directory. Rows that are not in their table yet flow on at the next Open; call FlushAll before to have
 // them there. It may be called twice.
-func (e *Engine) Close() error { return e.buf.Close() }
+func (e *Engine) Close() error {
+	if e.observation != nil {
+		_ = e.observation.Unregister() // nothing depends on it
+	}
+	return e.buf.Close()
+}

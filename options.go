@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/forebay/forebay/buffer"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/mapping"
@@ -19,8 +21,11 @@ type Options struct {
 	Staging buffer.Staging
 	// Logger gets what an operator should see. Default: nothing is logged.
 	Logger *slog.Logger
-	// Buffer tunes the local level: bounds of memory and disk, retries, retention. Staging, Target and Logger in it
-	// are replaced by those above.
+	// Meter gets the metrics of docs/operations.md, with the attributes "source" and "sink". Default: nothing is
+	// measured, at no cost.
+	Meter metric.Meter
+	// Buffer tunes the local level: bounds of memory and disk, retries, retention. Staging, Target, Logger and
+	// Meter in it are replaced by those above.
 	Buffer buffer.Options
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int
@@ -43,6 +48,7 @@ func (o Options) withDefaults(dir string) Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Buffer.Staging, o.Buffer.Target, o.Buffer.Logger = o.Staging, o.Target, o.Logger
+	o.Buffer.Meter, o.Buffer.SinkAttributes = o.Meter, sinkAttributes
 	return o
 }
 

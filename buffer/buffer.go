@@ -65,6 +65,9 @@ type Buffer struct {
 	failed atomic.Pointer[FailedError]
 	closed chan struct{} // closed when the last commit has ended
 
+	metrics  *metrics      // nil without a meter
+	discards atomic.Uint64 // gives each call of Discard its own job
+
 	pack  packer       // of the committer
 	syncs chan *commit // from the committer to the syncer, in order
 }
@@ -125,7 +128,9 @@ func (f *file) tally() tally {
 	return t
 }
 
-func (f *file) done() bool { return f.rec.State == FileImported || f.rec.State == FileExpired }
+func (f *file) done() bool {
+	return f.rec.State == FileImported || f.rec.State == FileExpired || f.rec.State == FileDiscarded
+}
 
 // Sink is a handle on one definition of a sink. Handles of earlier definitions stay usable: their rows go to a file of
 // their own, with the columns they were mapped for.
@@ -240,6 +245,7 @@ func (b *Buffer) Close() error {
 	b.closing = true
 	c := b.crew
 	b.life.Unlock()
+	b.metrics.close()
 	b.gate.kick()
 	// The last group may hold the outcomes of driver calls, so the calls end first.
 	b.cancel()

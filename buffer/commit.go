@@ -28,6 +28,8 @@ type txn struct {
 	freed    int64 // payload bytes that leave the disk
 
 	after []func() // runs when the batch is durable
+	// still runs on the committer when the batch was handed to the store, and before anything else is.
+	still []func()
 }
 
 func (t *txn) touchSink(s *sinkState) { t.sinks[s] = true }
@@ -120,11 +122,15 @@ type commit struct {
 	local   int64         // payload bytes that come to the local level, less those that leave it
 	changed bool          // a file has changed
 	after   []func()
+	began   time.Time // set when commits are measured
 }
 
 // prepare makes one batch of a group and hands it to the store, without waiting for the disk.
 func (b *Buffer) prepare(g *group) (c *commit) {
 	c = &commit{group: g}
+	if b.metrics != nil {
+		c.began = time.Now()
+	}
 	// From here on no chunk of the group takes rows any more.
 	for _, ch := range g.chunks {
 		ch.sink.mu.Lock()
@@ -169,6 +175,9 @@ func (b *Buffer) prepare(g *group) (c *commit) {
 	} else if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
 		c.err = b.fail(fmt.Errorf("commit: %w", err))
 	}
+	for _, fn := range t.still {
+		fn()
+	}
 	return c
 }
 
@@ -190,6 +199,9 @@ func (b *Buffer) finish(c *commit) {
 		}
 	}
 	b.pending.Add(-c.raw)
+	if c.batch != nil && b.metrics != nil {
+		b.metrics.committed(time.Since(c.began))
+	}
 	if c.err != nil {
 		b.gate.ended(c.group, c.err)
 		return

@@ -20,6 +20,9 @@ var (
 
 	// ErrUnknownSink is returned for a sink id that was never defined.
 	ErrUnknownSink = errors.New("buffer: unknown sink")
+
+	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
+	ErrUnknownFile = errors.New("buffer: unknown file")
 )
 
 // OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -81,7 +82,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			if h := b.held(f); h != nil && (held == nil || h.Attempt > held.Attempt) {
 				held = h
 			}
-			hopeless = hopeless || f.hopeless() && (f.failures > before[i] || f.rec.State == FileExpired)
+			hopeless = hopeless || f.hopeless() && (f.failures > before[i] || f.done())
 		}
 		b.mu.RUnlock()
 		if f := b.failed.Load(); f != nil {
@@ -127,6 +128,10 @@ func (b *Buffer) held(f *file) *HeldError {
 			}
 		}
 	}
+	if f.rec.State == FileDiscarded {
+		h.Attempt, h.Err = r.Attempt, errDiscarded
+		return h
+	}
 	if r.Attempt == 0 {
 		return nil
 	}
@@ -134,9 +139,9 @@ func (b *Buffer) held(f *file) *HeldError {
 	return h
 }
 
-// hopeless reports whether the file has expired, or failed last in a way that a retry alone cannot mend.
+// hopeless reports whether the file has been given up, or failed last in a way that a retry alone cannot mend.
 func (f *file) hopeless() bool {
-	if f.rec.State == FileExpired || f.rec.Retry.Permanent {
+	if f.rec.State == FileExpired || f.rec.State == FileDiscarded || f.rec.Retry.Permanent {
 		return true
 	}
 	return slices.ContainsFunc(f.slices, func(sl *slice) bool { return sl.rec.Retry.Permanent })
@@ -146,6 +151,8 @@ func (f *file) hopeless() bool {
 type retryReason string
 
 func (r retryReason) Error() string { return string(r) }
+
+var errDiscarded = errors.New("the file was discarded")
 
 // Retry repeats at once what failed before at this sink, instead of waiting for the backoff.
 func (b *Buffer) Retry(ctx context.Context, sinkID string) error {

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -72,6 +73,7 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 	t.touchSink(s)
 	t.then(func() {
 		b.timers.Remove(timerKey{timerSlice, sl.num})
+		b.metrics.triggered(s.id, "upload", why)
 		b.queueUpload(sl)
 	})
 	b.log.Debug("slice sealed", "sink", s.id, "slice", b.sliceID(sl), "reason", why, "rows", sl.rows)
@@ -107,7 +109,10 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 	s.file = nil
 	f.rec.State, f.rec.Closed, f.rec.Reason = FileClosing, t.now, why.String()
 	t.touchFile(f)
-	t.then(func() { b.timers.Remove(timerKey{timerFile, f.num}) })
+	t.then(func() {
+		b.timers.Remove(timerKey{timerFile, f.num})
+		b.metrics.triggered(s.id, "import", why)
+	})
 	b.log.Debug("file closed", "sink", s.id, "file", b.fileID(f), "reason", why, "slices", len(f.slices))
 	t.checkUploaded(f)
 }
@@ -140,7 +145,7 @@ func (t *txn) uploaded(sl *slice) {
 	t.checkUploaded(sl.file)
 }
 
-// ended records the end of a file: imported, or expired. Its staged objects are cleaned up afterwards.
+// ended records the end of a file: imported, expired or discarded. Its staged objects are cleaned up afterwards.
 func (t *txn) ended(f *file, state FileState) {
 	if f.done() {
 		return
@@ -150,7 +155,8 @@ func (t *txn) ended(f *file, state FileState) {
 	sum := f.tally()
 	f.rec.setTally(sum)
 	f.rec.State, f.rec.Finished, f.rec.Progress = state, t.now, nil
-	if state == FileImported {
+	switch state {
+	case FileImported:
 		f.rec.Retry = retryRecord{}
 		s.rec.Imported.add(sum.rows, sum.raw)
 		s.rec.StoredImported += sum.stored
@@ -158,11 +164,19 @@ func (t *txn) ended(f *file, state FileState) {
 			s.rec.FirstAt = sum.first
 		}
 		s.rec.LastAt = max(s.rec.LastAt, sum.last)
-	} else {
+		oldest := unixMilli(sum.first)
+		t.then(func() { b.metrics.delivered(s.id, time.Since(oldest)) })
+	case FileDiscarded:
+		s.rec.Discarded.add(sum.rows, sum.raw)
+	default:
 		s.rec.Expired.add(sum.rows, sum.raw)
 	}
 	for _, sl := range f.slices {
-		sl.rec.State = SliceImported
+		if sl.rec.State == SliceUploading { // only a discarded file still has local rows
+			t.wipe = append(t.wipe, sl.num)
+			t.freed += sl.stored
+		}
+		sl.rec.State, sl.rec.Retry = SliceImported, retryRecord{}
 		t.touchSlice(sl)
 	}
 	t.touchFile(f)
@@ -262,8 +276,13 @@ func (t *txn) intervalOfFile(f *file) {
 	t.then(func() { t.b.timers.Set(timerKey{timerFile, f.num}, at) })
 }
 
-func (b *Buffer) fileID(f *file) string    { return objectID(b.instance, 'f', f.num) }
-func (b *Buffer) sliceID(sl *slice) string { return objectID(b.instance, 's', sl.num) }
+func (b *Buffer) fileID(f *file) string {
+	return objectID(cmp.Or(f.rec.Instance, b.instance), 'f', f.num)
+}
+
+func (b *Buffer) sliceID(sl *slice) string {
+	return objectID(cmp.Or(sl.rec.Instance, b.instance), 's', sl.num)
+}
 
 // object describes a slice to a driver. Call it with mu held or on a slice that is sealed.
 func (b *Buffer) object(sl *slice) Object {

@@ -3,9 +3,7 @@ package buffer
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,9 +27,21 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	opts = opts.withDefaults()
 	dir = filepath.Clean(dir)
+	found, err := checkFormat(opts.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := opts.FS.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
+	}
 	lock, err := lockDir(dir, opts.FS)
 	if err != nil {
 		return nil, err
+	}
+	if !found {
+		if err := writeFormat(opts.FS, dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("buffer: create %s: %w", dir, err), lock.Close())
+		}
 	}
 	b := &Buffer{
 		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}), ended: make(chan struct{}),
@@ -46,6 +56,9 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.mu.changed = make(chan struct{})
 	b.local.Store(o.state.local)
 	b.gate.init()
+	if b.metrics, err = newMetrics(b); err != nil {
+		return nil, errors.Join(err, o.store.close(), lock.Close())
+	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.crew = b.newCrew()
 	b.use(o.store)
@@ -55,17 +68,14 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	return b, nil
 }
 
-// lockDir creates the folder if need be and takes the lock that keeps other engines out.
+// lockDir takes the lock that keeps other engines out.
 func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
-	}
 	lock, err := fs.Lock(fs.PathJoin(dir, "LOCK")) // the name is the store's
 	if err == nil {
 		return lock, nil
 	}
 	if isLocked(err) {
-		return nil, fmt.Errorf("buffer: %s is in use by another engine; close that one or choose another folder: %w", dir, err)
+		return nil, &InUseError{Dir: dir, Err: err}
 	}
 	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)
 }
@@ -102,7 +112,7 @@ func (r *recovery) get(key string) ([]byte, error) {
 }
 
 // recoverState reads the state. It changes nothing but the first records of a new folder.
-func recoverState(db *pebble.DB) (*recovery, error) {
+func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	r := &recovery{db: db, now: time.Now().UTC(), state: state{
 		sinks: make(map[string]*sinkState), byNum: make(map[uint32]*sinkState),
 		files: make(map[uint64]*file), slices: make(map[uint64]*slice),
@@ -114,9 +124,8 @@ func recoverState(db *pebble.DB) (*recovery, error) {
 	if format == nil {
 		return r, r.initStore()
 	}
-	if n, err := strconv.Atoi(string(format)); err != nil || n != formatVersion {
-		return nil, fmt.Errorf("the data has format %q, this version of the library reads format %d: use the version that wrote it",
-			format, formatVersion)
+	if err := knownFormat(dir, string(format)); err != nil {
+		return nil, err
 	}
 	instance, err := r.get(keyInstance)
 	if err != nil {
@@ -141,9 +150,7 @@ func recoverState(db *pebble.DB) (*recovery, error) {
 }
 
 func (r *recovery) initStore() error {
-	var name [6]byte
-	_, _ = rand.Read(name[:]) // never fails
-	r.instance = hex.EncodeToString(name[:])
+	r.instance = newInstance()
 	batch := r.db.NewBatch()
 	_ = batch.Set([]byte(keyFormat), []byte(strconv.Itoa(formatVersion)), nil)
 	_ = batch.Set([]byte(keyInstance), []byte(r.instance), nil)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 )
 
 // Options of a [Buffer]. A zero field means its default.
@@ -16,6 +18,11 @@ type Options struct {
 	Target  Target
 	// Logger gets state changes at Debug, retries at Warn, losses and damage at Error. Default: nothing is logged.
 	Logger *slog.Logger
+
+	// Meter gets the metrics of docs/operations.md. Default: nothing is measured, at no cost.
+	Meter metric.Meter
+	// SinkAttributes gives the attributes of a sink's measurements. Default: "sink", the id.
+	SinkAttributes func(sinkID string) []attribute.KeyValue
 
 	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks. Default: 64 MiB.
 	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError].
@@ -76,6 +83,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Retry.Jitter, 0.2)
 	if o.FS == nil {
 		o.FS = vfs.Default
+	}
+	if o.SinkAttributes == nil {
+		o.SinkAttributes = func(id string) []attribute.KeyValue { return []attribute.KeyValue{attribute.String("sink", id)} }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

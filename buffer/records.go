@@ -45,6 +45,8 @@ type sinkRecord struct {
 	Imported ledgerEntry `json:"imported"`
 	Expired  ledgerEntry `json:"expired"`
 	Damaged  ledgerEntry `json:"damaged,omitzero"`
+	// Discarded counts the rows of files that somebody gave up with Discard.
+	Discarded ledgerEntry `json:"discarded,omitzero"`
 	// FirstAt and LastAt are the acceptance times of the first and last imported row, Unix ms.
 	FirstAt int64 `json:"firstAt,omitempty"`
 	LastAt  int64 `json:"lastAt,omitempty"`
@@ -71,6 +73,7 @@ const (
 	FileImporting FileState = "importing" // waits for its import, or for the next attempt
 	FileImported  FileState = "imported"  // its rows are in the table
 	FileExpired   FileState = "expired"   // given up after Options.Retention
+	FileDiscarded FileState = "discarded" // given up with Discard
 )
 
 // retryRecord is cleared by every state change.
@@ -84,6 +87,12 @@ type retryRecord struct {
 }
 
 type fileRecord struct {
+	// Instance is the first part of the id, where it is not that of the data directory: a restored copy has a new
+	// instance, and the files that it found keep their ids.
+	Instance string `json:"instance,omitempty"`
+	// Copied is set when a checkpoint holds the file too. Then the owner of the other copy may import it and delete the
+	// staged objects.
+	Copied   bool        `json:"copied,omitempty"`
 	Sink     uint32      `json:"sink"`
 	State    FileState   `json:"state"`
 	Def      *definition `json:"def"`
@@ -103,6 +112,9 @@ type fileRecord struct {
 }
 
 type sliceRecord struct {
+	// Instance is as in fileRecord.
+	Instance string `json:"instance,omitempty"`
+
 	File   uint64      `json:"file"`
 	State  SliceState  `json:"state"`
 	Opened time.Time   `json:"opened"`

@@ -60,9 +60,12 @@ func (b *Buffer) openStore() (opened, error) {
 	if err != nil {
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
-	rec, err := recoverState(st.db)
+	rec, err := recoverState(b.dir, st.db)
 	if err == nil {
-		err = st.fs.failure()
+		err = rec.adopt(b.opts.FS, b.dir)
+	}
+	if e := st.fs.failure(); e != nil {
+		err = e
 	}
 	if err != nil {
 		return opened{}, errors.Join(fmt.Errorf("buffer: open %s: %w", b.dir, err), st.close())

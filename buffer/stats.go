@@ -23,12 +23,14 @@ type SinkStats struct {
 	ID string
 	// Dropped is set after Drop.
 	Dropped bool
-	// Accepted are the committed rows of all time: the sum of the levels and Expired.
+	// Accepted are the committed rows of all time: the sum of the levels, Expired and Discarded.
 	Accepted int64
 	// Local, Staging and Target are the rows on each level now. Target counts every row ever imported.
 	Local, Staging, Target Level
 	// Expired are rows that were given up after Options.Retention.
 	Expired Level
+	// Discarded are rows that somebody gave up with Discard.
+	Discarded Level
 	// Slices counts the slices by state.
 	Slices map[SliceState]int
 	// Files are the files that are not imported yet and the last that ended, oldest first.
@@ -118,6 +120,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 		FirstAt: unixMilli(s.rec.FirstAt), LastAt: unixMilli(s.rec.LastAt),
 	}
 	st.Expired = Level{Rows: s.rec.Expired.Rows, RawBytes: s.rec.Expired.Bytes}
+	st.Discarded = Level{Rows: s.rec.Discarded.Rows, RawBytes: s.rec.Discarded.Bytes}
 	return st
 }
 

@@ -196,7 +196,7 @@ func (s *storeFS) remove(name string, remove, after func(string) error) (err err
 // MkdirAll implements [vfs.FS].
 func (s *storeFS) MkdirAll(dir string, perm os.FileMode) error {
 	if !s.watched(dir) {
-		return s.FS.MkdirAll(dir, perm)
+		return s.FS.MkdirAll(dir, 0o700) // a checkpoint is as private as the original
 	}
 	s.change(func() error { return s.FS.MkdirAll(dir, perm) })
 	return nil

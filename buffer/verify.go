@@ -25,12 +25,13 @@ func (r Report) OK() bool {
 	return true
 }
 
-// SinkReport compares one sink. The ledger holds when Accepted = Imported + Local + Staging + Expired.
+// SinkReport compares one sink. The ledger holds when Accepted = Imported + Local + Staging + Expired +
+// Discarded.
 type SinkReport struct {
 	// ID is the sink's.
 	ID string
-	// Accepted, Imported and Expired are from the ledger.
-	Accepted, Imported, Expired int64
+	// Accepted, Imported, Expired and Discarded are from the ledger.
+	Accepted, Imported, Expired, Discarded int64
 	// Local and Staging are rows counted in the stored bytes.
 	Local, Staging int64
 	// Differences say in words what does not agree; empty when all is well.
@@ -49,11 +50,17 @@ func (b *Buffer) Verify(ctx context.Context) (Report, error) {
 	}
 	var report Report
 	for _, id := range ids {
-		sr, err := b.verifySink(ctx, id)
+		// Read within a commit: so the store has everything that the records speak of when it returns, although the
+		// state in memory is ahead of it.
+		var l ledger
+		err := b.do(ctx, func(*txn) { l = b.ledger(id) })
+		if err == nil {
+			err = b.verifySink(ctx, &l)
+		}
 		if err != nil {
 			return report, fmt.Errorf("buffer: verify sink %q: %w", id, err)
 		}
-		report.Sinks = append(report.Sinks, sr)
+		report.Sinks = append(report.Sinks, l.report)
 	}
 	return report, nil
 }
@@ -81,47 +88,48 @@ type ledger struct {
 	generation int
 }
 
-// ledger reads the records within a commit: so the store has everything that they speak of when it returns, although
-// the state in memory is ahead of it.
-func (b *Buffer) ledger(ctx context.Context, id string) (l ledger, err error) {
-	err = b.do(ctx, func(*txn) {
-		s := b.mu.sinks[id]
-		l = ledger{generation: b.mu.generation}
-		l.report = SinkReport{ID: id, Accepted: s.accepted().Rows, Imported: s.rec.Imported.Rows, Expired: s.rec.Expired.Rows}
-		for _, f := range s.files {
-			if f.rec.State == FileImported {
-				l.imported = append(l.imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
-			}
-			for _, sl := range f.slices {
-				if sl.rec.State != SliceImported {
-					l.parts = append(l.parts, part{sl, sl.rec.State, sl.tally, b.object(sl)})
-					l.waiting += sl.rows
-				}
+// ledger reads the records of a sink. Called with mu held.
+func (b *Buffer) ledger(id string) ledger {
+	s := b.mu.sinks[id]
+	l := ledger{generation: b.mu.generation}
+	l.report = SinkReport{
+		ID: id, Accepted: s.accepted().Rows, Imported: s.rec.Imported.Rows, Expired: s.rec.Expired.Rows,
+		Discarded: s.rec.Discarded.Rows,
+	}
+	for _, f := range s.files {
+		if f.rec.State == FileImported {
+			l.imported = append(l.imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
+		}
+		for _, sl := range f.slices {
+			if sl.rec.State != SliceImported {
+				l.parts = append(l.parts, part{sl, sl.rec.State, sl.tally, b.object(sl)})
+				l.waiting += sl.rows
 			}
 		}
-	})
-	return l, err
+	}
+	return l
 }
 
-func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) {
-	l, err := b.ledger(ctx, id)
-	if err != nil {
-		return SinkReport{ID: id}, err
-	}
-	r := l.report
+// verifySink compares the ledger of a sink with what is stored and completes its report.
+func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
+	r := &l.report
 	differ := func(format string, args ...any) { r.Differences = append(r.Differences, fmt.Sprintf(format, args...)) }
-	if r.Accepted != r.Imported+r.Expired+l.waiting {
-		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d", r.Accepted, r.Imported, l.waiting, r.Expired)
+	if r.Accepted != r.Imported+r.Expired+r.Discarded+l.waiting {
+		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d + discarded %d",
+			r.Accepted, r.Imported, l.waiting, r.Expired, r.Discarded)
 	}
 	for _, p := range l.parts {
 		if err := ctx.Err(); err != nil {
-			return r, err
+			return err
 		}
 		var rows, raw int64
 		var err error
-		if p.state == SliceUploaded {
+		switch {
+		case p.state == SliceUploaded && b.opts.Staging == nil: // of an inspection
+			rows, raw = p.rows, p.raw
+		case p.state == SliceUploaded:
 			rows, raw, err = b.countStaged(ctx, p.obj)
-		} else {
+		default:
 			rows, raw, err = b.countLocal(p.sl.num, p.rows)
 		}
 		b.mu.RLock()
@@ -129,22 +137,22 @@ func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) 
 		reopened := b.mu.generation != l.generation
 		b.mu.RUnlock()
 		if f := b.failed.Load(); f != nil {
-			return r, f
+			return f
 		}
 		if reopened {
-			return r, errReopened
+			return errReopened
 		}
 		if moved {
 			continue
 		}
 		var damage *DamageError
 		if errors.As(err, &damage) {
-			damage.SinkID, damage.SliceID = id, p.obj.ID
+			damage.SinkID, damage.SliceID = r.ID, p.obj.ID
 			differ("%v", damage)
 			continue
 		}
 		if err != nil {
-			return r, err
+			return err
 		}
 		if p.state == SliceUploaded {
 			r.Staging += rows
@@ -159,14 +167,14 @@ func (b *Buffer) verifySink(ctx context.Context, id string) (SinkReport, error) 
 		for _, f := range l.imported {
 			n, err := counter.CountFile(ctx, f.table, f.id)
 			if err != nil {
-				return r, err
+				return err
 			}
 			if n != f.rows {
 				differ("file %s: the table has %d rows of it, the ledger %d", f.id, n, f.rows)
 			}
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // countLocal counts the rows of the stored chunks of a slice, up to a number that was committed before: a writing

@@ -23,11 +23,13 @@ const (
 	Stopped
 	// Full means that the file holds as many slices as it may.
 	Full
+	// Copied means that a checkpoint was made, which must not hold rows that are still being written.
+	Copied
 
 	reasons // the number of reasons
 )
 
-var reasonNames = [reasons]string{"none", "count", "size", "interval", "changed", "requested", "stopped", "full"}
+var reasonNames = [reasons]string{"none", "count", "size", "interval", "changed", "requested", "stopped", "full", "copied"}
 
 // String returns one lower-case word, fit for a log line or a metric label.
 func (r Reason) String() string {

@@ -1,0 +1,97 @@
+package buffer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// discardJob sets the keys of jobs that discard apart from those of uploads and imports, which are numbers of slices and
+// files.
+const discardJob = 1 << 63
+
+// Discard gives up a file that is not in its table yet: its rows leave the buffer and the ledger counts them as
+// discarded. It is for data that can never be imported and that nobody wants to wait for until Options.Retention. The
+// ids are those of [SinkStats]. A file that has ended, or that the sink does not have, is [ErrUnknownFile].
+//
+// A running upload or import of the sink ends first, so a file that turns out to be imported is not discarded. But a
+// target that stored the rows of an earlier attempt and failed afterwards keeps them: that attempt counts as failed.
+// When ctx ends during the wait the outcome is unknown.
+func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
+	unknown := fmt.Errorf("%w: sink %q has no file %q that waits", ErrUnknownFile, sinkID, fileID)
+	result := make(chan error, 1)
+	known, generation := false, 0
+	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+		generation = b.mu.generation
+		for _, f := range s.files {
+			if !f.done() && b.fileID(f) == fileID {
+				known = true
+				t.then(func() { b.queueDiscard(f, func(err error) { result <- err }, unknown) })
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		return unknown
+	}
+	for {
+		b.mu.RLock()
+		changed, again := b.waitChange(), b.mu.generation != generation
+		b.mu.RUnlock()
+		if f := b.failed.Load(); f != nil {
+			return f
+		}
+		if again { // the job is gone with the workers
+			return errReopened
+		}
+		select {
+		case err := <-result:
+			return err
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-b.closed:
+			return ErrClosed
+		}
+	}
+}
+
+// queueDiscard takes the turns of the sink at both kinds of workers, so that no call of a driver runs meanwhile. Uploads
+// come first: imports never wait for uploads, so the order cannot deadlock.
+func (b *Buffer) queueDiscard(f *file, done func(error), unknown error) {
+	key := discardJob | b.discards.Add(1)
+	imports := b.imports
+	b.uploads.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
+		ended := make(chan struct{})
+		imports.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
+			defer close(ended)
+			done(b.discard(ctx, f, unknown))
+		}})
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+	}})
+}
+
+func (b *Buffer) discard(ctx context.Context, f *file, unknown error) error {
+	over := false
+	err := b.do(ctx, func(t *txn) {
+		if over = b.mu.files[f.num] != f || f.done(); over {
+			return
+		}
+		if f.rec.State == FileWriting {
+			t.closeFile(f, trigger.Requested)
+		}
+		t.ended(f, FileDiscarded)
+		rows := f.rec.Rows
+		t.then(func() { b.log.Warn("file discarded", "sink", f.sink.id, "file", b.fileID(f), "rows", rows) })
+	})
+	if err == nil && over {
+		err = unknown
+	}
+	return err
+}

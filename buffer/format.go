@@ -1,0 +1,141 @@
+package buffer
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Two small files stand beside those of the store.
+//
+// formatFile holds the format version as decimal text. It is read before anything else, so that the data of a newer
+// version is refused before the store replays its log or writes a byte. It is written before the store is created. The
+// same version stands in the store, under keyFormat.
+//
+// copyFile marks a checkpoint that was not opened yet: see recovery.adopt.
+const (
+	formatFile = "forebay-format"
+	copyFile   = "forebay-copy"
+)
+
+// FormatError says that a data directory was written by a version of the library that this one does not know. Nothing
+// was changed.
+type FormatError struct {
+	// Dir is the directory, Found the version in it, Known the one that this library reads and writes.
+	Dir          string
+	Found, Known string
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("buffer: %s has format %q, this version of the library reads format %q: use the version that wrote it",
+		e.Dir, e.Found, e.Known)
+}
+
+// checkFormat refuses a folder of another version, without touching it. It returns whether the version is there.
+func checkFormat(disk vfs.FS, dir string) (found bool, err error) {
+	f, err := disk.Open(disk.PathJoin(dir, formatFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("buffer: open %s: %w", dir, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 64))
+	if err != nil {
+		return false, fmt.Errorf("buffer: open %s: %w", dir, err)
+	}
+	return true, knownFormat(dir, strings.TrimSpace(string(text)))
+}
+
+func knownFormat(dir, version string) error {
+	if known := strconv.Itoa(formatVersion); version != known {
+		return &FormatError{Dir: dir, Found: version, Known: known}
+	}
+	return nil
+}
+
+// writeNote writes a small file durably, all of it or none.
+func writeNote(disk vfs.FS, dir, name, text string) error {
+	path := disk.PathJoin(dir, name)
+	f, err := disk.Create(path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write([]byte(text)); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := disk.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncDir(disk, dir)
+}
+
+func syncDir(disk vfs.FS, dir string) error {
+	d, err := disk.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func writeFormat(disk vfs.FS, dir string) error {
+	return writeNote(disk, dir, formatFile, strconv.Itoa(formatVersion)+"\n")
+}
+
+// adopt makes a checkpoint the data of an engine of its own, when it is opened first. Everything that the checkpoint
+// holds was sealed when it was made, so its ids stand for the same rows here and in the original and are kept. What
+// comes from now on has ids with a new instance, and so cannot meet those that the original gives out.
+//
+// A crash on the way repeats it, which is harmless: the records then have the name that was given first.
+func (r *recovery) adopt(disk vfs.FS, dir string) error {
+	marker := disk.PathJoin(dir, copyFile)
+	switch _, err := disk.Stat(marker); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	batch := r.db.NewBatch()
+	for _, f := range r.files {
+		if f.rec.Instance == "" {
+			f.rec.Instance = r.instance
+			_ = batch.Set(fileKey(f.num), encodeRecord(&f.rec), nil) // a plain batch cannot fail
+		}
+	}
+	for _, sl := range r.slices {
+		if sl.rec.Instance == "" {
+			sl.rec.Instance = r.instance
+			_ = batch.Set(sliceKey(sl.num), encodeRecord(&sl.rec), nil)
+		}
+	}
+	r.instance = newInstance()
+	_ = batch.Set([]byte(keyInstance), []byte(r.instance), nil)
+	if err := r.db.Apply(batch, pebble.Sync); err != nil {
+		return err
+	}
+	if err := disk.Remove(marker); err != nil {
+		return err
+	}
+	return syncDir(disk, dir)
+}
+
+func newInstance() string {
+	var name [6]byte
+	_, _ = rand.Read(name[:]) // never fails
+	return hex.EncodeToString(name[:])
+}

@@ -1,0 +1,205 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// InspectOptions are the choices of [Inspect]. A zero field means its default.
+type InspectOptions struct {
+	// Staging, when it is given, lets Verify and WriteRows read slices that were uploaded. It is only read.
+	Staging Staging
+	// Target, when it is given and a [Counter], lets Verify count imported rows. It is only asked.
+	Target Target
+	// FS is the file system. Default: the real disk.
+	FS vfs.FS
+}
+
+// Inspection is a local level that is looked at and not changed: no file of it is written but the
+// lock, nothing is uploaded or imported. It is safe for concurrent use.
+type Inspection struct {
+	b    *Buffer
+	lock io.Closer
+}
+
+// InUseError says that another engine has the directory open. To look at the data of a running engine, let it make a
+// checkpoint and inspect that.
+type InUseError struct {
+	// Dir is the directory, Err what the file system says.
+	Dir string
+	Err error
+}
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("buffer: %s is in use by another engine; close that one or choose another folder: %v", e.Dir, e.Err)
+}
+
+func (e *InUseError) Unwrap() error { return e.Err }
+
+// Inspect opens the local level of an engine that is closed, or a checkpoint of one that runs, for reading. A folder
+// that an engine has open is an [*InUseError]. The caller closes the Inspection.
+func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
+	if opts.FS == nil {
+		opts.FS = vfs.Default
+	}
+	dir = filepath.Clean(dir)
+	found, err := checkFormat(opts.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
+	}
+	lock, err := lockDir(dir, opts.FS)
+	if err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.DiscardHandler)
+	st := &store{fs: newStoreFS(opts.FS, dir, func(error) {})}
+	st.db, err = pebble.Open(dir, &pebble.Options{
+		FS: st.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: storeLogger{log, st.fs},
+		EventListener: &pebble.EventListener{DataCorruption: corruptionLogger(log)},
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("buffer: inspect %s: %w", dir, err), lock.Close())
+	}
+	r, err := recoverState(dir, st.db)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("buffer: inspect %s: %w", dir, err), st.close(), lock.Close())
+	}
+	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, FS: opts.FS}, log: log, dir: dir, instance: r.instance}
+	b.mu.state = r.state
+	b.local.Store(r.local)
+	b.store.Store(st)
+	return &Inspection{b: b, lock: lock}, nil
+}
+
+// Close ends the inspection.
+func (i *Inspection) Close() error {
+	return errors.Join(i.b.store.Load().close(), i.lock.Close())
+}
+
+// Stats returns the counters of all sinks, as [Buffer.Stats].
+func (i *Inspection) Stats() Stats { return i.b.Stats() }
+
+// SliceStats describe one slice.
+type SliceStats struct {
+	// ID, FileID and SinkID are the ids that drivers see.
+	ID, FileID, SinkID string
+	// State is the state; OpenedAt and ClosedAt are the begin and end of its writing, zero when it still goes on.
+	State              SliceState
+	OpenedAt, ClosedAt time.Time
+	// Reason is the trigger that sealed the slice.
+	Reason string
+	// Level are the totals.
+	Level Level
+	// Attempt is the number of failed uploads, RetryReason the last failure, RetryAfter the time of the next attempt.
+	Attempt     int
+	RetryReason string
+	RetryAfter  time.Time
+}
+
+// Slices returns all slices in the order of their creation.
+func (i *Inspection) Slices() []SliceStats {
+	b := i.b
+	var list []SliceStats
+	for _, sl := range i.slices() {
+		r := &sl.rec
+		list = append(list, SliceStats{
+			ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, State: r.State, OpenedAt: r.Opened,
+			ClosedAt: r.Closed, Reason: r.Reason, Level: level(sl.tally), Attempt: r.Retry.Attempt,
+			RetryReason: r.Retry.Reason, RetryAfter: r.Retry.After,
+		})
+	}
+	return list
+}
+
+func (i *Inspection) slices() []*slice {
+	list := make([]*slice, 0, len(i.b.mu.slices))
+	for _, sl := range i.b.mu.slices {
+		list = append(list, sl)
+	}
+	slices.SortFunc(list, func(a, b *slice) int { return int(int64(a.num) - int64(b.num)) })
+	return list
+}
+
+// Verify recomputes the ledger as [Buffer.Verify]. Without a Staging the rows of uploaded slices are taken from the
+// ledger.
+func (i *Inspection) Verify(ctx context.Context) (Report, error) {
+	var report Report
+	for _, id := range slices.Sorted(maps.Keys(i.b.mu.sinks)) {
+		l := i.b.ledger(id)
+		if err := i.b.verifySink(ctx, &l); err != nil {
+			return report, fmt.Errorf("buffer: verify sink %q: %w", id, err)
+		}
+		report.Sinks = append(report.Sinks, l.report)
+	}
+	return report, nil
+}
+
+// WriteRows writes the rows of a slice as CSV: each ends with "\n", every cell is quoted, and the first line has the
+// names of the columns. It reads a slice from the local level or, when it was uploaded, from InspectOptions.Staging.
+func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string) error {
+	b := i.b
+	at := slices.IndexFunc(i.slices(), func(sl *slice) bool { return b.sliceID(sl) == sliceID })
+	if at < 0 {
+		return fmt.Errorf("buffer: there is no slice %q", sliceID)
+	}
+	sl := i.slices()[at]
+	obj := b.object(sl)
+	var stored io.ReadCloser
+	var err error
+	switch {
+	case sl.rec.State == SliceWriting || sl.rec.State == SliceUploading:
+		stored, err = (&sliceSource{b: b, slice: sl.num, obj: obj}).Open()
+	case b.opts.Staging == nil:
+		err = errors.New("its rows are not on the local level any more, and no staging store was given")
+	default:
+		stored, err = b.opts.Staging.Open(ctx, obj)
+	}
+	if err != nil {
+		return fmt.Errorf("buffer: slice %s (%s): %w", sliceID, sl.rec.State, err)
+	}
+	rows, err := Decode(obj.Encoding, stored)
+	if err != nil {
+		return fmt.Errorf("buffer: slice %s: %w", sliceID, err)
+	}
+	defer rows.Close()
+	if _, err := w.Write(header(sl.file.rec.Def.Table.Columns)); err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, rows); err != nil {
+		return fmt.Errorf("buffer: slice %s: %w", sliceID, err)
+	}
+	return nil
+}
+
+// header is the row of the column names.
+func header(columns []string) []byte {
+	var b []byte
+	for i, c := range columns {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		for k := range len(c) {
+			if c[k] == '"' {
+				b = append(b, '"')
+			}
+			b = append(b, c[k])
+		}
+		b = append(b, '"')
+	}
+	return append(b, '\n')
+}

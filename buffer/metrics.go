@@ -1,0 +1,225 @@
+package buffer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// metrics are the instruments of one buffer. All methods may be called on nil, which is a buffer without a meter, and
+// none is called with a lock held. Nothing that matters for the rows happens here.
+//
+// Names and meanings are a contract: docs/operations.md lists them, and a test compares.
+type metrics struct {
+	commits, calls, deliveries metric.Float64Histogram
+	triggers                   metric.Int64Counter
+	attributes                 func(sinkID string) []attribute.KeyValue
+	registration               metric.Registration
+}
+
+// newMetrics returns nil without a meter.
+func newMetrics(b *Buffer) (*metrics, error) {
+	meter := b.opts.Meter
+	if meter == nil {
+		return nil, nil
+	}
+	in := instruments{meter: meter}
+	m := &metrics{
+		attributes: b.opts.SinkAttributes,
+		commits: in.histogram("forebay.commit.duration", "Time from the begin of a commit until it is on disk.",
+			0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+		calls: in.histogram("forebay.driver.duration", "Duration of one call of a driver.",
+			0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900),
+		deliveries: in.histogram("forebay.delivery.duration",
+			"Time from the acceptance of the first row of a file until the file is in its table.",
+			0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10800, 86400, 604800),
+		triggers: in.counter("forebay.triggers", "{trigger}", "Slices sealed and files closed, by reason."),
+	}
+	o := observers{
+		accepted:  in.observableCounter("forebay.rows.accepted", "{row}", "Rows that are or were on local disk."),
+		imported:  in.observableCounter("forebay.rows.imported", "{row}", "Rows in the tables."),
+		expired:   in.observableCounter("forebay.rows.expired", "{row}", "Rows that were given up after the retention."),
+		discarded: in.observableCounter("forebay.rows.discarded", "{row}", "Rows that somebody discarded."),
+		waiting:   in.gauge("forebay.rows.waiting", "{row}", "Accepted rows that are not in a table yet, by level."),
+		size:      in.gauge("forebay.rows.size", "By", "Stored bytes of the waiting rows, by level."),
+		oldest:    in.ages("forebay.rows.age", "Age of the oldest row that is not in its table; 0 when there is none."),
+		files:     in.gauge("forebay.files", "{file}", "Files that are not in their table yet, by state."),
+		held:      in.gauge("forebay.files.held", "{file}", "Files whose last attempt has failed and that wait for the next."),
+		pending:   in.gauge("forebay.memory.size", "By", "Row bytes that are accepted and not committed."),
+		local:     in.gauge("forebay.disk.size", "By", "Stored bytes of the local level."),
+		limit:     in.gauge("forebay.disk.limit", "By", "Bound of forebay.disk.size, at which calls are refused."),
+		overloads: in.observableCounter("forebay.overloads", "{call}", "Calls that were refused, by the resource that was short."),
+	}
+	if in.err != nil {
+		return nil, fmt.Errorf("buffer: metrics: %w", in.err)
+	}
+	var err error
+	m.registration, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		o.observe(to, b.Stats(), b.opts, time.Now())
+		return nil
+	}, in.observables...)
+	if err != nil {
+		return nil, fmt.Errorf("buffer: metrics: %w", err)
+	}
+	return m, nil
+}
+
+// close ends the observation.
+func (m *metrics) close() {
+	if m != nil {
+		_ = m.registration.Unregister() // nothing depends on it
+	}
+}
+
+func (m *metrics) with(sinkID string, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(m.attributes(sinkID), more...)...)
+}
+
+func (m *metrics) committed(d time.Duration) {
+	if m != nil {
+		m.commits.Record(context.Background(), d.Seconds())
+	}
+}
+
+func (m *metrics) called(sinkID, step string, d time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	outcome := "ok"
+	switch {
+	case IsPermanent(err):
+		outcome = "permanent"
+	case err != nil:
+		outcome = "retry"
+	}
+	m.calls.Record(context.Background(), d.Seconds(),
+		m.with(sinkID, attribute.String("step", step), attribute.String("outcome", outcome)))
+}
+
+func (m *metrics) delivered(sinkID string, d time.Duration) {
+	if m != nil {
+		m.deliveries.Record(context.Background(), d.Seconds(), m.with(sinkID))
+	}
+}
+
+func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
+	if m != nil {
+		m.triggers.Add(context.Background(), 1,
+			m.with(sinkID, attribute.String("step", step), attribute.String("reason", why.String())))
+	}
+}
+
+// observers are the instruments that read [Stats] when somebody collects.
+type observers struct {
+	accepted, imported, expired, discarded, overloads metric.Int64ObservableCounter
+	waiting, size, files, held, pending, local, limit metric.Int64ObservableGauge
+	oldest                                            metric.Float64ObservableGauge
+}
+
+func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time.Time) {
+	to.ObserveInt64(o.pending, st.PendingBytes)
+	to.ObserveInt64(o.local, st.LocalBytes)
+	to.ObserveInt64(o.limit, opts.MaxDiskBytes)
+	to.ObserveInt64(o.overloads, st.OverloadsMemory, metric.WithAttributes(attribute.String("resource", "memory")))
+	to.ObserveInt64(o.overloads, st.OverloadsDisk, metric.WithAttributes(attribute.String("resource", "disk")))
+	for i := range st.Sinks {
+		s := &st.Sinks[i]
+		base := opts.SinkAttributes(s.ID)
+		with := func(more ...attribute.KeyValue) metric.MeasurementOption {
+			return metric.WithAttributes(append(base[:len(base):len(base)], more...)...)
+		}
+		sink := with()
+		to.ObserveInt64(o.accepted, s.Accepted, sink)
+		to.ObserveInt64(o.imported, s.Target.Rows, sink)
+		to.ObserveInt64(o.expired, s.Expired.Rows, sink)
+		to.ObserveInt64(o.discarded, s.Discarded.Rows, sink)
+		for _, l := range []struct {
+			name  string
+			level Level
+		}{{"local", s.Local}, {"staging", s.Staging}} {
+			level := with(attribute.String("level", l.name))
+			to.ObserveInt64(o.waiting, l.level.Rows, level)
+			to.ObserveInt64(o.size, l.level.StoredBytes, level)
+		}
+		var age time.Duration
+		if first := s.firstWaiting(); !first.IsZero() {
+			age = max(0, now.Sub(first))
+		}
+		to.ObserveFloat64(o.oldest, age.Seconds(), sink)
+		states := map[FileState]int64{FileWriting: 0, FileClosing: 0, FileImporting: 0}
+		var held int64
+		for _, f := range s.Files {
+			if _, waits := states[f.State]; waits {
+				states[f.State]++
+				if f.Attempt > 0 {
+					held++
+				}
+			}
+		}
+		for state, n := range states {
+			to.ObserveInt64(o.files, n, with(attribute.String("state", string(state))))
+		}
+		to.ObserveInt64(o.held, held, sink)
+	}
+}
+
+// firstWaiting is the time of acceptance of the oldest row that is not in its table; zero when there is none.
+func (s *SinkStats) firstWaiting() time.Time {
+	local, staging := s.Local.FirstAt, s.Staging.FirstAt
+	if local.IsZero() || !staging.IsZero() && staging.Before(local) {
+		return staging
+	}
+	return local
+}
+
+// instruments makes instruments and keeps the first error.
+type instruments struct {
+	meter       metric.Meter
+	observables []metric.Observable
+	err         error
+}
+
+func (in *instruments) keep(err error) {
+	if in.err == nil {
+		in.err = err
+	}
+}
+
+func (in *instruments) histogram(name, description string, bounds ...float64) metric.Float64Histogram {
+	h, err := in.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(bounds...))
+	in.keep(err)
+	return h
+}
+
+func (in *instruments) counter(name, unit, description string) metric.Int64Counter {
+	c, err := in.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	in.keep(err)
+	return c
+}
+
+func (in *instruments) observableCounter(name, unit, description string) metric.Int64ObservableCounter {
+	c, err := in.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	in.keep(err)
+	in.observables = append(in.observables, c)
+	return c
+}
+
+func (in *instruments) gauge(name, unit, description string) metric.Int64ObservableGauge {
+	g, err := in.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	in.keep(err)
+	in.observables = append(in.observables, g)
+	return g
+}
+
+func (in *instruments) ages(name, description string) metric.Float64ObservableGauge {
+	g, err := in.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
+	in.keep(err)
+	in.observables = append(in.observables, g)
+	return g
+}

@@ -1,0 +1,77 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was mended.
+// The sink need not be defined any more.
+func (e *Engine) Retry(ctx context.Context, sourceID, sinkID string) error {
+	return e.unknownSink(e.buf.Retry(ctx, bufferID(sourceID, sinkID)), sourceID, sinkID)
+}
+
+// Discard gives up a file of a sink that is not in its table yet; see [buffer.Buffer.Discard]. The ledger counts its
+// rows as discarded. The sink need not be defined any more.
+func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) error {
+	return e.unknownSink(e.buf.Discard(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
+}
+
+// Checkpoint writes a copy of the data directory into a new folder while events keep flowing; see
+// [buffer.Buffer.Checkpoint] for what is in it. Open takes the copy up. Staging and tables are not in it, also where
+// they are folders of the data directory: open the copy with those of the original in the Options.
+func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
+	return e.buf.Checkpoint(ctx, filepath.Join(dir, localFolder))
+}
+
+// Inspect opens the data directory of an engine that is closed, or a checkpoint, for reading alone; see
+// [buffer.Inspect]. Sinks are named "source/sink".
+func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error) {
+	return buffer.Inspect(filepath.Join(dir, localFolder), opts)
+}
+
+func (e *Engine) unknownSink(err error, sourceID, sinkID string) error {
+	if errors.Is(err, buffer.ErrUnknownSink) {
+		return fmt.Errorf("%w: %q of source %q", ErrUnknownSink, sinkID, sourceID)
+	}
+	return err
+}
+
+// sinkAttributes split the name of a sink in the buffer.
+func sinkAttributes(id string) []attribute.KeyValue {
+	source, sink, _ := strings.Cut(id, "/")
+	return []attribute.KeyValue{attribute.String("source", source), attribute.String("sink", sink)}
+}
+
+// observe registers the measurements that only the engine can make; the others are those of the buffer.
+func (e *Engine) observe() (metric.Registration, error) {
+	if e.opts.Meter == nil {
+		return nil, nil
+	}
+	rejected, err := e.opts.Meter.Int64ObservableCounter("forebay.records.rejected", metric.WithUnit("{record}"),
+		metric.WithDescription("Records that a sink did not store, by reason."))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	return e.opts.Meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		for _, src := range *e.sources.Load() {
+			for _, s := range src.sinks {
+				at := sinkAttributes(s.handle.ID())
+				for reason, n := range s.count.byName() {
+					with := append(slices.Clip(at), attribute.String("reason", reason))
+					to.ObserveInt64(rejected, n, metric.WithAttributes(with...))
+				}
+			}
+		}
+		return nil
+	}, rejected)
+}
