@@ -14,7 +14,7 @@ import (
 //	0      1    version, now 1
 //	1      1    Encoding of the payload: None, or that of the slice
 //	2      2    0
-//	4      4    CRC-32C of everything from offset 8 on
+//	4      4    CRC-32C of offsets 0 to 3 and of everything from offset 8 on
 //	8      4    rows in this chunk
 //	12     4    row bytes in this chunk, before compression
 //	16     8    rows of the slice up to and with this chunk
@@ -73,7 +73,11 @@ func putChunkHeader(b []byte, h chunkHeader) {
 	le.PutUint64(b[32:], uint64(h.slice.stored))
 	le.PutUint64(b[40:], uint64(h.slice.first))
 	le.PutUint64(b[48:], uint64(h.last))
-	le.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
+	le.PutUint32(b[4:], chunkSum(b))
+}
+
+func chunkSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:4], castagnoli), castagnoli, b[8:])
 }
 
 var errChunk = errors.New("damaged chunk")
@@ -88,10 +92,16 @@ func parseChunk(b []byte) (chunkHeader, []byte, error) {
 		return h, nil, fmt.Errorf("%w: version %d, this library reads %d", errChunk, b[0], chunkVersion)
 	}
 	le := binary.LittleEndian
-	if got, want := crc32.Checksum(b[8:], castagnoli), le.Uint32(b[4:]); got != want {
+	if got, want := chunkSum(b), le.Uint32(b[4:]); got != want {
 		return h, nil, fmt.Errorf("%w: checksum %08x, stored %08x", errChunk, got, want)
 	}
-	h = chunkHeader{
+	return parseHeader(b), b[chunkHeaderSize:], nil
+}
+
+// parseHeader reads the head of a chunk as it is.
+func parseHeader(b []byte) chunkHeader {
+	le := binary.LittleEndian
+	return chunkHeader{
 		encoding: Encoding(b[1]),
 		rows:     int64(le.Uint32(b[8:])),
 		raw:      int64(le.Uint32(b[12:])),
@@ -104,7 +114,6 @@ func parseChunk(b []byte) (chunkHeader, []byte, error) {
 			last:   int64(le.Uint64(b[48:])),
 		},
 	}
-	return h, b[chunkHeaderSize:], nil
 }
 
 func unixMilli(ms int64) time.Time {

@@ -23,6 +23,7 @@ type txn struct {
 	drop     []*slice // slices whose records go
 	dropFile []*file
 	wipe     []uint64 // slices whose chunks go
+	extra    []func(*pebble.Batch)
 	counters bool
 	changed  bool
 	freed    int64 // payload bytes that leave the disk
@@ -40,6 +41,9 @@ func (t *txn) touchFile(f *file) {
 }
 
 func (t *txn) touchSlice(s *slice) { t.slices[s] = true }
+
+// also adds to the batch what is not a record of a sink, file or slice.
+func (t *txn) also(fn func(*pebble.Batch)) { t.extra = append(t.extra, fn) }
 
 // then runs fn when this change is on disk. Effects outside the store start here and nowhere else.
 func (t *txn) then(fn func()) { t.after = append(t.after, fn) }
@@ -271,6 +275,9 @@ func (t *txn) encode(batch *pebble.Batch) {
 	}
 	for s := range t.slices {
 		set(sliceKey(s.num), encodeRecord(&s.rec))
+	}
+	for _, fn := range t.extra {
+		fn(batch)
 	}
 	for _, num := range t.wipe {
 		from, to := chunkBounds(num)

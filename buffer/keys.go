@@ -14,6 +14,7 @@ import (
 //	f <file 8>          fileRecord
 //	l <slice 8>         sliceRecord
 //	c <slice 8> <seq 4> chunk
+//	q <slice 8> <revision 4> <number 4>  Damage, kept for ever
 const (
 	formatVersion = 1
 
@@ -21,10 +22,11 @@ const (
 	keyInstance = "m/instance"
 	keyCounters = "m/counters"
 
-	prefixSink  = 's'
-	prefixFile  = 'f'
-	prefixSlice = 'l'
-	prefixChunk = 'c'
+	prefixSink   = 's'
+	prefixFile   = 'f'
+	prefixSlice  = 'l'
+	prefixChunk  = 'c'
+	prefixDamage = 'q'
 )
 
 func sinkKey(num uint32) []byte {
@@ -52,6 +54,11 @@ func chunkBounds(slice uint64) (from, to []byte) {
 	from = binary.BigEndian.AppendUint64([]byte{prefixChunk}, slice)
 	to = binary.BigEndian.AppendUint64([]byte{prefixChunk}, slice+1)
 	return from, to
+}
+
+func damageKey(slice uint64, revision, number uint32) []byte {
+	b := binary.BigEndian.AppendUint64([]byte{prefixDamage}, slice)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, revision), number)
 }
 
 // objectID makes the id of a file or slice: unique over engines by the instance, ascending by the number.

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -68,6 +69,7 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 	}
 	sl.rec.State, sl.rec.Closed, sl.rec.Reason = SliceUploading, t.now, why.String()
 	sl.rec.setTally(sl.tally)
+	sl.rec.Chunks = sl.chunks
 	s.rec.Sealed.add(sl.rows, sl.raw)
 	t.touchSlice(sl)
 	t.touchSink(s)
@@ -126,6 +128,10 @@ func (t *txn) checkUploaded(f *file) {
 		if sl.rec.State != SliceUploaded {
 			return
 		}
+	}
+	if len(f.slices) == 0 {
+		t.ended(f, FileImported) // everything in it was damaged
+		return
 	}
 	f.rec.State, f.rec.Sealed, f.rec.Retry = FileImporting, t.now, retryRecord{}
 	t.touchFile(f)
@@ -280,8 +286,13 @@ func (b *Buffer) fileID(f *file) string {
 	return objectID(cmp.Or(f.rec.Instance, b.instance), 'f', f.num)
 }
 
+// sliceID changes when damage is set aside: an id is never given to other rows.
 func (b *Buffer) sliceID(sl *slice) string {
-	return objectID(cmp.Or(sl.rec.Instance, b.instance), 's', sl.num)
+	id := objectID(cmp.Or(sl.rec.Instance, b.instance), 's', sl.num)
+	if sl.rec.Revision > 0 {
+		id += fmt.Sprintf("-r%d", sl.rec.Revision)
+	}
+	return id
 }
 
 // object describes a slice to a driver. Call it with mu held or on a slice that is sealed.

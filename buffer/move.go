@@ -2,11 +2,13 @@ package buffer
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -23,7 +25,7 @@ func (b *Buffer) queueUpload(sl *slice) {
 func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.mu.RLock()
 	due := sl.rec.State == SliceUploading
-	obj := b.object(sl)
+	obj, ext := b.object(sl), sl.rec.extent()
 	b.mu.RUnlock()
 	if !due {
 		return
@@ -31,9 +33,14 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	if mutant == mutantEarlyWipe && obj.Rows%2 == 0 {
 		_ = b.do(ctx, func(t *txn) { t.wipe = append(t.wipe, sl.num) })
 	}
-	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error {
-		return b.opts.Staging.Put(ctx, obj, &sliceSource{b: b, slice: sl.num, obj: obj})
-	})
+	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
+	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error { return b.opts.Staging.Put(ctx, obj, src) })
+	if src.damaged.Load() {
+		// A driver that reports success all the same has stored less than all: it is put again without the damage.
+		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl) }); err == nil {
+			return
+		}
+	}
 	if err == nil {
 		_ = b.do(ctx, func(t *txn) { t.uploaded(sl) })
 		return
@@ -221,15 +228,18 @@ func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause
 		if r.Permanent {
 			delay = b.opts.Retry.Max
 		}
-		// A file whose retention ends before the next attempt is looked at when it ends.
+		// The last attempt is at the end of the retention.
 		if key.kind == timerImport {
 			delay = min(delay, max(0, r.FirstFailed.Add(b.opts.Retention).Sub(t.now)))
 		}
 		r.After = t.now.Add(delay)
 		at := r.After
-		t.then(func() { b.timers.Set(key, at) })
-		b.log.Warn(what+" failed", "sink", sink, "id", id, "attempt", r.Attempt, "permanent", r.Permanent,
-			"retry_after", at, "error", cause)
+		attempt, permanent := r.Attempt, r.Permanent
+		t.then(func() {
+			b.timers.Set(key, at)
+			b.log.Warn(what+" failed", "sink", sink, "id", id, "attempt", attempt, "permanent", permanent,
+				"retry_after", at, "error", cause)
+		})
 	})
 }
 
@@ -252,6 +262,9 @@ type sliceSource struct {
 	b     *Buffer
 	slice uint64
 	obj   Object
+	ext   extent
+	// damaged is set when a reading met damage.
+	damaged atomic.Bool
 }
 
 // Open implements [Source].
@@ -278,23 +291,6 @@ func (r *sliceReader) Close() error {
 	return err
 }
 
-// DamageError says that stored rows cannot be read back. It names where they were.
-type DamageError struct {
-	// SinkID and SliceID name the slice; Chunk is the number of the chunk in it, from 0; -1: not known.
-	SinkID, SliceID string
-	Chunk           int
-	// Rows are the rows that are affected, as far as known.
-	Rows int64
-	// Err is the cause.
-	Err error
-}
-
-func (e *DamageError) Error() string {
-	return fmt.Sprintf("sink %q: slice %s, chunk %d: %d rows cannot be read: %v", e.SinkID, e.SliceID, e.Chunk, e.Rows, e.Err)
-}
-
-func (e *DamageError) Unwrap() error { return e.Err }
-
 // packBytes is how many raw bytes of small chunks make one member.
 const packBytes = 1 << 20
 
@@ -319,7 +315,7 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 		return err
 	}
 	rows := int64(0)
-	err = s.b.eachChunk(s.slice, func(_ int, h chunkHeader, data []byte) error {
+	err = s.b.eachChunk(s.slice, s.ext, func(_ int, h chunkHeader, data []byte) error {
 		rows += h.rows
 		if h.encoding == s.obj.Encoding {
 			if err := flush(); err != nil {
@@ -342,13 +338,15 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	var damage *DamageError
 	if errors.As(err, &damage) {
 		damage.SinkID, damage.SliceID = s.obj.SinkID, s.obj.ID
-		err = Permanent(damage)
+		s.damaged.Store(true)
 	}
 	return n, err
 }
 
-// eachChunk calls fn with the chunks of a slice in order. The payload is valid during the call.
-func (b *Buffer) eachChunk(slice uint64, fn func(seq int, h chunkHeader, payload []byte) error) error {
+// eachChunk calls fn with the chunks of a slice in order, without those that were set aside: their part of the store
+// may still be unreadable. The payload is valid during the call. Damage is a [*DamageError]; other errors of reading may
+// pass.
+func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHeader, payload []byte) error) error {
 	st := b.store.Load()
 	if err := st.read(); err != nil {
 		return fmt.Errorf("read slice: %w", err)
@@ -360,23 +358,39 @@ func (b *Buffer) eachChunk(slice uint64, fn func(seq int, h chunkHeader, payload
 		return fmt.Errorf("read slice: %w", err)
 	}
 	defer it.Close()
-	seq := 0
-	for ok := it.First(); ok; ok = it.Next() {
+	var key [chunkKeySize]byte
+	// A mere SeekGE would step there through the part that cannot be read.
+	seek := func(seq uint32) bool {
+		putChunkKey(key[:], slice, seq)
+		it.SetBounds(key[:], to)
+		return it.First()
+	}
+	next, ok := ext.next(0)
+	for ok = ok && seek(next); ok; {
+		seq := binary.BigEndian.Uint32(it.Key()[9:])
 		value, err := it.ValueAndErr()
 		if err != nil {
-			return &DamageError{Chunk: seq, Err: err}
+			return damageOf(int(seq), err)
 		}
 		h, payload, err := parseChunk(value)
 		if err != nil {
-			return &DamageError{Chunk: seq, Err: err}
+			return damageOf(int(seq), err)
 		}
-		if err := fn(seq, h, payload); err != nil {
+		if err := fn(int(seq), h, payload); err != nil {
 			return err
 		}
-		seq++
+		next, ok = ext.next(seq + 1)
+		switch {
+		case !ok:
+			return nil
+		case next == seq+1:
+			ok = it.Next()
+		default:
+			ok = seek(next)
+		}
 	}
 	if err := it.Error(); err != nil {
-		return &DamageError{Chunk: seq, Err: err}
+		return damageOf(int(next), err)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func (r *recovery) resumed(t time.Time) time.Time {
 }
 
 func (r *recovery) recoverSinks() error {
-	return r.eachRecord(prefixSink, func(key, value []byte) error {
+	return eachRecord(r.db, prefixSink, func(key, value []byte) error {
 		s := &sinkState{num: binary.BigEndian.Uint32(key)}
 		if err := json.Unmarshal(value, &s.rec); err != nil {
 			return fmt.Errorf("sink record %d: %w", s.num, err)
@@ -182,7 +182,7 @@ func (r *recovery) recoverSinks() error {
 }
 
 func (r *recovery) recoverFiles() error {
-	return r.eachRecord(prefixFile, func(key, value []byte) error {
+	return eachRecord(r.db, prefixFile, func(key, value []byte) error {
 		f := &file{num: binary.BigEndian.Uint64(key)}
 		if err := json.Unmarshal(value, &f.rec); err != nil {
 			return fmt.Errorf("file record %d: %w", f.num, err)
@@ -207,7 +207,7 @@ func (r *recovery) recoverSlices() error {
 		return err
 	}
 	defer it.Close()
-	return r.eachRecord(prefixSlice, func(key, value []byte) error {
+	return eachRecord(r.db, prefixSlice, func(key, value []byte) error {
 		sl := &slice{num: binary.BigEndian.Uint64(key)}
 		if err := json.Unmarshal(value, &sl.rec); err != nil {
 			return fmt.Errorf("slice record %d: %w", sl.num, err)
@@ -236,28 +236,34 @@ func (r *recovery) recoverSlices() error {
 // recoverWriting reads the running totals from the last chunk.
 func (sl *slice) recoverWriting(it *pebble.Iterator) error {
 	from, to := chunkBounds(sl.num)
-	if !it.SeekLT(to) || bytes.Compare(it.Key(), from) < 0 {
-		if err := it.Error(); err != nil {
-			return err
-		}
+	ok := it.SeekLT(to) && bytes.Compare(it.Key(), from) >= 0
+	err := it.Error()
+	if !ok && err == nil {
 		return nil // opened and lost its only chunk: impossible while both are one batch, harmless otherwise
 	}
-	value, err := it.ValueAndErr()
-	if err != nil {
-		return err
+	var value []byte
+	if err == nil {
+		value, err = it.ValueAndErr()
 	}
-	h, _, err := parseChunk(value)
-	if err != nil {
-		return err
+	var h chunkHeader
+	if err == nil {
+		h, _, err = parseChunk(value)
 	}
-	sl.tally = h.slice
-	sl.chunks = binary.BigEndian.Uint32(it.Key()[9:]) + 1
-	return nil
+	if err == nil {
+		sl.tally = h.slice
+		sl.chunks = binary.BigEndian.Uint32(it.Key()[9:]) + 1
+		return nil
+	}
+	var damage *DamageError
+	if err = damageOf(-1, err); errors.As(err, &damage) {
+		return sl.recoverDamaged(it)
+	}
+	return err
 }
 
 // eachRecord calls fn with the rest of the key and the value of all records of a kind, ascending.
-func (r *recovery) eachRecord(prefix byte, fn func(key, value []byte) error) error {
-	it, err := r.db.NewIter(iterBounds([]byte{prefix}, []byte{prefix + 1}))
+func eachRecord(db *pebble.DB, prefix byte, fn func(key, value []byte) error) error {
+	it, err := db.NewIter(iterBounds([]byte{prefix}, []byte{prefix + 1}))
 	if err != nil {
 		return err
 	}

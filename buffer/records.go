@@ -131,8 +131,41 @@ type sliceRecord struct {
 	Chunks uint32 `json:"chunks,omitempty"`
 	// Lost is what was set aside because it was damaged; the totals do not contain it. Revision counts how often that
 	// happened, and is a part of the id.
-	Lost     ledgerEntry `json:"lost,omitzero"`
-	Revision uint32      `json:"revision,omitempty"`
+	Lost       ledgerEntry  `json:"lost,omitzero"`
+	LostChunks []chunkRange `json:"lostChunks,omitempty"` // ascending
+	Revision   uint32       `json:"revision,omitempty"`
+}
+
+// chunkRange are the numbers of neighbouring chunks, both ends inside.
+type chunkRange struct {
+	First uint32 `json:"first"`
+	Last  uint32 `json:"last"`
+	ledgerEntry
+}
+
+// extent says which numbers of chunks a slice has: below chunks, when it is sealed (else chunks is 0), without those
+// that were set aside.
+type extent struct {
+	chunks uint32
+	lost   []chunkRange
+}
+
+func (r *sliceRecord) extent() extent { return extent{r.Chunks, r.LostChunks} }
+
+// next returns the first number from seq on that there may be; false when there is none.
+func (e extent) next(seq uint32) (uint32, bool) {
+	seq = skipLost(seq, e.lost)
+	return seq, e.chunks == 0 || seq < e.chunks
+}
+
+// skipLost returns the first number from next on that is not in one of the ranges.
+func skipLost(next uint32, lost []chunkRange) uint32 {
+	for _, r := range lost {
+		if r.First <= next && next <= r.Last {
+			next = r.Last + 1
+		}
+	}
+	return next
 }
 
 func (r *sliceRecord) tally() tally {

@@ -23,12 +23,15 @@ type SinkStats struct {
 	ID string
 	// Dropped is set after Drop.
 	Dropped bool
-	// Accepted are the committed rows of all time: the sum of the levels, Expired and Discarded.
+	// Accepted are the committed rows of all time: the sum of the levels, Expired, Damaged and
+	// Discarded.
 	Accepted int64
 	// Local, Staging and Target are the rows on each level now. Target counts every row ever imported.
 	Local, Staging, Target Level
 	// Expired are rows that were given up after Options.Retention.
 	Expired Level
+	// Damaged are rows that the disk did not give back; [Buffer.Damaged] lists them.
+	Damaged Level
 	// Discarded are rows that somebody gave up with Discard.
 	Discarded Level
 	// Slices counts the slices by state.
@@ -120,6 +123,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 		FirstAt: unixMilli(s.rec.FirstAt), LastAt: unixMilli(s.rec.LastAt),
 	}
 	st.Expired = Level{Rows: s.rec.Expired.Rows, RawBytes: s.rec.Expired.Bytes}
+	st.Damaged = Level{Rows: s.rec.Damaged.Rows, RawBytes: s.rec.Damaged.Bytes}
 	st.Discarded = Level{Rows: s.rec.Discarded.Rows, RawBytes: s.rec.Discarded.Bytes}
 	return st
 }

@@ -106,7 +106,11 @@ func (l storeLogger) Fatalf(format string, args ...any) {
 // corruptionLogger keeps the store from calling Fatalf when it reads damaged bytes: the reader gets the error and
 // decides.
 func corruptionLogger(log *slog.Logger) func(pebble.DataCorruptionInfo) {
+	var known sync.Map // paths: each is logged once, however often it is read
 	return func(info pebble.DataCorruptionInfo) {
+		if _, again := known.LoadOrStore(info.Path, true); again {
+			return
+		}
 		log.Error("store: damaged file", "path", info.Path, "error", info.Details)
 	}
 }

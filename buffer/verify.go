@@ -26,12 +26,12 @@ func (r Report) OK() bool {
 }
 
 // SinkReport compares one sink. The ledger holds when Accepted = Imported + Local + Staging + Expired +
-// Discarded.
+// Damaged + Discarded.
 type SinkReport struct {
 	// ID is the sink's.
 	ID string
-	// Accepted, Imported, Expired and Discarded are from the ledger.
-	Accepted, Imported, Expired, Discarded int64
+	// Accepted, Imported, Expired, Damaged and Discarded are from the ledger.
+	Accepted, Imported, Expired, Damaged, Discarded int64
 	// Local and Staging are rows counted in the stored bytes.
 	Local, Staging int64
 	// Differences say in words what does not agree; empty when all is well.
@@ -70,7 +70,9 @@ type part struct {
 	sl    *slice
 	state SliceState
 	tally
-	obj Object
+	ext   extent
+	whole int64 // rows before damage was set aside, as the chunks count them
+	obj   Object
 }
 
 type ended struct {
@@ -91,18 +93,19 @@ type ledger struct {
 // ledger reads the records of a sink. Called with mu held.
 func (b *Buffer) ledger(id string) ledger {
 	s := b.mu.sinks[id]
-	l := ledger{generation: b.mu.generation}
-	l.report = SinkReport{
-		ID: id, Accepted: s.accepted().Rows, Imported: s.rec.Imported.Rows, Expired: s.rec.Expired.Rows,
-		Discarded: s.rec.Discarded.Rows,
+	l := ledger{generation: b.mu.generation, report: SinkReport{ID: id}}
+	if s == nil {
+		return l // a reopening has shown that its definition had not reached the disk
 	}
+	l.report.Accepted, l.report.Imported = s.accepted().Rows, s.rec.Imported.Rows
+	l.report.Expired, l.report.Damaged, l.report.Discarded = s.rec.Expired.Rows, s.rec.Damaged.Rows, s.rec.Discarded.Rows
 	for _, f := range s.files {
 		if f.rec.State == FileImported {
 			l.imported = append(l.imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
 		}
 		for _, sl := range f.slices {
 			if sl.rec.State != SliceImported {
-				l.parts = append(l.parts, part{sl, sl.rec.State, sl.tally, b.object(sl)})
+				l.parts = append(l.parts, part{sl, sl.rec.State, sl.tally, sl.rec.extent(), sl.rows + sl.rec.Lost.Rows, b.object(sl)})
 				l.waiting += sl.rows
 			}
 		}
@@ -114,9 +117,9 @@ func (b *Buffer) ledger(id string) ledger {
 func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 	r := &l.report
 	differ := func(format string, args ...any) { r.Differences = append(r.Differences, fmt.Sprintf(format, args...)) }
-	if r.Accepted != r.Imported+r.Expired+r.Discarded+l.waiting {
-		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d + discarded %d",
-			r.Accepted, r.Imported, l.waiting, r.Expired, r.Discarded)
+	if r.Accepted != r.Imported+r.Expired+r.Damaged+r.Discarded+l.waiting {
+		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d + damaged %d + discarded %d",
+			r.Accepted, r.Imported, l.waiting, r.Expired, r.Damaged, r.Discarded)
 	}
 	for _, p := range l.parts {
 		if err := ctx.Err(); err != nil {
@@ -130,7 +133,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		case p.state == SliceUploaded:
 			rows, raw, err = b.countStaged(ctx, p.obj)
 		default:
-			rows, raw, err = b.countLocal(p.sl.num, p.rows)
+			rows, raw, err = b.countLocal(p.sl.num, p.ext, p.whole)
 		}
 		b.mu.RLock()
 		moved := p.sl.rec.State != p.state && (p.sl.rec.State != SliceUploading || p.state != SliceWriting)
@@ -179,8 +182,8 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 
 // countLocal counts the rows of the stored chunks of a slice, up to a number that was committed before: a writing
 // slice grows meanwhile.
-func (b *Buffer) countLocal(num uint64, upTo int64) (rows, raw int64, err error) {
-	err = b.eachChunk(num, func(seq int, h chunkHeader, payload []byte) error {
+func (b *Buffer) countLocal(num uint64, ext extent, upTo int64) (rows, raw int64, err error) {
+	err = b.eachChunk(num, ext, func(seq int, h chunkHeader, payload []byte) error {
 		if h.slice.rows > upTo {
 			return io.EOF
 		}

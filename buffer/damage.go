@@ -1,0 +1,352 @@
+package buffer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// DamageError says that stored rows cannot be read back. It names where they were.
+type DamageError struct {
+	// SinkID and SliceID name the slice; Chunk is the number of the chunk in it, from 0; -1: not known.
+	SinkID, SliceID string
+	Chunk           int
+	// Rows are the rows that are affected, as far as known.
+	Rows int64
+	// Err is the cause.
+	Err error
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("sink %q: slice %s, chunk %d: %d rows cannot be read: %v", e.SinkID, e.SliceID, e.Chunk, e.Rows, e.Err)
+}
+
+func (e *DamageError) Unwrap() error { return e.Err }
+
+// Damage is one place of a slice whose rows were lost because the disk gave back other bytes than it got. The rest of
+// the slice went on its way.
+type Damage struct {
+	// SinkID, FileID and SliceID say where the rows were.
+	SinkID string `json:"sink"`
+	FileID string `json:"file"`
+	// SliceID is the id of the slice before the damage was set aside.
+	SliceID string `json:"slice"`
+	// FirstChunk and LastChunk are numbers of chunks in the slice, from 0.
+	FirstChunk int `json:"firstChunk"`
+	LastChunk  int `json:"lastChunk"`
+	// Rows is how many rows were there, Bytes their size before compression.
+	Rows  int64 `json:"rows"`
+	Bytes int64 `json:"bytes"`
+	// At is when the damage was found.
+	At time.Time `json:"at"`
+	// Reason says what was found.
+	Reason string `json:"reason"`
+	// Data is what could be read of the first chunk, for an expert; nil when nothing could.
+	Data []byte `json:"data,omitempty"`
+}
+
+// Damaged lists the damage that was found since the data directory was created, in the order of the slices.
+func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	st := b.store.Load()
+	if err := st.read(); err != nil {
+		return nil, fmt.Errorf("buffer: list damage: %w", err)
+	}
+	defer st.release()
+	var list []Damage
+	err := eachRecord(st.db, prefixDamage, func(_, value []byte) error {
+		var d Damage
+		if err := json.Unmarshal(value, &d); err != nil {
+			return err
+		}
+		list = append(list, d)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("buffer: list damage: %w", err)
+	}
+	return list, nil
+}
+
+// damageOf returns err as a DamageError of a chunk when the bytes are wrong for good. Other errors of reading may pass.
+func damageOf(chunk int, err error) error {
+	if errors.Is(err, errChunk) || pebble.IsCorruptionError(err) {
+		return &DamageError{Chunk: chunk, Err: err}
+	}
+	return fmt.Errorf("read chunk %d: %w", chunk, err)
+}
+
+// examination is what can be read of a slice.
+type examination struct {
+	good tally
+	bad  []Damage
+}
+
+// examine reads a sealed slice and finds what cannot be read. An error says that the reading itself failed.
+func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tally) (x examination, err error) {
+	st := b.store.Load()
+	if err := st.read(); err != nil {
+		return x, err
+	}
+	defer st.release()
+	from, to := chunkBounds(num)
+	it, err := st.db.NewIter(iterBounds(from, to))
+	if err != nil {
+		return x, err
+	}
+	defer it.Close()
+
+	var before tally // running totals after the last chunk that was good
+	open := -1       // the damage that the next good chunk ends
+	bad := func(chunk int, reason error, data []byte) {
+		if open >= 0 && x.bad[open].LastChunk == chunk-1 {
+			x.bad[open].LastChunk = chunk
+			return
+		}
+		x.bad = append(x.bad, Damage{FirstChunk: chunk, LastChunk: chunk, Reason: reason.Error(), Data: append([]byte(nil), data...)})
+		open = len(x.bad) - 1
+	}
+	closeGap := func(rows, raw int64) {
+		if open >= 0 {
+			x.bad[open].Rows, x.bad[open].Bytes = rows-before.rows, raw-before.raw
+			open = -1
+		}
+	}
+	failures := 0
+	var key [chunkKeySize]byte
+	skip := func(next uint32) uint32 {
+		for _, r := range known {
+			if r.First <= next && next <= r.Last {
+				next = r.Last + 1
+				before.rows += r.Rows
+				before.raw += r.Bytes
+			}
+		}
+		return next
+	}
+	for next := skip(0); next < chunks; next = skip(next) {
+		putChunkKey(key[:], num, next)
+		it.SetBounds(key[:], to)
+		ok := it.First()
+		for ; ok; ok = skipLost(next, known) == next && it.Next() {
+			seq := binary.BigEndian.Uint32(it.Key()[9:])
+			next = seq + 1
+			value, err := it.ValueAndErr()
+			var h chunkHeader
+			if err == nil {
+				h, _, err = parseChunk(value)
+			}
+			failures = 0
+			if err == nil {
+				closeGap(h.slice.rows-h.rows, h.slice.raw-h.raw)
+				before = h.slice
+				x.good.add(tally{rows: h.rows, raw: h.raw, stored: int64(len(value) - chunkHeaderSize), first: h.last, last: h.last})
+				continue
+			}
+			var damage *DamageError
+			if err = damageOf(int(seq), err); !errors.As(err, &damage) {
+				return x, err
+			}
+			bad(int(seq), damage.Err, value)
+		}
+		err := it.Error()
+		if err == nil {
+			if !it.Valid() {
+				break
+			}
+			continue // at what was set aside before
+		}
+		// The block that holds the chunk is damaged: try the one after it.
+		var damage *DamageError
+		if err = damageOf(int(next), err); !errors.As(err, &damage) {
+			return x, err
+		}
+		bad(int(next), damage.Err, nil)
+		next++
+		// Most damaged blocks end soon. Where one does not, the rest of it is passed in growing steps.
+		if failures++; failures > linearSteps {
+			for step := uint32(1) << min(20, failures-linearSteps); step > 1 && next < chunks; step-- {
+				bad(int(next), damage.Err, nil)
+				next++
+			}
+		}
+	}
+	closeGap(all.rows, all.raw)
+	return x, nil
+}
+
+// setAside takes what is damaged out of a slice that waits for its upload, so that the rest flows: the damage is
+// counted, logged and kept as a record, and the slice gets another id, because an earlier attempt may have stored all
+// of its rows under the old one.
+func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
+	b.mu.RLock()
+	obj, file := b.object(sl), b.fileID(sl.file)
+	// The totals in the chunks are those before anything was set aside.
+	whole, chunks := sl.tally, sl.rec.Chunks
+	whole.rows += sl.rec.Lost.Rows
+	whole.raw += sl.rec.Lost.Bytes
+	known, here := sl.rec.LostChunks, sl.tally
+	b.mu.RUnlock()
+	x, err := b.examine(sl.num, chunks, known, whole)
+	if err != nil {
+		return err
+	}
+	if lost := here.rows - x.good.rows; lost > 0 && len(x.bad) == 0 {
+		x.bad = append(x.bad, Damage{FirstChunk: -1, LastChunk: -1, Rows: lost, Bytes: here.raw - x.good.raw, Reason: "chunks are missing"})
+	}
+	if len(x.bad) == 0 {
+		return errors.New("damage was met, and cannot be found any more")
+	}
+	if err := b.opts.Staging.Delete(ctx, obj); err != nil {
+		return fmt.Errorf("delete what an earlier attempt may have left: %w", err)
+	}
+	return b.do(ctx, func(t *txn) {
+		if b.mu.slices[sl.num] != sl || sl.rec.State != SliceUploading {
+			return
+		}
+		for i := range x.bad {
+			d := &x.bad[i]
+			d.SinkID, d.FileID, d.SliceID, d.At = obj.SinkID, file, obj.ID, t.now
+		}
+		t.then(func() {
+			for _, d := range x.bad {
+				b.log.Error("stored rows are damaged and set aside", "sink", d.SinkID, "file", d.FileID, "slice", d.SliceID,
+					"first_chunk", d.FirstChunk, "last_chunk", d.LastChunk, "rows", d.Rows, "reason", d.Reason)
+			}
+		})
+		t.lose(sl, x)
+	})
+}
+
+// lose records the damage of a slice and uploads the rest of it.
+func (t *txn) lose(sl *slice, x examination) {
+	b, s := t.b, sl.file.sink
+	lost := ledgerEntry{Rows: sl.rows - x.good.rows, Bytes: sl.raw - x.good.raw}
+	s.rec.Damaged.add(lost.Rows, lost.Bytes)
+	sl.rec.Lost.add(lost.Rows, lost.Bytes)
+	t.freed += sl.stored - x.good.stored
+	sl.rows, sl.raw, sl.stored = x.good.rows, x.good.raw, x.good.stored
+	sl.rec.setTally(sl.tally)
+	sl.rec.Revision++
+	ranges := slices.Clone(sl.rec.LostChunks) // the old one may be in use
+	for _, d := range x.bad {
+		if d.FirstChunk >= 0 {
+			ranges = append(ranges, chunkRange{uint32(d.FirstChunk), uint32(d.LastChunk), ledgerEntry{d.Rows, d.Bytes}})
+		}
+	}
+	slices.SortFunc(ranges, func(a, b chunkRange) int { return cmp.Compare(a.First, b.First) })
+	sl.rec.LostChunks = ranges
+	sl.rec.Retry = retryRecord{}
+	t.touchSink(s)
+	t.touchSlice(sl)
+	t.touchFile(sl.file)
+	num, revision := sl.num, sl.rec.Revision
+	t.also(func(batch *pebble.Batch) {
+		for i, d := range x.bad {
+			_ = batch.Set(damageKey(num, revision, uint32(i)), encodeRecord(&d), nil)
+			for c := max(0, d.FirstChunk); c <= d.LastChunk; c++ {
+				var key [chunkKeySize]byte
+				putChunkKey(key[:], num, uint32(c))
+				_ = batch.Delete(key[:], nil)
+			}
+		}
+	})
+	if sl.rows > 0 {
+		t.then(func() { b.queueUpload(sl) })
+		return
+	}
+	// Nothing is left of the slice.
+	f := sl.file
+	t.wipe = append(t.wipe, sl.num)
+	t.drop = append(t.drop, sl)
+	delete(b.mu.slices, sl.num)
+	for i, o := range f.slices {
+		if o == sl {
+			f.slices = append(f.slices[:i:i], f.slices[i+1:]...)
+			break
+		}
+	}
+	t.checkUploaded(f)
+}
+
+// hiddenChunks is room for the numbers of chunks that stand in a damaged block of the store, where their keys cannot be
+// read: a new chunk must not get the number of one of them. A block holds fewer.
+const hiddenChunks = 1 << 10
+
+// linearSteps is how many chunks are looked for one by one after a place that cannot be read.
+const linearSteps = 64
+
+// recoverDamaged finds the running totals of an open slice whose last chunk cannot be read. Its rows stay in the totals
+// until the upload finds what is damaged, and counts it.
+func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
+	var (
+		key    [chunkKeySize]byte
+		hidden bool // a part of the store cannot be read at all after the last chunk that can
+		tail   []chunkHeader
+		lost   bool
+	)
+	_, to := chunkBounds(sl.num)
+	for next, failures := uint32(0), 0; failures < linearSteps+12; {
+		putChunkKey(key[:], sl.num, next)
+		for ok := it.SeekGE(key[:]); ok && bytes.Compare(it.Key(), to) < 0; ok = it.Next() {
+			next = binary.BigEndian.Uint32(it.Key()[9:]) + 1
+			sl.chunks = next
+			failures, hidden = 0, false
+			value, err := it.ValueAndErr()
+			var h chunkHeader
+			if err == nil {
+				h, _, err = parseChunk(value)
+			}
+			if err == nil {
+				sl.tally, tail, lost = h.slice, nil, false
+				continue
+			}
+			var damage *DamageError
+			if err = damageOf(int(next-1), err); !errors.As(err, &damage) {
+				return err
+			}
+			lost = true
+			if len(value) >= chunkHeaderSize {
+				tail = append(tail, parseHeader(value))
+			}
+		}
+		err := it.Error()
+		if err == nil {
+			break
+		}
+		var damage *DamageError
+		if err = damageOf(int(next), err); !errors.As(err, &damage) {
+			return err
+		}
+		hidden, lost = true, true
+		if failures++; failures > linearSteps {
+			next += 1 << min(20, failures-linearSteps)
+		} else {
+			next++
+		}
+	}
+	if hidden {
+		sl.chunks += hiddenChunks
+	}
+	// The head of a damaged chunk is believed where it fits to what stands before it.
+	known := false
+	for _, h := range tail {
+		if known = h.rows > 0 && h.slice.rows-h.rows == sl.rows && h.slice.raw-h.raw == sl.raw && h.slice.stored > sl.stored; known {
+			sl.tally = h.slice
+		}
+	}
+	if lost && (hidden || !known) {
+		sl.rows++ // how many there were stood only there: at least one
+	}
+	return nil
+}

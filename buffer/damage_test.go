@@ -1,0 +1,242 @@
+package buffer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// editChunks changes the stored chunks of a store that is closed. change returns the new value, nil to delete it.
+func editChunks(t *testing.T, fs vfs.FS, change func(n int, value []byte) []byte) {
+	t.Helper()
+	db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte("c"), UpperBound: []byte("d")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := db.NewBatch()
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if value := change(n, bytes.Clone(it.Value())); value == nil {
+			_ = batch.Delete(it.Key(), nil)
+		} else {
+			_ = batch.Set(it.Key(), value, nil)
+		}
+		n++
+	}
+	if err := errors.Join(it.Close(), db.Apply(batch, pebble.Sync), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noise makes text that hardly compresses, so that the store has many blocks.
+type noise struct{ *rand.Rand }
+
+func (n noise) text(size int) string {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte('0' + n.IntN(64))
+	}
+	return strings.ReplaceAll(string(b), `"`, " ")
+}
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)              {}
+func (quiet) Errorf(string, ...any)             {}
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// damagedRun stores ten chunks of ten rows each, applies the damage while the buffer is closed, and lets the rest flow.
+// It returns the ids that reached the table.
+func damagedRun(t *testing.T, sealed bool, enc buffer.Encoding, damage func(fs *vfs.MemFS)) (got []string, b *buffer.Buffer, log string) {
+	t.Helper()
+	fs := vfs.NewMem()
+	mem := buffertest.NewMemory()
+	var down atomic.Bool
+	down.Store(true)
+	mem.After = func(_ context.Context, c buffertest.Call) error {
+		if down.Load() && c.Op == buffertest.OpPut {
+			return errors.New("the answer was lost")
+		}
+		return nil
+	}
+	var text bytes.Buffer
+	opts := memoryOptions(mem)
+	opts.FS, opts.Logger = fs, slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))
+	b, err := buffer.Open("data", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := define(t, b, "a", func(c *buffer.SinkConfig) {
+		c.Encoding = enc
+		if sealed {
+			c.Upload.Count = 100
+		}
+	})
+	noise := noise{rand.New(rand.NewPCG(1, 2))}
+	for i := range 10 {
+		var data []byte
+		for j := range 10 {
+			data = append(data, row(10*i+j, noise.text(700))...)
+		}
+		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 10})
+		if err == nil {
+			err = ticket.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damage(fs)
+	down.Store(false)
+	b = open(t, opts)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := b.Flush(ctx, "a"); err != nil {
+		t.Fatalf("flush: %v", err)
+	}
+	verify(t, b)
+	return ids(mem, "in.c-test.a"), b, text.String()
+}
+
+func TestDamagedChunksAreSetAside(t *testing.T) {
+	flip := func(at int) func([]byte) []byte {
+		return func(v []byte) []byte {
+			v[(at+len(v))%len(v)] ^= 4
+			return v
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		chunks []int
+		change func([]byte) []byte
+		places int
+		// rows that are counted as damaged, where it is not ten a chunk
+		rows int64
+	}{
+		{name: "payload of the first", chunks: []int{0}, change: flip(100), places: 1},
+		{name: "payload of one between", chunks: []int{4}, change: flip(-1), places: 1},
+		{name: "payload of the last", chunks: []int{9}, change: flip(80), places: 1},
+		{name: "encoding", chunks: []int{3}, change: flip(1), places: 1},
+		{name: "version", chunks: []int{3}, change: flip(0), places: 1},
+		{name: "number of rows", chunks: []int{5}, change: flip(8), places: 1},
+		{name: "running totals", chunks: []int{5}, change: flip(17), places: 1},
+		{name: "neighbours", chunks: []int{4, 5, 6}, change: flip(200), places: 1},
+		{name: "the last three", chunks: []int{7, 8, 9}, change: flip(200), places: 1},
+		{name: "several places", chunks: []int{0, 2, 9}, change: flip(200), places: 3},
+		{name: "cut off", chunks: []int{2}, change: func(v []byte) []byte { return v[:20] }, places: 1},
+		{name: "missing", chunks: []int{2}, change: func([]byte) []byte { return nil }, places: 1},
+		{name: "all", chunks: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, change: flip(300), places: 1},
+	} {
+		for _, sealed := range []bool{true, false} {
+			for _, enc := range []buffer.Encoding{buffer.None, buffer.Gzip} {
+				t.Run(fmt.Sprintf("%s/sealed=%v/%s", tc.name, sealed, enc), func(t *testing.T) {
+					lost := map[int]bool{}
+					for _, c := range tc.chunks {
+						lost[c] = true
+					}
+					got, b, log := damagedRun(t, sealed, enc, func(fs *vfs.MemFS) {
+						editChunks(t, fs, func(n int, v []byte) []byte {
+							if lost[n] {
+								return tc.change(v)
+							}
+							return v
+						})
+					})
+					var want []string
+					for i := range 100 {
+						if !lost[i/10] {
+							want = append(want, fmt.Sprint(i))
+						}
+					}
+					if fmt.Sprint(got) != fmt.Sprint(want) {
+						t.Errorf("the table has %v, want %v", got, want)
+					}
+					st, _ := b.SinkStats("a")
+					if n := int64(10 * len(lost)); st.Damaged.Rows != n || st.Accepted != 100 || st.Target.Rows != 100-n {
+						t.Errorf("accepted %d, imported %d, damaged %d, want 100, %d, %d", st.Accepted, st.Target.Rows, st.Damaged.Rows, 100-n, n)
+					}
+					list, err := b.Damaged(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(list) != tc.places || strings.Count(log, "damaged and set aside") != tc.places {
+						t.Errorf("damage %+v, log %s: want %d places", list, log, tc.places)
+					}
+					rows := int64(0)
+					for _, d := range list {
+						rows += d.Rows
+						if d.SinkID != "a" || d.SliceID == "" || d.Reason == "" || d.At.IsZero() {
+							t.Errorf("damage %+v", d)
+						}
+					}
+					if rows != st.Damaged.Rows {
+						t.Errorf("%d rows are listed, %d counted", rows, st.Damaged.Rows)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Damage that the store finds by its own checksums takes a block or a file of it, and no more.
+func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
+	for i := range 6 {
+		sealed, at := i%2 == 0, 10+40*(i/2) // percent of the file
+		t.Run(fmt.Sprintf("sealed=%v/at=%d", sealed, at), func(t *testing.T) {
+			damaged := 0
+			got, b, _ := damagedRun(t, sealed, buffer.None, func(fs *vfs.MemFS) {
+				editChunks(t, fs, func(_ int, v []byte) []byte { return v })
+				// Opening the store has written the rows to a table; compact, so that there is one copy.
+				db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()); err != nil {
+					t.Fatal(err)
+				}
+				names, _ := fs.List("data")
+				for _, name := range names {
+					if !strings.HasSuffix(name, ".sst") {
+						continue
+					}
+					data, err := fs.UnsafeGetFileDataBuffer("data/" + name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(data) > 20<<10 {
+						data[at*len(data)/100] ^= 1
+						damaged++
+					}
+				}
+			})
+			if damaged != 1 {
+				t.Fatalf("%d tables were damaged, want 1", damaged)
+			}
+			st, _ := b.SinkStats("a")
+			// How many rows the end of an open slice had stood in the block that is damaged: at least one.
+			all := int64(len(got))+st.Damaged.Rows == 100 || !sealed && len(got) == 90 && st.Damaged.Rows == 1
+			if len(got) < 50 || len(got) == 100 || !all {
+				t.Errorf("%d rows in the table, %d damaged", len(got), st.Damaged.Rows)
+			}
+		})
+	}
+}
