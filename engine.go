@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -30,6 +31,9 @@ type Engine struct {
 
 	// sources is replaced as a whole by Define and Remove, so that Ingest reads it without a lock.
 	sources atomic.Pointer[map[string]*source]
+	// counts has the *rejections of every sink by its name in the buffer; dropped an *atomic.Int64 by source: the
+	// records that no enabled sink took. Both outlive definitions.
+	counts, dropped sync.Map
 	// define serialises changes of definitions. It may be held during I/O; Ingest never takes it.
 	define sync.Mutex
 }
@@ -42,6 +46,8 @@ type source struct {
 	wait bool
 	// kept is the outcome of a record that every sink takes.
 	kept []SinkResult
+	// dropped counts the records that no enabled sink took.
+	dropped *atomic.Int64
 }
 
 type sink struct {
@@ -65,6 +71,9 @@ type rejections struct {
 // Open opens an engine on a data directory, creating it if need be. What an earlier process left there goes on to its
 // tables at once, also before its sinks are defined again. Only one engine can have the directory open.
 func Open(dir string, opts Options) (*Engine, error) {
+	if dir == "" {
+		return nil, errors.New("forebay: the data directory has no name")
+	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -92,8 +101,9 @@ func bufferID(sourceID, sinkID string) string { return sourceID + "/" + sinkID }
 // sink's table, columns or settings have changed, what waits is imported at once.
 //
 // A new or changed sink has its table created, or compared when it exists: different columns are a
-// [*buffer.SchemaError] and nothing is changed. A target that cannot be reached is logged and does not hold up the
-// definition: the import creates the table later. Other errors: [*DefinitionError], [ErrTooManySources], [ErrClosed].
+// [*buffer.SchemaError] and the definition is not changed; to change the columns of a sink, give it another table.
+// (Tables that were created for other sinks of the same call stay.) A target that cannot be reached within 10 seconds
+// is logged and does not hold up the definition: the import creates the table later. Other errors: [*DefinitionError], [ErrTooManySources], [ErrClosed].
 func (e *Engine) Define(ctx context.Context, def Source) error {
 	compiled, err := compileSource(def, e.opts.Mapping)
 	if err != nil {
@@ -112,7 +122,7 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 	if err := e.ensureTables(ctx, def.ID, compiled); err != nil {
 		return err
 	}
-	next := &source{def: def}
+	next := &source{def: def, dropped: load[atomic.Int64](&e.dropped, def.ID)}
 	for i := range compiled {
 		c := &compiled[i]
 		if c.Disabled {
@@ -124,7 +134,7 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 			return fmt.Errorf("define sink %q: %w", id, err)
 		}
 		next.sinks = append(next.sinks, &sink{
-			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: e.rejections(def.ID, c.ID),
+			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
 		})
 		status := Stored
 		if c.settings.sync == SyncUnsafe {
@@ -155,7 +165,7 @@ func (e *Engine) ensureTables(ctx context.Context, sourceID string, sinks []comp
 		if c.Disabled || e.buf.Defined(cfg) {
 			continue
 		}
-		err := e.opts.Target.Ensure(ctx, cfg.Table)
+		err := e.ensure(ctx, cfg.Table)
 		var schema *buffer.SchemaError
 		switch {
 		case err == nil:
@@ -168,16 +178,22 @@ func (e *Engine) ensureTables(ctx context.Context, sourceID string, sinks []comp
 	return nil
 }
 
-// rejections returns the counters of a sink, those of an earlier definition if there was one.
-func (e *Engine) rejections(sourceID, sinkID string) *rejections {
-	if src := (*e.sources.Load())[sourceID]; src != nil {
-		for _, s := range src.sinks {
-			if s.id == sinkID {
-				return s.count
-			}
-		}
+// ensureTimeout bounds the call of a target during Define.
+const ensureTimeout = 10 * time.Second
+
+func (e *Engine) ensure(ctx context.Context, t buffer.Table) error {
+	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
+	defer cancel()
+	return e.opts.Target.Ensure(ctx, t)
+}
+
+// load returns the counters under a key, making them the first time.
+func load[T any](m *sync.Map, key string) *T {
+	v, ok := m.Load(key)
+	if !ok {
+		v, _ = m.LoadOrStore(key, new(T))
 	}
-	return new(rejections)
+	return v.(*T)
 }
 
 // store puts a source into the map that Ingest reads; nil removes it.

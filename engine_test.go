@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -364,13 +367,148 @@ func TestClosedEngineRefuses(t *testing.T) {
 	}
 }
 
-func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
+func TestEndedContextStoresNothing(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	if _, err := e.Ingest(ctx, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range e.Stats().Sinks {
+		if s.Accepted != 0 {
+			t.Errorf("sink %s has %d rows", s.Sink, s.Accepted)
+		}
+	}
+}
+
+// The disk hangs while a caller waits: what the caller gets says that the outcome is unknown, and the row is kept.
+func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
+	var hang atomic.Bool
+	hung, release := make(chan struct{}, 1), make(chan struct{})
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		syncs := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+		if syncs && hang.CompareAndSwap(true, false) {
+			hung <- struct{}{}
+			<-release
+		}
+		return nil
+	}))
+	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.FS = fs })
+	mustDefine(t, e, events())
+	ctx, cancel := context.WithCancel(t.Context())
+	hang.Store(true)
+	go func() {
+		<-hung
+		cancel()
+	}()
 	res, err := e.Ingest(ctx, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
-	if err != nil && (!errors.Is(err, context.Canceled) || res.Sinks[0].Status != forebay.Failed) {
+	if !errors.Is(err, context.Canceled) || res.Sinks[0].Status != forebay.Failed {
+		t.Fatalf("%+v %v, want Failed with the context's error", res, err)
+	}
+	close(release)
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(mem.Rows("in.c-web.users")); n != 1 {
+		t.Fatalf("%d rows", n)
+	}
+}
+
+func TestChangeOfSourceSettingsImportsAtAllItsSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t)
+		mustDefine(t, e, events())
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
+			t.Fatal(err)
+		}
+		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Upload.Interval = 10 * time.Second }))
+		synctest.Wait()
+		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {
+			t.Fatalf("%d and %d rows in the tables, want what waited at once", users, raw)
+		}
+	})
+}
+
+func TestCountersOutliveDefinitions(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events())
+	bad := mapping.JSON([]byte(`{"id":1}`))
+	if _, err := e.Ingest(t.Context(), "web", bad); err == nil {
+		t.Fatal("no rejection")
+	}
+	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks[0].Disabled, s.Sinks[1].Disabled = true, true }))
+	if res, err := e.Ingest(t.Context(), "web", bad); err != nil || len(res.Sinks) != 0 {
 		t.Fatalf("%+v %v", res, err)
+	}
+	mustDefine(t, e, events())
+	st := e.Stats()
+	if st.Dropped["web"] != 1 {
+		t.Errorf("dropped %v, want 1", st.Dropped)
+	}
+	for _, s := range st.Sinks {
+		if s.Sink == "users" && s.Rejected["missingValue"] != 1 {
+			t.Errorf("rejected %v, want 1", s.Rejected)
+		}
+	}
+}
+
+// A target that takes nothing holds up its own sink alone: at its bound the sink refuses, the other goes on.
+func TestHeldSinkRefusesAtItsBoundAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
+		src := events(func(s *forebay.Source) {
+			s.Settings = forebay.Settings{Compression: forebay.CompressionNone, Upload: trigger.Conditions{Size: 10 << 10}, Import: trigger.Conditions{Size: 10 << 10}}
+		})
+		mustDefine(t, e, src)
+		mem.Alter("in.c-web.raw", "other")
+		body := []byte(`{"id":1,"user":{"name":"` + strings.Repeat("x", 4000) + `"}}`)
+		var over *buffer.OverloadError
+		for range 100 {
+			res, err := e.Ingest(t.Context(), "web", mapping.JSON(body))
+			synctest.Wait()
+			if res.Sinks[0].Status != forebay.Stored {
+				t.Fatalf("users: %+v", res)
+			}
+			if errors.As(err, &over) {
+				break
+			}
+		}
+		if over == nil || over.Resource != "sink" {
+			t.Fatalf("no overload of the sink that is held up: %v", over)
+		}
+		mem.Alter("in.c-web.raw", "uuid", "at", "body")
+		if err := e.Flush(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(body)); err != nil {
+			t.Fatalf("after the mending: %v", err)
+		}
+	})
+}
+
+func TestOptionsAreRefusedTogether(t *testing.T) {
+	mem := buffertest.NewMemory()
+	err := forebay.Options{MaxRowBytes: -1, Buffer: buffer.Options{Target: mem, SyncInterval: -1}}.Validate()
+	for _, want := range []string{"MaxRowBytes", "SyncInterval", "of its own"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not tell of %s", err, want)
+		}
+	}
+	if _, err := forebay.Open("", forebay.Options{}); err == nil {
+		t.Error("a data directory without a name was opened")
+	}
+}
+
+func TestSecretIsNotPrinted(t *testing.T) {
+	s := events(func(s *forebay.Source) { s.Secret = "hush" })
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("defined", "source", s)
+	if text := fmt.Sprintf("%v %+v %s", s, s, log.String()); strings.Contains(text, "hush") {
+		t.Errorf("the secret shows in %s", text)
 	}
 }

@@ -16,8 +16,9 @@ import (
 // disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
 //
 // The error is nil when every sink kept the record, else the join of the [*SinkError]s of the result, or one of
-// [ErrUnknownSource], [ErrDisabledSource] and [ErrClosed] with an empty result. When ctx ends during the wait the
-// outcome is unknown: a record that is sent again may be stored twice.
+// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and that of a ctx that had ended before, with an empty result and
+// nothing stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice.
+// A source without an enabled sink takes the record and drops it, with an empty result and no error; [Stats] counts it.
 //
 // The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
 // result, which may be shared by all records that every sink kept.
@@ -49,8 +50,9 @@ func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 
 // scratch is the memory of one call.
 type scratch struct {
-	data []([]byte) // rows by sink
-	n    []int      // number of rows by sink
+	data [][]byte // rows by sink
+	n    []int    // number of rows by sink
+	full []error  // why the sink takes nothing now
 	rows []buffer.Rows
 }
 
@@ -60,12 +62,21 @@ func (sc *scratch) reset(sinks int) {
 	for len(sc.data) < sinks {
 		sc.data = append(sc.data, nil)
 		sc.n = append(sc.n, 0)
+		sc.full = append(sc.full, nil)
 	}
 	for i := range sinks {
-		if cap(sc.data[i]) > 4<<20 {
-			sc.data[i] = nil // after a huge batch; keep the pool's memory bounded
-		}
 		sc.data[i], sc.n[i] = sc.data[i][:0], 0
+	}
+}
+
+// release gives the memory to the pool, unless a huge batch has made it so large that it should not stay.
+func (sc *scratch) release() {
+	size := 0
+	for _, d := range sc.data {
+		size += cap(d)
+	}
+	if size <= 4<<20 {
+		scratches.Put(sc)
 	}
 }
 
@@ -78,13 +89,23 @@ func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Re
 	if src.def.Disabled {
 		return fmt.Errorf("%w: %q", ErrDisabledSource, sourceID)
 	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if i := slices.Index(recs, nil); i >= 0 {
+		return fmt.Errorf("forebay: record %d is nil", i)
+	}
 	if len(src.sinks) == 0 {
+		src.dropped.Add(int64(len(recs)))
 		return nil
 	}
 	now := time.Now()
 	sc := scratches.Get().(*scratch)
-	defer scratches.Put(sc)
+	defer sc.release()
 	sc.reset(len(src.sinks))
+	for i, s := range src.sinks {
+		sc.full[i] = s.handle.Full()
+	}
 	for i, rec := range recs {
 		results[i].Sinks = e.mapRecord(src, rec, now, sc)
 	}
@@ -95,11 +116,15 @@ func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Re
 	if errors.Is(err, ErrClosed) {
 		return ErrClosed
 	}
+	status := Failed
+	if tooLarge := (*buffer.TooLargeError)(nil); errors.As(err, &tooLarge) {
+		status = Rejected
+	}
 	for i := range results {
 		out := slices.Clone(results[i].Sinks)
 		for k := range out {
 			if out[k].Err == nil {
-				out[k].Status, out[k].Err = Failed, err
+				out[k].Status, out[k].Err = status, err
 				src.sinks[k].count.failed.Add(1)
 			}
 		}
@@ -117,7 +142,12 @@ func (e *Engine) mapRecord(src *source, rec *mapping.Record, now time.Time, sc *
 	}
 	out := src.kept
 	for i, s := range src.sinks {
-		err := e.mapRow(s, rec, &sc.data[i])
+		status, err := Failed, sc.full[i]
+		if err == nil {
+			status, err = Rejected, e.mapRow(s, rec, &sc.data[i])
+		} else {
+			s.count.failed.Add(1)
+		}
 		if err == nil {
 			sc.n[i]++
 			continue
@@ -125,7 +155,7 @@ func (e *Engine) mapRecord(src *source, rec *mapping.Record, now time.Time, sc *
 		if &out[0] == &src.kept[0] {
 			out = slices.Clone(out)
 		}
-		out[i].Status, out[i].Err = Rejected, err
+		out[i].Status, out[i].Err = status, err
 	}
 	return out
 }

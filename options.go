@@ -25,7 +25,7 @@ type Options struct {
 	// measured, at no cost.
 	Meter metric.Meter
 	// Buffer tunes the local level: bounds of memory and disk, retries, retention. Staging, Target, Logger and
-	// Meter in it are replaced by those above.
+	// Meter in it must stay nil: they are those above.
 	Buffer buffer.Options
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int
@@ -54,10 +54,14 @@ func (o Options) withDefaults(dir string) Options {
 
 // Validate reports every breach at once; zero fields count as their defaults.
 func (o Options) Validate() error {
+	given := o
 	o = o.withDefaults("")
 	var problems []error
 	if o.MaxRowBytes < 1 || int64(o.MaxRowBytes) > 64<<20 {
 		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
+	}
+	if given.Buffer.Staging != nil || given.Buffer.Target != nil || given.Buffer.Logger != nil || given.Buffer.Meter != nil {
+		problems = append(problems, errors.New("Buffer has a Staging, Target, Logger or Meter of its own: set those of Options instead"))
 	}
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
 }

@@ -11,11 +11,12 @@ type Status uint8
 const (
 	// Stored: the row is on local disk and will be in the table exactly once.
 	Stored Status = iota + 1
-	// Queued: the row is in memory (SyncUnsafe) and will be on disk within Options.SyncInterval.
+	// Queued: the row is in memory (SyncUnsafe) and will be on disk within Options.Buffer.SyncInterval.
 	Queued
 	// Rejected: the record can never be stored by this sink as it is. Sending it again is useless.
 	Rejected
-	// Failed: the record was not stored, or it is unknown whether it was. Sending it again may succeed.
+	// Failed: the record was not stored ([buffer.OverloadError]), or it is unknown whether it was (all other errors).
+	// Sending it again may succeed.
 	Failed
 )
 
@@ -39,7 +40,7 @@ type SinkResult struct {
 	Sink string
 	// Status tells whether the row is kept.
 	Status Status
-	// Err says why a record was Rejected or Failed: a [*mapping.Error], a [*RowTooLargeError],
+	// Err says why a record was Rejected or Failed: a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
 	// a [*buffer.OverloadError], a [*buffer.FailedError] or an error of the context. Otherwise nil.
 	Err error
 }

@@ -17,7 +17,7 @@ const (
 	// SyncWait acknowledges a record once it is on local disk. Use it when clients retry: at least once.
 	SyncWait
 	// SyncUnsafe acknowledges a record once it is in memory. A power cut or a killed process can lose what was
-	// accepted in the last Options.SyncInterval. Use it when clients do not retry: at most once, with more throughput.
+	// accepted in the last about Options.Buffer.SyncInterval. Use it when clients do not retry: at most once, with more throughput.
 	SyncUnsafe
 )
 

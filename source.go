@@ -3,6 +3,7 @@ package forebay
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/forebay/forebay/mapping"
@@ -44,6 +45,18 @@ type Source struct {
 	// Sinks are at most MaxSinks, with unique ids.
 	Sinks []Sink
 }
+
+// String returns the definition without the secret, for logs.
+func (s Source) String() string {
+	ids := make([]string, len(s.Sinks))
+	for i := range s.Sinks {
+		ids[i] = s.Sinks[i].ID
+	}
+	return fmt.Sprintf("source %s (%s, sinks %v)", s.ID, s.Type, ids)
+}
+
+// LogValue implements [slog.LogValuer]: the secret stays out of logs.
+func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // Sink maps the events of its source to the rows of one table (seed, section "Sink").
 type Sink struct {
@@ -107,7 +120,9 @@ func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
 		report("%d sinks: a source may have at most %d", n, MaxSinks)
 	}
 	if err := s.Settings.validate(); err != nil {
-		report("settings: %w", err)
+		for _, err := range each(err) {
+			report("settings: %w", err)
+		}
 	}
 	compiled := make([]compiledSink, 0, len(s.Sinks))
 	seen := make(map[string]bool, len(s.Sinks))
@@ -122,11 +137,15 @@ func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
 			report("sink %q: table id is empty", sink.ID)
 		}
 		if err := sink.Settings.validate(); err != nil {
-			report("sink %q: settings: %w", sink.ID, err)
+			for _, err := range each(err) {
+				report("sink %q: settings: %w", sink.ID, err)
+			}
 		}
 		mapper, err := mapping.Compile(sink.Table.Columns, opts)
 		if err != nil {
-			report("sink %q: %w", sink.ID, err)
+			for _, err := range each(err) {
+				report("sink %q: %w", sink.ID, err)
+			}
 			continue
 		}
 		sink.Table.Columns = slices.Clone(sink.Table.Columns)
@@ -140,6 +159,19 @@ func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
 		return nil, &DefinitionError{Source: s.ID, Problems: problems}
 	}
 	return compiled, nil
+}
+
+// each takes joined errors apart, so that every line of the whole names its sink.
+func each(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, each(err)...)
+	}
+	return all
 }
 
 func validateID(id string) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
@@ -15,6 +16,8 @@ type Stats struct {
 	PendingBytes, LocalBytes int64
 	// Overloads counts the calls that were refused since Open because memory or disk was full.
 	Overloads int64
+	// Dropped counts by source the records since Open that no enabled sink was there to take.
+	Dropped map[string]int64
 	// Sinks are sorted by source and sink. A sink that is not defined any more stays listed.
 	Sinks []SinkStats
 }
@@ -26,27 +29,26 @@ type SinkStats struct {
 	// SinkStats are the rows on each level and the files. Its ID is "source/sink".
 	buffer.SinkStats
 	// Rejected counts by reason the records that were not stored since Open: the names of [mapping.Reason],
-	// "row too large", and "failed" for those whose storing failed or has an unknown outcome.
+	// "rowTooLarge", and "failed" for those that were refused by an overload, whose storing failed, or whose outcome is
+	// unknown.
 	Rejected map[string]int64
 }
 
-// Stats returns the counters of all sinks as of the last commit.
+// Stats returns the counters of all sinks. They may run ahead of the disk by the commit that is being written.
 func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
 	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, Overloads: b.OverloadsMemory + b.OverloadsDisk}
-	sources := *e.sources.Load()
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}
-		if src := sources[source]; src != nil {
-			for _, k := range src.sinks {
-				if k.id == id {
-					out.Rejected = k.count.byName()
-				}
-			}
-		}
+		out.Rejected = load[rejections](&e.counts, s.ID).byName()
 		st.Sinks = append(st.Sinks, out)
 	}
+	st.Dropped = make(map[string]int64)
+	e.dropped.Range(func(id, n any) bool {
+		st.Dropped[id.(string)] = n.(*atomic.Int64).Load()
+		return true
+	})
 	slices.SortFunc(st.Sinks, func(a, b SinkStats) int {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Sink, b.Sink))
 	})
@@ -63,7 +65,7 @@ func (r *rejections) byName() map[string]int64 {
 	for i := range r.byReason {
 		put(mapping.Reason(i).String(), r.byReason[i].Load())
 	}
-	put("row too large", r.tooLarge.Load())
+	put("rowTooLarge", r.tooLarge.Load())
 	put("failed", r.failed.Load())
 	return m
 }

@@ -2,6 +2,8 @@ package buffer
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,11 @@ const (
 	chunkBytes = 256 << 10
 	// commitBytes is where a commit begins although nobody waits and SyncInterval has not passed.
 	commitBytes = 2 << 20
+	// heavyBytes is where compressing and encoding a group takes long enough to do it while the disk writes another.
+	// A lighter group gathers on: fewer and larger writes serve it better.
+	heavyBytes = 128 << 10
+	// gatherTurns is how often gather yields without a new waiter before it gives up.
+	gatherTurns = 16
 )
 
 // Rows are encoded rows for one sink.
@@ -27,33 +34,47 @@ type Rows struct {
 // Ticket stands for rows that were accepted by one Append.
 type Ticket struct {
 	b *Buffer
-	g *group
+	g *group // the last that holds rows of the Append
+	// many is set when earlier groups hold rows, too; epoch is that of the Append. Groups are written in order, so an
+	// earlier one can have failed only if the store has failed since.
+	many  bool
+	epoch uint64
 }
 
 // Append accepts rows for one or more sinks, all or none of them. It returns as soon as they are in memory; at is the
 // time of acceptance. Rows that nobody waits for are on disk after Options.SyncInterval and one commit.
 //
-// Errors: [*OverloadError] (nothing was taken, retry later), [ErrClosed], [*FailedError], or that of ctx.
+// With an error nothing was taken: [*OverloadError] (retry later), [*TooLargeError] (more than can ever be admitted),
+// [ErrClosed], [*FailedError], or that of ctx.
 func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket, error) {
+	if err := ctx.Err(); err != nil {
+		return Ticket{}, context.Cause(ctx)
+	}
 	var size int64
 	for i := range rows {
+		if rows[i].Count < 1 || len(rows[i].Data) == 0 {
+			return Ticket{}, fmt.Errorf("buffer: append to sink %q: %d rows of %d bytes", rows[i].Sink.ID(), rows[i].Count, len(rows[i].Data))
+		}
 		size += int64(len(rows[i].Data))
 	}
+	ticket := Ticket{b: b, epoch: b.epoch.Load()} // before admit looks whether the store has failed
 	if err := b.admit(ctx, size); err != nil {
 		return Ticket{}, err
+	}
+	// Close waits for those who are inside, so it finds the rows of all sinks or of none.
+	b.gate.intake.RLock()
+	defer b.gate.intake.RUnlock()
+	if b.gate.closed {
+		b.pending.Add(-size)
+		return Ticket{}, ErrClosed
 	}
 	ms := at.UnixMilli()
 	var last *group
 	for i := range rows {
 		r := &rows[i]
-		g, err := r.Sink.append(r.Data, r.Count, ms)
-		if err != nil {
-			// Only closing or failing ends here, so earlier rows of this call may be stored: the outcome of the
-			// whole call is unknown to the caller, as with any error of Wait.
-			for _, rest := range rows[i:] {
-				b.pending.Add(-int64(len(rest.Data)))
-			}
-			return Ticket{}, err
+		g := r.Sink.append(r.Data, r.Count, ms)
+		if last != nil && g != last {
+			ticket.many = true
 		}
 		if last == nil || g.seq > last.seq {
 			last = g
@@ -61,13 +82,14 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 	}
 	if last != nil && !last.noticed.Load() && last.noticed.CompareAndSwap(false, true) {
 		b.gate.kick()
-	} else if last != nil && last.bytes.Load() >= commitBytes {
+	} else if last != nil && last.bytes.Load() >= min(commitBytes, b.gate.bound/4) {
 		b.gate.kick()
 	}
 	if mutant == mutantEarlyAck {
 		return Ticket{b: b}, nil
 	}
-	return Ticket{b: b, g: last}, nil
+	ticket.g = last
+	return ticket, nil
 }
 
 // Wait returns nil when the rows are on disk. With an error of ctx the outcome is unknown: the rows may be stored.
@@ -76,20 +98,28 @@ func (t Ticket) Wait(ctx context.Context) error {
 	if t.g == nil {
 		return nil
 	}
-	if !t.g.wanted.Load() && t.g.wanted.CompareAndSwap(false, true) {
+	if t.g.waiters.Add(1) == 1 {
 		t.b.gate.kick()
 	}
 	done := ctx.Done()
 	if done == nil {
 		<-t.g.done
-		return t.g.err
+		return t.outcome()
 	}
 	select {
 	case <-t.g.done:
-		return t.g.err
+		return t.outcome()
 	case <-done:
 		return context.Cause(ctx)
 	}
+}
+
+// outcome is that of all groups of the ticket, once the last of them has ended.
+func (t Ticket) outcome() error {
+	if t.g.err == nil && t.many && t.b.epoch.Load() != t.epoch {
+		return errReopened
+	}
+	return t.g.err
 }
 
 // admit reserves size bytes of memory, or says why there is no room.
@@ -97,7 +127,7 @@ func (b *Buffer) admit(ctx context.Context, size int64) error {
 	if f := b.failed.Load(); f != nil {
 		return f
 	}
-	if used := b.local.Load(); used+size > b.opts.MaxDiskBytes {
+	if used := b.local.Load() + b.staged.Load() + b.pending.Load(); used+size > b.opts.MaxDiskBytes {
 		b.overloadsDisk.Add(1)
 		return &OverloadError{Resource: "disk", Used: used, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second}
 	}
@@ -113,8 +143,7 @@ func (b *Buffer) admit(ctx context.Context, size int64) error {
 func (b *Buffer) admitSlowly(ctx context.Context, size int64) error {
 	limit := b.opts.MaxPendingBytes
 	if size > limit {
-		b.overloadsMemory.Add(1)
-		return &OverloadError{Resource: "memory", Used: size, Limit: limit, RetryAfter: time.Second}
+		return &TooLargeError{Size: size, Limit: limit}
 	}
 	var timeout <-chan time.Time
 	if b.opts.AdmissionWait > 0 {
@@ -169,18 +198,14 @@ func (c *chunk) release() {
 }
 
 // append puts rows into the sink's open chunk and returns the group that will commit them.
-func (s *Sink) append(data []byte, rows int, at int64) (*group, error) {
+func (s *Sink) append(data []byte, rows int, at int64) *group {
 	st := s.state
 	st.mu.Lock()
 	c := st.open
 	if c == nil || c.def != s.def || len(c.data)+len(data) > chunkBytes && c.rows > 0 {
 		c = chunkPool.Get().(*chunk)
 		c.sink, c.def = st, s.def
-		if err := s.b.gate.join(c); err != nil {
-			st.mu.Unlock()
-			c.release()
-			return nil, err
-		}
+		s.b.gate.join(c)
 		st.open = c
 	}
 	if c.rows == 0 {
@@ -192,7 +217,7 @@ func (s *Sink) append(data []byte, rows int, at int64) (*group, error) {
 	g := c.group
 	st.mu.Unlock()
 	g.bytes.Add(int64(len(data)))
-	return g, nil
+	return g
 }
 
 // group is what one commit writes.
@@ -204,24 +229,31 @@ type group struct {
 	began   time.Time // when the first chunk joined
 	chunks  []*chunk
 	ops     []func(*txn)
-	wanted  atomic.Bool // somebody waits
+	waiters atomic.Int64
 	noticed atomic.Bool // the committer was told of it
 	bytes   atomic.Int64
 }
 
 // gate hands groups to the committer.
 type gate struct {
+	// intake is held for reading by those who append, and guards closed. Lock order: intake before mu.
+	intake sync.RWMutex
+	closed bool
+
 	// mu guards the fields below. Held for a few instructions.
 	mu       sync.Mutex
 	cur      *group
-	closing  bool // no new rows
+	closing  bool // no new rows: what gathers is due at once
 	finished bool // no new operations either
 	room     chan struct{}
+	expect   int64 // how many waited for the last group
 
 	signal chan struct{} // capacity 1
+	bound  int64         // MaxPendingBytes
 }
 
-func (g *gate) init() {
+func (g *gate) init(bound int64) {
+	g.bound = bound
 	g.cur = newGroup(1)
 	g.signal = make(chan struct{}, 1)
 	g.room = make(chan struct{})
@@ -238,18 +270,14 @@ func (g *gate) kick() {
 }
 
 // join adds a chunk to the group that gathers now.
-func (g *gate) join(c *chunk) error {
+func (g *gate) join(c *chunk) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closing {
-		return ErrClosed
-	}
 	if len(g.cur.chunks) == 0 {
 		g.cur.began = time.Now()
 	}
 	c.group = g.cur
 	g.cur.chunks = append(g.cur.chunks, c)
-	return nil
 }
 
 // post adds an operation to the group that gathers now.
@@ -260,7 +288,7 @@ func (g *gate) post(op func(*txn)) (*group, error) {
 		return nil, ErrClosed
 	}
 	g.cur.ops = append(g.cur.ops, op)
-	g.cur.wanted.Store(true)
+	g.cur.waiters.Add(1)
 	g.kick()
 	return g.cur, nil
 }
@@ -273,6 +301,9 @@ func (g *gate) roomMade() <-chan struct{} {
 }
 
 func (g *gate) close() bool {
+	g.intake.Lock()
+	g.closed = true
+	g.intake.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := g.closing
@@ -287,15 +318,40 @@ func (g *gate) finish() {
 	g.kick()
 }
 
+// gather gives the processor to callers that are about to wait for the gathering group, and returns when as many wait
+// as for the last group, when the group is heavy, or when no more come. After a commit all its callers come back within
+// microseconds; without this the first of them would have a commit alone and the others would wait for two. It counts
+// turns and not time: a lone caller must not wait, and a fake clock stands still meanwhile.
+func (g *gate) gather() {
+	g.mu.Lock()
+	cur, expect := g.cur, g.expect
+	g.mu.Unlock()
+	n := cur.waiters.Load()
+	for idle := 0; n > 0 && n < expect && idle < gatherTurns && cur.bytes.Load() < heavyBytes; idle++ {
+		runtime.Gosched()
+		if now := cur.waiters.Load(); now > n {
+			n, idle = now, 0
+		}
+	}
+}
+
+// heavy reports whether the gathering group is worth preparing while another is being written.
+func (g *gate) heavy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cur.bytes.Load() >= heavyBytes
+}
+
 // take swaps the gathering group when it is due. Otherwise it says how long it may still gather; negative: it is empty.
 func (g *gate) take(interval time.Duration) (*group, time.Duration) {
+	due := min(commitBytes, g.bound/4)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	cur := g.cur
 	if len(cur.chunks) == 0 && len(cur.ops) == 0 {
 		return nil, -1
 	}
-	if !cur.wanted.Load() && !g.closing && cur.bytes.Load() < commitBytes {
+	if cur.waiters.Load() == 0 && !g.closing && cur.bytes.Load() < due {
 		if rest := interval - time.Since(cur.began); rest > 0 {
 			return nil, rest
 		}
@@ -309,6 +365,7 @@ func (g *gate) ended(done *group, err error) {
 	done.err = err
 	close(done.done)
 	g.mu.Lock()
+	g.expect = done.waiters.Load()
 	close(g.room)
 	g.room = make(chan struct{})
 	g.mu.Unlock()

@@ -25,8 +25,9 @@ type Buffer struct {
 	db       *pebble.DB
 	instance string
 
-	// pending counts the row bytes that are accepted and not yet committed; local the payload bytes on disk.
-	pending, local atomic.Int64
+	// pending counts the row bytes that are accepted and not yet committed, local the payload bytes on disk, staged
+	// those in staging.
+	pending, local, staged atomic.Int64
 	// overloads counts the calls that were refused, by resource.
 	overloadsMemory, overloadsDisk atomic.Int64
 
@@ -58,11 +59,15 @@ type Buffer struct {
 	life    sync.Mutex
 	closing bool
 	ended   chan struct{} // closed when Close has done everything
+	// closeErr is the outcome of Close, valid when ended is closed.
+	closeErr error
 
 	// ctx ends everything that acts by itself when the buffer closes.
 	ctx    context.Context
 	cancel context.CancelFunc
 	failed atomic.Pointer[FailedError]
+	// epoch counts the failures of the store.
+	epoch  atomic.Uint64
 	closed chan struct{} // closed when the last commit has ended
 
 	metrics  *metrics      // nil without a meter
@@ -70,6 +75,8 @@ type Buffer struct {
 
 	pack  packer       // of the committer
 	syncs chan *commit // from the committer to the syncer, in order
+	// writing counts the commits that are on their way to the disk: at most two, one being written and one prepared.
+	writing atomic.Int64
 }
 
 // state is what the store holds of sinks, files and slices.
@@ -90,6 +97,9 @@ type sinkState struct {
 	// mu guards open, the chunk that takes rows now; nil between commits. No I/O happens under it.
 	mu   sync.Mutex
 	open *chunk
+
+	// waiting counts the payload bytes in local and staging.
+	waiting atomic.Int64
 
 	// Guarded by Buffer.mu, written by the committer.
 	rec   sinkRecord
@@ -142,6 +152,29 @@ type Sink struct {
 
 // ID returns the id of the sink.
 func (s *Sink) ID() string { return s.state.id }
+
+// Full returns an [*OverloadError] when as much of the sink waits in local and staging as Options.MaxSinkBytes allows,
+// else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others: whoever
+// appends asks each sink before.
+func (s *Sink) Full() error {
+	limit := s.b.opts.MaxSinkBytes
+	if used := s.state.waiting.Load(); used >= limit {
+		s.b.overloadsDisk.Add(1)
+		return &OverloadError{Resource: "sink", Used: used, Limit: limit, RetryAfter: 5 * time.Second}
+	}
+	return nil
+}
+
+// recount sets waiting. Called with Buffer.mu held.
+func (s *sinkState) recount() {
+	var n int64
+	for _, f := range s.files {
+		for _, sl := range f.slices {
+			n += sl.stored
+		}
+	}
+	s.waiting.Store(n)
+}
 
 // SinkConfig defines a sink of the buffer.
 type SinkConfig struct {
@@ -228,7 +261,10 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
 		}
 		handle = &Sink{b: b, state: s, def: def}
 	})
-	return handle, err
+	if err != nil {
+		return nil, err // the committer may still set handle
+	}
+	return handle, nil
 }
 
 // Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows
@@ -238,9 +274,14 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
 func (b *Buffer) Close() error {
 	if !b.gate.close() {
 		<-b.ended
-		return nil
+		return b.closeErr
 	}
 	defer close(b.ended)
+	b.closeErr = b.closeOnce()
+	return b.closeErr
+}
+
+func (b *Buffer) closeOnce() error {
 	b.life.Lock()
 	b.closing = true
 	c := b.crew

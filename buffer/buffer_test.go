@@ -373,11 +373,20 @@ func TestOverloadByMemory(t *testing.T) {
 		s := define(t, b, "a")
 		big := row(0, strings.Repeat("x", 2<<20))
 		_, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: big, Count: 1})
+		var never *buffer.TooLargeError
+		if !errors.As(err, &never) || never.Limit != 1<<20 {
+			t.Fatalf("got %v, want a TooLargeError", err)
+		}
+		// What nobody waits for fills the memory while the committer has no turn.
 		var over *buffer.OverloadError
+		for err = nil; err == nil; {
+			_, err = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: big[:100<<10], Count: 1})
+		}
 		if !errors.As(err, &over) || over.Resource != "memory" || over.RetryAfter <= 0 {
 			t.Fatalf("got %v, want a memory OverloadError", err)
 		}
-		put(t, b, s, 0, 1) // what fits is still taken
+		synctest.Wait() // the committer has made room
+		put(t, b, s, 0, 1)
 		if st := b.Stats(); st.OverloadsMemory != 1 || st.PendingBytes != 0 {
 			t.Fatalf("stats %+v", st)
 		}

@@ -26,7 +26,8 @@ type txn struct {
 	extra    []func(*pebble.Batch)
 	counters bool
 	changed  bool
-	freed    int64 // payload bytes that leave the disk
+	freed    int64 // payload bytes that leave the local level
+	staged   int64 // payload bytes that come to staging, less those that leave it
 
 	after []func() // runs when the batch is durable
 	// still runs on the committer when the batch was handed to the store, and before anything else is.
@@ -71,7 +72,8 @@ func (b *Buffer) commitLoop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		for {
+		for b.writing.Load() == 0 || b.gate.heavy() {
+			b.gate.gather()
 			g, rest := b.gate.take(b.syncInterval())
 			if g == nil {
 				if rest >= 0 {
@@ -79,7 +81,7 @@ func (b *Buffer) commitLoop() {
 				}
 				break
 			}
-			b.syncs <- b.prepare(g)
+			b.submit(b.prepare(g))
 		}
 		if b.gate.drained() {
 			return
@@ -107,7 +109,15 @@ func (b *Buffer) syncLoop() {
 	defer close(b.closed)
 	for c := range b.syncs {
 		b.finish(c)
+		b.writing.Add(-1)
+		b.gate.kick()
 	}
+}
+
+// submit hands a commit to the syncer.
+func (b *Buffer) submit(c *commit) {
+	b.writing.Add(1)
+	b.syncs <- c
 }
 
 // drained reports whether nothing can come any more.
@@ -124,6 +134,7 @@ type commit struct {
 	err     error         // nothing was written
 	raw     int64         // row bytes that leave memory
 	local   int64         // payload bytes that come to the local level, less those that leave it
+	staged  int64         // likewise of staging
 	changed bool          // a file has changed
 	after   []func()
 	began   time.Time // set when commits are measured
@@ -173,6 +184,7 @@ func (b *Buffer) prepare(g *group) (c *commit) {
 	b.pack.reset()
 
 	c.local -= t.freed
+	c.staged = t.staged
 	c.changed, c.after = t.changed, t.after
 	if c.batch.Empty() {
 		c.batch = nil
@@ -196,11 +208,13 @@ func (b *Buffer) finish(c *commit) {
 	if c.err == nil && c.batch != nil {
 		if err := c.batch.SyncWait(); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))
-		} else if f := b.failed.Load(); f != nil {
-			c.err = f
-		} else {
+		} else if b.failed.Load() == nil {
 			_ = c.batch.Close() // gives its memory back to the store
 		}
+	}
+	// An operation that had nothing to write may rest on a commit before it that failed.
+	if f := b.failed.Load(); c.err == nil && f != nil {
+		c.err = f
 	}
 	b.pending.Add(-c.raw)
 	if c.batch != nil && b.metrics != nil {
@@ -211,6 +225,7 @@ func (b *Buffer) finish(c *commit) {
 		return
 	}
 	b.local.Add(c.local)
+	b.staged.Add(c.staged)
 	if c.changed {
 		b.mu.Lock()
 		b.signalChange()
@@ -248,6 +263,7 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 		panic(fmt.Sprintf("buffer: build batch: %v", err)) // only an indexed batch can fail here
 	}
 	sl.chunks++
+	s.waiting.Add(int64(len(p.data)))
 
 	if r := c.def.Upload.Due(trigger.Load{Since: sl.rec.Opened, Size: sl.stored, Count: sl.rows}, t.now); r != trigger.None {
 		t.sealSlice(sl, r)
@@ -271,6 +287,7 @@ func (t *txn) encode(batch *pebble.Batch) {
 		set(sinkKey(s.num), encodeRecord(&s.rec))
 	}
 	for f := range t.files {
+		f.sink.recount()
 		set(fileKey(f.num), encodeRecord(&f.rec))
 	}
 	for s := range t.slices {

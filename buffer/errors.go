@@ -28,7 +28,8 @@ var (
 // OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may
 // repeat it after RetryAfter.
 type OverloadError struct {
-	// Resource is the bound that was hit: "memory" (bytes not yet committed) or "disk" (the quota of the local level).
+	// Resource is the bound that was hit: "memory" (bytes not yet committed), "disk" (what waits of all sinks, in local
+	// and staging) or "sink" (what waits of one sink).
 	Resource string
 	// Used and Limit are in bytes.
 	Used, Limit int64
@@ -39,6 +40,18 @@ type OverloadError struct {
 func (e *OverloadError) Error() string {
 	return fmt.Sprintf("buffer: overloaded: %s bound reached (%d of %d bytes), retry after %s",
 		e.Resource, e.Used, e.Limit, e.RetryAfter)
+}
+
+// TooLargeError says that one call carries more bytes than MaxPendingBytes ever admits. Repeating it is useless: split
+// it, or raise the bound.
+type TooLargeError struct {
+	// Size and Limit are in bytes.
+	Size, Limit int64
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("buffer: %d bytes of rows in one call, at most %d are admitted: split the call or raise MaxPendingBytes",
+		e.Size, e.Limit)
 }
 
 // SchemaError says that a table's columns are not those of the file or definition. The data stays where it is until

@@ -12,7 +12,7 @@ import (
 // maxSlices closes a file whatever its conditions say: a target gets a bounded number of objects in one import.
 const maxSlices = 100
 
-// history is how many ended files of a sink are kept for the list of files.
+// history is how many imported and how many expired files of a sink are kept for the list of files.
 const history = 31
 
 // timerKind says what is due.
@@ -78,7 +78,8 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 		b.metrics.triggered(s.id, "upload", why)
 		b.queueUpload(sl)
 	})
-	b.log.Debug("slice sealed", "sink", s.id, "slice", b.sliceID(sl), "reason", why, "rows", sl.rows)
+	id, rows := b.sliceID(sl), sl.rows
+	t.then(func() { b.log.Debug("slice sealed", "sink", s.id, "slice", id, "reason", why, "rows", rows) })
 }
 
 // checkFile closes the sink's writing file when one of its conditions is met.
@@ -115,7 +116,8 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 		b.timers.Remove(timerKey{timerFile, f.num})
 		b.metrics.triggered(s.id, "import", why)
 	})
-	b.log.Debug("file closed", "sink", s.id, "file", b.fileID(f), "reason", why, "slices", len(f.slices))
+	n := len(f.slices)
+	t.then(func() { b.log.Debug("file closed", "sink", s.id, "file", b.fileID(f), "reason", why, "slices", n) })
 	t.checkUploaded(f)
 }
 
@@ -147,6 +149,7 @@ func (t *txn) uploaded(sl *slice) {
 	t.touchSlice(sl)
 	t.wipe = append(t.wipe, sl.num)
 	t.freed += sl.stored
+	t.staged += sl.stored
 	t.touchFile(sl.file)
 	t.checkUploaded(sl.file)
 }
@@ -196,21 +199,24 @@ func (t *txn) ended(f *file, state FileState) {
 // cleaned forgets the slices of an ended file and the oldest history of its sink.
 func (t *txn) cleaned(f *file) {
 	for _, sl := range f.slices {
+		t.staged -= sl.stored
 		t.drop = append(t.drop, sl)
 		delete(t.b.mu.slices, sl.num)
 	}
 	f.slices = nil
-	s, ended := f.sink, 0
+	s := f.sink
+	s.recount()
+	ended := map[FileState]int{}
 	for _, o := range s.files {
 		if o.done() && len(o.slices) == 0 {
-			ended++
+			ended[o.rec.State]++
 		}
 	}
 	s.files = slices.DeleteFunc(s.files, func(o *file) bool {
-		if ended <= history || !o.done() || len(o.slices) > 0 {
+		if ended[o.rec.State] <= history || !o.done() || len(o.slices) > 0 {
 			return false
 		}
-		ended--
+		ended[o.rec.State]--
 		delete(t.b.mu.files, o.num)
 		t.dropFile = append(t.dropFile, o)
 		return true

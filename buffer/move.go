@@ -64,15 +64,10 @@ func (b *Buffer) queueImport(f *file) {
 func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.mu.RLock()
 	due := f.rec.State == FileImporting
-	first := f.rec.Retry.FirstFailed
 	arg := b.describe(f)
 	copied := f.rec.Copied
 	b.mu.RUnlock()
 	if !due {
-		return
-	}
-	if !first.IsZero() && b.now().Sub(first) >= b.opts.Retention {
-		b.expire(ctx, f)
 		return
 	}
 	arg.OpenSlice = b.opts.Staging.Open
@@ -147,14 +142,13 @@ func (b *Buffer) describe(f *file) *File {
 }
 
 // expire gives up a file whose retention has passed: its rows leave the buffer, counted and logged.
-func (b *Buffer) expire(ctx context.Context, f *file) {
-	err := b.do(ctx, func(t *txn) {
-		t.ended(f, FileExpired)
+func (t *txn) expire(f *file) {
+	t.ended(f, FileExpired)
+	log, rows, retry := t.b.log, f.rec.Rows, f.rec.Retry
+	t.then(func() {
+		log.Error("file expired: its rows are given up", "sink", f.sink.id, "file", t.b.fileID(f), "rows", rows,
+			"first_failed", retry.FirstFailed, "attempts", retry.Attempt, "reason", retry.Reason)
 	})
-	if err == nil {
-		b.log.Error("file expired: its rows are given up", "sink", f.sink.id, "file", b.fileID(f), "rows", f.rec.Rows,
-			"first_failed", f.rec.Retry.FirstFailed, "reason", f.rec.Retry.Reason)
-	}
 }
 
 // queueCleanup asks for Staging.Delete of the objects of an ended file.
@@ -223,6 +217,11 @@ func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause
 		r.LastFailed = t.now
 		if r.FirstFailed.IsZero() {
 			r.FirstFailed = t.now
+		}
+		// Not before a failed attempt: a table may have been mended while no process ran.
+		if key.kind == timerImport && t.now.Sub(r.FirstFailed) >= b.opts.Retention {
+			t.expire(b.mu.files[key.num])
+			return
 		}
 		delay := b.opts.Retry.delay(r.Attempt)
 		if r.Permanent {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/forebay/forebay/trigger"
@@ -31,7 +32,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := opts.FS.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDir(dir, opts.FS); err != nil {
 		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
 	}
 	lock, err := lockDir(dir, opts.FS)
@@ -55,7 +56,8 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.mu.state = o.state.state
 	b.mu.changed = make(chan struct{})
 	b.local.Store(o.state.local)
-	b.gate.init()
+	b.staged.Store(o.state.staged)
+	b.gate.init(opts.MaxPendingBytes)
 	if b.metrics, err = newMetrics(b); err != nil {
 		return nil, errors.Join(err, o.store.close(), lock.Close())
 	}
@@ -80,6 +82,36 @@ func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
 	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)
 }
 
+// makeDir creates a folder and those above it, durably. The store syncs what is in the folder; the names of the folders
+// themselves stand in those above. One that is found is synced as well, because whoever made it may have crashed since.
+func makeDir(dir string, fs vfs.FS) error {
+	missing := []string{dir}
+	for parent := fs.PathDir(dir); parent != missing[len(missing)-1]; parent = fs.PathDir(parent) {
+		if _, err := fs.Stat(parent); err == nil {
+			break
+		} else if !oserror.IsNotExist(err) {
+			return err
+		}
+		missing = append(missing, parent)
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, made := range missing {
+		parent, err := fs.OpenDir(fs.PathDir(made))
+		if oserror.IsPermission(err) {
+			return nil // not ours: neither this process nor an earlier one has made a folder in it
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func isLocked(err error) bool {
 	s := err.Error()
 	return strings.Contains(s, "resource temporarily unavailable") || strings.Contains(s, "lock held by current process")
@@ -95,6 +127,7 @@ type recovery struct {
 	now      time.Time
 	instance string
 	local    int64 // payload bytes on the local level
+	staged   int64 // payload bytes in staging
 	state
 }
 
@@ -146,7 +179,13 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	if err := r.recoverFiles(); err != nil {
 		return nil, err
 	}
-	return r, r.recoverSlices()
+	if err := r.recoverSlices(); err != nil {
+		return nil, err
+	}
+	for _, sink := range r.sinks {
+		sink.recount()
+	}
+	return r, nil
 }
 
 func (r *recovery) initStore() error {
@@ -228,6 +267,8 @@ func (r *recovery) recoverSlices() error {
 		}
 		if sl.rec.State == SliceWriting || sl.rec.State == SliceUploading {
 			r.local += sl.stored
+		} else {
+			r.staged += sl.stored
 		}
 		return nil
 	})

@@ -29,9 +29,13 @@ type Options struct {
 	MaxPendingBytes int64
 	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all.
 	AdmissionWait time.Duration
-	// MaxDiskBytes bounds the stored bytes of the local level, over all sinks. Default: 16 GiB. The disk holds up to
-	// about twice as much while old log files and tables wait to be recycled. At the bound Append fails at once.
+	// MaxDiskBytes bounds the bytes that wait in local and staging, over all sinks. Default: 16 GiB. The disk holds up
+	// to about twice as much while old log files and tables wait to be recycled. At the bound Append fails at once with
+	// an [*OverloadError].
 	MaxDiskBytes int64
+	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
+	// room of all. See [Sink.Full]. Default: half of MaxDiskBytes.
+	MaxSinkBytes int64
 	// SyncInterval is how long rows that nobody waits for may gather before a commit begins. Default: 25 ms, so that
 	// they are on disk within 50 ms while a commit takes less than 25 ms.
 	SyncInterval time.Duration
@@ -71,6 +75,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxPendingBytes, 64<<20)
 	setDefault(&o.AdmissionWait, 250*time.Millisecond)
 	setDefault(&o.MaxDiskBytes, 16<<30)
+	setDefault(&o.MaxSinkBytes, o.MaxDiskBytes/2)
 	setDefault(&o.SyncInterval, 25*time.Millisecond)
 	setDefault(&o.Uploads, 4)
 	setDefault(&o.Imports, 4)
@@ -113,6 +118,7 @@ func (o Options) Validate() error {
 	check(o.Target != nil, "Target is missing")
 	check(o.MaxPendingBytes >= 1<<20, "MaxPendingBytes is %d, the least is %d", o.MaxPendingBytes, 1<<20)
 	check(o.MaxDiskBytes >= 1<<20, "MaxDiskBytes is %d, the least is %d", o.MaxDiskBytes, 1<<20)
+	check(o.MaxSinkBytes >= 1<<10, "MaxSinkBytes is %d, the least is %d", o.MaxSinkBytes, 1<<10)
 	check(o.MemTableBytes >= 1<<20 && o.MemTableBytes <= 1<<30, "MemTableBytes is %d, allowed is %d to %d",
 		o.MemTableBytes, 1<<20, 1<<30)
 	check(o.SyncInterval >= time.Millisecond, "SyncInterval is %s, the least is 1ms", o.SyncInterval)

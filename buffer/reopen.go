@@ -77,6 +77,7 @@ func (b *Buffer) openStore() (opened, error) {
 func (b *Buffer) storeFailed(s *store, err error) {
 	if b.store.Load() == s { // else it is being opened, and the opening reports it
 		b.failed.CompareAndSwap(nil, &FailedError{Err: err})
+		b.epoch.Add(1)
 		b.gate.kick()
 	}
 }
@@ -137,7 +138,7 @@ func (b *Buffer) reopen(old crew) {
 func (b *Buffer) install(o opened) {
 	// The syncer reads what is replaced here: it must have ended every earlier commit.
 	idle := newGroup(0)
-	b.syncs <- &commit{group: idle}
+	b.submit(&commit{group: idle})
 	<-idle.done
 
 	b.life.Lock()
@@ -155,6 +156,7 @@ func (b *Buffer) install(o opened) {
 	b.signalChange()
 	b.mu.Unlock()
 	b.local.Store(o.state.local)
+	b.staged.Store(o.state.staged)
 	b.crew = b.newCrew()
 	b.use(o.store)
 	b.healing = false
@@ -183,6 +185,7 @@ func (r *recovery) join(before state) {
 		for _, f := range s.files {
 			f.sink = s
 		}
+		s.recount()
 		r.sinks[id], r.byNum[s.num] = s, s
 		// The chunks of a definition are told apart by its pointer.
 		if !s.rec.Def.equal(s.def) {

@@ -70,7 +70,7 @@ type Stats struct {
 	Sinks []SinkStats
 }
 
-// Stats returns the counters of all sinks as of the last commit.
+// Stats returns the counters of all sinks. They may run ahead of the disk by the commit that is being written.
 func (b *Buffer) Stats() Stats {
 	st := Stats{
 		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 )
@@ -154,6 +155,14 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 			differ("%v", damage)
 			continue
 		}
+		if errors.Is(err, fs.ErrNotExist) {
+			differ("slice %s: its %d rows are not in staging any more", p.obj.ID, p.rows)
+			continue
+		}
+		if unreadable := (*stagedError)(nil); errors.As(err, &unreadable) && ctx.Err() == nil {
+			differ("slice %s: %d rows in staging cannot be read: %v", p.obj.ID, p.rows, unreadable.err)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -205,6 +214,12 @@ func (b *Buffer) countLocal(num uint64, ext extent, upTo int64) (rows, raw int64
 	return rows, raw, err
 }
 
+// stagedError says that an object is there and its bytes are not what Put got.
+type stagedError struct{ err error }
+
+func (e *stagedError) Error() string { return e.err.Error() }
+func (e *stagedError) Unwrap() error { return e.err }
+
 func (b *Buffer) countStaged(ctx context.Context, obj Object) (rows, raw int64, err error) {
 	rc, err := b.opts.Staging.Open(ctx, obj)
 	if err != nil {
@@ -212,8 +227,12 @@ func (b *Buffer) countStaged(ctx context.Context, obj Object) (rows, raw int64, 
 	}
 	plain, err := Decode(obj.Encoding, rc)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, &stagedError{err}
 	}
 	defer plain.Close()
-	return scanRows(plain)
+	rows, raw, err = scanRows(plain)
+	if err != nil {
+		err = &stagedError{err}
+	}
+	return rows, raw, err
 }
