@@ -23,6 +23,8 @@ var rooms = map[string][]string{
 	"stream":            {".", "mapping", "otlpflat", "trigger", "buffer"},
 	"storageapi/...":    {"buffer", "storageapi/..."},
 	"internal/...":      {"internal/..."},
+	"forebaytest":       {".", "mapping", "buffer", "buffer/buffertest"},
+	"internal/soak":     {"./..."},
 	"bench":             {"./..."},
 	"examples/...":      {"./..."},
 }

@@ -1,0 +1,253 @@
+// Package forebaytest lets the users of forebay test their own pipelines, with everything that can go wrong: an engine
+// whose disk, staging and tables are in memory, whose drivers fail, hang and lose answers on demand, and whose power can
+// be cut.
+//
+// In testing/synctest the clock is fake: hours of triggers and backoff pass at once, and [Kit.Advance] returns when
+// everything that is due has happened.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		kit := forebaytest.New(t, forebay.Options{}, source)
+//		kit.Engine().Ingest(...)
+//		kit.Lose(buffertest.OpImport, 1)  // the import is made, its answer is lost
+//		kit.Crash()                       // a power cut
+//		kit.Advance(time.Hour)
+//		rows := kit.Rows("in.c-web.events")
+//	})
+package forebaytest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// ErrInjected is returned by calls of drivers that were told to fail or to lose their answer.
+var ErrInjected = errors.New("forebaytest: injected failure")
+
+// Kit is an engine in memory with its faults. Its methods may be called at once, but for Crash, Restart and Advance,
+// which belong to the goroutine of the test.
+type Kit struct {
+	tb      testing.TB
+	opts    forebay.Options
+	sources []forebay.Source
+	memory  *buffertest.Memory
+	disk    *vfs.MemFS
+	process *process
+
+	mu     sync.Mutex // guards faults
+	faults map[buffertest.Op][]fault
+}
+
+// fault is what happens to one call.
+type fault struct {
+	before, after error
+	delay         time.Duration
+}
+
+// process is one opening of the engine. Calls of one that has crashed have no effect any more.
+type process struct {
+	engine *forebay.Engine
+	dead   atomic.Bool
+}
+
+// New opens an engine in memory and defines the sources. FS, Staging and Target of the options are replaced. The engine
+// is closed with the test, which fails when that fails.
+func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
+	tb.Helper()
+	k := &Kit{
+		tb: tb, opts: opts, sources: sources, disk: vfs.NewCrashableMem(), memory: buffertest.NewMemory(),
+		faults: make(map[buffertest.Op][]fault),
+	}
+	if k.opts.Buffer.MemTableBytes == 0 {
+		k.opts.Buffer.MemTableBytes = 1 << 20 // tests have many engines
+	}
+	k.memory.Before, k.memory.After = k.before, k.after
+	k.makeFolders()
+	k.open()
+	tb.Cleanup(func() {
+		if err := k.process.engine.Close(); err != nil {
+			tb.Errorf("close the engine: %v", err)
+		}
+	})
+	return k
+}
+
+// Engine returns the engine. After Crash and Restart it is another one.
+func (k *Kit) Engine() *forebay.Engine { return k.process.engine }
+
+// makeFolders makes the data directory, as if it had been there for long: a cut of the power does not take it.
+func (k *Kit) makeFolders() {
+	err := k.disk.MkdirAll("data/local", 0o700)
+	for _, dir := range []string{"", "data", "data/local"} {
+		d, e := k.disk.OpenDir(dir)
+		if e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		err = errors.Join(err, d.Sync(), d.Close())
+	}
+	if err != nil {
+		k.tb.Fatalf("make the data directory: %v", err)
+	}
+}
+
+func (k *Kit) open() {
+	k.tb.Helper()
+	p := &process{}
+	opts := k.opts
+	opts.Buffer.FS = k.disk
+	opts.Staging, opts.Target = &connection{k.memory, p}, &connection{k.memory, p}
+	engine, err := forebay.Open("data", opts)
+	if err != nil {
+		k.tb.Fatalf("open the engine: %v", err)
+	}
+	p.engine, k.process = engine, p
+	for _, s := range k.sources {
+		if err := engine.Define(context.Background(), s); err != nil {
+			k.tb.Fatalf("define source %q: %v", s.ID, err)
+		}
+	}
+}
+
+// Crash cuts the power and opens the engine again, with the sources of New. What the disk had not synced is gone, calls
+// of drivers that were running have an unknown outcome. Calls of the old engine that still run end with an error.
+func (k *Kit) Crash() {
+	k.tb.Helper()
+	old := k.process
+	old.dead.Store(true)
+	k.disk = k.disk.CrashClone(vfs.CrashCloneCfg{})
+	_ = old.engine.Close() // writes to the disk that was left behind
+	k.open()
+}
+
+// Restart closes the engine and opens it again, with the sources of New.
+func (k *Kit) Restart() {
+	k.tb.Helper()
+	if err := k.process.engine.Close(); err != nil {
+		k.tb.Errorf("close the engine: %v", err)
+	}
+	k.open()
+}
+
+// Advance lets time pass on the fake clock and returns when everything that was due has happened. Call it inside
+// synctest.Test only.
+func (k *Kit) Advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// StepUpload lets time pass until no accepted row is on the local level alone, so until the first step has moved
+// everything, and returns how long that took. It fails the test after a day. Inside synctest.Test only.
+func (k *Kit) StepUpload() time.Duration {
+	k.tb.Helper()
+	return k.step("upload", func(s forebay.SinkStats) int64 { return s.Local.Rows })
+}
+
+// StepImport lets time pass until every accepted row is in its table, and returns how long that took. It fails the test
+// after a day. Inside synctest.Test only.
+func (k *Kit) StepImport() time.Duration {
+	k.tb.Helper()
+	return k.step("import", func(s forebay.SinkStats) int64 { return s.Local.Rows + s.Staging.Rows })
+}
+
+func (k *Kit) step(name string, waiting func(forebay.SinkStats) int64) time.Duration {
+	k.tb.Helper()
+	begin := time.Now()
+	for synctest.Wait(); ; k.Advance(time.Second) {
+		var rows int64
+		for _, s := range k.Engine().Stats().Sinks {
+			rows += waiting(s)
+		}
+		took := time.Since(begin)
+		if rows == 0 {
+			return took
+		}
+		if took > 24*time.Hour {
+			k.tb.Fatalf("%s: %d rows still wait after a day: %+v", name, rows, k.Engine().Stats())
+		}
+	}
+}
+
+// Fail lets the next calls of an operation fail with [ErrInjected] before they have done anything.
+func (k *Kit) Fail(op buffertest.Op, times int) { k.inject(op, times, fault{before: ErrInjected}) }
+
+// FailWith is Fail with an error, for example one that is marked by [buffer.Permanent].
+func (k *Kit) FailWith(op buffertest.Op, times int, err error) {
+	k.inject(op, times, fault{before: err})
+}
+
+// Lose lets the next calls of an operation do their work and lose the answer: they fail with [ErrInjected] afterwards.
+func (k *Kit) Lose(op buffertest.Op, times int) { k.inject(op, times, fault{after: ErrInjected}) }
+
+// Delay lets the next calls of an operation wait before they begin. One that waits for longer than
+// buffer.Options.AttemptTimeout fails.
+func (k *Kit) Delay(op buffertest.Op, times int, d time.Duration) {
+	k.inject(op, times, fault{delay: d})
+}
+
+func (k *Kit) inject(op buffertest.Op, times int, f fault) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for range times {
+		k.faults[op] = append(k.faults[op], f)
+	}
+}
+
+// Rows returns the rows of a table in the order of the imports.
+func (k *Kit) Rows(table string) [][]string { return k.memory.Rows(table) }
+
+// Calls returns the calls of all drivers so far.
+func (k *Kit) Calls() []buffertest.Call { return k.memory.Calls() }
+
+// Memory returns staging and tables, to look at them and to alter them. Its hooks belong to the kit.
+func (k *Kit) Memory() *buffertest.Memory { return k.memory }
+
+// lost carries the second half of a fault from before to after.
+type lost struct{ err error }
+
+type lostKey struct{}
+
+func (k *Kit) before(ctx context.Context, call buffertest.Call) error {
+	k.mu.Lock()
+	var f fault
+	if list := k.faults[call.Op]; len(list) > 0 {
+		f, k.faults[call.Op] = list[0], list[1:]
+	}
+	k.mu.Unlock()
+	if l, ok := ctx.Value(lostKey{}).(*lost); ok {
+		l.err = f.after
+	}
+	if f.delay > 0 {
+		timer := time.NewTimer(f.delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return f.before
+}
+
+func (k *Kit) after(ctx context.Context, _ buffertest.Call) error {
+	if l, ok := ctx.Value(lostKey{}).(*lost); ok {
+		return l.err
+	}
+	return nil
+}
+
+var (
+	_ buffer.Staging = (*connection)(nil)
+	_ buffer.Target  = (*connection)(nil)
+	_ buffer.Counter = (*connection)(nil)
+)
