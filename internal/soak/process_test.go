@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/trigger"
+)
+
+var cycles = flag.Int("cycles", 10, "how often TestKilledProcess kills the engine")
+
+// childEnv makes the test binary an engine process on the directory that it names.
+const childEnv = "FOREBAY_ENGINE_PROCESS"
+
+const secret = "secret-of-the-process-test"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		if err := serve(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "engine process:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func processSource() forebay.Source {
+	s := source(300)
+	s.Secret = secret
+	s.Settings.Upload = trigger.Conditions{Count: 100, Interval: time.Second, Size: 1 << 20}
+	return s
+}
+
+// serve is the engine process: it prints its address, and ends after a drain when its standard input is closed.
+func serve(dir string) error {
+	eng, err := forebay.Open(dir, forebay.Options{})
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if err := eng.Define(ctx, processSource()); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	srv := stream.Server("", stream.Ingest(eng, stream.Options{}))
+	go func() { _ = srv.Serve(listener) }()
+	fmt.Printf("http://%s/stream/1/%s/%s\n", listener.Addr(), sourceID, secret)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err := srv.Shutdown(ctx); err != nil {
+		return err
+	}
+	return errors.Join(eng.FlushAll(ctx), eng.Close())
+}
+
+// process is a running engine process.
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	url   string
+}
+
+func start(t *testing.T, dir string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	p.cmd.Stderr = os.Stderr
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.stdin = stdin
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the engine process did not start: %v; %v", err, p.cmd.Wait())
+	}
+	p.url = strings.TrimSpace(line)
+	return p
+}
+
+// Clients send events over HTTP and repeat what was not answered, while the engine is killed with SIGKILL again and
+// again. Every attempt has its own number, so its rows can be told from those of the others.
+func TestKilledProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("%d cycles, seed %d; more with: go test ./internal/soak -run TestKilledProcess -cycles 200 -timeout 30m", *cycles, seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	data := t.TempDir()
+	var url atomic.Pointer[string]
+	p := start(t, data)
+	url.Store(&p.url)
+
+	const clients = 8
+	var answered atomic.Int64
+	progress := make(chan struct{}, 1)
+	var acked [clients]map[int]bool
+	var tried [clients]int
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+	for c := range clients {
+		acked[c] = map[int]bool{}
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				seq := tried[c]
+				tried[c]++
+				body := fmt.Sprintf(`{"client":%d,"seq":%d}`, c, seq)
+				resp, err := client.Post(*url.Load(), "application/json", strings.NewReader(body))
+				if err != nil {
+					continue // the process is gone: the next attempt has the next number
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					acked[c][seq] = true
+					answered.Add(1)
+					select {
+					case progress <- struct{}{}:
+					default:
+					}
+				}
+			}
+		})
+	}
+	for range *cycles {
+		for want := answered.Load() + 1 + rng.Int64N(400); answered.Load() < want; {
+			<-progress
+		}
+		if err := p.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.cmd.Wait()
+		p = start(t, data)
+		url.Store(&p.url)
+	}
+	close(stop)
+	wg.Wait()
+	p.stdin.Close()
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("engine process: %v", err)
+	}
+
+	stored := map[[2]string]int{}
+	tables := dir.Tables(filepath.Join(data, "tables"))
+	for row, err := range tables.Rows("in.c-soak.rows") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored[[2]string{row[0], row[1]}]++
+	}
+	lost, doubled, unconfirmed := 0, 0, 0
+	for c := range clients {
+		for seq := range acked[c] {
+			if stored[[2]string{fmt.Sprint(c), fmt.Sprint(seq)}] == 0 {
+				lost++
+			}
+		}
+	}
+	for row, n := range stored {
+		if n > 1 {
+			doubled++
+		}
+		var c, seq int
+		_, _ = fmt.Sscan(row[0]+" "+row[1], &c, &seq)
+		if !acked[c][seq] {
+			unconfirmed++
+		}
+	}
+	t.Logf("%d acknowledged rows, %d rows in the table, %d of them without an answer", answered.Load(), len(stored), unconfirmed)
+	if lost+doubled > 0 {
+		t.Errorf("%d rows are lost, %d are doubled", lost, doubled)
+	}
+}
+
+// A second process on the directory of a running engine is told what is wrong.
+func TestSecondProcess(t *testing.T) {
+	data := t.TempDir()
+	eng, err := forebay.Open(data, forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+data)
+	out, err := cmd.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("is in use by another engine; close that one or choose another folder")) {
+		t.Errorf("the second process: %v, %s", err, out)
+	}
+}
+
+// A disk becomes full, really, while rows are sent, and then has room again: everything that was acknowledged arrives.
+func TestFullDisk(t *testing.T) {
+	disk := smallDisk(t, 64)
+	mem := buffertest.NewMemory()
+	eng, err := forebay.Open(filepath.Join(disk, "data"), forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{
+		Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}, MemTableBytes: 1 << 20,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := eng.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	src := source(1_000_000)
+	src.Settings.Upload = trigger.Conditions{Count: 10_000_000, Size: 50 << 20, Interval: 5 * time.Minute}
+	if err := eng.Define(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(disk, "ballast")
+	if err := fill(ballast, 48<<20); err != nil {
+		t.Fatal(err)
+	}
+
+	acked := map[string]bool{}
+	send := func(seq int) error {
+		noise := make([]byte, 24<<10) // does not compress
+		for i := range noise {
+			noise[i] = byte('a' + rand.IntN(26))
+		}
+		body := fmt.Appendf(nil, `{"client":0,"seq":%d,"noise":"%s"}`, seq, noise)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := eng.Ingest(ctx, sourceID, mapping.JSON(body))
+		if err == nil {
+			acked[fmt.Sprint(seq)] = true
+		}
+		return err
+	}
+	seq, failures := 0, 0
+	for ; failures < 20; seq++ {
+		if seq > 20_000 {
+			t.Fatal("the disk does not become full")
+		}
+		if err := send(seq); err != nil {
+			failures++
+		}
+	}
+	full := len(acked)
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	for end := seq + 5; seq < end; {
+		if err := send(seq); err != nil {
+			var failed *buffer.FailedError
+			if !errors.As(err, &failed) {
+				t.Fatal(err)
+			}
+			continue // it is being reopened
+		}
+		seq++
+	}
+	for { // a reopening ends the barrier
+		err := eng.FlushAll(t.Context())
+		var failed *buffer.FailedError
+		if err == nil {
+			break
+		}
+		if !errors.As(err, &failed) {
+			t.Fatal(err)
+		}
+	}
+	stored := map[string]int{}
+	for _, row := range mem.Rows("in.c-soak.rows") {
+		if stored[row[1]]++; stored[row[1]] > 1 {
+			t.Errorf("row %s is doubled", row[1])
+		}
+	}
+	for id := range acked {
+		if stored[id] == 0 {
+			t.Errorf("row %s was acknowledged and is lost", id)
+		}
+	}
+	t.Logf("%d rows were acknowledged before the disk was full, %d in all", full, len(acked))
+}
+
+func fill(path string, size int) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, size))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// smallDisk mounts a file system of some MiB.
+func smallDisk(t *testing.T, size int) string {
+	t.Helper()
+	at := t.TempDir()
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm", size), "tmpfs", at).CombinedOutput()
+	if err != nil {
+		t.Skipf("needs the right to mount a small file system (root on Linux): %v: %s", err, bytes.TrimSpace(out))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", at).CombinedOutput(); err != nil {
+			t.Errorf("unmount: %v: %s", err, out)
+		}
+	})
+	return at
+}
