@@ -45,6 +45,7 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		imported:  in.observableCounter("forebay.rows.imported", "{row}", "Rows in the tables."),
 		expired:   in.observableCounter("forebay.rows.expired", "{row}", "Rows that were given up after the retention."),
 		discarded: in.observableCounter("forebay.rows.discarded", "{row}", "Rows that somebody discarded."),
+		damaged:   in.observableCounter("forebay.rows.damaged", "{row}", "Rows that the disk did not give back."),
 		waiting:   in.gauge("forebay.rows.waiting", "{row}", "Accepted rows that are not in a table yet, by level."),
 		size:      in.gauge("forebay.rows.size", "By", "Stored bytes of the waiting rows, by level."),
 		oldest:    in.ages("forebay.rows.age", "Age of the oldest row that is not in its table; 0 when there is none."),
@@ -116,9 +117,9 @@ func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
 
 // observers are the instruments that read [Stats] when somebody collects.
 type observers struct {
-	accepted, imported, expired, discarded, overloads metric.Int64ObservableCounter
-	waiting, size, files, held, pending, local, limit metric.Int64ObservableGauge
-	oldest                                            metric.Float64ObservableGauge
+	accepted, imported, expired, discarded, damaged, overloads metric.Int64ObservableCounter
+	waiting, size, files, held, pending, local, limit          metric.Int64ObservableGauge
+	oldest                                                     metric.Float64ObservableGauge
 }
 
 func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time.Time) {
@@ -138,6 +139,7 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 		to.ObserveInt64(o.imported, s.Target.Rows, sink)
 		to.ObserveInt64(o.expired, s.Expired.Rows, sink)
 		to.ObserveInt64(o.discarded, s.Discarded.Rows, sink)
+		to.ObserveInt64(o.damaged, s.Damaged.Rows, sink)
 		for _, l := range []struct {
 			name  string
 			level Level

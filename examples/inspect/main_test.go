@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+func inspect(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := run(context.Background(), args, &out, &out); err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, &out)
+	}
+	return out.String()
+}
+
+func TestInspect(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	eng, err := forebay.Open(data, forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	err = eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{
+		ID: "events", Table: forebay.Table{ID: "in.c-web.events", Columns: mapping.Columns{mapping.Path("kind", "kind", mapping.RawString())}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"login", "logout"} {
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"kind":"`+kind+`"}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var inUse *buffer.InUseError
+	if err := run(t.Context(), []string{data}, new(bytes.Buffer), new(bytes.Buffer)); !errors.As(err, &inUse) {
+		t.Fatalf("a directory in use: %v", err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	if err := eng.Checkpoint(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	text := inspect(t, "-verify", copied)
+	for _, want := range []string{"web/events", "copied", "holds", "uploading"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	var p picture
+	if err := json.Unmarshal([]byte(inspect(t, "-json", copied)), &p); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Sinks) != 1 || p.Sinks[0].Local.Rows != 2 || len(p.Slices) != 1 {
+		t.Fatalf("picture is %+v", p)
+	}
+	if rows := inspect(t, "-rows", p.Slices[0].ID, copied); rows != "\"kind\"\n\"login\"\n\"logout\"\n" {
+		t.Errorf("rows are %q", rows)
+	}
+}

@@ -1,0 +1,114 @@
+package forebay_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/metertest"
+	"github.com/forebay/forebay/mapping"
+)
+
+// docs/operations.md lists every metric with its unit, and no other.
+func TestMetricsAreDocumented(t *testing.T) {
+	meter := metertest.New()
+	openMemory(t, func(o *forebay.Options) { o.Meter = meter })
+	text, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) > 3 && strings.HasPrefix(strings.TrimSpace(cells[1]), "`forebay.") {
+			documented[strings.Trim(cells[1], " `")] = strings.Trim(cells[2], " `")
+		}
+	}
+	units := meter.Units()
+	for name, unit := range units {
+		if documented[name] != unit {
+			t.Errorf("%s has the unit %q, documented is %q", name, unit, documented[name])
+		}
+	}
+	for name := range documented {
+		if _, ok := units[name]; !ok {
+			t.Errorf("%s is documented and does not exist", name)
+		}
+	}
+}
+
+func TestRejectionsAreMeasuredBySourceAndSink(t *testing.T) {
+	meter := metertest.New()
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Meter = meter })
+	mustDefine(t, e, events())
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1}`))); err == nil {
+		t.Fatal("a record without a name was taken")
+	}
+	values := meter.Collect()
+	if n := values["forebay.rows.accepted{sink=raw,source=web}"]; n != 1 {
+		t.Errorf("%v rows of web/raw are accepted: %v", n, values)
+	}
+	found := false
+	for name, n := range values {
+		if strings.HasPrefix(name, "forebay.records.rejected{reason=") && strings.HasSuffix(name, ",sink=users,source=web}") {
+			found = found || n == 1
+		}
+	}
+	if !found {
+		t.Errorf("the rejection is not measured: %v", values)
+	}
+}
+
+func TestRetryAndDiscardNameTheSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t)
+		mustDefine(t, e, events())
+		for what, err := range map[string]error{
+			"retry":   e.Retry(t.Context(), "web", "none"),
+			"discard": e.Discard(t.Context(), "none", "users", "x-f1"),
+		} {
+			if !errors.Is(err, forebay.ErrUnknownSink) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"a"}}`))); err != nil {
+			t.Fatal(err)
+		}
+		mem.Alter("in.c-web.users", "other")
+		if err := e.Flush(t.Context(), "web"); err == nil {
+			t.Fatal("a table with other columns took rows")
+		}
+		imports := func() (n int) {
+			for _, c := range mem.Calls() {
+				if c.Op == buffertest.OpImport {
+					n++
+				}
+			}
+			return n
+		}
+		synctest.Wait() // Flush ends with the first failure
+		before := imports()
+		if err := e.Retry(t.Context(), "web", "users"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if imports() == before {
+			t.Error("Retry made no attempt")
+		}
+		for _, s := range e.Stats().Sinks {
+			if s.Sink != "users" {
+				continue
+			}
+			if err := e.Discard(t.Context(), "web", "users", s.Files[0].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.Flush(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
