@@ -18,7 +18,7 @@ import (
 //   - When Put returns nil the object is durable: the buffer then deletes the local rows.
 //   - Delete of an absent id succeeds.
 //
-// An error is retried with backoff unless it is marked by [Permanent] or is a [*SchemaError].
+// An error is retried with backoff; one that is marked by [Permanent] at the longest delay.
 // [buffertest.Staging] checks the contract.
 //
 // [buffertest.Staging]: https://pkg.go.dev/github.com/forebay/forebay/buffer/buffertest#Staging
@@ -54,8 +54,14 @@ type Source interface {
 // transaction as the rows gives exactly once. A target that cannot must say "at least once" in its documentation and
 // narrow the window, for example by saving the id of a remote job with File.SaveProgress before it waits for it.
 //
-// Errors are retried with backoff, except for [*SchemaError] and those marked by [Permanent], which are retried only
-// after a definition or the table has changed, or when the user asks for it; the file stays in staging meanwhile.
+// Errors are retried with backoff. A [*SchemaError] and those marked by [Permanent] are retried at the longest delay,
+// and at once when the sink is defined anew or somebody asks ([Buffer.Retry], [Buffer.Flush]); the file stays in staging
+// meanwhile.
+//
+// A cell may hold any bytes: quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, bytes that are not UTF-8. A
+// target that cannot store some of them fails the import with a [Permanent] error; it never changes them. Note that
+// encoding/csv turns "\r\n" inside a cell into "\n" when it reads.
+//
 // [buffertest.Target] checks the contract.
 //
 // [buffertest.Target]: https://pkg.go.dev/github.com/forebay/forebay/buffer/buffertest#Target
@@ -66,7 +72,8 @@ type Target interface {
 
 	// Import appends all rows of f to f.Table, in the order of f.Slices and of the rows in them, once per f.ID. It
 	// creates the table if it is absent, and fails with a [*SchemaError], storing nothing, when the columns differ.
-	// When it returns nil the rows are durable and visible to readers.
+	// When it returns nil the rows are durable and visible to readers. A cancelled ctx ends the call soon; the outcome
+	// is then unknown.
 	Import(ctx context.Context, f *File) error
 }
 

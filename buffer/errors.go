@@ -26,7 +26,7 @@ var (
 )
 
 // OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may
-// repeat it after RetryAfter.
+// repeat it after RetryAfter. The bounds are Options.MaxPendingBytes, MaxDiskBytes and MaxSinkBytes.
 type OverloadError struct {
 	// Resource is the bound that was hit: "memory" (bytes not yet committed), "disk" (what waits of all sinks, in local
 	// and staging) or "sink" (what waits of one sink).
@@ -38,8 +38,9 @@ type OverloadError struct {
 }
 
 func (e *OverloadError) Error() string {
-	return fmt.Sprintf("buffer: overloaded: %s bound reached (%d of %d bytes), retry after %s",
-		e.Resource, e.Used, e.Limit, e.RetryAfter)
+	option := map[string]string{"memory": "MaxPendingBytes", "disk": "MaxDiskBytes", "sink": "MaxSinkBytes"}[e.Resource]
+	return fmt.Sprintf("buffer: overloaded: no room in %s (%d of the %d bytes of %s are in use), retry after %s",
+		e.Resource, e.Used, e.Limit, option, e.RetryAfter)
 }
 
 // TooLargeError says that one call carries more bytes than MaxPendingBytes ever admits. Repeating it is useless: split
@@ -65,7 +66,7 @@ type SchemaError struct {
 
 func (e *SchemaError) Error() string {
 	return fmt.Sprintf("table %q: columns differ: the mapping has [%s], the table has [%s]; "+
-		"change one of them so that names and order agree", e.Table, strings.Join(e.Want, ", "), strings.Join(e.Got, ", "))
+		"give the sink another table, or change one of them so that names and order agree", e.Table, strings.Join(e.Want, ", "), strings.Join(e.Got, ", "))
 }
 
 // FailedError says that the local level could not be written or read: a broken, full or absent disk. What was

@@ -274,6 +274,7 @@ func TestEngineErrors(t *testing.T) {
 		{"template", mapped(mapping.TemplateFailed), "", 422, "unprocessableContent", "", "user", false},
 		{"budget", mapped(mapping.BudgetExceeded), "", 422, "unprocessableContent", "", "user", false},
 		{"row too large", &forebay.RowTooLargeError{Size: 9, Limit: 8}, "", 413, "payloadTooLarge", "", "9 bytes", false},
+		{"rows of all sinks too large", &buffer.TooLargeError{Size: 9, Limit: 8}, "", 413, "payloadTooLarge", "", "9 bytes", false},
 		{"memory", &buffer.OverloadError{Resource: "memory", RetryAfter: 10 * time.Millisecond}, "", 503, "overloaded", "1", "memory", false},
 		{"disk", &buffer.OverloadError{Resource: "disk", RetryAfter: 2500 * time.Millisecond}, "", 503, "overloaded", "3", "disk", false},
 		{"failed", &buffer.FailedError{Err: errors.New("inner text")}, "", 503, "noPipelineReady", "2", "unknown", false},

@@ -23,6 +23,7 @@ func ingestError(err error, contentType string) *apiError {
 		overload *buffer.OverloadError
 		failed   *buffer.FailedError
 		tooLarge *forebay.RowTooLargeError
+		tooMany  *buffer.TooLargeError
 	)
 	switch {
 	case errors.As(err, &mapped):
@@ -38,10 +39,15 @@ func ingestError(err error, contentType string) *apiError {
 		return &apiError{
 			status: http.StatusRequestEntityTooLarge, name: "stream.in.payloadTooLarge", message: tooLarge.Error(),
 		}
+	case errors.As(err, &tooMany):
+		return &apiError{
+			status: http.StatusRequestEntityTooLarge, name: "stream.in.payloadTooLarge",
+			message: fmt.Sprintf("The rows of all sinks together have %d bytes, at most %d are taken at once.", tooMany.Size, tooMany.Limit),
+		}
 	case errors.As(err, &overload):
 		return &apiError{
 			status: http.StatusServiceUnavailable, name: "stream.in.overloaded", retryAfter: max(overload.RetryAfter, time.Second),
-			message: fmt.Sprintf("The bound of the local %s is reached. Send the event again later.", overload.Resource),
+			message: fmt.Sprintf("The bound of the %s is reached. Send the event again later.", overload.Resource),
 		}
 	case errors.As(err, &failed): // the buffer logs it, once
 		return &apiError{

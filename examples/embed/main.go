@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), "data"); err != nil {
+	if err := run(context.Background(), "embed-data"); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -24,7 +24,7 @@ func run(ctx context.Context, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	err = eng.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{
-		ID: "in.c-web.events", Columns: mapping.Columns{mapping.UUID("id"), mapping.Path("user", "user.id"), mapping.Body("body")},
+		ID: "in.c-embed.events", Columns: mapping.Columns{mapping.UUID("id"), mapping.Path("user", "user.id"), mapping.Body("body")},
 	}}}})
 	if err != nil {
 		return err
@@ -33,6 +33,6 @@ func run(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Println(result.Sinks[0].Status)
-	return eng.Flush(ctx, "web") // now the row is in DIR/tables/in.c-web.events
+	fmt.Println(result.Sinks[0].Status, "- the row will be in", dir+"/tables/in.c-embed.events")
+	return eng.Flush(ctx, "web") // now it is
 }

@@ -89,7 +89,7 @@ func consistent(run string, d delivery, cell func(name string) string) bool {
 }
 
 // print shows what is in the tables, where they are and how to ask them more.
-func (a *audit) print(out io.Writer, dir string) {
+func (a *audit) print(out io.Writer, dir string, temporary bool) {
 	for _, t := range a.tables {
 		fmt.Fprintf(out, "\ntable %s: %d rows, for example\n", t.id, t.rows)
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -103,7 +103,7 @@ func (a *audit) print(out io.Writer, dir string) {
 		}
 		_ = w.Flush()
 	}
-	printQueries(out, dir, a.tables[0])
+	printQueries(out, dir, temporary, a.tables[0])
 }
 
 // shorten fits a cell into a line.

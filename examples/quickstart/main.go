@@ -132,7 +132,10 @@ func run(ctx context.Context, out *os.File, cfg config) error {
 	if err != nil {
 		return err
 	}
-	audit.print(out, dir)
+	audit.print(out, dir, cfg.dir == "")
+	if audit.unconfirmed > 0 {
+		fmt.Fprintf(out, "%d rows are of requests whose answer was lost in a kill. Their clients sent them again, as another attempt:\nevery confirmed attempt is in the tables once. An id of the event in a column tells such rows apart.\n\n", audit.unconfirmed)
+	}
 	return audit.verdict(out, cfg)
 }
 

@@ -48,11 +48,14 @@ var inDoubleQuotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func printQueries(out io.Writer, dataDir string, orders tableAudit) {
+func printQueries(out io.Writer, dataDir string, temporary bool, orders tableAudit) {
 	fmt.Fprintf(out, "\nThe tables are folders of CSV files without a header, one file per import:\n  %s\nQuery them with what you have, for example:\n",
 		filepath.Join(dataDir, "tables"))
 	for _, q := range queries(dataDir, orders) {
 		fmt.Fprintf(out, "\n  %s\n", q.command)
 	}
-	fmt.Fprintf(out, "\nRemove everything: rm -r %s\n\n", shellQuote(dataDir))
+	if temporary {
+		fmt.Fprintf(out, "\nRemove everything: rm -r %s\n", shellQuote(dataDir))
+	}
+	fmt.Fprintln(out)
 }
