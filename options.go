@@ -61,7 +61,7 @@ func (o Options) Validate() error {
 		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
 	}
 	if given.Buffer.Staging != nil || given.Buffer.Target != nil || given.Buffer.Logger != nil || given.Buffer.Meter != nil {
-		problems = append(problems, errors.New("Buffer has a Staging, Target, Logger or Meter of its own: set those of Options instead"))
+		problems = append(problems, errors.New("option Buffer has a Staging, Target, Logger or Meter of its own: set those of Options instead"))
 	}
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
 }
