@@ -162,7 +162,7 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 	var err error
 	switch {
 	case sl.rec.State == SliceWriting || sl.rec.State == SliceUploading:
-		stored, err = (&sliceSource{b: b, slice: sl.num, obj: obj}).Open()
+		stored, err = (&sliceSource{b: b, slice: sl.num, obj: obj, ext: sl.rec.extent()}).Open()
 	case b.opts.Staging == nil:
 		err = errors.New("its rows are not on the local level any more, and no staging store was given")
 	default:
