@@ -238,7 +238,7 @@ func (t *txn) lose(sl *slice, x examination) {
 	sl.rows, sl.raw, sl.stored = x.good.rows, x.good.raw, x.good.stored
 	sl.rec.setTally(sl.tally)
 	sl.rec.Revision++
-	sl.rec.Instance = "" // a copy of this engine may set aside something else
+	sl.rec.Instance = ""                      // a copy of this engine may set aside something else
 	ranges := slices.Clone(sl.rec.LostChunks) // the old one may be in use
 	for _, d := range x.bad {
 		if d.FirstChunk >= 0 {
