@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/forebay/forebay/trigger"
@@ -89,7 +89,7 @@ func makeDir(dir string, fs vfs.FS) error {
 	for parent := fs.PathDir(dir); parent != missing[len(missing)-1]; parent = fs.PathDir(parent) {
 		if _, err := fs.Stat(parent); err == nil {
 			break
-		} else if !oserror.IsNotExist(err) {
+		} else if !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		missing = append(missing, parent)
@@ -99,7 +99,7 @@ func makeDir(dir string, fs vfs.FS) error {
 	}
 	for _, made := range missing {
 		parent, err := fs.OpenDir(fs.PathDir(made))
-		if oserror.IsPermission(err) {
+		if errors.Is(err, os.ErrPermission) {
 			return nil // not ours: neither this process nor an earlier one has made a folder in it
 		}
 		if err != nil {
