@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"path/filepath"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -17,7 +15,7 @@ func Example() {
 	data, _ := os.MkdirTemp("", "forebay")
 	defer os.RemoveAll(data)
 
-	eng, err := forebay.Open(data, forebay.Options{Target: dir.Tables(filepath.Join(data, "tables"))})
+	eng, err := forebay.Open(data, forebay.Options{}) // tables are folders of CSV files below data
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -54,7 +54,7 @@ type Options struct {
 	// FS is the file system of the local level. Default: the real disk. Tests put one here that crashes or fails.
 	FS vfs.FS
 	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never
-	// written twice. Two of them may be in memory. Default: 64 MiB.
+	// written twice. Up to three of them are in memory while the disk is slower than the rows. Default: 64 MiB.
 	MemTableBytes int64
 }
 

@@ -35,7 +35,7 @@ func openStore(dir string, opts Options, failed func(*store, error)) (*store, er
 		Logger:                      storeLogger{opts.Logger, s.fs},
 		EventListener:               &pebble.EventListener{DataCorruption: corruptionLogger(opts.Logger)},
 		MemTableSize:                uint64(opts.MemTableBytes),
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: 3,
 		FormatMajorVersion:          pebble.FormatNewest,
 	}
 	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
