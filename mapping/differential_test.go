@@ -16,6 +16,9 @@ import (
 // first: what breaks our bounds must not reach the reference, which has none and cannot be stopped.
 func sameOrFail(t *testing.T, content string, r *Record) {
 	t.Helper()
+	if source(content).limits() != nil {
+		return // the reference has no such limits
+	}
 	prog, err := CompileTemplate(content, Options{Compat: true})
 	var got []byte
 	var gotErr error

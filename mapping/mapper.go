@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 )
 
 // Mapper turns records into CSV rows by the columns of one sink. It is immutable and safe for concurrent use; a record
@@ -85,12 +84,8 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 			}
 		}
 	case TypeTemplate:
-		switch n := utf8.RuneCountInString(c.Template.Content); {
-		case c.Template.Language != "jsonnet":
+		if c.Template.Language != "jsonnet" {
 			fault("template.language", 0, 0, fmt.Errorf("%q is not known; the language is %q", c.Template.Language, "jsonnet"))
-			return
-		case n == 0 || n > MaxTemplateLength:
-			fault("template.content", 0, 0, fmt.Errorf("a template has 1 to %d characters, not %d", MaxTemplateLength, n))
 			return
 		}
 		prog, faults := compileTemplate(c.Template.Content, opts)

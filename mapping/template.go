@@ -26,7 +26,12 @@ type TemplateError struct {
 	Msg string
 }
 
-func (e *TemplateError) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Col, e.Msg) }
+func (e *TemplateError) Error() string {
+	if e.Line == 0 {
+		return e.Msg
+	}
+	return fmt.Sprintf("%d:%d: %s", e.Line, e.Col, e.Msg)
+}
 
 // The functions of the event are declared to the parser before the user's text, on lines of their own.
 const (
@@ -37,7 +42,8 @@ const (
 // CompileTemplate parses, checks and compiles a jsonnet program. What the program's text alone shows to be wrong is
 // found here: syntax, unknown variables and members of std, wrong arguments of the functions of the event and of std,
 // malformed constant paths and time formats, import, std.extVar and std.native. All such faults are reported, each as
-// a [*TemplateError]; a fault of the syntax hides the others.
+// a [*TemplateError]; a fault of the syntax hides the others. A text that is empty, longer than [MaxTemplateLength], or
+// whose brackets nest deeper than 200 levels is refused before it is parsed, so any text can be given, whoever wrote it.
 func CompileTemplate(content string, opts Options) (*Program, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -55,6 +61,9 @@ func CompileTemplate(content string, opts Options) (*Program, error) {
 
 func compileTemplate(content string, opts Options) (*Program, []*TemplateError) {
 	text := source(content)
+	if fault := text.limits(); fault != nil {
+		return nil, []*TemplateError{fault}
+	}
 	root, err := jsonnet.SnippetToAST("template", prelude+content)
 	if err != nil {
 		return nil, []*TemplateError{text.fault(err)}
@@ -69,6 +78,11 @@ func compileTemplate(content string, opts Options) (*Program, []*TemplateError) 
 	}
 	return &Program{run: e.run, compat: opts.Compat, budget: opts.Budget.withDefaults()}, nil
 }
+
+// Compiled reports whether the program runs as compiled code. It is always true: there is no interpreter that some
+// templates fall back to, and a text that cannot be compiled is refused. It exists for tools that show how a template
+// runs.
+func (p *Program) Compiled() bool { return p.run != nil }
 
 // source is the user's text.
 type source string
