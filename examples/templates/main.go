@@ -1,5 +1,5 @@
-// Command templates evaluates a jsonnet template over one JSON event, and shows the value, what it costs per record, and what
-// the definition of the column looks like in the Stream API:
+// Command templates evaluates a jsonnet template over one JSON event, and shows the value, the definition of the column
+// as the Stream API has it, that the template runs compiled, and what it costs per record:
 //
 //	templates -template label.jsonnet -event event.json -header X-Env=prod
 //	echo '{"a":{"b":1}}' | templates -e "Body('a.b') + 1"
@@ -69,7 +69,8 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		opts = append(opts, mapping.RawString())
 	}
 	col := mapping.Template("value", content, opts...)
-	m, err := mapping.Compile(mapping.Columns{col}, mapping.Options{Compat: *compat})
+	options := mapping.Options{Compat: *compat}
+	m, err := mapping.Compile(mapping.Columns{col}, options)
 	var faults mapping.DefinitionErrors
 	if errors.As(err, &faults) {
 		for _, f := range faults {
@@ -89,12 +90,17 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if errors.As(cell.Err, &rejected) {
 		return fmt.Errorf("the record is rejected (%s): %w", rejected.Reason, rejected.Err)
 	}
+	program, err := mapping.CompileTemplate(content, options)
+	if err != nil {
+		return err
+	}
 	definition, err := json.Marshal(col)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "value       %s\n", cell.Value)
 	fmt.Fprintf(stdout, "definition  %s\n", definition)
+	fmt.Fprintf(stdout, "compiled    %t\n", program.Compiled())
 	if *cost {
 		fmt.Fprintf(stdout, "per record  %s\n", measure(m, record))
 	}
