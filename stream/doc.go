@@ -1,6 +1,6 @@
 // Package stream receives events over HTTP and hands them to an engine.
 //
-//	http.Handle("/", stream.Ingest(eng, stream.Options{}))
+//	err := stream.Server(":8080", stream.Ingest(eng, stream.Options{})).ListenAndServe()
 //
 // An event is the body of one request:
 //
@@ -21,6 +21,10 @@
 //	4xx       the request is at fault. Sending it again as it is gives the same answer (408 apart: it came too slowly)
 //	5xx       the service is at fault. Send it again, after the seconds of Retry-After if there are any
 //
+// An event whose request has arrived completely is stored and answered also if the client sends no more, or goes away.
+// An answer that does not depend on the body (a wrong path, method, project or secret, a body that is too large) is sent
+// without waiting for it; over HTTP/1 the connection is then closed.
+//
 // A client that repeats a request after a 5xx, a timeout or a lost connection gets at-least-once: sinks that had the
 // row have it twice, as two rows. A client that never repeats gets at-most-once.
 //
@@ -38,7 +42,7 @@
 //	headerTooLarge        413  headers above Options.MaxHeaderBytes
 //	bodyTooLarge          413  body above Options.MaxBodyBytes
 //	timeout               408  the body came too slowly, see [Server]
-//	eof                   499  the client went away; nobody reads this answer
+//	eof                   499  the client went away before its request was complete; nothing was stored
 //	overloaded            503  a bound of memory or disk is reached; nothing was stored; Retry-After
 //	shutdown              503  the engine is closing; nothing was stored; Retry-After
 //	writeFailed           the highest status of the sinks: at least one of them does not have the row
@@ -49,7 +53,7 @@
 //	badRequest            400  a field is wanted of a malformed form
 //	payloadTooLarge       413  the row is too large
 //	overloaded            503  as above
-//	noPipelineReady       503  the disk failed, or was too slow: it is unknown whether the event was stored; Retry-After
+//	noPipelineReady       503  the disk failed, or took more than 30 s: it is unknown whether the event was stored; Retry-After
 //	genericError          500  anything else; the log has the cause
 //
 // # Differences from the published service

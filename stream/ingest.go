@@ -23,6 +23,10 @@ import (
 // mounted below a prefix with [http.StripPrefix]. Close the engine after the last request is answered; until then
 // closing is safe, and answered 503.
 //
+// Hand it to the server itself, or dispatch by the path in a handler of your own. Do not put an [http.ServeMux] in front
+// of it: a mux answers every path with "//" or "/../" in it by a redirect to the path without, and so writes the secret
+// into a Location header, where proxies and browsers log it.
+//
 // It panics if opts.Validate reports an error. Call Validate first on options that a user of your program can set.
 func Ingest(eng *forebay.Engine, opts Options) http.Handler { return newIngestHandler(eng, opts) }
 
@@ -117,18 +121,53 @@ func (h *ingestHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID string) *apiError {
 	target, ok := parseEndpoint(r.URL.EscapedPath())
 	if !ok {
+		leaveBody(w, r)
 		return routeNotFound
 	}
-	switch r.Method {
-	case http.MethodPost:
-	case http.MethodOptions:
+	if r.Method == http.MethodOptions {
+		leaveBody(w, r)
 		header := w.Header()
 		header["Allow"] = ingestMethods
 		header["Access-Control-Allow-Methods"] = ingestMethods
 		header["Access-Control-Allow-Headers"] = anyValue
 		w.WriteHeader(http.StatusOK)
 		return nil
-	default:
+	}
+	if e := h.admit(w, r, target); e != nil {
+		leaveBody(w, r)
+		return e
+	}
+
+	q := h.requests.Get().(*ingestRequest)
+	defer h.release(q)
+	reserved, e := h.readBody(q, r)
+	defer h.buffered.Add(-reserved)
+	if e != nil {
+		if e.unread {
+			leaveBody(w, r)
+		}
+		return e
+	}
+	q.fill(r, h.opts)
+	// net/http cancels the context of a request whose client sends no more. A client that has only closed its sending
+	// side still reads the answer, and the row may be stored already: the request is complete, so its context no longer
+	// counts.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
+	defer cancel()
+	res, err := h.eng.Ingest(ctx, target.source, &q.rec)
+	if err != nil && len(res.Sinks) == 0 {
+		return ingestError(err, r.Header.Get("Content-Type"))
+	}
+	h.writeResult(w, r, requestID, target.source, res)
+	return nil
+}
+
+// storeTimeout bounds the durable wait of one event. [Server] leaves time for it and for the answer.
+const storeTimeout = 30 * time.Second
+
+// admit refuses what is known to be wrong before the body is read.
+func (h *ingestHandler) admit(w http.ResponseWriter, r *http.Request, target endpoint) *apiError {
+	if r.Method != http.MethodPost {
 		w.Header()["Allow"] = ingestMethods
 		return methodNotAllowed
 	}
@@ -142,24 +181,7 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 			message: fmt.Sprintf("The headers have %d bytes, at most %d are allowed.", size, h.opts.MaxHeaderBytes),
 		}
 	}
-	if e := h.authorize(project, target); e != nil {
-		return e
-	}
-
-	q := h.requests.Get().(*ingestRequest)
-	defer h.release(q)
-	reserved, e := h.readBody(q, r)
-	defer h.buffered.Add(-reserved)
-	if e != nil {
-		return e
-	}
-	q.fill(r, h.opts)
-	res, err := h.eng.Ingest(r.Context(), target.source, &q.rec)
-	if err != nil && len(res.Sinks) == 0 {
-		return ingestError(err, r.Header.Get("Content-Type"))
-	}
-	h.writeResult(w, r, requestID, target.source, res)
-	return nil
+	return h.authorize(project, target)
 }
 
 // authorize checks the address of a request. The work is the same for an unknown source and for a wrong secret.

@@ -651,8 +651,8 @@ func (d *discard) Write(b []byte) (int, error)       { return len(b), nil }
 func (d *discard) WriteString(s string) (int, error) { return len(s), nil }
 func (d *discard) WriteHeader(int)                   {}
 
-// The handler itself allocates the request id and the list that holds it in the header, nothing that grows with the
-// request.
+// The handler itself allocates the request id and the list that holds it in the header, and five times for the context
+// with the end of the durable wait: nothing that grows with the request.
 func TestIngestAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("sync.Pool drops at random under the race detector")
@@ -674,8 +674,8 @@ func TestIngestAllocs(t *testing.T) {
 		clear(w.header)
 		h.ServeHTTP(w, r)
 	})
-	if n > 2 {
-		t.Errorf("%v allocations per request, want at most 2", n)
+	if n > 7 {
+		t.Errorf("%v allocations per request, want at most 7", n)
 	}
 }
 

@@ -19,8 +19,7 @@ type apiError struct {
 	message string
 	// retryAfter is the value of the Retry-After header, rounded up to seconds. Zero omits it.
 	retryAfter time.Duration
-	// unread tells that the request has a body of which the rest is not wanted. The connection is closed after the
-	// answer: net/http would else wait for the rest before it sends the answer.
+	// unread tells that the rest of the body is not wanted, see leaveBody.
 	unread bool
 	// cause goes to the log only. It is set when the service is at fault.
 	cause error
@@ -82,10 +81,16 @@ func writeError(w http.ResponseWriter, r *http.Request, logger *slog.Logger, req
 	}
 	logFault(r, logger, requestID, e)
 	setRetryAfter(w.Header(), e.retryAfter)
-	if e.unread && r.ProtoMajor == 1 {
+	writeJSON(w, e.status, body)
+}
+
+// leaveBody announces that the connection is closed after the answer if r has a body. It is called before an answer that
+// does not need the (rest of the) body: net/http would else wait for it, up to the ReadTimeout, before it sends the
+// answer. Over HTTP/2 the stream alone ends.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	writeJSON(w, e.status, body)
 }
 
 // logFault logs e if it has a cause. The URL of an ingestion request holds the secret: it is never logged.

@@ -10,7 +10,8 @@ import (
 //
 //	ReadHeaderTimeout   10 s    the request line and headers
 //	ReadTimeout         30 s    headers and body; a slower client gets 408
-//	WriteTimeout        60 s    from the end of the headers to the end of the answer
+//	WriteTimeout        70 s    from the end of the headers to the end of the answer: it covers a slow body
+//	                            and the 30 s that an event may take to be stored
 //	IdleTimeout         30 s    a kept connection without a request
 //	MaxHeaderBytes      64 KB   above it net/http itself answers 431; the handlers of this package refuse
 //	                            headers above 16 KB with their own 413
@@ -22,7 +23,7 @@ func Server(addr string, handler http.Handler) *http.Server {
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      60 * time.Second,
+		WriteTimeout:      70 * time.Second,
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    64 << 10,
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -207,22 +208,107 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// A client that goes away during the durable wait cancels it.
-func TestClientLeaves(t *testing.T) {
+// Once the request is complete the event is stored, whatever the client does: the durable wait goes on when the client
+// has closed its sending side, and that client gets the answer.
+func TestHalfClosingClientIsAnswered(t *testing.T) {
+	for name, text := range map[string]string{
+		"length":           "POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 2\n\n{}",
+		"chunked":          "POST " + rawTarget + " HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n2\n{}\n0\n\n",
+		"no body":          "POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 0\n\n",
+		"HTTP/1.0":         "POST " + rawTarget + " HTTP/1.0\nContent-Length: 2\n\n{}",
+		"HTTP/1.0 no body": "POST " + rawTarget + " HTTP/1.0\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			eng := newFake()
+			var seen context.Context // of the request, as net/http made it
+			eng.ingest = func(ctx context.Context, _ string, _ *mapping.Record) (forebay.Result, error) {
+				<-seen.Done() // net/http has noticed
+				if err := ctx.Err(); err != nil {
+					return forebay.Result{}, err
+				}
+				return forebay.Result{Sinks: []forebay.SinkResult{stored("a")}}, nil
+			}
+			c := serveRaw(t, eng, Options{}, func(s *http.Server) {
+				ingest := s.Handler
+				s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					seen = r.Context()
+					ingest.ServeHTTP(w, r)
+				})
+			})()
+			c.send(text)
+			if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			c.expect(200, "OK")
+		})
+	}
+}
+
+// A request that is not complete is not stored.
+func TestClientLeavesWithinTheBody(t *testing.T) {
 	eng := newFake()
-	entered, left := make(chan struct{}), make(chan error, 1)
-	eng.ingest = func(ctx context.Context, _ string, _ *mapping.Record) (forebay.Result, error) {
-		close(entered)
-		<-ctx.Done()
-		left <- ctx.Err()
-		return forebay.Result{}, ctx.Err()
+	eng.ingest = func(context.Context, string, *mapping.Record) (forebay.Result, error) {
+		t.Error("the event reached the engine")
+		return forebay.Result{}, nil
 	}
 	c := serveRaw(t, eng, Options{}, nil)()
-	c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 2\n\n{}")
-	<-entered
-	c.Close()
-	if err := <-left; err != context.Canceled {
-		t.Errorf("Ingest ended with %v", err)
+	c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 3\n\n{}")
+	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(499, "stream.in.eof")
+}
+
+// The durable wait has an end, and the server leaves time to say so.
+func TestDurableWaitIsBounded(t *testing.T) {
+	if s := Server("", nil); s.WriteTimeout < s.ReadTimeout+storeTimeout {
+		t.Errorf("WriteTimeout %v does not cover ReadTimeout %v and %v of storing", s.WriteTimeout, s.ReadTimeout, storeTimeout)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		eng := newFake()
+		eng.ingest = func(ctx context.Context, _ string, _ *mapping.Record) (forebay.Result, error) {
+			<-ctx.Done()
+			return forebay.Result{}, ctx.Err()
+		}
+		start := time.Now()
+		w := serve(newIngestHandler(eng, Options{}), post(rawTarget, "{}"))
+		checkError(t, w, 503, "stream.in.noPipelineReady")
+		if d := time.Since(start); d != storeTimeout {
+			t.Errorf("answered after %v, want %v", d, storeTimeout)
+		}
+	})
+}
+
+// An answer that does not depend on the body does not wait for it. The ReadTimeout is far behind the deadline of the
+// connection, so that an answer which waits is not read at all.
+func TestErrorKnownBeforeTheBodyIsAnsweredBeforeIt(t *testing.T) {
+	dial := serveRaw(t, newFake(stored("a")), Options{}, func(s *http.Server) { s.ReadTimeout = time.Hour })
+	for _, tt := range []struct {
+		line   string
+		status int
+		body   string
+	}{
+		{"POST /stream/1/web/wrong", 404, "stream.in.noSourceFound"},
+		{"POST /stream/1/off/" + secret, 404, "stream.in.disabledSource"},
+		{"POST /x", 404, "stream.in.routeNotFound"},
+		{"PUT " + rawTarget, 405, "stream.in.methodNotAllowed"},
+		{"POST /stream/0/web/" + secret, 400, "stream.in.badRequest"},
+		{"OPTIONS " + rawTarget, 200, ""},
+	} {
+		for _, body := range []string{"Content-Length: 1000\n\n", "Transfer-Encoding: chunked\n\n3\nabc\n"} {
+			c := dial()
+			c.send(tt.line + " HTTP/1.1\nHost: x\n" + body)
+			if resp := c.expect(tt.status, tt.body); !resp.Close {
+				t.Errorf("%s: the connection is kept, and the rest of the body would be read as a request", tt.line)
+			}
+			c.Close()
+		}
+		c := dial() // without a body there is nothing to leave
+		c.send(tt.line + " HTTP/1.1\nHost: x\nContent-Length: 0\n\n")
+		if resp := c.expect(tt.status, tt.body); resp.Close {
+			t.Errorf("%s: the connection is closed although there is no body", tt.line)
+		}
+		c.Close()
 	}
 }
 
