@@ -34,8 +34,9 @@ type Engine struct {
 	// counts has the *rejections of every sink by its name in the buffer; dropped an *atomic.Int64 by source: the
 	// records that no enabled sink took. Both outlive definitions.
 	counts, dropped sync.Map
-	// define serialises changes of definitions. It may be held during I/O; Ingest never takes it.
-	define sync.Mutex
+	// define has room for the one call that changes definitions. It may be held during I/O; Ingest never takes it.
+	define chan struct{}
+	closed atomic.Bool
 }
 
 // source is an immutable, compiled definition.
@@ -82,7 +83,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, log: opts.Logger, buf: buf}
+	e := &Engine{define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf}
 	e.sources.Store(&map[string]*source{})
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())
@@ -109,8 +110,10 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 	if err != nil {
 		return err
 	}
-	e.define.Lock()
-	defer e.define.Unlock()
+	if err := e.lockDefinitions(ctx); err != nil {
+		return err
+	}
+	defer func() { <-e.define }()
 	old := *e.sources.Load()
 	if _, exists := old[def.ID]; !exists && len(old) >= MaxSources {
 		return fmt.Errorf("define source %q: %w", def.ID, ErrTooManySources)
@@ -178,6 +181,20 @@ func (e *Engine) ensureTables(ctx context.Context, sourceID string, sinks []comp
 	return nil
 }
 
+// lockDefinitions waits until no other call changes definitions.
+func (e *Engine) lockDefinitions(ctx context.Context) error {
+	select {
+	case e.define <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if e.closed.Load() {
+		<-e.define
+		return ErrClosed
+	}
+	return nil
+}
+
 // ensureTimeout bounds the call of a target during Define.
 const ensureTimeout = 10 * time.Second
 
@@ -224,8 +241,10 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 
 // Remove ends a source: no event is taken any more, rows that wait flow to their tables. Statistics stay.
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
-	e.define.Lock()
-	defer e.define.Unlock()
+	if err := e.lockDefinitions(ctx); err != nil {
+		return err
+	}
+	defer func() { <-e.define }()
 	old := (*e.sources.Load())[sourceID]
 	if old == nil {
 		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
@@ -313,6 +332,7 @@ func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.b
 // the data directory. Rows that are not in their table yet flow on at the next Open; call FlushAll before to have
 // them there. It may be called twice.
 func (e *Engine) Close() error {
+	e.closed.Store(true)
 	if e.observation != nil {
 		_ = e.observation.Unregister() // nothing depends on it
 	}

@@ -350,8 +350,12 @@ func TestBatchGivesAVerdictForEachRecord(t *testing.T) {
 func TestClosedEngineRefuses(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events())
+	mustDefine(t, e, forebay.Source{ID: "without-sinks"})
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := e.Ingest(t.Context(), "without-sinks", mapping.JSON([]byte(`{}`))); !errors.Is(err, forebay.ErrClosed) {
+		t.Errorf("ingest without sinks: %v", err)
 	}
 	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); !errors.Is(err, forebay.ErrClosed) {
 		t.Errorf("ingest: %v", err)
@@ -511,4 +515,90 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	if text := fmt.Sprintf("%v %+v %s", s, s, log.String()); strings.Contains(text, "hush") {
 		t.Errorf("the secret shows in %s", text)
 	}
+}
+
+// A large body for many sinks is more than the memory bound of the buffer: it goes in portions.
+func TestLargeBodyForManySinks(t *testing.T) {
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes = 8 << 20 })
+	src := forebay.Source{ID: "web"}
+	for i := range 30 {
+		src.Sinks = append(src.Sinks, forebay.Sink{ID: fmt.Sprint("s", i), Table: forebay.Table{
+			ID: fmt.Sprint("in.c-web.t", i), Columns: mapping.Columns{mapping.Body("body")},
+		}})
+	}
+	mustDefine(t, e, src)
+	recs := []*mapping.Record{
+		mapping.JSON([]byte(`"` + strings.Repeat("x", 1<<20) + `"`)), mapping.JSON([]byte(`"small"`)),
+	}
+	results, err := e.IngestBatch(t.Context(), "web", recs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results {
+		for _, s := range r.Sinks {
+			if s.Status != forebay.Stored {
+				t.Errorf("record %d, sink %s: %v %v", i, s.Sink, s.Status, s.Err)
+			}
+		}
+	}
+	for _, s := range e.Stats().Sinks {
+		if s.Accepted != 2 {
+			t.Errorf("sink %s has %d rows, want 2", s.Sink, s.Accepted)
+		}
+	}
+}
+
+// When a bound is reached in the middle of a batch, the results tell which rows were stored.
+func TestOverloadInTheMiddleOfABatch(t *testing.T) {
+	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxDiskBytes, o.Buffer.MaxSinkBytes = 4<<20, 8<<20 })
+	mustDefine(t, e, events(func(s *forebay.Source) {
+		s.Sinks = s.Sinks[1:]
+		s.Settings.Compression = forebay.CompressionNone
+	}))
+	var recs []*mapping.Record
+	for range 20 {
+		recs = append(recs, mapping.JSON([]byte(`"`+strings.Repeat("x", 500<<10)+`"`)))
+	}
+	results, err := e.IngestBatch(t.Context(), "web", recs)
+	var over *buffer.OverloadError
+	if !errors.As(err, &over) {
+		t.Fatalf("error %v, want an overload", err)
+	}
+	stored := 0
+	for i, r := range results {
+		switch s := r.Sinks[0]; {
+		case s.Status == forebay.Stored && s.Err == nil:
+			stored++
+		case s.Status != forebay.Failed || !errors.As(s.Err, &over):
+			t.Errorf("record %d: %+v", i, s)
+		}
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rows := len(mem.Rows("in.c-web.raw")); stored == 0 || stored == len(recs) || rows != stored {
+		t.Errorf("%d of %d records are said to be stored, the table has %d", stored, len(recs), rows)
+	}
+}
+
+func TestDefineGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t)
+		hang := make(chan struct{})
+		mem.Before = func(ctx context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpEnsure && c.ID == "in.c-web.raw" {
+				<-hang
+			}
+			return nil
+		}
+		go func() { _ = e.Define(t.Context(), events()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.Define(ctx, forebay.Source{ID: "other"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second Define: %v, want the end of its context", err)
+		}
+		close(hang)
+		synctest.Wait()
+	})
 }

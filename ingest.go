@@ -33,7 +33,8 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 }
 
 // IngestBatch is Ingest for many records, with one durable wait for all of them. Results are in the order of recs. The
-// error joins those of all records; it is nil when every sink kept every record.
+// error joins those of all records; it is nil when every sink kept every record. A batch of many megabytes is taken in
+// portions: when a bound is reached in the middle, the results tell which records were stored.
 func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mapping.Record) ([]Result, error) {
 	results := make([]Result, len(recs))
 	if err := e.ingest(ctx, sourceID, recs, results); err != nil {
@@ -48,12 +49,25 @@ func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 	return results, errors.Join(problems...)
 }
 
+// portionBytes is how many row bytes a call maps before it hands them to the buffer, where they count against the bounds.
+// A huge batch, or a large body for many sinks, goes in several portions, so that what is mapped ahead stays small.
+const portionBytes = 1 << 20
+
 // scratch is the memory of one call.
 type scratch struct {
-	data [][]byte // rows by sink
-	n    []int    // number of rows by sink
-	full []error  // why the sink takes nothing now
-	rows []buffer.Rows
+	data     [][]byte // rows by sink
+	n        []int    // number of rows by sink
+	full     []error  // why the sink takes nothing now
+	size     int      // bytes of all rows
+	rows     []buffer.Rows
+	portions []portion
+}
+
+// portion is what one Append took: the outcomes up to a place, counted over records and then sinks.
+type portion struct {
+	end    int
+	ticket buffer.Ticket
+	err    error
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -64,24 +78,35 @@ func (sc *scratch) reset(sinks int) {
 		sc.n = append(sc.n, 0)
 		sc.full = append(sc.full, nil)
 	}
-	for i := range sinks {
-		sc.data[i], sc.n[i] = sc.data[i][:0], 0
-	}
+	sc.empty()
 }
 
-// release gives the memory to the pool, unless a huge batch has made it so large that it should not stay.
+// empty forgets the rows.
+func (sc *scratch) empty() {
+	for i := range sc.data {
+		sc.data[i], sc.n[i] = sc.data[i][:0], 0
+	}
+	sc.size = 0
+}
+
+// release gives the memory to the pool, unless a huge row has made it so large that it should not stay.
 func (sc *scratch) release() {
+	clear(sc.portions)
+	sc.portions = sc.portions[:0]
 	size := 0
 	for _, d := range sc.data {
 		size += cap(d)
 	}
-	if size <= 4<<20 {
+	if size <= 4*portionBytes {
 		scratches.Put(sc)
 	}
 }
 
 // ingest fills results. Its error is about the whole call; nothing was stored then.
 func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Record, results []Result) error {
+	if e.closed.Load() {
+		return ErrClosed
+	}
 	src := (*e.sources.Load())[sourceID]
 	if src == nil {
 		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
@@ -107,55 +132,78 @@ func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Re
 		sc.full[i] = s.handle.Full()
 	}
 	for i, rec := range recs {
-		results[i].Sinks = e.mapRecord(src, rec, now, sc)
+		results[i].Sinks = e.mapRecord(ctx, src, i, rec, now, sc)
 	}
-	err := e.append(ctx, src, now, sc)
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, ErrClosed) {
-		return ErrClosed
-	}
-	status := Failed
-	if tooLarge := (*buffer.TooLargeError)(nil); errors.As(err, &tooLarge) {
-		status = Rejected
-	}
-	for i := range results {
-		out := slices.Clone(results[i].Sinks)
-		for k := range out {
-			if out[k].Err == nil {
-				out[k].Status, out[k].Err = status, err
-				src.sinks[k].count.failed.Add(1)
-			}
+	e.append(ctx, src, now, sc, len(recs)*len(src.sinks))
+	return src.settle(ctx, sc.portions, results)
+}
+
+// settle waits for the portions and notes in the results which of them failed.
+func (src *source) settle(ctx context.Context, portions []portion, results []Result) error {
+	begin := 0
+	for i := range portions {
+		p := &portions[i]
+		if p.err == nil && src.wait {
+			p.err = p.ticket.Wait(ctx)
 		}
-		results[i].Sinks = out
+		if p.err != nil {
+			if len(portions) == 1 && errors.Is(p.err, ErrClosed) {
+				return ErrClosed
+			}
+			src.fail(results, begin, p.end, p.err)
+		}
+		begin = p.end
 	}
 	return nil
 }
 
-// mapRecord appends the rows of one record, one a sink, and notes who rejected it. A record that no sink rejects costs
-// no memory: all such records share src.kept.
-func (e *Engine) mapRecord(src *source, rec *mapping.Record, now time.Time, sc *scratch) []SinkResult {
+// fail marks the outcomes of a portion that are not rejected already.
+func (src *source) fail(results []Result, begin, end int, err error) {
+	status := Failed
+	if tooLarge := (*buffer.TooLargeError)(nil); errors.As(err, &tooLarge) {
+		status = Rejected
+	}
+	for at := begin; at < end; at++ {
+		i, k := at/len(src.sinks), at%len(src.sinks)
+		if results[i].Sinks[k].Err != nil {
+			continue
+		}
+		if &results[i].Sinks[0] == &src.kept[0] {
+			results[i].Sinks = slices.Clone(src.kept)
+		}
+		results[i].Sinks[k].Status, results[i].Sinks[k].Err = status, err
+		src.sinks[k].count.failed.Add(1)
+	}
+}
+
+// mapRecord appends the rows of record i, one a sink, and notes who rejected it. A record that no sink rejects costs no
+// memory: all such records share src.kept.
+func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping.Record, now time.Time, sc *scratch) []SinkResult {
 	if rec.Received.IsZero() {
 		rec.Received = now
 		defer func() { rec.Received = time.Time{} }()
 	}
 	out := src.kept
-	for i, s := range src.sinks {
-		status, err := Failed, sc.full[i]
+	for k, s := range src.sinks {
+		if sc.size >= portionBytes {
+			e.append(ctx, src, now, sc, i*len(src.sinks)+k)
+		}
+		status, err := Failed, sc.full[k]
 		if err == nil {
-			status, err = Rejected, e.mapRow(s, rec, &sc.data[i])
+			before := len(sc.data[k])
+			status, err = Rejected, e.mapRow(s, rec, &sc.data[k])
+			sc.size += len(sc.data[k]) - before
 		} else {
 			s.count.failed.Add(1)
 		}
 		if err == nil {
-			sc.n[i]++
+			sc.n[k]++
 			continue
 		}
 		if &out[0] == &src.kept[0] {
 			out = slices.Clone(out)
 		}
-		out[i].Status, out[i].Err = status, err
+		out[k].Status, out[k].Err = status, err
 	}
 	return out
 }
@@ -185,19 +233,18 @@ func (r *rejections) mapping(err error) {
 	r.byReason[0].Add(1)
 }
 
-// append hands the rows to the buffer and waits once for all of them.
-func (e *Engine) append(ctx context.Context, src *source, now time.Time, sc *scratch) error {
+// append hands the mapped rows to the buffer; end is the place behind the last outcome that they stand for.
+func (e *Engine) append(ctx context.Context, src *source, now time.Time, sc *scratch, end int) {
 	rows := sc.rows[:0]
 	for i, s := range src.sinks {
 		if sc.n[i] > 0 {
 			rows = append(rows, buffer.Rows{Sink: s.handle, Data: sc.data[i], Count: sc.n[i]})
 		}
 	}
-	sc.rows = rows
-	defer clear(rows)
-	ticket, err := e.buf.Append(ctx, now, rows...)
-	if err != nil || !src.wait {
-		return err
-	}
-	return ticket.Wait(ctx)
+	p := portion{end: end}
+	p.ticket, p.err = e.buf.Append(ctx, now, rows...)
+	sc.portions = append(sc.portions, p)
+	clear(rows)
+	sc.rows = rows[:0]
+	sc.empty()
 }

@@ -55,6 +55,9 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 		if rows[i].Count < 1 || len(rows[i].Data) == 0 {
 			return Ticket{}, fmt.Errorf("buffer: append to sink %q: %d rows of %d bytes", rows[i].Sink.ID(), rows[i].Count, len(rows[i].Data))
 		}
+		if rows[i].Sink.state.gone.Load() {
+			return Ticket{}, fmt.Errorf("%w: %q was lost in a failure of the disk, define it again", ErrUnknownSink, rows[i].Sink.ID())
+		}
 		size += int64(len(rows[i].Data))
 	}
 	ticket := Ticket{b: b, epoch: b.epoch.Load()} // before admit looks whether the store has failed

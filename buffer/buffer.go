@@ -98,6 +98,9 @@ type sinkState struct {
 	mu   sync.Mutex
 	open *chunk
 
+	// gone is set when a reopening has shown that the sink is not on disk.
+	gone atomic.Bool
+
 	// waiting counts the payload bytes in local and staging.
 	waiting atomic.Int64
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -28,6 +29,7 @@ import (
 // The folder must not exist. With an error there is no copy; with that of ctx it may come to be later. The copy is
 // complete and durable when Checkpoint returns nil.
 func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
+	dir = filepath.Clean(dir)
 	var failure error
 	err := b.do(ctx, func(t *txn) {
 		for _, s := range b.mu.sinks {

@@ -28,8 +28,10 @@ func (e *HeldError) Error() string {
 	if e.SliceID != "" {
 		where = "slice " + e.SliceID
 	}
-	return fmt.Sprintf("sink %q: %d rows are not in the table yet: %s after %d failed attempts: %v",
-		e.SinkID, e.Rows, where, e.Attempt, e.Err)
+	if e.Attempt > 0 {
+		where += fmt.Sprintf(" after %d failed attempts", e.Attempt)
+	}
+	return fmt.Sprintf("sink %q: %d rows are not in the table yet: %s: %v", e.SinkID, e.Rows, where, e.Err)
 }
 
 func (e *HeldError) Unwrap() error { return e.Err }
@@ -72,12 +74,13 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 		again := b.mu.generation != generation
 		var held *HeldError
 		left, first, hopeless := 0, "", false
+		rows := int64(0)
 		for i, f := range waiting {
 			if f.rec.State == FileImported {
 				continue
 			}
 			if left++; left == 1 {
-				first = b.fileID(f)
+				first, rows = b.fileID(f), f.tally().rows
 			}
 			if h := b.held(f); h != nil && (held == nil || h.Attempt > held.Attempt) {
 				held = h
@@ -107,7 +110,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
 			if held == nil {
-				held = &HeldError{SinkID: sinkID, FileID: first, Err: cause}
+				held = &HeldError{SinkID: sinkID, FileID: first, Rows: rows, Err: cause}
 			} else {
 				held.Err = fmt.Errorf("%w; last failure: %w", cause, held.Err)
 			}

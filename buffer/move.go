@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +37,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	}
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
 	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error { return b.opts.Staging.Put(ctx, obj, src) })
+	src.end()
 	if src.damaged.Load() {
 		// A driver that reports success all the same has stored less than all: it is put again without the damage.
 		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl) }); err == nil {
@@ -186,18 +189,69 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 	})
 }
 
-// attempt calls a driver with a bound on its time. A panic of the driver is an error of this attempt alone.
-func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error) (err error) {
+// abandonAfter is how long a driver may go on after its context has ended. Then its call counts as failed, and is left
+// alone: the contract lets the next attempt run beside it.
+const abandonAfter = 10 * time.Second
+
+// maxReason bounds the text of a failure, which is kept in the records.
+const maxReason = 4 << 10
+
+// attemptError is a failed call of a driver, reduced to what is recorded. The driver's own error may be of any kind: its
+// methods are called once, where a panic is caught.
+type attemptError struct {
+	text      string
+	permanent bool
+}
+
+func (e *attemptError) Error() string { return e.text }
+
+// attempt calls a driver with a bound on its time. Whatever the driver does, panics included, is a failure of this
+// attempt alone.
+func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error) error {
 	begin := time.Now()
-	defer func() { b.metrics.called(sinkID, step, time.Since(begin), err) }()
 	ctx, cancel := context.WithTimeout(ctx, b.opts.AttemptTimeout)
 	defer cancel()
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("driver panicked: %v", r)
+	result := make(chan *attemptError, 1)
+	go func() {
+		failure := &attemptError{text: "the driver ended its goroutine"}
+		defer func() {
+			if r := recover(); r != nil {
+				failure = &attemptError{text: fmt.Sprintf("the driver panicked: %.1000v", r)}
+			}
+			result <- failure
+		}()
+		err := call(ctx)
+		if err == nil {
+			failure = nil
+			return
 		}
+		failure = &attemptError{text: "the driver returned an error that cannot be printed"}
+		text := err.Error()
+		if len(text) > maxReason {
+			text = text[:maxReason] + "…"
+		}
+		failure = &attemptError{text: strings.ToValidUTF8(text, "\ufffd"), permanent: IsPermanent(err)}
 	}()
-	return call(ctx)
+	var failure *attemptError
+	select {
+	case failure = <-result:
+	case <-ctx.Done():
+		select {
+		case failure = <-result:
+		case <-time.After(abandonAfter):
+			failure = &attemptError{text: fmt.Sprintf("the driver did not return within %s of the end of its context", abandonAfter)}
+			b.log.Error("driver does not return", "sink", sinkID, "step", step, "since", begin)
+		}
+	}
+	var err error
+	if failure != nil {
+		err = failure
+		if failure.permanent {
+			err = Permanent(failure)
+		}
+	}
+	b.metrics.called(sinkID, step, time.Since(begin), err)
+	return err
 }
 
 // attemptFailed records a failure and sets the timer of the next attempt. record returns nil when the work is no
@@ -206,6 +260,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause
 	if ctx.Err() != nil {
 		return // the buffer closes; the next Open repeats the attempt
 	}
+	permanent := IsPermanent(cause)
 	_ = b.do(ctx, func(t *txn) {
 		r, key := record(t)
 		if r == nil {
@@ -213,7 +268,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause
 		}
 		r.Attempt++
 		r.Reason = cause.Error()
-		r.Permanent = IsPermanent(cause)
+		r.Permanent = permanent
 		r.LastFailed = t.now
 		if r.FirstFailed.IsZero() {
 			r.FirstFailed = t.now
@@ -233,7 +288,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause
 		}
 		r.After = t.now.Add(delay)
 		at := r.After
-		attempt, permanent := r.Attempt, r.Permanent
+		attempt := r.Attempt
 		t.then(func() {
 			b.timers.Set(key, at)
 			b.log.Warn(what+" failed", "sink", sink, "id", id, "attempt", attempt, "permanent", permanent,
@@ -264,11 +319,41 @@ type sliceSource struct {
 	ext   extent
 	// damaged is set when a reading met damage.
 	damaged atomic.Bool
+
+	mu      sync.Mutex
+	over    bool
+	readers []*io.PipeReader
+}
+
+// errSourceOver is returned to a driver that reads after its Put has returned.
+var errSourceOver = errors.New("the call of Put that this source belongs to is over")
+
+// end closes what the driver has left open, and refuses further reading.
+func (s *sliceSource) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, r := range s.readers {
+		_ = r.CloseWithError(errSourceOver)
+	}
+}
+
+func (s *sliceSource) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // Open implements [Source].
 func (s *sliceSource) Open() (io.ReadCloser, error) {
 	r, w := io.Pipe()
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return nil, errSourceOver
+	}
+	s.readers = append(s.readers, r)
+	s.mu.Unlock()
 	reader := &sliceReader{PipeReader: r, ended: make(chan struct{})}
 	go func() {
 		defer close(reader.ended)
@@ -300,6 +385,9 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 		run    []byte // raw rows that wait to be packed
 	)
 	write := func(p []byte) error {
+		if s.isOver() {
+			return errSourceOver
+		}
 		k, err := w.Write(p)
 		n += int64(k)
 		return err

@@ -56,13 +56,19 @@ type opened struct {
 
 // openStore opens the store and reads its state.
 func (b *Buffer) openStore() (opened, error) {
-	st, err := openStore(b.dir, b.opts, b.storeFailed)
+	again := b.instance != ""
+	st, err := openStore(b.dir, b.opts, again, b.storeFailed)
 	if err != nil {
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
 	rec, err := recoverState(b.dir, st.db)
 	if err == nil {
 		err = rec.adopt(b.opts.FS, b.dir)
+	}
+	// A folder that was replaced meanwhile has other numbers: going on in it would give ids a second time.
+	if err == nil && again && rec.instance != b.instance {
+		err = fmt.Errorf("the data directory was replaced: it belongs to instance %s, not to %s; close the engine and open it again",
+			rec.instance, b.instance)
 	}
 	if e := st.fs.failure(); e != nil {
 		err = e
@@ -174,13 +180,18 @@ func (b *Buffer) use(s *store) {
 	}
 }
 
-// join makes the handles of the sinks valid for the recovered state: they keep their sinkState.
+// join makes the handles of the sinks valid for the recovered state: they keep their sinkState. A handle whose sink had
+// not reached the disk takes no rows any more.
 func (r *recovery) join(before state) {
+	for _, s := range before.sinks {
+		s.gone.Store(true)
+	}
 	for id, fresh := range r.sinks {
 		s := before.sinks[id]
 		if s == nil {
 			continue
 		}
+		s.gone.Store(false)
 		s.rec, s.file, s.slice, s.files = fresh.rec, fresh.file, fresh.slice, fresh.files
 		for _, f := range s.files {
 			f.sink = s

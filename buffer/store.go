@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -23,14 +24,15 @@ type store struct {
 // errStoreClosed is returned to readers that come too late.
 var errStoreClosed = errors.New("the local level is closed or being reopened")
 
-// openStore opens the database. failed is called once, with locks of the store held, when it has to end later.
-func openStore(dir string, opts Options, failed func(*store, error)) (*store, error) {
+// openStore opens the database, with again only one that exists. failed is called once, with locks of the store held, when it has to end later.
+func openStore(dir string, opts Options, again bool, failed func(*store, error)) (*store, error) {
 	s := &store{}
 	s.fs = newStoreFS(opts.FS, dir, func(err error) { failed(s, err) })
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
 		FS:                          s.fs,
+		ErrorIfNotExists:            again,
 		Cache:                       cache,
 		Logger:                      storeLogger{opts.Logger, s.fs},
 		EventListener:               &pebble.EventListener{DataCorruption: corruptionLogger(opts.Logger)},
@@ -65,13 +67,31 @@ func (s *store) read() error {
 
 func (s *store) release() { s.readers.Done() }
 
+// waitForReaders gives up after a while: a driver that never returns must not hold up Close for ever. The database then
+// stays open, with nothing lost, until the process ends.
+func (s *store) waitForReaders() error {
+	idle := make(chan struct{})
+	go func() {
+		s.readers.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-time.After(2 * abandonAfter):
+		return errors.New("a driver still reads from the local level, which stays open")
+	}
+}
+
 // close waits for the readers and for what still changes the disk, and closes the database. It may be called again.
 func (s *store) close() (err error) {
 	s.close1.Do(func() {
 		s.mu.Lock()
 		s.closed = true
 		s.mu.Unlock()
-		s.readers.Wait()
+		if err = s.waitForReaders(); err != nil {
+			return
+		}
 		err = s.db.Close()
 		s.fs.settle()
 		if e := s.fs.failure(); e != nil {
