@@ -59,7 +59,7 @@ func scenarios() []scenario {
 	for _, w := range workloads() {
 		all = append(all, ofWorkload(w)...)
 	}
-	return all
+	return append(all, ofMapping()...)
 }
 
 // ofWorkload returns the scenarios with events of one size. The bare name, without callers and compression, is that

@@ -45,3 +45,18 @@ func TestRowsHaveOneSize(t *testing.T) {
 		}
 	}
 }
+
+// The bodies of single columns have the sizes that are documented, and every column finds its value in each.
+func TestTasksHaveTheirSize(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		body func(int) []byte
+		want int
+	}{{"small", smallBody, 73}, {"nested", nestedBody, 29}, {"padded", paddedBody, 1024}} {
+		for n := range events {
+			if body := tc.body(n); len(body) != tc.want || !json.Valid(body) {
+				t.Fatalf("%s: event %d has %d bytes, want %d: %s", tc.name, n, len(body), tc.want, body)
+			}
+		}
+	}
+}

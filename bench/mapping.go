@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/go-jsonnet"
+	"github.com/google/go-jsonnet/ast"
+	"github.com/tidwall/gjson"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// A task is one kind of column over bodies made for it.
+type task struct {
+	columns mapping.Columns
+	// body returns a JSON event. Events of different numbers differ.
+	body func(n int) []byte
+}
+
+// events is how many different bodies a caller maps in turn.
+const events = 64
+
+// templateText is the program of map/template and of its baseline.
+const templateText = `Body('a.b') + '-' + Header('X','n')`
+
+// ofMapping returns the scenarios of single kinds of columns, each beside a well-known library that does the same part.
+func ofMapping() []scenario {
+	paths := task{body: paddedBody}
+	var queries []string
+	for i := range 20 {
+		path := fieldName(i)
+		if i%4 == 2 {
+			path += ".name"
+		}
+		queries = append(queries, path)
+		paths.columns = append(paths.columns, mapping.Path(fmt.Sprintf("c%d", i), path))
+	}
+	template := task{columns: mapping.Columns{mapping.Template("t", templateText)}, body: nestedBody}
+	all := []scenario{
+		{name: "baseline/gjson/paths20", run: gjsonPaths(paths, queries)},
+		{name: "baseline/jsonnet/template", run: jsonnetTemplate(template)},
+		{name: "map/path", run: mapTask(task{mapping.Columns{mapping.Path("user", "user.id")}, smallBody})},
+		{name: "map/paths20", run: mapTask(paths), against: []baseline{{"gjson", "baseline/gjson/paths20"}}},
+		{name: "map/template", run: mapTask(template), against: []baseline{{"jsonnet", "baseline/jsonnet/template"}}},
+		{name: "map/uuid", run: mapUUID},
+	}
+	for i := range all {
+		all[i].group = "map"
+	}
+	return all
+}
+
+func smallBody(n int) []byte {
+	return fmt.Appendf(nil, `{"id":%d,"user":{"id":"u-%04d","name":"Ann"},"kind":"click","ok":true}`, 10000+n, n)
+}
+
+func nestedBody(n int) []byte { return fmt.Appendf(nil, `{"a":{"b":"text %04d"},"n":5}`, n) }
+
+func fieldName(i int) string { return fmt.Sprintf("field_%02d", i) }
+
+// paddedBody returns an object of 1 KB with 20 fields: texts, numbers, objects and arrays.
+func paddedBody(n int) []byte {
+	b := []byte(`{"source":"web","version":3`)
+	for i := range 20 {
+		b = fmt.Appendf(b, `,"%s":`, fieldName(i))
+		switch i % 4 {
+		case 0:
+			b = fmt.Appendf(b, `"the value of %04d is text"`, n+i)
+		case 1:
+			b = fmt.Appendf(b, `%d.%d`, 1000+n, i)
+		case 2:
+			b = fmt.Appendf(b, `{"name":"inner %04d","flag":true}`, n+i)
+		case 3:
+			b = fmt.Appendf(b, `[%d,%d,"%d"]`, 10+i, 20+i, 30+i)
+		}
+	}
+	const end = `"}`
+	b = append(b, `,"pad":"`...)
+	b = append(b, strings.Repeat("x", max(0, 1024-len(b)-len(end)))...)
+	return append(b, end...)
+}
+
+// fill makes r the record of a body that has just been received. What was parsed before is not kept, its memory is.
+func fill(r *mapping.Record, body []byte) {
+	r.Reset()
+	r.Body, r.Format, r.Header, r.ClientIP, r.Received = body, mapping.FormatJSON, sharedHeader, clientIP, received
+}
+
+// sharedHeader belongs to all records and is never changed.
+var sharedHeader = header()
+
+// rows returns all bodies and their rows.
+func (t task) rows() (bodies, rows [][]byte, err error) {
+	mapper, err := mapping.Compile(t.columns, mapping.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	for n := range events {
+		body := t.body(n)
+		r := new(mapping.Record)
+		fill(r, body)
+		row, err := mapper.AppendRow(nil, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		bodies, rows = append(bodies, body), append(rows, row)
+	}
+	return bodies, rows, nil
+}
+
+// mapTask maps bodies to rows on one core. One reused record takes each body, which is part of what is measured.
+func mapTask(t task) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		mapper, err := mapping.Compile(t.columns, mapping.Options{})
+		if err != nil {
+			return nil, err
+		}
+		var record mapping.Record
+		var row []byte
+		return t.measure(ctx, e, func(body, want []byte) error {
+			fill(&record, body)
+			var err error
+			if row, err = mapper.AppendRow(row[:0], &record); err != nil {
+				return err
+			}
+			if !bytes.Equal(row, want) {
+				return fmt.Errorf("the row is %q, want %q", row, want)
+			}
+			return nil
+		})
+	}
+}
+
+// measure runs do over all bodies in turn, on one core, each with the row that it must become.
+func (t task) measure(ctx context.Context, e *env, do func(body, row []byte) error) (*sample, error) {
+	bodies, rows, err := t.rows()
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	return measure(ctx, e, load{callers: 1, rowBytes: len(rows[0]), every: 16, start: func(int) (operation, error) {
+		return func() (int, error) {
+			n = (n + 1) % events
+			return 1, do(bodies[n], rows[n])
+		}, nil
+	}})
+}
+
+// gjsonPaths looks up each query on its own and writes nothing.
+func gjsonPaths(t task, queries []string) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		return t.measure(ctx, e, func(body, _ []byte) error {
+			for _, q := range queries {
+				if !gjson.GetBytes(body, q).Exists() {
+					return fmt.Errorf("the body has no %s", q)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// jsonnetTemplate evaluates a program that is parsed once on one virtual machine. The functions of the event are native
+// ones that do the least that is possible.
+func jsonnetTemplate(t task) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		program, err := jsonnet.SnippetToAST("template",
+			"local Body = std.native('Body'), Header = std.native('Header'); "+templateText)
+		if err != nil {
+			return nil, err
+		}
+		var event []byte
+		vm := jsonnet.MakeVM()
+		vm.SetTraceOut(io.Discard)
+		vm.NativeFunction(&jsonnet.NativeFunction{
+			Name: "Body", Params: ast.Identifiers{"path"},
+			Func: func(args []any) (any, error) { return gjson.GetBytes(event, args[0].(string)).Value(), nil },
+		})
+		vm.NativeFunction(&jsonnet.NativeFunction{
+			Name: "Header", Params: ast.Identifiers{"name", "default"},
+			Func: func(args []any) (any, error) {
+				if v := sharedHeader[args[0].(string)]; len(v) > 0 {
+					return v[0], nil
+				}
+				return args[1], nil
+			},
+		})
+		return t.measure(ctx, e, func(body, row []byte) error {
+			event = body
+			value, err := vm.Evaluate(program)
+			if err != nil {
+				return err
+			}
+			// The row has the value quoted once more.
+			if value = strings.TrimSpace(value); !strings.Contains(string(row), strings.Trim(value, `"`)) {
+				return fmt.Errorf("the value is %s, the row %s", value, row)
+			}
+			return nil
+		})
+	}
+}
+
+// mapUUID makes identifiers, which ascend.
+func mapUUID(ctx context.Context, e *env) (*sample, error) {
+	mapper, err := mapping.Compile(mapping.Columns{mapping.UUID("id")}, mapping.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var record mapping.Record
+	var row, last []byte
+	const rowBytes = 36 + len("\"\"\n")
+	return measure(ctx, e, load{callers: 1, rowBytes: rowBytes, every: 16, start: func(int) (operation, error) {
+		return func() (int, error) {
+			row, last = last, row
+			fill(&record, nil)
+			var err error
+			if row, err = mapper.AppendRow(row[:0], &record); err != nil {
+				return 0, err
+			}
+			if len(row) != rowBytes || bytes.Compare(row, last) <= 0 {
+				return 0, fmt.Errorf("%q does not follow %q", row, last)
+			}
+			return 1, nil
+		}, nil
+	}})
+}
