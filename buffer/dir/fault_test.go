@@ -373,7 +373,8 @@ stat tables
 stat tables/in.c-test.events
 open tables/in.c-test.events/table.json
 stat tables/in.c-test.events/file-1.csv
-syncdir tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+syncdir tables/in.c-test.events
+open tables/in.c-test.events/file-1.csv`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
 
 	// The process that made the directories may have crashed before it synced them.
 	tables = Tables(filepath.Join(d.root, "tables"))
@@ -386,7 +387,8 @@ syncdir tables
 readdir tables/.tmp
 open tables/in.c-test.events/table.json
 stat tables/in.c-test.events/file-1.csv
-syncdir tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+syncdir tables/in.c-test.events
+open tables/in.c-test.events/file-1.csv`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
 }
 
 type bytesSource []byte

@@ -64,22 +64,44 @@ func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID str
 	if err := checkID("file", fileID); err != nil {
 		return 0, err
 	}
-	var count rowChecker
 	path, err := t.findPart(table.ID, fileID)
 	if path == "" && err == nil {
 		return 0, nil
 	}
+	var rows int64
 	if err == nil {
-		err = t.readPart(path, func(r io.Reader) error {
-			_, err := io.CopyBuffer(&contextWriter{ctx, &count}, struct{ io.Reader }{r}, make([]byte, 128<<10))
-			return errors.Join(err, count.end())
-		})
+		rows, err = t.countRows(ctx, path)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("table directory: count %s in %q: %w", fileID, table.ID, err)
 	}
-	return count.rows, nil
+	return rows, nil
 }
+
+// countRows returns the rows of a part. A part that is not made of rows is a [buffer.Permanent] error.
+func (t *TableDir) countRows(ctx context.Context, path string) (int64, error) {
+	var check rowChecker
+	var malformed error
+	err := t.readPart(path, func(r io.Reader) error {
+		w := writerFunc(func(p []byte) (n int, err error) {
+			n, malformed = check.Write(p)
+			return n, malformed
+		})
+		if _, err := io.CopyBuffer(&contextWriter{ctx, w}, struct{ io.Reader }{r}, make([]byte, 128<<10)); err != nil {
+			return err
+		}
+		malformed = check.end()
+		return malformed
+	})
+	if malformed != nil {
+		return 0, buffer.Permanent(fmt.Errorf("%s is damaged: move it away or mend it: %w", path, malformed))
+	}
+	return check.rows, err
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // readPart calls read with the plain rows of a part.
 func (t *TableDir) readPart(path string, read func(r io.Reader) error) error {

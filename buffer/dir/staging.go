@@ -23,7 +23,8 @@ func Staging(path string) *StagingDir {
 
 func (s *StagingDir) path(id string) string { return filepath.Join(s.root, id+".slice") }
 
-// Put implements [buffer.Staging]. An object that is already stored is kept, and src is then not read.
+// Put implements [buffer.Staging]. An object that is already stored is kept, and src is then not read. An
+// empty file cannot be an object with rows: it is replaced.
 func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
 	if err := checkID("object", obj.ID); err != nil {
 		return err
@@ -43,8 +44,12 @@ func (s *StagingDir) put(ctx context.Context, obj buffer.Object, src buffer.Sour
 		return err
 	}
 	s.sweep()
-	if done, err := s.exists(s.path(obj.ID)); done || err != nil {
+	info, err := s.find(s.path(obj.ID))
+	if err != nil {
 		return err
+	}
+	if info != nil && (info.Size() > 0 || obj.Rows == 0) {
+		return nil
 	}
 	return s.write(ctx, s.path(obj.ID), obj.ID, func(w io.Writer) error {
 		_, err := src.WriteTo(w)

@@ -10,7 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/forebay/forebay/buffer"
 )
 
 const (
@@ -76,17 +79,21 @@ func (s *store) isDurable(dir string) bool {
 	return s.durable[dir]
 }
 
-// exists tells whether a file is there, durably.
-func (s *store) exists(path string) (bool, error) {
-	_, err := s.fs.Stat(path)
+// find returns a regular file, durably there, or nil if there is none. Anything else of that name is an error: nothing
+// in this package has made it.
+func (s *store) find(path string) (fs.FileInfo, error) {
+	info, err := s.fs.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, buffer.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
 	}
 	// The rename may be younger than the last sync of the directory: its writer may have crashed before it.
-	return true, s.fs.SyncDir(filepath.Dir(path))
+	return info, s.fs.SyncDir(filepath.Dir(path))
 }
 
 // write makes the file path, durably, with what fill writes. The directory of path must exist. Two writers of one
@@ -106,10 +113,14 @@ func (s *store) write(ctx context.Context, path, id string, fill func(w io.Write
 	}
 	if err := s.fs.Rename(temp, path); err != nil {
 		// Another writer of the path was first, and has removed our file with all others of the id.
-		if done, _ := s.exists(path); done && errors.Is(err, fs.ErrNotExist) {
+		if info, ferr := s.find(path); info != nil && ferr == nil && errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		_ = s.fs.Remove(temp)
+		if errors.Is(err, syscall.EXDEV) {
+			return buffer.Permanent(fmt.Errorf("%s is on another disk than %s, and a file cannot be renamed from one to the "+
+				"other: move the folder back, or move or link the whole of %s: %w", filepath.Dir(path), s.root, s.root, err))
+		}
 		return err
 	}
 	if err := s.fs.SyncDir(filepath.Dir(path)); err != nil {

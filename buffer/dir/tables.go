@@ -153,7 +153,8 @@ func (t *TableDir) Columns(table string) ([]string, error) {
 const plainPart, gzipPart = ".csv", ".csv.gz"
 
 // Import implements [buffer.Target], exactly once. It checks the form and the number of the rows on the way, so that a
-// slice that was cut off in staging is found before its rows count as imported.
+// slice that was cut off in staging is found before its rows count as imported. A part that is already there with another
+// number of rows than f is a [buffer.Permanent] error: the id was used for something else, or the part was changed.
 func (t *TableDir) Import(ctx context.Context, f *buffer.File) error {
 	if err := checkID("file", f.ID); err != nil {
 		return err
@@ -174,8 +175,12 @@ func (t *TableDir) importFile(ctx context.Context, f *buffer.File) error {
 	if err := t.ensure(ctx, f.Table); err != nil {
 		return err
 	}
-	if path, err := t.findPart(f.Table.ID, f.ID); path != "" || err != nil {
+	path, err := t.findPart(f.Table.ID, f.ID)
+	if err != nil {
 		return err
+	}
+	if path != "" {
+		return t.checkImported(ctx, path, f)
 	}
 	if t.gzip {
 		return t.write(ctx, t.part(f.Table.ID, f.ID, gzipPart), f.ID, func(w io.Writer) error { return copyGzip(ctx, w, f) })
@@ -191,11 +196,29 @@ func (t *TableDir) part(table, id, extension string) string {
 func (t *TableDir) findPart(table, id string) (string, error) {
 	for _, extension := range []string{plainPart, gzipPart} {
 		path := t.part(table, id, extension)
-		if ok, err := t.exists(path); ok || err != nil {
+		if info, err := t.find(path); info != nil || err != nil {
 			return path, err
 		}
 	}
 	return "", nil
+}
+
+// checkImported compares the part that has the name of f with f. A part of other rows must not let f count as imported:
+// that would lose the rows of f. The part is read to the end, which repeats are rare enough for.
+func (t *TableDir) checkImported(ctx context.Context, path string, f *buffer.File) error {
+	rows, err := t.countRows(ctx, path)
+	if err != nil {
+		return err
+	}
+	var want int64 // as in the import itself, which checks every slice
+	for _, obj := range f.Slices {
+		want += obj.Rows
+	}
+	if rows != want {
+		return buffer.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
+			"move the part away if its rows are not those of the file, then it is imported", path, rows, want))
+	}
+	return nil
 }
 
 // copyPlain writes the decoded rows of all slices.

@@ -1,0 +1,150 @@
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// What stands under the name of a part is the file only if it has the rows of the file: anything else must not let the
+// import count as done, and is not touched.
+func TestImportOverSomethingElse(t *testing.T) {
+	two := append(csvRow("1", "a"), csvRow("2", "b")...)
+	for name, tc := range map[string]struct {
+		file string
+		data []byte // nil: a directory
+		want []string
+	}{
+		"directory":      {"file-1.csv", nil, []string{"no regular file"}},
+		"gzip directory": {"file-1.csv.gz", nil, []string{"no regular file"}},
+		"empty":          {"file-1.csv", []byte{}, []string{"has 0 rows", "has 3"}},
+		"fewer rows":     {"file-1.csv", two, []string{"has 2 rows", "has 3"}},
+		"more rows":      {"file-1.csv", append(two, two...), []string{"has 4 rows", "has 3"}},
+		"fewer in gzip":  {"file-1.csv.gz", gzipped(t, two), []string{"has 2 rows", "has 3"}},
+		"cut":            {"file-1.csv", two[:len(two)-1], []string{"is damaged"}},
+		"not rows":       {"file-1.csv", []byte("id,body\n"), []string{"is damaged"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tables := Tables(t.TempDir())
+			if err := tables.Ensure(t.Context(), faultTable); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(tables.Path(faultTable.ID), tc.file)
+			place(t, path, tc.data)
+			for range 2 {
+				err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
+				if !buffer.IsPermanent(err) {
+					t.Fatalf("Import = %v, want a permanent error", err)
+				}
+				for _, part := range append(tc.want, path) {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("Import = %v, want %q in it", err, part)
+					}
+				}
+			}
+			if got, _ := os.ReadFile(path); string(got) != string(tc.data) {
+				t.Errorf("%s was changed to %q", tc.file, got)
+			}
+
+			if err := os.Remove(path); err != nil { // as the error says
+				t.Fatal(err)
+			}
+			if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+				t.Fatal(err)
+			}
+			if got := readTable(t, tables, faultTable.ID); !equalRows(got, faultRows) {
+				t.Errorf("the table has %q", got)
+			}
+		})
+	}
+}
+
+// A part that was linked elsewhere is a part.
+func TestRepeatedImportFollowsALink(t *testing.T) {
+	root := t.TempDir()
+	tables := Tables(root)
+	f := newFile("file-1", faultTable, faultRows)
+	if err := tables.Import(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	path, elsewhere := filepath.Join(tables.Path(faultTable.ID), "file-1.csv"), filepath.Join(root, "elsewhere")
+	if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tables.Import(t.Context(), f); err != nil {
+		t.Error(err)
+	}
+	if got := readTable(t, tables, faultTable.ID); !equalRows(got, faultRows) {
+		t.Errorf("the table has %q", got)
+	}
+}
+
+func TestPutOverSomethingElse(t *testing.T) {
+	data := csvRow("a", "b")
+	obj := buffer.Object{ID: "slice-1", Rows: 1}
+	t.Run("directory", func(t *testing.T) {
+		staging := Staging(t.TempDir())
+		place(t, staging.path(obj.ID), nil)
+		err := staging.Put(t.Context(), obj, bytesSource(data))
+		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), staging.path(obj.ID)) {
+			t.Errorf("Put = %v, want a permanent error with the path", err)
+		}
+	})
+	t.Run("empty file", func(t *testing.T) {
+		staging := Staging(t.TempDir())
+		place(t, staging.path(obj.ID), []byte{})
+		if err := staging.Put(t.Context(), obj, bytesSource(data)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readObject(t, staging, obj); err != nil || string(got) != string(data) {
+			t.Errorf("Open gives %q, %v", got, err)
+		}
+	})
+}
+
+// place makes a file, or a directory if data is nil.
+func place(t *testing.T, path string, data []byte) {
+	t.Helper()
+	var err error
+	if data == nil {
+		err = os.Mkdir(path, 0o700)
+	} else {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// otherDisk has the folders of tables on another disk than the temporary files.
+type otherDisk struct{ disk }
+
+func (otherDisk) Rename(from, to string) error {
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: syscall.EXDEV}
+}
+
+func TestTableOnAnotherDisk(t *testing.T) {
+	root := t.TempDir()
+	tables := Tables(root)
+	if err := tables.Ensure(t.Context(), faultTable); err != nil {
+		t.Fatal(err)
+	}
+	tables.fs = otherDisk{}
+	err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
+	for _, part := range []string{tables.Path(faultTable.ID), "on another disk", fmt.Sprintf("link the whole of %s", root)} {
+		if !buffer.IsPermanent(err) || !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), part) {
+			t.Errorf("Import = %v, want a permanent error with %q", err, part)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(tables.Path(faultTable.ID), "file-1.csv")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the part: %v", err)
+	}
+	expectNoTemp(t, root)
+}
