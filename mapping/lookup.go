@@ -234,14 +234,14 @@ func (t *tape) appendCSV(dst []byte) []byte {
 			continue
 		}
 		start, end := int(n.start), int(n.end)
-		if n.flags&flagEscaped != 0 || end+16 > len(text) {
+		if n.flags&flagEscaped != 0 {
 			j += copy(out[j:], text[prev:start])
 			dst = appendCSV(out[:j], text[start:end])
 			dst = grow(dst, len(text)-end+2*(len(t.nodes)-i)+slack)
 			out, j, prev = dst[:cap(dst)], len(dst), end
 			continue
 		}
-		if k := start + 1 - prev; k <= 8 {
+		if k := start + 1 - prev; k <= 8 && prev+8 <= len(text) {
 			copy(out[j:j+8], text[prev:prev+8])
 			j += k
 		} else {
@@ -249,7 +249,7 @@ func (t *tape) appendCSV(dst []byte) []byte {
 		}
 		out[j] = '"'
 		j++
-		if k := end - start - 1; k <= 16 {
+		if k := end - start - 1; k <= 16 && start+17 <= len(text) {
 			copy(out[j:j+16], text[start+1:start+17])
 			j += k
 		} else {

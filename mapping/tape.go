@@ -115,7 +115,9 @@ value:
 				at += bits.TrailingZeros64(m) >> 3
 				break
 			}
-			at += 8
+			if at += 8; at-i > 24 {
+				at = skipPlain(text, at)
+			}
 		}
 		if at < len(text) && text[at] == '"' {
 			at++
@@ -123,7 +125,7 @@ value:
 			i = at
 			break
 		}
-		end, flags := scanString(text, i)
+		end, flags := scanString(text, at-1) // what was passed is plain
 		if end < 0 {
 			return fail(stringFault(text, i))
 		}
@@ -246,7 +248,7 @@ key:
 		nodes = append(nodes, node{uint32(i), uint32(at), uint32(len(nodes) + 1), nodeString, 0})
 		i = at
 	} else {
-		end, flags := scanString(text, i)
+		end, flags := scanString(text, at-1) // what was passed is plain
 		if end < 0 {
 			return fail(stringFault(text, i))
 		}
@@ -300,6 +302,19 @@ func special(w uint64) uint64 {
 	q := w ^ '"'*ones
 	s := w ^ '\\'*ones
 	return ((q-ones)&^q | (s-ones)&^s | (w-0x20*ones)&^w | w) & highs
+}
+
+// skipPlain moves at over as many bytes of a long string as can be passed four words at a time.
+func skipPlain(text []byte, at int) int {
+	for len(text)-at >= 32 {
+		b := text[at : at+32]
+		if special(binary.LittleEndian.Uint64(b))|special(binary.LittleEndian.Uint64(b[8:]))|
+			special(binary.LittleEndian.Uint64(b[16:]))|special(binary.LittleEndian.Uint64(b[24:])) != 0 {
+			break
+		}
+		at += 32
+	}
+	return at
 }
 
 // scanString returns the end of the string that begins at text[i], which is a quote; a negative end means that it is

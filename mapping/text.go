@@ -157,10 +157,17 @@ const hexDigits = "0123456789abcdef"
 func appendJSONString(dst []byte, s string, html bool) []byte {
 	dst = append(dst, '"')
 	plain := 0
-	for b := unsafeBytes(s); !html && len(s)-plain >= 8; plain += 8 {
-		if m := special(binary.LittleEndian.Uint64(b[plain:])); m != 0 {
-			plain += bits.TrailingZeros64(m) >> 3
-			break
+	if b := unsafeBytes(s); !html && len(b) >= 8 {
+		for {
+			m := special(binary.LittleEndian.Uint64(b[plain:]))
+			if m != 0 {
+				plain += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			if plain += 8; plain == len(b) {
+				break
+			}
+			plain = min(plain, len(b)-8) // the last word overlaps the one before
 		}
 	}
 	dst = append(dst, s[:plain]...)
