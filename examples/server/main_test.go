@@ -121,18 +121,19 @@ func TestServer(t *testing.T) {
 	if status, body := p.request("GET", p.base+"/health-check", ""); status != 200 || body != "OK" {
 		t.Errorf("health check: %d %s", status, body)
 	}
-	for _, body := range []string{`{"kind":"signup","user":{"id":42}}`, "not JSON"} {
-		if status, answer := p.request("POST", p.url, body); status != 200 || answer != "OK" {
-			t.Errorf("%s: %d %s", body, status, answer)
-		}
+	if status, answer := p.request("POST", p.url, `{"kind":"signup","user":{"id":42}}`); status != 200 || answer != "OK" {
+		t.Errorf("event: %d %s", status, answer)
+	}
+	if status, answer := p.request("POST", p.url, `{"kind":"click"}`); status != 422 || !strings.Contains(answer, `\"user\"`) {
+		t.Errorf("event without a user: %d %s", status, answer)
 	}
 	if status, answer := p.request("POST", p.url+"x", "{}"); status != 404 || !strings.Contains(answer, "stream.in.noSourceFound") {
 		t.Errorf("wrong secret: %d %s", status, answer)
 	}
 	p.stop()
 	logs := p.logs.String()
-	for _, sink := range []string{"raw", "events"} {
-		want := `"id":"shop/` + sink + `","accepted":2,"local":0,"staging":0,"table":2,"expired":0`
+	for sink, rows := range map[string]int{"raw": 2, "events": 1} {
+		want := fmt.Sprintf(`"id":"shop/%s","accepted":%d,"local":0,"staging":0,"table":%[2]d,"expired":0`, sink, rows)
 		if !strings.Contains(logs, want) {
 			t.Errorf("%s is not in the log:\n%s", want, logs)
 		}
@@ -223,11 +224,114 @@ func TestParseConfig(t *testing.T) {
 		t.Errorf("config is %+v", cfg)
 	}
 
-	env = map[string]string{"FOREBAY_PROJECT": "one"}
-	_, err = parseConfig([]string{"-log-format", "xml", "-max-body-bytes", "1", "stray"}, func(name string) string { return env[name] }, io.Discard)
-	for _, part := range []string{"FOREBAY_PROJECT", "-log-format", "MaxBodyBytes", `"stray"`} {
+	env = map[string]string{"FOREBAY_PROJECT": "one"} // the flag wins, so nobody reads it
+	if cfg, err = parseConfig([]string{"-project", "7"}, func(name string) string { return env[name] }, io.Discard); err != nil || cfg.stream.ProjectID != 7 {
+		t.Errorf("project is %d, %v", cfg.stream.ProjectID, err)
+	}
+	env["FOREBAY_TRUSTED_PROXIES"] = "10.0.0.0/8,proxy"
+	_, err = parseConfig([]string{"-log-format", "xml", "-max-body-bytes", "1", "-source", "My_Shop", "stray"},
+		func(name string) string { return env[name] }, io.Discard)
+	for _, part := range []string{
+		`"one" of FOREBAY_PROJECT`, `of FOREBAY_TRUSTED_PROXIES: "proxy" is neither`, "-log-format", "MaxBodyBytes", "My_Shop", `"stray"`,
+	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in the error: %v", part, err)
 		}
+	}
+	if err != nil && strings.Contains(err.Error(), "-project is 0") {
+		t.Errorf("one problem is told twice: %v", err)
+	}
+	if _, err := parseConfig([]string{"-project", "0"}, os.Getenv, io.Discard); err == nil || !strings.Contains(err.Error(), "-project is 0") {
+		t.Errorf("project 0: %v", err)
+	}
+}
+
+func TestParseNetworks(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.0/8":          "[10.0.0.0/8]",
+		"10.1.2.3":            "[10.1.2.3/32]",
+		"fd00::1, 10.0.0.0/8": "[fd00::1/128 10.0.0.0/8]",
+	} {
+		if got, err := parseNetworks(text); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "10.0.0.0/8,", "10.0.0.0/33", "fe80::1%eth0", "proxy"} {
+		if got, err := parseNetworks(text); err == nil {
+			t.Errorf("%q: %v, want an error", text, got)
+		}
+	}
+}
+
+// What is written in the data directory is the secret or nothing, never an empty file that gives a source without one.
+func TestSourceSecret(t *testing.T) {
+	cfg := config{dir: t.TempDir()}
+	path := filepath.Join(cfg.dir, "secret")
+	made, err := sourceSecret(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := sourceSecret(cfg); err != nil || again != made || len(made) < 48 {
+		t.Errorf("secret is %q, then %q, %v", made, again, err)
+	}
+	if entries, err := os.ReadDir(cfg.dir); err != nil || len(entries) != 1 {
+		t.Errorf("the directory has %v, %v, want the secret alone", entries, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("secret is %v, %v, want mode 0600", info, err)
+	}
+	for _, text := range []string{"", " \n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if secret, err := sourceSecret(cfg); err == nil || !strings.Contains(err.Error(), path+" is empty") {
+			t.Errorf("file %q: secret %q, %v, want an error with the path", text, secret, err)
+		}
+	}
+}
+
+// A secret of any characters gives an address that works, and no answer has it.
+func TestSecretWithSpecialCharacters(t *testing.T) {
+	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_SECRET=a/b?c#d%e 'f")
+	if status, answer := p.request("POST", p.url, `{"user":{"id":1}}`); status != 200 {
+		t.Errorf("%s: %d %s", p.url, status, answer)
+	}
+	p.stop()
+}
+
+// A path that a mux would clean must not be answered by a redirect, whose Location would have the secret.
+func TestSecretIsNotRedirected(t *testing.T) {
+	const secret = "s3cret"
+	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_SECRET="+secret)
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, path := range []string{"//stream/1/web/" + secret, "/stream//1/web/" + secret, "/x/../stream/1/web/" + secret, "/stream/1/web/" + secret + "/"} {
+		resp, err := client.Post(p.base+path, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 404 || strings.Contains(fmt.Sprint(resp.Header, string(body)), secret) {
+			t.Errorf("%s: %d %v %s", path, resp.StatusCode, resp.Header, body)
+		}
+	}
+	client.CloseIdleConnections()
+	p.stop()
+}
+
+// A source that cannot be is refused before anything is made for it.
+func TestInvalidSourceLeavesNothingBehind(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), asProgram+"=1", "FOREBAY_DIR="+data, "FOREBAY_SOURCE=../x")
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), `"../x"`) {
+		t.Errorf("ended with %v: %s", err, out)
+	}
+	if _, err := os.Stat(data); !os.IsNotExist(err) {
+		t.Errorf("the data directory: %v", err)
 	}
 }
