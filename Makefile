@@ -2,7 +2,7 @@
 
 include .ci/tools
 
-.PHONY: test fmt lint bench fuzz
+.PHONY: test fmt lint bench fuzz sim
 
 ## test: every check that a change must pass
 test:
@@ -25,3 +25,8 @@ bench:
 FUZZ_RUNS ?= 30s
 fuzz:
 	@FUZZ_RUNS=$(FUZZ_RUNS) bash .ci/run fuzz
+
+## sim: the simulation of faults with SIM_SEEDS seeds
+SIM_SEEDS ?= 2000
+sim:
+	@SIM_SEEDS=$(SIM_SEEDS) bash .ci/run sim

@@ -24,7 +24,7 @@ import (
 
 var (
 	oneSeed  = flag.Int64("seed", -1, "run this seed alone and print its story")
-	seeds    = flag.Int("seeds", 300, "number of seeds to run")
+	seeds    = flag.Int("seeds", 300, "number of seeds to run; with -short or the race detector at most 80")
 	fromSeed = flag.Int("from", 0, "the first seed")
 )
 
@@ -34,17 +34,28 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	n := *seeds
-	if testing.Short() {
-		n = min(n, 50)
+	if testing.Short() || underRace {
+		n = min(n, 80)
 	}
 	run := slices.Clone(regressions)
 	for i := range n {
 		run = append(run, uint64(*fromSeed+i))
 	}
+	var failed atomic.Bool
 	for _, seed := range run {
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed, false) }) {
-			t.Fatalf("repeat with: go test ./internal/sim -run TestSimulation -seed %d", seed)
-		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel() // as many at once as there are cores
+			if failed.Load() {
+				t.Skip("another seed has failed")
+			}
+			t.Cleanup(func() {
+				if t.Failed() {
+					failed.Store(true)
+					t.Logf("repeat with: go test ./internal/sim -run TestSimulation -seed %d", seed)
+				}
+			})
+			simulate(t, seed, false)
+		})
 	}
 }
 
@@ -158,6 +169,11 @@ func (r *run) play() {
 		Uploads:       1 + r.rng.IntN(3), Imports: 1 + r.rng.IntN(3),
 	}
 	r.unsynced = 2*r.opts.SyncInterval + time.Millisecond
+	defer func() { // also when the run fails: a bubble with goroutines left would hide why
+		for _, c := range r.clients {
+			close(c)
+		}
+	}()
 	for i := range 1 + r.rng.IntN(maxClients) {
 		c := &client{r: r, num: i}
 		commands := make(chan func(*client), 64)
@@ -182,9 +198,6 @@ func (r *run) play() {
 		}
 	}
 	r.end()
-	for _, c := range r.clients {
-		close(c)
-	}
 }
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
