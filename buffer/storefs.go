@@ -1,11 +1,13 @@
 package buffer
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -105,7 +107,24 @@ func (s *storeFS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.Fi
 
 // Create implements [vfs.FS].
 func (s *storeFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.create(name, c, func() (vfs.File, error) { return s.FS.Create(name, c) })
+	return s.create(name, c, func() (vfs.File, error) {
+		// A marker names the file that counts from now on. The store makes that file and the marker with one sync of the
+		// folder behind both, so a power cut in between could keep the marker alone, and nothing could be opened again.
+		if strings.HasPrefix(s.FS.PathBase(name), "marker.") {
+			if err := s.syncDir(s.FS.PathDir(name)); err != nil {
+				return nil, err
+			}
+		}
+		return s.FS.Create(name, c)
+	})
+}
+
+func (s *storeFS) syncDir(name string) error {
+	dir, err := s.FS.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // OpenReadWrite implements [vfs.FS].
@@ -127,6 +146,9 @@ func (s *storeFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	}
 	f, err := s.FS.Open(name, opts...)
 	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			time.Sleep(readPause)
+		}
 		return nil, err
 	}
 	return &storeFile{f, s, false}, nil
@@ -213,6 +235,28 @@ type storeFile struct {
 	vfs.File
 	fs  *storeFS
 	log bool // it is a write-ahead log
+}
+
+// readPause follows an error of reading. The store repeats a compaction that failed at once: without a pause it would
+// keep a core busy for as long as the disk cannot be read.
+const readPause = 10 * time.Millisecond
+
+// Read implements [vfs.File].
+func (f *storeFile) Read(p []byte) (n int, err error) {
+	n, err = f.File.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		time.Sleep(readPause)
+	}
+	return n, err
+}
+
+// ReadAt implements [vfs.File].
+func (f *storeFile) ReadAt(p []byte, off int64) (n int, err error) {
+	n, err = f.File.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		time.Sleep(readPause)
+	}
+	return n, err
 }
 
 // Write implements [vfs.File].

@@ -63,6 +63,8 @@ func TestSimulation(t *testing.T) {
 var regressions = []uint64{
 	10433, // a verification during a reopening saw rows that were not there yet
 	21315, // an error of reading was taken for damage
+	1211,  // a power cut kept the name of a marker and not of the file that it names
+	2455,  // a compaction that could not read was repeated without a pause
 }
 
 const maxClients = 4
