@@ -211,8 +211,8 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
 		return fmt.Errorf("delete what an earlier attempt may have left: %w", err)
 	}
 	return b.do(ctx, func(t *txn) {
-		if b.mu.slices[sl.num] != sl || sl.rec.State != SliceUploading {
-			return
+		if b.mu.slices[sl.num] != sl || sl.rec.State != SliceUploading || b.sliceID(sl) != obj.ID {
+			return // a later attempt was first
 		}
 		for i := range x.bad {
 			d := &x.bad[i]

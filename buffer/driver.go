@@ -58,6 +58,9 @@ type Source interface {
 // and at once when the sink is defined anew or somebody asks ([Buffer.Retry], [Buffer.Flush]); the file stays in staging
 // meanwhile.
 //
+// A call that has not returned 10 seconds after the end of its context counts as failed and is left alone: the next
+// attempt, with the same id, may then run beside it. The same holds for Staging.
+//
 // A cell may hold any bytes: quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, bytes that are not UTF-8. A
 // target that cannot store some of them fails the import with a [Permanent] error; it never changes them. Note that
 // encoding/csv turns "\r\n" inside a cell into "\n" when it reads.

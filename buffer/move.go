@@ -45,7 +45,13 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		}
 	}
 	if err == nil {
-		_ = b.do(ctx, func(t *txn) { t.uploaded(sl) })
+		_ = b.do(ctx, func(t *txn) {
+			if b.sliceID(sl) == obj.ID {
+				t.uploaded(sl)
+			} else { // damage was set aside meanwhile: what is in staging is not what the slice is now
+				t.then(func() { b.queueUpload(sl) })
+			}
+		})
 		return
 	}
 	b.attemptFailed(ctx, "upload", obj.SinkID, obj.ID, err, func(t *txn) (*retryRecord, timerKey) {
