@@ -90,6 +90,9 @@ func (c *compiler) body(n *ast.Apply, args []argument, at []int) (expr, bool) {
 // body is Body(path, default). An absent default has kindTail.
 func (m *machine) body(p *FieldPath, def value) value {
 	m.step(1 + len(p.steps))
+	if d, ok := m.r.Document.(FieldDocument); ok && len(p.steps) > 0 {
+		return m.field(d, p, def)
+	}
 	t, fail := m.r.parse(m.compat)
 	if fail == nil {
 		if at, ok := t.lookup(0, p.steps); ok {
@@ -134,10 +137,9 @@ func (m *machine) header(name string, def value) value {
 	m.step(1)
 	if name == "" {
 		l := &layer{}
-		for _, name := range m.r.headerNames() {
-			v, _ := m.r.header(name, m.compat)
-			m.alloc(128 + len(name) + len(v))
-			l.add(field{name: validUTF8(name), hide: ast.ObjectFieldInherit, val: text(validUTF8(v))})
+		for _, f := range m.r.headerFields(m.compat) {
+			m.alloc(128 + len(f.name) + len(f.value))
+			l.add(field{name: validUTF8(f.name), hide: ast.ObjectFieldInherit, val: text(validUTF8(f.value))})
 		}
 		return newObject(l)
 	}

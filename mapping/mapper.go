@@ -213,7 +213,7 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 	case TypeIP:
 		return appendIP(dst, r, w.m.compat), nil
 	case TypeBody:
-		if !w.plain && len(w.m.paths.nodes) > 0 {
+		if _, fields := r.Document.(FieldDocument); !fields && !w.plain && len(w.m.paths.nodes) > 0 {
 			// The body is parsed for the paths anyway, and that tells where its quotes are.
 			if !w.looked {
 				w.find()
@@ -228,7 +228,14 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 		}
 		return w.put(dst, body), nil
 	case TypeHeaders:
-		return w.put(dst, r.headersJSON(w.m.compat)), nil
+		var style headerStyle
+		if w.m.compat {
+			style = styleCompat
+		}
+		if !w.plain {
+			style |= styleCSV
+		}
+		return append(dst, r.headersCell(style)...), nil
 	case TypePath:
 		return w.appendPath(dst, c)
 	}
@@ -265,6 +272,9 @@ func (w *rowWriter) find() {
 }
 
 func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
+	if d, ok := w.r.Document.(FieldDocument); ok && len(c.path.steps) > 0 {
+		return w.appendField(dst, d, c)
+	}
 	if !w.looked {
 		w.find()
 	}
@@ -278,7 +288,7 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 	at := r.state.found[c.node]
 	if at == 0 {
 		if c.def == nil {
-			return dst, &cause{MissingValue, fmt.Errorf("path %q: the body has no such field", c.path.text)}
+			return dst, noSuchField(c.path)
 		}
 		return w.put(dst, c.def), nil
 	}

@@ -70,6 +70,16 @@ func ParsePath(s string) (FieldPath, error) {
 // String returns the path as it was given to [ParsePath].
 func (p FieldPath) String() string { return p.text }
 
+// Len returns the number of steps: 0 means the whole body.
+func (p FieldPath) Len() int { return len(p.steps) }
+
+// Step returns step i: from an object it goes to the member key, from an array to the element index; index is -1 when
+// the step never means an element.
+func (p FieldPath) Step(i int) (key string, index int) { return p.steps[i].key, p.steps[i].index }
+
+// From returns the path without its first n steps, for a value that those lead to.
+func (p FieldPath) From(n int) FieldPath { return FieldPath{text: p.text, steps: p.steps[n:]} }
+
 func parseName(s string, i int) (st step, end int, err error) {
 	rest := s[i:]
 	n := strings.IndexAny(rest, `.[\`)

@@ -43,12 +43,3 @@ func (r *Record) Reset() {
 	r.ClientIP, r.Received = netip.Addr{}, time.Time{}
 	r.state.reset()
 }
-
-// Document is a record body that is structured data instead of bytes. It is written as JSON at most once per record,
-// and only when a column needs it.
-type Document interface {
-	// AppendJSON appends the document as one compact JSON value (RFC 8259, UTF-8) to dst and returns the extended
-	// slice. It must give the same bytes at every call, and must not keep dst. An error rejects the record for every
-	// column that has no default.
-	AppendJSON(dst []byte) ([]byte, error)
-}

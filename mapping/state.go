@@ -3,9 +3,6 @@ package mapping
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
 )
 
 // recordState is what mappers have found out about a record. Everything in it belongs to the record alone, so nothing
@@ -19,13 +16,13 @@ type recordState struct {
 	textErr  *cause
 	hasText  bool
 
-	headers       []byte // the headers as JSON
-	headersCompat bool   // the reading in which headers was made
-	hasHeaders    bool
-	names         []string // scratch of the header code
+	headers     []byte      // the headers as a cell
+	headerStyle headerStyle // how that cell was written, zero if it was not
+	fields      []headerField
 
 	found   []uint32 // scratch of the path walk of the mapper that is at work
 	scratch []byte   // scratch of one cell
+	quoted  []byte   // scratch of one text that becomes a JSON string
 }
 
 // maxKeptBytes bounds each buffer that a reused record keeps after an unusually large event.
@@ -35,10 +32,11 @@ func (s *recordState) reset() {
 	s.parsedAs, s.parseErr, s.textErr, s.hasText = FormatFromHeader, nil, nil, false
 	s.tape.reset()
 	s.text = keep(s.text)
-	s.headers, s.hasHeaders = keep(s.headers), false
-	clear(s.names)
-	s.names = s.names[:0]
+	s.headers, s.headerStyle = keep(s.headers), 0
+	clear(s.fields)
+	s.fields = s.fields[:0]
 	s.scratch = keep(s.scratch)
+	s.quoted = keep(s.quoted)
 }
 
 func keep(b []byte) []byte {
@@ -123,82 +121,4 @@ func (r *Record) rawBody() ([]byte, *cause) {
 		return r.documentText()
 	}
 	return r.Body, nil
-}
-
-// headerNames returns the names of the headers in order. The slice is valid until the next call.
-func (r *Record) headerNames() []string {
-	names := r.state.names[:0]
-	for name, values := range r.Header {
-		if len(values) > 0 {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	r.state.names = names
-	return names
-}
-
-// headerValue returns the value of one header: the values of a repeated one are joined, as RFC 9110 section 5.3 allows.
-func headerValue(name string, values []string, compat bool) string {
-	switch {
-	case len(values) == 1 || compat && name != "Cookie":
-		return values[0]
-	case name == "Cookie":
-		return strings.Join(values, "; ")
-	}
-	return strings.Join(values, ", ")
-}
-
-// header returns the value of a header by its name in any case.
-func (r *Record) header(name string, compat bool) (string, bool) {
-	values, ok := r.Header[name]
-	if !ok {
-		name = http.CanonicalHeaderKey(name)
-		values = r.Header[name]
-	}
-	if len(values) == 0 {
-		return "", false
-	}
-	return headerValue(name, values, compat), true
-}
-
-// headersJSON returns the headers as a compact JSON object with sorted names. The slice is valid until the next reset.
-func (r *Record) headersJSON(compat bool) []byte {
-	s := &r.state
-	if s.hasHeaders && s.headersCompat == compat {
-		return s.headers
-	}
-	b := append(s.headers[:0], '{')
-	for i, name := range r.headerNames() {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendJSONString(b, name, compat)
-		b = append(b, ':')
-		b = appendJSONString(b, headerValue(name, r.Header[name], compat), compat)
-	}
-	s.headers, s.hasHeaders, s.headersCompat = append(b, '}'), true, compat
-	return s.headers
-}
-
-// headersText returns one "name: value" line for each value, sorted, each with its line end.
-func (r *Record) headersText(compat bool) string {
-	var lines []string
-	size := 0
-	for name, values := range r.Header {
-		for _, v := range values {
-			if compat {
-				v = values[0]
-			}
-			lines = append(lines, name+": "+v+"\n")
-			size += len(name) + len(v) + 3
-		}
-	}
-	slices.Sort(lines)
-	var b strings.Builder
-	b.Grow(size)
-	for _, l := range lines {
-		b.WriteString(l)
-	}
-	return b.String()
 }

@@ -1,0 +1,95 @@
+package mapping
+
+import "fmt"
+
+// Document is a record body that is structured data instead of bytes. It is written as JSON at most once per record,
+// and only when a column needs it.
+type Document interface {
+	// AppendJSON appends the document as one compact JSON value (RFC 8259, UTF-8) to dst and returns the extended
+	// slice. It must give the same bytes at every call, and must not keep dst. An error rejects the record for every
+	// column that has no default.
+	AppendJSON(dst []byte) ([]byte, error)
+}
+
+// FieldDocument is a [Document] that gives single fields without being written as a whole. Path columns, and Body(path)
+// of templates, then read only the field.
+type FieldDocument interface {
+	Document
+	// AppendField appends the value at path to dst, in the form that the kind says, and returns the extended slice; with
+	// NoField it returns dst as it was. It must agree with AppendJSON: the value is the one that path finds in those
+	// bytes, which is the first of several members with the same key. The path is never empty. It must not keep dst.
+	AppendField(dst []byte, path FieldPath) ([]byte, FieldKind)
+}
+
+// FieldKind is the form in which a [FieldDocument] gives a value.
+type FieldKind uint8
+
+const (
+	// NoField: the document has no such field.
+	NoField FieldKind = iota
+	// FieldNull: the value is null; nothing is appended.
+	FieldNull
+	// FieldText: the value is a string, appended as plain text without quotes and escapes. Bytes that are not UTF-8 become
+	// U+FFFD in cells.
+	FieldText
+	// FieldJSON: the value is a number, true, false, an array or an object, appended as compact JSON.
+	FieldJSON
+)
+
+// appendField is appendPath for a document that gives single fields.
+func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *cause) {
+	s := &w.r.state
+	text, kind := d.AppendField(s.scratch[:0], c.path)
+	s.scratch = text
+	switch kind {
+	case FieldJSON:
+		return w.put(dst, text), nil
+	case FieldText:
+		if c.raw {
+			s.scratch = repairUTF8(text, 0)
+			return w.put(dst, s.scratch), nil
+		}
+		s.quoted = appendJSONString(s.quoted[:0], unsafeString(text), w.m.compat)
+		return w.put(dst, s.quoted), nil
+	case FieldNull:
+		if c.onNull {
+			return w.put(dst, c.def), nil
+		}
+		return append(dst, "null"...), nil
+	}
+	if c.def == nil {
+		return dst, noSuchField(c.path)
+	}
+	return w.put(dst, c.def), nil
+}
+
+func noSuchField(p FieldPath) *cause {
+	return &cause{MissingValue, fmt.Errorf("path %q: the body has no such field", p.text)}
+}
+
+// field is body for a document that gives single fields.
+func (m *machine) field(d FieldDocument, p *FieldPath, def value) value {
+	from := len(m.buf)
+	out, kind := d.AppendField(m.buf, *p)
+	m.buf = out
+	m.alloc(len(out) - from)
+	switch kind {
+	case FieldNull:
+		return null
+	case FieldText:
+		m.buf = repairUTF8(out, from)
+		return m.made(from)
+	case FieldJSON:
+		// The tape belongs to the value: it lives as long as somebody uses a part of it.
+		t := &tape{}
+		if err := t.parse(out[from:len(out):len(out)]); err != nil {
+			panic(&cause{InvalidBody, fmt.Errorf("Body(%.100q): the document gave no JSON: %w", p.text, err)})
+		}
+		m.alloc(16 * len(t.nodes))
+		return m.fromDoc(t, 0)
+	}
+	if def.kind == kindTail {
+		panic(&cause{MissingValue, fmt.Errorf("Body(%.100q): the body has no such field", p.text)})
+	}
+	return m.force(def)
+}
