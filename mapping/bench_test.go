@@ -167,6 +167,7 @@ func BenchmarkTemplate(b *testing.B) {
 
 func BenchmarkUUID(b *testing.B) {
 	var s uuidSource
+	s.begin()
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {
@@ -193,5 +194,27 @@ func BenchmarkAppendCSV(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		buf = appendCSV(buf[:0], body)
+	}
+}
+
+// webhook is an event as the benchmarks of the project store it: few fields and one long text.
+func webhook(size int) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"id":"evt_00001234","type":"order.created","user":{"id":1234,"plan":"team"},"amount":234.34,"note":"`)
+	const words = "the gate opens when the basin is full and the water turns the wheel "
+	for b.Len() < size-2 {
+		b.WriteByte(words[b.Len()%len(words)])
+	}
+	b.WriteString(`"}`)
+	return b.Bytes()
+}
+
+func BenchmarkWebhook(b *testing.B) {
+	for _, size := range []int{150, 1024} {
+		body := webhook(size)
+		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
+			benchRow(b, mustCompile(b, UUID("id"), Datetime("at"), IP("ip"), Headers("headers"), Body("body"),
+				Path("event", "id", RawString()), Path("user", "user.id")), body)
+		})
 	}
 }

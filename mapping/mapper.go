@@ -60,6 +60,7 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 		return nil, faults
 	}
 	m.paths.index()
+	m.uuids.begin()
 	return m, nil
 }
 

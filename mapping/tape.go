@@ -296,20 +296,21 @@ const (
 )
 
 // special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and
-// bytes above 0x7f. The lowest mark is always true: in (x-ones)&^x&highs the lowest marked byte is always a true zero of
-// x, a false mark can only stand above a true one.
-func special(w uint64) uint64 {
-	q := w ^ '"'*ones
-	s := w ^ '\\'*ones
-	return ((q-ones)&^q | (s-ones)&^s | (w-0x20*ones)&^w | w) & highs
+// bytes above 0x7f. The lowest mark is always true: a byte up to 0x7f gets a mark from a subtraction only when it is what
+// is looked for, or when a byte below it was and borrows.
+func special(w uint64) uint64 { return specialBits(w) & highs }
+
+// specialBits is special with bits below the marks that mean nothing.
+func specialBits(w uint64) uint64 {
+	return ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones) | w
 }
 
 // skipPlain moves at over as many bytes of a long string as can be passed four words at a time.
 func skipPlain(text []byte, at int) int {
 	for len(text)-at >= 32 {
 		b := text[at : at+32]
-		if special(binary.LittleEndian.Uint64(b))|special(binary.LittleEndian.Uint64(b[8:]))|
-			special(binary.LittleEndian.Uint64(b[16:]))|special(binary.LittleEndian.Uint64(b[24:])) != 0 {
+		if (specialBits(binary.LittleEndian.Uint64(b))|specialBits(binary.LittleEndian.Uint64(b[8:]))|
+			specialBits(binary.LittleEndian.Uint64(b[16:]))|specialBits(binary.LittleEndian.Uint64(b[24:])))&highs != 0 {
 			break
 		}
 		at += 32

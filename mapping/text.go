@@ -207,6 +207,31 @@ func appendJSONString(dst []byte, s string, html bool) []byte {
 	return append(dst, '"')
 }
 
+// isPlain reports whether s stands in a JSON string as it is: ASCII without quotes, backslashes and control characters.
+func isPlain(s string) bool {
+	b := unsafeBytes(s)
+	switch {
+	case len(b) >= 8:
+		for i := 0; ; {
+			if special(binary.LittleEndian.Uint64(b[i:])) != 0 {
+				return false
+			}
+			if i += 8; i >= len(b) {
+				return true
+			}
+			i = min(i, len(b)-8) // the last word overlaps the one before
+		}
+	case len(b) >= 4:
+		return special(uint64(binary.LittleEndian.Uint32(b))|uint64(binary.LittleEndian.Uint32(b[len(b)-4:]))<<32) == 0
+	}
+	for _, c := range b {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 func grow(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) >= n {
 		return dst

@@ -10,16 +10,38 @@ import (
 
 // uuidSource makes UUIDs of version 7 (RFC 9562) that ascend: the 12 bits after the milliseconds hold the fraction of
 // the millisecond (section 6.2, method 3), and a value that would not be above the last one takes the last one plus one.
-// The other 62 bits are random. Safe for concurrent use.
+// The other 62 bits are random. Safe for concurrent use after begin.
 type uuidSource struct {
-	last atomic.Uint64 // milliseconds since 1970 in 52 bits, then the fraction in 12
+	last  atomic.Uint64 // milliseconds since 1970 in 52 bits, then the fraction in 12
+	start time.Time
+	// wall is what the wall clock showed at start. It is computed anew when checked, a time since start, is long ago, so
+	// that it follows a wall clock that was set. To read only the monotonic clock takes half the time of reading both.
+	wall, checked atomic.Int64
 }
 
 const uuidTextLen = 36
 
+// wallCheck is how long a change of the wall clock may go unnoticed.
+const wallCheck = time.Second
+
+func (s *uuidSource) begin() {
+	s.start = time.Now()
+	s.wall.Store(s.start.UnixNano())
+}
+
+// now returns nanoseconds since 1970.
+func (s *uuidSource) now() uint64 {
+	since := int64(time.Since(s.start))
+	// A clock that seems to run backwards is that of a synctest bubble.
+	if uint64(since-s.checked.Load()) > uint64(wallCheck) {
+		s.wall.Store(time.Now().UnixNano() - since)
+		s.checked.Store(since)
+	}
+	return uint64(s.wall.Load() + since)
+}
+
 func (s *uuidSource) appendText(dst []byte) []byte {
-	t := time.Now()
-	ns := uint64(t.UnixNano())
+	ns := s.now()
 	ms := ns / 1_000_000
 	tick := ms<<12 | (ns-ms*1_000_000)<<12/1_000_000
 	for {

@@ -1,0 +1,128 @@
+package mapping
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// headerField is one header of a request.
+type headerField struct{ name, value string }
+
+// headerStyle is how the cell of the headers is written: styleWritten with or without the others.
+type headerStyle uint8
+
+const (
+	styleWritten headerStyle = 1 << iota
+	styleCompat              // as the published service
+	styleCSV                 // with quotes doubled
+)
+
+// headerFields returns the headers in the order of their names. The slice is valid until the next call.
+func (r *Record) headerFields(compat bool) []headerField {
+	fields := r.state.fields[:0]
+	for name, values := range r.Header {
+		if len(values) > 0 {
+			fields = append(fields, headerField{name, headerValue(name, values, compat)})
+		}
+	}
+	r.state.fields = fields
+	if len(fields) > 12 {
+		slices.SortFunc(fields, func(a, b headerField) int { return strings.Compare(a.name, b.name) })
+		return fields
+	}
+	for i := 1; i < len(fields); i++ {
+		f := fields[i]
+		k := i
+		for ; k > 0 && f.name < fields[k-1].name; k-- {
+			fields[k] = fields[k-1]
+		}
+		fields[k] = f
+	}
+	return fields
+}
+
+// headerValue returns the value of one header: the values of a repeated one are joined, as RFC 9110 section 5.3 allows.
+func headerValue(name string, values []string, compat bool) string {
+	switch {
+	case len(values) == 1 || compat && name != "Cookie":
+		return values[0]
+	case name == "Cookie":
+		return strings.Join(values, "; ")
+	}
+	return strings.Join(values, ", ")
+}
+
+// header returns the value of a header by its name in any case.
+func (r *Record) header(name string, compat bool) (string, bool) {
+	values, ok := r.Header[name]
+	if !ok {
+		name = http.CanonicalHeaderKey(name)
+		values = r.Header[name]
+	}
+	if len(values) == 0 {
+		return "", false
+	}
+	return headerValue(name, values, compat), true
+}
+
+// headersCell returns the headers as a compact JSON object with sorted names, written as style says. The slice is valid
+// until the next reset.
+//
+// The design that lost: to keep the cell for the next record with equal headers. Headers that are all equal come from
+// tests; real ones differ in a length, a date or an id.
+func (r *Record) headersCell(style headerStyle) []byte {
+	s := &r.state
+	style |= styleWritten
+	if s.headerStyle == style {
+		return s.headers
+	}
+	compat := style&styleCompat != 0
+	b := append(s.headers[:0], '{')
+	for i, f := range r.headerFields(compat) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = s.appendHeaderText(b, f.name, style)
+		b = append(b, ':')
+		b = s.appendHeaderText(b, f.value, style)
+	}
+	s.headers, s.headerStyle = append(b, '}'), style
+	return s.headers
+}
+
+func (s *recordState) appendHeaderText(dst []byte, text string, style headerStyle) []byte {
+	compat := style&styleCompat != 0
+	switch {
+	case style&styleCSV == 0:
+		return appendJSONString(dst, text, compat)
+	case !compat && isPlain(text):
+		dst = append(dst, '"', '"')
+		dst = append(dst, text...)
+		return append(dst, '"', '"')
+	}
+	s.scratch = appendJSONString(s.scratch[:0], text, compat)
+	return appendCSV(dst, s.scratch)
+}
+
+// headersText returns one "name: value" line for each value, sorted, each with its line end.
+func (r *Record) headersText(compat bool) string {
+	var lines []string
+	size := 0
+	for name, values := range r.Header {
+		for _, v := range values {
+			if compat {
+				v = values[0]
+			}
+			lines = append(lines, name+": "+v+"\n")
+			size += len(name) + len(v) + 3
+		}
+	}
+	slices.Sort(lines)
+	var b strings.Builder
+	b.Grow(size)
+	for _, l := range lines {
+		b.WriteString(l)
+	}
+	return b.String()
+}
