@@ -39,12 +39,19 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if len(args) > 0 && args[0] == clientCommand {
 		return generateLoad(ctx, args[1:], stdout)
 	}
+	if len(args) > 0 && args[0] == childCommand {
+		return runChild(ctx, args[1:], stdout)
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	pattern := flags.String("run", ".", "measure the scenarios whose names match this `regexp`")
 	duration := flags.Duration("duration", 3*time.Second, "length of one measurement, without its warm-up of a quarter")
 	rounds := flags.Int("rounds", 5, "measurements of each scenario; medians are reported")
 	parent := flags.String("dir", "", "`folder` on the disk under test (default: the system's temporary folder)")
+	size := defaultSize
+	flags.Var(&size.backlog, "backlog", "`bytes` that wait in the scenarios of a backlog, for example 5GB; a little more than twice of it must be free")
+	flags.IntVar(&size.sinks, "sinks", size.sinks, "sinks of the scenario sinks/open")
+	flags.DurationVar(&size.life, "life", size.life, "how long a slice lives in the scenario written/held")
 	asJSON := flags.Bool("json", false, "write one JSON object per scenario and line instead of a table")
 	list := flags.Bool("list", false, "list the names and measure nothing")
 	if err := flags.Parse(args); err != nil {
@@ -61,6 +68,12 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return errors.New("-duration must be positive")
 	case *rounds <= 0:
 		return errors.New("-rounds must be positive")
+	case size.backlog < 1<<20:
+		return errors.New("-backlog must be at least 1MB")
+	case size.sinks < 1:
+		return errors.New("-sinks must be positive")
+	case size.life <= 0:
+		return errors.New("-life must be positive")
 	}
 	plans, err := choose(scenarios(), re)
 	if err != nil {
@@ -86,7 +99,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if inMemory(dir) {
 		fmt.Fprintf(stderr, "bench: %s is in memory: syncs cost nothing there, so the figures say nothing about a disk; use -dir\n", dir)
 	}
-	e := &env{dir: dir, duration: *duration}
+	e := &env{dir: dir, duration: *duration, size: size}
 	defer func() { err = errors.Join(err, e.ring.close()) }()
 
 	progress := newProgress(stderr, plans, *rounds)

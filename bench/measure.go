@@ -30,6 +30,8 @@ type sample struct {
 	total int64
 	// overloads is the number of operations that were refused for lack of room and repeated.
 	overloads int64
+	// figures are values that only this scenario has, by the name of their JSON field.
+	figures map[string]float64
 }
 
 func (s *sample) rowsPerSecond() float64  { return float64(s.rows) / s.elapsed.Seconds() }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -36,6 +38,10 @@ type result struct {
 	ClientCPUShare  *float64 `json:"client_cpu_share,omitempty"`
 	Overloads       int64    `json:"overloads,omitempty"`
 
+	// Figures become fields of their own.
+	Figures map[string]float64 `json:"-"`
+	// Goals are what was reached of what is aimed at.
+	Goals []reached `json:"goals,omitempty"`
 	// Baselines become the two fields NAME_rows_per_s and of_NAME each.
 	Baselines []comparison `json:"-"`
 }
@@ -50,10 +56,13 @@ type comparison struct {
 func (r result) MarshalJSON() ([]byte, error) {
 	type plain result
 	line, err := json.Marshal(plain(r))
-	if err != nil || len(r.Baselines) == 0 {
+	if err != nil || len(r.Baselines)+len(r.Figures) == 0 {
 		return line, err
 	}
 	out := bytes.NewBuffer(bytes.TrimSuffix(line, []byte("}")))
+	for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
+		fmt.Fprintf(out, `,%q:%g`, name, r.Figures[name])
+	}
 	for _, b := range r.Baselines {
 		fmt.Fprintf(out, `,"%s_rows_per_s":%g,"of_%s":%g`, b.field, b.rows, b.field, b.ratio)
 	}
@@ -113,6 +122,14 @@ func (r result) compared() string {
 	}
 	if r.Overloads > 0 {
 		parts = append(parts, fmt.Sprintf("%d refused", r.Overloads))
+	}
+	for _, g := range r.Goals {
+		parts = append(parts, g.String())
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
+		if !slices.ContainsFunc(r.Goals, func(g reached) bool { return g.Figure == name }) {
+			parts = append(parts, fmt.Sprintf("%s %.4g", name, r.Figures[name]))
+		}
 	}
 	if len(parts) == 0 {
 		return "-"

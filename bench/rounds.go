@@ -99,6 +99,13 @@ func summarize(s scenario, samples map[string][]*sample) result {
 			}),
 		})
 	}
+	for name := range own[0].figures {
+		if r.Figures == nil {
+			r.Figures = make(map[string]float64)
+		}
+		r.Figures[name] = overRounds(func(m *sample) float64 { return m.figures[name] })
+	}
+	r.Goals = s.reached(r)
 	return r
 }
 

@@ -24,6 +24,8 @@ type scenario struct {
 	against []baseline
 	// fsync compares the latencies with that of one sync.
 	fsync bool
+	// goals are what the figures are held against.
+	goals []goal
 	// unlisted scenarios exist only to be compared with.
 	unlisted bool
 	// run measures once.
@@ -44,6 +46,8 @@ type env struct {
 	dir string
 	// duration is the length of the measured window.
 	duration time.Duration
+	// size is how large the scenarios about backlogs and many sinks are.
+	size size
 	// ring is written once for all.
 	ring sharedRing
 }
@@ -59,7 +63,7 @@ func scenarios() []scenario {
 	for _, w := range workloads() {
 		all = append(all, ofWorkload(w)...)
 	}
-	return append(all, ofMapping()...)
+	return append(append(all, ofMapping()...), ofScale()...)
 }
 
 // ofWorkload returns the scenarios with events of one size. The bare name, without callers and compression, is that

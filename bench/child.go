@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// A job runs in a process of its own, because its memory is measured or because it is killed. It may write lines while
+// it works. What it returns is its report.
+type job func(ctx context.Context, args json.RawMessage, lines io.Writer) (any, error)
+
+// jobs are known by name, since a child is this program with other arguments.
+func jobs() map[string]job {
+	return map[string]job{
+		"backlog/fill": asJob(fillBacklog),
+		"backlog/open": asJob(openBacklog),
+		"outage":       asJob(outlast),
+		"sinks/engine": asJob(openSinksOfEngine),
+		"sinks/buffer": asJob(openSinksOfBuffer),
+	}
+}
+
+func asJob[A, R any](run func(context.Context, A, io.Writer) (R, error)) job {
+	return func(ctx context.Context, args json.RawMessage, lines io.Writer) (any, error) {
+		var a A
+		if err := json.Unmarshal(args, &a); err != nil {
+			return nil, err
+		}
+		return run(ctx, a, lines)
+	}
+}
+
+// childCommand is the first argument that makes this program do one job.
+const childCommand = "job"
+
+// childReport is the last line that a child writes.
+type childReport struct {
+	Report json.RawMessage
+	Err    string
+}
+
+const reportMark = "report "
+
+func runChild(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) != 2 || jobs()[args[0]] == nil {
+		return errors.New("jobs are started by bench itself")
+	}
+	var out childReport
+	report, err := jobs()[args[0]](ctx, json.RawMessage(args[1]), stdout)
+	if err == nil {
+		out.Report, err = json.Marshal(report)
+	}
+	if err != nil {
+		out.Err = err.Error()
+	}
+	line, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s%s\n", reportMark, line)
+	return err
+}
+
+// A child is a running job.
+type child struct {
+	cmd    *exec.Cmd
+	lines  *bufio.Scanner
+	stderr bytes.Buffer
+	name   string
+}
+
+func startChild(ctx context.Context, name string, args any) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	c := &child{cmd: exec.CommandContext(ctx, self, childCommand, name, string(text)), name: name}
+	c.cmd.Stderr = &c.stderr
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.lines = bufio.NewScanner(out)
+	c.lines.Buffer(nil, 1<<20)
+	return c, c.cmd.Start()
+}
+
+// wait reads the lines of the child to the end and decodes its report.
+func (c *child) wait(report any) error {
+	var last childReport
+	found := false
+	for c.lines.Scan() {
+		if text, ok := strings.CutPrefix(c.lines.Text(), reportMark); ok {
+			if err := json.Unmarshal([]byte(text), &last); err != nil {
+				return errors.Join(err, c.kill(func(string) {}))
+			}
+			found = true
+		}
+	}
+	err := errors.Join(c.lines.Err(), c.cmd.Wait())
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w: %s", c.name, err, c.stderr.String())
+	case last.Err != "":
+		return fmt.Errorf("%s: %s", c.name, last.Err)
+	case !found:
+		return fmt.Errorf("%s: no report: %s", c.name, c.stderr.String())
+	}
+	return json.Unmarshal(last.Report, report)
+}
+
+// kill ends the process at once, as a lack of memory would (SIGKILL), and waits until it is gone. rest gets the lines
+// that it had written.
+func (c *child) kill(rest func(line string)) error {
+	if err := c.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	for c.lines.Scan() {
+		rest(c.lines.Text())
+	}
+	err := c.cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
+}
+
+// inChild does a job and returns its report.
+func inChild[R any](ctx context.Context, name string, args any) (R, error) {
+	var report R
+	c, err := startChild(ctx, name, args)
+	if err == nil {
+		err = c.wait(&report)
+	}
+	return report, err
+}

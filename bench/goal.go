@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A goal is a bound that a figure of a report is held against. A missed goal is reported and is no failure: on another
+// machine another figure is right.
+type goal struct {
+	// figure is a field of the JSON form.
+	figure string
+	// bound is the least value, or with most the greatest one.
+	bound float64
+	most  bool
+}
+
+func atLeast(figure string, bound float64) goal { return goal{figure: figure, bound: bound} }
+func atMost(figure string, bound float64) goal  { return goal{figure: figure, bound: bound, most: true} }
+
+// reached is a goal beside what was measured.
+type reached struct {
+	Figure string  `json:"figure"`
+	Value  float64 `json:"value"`
+	// Goal is for people: "<= 2" or ">= 0.9".
+	Goal string `json:"goal"`
+	Met  bool   `json:"met"`
+}
+
+func (r reached) String() string {
+	if r.Met {
+		return fmt.Sprintf("%s %.4g (goal %s)", r.Figure, r.Value, r.Goal)
+	}
+	return fmt.Sprintf("%s %.4g (goal %s: MISSED)", r.Figure, r.Value, r.Goal)
+}
+
+// reached holds the goals of s against its report. A figure that does not exist on this system has no verdict.
+func (s scenario) reached(r result) []reached {
+	var all []reached
+	for _, g := range s.goals {
+		value, ok := r.value(g.figure)
+		if !ok {
+			continue
+		}
+		sign, met := ">=", value >= g.bound
+		if g.most {
+			sign, met = "<=", value <= g.bound
+		}
+		all = append(all, reached{Figure: g.figure, Value: value, Goal: fmt.Sprintf("%s %g", sign, g.bound), Met: met})
+	}
+	return all
+}
+
+// value returns the figure with the name of its JSON field.
+func (r result) value(name string) (float64, bool) {
+	if v, ok := r.Figures[name]; ok {
+		return v, true
+	}
+	if base, ok := strings.CutPrefix(name, "of_"); ok {
+		for _, b := range r.Baselines {
+			if b.field == base {
+				return b.ratio, true
+			}
+		}
+	}
+	optional := map[string]*float64{
+		"cpu_ns_per_row": r.CPUPerRow, "p50_of_fsync": r.P50OfFsync, "p99_of_fsync": r.P99OfFsync,
+	}[name]
+	switch {
+	case name == "rows_per_s":
+		return r.RowsPerS, true
+	case optional != nil:
+		return *optional, true
+	}
+	return 0, false
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+)
+
+// reopen measures how soon an engine is ready after its process was killed with a backlog in the local level, and the
+// memory it takes, for a tenth of the backlog and for all of it. Filling, opening and counting are processes of their
+// own; that which fills is killed while it ingests.
+func reopen(w workload) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (_ *sample, err error) {
+		row, err := w.row()
+		if err != nil {
+			return nil, err
+		}
+		dir, err := os.MkdirTemp(e.dir, "reopen-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+		var opened [2]openReport
+		var stored span
+		for i, until := range []int64{int64(e.size.backlog) / 10, int64(e.size.backlog)} {
+			n, err := fillAndKill(ctx, dir, w, until/int64(len(row))-stored.least)
+			if err != nil {
+				return nil, err
+			}
+			stored.least += n.least
+			stored.most += n.most
+			dropCache(dir)
+			if opened[i], err = inChild[openReport](ctx, "backlog/open", backlogArgs{Dir: dir, Workload: w.name}); err != nil {
+				return nil, err
+			}
+			stored.least++ // the row that showed it ready
+			stored.most++
+		}
+		found, err := countBacklog(ctx, dir, stored)
+		if err != nil {
+			return nil, err
+		}
+		tenth, full := opened[0], opened[1]
+		s := &sample{rows: found, bytes: found * int64(len(row)), total: found, elapsed: full.Ready, cpu: full.CPU, written: -1}
+		s.figures = map[string]float64{
+			"ready_s": full.Ready.Seconds(), "ready_tenth_s": tenth.Ready.Seconds(),
+			"backlog_mb": float64(full.Local) / 1e6,
+		}
+		if full.Peak > 0 {
+			s.figures["peak_mb"], s.figures["peak_tenth_mb"] = float64(full.Peak)/1e6, float64(tenth.Peak)/1e6
+		}
+		return s, nil
+	}
+}
+
+// span is a number that is known within bounds: of the calls that a killed process did not see answered, any may be
+// stored.
+type span struct{ least, most int64 }
+
+// backlogArgs are those of the jobs backlog/fill and backlog/open.
+type backlogArgs struct{ Dir, Workload string }
+
+const (
+	fillCallers = 16
+	fillBatch   = 100
+)
+
+// fillAndKill starts a process that ingests until it is killed, which is when it has acknowledged that many rows.
+func fillAndKill(ctx context.Context, dir string, w workload, rows int64) (span, error) {
+	c, err := startChild(ctx, "backlog/fill", backlogArgs{Dir: dir, Workload: w.name})
+	if err != nil {
+		return span{}, err
+	}
+	var acknowledged int64
+	read := func(line string) {
+		if n := int64(0); strings.HasPrefix(line, "acknowledged ") {
+			if _, err := fmt.Sscanf(line, "acknowledged %d", &n); err == nil { // the last line may be cut off
+				acknowledged = max(acknowledged, n)
+			}
+		}
+	}
+	for acknowledged < rows && c.lines.Scan() {
+		read(c.lines.Text())
+	}
+	if acknowledged < rows {
+		var nothing struct{}
+		return span{}, errors.Join(fmt.Errorf("it ended after %d of %d rows", acknowledged, rows), c.wait(&nothing))
+	}
+	if err := c.kill(read); err != nil {
+		return span{}, err
+	}
+	// A caller may have been answered and not come to say it, and have begun its next call.
+	return span{acknowledged, acknowledged + 2*fillCallers*fillBatch}, nil
+}
+
+// fillBacklog ingests and says how many rows were acknowledged, until the process is killed.
+func fillBacklog(ctx context.Context, a backlogArgs, lines io.Writer) (struct{}, error) {
+	eng, err := openAgain(ctx, a.Dir, forebay.Options{Staging: closedStaging{}})
+	if err != nil {
+		return struct{}{}, err
+	}
+	w := workloadNamed(a.Workload)
+	var (
+		mu           sync.Mutex
+		acknowledged int64
+		overloads    atomic.Int64
+	)
+	failed := make(chan error, fillCallers)
+	for caller := range fillCallers {
+		op := ingestion{workload: w, callers: fillCallers, batch: fillBatch}.batches(ctx, eng, caller, &overloads)
+		go func() {
+			for {
+				rows, err := op()
+				if err != nil {
+					failed <- err
+					return
+				}
+				mu.Lock()
+				acknowledged += int64(rows)
+				_, err = fmt.Fprintf(lines, "acknowledged %d\n", acknowledged)
+				mu.Unlock()
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	return struct{}{}, <-failed
+}
+
+// openReport says how an engine was opened.
+type openReport struct {
+	// Ready is the time from the call of Open to the acknowledgement of the first row, CPU the time of all cores in it.
+	Ready, CPU time.Duration
+	// Peak is the most memory that was resident, until two seconds later.
+	Peak int64
+	// Local is the stored bytes that were found.
+	Local int64
+}
+
+func openBacklog(ctx context.Context, a backlogArgs, _ io.Writer) (r openReport, err error) {
+	body := workloadNamed(a.Workload).records(0, 1)[0]
+	begin, cpu := time.Now(), processCPU()
+	eng, err := openAgain(ctx, a.Dir, forebay.Options{Staging: closedStaging{}})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	if _, err := eng.Ingest(ctx, sourceID, body); err != nil {
+		return r, err
+	}
+	r.Ready, r.CPU = time.Since(begin), processCPU()-cpu
+	// What was read back from the log is written to tables now.
+	wait(ctx, 2*time.Second, nil)
+	_, r.Peak = residentMemory()
+	r.Local = eng.Stats().LocalBytes
+	return r, nil
+}
+
+// roomForAll is more than any scenario stores.
+const roomForAll = 1 << 50
+
+// openAgain opens an engine in a folder that may have been used, with one sink that compresses nothing: so a backlog of
+// some bytes is as many bytes of rows.
+func openAgain(ctx context.Context, dir string, opts forebay.Options) (*forebay.Engine, error) {
+	opts.Buffer.MaxDiskBytes = roomForAll
+	eng, err := forebay.Open(filepath.Join(dir, "data"), opts)
+	if err != nil {
+		return nil, err
+	}
+	err = eng.Define(ctx, forebay.Source{
+		ID: sourceID, Secret: secret, Settings: forebay.Settings{Compression: forebay.CompressionNone},
+		Sinks: []forebay.Sink{{ID: sinkID, Table: forebay.Table{ID: "in.c-web.events", Columns: columns()}}},
+	})
+	if err != nil {
+		return nil, errors.Join(err, eng.Close())
+	}
+	return eng, nil
+}
+
+// countBacklog fails unless the rows that are stored lie within the span. It reads all of them.
+func countBacklog(ctx context.Context, dir string, want span) (rows int64, err error) {
+	eng, err := openAgain(ctx, dir, forebay.Options{Staging: closedStaging{}})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, longTimeout)
+	defer cancel()
+	report, err := eng.Verify(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return checkSpan(report, want)
+}
+
+// longTimeout ends the check of a backlog.
+const longTimeout = 10 * time.Minute
+
+func checkSpan(report buffer.Report, want span) (int64, error) {
+	if !report.OK() || len(report.Sinks) != 1 {
+		return 0, fmt.Errorf("the ledger does not hold: %+v", report.Sinks)
+	}
+	s := report.Sinks[0]
+	found := s.Local + s.Staging + s.Imported
+	if found < want.least || found > want.most {
+		return 0, fmt.Errorf("%d rows are stored, %d to %d were acknowledged or on the way", found, want.least, want.most)
+	}
+	return found, nil
+}
+
+// workloadNamed returns a workload by its name; the caller knows that it exists.
+func workloadNamed(name string) workload {
+	for _, w := range workloads() {
+		if w.name == name {
+			return w
+		}
+	}
+	return workload{}
+}

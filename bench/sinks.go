@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
+)
+
+// openSinks measures memory and CPU of many sinks of which each has rows that wait, while 100 rows a second arrive over
+// all of them. It is a process of its own.
+func openSinks(variant string) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (_ *sample, err error) {
+		dir, err := os.MkdirTemp(e.dir, "sinks-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		args := sinksArgs{Dir: dir, Sinks: e.size.sinks, Window: e.duration}
+		name := "sinks/" + variant
+		if variant == "buffer/flow" {
+			name, args.Flow = "sinks/buffer", true
+		}
+		r, err := inChild[sinksReport](ctx, name, args)
+		if err != nil {
+			return nil, err
+		}
+		s := &sample{rows: r.Rows, total: r.Total, elapsed: r.Elapsed, cpu: r.CPU, written: -1}
+		s.figures = map[string]float64{"sinks": float64(r.Sinks), "cores": r.CPU.Seconds() / r.Elapsed.Seconds()}
+		if r.Resident > 0 {
+			s.figures["resident_mb"] = float64(r.Resident) / 1e6
+		}
+		return s, nil
+	}
+}
+
+type sinksArgs struct {
+	Dir    string
+	Sinks  int
+	Window time.Duration
+	// Flow lets the rows go on to tables with the default conditions. Otherwise they wait, as under conditions of hours.
+	Flow bool
+}
+
+type sinksReport struct {
+	Sinks        int
+	Rows, Total  int64
+	Elapsed, CPU time.Duration
+	// Resident is the most memory at any second of the window.
+	Resident int64
+}
+
+// quietRate is the load over all sinks, in rows per second.
+const quietRate = 100
+
+// openSinksOfEngine has sources of 100 sinks each, as many as a service may have. One record is a row in each sink of
+// its source.
+func openSinksOfEngine(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksReport, err error) {
+	eng, err := forebay.Open(a.Dir, forebay.Options{Staging: closedStaging{}, Target: closedTarget{}})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	perSource := min(a.Sinks, forebay.MaxSinks)
+	var sources []string
+	for ; r.Sinks < a.Sinks && len(sources) < forebay.MaxSources; r.Sinks += perSource {
+		def := forebay.Source{
+			ID: fmt.Sprintf("source-%d", len(sources)), Secret: secret,
+			Settings: forebay.Settings{Upload: trigger.Upload().Max, Import: trigger.Import().Max},
+		}
+		for i := range perSource {
+			id := fmt.Sprintf("sink-%d", i)
+			def.Sinks = append(def.Sinks, forebay.Sink{
+				ID: id, Table: forebay.Table{ID: "in.c-" + def.ID + "." + id, Columns: columns()},
+			})
+		}
+		if err := eng.Define(ctx, def); err != nil {
+			return r, err
+		}
+		sources = append(sources, def.ID)
+	}
+	record := workloads()[0].records(0, 1)[0]
+	n := 0
+	add := func() (int, error) {
+		res, err := eng.Ingest(ctx, sources[n%len(sources)], again(record))
+		n++
+		return len(res.Sinks), err
+	}
+	if err := r.measureQuiet(ctx, a, len(sources), perSource, add); err != nil {
+		return r, err
+	}
+	report, err := eng.Verify(ctx)
+	if err != nil {
+		return r, err
+	}
+	return r, checkAllStored(report, r.Sinks, r.Total)
+}
+
+// openSinksOfBuffer appends each row by itself, and waits for it.
+func openSinksOfBuffer(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksReport, err error) {
+	opts := buffer.Options{Staging: closedStaging{}, Target: closedTarget{}}
+	conditions := [2]trigger.Conditions{trigger.Upload().Max, trigger.Import().Max}
+	if a.Flow {
+		opts.Staging, opts.Target = dir.Staging(filepath.Join(a.Dir, "staging")), dir.Tables(filepath.Join(a.Dir, "tables"))
+		conditions = [2]trigger.Conditions{trigger.Upload().Default, trigger.Import().Default}
+	}
+	db, err := openBuffer(ctx, filepath.Join(a.Dir, "local"), opts, a.Sinks, buffer.Gzip, conditions)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	row, err := workloads()[0].row()
+	if err != nil {
+		return r, err
+	}
+	r.Sinks = a.Sinks
+	n := 0
+	add := func() (int, error) {
+		ticket, err := db.Append(ctx, time.Now(), buffer.Rows{Sink: db.sinks[n%a.Sinks], Data: row, Count: 1})
+		n++
+		if err != nil {
+			return 0, err
+		}
+		return 1, ticket.Wait(ctx)
+	}
+	if err := r.measureQuiet(ctx, a, a.Sinks, 1, add); err != nil {
+		return r, err
+	}
+	report, err := db.Verify(ctx)
+	if err != nil {
+		return r, err
+	}
+	if a.Flow { // what moves while it is read is not in the count: the ledger alone has all
+		for i, s := range report.Sinks {
+			report.Sinks[i].Local = s.Accepted - s.Staging - s.Imported
+		}
+	}
+	return r, checkAllStored(report, r.Sinks, r.Total)
+}
+
+// measureQuiet fills every sink once with as many calls as that takes, and then measures the quiet load.
+func (r *sinksReport) measureQuiet(ctx context.Context, a sinksArgs, calls, rowsPerCall int, add func() (int, error)) error {
+	one := func() error {
+		rows, err := add()
+		if err == nil && rows != rowsPerCall {
+			err = fmt.Errorf("a call stored %d rows, want %d", rows, rowsPerCall)
+		}
+		r.Total += int64(rows)
+		return err
+	}
+	for range calls {
+		if err := one(); err != nil {
+			return err
+		}
+	}
+	gap := time.Second * time.Duration(rowsPerCall) / quietRate
+	begin, cpu, before := time.Now(), processCPU(), r.Total
+	looked := begin
+	for next := begin; time.Since(begin) < a.Window || r.Total == before; {
+		if err := one(); err != nil {
+			return err
+		}
+		next = next.Add(gap)
+		wait(ctx, time.Until(next), nil)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if time.Since(looked) >= time.Second || r.Resident == 0 {
+			now, _ := residentMemory()
+			r.Resident = max(r.Resident, now)
+			looked = time.Now()
+		}
+	}
+	r.Elapsed, r.CPU, r.Rows = time.Since(begin), processCPU()-cpu, r.Total-before
+	return nil
+}
+
+func checkAllStored(report buffer.Report, sinks int, rows int64) error {
+	found := int64(0)
+	for _, s := range report.Sinks {
+		found += s.Local + s.Staging + s.Imported
+	}
+	if !report.OK() || len(report.Sinks) != sinks || found != rows {
+		return fmt.Errorf("%d rows of %d sinks are stored, %d of %d were acknowledged; the ledger holds: %v",
+			found, len(report.Sinks), rows, sinks, report.OK())
+	}
+	return nil
+}
+
+// closedTarget takes every definition and no rows.
+type closedTarget struct{}
+
+func (closedTarget) Ensure(context.Context, buffer.Table) error { return nil }
+
+func (closedTarget) Import(ctx context.Context, _ *buffer.File) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// sinkBuffer is a buffer with many sinks.
+type sinkBuffer struct {
+	*buffer.Buffer
+	sinks []*buffer.Sink
+}
+
+// openBuffer defines the sinks side by side, so that many share one sync.
+func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int, encoding buffer.Encoding, conditions [2]trigger.Conditions) (*sinkBuffer, error) {
+	opened, err := buffer.Open(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	db := &sinkBuffer{Buffer: opened, sinks: make([]*buffer.Sink, sinks)}
+	mapper, err := mapping.Compile(columns(), mapping.Options{})
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	names := mapper.ColumnNames()
+	const lanes = 64
+	var defining sync.WaitGroup
+	failures := make([]error, lanes)
+	for lane := range lanes {
+		defining.Go(func() {
+			for i := lane; i < sinks; i += lanes {
+				id := fmt.Sprintf("sink-%05d", i)
+				var err error
+				db.sinks[i], err = db.Define(ctx, buffer.SinkConfig{
+					ID: id, Table: buffer.Table{ID: "in.c-web." + id, Columns: names}, Encoding: encoding,
+					Upload: conditions[0], Import: conditions[1],
+				})
+				failures[lane] = errors.Join(failures[lane], err)
+			}
+		})
+	}
+	defining.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return db, nil
+}
+
+// spreadOver ingests from 1024 callers into a number of sinks, each row into the next one, mapping included. It uses the
+// buffer itself: the record of an engine goes to all sinks of its source, which would be another load.
+func spreadOver(w workload, sinks int) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (_ *sample, err error) {
+		path, err := os.MkdirTemp(e.dir, "spread-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(path)) }()
+		db, err := openBuffer(ctx, path, buffer.Options{Staging: closedStaging{}, Target: closedTarget{}},
+			sinks, buffer.Gzip, [2]trigger.Conditions{trigger.Upload().Max, trigger.Import().Max})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
+		mapper, err := mapping.Compile(columns(), mapping.Options{})
+		if err != nil {
+			return nil, err
+		}
+		row, err := w.row()
+		if err != nil {
+			return nil, err
+		}
+		const callers = 1024
+		s, err := measure(ctx, e, load{
+			callers: callers, rowBytes: len(row), every: 1,
+			start: func(caller int) (operation, error) {
+				records := w.records(caller, 4)
+				n := caller
+				var data []byte
+				return func() (int, error) {
+					record := again(records[n%len(records)])
+					record.Received = time.Now()
+					var err error
+					if data, err = mapper.AppendRow(data[:0], record); err != nil {
+						return 0, err
+					}
+					ticket, err := db.Append(ctx, record.Received, buffer.Rows{Sink: db.sinks[n%sinks], Data: data, Count: 1})
+					n += callers + 1 // callers go through the sinks one behind the other
+					if err != nil {
+						return 0, err
+					}
+					return 1, ticket.Wait(ctx)
+				}, nil
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+		defer cancel()
+		report, err := db.Verify(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return s, checkAllStored(report, sinks, s.total)
+	}
+}
