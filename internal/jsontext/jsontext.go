@@ -1,0 +1,78 @@
+// Package jsontext writes JSON strings (RFC 8259) without allocation.
+package jsontext
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+	"unsafe"
+)
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and
+// bytes above 0x7f. The lowest mark is always true: a byte up to 0x7f gets a mark from a subtraction only when it is what
+// is looked for, or when a byte below it was and borrows.
+func special(w uint64) uint64 {
+	return (((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones) | w) & highs
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString appends s as a JSON string with as few escapes as RFC 8259 allows. Invalid UTF-8 becomes U+FFFD.
+// With html the characters <, > and & and the separators U+2028 and U+2029 are escaped as encoding/json does.
+func AppendString(dst []byte, s string, html bool) []byte {
+	dst = append(dst, '"')
+	plain := 0
+	if b := unsafe.Slice(unsafe.StringData(s), len(s)); !html && len(b) >= 8 {
+		for {
+			m := special(binary.LittleEndian.Uint64(b[plain:]))
+			if m != 0 {
+				plain += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			if plain += 8; plain == len(b) {
+				break
+			}
+			plain = min(plain, len(b)-8) // the last word overlaps the one before
+		}
+	}
+	dst = append(dst, s[:plain]...)
+	for i := plain; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if html && (r == '\u2028' || r == '\u2029') {
+				dst = append(dst, `\u202`...)
+				dst = append(dst, hexDigits[r&0xf])
+			} else {
+				dst = utf8.AppendRune(dst, r)
+			}
+			i += n
+			continue
+		}
+		i++
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c >= 0x20 && !(html && (c == '<' || c == '>' || c == '&')):
+			dst = append(dst, c)
+		case c == '\b':
+			dst = append(dst, '\\', 'b')
+		case c == '\f':
+			dst = append(dst, '\\', 'f')
+		case c == '\n':
+			dst = append(dst, '\\', 'n')
+		case c == '\r':
+			dst = append(dst, '\\', 'r')
+		case c == '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+		}
+	}
+	return append(dst, '"')
+}

@@ -1,0 +1,89 @@
+package otlpflat_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
+)
+
+// paths appends the path of every value in a JSON text, and of some that are not there.
+func paths(out []string, prefix string, value any) []string {
+	out = append(out, prefix, prefix+"[7]", prefix+".nothing")
+	switch v := value.(type) {
+	case map[string]any:
+		for key, member := range v {
+			quoted, err := json.Marshal(key)
+			if err != nil {
+				panic(err)
+			}
+			out = paths(out, prefix+"["+string(quoted)+"]", member)
+		}
+	case []any:
+		for i, element := range v {
+			out = paths(out, prefix+"["+strconv.Itoa(i)+"]", element)
+		}
+	}
+	return out
+}
+
+// checkAgreement compares the cells of a document with those of its JSON text, for every path of it.
+func checkAgreement(t *testing.T, doc mapping.FieldDocument) {
+	t.Helper()
+	text, err := doc.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for all := paths(nil, "", value); len(all) > 0; {
+		n := min(len(all), mapping.MaxColumns/2)
+		var cols mapping.Columns
+		for i, p := range all[:n] {
+			cols = append(cols,
+				mapping.Path("json"+strconv.Itoa(i), p, mapping.Default("(none)")),
+				mapping.Path("text"+strconv.Itoa(i), p, mapping.Default("(none)"), mapping.RawString()))
+		}
+		m, err := mapping.Compile(cols, mapping.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wantErr := m.AppendRow(nil, mapping.JSON(text))
+		got, gotErr := m.AppendRow(nil, &mapping.Record{Document: doc})
+		if wantErr != nil || gotErr != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%v %v\nrecord %s\ngot  %s\nwant %s", gotErr, wantErr, text, got, want)
+		}
+		all = all[n:]
+	}
+	again, err := doc.AppendJSON([]byte("{"))
+	if err != nil || string(again) != "{"+string(text) {
+		t.Fatalf("written a second time it is %s, was %s", again, text)
+	}
+}
+
+func TestFieldsAgreeWithJSON(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	g := newGenerator(seed)
+	documents := 0
+	for range 40 {
+		for _, docs := range []iter.Seq[mapping.FieldDocument]{
+			otlpflat.Logs(g.logs()), otlpflat.Metrics(g.metrics()), otlpflat.Traces(g.traces()),
+		} {
+			for doc := range docs {
+				checkAgreement(t, doc)
+				documents++
+			}
+		}
+	}
+	if documents < 100 {
+		t.Errorf("only %d documents were compared", documents)
+	}
+}

@@ -1,0 +1,56 @@
+// Package otlpflat turns batches of OpenTelemetry logs, metrics and traces into flat records, one for each log record,
+// data point and span.
+//
+//	for doc := range otlpflat.Logs(batch) {
+//		row, err := mapper.AppendRow(row[:0], &mapping.Record{Document: doc, Received: now})
+//	}
+//
+// A record is a [mapping.FieldDocument] over the data as it was decoded: a column that wants one field reads that field,
+// and the record is written as JSON only for a column that wants all of it. The resource and the scope are written once
+// for all records that share them.
+//
+// # Records
+//
+// A record is one compact JSON object. Its members stand in the order below; a member with a question mark is there only
+// if the sender has set it, all others always. Resource and attributes are objects whose keys keep their dots, so that
+// a path to one needs quotes: attributes["http.route"].
+//
+//	log        timestamp, observed_timestamp, severity_number, severity_text, body, flags, trace_id?, span_id?,
+//	           attributes, resource, scope, event_name?, dropped_attributes_count?
+//	span       timestamp (its start), end_timestamp, trace_id, span_id, parent_span_id?, trace_state, name, kind, flags,
+//	           status_code, status_message, attributes, events, links, resource, scope, dropped_attributes_count?,
+//	           dropped_events_count?, dropped_links_count?
+//	event      timestamp, name, attributes, dropped_attributes_count?
+//	link       trace_id, span_id, trace_state, attributes, flags, dropped_attributes_count?
+//	point      metric_name, metric_description, metric_unit, metric_type, resource, scope, start_timestamp, timestamp,
+//	           attributes, then by metric_type:
+//	           gauge                  value
+//	           sum                    value, is_monotonic, aggregation_temporality
+//	           histogram              count, sum?, min?, max?, bucket_counts, explicit_bounds, aggregation_temporality
+//	           exponential_histogram  count, sum?, min?, max?, scale, zero_count, aggregation_temporality,
+//	                                  zero_threshold, positive, negative
+//	           summary                count, sum, quantile_values
+//	           then flags?, exemplars?, metric_metadata?
+//	buckets    offset, bucket_counts
+//	quantile   quantile, value
+//	exemplar   timestamp, value, trace_id?, span_id?, attributes
+//	scope      name, version, attributes?, dropped_attributes_count?, schema_url?
+//
+// Every record ends with resource_dropped_attributes_count? and resource_schema_url?.
+//
+// # Values
+//
+//	time             RFC 3339 in UTC, up to nine digits of a second without the zeros at their end; "" if it is not set
+//	trace and span   lower-case hexadecimal digits; "" if it is not set
+//	integer, count   a number, exact over the whole range of 64 bits
+//	double           the shortest number that reads back as the same double; NaN, Infinity and -Infinity are strings
+//	bytes            base64 with padding, as a string
+//	text             a string; bytes that are not UTF-8 become U+FFFD
+//	map, list        an object, an array
+//	no value         null
+//	enumeration      its name: kind is Unspecified, Internal, Server, Client, Producer or Consumer, status_code Unset, Ok or
+//	                 Error, aggregation_temporality Unspecified, Delta or Cumulative. A value that has no name is its
+//	                 number, as a string.
+//
+// An attribute that a sender has set twice is written twice; a path finds the first.
+package otlpflat

@@ -1,0 +1,89 @@
+package otlpflat
+
+import "go.opentelemetry.io/collector/pdata/pcommon"
+
+// group is what the records of one resource and one scope have in common. It is written as JSON once, by the first
+// record that needs it.
+type group struct {
+	resource       pcommon.Resource
+	resourceSchema string
+	scope          pcommon.InstrumentationScope
+	scopeSchema    string
+
+	hasResource, hasScope bool   // the texts below are made
+	resourceText          []byte // the attributes of the resource
+	scopeText             []byte
+	sub                   writer // makes the texts
+}
+
+func (g *group) setResource(r pcommon.Resource, schema string) {
+	g.resource, g.resourceSchema, g.hasResource = r, schema, false
+}
+
+func (g *group) setScope(s pcommon.InstrumentationScope, schema string) {
+	g.scope, g.scopeSchema, g.hasScope = s, schema, false
+}
+
+// write writes the members resource and scope.
+func (g *group) write(w *writer) {
+	if w.member("resource") {
+		if w.seek && w.at < w.path.Len() {
+			w.attributes(g.resource.Attributes())
+		} else {
+			w.json(g.resourceJSON())
+		}
+	}
+	if w.member("scope") {
+		if w.seek && w.at < w.path.Len() {
+			g.writeScope(w)
+		} else {
+			w.json(g.scopeJSON())
+		}
+	}
+}
+
+func (g *group) resourceJSON() []byte {
+	if !g.hasResource {
+		g.hasResource = true
+		g.sub.startWrite(g.resourceText[:0])
+		g.sub.attributes(g.resource.Attributes())
+		g.resourceText = g.sub.dst
+	}
+	return g.resourceText
+}
+
+func (g *group) scopeJSON() []byte {
+	if !g.hasScope {
+		g.hasScope = true
+		g.sub.startWrite(g.scopeText[:0])
+		g.writeScope(&g.sub)
+		g.scopeText = g.sub.dst
+	}
+	return g.scopeText
+}
+
+func (g *group) writeScope(w *writer) {
+	c := w.open('{')
+	if w.member("name") {
+		w.text(g.scope.Name())
+	}
+	if w.member("version") {
+		w.text(g.scope.Version())
+	}
+	if a := g.scope.Attributes(); a.Len() > 0 && w.member("attributes") {
+		w.attributes(a)
+	}
+	w.dropped("dropped_attributes_count", g.scope.DroppedAttributesCount())
+	if g.scopeSchema != "" && w.member("schema_url") {
+		w.text(g.scopeSchema)
+	}
+	w.close(c, '}')
+}
+
+// writeEnd writes the members of the resource that stand at the end of a record, if they are set.
+func (g *group) writeEnd(w *writer) {
+	w.dropped("resource_dropped_attributes_count", g.resource.DroppedAttributesCount())
+	if g.resourceSchema != "" && w.member("resource_schema_url") {
+		w.text(g.resourceSchema)
+	}
+}

@@ -1,0 +1,339 @@
+package otlpflat
+
+import (
+	"iter"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// Metrics returns the data points of a batch, one document each, in the order of the batch. A metric without data gives
+// none. A document stands for its point only until the next one is asked for.
+func Metrics(batch pmetric.Metrics) iter.Seq[mapping.FieldDocument] {
+	return func(yield func(mapping.FieldDocument) bool) {
+		d := new(pointDocument)
+		resources := batch.ResourceMetrics()
+		for i := range resources.Len() {
+			r := resources.At(i)
+			d.setResource(r.Resource(), r.SchemaUrl())
+			scopes := r.ScopeMetrics()
+			for k := range scopes.Len() {
+				s := scopes.At(k)
+				d.setScope(s.Scope(), s.SchemaUrl())
+				metrics := s.Metrics()
+				for n := range metrics.Len() {
+					if !d.points(metrics.At(n), yield) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// pointDocument is one data point: of the points below, the one that the type of the metric says is set.
+type pointDocument struct {
+	group
+	w           writer
+	metric      pmetric.Metric
+	typ         pmetric.MetricType
+	temporality pmetric.AggregationTemporality
+	monotonic   bool
+
+	number      pmetric.NumberDataPoint
+	histogram   pmetric.HistogramDataPoint
+	exponential pmetric.ExponentialHistogramDataPoint
+	summary     pmetric.SummaryDataPoint
+}
+
+// points yields the points of one metric.
+func (d *pointDocument) points(m pmetric.Metric, yield func(mapping.FieldDocument) bool) bool {
+	d.metric, d.typ = m, m.Type()
+	switch d.typ {
+	case pmetric.MetricTypeGauge:
+		return d.numbers(m.Gauge().DataPoints(), yield)
+	case pmetric.MetricTypeSum:
+		d.temporality, d.monotonic = m.Sum().AggregationTemporality(), m.Sum().IsMonotonic()
+		return d.numbers(m.Sum().DataPoints(), yield)
+	case pmetric.MetricTypeHistogram:
+		d.temporality = m.Histogram().AggregationTemporality()
+		points := m.Histogram().DataPoints()
+		for i := range points.Len() {
+			if d.histogram = points.At(i); !yield(d) {
+				return false
+			}
+		}
+	case pmetric.MetricTypeExponentialHistogram:
+		d.temporality = m.ExponentialHistogram().AggregationTemporality()
+		points := m.ExponentialHistogram().DataPoints()
+		for i := range points.Len() {
+			if d.exponential = points.At(i); !yield(d) {
+				return false
+			}
+		}
+	case pmetric.MetricTypeSummary:
+		points := m.Summary().DataPoints()
+		for i := range points.Len() {
+			if d.summary = points.At(i); !yield(d) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (d *pointDocument) numbers(points pmetric.NumberDataPointSlice, yield func(mapping.FieldDocument) bool) bool {
+	for i := range points.Len() {
+		if d.number = points.At(i); !yield(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendJSON implements [mapping.Document].
+func (d *pointDocument) AppendJSON(dst []byte) ([]byte, error) {
+	d.w.startWrite(dst)
+	d.write()
+	return append(d.w.dst, '}'), nil
+}
+
+// AppendField implements [mapping.FieldDocument].
+func (d *pointDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping.FieldKind) {
+	d.w.startSeek(dst, path)
+	d.write()
+	return d.w.dst, d.w.kind
+}
+
+func (d *pointDocument) write() {
+	w := &d.w
+	w.root()
+	if w.member("metric_name") {
+		w.text(d.metric.Name())
+	}
+	if w.member("metric_description") {
+		w.text(d.metric.Description())
+	}
+	if w.member("metric_unit") {
+		w.text(d.metric.Unit())
+	}
+	switch d.typ {
+	case pmetric.MetricTypeGauge:
+		p := d.number
+		d.writeCommon("gauge", p.StartTimestamp(), p.Timestamp(), p.Attributes())
+		d.writeNumber(p)
+		w.pointFlags(p.Flags())
+		w.exemplars(p.Exemplars())
+	case pmetric.MetricTypeSum:
+		p := d.number
+		d.writeCommon("sum", p.StartTimestamp(), p.Timestamp(), p.Attributes())
+		d.writeNumber(p)
+		if w.member("is_monotonic") {
+			w.bool(d.monotonic)
+		}
+		d.writeTemporality()
+		w.pointFlags(p.Flags())
+		w.exemplars(p.Exemplars())
+	case pmetric.MetricTypeHistogram:
+		p := d.histogram
+		d.writeCommon("histogram", p.StartTimestamp(), p.Timestamp(), p.Attributes())
+		d.writeHistogram(p)
+		w.pointFlags(p.Flags())
+		w.exemplars(p.Exemplars())
+	case pmetric.MetricTypeExponentialHistogram:
+		p := d.exponential
+		d.writeCommon("exponential_histogram", p.StartTimestamp(), p.Timestamp(), p.Attributes())
+		d.writeExponential(p)
+		w.pointFlags(p.Flags())
+		w.exemplars(p.Exemplars())
+	case pmetric.MetricTypeSummary:
+		p := d.summary
+		d.writeCommon("summary", p.StartTimestamp(), p.Timestamp(), p.Attributes())
+		d.writeSummary(p)
+		w.pointFlags(p.Flags())
+	}
+	if m := d.metric.Metadata(); m.Len() > 0 && w.member("metric_metadata") {
+		w.attributes(m)
+	}
+	d.writeEnd(w)
+}
+
+// writeCommon writes what stands between the metric and the values of a point.
+func (d *pointDocument) writeCommon(typ string, start, at pcommon.Timestamp, attributes pcommon.Map) {
+	w := &d.w
+	if w.member("metric_type") {
+		w.plain(typ)
+	}
+	d.group.write(w)
+	if w.member("start_timestamp") {
+		w.time(start)
+	}
+	if w.member("timestamp") {
+		w.time(at)
+	}
+	if w.member("attributes") {
+		w.attributes(attributes)
+	}
+}
+
+func (d *pointDocument) writeTemporality() {
+	if d.w.member("aggregation_temporality") {
+		d.w.plain(enum(d.temporality.String(), int32(d.temporality)))
+	}
+}
+
+func (d *pointDocument) writeNumber(p pmetric.NumberDataPoint) {
+	w := &d.w
+	if !w.member("value") {
+		return
+	}
+	switch p.ValueType() {
+	case pmetric.NumberDataPointValueTypeInt:
+		w.int(p.IntValue())
+	case pmetric.NumberDataPointValueTypeDouble:
+		w.float(p.DoubleValue())
+	default:
+		w.null()
+	}
+}
+
+func (d *pointDocument) writeHistogram(p pmetric.HistogramDataPoint) {
+	w := &d.w
+	if w.member("count") {
+		w.uint(p.Count())
+	}
+	if p.HasSum() && w.member("sum") {
+		w.float(p.Sum())
+	}
+	if p.HasMin() && w.member("min") {
+		w.float(p.Min())
+	}
+	if p.HasMax() && w.member("max") {
+		w.float(p.Max())
+	}
+	if w.member("bucket_counts") {
+		w.uints(p.BucketCounts())
+	}
+	if w.member("explicit_bounds") {
+		w.floats(p.ExplicitBounds())
+	}
+	d.writeTemporality()
+}
+
+func (d *pointDocument) writeExponential(p pmetric.ExponentialHistogramDataPoint) {
+	w := &d.w
+	if w.member("count") {
+		w.uint(p.Count())
+	}
+	if p.HasSum() && w.member("sum") {
+		w.float(p.Sum())
+	}
+	if p.HasMin() && w.member("min") {
+		w.float(p.Min())
+	}
+	if p.HasMax() && w.member("max") {
+		w.float(p.Max())
+	}
+	if w.member("scale") {
+		w.int(int64(p.Scale()))
+	}
+	if w.member("zero_count") {
+		w.uint(p.ZeroCount())
+	}
+	d.writeTemporality()
+	if w.member("zero_threshold") {
+		w.float(p.ZeroThreshold())
+	}
+	if w.member("positive") {
+		w.buckets(p.Positive())
+	}
+	if w.member("negative") {
+		w.buckets(p.Negative())
+	}
+}
+
+func (w *writer) buckets(b pmetric.ExponentialHistogramDataPointBuckets) {
+	c := w.open('{')
+	if w.member("offset") {
+		w.int(int64(b.Offset()))
+	}
+	if w.member("bucket_counts") {
+		w.uints(b.BucketCounts())
+	}
+	w.close(c, '}')
+}
+
+func (d *pointDocument) writeSummary(p pmetric.SummaryDataPoint) {
+	w := &d.w
+	if w.member("count") {
+		w.uint(p.Count())
+	}
+	if w.member("sum") {
+		w.float(p.Sum())
+	}
+	if w.member("quantile_values") {
+		values := p.QuantileValues()
+		array := w.open('[')
+		from, to := w.elements(values.Len())
+		for i := from; i < to; i++ {
+			w.element(i)
+			c := w.open('{')
+			if w.member("quantile") {
+				w.float(values.At(i).Quantile())
+			}
+			if w.member("value") {
+				w.float(values.At(i).Value())
+			}
+			w.close(c, '}')
+		}
+		w.close(array, ']')
+	}
+}
+
+func (w *writer) pointFlags(f pmetric.DataPointFlags) {
+	if f != 0 && w.member("flags") {
+		w.uint(uint64(f))
+	}
+}
+
+func (w *writer) exemplars(exemplars pmetric.ExemplarSlice) {
+	if exemplars.Len() == 0 || !w.member("exemplars") {
+		return
+	}
+	array := w.open('[')
+	from, to := w.elements(exemplars.Len())
+	for i := from; i < to; i++ {
+		w.element(i)
+		w.exemplar(exemplars.At(i))
+	}
+	w.close(array, ']')
+}
+
+func (w *writer) exemplar(e pmetric.Exemplar) {
+	c := w.open('{')
+	if w.member("timestamp") {
+		w.time(e.Timestamp())
+	}
+	if w.member("value") {
+		switch e.ValueType() {
+		case pmetric.ExemplarValueTypeInt:
+			w.int(e.IntValue())
+		case pmetric.ExemplarValueTypeDouble:
+			w.float(e.DoubleValue())
+		default:
+			w.null()
+		}
+	}
+	if id := e.TraceID(); !id.IsEmpty() && w.member("trace_id") {
+		w.traceID(id)
+	}
+	if id := e.SpanID(); !id.IsEmpty() && w.member("span_id") {
+		w.spanID(id)
+	}
+	if w.member("attributes") {
+		w.attributes(e.FilteredAttributes())
+	}
+	w.close(c, '}')
+}

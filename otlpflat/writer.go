@@ -1,0 +1,348 @@
+package otlpflat
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"math"
+	"strconv"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/mapping"
+)
+
+// writer goes through the members of a record. It does one of two things with the same calls: it writes them all as JSON,
+// or it seeks the one value that a path leads to. So the record that is written and the fields that are found cannot
+// disagree. The design that lost: a table of fields beside the code that writes them, which is the same record told twice.
+type writer struct {
+	dst  []byte
+	date dateCache
+
+	// For seeking; path.Len() steps, of which the first at are taken.
+	seek bool
+	path mapping.FieldPath
+	at   int
+	want string            // the key of the member that is looked for
+	done bool              // the place was reached, or it was found that it does not exist
+	kind mapping.FieldKind // of what was found
+}
+
+// startWrite makes the writer append to dst.
+func (w *writer) startWrite(dst []byte) {
+	w.dst, w.seek, w.done = dst, false, false
+}
+
+// startSeek makes the writer look for path, which is not empty, and append its value to dst.
+func (w *writer) startSeek(dst []byte, path mapping.FieldPath) {
+	w.dst, w.seek, w.done, w.kind, w.path, w.at = dst, true, false, mapping.NoField, path, 0
+}
+
+// arrived reports, while seeking, whether the path ends at the value at hand. A scalar has nothing below it, so with
+// or without an arrival the search has ended.
+func (w *writer) arrived(kind mapping.FieldKind) bool {
+	w.done = true
+	if w.at < w.path.Len() {
+		return false
+	}
+	w.kind = kind
+	return true
+}
+
+// scope of open and close: what to go back to.
+type container bool
+
+// whole is the container that the path ends at: it is written, and then the search has ended.
+const whole container = true
+
+// open begins an object or an array, by its bracket.
+func (w *writer) open(bracket byte) container {
+	switch {
+	case !w.seek:
+		w.dst = append(w.dst, bracket)
+		return !whole
+	case w.at == w.path.Len():
+		w.seek, w.kind = false, mapping.FieldJSON
+		w.dst = append(w.dst, bracket)
+		return whole
+	case bracket == '{':
+		w.want, _ = w.path.Step(w.at)
+		w.at++
+	}
+	return !whole
+}
+
+// close ends what open began.
+func (w *writer) close(c container, bracket byte) {
+	if !w.seek {
+		w.dst = append(w.dst, bracket)
+	}
+	if c == whole {
+		w.seek = true
+	}
+	if w.seek {
+		w.done = true
+	}
+}
+
+// root begins the record itself, whose end is not a matter of close.
+func (w *writer) root() { w.open('{') }
+
+// member begins a member of the object at hand and reports whether its value is wanted.
+func (w *writer) member(key string) bool {
+	if w.seek {
+		return !w.done && key == w.want
+	}
+	if w.dst[len(w.dst)-1] != '{' {
+		w.dst = append(w.dst, ',', '"')
+	} else {
+		w.dst = append(w.dst, '"')
+	}
+	w.dst = append(w.dst, key...) // the names of fields need no escape
+	w.dst = append(w.dst, '"', ':')
+	return true
+}
+
+// elements returns the range of the elements that are wanted of the n elements of the array at hand.
+func (w *writer) elements(n int) (from, to int) {
+	if !w.seek {
+		return 0, n
+	}
+	_, i := w.path.Step(w.at)
+	w.at++
+	if i < 0 || i >= n {
+		w.done = true
+		return 0, 0
+	}
+	return i, i + 1
+}
+
+// element begins element i of the array at hand.
+func (w *writer) element(i int) {
+	if !w.seek && i > 0 {
+		w.dst = append(w.dst, ',')
+	}
+}
+
+// json writes a value, not null and not a string, that is JSON already.
+func (w *writer) json(text []byte) {
+	if !w.seek || w.arrived(mapping.FieldJSON) {
+		w.dst = append(w.dst, text...)
+	}
+}
+
+func (w *writer) null() {
+	switch {
+	case !w.seek:
+		w.dst = append(w.dst, "null"...)
+	default:
+		w.arrived(mapping.FieldNull)
+	}
+}
+
+func (w *writer) text(s string) {
+	switch {
+	case !w.seek:
+		w.dst = jsontext.AppendString(w.dst, s, false)
+	case w.arrived(mapping.FieldText):
+		w.dst = append(w.dst, s...)
+	}
+}
+
+// beginPlain begins a text that needs no escape; it reports whether it is wanted.
+func (w *writer) beginPlain() bool {
+	if w.seek {
+		return w.arrived(mapping.FieldText)
+	}
+	w.dst = append(w.dst, '"')
+	return true
+}
+
+func (w *writer) endPlain() {
+	if !w.seek {
+		w.dst = append(w.dst, '"')
+	}
+}
+
+func (w *writer) bool(b bool) {
+	if !w.seek || w.arrived(mapping.FieldJSON) {
+		w.dst = strconv.AppendBool(w.dst, b)
+	}
+}
+
+func (w *writer) int(i int64) {
+	if !w.seek || w.arrived(mapping.FieldJSON) {
+		w.dst = strconv.AppendInt(w.dst, i, 10)
+	}
+}
+
+func (w *writer) uint(u uint64) {
+	if !w.seek || w.arrived(mapping.FieldJSON) {
+		w.dst = strconv.AppendUint(w.dst, u, 10)
+	}
+}
+
+// float writes the shortest number that reads back as f. JSON has no number for NaN and the infinities: they become
+// the strings that the JSON form of protobuf has for them.
+func (w *writer) float(f float64) {
+	switch {
+	case math.IsNaN(f):
+		w.plain("NaN")
+	case math.IsInf(f, 1):
+		w.plain("Infinity")
+	case math.IsInf(f, -1):
+		w.plain("-Infinity")
+	case !w.seek || w.arrived(mapping.FieldJSON):
+		w.dst = appendFloat(w.dst, f)
+	}
+}
+
+func (w *writer) plain(s string) {
+	if w.beginPlain() {
+		w.dst = append(w.dst, s...)
+		w.endPlain()
+	}
+}
+
+// appendFloat writes numbers as encoding/json does: with an exponent only where that is shorter.
+func appendFloat(dst []byte, f float64) []byte {
+	abs := math.Abs(f)
+	if abs < 1<<53 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
+		return strconv.AppendInt(dst, int64(f), 10)
+	}
+	if abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		from := len(dst)
+		dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
+		if n := len(dst); n-from >= 4 && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
+			dst[n-2] = dst[n-1] // e-09 is e-9
+			dst = dst[:n-1]
+		}
+		return dst
+	}
+	return strconv.AppendFloat(dst, f, 'f', -1, 64)
+}
+
+// bytes writes standard base64 with padding.
+func (w *writer) bytes(b pcommon.ByteSlice) {
+	if !w.beginPlain() {
+		return
+	}
+	var chunk [768]byte
+	for i := 0; i < b.Len(); {
+		n := 0
+		for ; n < len(chunk) && i < b.Len(); n++ {
+			chunk[n] = b.At(i)
+			i++
+		}
+		w.dst = base64.StdEncoding.AppendEncode(w.dst, chunk[:n])
+	}
+	w.endPlain()
+}
+
+func (w *writer) traceID(id pcommon.TraceID) {
+	if w.beginPlain() {
+		if !id.IsEmpty() {
+			w.dst = hex.AppendEncode(w.dst, id[:])
+		}
+		w.endPlain()
+	}
+}
+
+func (w *writer) spanID(id pcommon.SpanID) {
+	if w.beginPlain() {
+		if !id.IsEmpty() {
+			w.dst = hex.AppendEncode(w.dst, id[:])
+		}
+		w.endPlain()
+	}
+}
+
+func (w *writer) time(t pcommon.Timestamp) {
+	if w.beginPlain() {
+		if t != 0 {
+			w.dst = w.date.appendTime(w.dst, uint64(t))
+		}
+		w.endPlain()
+	}
+}
+
+// value writes an attribute value.
+func (w *writer) value(v pcommon.Value) {
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		w.text(v.Str())
+	case pcommon.ValueTypeInt:
+		w.int(v.Int())
+	case pcommon.ValueTypeBool:
+		w.bool(v.Bool())
+	case pcommon.ValueTypeDouble:
+		w.float(v.Double())
+	case pcommon.ValueTypeMap:
+		w.attributes(v.Map())
+	case pcommon.ValueTypeSlice:
+		w.slice(v.Slice())
+	case pcommon.ValueTypeBytes:
+		w.bytes(v.Bytes())
+	default:
+		w.null()
+	}
+}
+
+// attributes writes a map as an object, in its order.
+func (w *writer) attributes(m pcommon.Map) {
+	c := w.open('{')
+	if w.seek {
+		if v, ok := m.Get(w.want); ok { // the first of several with this key
+			w.value(v)
+		}
+	} else {
+		comma := false
+		for k, v := range m.All() {
+			if comma {
+				w.dst = append(w.dst, ',')
+			}
+			comma = true
+			w.dst = jsontext.AppendString(w.dst, k, false)
+			w.dst = append(w.dst, ':')
+			w.value(v)
+		}
+	}
+	w.close(c, '}')
+}
+
+func (w *writer) slice(s pcommon.Slice) {
+	c := w.open('[')
+	from, to := w.elements(s.Len())
+	for i := from; i < to; i++ {
+		w.element(i)
+		w.value(s.At(i))
+	}
+	w.close(c, ']')
+}
+
+func (w *writer) uints(s pcommon.UInt64Slice) {
+	c := w.open('[')
+	from, to := w.elements(s.Len())
+	for i := from; i < to; i++ {
+		w.element(i)
+		w.uint(s.At(i))
+	}
+	w.close(c, ']')
+}
+
+func (w *writer) floats(s pcommon.Float64Slice) {
+	c := w.open('[')
+	from, to := w.elements(s.Len())
+	for i := from; i < to; i++ {
+		w.element(i)
+		w.float(s.At(i))
+	}
+	w.close(c, ']')
+}
+
+// dropped writes a count of what the sender left out, if there is any.
+func (w *writer) dropped(key string, n uint32) {
+	if n != 0 && w.member(key) {
+		w.uint(uint64(n))
+	}
+}
