@@ -40,6 +40,11 @@ type node struct {
 	flags uint8
 }
 
+// set writes field by field: a node that is put together first costs more than half of the time of a scan.
+func (n *node) set(start, end, next int, kind nodeKind, flags uint8) {
+	n.start, n.end, n.next, n.kind, n.flags = uint32(start), uint32(end), uint32(next), kind, flags
+}
+
 // tape is the result of one pass over a JSON text (RFC 8259, any value as the root, any depth). The first node is the
 // root. Numbers and strings stay in the text: nothing is decoded before somebody asks for it.
 //
@@ -78,9 +83,9 @@ const noParent = math.MaxUint32
 // parse scans text, which must not change while the tape is used.
 func (t *tape) parse(text []byte) error {
 	t.text = text
-	nodes := t.nodes[:0]
+	t.nodes = t.nodes[:0]
+	nodes := t.nodes
 	fail := func(at int, msg string) error {
-		t.nodes = nodes[:0]
 		if at >= len(text) {
 			msg = "unexpected end"
 		}
@@ -121,7 +126,8 @@ value:
 		}
 		if at < len(text) && text[at] == '"' {
 			at++
-			nodes = append(nodes, node{uint32(i), uint32(at), uint32(len(nodes) + 1), nodeString, 0})
+			nodes = append(nodes, node{})
+			nodes[len(nodes)-1].set(i, at, len(nodes), nodeString, 0)
 			i = at
 			break
 		}
@@ -132,10 +138,12 @@ value:
 		if flags&flagNonASCII != 0 {
 			lastHigh = i
 		}
-		nodes = append(nodes, node{uint32(i), uint32(end), uint32(len(nodes) + 1), nodeString, flags})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, end, len(nodes), nodeString, flags)
 		i = end
 	case '{':
-		nodes = append(nodes, node{start: uint32(i), next: parent, kind: nodeObject})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, 0, int(parent), nodeObject, 0)
 		parent = uint32(len(nodes) - 1)
 		i++
 		for i < len(text) && isSpace(text[i]) {
@@ -147,7 +155,8 @@ value:
 		}
 		goto key
 	case '[':
-		nodes = append(nodes, node{start: uint32(i), next: parent, kind: nodeArray})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, 0, int(parent), nodeArray, 0)
 		parent = uint32(len(nodes) - 1)
 		i++
 		for i < len(text) && isSpace(text[i]) {
@@ -162,19 +171,22 @@ value:
 		if len(text)-i < 4 || string(text[i:i+4]) != "true" {
 			return fail(i, "unknown word")
 		}
-		nodes = append(nodes, node{uint32(i), uint32(i + 4), uint32(len(nodes) + 1), nodeTrue, 0})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, i+4, len(nodes), nodeTrue, 0)
 		i += 4
 	case 'f':
 		if len(text)-i < 5 || string(text[i:i+5]) != "false" {
 			return fail(i, "unknown word")
 		}
-		nodes = append(nodes, node{uint32(i), uint32(i + 5), uint32(len(nodes) + 1), nodeFalse, 0})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, i+5, len(nodes), nodeFalse, 0)
 		i += 5
 	case 'n':
 		if len(text)-i < 4 || string(text[i:i+4]) != "null" {
 			return fail(i, "unknown word")
 		}
-		nodes = append(nodes, node{uint32(i), uint32(i + 4), uint32(len(nodes) + 1), nodeNull, 0})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, i+4, len(nodes), nodeNull, 0)
 		i += 4
 	default:
 		if c != '-' && c-'0' > 9 {
@@ -184,7 +196,8 @@ value:
 		if end < 0 {
 			return fail(^end, "expected a digit")
 		}
-		nodes = append(nodes, node{uint32(i), uint32(end), uint32(len(nodes) + 1), nodeNumber, 0})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, end, len(nodes), nodeNumber, 0)
 		i = end
 	}
 
@@ -245,7 +258,8 @@ key:
 	}
 	if at < len(text) && text[at] == '"' {
 		at++
-		nodes = append(nodes, node{uint32(i), uint32(at), uint32(len(nodes) + 1), nodeString, 0})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, at, len(nodes), nodeString, 0)
 		i = at
 	} else {
 		end, flags := scanString(text, at-1) // what was passed is plain
@@ -255,7 +269,8 @@ key:
 		if flags&flagNonASCII != 0 {
 			lastHigh = i
 		}
-		nodes = append(nodes, node{uint32(i), uint32(end), uint32(len(nodes) + 1), nodeString, flags})
+		nodes = append(nodes, node{})
+		nodes[len(nodes)-1].set(i, end, len(nodes), nodeString, flags)
 		i = end
 	}
 	if i < len(text) && text[i] == ':' {
