@@ -1,0 +1,196 @@
+package dir_test
+
+import (
+	"bytes"
+	stdgzip "compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+)
+
+// What a slice holds is many members (gzip) or frames (zstd), one behind the other: chunks are compressed when they are
+// committed, small ones when they are uploaded, and nothing is compressed twice. The formats allow it, and here readers
+// that were made by others read it: those of the system, of Python, and of the libraries.
+func TestSlicesAreReadByEverybody(t *testing.T) {
+	for _, encoding := range []buffer.Encoding{buffer.Gzip, buffer.Zstd} {
+		t.Run(encoding.String(), func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			target := &keepingTarget{TableDir: dir.TablesWith(filepath.Join(root, "tables"), dir.TablesOptions{Gzip: true})}
+			b, err := buffer.Open(filepath.Join(root, "local"), buffer.Options{
+				Staging: dir.Staging(filepath.Join(root, "staging")), Target: target,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			table := buffer.Table{ID: "in.c-test.t", Columns: []string{"id", "text"}}
+			sink, err := b.Define(t.Context(), buffer.SinkConfig{ID: "s", Table: table, Encoding: encoding})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []byte
+			id := 0
+			// A commit each: large ones become members at once, those of one row wait and are packed together.
+			for _, rows := range []int{300, 1, 1, 1, 300, 1, 4000} {
+				var data []byte
+				for range rows {
+					data = fmt.Appendf(data, "\"%d\",\"%s \"\"quoted\"\"\nsecond line %x\"\n", id, strings.Repeat("ab", id%70), id*2654435761)
+					id++
+				}
+				ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: sink, Data: data, Count: rows})
+				if err == nil {
+					err = ticket.Wait(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, data...)
+			}
+			if err := b.Flush(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+			parts, err := filepath.Glob(filepath.Join(target.Path(table.ID), "*.csv.gz"))
+			if err != nil || len(parts) != 1 || len(target.slices) != 1 {
+				t.Fatalf("parts %q, %v, %d slices, want one each", parts, err, len(target.slices))
+			}
+			slice := filepath.Join(root, "slice"+encoding.Extension())
+			if err := os.WriteFile(slice, target.slices[0], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			files := map[string][]reader{"slice": gzipReaders, "part": gzipReaders}
+			magic := []byte{0x1f, 0x8b, 8}
+			if encoding == buffer.Zstd {
+				files["slice"], magic = zstdReaders, []byte{0x28, 0xb5, 0x2f, 0xfd}
+			}
+			if n := bytes.Count(target.slices[0], magic); n < 4 {
+				t.Fatalf("the slice has %d members, want several", n)
+			}
+			for name, path := range map[string]string{"slice": slice, "part": parts[0]} {
+				for _, r := range files[name] {
+					t.Run(name+"/"+r.name, func(t *testing.T) {
+						got, err := r.read(path)
+						if errors.Is(err, exec.ErrNotFound) {
+							t.Skipf("not on this machine: %v", err)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						if !r.testsOnly && !bytes.Equal(got, want) {
+							t.Errorf("%d bytes are read, want the %d that were appended", len(got), len(want))
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// keepingTarget keeps the stored bytes of all slices.
+type keepingTarget struct {
+	*dir.TableDir
+	slices [][]byte
+}
+
+func (k *keepingTarget) Import(ctx context.Context, f *buffer.File) error {
+	for _, obj := range f.Slices {
+		rc, err := f.OpenSlice(ctx, obj)
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(rc)
+		if err := errors.Join(err, rc.Close()); err != nil {
+			return err
+		}
+		k.slices = append(k.slices, data)
+	}
+	return k.TableDir.Import(ctx, f)
+}
+
+// reader is a way to read a compressed file. Where its program is absent the error is [exec.ErrNotFound].
+type reader struct {
+	name      string
+	read      func(path string) ([]byte, error)
+	testsOnly bool // it says only whether the file is sound
+}
+
+var gzipReaders = []reader{
+	{name: "gzip -t", testsOnly: true, read: command("gzip", "-t")},
+	{name: "gzip -dc", read: command("gzip", "-dc")},
+	{name: "python3", read: command("python3", "-c",
+		"import gzip, shutil, sys\nwith gzip.open(sys.argv[1]) as f: shutil.copyfileobj(f, sys.stdout.buffer)")},
+	{name: "compress/gzip", read: func(path string) ([]byte, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		zr, err := stdgzip.NewReader(f)
+		if err != nil {
+			return nil, err
+		}
+		return io.ReadAll(zr)
+	}},
+	{name: "buffer.Decode", read: decoded(buffer.Gzip)},
+}
+
+var zstdReaders = []reader{
+	{name: "zstd -t", testsOnly: true, read: command("zstd", "-q", "-t")},
+	{name: "zstd -dc", read: command("zstd", "-q", "-dc")},
+	{name: "klauspost/zstd", read: func(path string) ([]byte, error) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		zr, err := zstd.NewReader(nil)
+		if err != nil {
+			return nil, err
+		}
+		defer zr.Close()
+		return zr.DecodeAll(data, nil)
+	}},
+	{name: "buffer.Decode", read: decoded(buffer.Zstd)},
+}
+
+func command(name string, args ...string) func(string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		if _, err := exec.LookPath(name); err != nil {
+			return nil, err
+		}
+		var stderr bytes.Buffer
+		cmd := exec.Command(name, append(args[:len(args):len(args)], path)...)
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s", err, stderr.String())
+		}
+		return out, nil
+	}
+}
+
+func decoded(e buffer.Encoding) func(string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		plain, err := buffer.Decode(e, f)
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(plain)
+		return data, errors.Join(err, plain.Close())
+	}
+}
