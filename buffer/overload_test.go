@@ -1,0 +1,183 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// Many callers run into the bounds of memory and disk at once, while the staging is out of reach. Both bounds hold, each
+// refusal is typed and takes nothing, and when the staging is back every row that was acknowledged goes to the table once.
+func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
+	const (
+		callers  = 16
+		maxDisk  = 4 << 20
+		maxBytes = 1 << 20
+	)
+	mem := buffertest.NewMemory()
+	var down atomic.Bool
+	down.Store(true)
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpPut && down.Load() {
+			return errors.New("staging is down")
+		}
+		return nil
+	}
+	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
+	opts := memoryOptions(mem)
+	opts.FS, opts.MaxDiskBytes, opts.MaxPendingBytes, opts.AdmissionWait = fs, maxDisk, maxBytes, -1
+	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
+	b := open(t, opts)
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+
+	// The disk holds still until the memory is full: what waits is then known.
+	fs.hold()
+	value := strings.Repeat("x", 64<<10)
+	var (
+		next       atomic.Int64
+		memory     atomic.Int64
+		acked      sync.Map
+		full, load sync.WaitGroup
+	)
+	full.Add(callers)
+	for range callers {
+		load.Go(func() {
+			var refused sync.Once
+			defer refused.Do(full.Done)
+			for {
+				id := int(next.Add(1))
+				ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, value), Count: 1})
+				var over *buffer.OverloadError
+				switch {
+				case errors.As(err, &over):
+					if over.RetryAfter <= 0 || over.Used > over.Limit {
+						t.Errorf("refused with %+v", over)
+					}
+					if over.Resource == "disk" {
+						return
+					}
+					memory.Add(1)
+					refused.Do(full.Done)
+					runtime.Gosched()
+					continue
+				case err != nil:
+					t.Error(err)
+					return
+				}
+				if st := b.Stats(); st.PendingBytes > maxBytes {
+					t.Errorf("%d bytes are pending, the bound is %d", st.PendingBytes, maxBytes)
+				}
+				// Waiting is for another goroutine: a caller that waits cannot fill the memory.
+				load.Go(func() {
+					if err := ticket.Wait(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					acked.Store(fmt.Sprint(id), true)
+				})
+			}
+		})
+	}
+	full.Wait()
+	fs.release()
+	load.Wait()
+
+	st := b.Stats()
+	if memory.Load() == 0 || st.OverloadsMemory == 0 || st.OverloadsDisk < callers {
+		t.Fatalf("%d calls were refused for memory, %d for the disk; want some of both", st.OverloadsMemory, st.OverloadsDisk)
+	}
+	// Payloads have no more bytes than rows here, and admission counts rows.
+	if st.LocalBytes > maxDisk || st.LocalBytes < maxDisk-(2<<20) || st.PendingBytes != 0 {
+		t.Fatalf("%d bytes wait on disk and %d in memory, the bound is %d", st.LocalBytes, st.PendingBytes, maxDisk)
+	}
+
+	down.Store(false)
+	if err := b.Flush(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	last := fmt.Sprint(next.Add(1))
+	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(int(next.Load()), "after"), Count: 1})
+	if err == nil {
+		err = ticket.Wait(t.Context())
+	}
+	if err == nil {
+		err = b.Flush(t.Context(), "a")
+	}
+	if err != nil {
+		t.Fatalf("the room is not back: %v", err)
+	}
+	acked.Store(last, true)
+	for _, id := range ids(mem, "in.c-test.a") {
+		if _, ok := acked.LoadAndDelete(id); !ok {
+			t.Errorf("row %s is in the table twice or was refused", id)
+		}
+	}
+	acked.Range(func(id, _ any) bool {
+		t.Errorf("row %v was acknowledged and is not in the table", id)
+		return true
+	})
+	verify(t, b)
+}
+
+// slowLog is a file system whose logs can be held up.
+type slowLog struct {
+	vfs.FS
+	gate chan struct{}
+}
+
+func (f *slowLog) hold() { f.gate <- struct{}{} }
+
+func (f *slowLog) release() { <-f.gate }
+
+func (f *slowLog) log(name string, file vfs.File, err error) (vfs.File, error) {
+	if err != nil || !strings.HasSuffix(name, ".log") {
+		return file, err
+	}
+	return &slowFile{file, f.gate}, nil
+}
+
+func (f *slowLog) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	return f.log(name, file, err)
+}
+
+func (f *slowLog) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.ReuseForWrite(old, name, c)
+	return f.log(name, file, err)
+}
+
+type slowFile struct {
+	vfs.File
+	gate chan struct{}
+}
+
+func (f *slowFile) wait() {
+	f.gate <- struct{}{}
+	<-f.gate
+}
+
+func (f *slowFile) Write(p []byte) (int, error) {
+	f.wait()
+	return f.File.Write(p)
+}
+
+func (f *slowFile) SyncData() error {
+	f.wait()
+	return f.File.SyncData()
+}
+
+func (f *slowFile) Sync() error {
+	f.wait()
+	return f.File.Sync()
+}
