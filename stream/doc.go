@@ -74,6 +74,20 @@
 //	network                                IPv4, HTTP/1.1   whatever net/http and the listener offer
 //	429 and the limit of connections       plain text       none: limit the listener if you need it
 //
+// # The Stream API
+//
+// [API] serves the management of sources and sinks, for clients that were written for the service:
+//
+//	cat, err := catalog.Open("data/catalog", eng, catalog.Options{})
+//	api, err := stream.API(cat, stream.APIOptions{Auth: stream.StaticToken(token, 1), IngestURL: "https://in.example.com"})
+//	err = stream.Server(":8081", api).ListenAndServe()
+//
+// Requests carry X-StorageApi-Token. A request is checked in this order: its form, the token, the branch, the role, what
+// it asks for; all that is wrong with the form is told at once. What changes something answers 202 with a task; what can
+// be refused is refused before, with its own status. /v1/documentation describes every operation, for people and as
+// OpenAPI; requests are checked by the schemas of that description. Names of errors begin with "stream.api.". What is
+// kept, and what a change guarantees, is told by package catalog.
+//
 // # Secrets
 //
 // The secret is a part of the URL. This package never logs it; a proxy in front of it should not either.

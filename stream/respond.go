@@ -21,6 +21,8 @@ type apiError struct {
 	retryAfter time.Duration
 	// unread tells that the rest of the body is not wanted, see leaveBody.
 	unread bool
+	// exceptionID is that of the platform behind the service. Empty: the service has its own for its own faults.
+	exceptionID string
 	// cause goes to the log only. It is set when the service is at fault.
 	cause error
 }
@@ -75,8 +77,8 @@ func newRequestID() string {
 
 // writeError answers a request with e, and logs e if the service is at fault.
 func writeError(w http.ResponseWriter, r *http.Request, logger *slog.Logger, requestID string, e *apiError) {
-	body := errorBody{StatusCode: e.status, Error: e.name, Message: e.message}
-	if e.status >= http.StatusInternalServerError {
+	body := errorBody{StatusCode: e.status, Error: e.name, Message: e.message, ExceptionID: e.exceptionID}
+	if body.ExceptionID == "" && e.status >= http.StatusInternalServerError {
 		body.ExceptionID = exceptionPrefix + requestID
 	}
 	logFault(r, logger, requestID, e)

@@ -1,0 +1,376 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay"
+)
+
+// Options of a [Catalog]. The zero value works.
+type Options struct {
+	// BranchID stands in the ids of tasks. Default: 1.
+	BranchID int
+	// Store keeps the records. The catalog closes it. Default: the one of the folder that is given to Open.
+	Store Store
+	// Tokens makes the tokens of sinks. Default: sinks have none.
+	Tokens Tokens
+	// DropTable deletes a table; one that is gone already is no error. It is called when a source is deleted with all
+	// that belongs to it. Default: the tables stay, and the task says so.
+	DropTable func(ctx context.Context, tableID string) error
+	// Logger gets what an operator should see. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Validate reports every breach at once.
+func (o Options) Validate() error {
+	if o.BranchID < 0 {
+		return fmt.Errorf("catalog: Options.BranchID is %d, must be positive, or 0 for the default", o.BranchID)
+	}
+	return nil
+}
+
+// Catalog keeps definitions. It is safe for concurrent use.
+type Catalog struct {
+	opts  Options
+	eng   *forebay.Engine
+	store Store
+	log   *slog.Logger
+
+	// ctx ends with Close; work is what Close waits for.
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.RWMutex
+	closed  bool
+	trees   map[string]*tree       // the trees are immutable
+	locks   map[string]*sync.Mutex // by source, held while a change of the source is made
+	busy    map[string]string      // the running task by entity; "" for a change without one
+	tasks   map[string]*running
+	retired map[string]retired // by token id
+}
+
+// Open reads the definitions of a folder and lets the engine follow them. The engine must have no sources that come from
+// elsewhere. A definition that the engine refuses is logged and stays out of use until it is changed; the others work.
+// Close the catalog before the engine.
+func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.BranchID == 0 {
+		opts.BranchID = 1
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Store == nil {
+		var err error
+		if opts.Store, err = OpenStore(dir, opts.Logger); err != nil {
+			return nil, err
+		}
+	}
+	c := &Catalog{
+		opts: opts, eng: eng, store: opts.Store, log: opts.Logger,
+		trees: map[string]*tree{}, locks: map[string]*sync.Mutex{}, busy: map[string]string{},
+		tasks: map[string]*running{}, retired: map[string]retired{},
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if err := c.load(); err != nil {
+		c.cancel()
+		return nil, errors.Join(fmt.Errorf("catalog: %w", err), c.store.Close())
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.trees)) {
+		if err := c.follow(c.ctx, id, c.trees[id]); err != nil {
+			c.log.Error("a source is out of use until it is changed", "source", id, "error", err)
+		}
+	}
+	c.work.Add(1)
+	go c.sweep()
+	return c, nil
+}
+
+// Close ends running tasks, which then count as failed, and closes the store. The engine keeps its definitions. It may
+// be called twice.
+func (c *Catalog) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.work.Wait()
+	return c.store.Close()
+}
+
+// The keys of the store. Ids contain no '/', so that prefixes end where ids do.
+const (
+	sourcePrefix  = "source/"
+	sinkPrefix    = "sink/"
+	taskPrefix    = "task/"
+	retiredPrefix = "retired/"
+)
+
+func sourceKey(id string) string       { return sourcePrefix + id }
+func sinkKey(source, id string) string { return sinkPrefix + source + "/" + id }
+func taskKey(id string) string         { return taskPrefix + id }
+func retiredKey(id string) string      { return retiredPrefix + id }
+
+// versionPrefix is that of all versions of a source, or of one of its sinks.
+func versionPrefix(source, sink string) string {
+	if sink == "" {
+		return "version/source/" + source + "/"
+	}
+	return "version/sink/" + source + "/" + sink + "/"
+}
+
+func versionKey(source, sink string, number int) string {
+	return fmt.Sprintf("%s%010d", versionPrefix(source, sink), number)
+}
+
+func (c *Catalog) load() error {
+	read := func(prefix string, visit func(key string, record []byte) error) error {
+		return c.store.Scan(prefix, func(key string, record []byte) error {
+			if err := visit(key, record); err != nil {
+				return fmt.Errorf("record %s: %w", key, err)
+			}
+			return nil
+		})
+	}
+	return errors.Join(
+		read(sourcePrefix, func(_ string, record []byte) error {
+			t := &tree{sinks: map[string]Sink{}}
+			if err := json.Unmarshal(record, &t.source); err != nil {
+				return err
+			}
+			c.trees[t.source.ID] = t
+			return nil
+		}),
+		read(sinkPrefix, func(key string, record []byte) error {
+			var s Sink
+			if err := json.Unmarshal(record, &s); err != nil {
+				return err
+			}
+			source, _, _ := strings.Cut(key[len(sinkPrefix):], "/")
+			if t := c.trees[source]; t != nil {
+				t.sinks[s.ID] = s
+			}
+			return nil
+		}),
+		read(retiredPrefix, func(_ string, record []byte) error {
+			var r retired
+			if err := json.Unmarshal(record, &r); err != nil {
+				return err
+			}
+			c.retired[r.Token.ID] = r
+			return nil
+		}),
+		c.loadTasks(),
+	)
+}
+
+// now is the time that records carry: milliseconds, as users see it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+func (c *Catalog) tree(id string) *tree {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.trees[id]
+}
+
+// lock has a source to itself while a change of it is made.
+func (c *Catalog) lock(sourceID string) (unlock func()) {
+	c.mu.Lock()
+	l := c.locks[sourceID]
+	if l == nil {
+		l = new(sync.Mutex)
+		c.locks[sourceID] = l
+	}
+	c.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// leftoverError says what a change has left behind outside of the catalog.
+type leftoverError struct{ err error }
+
+func (e *leftoverError) Error() string { return e.err.Error() }
+func (e *leftoverError) Unwrap() error { return e.err }
+
+// validate refuses a tree that the engine would not take.
+func validate(t *tree) error {
+	def, err := t.definition()
+	if err == nil {
+		err = def.Validate()
+	}
+	if err == nil {
+		return nil
+	}
+	var texts []string
+	if d, ok := err.(*forebay.DefinitionError); ok {
+		for _, p := range d.Problems {
+			texts = append(texts, p.Error())
+		}
+	} else {
+		texts = append(texts, err.Error())
+	}
+	return refuse(BadRequest, "%s", sentence(errors.New(strings.Join(texts, "; "))))
+}
+
+// change makes a change: outside first, then the engine, then the store, whose write is what counts. Whatever fails
+// before that write is undone. record adds the end of the task to the write.
+func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record func(result string) (key string, value []byte)) error {
+	defer c.lock(sourceID)()
+	at := now()
+	old := c.tree(sourceID)
+	ch, err := p(at, old)
+	if err != nil {
+		return err
+	}
+	next := ch.next
+	if next.live() {
+		if err := validate(next); err != nil {
+			return err
+		}
+	}
+	var made []Token
+	var gone []retired
+	if next != nil {
+		next = next.clone()
+		if made, gone, err = c.renewTokens(ctx, old, next, at); err != nil {
+			return errors.Join(err, c.deleteTokens(made))
+		}
+	} else if old != nil {
+		for _, s := range old.sinks {
+			if s.Token.ID != "" {
+				gone = append(gone, retired{Token: s.Token, Source: sourceID, Sink: s.ID, At: at})
+			}
+		}
+	}
+	if err := c.follow(ctx, sourceID, next); err != nil {
+		return errors.Join(err, c.undo(sourceID, old, made))
+	}
+
+	records := maps.Clone(ch.versions)
+	if records == nil {
+		records = map[string][]byte{}
+	}
+	recordTree(records, sourceID, old, next)
+	for _, r := range gone {
+		records[retiredKey(r.Token.ID)] = encode(r)
+	}
+	if record != nil {
+		key, value := record(ch.result)
+		records[key] = value
+	}
+	if err := c.store.Commit(records); err != nil {
+		return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(sourceID, old, made))
+	}
+
+	c.mu.Lock()
+	if next == nil {
+		delete(c.trees, sourceID)
+	} else {
+		c.trees[sourceID] = next
+	}
+	for _, r := range gone {
+		c.retired[r.Token.ID] = r
+	}
+	c.mu.Unlock()
+	if ch.outside != nil {
+		if err := ch.outside(ctx); err != nil {
+			return &leftoverError{err}
+		}
+	}
+	return nil
+}
+
+// recordTree puts what differs between two trees into a write.
+func recordTree(records map[string][]byte, sourceID string, old, next *tree) {
+	if next == nil {
+		records[sourceKey(sourceID)] = nil
+	} else if old == nil || !reflect.DeepEqual(old.source, next.source) {
+		records[sourceKey(sourceID)] = encode(next.source)
+	}
+	if old != nil {
+		for id := range old.sinks {
+			if next == nil || next.sinks[id].ID == "" {
+				records[sinkKey(sourceID, id)] = nil
+			}
+		}
+	}
+	if next != nil {
+		for id, s := range next.sinks {
+			if old == nil || !reflect.DeepEqual(old.sinks[id], s) {
+				records[sinkKey(sourceID, id)] = encode(s)
+			}
+		}
+	}
+}
+
+// follow makes the engine do what a tree says.
+func (c *Catalog) follow(ctx context.Context, sourceID string, t *tree) error {
+	if !t.live() {
+		if err := c.eng.Remove(ctx, sourceID); err != nil && !errors.Is(err, forebay.ErrUnknownSource) {
+			return err
+		}
+		return nil
+	}
+	def, err := t.definition()
+	if err != nil {
+		return err
+	}
+	if have, ok := c.eng.Source(sourceID); ok && reflect.DeepEqual(have, def) {
+		return nil
+	}
+	return c.eng.Define(ctx, def)
+}
+
+// undoTimeout bounds what is undone after a task's own time may be over.
+const undoTimeout = 30 * time.Second
+
+// undo puts the engine and the tokens back to what the catalog says.
+func (c *Catalog) undo(sourceID string, old *tree, made []Token) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
+	defer cancel()
+	return errors.Join(c.follow(ctx, sourceID, old), c.deleteTokens(made))
+}
+
+func (c *Catalog) deleteTokens(made []Token) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
+	defer cancel()
+	var problems []error
+	for _, t := range made {
+		problems = append(problems, c.opts.Tokens.DeleteToken(ctx, t.ID))
+	}
+	return errors.Join(problems...)
+}
+
+// sweep cleans up until Close.
+func (c *Catalog) sweep() {
+	defer c.work.Done()
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, sweepTimeout)
+		c.deleteRetired(ctx, now())
+		c.deleteOldTasks(now())
+		cancel()
+	}
+}

@@ -1,0 +1,61 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code names what is wrong with a call. The values are the names of the Stream API, without their prefix.
+type Code string
+
+// The codes of [Error].
+const (
+	// BadRequest is a definition, id or setting that breaks a rule: correct it.
+	BadRequest Code = "badRequest"
+	// Forbidden is a setting that only the operator may change.
+	Forbidden Code = "forbidden"
+	// SourceNotFound, SinkNotFound: there is none, or it is deleted.
+	SourceNotFound Code = "sourceNotFound"
+	SinkNotFound   Code = "sinkNotFound"
+	// DeletedSourceNotFound, DeletedSinkNotFound: there is none that is deleted.
+	DeletedSourceNotFound Code = "deletedSourceNotFound"
+	DeletedSinkNotFound   Code = "deletedSinkNotFound"
+	// SourceVersionNotFound, SinkVersionNotFound: the number was never given, or its record has been pruned.
+	SourceVersionNotFound Code = "sourceVersionNotFound"
+	SinkVersionNotFound   Code = "sinkVersionNotFound"
+	// TaskNotFound: there is none, or its time of retention is over.
+	TaskNotFound Code = "taskNotFound"
+	// SourceAlreadyExists, SinkAlreadyExists: choose another id, or change the one that exists.
+	SourceAlreadyExists Code = "sourceAlreadyExists"
+	SinkAlreadyExists   Code = "sinkAlreadyExists"
+	// SourceLimit, SinkLimit: delete one before another is made.
+	SourceLimit Code = "sourceCountLimitReached"
+	SinkLimit   Code = "sinkCountLimitReached"
+	// Busy: another task changes the same source or sink. Wait for it and ask again.
+	Busy Code = "taskIsRunning"
+)
+
+// Error is a call that was refused. Nothing was changed.
+type Error struct {
+	// Code says which rule was broken.
+	Code Code
+	// Message is for the user: it names the source, sink or field and contains no secret.
+	Message string
+	// Task is the id of the running task when Code is Busy.
+	Task string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func refuse(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// ErrClosed is returned by calls that change something after Close.
+var ErrClosed = errors.New("catalog is closed")
+
+func sourceNotFound(id string) *Error { return refuse(SourceNotFound, "Source %q not found.", id) }
+
+func sinkNotFound(source, id string) *Error {
+	return refuse(SinkNotFound, "Sink %q of source %q not found.", id, source)
+}

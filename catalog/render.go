@@ -1,0 +1,36 @@
+package catalog
+
+import (
+	"slices"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Rendered is what a sink would store of a record.
+type Rendered struct {
+	SinkID, TableID string
+	// Cells are the columns in the order of the table; a cell that has no value has an error.
+	Cells []mapping.Cell
+}
+
+// Render maps a record by all live sinks of a source, also by disabled ones, and stores nothing. For an OTLP source
+// signal chooses the sinks: "logs", "metrics" or "traces".
+func (c *Catalog) Render(sourceID, signal string, rec *mapping.Record) ([]Rendered, error) {
+	source, sinks, err := c.Sinks(sourceID, false)
+	if err != nil {
+		return nil, err
+	}
+	var all []Rendered
+	for _, s := range sinks {
+		if source.Type == forebay.OTLP && len(s.Signals) > 0 && !slices.Contains(s.Signals, signal) {
+			continue
+		}
+		m, err := mapping.Compile(s.Columns, mapping.Options{})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: m.Cells(rec)})
+	}
+	return all, nil
+}

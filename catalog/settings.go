@@ -1,0 +1,324 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/trigger"
+)
+
+// Overrides are the settings that a source or sink does not inherit: canonical JSON values by key.
+type Overrides map[string]json.RawMessage
+
+// Setting is a key with its value for one source or sink.
+type Setting struct {
+	Key         string
+	Type        string // "string", "int", "bool" or "[]string"; durations and sizes are strings
+	Description string
+	// Value counts. Default is the service's.
+	Value, Default any
+	// Origin is where the value comes from: "default", "source" or "sink".
+	Origin string
+	// Overwritten tells that this very source or sink has the value.
+	Overwritten bool
+	// Protected settings are the operator's.
+	Protected bool
+	// Validation is the rule for values, in words.
+	Validation string
+}
+
+// SettingChange gives one key a new value.
+type SettingChange struct {
+	Key string
+	// Value is a JSON value. Null, and none at all, put the key back to what it inherits.
+	Value json.RawMessage
+}
+
+type kind uint8
+
+const (
+	kindBool kind = iota
+	kindInt
+	kindDuration
+	kindSize
+	kindText
+	kindTexts
+)
+
+// key is a setting as the service defines it.
+type key struct {
+	name, description string
+	kind              kind
+	def               any   // as it is shown
+	low, high         int64 // of ints, nanoseconds or bytes
+	protected         bool
+	// set puts a parsed value into what the engine is told.
+	set func(*forebay.Settings, any)
+}
+
+const (
+	syncWait = "storage.level.local.encoding.sync.wait"
+	encoding = "storage.level.local.encoding."
+	upload   = "storage.level.staging.upload.trigger."
+	imports  = "storage.level.target.import.trigger."
+)
+
+// keys are sorted by name.
+var keys = func() []key {
+	list := []key{
+		{
+			name: syncWait, kind: kindBool, def: true,
+			description: "Confirm a record only after it has been written to local disk.",
+			set: func(s *forebay.Settings, v any) {
+				s.Sync = forebay.SyncUnsafe
+				if v.(bool) {
+					s.Sync = forebay.SyncWait
+				}
+			},
+		},
+		{
+			name: encoding + "compression.type", kind: kindText, def: "gzip", protected: true,
+			description: "Compression of the rows that wait.",
+		},
+		{name: encoding + "compression.gzip.level", kind: kindInt, def: int64(1), protected: true, description: "Level of gzip: 1 (fastest) to 9."},
+		{name: encoding + "compression.gzip.implementation", kind: kindText, def: "parallel", protected: true, description: "Implementation of gzip."},
+		{name: encoding + "compression.gzip.blockSize", kind: kindSize, def: "256KB", protected: true, description: "Block that is compressed at once."},
+		{name: encoding + "compression.gzip.concurrency", kind: kindInt, def: int64(0), protected: true, description: "Blocks that are compressed at the same time; 0 is automatic."},
+		{name: encoding + "encoder.type", kind: kindText, def: "csv", protected: true, description: "Format of the rows."},
+		{name: encoding + "encoder.concurrency", kind: kindInt, def: int64(0), protected: true, description: "Encoders that run at the same time; 0 is the number of cores."},
+		{name: encoding + "inputBuffer", kind: kindSize, def: "2MB", protected: true, description: "Rows that wait to be compressed; 0 is none."},
+		{name: encoding + "maxChunkSize", kind: kindSize, def: "512KB", protected: true, description: "Largest piece that is written at once."},
+		{name: encoding + "failedChunksThreshold", kind: kindInt, def: int64(3), protected: true, description: "Failed writes after which a slice is not ready."},
+		{name: encoding + "sync.mode", kind: kindText, def: "disk", protected: true, description: "What a confirmation waits for."},
+		{name: encoding + "sync.checkInterval", kind: kindDuration, def: "5ms", protected: true, description: "How often the conditions of a sync are looked at."},
+		{name: encoding + "sync.intervalTrigger", kind: kindDuration, def: "50ms", protected: true, description: "Longest time between two syncs."},
+		{name: encoding + "sync.countTrigger", kind: kindInt, def: int64(10000), protected: true, description: "Records after which is synced."},
+		{name: encoding + "sync.uncompressedBytesTrigger", kind: kindSize, def: "1MB", protected: true, description: "Row bytes after which is synced."},
+		{name: encoding + "sync.compressedBytesTrigger", kind: kindSize, def: "256KB", protected: true, description: "Compressed bytes after which is synced."},
+		{name: "storage.level.local.volume.assignment.count", kind: kindInt, def: int64(1), protected: true, description: "Volumes of a file."},
+		{name: "storage.level.local.volume.assignment.preferredTypes", kind: kindTexts, def: []string{"default"}, protected: true, description: "Types of volumes, best first."},
+		{name: imports + "expiration", kind: kindDuration, def: "30m0s", protected: true, description: "A file is imported when its credentials expire within this time."},
+		{name: imports + "slicesCount", kind: kindInt, def: int64(100), protected: true, description: "Slices after which a file is imported."},
+	}
+	list = append(list, triggerKeys(upload, "Upload a slice to staging", trigger.Upload(), func(s *forebay.Settings) *trigger.Conditions { return &s.Upload })...)
+	list = append(list, triggerKeys(imports, "Import a file into the table", trigger.Import(), func(s *forebay.Settings) *trigger.Conditions { return &s.Import })...)
+	slices.SortFunc(list, func(a, b key) int { return strings.Compare(a.name, b.name) })
+	return list
+}()
+
+// triggerKeys are the three conditions of one step.
+func triggerKeys(prefix, what string, l trigger.Limits, of func(*forebay.Settings) *trigger.Conditions) []key {
+	def := l.WithDefaults(trigger.Conditions{})
+	return []key{
+		{
+			name: prefix + "count", kind: kindInt, def: def.Count, low: l.Min.Count, high: l.Max.Count, description: what + " after this number of rows.",
+			set: func(s *forebay.Settings, v any) { of(s).Count = v.(int64) },
+		},
+		{
+			name: prefix + "size", kind: kindSize, def: trigger.FormatSize(def.Size), low: l.Min.Size, high: l.Max.Size, description: what + " after this number of stored bytes.",
+			set: func(s *forebay.Settings, v any) { of(s).Size = v.(int64) },
+		},
+		{
+			name: prefix + "interval", kind: kindDuration, def: def.Interval.String(), low: int64(l.Min.Interval), high: int64(l.Max.Interval), description: what + " after this time.",
+			set: func(s *forebay.Settings, v any) { of(s).Interval = time.Duration(v.(int64)) },
+		},
+	}
+}
+
+func (k *key) typeName() string {
+	switch k.kind {
+	case kindBool:
+		return "bool"
+	case kindInt:
+		return "int"
+	case kindTexts:
+		return "[]string"
+	}
+	return "string"
+}
+
+func (k *key) validation() string {
+	if k.set == nil || k.high == 0 {
+		return ""
+	}
+	switch k.kind {
+	case kindDuration:
+		return fmt.Sprintf("required,minDuration=%s,maxDuration=%s", time.Duration(k.low), time.Duration(k.high))
+	case kindSize:
+		return fmt.Sprintf("required,minBytes=%s,maxBytes=%s", trigger.FormatSize(k.low), trigger.FormatSize(k.high))
+	}
+	return fmt.Sprintf("required,min=%d,max=%d", k.low, k.high)
+}
+
+func keyOf(name string) *key {
+	i, ok := slices.BinarySearchFunc(keys, name, func(k key, name string) int { return strings.Compare(k.name, name) })
+	if !ok {
+		return nil
+	}
+	return &keys[i]
+}
+
+// parse returns the value for the engine and the one that is stored and shown.
+func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, nil, errors.New("the value is not JSON")
+	}
+	var n int64
+	switch k.kind {
+	case kindBool:
+		b, ok := v.(bool)
+		if !ok {
+			return nil, nil, errors.New("the value must be true or false")
+		}
+		return b, b, nil
+	case kindInt:
+		number, ok := v.(json.Number)
+		if !ok {
+			return nil, nil, errors.New("the value must be a whole number")
+		}
+		if n, err = wholeNumber(number); err != nil {
+			return nil, nil, err
+		}
+		shown = n
+	case kindDuration:
+		text, ok := v.(string)
+		if !ok {
+			return nil, nil, errors.New(`the value must be a text such as "30s" or "1m30s"`)
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf(`%q is not a duration such as "30s" or "1m30s"`, text)
+		}
+		n, shown = int64(d), d.String()
+	case kindSize:
+		switch v := v.(type) {
+		case string:
+			if n, err = trigger.ParseSize(v); err != nil {
+				return nil, nil, fmt.Errorf(`%q is not a size such as "256KB" or "5MB"`, v)
+			}
+		case json.Number:
+			if n, err = wholeNumber(v); err != nil {
+				return nil, nil, err
+			}
+		default:
+			return nil, nil, errors.New(`the value must be a text such as "5MB", or a number of bytes`)
+		}
+		shown = trigger.FormatSize(n)
+	default:
+		return nil, nil, errors.New("the value cannot be set")
+	}
+	if n < k.low || n > k.high {
+		return nil, nil, fmt.Errorf("%v is out of range, allowed is %s", shown, strings.TrimPrefix(k.validation(), "required,"))
+	}
+	return n, shown, nil
+}
+
+func wholeNumber(n json.Number) (int64, error) {
+	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+		return i, nil
+	}
+	// 5e3 and 5000.0 are whole as well.
+	if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return int64(f), nil
+	}
+	return 0, fmt.Errorf("%s is not a whole number in range", n)
+}
+
+// with returns o with the changes, or all that is wrong with them.
+func (o Overrides) with(changes []SettingChange) (Overrides, *Error) {
+	next := make(Overrides, len(o)+len(changes))
+	for k, v := range o {
+		next[k] = v
+	}
+	seen := map[string]bool{}
+	var wrong, protected []string
+	for _, c := range changes {
+		k := keyOf(c.Key)
+		switch {
+		case k == nil:
+			wrong = append(wrong, fmt.Sprintf("%q is not a setting", c.Key))
+			continue
+		case seen[c.Key]:
+			wrong = append(wrong, fmt.Sprintf("%q is given twice", c.Key))
+			continue
+		case k.protected:
+			protected = append(protected, fmt.Sprintf("%q", c.Key))
+			continue
+		}
+		seen[c.Key] = true
+		if len(c.Value) == 0 || string(bytes.TrimSpace(c.Value)) == "null" {
+			delete(next, c.Key)
+			continue
+		}
+		_, shown, err := k.parse(c.Value)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", c.Key, err))
+			continue
+		}
+		next[c.Key] = encode(shown)
+	}
+	switch {
+	case len(wrong) > 0:
+		return nil, refuse(BadRequest, "Invalid settings: %s.", strings.Join(wrong, "; "))
+	case len(protected) > 0:
+		return nil, refuse(Forbidden, "These settings are protected, only the operator can change them: %s.", strings.Join(protected, ", "))
+	case len(next) == 0:
+		return nil, nil
+	}
+	return next, nil
+}
+
+// engine returns the overrides as the engine takes them; what is not overridden is zero and inherited.
+func (o Overrides) engine() (forebay.Settings, error) {
+	var s forebay.Settings
+	for name, raw := range o {
+		k := keyOf(name)
+		if k == nil || k.set == nil {
+			continue // a key of a later version: it has no meaning here
+		}
+		v, _, err := k.parse(raw)
+		if err != nil {
+			return s, fmt.Errorf("setting %s: %w", name, err)
+		}
+		k.set(&s, v)
+	}
+	return s, nil
+}
+
+// list returns all settings of a source (sink nil) or of one of its sinks, sorted by key.
+func list(source, sink Overrides, ofSink bool) []Setting {
+	all := make([]Setting, 0, len(keys))
+	for i := range keys {
+		k := &keys[i]
+		s := Setting{
+			Key: k.name, Type: k.typeName(), Description: k.description, Value: k.def, Default: k.def,
+			Origin: "default", Protected: k.protected, Validation: k.validation(),
+		}
+		take := func(o Overrides, origin string, own bool) {
+			raw, ok := o[k.name]
+			if !ok {
+				return
+			}
+			if _, shown, err := k.parse(raw); err == nil {
+				s.Value, s.Origin, s.Overwritten = shown, origin, own
+			}
+		}
+		take(source, "source", !ofSink)
+		if ofSink {
+			take(sink, "sink", true)
+		}
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,397 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+)
+
+// SourceSpec is a new source.
+type SourceSpec struct {
+	// ID is normalized by [NormalizeID]. Default: made from Name.
+	ID string
+	// Type is the kind of the source. It has no default.
+	Type forebay.SourceType
+	// Name has 1 to MaxName characters and need not be unique; Description has at most MaxDescription.
+	Name, Description string
+	// Sinks are created with the source, all or none.
+	Sinks []SinkSpec
+}
+
+// SourcePatch changes a source. A nil field stays as it is. Sinks are not touched.
+type SourcePatch struct {
+	// Type, when it changes, gives the source a new secret.
+	Type              *forebay.SourceType
+	Name, Description *string
+	// ChangeDescription is the text of the new version. Default: "Updated.".
+	ChangeDescription string
+}
+
+// Limits of texts, in characters.
+const (
+	MaxName        = 40
+	MaxDescription = 4096
+)
+
+// MaxVersions is the number of versions that are kept of each source and sink; older ones are forgotten.
+const MaxVersions = 1000
+
+func (s SourceContent) check() *Error {
+	if s.Type != forebay.HTTP && s.Type != forebay.OTLP {
+		return refuse(BadRequest, "type is %q, must be %q or %q.", s.Type, forebay.HTTP, forebay.OTLP)
+	}
+	return checkTexts(s.Name, s.Description)
+}
+
+func checkTexts(name, description string) *Error {
+	if n := utf8.RuneCountInString(name); n < 1 || n > MaxName {
+		return refuse(BadRequest, "name has %d characters, must have 1 to %d.", n, MaxName)
+	}
+	if n := utf8.RuneCountInString(description); n > MaxDescription {
+		return refuse(BadRequest, "description has %d characters, at most %d are allowed.", n, MaxDescription)
+	}
+	return nil
+}
+
+// newSecret returns 48 random letters and digits.
+func newSecret() string {
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	secret := make([]byte, 48)
+	for i := range secret {
+		n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(digits)))) // crypto/rand never fails
+		secret[i] = digits[n.Int64()]
+	}
+	return string(secret)
+}
+
+// CreateSource makes a source, with its sinks if there are any. The id of a deleted source brings that one back with the
+// new content; its versions go on, its old sinks stay deleted.
+func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
+	id, bad := newID(spec.ID, spec.Name, "sourceId")
+	if bad != nil {
+		return Task{}, bad
+	}
+	return c.submit("create.source", id, "", func(at time.Time, old *tree) (*change, error) {
+		if old.live() {
+			return nil, refuse(SourceAlreadyExists, "Source %q already exists.", id)
+		}
+		if c.liveSources() >= forebay.MaxSources {
+			return nil, refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", forebay.MaxSources)
+		}
+		next := &tree{sinks: map[string]Sink{}}
+		if old != nil {
+			next = old.clone()
+		}
+		content := SourceContent{Type: spec.Type, Name: spec.Name, Description: spec.Description}
+		if err := content.check(); err != nil {
+			return nil, err
+		}
+		next.source = Source{
+			ID: id, SourceContent: content, Secret: newSecret(), Created: Mark{At: at, By: by},
+			Version: newVersion(next.source.Version, content, "New source.", at, by),
+		}
+		if old != nil {
+			next.source.Created = old.source.Created
+		}
+		ch := &change{next: next, result: fmt.Sprintf("Source %q has been created.", id)}
+		ch.keep(next.source)
+		for i, s := range spec.Sinks {
+			if err := addSink(ch, by, at, s); err != nil {
+				err.Message = fmt.Sprintf("Sink %d: %s", i, err.Message)
+				return nil, err
+			}
+		}
+		return ch, nil
+	})
+}
+
+func (c *Catalog) liveSources() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	n := 0
+	for _, t := range c.trees {
+		if t.live() {
+			n++
+		}
+	}
+	return n
+}
+
+// keep records the version that a source or sink has now, and forgets the oldest beyond MaxVersions.
+func (ch *change) keep(s Source) {
+	ch.version(s.ID, "", s.Version, s.SourceContent)
+}
+
+func (ch *change) keepSink(source string, s Sink) {
+	ch.version(source, s.ID, s.Version, s.SinkContent)
+}
+
+func (ch *change) version(source, sink string, v Version, content any) {
+	if ch.versions == nil {
+		ch.versions = map[string][]byte{}
+	}
+	ch.versions[versionKey(source, sink, v.Number)] = encode(struct {
+		Version Version `json:"version"`
+		Content any     `json:"content"`
+	}{v, content})
+	if old := v.Number - MaxVersions; old > 0 {
+		ch.versions[versionKey(source, sink, old)] = nil
+	}
+}
+
+// liveSource wraps a plan for a source that must not be deleted. The plan may change the copy that it gets.
+func liveSource(id string, p func(at time.Time, next *tree) (*change, error)) plan {
+	return func(at time.Time, old *tree) (*change, error) {
+		if !old.live() {
+			return nil, sourceNotFound(id)
+		}
+		return p(at, old.clone())
+	}
+}
+
+// setSource gives a tree's source another content. It is no new version when nothing differs.
+func setSource(next *tree, content SourceContent, description, result string, at time.Time, by By) (*change, error) {
+	if err := content.check(); err != nil {
+		return nil, err
+	}
+	ch := &change{next: next, result: result}
+	if reflect.DeepEqual(content, next.source.SourceContent) {
+		return ch, nil
+	}
+	if content.Type != next.source.Type {
+		next.source.Secret = newSecret()
+	}
+	next.source.SourceContent = content
+	next.source.Version = newVersion(next.source.Version, content, description, at, by)
+	ch.keep(next.source)
+	return ch, nil
+}
+
+// UpdateSource changes a source. A patch that changes nothing is no new version.
+func (c *Catalog) UpdateSource(by By, id string, p SourcePatch) (Task, error) {
+	return c.submit("update.source", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
+		content := next.source.SourceContent
+		set(&content.Type, p.Type)
+		set(&content.Name, p.Name)
+		set(&content.Description, p.Description)
+		return setSource(next, content, orUpdated(p.ChangeDescription), fmt.Sprintf("Source %q has been updated.", id), at, by)
+	}))
+}
+
+func set[T any](field *T, v *T) {
+	if v != nil {
+		*field = *v
+	}
+}
+
+func orUpdated(text string) string {
+	if text == "" {
+		return "Updated."
+	}
+	return text
+}
+
+// ChangeSourceSettings overrides settings of a source, and puts those whose value is null back to the default. What
+// waits at sinks that inherit a changed condition is imported at once.
+func (c *Catalog) ChangeSourceSettings(by By, id, description string, changes []SettingChange) (Task, error) {
+	return c.submit("update.sourceSettings", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
+		content := next.source.SourceContent
+		settings, err := content.Settings.with(changes)
+		if err != nil {
+			return nil, err
+		}
+		content.Settings = settings
+		if description == "" {
+			description = "Updated settings."
+		}
+		return setSource(next, content, description, fmt.Sprintf("Settings of source %q have been updated.", id), at, by)
+	}))
+}
+
+// DeleteSource deletes a source and its live sinks. Rows that wait still go to their tables. Undelete brings all back.
+func (c *Catalog) DeleteSource(by By, id string) (Task, error) {
+	return c.submit("delete.source", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
+		next.source.Deleted = &Mark{At: at, By: by}
+		for sinkID, s := range next.sinks {
+			if s.Deleted == nil {
+				s.Deleted = &Mark{At: at, By: by, WithParent: true}
+				next.sinks[sinkID] = s
+			}
+		}
+		return &change{next: next, result: fmt.Sprintf("Source %q has been deleted.", id)}, nil
+	}))
+}
+
+// EraseSource deletes a source with its sinks, versions, waiting rows and tables. Nothing brings it back. Tables that
+// cannot be dropped make the task fail as Partial: the source is gone all the same.
+func (c *Catalog) EraseSource(id string) (Task, error) {
+	return c.submit("delete.source", id, "", func(_ time.Time, old *tree) (*change, error) {
+		if !old.live() {
+			return nil, sourceNotFound(id)
+		}
+		ch := &change{result: fmt.Sprintf("Source %q has been erased.", id), versions: map[string][]byte{}}
+		erase := func(sink string) error {
+			return c.store.Scan(versionPrefix(id, sink), func(key string, _ []byte) error {
+				ch.versions[key] = nil
+				return nil
+			})
+		}
+		err := erase("")
+		for sinkID := range old.sinks {
+			err = errors.Join(err, erase(sinkID))
+		}
+		ch.outside = func(ctx context.Context) error { return c.eraseRows(ctx, old) }
+		return ch, err
+	})
+}
+
+// eraseRows gives up the rows of a source that wait and drops its tables.
+func (c *Catalog) eraseRows(ctx context.Context, t *tree) error {
+	var problems []error
+	for _, s := range c.eng.Stats().Sinks {
+		if s.Source != t.source.ID {
+			continue
+		}
+		for _, f := range s.Files {
+			if f.State == buffer.FileImported || f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
+				continue
+			}
+			if err := c.eng.Discard(ctx, s.Source, s.Sink, f.ID); err != nil {
+				problems = append(problems, fmt.Errorf("waiting rows of sink %q: %w", s.Sink, err))
+			}
+		}
+	}
+	tables := map[string]bool{}
+	for _, s := range t.sinks {
+		tables[s.TableID] = true
+	}
+	for _, table := range slices.Sorted(maps.Keys(tables)) {
+		switch {
+		case c.opts.DropTable == nil:
+			problems = append(problems, fmt.Errorf("table %q stays: this target cannot drop tables", table))
+		default:
+			if err := c.opts.DropTable(ctx, table); err != nil {
+				problems = append(problems, fmt.Errorf("table %q: %w", table, err))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// UndeleteSource brings a deleted source back with the sinks that were deleted with it.
+func (c *Catalog) UndeleteSource(by By, id string) (Task, error) {
+	return c.submit("undelete.source", id, "", func(at time.Time, old *tree) (*change, error) {
+		if old == nil || old.live() {
+			return nil, refuse(DeletedSourceNotFound, "Deleted source %q not found.", id)
+		}
+		if c.liveSources() >= forebay.MaxSources {
+			return nil, refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", forebay.MaxSources)
+		}
+		next := old.clone()
+		next.source.Deleted = nil
+		next.source.Version = newVersion(next.source.Version, next.source.SourceContent,
+			fmt.Sprintf("Undeleted to version \"%d\".", next.source.Version.Number), at, by)
+		for sinkID, s := range next.sinks {
+			if s.Deleted != nil && s.Deleted.WithParent {
+				s.Deleted = nil
+				next.sinks[sinkID] = s
+			}
+		}
+		ch := &change{next: next, result: fmt.Sprintf("Source %q has been undeleted.", id)}
+		ch.keep(next.source)
+		return ch, nil
+	})
+}
+
+// DisableSource refuses events for a source. Its sinks keep their own marks. Rows that wait go to their tables.
+func (c *Catalog) DisableSource(by By, id string) (Task, error) {
+	return c.submit("disable.source", id, "", c.markSource(by, id, true))
+}
+
+// EnableSource ends what DisableSource did.
+func (c *Catalog) EnableSource(by By, id string) (Task, error) {
+	return c.submit("enable.source", id, "", c.markSource(by, id, false))
+}
+
+func (c *Catalog) markSource(by By, id string, disable bool) plan {
+	return liveSource(id, func(at time.Time, next *tree) (*change, error) {
+		what, mark := stateTexts(disable, at, by)
+		ch := &change{next: next, result: fmt.Sprintf("Source %q has been %s.", id, strings.ToLower(what))}
+		if (next.source.Disabled != nil) == disable {
+			return ch, nil
+		}
+		next.source.Disabled = mark
+		next.source.Version = newVersion(next.source.Version, next.source.SourceContent, what+".", at, by)
+		ch.keep(next.source)
+		return ch, nil
+	})
+}
+
+func stateTexts(disable bool, at time.Time, by By) (string, *Mark) {
+	if disable {
+		return "Disabled", &Mark{At: at, By: by, Reason: "API"}
+	}
+	return "Enabled", nil
+}
+
+// RotateSecret gives a source a new secret and returns the source. The old one is refused from now on.
+func (c *Catalog) RotateSecret(ctx context.Context, by By, id string) (Source, error) {
+	if err := c.begin(id, ""); err != nil {
+		return Source{}, err
+	}
+	defer c.end(id)
+	secret := newSecret()
+	err := c.change(ctx, id, liveSource(id, func(at time.Time, next *tree) (*change, error) {
+		next.source.Secret = secret
+		next.source.Version = newVersion(next.source.Version, next.source.SourceContent, "Rotated the secret.", at, by)
+		ch := &change{next: next}
+		ch.keep(next.source)
+		return ch, nil
+	}), nil)
+	if err != nil {
+		return Source{}, err
+	}
+	return c.Source(id)
+}
+
+// Source returns a source that is not deleted.
+func (c *Catalog) Source(id string) (Source, error) {
+	t := c.tree(id)
+	if !t.live() {
+		return Source{}, sourceNotFound(id)
+	}
+	return t.source, nil
+}
+
+// Sources returns the live or the deleted sources by id.
+func (c *Catalog) Sources(deleted bool) []Source {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var list []Source
+	for _, id := range slices.Sorted(maps.Keys(c.trees)) {
+		if t := c.trees[id]; t.live() != deleted {
+			list = append(list, t.source)
+		}
+	}
+	return list
+}
+
+// SourceSettings returns all settings of a source, sorted by key.
+func (c *Catalog) SourceSettings(id string) ([]Setting, error) {
+	s, err := c.Source(id)
+	if err != nil {
+		return nil, err
+	}
+	return list(s.Settings, nil, false), nil
+}

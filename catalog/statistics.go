@@ -1,0 +1,129 @@
+package catalog
+
+import (
+	"context"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+)
+
+// Cleared is the state of a sink's table when its statistics were cleared: what is subtracted from then on.
+type Cleared struct {
+	At time.Time `json:"at"`
+	// Rows, StoredBytes and RawBytes are of [buffer.Level].
+	Rows        int64 `json:"rows"`
+	StoredBytes int64 `json:"storedBytes"`
+	RawBytes    int64 `json:"rawBytes"`
+}
+
+// Statistics are the counters of one sink since they were cleared last.
+type Statistics struct {
+	// Total is the sum of the levels.
+	Total, Local, Staging, Target buffer.Level
+	// Expired, Damaged and Discarded are rows that are in no level any more and not in the table.
+	Expired, Damaged, Discarded buffer.Level
+	// Rejected counts by reason the records that were not stored, since the engine was opened.
+	Rejected map[string]int64
+	// Files are those that wait, and the last that ended, oldest first. Those opened before the clearing are left out.
+	Files []buffer.FileStats
+}
+
+// SinkStatistics returns the counters of a sink.
+func (c *Catalog) SinkStatistics(sourceID, id string) (Statistics, error) {
+	_, s, err := c.Sink(sourceID, id)
+	if err != nil {
+		return Statistics{}, err
+	}
+	for _, st := range c.eng.Stats().Sinks {
+		if st.Source == sourceID && st.Sink == id {
+			return statistics(s, st), nil
+		}
+	}
+	return Statistics{}, nil
+}
+
+// SourceStatistics returns the counters of all live sinks of a source by id.
+func (c *Catalog) SourceStatistics(sourceID string) (map[string]Statistics, error) {
+	_, sinks, err := c.Sinks(sourceID, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.statisticsOf(sourceID, sinks, c.eng.Stats()), nil
+}
+
+func (c *Catalog) statisticsOf(sourceID string, sinks []Sink, stats forebay.Stats) map[string]Statistics {
+	all := make(map[string]Statistics, len(sinks))
+	for _, s := range sinks {
+		all[s.ID] = Statistics{}
+		for _, st := range stats.Sinks {
+			if st.Source == sourceID && st.Sink == s.ID {
+				all[s.ID] = statistics(s, st)
+			}
+		}
+	}
+	return all
+}
+
+func statistics(s Sink, st forebay.SinkStats) Statistics {
+	out := Statistics{
+		Local: st.Local, Staging: st.Staging, Target: st.Target,
+		Expired: st.Expired, Damaged: st.Damaged, Discarded: st.Discarded, Rejected: st.Rejected,
+	}
+	out.Target.Rows -= s.Cleared.Rows
+	out.Target.StoredBytes -= s.Cleared.StoredBytes
+	out.Target.RawBytes -= s.Cleared.RawBytes
+	for _, l := range []buffer.Level{out.Local, out.Staging, out.Target} {
+		if l.Rows <= 0 {
+			continue
+		}
+		t := &out.Total
+		t.Rows += l.Rows
+		t.StoredBytes += l.StoredBytes
+		t.RawBytes += l.RawBytes
+		if t.FirstAt.IsZero() || l.FirstAt.Before(t.FirstAt) {
+			t.FirstAt = l.FirstAt
+		}
+		if l.LastAt.After(t.LastAt) {
+			t.LastAt = l.LastAt
+		}
+	}
+	for _, f := range st.Files {
+		if f.OpenedAt.After(s.Cleared.At) {
+			out.Files = append(out.Files, f)
+		}
+	}
+	return out
+}
+
+// ClearSinkStatistics starts the counters of a sink's table anew. Rows that wait are still counted.
+func (c *Catalog) ClearSinkStatistics(ctx context.Context, sourceID, id string) error {
+	if _, _, err := c.Sink(sourceID, id); err != nil {
+		return err
+	}
+	return c.clear(ctx, sourceID, func(sink string) bool { return sink == id })
+}
+
+// ClearSourceStatistics is ClearSinkStatistics for all live sinks of a source.
+func (c *Catalog) ClearSourceStatistics(ctx context.Context, sourceID string) error {
+	return c.clear(ctx, sourceID, func(string) bool { return true })
+}
+
+func (c *Catalog) clear(ctx context.Context, sourceID string, which func(sink string) bool) error {
+	const what = " statistics" // not a valid id: it stands beside the tasks of the source
+	if err := c.begin(sourceID+what, ""); err != nil {
+		return err
+	}
+	defer c.end(sourceID + what)
+	return c.change(ctx, sourceID, liveSource(sourceID, func(at time.Time, next *tree) (*change, error) {
+		for _, st := range c.eng.Stats().Sinks {
+			s, ok := next.sinks[st.Sink]
+			if st.Source != sourceID || !ok || s.Deleted != nil || !which(st.Sink) {
+				continue
+			}
+			s.Cleared = Cleared{At: at, Rows: st.Target.Rows, StoredBytes: st.Target.StoredBytes, RawBytes: st.Target.RawBytes}
+			next.sinks[st.Sink] = s
+		}
+		return &change{next: next}, nil
+	}), nil)
+}

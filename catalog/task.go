@@ -1,0 +1,302 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// TaskStatus is how far a task is.
+type TaskStatus string
+
+// The states of a task.
+const (
+	Processing TaskStatus = "processing"
+	Succeeded  TaskStatus = "success"
+	Failed     TaskStatus = "error"
+)
+
+// Task is a change that runs, or did. Tasks are kept for an hour after a success and for 48 hours after a failure.
+type Task struct {
+	// ID is Type/branch/source[/sink]/time_random.
+	ID string `json:"id"`
+	// Type is what is done, such as "create.source".
+	Type     string     `json:"type"`
+	SourceID string     `json:"sourceId"`
+	SinkID   string     `json:"sinkId,omitempty"`
+	Status   TaskStatus `json:"status"`
+	// CreatedAt and FinishedAt have milliseconds; FinishedAt is zero while the task runs.
+	CreatedAt  time.Time `json:"createdAt"`
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// Result is one sentence after a success, Failure the text for the user after a failure.
+	Result  string `json:"result,omitempty"`
+	Failure string `json:"failure,omitempty"`
+	// Partial is set on a deletion that was done, though something of it outside is left; Failure says what.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Finished tells whether the task has ended.
+func (t Task) Finished() bool { return t.Status != Processing }
+
+const (
+	taskTimeout  = 5 * time.Minute
+	keepSuccess  = time.Hour
+	keepFailure  = 48 * time.Hour
+	sweepTimeout = 5 * time.Minute
+)
+
+// Time returns the form that the service gives to times, in UTC with milliseconds.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func (c *Catalog) newTask(kind, sourceID, sinkID string, at time.Time) Task {
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	random := make([]byte, 5)
+	for i := range random {
+		random[i] = digits[rand.IntN(len(digits))]
+	}
+	parts := []string{"api." + kind, fmt.Sprint(c.opts.BranchID), sourceID}
+	if sinkID != "" {
+		parts = append(parts, sinkID)
+	}
+	parts = append(parts, Time(at)+"_"+string(random))
+	return Task{
+		ID: strings.Join(parts, "/"), Type: "api." + kind, SourceID: sourceID, SinkID: sinkID, Status: Processing, CreatedAt: at,
+	}
+}
+
+// entity is what a task has to itself.
+func entity(sourceID, sinkID string) string {
+	if sinkID == "" {
+		return sourceID
+	}
+	return sourceID + "/" + sinkID
+}
+
+// A plan is a change of a tree: a pure function of the tree as it is, nil when there is none. It is asked twice, to
+// answer the caller and again when the change is made.
+type plan func(at time.Time, old *tree) (*change, error)
+
+// change is what a plan comes to.
+type change struct {
+	// next replaces the tree; nil erases it.
+	next *tree
+	// versions are new records by key; nil ones are erased.
+	versions map[string][]byte
+	// result is the sentence of the task.
+	result string
+	// outside runs after the change was stored. Its failure leaves the change done and the task Partial.
+	outside func(ctx context.Context) error
+}
+
+// submit checks a change and starts it as a task.
+func (c *Catalog) submit(kind, sourceID, sinkID string, p plan) (Task, error) {
+	at := now()
+	task := c.newTask(kind, sourceID, sinkID, at)
+	if err := c.begin(entity(sourceID, sinkID), task.ID); err != nil {
+		return Task{}, err
+	}
+	err := c.check(sourceID, p, at)
+	if err == nil {
+		err = c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)})
+	}
+	if err != nil {
+		c.end(entity(sourceID, sinkID))
+		return Task{}, err
+	}
+	c.mu.Lock()
+	c.tasks[task.ID] = &running{task: task, done: make(chan struct{})}
+	c.mu.Unlock()
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, taskTimeout)
+		defer cancel()
+		c.run(ctx, task, p)
+	}()
+	return task, nil
+}
+
+// begin reserves an entity for a task; [Busy] when another has it.
+func (c *Catalog) begin(entity, taskID string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	if other, ok := c.busy[entity]; ok {
+		e := refuse(Busy, "Another change of %q is running; wait until it has ended and try again.", entity)
+		if other != "" {
+			e.Task, e.Message = other, fmt.Sprintf("Task %q is changing %q; wait until it has ended and try again.", other, entity)
+		}
+		return e
+	}
+	c.busy[entity] = taskID
+	c.work.Add(1)
+	return nil
+}
+
+func (c *Catalog) end(entity string) {
+	c.mu.Lock()
+	delete(c.busy, entity)
+	c.mu.Unlock()
+	c.work.Done()
+}
+
+// check answers whether a change is possible as things are.
+func (c *Catalog) check(sourceID string, p plan, at time.Time) error {
+	ch, err := p(at, c.tree(sourceID))
+	if err != nil {
+		return err
+	}
+	if ch.next.live() {
+		return validate(ch.next)
+	}
+	return nil
+}
+
+// run makes the change of a task and records how it ended.
+func (c *Catalog) run(ctx context.Context, task Task, p plan) {
+	defer c.end(entity(task.SourceID, task.SinkID))
+	done := task
+	err := c.change(ctx, task.SourceID, p, func(result string) (string, []byte) {
+		done.Status, done.Result, done.FinishedAt = Succeeded, result, now()
+		return taskKey(task.ID), encode(done)
+	})
+	if err != nil {
+		var left *leftoverError
+		done.Partial = errors.As(err, &left)
+		done.Status, done.Result, done.FinishedAt, done.Failure = Failed, "", now(), c.failure(ctx, err)
+		c.log.Warn("task failed", "task", task.ID, "error", err)
+		if err := c.store.Commit(map[string][]byte{taskKey(task.ID): encode(done)}); err != nil {
+			c.log.Error("the end of a task could not be stored", "task", task.ID, "error", err)
+		}
+	}
+	c.mu.Lock()
+	r := c.tasks[task.ID]
+	r.task = done
+	c.mu.Unlock()
+	close(r.done)
+}
+
+// failure returns the text for the user.
+func (c *Catalog) failure(ctx context.Context, err error) string {
+	switch {
+	case c.ctx.Err() != nil:
+		return interrupted
+	case ctx.Err() != nil:
+		return fmt.Sprintf("The task took more than %s and was given up: %v.", taskTimeout, err)
+	}
+	return sentence(err)
+}
+
+const interrupted = "The service was stopped while the task was running. Nothing of it was applied: send the request again."
+
+// sentence makes a text for users of an error.
+func sentence(err error) string {
+	text := err.Error()
+	if text == "" {
+		return "Unknown error."
+	}
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+	return text
+}
+
+// Task returns a task by its id.
+func (c *Catalog) Task(id string) (Task, error) {
+	c.mu.RLock()
+	r := c.tasks[id]
+	c.mu.RUnlock()
+	if r == nil {
+		return Task{}, refuse(TaskNotFound, "Task %q not found.", id)
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return r.task, nil
+}
+
+// Wait returns a task when it has ended, or when ctx does.
+func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
+	c.mu.RLock()
+	r := c.tasks[id]
+	c.mu.RUnlock()
+	if r == nil {
+		return Task{}, refuse(TaskNotFound, "Task %q not found.", id)
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return Task{}, context.Cause(ctx)
+	}
+	return c.Task(id)
+}
+
+// running is a task in memory. done is closed when it has ended.
+type running struct {
+	task Task
+	done chan struct{}
+}
+
+// loadTasks reads the tasks of earlier openings. Those that had not ended never will.
+func (c *Catalog) loadTasks() error {
+	ended := map[string][]byte{}
+	err := c.store.Scan(taskPrefix, func(key string, record []byte) error {
+		var t Task
+		if err := json.Unmarshal(record, &t); err != nil {
+			return fmt.Errorf("record %s: %w", key, err)
+		}
+		if !t.Finished() {
+			t.Status, t.Failure, t.FinishedAt = Failed, interrupted, now()
+			ended[key] = encode(t)
+		}
+		r := &running{task: t, done: make(chan struct{})}
+		close(r.done)
+		c.tasks[t.ID] = r
+		return nil
+	})
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	return c.store.Commit(ended)
+}
+
+// deleteOldTasks ends the retention of tasks.
+func (c *Catalog) deleteOldTasks(now time.Time) {
+	old := map[string][]byte{}
+	c.mu.Lock()
+	for id, r := range c.tasks {
+		keep := keepSuccess
+		if r.task.Status == Failed {
+			keep = keepFailure
+		}
+		if r.task.Finished() && now.Sub(r.task.FinishedAt) > keep {
+			old[taskKey(id)] = nil
+			delete(c.tasks, id)
+		}
+	}
+	c.mu.Unlock()
+	if len(old) == 0 {
+		return
+	}
+	if err := c.store.Commit(old); err != nil {
+		c.log.Warn("old tasks could not be removed, they are at the next start", "error", err)
+	}
+}
+
+// Tasks returns all tasks that are kept, oldest first.
+func (c *Catalog) Tasks() []Task {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	list := make([]Task, 0, len(c.tasks))
+	for _, r := range c.tasks {
+		list = append(list, r.task)
+	}
+	slices.SortFunc(list, func(a, b Task) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID)) })
+	return list
+}

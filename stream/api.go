@@ -1,0 +1,344 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/catalog"
+)
+
+// APIOptions are the choices of [API].
+type APIOptions struct {
+	// Auth verifies tokens. It is required.
+	Auth Authenticator
+	// ProjectID and BranchID are those of the ingestion handlers. Default: 1.
+	ProjectID, BranchID int
+	// URL is where clients reach the API and IngestURL where they send events, both without a path's end: answers have
+	// addresses that begin with them. Default of URL: the host of the request. IngestURL is required.
+	URL, IngestURL string
+	// TableType is the word for tables of the platform in table.type. Default: "keboola", which existing clients send.
+	TableType string
+	// TrustedProxies are those of the ingestion handler: a payload test tells the address of the sender by the same rule.
+	TrustedProxies []netip.Prefix
+	// Logger gets the failures of the service itself. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// defaultTableType is a literal of the wire.
+const defaultTableType = "keboola"
+
+// Validate reports every breach at once.
+func (o APIOptions) Validate() error {
+	var errs []error
+	if o.Auth == nil {
+		errs = append(errs, errors.New("stream: APIOptions.Auth is required, see StaticToken"))
+	}
+	if o.ProjectID < 0 || o.BranchID < 0 {
+		errs = append(errs, fmt.Errorf("stream: APIOptions.ProjectID is %d and BranchID %d, both must be positive, or 0 for the default", o.ProjectID, o.BranchID))
+	}
+	check := func(name, text string, required bool) {
+		if text == "" && !required {
+			return
+		}
+		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("stream: APIOptions.%s is %q, must be an http or https address", name, text))
+		}
+	}
+	check("URL", o.URL, false)
+	check("IngestURL", o.IngestURL, true)
+	return errors.Join(errs...)
+}
+
+// api serves a catalog over HTTP.
+type api struct {
+	cat  *catalog.Catalog
+	opts APIOptions
+	mux  *http.ServeMux
+	docs *documentation
+}
+
+// maxAPIBody bounds the body of a request to the API.
+const maxAPIBody = 4 << 20
+
+// API returns the Stream API over a catalog: the endpoints under /v1 with which sources and sinks are managed, its
+// description at /v1/documentation, and /health-check. See the package documentation for what it guarantees.
+func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.ProjectID == 0 {
+		opts.ProjectID = 1
+	}
+	if opts.BranchID == 0 {
+		opts.BranchID = 1
+	}
+	if opts.TableType == "" {
+		opts.TableType = defaultTableType
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
+	a := &api{cat: cat, opts: opts, mux: http.NewServeMux()}
+	ops := a.operations()
+	a.docs = describe(ops, opts)
+	for i := range ops {
+		op := &ops[i]
+		a.mux.Handle(op.method+" "+op.path, a.endpoint(op))
+	}
+	a.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		setCommonHeaders(w.Header())
+		http.Redirect(w, r, "/v1", http.StatusMovedPermanently)
+	})
+	a.mux.HandleFunc("GET /health-check", func(w http.ResponseWriter, _ *http.Request) {
+		setCommonHeaders(w.Header())
+		w.Header()["Content-Type"] = textType
+		_, _ = w.Write([]byte("OK"))
+	})
+	a.docs.mount(a.mux)
+	a.mux.HandleFunc("/", a.noEndpoint)
+	return a, nil
+}
+
+// requestTimeout bounds one request; what takes longer is a task.
+const requestTimeout = 30 * time.Second
+
+// ServeHTTP implements [http.Handler].
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodOptions {
+		h := w.Header()
+		setCommonHeaders(h)
+		h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
+		h.Set("Access-Control-Allow-Headers", "Content-Type, X-StorageApi-Token, X-KBC-ProjectId")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	a.mux.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// noEndpoint answers what no pattern has taken: an unknown path, or a known one with another method.
+func (a *api) noEndpoint(w http.ResponseWriter, r *http.Request) {
+	id := setCommonHeaders(w.Header())
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := a.mux.Handler(other); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	leaveBody(w, r)
+	writeError(w, r, a.opts.Logger, id, &apiError{
+		status: http.StatusNotFound, name: apiPrefix + "endpointNotFound", message: fmt.Sprintf("Endpoint %q not found.", r.URL.Path),
+	})
+}
+
+// access says who may use an operation.
+type access uint8
+
+const (
+	open   access = iota // everybody
+	member               // every master token of the project
+	admin                // those whose role is admin
+)
+
+// operation is one endpoint: all that is needed to check, run and describe it.
+type operation struct {
+	method, path string
+	id, summary  string
+	access       access
+	query        []parameter
+	// body is a pointer to the zero value of the request's JSON body; nil when there is none. raw takes any bytes.
+	body any
+	raw  bool
+	// status and answer are of a success; answer is a zero value, nil for no body.
+	status int
+	answer any
+	// codes are the errors that the catalog can give.
+	codes  []catalog.Code
+	handle func(*call) (any, error)
+}
+
+// parameter is one of the query.
+type parameter struct {
+	name, doc string
+	schema    any // a zero value of its type
+	enum      []string
+}
+
+// call is one request to an operation, checked.
+type call struct {
+	r      *http.Request
+	ctx    context.Context
+	base   string // begin of the API's addresses
+	by     catalog.By
+	source string
+	sink   string
+	number int // of a version
+	page   page
+	body   any
+	raw    []byte
+}
+
+// query returns a parameter of the query.
+func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
+
+// endpoint runs an operation: the form of the request first, then the token, the branch, the role, and the content.
+func (a *api) endpoint(op *operation) http.HandlerFunc {
+	checks := a.docs.requestChecks(op)
+	return func(w http.ResponseWriter, r *http.Request) {
+		id := setCommonHeaders(w.Header())
+		answer, err := a.serve(op, checks, r)
+		if err != nil {
+			e := a.apiError(err)
+			if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+				e = clientGone
+			}
+			if f, ok := answer.(*testFailure); ok {
+				f.errorBody = errorBody{StatusCode: e.status, Error: e.name, Message: e.message}
+				writeJSON(w, e.status, f)
+				return
+			}
+			if e.unread {
+				leaveBody(w, r)
+			}
+			writeError(w, r, a.opts.Logger, id, e)
+			return
+		}
+		if answer == nil {
+			w.WriteHeader(op.status)
+			return
+		}
+		writeJSON(w, op.status, answer)
+	}
+}
+
+func (a *api) serve(op *operation, checks *checks, r *http.Request) (any, error) {
+	c := &call{r: r, ctx: r.Context(), base: a.base(r), source: r.PathValue("sourceId"), sink: r.PathValue("sinkId")}
+	if err := checks.decode(c); err != nil {
+		return nil, err
+	}
+	if op.access != open {
+		if err := a.authorize(op, c); err != nil {
+			return nil, err
+		}
+	}
+	return op.handle(c)
+}
+
+// authorize checks the token, the branch and the role, in this order.
+func (a *api) authorize(op *operation, c *call) error {
+	who, err := a.opts.Auth.Verify(c.ctx, requestToken(c.r))
+	if err != nil {
+		return err
+	}
+	if !who.Master {
+		return &apiError{status: http.StatusUnauthorized, name: apiPrefix + "masterTokenRequired", message: "A master token is required."}
+	}
+	if who.ProjectID != a.opts.ProjectID {
+		return invalidToken
+	}
+	if branch := c.r.PathValue("branchId"); branch != "" {
+		if err := a.checkBranch(branch); err != nil {
+			return err
+		}
+	}
+	if op.access == admin && !who.Admin {
+		return &apiError{status: http.StatusForbidden, name: apiPrefix + "forbidden", message: "The role admin is required to change something."}
+	}
+	c.by = who.By
+	return nil
+}
+
+func (a *api) checkBranch(text string) error {
+	if text == "default" {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return badAPIRequest("badRequest", "branchId is %q, must be a number or \"default\".", text)
+	case n != a.opts.BranchID:
+		return badAPIRequest("badRequest", "Branch %d is not the default branch, and no other is supported.", n)
+	}
+	return nil
+}
+
+// base returns what addresses of the API begin with.
+func (a *api) base(r *http.Request) string {
+	if a.opts.URL != "" {
+		return a.opts.URL
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
+}
+
+// apiPrefix is that of the names of all errors of the API itself.
+const apiPrefix = "stream.api."
+
+func badAPIRequest(name, format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, name: apiPrefix + name, message: fmt.Sprintf(format, args...)}
+}
+
+// statusOf has every code of the catalog.
+var statusOf = map[catalog.Code]int{
+	catalog.BadRequest:            http.StatusBadRequest,
+	catalog.Forbidden:             http.StatusForbidden,
+	catalog.SourceNotFound:        http.StatusNotFound,
+	catalog.SinkNotFound:          http.StatusNotFound,
+	catalog.DeletedSourceNotFound: http.StatusNotFound,
+	catalog.DeletedSinkNotFound:   http.StatusNotFound,
+	catalog.SourceVersionNotFound: http.StatusNotFound,
+	catalog.SinkVersionNotFound:   http.StatusNotFound,
+	catalog.TaskNotFound:          http.StatusNotFound,
+	catalog.SourceAlreadyExists:   http.StatusConflict,
+	catalog.SinkAlreadyExists:     http.StatusConflict,
+	catalog.SourceLimit:           http.StatusConflict,
+	catalog.SinkLimit:             http.StatusConflict,
+	catalog.Busy:                  http.StatusConflict,
+}
+
+// apiError turns any error of an operation into the answer.
+func (a *api) apiError(err error) *apiError {
+	var known *apiError
+	var refused *catalog.Error
+	var auth *AuthError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &auth):
+		return &apiError{status: auth.Status, name: auth.Name, message: auth.Message, exceptionID: auth.ExceptionID}
+	case errors.As(err, &refused):
+		return &apiError{status: statusOf[refused.Code], name: apiPrefix + string(refused.Code), message: refused.Message}
+	case errors.Is(err, catalog.ErrClosed):
+		return &apiError{
+			status: http.StatusServiceUnavailable, name: apiPrefix + "shutdown", retryAfter: time.Second,
+			message: "The service is stopping; send the request again.",
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &apiError{
+			status: http.StatusRequestTimeout, name: apiPrefix + "internalError",
+			message: "The request took too long. Please try again.", cause: err,
+		}
+	}
+	return &apiError{
+		status: http.StatusInternalServerError, name: apiPrefix + "internalError", cause: err,
+		message: "The request failed for a reason on our side. Please quote the exception id to support.",
+	}
+}

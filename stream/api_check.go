@@ -1,0 +1,254 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+
+	"github.com/forebay/forebay"
+)
+
+// checks is what the requests of one operation must be like.
+type checks struct {
+	op       *operation
+	registry huma.Registry
+	body     *huma.Schema
+	query    []*huma.Schema // of op.query
+}
+
+// problems collects what is wrong with the form of a request. All of it goes into one answer, whose name is that of the
+// first.
+type problems struct {
+	name  string
+	texts []string
+}
+
+func (p *problems) add(name, format string, args ...any) {
+	if p.name == "" {
+		p.name = name
+	}
+	p.texts = append(p.texts, fmt.Sprintf(format, args...))
+}
+
+func (p *problems) err() error {
+	if p.name == "" {
+		return nil
+	}
+	return badAPIRequest(p.name, "%s", strings.Join(p.texts, "; "))
+}
+
+// decode checks the form of a request and fills the call.
+func (k *checks) decode(c *call) error {
+	var p problems
+	if k.op.access != open && requestToken(c.r) == "" {
+		p.add("missingField", "%q is missing from header.", tokenHeader)
+	}
+	if err := k.readBody(c, &p); err != nil {
+		return err
+	}
+	k.path(c, &p)
+	if c.r.URL.RawQuery != "" {
+		k.parameters(c.r.URL.Query(), &p)
+	}
+	if k.op.pages() {
+		c.page = newPage(c.r.URL.Query())
+	}
+	return p.err()
+}
+
+func (k *checks) path(c *call, p *problems) {
+	for _, id := range []struct{ name, value string }{{"sourceId", c.source}, {"sinkId", c.sink}} {
+		if len(id.value) > forebay.MaxIDLength {
+			p.add("invalidLength", "length of %s must be lesser or equal than %d but got %d", id.name, forebay.MaxIDLength, len(id.value))
+		}
+	}
+	text := c.r.PathValue("versionNumber")
+	if text == "" {
+		return
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		p.add("invalidFieldType", "versionNumber is %q, must be an integer", text)
+	case n < 1:
+		p.add("invalidRange", "versionNumber must be greater or equal than 1 but got %d", n)
+	}
+	c.number = n
+}
+
+func (k *checks) parameters(q url.Values, p *problems) {
+	for i, schema := range k.query {
+		name := k.op.query[i].name
+		if !q.Has(name) {
+			continue
+		}
+		text := q.Get(name)
+		var v any = text
+		var err error
+		switch schema.Type {
+		case huma.TypeBoolean:
+			v, err = strconv.ParseBool(text)
+		case huma.TypeInteger:
+			var n int
+			n, err = strconv.Atoi(text)
+			v = float64(n)
+		}
+		if err != nil {
+			p.add("invalidFieldType", "%s is %q, must be %s", name, text, schema.Type)
+			continue
+		}
+		k.validate(schema, name, v, p)
+	}
+}
+
+// readBody reads and checks the body of a request.
+func (k *checks) readBody(c *call, p *problems) error {
+	if k.op.body == nil && !k.op.raw {
+		return nil
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(nil, c.r.Body, maxAPIBody))
+	if err != nil {
+		e := readError(err)
+		e.name = apiPrefix + strings.TrimPrefix(e.name, "stream.in.")
+		return e
+	}
+	if k.op.raw {
+		c.raw = b
+		return nil
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		p.add("missingPayload", "missing required payload")
+		return nil
+	}
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(b))
+	err = dec.Decode(&v)
+	if err == nil {
+		if _, trailing := dec.Token(); !errors.Is(trailing, io.EOF) {
+			err = errors.New("there is more after the JSON value")
+		}
+	}
+	if err != nil {
+		p.add("decodePayload", "the body is not JSON: %v", err)
+		return nil
+	}
+	if !k.validate(k.body, "body", v, p) {
+		return nil
+	}
+	body := reflect.New(reflect.TypeOf(k.op.body).Elem()).Interface()
+	if err := json.Unmarshal(b, body); err != nil {
+		p.add("invalidFieldType", "%v", err)
+		return nil
+	}
+	c.body = body
+	return nil
+}
+
+func (k *checks) validate(schema *huma.Schema, location string, v any, p *problems) bool {
+	at := huma.NewPathBuffer([]byte(location), len(location))
+	var res huma.ValidateResult
+	huma.Validate(k.registry, schema, at, huma.ModeWriteToServer, v, &res)
+	for _, err := range res.Errors {
+		var detail *huma.ErrorDetail
+		if !errors.As(err, &detail) {
+			p.add("badRequest", "%v", err)
+			continue
+		}
+		name := nameOf(detail.Message)
+		if name == "missingField" {
+			begin, _, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
+			property, _, _ := strings.Cut(strings.TrimPrefix(detail.Message, begin), " ")
+			p.add(name, "%s.%s is missing", detail.Location, property)
+			continue
+		}
+		p.add(name, "%s: %s", detail.Location, detail.Message)
+	}
+	return len(res.Errors) == 0
+}
+
+// nameOf returns the service's name for a message of the schema library.
+func nameOf(message string) string {
+	for _, m := range schemaMessages {
+		begin, _, _ := strings.Cut(m.format, "%")
+		if strings.HasPrefix(message, begin) {
+			return m.name
+		}
+	}
+	return "badRequest"
+}
+
+var schemaMessages = []struct{ format, name string }{
+	{validation.MsgExpectedRequiredProperty, "missingField"},
+	{validation.MsgExpectedMinLength, "invalidLength"},
+	{validation.MsgExpectedMaxLength, "invalidLength"},
+	{validation.MsgExpectedMinItems, "invalidLength"},
+	{validation.MsgExpectedMaxItems, "invalidLength"},
+	{validation.MsgExpectedOneOf, "invalidEnumValue"},
+	{validation.MsgExpectedMinimumNumber, "invalidRange"},
+	{validation.MsgExpectedMaximumNumber, "invalidRange"},
+	{validation.MsgExpectedMatchPattern, "invalidPattern"},
+	{validation.MsgExpectedBePattern, "invalidPattern"},
+	{validation.MsgExpectedBoolean, "invalidFieldType"},
+	{validation.MsgExpectedNumber, "invalidFieldType"},
+	{validation.MsgExpectedInteger, "invalidFieldType"},
+	{validation.MsgExpectedString, "invalidFieldType"},
+	{validation.MsgExpectedArray, "invalidFieldType"},
+	{validation.MsgExpectedObject, "invalidFieldType"},
+}
+
+// page is a part of a list.
+type page struct {
+	afterID string
+	limit   int
+}
+
+const maxPage = 100
+
+// pageParameters are those of every list.
+var pageParameters = []parameter{
+	{name: "afterId", doc: "Id of the last item of the page before.", schema: ""},
+	{name: "limit", doc: "Length of a page, 1 to 100. Default: 100.", schema: 0},
+}
+
+func (op *operation) pages() bool { return len(op.query) > 0 && op.query[0].name == "afterId" }
+
+// newPage reads checked parameters.
+func newPage(q url.Values) page {
+	p := page{afterID: q.Get("afterId"), limit: maxPage}
+	if n, err := strconv.Atoi(q.Get("limit")); err == nil {
+		p.limit = n
+	}
+	return p
+}
+
+// cut returns the items of a list that are on the page. The ids ascend.
+func cut[T any](p page, all []T, id func(T) string) ([]T, pageBody) {
+	total := len(all)
+	if p.afterID != "" {
+		for len(all) > 0 && id(all[0]) <= p.afterID {
+			all = all[1:]
+		}
+	}
+	all = all[:min(len(all), p.limit)]
+	body := pageBody{Limit: p.limit, TotalCount: total, AfterID: p.afterID}
+	if len(all) > 0 {
+		body.LastID = id(all[len(all)-1])
+	}
+	return all, body
+}
+
+// jsonObject tells whether b is one JSON object.
+func jsonObject(b []byte) bool {
+	b = bytes.TrimSpace(b)
+	return len(b) > 0 && b[0] == '{' && json.Valid(b)
+}

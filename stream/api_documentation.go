@@ -1,0 +1,193 @@
+package stream
+
+import (
+	_ "embed"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+const documentationPath = "/v1/documentation"
+
+//go:embed api_documentation.html
+var documentationPage []byte
+
+// documentation is the description of the API, made of its operations.
+type documentation struct {
+	spec     *huma.OpenAPI
+	registry huma.Registry
+	json3    []byte // OpenAPI 3.1
+	yaml3    []byte
+	json     []byte // OpenAPI 3.0, for older clients
+	yaml     []byte
+}
+
+// pathParameters describe the placeholders of paths.
+var pathParameters = map[string]struct {
+	doc    string
+	schema huma.Schema
+}{
+	"branchId":      {"Id of the branch, or \"default\".", huma.Schema{Type: huma.TypeString}},
+	"sourceId":      {"Id of the source.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
+	"sinkId":        {"Id of the sink.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
+	"versionNumber": {"Number of the version.", huma.Schema{Type: huma.TypeInteger, Minimum: ptr(1.0)}},
+	"taskId":        {"Id of the task, with its slashes.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
+}
+
+func ptr[T any](v T) *T { return &v }
+
+var placeholder = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
+
+// describe makes the description. The operations are part of the program, so whatever is wrong with it shows at once.
+func describe(ops []operation, opts APIOptions) *documentation {
+	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	d := &documentation{registry: registry, spec: &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info:    &huma.Info{Title: "Stream API", Version: "1.0", Description: "Sources, sinks and their settings. Changes are tasks: poll the url of the answer."},
+		Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"storage-api-token": {Type: "apiKey", In: "header", Name: tokenHeader},
+		}},
+	}}
+	if opts.URL != "" {
+		d.spec.Servers = []*huma.Server{{URL: opts.URL}}
+	}
+	errors := registry.Schema(reflect.TypeFor[errorBody](), true, "Error")
+	for i := range ops {
+		d.spec.AddOperation(d.describe(&ops[i], errors))
+	}
+	for _, s := range registry.Map() {
+		if s.AdditionalProperties == false {
+			s.AdditionalProperties = nil // unknown fields are ignored
+		}
+	}
+	d.render()
+	return d
+}
+
+func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Operation {
+	tag := "Sources"
+	switch {
+	case strings.Contains(op.path, "{sinkId}") || strings.HasSuffix(op.path, "/sinks") || strings.HasSuffix(op.path, "/sinks/deleted"):
+		tag = "Sinks"
+	case strings.HasPrefix(op.path, "/v1/tasks"):
+		tag = "Tasks"
+	case op.access == open:
+		tag = "Index"
+	}
+	o := &huma.Operation{
+		Method: op.method, Path: placeholder.ReplaceAllString(op.path, "{$1}"), OperationID: op.id, Summary: op.summary, Tags: []string{tag},
+		Responses: map[string]*huma.Response{},
+	}
+	for _, m := range placeholder.FindAllStringSubmatch(op.path, -1) {
+		p := pathParameters[m[1]]
+		o.Parameters = append(o.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Description: p.doc, Schema: &p.schema})
+	}
+	for i, p := range op.query {
+		o.Parameters = append(o.Parameters, &huma.Param{Name: p.name, In: "query", Description: p.doc, Schema: d.querySchema(&op.query[i])})
+	}
+	switch {
+	case op.raw:
+		o.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}
+	case op.body != nil:
+		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: d.registry.Schema(reflect.TypeOf(op.body).Elem(), true, op.id)},
+		}}
+	}
+	success := &huma.Response{Description: http.StatusText(op.status)}
+	if op.answer != nil {
+		success.Content = map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(reflect.TypeOf(op.answer), true, op.id)}}
+	}
+	o.Responses[strconv.Itoa(op.status)] = success
+
+	failures := map[int][]string{}
+	if op.access != open {
+		o.Security = []map[string][]string{{"storage-api-token": {}}}
+		failures[http.StatusBadRequest] = []string{apiPrefix + "missingField", apiPrefix + "badRequest"}
+		failures[http.StatusUnauthorized] = []string{invalidToken.Name, apiPrefix + "masterTokenRequired"}
+	}
+	if op.access == admin {
+		failures[http.StatusForbidden] = []string{apiPrefix + "forbidden"}
+	}
+	if op.raw || op.body != nil {
+		failures[http.StatusRequestEntityTooLarge] = []string{apiPrefix + "bodyTooLarge"}
+	}
+	if op.raw {
+		failures[http.StatusUnprocessableEntity] = []string{apiPrefix + "unprocessableContent"}
+	}
+	for _, code := range op.codes {
+		name := apiPrefix + string(code)
+		if status := statusOf[code]; status != http.StatusForbidden {
+			failures[status] = append(failures[status], name)
+		}
+	}
+	for status, names := range failures {
+		o.Responses[strconv.Itoa(status)] = &huma.Response{
+			Description: strings.Join(names, ", "),
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: errors}},
+		}
+	}
+	return o
+}
+
+func (d *documentation) querySchema(p *parameter) *huma.Schema {
+	s := *huma.SchemaFromType(d.registry, reflect.TypeOf(p.schema))
+	switch {
+	case p.name == "limit":
+		s.Minimum, s.Maximum = ptr(1.0), ptr(float64(maxPage))
+	case p.enum != nil:
+		for _, v := range p.enum {
+			s.Enum = append(s.Enum, v)
+		}
+	}
+	s.PrecomputeMessages()
+	return &s
+}
+
+// requestChecks returns the checks of an operation, by the schemas that describe it.
+func (d *documentation) requestChecks(op *operation) *checks {
+	k := &checks{op: op, registry: d.registry}
+	if op.body != nil {
+		k.body = d.registry.Schema(reflect.TypeOf(op.body).Elem(), true, op.id)
+	}
+	for i := range op.query {
+		k.query = append(k.query, d.querySchema(&op.query[i]))
+	}
+	return k
+}
+
+func (d *documentation) render() {
+	must := func(b []byte, err error) []byte {
+		if err != nil {
+			panic("stream: the API cannot be described: " + err.Error())
+		}
+		return b
+	}
+	d.json3 = must(json.MarshalIndent(d.spec, "", "  "))
+	d.yaml3 = must(d.spec.YAML())
+	d.json = must(d.spec.Downgrade())
+	d.yaml = must(d.spec.DowngradeYAML())
+}
+
+func (d *documentation) mount(mux *http.ServeMux) {
+	serve := func(path, contentType string, content []byte) {
+		mux.HandleFunc("GET "+documentationPath+path, func(w http.ResponseWriter, _ *http.Request) {
+			h := w.Header()
+			setCommonHeaders(h)
+			h.Set("Content-Type", contentType)
+			h.Set("X-Content-Type-Options", "nosniff")
+			_, _ = w.Write(content)
+		})
+	}
+	const yaml = "application/yaml"
+	serve("/openapi3.json", jsonType[0], d.json3)
+	serve("/openapi3.yaml", yaml, d.yaml3)
+	serve("/openapi.json", jsonType[0], d.json)
+	serve("/openapi.yaml", yaml, d.yaml)
+	serve("", "text/html; charset=utf-8", documentationPage)
+	serve("/{$}", "text/html; charset=utf-8", documentationPage)
+}

@@ -1,0 +1,256 @@
+package stream
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
+)
+
+// sinkTask is an operation of one sink without a body.
+func (a *api) sinkTask(do func(by catalog.By, source, id string) (catalog.Task, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) { return a.task(c)(do(c.by, c.source, c.sink)) }
+}
+
+// sinkSpec adds the rules that a schema cannot say. at is the place of the sink in the body.
+func (a *api) sinkSpec(b sinkCreate, at string) (catalog.SinkSpec, error) {
+	if err := errors.Join(a.checkTableType(b.Table.Type, at), checkColumns(b.Table.Mapping.Columns, at)); err != nil {
+		return catalog.SinkSpec{}, err
+	}
+	return catalog.SinkSpec{
+		ID: b.SinkID, Name: b.Name, Description: b.Description, Signals: b.AllowedSignals,
+		TableID: b.Table.TableID, Columns: catalogColumns(b.Table.Mapping.Columns),
+	}, nil
+}
+
+func (a *api) checkTableType(given, at string) error {
+	if given != a.opts.TableType {
+		return badAPIRequest("invalidEnumValue", "body.%stable.type must be %q but got %q", at, a.opts.TableType, given)
+	}
+	return nil
+}
+
+// checkColumns demands the fields that the type of a column needs.
+func checkColumns(list []column, at string) error {
+	var p problems
+	for i, c := range list {
+		field := "body." + at + "table.mapping.columns[" + strconv.Itoa(i) + "]"
+		switch {
+		case mapping.Type(c.Type) == mapping.TypePath && c.Path == nil:
+			p.add("missingField", "%s.path is missing", field)
+		case mapping.Type(c.Type) == mapping.TypeTemplate && c.Template == nil:
+			p.add("missingField", "%s.template is missing", field)
+		}
+	}
+	return p.err()
+}
+
+func (a *api) createSink(c *call) (any, error) {
+	spec, err := a.sinkSpec(*c.body.(*sinkCreate), "")
+	if err != nil {
+		return nil, err
+	}
+	return a.task(c)(a.cat.CreateSink(c.by, c.source, spec))
+}
+
+func (a *api) updateSink(c *call) (any, error) {
+	b := c.body.(*sinkUpdate)
+	p := catalog.SinkPatch{Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, ChangeDescription: b.ChangeDescription}
+	if t := b.Table; t != nil {
+		if t.Type != nil {
+			if err := a.checkTableType(*t.Type, ""); err != nil {
+				return nil, err
+			}
+		}
+		p.TableID = t.TableID
+		if t.Mapping != nil {
+			if err := checkColumns(t.Mapping.Columns, ""); err != nil {
+				return nil, err
+			}
+			p.Columns = catalogColumns(t.Mapping.Columns)
+		}
+	}
+	return a.task(c)(a.cat.UpdateSink(c.by, c.source, c.sink, p))
+}
+
+func (a *api) getSink(c *call) (any, error) {
+	source, s, err := a.cat.Sink(c.source, c.sink)
+	if err != nil {
+		return nil, err
+	}
+	return a.sinkBody(source, s), nil
+}
+
+func (a *api) sinkBody(source catalog.Source, s catalog.Sink) sinkBody {
+	return sinkBody{
+		ProjectID: a.opts.ProjectID, BranchID: a.opts.BranchID, SourceID: source.ID, SinkID: s.ID, Type: "table",
+		Name: s.Name, Description: s.Description, AllowedSignals: s.Signals,
+		Table:   tableBody{Type: a.opts.TableType, TableID: s.TableID, Mapping: columns{Columns: bodyColumns(s.Columns)}},
+		Version: newVersionBody(s.Version), Created: newCreated(s.Created), Deleted: newDeleted(s.Deleted),
+		Disabled: newDisabled(s.DisabledWith(source)),
+	}
+}
+
+func (a *api) listSinks(deleted bool) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		source, all, err := a.cat.Sinks(c.source, deleted)
+		if err != nil {
+			return nil, err
+		}
+		list, page := cut(c.page, all, func(s catalog.Sink) string { return s.ID })
+		b := sinksBody{
+			ProjectID: a.opts.ProjectID, BranchID: a.opts.BranchID, SourceID: source.ID, Page: page, Sinks: make([]sinkBody, 0, len(list)),
+		}
+		for _, s := range list {
+			b.Sinks = append(b.Sinks, a.sinkBody(source, s))
+		}
+		return b, nil
+	}
+}
+
+func (a *api) sinkSettings(c *call) (any, error) {
+	list, err := a.cat.SinkSettings(c.source, c.sink)
+	if err != nil {
+		return nil, err
+	}
+	return newSettings(list), nil
+}
+
+func (a *api) updateSinkSettings(c *call) (any, error) {
+	b := c.body.(*settingsUpdate)
+	return a.task(c)(a.cat.ChangeSinkSettings(c.by, c.source, c.sink, b.ChangeDescription, b.changes()))
+}
+
+func (a *api) sinkTotal(c *call) (any, error) {
+	s, err := a.cat.SinkStatistics(c.source, c.sink)
+	if err != nil {
+		return nil, err
+	}
+	return newTotal(s), nil
+}
+
+func (a *api) sinkFiles(c *call) (any, error) {
+	s, err := a.cat.SinkStatistics(c.source, c.sink)
+	if err != nil {
+		return nil, err
+	}
+	failed, _ := strconv.ParseBool(c.query("failedFiles"))
+	return filesBody{Files: newFiles(s.Files, failed)}, nil
+}
+
+// newFiles returns the files in the order of the service: those that have ended, then those that wait, then those that
+// have failed; each by the time of opening.
+func newFiles(files []buffer.FileStats, onlyFailed bool) []fileBody {
+	rank := func(f buffer.FileStats) int {
+		switch {
+		case f.State == buffer.FileImported:
+			return 0
+		case f.Attempt > 0:
+			return 2
+		}
+		return 1
+	}
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b buffer.FileStats) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.OpenedAt.Compare(b.OpenedAt))
+	})
+	list := []fileBody{}
+	for _, f := range files {
+		if !onlyFailed || f.State != buffer.FileImported && f.Attempt > 0 {
+			list = append(list, newFile(f))
+		}
+	}
+	return list
+}
+
+func (a *api) clearSink(c *call) (any, error) {
+	return nil, a.cat.ClearSinkStatistics(c.ctx, c.source, c.sink)
+}
+
+func (a *api) sinkVersions(c *call) (any, error) {
+	list, err := a.cat.SinkVersions(c.source, c.sink)
+	if err != nil {
+		return nil, err
+	}
+	return versionPage(c.page, list), nil
+}
+
+func (a *api) sinkVersion(c *call) (any, error) {
+	v, content, err := a.cat.SinkVersion(c.source, c.sink, c.number)
+	if err != nil {
+		return nil, err
+	}
+	b := newVersionBody(v)
+	b.Content = content
+	return b, nil
+}
+
+func (a *api) rollbackSink(c *call) (any, error) {
+	return a.task(c)(a.cat.RollbackSink(c.by, c.source, c.sink, c.number))
+}
+
+// testSource renders the body of the request as one event, by the same rules as ingestion does.
+func (a *api) testSource(c *call) (any, error) {
+	source, err := a.cat.Source(c.source)
+	if err != nil {
+		return nil, err
+	}
+	rec := mapping.Record{Body: c.raw, Header: c.r.Header.Clone(), ClientIP: clientIP(c.r, a.opts.TrustedProxies), Received: time.Now()}
+	rec.Header.Set("Host", c.r.Host)
+	rec.Header.Del(tokenHeader)
+	if c.r.Header.Get(tokenHeader) == "" {
+		rec.Header.Del("Authorization") // it was the token of this request
+	}
+	signal := c.query("signal")
+	if source.Type == forebay.OTLP {
+		if signal == "" {
+			signal = "logs"
+		}
+		if rec.Body, err = flattenedRecord(c.raw); err != nil {
+			return nil, err
+		}
+		rec.Format = mapping.FormatJSON
+	}
+	rendered, err := a.cat.Render(c.source, signal, &rec)
+	if err != nil {
+		return nil, err
+	}
+	b := testBody{ProjectID: a.opts.ProjectID, BranchID: a.opts.BranchID, SourceID: c.source, Tables: make([]testTable, 0, len(rendered))}
+	var failed problems
+	for _, r := range rendered {
+		row := testRow{Columns: make([]testColumn, 0, len(r.Cells))}
+		for _, cell := range r.Cells {
+			column := testColumn{Name: cell.Column, Value: cell.Value}
+			if cell.Err != nil {
+				column.Error = cell.Err.Error()
+				failed.add("unprocessableContent", "sink %q: %v", r.SinkID, cell.Err)
+			}
+			row.Columns = append(row.Columns, column)
+		}
+		b.Tables = append(b.Tables, testTable{SinkID: r.SinkID, TableID: r.TableID, Rows: []testRow{row}})
+	}
+	if err := failed.err(); err != nil {
+		e := err.(*apiError)
+		e.status = http.StatusUnprocessableEntity
+		return &testFailure{testBody: b}, e
+	}
+	return b, nil
+}
+
+// flattenedRecord checks the sample of an OTLP source: one object, or nothing for the empty one.
+func flattenedRecord(body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		return []byte("{}"), nil
+	}
+	if !jsonObject(body) {
+		return nil, badAPIRequest("badRequest", "The body must be one flattened record: a JSON object.")
+	}
+	return body, nil
+}
