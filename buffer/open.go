@@ -337,7 +337,7 @@ func (b *Buffer) resume() {
 			b.timers.Set(timerKey{timerFile, f.num}, f.rec.Opened.Add(f.rec.Def.Import.Interval))
 		case FileImporting:
 			b.queueImport(f)
-		case FileImported, FileExpired:
+		case FileImported, FileExpired, FileDiscarded:
 			if len(f.slices) > 0 {
 				b.queueCleanup(f)
 			}
