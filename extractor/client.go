@@ -1,0 +1,279 @@
+package extractor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// A client sends the requests of one plan: signed by its login, with retries, redirects and limits. It is safe for
+// concurrent use.
+type client struct {
+	plan      *plan
+	transport http.RoundTripper
+	auth      *authenticator // nil: no authentication
+	log       *slog.Logger
+	maxBody   int64
+	maxDelay  time.Duration
+	// traffic is shared by the clients of a run.
+	traffic *traffic
+}
+
+// traffic counts what went over the network.
+type traffic struct {
+	requests, bytes, retries atomic.Int64
+}
+
+// A response is the last answer to a request.
+type response struct {
+	status   int
+	header   http.Header
+	body     []byte
+	attempts int
+}
+
+func newClient(pl *plan, o Options, t *traffic) (c *client, closeIdle func()) {
+	transport := o.Transport
+	closeIdle = func() {}
+	if transport == nil {
+		dialer := &net.Dialer{Timeout: pl.connectTimeout}
+		own := &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: pl.connectTimeout, ForceAttemptHTTP2: true,
+			MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
+		}
+		if o.PublicOnly {
+			dialer.Control = guardDial
+			own.Proxy = nil // a proxy would connect where we cannot look
+		}
+		own.DialContext = dialer.DialContext
+		transport, closeIdle = own, own.CloseIdleConnections
+	}
+	c = &client{
+		plan: pl, transport: transport, log: o.Logger, maxBody: o.MaxResponseBytes, maxDelay: o.MaxRetryDelay, traffic: t,
+	}
+	if pl.login != nil {
+		c.auth = &authenticator{config: pl.login, plan: pl, send: c.do}
+	}
+	return c, closeIdle
+}
+
+// do sends a request until it succeeds or is not worth another attempt. A status of 400 and above is an error unless
+// it is to be ignored, which holds for API requests only.
+func (c *client) do(ctx context.Context, r *request) (*response, error) {
+	shown := c.shown(r.url)
+	for n := 1; ; n++ {
+		c.log.DebugContext(ctx, "request", "method", r.method, "url", shown, "attempt", n, "login", r.login)
+		c.traffic.requests.Add(1)
+		resp, err := c.attempt(ctx, r)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		failure := &RequestError{Login: r.login, Method: r.method, URL: shown, Attempts: n, Err: err}
+		var h http.Header
+		if resp != nil {
+			resp.attempts = n
+			failure.Status, h = resp.status, resp.header
+		}
+		if c.plan.retry.again(failure.Status, err) && n <= c.plan.retry.max {
+			delay := c.plan.retry.delay(n, h, time.Now())
+			if delay > c.maxDelay {
+				failure.Err = fmt.Errorf("the server asks for a pause of %s, more than %s", delay.Round(time.Second), c.maxDelay)
+				return nil, failure
+			}
+			c.traffic.retries.Add(1)
+			c.log.DebugContext(ctx, "retry", "method", r.method, "url", shown, "status", failure.Status, "error", c.text(err), "delay", delay)
+			if err := pause(ctx, delay); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			if user, ok := errors.AsType[interface {
+				error
+				userError()
+			}](err); ok {
+				return nil, user // the login of this request
+			}
+			return nil, failure
+		}
+		if resp.status >= 400 && (r.login || !slices.Contains(c.plan.ignoreErrors, resp.status)) {
+			failure.Body = c.plan.secrets.excerpt(resp.body)
+			return nil, failure
+		}
+		return resp, nil
+	}
+}
+
+func (c *client) text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return c.plan.secrets.clean(err.Error())
+}
+
+// shown returns a URL for logs and errors.
+func (c *client) shown(u *url.URL) string {
+	copied := *u
+	if copied.User != nil {
+		copied.User = url.User(redacted)
+	}
+	return c.plan.secrets.clean(strings.Replace(copied.String(), url.QueryEscape(redacted)+"@", redacted+"@", 1))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+const maxRedirects = 5
+
+// attempt sends a request once and follows redirects. Each hop is signed anew, after a look at the login's expiry.
+func (c *client) attempt(ctx context.Context, r *request) (*response, error) {
+	hop := *r
+	for range maxRedirects + 1 {
+		signed := hop
+		if c.auth != nil && !r.login {
+			creds, err := c.auth.credentials(ctx)
+			if err != nil {
+				return nil, err
+			}
+			creds.sign(&signed)
+		}
+		resp, err := c.roundTrip(ctx, &signed)
+		if err != nil {
+			return nil, err
+		}
+		location := resp.header.Get("Location")
+		if resp.status < 301 || resp.status > 308 || resp.status > 303 && resp.status < 307 || location == "" {
+			return resp, nil
+		}
+		u, err := resolve(hop.url, location)
+		if err != nil {
+			return nil, fmt.Errorf("redirect: %w", err)
+		}
+		if u.Host != hop.url.Host {
+			hop.headers = slices.DeleteFunc(slices.Clone(hop.headers), func(h header) bool {
+				return strings.EqualFold(h.name, "Authorization") || strings.EqualFold(h.name, "Cookie")
+			})
+		}
+		if resp.status <= 303 {
+			hop.method, hop.body = http.MethodGet, nil
+			hop.headers = slices.DeleteFunc(slices.Clone(hop.headers), func(h header) bool {
+				return strings.EqualFold(h.name, "Content-Type")
+			})
+		}
+		hop.url = u
+	}
+	return nil, &networkError{codeTooManyHops, fmt.Errorf("more than %d redirects", maxRedirects)}
+}
+
+var errTooLarge = errors.New("the answer is larger than allowed")
+
+// roundTrip sends one HTTP request and reads the answer.
+func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.plan.requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, errors.New("the request cannot be built from its URL")
+	}
+	if r.method == http.MethodGet {
+		req.Body, req.GetBody = http.NoBody, nil
+	}
+	if u := r.url.User; u != nil {
+		password, _ := u.Password()
+		req.SetBasicAuth(u.Username(), password)
+	}
+	given := make(map[string]bool)
+	for _, h := range r.headers {
+		if strings.EqualFold(h.name, "Host") {
+			req.Host = h.value
+			continue
+		}
+		key := http.CanonicalHeaderKey(h.name)
+		if !given[key] {
+			req.Header.Del(key)
+		}
+		given[key] = true
+		req.Header.Add(key, h.value)
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "forebay-extractor")
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		if private, ok := errors.AsType[*privateAddressError](err); ok {
+			return nil, private
+		}
+		return nil, networkFailure(err)
+	}
+	defer resp.Body.Close()
+	counted := &countingReader{resp.Body, c.traffic}
+	body, err := io.ReadAll(io.LimitReader(counted, c.maxBody+1))
+	switch {
+	case int64(len(body)) > c.maxBody:
+		return nil, fmt.Errorf("%w (%d bytes)", errTooLarge, c.maxBody)
+	case errors.Is(err, io.EOF):
+		return nil, networkFailure(io.ErrUnexpectedEOF)
+	case err != nil:
+		return nil, networkFailure(err)
+	}
+	return &response{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+type countingReader struct {
+	io.Reader
+	traffic *traffic
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.traffic.bytes.Add(int64(n))
+	return n, err
+}
+
+// fetch sends an API request and decodes the answer.
+func (c *client) fetch(ctx context.Context, r *request) (tree.Node, error) {
+	resp, err := c.do(ctx, r)
+	if err != nil {
+		return tree.Node{}, err
+	}
+	ignored := slices.Contains(c.plan.ignoreErrors, resp.status)
+	if ignored {
+		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.shown(r.url))
+	}
+	n, err := tree.Parse(resp.body)
+	switch {
+	case err == nil:
+		return n, nil
+	case ignored:
+		body := strings.ToValidUTF8(string(resp.body), "")
+		return tree.OfObject(tree.Member{Key: "errorData", Value: tree.OfString(body)}), nil
+	case len(bytes.TrimSpace(resp.body)) == 0:
+		err = errors.New("the answer is empty, JSON is expected")
+	default:
+		err = fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	return n, &RequestError{
+		Method: r.method, URL: c.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err,
+		Body: c.plan.secrets.excerpt(resp.body),
+	}
+}

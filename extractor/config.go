@@ -1,0 +1,335 @@
+package extractor
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// Config is a configuration that was read and checked. It is immutable and safe for concurrent use.
+type Config struct {
+	plans    []*plan
+	warnings []Problem
+	// identity tells configurations apart whose checkpoints do not fit each other.
+	identity string
+}
+
+// Parse reads a configuration: a JSON object with the sections api and config, at the root or below "parameters". What
+// is wrong with it is a *ConfigError with everything at once. Functions, attributes and settings are checked here, so
+// that nothing is requested by a configuration that cannot work.
+func Parse(data []byte) (*Config, error) { return ParseAt(data, "") }
+
+// ParseAt is Parse with another base URL in place of api.baseUrl, for tests and proxies; empty keeps that of the
+// configuration.
+func ParseAt(data []byte, baseURL string) (*Config, error) {
+	root, err := tree.Parse(data)
+	if err != nil {
+		return nil, &ConfigError{[]Problem{{"(root)", "not JSON: " + err.Error()}}}
+	}
+	p := new(problems)
+	cfg := &Config{identity: fingerprint(withoutSecrets(root))}
+	if s := asSection(p, root, ""); s == nil {
+		p.wrong[0].Path = "(root)"
+	} else {
+		if _, ok := root.Get("parameters"); ok {
+			s = s.section("parameters")
+		}
+		if s != nil {
+			cfg.plans = parsePlans(p, s, baseURL)
+		}
+	}
+	cfg.warnings = unique(p.unused)
+	if len(p.wrong) > 0 {
+		return nil, &ConfigError{unique(p.wrong)}
+	}
+	return cfg, nil
+}
+
+// Warnings returns the keys of the configuration that are not known, and therefore ignored.
+func (c *Config) Warnings() []Problem { return slices.Clone(c.warnings) }
+
+// Jobs returns the ids of the top-level jobs in the order in which they run, those of all iterations after another.
+func (c *Config) Jobs() []string {
+	var ids []string
+	for _, pl := range c.plans {
+		for _, j := range pl.jobs {
+			ids = append(ids, j.id)
+		}
+	}
+	return ids
+}
+
+// Debug reports whether the configuration asks for a log of level debug.
+func (c *Config) Debug() bool {
+	return slices.ContainsFunc(c.plans, func(pl *plan) bool { return pl.debug })
+}
+
+// unique drops what is found again in every iteration.
+func unique(list []Problem) []Problem {
+	seen := make(map[Problem]bool)
+	return slices.DeleteFunc(list, func(p Problem) bool {
+		again := seen[p]
+		seen[p] = true
+		return again
+	})
+}
+
+// A plan is one run over the jobs: there is one for each iteration.
+type plan struct {
+	baseURL *url.URL
+	// headers of the client: for every request that lacks the name.
+	headers  []header
+	defaults defaults
+
+	connectTimeout, requestTimeout time.Duration
+	ignoreErrors                   []int
+	retry                          retryConfig
+	login                          *loginConfig // nil: no authentication
+	pagination                     *paginationConfig
+	jobs                           []*jobConfig
+
+	output   *output
+	userData expressionMap
+	attrs    map[string]tree.Node
+	secrets  *redactor
+	debug    bool
+}
+
+// defaults are the parts of a job that are laid under every API request.
+type defaults struct {
+	method  string
+	params  tree.Node
+	headers []header
+}
+
+// output says where the rows of a plan go.
+type output struct {
+	bucket      string
+	incremental bool
+	mappings    map[string]*mapping // by data type
+}
+
+func parsePlans(p *problems, s *section, baseURL string) []*plan {
+	api, config := s.section("api"), s.section("config")
+	for _, key := range []string{"api", "config"} {
+		if n, ok := s.node.Get(key); !ok || n.Kind() == tree.Null {
+			s.wrong(key, "is required")
+		}
+	}
+	iterations := s.list("iterations")
+	s.skip("authorization")
+	if s.path != "" {
+		s.done()
+	}
+	if api == nil || config == nil {
+		return nil
+	}
+	if len(iterations) == 0 {
+		return []*plan{parsePlan(p, api, config, baseURL)}
+	}
+	var plans []*plan
+	for i, changes := range iterations {
+		over := asSection(p, changes, index(s.at("iterations"), i))
+		if over == nil {
+			continue
+		}
+		merged := config.node.Named()
+		for _, m := range over.node.Named().Members() {
+			merged = merged.With(m.Key, m.Value)
+		}
+		a, c := *api, *config
+		a.used, c.used, c.node = nil, nil, merged
+		plans = append(plans, parsePlan(p, &a, &c, baseURL))
+	}
+	return plans
+}
+
+func parsePlan(p *problems, api, config *section, baseURL string) *plan {
+	pl := &plan{secrets: new(redactor), attrs: flatten(config.node.Named().Without("jobs"))}
+	for path, n := range pl.attrs {
+		if secretPath(path) {
+			pl.secrets.addNode(n)
+		}
+	}
+	attrOnly := place{p: p, families: []string{familyAttr}, attrs: pl.attrs}
+
+	before := len(p.wrong)
+	pl.parseBaseURL(api, attrOnly, baseURL)
+	pl.parseHTTP(api, config, attrOnly)
+	if auth := api.section("authentication"); auth != nil && auth.node.Len() > 0 {
+		pl.login = parseLogin(auth, attrOnly, pl)
+	}
+	if pages := api.section("pagination"); pages != nil && pages.node.Len() > 0 {
+		pl.pagination = parsePagination(pages, false)
+	}
+	name := api.text("name", "generic")
+	api.done()
+
+	pl.output = parseOutput(config, name)
+	pl.debug = config.boolean("debug", false)
+	timed := place{p: p, families: []string{familyAttr, familyTime}, attrs: pl.attrs}
+	pl.userData = timed.userData(config)
+	jobs := config.list("jobs")
+	if len(jobs) == 0 && len(p.wrong) == before {
+		config.wrong("jobs", "must be a list of at least one job")
+	}
+	pl.jobs = parseJobs(jobs, config.at("jobs"), timed)
+	return pl
+}
+
+func (pl *plan) parseBaseURL(api *section, at place, instead string) {
+	n, ok := api.get("baseUrl")
+	if instead != "" {
+		n, ok = tree.OfString(instead), true
+	}
+	if !ok {
+		api.wrong("baseUrl", "is required")
+		return
+	}
+	before := len(at.p.wrong)
+	e := at.compile(n, api.at("baseUrl"))
+	if len(at.p.wrong) > before {
+		return
+	}
+	v, err := e.eval(&scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets})
+	if err != nil {
+		api.wrong("baseUrl", "%v", err)
+		return
+	}
+	u, err := url.Parse(normalizeURL(strings.TrimSpace(v.Text())))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		api.wrong("baseUrl", "must be an absolute http or https URL")
+		return
+	}
+	pl.baseURL = u
+}
+
+func (pl *plan) parseHTTP(api, config *section, at place) {
+	pl.connectTimeout, pl.requestTimeout = 30*time.Second, 300*time.Second
+	pl.defaults.params = tree.OfObject()
+	var levels []expressionMap
+	var required []string
+	if h := api.section("http"); h != nil {
+		levels = append(levels, at.compileHeaders(h, "headers"))
+		for i, n := range h.list("requiredHeaders") {
+			if n.Kind() != tree.String {
+				at.p.add(index(h.at("requiredHeaders"), i), "must be the name of a header")
+			}
+			required = append(required, n.Text())
+		}
+		pl.ignoreErrors = h.integers("ignoreErrors", nil)
+		seconds := func(key string, byDefault time.Duration) time.Duration {
+			n, ok := h.get(key)
+			f, isNumber := n.Number()
+			switch {
+			case !ok || n.Empty():
+				return byDefault
+			case !isNumber || f.Real() <= 0 || f.Real() > 1e9:
+				h.wrong(key, "must be a number of seconds")
+				return byDefault
+			}
+			return time.Duration(f.Real() * float64(time.Second))
+		}
+		pl.connectTimeout = seconds("connectTimeout", pl.connectTimeout)
+		pl.requestTimeout = seconds("requestTimeout", pl.requestTimeout)
+		if d := h.section("defaultOptions"); d != nil {
+			pl.defaults.params = d.object("params")
+			pl.defaults.headers = parseHeaders(d)
+			if _, ok := d.get("method"); ok {
+				pl.defaults.method = parseMethod(d)
+			}
+			d.skip("endpoint", "dataField", "dataType", "id", "children", "userData", "scroller", "responseFilter",
+				"responseFilterDelimiter", "placeholders", "recursionFilter")
+			d.done()
+		}
+		h.done()
+	}
+	own := config.section("http")
+	if own != nil {
+		levels = append(levels, at.compileHeaders(own, "headers"))
+		own.done()
+	}
+	for _, name := range required {
+		var n tree.Node
+		if own != nil {
+			headers, _ := own.node.Get("headers")
+			n, _ = headers.Get(name)
+		}
+		if n.Empty() && n.Kind() != tree.Object {
+			config.wrong("http", "the header %q must have a value in headers (api.http.requiredHeaders)", name)
+		}
+	}
+	if len(at.p.wrong) > 0 {
+		return // expressions that cannot be evaluated
+	}
+	s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
+	for _, level := range levels {
+		headers, err := level.headers(s)
+		if err != nil {
+			at.p.add("api.http.headers", "%v", err)
+		}
+		for _, h := range headers {
+			pl.headers = setHeader(pl.headers, h, strings.EqualFold)
+		}
+	}
+	pl.retry = parseRetry(api)
+}
+
+func parseOutput(config *section, apiName string) *output {
+	out := &output{
+		bucket: config.text("outputBucket", ""), incremental: config.boolean("incrementalOutput", false),
+		mappings: make(map[string]*mapping),
+	}
+	if id := config.text("id", ""); out.bucket == "" && id != "" {
+		out.bucket = fmt.Sprintf("ex-api-%s-%s", apiName, id)
+	}
+	for _, m := range config.object("mappings").Members() {
+		path := join(config.at("mappings"), m.Key)
+		if s := asSection(config.p, m.Value, path); s != nil {
+			out.mappings[m.Key] = parseMapping(s)
+		}
+	}
+	return out
+}
+
+// mappedTypes returns the data types with a manual layout in order.
+func (o *output) mappedTypes() []string { return slices.Sorted(maps.Keys(o.mappings)) }
+
+// parseMethod reads GET, POST or FORM in any case.
+func parseMethod(s *section) string {
+	text := s.text("method", "GET")
+	switch m := strings.ToUpper(text); m {
+	case "GET", "POST", "FORM":
+		return m
+	}
+	s.wrong("method", "must be GET, POST or FORM, not %q", text)
+	return "GET"
+}
+
+// parseHeaders reads literal headers; a list sends a header several times.
+func parseHeaders(s *section) []header {
+	var out []header
+	for _, m := range s.object("headers").Members() {
+		path := join(s.at("headers"), m.Key)
+		values := []tree.Node{m.Value}
+		if m.Value.Kind() == tree.List {
+			values = nil
+			for _, item := range m.Value.Members() {
+				values = append(values, item.Value)
+			}
+		}
+		for _, v := range values {
+			if v.IsCollection() || strings.ContainsAny(v.Text(), "\r\n\x00") {
+				s.p.add(path, "must be text of one line; expressions are not evaluated here")
+				continue
+			}
+			out = append(out, header{m.Key, v.Text()})
+		}
+	}
+	return out
+}

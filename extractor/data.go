@@ -1,0 +1,237 @@
+package extractor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// dataField says where the items of a page are. Without a path they are looked for.
+type dataField struct {
+	path, delimiter string
+}
+
+func parseDataField(s *section) dataField {
+	n, ok := s.get("dataField")
+	if !ok {
+		return dataField{}
+	}
+	df := dataField{delimiter: "."}
+	if n.Kind() == tree.Object {
+		below := s.section("dataField")
+		df.path = below.required("path")
+		if df.delimiter = below.text("delimiter", "."); df.delimiter == "" {
+			df.delimiter = "."
+		}
+		below.done()
+		return df
+	}
+	if df.path = s.text("dataField", ""); df.path == "0" {
+		df.path = ""
+	}
+	return df
+}
+
+// items finds the items of an answer. The warning says why there are none although the answer has content.
+func (df dataField) items(response tree.Node) (items []tree.Node, warning string, err error) {
+	if df.path != "" {
+		n, ok := response.At(df.path, df.delimiter)
+		switch {
+		case n.Kind() == tree.List && n.Len() > 0:
+			return list(n), "", nil
+		case n.Kind() == tree.List:
+			return nil, "", nil
+		case !ok || n.Empty():
+			return nil, fmt.Sprintf("no data at %q in the answer", df.path), nil
+		}
+		return []tree.Node{n}, "", nil
+	}
+	switch response.Kind() {
+	case tree.List:
+		return list(response), "", nil
+	case tree.Object:
+	default:
+		return nil, "", fmt.Errorf("the answer is a %s, a list or an object is expected", response.Kind())
+	}
+	var names []string
+	var found tree.Node
+	for _, m := range response.Members() {
+		if m.Value.Kind() == tree.List {
+			names = append(names, m.Key)
+			found = m.Value
+		}
+	}
+	switch len(names) {
+	case 0:
+		return nil, "the answer has no list; name one in dataField", nil
+	case 1:
+		return list(found), "", nil
+	}
+	return nil, "", fmt.Errorf("the answer has several lists, name one of them in dataField: %s", strings.Join(names, ", "))
+}
+
+func list(n tree.Node) []tree.Node {
+	items := make([]tree.Node, n.Len())
+	for i := range items {
+		items[i] = n.Item(i)
+	}
+	return items
+}
+
+// filterItem replaces the value at a path by its JSON text. A step that ends with "[]" goes into each item of a list.
+func filterItem(n tree.Node, steps []string) (tree.Node, error) {
+	if n.Kind() != tree.Object {
+		return n, nil
+	}
+	key, each := strings.CutSuffix(steps[0], "[]")
+	value, ok := n.Get(key)
+	if !ok {
+		return n, nil
+	}
+	change := func(v tree.Node) (tree.Node, error) {
+		if len(steps) == 1 {
+			return tree.OfString(string(v.AppendJSON(nil, tree.Escaped))), nil
+		}
+		return filterItem(v, steps[1:])
+	}
+	if !each {
+		value, err := change(value)
+		return n.With(key, value), err
+	}
+	if value.Kind() != tree.List {
+		return n, fmt.Errorf("responseFilter: %q is a %s, a list is expected", key, value.Kind())
+	}
+	items := list(value)
+	var errs error
+	for i := range items {
+		var err error
+		items[i], err = change(items[i])
+		errs = errors.Join(errs, err)
+	}
+	return n.With(key, tree.OfList(items...)), errs
+}
+
+// filtered applies the filters of a job to an item.
+func (j *jobConfig) filtered(item tree.Node) (tree.Node, error) {
+	for _, f := range j.filters {
+		var err error
+		if item, err = filterItem(item, strings.Split(f, j.delimiter)); err != nil {
+			return item, err
+		}
+	}
+	return item, nil
+}
+
+// itemFilter is a recursionFilter: comparisons joined by "&", and those by "|".
+type itemFilter struct {
+	any [][]comparison
+}
+
+type comparison struct {
+	path, operator, value string
+}
+
+var operators = []string{"==", "!=", ">=", "<=", "~~", "!~", ">", "<"}
+
+func parseItemFilter(text string) (*itemFilter, error) {
+	f := new(itemFilter)
+	for all := range strings.SplitSeq(text, "|") {
+		var joined []comparison
+		for part := range strings.SplitSeq(all, "&") {
+			c, ok := parseComparison(part)
+			if !ok {
+				return nil, fmt.Errorf("%q is no comparison; write path, one of %s, and value", part, strings.Join(operators, " "))
+			}
+			joined = append(joined, c)
+		}
+		f.any = append(f.any, joined)
+	}
+	return f, nil
+}
+
+func parseComparison(s string) (comparison, bool) {
+	for i := 1; i < len(s); i++ {
+		for _, op := range operators {
+			if strings.HasPrefix(s[i:], op) {
+				return comparison{s[:i], op, s[i+len(op):]}, true
+			}
+		}
+	}
+	return comparison{}, false
+}
+
+// matches reports whether children are to be run for an item; a nil filter takes all.
+func (f *itemFilter) matches(item tree.Node) bool {
+	if f == nil {
+		return true
+	}
+	for _, all := range f.any {
+		ok := true
+		for _, c := range all {
+			ok = ok && c.matches(item)
+		}
+		if ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (c comparison) matches(item tree.Node) bool {
+	n, _ := item.At(c.path, ".")
+	text := n.Text()
+	switch c.operator {
+	case "==":
+		return text == c.value
+	case "!=":
+		return text != c.value
+	case "~~":
+		return like(text, c.value)
+	case "!~":
+		return !like(text, c.value)
+	}
+	order := strings.Compare(text, c.value)
+	if a, ok := tree.OfString(text).Digits(); ok {
+		if b, ok := tree.OfString(c.value).Digits(); ok {
+			order = int(min(max(a-b, -1), 1))
+			if (a < 0) != (b < 0) { // where the difference may overflow
+				order = 1
+				if a < 0 {
+					order = -1
+				}
+			}
+		}
+	}
+	switch c.operator {
+	case ">":
+		return order > 0
+	case "<":
+		return order < 0
+	case ">=":
+		return order >= 0
+	}
+	return order <= 0
+}
+
+// like matches a pattern in which "%" stands for any text.
+func like(text, pattern string) bool {
+	parts := strings.Split(pattern, "%")
+	if len(parts) == 1 {
+		return text == pattern
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(part):]
+	}
+	return true
+}

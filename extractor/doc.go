@@ -1,0 +1,73 @@
+// Package extractor pulls records from HTTP APIs as a JSON configuration says, and hands them on page by page.
+//
+// A configuration has two sections. api says how to talk to the service: base URL, login, how lists are split into
+// pages and when to stop, headers and parameters of every request. config says what to get: jobs with an endpoint,
+// parameters and children, attributes such as secrets, and where rows go.
+//
+//	{
+//	  "api": {
+//	    "baseUrl": "https://api.example.com/v1/",
+//	    "pagination": {"method": "response.url", "urlKey": "links.next"}
+//	  },
+//	  "config": {
+//	    "outputBucket": "shop",
+//	    "jobs": [{"endpoint": "orders", "dataField": "items"}]
+//	  }
+//	}
+//
+// [Parse] checks all of it and lists every mistake with the path of the value, before anything is requested. [Run]
+// sends the requests and gives each page to Options.Emit:
+//
+//	cfg, err := extractor.Parse(data)
+//	state, err = extractor.Run(ctx, cfg, state, extractor.Options{
+//		Emit: func(ctx context.Context, p *extractor.Page) error {
+//			for _, rec := range p.Records {
+//				fmt.Printf("%s: %s\n", p.DataType, rec.JSON())
+//			}
+//			return nil
+//		},
+//	})
+//
+// [Tables] is a receiver that makes CSV tables of the records, one for each kind of object in them. The program in
+// examples/extract feeds an embedded engine.
+//
+// # Requests
+//
+// The URL of a job is its endpoint resolved against the base URL (RFC 3986). GET sends parameters in the query, POST
+// as a JSON body, FORM as a form. Lower to higher, a parameter comes from the query of the endpoint, the defaults of
+// the API, the job, and the pagination. With a login, its headers replace equal names, and of a query parameter that
+// both have, name[0] is the value of the request and name[1] that of the login.
+//
+// A failed request is repeated after 1, 2, 4 and so on seconds, or when the server's Retry-After says; see retryConfig.
+// The delays are fixed by what configurations rely on, so there is no jitter. Redirects, at most 5, and requests to
+// other hosts that an API links to are signed like all others.
+//
+// # Login
+//
+// One login serves all requests until it expires: never, after a number of seconds, or at a time that its answer
+// names; with expires 0 there is one before every request. A login that fails ends the run with a [*RequestError], and
+// no other request is sent.
+//
+// # Values
+//
+// Where parameters and headers are computed, an object is an expression: {"attr": "#token"} is an attribute of config,
+// {"response": "auth.token"} a value of the login's answer, {"time": "previousStart"} the start of the last run that
+// succeeded, and {"function": "md5", "args": [...]} the result of a function, whose arguments may be expressions.
+//
+// # Pages
+//
+// The methods are response.url (a link in the answer), response.param (a value of the answer), offset, pagenum, cursor
+// (the greatest id so far), and multiple (by job). A job ends when its method finds no next page, when limitStop,
+// forceStop or nextPageFlag says so, or when a page equals the one before, which is then not emitted.
+//
+// # Secrets
+//
+// Values of attributes whose names begin with '#', what a login answered, and everything computed from them appear
+// neither in logs nor in errors. They are in requests, and may be in a [Checkpoint] when an API repeats them in links.
+//
+// # Failure
+//
+// The first error ends a run. Errors that the user can correct ([*ConfigError], [*ValueError], [*RequestError],
+// [*DataError]) are told from others by [ExitStatus]. A run that is given the checkpoint of one that did not succeed
+// goes on with the page after the last one that was emitted: a page is emitted at least once.
+package extractor

@@ -1,0 +1,285 @@
+// Package tree is JSON as the extractor needs it: members keep their order, integers stay integers, and there are the
+// texts, truth values and serialisations of the service, on which file contents and link values depend.
+package tree
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Kind is the type of a [Node].
+type Kind uint8
+
+// The kinds of JSON values. A number without fraction and exponent that fits 64 bits is an Int, every other a Float.
+const (
+	Null Kind = iota
+	Bool
+	Int
+	Float
+	String
+	List
+	Object
+)
+
+var kindNames = [...]string{"null", "boolean", "integer", "number", "string", "list", "object"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Node is a JSON value. The zero Node is null. Nodes share what is below them when they are copied; a node that was
+// handed out is not modified, except by its owner through Set.
+type Node struct {
+	// num holds an Int, the bits of a Float, or 1 for true.
+	num  uint64
+	str  string
+	kids []Member
+	kind Kind
+}
+
+// Member is a member of an object or an item of a list.
+type Member struct {
+	// Key is the name; empty in a list.
+	Key string
+	// Value is the value.
+	Value Node
+}
+
+// OfString returns a string.
+func OfString(s string) Node { return Node{kind: String, str: s} }
+
+// OfInt returns an integer.
+func OfInt(i int64) Node { return Node{kind: Int, num: uint64(i)} }
+
+// OfFloat returns a number that is no integer by its notation.
+func OfFloat(f float64) Node { return Node{kind: Float, num: math.Float64bits(f)} }
+
+// OfObject returns an object that owns the members.
+func OfObject(members ...Member) Node { return Node{kind: Object, kids: members} }
+
+// OfBool returns true or false.
+func OfBool(b bool) Node {
+	if b {
+		return Node{kind: Bool, num: 1}
+	}
+	return Node{kind: Bool}
+}
+
+// OfList returns a list of items.
+func OfList(items ...Node) Node {
+	n := Node{kind: List, kids: make([]Member, len(items))}
+	for i, item := range items {
+		n.kids[i].Value = item
+	}
+	return n
+}
+
+// Kind returns the type of the value.
+func (n Node) Kind() Kind { return n.kind }
+
+// Int returns the value of an Int; of another kind the result has no meaning.
+func (n Node) Int() int64 { return int64(n.num) }
+
+// Float returns the value of a Float; of another kind the result has no meaning.
+func (n Node) Float() float64 { return math.Float64frombits(n.num) }
+
+// Bool returns the value of a Bool; of another kind the result has no meaning.
+func (n Node) Bool() bool { return n.num != 0 }
+
+// Str returns the value of a String, "" of another kind.
+func (n Node) Str() string { return n.str }
+
+// Members returns the members of an object or the items of a list, whose keys are empty. The caller must not modify it.
+func (n Node) Members() []Member { return n.kids }
+
+// Len returns the number of members or items.
+func (n Node) Len() int { return len(n.kids) }
+
+// Item returns the value of the i-th member or item.
+func (n Node) Item(i int) Node { return n.kids[i].Value }
+
+// IsScalar reports whether the value is neither null nor a list nor an object.
+func (n Node) IsScalar() bool { return n.kind >= Bool && n.kind <= String }
+
+// IsCollection reports whether the value is a list or an object.
+func (n Node) IsCollection() bool { return n.kind >= List }
+
+// Get returns the member of an object, or the item of a list when key is its position in decimal digits.
+func (n Node) Get(key string) (Node, bool) {
+	switch n.kind {
+	case Object:
+		for i := range n.kids {
+			if n.kids[i].Key == key {
+				return n.kids[i].Value, true
+			}
+		}
+	case List:
+		if i, ok := position(key); ok && i < len(n.kids) {
+			return n.kids[i].Value, true
+		}
+	}
+	return Node{}, false
+}
+
+// position reads a list position; "01" and "+1" are none.
+func position(s string) (int, bool) {
+	if s == "" || len(s) > 9 || len(s) > 1 && s[0] == '0' {
+		return 0, false
+	}
+	i := 0
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		i = i*10 + int(c-'0')
+	}
+	return i, true
+}
+
+// At follows a path whose steps are separated by delimiter. An empty path, and one that equals the delimiter, is the
+// node itself.
+func (n Node) At(path, delimiter string) (Node, bool) {
+	if path == "" || path == delimiter {
+		return n, true
+	}
+	for step := range strings.SplitSeq(path, delimiter) {
+		var ok bool
+		if n, ok = n.Get(step); !ok {
+			return Node{}, false
+		}
+	}
+	return n, true
+}
+
+// With returns an object in which key has value: in its place when the key exists, else at the end. n stays as it is.
+func (n Node) With(key string, value Node) Node {
+	out := Node{kind: Object, kids: make([]Member, 0, len(n.kids)+1)}
+	found := false
+	for i, m := range n.kids {
+		if n.kind == List {
+			m.Key = strconv.Itoa(i)
+		}
+		if m.Key == key {
+			m.Value, found = value, true
+		}
+		out.kids = append(out.kids, m)
+	}
+	if !found {
+		out.kids = append(out.kids, Member{key, value})
+	}
+	return out
+}
+
+// Without returns the object without a member.
+func (n Node) Without(key string) Node {
+	out := Node{kind: Object, kids: make([]Member, 0, len(n.kids))}
+	for _, m := range n.kids {
+		if m.Key != key {
+			out.kids = append(out.kids, m)
+		}
+	}
+	return out
+}
+
+// Overlay lays upper over n: members of objects are merged by name and items of lists by position, at every depth; an
+// upper value of another kind replaces the lower one. Names of n come first. A list meets an object under its
+// positions as names.
+func (n Node) Overlay(upper Node) Node {
+	out := n
+	if n.kind != Object && n.kind != List {
+		out = OfObject()
+	}
+	asList := n.kind == List && upper.kind == List || n.kind == List && upper.Len() == 0
+	items := append([]Member(nil), out.kids...)
+	if !asList {
+		items = out.named()
+	}
+	index := make(map[string]int, len(items))
+	for i, m := range items {
+		if asList {
+			m.Key = strconv.Itoa(i)
+		}
+		index[m.Key] = i
+	}
+	for _, m := range upper.named() {
+		i, ok := index[m.Key]
+		switch {
+		case !ok && asList:
+			items = append(items, Member{Value: m.Value})
+		case !ok:
+			items = append(items, m)
+		case items[i].Value.IsCollection() && m.Value.IsCollection():
+			items[i].Value = items[i].Value.Overlay(m.Value)
+		default:
+			items[i].Value = m.Value
+		}
+	}
+	if asList {
+		return Node{kind: List, kids: items}
+	}
+	return Node{kind: Object, kids: items}
+}
+
+// named returns a copy of the members, items of a list under their positions.
+func (n Node) named() []Member {
+	out := append([]Member(nil), n.kids...)
+	if n.kind == List {
+		for i := range out {
+			out[i].Key = strconv.Itoa(i)
+		}
+	}
+	return out
+}
+
+// Named returns the collection as an object: a list under its positions. What is no collection gives an empty object.
+func (n Node) Named() Node { return Node{kind: Object, kids: n.named()} }
+
+// Equal reports whether two values are the same: same kinds, same members in the same order.
+func (n Node) Equal(o Node) bool {
+	if n.kind != o.kind || n.num != o.num || n.str != o.str || len(n.kids) != len(o.kids) {
+		return false
+	}
+	for i := range n.kids {
+		if n.kids[i].Key != o.kids[i].Key || !n.kids[i].Value.Equal(o.kids[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// Empty reports whether the service counts the value as empty: null, false, zero, "", "0" and the empty list. An empty
+// object is not.
+func (n Node) Empty() bool {
+	switch n.kind {
+	case Null:
+		return true
+	case Bool, Int:
+		return n.num == 0
+	case Float:
+		return n.Float() == 0
+	case String:
+		return n.str == "" || n.str == "0"
+	case List:
+		return len(n.kids) == 0
+	}
+	return false
+}
+
+// Leaves calls visit with every value that is no collection, and its path of keys and positions joined by dots.
+func (n Node) Leaves(visit func(path string, leaf Node)) { n.leaves("", visit) }
+
+func (n Node) leaves(path string, visit func(string, Node)) {
+	if !n.IsCollection() {
+		visit(path, n)
+		return
+	}
+	for i, m := range n.kids {
+		key := m.Key
+		if n.kind == List {
+			key = strconv.Itoa(i)
+		}
+		if path != "" {
+			key = path + "." + key
+		}
+		m.Value.leaves(key, visit)
+	}
+}

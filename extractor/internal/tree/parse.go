@@ -1,0 +1,310 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// MaxDepth is how deep collections may be nested.
+const MaxDepth = 512
+
+// SyntaxError says where a text stops being JSON. It does not quote the text, which may hold secrets.
+type SyntaxError struct {
+	// Line and Column count from 1, Offset from 0, in bytes.
+	Line, Column, Offset int
+	Message              string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
+}
+
+// Parse reads one JSON value (RFC 8259). Bytes that are no UTF-8 are dropped. Of equal names in an object the last value
+// counts, at the place of the first.
+func Parse(data []byte) (Node, error) {
+	if !utf8.Valid(data) {
+		data = []byte(strings.ToValidUTF8(string(data), ""))
+	}
+	p := parser{data: data}
+	n, err := p.value(0)
+	if err == nil {
+		p.space()
+		if p.at < len(data) {
+			err = errors.New("text after the end of the value")
+		}
+	}
+	if err != nil {
+		at := min(p.at, len(data))
+		before := string(data[:at])
+		return Node{}, &SyntaxError{
+			Line: 1 + strings.Count(before, "\n"), Column: at - strings.LastIndexByte(before, '\n'),
+			Offset: at, Message: err.Error(),
+		}
+	}
+	return n, nil
+}
+
+type parser struct {
+	data []byte
+	at   int
+}
+
+var errEnd = errors.New("the text ends within a value")
+
+func (p *parser) space() {
+	for p.at < len(p.data) {
+		switch p.data[p.at] {
+		case ' ', '\t', '\n', '\r':
+			p.at++
+		default:
+			return
+		}
+	}
+}
+
+// peek skips space and returns the next byte, 0 at the end.
+func (p *parser) peek() byte {
+	p.space()
+	if p.at < len(p.data) {
+		return p.data[p.at]
+	}
+	return 0
+}
+
+func (p *parser) value(depth int) (Node, error) {
+	if depth > MaxDepth {
+		return Node{}, fmt.Errorf("nested deeper than %d", MaxDepth)
+	}
+	switch c := p.peek(); {
+	case p.at >= len(p.data):
+		return Node{}, errEnd
+	case c == '{':
+		return p.collection(Object, '}', depth)
+	case c == '[':
+		return p.collection(List, ']', depth)
+	case c == '"':
+		s, err := p.text()
+		return OfString(s), err
+	case c == '-' || c >= '0' && c <= '9':
+		return p.number()
+	}
+	for _, w := range [...]struct {
+		word string
+		node Node
+	}{{"true", OfBool(true)}, {"false", OfBool(false)}, {"null", Node{}}} {
+		if strings.HasPrefix(string(p.data[p.at:min(len(p.data), p.at+5)]), w.word) {
+			p.at += len(w.word)
+			return w.node, nil
+		}
+	}
+	return Node{}, errors.New("a value is expected")
+}
+
+// manyMembers is from where equal names are looked for in a map.
+const manyMembers = 16
+
+func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
+	n := Node{kind: kind}
+	p.at++
+	if p.peek() == shut {
+		p.at++
+		return n, nil
+	}
+	var index map[string]int
+	for {
+		var m Member
+		var err error
+		if kind == Object {
+			if p.peek() != '"' {
+				return n, errors.New("a name in quotes is expected")
+			}
+			if m.Key, err = p.text(); err != nil {
+				return n, err
+			}
+			if p.peek() != ':' {
+				return n, errors.New("a colon is expected")
+			}
+			p.at++
+		}
+		if m.Value, err = p.value(depth + 1); err != nil {
+			return n, err
+		}
+		if at := n.indexOf(m.Key, &index); at >= 0 {
+			n.kids[at].Value = m.Value
+		} else {
+			n.kids = append(n.kids, m)
+		}
+		switch p.peek() {
+		case ',':
+			p.at++
+		case shut:
+			p.at++
+			return n, nil
+		default:
+			if p.at >= len(p.data) {
+				return n, errEnd
+			}
+			return n, fmt.Errorf("a comma or %q is expected", shut)
+		}
+	}
+}
+
+// indexOf returns the position of a name in an object that is being read, -1 when it is new.
+func (n *Node) indexOf(key string, index *map[string]int) int {
+	if n.kind == List {
+		return -1
+	}
+	if len(n.kids) < manyMembers {
+		for i := range n.kids {
+			if n.kids[i].Key == key {
+				return i
+			}
+		}
+		return -1
+	}
+	if *index == nil {
+		*index = make(map[string]int, 4*manyMembers)
+		for i := range n.kids {
+			(*index)[n.kids[i].Key] = i
+		}
+	}
+	if i, ok := (*index)[key]; ok {
+		return i
+	}
+	(*index)[key] = len(n.kids)
+	return -1
+}
+
+func (p *parser) number() (Node, error) {
+	begin := p.at
+	digits := func() int {
+		from := p.at
+		for p.at < len(p.data) && p.data[p.at] >= '0' && p.data[p.at] <= '9' {
+			p.at++
+		}
+		return p.at - from
+	}
+	is := func(set string) bool { return p.at < len(p.data) && strings.IndexByte(set, p.data[p.at]) >= 0 }
+	if is("-") {
+		p.at++
+	}
+	first := p.at
+	whole := digits()
+	if whole == 0 || whole > 1 && p.data[first] == '0' {
+		return Node{}, errors.New("malformed number")
+	}
+	integer := true
+	if is(".") {
+		integer = false
+		p.at++
+		if digits() == 0 {
+			return Node{}, errors.New("malformed number")
+		}
+	}
+	if is("eE") {
+		integer = false
+		p.at++
+		if is("+-") {
+			p.at++
+		}
+		if digits() == 0 {
+			return Node{}, errors.New("malformed number")
+		}
+	}
+	s := string(p.data[begin:p.at])
+	if integer && s != "-0" {
+		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return OfInt(i), nil
+		}
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil && f == 0 {
+		return Node{}, errors.New("malformed number")
+	}
+	return OfFloat(f), nil
+}
+
+func (p *parser) text() (string, error) {
+	p.at++
+	begin := p.at
+	for p.at < len(p.data) {
+		switch c := p.data[p.at]; {
+		case c == '"':
+			s := string(p.data[begin:p.at])
+			p.at++
+			return s, nil
+		case c == '\\':
+			return p.escapedText(begin)
+		case c < 0x20:
+			return "", errors.New("control character in a string")
+		}
+		p.at++
+	}
+	return "", errEnd
+}
+
+// escapedText goes on with text from the first backslash.
+func (p *parser) escapedText(begin int) (string, error) {
+	out := append([]byte(nil), p.data[begin:p.at]...)
+	for p.at < len(p.data) {
+		c := p.data[p.at]
+		p.at++
+		switch {
+		case c == '"':
+			return string(out), nil
+		case c < 0x20:
+			p.at--
+			return "", errors.New("control character in a string")
+		case c != '\\':
+			out = append(out, c)
+			continue
+		}
+		if p.at >= len(p.data) {
+			break
+		}
+		c = p.data[p.at]
+		p.at++
+		if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 {
+			out = append(out, "\"\\/\b\f\n\r\t"[i])
+			continue
+		}
+		if c != 'u' {
+			return "", errors.New("unknown escape in a string")
+		}
+		r, err := p.unit()
+		if err != nil {
+			return "", err
+		}
+		if utf16.IsSurrogate(r) {
+			if p.at+2 > len(p.data) || p.data[p.at] != '\\' || p.data[p.at+1] != 'u' {
+				return "", errors.New("half of a surrogate pair in a string")
+			}
+			p.at += 2
+			low, err := p.unit()
+			if err != nil {
+				return "", err
+			}
+			if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+				return "", errors.New("half of a surrogate pair in a string")
+			}
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return "", errEnd
+}
+
+func (p *parser) unit() (rune, error) {
+	if p.at+4 > len(p.data) {
+		return 0, errEnd
+	}
+	u, err := strconv.ParseUint(string(p.data[p.at:p.at+4]), 16, 16)
+	if err != nil || p.data[p.at] == '+' {
+		return 0, errors.New("malformed escape in a string")
+	}
+	p.at += 4
+	return rune(u), nil
+}

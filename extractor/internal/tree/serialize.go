@@ -1,0 +1,50 @@
+package tree
+
+import "strconv"
+
+// AppendSerialized appends the typed text over which the service computes link values and ids: every value with its
+// type and length. Objects of data are written as objects, those of a configuration (arrays) as arrays with names.
+func (n Node) AppendSerialized(dst []byte, arrays bool) []byte {
+	switch n.kind {
+	case Null:
+		return append(dst, "N;"...)
+	case Bool:
+		return append(dst, 'b', ':', '0'+byte(n.num), ';')
+	case Int:
+		return append(strconv.AppendInt(append(dst, "i:"...), n.Int(), 10), ';')
+	case Float:
+		return append(append(append(dst, "d:"...), FloatText(n.Float(), 17)...), ';')
+	case String:
+		return appendSerializedText(dst, n.str)
+	}
+	if n.kind == Object && !arrays {
+		dst = append(dst, `O:8:"stdClass":`...)
+	} else {
+		dst = append(dst, "a:"...)
+	}
+	dst = append(strconv.AppendInt(dst, int64(len(n.kids)), 10), ":{"...)
+	for i, m := range n.kids {
+		switch number, ok := integerName(m.Key); {
+		case n.kind == List:
+			dst = append(strconv.AppendInt(append(dst, "i:"...), int64(i), 10), ';')
+		case arrays && ok:
+			dst = append(strconv.AppendInt(append(dst, "i:"...), number, 10), ';')
+		default:
+			dst = appendSerializedText(dst, m.Key)
+		}
+		dst = m.Value.AppendSerialized(dst, arrays)
+	}
+	return append(dst, '}')
+}
+
+// integerName reads a name that an array holds as an integer: decimal, without plus sign and leading zeros.
+func integerName(s string) (int64, bool) {
+	i, err := strconv.ParseInt(s, 10, 64)
+	return i, err == nil && strconv.FormatInt(i, 10) == s
+}
+
+func appendSerializedText(dst []byte, s string) []byte {
+	dst = strconv.AppendInt(append(dst, "s:"...), int64(len(s)), 10)
+	dst = append(append(dst, `:"`...), s...)
+	return append(dst, `";`...)
+}

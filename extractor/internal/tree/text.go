@@ -1,0 +1,302 @@
+package tree
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text returns a scalar as the service writes it in requests and cells: true is "1", false and null are "", floats
+// have up to 14 significant digits. A collection gives "".
+func (n Node) Text() string {
+	switch n.kind {
+	case Bool:
+		if n.num != 0 {
+			return "1"
+		}
+	case Int:
+		return strconv.FormatInt(n.Int(), 10)
+	case Float:
+		return FloatText(n.Float(), 14)
+	case String:
+		return n.str
+	}
+	return ""
+}
+
+// FloatText writes f with up to digits significant digits, without trailing zeros, and with an exponent ("1.0E+14")
+// from ten to the power of digits, or below 0.0001.
+func FloatText(f float64, digits int) string { return floatText(f, digits, digits, "E") }
+
+// floatText writes precision digits, or as many as f needs when it is -1; digits is where the exponent begins.
+func floatText(f float64, precision, digits int, e string) string {
+	switch {
+	case math.IsNaN(f):
+		return "NAN"
+	case math.IsInf(f, 1):
+		return "INF"
+	case math.IsInf(f, -1):
+		return "-INF"
+	case f == 0:
+		if math.Signbit(f) {
+			return "-0"
+		}
+		return "0"
+	}
+	if precision > 0 {
+		precision--
+	}
+	s := strconv.FormatFloat(f, 'e', precision, 64)
+	mantissa, exponent, _ := strings.Cut(s, "e")
+	exp, _ := strconv.Atoi(exponent)
+	sign := ""
+	if mantissa[0] == '-' {
+		sign, mantissa = "-", mantissa[1:]
+	}
+	num := strings.TrimRight(strings.Replace(mantissa, ".", "", 1), "0")
+	if num == "" {
+		num = "0"
+	}
+	switch {
+	case exp < -4 || exp >= digits:
+		fraction := num[1:]
+		if fraction == "" {
+			fraction = "0"
+		}
+		s := "+"
+		if exp < 0 {
+			s, exp = "-", -exp
+		}
+		return sign + num[:1] + "." + fraction + e + s + strconv.Itoa(exp)
+	case exp < 0:
+		return sign + "0." + strings.Repeat("0", -exp-1) + num
+	case exp+1 >= len(num):
+		return sign + num + strings.Repeat("0", exp+1-len(num))
+	}
+	return sign + num[:exp+1] + "." + num[exp+1:]
+}
+
+// Number reads a value that counts as a number: an Int, a Float, or a string that holds one, with blanks around it.
+func (n Node) Number() (Node, bool) {
+	switch n.kind {
+	case Int, Float:
+		return n, true
+	case String:
+		s := strings.Trim(n.str, " \t\n\r\v\f")
+		if s == "" || strings.ContainsAny(s, "xXpP_iInN") {
+			return Node{}, false
+		}
+		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return OfInt(i), true
+		}
+		if f, err := strconv.ParseFloat(s, 64); err == nil {
+			return OfFloat(f), true
+		}
+	}
+	return Node{}, false
+}
+
+// Digits reads an integer: an Int, or a string that is nothing but an optional minus sign and digits.
+func (n Node) Digits() (int64, bool) {
+	switch n.kind {
+	case Int:
+		return n.Int(), true
+	case String:
+		if n.str == "" || n.str[0] == '+' {
+			return 0, false
+		}
+		i, err := strconv.ParseInt(n.str, 10, 64)
+		return i, err == nil
+	}
+	return 0, false
+}
+
+// Cut converts any scalar to an integer: fractions are cut, of a string the leading number counts, else it is 0.
+func (n Node) Cut() int64 {
+	switch n.kind {
+	case Bool, Int:
+		return n.Int()
+	case Float:
+		return cutFloat(n.Float())
+	case String:
+		s := strings.TrimLeft(n.str, " \t\n\r\v\f")
+		for end := LeadingNumber(s); end > 0; {
+			if i, err := strconv.ParseInt(s[:end], 10, 64); err == nil {
+				return i
+			}
+			f, _ := strconv.ParseFloat(s[:end], 64)
+			return cutFloat(f)
+		}
+	case List:
+		if len(n.kids) > 0 {
+			return 1
+		}
+	case Object:
+		return 1
+	}
+	return 0
+}
+
+// Real converts any scalar to a float, a string by its leading number.
+func (n Node) Real() float64 {
+	switch n.kind {
+	case Bool, Int:
+		return float64(n.Int())
+	case Float:
+		return n.Float()
+	case String:
+		s := strings.TrimLeft(n.str, " \t\n\r\v\f")
+		f, _ := strconv.ParseFloat(s[:LeadingNumber(s)], 64)
+		return f
+	}
+	return 0
+}
+
+func cutFloat(f float64) int64 {
+	if math.IsNaN(f) || f >= math.MaxInt64 || f <= math.MinInt64 {
+		return 0
+	}
+	return int64(f)
+}
+
+// LeadingNumber returns the length of the decimal number at the start of s.
+func LeadingNumber(s string) int {
+	i := 0
+	if i < len(s) && (s[i] == '-' || s[i] == '+') {
+		i++
+	}
+	digits := 0
+	count := func() {
+		for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+			i++
+			digits++
+		}
+	}
+	count()
+	if i < len(s) && s[i] == '.' {
+		i++
+		count()
+		if digits == 0 {
+			return 0
+		}
+	}
+	if digits == 0 {
+		return 0
+	}
+	if end := i; i < len(s) && (s[i] == 'e' || s[i] == 'E') {
+		i++
+		if i < len(s) && (s[i] == '-' || s[i] == '+') {
+			i++
+		}
+		before := digits
+		count()
+		if digits == before {
+			return end
+		}
+	}
+	return i
+}
+
+// A Style says how a node is written as JSON.
+type Style uint8
+
+const (
+	// Plain writes JSON as most programs do.
+	Plain Style = iota
+	// Escaped writes "/" as "\/" and everything outside of ASCII as \u sequences.
+	Escaped
+	// Arrays is Escaped for values of a configuration, where {} is [], and an object whose names are 0, 1, 2 and so on
+	// in this order is a list.
+	Arrays
+)
+
+// AppendJSON appends the value as compact JSON.
+func (n Node) AppendJSON(dst []byte, style Style) []byte {
+	switch n.kind {
+	case Null:
+		return append(dst, "null"...)
+	case Bool:
+		return strconv.AppendBool(dst, n.num != 0)
+	case Int:
+		return strconv.AppendInt(dst, n.Int(), 10)
+	case Float:
+		if f := n.Float(); math.IsInf(f, 0) { // larger than all floats, and read back as the same
+			return append(dst, strings.Replace(floatText(f, -1, 17, "e"), "INF", "1e999", 1)...)
+		}
+		return append(dst, floatText(n.Float(), -1, 17, "e")...)
+	case String:
+		return appendString(dst, n.str, style)
+	}
+	list := n.kind == List || style == Arrays && n.sequential()
+	open, shut := byte('{'), byte('}')
+	if list {
+		open, shut = '[', ']'
+	}
+	dst = append(dst, open)
+	for i, m := range n.kids {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if !list {
+			dst = append(appendString(dst, m.Key, style), ':')
+		}
+		dst = m.Value.AppendJSON(dst, style)
+	}
+	return append(dst, shut)
+}
+
+// sequential reports whether the names are the positions of a list.
+func (n Node) sequential() bool {
+	for i, m := range n.kids {
+		if p, ok := position(m.Key); !ok || p != i {
+			return false
+		}
+	}
+	return true
+}
+
+const hexDigits = "0123456789abcdef"
+
+func appendString(dst []byte, s string, style Style) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			switch {
+			case style == Plain:
+				dst = utf8.AppendRune(dst, r)
+			case r > 0xffff:
+				r -= 0x10000
+				dst = appendUnit(dst, 0xd800+uint16(r>>10))
+				dst = appendUnit(dst, 0xdc00+uint16(r&0x3ff))
+			default:
+				dst = appendUnit(dst, uint16(r))
+			}
+			i += size
+			continue
+		}
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '/' && style != Plain:
+			dst = append(dst, '\\', '/')
+		case c >= 0x20:
+			dst = append(dst, c)
+		default:
+			if at := bytes.IndexByte([]byte("\b\f\n\r\t"), c); at >= 0 {
+				dst = append(dst, '\\', "bfnrt"[at])
+			} else {
+				dst = appendUnit(dst, uint16(c))
+			}
+		}
+		i++
+	}
+	return append(dst, '"')
+}
+
+func appendUnit(dst []byte, u uint16) []byte {
+	return append(dst, '\\', 'u', hexDigits[u>>12], hexDigits[u>>8&15], hexDigits[u>>4&15], hexDigits[u&15])
+}

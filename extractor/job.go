@@ -1,0 +1,272 @@
+package extractor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// A jobRun is one run of a job over its pages: a top-level job, or a child for one item of its parent.
+type jobRun struct {
+	*planRun
+	job *jobConfig
+	// index is the position of a top-level job, depth 0.
+	index, depth int
+	// userData and parents are the extra columns of every record: own ones, and values of ancestors.
+	userData, parents tree.Node
+	extra             []tree.Member // both
+	// items are those of the ancestors, the parent first; placeholders what their endpoints and ours were filled with.
+	items        []tree.Node
+	placeholders map[string]string
+	// from is where the job goes on, nil at its start.
+	from *Checkpoint
+}
+
+func (jr *jobRun) run(ctx context.Context) error {
+	extra := jr.userData
+	for _, m := range jr.parents.Members() {
+		extra = extra.With(m.Key, m.Value)
+	}
+	jr.extra = extra.Members()
+	params, err := jr.job.params.eval(jr.scope())
+	if err != nil {
+		return err
+	}
+	base := apiCall{endpoint: jr.endpoint(), method: jr.job.method, params: params, headers: jr.job.headers}
+	sc, conditions, err := jr.plan.pagination.choose(jr.job)
+	if err != nil {
+		return err
+	}
+	st := &stopper{configs: conditions, Started: time.Now()}
+	last := ""
+	if jr.from != nil && sc != nil {
+		st.Pages, st.Items, st.Volume, st.Started = jr.from.Pages, jr.from.Items, jr.from.Volume, jr.from.Started
+		last = jr.from.Last
+		position, err := tree.Parse(jr.from.Position)
+		if err != nil {
+			return fmt.Errorf("the position of the checkpoint cannot be read: %w", err)
+		}
+		sc.resume(position)
+	}
+	for {
+		number := int(st.Pages) + 1
+		p, err := jr.fetch(ctx, sc, base, number)
+		if err != nil {
+			return err
+		}
+		if sc != nil {
+			this := fingerprint(p.response)
+			if this == last {
+				// The wording is known to users, who look for it in logs.
+				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id))
+				return nil
+			}
+			last = this
+		}
+		if err := jr.store(ctx, p, number); err != nil {
+			return err
+		}
+		if sc == nil {
+			return nil
+		}
+		if reason := st.stop(p, time.Now()); reason != "" {
+			jr.log.InfoContext(ctx, "job stopped", "job", jr.job.id, "reason", reason)
+			return nil
+		}
+		more, err := sc.advance(base, p)
+		if err != nil {
+			return jr.dataError(number, err)
+		}
+		if !more {
+			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "pages", st.Pages)
+			return nil
+		}
+		if jr.depth == 0 {
+			cp := Checkpoint{
+				Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Started: st.Started,
+				Last: last, Position: json.RawMessage(sc.position().AppendJSON(nil, tree.Plain)),
+			}
+			if err := jr.checkpoint(ctx, cp); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (jr *jobRun) dataError(page int, err error) error {
+	return &DataError{Job: jr.job.id, Page: page, Err: errors.New(jr.plan.secrets.clean(err.Error()))}
+}
+
+// endpoint returns the endpoint with the values of the placeholders.
+func (jr *jobRun) endpoint() string {
+	if len(jr.placeholders) == 0 {
+		return jr.job.endpoint
+	}
+	var pairs []string
+	for key, value := range jr.placeholders {
+		pairs = append(pairs, "{"+key+"}", value)
+	}
+	return strings.NewReplacer(pairs...).Replace(jr.job.endpoint)
+}
+
+// fetch reads the page at the scroller's position.
+func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number int) (*page, error) {
+	call := base
+	if sc != nil {
+		var err error
+		if call, err = sc.call(base, jr.plan.baseURL); err != nil {
+			return nil, jr.dataError(number, err)
+		}
+	}
+	r, err := jr.plan.apiRequest(call)
+	if err != nil {
+		return nil, err
+	}
+	response, err := jr.client.fetch(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &page{response: response}, nil
+}
+
+// store finds the items of a page, emits them and runs the children.
+func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
+	items, warning, err := jr.job.dataField.items(p.response)
+	if err != nil {
+		return jr.dataError(number, err)
+	}
+	if warning != "" {
+		jr.log.WarnContext(ctx, warning, "job", jr.job.id, "page", number)
+	}
+	out := &Page{
+		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number,
+		Records: make([]Record, 0, len(items)), output: jr.plan.output,
+	}
+	for i := range items {
+		if items[i], err = jr.job.filtered(items[i]); err != nil {
+			return jr.dataError(number, fmt.Errorf("item %d: %w", i, err))
+		}
+		out.Records = append(out.Records, Record{items[i], jr.extra})
+	}
+	p.items = items
+	if err := jr.opts.Emit(ctx, out); err != nil {
+		return err
+	}
+	jr.pages++
+	jr.records += int64(len(items))
+	jr.progress(jr.job.id)
+	for _, item := range items {
+		for _, child := range jr.job.children {
+			if err := jr.runChildren(ctx, child, item, number); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// runChildren runs a child job for an item, once for every combination of placeholder values.
+func (jr *jobRun) runChildren(ctx context.Context, child *jobConfig, item tree.Node, page int) error {
+	if !child.filter.matches(item) {
+		return nil
+	}
+	if len(child.placeholders) == 0 {
+		jr.log.WarnContext(ctx, "a child job without placeholders is not run", "job", child.id)
+		return nil
+	}
+	items := append([]tree.Node{item}, jr.items...)
+	values := make([][]string, len(child.placeholders))
+	for i, ph := range child.placeholders {
+		var err error
+		if values[i], err = jr.placeholderValues(child, ph, items); err != nil {
+			return jr.dataError(page, err)
+		}
+	}
+	own, err := child.userData.eval(jr.scope())
+	if err != nil {
+		return err
+	}
+	for combination := range combinations(values) {
+		run := &jobRun{
+			planRun: jr.planRun, job: child, depth: jr.depth + 1, items: items, userData: own, parents: jr.parents,
+		}
+		run.placeholders = make(map[string]string)
+		for key, value := range jr.placeholders {
+			run.placeholders[key] = value
+		}
+		for i, ph := range child.placeholders {
+			run.placeholders[ph.key] = combination[i]
+			run.parents = run.parents.With(ph.column(), tree.OfString(combination[i]))
+		}
+		if err := run.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeholderValues returns the texts of a placeholder: several when the value is a list.
+func (jr *jobRun) placeholderValues(child *jobConfig, ph placeholder, items []tree.Node) ([]string, error) {
+	if ph.level > len(items) {
+		return nil, fmt.Errorf("placeholder %q of job %q: there is no ancestor at level %d", ph.key, child.id, ph.level)
+	}
+	n, ok := items[ph.level-1].At(ph.path, ".")
+	if !ok || n.Kind() == tree.Null {
+		return nil, fmt.Errorf("placeholder %q of job %q: the item of the parent has no value at %q", ph.key, child.id, ph.path)
+	}
+	entries := []tree.Node{n}
+	if n.Kind() == tree.List {
+		entries = list(n)
+	}
+	values := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if ph.value != nil {
+			var err error
+			s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyPlaceholder: {"value": e}}}
+			if e, err = ph.value.eval(s); err != nil {
+				return nil, err
+			}
+		}
+		if e.IsCollection() {
+			return nil, fmt.Errorf("placeholder %q of job %q: the value at %q is a %s, not text", ph.key, child.id, ph.path, e.Kind())
+		}
+		values = append(values, e.Text())
+	}
+	return values, nil
+}
+
+// combinations yields one value of every list; the last list varies fastest. An empty list yields nothing.
+func combinations(values [][]string) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		at := make([]int, len(values))
+		for _, v := range values {
+			if len(v) == 0 {
+				return
+			}
+		}
+		for {
+			combination := make([]string, len(values))
+			for i, v := range values {
+				combination[i] = v[at[i]]
+			}
+			if !yield(combination) {
+				return
+			}
+			i := len(at) - 1
+			for ; i >= 0; i-- {
+				if at[i]++; at[i] < len(values[i]) {
+					break
+				}
+				at[i] = 0
+			}
+			if i < 0 {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package extractor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/extractor/internal/datetext"
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// loginConfig is an authentication of type login.
+type loginConfig struct {
+	endpoint, method string
+	params, headers  expressionMap
+	text             bool // the answer is text, not JSON
+	// What every API request gets.
+	apiHeaders, apiQuery expressionMap
+
+	// never unless one of these: before every request, after a time, at a time in the answer.
+	always   bool
+	lifetime time.Duration
+	expires  string // path in the answer
+	relative bool
+}
+
+func parseLogin(auth *section, attrOnly place, pl *plan) *loginConfig {
+	switch kind := auth.text("type", ""); kind {
+	case "login":
+	case "basic", "query", "oauth10", "oauth20", "oauth20.login":
+		auth.wrong("type", "authentication %q is not supported, only login is", kind)
+		return nil
+	default:
+		auth.wrong("type", "unknown authentication %q, only login is supported", kind)
+		return nil
+	}
+	lc := &loginConfig{method: methodGet}
+	if req := auth.section("loginRequest"); req == nil || req.node.Len() == 0 {
+		auth.wrong("loginRequest", "is required")
+	} else {
+		lc.endpoint = req.required("endpoint")
+		lc.method = parseMethod(req)
+		lc.params = attrOnly.compileMap(req, "params")
+		lc.headers = attrOnly.compileHeaders(req, "headers")
+		req.done()
+	}
+	switch format := auth.text("format", "json"); format {
+	case "json":
+	case "text":
+		lc.text = true
+	default:
+		auth.wrong("format", "must be json or text, not %q", format)
+	}
+	if api := auth.section("apiRequest"); api != nil {
+		both := attrOnly
+		both.families = []string{familyResponse, familyAttr}
+		lc.apiHeaders = both.compileHeaders(api, "headers")
+		lc.apiQuery = both.compileMap(api, "query")
+		api.done()
+	}
+	lc.parseExpires(auth)
+	auth.done()
+	return lc
+}
+
+func (lc *loginConfig) parseExpires(auth *section) {
+	n, ok := auth.get("expires")
+	if !ok {
+		return
+	}
+	if seconds, ok := n.Digits(); ok {
+		lc.always = seconds <= 0
+		lc.lifetime = time.Duration(min(seconds, 1e9)) * time.Second
+		return
+	}
+	if n.Kind() != tree.Object {
+		auth.wrong("expires", "must be a number of seconds, or an object with a path in response")
+		return
+	}
+	e := auth.section("expires")
+	lc.expires = e.required("response")
+	lc.relative = e.boolean("relative", false)
+	e.done()
+}
+
+// credentials are what a login adds to API requests.
+type credentials struct {
+	headers []header
+	query   []pair
+}
+
+// sign adds the credentials to the URL and headers of a request.
+func (c *credentials) sign(r *request) {
+	u := *r.url
+	u.RawQuery = signQuery(u.RawQuery, c.query)
+	r.url = &u
+	for _, h := range c.headers {
+		r.headers = setHeader(r.headers, h, strings.EqualFold)
+	}
+}
+
+// An authenticator logs in when it is needed. It is safe for concurrent use: requests that find the login missing or
+// expired at the same time wait for one login, and get its result or its error.
+type authenticator struct {
+	config *loginConfig
+	plan   *plan
+	send   func(context.Context, *request) (*response, error)
+
+	mu sync.Mutex
+	// current is the last login that succeeded, until expiry unless that is zero.
+	current *credentials
+	expiry  time.Time
+	// flight is the login that is under way, nil when there is none. No lock is held while it runs.
+	flight *flight
+}
+
+type flight struct {
+	done  chan struct{}
+	creds *credentials
+	err   error
+}
+
+// credentials returns a login that is valid now.
+func (a *authenticator) credentials(ctx context.Context) (*credentials, error) {
+	if a.config.always {
+		creds, _, err := a.login(ctx)
+		return creds, err
+	}
+	for {
+		a.mu.Lock()
+		if a.current != nil && (a.expiry.IsZero() || !time.Now().After(a.expiry)) {
+			defer a.mu.Unlock()
+			return a.current, nil
+		}
+		f := a.flight
+		if f == nil {
+			f = &flight{done: make(chan struct{})}
+			a.flight = f
+			a.mu.Unlock()
+			return a.fly(ctx, f)
+		}
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-f.done:
+		}
+		if f.err == nil {
+			return f.creds, nil
+		}
+		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
+			return nil, f.err
+		}
+		// The request that logged in was given up; this one was not.
+	}
+}
+
+func (a *authenticator) fly(ctx context.Context, f *flight) (*credentials, error) {
+	var expiry time.Time
+	f.creds, expiry, f.err = a.login(ctx)
+	a.mu.Lock()
+	if f.err == nil {
+		a.current, a.expiry = f.creds, expiry
+	}
+	a.flight = nil
+	a.mu.Unlock()
+	close(f.done)
+	return f.creds, f.err
+}
+
+// login sends the login request and evaluates what API requests get of it. A zero expiry means never.
+func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, error) {
+	lc, pl := a.config, a.plan
+	s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
+	params, err := lc.params.eval(s)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	headers, err := lc.headers.headers(s)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	r, err := pl.build(apiCall{endpoint: lc.endpoint, method: lc.method, params: params, headers: headers})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	r.login = true
+	resp, err := a.send(ctx, r)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	failed := func(err error) error {
+		// The body is left out: it may be the credential.
+		return &RequestError{
+			Login: true, Method: r.method, URL: pl.secrets.clean(r.url.String()), Status: resp.status,
+			Attempts: resp.attempts, Err: err,
+		}
+	}
+	answer, err := lc.read(resp.body)
+	if err != nil {
+		return nil, time.Time{}, failed(err)
+	}
+	s.now = time.Now()
+	s.values[familyResponse] = flatten(answer)
+	creds := new(credentials)
+	if creds.headers, err = lc.legacy(lc.apiHeaders, s).headers(s); err != nil {
+		return nil, time.Time{}, err
+	}
+	query, err := lc.legacy(lc.apiQuery, s).eval(s)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	creds.query = pairsOf(query)
+	expiry, err := lc.expiry(s)
+	if err != nil {
+		return nil, time.Time{}, failed(err)
+	}
+	return creds, expiry, nil
+}
+
+// read returns the object behind references to the answer.
+func (lc *loginConfig) read(body []byte) (tree.Node, error) {
+	if lc.text {
+		return tree.OfObject(tree.Member{Key: "data", Value: tree.OfString(string(body))}), nil
+	}
+	n, err := tree.Parse(body)
+	switch {
+	case err != nil:
+		return n, fmt.Errorf("the answer is not JSON: %w", err)
+	case n.Kind() == tree.Object:
+		return n, nil
+	case n.IsScalar():
+		return tree.OfObject(tree.Member{Key: "data", Value: n}), nil
+	}
+	return n, fmt.Errorf("the answer is a %s, not an object or a value", n.Kind())
+}
+
+// legacy replaces plain texts that are the path of a value in the answer by a reference to it: an older notation.
+func (lc *loginConfig) legacy(em expressionMap, s *scope) expressionMap {
+	out := slices.Clone(em)
+	for i, m := range out {
+		e := m.value
+		if e.form != literalForm || e.literal.Kind() != tree.String {
+			continue
+		}
+		if n, ok := s.values[familyResponse][e.literal.Str()]; ok && n.Kind() != tree.Null {
+			out[i].value = &expression{path: e.path, form: referenceForm, family: familyResponse, name: e.literal.Str()}
+		}
+	}
+	return out
+}
+
+// expiry returns when the login ends, zero for never.
+func (lc *loginConfig) expiry(s *scope) (time.Time, error) {
+	if lc.expires == "" {
+		if lc.lifetime > 0 {
+			return s.now.Add(lc.lifetime), nil
+		}
+		return time.Time{}, nil
+	}
+	n, ok := s.values[familyResponse][lc.expires]
+	if !ok || n.Kind() == tree.Null {
+		return time.Time{}, nil
+	}
+	var at time.Time
+	number, isNumber := n.Number()
+	switch {
+	case isNumber && lc.relative:
+		at = s.now.Add(time.Duration(min(number.Real(), 1e9) * float64(time.Second)))
+	case isNumber:
+		at = time.Unix(number.Cut(), 0)
+	case n.Kind() == tree.String && !lc.relative:
+		if at, ok = datetext.Parse(n.Str(), s.now); !ok {
+			return at, fmt.Errorf("the time of expiry at %q in the answer is not understood as a date", lc.expires)
+		}
+	default:
+		return at, fmt.Errorf("the time of expiry at %q in the answer is not a number", lc.expires)
+	}
+	if at.Unix() < s.now.Unix() {
+		return at, fmt.Errorf("the time of expiry at %q in the answer has already passed", lc.expires)
+	}
+	return at, nil
+}

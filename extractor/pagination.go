@@ -1,0 +1,124 @@
+package extractor
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// paginationConfig says how a job gets from page to page, and when it ends.
+type paginationConfig struct {
+	method string
+	// scroller makes a scroller at its first page; nil for the method multiple.
+	scroller func() scroller
+	stops    stopConfig
+
+	// Of the method multiple: the scrollers by name, and the one of jobs that name none.
+	scrollers map[string]*paginationConfig
+	fallback  string
+}
+
+// A page is one answer.
+type page struct {
+	response tree.Node
+	items    []tree.Node
+}
+
+// A scroller knows at which page a job is. It is used by one job run only.
+type scroller interface {
+	// call returns the request of the page at the position; base is the job as it is configured.
+	call(base apiCall, baseURL *url.URL) (apiCall, error)
+	// advance moves to the next page after one was read; false when there is none.
+	advance(base apiCall, p *page) (bool, error)
+	// position returns where the scroller is, and resume takes it there. A position has no parameters of the
+	// configuration in it.
+	position() tree.Node
+	resume(tree.Node)
+}
+
+var methods = map[string]func(*section) func() scroller{
+	"response.url":   parseResponseURL,
+	"offset":         parseOffset,
+	"pagenum":        parsePageNumber,
+	"response.param": parseResponseParam,
+	"cursor":         parseCursor,
+}
+
+func parsePagination(s *section, nested bool) *paginationConfig {
+	pc := &paginationConfig{method: s.text("method", "")}
+	pc.stops = parseStops(s)
+	defer s.done()
+	if pc.method == "multiple" && !nested {
+		pc.parseMultiple(s)
+		return pc
+	}
+	if _, given := s.get("method"); !given && !nested {
+		return nil // conditions without a method: there is one page anyway
+	}
+	parse, ok := methods[pc.method]
+	if !ok {
+		known := slices.Sorted(maps.Keys(methods))
+		if !nested {
+			known = append(known, "multiple")
+		}
+		s.wrong("method", "unknown method %q; known are %s", pc.method, strings.Join(known, ", "))
+		return pc
+	}
+	pc.scroller = parse(s)
+	return pc
+}
+
+func (pc *paginationConfig) parseMultiple(s *section) {
+	pc.scrollers = make(map[string]*paginationConfig)
+	pc.fallback = s.text("default", "")
+	below := s.section("scrollers")
+	if below == nil || below.node.Len() == 0 {
+		s.wrong("scrollers", "must be an object with at least one scroller")
+		return
+	}
+	for _, m := range below.node.Members() {
+		if inner := asSection(s.p, m.Value, below.at(m.Key)); inner != nil {
+			pc.scrollers[m.Key] = parsePagination(inner, true)
+		}
+	}
+}
+
+// choose returns what a job uses: a scroller, or nil for one page, and the conditions that hold for it.
+func (pc *paginationConfig) choose(j *jobConfig) (scroller, []stopConfig, error) {
+	switch {
+	case pc == nil:
+		return nil, nil, nil
+	case pc.scroller != nil:
+		return pc.scroller(), []stopConfig{pc.stops}, nil
+	}
+	name, path := j.scroller, join(j.path, "scroller")
+	if name == "" {
+		name, path = pc.fallback, "api.pagination.default"
+	}
+	if name == "" {
+		return nil, nil, nil
+	}
+	chosen, ok := pc.scrollers[name]
+	if !ok {
+		return nil, nil, &ConfigError{[]Problem{{path, "there is no scroller " + name + " in api.pagination.scrollers"}}}
+	}
+	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}, nil
+}
+
+// pageLimit returns the page size in force: the job's own parameter of that name, else the configured one. ok is false
+// when there is neither.
+func pageLimit(base apiCall, name string, configured tree.Node) (tree.Node, bool) {
+	if own, _ := base.params.Get(name); !own.Empty() && own.IsScalar() {
+		return own, true
+	}
+	return configured, configured.Kind() != tree.Null
+}
+
+// size reads a page size.
+func size(limit tree.Node) (int64, bool) {
+	n, ok := limit.Number()
+	return n.Cut(), ok && n.Cut() > 0
+}

@@ -1,0 +1,117 @@
+package extractor
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/extractor/internal/function"
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// Methods of a configuration. FORM is POST with the parameters as a form.
+const (
+	methodGet  = "GET"
+	methodPost = "POST"
+	methodForm = "FORM"
+)
+
+// A header is a name and a value. Names keep their spelling until the request is sent.
+type header struct {
+	name, value string
+}
+
+// setHeader replaces the headers of an equal name by h, in the place of the first, or appends it.
+func setHeader(list []header, h header, equal func(a, b string) bool) []header {
+	out := slices.Clone(list)
+	at := slices.IndexFunc(out, func(o header) bool { return equal(o.name, h.name) })
+	if at < 0 {
+		return append(out, h)
+	}
+	out[at] = h
+	rest := slices.DeleteFunc(out[at+1:], func(o header) bool { return equal(o.name, h.name) })
+	return out[:at+1+len(rest)]
+}
+
+func exactly(a, b string) bool { return a == b }
+
+// An apiCall is a request as jobs and scrollers see it: the endpoint may be relative to the base URL, the parameters
+// belong into the query or the body according to the method.
+type apiCall struct {
+	endpoint string
+	method   string // "" takes that of the defaults, or GET
+	params   tree.Node
+	headers  []header
+}
+
+// A request is ready to be sent, except for what the login adds to it.
+type request struct {
+	method  string // of HTTP
+	url     *url.URL
+	headers []header
+	body    []byte
+	login   bool
+}
+
+// resolve returns the URL of an endpoint (RFC 3986, section 5).
+func resolve(base *url.URL, endpoint string) (*url.URL, error) {
+	ref, err := url.Parse(normalizeURL(endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("the endpoint is no URL")
+	}
+	u := base.ResolveReference(ref)
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("the URL must begin with http or https and have a host")
+	}
+	return u, nil
+}
+
+// apiRequest builds a request of a job: the defaults of the API lie under everything that the call sets.
+func (pl *plan) apiRequest(call apiCall) (*request, error) {
+	if call.method == "" {
+		call.method = pl.defaults.method
+	}
+	call.params = pl.defaults.params.Overlay(call.params)
+	headers := slices.Clone(pl.defaults.headers)
+	for i, h := range call.headers {
+		// The first of a name replaces the default, further ones send the header several times.
+		if slices.ContainsFunc(call.headers[:i], func(o header) bool { return o.name == h.name }) {
+			headers = append(headers, h)
+		} else {
+			headers = setHeader(headers, h, exactly)
+		}
+	}
+	call.headers = headers
+	return pl.build(call)
+}
+
+// build makes the HTTP request of a call.
+func (pl *plan) build(call apiCall) (*request, error) {
+	u, err := resolve(pl.baseURL, call.endpoint)
+	if err != nil {
+		return nil, &RequestError{Method: call.method, URL: pl.secrets.clean(call.endpoint), Err: err}
+	}
+	r := &request{method: http.MethodGet, url: u, headers: slices.Clone(call.headers)}
+	contentType := ""
+	switch call.method {
+	case methodPost:
+		r.method, contentType = http.MethodPost, "application/json"
+		r.body = call.params.AppendJSON(nil, tree.Arrays)
+	case methodForm:
+		r.method, contentType = http.MethodPost, "application/x-www-form-urlencoded"
+		r.body = []byte(formatPairs(pairsOf(call.params), function.EncodeForm))
+	default:
+		u.RawQuery = mergeQuery(u.RawQuery, call.params)
+	}
+	if contentType != "" {
+		r.headers = setHeader(r.headers, header{"Content-Type", contentType}, exactly)
+	}
+	for _, h := range pl.headers {
+		if !slices.ContainsFunc(r.headers, func(o header) bool { return strings.EqualFold(o.name, h.name) }) {
+			r.headers = append(r.headers, h)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,131 @@
+package extractor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// retryConfig says which failures are tried again, and how often.
+type retryConfig struct {
+	max     int
+	header  string
+	codes   []int
+	network []int
+}
+
+// Codes of network failures, as configurations name them.
+const (
+	codeUnknownHost   = 6
+	codeConnect       = 7
+	codeTimeout       = 28
+	codeTLS           = 35
+	codeTooManyHops   = 47
+	codeEmptyReply    = 52
+	codeReceive       = 56
+	codeCertificate   = 60
+	codeOtherFailures = 1
+)
+
+func parseRetry(api *section) retryConfig {
+	rc := retryConfig{
+		max: 10, header: "Retry-After",
+		codes:   []int{500, 502, 503, 504, 408, 420, 429},
+		network: []int{codeTimeout, codeUnknownHost, codeConnect, codeTLS, codeEmptyReply, codeReceive},
+	}
+	s := api.section("retryConfig")
+	if s == nil {
+		return rc
+	}
+	rc.max = int(min(s.natural("maxRetries", int64(rc.max)), 1000))
+	rc.header = s.text("headerName", rc.header)
+	rc.codes = s.integers("httpCodes", rc.codes)
+	rc.network = s.integers("curlCodes", rc.network)
+	if h := s.section("http"); h != nil {
+		rc.header = h.text("retryHeader", rc.header)
+		rc.codes = h.integers("codes", rc.codes)
+		h.done()
+	}
+	if c := s.section("curl"); c != nil {
+		rc.network = c.integers("codes", rc.network)
+		c.done()
+	}
+	s.done()
+	return rc
+}
+
+// delay returns the time before retry n, which counts from 1: what the server asks for, else 1, 2, 4 and so on
+// seconds. The delays are those of the service, which has no jitter.
+func (rc retryConfig) delay(n int, h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get(rc.header))
+	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 && f < 1e15 {
+		wait := f
+		if f >= float64(now.Add(-24*time.Hour).Unix()) { // a time, not a number of seconds
+			wait = f - float64(now.UnixNano())/1e9
+		}
+		return time.Duration(max(wait, 0) * float64(time.Second))
+	} else if at, err := http.ParseTime(value); err == nil && value != "" {
+		return max(at.Sub(now), 0)
+	}
+	return time.Second << min(n-1, 20)
+}
+
+// again reports whether a failure is tried again; status is 0 when there was no answer.
+func (rc retryConfig) again(status int, err error) bool {
+	if err != nil {
+		if network, ok := errors.AsType[*networkError](err); ok {
+			return slices.Contains(rc.network, network.code)
+		}
+		return false
+	}
+	return slices.Contains(rc.codes, status)
+}
+
+// A networkError is a failure of the connection, with the code under which configurations know it.
+type networkError struct {
+	code int
+	err  error
+}
+
+func (e *networkError) Error() string {
+	return "network failure " + strconv.Itoa(e.code) + ": " + e.err.Error()
+}
+func (e *networkError) Unwrap() error { return e.err }
+
+// networkFailure classifies an error of a transport.
+func networkFailure(err error) *networkError {
+	e := &networkError{codeOtherFailures, err}
+	var (
+		dns    *net.DNSError
+		op     *net.OpError
+		record tls.RecordHeaderError
+		alert  tls.AlertError
+		cert   *tls.CertificateVerificationError
+		netErr net.Error
+	)
+	switch {
+	case errors.As(err, &cert):
+		e.code = codeCertificate
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
+		e.code = codeTimeout
+	case errors.As(err, &dns):
+		e.code = codeUnknownHost
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
+		e.code = codeConnect
+	case errors.As(err, &record), errors.As(err, &alert):
+		e.code = codeTLS
+	case errors.Is(err, io.EOF):
+		e.code = codeEmptyReply
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op), errors.Is(err, syscall.ECONNRESET):
+		e.code = codeReceive
+	}
+	return e
+}

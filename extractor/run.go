@@ -1,0 +1,210 @@
+package extractor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// Options of [Run]. The zero value works and throws the records away.
+type Options struct {
+	// Emit takes the records of a page, in order, one page at a time. When it returns nil the records count as kept:
+	// a checkpoint behind them may be saved. An error ends the run and is returned as it is. Default: nothing is kept.
+	Emit func(ctx context.Context, p *Page) error
+	// Checkpoint is called with the new state after every page of a top-level job, when its records and those of its
+	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
+	// page; the page at which it crashed is emitted again. An error ends the run. Default: none.
+	Checkpoint func(ctx context.Context, s State) error
+	// Progress is called after every page, and at the end of the run. It must return soon. Default: none.
+	Progress func(p Progress)
+	// Logger gets requests, retries and identical pages at level debug, stop rules at info, missing data at warning.
+	// No secret is in it. Default: nothing is logged.
+	Logger *slog.Logger
+	// Transport sends the requests. Default: an own one with the timeouts of the configuration and the proxy of the
+	// environment.
+	Transport http.RoundTripper
+	// PublicOnly refuses connections to loopback, private, link-local and other addresses that are not public, also
+	// behind redirects and changing names, and uses no proxy. For services that run configurations of strangers. It
+	// cannot be combined with Transport.
+	PublicOnly bool
+	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. Default: 256 MiB.
+	MaxResponseBytes int64
+	// MaxRetryDelay bounds the pause before a retry that a server may ask for; a longer one fails the request at once.
+	// Default: 24 hours.
+	MaxRetryDelay time.Duration
+}
+
+// Validate reports every breach at once.
+func (o Options) Validate() error {
+	var errs []error
+	if o.PublicOnly && o.Transport != nil {
+		errs = append(errs, errors.New("PublicOnly needs the default Transport"))
+	}
+	if o.MaxResponseBytes < 0 {
+		errs = append(errs, errors.New("MaxResponseBytes is negative"))
+	}
+	if o.MaxRetryDelay < 0 {
+		errs = append(errs, errors.New("MaxRetryDelay is negative"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Emit == nil {
+		o.Emit = func(context.Context, *Page) error { return nil }
+	}
+	if o.Checkpoint == nil {
+		o.Checkpoint = func(context.Context, State) error { return nil }
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxResponseBytes == 0 {
+		o.MaxResponseBytes = 256 << 20
+	}
+	if o.MaxRetryDelay == 0 {
+		o.MaxRetryDelay = 24 * time.Hour
+	}
+	return o
+}
+
+// Progress says how far a run is.
+type Progress struct {
+	// Job is the id of the job at work, "" at the end of the run.
+	Job string
+	// Requests counts attempts, logins and retries included; Retries those that repeat another.
+	Requests, Retries int64
+	// Pages and Records count what was emitted, Bytes the decompressed bodies of answers.
+	Pages, Records, Bytes int64
+	// Elapsed is the time since the start of the run.
+	Elapsed time.Duration
+}
+
+// BytesPerSecond returns the average rate since the start.
+func (p Progress) BytesPerSecond() float64 {
+	if p.Elapsed <= 0 {
+		return 0
+	}
+	return float64(p.Bytes) / p.Elapsed.Seconds()
+}
+
+// Run runs all jobs of a configuration, one after another, and returns the state for the next run. The first error
+// ends it; [ExitStatus] tells errors of the user from others. The state that is returned with an error has the last
+// checkpoint: given to another Run, it goes on there.
+//
+// When ctx ends, Run returns its cause as soon as the request or the callback at work does, which is at once for
+// requests and pauses.
+func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, error) {
+	if err := opts.Validate(); err != nil {
+		return state, err
+	}
+	r := &runner{cfg: cfg, opts: opts.withDefaults(), state: state, began: time.Now()}
+	r.start = r.began.Unix()
+	at := Checkpoint{}
+	if cp := state.Checkpoint; cp != nil {
+		if cp.Config == cfg.identity && cp.Iteration < len(cfg.plans) {
+			at, r.start = *cp, cp.Start
+			r.opts.Logger.InfoContext(ctx, "the run goes on after a checkpoint", "iteration", at.Iteration, "job", at.Job, "pages", at.Pages)
+		} else {
+			r.opts.Logger.WarnContext(ctx, "the checkpoint belongs to another configuration, the run begins anew")
+		}
+	}
+	for i, pl := range cfg.plans {
+		if i < at.Iteration {
+			continue
+		}
+		if err := r.runPlan(ctx, pl, i, at); err != nil {
+			return r.state, err
+		}
+		at = Checkpoint{}
+	}
+	r.progress("")
+	r.state.Time.PreviousStart, r.state.Checkpoint = r.start, nil
+	return r.state, nil
+}
+
+// A runner is one call of Run.
+type runner struct {
+	cfg     *Config
+	opts    Options
+	state   State
+	began   time.Time
+	start   int64 // of the first run, when this one goes on
+	traffic traffic
+	pages   int64
+	records int64
+}
+
+func (r *runner) progress(job string) {
+	r.opts.Progress(Progress{
+		Job: job, Requests: r.traffic.requests.Load(), Retries: r.traffic.retries.Load(), Pages: r.pages, Records: r.records,
+		Bytes: r.traffic.bytes.Load(), Elapsed: time.Since(r.began),
+	})
+}
+
+// runPlan runs the jobs of an iteration from a checkpoint on.
+func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkpoint) error {
+	c, closeIdle := newClient(pl, r.opts, &r.traffic)
+	defer closeIdle()
+	pr := &planRun{runner: r, plan: pl, client: c, iteration: iteration, log: redactingLogger(r.opts.Logger, pl.secrets)}
+	c.log = pr.log
+	userData, err := pl.userData.eval(pr.scope())
+	if err != nil {
+		return err
+	}
+	for i, j := range pl.jobs {
+		if i < at.Job {
+			continue
+		}
+		run := &jobRun{planRun: pr, job: j, index: i}
+		if i == at.Job && at.Pages > 0 {
+			run.from = &at
+		}
+		if run.userData = userData; j.userData != nil {
+			if run.userData, err = j.userData.eval(pr.scope()); err != nil {
+				return err
+			}
+		}
+		if err := run.run(ctx); err != nil {
+			return err
+		}
+		next := Checkpoint{Job: i + 1, Iteration: iteration}
+		if err := pr.checkpoint(ctx, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A planRun is one iteration at work.
+type planRun struct {
+	*runner
+	plan      *plan
+	client    *client
+	iteration int
+	log       *slog.Logger
+}
+
+// scope returns what params and userData can refer to.
+func (pr *planRun) scope() *scope {
+	return &scope{now: time.Now(), found: pr.plan.secrets, values: map[string]map[string]tree.Node{
+		familyAttr: pr.plan.attrs,
+		familyTime: {
+			"previousStart": tree.OfInt(pr.state.Time.PreviousStart),
+			"currentStart":  tree.OfInt(pr.start),
+		},
+	}}
+}
+
+func (pr *planRun) checkpoint(ctx context.Context, cp Checkpoint) error {
+	cp.Config, cp.Start = pr.cfg.identity, pr.start
+	pr.state.Checkpoint = &cp
+	return pr.opts.Checkpoint(ctx, pr.state)
+}

@@ -1,0 +1,157 @@
+package extractor
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// urlScroller follows links in the answers: method response.url. It ends when there is none.
+type urlScroller struct {
+	urlKey, delimiter string
+	isQuery, include  bool
+
+	next string // "" on the first page
+}
+
+func parseResponseURL(s *section) func() scroller {
+	configured := urlScroller{
+		urlKey: s.text("urlKey", "next_page"), delimiter: s.text("delimiter", "."),
+		isQuery: s.boolean("paramIsQuery", false), include: s.boolean("includeParams", false),
+	}
+	if configured.delimiter == "" {
+		configured.delimiter = "."
+	}
+	return func() scroller { sc := configured; return &sc }
+}
+
+func (sc *urlScroller) call(base apiCall, baseURL *url.URL) (apiCall, error) {
+	if sc.next == "" {
+		return base, nil
+	}
+	if !sc.include {
+		base.params = tree.OfObject()
+	}
+	if sc.isQuery {
+		for _, m := range nest(parseQuery(strings.TrimPrefix(sc.next, "?"))).Members() {
+			base.params = base.params.With(m.Key, m.Value)
+		}
+		return base, nil
+	}
+	// A relative link is relative to the URL of the endpoint.
+	from, err := resolve(baseURL, base.endpoint)
+	if err != nil {
+		return base, err
+	}
+	to, err := resolve(from, sc.next)
+	if err != nil {
+		return base, fmt.Errorf("the link at %q in the answer: %w", sc.urlKey, err)
+	}
+	base.endpoint = to.String()
+	return base, nil
+}
+
+func (sc *urlScroller) advance(_ apiCall, p *page) (bool, error) {
+	n, _ := p.response.At(sc.urlKey, sc.delimiter)
+	if n.Empty() {
+		return false, nil
+	}
+	if n.IsCollection() {
+		return false, fmt.Errorf("the value at %q in the answer must be a link, not a %s", sc.urlKey, n.Kind())
+	}
+	sc.next = n.Text()
+	return true, nil
+}
+
+func (sc *urlScroller) position() tree.Node { return tree.OfString(sc.next) }
+
+func (sc *urlScroller) resume(n tree.Node) { sc.next = n.Str() }
+
+// nest makes parameters of the pairs of a query: "a[b]=1" is an object, "a[]=1" a list.
+func nest(pairs []pair) tree.Node {
+	out := tree.OfObject()
+	for _, p := range pairs {
+		name, rest, bracketed := strings.Cut(p.name, "[")
+		var keys []string
+		if bracketed && name != "" && strings.HasSuffix(rest, "]") {
+			keys = strings.Split(strings.TrimSuffix(rest, "]"), "][")
+		} else {
+			name = p.name
+		}
+		before, _ := out.Get(name)
+		out = out.With(name, nestValue(before, keys, tree.OfString(p.value)))
+	}
+	return out
+}
+
+func nestValue(before tree.Node, keys []string, value tree.Node) tree.Node {
+	if len(keys) == 0 {
+		return value
+	}
+	object := before.Named()
+	key := keys[0]
+	if key == "" {
+		key = fmt.Sprint(object.Len())
+	}
+	below, _ := object.Get(key)
+	return object.With(key, nestValue(below, keys[1:], value))
+}
+
+// paramScroller sends a value of each answer with the next request: method response.param. It ends when there is none.
+type paramScroller struct {
+	responseParam, queryParam string
+	include                   bool
+	// What the requests after the first have in place of the job's.
+	endpoint, method string
+	params           tree.Node
+
+	next tree.Node // null on the first page
+}
+
+func parseResponseParam(s *section) func() scroller {
+	configured := paramScroller{
+		responseParam: s.required("responseParam"), queryParam: s.required("queryParam"),
+		include: s.boolean("includeParams", false), params: tree.OfObject(),
+	}
+	if later := s.section("scrollRequest"); later != nil {
+		configured.endpoint = later.text("endpoint", "")
+		if _, ok := later.get("method"); ok {
+			configured.method = parseMethod(later)
+		}
+		configured.params = later.object("params")
+		later.done()
+	}
+	return func() scroller { sc := configured; return &sc }
+}
+
+func (sc *paramScroller) call(base apiCall, _ *url.URL) (apiCall, error) {
+	if sc.next.Kind() == tree.Null {
+		return base, nil
+	}
+	if !sc.include {
+		base.params = tree.OfObject()
+	}
+	if sc.endpoint != "" {
+		base.endpoint = sc.endpoint
+	}
+	if sc.method != "" {
+		base.method = sc.method
+	}
+	base.params = base.params.Overlay(sc.params).With(sc.queryParam, sc.next)
+	return base, nil
+}
+
+func (sc *paramScroller) advance(_ apiCall, p *page) (bool, error) {
+	n, _ := p.response.At(sc.responseParam, ".")
+	if n.Empty() {
+		return false, nil
+	}
+	sc.next = n
+	return true, nil
+}
+
+func (sc *paramScroller) position() tree.Node { return sc.next }
+
+func (sc *paramScroller) resume(n tree.Node) { sc.next = n }

@@ -1,0 +1,81 @@
+package extractor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// State is what one run leaves for the next. The zero State is that of a first run. Its JSON is
+//
+//	{"time":{"previousStart":1490000000},"columns":{...},"checkpoint":{...}}
+//
+// and a text that lacks members, or has others, is read as well. A checkpoint can contain links and tokens for the next
+// page as the API gave them: keep the state as private as the configuration.
+type State struct {
+	// Time has the start of the last run that succeeded.
+	Time StateTime `json:"time"`
+	// Columns are the columns that tables had, in the form of [Tables]. They come first in the tables of the next run.
+	Columns json.RawMessage `json:"columns,omitempty"`
+	// Checkpoint is where a run that did not succeed goes on; nil after a success.
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+}
+
+// StateTime is a part of [State].
+type StateTime struct {
+	// PreviousStart is in Unix seconds, 0 before the first success.
+	PreviousStart int64 `json:"previousStart"`
+}
+
+// Checkpoint is the position after the last page of a top-level job whose records, and those of its children, were
+// emitted. A run that is given it begins with the page after, at the time of the first run, and with the counters of
+// the stopping conditions as they were. It counts for the same configuration only, apart from attributes whose names
+// begin with '#'; else it is ignored with a warning.
+type Checkpoint struct {
+	// Config identifies the configuration.
+	Config string `json:"config"`
+	// Start is the time {"time":"currentStart"} in Unix seconds.
+	Start int64 `json:"start"`
+	// Iteration and Job are positions in the lists of the configuration. Jobs before have been done.
+	Iteration int `json:"iteration"`
+	Job       int `json:"job"`
+	// Pages is the number of pages of the job that are done; 0 when it has not begun.
+	Pages int64 `json:"pages"`
+	// Items, Volume and Started are the counters of the stopping conditions.
+	Items   int64     `json:"items"`
+	Volume  int64     `json:"volume"`
+	Started time.Time `json:"started"`
+	// Last is a checksum of the last page, Position what the scroller needs for the next one.
+	Last     string          `json:"last,omitempty"`
+	Position json.RawMessage `json:"position,omitempty"`
+}
+
+// fingerprint identifies a page by types and order of everything in it.
+func fingerprint(n tree.Node) string {
+	sum := sha256.Sum256(n.AppendSerialized(nil, false))
+	return hex.EncodeToString(sum[:])
+}
+
+// withoutSecrets drops members whose names begin with '#', at any depth.
+func withoutSecrets(n tree.Node) tree.Node {
+	switch n.Kind() {
+	case tree.List:
+		items := list(n)
+		for i := range items {
+			items[i] = withoutSecrets(items[i])
+		}
+		return tree.OfList(items...)
+	case tree.Object:
+		var members []tree.Member
+		for _, m := range n.Members() {
+			if m.Key == "" || m.Key[0] != '#' {
+				members = append(members, tree.Member{Key: m.Key, Value: withoutSecrets(m.Value)})
+			}
+		}
+		return tree.OfObject(members...)
+	}
+	return n
+}
