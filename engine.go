@@ -49,6 +49,8 @@ type source struct {
 	kept []SinkResult
 	// dropped counts the records that no enabled sink took.
 	dropped *atomic.Int64
+	// views are the source without the sinks that do not take a signal, for the signals that some sink does not take.
+	views map[Signal]*source
 }
 
 type sink struct {
@@ -146,6 +148,7 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 		next.kept = append(next.kept, SinkResult{Sink: c.ID, Status: status})
 		next.wait = next.wait || status == Stored
 	}
+	next.makeViews()
 	e.store(def.ID, next)
 	return e.endSinks(ctx, old[def.ID], next)
 }

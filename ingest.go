@@ -102,20 +102,28 @@ func (sc *scratch) release() {
 	}
 }
 
-// ingest fills results. Its error is about the whole call; nothing was stored then.
-func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Record, results []Result) error {
+// open returns the source that a call is for, if it takes records now.
+func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 	if e.closed.Load() {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	src := (*e.sources.Load())[sourceID]
-	if src == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+	switch {
+	case src == nil:
+		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+	case src.def.Disabled:
+		return nil, fmt.Errorf("%w: %q", ErrDisabledSource, sourceID)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	}
-	if src.def.Disabled {
-		return fmt.Errorf("%w: %q", ErrDisabledSource, sourceID)
-	}
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	return src, nil
+}
+
+// ingest fills results. Its error is about the whole call; nothing was stored then.
+func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Record, results []Result) error {
+	src, err := e.open(ctx, sourceID)
+	if err != nil {
+		return err
 	}
 	if i := slices.Index(recs, nil); i >= 0 {
 		return fmt.Errorf("forebay: record %d is nil", i)

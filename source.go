@@ -66,6 +66,9 @@ type Sink struct {
 	Table Table
 	// Disabled stops the sink from taking events. Rows that wait still flow to the table.
 	Disabled bool
+	// AllowedSignals are the kinds of telemetry that the sink takes of a source of type OTLP. Default: all. A record
+	// without a signal goes to every sink.
+	AllowedSignals []Signal
 	// Settings override those of the source, field by field.
 	Settings Settings
 }
@@ -135,6 +138,11 @@ func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
 		seen[sink.ID] = true
 		if sink.Table.ID == "" {
 			report("sink %q: table id is empty", sink.ID)
+		}
+		for _, signal := range sink.AllowedSignals {
+			if !slices.Contains(allSignals, signal) {
+				report("sink %q: allowed signal %q: must be one of %q", sink.ID, signal, allSignals)
+			}
 		}
 		if err := sink.Settings.validate(); err != nil {
 			for _, err := range each(err) {

@@ -1,0 +1,208 @@
+package forebay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// bodies yields one reused record for each text.
+func bodies(texts ...string) iter.Seq[*mapping.Record] {
+	return func(yield func(*mapping.Record) bool) {
+		var rec mapping.Record
+		for _, text := range texts {
+			rec.Reset()
+			rec.Body, rec.Format = []byte(text), mapping.FormatJSON
+			if !yield(&rec) {
+				return
+			}
+		}
+	}
+}
+
+func telemetry() forebay.Source {
+	column := mapping.Columns{mapping.Path("n", "n")}
+	return forebay.Source{ID: "app", Type: forebay.OTLP, Sinks: []forebay.Sink{
+		{ID: "all", Table: forebay.Table{ID: "in.c-app.all", Columns: mapping.Columns{mapping.Body("body")}}},
+		{ID: "logs", Table: forebay.Table{ID: "in.c-app.logs", Columns: column}, AllowedSignals: []forebay.Signal{forebay.SignalLogs}},
+		{
+			ID: "rest", Table: forebay.Table{ID: "in.c-app.rest", Columns: column},
+			AllowedSignals: []forebay.Signal{forebay.SignalMetrics, forebay.SignalTraces},
+		},
+	}}
+}
+
+// Each sink gets the batches of the signals that it takes.
+func TestIngestTogetherBySignal(t *testing.T) {
+	e, mem := openMemory(t)
+	ctx := context.Background()
+	if err := e.Define(ctx, telemetry()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []struct {
+		signal forebay.Signal
+		text   string
+		sinks  int
+	}{
+		{forebay.SignalLogs, `{"n":1}`, 2},
+		{forebay.SignalMetrics, `{"n":2}`, 2},
+		{forebay.SignalTraces, `{"n":3}`, 2},
+		{"", `{"n":4}`, 3},
+	} {
+		res, err := e.IngestTogether(ctx, "app", forebay.Batch{Signal: b.signal, Records: bodies(b.text)})
+		if err != nil || res != (forebay.BatchResult{Records: 1, Sinks: b.sinks}) {
+			t.Errorf("%q: %+v, %v", b.signal, res, err)
+		}
+	}
+	if err := e.Flush(ctx, "app"); err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]string{
+		"in.c-app.all": `[[{"n":1}] [{"n":2}] [{"n":3}] [{"n":4}]]`, "in.c-app.logs": "[[1] [4]]", "in.c-app.rest": "[[2] [3] [4]]",
+	} {
+		if got := fmt.Sprint(mem.Rows(table)); got != want {
+			t.Errorf("%s has %s, want %s", table, got, want)
+		}
+	}
+}
+
+// Records that cannot be mapped are counted, and the others are stored.
+func TestIngestTogetherRejections(t *testing.T) {
+	e, mem := openMemory(t)
+	ctx := context.Background()
+	if err := e.Define(ctx, telemetry()); err != nil {
+		t.Fatal(err)
+	}
+	res, err := e.IngestTogether(ctx, "app", forebay.Batch{
+		Signal: forebay.SignalLogs, Records: bodies(`{"n":1}`, `{}`, `{"n":3}`, `{"m":4}`),
+	})
+	if err != nil || res.Records != 4 || res.Rejected != 2 || res.FirstRecord != 1 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	var m *mapping.Error
+	if res.First.Sink != "logs" || !errors.As(res.First, &m) || m.Column != "n" {
+		t.Errorf("first rejection: %v", res.First)
+	}
+	if err := e.Flush(ctx, "app"); err != nil {
+		t.Fatal(err)
+	}
+	if all, logs := len(mem.Rows("in.c-app.all")), fmt.Sprint(mem.Rows("in.c-app.logs")); all != 4 || logs != "[[1] [3]]" {
+		t.Errorf("%d rows, %s", all, logs)
+	}
+}
+
+// A batch of a signal that no sink takes is counted as dropped.
+func TestIngestTogetherWithoutSink(t *testing.T) {
+	e, _ := openMemory(t)
+	ctx := context.Background()
+	src := telemetry()
+	src.Sinks = src.Sinks[1:2]
+	if err := e.Define(ctx, src); err != nil {
+		t.Fatal(err)
+	}
+	res, err := e.IngestTogether(ctx, "app", forebay.Batch{Signal: forebay.SignalTraces, Records: bodies(`{}`, `{}`)})
+	if err != nil || res != (forebay.BatchResult{Records: 2}) || e.Stats().Dropped["app"] != 2 {
+		t.Errorf("%+v, %v, %d dropped", res, err, e.Stats().Dropped["app"])
+	}
+}
+
+// While one sink takes nothing the whole batch is refused: a caller that repeats it doubles no row of the other sinks.
+func TestIngestTogetherIsAllOrNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
+		ctx := context.Background()
+		if err := e.Define(ctx, telemetry()); err != nil {
+			t.Fatal(err)
+		}
+		mem.Alter("in.c-app.logs", "other") // holds up the imports of this sink
+		noise := make([]byte, 16<<10) // what does not compress takes its size on disk
+		for i := range noise {
+			noise[i] = byte(rand.Uint32())
+		}
+		big := fmt.Sprintf(`{"n":"%x"}`, noise)
+		var overload *buffer.OverloadError
+		taken, refused := 0, 0
+		for range 20 {
+			_, err := e.IngestTogether(ctx, "app", forebay.Batch{Signal: forebay.SignalLogs, Records: bodies(big, big)})
+			switch {
+			case err == nil:
+				taken++
+			case errors.As(err, &overload):
+				refused++
+			default:
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if taken == 0 || refused == 0 {
+			t.Fatalf("%d taken, %d refused", taken, refused)
+		}
+		if err := e.Flush(ctx, "app", "all"); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(mem.Rows("in.c-app.all")); got != 2*taken {
+			t.Errorf("%d rows of %d batches with 2 records each", got, taken)
+		}
+		for _, s := range e.Stats().Sinks {
+			if s.Sink != "rest" && s.Rejected["failed"] != int64(2*refused) {
+				t.Errorf("sink %s counts %v, %d batches of 2 were refused", s.Sink, s.Rejected, refused)
+			}
+		}
+	})
+}
+
+// Rows above the greatest batch go in portions, and all of them arrive.
+func TestIngestTogetherInPortions(t *testing.T) {
+	e, mem := openMemory(t)
+	ctx := context.Background()
+	src := telemetry()
+	src.Sinks = src.Sinks[:1]
+	if err := e.Define(ctx, src); err != nil {
+		t.Fatal(err)
+	}
+	texts := make([]string, 40)
+	for i := range texts {
+		texts[i] = fmt.Sprintf(`{"n":%d,"fill":"%s"}`, i, strings.Repeat("x", 1<<20))
+	}
+	res, err := e.IngestTogether(ctx, "app", forebay.Batch{Records: bodies(texts...)})
+	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if err := e.Flush(ctx, "app"); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(mem.Rows("in.c-app.all")); got != len(texts) {
+		t.Errorf("%d rows, want %d", got, len(texts))
+	}
+}
+
+func TestIngestTogetherErrors(t *testing.T) {
+	e, _ := openMemory(t)
+	ctx := context.Background()
+	if _, err := e.IngestTogether(ctx, "none", forebay.Batch{Records: bodies()}); !errors.Is(err, forebay.ErrUnknownSource) {
+		t.Errorf("unknown source: %v", err)
+	}
+	src := telemetry()
+	src.Sinks[0].AllowedSignals = []forebay.Signal{"profiles"}
+	if err := e.Define(ctx, src); err == nil || !strings.Contains(err.Error(), `allowed signal "profiles"`) {
+		t.Errorf("unknown signal: %v", err)
+	}
+	src = telemetry()
+	src.Disabled = true
+	if err := e.Define(ctx, src); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.IngestTogether(ctx, "app", forebay.Batch{Records: bodies()}); !errors.Is(err, forebay.ErrDisabledSource) {
+		t.Errorf("disabled source: %v", err)
+	}
+}
