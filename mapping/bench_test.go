@@ -218,3 +218,22 @@ func BenchmarkWebhook(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkHeaders writes the headers that a browser sends.
+func BenchmarkHeaders(b *testing.B) {
+	m := mustCompile(b, Headers("h"))
+	r := &Record{Header: http.Header{
+		"Accept": {"*/*"}, "Accept-Encoding": {"gzip, deflate, br"}, "Accept-Language": {"cs,en-US;q=0.7,en;q=0.3"},
+		"Connection": {"keep-alive"}, "Content-Length": {"1024"}, "Content-Type": {"application/json"}, "Host": {"in.example.com"},
+		"Origin": {"https://example.com"}, "Referer": {"https://example.com/"},
+		"User-Agent": {"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"},
+	}}
+	header := r.Header
+	var row []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Reset()
+		r.Header = header
+		row, _ = m.AppendRow(row[:0], r)
+	}
+}

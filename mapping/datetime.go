@@ -1,6 +1,9 @@
 package mapping
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // appendDatetime appends t in UTC as 2006-01-02T15:04:05.000Z. The zero time is nothing.
 func appendDatetime(dst []byte, t time.Time) []byte {
@@ -14,11 +17,22 @@ func appendDatetime(dst []byte, t time.Time) []byte {
 	}
 	hour, minute, sec := t.Clock()
 	ms := t.Nanosecond() / 1_000_000
-	return append(dst,
-		digit(year/1000), digit(year/100), digit(year/10), digit(year), '-',
-		digit(int(month)/10), digit(int(month)), '-', digit(day/10), digit(day), 'T',
-		digit(hour/10), digit(hour), ':', digit(minute/10), digit(minute), ':', digit(sec/10), digit(sec), '.',
-		digit(ms/100), digit(ms/10), digit(ms), 'Z')
+	dst = append(dst, "2006-01-02T15:04:05.000Z"...)
+	out := dst[len(dst)-len("2006-01-02T15:04:05.000Z"):]
+	putDigits(out[0:], year/100)
+	putDigits(out[2:], year%100)
+	putDigits(out[5:], int(month))
+	putDigits(out[8:], day)
+	putDigits(out[11:], hour)
+	putDigits(out[14:], minute)
+	putDigits(out[17:], sec)
+	out[20] = byte('0' + ms/100)
+	putDigits(out[21:], ms%100)
+	return dst
 }
 
-func digit(n int) byte { return byte('0' + n%10) }
+// putDigits writes a number below 100 as two digits.
+func putDigits(out []byte, n int) {
+	tens := uint(n) * 103 >> 10 // n / 10 for n up to 178
+	binary.LittleEndian.PutUint16(out, uint16(tens|(uint(n)-tens*10)<<8|'0'|'0'<<8))
+}

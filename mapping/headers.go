@@ -1,13 +1,32 @@
 package mapping
 
 import (
+	"encoding/binary"
 	"net/http"
 	"slices"
 	"strings"
 )
 
 // headerField is one header of a request.
-type headerField struct{ name, value string }
+type headerField struct {
+	name, value string
+	prefix      uint64 // the first bytes of the name, as a number that compares like them
+}
+
+// before is the order of names.
+func (f *headerField) before(g *headerField) bool {
+	return f.prefix < g.prefix || f.prefix == g.prefix && f.name < g.name
+}
+
+func prefixOf(name string) (prefix uint64) {
+	if len(name) >= 8 {
+		return binary.BigEndian.Uint64(unsafeBytes(name))
+	}
+	for i := range len(name) {
+		prefix |= uint64(name[i]) << (56 - 8*i)
+	}
+	return prefix
+}
 
 // headerStyle is how the cell of the headers is written: styleWritten with or without the others.
 type headerStyle uint8
@@ -23,18 +42,21 @@ func (r *Record) headerFields(compat bool) []headerField {
 	fields := r.state.fields[:0]
 	for name, values := range r.Header {
 		if len(values) > 0 {
-			fields = append(fields, headerField{name, headerValue(name, values, compat)})
+			fields = append(fields, headerField{name, headerValue(name, values, compat), prefixOf(name)})
 		}
 	}
 	r.state.fields = fields
-	if len(fields) > 12 {
+	if len(fields) > 20 {
 		slices.SortFunc(fields, func(a, b headerField) int { return strings.Compare(a.name, b.name) })
 		return fields
 	}
 	for i := 1; i < len(fields); i++ {
+		if !fields[i].before(&fields[i-1]) {
+			continue
+		}
 		f := fields[i]
 		k := i
-		for ; k > 0 && f.name < fields[k-1].name; k-- {
+		for ; k > 0 && f.before(&fields[k-1]); k-- {
 			fields[k] = fields[k-1]
 		}
 		fields[k] = f

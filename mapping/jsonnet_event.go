@@ -227,5 +227,7 @@ type milliseconds struct{}
 
 func (milliseconds) Append(b []byte, t time.Time) []byte {
 	ms := t.Nanosecond() / 1_000_000
-	return append(b, digit(ms/100), digit(ms/10), digit(ms))
+	b = append(b, byte('0'+ms/100), 0, 0)
+	putDigits(b[len(b)-2:], ms%100)
+	return b
 }

@@ -273,8 +273,10 @@ func (w *rowWriter) find() {
 }
 
 func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
-	if d, ok := w.r.Document.(FieldDocument); ok && len(c.path.steps) > 0 {
-		return w.appendField(dst, d, c)
+	if w.r.Document != nil && len(c.path.steps) > 0 {
+		if d, ok := w.r.Document.(FieldDocument); ok {
+			return w.appendField(dst, d, c)
+		}
 	}
 	if !w.looked {
 		w.find()
@@ -297,10 +299,15 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 	switch {
 	case n.kind == nodeNull && c.onNull:
 		return w.put(dst, c.def), nil
-	case n.kind == nodeString && c.raw:
-		if n.flags == 0 {
-			return append(dst, t.text[n.start+1:n.end-1]...), nil // no escape, hence no quote
+	case n.kind == nodeString && n.flags == 0: // no escape, hence no quote
+		switch text := t.text[n.start+1 : n.end-1]; {
+		case c.raw:
+			return append(dst, text...), nil
+		case !w.plain:
+			return append(append(append(dst, '"', '"'), text...), '"', '"'), nil
 		}
+		return append(dst, t.text[n.start:n.end]...), nil
+	case n.kind == nodeString && c.raw:
 		r.state.scratch = t.appendText(r.state.scratch[:0], at-1)
 		return w.put(dst, r.state.scratch), nil
 	case n.kind < nodeString:
