@@ -130,24 +130,31 @@ func (b *Buffer) admit(ctx context.Context, size int64) error {
 	if f := b.failed.Load(); f != nil {
 		return f
 	}
-	if used := b.local.Load() + b.staged.Load() + b.pending.Load(); used+size > b.opts.MaxDiskBytes {
-		b.overloadsDisk.Add(1)
-		return &OverloadError{Resource: "disk", Used: used, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second}
+	over := b.reserve(size)
+	if over == nil {
+		return nil
 	}
-	limit := b.opts.MaxPendingBytes
-	if b.pending.Add(size) <= limit {
+	return b.admitSlowly(ctx, size, over)
+}
+
+// reserve adds first and looks then, so that callers at once cannot pass the bounds together. What moves from one counter
+// to another is added there before it is taken off here (see finish), and the counters are read in the order of the way:
+// so no byte is missed.
+func (b *Buffer) reserve(size int64) *OverloadError {
+	pending := b.pending.Add(size)
+	used := pending + b.local.Load() + b.staged.Load()
+	if pending <= b.opts.MaxPendingBytes && used <= b.opts.MaxDiskBytes {
 		return nil
 	}
 	b.pending.Add(-size)
-	return b.admitSlowly(ctx, size)
+	if used > b.opts.MaxDiskBytes {
+		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second}
+	}
+	return &OverloadError{Resource: "memory", Used: pending - size, Limit: b.opts.MaxPendingBytes, RetryAfter: time.Second}
 }
 
-// admitSlowly waits for commits to make room.
-func (b *Buffer) admitSlowly(ctx context.Context, size int64) error {
-	limit := b.opts.MaxPendingBytes
-	if size > limit {
-		return &TooLargeError{Size: size, Limit: limit}
-	}
+// admitSlowly waits for commits to make room in memory. A full disk is nothing to wait for.
+func (b *Buffer) admitSlowly(ctx context.Context, size int64, over *OverloadError) error {
 	var timeout <-chan time.Time
 	if b.opts.AdmissionWait > 0 {
 		timer := time.NewTimer(b.opts.AdmissionWait)
@@ -159,17 +166,25 @@ func (b *Buffer) admitSlowly(ctx context.Context, size int64) error {
 		timeout = expired
 	}
 	for {
+		if over.Resource == "disk" {
+			b.overloadsDisk.Add(1)
+			return over
+		}
+		if size > b.opts.MaxPendingBytes {
+			return &TooLargeError{Size: size, Limit: b.opts.MaxPendingBytes}
+		}
 		room := b.gate.roomMade()
-		if b.pending.Add(size) <= limit {
+		if over = b.reserve(size); over == nil {
 			return nil
 		}
-		used := b.pending.Add(-size)
 		b.gate.kick()
 		select {
 		case <-room:
 		case <-timeout:
-			b.overloadsMemory.Add(1)
-			return &OverloadError{Resource: "memory", Used: used, Limit: limit, RetryAfter: time.Second}
+			if over.Resource == "memory" {
+				b.overloadsMemory.Add(1)
+				return over
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

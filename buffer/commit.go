@@ -216,6 +216,11 @@ func (b *Buffer) finish(c *commit) {
 	if f := b.failed.Load(); c.err == nil && f != nil {
 		c.err = f
 	}
+	// What goes from one level to another is added there first: see reserve.
+	if c.err == nil {
+		b.staged.Add(c.staged)
+		b.local.Add(c.local)
+	}
 	b.pending.Add(-c.raw)
 	if c.batch != nil && b.metrics != nil {
 		b.metrics.committed(time.Since(c.began))
@@ -224,8 +229,6 @@ func (b *Buffer) finish(c *commit) {
 		b.gate.ended(c.group, c.err)
 		return
 	}
-	b.local.Add(c.local)
-	b.staged.Add(c.staged)
 	if c.changed {
 		b.mu.Lock()
 		b.signalChange()
