@@ -98,11 +98,10 @@ func TestHostileTemplatesEndSoon(t *testing.T) {
 				t.Fatal(err)
 			}
 			var took time.Duration
-			// A busy machine may take slices of time away: the best of some runs counts.
+			// Processor time too depends on the neighbours, who share caches: the best of some runs counts.
 			for n := 0; n == 0 || n < 8 && took > limit; n++ {
-				start := time.Now()
-				_, err = p.Append(nil, sampleRecord(), false)
-				if d := time.Since(start); took == 0 || d < took {
+				d := cpuOf(func() { _, err = p.Append(nil, sampleRecord(), false) })
+				if n == 0 || d < took {
 					took = d
 				}
 			}
