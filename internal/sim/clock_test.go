@@ -12,7 +12,7 @@ import (
 // A clock that was set back while the process was down must not hold up rows until it has caught up.
 func TestClockSetBackBetweenProcesses(t *testing.T) {
 	d := newDisk(vfsCrashable())
-	o := newOutside(1)
+	o := newOutside(1, newSummary())
 	conf := buffer.SinkConfig{
 		ID: "a", Table: buffer.Table{ID: "t", Columns: []string{"id"}},
 		Upload: trigger.Conditions{Interval: time.Second}, Import: trigger.Conditions{Interval: time.Minute},

@@ -69,7 +69,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault) (out 
 		}
 		return fault{}
 	})
-	o := newOutside(1)
+	o := newOutside(1, newSummary())
 	log := &problems{}
 	opts := buffer.Options{
 		FS: d, MemTableBytes: 1 << 20, Logger: slog.New(log), Retry: buffer.Retry{Jitter: -1},
@@ -183,7 +183,7 @@ func (p *problems) WithGroup(string) slog.Handler                { return p }
 func TestFullDiskSurfacesAndPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(vfsCrashable())
-		o := newOutside(1)
+		o := newOutside(1, newSummary())
 		g := &generation{ctx: t.Context()}
 		b, err := buffer.Open("data", buffer.Options{
 			FS: d, MemTableBytes: 1 << 20, Staging: &drivers{o, g}, Target: &drivers{o, g}, Retry: buffer.Retry{Jitter: -1},

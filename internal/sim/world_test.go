@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/fnv"
 	"io"
 	"io/fs"
@@ -17,7 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// outside is the world around the buffer that survives it: staging and the target. Both keep the contracts of
+// outside is the world around the processes that survives them: staging and the target. Both keep the contracts of
 // [buffer.Staging] and [buffer.Target], and check that the buffer keeps its side.
 type outside struct {
 	seed uint64
@@ -26,14 +27,24 @@ type outside struct {
 	hang   bool
 
 	mu      sync.Mutex
-	objects map[string]stored // by id
-	ever    map[string]string // rows of every object that was ever put, by id
+	objects map[string]stored    // by id
+	ever    map[string]everPut   // every object that was ever put, by id
+	refused map[string]time.Time // when the import of a file failed first, by file id
 	tables  map[string]*table
 	files   map[string]*imported // by file id
 	tries   map[string]int       // calls so far, by name
 	down    map[string]time.Time // end of the outage, by level
 	breach  []string             // what the buffer did wrong
 	quiet   bool                 // no faults any more
+	sum     *summary
+	// trace is a checksum of all calls and their times: equal where two runs of a seed went the same way.
+	trace hash.Hash64
+}
+
+// everPut is what an object had when it was put.
+type everPut struct {
+	file string
+	rows [][]string
 }
 
 type stored struct {
@@ -48,10 +59,26 @@ type imported struct {
 	rows  [][]string
 }
 
-func newOutside(seed uint64) *outside {
+func newOutside(seed uint64, sum *summary) *outside {
 	return &outside{
-		seed: seed, objects: map[string]stored{}, ever: map[string]string{}, tables: map[string]*table{},
+		seed: seed, objects: map[string]stored{}, ever: map[string]everPut{}, tables: map[string]*table{},
 		files: map[string]*imported{}, tries: map[string]int{}, down: map[string]time.Time{},
+		refused: map[string]time.Time{}, sum: sum, trace: fnv.New64a(),
+	}
+}
+
+// clockSet moves what is kept with a time from the clock as it was to the clock as it is.
+func (o *outside) clockSet(was, is time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for level, end := range o.down {
+		o.down[level] = is.Add(end.Sub(was))
+	}
+	// What lies in the future counts as now, so rows are kept for longer.
+	for id, first := range o.refused {
+		if first.After(is) {
+			o.refused[id] = is
+		}
 	}
 }
 
@@ -97,18 +124,23 @@ func (d *drivers) call(ctx context.Context, level, name string, effect func() er
 	if o.quiet {
 		faulty, down = 0, false
 	}
+	fmt.Fprintf(o.trace, "%s at %d\n", name, time.Now().UnixNano())
 	o.mu.Unlock()
 	if down {
+		o.sum.add("drivers: call during an outage", 1)
 		return errDown
 	}
 	if chance(o.seed, faulty/3, "before "+name) {
+		o.sum.add("drivers: fails before", 1)
 		return errFault
 	}
 	if o.hang && chance(o.seed, faulty/3, "hang "+name) {
+		o.sum.add("drivers: hangs", 1)
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	if chance(o.seed, faulty/2, "slow "+name) {
+		o.sum.add("drivers: slow", 1)
 		select {
 		case <-time.After(3 * time.Second):
 		case <-ctx.Done():
@@ -119,6 +151,7 @@ func (d *drivers) call(ctx context.Context, level, name string, effect func() er
 		return err
 	}
 	if chance(o.seed, faulty/3, "after "+name) {
+		o.sum.add("drivers: fails after", 1)
 		return errAnswer
 	}
 	return nil
@@ -157,11 +190,10 @@ func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Source)
 			if int64(len(rows)) != obj.Rows {
 				d.o.breachf("object %s: %d rows were put, %d were announced", obj.ID, len(rows), obj.Rows)
 			}
-			text := fmt.Sprint(rows)
-			if before, ok := d.o.ever[obj.ID]; ok && before != text {
-				d.o.breachf("object %s was put with different rows:\nbefore %s\nnow    %s", obj.ID, before, text)
+			if before, ok := d.o.ever[obj.ID]; ok && !sameRows(before.rows, rows) {
+				d.o.breachf("object %s was put with different rows:\nbefore %s\nnow    %s", obj.ID, before.rows, rows)
 			}
-			d.o.ever[obj.ID] = text
+			d.o.ever[obj.ID] = everPut{obj.FileID, rows}
 			d.o.objects[obj.ID] = stored{obj, data.Bytes()}
 			return nil
 		})
@@ -216,7 +248,17 @@ func (d *drivers) Ensure(ctx context.Context, t buffer.Table) error {
 }
 
 // Import reads before it looks whether the file is known, as a target without transactions must.
-func (d *drivers) Import(ctx context.Context, f *buffer.File) error {
+func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		d.o.mu.Lock()
+		defer d.o.mu.Unlock()
+		if _, again := d.o.refused[f.ID]; !again {
+			d.o.refused[f.ID] = time.Now()
+		}
+	}()
 	return d.call(ctx, "target", "import "+f.ID, func() error {
 		if chance(d.o.seed, 0.3, "progress "+f.ID[strings.Index(f.ID, "-"):]) {
 			if err := f.SaveProgress(ctx, []byte("job of "+f.ID)); err != nil {
@@ -247,7 +289,7 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) error {
 				d.o.breachf("file %s: %d rows, %d were announced", f.ID, len(rows), f.Rows)
 			}
 			if have := d.o.files[f.ID]; have != nil {
-				if fmt.Sprint(have.rows) != fmt.Sprint(rows) {
+				if !sameRows(have.rows, rows) {
 					d.o.breachf("file %s was imported again with different rows", f.ID)
 				}
 				return nil
@@ -267,6 +309,8 @@ func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (n int
 	})
 	return n, err
 }
+
+func sameRows(a, b [][]string) bool { return slices.EqualFunc(a, b, slices.Equal[[]string]) }
 
 func decodeRows(e buffer.Encoding, src io.ReadCloser) ([][]string, error) {
 	rc, err := buffer.Decode(e, src)

@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream"
+)
+
+// level is what a run drives: a buffer, or an engine on top of one. Sinks have the names that the buffer knows.
+type level interface {
+	// define makes the plan of a sink effective.
+	define(ctx context.Context, id string) error
+	// end takes a sink out of service, in one of the ways that there are.
+	end(ctx context.Context, id, way string) error
+	append(ctx context.Context, c *client, w work)
+	flush(ctx context.Context, id string) error
+	flushAll(ctx context.Context) error
+	retry(ctx context.Context, id string) error
+	discard(ctx context.Context, id, file string) error
+	checkpoint(ctx context.Context, dir string) error
+	verify(ctx context.Context) (buffer.Report, error)
+	stats() buffer.Stats
+	close() error
+}
+
+// plan is what the operator wants of a sink.
+type plan struct {
+	conf buffer.SinkConfig
+	// The rest is of engines alone.
+	sync           forebay.SyncMode
+	disabled, gone bool
+}
+
+// bufferLevel is the buffer alone.
+type bufferLevel struct {
+	r *run
+	*buffer.Buffer
+}
+
+func (l *bufferLevel) define(ctx context.Context, id string) error {
+	conf := l.r.plans[id].conf
+	s, err := l.Define(ctx, conf)
+	if err != nil {
+		return err
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	l.r.handles[id] = append(l.r.handles[id], &handle{s, conf})
+	return nil
+}
+
+func (l *bufferLevel) end(ctx context.Context, id, _ string) error { return l.Drop(ctx, id) }
+
+func (l *bufferLevel) append(ctx context.Context, c *client, w work) { c.appendRows(ctx, l.Buffer, w) }
+
+func (l *bufferLevel) flush(ctx context.Context, id string) error { return l.Flush(ctx, id) }
+
+func (l *bufferLevel) flushAll(ctx context.Context) error {
+	for _, st := range l.Stats().Sinks {
+		if err := l.Flush(ctx, st.ID); err != nil {
+			return fmt.Errorf("sink %s: %w", st.ID, err)
+		}
+	}
+	return nil
+}
+
+func (l *bufferLevel) retry(ctx context.Context, id string) error { return l.Retry(ctx, id) }
+
+func (l *bufferLevel) discard(ctx context.Context, id, file string) error {
+	return l.Discard(ctx, id, file)
+}
+
+func (l *bufferLevel) checkpoint(ctx context.Context, dir string) error {
+	return l.Checkpoint(ctx, dir)
+}
+
+func (l *bufferLevel) verify(ctx context.Context) (buffer.Report, error) { return l.Verify(ctx) }
+func (l *bufferLevel) stats() buffer.Stats                               { return l.Stats() }
+func (l *bufferLevel) close() error                                      { return l.Close() }
+
+// engineLevel is an engine with the HTTP handler on top.
+type engineLevel struct {
+	r *run
+	*forebay.Engine
+	http http.Handler
+}
+
+const secret = "0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func newEngineLevel(r *run, eng *forebay.Engine) *engineLevel {
+	return &engineLevel{r, eng, stream.Ingest(eng, stream.Options{Logger: r.logs})}
+}
+
+// sourceOf splits the name of a sink in the buffer.
+func sourceOf(id string) (source, sink string) {
+	source, sink, _ = strings.Cut(id, "/")
+	return source, sink
+}
+
+// source makes the definition of a source from the plans of its sinks.
+func (l *engineLevel) source(source string) forebay.Source {
+	def := forebay.Source{ID: source, Secret: secret, Disabled: l.r.disabled[source]}
+	for _, id := range l.r.sinksOf(source) {
+		p := l.r.plans[id]
+		if p.gone {
+			continue
+		}
+		_, name := sourceOf(id)
+		def.Sinks = append(def.Sinks, forebay.Sink{
+			ID: name, Disabled: p.disabled, Table: forebay.Table{ID: p.conf.Table.ID, Columns: columns(name)},
+			Settings: forebay.Settings{
+				Sync: p.sync, Upload: p.conf.Upload, Import: p.conf.Import,
+				Compression: [...]forebay.Compression{
+					buffer.None: forebay.CompressionNone, buffer.Gzip: forebay.CompressionGzip, buffer.Zstd: forebay.CompressionZstd,
+				}[p.conf.Encoding],
+			},
+		})
+	}
+	return def
+}
+
+// columns is the mapping of a sink: b has a template, and c takes records without a value.
+func columns(sink string) mapping.Columns {
+	value := mapping.Path("value", "value", mapping.RawString())
+	switch sink {
+	case "b":
+		return mapping.Columns{
+			mapping.Path("id", "id", mapping.RawString()), value,
+			mapping.Template("label", `"label of " + Body("id")`, mapping.RawString()),
+		}
+	case "c":
+		value = mapping.Path("value", "value", mapping.RawString(), mapping.Default(noValue))
+	}
+	return mapping.Columns{mapping.Path("id", "id", mapping.RawString()), value}
+}
+
+const noValue = "none"
+
+func (l *engineLevel) define(ctx context.Context, id string) error {
+	source, _ := sourceOf(id)
+	return l.change(source, func() error { return l.Define(ctx, l.source(source)) })
+}
+
+// change runs a call that changes the definition of a source, and tells the model.
+func (l *engineLevel) change(source string, call func() error) error {
+	ids := l.r.sinksOf(source)
+	l.r.begins(ids)
+	err := call()
+	var schema *buffer.SchemaError
+	l.r.ends(ids, err == nil, errors.As(err, &schema))
+	return err
+}
+
+// The ways in which a sink of an engine ends.
+var endings = []string{"disable the sink", "delete the sink", "disable the source", "remove the source"}
+
+func (l *engineLevel) end(ctx context.Context, id, way string) error {
+	source, _ := sourceOf(id)
+	p := l.r.plans[id]
+	switch way {
+	case "disable the sink":
+		p.disabled = true
+	case "delete the sink":
+		p.gone = true
+	case "disable the source":
+		l.r.disabled[source] = true
+	case "remove the source":
+		l.r.removed[source] = true
+		return l.change(source, func() error { return l.Remove(ctx, source) })
+	}
+	return l.define(ctx, id)
+}
+
+func (l *engineLevel) append(ctx context.Context, c *client, w work) { c.ingest(ctx, l, w) }
+
+func (l *engineLevel) flush(ctx context.Context, id string) error {
+	source, sink := sourceOf(id)
+	return l.Flush(ctx, source, sink)
+}
+
+func (l *engineLevel) flushAll(ctx context.Context) error { return l.FlushAll(ctx) }
+
+func (l *engineLevel) retry(ctx context.Context, id string) error {
+	source, sink := sourceOf(id)
+	return l.Retry(ctx, source, sink)
+}
+
+func (l *engineLevel) discard(ctx context.Context, id, file string) error {
+	source, sink := sourceOf(id)
+	return l.Discard(ctx, source, sink, file)
+}
+
+func (l *engineLevel) checkpoint(ctx context.Context, dir string) error {
+	return l.Checkpoint(ctx, dir)
+}
+
+func (l *engineLevel) verify(ctx context.Context) (buffer.Report, error) { return l.Verify(ctx) }
+func (l *engineLevel) close() error                                      { return l.Close() }
+
+func (l *engineLevel) stats() buffer.Stats {
+	st := l.Stats()
+	out := buffer.Stats{PendingBytes: st.PendingBytes, LocalBytes: st.LocalBytes}
+	for _, s := range st.Sinks {
+		out.Sinks = append(out.Sinks, s.SinkStats)
+	}
+	return out
+}
+
+// dataDir is the folder of the run, localDir that of its local level.
+func (r *run) dataDir() string { return "data" }
+
+func (r *run) localDir() string { return r.localOf(r.dataDir()) }
+
+func (r *run) localOf(dir string) string {
+	if r.engine() {
+		return dir + "/local"
+	}
+	return dir
+}
+
+// open opens the data directory as a new process.
+func (r *run) open(g *generation) (level, error) {
+	opts := r.opts
+	opts.FS = r.disk
+	d := &drivers{r.out, g}
+	if r.engine() {
+		eng, err := forebay.Open(r.dataDir(), forebay.Options{
+			Staging: d, Target: d, Logger: r.logs, Buffer: opts, MaxRowBytes: maxRow,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return newEngineLevel(r, eng), nil
+	}
+	opts.Staging, opts.Target, opts.Logger = d, d, r.logs
+	b, err := buffer.Open(r.dataDir(), opts)
+	if err != nil {
+		return nil, err
+	}
+	return &bufferLevel{r, b}, nil
+}
+
+// maxRow bounds a row of an engine, in bytes.
+const maxRow = 256 << 10

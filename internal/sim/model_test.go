@@ -1,0 +1,449 @@
+package sim
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// model is what is known of the rows without looking into the buffer.
+type model struct {
+	handles map[string][]*handle // all of a sink that the process has defined, the newest last
+	rows    map[string]*row      // by rowKey
+	// history are the definitions of a sink that somebody has asked for, inForce the place of the last one that is
+	// known to be effective. One that was asked for later may be.
+	history map[string][]entry
+	inForce map[string]int
+	// unsynced bounds the age of rows that a cut may take although nobody waited for them.
+	unsynced time.Duration
+	// failures are the times at which the local level failed; rows in memory are lost then, as in a cut.
+	failures []time.Time
+	// expired are the files that were reported as expired, discards the calls of Discard by sink.
+	expired  map[string]bool
+	discards map[string]int
+	left     time.Time // when the last bubble ended
+}
+
+func newModel() model {
+	return model{
+		rows: map[string]*row{}, history: map[string][]entry{}, inForce: map[string]int{},
+		expired: map[string]bool{}, discards: map[string]int{},
+	}
+}
+
+type handle struct {
+	sink *buffer.Sink
+	conf buffer.SinkConfig
+}
+
+// entry is a definition of a sink of an engine.
+type entry struct {
+	table   string
+	enabled bool
+}
+
+// fate is what a client was told about a row.
+type fate uint8
+
+const (
+	unknown  fate = iota // no answer, or an error that leaves it open
+	accepted             // taken, nobody waited
+	acked                // on disk
+	refused              // certainly not taken
+)
+
+type row struct {
+	fate fate
+	sink string
+	// table is where it belongs; empty: one of those of the definitions in history from..to (-1: the last).
+	table    string
+	from, to int
+	bare     bool // it was sent without a value
+	// at is when it was offered, answered when the client was told that it was taken.
+	at, answered time.Time
+	gen          *generation
+	gone         time.Time // when its process died by a cut; zero: it did not
+}
+
+func rowKey(sink, name string) string { return sink + " " + name }
+
+// newRow adds a row that is about to be offered. Called with mu held.
+func (r *run) newRow(g *generation, sink, name, table string) *row {
+	x := &row{sink: sink, table: table, at: time.Now(), gen: g}
+	r.rows[rowKey(sink, name)] = x
+	return x
+}
+
+// told notes what a client was told of rows, unless the answer did not get through.
+func (r *run) told(g *generation, f fate, rows ...*row) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.dead.Load() {
+		return
+	}
+	for _, x := range rows {
+		x.fate, x.answered = f, time.Now()
+	}
+}
+
+// begins notes that the sinks of a source are about to get the definitions of the plans.
+func (r *run) begins(ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		p := r.plans[id]
+		source, _ := sourceOf(id)
+		r.history[id] = append(r.history[id], entry{
+			p.conf.Table.ID, !p.gone && !p.disabled && !r.disabled[source] && !r.removed[source],
+		})
+	}
+}
+
+// ends notes the outcome: the definitions are effective, or certainly not, or either.
+func (r *run) ends(ids []string, done, refused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if refused {
+			r.history[id] = append(r.history[id], r.history[id][r.inForce[id]])
+		}
+		if done || refused {
+			r.inForce[id] = len(r.history[id]) - 1
+		}
+	}
+}
+
+// definitions are those that may have been effective during the call that offered a row. Called with mu held.
+func (r *run) definitions(sink string, x *row) []entry {
+	to := x.to
+	if to < 0 {
+		to = len(r.history[sink]) - 1
+	}
+	return r.history[sink][x.from : to+1]
+}
+
+// enabledAll tells whether the sink took part whichever of the definitions was effective.
+func (r *run) enabledAll(sink string, x *row) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(r.definitions(sink, x), func(e entry) bool { return !e.enabled })
+}
+
+// belongs tells whether a row may be in a table.
+func (r *run) belongs(x *row, table string) bool {
+	if x.table != "" {
+		return x.table == table
+	}
+	return slices.ContainsFunc(r.definitions(x.sink, x), func(e entry) bool { return e.enabled && e.table == table })
+}
+
+// ackedRows are the names of the acknowledged rows of a sink that the process g took.
+func (r *run) ackedRows(g *generation, sink string) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, x := range r.rows {
+		if x.sink == sink && x.fate == acked && x.gen == g {
+			names = append(names, strings.TrimPrefix(key, sink+" "))
+		}
+	}
+	return names
+}
+
+// checkFlushed checks the barrier: what was acknowledged before is in the table, or was given up and reported.
+func (r *run) checkFlushed(g *generation, sink string, names []string) {
+	if g.dead.Load() {
+		return
+	}
+	r.mu.Lock()
+	discards := r.discards[sink]
+	expired := map[string]bool{}
+	for id := range r.expired {
+		expired[id] = true
+	}
+	r.mu.Unlock()
+	if discards > 0 {
+		return // which rows were given up is not known
+	}
+	have := map[string]bool{}
+	r.out.mu.Lock()
+	for _, f := range r.out.files {
+		if r.sinkOf(f.table) == sink {
+			for _, row := range f.rows {
+				have[row[0]] = true
+			}
+		}
+	}
+	for _, o := range r.out.ever {
+		if expired[o.file] {
+			for _, row := range o.rows {
+				have[row[0]] = true
+			}
+		}
+	}
+	r.out.mu.Unlock()
+	for _, name := range names {
+		if !have[name] {
+			r.t.Errorf("flush of %s returned, row %s is not in the table", sink, name)
+		}
+	}
+}
+
+// sinkOf is the sink that a table belongs to.
+func (r *run) sinkOf(table string) string {
+	for id := range r.plans {
+		if strings.HasPrefix(table, "in.c-sim."+letter(id)) {
+			return id
+		}
+	}
+	return ""
+}
+
+// ending is a file that was given up.
+type ending struct {
+	state buffer.FileState
+	rows  int64
+	known map[string]bool // names of its rows, as far as staging got them
+}
+
+// endings are the files of a sink that were given up.
+func (r *run) endings(st buffer.SinkStats) map[string]*ending {
+	list := map[string]*ending{}
+	for _, f := range st.Files {
+		if f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
+			list[f.ID] = &ending{f.State, f.Level.Rows, map[string]bool{}}
+		}
+	}
+	for _, o := range r.out.ever {
+		if e := list[o.file]; e != nil {
+			for _, row := range o.rows {
+				e.known[row[0]] = true
+			}
+		}
+	}
+	return list
+}
+
+// check compares the tables with what the clients were told.
+func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
+	for _, b := range r.out.breach {
+		r.t.Error(b)
+	}
+	var (
+		seen     = map[string]int{}   // rows in the tables
+		lost     = map[string]bool{}  // rows that were given up, and reported
+		nameless = map[string]int64{} // likewise, where only their number is known, by sink
+		ended    = map[string]*ending{}
+		inTable  = map[string]int64{} // rows of files that were not given up, by sink
+	)
+	for _, st := range stats.Sinks {
+		for id, e := range r.endings(st) {
+			ended[id] = e
+			for name := range e.known {
+				lost[rowKey(st.ID, name)] = true
+			}
+			nameless[st.ID] += max(0, e.rows-int64(len(e.known)))
+		}
+	}
+	r.checkDamage(stats, damage, lost)
+	for _, id := range sortedKeys(r.out.files) {
+		f := r.out.files[id]
+		sink := r.sinkOf(f.table)
+		if ended[id] == nil {
+			inTable[sink] += int64(len(f.rows))
+		}
+		last := map[string]string{}
+		for _, cells := range f.rows {
+			name := cells[0]
+			key := rowKey(sink, name)
+			seen[key]++
+			x := r.rows[key]
+			if x == nil {
+				r.t.Errorf("row %q of file %s in table %s was invented", name, id, f.table)
+				continue
+			}
+			if !r.belongs(x, f.table) {
+				r.t.Errorf("row %s is in table %s, where it does not belong", name, f.table)
+			}
+			if client := name[:1]; name <= last[client] {
+				r.t.Errorf("file %s: row %s comes after %s", id, name, last[client])
+			} else {
+				last[client] = name
+			}
+			r.checkCells(x, name, cells)
+		}
+	}
+	for _, key := range sortedKeys(r.rows) {
+		x, n := r.rows[key], seen[key]
+		if n == 0 && (x.fate == acked || x.fate == accepted) {
+			if lost[key] || x.fate == accepted && r.mayLack(x) {
+				continue
+			}
+			if nameless[x.sink] > 0 {
+				nameless[x.sink]--
+				continue
+			}
+		}
+		switch {
+		case n > 1:
+			r.t.Errorf("row %s is %d times in the table", key, n)
+		case n == 1 && x.fate == refused:
+			r.t.Errorf("row %s was refused and is in the table", key)
+		case n == 0 && x.fate == acked:
+			r.t.Errorf("row %s was acknowledged at %s and is lost", key, x.at.Sub(r.begin))
+		case n == 0 && x.fate == accepted:
+			r.t.Errorf("row %s was accepted at %s and is lost, its process ended at %s", key, x.at.Sub(r.begin), x.gone.Sub(r.begin))
+		}
+	}
+	if n := len(r.out.objects); n > 0 {
+		r.t.Errorf("%d objects are left in staging: %v", n, sortedKeys(r.out.objects))
+	}
+	if stats.LocalBytes != 0 || stats.PendingBytes != 0 {
+		r.t.Errorf("left over: %d bytes on disk, %d pending", stats.LocalBytes, stats.PendingBytes)
+	}
+	for _, st := range stats.Sinks {
+		r.checkLedger(st, inTable[st.ID], ended)
+	}
+	r.count(stats, damage)
+}
+
+// checkCells checks the cells of a row behind its name.
+func (r *run) checkCells(x *row, name string, cells []string) {
+	want := name[:3]
+	ok := strings.HasPrefix(cells[1], want) && strings.ReplaceAll(cells[1], want, "") == ""
+	if x.bare {
+		ok = cells[1] == noValue
+	}
+	if r.engine() && letter(x.sink) == "b" {
+		ok = ok && len(cells) == 3 && cells[2] == "label of "+name
+	}
+	if !ok {
+		r.t.Errorf("row %s has the cells %.50q…", name, cells[1:])
+	}
+}
+
+// checkLedger compares the ledger of a sink with its table and with what was given up.
+func (r *run) checkLedger(st buffer.SinkStats, inTable int64, ended map[string]*ending) {
+	if len(st.Slices) > 0 {
+		r.t.Errorf("sink %s has slices left: %v", st.ID, st.Slices)
+	}
+	if sum := st.Target.Rows + st.Expired.Rows + st.Damaged.Rows + st.Discarded.Rows; sum != st.Accepted {
+		r.t.Errorf("sink %s: %d rows accepted, %d imported, %d expired, %d damaged, %d discarded",
+			st.ID, st.Accepted, st.Target.Rows, st.Expired.Rows, st.Damaged.Rows, st.Discarded.Rows)
+	}
+	if st.Target.Rows != inTable {
+		r.t.Errorf("sink %s: the ledger has %d imported rows, the tables have %d", st.ID, st.Target.Rows, inTable)
+	}
+	sum := map[buffer.FileState]int64{}
+	count := map[buffer.FileState]int{}
+	for _, f := range st.Files {
+		if e := ended[f.ID]; e != nil {
+			sum[e.state] += e.rows
+			count[e.state]++
+		}
+	}
+	const listed = 31 // so many files of a kind stay in the list
+	if n := st.Expired.Rows; n != sum[buffer.FileExpired] && count[buffer.FileExpired] < listed {
+		r.t.Errorf("sink %s: the ledger has %d expired rows, the files that expired %d", st.ID, n, sum[buffer.FileExpired])
+	}
+	if n := st.Discarded.Rows; n != sum[buffer.FileDiscarded] && count[buffer.FileDiscarded] < listed {
+		r.t.Errorf("sink %s: the ledger has %d discarded rows, the files that were discarded %d", st.ID, n, sum[buffer.FileDiscarded])
+	}
+	if count[buffer.FileDiscarded] > r.discards[st.ID] {
+		r.t.Errorf("sink %s: %d files were discarded, by %d calls", st.ID, count[buffer.FileDiscarded], r.discards[st.ID])
+	}
+	for id, e := range ended {
+		if e.state == buffer.FileExpired && !r.expired[id] && !r.anyCut() {
+			r.t.Errorf("file %s expired, and nobody was told", id)
+		}
+	}
+}
+
+// anyCut tells whether a process of the run died, which may then have had no time to log what it did.
+func (r *run) anyCut() bool {
+	for _, x := range r.rows {
+		if !x.gone.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// count adds the outcome of the run to the summary.
+func (r *run) count(stats buffer.Stats, damage []buffer.Damage) {
+	kind := "runs: buffer"
+	if r.engine() {
+		kind = "runs: engine"
+	}
+	r.sum.add(kind, 1)
+	r.sum.add("rows: offered", int64(len(r.rows)))
+	for _, x := range r.rows {
+		if x.fate == acked {
+			r.sum.add("rows: acknowledged", 1)
+		}
+	}
+	for _, st := range stats.Sinks {
+		r.sum.add("rows: imported", st.Target.Rows)
+		r.sum.add("rows: expired", st.Expired.Rows)
+		r.sum.add("rows: damaged", st.Damaged.Rows)
+		r.sum.add("rows: discarded", st.Discarded.Rows)
+	}
+	r.sum.add("disk: damaged places reported", int64(len(damage)))
+}
+
+// eventHandler learns from the log when the local level failed, and which files expired.
+type eventHandler struct {
+	slog.Handler
+	r *run
+}
+
+func (h eventHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h eventHandler) Handle(ctx context.Context, rec slog.Record) error {
+	switch {
+	case strings.HasPrefix(rec.Message, "local level failed"):
+		h.r.mu.Lock()
+		h.r.failures = append(h.r.failures, time.Now())
+		h.r.mu.Unlock()
+	case strings.HasPrefix(rec.Message, "file expired"):
+		rec.Attrs(func(a slog.Attr) bool {
+			if a.Key == "file" {
+				h.r.fileExpired(a.Value.String())
+			}
+			return true
+		})
+	}
+	if !h.Handler.Enabled(ctx, rec.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, rec)
+}
+
+// fileExpired checks that a file expires no earlier than it may.
+func (r *run) fileExpired(id string) {
+	r.out.mu.Lock()
+	first, refused := r.out.refused[id]
+	r.out.mu.Unlock()
+	r.mu.Lock()
+	r.expired[id] = true
+	r.mu.Unlock()
+	switch age := time.Since(first); {
+	case !refused:
+		r.t.Errorf("file %s expired, and its import had never failed", id)
+	case age < r.opts.Retention:
+		r.t.Errorf("file %s expired %s after its first failure, it is kept for %s", id, age, r.opts.Retention)
+	}
+}
+
+// mayLack tells whether a row that nobody waited for may have been lost by a cut or a failure soon after it was taken.
+func (r *run) mayLack(x *row) bool {
+	if !x.gone.IsZero() && x.gone.Sub(x.answered) <= r.unsynced {
+		return true
+	}
+	return slices.ContainsFunc(r.failures, func(at time.Time) bool {
+		return !at.Before(x.at) && at.Sub(x.answered) <= r.unsynced
+	})
+}

@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// summary counts what happened in all runs, and says how far they are.
+type summary struct {
+	total int
+	begin time.Time
+
+	mu     sync.Mutex
+	ended  int
+	failed int
+	said   time.Time
+	counts map[string]int64
+}
+
+func newSummary() *summary {
+	now := time.Now()
+	return &summary{begin: now, said: now, counts: map[string]int64{}}
+}
+
+// add counts n things of a kind, "group: kind".
+func (s *summary) add(kind string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[kind] += n
+}
+
+// progressEvery is the pause between two lines of progress.
+const progressEvery = 10 * time.Second
+
+// done counts a run that has ended. It is called outside of bubbles, where time is real.
+func (s *summary) done(failed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended++
+	if failed {
+		s.failed++
+	}
+	if now := time.Now(); now.Sub(s.said) >= progressEvery {
+		s.said = now
+		fmt.Fprintf(os.Stderr, "simulation: %d of %d seeds, %d failed, %s\n", s.ended, s.total, s.failed,
+			now.Sub(s.begin).Round(time.Second))
+	}
+}
+
+// print writes the outcome of all runs.
+func (s *summary) print() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	groups := map[string][]string{}
+	for _, kind := range sortedKeys(s.counts) {
+		group, name, _ := strings.Cut(kind, ": ")
+		groups[group] = append(groups[group], fmt.Sprintf("%s %d", name, s.counts[kind]))
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "simulation: %d seeds, %d failed, %s\n", max(s.ended, 1), s.failed, time.Since(s.begin).Round(time.Millisecond))
+	for _, group := range sortedKeys(groups) {
+		fmt.Fprintf(&out, "  %s: %s\n", group, strings.Join(groups[group], ", "))
+	}
+	fmt.Fprint(os.Stderr, out.String())
+}
