@@ -170,10 +170,18 @@ func (t *tree) definition() (forebay.Source, error) {
 		}
 		def.Sinks = append(def.Sinks, forebay.Sink{
 			ID: s.ID, Table: forebay.Table{ID: s.TableID, Columns: s.Columns},
-			Disabled: s.DisabledWith(t.source) != nil, Settings: settings,
+			Disabled: s.DisabledWith(t.source) != nil, AllowedSignals: engineSignals(s.Signals), Settings: settings,
 		})
 	}
 	return def, nil
+}
+
+func engineSignals(names []string) []forebay.Signal {
+	var list []forebay.Signal
+	for _, name := range names {
+		list = append(list, forebay.Signal(name))
+	}
+	return list
 }
 
 // version gives a content the number after the last one. An equal content is a new version too when it says what was
