@@ -119,6 +119,7 @@ type slice struct {
 	rec  sliceRecord
 	tally
 	chunks uint32 // the next sequence number
+	cut    bool   // of recovery: its last chunk cannot be read
 }
 
 type file struct {
@@ -302,6 +303,8 @@ func (b *Buffer) closeOnce() error {
 		err = f
 	} else if err != nil {
 		err = fmt.Errorf("buffer: close the local level: %w", err)
+	} else if e := noteClosed(b.opts.FS, b.dir); e != nil {
+		b.log.Warn("that the local level was closed in order could not be noted", "error", e) // Open then takes it for a crash
 	}
 	if e := b.lock.Close(); err == nil && e != nil {
 		err = fmt.Errorf("buffer: unlock: %w", e)

@@ -1,7 +1,6 @@
 package buffer
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -49,6 +48,11 @@ type Damage struct {
 	At time.Time `json:"at"`
 	// Reason says what was found.
 	Reason string `json:"reason"`
+	// Uncounted is set when more rows may be lost in this place than Rows says, because what counted them is lost too.
+	Uncounted bool `json:"uncounted,omitempty"`
+	// Store is the name of the folder, in that of the local level, that a damaged store was set aside in; empty where
+	// only rows of a store that is in use were set aside.
+	Store string `json:"store,omitempty"`
 	// Data is what could be read of the first chunk, for an expert; nil when nothing could.
 	Data []byte `json:"data,omitempty"`
 }
@@ -122,7 +126,16 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 			open = -1
 		}
 	}
-	failures := 0
+	good := func(value []byte) error {
+		h, _, err := parseChunk(value)
+		if err != nil {
+			return err
+		}
+		closeGap(h.slice.rows-h.rows, h.slice.raw-h.raw)
+		before = h.slice
+		x.good.add(tally{rows: h.rows, raw: h.raw, stored: int64(len(value) - chunkHeaderSize), first: h.last, last: h.last})
+		return nil
+	}
 	var key [chunkKeySize]byte
 	skip := func(next uint32) uint32 {
 		for _, r := range known {
@@ -142,15 +155,10 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 			seq := binary.BigEndian.Uint32(it.Key()[9:])
 			next = seq + 1
 			value, err := it.ValueAndErr()
-			var h chunkHeader
 			if err == nil {
-				h, _, err = parseChunk(value)
+				err = good(value)
 			}
-			failures = 0
 			if err == nil {
-				closeGap(h.slice.rows-h.rows, h.slice.raw-h.raw)
-				before = h.slice
-				x.good.add(tally{rows: h.rows, raw: h.raw, stored: int64(len(value) - chunkHeaderSize), first: h.last, last: h.last})
 				continue
 			}
 			var damage *DamageError
@@ -166,18 +174,18 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 			}
 			continue // at what was set aside before
 		}
-		// The block that holds the chunk is damaged: try the one after it.
+		// The block that holds the chunk is damaged.
 		var damage *DamageError
 		if err = damageOf(int(next), err); !errors.As(err, &damage) {
 			return x, err
 		}
-		bad(int(next), damage.Err, nil)
-		next++
-		// Most damaged blocks end soon. Where one does not, the rest of it is passed in growing steps.
-		if failures++; failures > linearSteps {
-			for step := uint32(1) << min(20, failures-linearSteps); step > 1 && next < chunks; step-- {
-				bad(int(next), damage.Err, nil)
-				next++
+		end, err := passDamage(it, num, next, chunks)
+		if err != nil {
+			return x, err
+		}
+		for ; next < end; next++ {
+			if value := st.chunk(num, next); value == nil || good(value) != nil {
+				bad(int(next), damage.Err, value)
 			}
 		}
 	}
@@ -195,7 +203,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
 	whole, chunks := sl.tally, sl.rec.Chunks
 	whole.rows += sl.rec.Lost.Rows
 	whole.raw += sl.rec.Lost.Bytes
-	known, here := sl.rec.LostChunks, sl.tally
+	known, here, uncounted := sl.rec.LostChunks, sl.tally, sl.rec.Uncounted
 	b.mu.RUnlock()
 	x, err := b.examine(sl.num, chunks, known, whole)
 	if err != nil {
@@ -207,6 +215,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
 	if len(x.bad) == 0 {
 		return errors.New("damage was met, and cannot be found any more")
 	}
+	x.bad[len(x.bad)-1].Uncounted = uncounted
 	if err := b.opts.Staging.Delete(ctx, obj); err != nil {
 		return fmt.Errorf("delete what an earlier attempt may have left: %w", err)
 	}
@@ -220,8 +229,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
 		}
 		t.then(func() {
 			for _, d := range x.bad {
-				b.log.Error("stored rows are damaged and set aside", "sink", d.SinkID, "file", d.FileID, "slice", d.SliceID,
-					"first_chunk", d.FirstChunk, "last_chunk", d.LastChunk, "rows", d.Rows, "reason", d.Reason)
+				logDamage(b.log, d)
 			}
 		})
 		t.lose(sl, x)
@@ -238,7 +246,7 @@ func (t *txn) lose(sl *slice, x examination) {
 	sl.rows, sl.raw, sl.stored = x.good.rows, x.good.raw, x.good.stored
 	sl.rec.setTally(sl.tally)
 	sl.rec.Revision++
-	sl.rec.Instance = ""                      // a copy of this engine may set aside something else
+	sl.rec.Instance = b.instance              // a copy of this engine may set aside something else
 	ranges := slices.Clone(sl.rec.LostChunks) // the old one may be in use
 	for _, d := range x.bad {
 		if d.FirstChunk >= 0 {
@@ -247,6 +255,7 @@ func (t *txn) lose(sl *slice, x examination) {
 	}
 	slices.SortFunc(ranges, func(a, b chunkRange) int { return cmp.Compare(a.First, b.First) })
 	sl.rec.LostChunks = ranges
+	sl.rec.Uncounted = false
 	sl.rec.Retry = retryRecord{}
 	t.touchSink(s)
 	t.touchSlice(sl)
@@ -280,12 +289,55 @@ func (t *txn) lose(sl *slice, x examination) {
 	t.checkUploaded(f)
 }
 
-// hiddenChunks is room for the numbers of chunks that stand in a damaged block of the store, where their keys cannot be
-// read: a new chunk must not get the number of one of them. A block holds fewer.
-const hiddenChunks = 1 << 10
+// farChunk is above the numbers of the chunks of any slice.
+const farChunk = 1 << 30
 
-// linearSteps is how many chunks are looked for one by one after a place that cannot be read.
-const linearSteps = 64
+// passDamage returns the number of the first chunk, up to limit, from which on a slice can be read again. first stands in
+// a block of the store that cannot be read. Reading fails in all of the block and goes on behind it, so the steps may
+// grow until it does, and then close in on its end.
+func passDamage(it *pebble.Iterator, num uint64, first, limit uint32) (uint32, error) {
+	_, to := chunkBounds(num)
+	readable := func(seq uint32) (bool, error) {
+		var key [chunkKeySize]byte
+		putChunkKey(key[:], num, seq)
+		it.SetBounds(key[:], to)
+		it.First()
+		err := it.Error()
+		if err == nil {
+			return true, nil
+		}
+		var damage *DamageError
+		if err = damageOf(int(seq), err); errors.As(err, &damage) {
+			return false, nil
+		}
+		return false, err
+	}
+	low, high := first, limit // low cannot be read, high is taken for readable
+	for step := uint32(1); step < limit-low; step *= 2 {
+		ok, err := readable(low + step)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			high = low + step
+			break
+		}
+		low += step
+	}
+	for high-low > 1 {
+		mid := low + (high-low)/2
+		ok, err := readable(mid)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	return high, nil
+}
 
 // recoverDamaged finds the running totals of an open slice whose last chunk cannot be read. Its rows stay in the totals
 // until the upload finds what is damaged, and counts it.
@@ -297,12 +349,14 @@ func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
 		lost   bool
 	)
 	_, to := chunkBounds(sl.num)
-	for next, failures := uint32(0), 0; failures < linearSteps+12; {
+	defer it.SetBounds([]byte{prefixChunk}, []byte{prefixChunk + 1}) // as the caller has them
+	for next := uint32(0); next < farChunk; {
 		putChunkKey(key[:], sl.num, next)
-		for ok := it.SeekGE(key[:]); ok && bytes.Compare(it.Key(), to) < 0; ok = it.Next() {
+		it.SetBounds(key[:], to)
+		for ok := it.First(); ok; ok = it.Next() {
 			next = binary.BigEndian.Uint32(it.Key()[9:]) + 1
 			sl.chunks = next
-			failures, hidden = 0, false
+			hidden = false
 			value, err := it.ValueAndErr()
 			var h chunkHeader
 			if err == nil {
@@ -330,14 +384,13 @@ func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
 			return err
 		}
 		hidden, lost = true, true
-		if failures++; failures > linearSteps {
-			next += 1 << min(20, failures-linearSteps)
-		} else {
-			next++
+		if next, err = passDamage(it, sl.num, next, max(farChunk, next)); err != nil {
+			return err
 		}
 	}
+	sl.cut = true
 	if hidden {
-		sl.chunks += hiddenChunks
+		sl.chunks++ // there is at least one in what is hidden
 	}
 	// The head of a damaged chunk is believed where it fits to what stands before it.
 	known := false
@@ -348,6 +401,30 @@ func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
 	}
 	if lost && (hidden || !known) {
 		sl.rows++ // how many there were stood only there: at least one
+		sl.rec.Uncounted = true
 	}
 	return nil
+}
+
+// sealDamaged ends the writing of slices whose last chunk cannot be read: a new chunk would stand in the same part of the
+// store, behind what cannot be passed.
+func (r *recovery) sealDamaged() error {
+	batch := r.db.NewBatch()
+	for _, sl := range r.slices {
+		if !sl.cut {
+			continue
+		}
+		s := sl.file.sink
+		s.slice = nil
+		sl.rec.State, sl.rec.Closed, sl.rec.Reason = SliceUploading, r.now, reasonSalvaged
+		sl.rec.setTally(sl.tally)
+		sl.rec.Chunks = sl.chunks
+		s.rec.Sealed.add(sl.rows, sl.raw)
+		_ = batch.Set(sliceKey(sl.num), encodeRecord(&sl.rec), nil) // a plain batch cannot fail
+		_ = batch.Set(sinkKey(s.num), encodeRecord(&s.rec), nil)
+	}
+	if batch.Empty() {
+		return batch.Close()
+	}
+	return r.db.Apply(batch, pebble.Sync)
 }

@@ -71,18 +71,31 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		FS: st.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: storeLogger{log, st.fs},
 		EventListener: &pebble.EventListener{DataCorruption: corruptionLogger(log)},
 	})
+	if err == nil {
+		err = checkStore(opts.FS, dir)
+		if err != nil {
+			err = errors.Join(err, st.close())
+		}
+	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("buffer: inspect %s: %w", dir, err), lock.Close())
+		return nil, errors.Join(inspectError(opts.FS, dir, err), lock.Close())
 	}
 	r, err := recoverState(dir, st.db)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("buffer: inspect %s: %w", dir, err), st.close(), lock.Close())
+		return nil, errors.Join(inspectError(opts.FS, dir, err), st.close(), lock.Close())
 	}
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, FS: opts.FS}, log: log, dir: dir, instance: r.instance}
 	b.mu.state = r.state
 	b.local.Store(r.local)
 	b.store.Store(st)
 	return &Inspection{b: b, lock: lock}, nil
+}
+
+func inspectError(disk vfs.FS, dir string, err error) error {
+	if err = openDamage(disk, dir, err); isStoreDamage(err) {
+		return &StoreDamageError{Dir: dir, Err: err}
+	}
+	return fmt.Errorf("buffer: inspect %s: %w", dir, err)
 }
 
 // Close ends the inspection.

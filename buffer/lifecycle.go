@@ -35,7 +35,9 @@ type timerKey struct {
 func (t *txn) openFile(s *sinkState, def *definition) {
 	b := t.b
 	b.mu.lastFile++
-	f := &file{num: b.mu.lastFile, sink: s, rec: fileRecord{Sink: s.num, State: FileWriting, Def: def, Opened: t.now}}
+	f := &file{num: b.mu.lastFile, sink: s, rec: fileRecord{
+		Instance: b.instance, Sink: s.num, SinkID: s.id, State: FileWriting, Def: def, Opened: t.now,
+	}}
 	b.mu.files[f.num] = f
 	s.files = append(s.files, f)
 	s.file = f
@@ -50,7 +52,7 @@ func (t *txn) openSlice(s *sinkState) {
 	b := t.b
 	f := s.file
 	b.mu.lastSlice++
-	sl := &slice{num: b.mu.lastSlice, file: f, rec: sliceRecord{File: f.num, State: SliceWriting, Opened: t.now}}
+	sl := &slice{num: b.mu.lastSlice, file: f, rec: sliceRecord{Instance: b.instance, File: f.num, State: SliceWriting, Opened: t.now}}
 	b.mu.slices[sl.num] = sl
 	f.slices = append(f.slices, sl)
 	s.slice = sl

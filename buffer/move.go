@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -26,10 +27,14 @@ func (b *Buffer) queueUpload(sl *slice) {
 
 func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.mu.RLock()
-	due := sl.rec.State == SliceUploading
+	due, salvaged := sl.rec.State == SliceUploading, sl.rec.Salvaged
 	obj, ext := b.object(sl), sl.rec.extent()
 	b.mu.RUnlock()
 	if !due {
+		return
+	}
+	if salvaged {
+		b.takeStaged(ctx, sl, obj)
 		return
 	}
 	if mutant == mutantEarlyWipe && obj.Rows%2 == 0 {
@@ -54,6 +59,10 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		})
 		return
 	}
+	b.uploadFailed(ctx, sl, obj, err)
+}
+
+func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err error) {
 	b.attemptFailed(ctx, "upload", obj.SinkID, obj.ID, err, func(t *txn) (*retryRecord, timerKey) {
 		if sl.rec.State != SliceUploading {
 			return nil, timerKey{}
@@ -74,9 +83,12 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.mu.RLock()
 	due := f.rec.State == FileImporting
 	arg := b.describe(f)
-	copied := f.rec.Copied
+	copied, salvaged := f.rec.Copied, f.rec.Salvaged
 	b.mu.RUnlock()
 	if !due {
+		return
+	}
+	if salvaged && b.takeImported(ctx, f, arg) {
 		return
 	}
 	arg.OpenSlice = b.opts.Staging.Open
@@ -458,12 +470,22 @@ func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHea
 		it.SetBounds(key[:], to)
 		return it.First()
 	}
-	next, ok := ext.next(0)
-	for ok = ok && seek(next); ok; {
-		seq := binary.BigEndian.Uint32(it.Key()[9:])
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return damageOf(int(seq), err)
+	next, more := ext.next(0)
+	for ok := more && seek(next); more; {
+		seq := next
+		var value []byte
+		switch {
+		case ok:
+			seq = binary.BigEndian.Uint32(it.Key()[9:])
+			if value, err = it.ValueAndErr(); err != nil {
+				return damageOf(int(seq), err)
+			}
+		case it.Error() == nil:
+			return nil
+		default:
+			if value = st.chunk(slice, seq); value == nil {
+				return damageOf(int(seq), it.Error())
+			}
 		}
 		h, payload, err := parseChunk(value)
 		if err != nil {
@@ -472,18 +494,26 @@ func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHea
 		if err := fn(int(seq), h, payload); err != nil {
 			return err
 		}
-		next, ok = ext.next(seq + 1)
-		switch {
-		case !ok:
-			return nil
-		case next == seq+1:
+		next, more = ext.next(seq + 1)
+		if ok && next == seq+1 {
 			ok = it.Next()
-		default:
-			ok = seek(next)
+		} else {
+			ok = more && seek(next)
 		}
 	}
-	if err := it.Error(); err != nil {
-		return damageOf(int(next), err)
-	}
 	return nil
+}
+
+// chunk returns a copy of one chunk that an iterator could not come to, nil when it is not there or cannot be read. An
+// iterator fails when any part of the store that may hold the key is damaged, also one beside it; this ends at the newest
+// part that has it.
+func (s *store) chunk(slice uint64, seq uint32) []byte {
+	var key [chunkKeySize]byte
+	putChunkKey(key[:], slice, seq)
+	value, closer, err := s.db.Get(key[:])
+	if err != nil {
+		return nil
+	}
+	defer closer.Close()
+	return bytes.Clone(value)
 }

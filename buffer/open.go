@@ -210,7 +210,7 @@ func (r *recovery) recoverSinks() error {
 	return eachRecord(r.db, prefixSink, func(key, value []byte) error {
 		s := &sinkState{num: binary.BigEndian.Uint32(key)}
 		if err := json.Unmarshal(value, &s.rec); err != nil {
-			return fmt.Errorf("sink record %d: %w", s.num, err)
+			return badRecord("sink record %d: %w", s.num, err)
 		}
 		s.id = s.rec.ID
 		r.sinks[s.id] = s
@@ -224,10 +224,10 @@ func (r *recovery) recoverFiles() error {
 	return eachRecord(r.db, prefixFile, func(key, value []byte) error {
 		f := &file{num: binary.BigEndian.Uint64(key)}
 		if err := json.Unmarshal(value, &f.rec); err != nil {
-			return fmt.Errorf("file record %d: %w", f.num, err)
+			return badRecord("file record %d: %w", f.num, err)
 		}
 		if f.sink = r.byNum[f.rec.Sink]; f.sink == nil {
-			return fmt.Errorf("file record %d: sink %d is unknown", f.num, f.rec.Sink)
+			return badRecord("file record %d: sink %d is unknown", f.num, f.rec.Sink)
 		}
 		f.rec.Retry.FirstFailed = r.resumed(f.rec.Retry.FirstFailed)
 		r.files[f.num] = f
@@ -249,10 +249,10 @@ func (r *recovery) recoverSlices() error {
 	return eachRecord(r.db, prefixSlice, func(key, value []byte) error {
 		sl := &slice{num: binary.BigEndian.Uint64(key)}
 		if err := json.Unmarshal(value, &sl.rec); err != nil {
-			return fmt.Errorf("slice record %d: %w", sl.num, err)
+			return badRecord("slice record %d: %w", sl.num, err)
 		}
 		if sl.file = r.files[sl.rec.File]; sl.file == nil {
-			return fmt.Errorf("slice record %d: file %d is unknown", sl.num, sl.rec.File)
+			return badRecord("slice record %d: file %d is unknown", sl.num, sl.rec.File)
 		}
 		r.slices[sl.num] = sl
 		sl.file.slices = append(sl.file.slices, sl)

@@ -87,13 +87,17 @@ type retryRecord struct {
 }
 
 type fileRecord struct {
-	// Instance is the first part of the id, where it is not that of the data directory: a restored copy has a new
-	// instance, and the files that it found keep their ids.
+	// Instance is the first part of the id. It need not be that of the data directory: a restored copy has a new instance,
+	// and the files that it found keep their ids. Empty: that of the data directory.
 	Instance string `json:"instance,omitempty"`
 	// Copied is set when a checkpoint holds the file too. Then the owner of the other copy may import it and delete the
 	// staged objects.
-	Copied   bool        `json:"copied,omitempty"`
-	Sink     uint32      `json:"sink"`
+	Copied bool   `json:"copied,omitempty"`
+	Sink   uint32 `json:"sink"`
+	// SinkID is the id of the sink, should its own record be lost.
+	SinkID string `json:"sinkID,omitempty"`
+	// Salvaged is set when the file was found in a damaged store: its records may be older than what was done.
+	Salvaged bool        `json:"salvaged,omitempty"`
 	State    FileState   `json:"state"`
 	Def      *definition `json:"def"`
 	Opened   time.Time   `json:"opened"`
@@ -127,6 +131,8 @@ type sliceRecord struct {
 	Stored int64 `json:"stored,omitempty"`
 	First  int64 `json:"first,omitempty"`
 	Last   int64 `json:"last,omitempty"`
+	// Salvaged is set until it is known whether a slice that was found in a damaged store is in staging already.
+	Salvaged bool `json:"salvaged,omitempty"`
 	// Chunks is the number of chunks that the slice was sealed with.
 	Chunks uint32 `json:"chunks,omitempty"`
 	// Lost is what was set aside because it was damaged; the totals do not contain it. Revision counts how often that
@@ -134,6 +140,8 @@ type sliceRecord struct {
 	Lost       ledgerEntry  `json:"lost,omitzero"`
 	LostChunks []chunkRange `json:"lostChunks,omitempty"` // ascending
 	Revision   uint32       `json:"revision,omitempty"`
+	// Uncounted is set while the totals are a lower bound: what counted the last rows is damaged.
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // chunkRange are the numbers of neighbouring chunks, both ends inside.

@@ -54,14 +54,40 @@ type opened struct {
 	state *recovery
 }
 
-// openStore opens the store and reads its state.
+// openStore opens the store and reads its state. A store that is damaged is salvaged.
 func (b *Buffer) openStore() (opened, error) {
 	again := b.instance != ""
-	st, err := openStore(b.dir, b.opts, again, b.storeFailed)
+	o, err := b.tryStore(again)
+	if err == nil || !isStoreDamage(err) {
+		return o, err
+	}
+	if e := salvageStore(b.dir, b.opts, err); e != nil {
+		return o, fmt.Errorf("%w; what is whole could not be salvaged, nothing was changed: %w", err, e)
+	}
+	return b.tryStore(false) // the instance is new
+}
+
+// tryStore opens the store, with again only that of this instance.
+func (b *Buffer) tryStore(again bool) (opened, error) {
+	err := finishSwap(b.opts.FS, b.dir)
+	if err == nil {
+		err = checkStore(b.opts.FS, b.dir)
+	}
+	if err == nil {
+		err = forgetClosed(b.opts.FS, b.dir)
+	}
 	if err != nil {
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
+	st, err := openStore(b.dir, b.opts, again, b.storeFailed)
+	if err != nil {
+		err = openDamage(b.opts.FS, b.dir, err)
+		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
+	}
 	rec, err := recoverState(b.dir, st.db)
+	if err == nil {
+		err = rec.sealDamaged()
+	}
 	if err == nil {
 		err = rec.adopt(b.opts.FS, b.dir)
 	}
@@ -158,6 +184,7 @@ func (b *Buffer) install(o opened) {
 	if mutant != mutantTrustMemory {
 		b.mu.state = o.state.state
 	}
+	b.instance = o.state.instance
 	b.mu.generation++
 	b.signalChange()
 	b.mu.Unlock()

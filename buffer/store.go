@@ -45,7 +45,10 @@ func openStore(dir string, opts Options, again bool, failed func(*store, error))
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	db, err := pebble.Open(dir, o)
 	if err != nil {
-		return nil, errors.Join(err, s.fs.failure())
+		if e := s.fs.failure(); e != nil {
+			err = errors.Join(err, e)
+		}
+		return nil, err
 	}
 	s.db = db
 	if err := s.fs.failure(); err != nil {

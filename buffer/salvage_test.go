@@ -1,0 +1,297 @@
+package buffer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// damageWorld is a data directory with rows in every state: imported, in staging, sealed and open, of two sinks, in
+// tables and in the log of the store.
+type damageWorld struct {
+	fs                      *vfs.MemFS
+	mem                     *buffertest.Memory
+	opts                    buffer.Options
+	stagingDown, targetDown atomic.Bool
+	rows                    int // acknowledged rows of each sink: ids 0, 1, …
+	log                     bytes.Buffer
+}
+
+var damageSinks = []string{"a", "b"}
+
+func newDamageWorld(t *testing.T, inTables bool) *damageWorld {
+	t.Helper()
+	w := &damageWorld{fs: vfs.NewMem(), mem: buffertest.NewMemory()}
+	w.mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpPut && w.stagingDown.Load() || c.Op == buffertest.OpImport && w.targetDown.Load() {
+			return errors.New("down")
+		}
+		return nil
+	}
+	w.opts = memoryOptions(w.mem)
+	w.opts.FS = w.fs
+	w.opts.Logger = slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	w.opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}
+	b, err := buffer.Open("data", w.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noise := noise{rand.New(rand.NewPCG(1, 2))}
+	var sinks []*buffer.Sink
+	for _, id := range damageSinks {
+		sinks = append(sinks, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Import.Count = 1000 }))
+	}
+	append40 := func() {
+		for i := range 40 {
+			for _, s := range sinks {
+				ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(w.rows, noise.text(300)), Count: 1})
+				if err == nil && i%4 == 3 {
+					err = ticket.Wait(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.rows++
+		}
+	}
+	closeFiles := func() {
+		for _, id := range damageSinks {
+			if err := b.CloseFile(t.Context(), id, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	append40()
+	for _, id := range damageSinks {
+		if err := b.Flush(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.targetDown.Store(true)
+	append40()
+	closeFiles()
+	for _, id := range damageSinks {
+		eventually(t, func() bool { st, _ := b.SinkStats(id); return st.Staging.Rows == 40 })
+	}
+	w.stagingDown.Store(true)
+	append40()
+	closeFiles()
+	append40()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if inTables {
+		w.toTables(t)
+	}
+	return w
+}
+
+// toTables moves everything from the log of the store into tables.
+func (w *damageWorld) toTables(t *testing.T) {
+	t.Helper()
+	db, err := pebble.Open("data", &pebble.Options{FS: w.fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files returns the names of the files with bytes in the data directory.
+func (w *damageWorld) files(t *testing.T) map[string]int {
+	t.Helper()
+	names, err := w.fs.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[string]int{}
+	for _, name := range names {
+		if data, err := w.fs.UnsafeGetFileDataBuffer("data/" + name); err == nil {
+			sizes[name] = len(data)
+		}
+	}
+	return sizes
+}
+
+// check opens the damaged directory, lets everything flow, and returns how many rows are missing. Each row must be there
+// once, or damage must be reported.
+func (w *damageWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
+	t.Helper()
+	w.stagingDown.Store(false)
+	w.targetDown.Store(false)
+	b, err := buffer.Open("data", w.opts)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, id := range damageSinks {
+		put(t, b, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Import.Count = 1000 }), w.rows, w.rows+3)
+	}
+	for _, st := range b.Stats().Sinks {
+		if err := b.Flush(ctx, st.ID); err != nil {
+			t.Errorf("flush %s: %v", st.ID, err)
+		}
+	}
+	verify(t, b)
+	if list, err = b.Damaged(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range damageSinks {
+		seen := map[string]int{}
+		for _, row := range ids(w.mem, "in.c-test."+id) {
+			if seen[row]++; seen[row] == 2 {
+				t.Errorf("sink %s: row %s is there twice", id, row)
+			}
+		}
+		for i := range w.rows + 3 {
+			if seen[fmt.Sprint(i)] == 0 {
+				missing++
+				if i >= w.rows {
+					t.Errorf("sink %s: row %d, which came after the damage, is missing", id, i)
+				}
+			}
+		}
+	}
+	counted, uncounted := int64(0), false
+	for _, d := range list {
+		counted += d.Rows
+		uncounted = uncounted || d.Uncounted
+		if d.Reason == "" || d.At.IsZero() {
+			t.Errorf("damage %+v", d)
+		}
+	}
+	if int64(missing) > counted && !uncounted {
+		t.Errorf("%d rows are missing, %d are reported: %+v", missing, counted, list)
+	}
+	if len(list) > 0 && !strings.Contains(w.log.String(), "damage") {
+		t.Errorf("the damage is not logged: %s", &w.log)
+	}
+	return missing, list
+}
+
+// Any byte of any file of a data directory may rot: the process starts, and each acknowledged row arrives once or is
+// reported.
+func TestAnyDamagedByte(t *testing.T) {
+	for _, inTables := range []bool{false, true} {
+		for name, size := range newDamageWorld(t, inTables).files(t) {
+			if name == "LOCK" || size == 0 {
+				continue
+			}
+			places := 12
+			if testing.Short() {
+				places = 6
+			}
+			for i := range places {
+				at := i * (size - 1) / (places - 1)
+				t.Run(fmt.Sprintf("%s/%v/%d", name, inTables, at), func(t *testing.T) {
+					t.Parallel()
+					w := newDamageWorld(t, inTables)
+					data, err := w.fs.UnsafeGetFileDataBuffer("data/" + name)
+					if err != nil || at >= len(data) {
+						t.Skipf("the file is not there this time, or shorter: %v", err)
+					}
+					data[at] ^= 4
+					if name == "forebay-format" {
+						var format *buffer.FormatError
+						if _, err := buffer.Open("data", w.opts); !errors.As(err, &format) {
+							t.Errorf("open: %v, want a FormatError", err)
+						}
+						return
+					}
+					var damaged *buffer.StoreDamageError
+					if in, err := buffer.Inspect("data", buffer.InspectOptions{FS: w.fs}); err == nil {
+						_ = in.Close()
+					} else if !errors.As(err, &damaged) {
+						t.Errorf("inspect: %v, want a StoreDamageError", err)
+					}
+					missing, list := w.check(t)
+					t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
+				})
+			}
+		}
+	}
+}
+
+func summary(list []buffer.Damage) (out []string) {
+	for _, d := range list {
+		out = append(out, fmt.Sprintf("%s/%s/%d-%d: %d rows (%v): %s", d.SinkID, d.SliceID, d.FirstChunk, d.LastChunk, d.Rows, d.Uncounted, d.Reason))
+	}
+	return out
+}
+
+// A file may be gone, or cut to nothing.
+func TestAnyMissingFile(t *testing.T) {
+	for _, inTables := range []bool{false, true} {
+		for name := range newDamageWorld(t, inTables).files(t) {
+			if name == "LOCK" {
+				continue
+			}
+			for _, cut := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%v/cut=%v", name, inTables, cut), func(t *testing.T) {
+					t.Parallel()
+					w := newDamageWorld(t, inTables)
+					path := "data/" + name
+					if _, err := w.fs.Stat(path); err != nil {
+						t.Skip("the file is not there this time")
+					}
+					if cut {
+						half, err := w.fs.Open(path)
+						if err != nil {
+							t.Fatal(err)
+						}
+						data, err := io.ReadAll(half)
+						if err != nil {
+							t.Fatal(err)
+						}
+						f, err := w.fs.Create(path, vfs.WriteCategoryUnspecified)
+						if err == nil {
+							_, err = f.Write(data[:len(data)/2])
+						}
+						if err := errors.Join(err, f.Close(), half.Close()); err != nil {
+							t.Fatal(err)
+						}
+						if name == "forebay-format" {
+							return
+						}
+					} else if err := w.fs.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+					missing, list := w.check(t)
+					t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
+				})
+			}
+		}
+	}
+}
+
+// eventually waits for a condition that something in the background brings about.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come about")
+		}
+	}
+}

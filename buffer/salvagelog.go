@@ -1,0 +1,188 @@
+package buffer
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The write-ahead log of the store is read here once more before the store replays it. The store looks for damage only
+// from the block of 32 KiB after the one that it cannot read, and takes what it does not find for a write that was torn
+// and never acknowledged; of a short log it would so drop acknowledged rows without a word. Here every chunk of the log
+// is looked at, also behind one that cannot be read.
+//
+// The format is that of the store's package record: blocks of logBlock bytes, and in them chunks with the head
+//
+//	offset size
+//	0      4    masked CRC-32C of everything from offset 6 on
+//	4      2    length of the payload
+//	6      1    5 to 8: full, first, middle, last chunk of a record; 9 to 12: likewise, with the next but one field
+//	7      4    number of the log
+//	11     8    how much of the log was on disk when the chunk was written
+//
+// A log that was closed ends with a head without payload that has the number of the next log.
+const (
+	logBlock     = 32 << 10
+	logHeadSize  = 11
+	syncHeadSize = 19
+)
+
+const (
+	logFull = iota
+	logFirst
+	logMiddle
+	logLast
+)
+
+// logChunk is one chunk of a log.
+type logChunk struct {
+	at      int64
+	kind    int
+	payload []byte // valid during the call
+	synced  int64
+}
+
+// parseLogChunk reads the chunk at the begin of b; size 0: there is none. closed: it is the end of the log.
+func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
+	if len(b) < logHeadSize || b[6] < 5 || b[6] > 12 {
+		return c, 0, false
+	}
+	le := binary.LittleEndian
+	sum, length, number := le.Uint32(b), int(le.Uint16(b[4:])), le.Uint32(b[7:])
+	if number == num+1 && b[6] == 5 && sum == 0 && length == 0 {
+		return c, logHeadSize, true
+	}
+	head := logHeadSize
+	if b[6] >= 9 {
+		head = syncHeadSize
+	}
+	if number != num || len(b) < head+length {
+		return c, 0, false
+	}
+	if maskedSum(b[6:head+length]) != sum {
+		return c, 0, false
+	}
+	c = logChunk{kind: int(b[6]-5) % 4, payload: b[head : head+length]}
+	if head == syncHeadSize {
+		c.synced = int64(le.Uint64(b[11:]))
+	}
+	return c, head + length, false
+}
+
+// logGap is a part of a log that cannot be read.
+type logGap struct{ from, to int64 }
+
+// walkLog calls chunk for every whole chunk of a log and gap for what lies between two of them. closed: the log has its
+// end. What follows the last chunk is no gap.
+func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(logGap)) (closed bool, err error) {
+	var block [logBlock]byte
+	bad := int64(-1)
+	for base := int64(0); ; base += logBlock {
+		n, err := io.ReadFull(r, block[:])
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, err
+		}
+		for at := 0; at < n; {
+			c, size, closed := parseLogChunk(block[at:n], num)
+			if size == 0 {
+				if bad < 0 && !(n-at < syncHeadSize && allZero(block[at:n])) {
+					bad = base + int64(at)
+				}
+				at++
+				continue
+			}
+			if bad >= 0 {
+				gap(logGap{bad, base + int64(at)})
+				bad = -1
+			}
+			if closed {
+				return true, nil
+			}
+			c.at = base + int64(at)
+			chunk(c)
+			at += size
+		}
+		if n < logBlock {
+			return false, nil
+		}
+	}
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// checkLog returns the parts of a log that cannot be read and that were on disk once: a later chunk says so, or the log
+// has its end. Other parts that cannot be read are writes that a crash has torn.
+func checkLog(disk vfs.FS, path string, num uint32) (damaged []logGap, err error) {
+	var gaps []logGap
+	synced := int64(0)
+	closed, err := readLog(disk, path, num, func(c logChunk) { synced = max(synced, c.synced) }, func(g logGap) { gaps = append(gaps, g) })
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range gaps {
+		if closed || g.from < synced {
+			damaged = append(damaged, g)
+		}
+	}
+	return damaged, nil
+}
+
+func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap func(logGap)) (bool, error) {
+	f, err := disk.Open(path, vfs.SequentialReadsOption)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return walkLog(f, num, chunk, gap)
+}
+
+// eachLogRecord calls fn with every whole record of a log, up to the first write that was torn. The record is valid
+// during the call.
+func eachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) error) (damaged []logGap, err error) {
+	if damaged, err = checkLog(disk, path, num); err != nil {
+		return nil, err
+	}
+	var (
+		record     []byte
+		open, torn bool
+		failure    error
+	)
+	_, err = readLog(disk, path, num, func(c logChunk) {
+		if torn || failure != nil {
+			return
+		}
+		switch c.kind {
+		case logFull:
+			open = false
+			failure = fn(c.payload)
+		case logFirst:
+			open, record = true, append(record[:0], c.payload...)
+		case logMiddle, logLast:
+			if !open {
+				return // its begin is lost
+			}
+			record = append(record, c.payload...)
+			if c.kind == logLast {
+				open = false
+				failure = fn(record)
+			}
+		}
+	}, func(g logGap) {
+		open = false
+		known := false
+		for _, d := range damaged {
+			known = known || d == g
+		}
+		torn = torn || !known
+	})
+	return damaged, errors.Join(failure, err)
+}

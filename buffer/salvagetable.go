@@ -1,0 +1,196 @@
+package buffer
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// entry is one version of a key in a file of the store.
+type entry struct {
+	kind pebble.InternalKeyKind
+	key  []byte
+	// value is the end of the range where kind is that of a deleted range.
+	value []byte
+	seq   uint64
+}
+
+// probes bounds the seeks for whole blocks between two damaged ones: the store takes tens of milliseconds for each that
+// ends in a damaged one, since it looks for a flipped bit that would explain it.
+const probes = 128
+
+// eachTableEntry calls fn with what can be read of a table. The entry is valid during the call; some come more than once.
+// lost is called with what was met on the way, err is that of fn.
+func eachTableEntry(disk vfs.FS, path string, fn func(entry) error, lost func(error)) (err error) {
+	stopped := false
+	call := func(e entry) error {
+		err := fn(e)
+		stopped = stopped || err != nil
+		return err
+	}
+	if e := readTable(disk, path, call, lost); e != nil {
+		if stopped {
+			return e
+		}
+		lost(e)
+	}
+	return nil
+}
+
+func readTable(disk vfs.FS, path string, fn func(entry) error, lost func(error)) (err error) {
+	// The store's readers are made for bytes that have a right checksum; what follows from others is theirs to find.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("read table: %v", r)
+		}
+	}()
+	f, err := disk.Open(path, vfs.RandomReadsOption)
+	if err != nil {
+		return err
+	}
+	readable, err := sstable.NewSimpleReadable(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	r, err := sstable.NewReader(context.Background(), readable, sstable.ReaderOptions{})
+	if err != nil {
+		return errors.Join(err, readable.Close())
+	}
+	defer r.Close()
+	deleted, err := r.NewRawRangeDelIter(context.Background(), sstable.NoFragmentTransforms, sstable.NoReadEnv)
+	switch {
+	case err != nil:
+		lost(err)
+	case deleted != nil:
+		span, err := deleted.First()
+		for ; span != nil; span, err = deleted.Next() {
+			if err := fn(entry{kind: pebble.InternalKeyKindRangeDelete, key: span.Start, value: span.End}); err != nil {
+				deleted.Close()
+				return err
+			}
+		}
+		deleted.Close()
+		if err != nil {
+			lost(err)
+		}
+	}
+	it, err := r.NewIter(sstable.NoTransforms, nil, nil, sstable.AssertNoBlobHandles)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	t := &tableScan{it: it, fn: fn}
+	if err := t.scan(); err != nil || t.damage == nil {
+		return err
+	}
+	lost(t.damage)
+	return nil
+}
+
+// tableScan reads the points of a table from both ends, and then looks for whole blocks between those that it could not
+// read.
+type tableScan struct {
+	it     sstable.Iterator
+	fn     func(entry) error
+	damage error
+}
+
+func (t *tableScan) scan() error {
+	kv := t.it.First()
+	var last, first []byte
+	for ; kv != nil; kv = t.it.Next() {
+		if err := t.emit(kv.Kind(), kv.K.UserKey, uint64(kv.SeqNum()), kv.Value); err != nil {
+			return err
+		}
+		last = append(last[:0], kv.K.UserKey...)
+	}
+	if t.damage = t.it.Error(); t.damage == nil {
+		return nil
+	}
+	for kv := t.it.Last(); kv != nil && bytes.Compare(kv.K.UserKey, last) > 0; kv = t.it.Prev() {
+		if err := t.emit(kv.Kind(), kv.K.UserKey, uint64(kv.SeqNum()), kv.Value); err != nil {
+			return err
+		}
+		first = append(first[:0], kv.K.UserKey...)
+	}
+	if err := t.it.Error(); err != nil && err.Error() == t.damage.Error() {
+		return nil // it is one block, and everything on both sides is read
+	}
+	if first == nil {
+		first = bytes.Repeat([]byte{0xff}, 16)
+	}
+	return t.between(last, first)
+}
+
+// between probes what lies between two keys that are known, halving it again and again.
+func (t *tableScan) between(last, first []byte) error {
+	type span struct{ lo, hi place }
+	for queue, left := []span{{placeOf(last), placeOf(first)}}, probes; len(queue) > 0 && left > 0; left-- {
+		s := queue[0]
+		queue = queue[1:]
+		mid := s.lo.middle(s.hi)
+		if mid == s.lo {
+			continue
+		}
+		queue = append(queue, span{s.lo, mid})
+		hi := s.hi.bytes()
+		kv := t.it.SeekGE(mid.bytes(), 0)
+		if kv == nil && t.it.Error() != nil {
+			queue = append(queue, span{mid, s.hi})
+			continue
+		}
+		var came []byte
+		for ; kv != nil && bytes.Compare(kv.K.UserKey, hi) < 0; kv = t.it.Next() {
+			if err := t.emit(kv.Kind(), kv.K.UserKey, uint64(kv.SeqNum()), kv.Value); err != nil {
+				return err
+			}
+			came = append(came[:0], kv.K.UserKey...)
+		}
+		if kv == nil && t.it.Error() != nil && came != nil {
+			queue = append(queue, span{placeOf(came), s.hi})
+		}
+	}
+	return nil
+}
+
+func (t *tableScan) emit(kind pebble.InternalKeyKind, key []byte, seq uint64, read func([]byte) ([]byte, bool, error)) error {
+	value, _, err := read(nil)
+	if err != nil {
+		t.damage = err
+		return nil
+	}
+	return t.fn(entry{kind, key, value, seq})
+}
+
+// place is the begin of a key as a number of 128 bits.
+type place struct{ hi, lo uint64 }
+
+func placeOf(key []byte) place {
+	var b [16]byte
+	copy(b[:], key)
+	return place{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+}
+
+func (p place) bytes() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.hi), p.lo)
+}
+
+// middle returns the place half way to a higher one; p when there is none between them.
+func (p place) middle(o place) place {
+	lo, borrow := bits.Sub64(o.lo, p.lo, 0)
+	hi, under := bits.Sub64(o.hi, p.hi, borrow)
+	if under != 0 {
+		return p
+	}
+	lo, hi = lo>>1|hi<<63, hi>>1
+	lo, carry := bits.Add64(p.lo, lo, 0)
+	hi, _ = bits.Add64(p.hi, hi, carry)
+	return place{hi, lo}
+}
