@@ -62,7 +62,7 @@ func ofScale() []scenario {
 			goals: []goal{atLeast("backlogged_of_normal", 0.7), atLeast("drain_of_arrival", 3), atMost("peak_mb", 600)},
 		},
 	}
-	for _, variant := range []string{"engine", "buffer", "buffer/flow"} {
+	for _, variant := range []string{"engine", "buffer", "buffer/nosync", "buffer/flow"} {
 		all = append(all, scenario{
 			name: "sinks/open/" + variant, group: "sinks/open", run: openSinks(variant),
 			goals: []goal{atMost("resident_mb", 150), atMost("cores", 0.02)},

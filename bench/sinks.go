@@ -28,8 +28,11 @@ func openSinks(variant string) func(context.Context, *env) (*sample, error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		args := sinksArgs{Dir: dir, Sinks: e.size.sinks, Window: e.duration}
 		name := "sinks/" + variant
-		if variant == "buffer/flow" {
+		switch variant {
+		case "buffer/flow":
 			name, args.Flow = "sinks/buffer", true
+		case "buffer/nosync":
+			name, args.NoSync = "sinks/buffer", true
 		}
 		r, err := inChild[sinksReport](ctx, name, args)
 		if err != nil {
@@ -50,6 +53,8 @@ type sinksArgs struct {
 	Window time.Duration
 	// Flow lets the rows go on to tables with the default conditions. Otherwise they wait, as under conditions of hours.
 	Flow bool
+	// NoSync leaves the rows to the next commit; otherwise each is waited for.
+	NoSync bool
 }
 
 type sinksReport struct {
@@ -128,8 +133,8 @@ func openSinksOfBuffer(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksRe
 	add := func() (int, error) {
 		ticket, err := db.Append(ctx, time.Now(), buffer.Rows{Sink: db.sinks[n%a.Sinks], Data: row, Count: 1})
 		n++
-		if err != nil {
-			return 0, err
+		if err != nil || a.NoSync {
+			return 1, err
 		}
 		return 1, ticket.Wait(ctx)
 	}

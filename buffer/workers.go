@@ -21,6 +21,7 @@ type workers struct {
 
 type sinkJobs struct {
 	queue   []job
+	waiting map[uint64]bool // the keys in queue: a backlog has thousands
 	running bool
 }
 
@@ -43,14 +44,13 @@ func (w *workers) add(sink uint32, j job) {
 	}
 	s := w.jobs[sink]
 	if s == nil {
-		s = &sinkJobs{}
+		s = &sinkJobs{waiting: make(map[uint64]bool)}
 		w.jobs[sink] = s
 	}
-	for _, q := range s.queue {
-		if q.key == j.key {
-			return
-		}
+	if s.waiting[j.key] {
+		return
 	}
+	s.waiting[j.key] = true
 	s.queue = append(s.queue, j)
 	if !s.running && len(s.queue) == 1 {
 		w.ready = append(w.ready, sink)
@@ -66,6 +66,7 @@ func (w *workers) start() {
 		s := w.jobs[sink]
 		j := s.queue[0]
 		s.queue = s.queue[1:]
+		delete(s.waiting, j.key)
 		s.running = true
 		w.running++
 		w.idle.Add(1)
