@@ -66,7 +66,7 @@ func addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
 		return refuse(SinkLimit, "Source %q has %d sinks already, which is the limit; delete one first.", t.source.ID, forebay.MaxSinks)
 	}
 	content := SinkContent{
-		Name: spec.Name, Description: spec.Description, Signals: signals(spec.Signals), TableID: spec.TableID, Columns: spec.Columns,
+		Name: spec.Name, Description: spec.Description, Signals: sortedSignals(spec.Signals), TableID: spec.TableID, Columns: spec.Columns,
 	}
 	if err := content.check(); err != nil {
 		return err
@@ -83,8 +83,8 @@ func addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
 	return nil
 }
 
-// signals returns a sorted copy; nil for all.
-func signals(given []string) []string {
+// sortedSignals returns a copy; nil for all.
+func sortedSignals(given []string) []string {
 	if len(given) == 0 {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 		set(&content.Description, p.Description)
 		set(&content.TableID, p.TableID)
 		if p.Signals != nil {
-			content.Signals = signals(*p.Signals)
+			content.Signals = sortedSignals(*p.Signals)
 		}
 		if p.Columns != nil {
 			content.Columns = p.Columns
