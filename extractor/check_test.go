@@ -1,6 +1,8 @@
 package extractor_test
 
 import (
+	"crypto/md5"
+	"encoding/hex"
 	"strings"
 	"testing"
 )
@@ -21,4 +23,10 @@ func checkLog(t testing.TB, log, want string) {
 	if !strings.Contains(log, want) {
 		t.Errorf("the log has no %q:\n%s", want, log)
 	}
+}
+
+// link returns a link value: the path, and the checksum of a serialised object.
+func link(path, serialized string) string {
+	sum := md5.Sum([]byte(serialized))
+	return path + "_" + hex.EncodeToString(sum[:])
 }

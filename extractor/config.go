@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/extractor/internal/flatten"
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
@@ -111,7 +112,7 @@ type defaults struct {
 type output struct {
 	bucket      string
 	incremental bool
-	mappings    map[string]*mapping // by data type
+	mappings    map[string]*flatten.Layout // by data type
 }
 
 func parsePlans(p *problems, s *section, baseURL string) []*plan {
@@ -150,7 +151,7 @@ func parsePlans(p *problems, s *section, baseURL string) []*plan {
 }
 
 func parsePlan(p *problems, api, config *section, baseURL string) *plan {
-	pl := &plan{secrets: new(redactor), attrs: flatten(config.node.Named().Without("jobs"))}
+	pl := &plan{secrets: new(redactor), attrs: leaves(config.node.Named().Without("jobs"))}
 	for path, n := range pl.attrs {
 		if secretPath(path) {
 			pl.secrets.addNode(n)
@@ -283,10 +284,13 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 func parseOutput(config *section, apiName string) *output {
 	out := &output{
 		bucket: config.text("outputBucket", ""), incremental: config.boolean("incrementalOutput", false),
-		mappings: make(map[string]*mapping),
+		mappings: make(map[string]*flatten.Layout),
 	}
 	if id := config.text("id", ""); out.bucket == "" && id != "" {
 		out.bucket = fmt.Sprintf("ex-api-%s-%s", apiName, id)
+	}
+	if strings.ContainsAny(out.bucket, `/\\`+"\x00") || strings.HasPrefix(out.bucket, ".") {
+		config.wrong("outputBucket", "must not begin with a dot or contain slashes")
 	}
 	for _, m := range config.object("mappings").Members() {
 		path := join(config.at("mappings"), m.Key)

@@ -171,11 +171,11 @@ type scope struct {
 	found *redactor
 }
 
-// flatten returns the leaves of a value by their dotted paths.
-func flatten(n tree.Node) map[string]tree.Node {
-	leaves := make(map[string]tree.Node)
-	n.Leaves(func(path string, leaf tree.Node) { leaves[path] = leaf })
-	return leaves
+// leaves returns the leaves of a value by their dotted paths.
+func leaves(n tree.Node) map[string]tree.Node {
+	found := make(map[string]tree.Node)
+	n.Leaves(func(path string, leaf tree.Node) { found[path] = leaf })
+	return found
 }
 
 var errNotFound = errors.New("not found")

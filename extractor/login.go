@@ -205,7 +205,7 @@ func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, err
 		return nil, time.Time{}, failed(err)
 	}
 	s.now = time.Now()
-	s.values[familyResponse] = flatten(answer)
+	s.values[familyResponse] = leaves(answer)
 	creds := new(credentials)
 	if creds.headers, err = lc.legacy(lc.apiHeaders, s).headers(s); err != nil {
 		return nil, time.Time{}, err

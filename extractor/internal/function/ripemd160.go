@@ -99,7 +99,7 @@ func (r *ripemd160) compress() {
 	}
 	var ends [2][5]uint32
 	for i := range lines {
-		l := &lines[i]
+		l := lines[i]
 		a, b, c, d, e := r.state[0], r.state[1], r.state[2], r.state[3], r.state[4]
 		for step := range 80 {
 			round := step / 16

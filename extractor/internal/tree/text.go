@@ -207,6 +207,8 @@ const (
 	Plain Style = iota
 	// Escaped writes "/" as "\/" and everything outside of ASCII as \u sequences.
 	Escaped
+	// Exact is Plain, except that a float never looks like an integer: it is read back as the same node.
+	Exact
 	// Arrays is Escaped for values of a configuration, where {} is [], and an object whose names are 0, 1, 2 and so on
 	// in this order is a list.
 	Arrays
@@ -225,7 +227,11 @@ func (n Node) AppendJSON(dst []byte, style Style) []byte {
 		if f := n.Float(); math.IsInf(f, 0) { // larger than all floats, and read back as the same
 			return append(dst, strings.Replace(floatText(f, -1, 17, "e"), "INF", "1e999", 1)...)
 		}
-		return append(dst, floatText(n.Float(), -1, 17, "e")...)
+		text := floatText(n.Float(), -1, 17, "e")
+		if style == Exact && !strings.ContainsAny(text, ".e") {
+			text += ".0"
+		}
+		return append(dst, text...)
 	case String:
 		return appendString(dst, n.str, style)
 	}
@@ -266,7 +272,7 @@ func appendString(dst []byte, s string, style Style) []byte {
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
 			switch {
-			case style == Plain:
+			case style == Plain || style == Exact:
 				dst = utf8.AppendRune(dst, r)
 			case r > 0xffff:
 				r -= 0x10000
@@ -281,7 +287,7 @@ func appendString(dst []byte, s string, style Style) []byte {
 		switch {
 		case c == '"' || c == '\\':
 			dst = append(dst, '\\', c)
-		case c == '/' && style != Plain:
+		case c == '/' && (style == Escaped || style == Arrays):
 			dst = append(dst, '\\', '/')
 		case c >= 0x20:
 			dst = append(dst, c)

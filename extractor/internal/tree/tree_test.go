@@ -198,6 +198,9 @@ func FuzzParse(f *testing.F) {
 		}
 		n.Leaves(func(_ string, leaf Node) { leaf.Text(); leaf.Cut(); leaf.Real(); leaf.Number() })
 		out := n.AppendJSON(nil, Escaped)
+		if same, err := Parse(n.AppendJSON(nil, Exact)); err != nil || !same.Equal(n) {
+			t.Fatalf("%s is read back with error %v as another value", n.AppendJSON(nil, Exact), err)
+		}
 		again, err := Parse(out)
 		if err != nil || string(again.AppendJSON(nil, Escaped)) != string(out) {
 			t.Fatalf("%q is read back with error %v as %s", out, err, again.AppendJSON(nil, Escaped))

@@ -1,0 +1,165 @@
+package flatten
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// A Layout says by hand which columns a table has. What it does not list is left out.
+type Layout struct {
+	Columns []LayoutColumn
+}
+
+// LayoutColumn is a column, or a table of the items at a path.
+type LayoutColumn struct {
+	// Path leads to the value in the item; of a User column it is the name of an extra column.
+	Path string
+	Kind LayoutKind
+	// Destination is the name of the column or table.
+	Destination string
+	// PrimaryKey makes a column a part of the key.
+	PrimaryKey bool
+	// ForceType writes lists and objects as JSON text.
+	ForceType bool
+	// Table is the layout of a table.
+	Table *Layout
+	// NoParentKey leaves the link column out; ParentKey is its name, empty takes that of the parent and "_pk".
+	NoParentKey, ParentPrimary bool
+	ParentKey                  string
+}
+
+// LayoutKind is what a [LayoutColumn] makes.
+type LayoutKind uint8
+
+// The kinds of columns of a layout.
+const (
+	FromItem LayoutKind = iota
+	FromExtra
+	ToTable
+)
+
+// openLayout opens the tables of a layout that are not open yet. parent is the name of the parent's table.
+func (s *Set) openLayout(key, parent string, l *Layout) error {
+	return s.openLayoutAs(key, SafeName(key), l, parent, LayoutColumn{NoParentKey: true})
+}
+
+func (s *Set) openLayoutAs(key, name string, l *Layout, parent string, by LayoutColumn) error {
+	if _, ok := s.tables[key]; !ok {
+		columns := make(taken)
+		t := &Table{Name: s.names.name(name)}
+		for _, c := range l.Columns {
+			if c.Kind == ToTable {
+				continue
+			}
+			column := columns.name(SafeName(c.Destination))
+			t.Columns = append(t.Columns, column)
+			if c.PrimaryKey {
+				t.PrimaryKey = append(t.PrimaryKey, column)
+			}
+		}
+		if !by.NoParentKey {
+			column := by.ParentKey
+			if column == "" {
+				column = parent + "_pk"
+			}
+			column = columns.name(SafeName(column))
+			t.Columns = append(t.Columns, column)
+			if by.ParentPrimary {
+				t.PrimaryKey = append(t.PrimaryKey, column)
+			}
+		}
+		if err := s.begin(key, t); err != nil {
+			return err
+		}
+	}
+	for _, c := range l.Columns {
+		if c.Kind == ToTable {
+			if err := s.openLayoutAs(key+"\x00"+c.Path, SafeName(c.Destination), c.Table, s.tables[key].Name, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeLayout writes an item of a data type that has a layout.
+func (s *Set) writeLayout(name string, l *Layout, item tree.Node, extra []tree.Member) error {
+	if err := s.openLayout(name, "", l); err != nil {
+		return err
+	}
+	return s.layoutRow(name, name, l, rowOf(item, nil), tree.OfObject(extra...), nil)
+}
+
+func (s *Set) layoutRow(name, key string, l *Layout, item, extra tree.Node, parent *string) error {
+	var cells, keys []string
+	for _, c := range l.Columns {
+		var text string
+		switch c.Kind {
+		case ToTable:
+			continue
+		case FromExtra:
+			n, _ := extra.Get(c.Path)
+			text = n.Text()
+		default:
+			n, _ := item.At(c.Path, ".")
+			switch {
+			case !n.IsCollection():
+				text = n.Text()
+			case c.ForceType:
+				text = string(n.AppendJSON(nil, tree.Escaped))
+			default:
+				return &Error{name, fmt.Sprintf("the value at %q is a %s; map it to a table, or set forceType", c.Path, n.Kind())}
+			}
+		}
+		cells = append(cells, text)
+		if c.PrimaryKey {
+			keys = append(keys, text)
+		}
+	}
+	if parent != nil {
+		cells = append(cells, *parent)
+	}
+	s.line = appendLine(s.line[:0], cells)
+	if _, err := s.tables[key].w.Write(s.line); err != nil {
+		return err
+	}
+	own := strings.Join(keys, ",")
+	if len(keys) == 0 {
+		b := item.Overlay(extra).AppendSerialized(nil, false)
+		if parent != nil {
+			b = append(b, *parent...)
+		}
+		sum := md5.Sum(b)
+		own = hex.EncodeToString(sum[:])
+	}
+	for _, c := range l.Columns {
+		if c.Kind != ToTable {
+			continue
+		}
+		n, _ := item.At(c.Path, ".")
+		items := []tree.Node{n}
+		switch n.Kind() {
+		case tree.Null:
+			continue
+		case tree.List:
+			items = items[:0]
+			for _, m := range n.Members() {
+				items = append(items, m.Value)
+			}
+		}
+		link := &own
+		if c.NoParentKey {
+			link = nil
+		}
+		for _, below := range items {
+			if err := s.layoutRow(name, key+"\x00"+c.Path, c.Table, rowOf(below, nil), extra, link); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

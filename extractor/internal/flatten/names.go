@@ -1,0 +1,51 @@
+package flatten
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+// maxName is the longest name of a table or column.
+const maxName = 64
+
+// SafeName makes a name of a table or column: letters, digits and "-" stay, everything else becomes "_", of which there
+// is never one at an end or two in a row. A name of more than 64 characters is its checksum and its end.
+func SafeName(name string) string {
+	var b strings.Builder
+	gap := false
+	for i := range len(name) {
+		c := name[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' {
+			if gap && b.Len() > 0 {
+				b.WriteByte('_')
+			}
+			b.WriteByte(c)
+			gap = false
+			continue
+		}
+		gap = true
+	}
+	out := b.String()
+	if len(out) > maxName {
+		sum := md5.Sum([]byte(out))
+		out = hex.EncodeToString(sum[:]) + "_" + out[len(out)-(maxName-33):]
+	}
+	if out == "" {
+		return "empty"
+	}
+	return out
+}
+
+// taken gives names that are not taken yet: a later one gets "_u0", "_u1" and so on.
+type taken map[string]bool
+
+func (t taken) name(wanted string) string {
+	name := wanted
+	for i := 0; t[name]; i++ {
+		name = wanted + "_u" + strconv.Itoa(i)
+	}
+	t[name] = true
+	return name
+}

@@ -1,0 +1,340 @@
+package flatten
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// parentColumn is the last column of a table that was made of a list: the link value of the owner.
+const parentColumn = "JSON_parentId"
+
+// dataColumn holds items that are no objects.
+const dataColumn = "data"
+
+// A Set is the tables of one destination. It is not safe for concurrent use.
+type Set struct {
+	types   map[string]*dataType
+	order   []string // of the types
+	tables  map[string]*Table
+	opened  []*Table
+	names   taken
+	aliases map[string]string // of extra columns that met a column of the data
+	open    func(name string) (io.Writer, error)
+	line    []byte
+}
+
+type dataType struct {
+	rows   shape
+	extras []string
+	layout *Layout
+}
+
+// Table is a table that was opened.
+type Table struct {
+	// Name is unique in the set.
+	Name string
+	// Columns are the names of the header.
+	Columns []string
+	// PrimaryKey are columns, by a [Layout].
+	PrimaryKey []string
+
+	w      io.Writer
+	extras []string // raw names, for the last columns
+}
+
+// NewSet returns an empty set. open is called once for every table, before its header is written.
+func NewSet(open func(name string) (io.Writer, error)) *Set {
+	return &Set{
+		types: make(map[string]*dataType), tables: make(map[string]*Table), names: make(taken),
+		aliases: make(map[string]string), open: open,
+	}
+}
+
+func (s *Set) typeOf(name string) *dataType {
+	t, ok := s.types[name]
+	if !ok {
+		t = new(dataType)
+		s.types[name] = t
+		s.order = append(s.order, name)
+	}
+	return t
+}
+
+// SetLayout gives a data type a manual layout. Its tables exist without rows too.
+func (s *Set) SetLayout(name string, l *Layout) { s.typeOf(name).layout = l }
+
+// Restore makes columns known that an earlier set returned from Known.
+func (s *Set) Restore(known tree.Node) error {
+	for _, m := range known.Members() {
+		rows, err := decodeShape(m.Value, 0)
+		if err != nil {
+			return err
+		}
+		s.typeOf(m.Key).rows = *rows
+	}
+	return nil
+}
+
+// Known returns the columns of all data types.
+func (s *Set) Known() tree.Node {
+	var members []tree.Member
+	for _, name := range s.order {
+		if t := s.types[name]; t.layout == nil {
+			members = append(members, tree.Member{Key: name, Value: t.rows.encode()})
+		}
+	}
+	return tree.OfObject(members...)
+}
+
+// Learn is the first pass over an item. nested reports that a list in a list will be kept as text. Errors are of type
+// *Error.
+func (s *Set) Learn(name string, item tree.Node, extra []tree.Member) (nested bool, err error) {
+	t := s.typeOf(name)
+	if t.layout != nil {
+		return false, nil
+	}
+	for _, m := range extra {
+		if !slices.Contains(t.extras, m.Key) {
+			t.extras = append(t.extras, m.Key)
+		}
+	}
+	if err := t.rows.learnItem(item, []string{name}, &nested); err != nil {
+		return nested, &Error{name, err.Error()}
+	}
+	return nested, nil
+}
+
+// Write is the second pass over an item.
+func (s *Set) Write(name string, item tree.Node, extra []tree.Member) error {
+	t := s.types[name]
+	if t == nil {
+		return fmt.Errorf("data type %q was not learned", name)
+	}
+	if t.layout != nil {
+		return s.writeLayout(name, t.layout, item, extra)
+	}
+	return s.writeRow(name, name, t.extras, &t.rows, item, extra)
+}
+
+// Finish opens the tables that exist without rows, and returns all tables in the order in which they were opened.
+func (s *Set) Finish() ([]*Table, error) {
+	for _, name := range s.order {
+		if l := s.types[name].layout; l != nil {
+			if err := s.openLayout(name, "", l); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s.opened, nil
+}
+
+// rowOf returns an item as an object with its extra columns.
+func rowOf(item tree.Node, extra []tree.Member) tree.Node {
+	switch item.Kind() {
+	case tree.Object:
+	case tree.List:
+		text := string(item.AppendJSON(nil, tree.Escaped))
+		item = tree.OfObject(tree.Member{Key: dataColumn, Value: tree.OfString(text)})
+	default:
+		item = tree.OfObject(tree.Member{Key: dataColumn, Value: item})
+	}
+	for _, m := range extra {
+		item = item.With(m.Key, m.Value)
+	}
+	return item
+}
+
+// writeRow writes an item of a table. path is the raw path of the table, label the path of its name.
+func (s *Set) writeRow(
+	path, label string, extras []string, rows *shape, item tree.Node, extra []tree.Member,
+) error {
+	t, err := s.table(path, label, extras, rows)
+	if err != nil || t == nil {
+		return err
+	}
+	aliased := slices.Clone(extra)
+	for i, m := range aliased {
+		if alias, ok := s.aliases[m.Key]; ok {
+			aliased[i].Key = alias
+		}
+	}
+	var w rowWriter
+	if rows.kind == object {
+		row := rowOf(item, aliased)
+		w.fields(row, rows, &link{path: path, row: row}, label)
+	} else {
+		data, _ := rowOf(item, nil).Get(dataColumn)
+		w.cell(data.Text())
+	}
+	for _, name := range t.extras {
+		at := slices.IndexFunc(extra, func(m tree.Member) bool { return m.Key == name })
+		if at < 0 {
+			w.cell("")
+		} else {
+			w.cell(extra[at].Value.Text())
+		}
+	}
+	s.line = appendLine(s.line[:0], w.cells)
+	if _, err := t.w.Write(s.line); err != nil {
+		return err
+	}
+	// The rows of lists come after that of their owner; files are independent, so only their own order matters.
+	for _, l := range w.lists {
+		parent := []tree.Member{{Key: parentColumn, Value: tree.OfString(l.link)}}
+		for _, below := range l.items {
+			if err := s.writeRow(l.path, l.label, []string{parentColumn}, l.shape, below, parent); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// table returns a table, opened at its first row; nil when it has no columns.
+func (s *Set) table(path, label string, extras []string, rows *shape) (*Table, error) {
+	if t, ok := s.tables[path]; ok {
+		return t, nil
+	}
+	columns := make(taken)
+	t := &Table{extras: extras}
+	if rows.kind == object {
+		t.Columns = rows.columns(nil, "", columns)
+	} else {
+		t.Columns = []string{columns.name(dataColumn)}
+	}
+	for _, name := range extras {
+		if columns[SafeName(name)] && s.aliases[name] == "" {
+			s.aliases[name] = name + "_u0"
+		}
+		if alias, ok := s.aliases[name]; ok {
+			name = alias
+		}
+		t.Columns = append(t.Columns, columns.name(SafeName(name)))
+	}
+	if len(t.Columns) == 0 {
+		s.tables[path] = nil
+		return nil, nil
+	}
+	t.Name = s.names.name(SafeName(label))
+	return t, s.begin(path, t)
+}
+
+// begin opens a table and writes its header.
+func (s *Set) begin(key string, t *Table) error {
+	w, err := s.open(t.Name)
+	if err != nil {
+		return err
+	}
+	t.w = w
+	s.tables[key] = t
+	s.opened = append(s.opened, t)
+	_, err = w.Write(appendLine(nil, t.Columns))
+	return err
+}
+
+// columns appends the names of the columns of an object.
+func (s *shape) columns(names []string, prefix string, used taken) []string {
+	for _, f := range s.fields {
+		path := prefix + f.name
+		if f.shape.kind == object {
+			names = f.shape.columns(names, path+".", used)
+		} else {
+			names = append(names, used.name(SafeName(path)))
+		}
+	}
+	return names
+}
+
+// A link is the object that list columns are linked to. Its value is computed when it is needed.
+type link struct {
+	path  string
+	row   tree.Node
+	outer *link
+	value *string
+}
+
+// text returns the link value: the path, and the checksum of the object and of what is around it.
+func (l *link) text() string {
+	if l.value == nil {
+		b := l.row.AppendSerialized(nil, false)
+		if l.outer != nil {
+			b = append(b, l.outer.text()...)
+		}
+		sum := md5.Sum(b)
+		v := l.path + "_" + hex.EncodeToString(sum[:])
+		l.value = &v
+	}
+	return *l.value
+}
+
+// A rowWriter gathers the cells of one row, and the lists below it.
+type rowWriter struct {
+	cells []string
+	lists []linkedList
+}
+
+type linkedList struct {
+	path, label string
+	shape       *shape
+	items       []tree.Node
+	link        string
+}
+
+func (w *rowWriter) cell(text string) { w.cells = append(w.cells, text) }
+
+// fields appends the cells of an object.
+func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
+	for _, f := range s.fields {
+		value, _ := v.Get(f.name)
+		path, below := l.path+"."+f.name, label+"."+f.name
+		switch f.shape.kind {
+		case object:
+			w.fields(value, f.shape, &link{path: path, row: value, outer: l}, below)
+		case array:
+			items := []tree.Node{value}
+			switch value.Kind() {
+			case tree.Null:
+				items = nil
+			case tree.List:
+				items = items[:0]
+				for _, m := range value.Members() {
+					items = append(items, m.Value)
+				}
+			}
+			if len(items) == 0 {
+				w.cell("")
+				continue
+			}
+			w.cell(l.text())
+			w.lists = append(w.lists, linkedList{path, below, f.shape.items, items, l.text()})
+		default:
+			w.cell(value.Text())
+		}
+	}
+}
+
+// appendLine appends a CSV line: every cell in quotes, quotes doubled.
+func appendLine(dst []byte, cells []string) []byte {
+	for i, c := range cells {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '"')
+		for {
+			at := strings.IndexByte(c, '"')
+			if at < 0 {
+				break
+			}
+			dst = append(append(dst, c[:at]...), `""`...)
+			c = c[at+1:]
+		}
+		dst = append(append(dst, c...), '"')
+	}
+	return append(dst, '\n')
+}

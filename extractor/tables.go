@@ -1,0 +1,303 @@
+package extractor
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/forebay/forebay/extractor/internal/flatten"
+	"github.com/forebay/forebay/extractor/internal/tree"
+)
+
+// Tables makes CSV tables of records. Fields of objects become columns, lists become tables of their own, linked by the
+// column JSON_parentId. The columns of a table are the union over all its rows, so nothing can be written before all
+// pages are there: Tables keeps them in a temporary file, and its memory does not grow with the number of records.
+//
+// Give [Tables.Add] to Options.Emit, and call [Tables.Save] when the run has succeeded. A Tables is not safe for
+// concurrent use. [RunTables] does all of it.
+type Tables struct {
+	log   *slog.Logger
+	sets  map[string]*bucketSet
+	order []string
+
+	file  *os.File
+	w     *bufio.Writer
+	frame []byte
+	pages int
+	err   error // of the temporary file: nothing can be saved any more
+}
+
+// bucketSet is the tables with one destination.
+type bucketSet struct {
+	*flatten.Set
+	output *output
+	open   func(name string) (io.Writer, error)
+	warned map[string]bool
+}
+
+// NewTables returns empty tables for the outputs of a configuration. The columns of the state come first in them, also
+// when no row has them. logger gets warnings about lists in lists; nil logs nothing. Close must be called.
+func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	t := &Tables{log: logger, sets: make(map[string]*bucketSet)}
+	known := tree.OfObject()
+	if len(state.Columns) > 0 {
+		var err error
+		if known, err = tree.Parse(state.Columns); err != nil {
+			return nil, fmt.Errorf("the columns of the state cannot be read: %w", err)
+		}
+	}
+	for _, pl := range cfg.plans {
+		if err := t.addSet(pl.output, known); err != nil {
+			return nil, err
+		}
+	}
+	file, err := os.CreateTemp("", "extract-*.pages")
+	if err != nil {
+		return nil, err
+	}
+	t.file, t.w = file, bufio.NewWriterSize(file, 1<<16)
+	return t, nil
+}
+
+func (t *Tables) addSet(out *output, known tree.Node) error {
+	if t.sets[out.bucket] != nil {
+		return nil
+	}
+	bs := &bucketSet{output: out, warned: make(map[string]bool)}
+	bs.Set = flatten.NewSet(func(name string) (io.Writer, error) { return bs.open(name) })
+	for _, name := range out.mappedTypes() {
+		bs.SetLayout(name, out.mappings[name])
+	}
+	types, _ := known.Get(out.bucket)
+	if err := bs.Restore(types); err != nil {
+		return fmt.Errorf("the columns of the state cannot be read: %w", err)
+	}
+	t.sets[out.bucket] = bs
+	t.order = append(t.order, out.bucket)
+	return nil
+}
+
+// Close removes the temporary file. Tables that were saved stay.
+func (t *Tables) Close() error {
+	return errors.Join(t.file.Close(), os.Remove(t.file.Name()))
+}
+
+// Add takes the records of a page that a run of the same configuration emits. The error is a *DataError when they do
+// not fit the records before, for example when a field is text in one and an object in another.
+func (t *Tables) Add(_ context.Context, p *Page) error {
+	if t.err != nil {
+		return t.err
+	}
+	bs := t.sets[p.Bucket]
+	if bs == nil {
+		return fmt.Errorf("the page belongs to another configuration: bucket %q", p.Bucket)
+	}
+	var extra []tree.Member
+	if len(p.Records) > 0 {
+		extra = p.Records[0].extra
+	}
+	for _, rec := range p.Records {
+		nested, err := bs.Learn(p.DataType, rec.item, extra)
+		if err != nil {
+			return &DataError{Job: p.Job, Page: p.Number, Table: flatten.SafeName(p.DataType), Err: err}
+		}
+		if nested && !bs.warned[p.DataType] {
+			bs.warned[p.DataType] = true
+			t.log.Warn("a list in a list is kept as text", "table", flatten.SafeName(p.DataType), "job", p.Job)
+		}
+	}
+	meta := tree.OfObject(
+		tree.Member{Key: "type", Value: tree.OfString(p.DataType)}, tree.Member{Key: "bucket", Value: tree.OfString(p.Bucket)},
+		tree.Member{Key: "extra", Value: tree.OfObject(extra...)}, tree.Member{Key: "records", Value: tree.OfInt(int64(len(p.Records)))},
+	)
+	t.keep(meta)
+	for _, rec := range p.Records {
+		t.keep(rec.item)
+	}
+	t.pages++
+	return t.err
+}
+
+// keep appends a value to the temporary file: its length, then its text.
+func (t *Tables) keep(n tree.Node) {
+	t.frame = n.AppendJSON(t.frame[:0], tree.Exact)
+	var length [binary.MaxVarintLen64]byte
+	for _, b := range [][]byte{length[:binary.PutUvarint(length[:], uint64(len(t.frame)))], t.frame} {
+		if _, err := t.w.Write(b); err != nil && t.err == nil {
+			t.err = err
+		}
+	}
+}
+
+func (t *Tables) take(r *bufio.Reader) (tree.Node, error) {
+	length, err := binary.ReadUvarint(r)
+	if err != nil {
+		return tree.Node{}, err
+	}
+	t.frame = append(t.frame[:0], make([]byte, length)...)
+	if _, err := io.ReadFull(r, t.frame); err != nil {
+		return tree.Node{}, err
+	}
+	return tree.Parse(t.frame)
+}
+
+// Columns returns what State.Columns should be for the next run.
+func (t *Tables) Columns() json.RawMessage {
+	var members []tree.Member
+	for _, bucket := range t.order {
+		members = append(members, tree.Member{Key: bucket, Value: t.sets[bucket].Known()})
+	}
+	return tree.OfObject(members...).AppendJSON(nil, tree.Plain)
+}
+
+// Save writes the tables into a folder, which it creates: for each table a CSV file, named bucket.table or table, and
+// beside it a manifest with the name and ".manifest". A table that nothing was found for has no file, unless it is
+// mapped. Files of other names in the folder stay. An error leaves no table half written, but may leave only some of
+// them.
+//
+// Every field is in quotes, quotes in it are doubled, lines end with a newline, and the first has the column names.
+func (t *Tables) Save(ctx context.Context, dir string) error {
+	if t.err != nil {
+		return t.err
+	}
+	if err := t.w.Flush(); err != nil {
+		t.err = err
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(dir, ".extract-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	var files []string
+	for _, bucket := range t.order {
+		bs := t.sets[bucket]
+		var opened []*os.File
+		var writers []*bufio.Writer
+		bs.open = func(name string) (io.Writer, error) {
+			if bucket != "" {
+				name = bucket + "." + name
+			}
+			f, err := os.Create(filepath.Join(work, name))
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, name, name+".manifest")
+			opened, writers = append(opened, f), append(writers, bufio.NewWriter(f))
+			return writers[len(writers)-1], nil
+		}
+		err := t.write(ctx, bucket, bs, work)
+		for j, f := range opened {
+			err = errors.Join(err, writers[j].Flush(), f.Close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range files {
+		if err := os.Rename(filepath.Join(work, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write reads the kept pages and writes the rows of one bucket, and its manifests.
+func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work string) error {
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	r := bufio.NewReaderSize(t.file, 1<<16)
+	for range t.pages {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		meta, err := t.take(r)
+		if err != nil {
+			return err
+		}
+		of, _ := meta.Get("bucket")
+		kind, _ := meta.Get("type")
+		extra, _ := meta.Get("extra")
+		count, _ := meta.Get("records")
+		for range count.Int() {
+			item, err := t.take(r)
+			if err != nil {
+				return err
+			}
+			if of.Str() != bucket {
+				continue
+			}
+			if err := bs.Write(kind.Str(), item, extra.Members()); err != nil {
+				if _, ok := errors.AsType[*flatten.Error](err); ok {
+					return &DataError{Table: flatten.SafeName(kind.Str()), Err: err}
+				}
+				return err
+			}
+		}
+	}
+	tables, err := bs.Finish()
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		name := table.Name
+		manifest := tree.OfObject()
+		if bucket != "" {
+			name = bucket + "." + name
+			manifest = manifest.With("destination", tree.OfString("in.c-"+name))
+		}
+		manifest = manifest.With("incremental", tree.OfBool(bs.output.incremental))
+		if len(table.PrimaryKey) > 0 {
+			keys := make([]tree.Node, len(table.PrimaryKey))
+			for i, k := range table.PrimaryKey {
+				keys[i] = tree.OfString(k)
+			}
+			manifest = manifest.With("primary_key", tree.OfList(keys...))
+		}
+		if err := os.WriteFile(filepath.Join(work, name+".manifest"), manifest.AppendJSON(nil, tree.Escaped), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RunTables runs a configuration and writes its tables into a folder, as [Tables.Save] does; when the run fails, none
+// is written. Options.Emit is called too. A checkpoint in the state is ignored, because tables need all pages.
+func RunTables(ctx context.Context, cfg *Config, state State, dir string, opts Options) (State, error) {
+	state.Checkpoint = nil
+	tables, err := NewTables(cfg, state, opts.Logger)
+	if err != nil {
+		return state, err
+	}
+	defer tables.Close()
+	emit := opts.Emit
+	opts.Emit = func(ctx context.Context, p *Page) error {
+		if err := tables.Add(ctx, p); err != nil || emit == nil {
+			return err
+		}
+		return emit(ctx, p)
+	}
+	before := state
+	if state, err = Run(ctx, cfg, state, opts); err != nil {
+		return before, err
+	}
+	if err := tables.Save(ctx, dir); err != nil {
+		return before, err
+	}
+	state.Columns = tables.Columns()
+	return state, nil
+}
