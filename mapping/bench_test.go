@@ -175,6 +175,8 @@ func BenchmarkUUID(b *testing.B) {
 	}
 }
 
+func BenchmarkUUIDRow(b *testing.B) { benchRow(b, mustCompile(b, UUID("id")), nil) }
+
 func BenchmarkParse(b *testing.B) {
 	body := kilobyte()
 	var t tape

@@ -59,7 +59,8 @@ type DefinitionError struct {
 	// Index is the position of the column, from 0, or -1 for a fault of the whole mapping. Column is its name.
 	Index  int
 	Column string
-	// Field is the field at fault in the words of the Stream API, for example "path" or "template.content".
+	// Field is the field at fault in the words of the Stream API, for example "path" or "template.content". They are the
+	// names of the fields of [Column] in another case, except that Default is "defaultValue" there.
 	Field string
 	// Line and Col are the place in the path or template, both from 1, or 0 when the fault has no place.
 	Line, Col int
@@ -69,11 +70,12 @@ type DefinitionError struct {
 
 func (e *DefinitionError) Error() string {
 	var b strings.Builder
-	switch {
-	case e.Index < 0:
-		b.WriteString(e.Field)
-	default:
-		fmt.Fprintf(&b, "column %d (%q): %s", e.Index+1, e.Column, e.Field)
+	if e.Index >= 0 {
+		fmt.Fprintf(&b, "column %d (%q): ", e.Index+1, e.Column)
+	}
+	b.WriteString(e.Field)
+	if e.Field == "defaultValue" {
+		b.WriteString(" (Default)")
 	}
 	switch {
 	case e.Line > 0 && e.Field == "path":

@@ -187,7 +187,7 @@ func TestCompileNamesEveryFault(t *testing.T) {
 		`column 1 (""): name: must not be empty`,
 		`column 2 ("p"): path:3: expected an index or a quoted key, like [0] or ["a.b"]`,
 		`column 3 ("p"): name: column 2 has the same name; names are unique in a mapping`,
-		`column 3 ("p"): defaultValue: is not a JSON value: expected a value at byte 0`,
+		`column 3 ("p"): defaultValue (Default): is not a JSON value: expected a value at byte 0`,
 		`column 4 ("n"): type: "number" is not a column type; use uuid, datetime, ip, body, headers, path or template`,
 		`column 5 ("t"): template.content:1:4: Unexpected end of file`,
 		`column 6 ("u"): template.content:2:3: Unknown variable: y`,
@@ -196,7 +196,7 @@ func TestCompileNamesEveryFault(t *testing.T) {
 		`column 9 ("e"): template.content: a template has 1 to 4096 characters, not 0`,
 		`column 10 ("long"): template.content: a template has 1 to 4096 characters, not 4097`,
 		`column 11 ("r"): rawString: applies to path and template columns only`,
-		`column 11 ("r"): defaultValue: applies to path columns only`,
+		`column 11 ("r"): defaultValue (Default): applies to path columns only`,
 		`column 12 ("null"): defaultOnNull: needs a defaultValue`,
 	}
 	if got := strings.Split(strings.ReplaceAll(err.Error(), "mapping: ", ""), "\n"); !reflect.DeepEqual(got, want) {

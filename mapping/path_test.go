@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -74,7 +75,8 @@ func TestParsePathFaults(t *testing.T) {
 	}
 }
 
-// TestPathSemantics is the one rule for what a path finds: in JSON, in forms, in documents and in Body(path).
+// TestPathSemantics is the one rule for what a path finds: in JSON, in documents and in Body(path). TestPathSemanticsOfForms
+// has the same for forms.
 func TestPathSemantics(t *testing.T) {
 	const body = `{"a": {"b": [10, {"c": "x"}], "0": "zero", "a.b": "dotted", "é": 1, "x\"y": 2}, "dup": "first", "dup": {"in": 1}, "n": null,
 		"": "empty", "o": {"k": 1}, "o": {"later": 2}}`
@@ -103,24 +105,81 @@ func TestPathSemantics(t *testing.T) {
 		{`[""]`, `"empty"`},
 		{`A`, ``},
 	} {
-		m := mustCompile(t, Path("p", tc.path, Default("MISSING"), RawString()), Template("t", fmt.Sprintf("Body(%q, 'MISSING')", tc.path)))
-		cells := m.Cells(JSON([]byte(body)))
-		want := tc.want
-		if want == "" {
-			want = "MISSING"
+		samePaths(t, tc.path, tc.want, JSON([]byte(body)), &Record{Document: plainDocument(body)}, &Record{Document: &jsonDocument{text: body}})
+	}
+}
+
+func TestPathSemanticsOfForms(t *testing.T) {
+	const body = `a[b][]=10&a[b][][c]=x&a[0]=zero&a[a.b]=dotted&a[%C3%A9]=1&a[x%22y]=2&dup=first&dup=last&=empty&o[k]=1&o=text&gap[2]=z&n=1.50`
+	for _, tc := range []struct{ path, want string }{
+		{``, `{"a":{"b":["10",{"c":"x"}],"0":"zero","a.b":"dotted","é":"1","x\"y":"2"},"dup":"last","":"empty","o":"text","gap":[null,null,"z"],"n":"1.50"}`},
+		{`a.b[0]`, `"10"`},
+		{`a.b.0`, `"10"`},
+		{`a.b[1].c`, `"x"`},
+		{`a.b[1]`, `{"c":"x"}`},
+		{`a.b[2]`, ``},
+		{`a.b["0"]`, ``},
+		{`a[0]`, `"zero"`},
+		{`a.0`, `"zero"`},
+		{`a["a.b"]`, `"dotted"`},
+		{`a.a\.b`, `"dotted"`},
+		{`a.é`, `"1"`},
+		{`a["x\"y"]`, `"2"`},
+		{`a.b.c`, ``},
+		{`a.b[0].c`, ``},
+		{`dup`, `"last"`},
+		{`dup.in`, ``},
+		{`o.k`, ``},
+		{`o`, `"text"`},
+		{`gap[1]`, `null`},
+		{`gap[2]`, `"z"`},
+		{`gap[3]`, ``},
+		{`n`, `"1.50"`},
+		{`[""]`, `"empty"`},
+		{`A`, ``},
+	} {
+		samePaths(t, tc.path, tc.want, &Record{Body: []byte(body), Format: FormatForm})
+	}
+}
+
+// samePaths demands the JSON text want, or a missing field where it is empty, of path in each of the records: with and
+// without rawString and default, in a column and in a template.
+func samePaths(t *testing.T, path, want string, records ...*Record) {
+	t.Helper()
+	plain := want
+	if strings.HasPrefix(want, `"`) {
+		if err := json.Unmarshal([]byte(want), &plain); err != nil {
+			t.Fatal(err)
 		}
-		got := cells[0].Value
-		if strings.HasPrefix(want, `"`) {
-			got = `"` + got + `"`
-		}
-		if got != want || cells[0].Err != nil {
-			t.Errorf("%s: %s %v, want %s", tc.path, got, cells[0].Err, want)
-		}
-		if got := strings.Trim(cells[1].Value, `"`); got != strings.Trim(want, `"`) {
-			t.Errorf("Body(%s): %s %v, want %s", tc.path, got, cells[1].Err, want)
+	}
+	m := mustCompile(t, Path("p", path), Path("raw", path, RawString()), Path("default", path, Default("d")), Path("raw default", path, Default("d"), RawString()),
+		Template("t", fmt.Sprintf("Body(%q)", path)), Template("raw t", fmt.Sprintf("Body(%q)", path), RawString()),
+		Template("default t", fmt.Sprintf("Body(%q, 'd')", path)), Template("raw default t", fmt.Sprintf("Body(%q, 'd')", path), RawString()))
+	for i, r := range records {
+		for _, c := range m.Cells(r) {
+			cell, reason := want, Reason(0)
+			switch {
+			case want != "" && strings.Contains(c.Column, "raw"):
+				cell = plain
+			case want != "":
+			case strings.Contains(c.Column, "raw default"):
+				cell = "d"
+			case strings.Contains(c.Column, "default"):
+				cell = `"d"`
+			default:
+				reason = MissingValue
+			}
+			if c.Value != cell || reasonOf(c.Err) != reason {
+				t.Errorf("%s of record %d as %s: %s %v, want %s", path, i, c.Column, c.Value, c.Err, cell)
+			}
 		}
 	}
 }
+
+// plainDocument is a document that can only be written as a whole.
+type plainDocument string
+
+func (d plainDocument) AppendJSON(dst []byte) ([]byte, error) { return append(dst, d...), nil }
 
 // TestPathAgreesWithBody: a path column and the template Body(path) give the same bytes or the same kind of failure for
 // every body, also when both read strings as plain text, and whether a mapper has one path or many.

@@ -141,30 +141,24 @@ value:
 		nodes = append(nodes, node{})
 		nodes[len(nodes)-1].set(i, end, len(nodes), nodeString, flags)
 		i = end
-	case '{':
+	case '{', '[':
+		kind := nodeObject
+		if c == '[' {
+			kind = nodeArray
+		}
 		nodes = append(nodes, node{})
-		nodes[len(nodes)-1].set(i, 0, int(parent), nodeObject, 0)
+		nodes[len(nodes)-1].set(i, 0, int(parent), kind, 0)
 		parent = uint32(len(nodes) - 1)
 		i++
 		for i < len(text) && isSpace(text[i]) {
 			lastSpace = i
 			i++
 		}
-		if i < len(text) && text[i] == '}' {
+		if i < len(text) && text[i] == c+2 { // the closing bracket
 			goto closing
 		}
-		goto key
-	case '[':
-		nodes = append(nodes, node{})
-		nodes[len(nodes)-1].set(i, 0, int(parent), nodeArray, 0)
-		parent = uint32(len(nodes) - 1)
-		i++
-		for i < len(text) && isSpace(text[i]) {
-			lastSpace = i
-			i++
-		}
-		if i < len(text) && text[i] == ']' {
-			goto closing
+		if kind == nodeObject {
+			goto key
 		}
 		goto value
 	case 't':
