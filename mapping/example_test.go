@@ -1,10 +1,62 @@
 package mapping_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
 
 	"github.com/forebay/forebay/mapping"
 )
+
+// A mapper is made once. A record is filled for each event, and may be reused.
+func Example() {
+	m, err := mapping.Compile(mapping.Columns{
+		mapping.Datetime("at"),
+		mapping.IP("ip"),
+		mapping.Headers("headers"),
+		mapping.Body("event"),
+		mapping.Path("user", "user.id"),
+		mapping.Path("plan", "user.plan", mapping.Default("free"), mapping.RawString()),
+		mapping.Template("day", `Body("kind") + " on " + Now("%A")`, mapping.RawString()),
+	}, mapping.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var record mapping.Record
+	var row []byte
+	for _, body := range []string{`{"kind": "login", "user": {"id": 42}}`, `{"kind": "logout"}`} {
+		record.Reset()
+		record.Body = []byte(body)
+		record.Header = http.Header{"Content-Type": {"application/json; charset=utf-8"}}
+		record.ClientIP = netip.MustParseAddr("203.0.113.7")
+		record.Received = time.Date(2024, 2, 29, 13, 4, 5, 67_000_000, time.UTC)
+
+		row, err = m.AppendRow(row[:0], &record)
+		var rejected *mapping.Error
+		if errors.As(err, &rejected) {
+			fmt.Println(rejected.Reason, rejected)
+			continue
+		}
+		fmt.Printf("%s", row)
+	}
+	// Output:
+	// "2024-02-29T13:04:05.067Z","203.0.113.7","{""Content-Type"":""application/json; charset=utf-8""}","{""kind"": ""login"", ""user"": {""id"": 42}}","42","free","login on Thursday"
+	// missingValue column "user": path "user.id": the body has no such field
+}
+
+func ExampleParsePath() {
+	for _, s := range []string{`attributes["user.id"]`, `items[0].name`, `items[x]`} {
+		p, err := mapping.ParsePath(s)
+		fmt.Println(p, p.Len(), err)
+	}
+	// Output:
+	// attributes["user.id"] 2 <nil>
+	// items[0].name 3 <nil>
+	//  0 expected an index or a quoted key, like [0] or ["a.b"] at position 7
+}
 
 func ExampleCompile() {
 	m, err := mapping.Compile(mapping.Columns{

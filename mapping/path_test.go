@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestParsePath(t *testing.T) {
@@ -249,4 +250,43 @@ func reasonOf(err error) Reason {
 		return e.Reason
 	}
 	return 0
+}
+
+// FuzzPath demands of every text that it is a path or has a place where it is malformed, and of every path that it finds
+// in a body the same as Body(path), in both readings.
+func FuzzPath(f *testing.F) {
+	for _, p := range []string{``, `a.b[0]`, `a["a.b"]`, `a\.b`, `["\u00e9"]`, `a[`, `['x`, `objs[1].tags.0`, `big`, `u`} {
+		f.Add(p, []byte(sampleBody))
+	}
+	f.Fuzz(func(t *testing.T, path string, body []byte) {
+		if len(path) > 500 || len(body) > 4096 || !utf8.ValidString(path) {
+			return
+		}
+		for _, compat := range []bool{false, true} {
+			p, err := parsePath(path, compat)
+			var pe *PathError
+			switch {
+			case errors.As(err, &pe) && (pe.Offset < 0 || pe.Offset > len(path)):
+				t.Fatalf("%q: offset %d", path, pe.Offset)
+			case err != nil:
+				continue
+			case p.String() != path:
+				t.Fatalf("%q became %q", path, p)
+			}
+			quoted, err := json.Marshal(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := Compile(Columns{Path("p", path, RawString()), Template("t", "Body("+string(quoted)+")", RawString())}, Options{Compat: compat})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cells := m.Cells(JSON(body))
+			same := cells[0].Value == cells[1].Value && reasonOf(cells[0].Err) == reasonOf(cells[1].Err)
+			// The service writes what comes out of a template anew, and Body() is an object there.
+			if !same && !compat || (cells[0].Err == nil) != (cells[1].Err == nil) && reasonOf(cells[1].Err) != TemplateFailed {
+				t.Fatalf("%q of %s\ncompat %t\ncolumn:   %s %v\ntemplate: %s %v", path, body, compat, cells[0].Value, cells[0].Err, cells[1].Value, cells[1].Err)
+			}
+		}
+	})
 }
