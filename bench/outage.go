@@ -95,7 +95,10 @@ func outlast(ctx context.Context, a outageArgs, _ io.Writer) (r outageReport, er
 		return r, err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	load := startLoad(ctx, eng, w, outageCallers)
+	load := startLoad(ctx, outageCallers, func(caller int, overloads *atomic.Int64) operation {
+		// The calls get the outer context: an acknowledgement that is on its way counts when the load ends.
+		return ingestion{workload: w, callers: outageCallers}.singles(ctx, eng, caller, overloads)
+	})
 	defer load.stop()
 
 	wait(ctx, warmUpTime(a.Window), load.failed)
@@ -176,15 +179,15 @@ type background struct {
 	gap atomic.Int64
 }
 
-func startLoad(ctx context.Context, eng *forebay.Engine, w workload, callers int) *background {
+// startLoad starts callers that repeat what start returns for each of them.
+func startLoad(ctx context.Context, callers int, start func(caller int, overloads *atomic.Int64) operation) *background {
 	b := &background{ended: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	b.failed = b.ctx.Done()
 	left := atomic.Int64{}
 	left.Store(int64(callers))
 	for caller := range callers {
-		// The calls get the outer context: an acknowledgement that is on its way counts.
-		op := ingestion{workload: w, callers: callers}.singles(ctx, eng, caller, &b.overloads)
+		op := start(caller, &b.overloads)
 		go func() {
 			defer func() {
 				if left.Add(-1) == 0 {

@@ -92,11 +92,11 @@ func ofScale() []scenario {
 	}{{"/compression=none", forebay.CompressionNone}, {"", forebay.CompressionDefault}} {
 		all = append(all,
 			scenario{
-				name: "written/short" + c.suffix, group: "written", run: written{workload: w, compression: c.value}.run,
+				name: "written/short" + c.suffix, group: "written", run: written{compression: c.value}.run,
 				goals: []goal{atMost("local_written_per_byte", 1.3)},
 			},
 			scenario{
-				name: "written/held" + c.suffix, group: "written", run: written{workload: w, compression: c.value, held: true}.run,
+				name: "written/held" + c.suffix, group: "written", run: written{compression: c.value, held: true}.run,
 				goals: []goal{atMost("local_written_per_byte", 2.2)},
 			},
 		)

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,23 +17,21 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/mapping"
 )
 
 // written measures how many bytes the local level writes for each byte it stores. It counts the calls that write to a
 // file, so other programs do not matter; blocks that the file system adds by itself are not in it, nor are staging and
 // tables, which write what they are given once each.
+//
+// The events are random letters, so that neither the sink nor the store can shorten them by much.
 type written struct {
-	workload    workload
 	compression forebay.Compression
 	// held lets slices wait for their upload, so that they are written from the log to tables of the store meanwhile.
 	held bool
 }
 
 func (x written) run(ctx context.Context, e *env) (_ *sample, err error) {
-	row, err := x.workload.row()
-	if err != nil {
-		return nil, err
-	}
 	path, err := os.MkdirTemp(e.dir, "written-")
 	if err != nil {
 		return nil, err
@@ -64,7 +64,9 @@ func (x written) run(ctx context.Context, e *env) (_ *sample, err error) {
 		window = max(window, 3*e.size.life)
 	}
 	const callers = 64
-	load := startLoad(ctx, eng, x.workload, callers)
+	load := startLoad(ctx, callers, func(caller int, overloads *atomic.Int64) operation {
+		return ingestRandom(ctx, eng, caller, overloads)
+	})
 	defer load.stop()
 	if delayed != nil {
 		go delayed.watch(load.ctx, &load.rows)
@@ -76,7 +78,7 @@ func (x written) run(ctx context.Context, e *env) (_ *sample, err error) {
 		return nil, err
 	}
 	s.rows, s.overloads = load.rows.Load(), load.overloads.Load()
-	s.total, s.bytes = s.rows, s.rows*int64(len(row))
+	s.total = s.rows
 	log, tables, other := fs.log.Load(), fs.tables.Load(), fs.other.Load()
 	created, reused := fs.created.Load(), fs.reused.Load()
 	if delayed != nil {
@@ -96,6 +98,7 @@ func (x written) run(ctx context.Context, e *env) (_ *sample, err error) {
 	}
 	stats := eng.Stats().Sinks[0]
 	stored := float64(stats.Local.StoredBytes + stats.Staging.StoredBytes)
+	s.bytes = stats.Local.RawBytes + stats.Staging.RawBytes
 	s.figures = map[string]float64{
 		"local_written_per_byte": float64(log+tables+other) / stored,
 		"log_per_byte":           float64(log) / stored,
@@ -105,6 +108,29 @@ func (x written) run(ctx context.Context, e *env) (_ *sample, err error) {
 		"logs_recycled":          float64(reused),
 	}
 	return s, nil
+}
+
+// ingestRandom ingests events of one kilobyte, most of it random.
+func ingestRandom(ctx context.Context, eng *forebay.Engine, caller int, overloads *atomic.Int64) operation {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	rng := rand.New(rand.NewPCG(uint64(caller), 2))
+	records := make([]*mapping.Record, 64)
+	for i := range records {
+		body := fmt.Appendf(nil, `{"id":"evt_%d_%d","user":{"id":%d},"payload":"`, caller, i, caller)
+		for len(body) < 1022 {
+			body = append(body, letters[rng.IntN(len(letters))])
+		}
+		records[i] = &mapping.Record{Body: append(body, `"}`...), Format: mapping.FormatJSON, Header: header(), ClientIP: clientIP}
+	}
+	n := 0
+	return func() (int, error) {
+		n++
+		res, err := eng.Ingest(ctx, sourceID, again(records[n%len(records)]))
+		if err != nil {
+			return 0, backOff(err, overloads)
+		}
+		return kept(res)
+	}
 }
 
 // delayedStaging takes a slice when its last row has been there for the time life.

@@ -59,6 +59,11 @@ func scanRows(r io.Reader) (rows, size int64, err error) {
 }
 
 func countRows(e Encoding, payload []byte) (rows, size int64, err error) {
+	if e == None {
+		var c rowCounter
+		c.write(payload)
+		return c.rows, c.bytes, c.end()
+	}
 	plain, err := Decode(e, io.NopCloser(bytes.NewReader(payload)))
 	if err != nil {
 		return 0, 0, err
