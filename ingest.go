@@ -132,6 +132,13 @@ func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Re
 		src.dropped.Add(int64(len(recs)))
 		return nil
 	}
+	var one [1]portion // a call of many portions allocates
+	return src.settle(ctx, e.take(ctx, src, recs, results, one[:0]), results)
+}
+
+// take maps the records and hands their rows to the buffer, and returns the portions behind those of list. Its memory is
+// free again before the caller waits for the disk: with many callers only as much is in use as fits into the caches.
+func (e *Engine) take(ctx context.Context, src *source, recs []*mapping.Record, results []Result, list []portion) []portion {
 	now := time.Now()
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
@@ -143,7 +150,7 @@ func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Re
 		results[i].Sinks = e.mapRecord(ctx, src, i, rec, now, sc)
 	}
 	e.append(ctx, src, now, sc, len(recs)*len(src.sinks))
-	return src.settle(ctx, sc.portions, results)
+	return append(list, sc.portions...)
 }
 
 // settle waits for the portions and notes in the results which of them failed.
