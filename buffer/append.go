@@ -17,7 +17,7 @@ const (
 	// heavyBytes is where compressing and encoding a group takes long enough to do it while the disk writes another.
 	// A lighter group gathers on: fewer and larger writes serve it better.
 	heavyBytes = 128 << 10
-	// gatherTurns is how often gather yields without a new waiter before it gives up.
+	// gatherTurns is how often probe yields without a new waiter before it gives up.
 	gatherTurns = 16
 )
 
@@ -84,8 +84,6 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 		}
 	}
 	if last != nil && !last.noticed.Load() && last.noticed.CompareAndSwap(false, true) {
-		b.gate.kick()
-	} else if last != nil && last.bytes.Load() >= min(commitBytes, b.gate.bound/4) {
 		b.gate.kick()
 	}
 	if mutant == mutantEarlyAck {
@@ -234,7 +232,7 @@ func (s *Sink) append(data []byte, rows int, at int64) *group {
 	c.rows += int64(rows)
 	g := c.group
 	st.mu.Unlock()
-	g.bytes.Add(int64(len(data)))
+	s.b.gate.grow(g, int64(len(data)))
 	return g
 }
 
@@ -249,6 +247,8 @@ type group struct {
 	ops     []func(*txn)
 	waiters atomic.Int64
 	noticed atomic.Bool // the committer was told of it
+	settled atomic.Bool // no more callers are expected
+	probed  bool        // probe runs or has run; guarded by gate.mu
 	bytes   atomic.Int64
 }
 
@@ -298,6 +298,19 @@ func (g *gate) join(c *chunk) {
 	g.cur.chunks = append(g.cur.chunks, c)
 }
 
+// grow counts the bytes of a group and tells the committer where they reach a mark.
+func (g *gate) grow(cur *group, size int64) {
+	after := cur.bytes.Add(size)
+	for _, mark := range [...]int64{heavyBytes, g.due()} {
+		if after >= mark && after-size < mark {
+			g.kick()
+		}
+	}
+}
+
+// due is the size from which a group is committed although nobody waits.
+func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
+
 // post adds an operation to the group that gathers now.
 func (g *gate) post(op func(*txn)) (*group, error) {
 	g.mu.Lock()
@@ -336,21 +349,40 @@ func (g *gate) finish() {
 	g.kick()
 }
 
-// gather gives the processor to callers that are about to wait for the gathering group, and returns when as many wait
-// as for the last group, when the group is heavy, or when no more come. After a commit all its callers come back within
-// microseconds; without this the first of them would have a commit alone and the others would wait for two. It counts
-// turns and not time: a lone caller must not wait, and a fake clock stands still meanwhile.
-func (g *gate) gather() {
+// gathered reports whether the gathering group need not wait for more callers: as many wait as for the last group, it is
+// heavy, or no more come. After a commit all its callers come back within microseconds; without this the first of them
+// would have a commit alone and the others would wait for two.
+//
+// While it is false the committer sleeps, and is told when to look again: by the caller that makes the group heavy, or
+// by probe. Were it to yield instead, it would stand behind all callers that can run, and the disk would be idle until
+// the last of a thousand has mapped its row.
+func (g *gate) gathered() bool {
 	g.mu.Lock()
-	cur, expect := g.cur, g.expect
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	cur := g.cur
 	n := cur.waiters.Load()
-	for idle := 0; n > 0 && n < expect && idle < gatherTurns && cur.bytes.Load() < heavyBytes; idle++ {
+	if n == 0 || n >= g.expect || g.closing || cur.bytes.Load() >= heavyBytes || cur.settled.Load() {
+		return true
+	}
+	if !cur.probed {
+		cur.probed = true
+		go g.probe(cur, g.expect)
+	}
+	return false
+}
+
+// probe gives the processor to callers that are about to wait for a group, and wakes the committer when no more come. It
+// counts turns and not time: a lone caller must not wait, and a fake clock stands still meanwhile.
+func (g *gate) probe(cur *group, expect int64) {
+	n := cur.waiters.Load()
+	for idle := 0; n < expect && idle < gatherTurns && cur.bytes.Load() < heavyBytes; idle++ {
 		runtime.Gosched()
 		if now := cur.waiters.Load(); now > n {
 			n, idle = now, 0
 		}
 	}
+	cur.settled.Store(true)
+	g.kick()
 }
 
 // heavy reports whether the gathering group is worth preparing while another is being written.
@@ -362,7 +394,7 @@ func (g *gate) heavy() bool {
 
 // take swaps the gathering group when it is due. Otherwise it says how long it may still gather; negative: it is empty.
 func (g *gate) take(interval time.Duration) (*group, time.Duration) {
-	due := min(commitBytes, g.bound/4)
+	due := g.due()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	cur := g.cur

@@ -75,7 +75,10 @@ type Buffer struct {
 
 	pack  packer       // of the committer
 	syncs chan *commit // from the committer to the syncer, in order
-	// writing counts the commits that are on their way to the disk: at most two, one being written and one prepared.
+	// synced has a token when the syncer should look at its commits, first is the one that it looks at.
+	synced chan struct{}
+	first  *commit
+	// writing counts the commits that are on their way to the disk.
 	writing atomic.Int64
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -16,7 +17,7 @@ type txn struct {
 	b   *Buffer
 	now time.Time
 
-	// Records to write at the end; a record may be touched many times.
+	// Records to write at the end; a record may be touched many times. Most commits touch none, so the maps are made late.
 	sinks    map[*sinkState]bool
 	files    map[*file]bool
 	slices   map[*slice]bool
@@ -34,14 +35,21 @@ type txn struct {
 	still []func()
 }
 
-func (t *txn) touchSink(s *sinkState) { t.sinks[s] = true }
+func (t *txn) touchSink(s *sinkState) { touch(&t.sinks, s) }
 
 func (t *txn) touchFile(f *file) {
-	t.files[f] = true
+	touch(&t.files, f)
 	t.changed = true
 }
 
-func (t *txn) touchSlice(s *slice) { t.slices[s] = true }
+func (t *txn) touchSlice(s *slice) { touch(&t.slices, s) }
+
+func touch[T comparable](set *map[T]bool, element T) {
+	if *set == nil {
+		*set = make(map[T]bool)
+	}
+	(*set)[element] = true
+}
 
 // also adds to the batch what is not a record of a sink, file or slice.
 func (t *txn) also(fn func(*pebble.Batch)) { t.extra = append(t.extra, fn) }
@@ -68,12 +76,15 @@ func (b *Buffer) post(op func(*txn)) (*group, error) {
 
 // commitLoop is the committer. It ends after the group that gathered when the gate was finished.
 func (b *Buffer) commitLoop() {
+	defer b.logSynced()
 	defer close(b.syncs)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		for b.writing.Load() == 0 || b.gate.heavy() {
-			b.gate.gather()
+			if !b.gate.gathered() {
+				break
+			}
 			g, rest := b.gate.take(b.syncInterval())
 			if g == nil {
 				if rest >= 0 {
@@ -81,7 +92,7 @@ func (b *Buffer) commitLoop() {
 				}
 				break
 			}
-			b.submit(b.prepare(g))
+			b.prepare(g)
 		}
 		if b.gate.drained() {
 			return
@@ -105,19 +116,76 @@ func (b *Buffer) syncInterval() time.Duration {
 
 // syncLoop finishes commits in their order: it waits for the disk and lets the waiters go. It is apart from the
 // committer so that the next group is compressed and encoded while this one is being written.
+//
+// The committer does not wake it, but the sync of the log does. A goroutine that is woken last runs first: were it the
+// syncer, the store's writer of the log would stand behind all callers that can run, and the disk would be idle for as
+// long as they take.
 func (b *Buffer) syncLoop() {
 	defer close(b.closed)
-	for c := range b.syncs {
-		b.finish(c)
-		b.writing.Add(-1)
-		b.gate.kick()
+	for range b.synced {
+		for {
+			c, ok := b.nextSynced()
+			if !ok {
+				return
+			}
+			if c == nil {
+				break
+			}
+			b.finish(c)
+			b.writing.Add(-1)
+			b.gate.kick()
+		}
 	}
 }
 
-// submit hands a commit to the syncer.
-func (b *Buffer) submit(c *commit) {
+// nextSynced returns the commit that is to be finished next, nil while there is none; false at the end.
+func (b *Buffer) nextSynced() (*commit, bool) {
+	if b.first == nil {
+		select {
+		case c, ok := <-b.syncs:
+			if !ok {
+				return nil, false
+			}
+			b.first = c
+		default:
+			return nil, true
+		}
+	}
+	c := b.first
+	c.stage.CompareAndSwap(preparing, awaited)
+	if c.stage.Load() != handed {
+		return nil, true
+	}
+	b.first = nil
+	return c, true
+}
+
+// logSynced wakes the syncer. It never blocks.
+func (b *Buffer) logSynced() {
+	select {
+	case b.synced <- struct{}{}:
+	default:
+	}
+}
+
+// The stages of a commit. The syncer that comes too early marks it as awaited, and is woken when it is handed.
+const (
+	preparing int32 = iota
+	awaited
+	handed
+)
+
+// enqueue gives a commit its place in the order, before it goes to the store.
+func (b *Buffer) enqueue(c *commit) {
 	b.writing.Add(1)
 	b.syncs <- c
+}
+
+// hand lets the syncer finish a commit. The sync of the log has woken it or will, unless there is none.
+func (b *Buffer) hand(c *commit) {
+	if c.stage.Swap(handed) == awaited || c.batch == nil || c.err != nil || b.failed.Load() != nil {
+		b.logSynced()
+	}
 }
 
 // drained reports whether nothing can come any more.
@@ -130,6 +198,7 @@ func (g *gate) drained() bool {
 // commit is a group on its way to the disk.
 type commit struct {
 	group   *group
+	stage   atomic.Int32
 	batch   *pebble.Batch // nil when there is nothing to write
 	err     error         // nothing was written
 	raw     int64         // row bytes that leave memory
@@ -141,8 +210,8 @@ type commit struct {
 }
 
 // prepare makes one batch of a group and hands it to the store, without waiting for the disk.
-func (b *Buffer) prepare(g *group) (c *commit) {
-	c = &commit{group: g}
+func (b *Buffer) prepare(g *group) {
+	c := &commit{group: g}
 	if b.metrics != nil {
 		c.began = time.Now()
 	}
@@ -163,15 +232,14 @@ func (b *Buffer) prepare(g *group) (c *commit) {
 	}()
 	if f := b.failed.Load(); f != nil {
 		c.err = f
-		return c
+		b.enqueue(c)
+		b.hand(c)
+		return
 	}
 
 	payloads := b.pack.pack(g.chunks)
 	c.batch = b.db.NewBatchWithSize(payloads.size + 1024)
-	t := &txn{
-		b: b, now: b.now(),
-		sinks: map[*sinkState]bool{}, files: map[*file]bool{}, slices: map[*slice]bool{},
-	}
+	t := &txn{b: b, now: b.now()}
 	b.mu.Lock()
 	for i, ch := range g.chunks {
 		c.local += t.addChunk(c.batch, ch, payloads.at(i))
@@ -188,13 +256,17 @@ func (b *Buffer) prepare(g *group) (c *commit) {
 	c.changed, c.after = t.changed, t.after
 	if c.batch.Empty() {
 		c.batch = nil
+	}
+	b.enqueue(c)
+	if c.batch == nil {
+		// An operation that had nothing to write.
 	} else if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
 		c.err = b.fail(fmt.Errorf("commit: %w", err))
 	}
 	for _, fn := range t.still {
 		fn()
 	}
-	return c
+	b.hand(c)
 }
 
 // finish waits until the commit is on disk and tells everybody.

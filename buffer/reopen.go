@@ -111,6 +111,7 @@ func (b *Buffer) storeFailed(s *store, err error) {
 		b.failed.CompareAndSwap(nil, &FailedError{Err: err})
 		b.epoch.Add(1)
 		b.gate.kick()
+		b.logSynced()
 	}
 }
 
@@ -170,7 +171,9 @@ func (b *Buffer) reopen(old crew) {
 func (b *Buffer) install(o opened) {
 	// The syncer reads what is replaced here: it must have ended every earlier commit.
 	idle := newGroup(0)
-	b.submit(&commit{group: idle})
+	c := &commit{group: idle}
+	b.enqueue(c)
+	b.hand(c)
 	<-idle.done
 
 	b.life.Lock()
@@ -200,6 +203,8 @@ func (b *Buffer) install(o opened) {
 // use makes a store the current one and ends the failed state.
 func (b *Buffer) use(s *store) {
 	b.db = s.db
+	woken := b.logSynced
+	s.fs.synced.Store(&woken)
 	b.store.Store(s)
 	b.failed.Store(nil)
 	if err := s.fs.failure(); err != nil {

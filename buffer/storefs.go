@@ -28,6 +28,8 @@ type storeFS struct {
 	vfs.FS        // the real one
 	dir    string // changes outside of it (a checkpoint) are not watched
 	failed func(error)
+	// synced is called when a log was synced, or would have been after the end.
+	synced atomic.Pointer[func()]
 
 	skipped atomic.Int64 // of mutantSkipSync
 
@@ -288,6 +290,7 @@ func (f *storeFile) Sync() error { return f.sync(f.File.Sync) }
 func (f *storeFile) SyncData() error { return f.sync(f.File.SyncData) }
 
 func (f *storeFile) sync(sync func() error) error {
+	defer f.told()
 	if mutant == mutantSkipSync && f.log && f.fs.skipped.Add(1)%4 == 0 {
 		return nil
 	}
@@ -298,8 +301,16 @@ func (f *storeFile) sync(sync func() error) error {
 	return nil
 }
 
+// told reports a sync of the log.
+func (f *storeFile) told() {
+	if fn := f.fs.synced.Load(); f.log && fn != nil {
+		(*fn)()
+	}
+}
+
 // SyncTo implements [vfs.File].
 func (f *storeFile) SyncTo(length int64) (full bool, err error) {
+	defer f.told()
 	if !f.fs.change(func() error { full, err = f.File.SyncTo(length); return err }) {
 		return true, nil
 	}
