@@ -1,0 +1,64 @@
+package mapping
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// UUIDs of one mapper ascend as each goroutine sees them, and no two are equal.
+func TestUUIDsOfManyGoroutines(t *testing.T) {
+	const workers, each = 16, 2000
+	m := mustCompile(t, UUID("id"))
+	made := make([][]string, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			r := new(Record)
+			for range each {
+				cell, err := m.AppendCell(nil, 0, r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				made[w] = append(made[w], string(cell))
+			}
+		})
+	}
+	wg.Wait()
+	seen := make(map[string]bool, workers*each)
+	for _, ids := range made {
+		for i, id := range ids {
+			if seen[id] {
+				t.Fatalf("%s was made twice", id)
+			}
+			if i > 0 && id <= ids[i-1] {
+				t.Fatalf("%s after %s", id, ids[i-1])
+			}
+			seen[id] = true
+		}
+	}
+	if len(seen) != workers*each {
+		t.Errorf("%d values, want %d", len(seen), workers*each)
+	}
+}
+
+// A wall clock that was set shows in the UUIDs after wallCheck; one that was set back does not make them descend.
+func TestUUIDFollowsTheWallClock(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, time.Hour} {
+		var s uuidSource
+		s.begin()
+		s.wall.Add(int64(off)) // what a source holds whose clock was right before it was set by -off
+		first := string(s.appendText(nil))
+		if ahead := time.Unix(0, int64(s.now())).Sub(time.Now()); (ahead - off).Abs() > time.Minute {
+			t.Errorf("%v before the check, want %v", ahead, off)
+		}
+		s.checked.Store(int64(time.Since(s.start) - 2*wallCheck))
+		if second := string(s.appendText(nil)); second <= first {
+			t.Errorf("%s after %s", second, first)
+		}
+		if ahead := time.Unix(0, int64(s.now())).Sub(time.Now()); ahead.Abs() > time.Minute {
+			t.Errorf("%v after the check", ahead)
+		}
+	}
+}
