@@ -36,7 +36,7 @@ func NormalizeID(text string) string {
 		if isCapital && !capital {
 			gap = true
 		}
-		capital = isCapital
+		capital = unicode.IsUpper(r)
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
 			write(r)

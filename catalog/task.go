@@ -160,7 +160,6 @@ func (c *Catalog) check(sourceID string, p plan, at time.Time) error {
 
 // run makes the change of a task and records how it ended.
 func (c *Catalog) run(ctx context.Context, task Task, p plan) {
-	defer c.end(entity(task.SourceID, task.SinkID))
 	done := task
 	err := c.change(ctx, task.SourceID, p, func(result string) (string, []byte) {
 		done.Status, done.Result, done.FinishedAt = Succeeded, result, now()
@@ -175,6 +174,8 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 			c.log.Error("the end of a task could not be stored", "task", task.ID, "error", err)
 		}
 	}
+	// Who sees the end of the task can start the next one.
+	c.end(entity(task.SourceID, task.SinkID))
 	c.mu.Lock()
 	r := c.tasks[task.ID]
 	r.task = done
