@@ -1,0 +1,147 @@
+package storageapi
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Bucket is a folder of tables.
+type Bucket struct {
+	// URI is the address of the bucket, without a branch.
+	URI string `json:"uri"`
+	// ID is "<stage>.<name>".
+	ID string `json:"id"`
+	// Name has the prefix that the server gives, DisplayName is unique in the project.
+	Name        string `json:"name"`
+	DisplayName string `json:"displayName"`
+	// Stage is "in", "out" or "sys".
+	Stage       string `json:"stage"`
+	Description string `json:"description"`
+	// Tables are given in the detail of a bucket.
+	Tables []Table `json:"-"`
+	// Created and LastChangeDate are times; the second is zero until the first change.
+	Created        Time `json:"created"`
+	LastChangeDate Time `json:"lastChangeDate"`
+	Updated        Time `json:"updated"`
+	// IsReadOnly, IsMaintenance and IsLinkedBucket restrict what can be done.
+	IsReadOnly     bool `json:"isReadOnly"`
+	IsMaintenance  bool `json:"isMaintenance"`
+	IsLinkedBucket bool `json:"isLinkedBucket"`
+	// DataSizeBytes and RowsCount are totals of the tables.
+	DataSizeBytes int64 `json:"dataSizeBytes"`
+	RowsCount     int64 `json:"rowsCount"`
+	// Backend is the kind of database behind the tables.
+	Backend string `json:"backend"`
+	// Sharing is how the bucket is shared with other projects, or nil.
+	Sharing *string `json:"sharing"`
+	// HasExternalSchema, DatabaseName, Path, Color and IDBranch are details of some backends and of the user interface.
+	HasExternalSchema bool    `json:"hasExternalSchema"`
+	DatabaseName      string  `json:"databaseName"`
+	Path              string  `json:"path"`
+	Color             *string `json:"color"`
+	IDBranch          IntID   `json:"idBranch"`
+	// Metadata are given when they are asked for.
+	Metadata []Metadata `json:"metadata,omitempty"`
+}
+
+// BucketCreate is what a new bucket is made of.
+type BucketCreate struct {
+	// Name is required, without the prefix "c-".
+	Name string `json:"name"`
+	// Stage is "in" or "out"; the default is "in".
+	Stage string `json:"stage,omitempty"`
+	// Description is for people, DisplayName is the name by default.
+	Description string `json:"description,omitempty"`
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// Buckets lists the buckets that the token may read.
+func (c *Client) Buckets(ctx context.Context) iter.Seq2[Bucket, error] {
+	return list[Bucket](ctx, c, request{path: c.scoped("buckets")})
+}
+
+// Bucket reads a bucket with its tables.
+func (c *Client) Bucket(ctx context.Context, id string) (*Bucket, error) {
+	var out struct {
+		Bucket
+		Tables []Table `json:"tables"`
+	}
+	if err := c.call(ctx, request{method: http.MethodGet, path: c.scoped("buckets", id)}, &out); err != nil {
+		return nil, err
+	}
+	out.Bucket.Tables = out.Tables
+	return &out.Bucket, nil
+}
+
+// CreateBucket makes a bucket.
+func (c *Client) CreateBucket(ctx context.Context, in BucketCreate) (*Bucket, error) {
+	var out Bucket
+	r := request{method: http.MethodPost, path: c.scoped("buckets"), body: in, effect: repeatable}
+	retried, err := c.do(ctx, r, &out)
+	if retried && IsAlreadyExists(err) {
+		// The name is chosen by the caller, so what is there now is what the first attempt has made.
+		stage := in.Stage
+		if stage == "" {
+			stage = "in"
+		}
+		for b, lerr := range c.Buckets(ctx) {
+			if lerr == nil && b.Stage == stage && strings.TrimPrefix(b.Name, "c-") == strings.TrimPrefix(in.Name, "c-") {
+				return &b, nil
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// UpdateBucket gives a bucket another display name.
+func (c *Client) UpdateBucket(ctx context.Context, id, displayName string) (*Bucket, error) {
+	var out Bucket
+	r := request{method: http.MethodPut, path: c.scoped("buckets", id), body: map[string]string{"displayName": displayName}}
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteBucket deletes a bucket, with force also one that has tables, and waits for that.
+func (c *Client) DeleteBucket(ctx context.Context, id string, force bool) error {
+	return c.deleteByJob(ctx, request{path: c.scoped("buckets", id)}, force)
+}
+
+// deleteByJob makes a deletion that goes on as a job.
+func (c *Client) deleteByJob(ctx context.Context, r request, force bool) error {
+	r.method = http.MethodDelete
+	r.query = url.Values{"async": {"1"}}
+	if force {
+		r.query.Set("force", "true")
+	}
+	return c.job(ctx, r, nil)
+}
+
+// BucketTables lists the tables of a bucket.
+func (c *Client) BucketTables(ctx context.Context, id string) iter.Seq2[Table, error] {
+	return list[Table](ctx, c, request{path: c.scoped("buckets", id, "tables"), query: tableInclude})
+}
+
+// BucketMetadata lists the notes on a bucket.
+func (c *Client) BucketMetadata(ctx context.Context, id string) iter.Seq2[Metadata, error] {
+	return list[Metadata](ctx, c, request{path: c.scoped("buckets", id, "metadata")})
+}
+
+// SetBucketMetadata adds notes to a bucket or replaces those of the same provider and key, and returns all.
+func (c *Client) SetBucketMetadata(ctx context.Context, id, provider string, notes ...KeyValue) ([]Metadata, error) {
+	var out []Metadata
+	r := request{
+		method: http.MethodPost, path: c.scoped("buckets", id, "metadata"), body: map[string]any{"provider": provider, "metadata": notes},
+	}
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,191 @@
+package storageapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// TokenHeader carries the token of a request.
+const TokenHeader = "X-StorageApi-Token"
+
+// RunIDHeader carries the id of the run to which a request belongs.
+const RunIDHeader = "X-KBC-RunId"
+
+// Options configure a [Client].
+type Options struct {
+	// URL is the address of the Storage API without the version, for example "https://storage.example.com". Required.
+	URL string
+	// Token is sent with each call. A token that begins with "Bearer " is sent as an Authorization header instead. It
+	// may be empty for the calls that need none.
+	Token Secret
+	// HTTP makes the requests; its transport, its timeouts and its proxy are the caller's choice. The default is a client
+	// of its own on http.DefaultTransport. The token is not sent on to another host when a server redirects there.
+	HTTP *http.Client
+	// QueueURL is the address of the queue. By default it is read from the index, at the first call that needs it.
+	QueueURL string
+	// UserAgent is sent with each call; the default is "forebay".
+	UserAgent string
+	// RunID, if not empty, is sent with each call and becomes a part of the files, jobs and events that it creates.
+	RunID string
+	// Retry bounds the repetition of failed calls.
+	Retry RetryOptions
+	// Logger hears of repeated calls, at level debug. The default is silence.
+	Logger *slog.Logger
+	// S3Endpoint and GCSEndpoint replace the public address of these object stores, for files of the providers aws and
+	// gcp, which do not name one. The bucket follows as the first element of the path.
+	S3Endpoint, GCSEndpoint string
+}
+
+// RetryOptions is an exponential backoff with jitter. A zero field means its default.
+type RetryOptions struct {
+	// Initial is the delay before the second attempt, 100 ms by default. The delay doubles with each attempt, and half
+	// of it is random.
+	Initial time.Duration
+	// Max is the longest delay, 3 s by default. A longer Retry-After of a server is kept nevertheless.
+	Max time.Duration
+	// Attempts bounds the attempts of one call, 6 by default; 1 makes no repetition.
+	Attempts int
+	// MaxElapsed is the time after which no further attempt begins, 1 minute by default.
+	MaxElapsed time.Duration
+}
+
+func (r RetryOptions) withDefaults() RetryOptions {
+	if r.Initial == 0 {
+		r.Initial = 100 * time.Millisecond
+	}
+	if r.Max == 0 {
+		r.Max = max(3*time.Second, r.Initial)
+	}
+	if r.Attempts == 0 {
+		r.Attempts = 6
+	}
+	if r.MaxElapsed == 0 {
+		r.MaxElapsed = time.Minute
+	}
+	return r
+}
+
+// Validate reports every breach at once.
+func (o Options) Validate() error {
+	var problems []error
+	check := func(name, value string, required bool) {
+		if value == "" && !required {
+			return
+		}
+		if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			problems = append(problems, fmt.Errorf("%s: want an http or https address without query, such as https://storage.example.com", name))
+		}
+	}
+	check("URL", o.URL, true)
+	check("QueueURL", o.QueueURL, false)
+	check("S3Endpoint", o.S3Endpoint, false)
+	check("GCSEndpoint", o.GCSEndpoint, false)
+	if strings.ContainsAny(string(o.Token), "\r\n\x00") {
+		problems = append(problems, errors.New("token: contains a line break"))
+	}
+	if r := o.Retry; r.Initial < 0 || r.Max < 0 || r.Attempts < 0 || r.MaxElapsed < 0 {
+		problems = append(problems, errors.New("Retry: a field is negative"))
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("storage api: options: %w", errors.Join(problems...))
+}
+
+// Client makes calls with one token and one branch. It is immutable and safe for concurrent use.
+type Client struct {
+	opts   Options
+	http   *http.Client
+	branch string // element of the path, "" for the paths without one
+	queue  *lazyURL
+}
+
+// New returns a client. It makes no call.
+func New(o Options) (*Client, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o.Retry = o.Retry.withDefaults()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "forebay"
+	}
+	o.URL = strings.TrimRight(o.URL, "/")
+	h := http.Client{}
+	if o.HTTP != nil {
+		h = *o.HTTP
+	}
+	h.CheckRedirect = keepToken(h.CheckRedirect)
+	return &Client{opts: o, http: &h, queue: &lazyURL{url: strings.TrimRight(o.QueueURL, "/")}}, nil
+}
+
+// keepToken wraps a rule for redirects, so that the token stays with the host it was meant for: net/http itself takes
+// only the usual headers of credentials away.
+func keepToken(rule func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	return func(req *http.Request, via []*http.Request) error {
+		if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+			req.Header.Del(TokenHeader)
+			req.Header.Del("Authorization")
+		}
+		if rule != nil {
+			return rule(req, via)
+		}
+		if len(via) >= 10 {
+			return errors.New("stopped after 10 redirects")
+		}
+		return nil
+	}
+}
+
+// URL returns the address of the Storage API, without a slash at the end.
+func (c *Client) URL() string { return c.opts.URL }
+
+// WithToken returns a client with another token and the same connections.
+func (c *Client) WithToken(token Secret) *Client {
+	out := *c
+	out.opts.Token = token
+	return &out
+}
+
+// WithRunID returns a client whose calls belong to a run.
+func (c *Client) WithRunID(runID string) *Client {
+	out := *c
+	out.opts.RunID = runID
+	return &out
+}
+
+// Branch returns a client whose calls are for one development branch: its number, or "default". Calls that are not made
+// for a branch (jobs, the list of branches, the queue) are not affected, except that a queue job runs in the branch. The
+// empty id gives the paths without a branch, which mean the default one.
+func (c *Client) Branch(id string) *Client {
+	out := *c
+	out.branch = id
+	return &out
+}
+
+// lazyURL is the address of a service, read from the index when it is needed first. It is shared by all copies of a
+// client, because it depends on the stack alone.
+type lazyURL struct {
+	mu  sync.Mutex // guards url; not held during the call
+	url string
+}
+
+func (l *lazyURL) get() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.url
+}
+
+func (l *lazyURL) set(u string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.url = u
+}

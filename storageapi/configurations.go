@@ -1,0 +1,284 @@
+package storageapi
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// ComponentConfigurations is a component with its configurations.
+type ComponentConfigurations struct {
+	Component
+	// Configurations has the parts that were asked for.
+	Configurations []Configuration `json:"configurations"`
+}
+
+// ComponentQuery selects what [Client.Components] lists.
+type ComponentQuery struct {
+	// Type, if not empty, is the only type of components that is listed.
+	Type string
+	// Configuration, Rows and State ask for these parts of the configurations.
+	Configuration, Rows, State bool
+	// Deleted lists configurations in the trash instead of the live ones.
+	Deleted bool
+}
+
+// Components lists the components that have a configuration in the branch, with these configurations.
+func (c *Client) Components(ctx context.Context, q ComponentQuery) iter.Seq2[ComponentConfigurations, error] {
+	query := url.Values{}
+	if q.Type != "" {
+		query.Set("componentType", q.Type)
+	}
+	if q.Deleted {
+		query.Set("isDeleted", "true")
+	}
+	var include []string
+	for name, wanted := range map[string]bool{"configuration": q.Configuration, "rows": q.Rows, "state": q.State} {
+		if wanted {
+			include = append(include, name)
+		}
+	}
+	if len(include) > 0 {
+		query.Set("include", strings.Join(include, ","))
+	}
+	return list[ComponentConfigurations](ctx, c, request{path: c.scoped("components"), query: query})
+}
+
+func (c *Client) configs(component string, more ...string) string {
+	return c.scoped(append([]string{"components", component, "configs"}, more...)...)
+}
+
+// Configurations lists the live configurations of a component, with rows and state.
+func (c *Client) Configurations(ctx context.Context, component string) iter.Seq2[Configuration, error] {
+	return list[Configuration](ctx, c, request{path: c.configs(component)})
+}
+
+// DeletedConfigurations lists the configurations of a component that are in the trash.
+func (c *Client) DeletedConfigurations(ctx context.Context, component string) iter.Seq2[Configuration, error] {
+	return list[Configuration](ctx, c, request{path: c.configs(component), query: url.Values{"isDeleted": {"true"}}})
+}
+
+// Configuration reads the latest version of a configuration.
+func (c *Client) Configuration(ctx context.Context, component, id string) (*Configuration, error) {
+	var out Configuration
+	if err := c.call(ctx, request{method: http.MethodGet, path: c.configs(component, id)}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// CreateConfiguration makes a configuration, with version 1.
+func (c *Client) CreateConfiguration(ctx context.Context, component string, in ConfigurationCreate) (*Configuration, error) {
+	r := request{method: http.MethodPost, path: c.configs(component), body: in, effect: creating}
+	if in.ConfigurationID != "" {
+		r.effect = repeatable
+	}
+	var out Configuration
+	retried, err := c.do(ctx, r, &out)
+	if retried && IsAlreadyExists(err) {
+		return c.Configuration(ctx, component, in.ConfigurationID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// UpdateConfiguration changes a configuration, which makes a new version of it, and returns that.
+func (c *Client) UpdateConfiguration(ctx context.Context, component, id string, in ConfigurationUpdate) (*Configuration, error) {
+	var out Configuration
+	if err := c.call(ctx, request{method: http.MethodPut, path: c.configs(component, id), body: in}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// stateBody is the body of the calls that set a state.
+type stateBody struct {
+	State json.RawMessage `json:"state"`
+}
+
+// UpdateConfigurationState replaces the state of a configuration, without a new version. {} makes its next run begin anew.
+func (c *Client) UpdateConfigurationState(ctx context.Context, component, id string, state json.RawMessage) (*Configuration, error) {
+	var out Configuration
+	r := request{method: http.MethodPut, path: c.configs(component, id, "state"), body: stateBody{state}}
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// delete makes a deletion, for which an object that an earlier attempt may have deleted is a success.
+func (c *Client) delete(ctx context.Context, r request) error {
+	r.method = http.MethodDelete
+	retried, err := c.do(ctx, r, nil)
+	if retried && IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// DeleteConfiguration puts a configuration into the trash. A second deletion would purge it, so this one is not repeated
+// unless the server cannot have begun it.
+func (c *Client) DeleteConfiguration(ctx context.Context, component, id string) error {
+	return c.delete(ctx, request{path: c.configs(component, id), effect: creating})
+}
+
+// PurgeConfiguration deletes a configuration for good. It fails with a [*Error] of status 400 unless the configuration is in the
+// trash: the check is made by this call and not by the server, so it does not hold against somebody who restores the
+// configuration at the same time.
+func (c *Client) PurgeConfiguration(ctx context.Context, component, id string) error {
+	if _, err := c.Configuration(ctx, component, id); err == nil {
+		return &Error{
+			Method: http.MethodDelete, Path: c.configs(component, id), Status: http.StatusBadRequest,
+			Message: "the configuration is not in the trash: delete it first",
+		}
+	} else if !IsNotFound(err) {
+		return err
+	}
+	return c.delete(ctx, request{path: c.configs(component, id)})
+}
+
+// RestoreConfiguration takes a configuration out of the trash, as a new version.
+func (c *Client) RestoreConfiguration(ctx context.Context, component, id string) (*Configuration, error) {
+	var out Configuration
+	r := request{method: http.MethodPost, path: c.configs(component, id, "restore"), body: struct{}{}, effect: creating}
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// ConfigurationVersions lists the history of a configuration, the newest version first.
+func (c *Client) ConfigurationVersions(ctx context.Context, component, id string) iter.Seq2[ConfigurationVersion, error] {
+	return pages[ConfigurationVersion](ctx, c, request{path: c.configs(component, id, "versions")})
+}
+
+// ConfigurationVersion reads one version with content and rows.
+func (c *Client) ConfigurationVersion(ctx context.Context, component, id string, version int) (*ConfigurationVersion, error) {
+	var out ConfigurationVersion
+	r := request{method: http.MethodGet, path: c.configs(component, id, "versions", strconv.Itoa(version))}
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// RollbackConfiguration makes a new version that is identical with an earlier one, and returns its number. State stays as it
+// is. An empty changeDescription leaves the text to the server.
+func (c *Client) RollbackConfiguration(ctx context.Context, component, id string, version int, changeDescription string) (int, error) {
+	var out struct {
+		Version IntID `json:"version"`
+	}
+	r := request{
+		method: http.MethodPost, path: c.configs(component, id, "versions", strconv.Itoa(version), "rollback"),
+		body: changeBody{changeDescription}, effect: creating,
+	}
+	if err := c.call(ctx, r, &out); err != nil {
+		return 0, err
+	}
+	return int(out.Version), nil
+}
+
+type changeBody struct {
+	ChangeDescription string `json:"changeDescription,omitempty"`
+}
+
+// ConfigurationCopy says how a copy differs from its origin.
+type ConfigurationCopy struct {
+	// Name is required.
+	Name string `json:"name"`
+	// Description is that of the origin if nil.
+	Description *string `json:"description,omitempty"`
+	// ChangeDescription says what was done; the server has a default.
+	ChangeDescription string `json:"changeDescription,omitempty"`
+}
+
+// CopyConfiguration makes an independent configuration of a version, with empty state, and returns its id.
+func (c *Client) CopyConfiguration(ctx context.Context, component, id string, version int, in ConfigurationCopy) (string, error) {
+	var out struct {
+		ID ID `json:"id"`
+	}
+	r := request{
+		method: http.MethodPost, path: c.configs(component, id, "versions", strconv.Itoa(version), "create"), body: in, effect: creating,
+	}
+	if err := c.call(ctx, r, &out); err != nil {
+		return "", err
+	}
+	return string(out.ID), nil
+}
+
+// ResetConfiguration gives a configuration of a development branch the content that it has in the default branch.
+func (c *Client) ResetConfiguration(ctx context.Context, component, id string) error {
+	return c.call(ctx, request{method: http.MethodPost, path: c.configs(component, id, "reset-to-default"), body: struct{}{}}, nil)
+}
+
+// ConfigurationMetadata lists the notes on a configuration. Without a branch it reads those of the default one.
+func (c *Client) ConfigurationMetadata(ctx context.Context, component, id string) iter.Seq2[Metadata, error] {
+	return list[Metadata](ctx, c, request{path: c.inBranch().configs(component, id, "metadata")})
+}
+
+// SetConfigurationMetadata adds notes to a configuration or replaces those of the same key, and returns all.
+func (c *Client) SetConfigurationMetadata(ctx context.Context, component, id string, notes ...KeyValue) ([]Metadata, error) {
+	var out []Metadata
+	r := request{
+		method: http.MethodPost, path: c.inBranch().configs(component, id, "metadata"),
+		body: map[string]any{"metadata": notes},
+	}
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DeleteConfigurationMetadata deletes one note.
+func (c *Client) DeleteConfigurationMetadata(ctx context.Context, component, id, metadataID string) error {
+	return c.delete(ctx, request{path: c.inBranch().configs(component, id, "metadata", metadataID)})
+}
+
+// inBranch names the default branch in paths that do not exist without one.
+func (c *Client) inBranch() *Client {
+	if c.branch == "" {
+		return c.Branch("default")
+	}
+	return c
+}
+
+// ConfigurationSearch selects configurations; empty fields select all.
+type ConfigurationSearch struct {
+	// ComponentID and ConfigurationID are compared as a whole.
+	ComponentID, ConfigurationID string
+	// MetadataKeys selects configurations that have a note with one of the keys.
+	MetadataKeys []string
+	// IncludeMetadata asks for the notes that made a configuration match.
+	IncludeMetadata bool
+}
+
+// ConfigurationMatch is a result of a search.
+type ConfigurationMatch struct {
+	// ComponentID and ConfigurationID name the configuration.
+	ComponentID     string `json:"idComponent"`
+	ConfigurationID string `json:"configurationId"`
+	// Metadata are the notes that matched, if they were asked for.
+	Metadata []Metadata `json:"metadata,omitempty"`
+}
+
+// SearchConfigurations lists the configurations that match, in the client's branch or the default one.
+func (c *Client) SearchConfigurations(ctx context.Context, q ConfigurationSearch) iter.Seq2[ConfigurationMatch, error] {
+	query := url.Values{}
+	if q.ComponentID != "" {
+		query.Set("componentId", q.ComponentID)
+	}
+	if q.ConfigurationID != "" {
+		query.Set("configurationId", q.ConfigurationID)
+	}
+	if q.IncludeMetadata {
+		query.Set("include", "filteredMetadata")
+	}
+	query["metadataKeys[]"] = q.MetadataKeys
+	return list[ConfigurationMatch](ctx, c, request{path: c.inBranch().scoped("search", "component-configurations"), query: query})
+}

@@ -1,0 +1,135 @@
+package storageapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Error is an answer of the server that is not a success.
+type Error struct {
+	// Method and Path say which call was refused. The path has no query and no host.
+	Method, Path string
+	// Status is the HTTP status.
+	Status int
+	// Code is the platform's code, such as "storage.buckets.notFound". It may be empty.
+	Code string
+	// Message is the text for people, or the status text when the body had none.
+	Message string
+	// ExceptionID is what support asks for. It may be empty.
+	ExceptionID string
+	// Violations are the single fields that were refused, if the server names them.
+	Violations []Violation
+	// RetryAfter is the delay that the server asks for, 0 if it does not.
+	RetryAfter time.Duration
+}
+
+// Violation is one refused field or parameter.
+type Violation struct {
+	// Key is the field or parameter.
+	Key string `json:"key"`
+	// Message says what is wrong with it.
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "storage api: %s %s: %d", e.Method, e.Path, e.Status)
+	if e.Code != "" {
+		fmt.Fprintf(&b, " (%s)", e.Code)
+	}
+	fmt.Fprintf(&b, ": %s", e.Message)
+	if e.ExceptionID != "" {
+		fmt.Fprintf(&b, " [exception %s]", e.ExceptionID)
+	}
+	return b.String()
+}
+
+// IsNotFound reports whether err is an answer that the object does not exist.
+func IsNotFound(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == http.StatusNotFound
+}
+
+// IsAlreadyExists reports whether err is an answer that the chosen id or name is taken. Codes are compared without
+// regard to case, because the platform is not of one mind about it.
+func IsAlreadyExists(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == http.StatusBadRequest && hasSuffixFold(e.Code, "AlreadyExists")
+}
+
+// IsUnauthorized reports whether err is an answer that the token is missing, unknown, expired, or of another stack.
+func IsUnauthorized(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == http.StatusUnauthorized
+}
+
+// HasCode reports whether err is an answer with the platform's code, without regard to case.
+func HasCode(err error, code string) bool {
+	var e *Error
+	return errors.As(err, &e) && strings.EqualFold(e.Code, code)
+}
+
+func hasSuffixFold(s, suffix string) bool {
+	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
+}
+
+// ErrorBody is the body of an error answer of the Storage API. Code is a string there, and a number (the status) in the
+// queue.
+type ErrorBody struct {
+	// Error is the text for people.
+	Error string `json:"error"`
+	// Code is the platform's code.
+	Code json.RawMessage `json:"code,omitempty"`
+	// ExceptionID is what support asks for.
+	ExceptionID string `json:"exceptionId,omitempty"`
+	// Status is "error", or "maintenance".
+	Status string `json:"status,omitempty"`
+	// Reason is given instead of Error during maintenance.
+	Reason string `json:"reason,omitempty"`
+	// Errors are the refused fields.
+	Errors []Violation `json:"errors,omitempty"`
+}
+
+// newError reads the body of an answer that is not a success. A body that is no error body is left out: it may come from
+// a proxy, and be anything.
+func newError(method, path string, resp *http.Response, body []byte) *Error {
+	e := &Error{
+		Method: method, Path: path, Status: resp.StatusCode,
+		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now()),
+	}
+	var parsed ErrorBody
+	if json.Unmarshal(body, &parsed) == nil {
+		e.Message, e.ExceptionID, e.Violations = parsed.Error, parsed.ExceptionID, parsed.Errors
+		if e.Message == "" {
+			e.Message = parsed.Reason
+		}
+		// A code that is a number repeats the status.
+		_ = json.Unmarshal(parsed.Code, &e.Code)
+	}
+	if e.Message == "" {
+		e.Message = http.StatusText(resp.StatusCode)
+	}
+	return e
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(header string, now time.Time) time.Duration {
+	if header == "" {
+		return 0
+	}
+	if seconds, err := strconv.Atoi(header); err == nil {
+		return min(time.Duration(max(seconds, 0))*time.Second, maxRetryAfter)
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}
+
+// maxRetryAfter bounds what a server can ask for: beyond it the header is taken for a mistake.
+const maxRetryAfter = 24 * time.Hour

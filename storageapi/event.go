@@ -1,0 +1,74 @@
+package storageapi
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+)
+
+// EventCreate is a note in the history of a project.
+type EventCreate struct {
+	// Component is who says it, Message what. Both are required.
+	Component string `json:"component"`
+	Message   string `json:"message"`
+	// Type is "info", the default, "success", "warn" or "error".
+	Type string `json:"type,omitempty"`
+	// ConfigurationID and RunID say what it is about.
+	ConfigurationID string `json:"configurationId,omitempty"`
+	RunID           string `json:"runId,omitempty"`
+	// Duration is in seconds.
+	Duration float64 `json:"duration,omitempty"`
+	// Params and Results are JSON objects. The whole event has at most 200 KB.
+	Params  json.RawMessage `json:"params,omitempty"`
+	Results json.RawMessage `json:"results,omitempty"`
+}
+
+// Event is a note in the history of a project.
+type Event struct {
+	// ID and UUID are unique.
+	ID   ID     `json:"id"`
+	UUID string `json:"uuid"`
+	// Created is the time.
+	Created Time `json:"created"`
+	// Component, Message, Type, ConfigurationID, RunID, Params and Results are those of the creation.
+	Component       string          `json:"component"`
+	Message         string          `json:"message"`
+	Type            string          `json:"type"`
+	ConfigurationID string          `json:"configurationId"`
+	RunID           string          `json:"runId"`
+	Params          json.RawMessage `json:"params"`
+	Results         json.RawMessage `json:"results"`
+	// Token made the event.
+	Token TokenRef `json:"token"`
+}
+
+// CreateEvent adds an event and returns its id.
+func (c *Client) CreateEvent(ctx context.Context, in EventCreate) (ID, error) {
+	var out struct {
+		ID ID `json:"id"`
+	}
+	if err := c.call(ctx, request{method: http.MethodPost, path: c.scoped("events"), body: in, effect: creating}, &out); err != nil {
+		return "", err
+	}
+	return out.ID, nil
+}
+
+// EventQuery selects events; empty fields select all.
+type EventQuery struct {
+	// RunID and Component are compared as a whole.
+	RunID, Component string
+}
+
+// Events lists events, the newest first. The log of a queue job has the job's run id.
+func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
+	query := url.Values{}
+	if q.RunID != "" {
+		query.Set("runId", q.RunID)
+	}
+	if q.Component != "" {
+		query.Set("component", q.Component)
+	}
+	return pages[Event](ctx, c, request{path: c.scoped("events"), query: query})
+}

@@ -1,0 +1,104 @@
+package storageapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Collect reads a sequence to its end. At an error it returns what came before, with the error.
+func Collect[V any](seq iter.Seq2[V, error]) ([]V, error) {
+	var all []V
+	for v, err := range seq {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// failed is a sequence of one error.
+func failed[V any](err error) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		var zero V
+		yield(zero, err)
+	}
+}
+
+// list is the sequence of an answer that is one array. Its items are decoded one by one.
+func list[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		_, _, err := page(ctx, c, r, yield)
+		if err != nil {
+			var zero V
+			yield(zero, err)
+		}
+	}
+}
+
+// pageSize is the number of items that paged lists ask for at once.
+const pageSize = 100
+
+// pages is the sequence of a list that is read with limit and offset. Items that are added at the front meanwhile, as in
+// lists of the newest first, may be seen twice.
+func pages[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		for offset := 0; ; offset += pageSize {
+			query := url.Values{}
+			for name, values := range r.query {
+				query[name] = values
+			}
+			query.Set("limit", strconv.Itoa(pageSize))
+			query.Set("offset", strconv.Itoa(offset))
+			next := r
+			next.query = query
+			n, more, err := page(ctx, c, next, yield)
+			if err != nil {
+				var zero V
+				yield(zero, err)
+				return
+			}
+			if !more || n < pageSize {
+				return
+			}
+		}
+	}
+}
+
+// page yields the items of one answer, and returns how many there were and whether the loop goes on.
+func page[V any](ctx context.Context, c *Client, r request, yield func(V, error) bool) (n int, more bool, err error) {
+	r.method = http.MethodGet
+	resp, _, err := c.open(ctx, r)
+	if err != nil {
+		return 0, false, err
+	}
+	defer drain(resp.Body)
+	fail := func(err error) (int, bool, error) {
+		return n, false, fmt.Errorf("storage api: %s %s: read answer: %w", r.method, r.path, err)
+	}
+	dec := json.NewDecoder(resp.Body)
+	if token, err := dec.Token(); err != nil {
+		return fail(err)
+	} else if token != json.Delim('[') {
+		return fail(fmt.Errorf("want an array, got %v", token))
+	}
+	for dec.More() {
+		var v V
+		if err := dec.Decode(&v); err != nil {
+			return fail(err)
+		}
+		n++
+		if !yield(v, nil) {
+			return n, false, nil
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return fail(err)
+	}
+	return n, true, nil
+}

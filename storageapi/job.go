@@ -1,0 +1,202 @@
+package storageapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// The states of a storage job.
+const (
+	JobWaiting    = "waiting"
+	JobProcessing = "processing"
+	JobSuccess    = "success"
+	JobFailed     = "error"
+)
+
+// Job is an operation of the Storage API that goes on after its call has been answered.
+type Job struct {
+	// ID is unique in the stack.
+	ID IntID `json:"id"`
+	// Status is [JobWaiting], [JobProcessing], [JobSuccess] or [JobFailed].
+	Status string `json:"status"`
+	// URL is the address of the job.
+	URL string `json:"url"`
+	// TableID is the table that the job works on, or nil.
+	TableID *string `json:"tableId"`
+	// OperationName says what is done, such as "tableImport", and OperationParams with what.
+	OperationName   string          `json:"operationName"`
+	OperationParams json.RawMessage `json:"operationParams"`
+	// CreatedTime, StartTime and EndTime are zero until they are reached.
+	CreatedTime Time `json:"createdTime"`
+	StartTime   Time `json:"startTime"`
+	EndTime     Time `json:"endTime"`
+	// RunID is that of the call, or nil.
+	RunID *string `json:"runId"`
+	// Results is what the operation gives, null or [] until then.
+	Results json.RawMessage `json:"results"`
+	// CreatorToken is the token of the call.
+	CreatorToken JobToken `json:"creatorToken"`
+	// Metrics are the bytes that were moved.
+	Metrics JobMetrics `json:"metrics"`
+	// Error is given when Status is JobFailed.
+	Error *JobFailure `json:"error,omitempty"`
+}
+
+// JobToken names the token that made a job.
+type JobToken struct {
+	// ID is the token's id.
+	ID ID `json:"id"`
+	// Description is the token's description.
+	Description string `json:"description"`
+}
+
+// JobMetrics are the bytes that a job has read and written.
+type JobMetrics struct {
+	// InCompressed and InBytes are about what was read, InBytesUncompressed is its size without compression.
+	InCompressed        bool  `json:"inCompressed"`
+	InBytes             int64 `json:"inBytes"`
+	InBytesUncompressed int64 `json:"inBytesUncompressed"`
+	// OutCompressed, OutBytes and OutBytesUncompressed are the same about what was written.
+	OutCompressed        bool  `json:"outCompressed"`
+	OutBytes             int64 `json:"outBytes"`
+	OutBytesUncompressed int64 `json:"outBytesUncompressed"`
+}
+
+// JobFailure says why a job failed.
+type JobFailure struct {
+	// Code is the platform's code, such as "csvImport.columnsNotMatch".
+	Code string `json:"code"`
+	// Message is the text for people.
+	Message string `json:"message"`
+	// ExceptionID is what support asks for.
+	ExceptionID string `json:"exceptionId"`
+}
+
+// Finished reports whether the job has ended, well or not.
+func (j *Job) Finished() bool { return j.Status == JobSuccess || j.Status == JobFailed }
+
+// JobError is the bad end of a storage job.
+type JobError struct {
+	// Job is the job as it was read last.
+	Job Job
+}
+
+func (e *JobError) Error() string {
+	text := fmt.Sprintf("storage api: job %d (%s) failed", e.Job.ID, e.Job.OperationName)
+	if f := e.Job.Error; f != nil {
+		text += ": " + f.Message
+		if f.Code != "" {
+			text += " (" + f.Code + ")"
+		}
+		if f.ExceptionID != "" {
+			text += " [exception " + f.ExceptionID + "]"
+		}
+	}
+	return text
+}
+
+// Code returns the platform's code of the failure, or "".
+func (e *JobError) Code() string {
+	if e.Job.Error == nil {
+		return ""
+	}
+	return e.Job.Error.Code
+}
+
+// Job reads a storage job. A failed job is a result and not an error here.
+func (c *Client) Job(ctx context.Context, id IntID) (*Job, error) {
+	var out Job
+	if err := c.call(ctx, request{method: http.MethodGet, path: path("jobs", id.String())}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// JobQuery selects storage jobs; empty fields select all.
+type JobQuery struct {
+	// Status and ExcludedStatus are states.
+	Status, ExcludedStatus []string
+	// CreatedFrom is the earliest time of creation.
+	CreatedFrom time.Time
+}
+
+// Jobs lists the storage jobs of the project, the newest first.
+func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[Job, error] {
+	query := url.Values{"storage_job_status[]": q.Status, "excluded_storage_job_status[]": q.ExcludedStatus}
+	if !q.CreatedFrom.IsZero() {
+		query.Set("created_time_from", q.CreatedFrom.Format(time.RFC3339))
+	}
+	return pages[Job](ctx, c, request{path: path("jobs"), query: query})
+}
+
+// WaitForJob polls a storage job until it has ended; ctx bounds the wait. A job that ended badly is a [*JobError]; the
+// end of ctx is not the end of the job.
+func (c *Client) WaitForJob(ctx context.Context, id IntID) (*Job, error) {
+	delay := pollFirst
+	for {
+		job, err := c.Job(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case job.Status == JobSuccess:
+			return job, nil
+		case job.Status == JobFailed:
+			return job, &JobError{*job}
+		}
+		if !wait(ctx, delay) {
+			return job, fmt.Errorf("storage api: job %d is %s: %w", id, job.Status, context.Cause(ctx))
+		}
+		delay = min(2*delay, pollMax)
+	}
+}
+
+const (
+	pollFirst = 50 * time.Millisecond
+	pollMax   = 3 * time.Second
+)
+
+// start makes a call that is answered by a job. A server that did the work at once answers without one: then the job is
+// nil and the answer is in out.
+func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {
+	var raw json.RawMessage
+	if err := c.call(ctx, r, &raw); err != nil {
+		return nil, err
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var job Job
+	if err := json.Unmarshal(raw, &job); err == nil && job.OperationName != "" {
+		return &job, nil
+	}
+	if out == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, fmt.Errorf("storage api: %s %s: read answer: %w", r.method, r.path, err)
+	}
+	return nil, nil
+}
+
+// job makes a call that is answered by a job, waits for it, and decodes its results into out unless that is nil.
+func (c *Client) job(ctx context.Context, r request, out any) error {
+	job, err := c.start(ctx, r, out)
+	if err != nil || job == nil {
+		return err
+	}
+	if job, err = c.WaitForJob(ctx, job.ID); err != nil {
+		return err
+	}
+	if out == nil || isEmpty(job.Results) {
+		return nil
+	}
+	if err := json.Unmarshal(job.Results, out); err != nil {
+		return fmt.Errorf("storage api: job %d: read results: %w", job.ID, err)
+	}
+	return nil
+}

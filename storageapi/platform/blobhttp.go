@@ -1,0 +1,241 @@
+package platform
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// Clients of the platform upload files to an object store of a cloud, with credentials that they get with the file. Of
+// the three kinds only the one of Azure names the address of its store, so that is the one whose protocol is
+// implemented here: put, block by block or at once, get, head and delete, with a signature in the query.
+
+const (
+	blobPath      = "/blob"
+	blobContainer = "files"
+	blobAccount   = "forebay"
+	blobVersion   = "2021-12-02"
+)
+
+func (s *Server) blobRoutes() []route {
+	path := blobPath + "/" + blobContainer + "/{name...}"
+	return []route{
+		{method: "PUT", path: path, public: true, api: blobAPI, run: (*call).putBlob},
+		{method: "GET", path: path, public: true, api: blobAPI, run: (*call).getBlob},
+		{method: "DELETE", path: path, public: true, api: blobAPI, run: (*call).deleteBlob},
+	}
+}
+
+const blobKeyKey = "blob-key"
+
+// signature signs the right to the blobs of one file until a time.
+func (s *Server) signature(file int64, rights string, until time.Time) (string, error) {
+	secret, err := s.blobKey()
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, secret)
+	fmt.Fprintf(mac, "%d %s %d", file, rights, until.Unix())
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+// blobKey reads the key of the signatures, or makes it at the first use.
+func (s *Server) blobKey() (secret []byte, err error) {
+	var found bool
+	err = s.store.view(func(tx *txn) (err error) {
+		found, err = tx.get(blobKeyKey, &secret)
+		return err
+	})
+	if found || err != nil {
+		return secret, err
+	}
+	err = s.store.update(blobKeyKey, func(tx *txn) error {
+		if found, err := tx.get(blobKeyKey, &secret); found || err != nil {
+			return err
+		}
+		secret = make([]byte, 32)
+		_, _ = rand.Read(secret) // never fails
+		return tx.put(blobKeyKey, secret)
+	})
+	return secret, err
+}
+
+const (
+	rightsRead  = "r"
+	rightsWrite = "rcwd"
+)
+
+// signedQuery is the query that gives the right to the blobs of a file.
+func (s *Server) signedQuery(file int64, rights string, until time.Time) (string, error) {
+	signature, err := s.signature(file, rights, until)
+	query := url.Values{
+		"sv": {blobVersion}, "sr": {"c"}, "sp": {rights}, "se": {until.UTC().Format(time.RFC3339)}, "sig": {signature},
+	}
+	return query.Encode(), err
+}
+
+// blobCredentials are what a client needs to reach the blobs of a file.
+func (c *call) blobCredentials(file int64, rights string, life time.Duration) (*storageapi.AzureCredentials, error) {
+	until := time.Now().Add(life)
+	query, err := c.s.signedQuery(file, rights, until)
+	if err != nil {
+		return nil, err
+	}
+	return &storageapi.AzureCredentials{
+		SASConnectionString: storageapi.Secret("BlobEndpoint=" + c.base() + blobPath + ";SharedAccessSignature=" + query),
+		Expiration:          storageapi.Time{Time: until.UTC()},
+	}, nil
+}
+
+// blobError is an error in the words of the object store.
+type blobError struct {
+	status int
+	code   string
+}
+
+func (e *blobError) Error() string { return e.code }
+
+func (s *Server) writeBlobError(w http.ResponseWriter, r *http.Request, err error) {
+	e := &blobError{http.StatusInternalServerError, "InternalError"}
+	switch {
+	case errors.As(err, &e):
+	case errors.Is(err, fs.ErrNotExist):
+		e = &blobError{http.StatusNotFound, "BlobNotFound"}
+	case r.Context().Err() == nil:
+		s.log.Error("platform: object store", "method", r.Method, "error", err)
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	w.Header().Set("x-ms-error-code", e.code)
+	w.WriteHeader(e.status)
+	fmt.Fprintf(w, `<?xml version="1.0" encoding="utf-8"?><Error><Code>%s</Code><Message>%s</Message></Error>`, e.code, e.code)
+}
+
+// authorizeBlob checks the signature of a request and returns the blob it is about.
+func (c *call) authorizeBlob(right string) (file int64, name string, err error) {
+	file, name, ok := parseBlobName(c.r.PathValue("name"))
+	if !ok {
+		return 0, "", &blobError{http.StatusNotFound, "BlobNotFound"}
+	}
+	until, err := time.Parse(time.RFC3339, c.query("se"))
+	if err != nil {
+		return 0, "", &blobError{http.StatusForbidden, "AuthenticationFailed"}
+	}
+	want, err := c.s.signature(file, c.query("sp"), until)
+	if err != nil {
+		return 0, "", err
+	}
+	if !hmac.Equal([]byte(want), []byte(c.query("sig"))) || !time.Now().Before(until) {
+		return 0, "", &blobError{http.StatusForbidden, "AuthenticationFailed"}
+	}
+	if !strings.Contains(c.query("sp"), right) {
+		return 0, "", &blobError{http.StatusForbidden, "AuthorizationPermissionMismatch"}
+	}
+	var f storedFile
+	err = c.s.store.view(func(tx *txn) error {
+		found, err := tx.get(fileKey(file), &f)
+		if err == nil && (!found || f.expired()) {
+			err = &blobError{http.StatusNotFound, "BlobNotFound"}
+		}
+		return err
+	})
+	c.w.Header().Set("x-ms-version", blobVersion)
+	return file, name, err
+}
+
+type blockList struct {
+	Blocks []struct {
+		XMLName xml.Name
+		ID      string `xml:",chardata"`
+	} `xml:",any"`
+}
+
+func (c *call) putBlob() (reply, error) {
+	file, name, err := c.authorizeBlob("w")
+	if err != nil {
+		return failed(err)
+	}
+	body := &contextReader{c.r.Context(), c.r.Body}
+	switch c.query("comp") {
+	case "block":
+		if c.query("blockid") == "" {
+			return failed(&blobError{http.StatusBadRequest, "InvalidQueryParameterValue"})
+		}
+		err = c.s.blobs.putBlock(file, name, c.query("blockid"), body)
+	case "blocklist":
+		var list blockList
+		if xml.NewDecoder(io.LimitReader(body, 8<<20)).Decode(&list) != nil {
+			return failed(&blobError{http.StatusBadRequest, "InvalidXmlDocument"})
+		}
+		var ids []string
+		for _, b := range list.Blocks {
+			ids = append(ids, b.ID)
+		}
+		if err = c.s.blobs.putBlocks(file, name, ids); errors.Is(err, fs.ErrNotExist) {
+			return failed(&blobError{http.StatusBadRequest, "InvalidBlockList"})
+		}
+	case "":
+		_, err = c.s.blobs.put(file, name, body)
+	default:
+		return failed(&blobError{http.StatusNotImplemented, "NotImplemented"})
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return reply{write: func(w http.ResponseWriter) {
+		h := w.Header()
+		h.Set("ETag", `"`+strconv.FormatInt(time.Now().UnixNano(), 16)+`"`)
+		h.Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		h.Set("x-ms-request-server-encrypted", "false")
+		w.WriteHeader(http.StatusCreated)
+	}}, nil
+}
+
+func (c *call) getBlob() (reply, error) {
+	file, name, err := c.authorizeBlob("r")
+	if err != nil {
+		return failed(err)
+	}
+	f, err := c.s.blobs.open(file, name)
+	if err != nil {
+		return failed(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return failed(errors.Join(err, f.Close()))
+	}
+	return reply{write: func(w http.ResponseWriter) {
+		defer f.Close()
+		if r := c.r.Header.Get("x-ms-range"); r != "" {
+			c.r.Header.Set("Range", r)
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set("x-ms-blob-type", "BlockBlob")
+		h.Set("ETag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
+		http.ServeContent(w, c.r, "", info.ModTime(), f)
+	}}, nil
+}
+
+func (c *call) deleteBlob() (reply, error) {
+	file, name, err := c.authorizeBlob("d")
+	if err != nil {
+		return failed(err)
+	}
+	if err := c.s.blobs.remove(file, name); err != nil {
+		return failed(err)
+	}
+	return reply{write: func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }}, nil
+}

@@ -1,0 +1,200 @@
+package platform
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// blobs is the object store behind the files of the API: one folder for each file, named by its id, with one disk file
+// for each blob. A blob is there as a whole or not at all, and it is durable when the call that wrote it returns.
+type blobs struct {
+	root  string
+	temps atomic.Int64
+}
+
+const tempPrefix = ".tmp-"
+
+func openBlobs(root string) (*blobs, error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, err
+	}
+	return &blobs{root: root}, syncDir(filepath.Dir(root))
+}
+
+// folder is where the blobs of a file are.
+func (b *blobs) folder(file int64) string { return filepath.Join(b.root, strconv.FormatInt(file, 10)) }
+
+// blobFile is the name of a blob on disk: readable when that is safe, else a hash.
+func blobFile(name string) string {
+	escaped := "b-" + url.PathEscape(name)
+	if len(escaped) <= 200 {
+		return escaped
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "h-" + hex.EncodeToString(sum[:])
+}
+
+func (b *blobs) path(file int64, name string) string {
+	return filepath.Join(b.folder(file), blobFile(name))
+}
+
+// put stores a blob. An earlier one of the name is replaced.
+func (b *blobs) put(file int64, name string, src io.Reader) (int64, error) {
+	return b.write(file, name, func(w io.Writer) error {
+		_, err := io.Copy(w, src)
+		return err
+	})
+}
+
+func (b *blobs) write(file int64, name string, fill func(w io.Writer) error) (int64, error) {
+	dir := b.folder(file)
+	if err := ensureDir(dir); err != nil {
+		return 0, err
+	}
+	return writeDurably(b.path(file, name), fmt.Sprint(b.temps.Add(1)), fill)
+}
+
+// open opens a blob. An absent one is an error that matches fs.ErrNotExist.
+func (b *blobs) open(file int64, name string) (*os.File, error) { return os.Open(b.path(file, name)) }
+
+func (b *blobs) remove(file int64, name string) error { return os.Remove(b.path(file, name)) }
+
+// putBlock stores a part of a blob that is put together by putBlocks.
+func (b *blobs) putBlock(file int64, name, block string, src io.Reader) error {
+	_, err := b.put(file, blockName(name, block), src)
+	return err
+}
+
+func blockName(name, block string) string { return "block/" + name + "/" + block }
+
+// putBlocks makes a blob of its parts and removes them.
+func (b *blobs) putBlocks(file int64, name string, list []string) error {
+	_, err := b.write(file, name, func(w io.Writer) error {
+		for _, block := range list {
+			f, err := b.open(file, blockName(name, block))
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(w, f)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, block := range list {
+		_ = b.remove(file, blockName(name, block)) // what stays goes with the file
+	}
+	return nil
+}
+
+// removeAll removes every blob of a file.
+func (b *blobs) removeAll(file int64) error { return os.RemoveAll(b.folder(file)) }
+
+// files lists the ids of files that have a folder.
+func (b *blobs) files() ([]int64, error) {
+	entries, err := os.ReadDir(b.root)
+	var ids []int64
+	for _, e := range entries {
+		if id, err := strconv.ParseInt(e.Name(), 10, 64); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// ensureDir makes one directory durably.
+func ensureDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+// writeDurably writes a file aside, syncs it and renames it into its place. temp makes the name of the file unique while it is
+// written.
+func writeDurably(path, temp string, fill func(w io.Writer) error) (size int64, err error) {
+	tempPath := filepath.Join(filepath.Dir(path), tempPrefix+temp)
+	f, err := os.OpenFile(tempPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	buffered := bufio.NewWriterSize(f, 128<<10)
+	err = fill(buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil {
+		size, err = f.Seek(0, io.SeekCurrent)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(tempPath, path)
+	}
+	if err != nil {
+		_ = os.Remove(tempPath)
+		return 0, err
+	}
+	return size, syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// contextReader fails when the context is done.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// blobName is the name by which clients know a blob of a file: the file's own, followed by that of a slice.
+func blobName(file int64, sliced bool) string {
+	if sliced {
+		return "f" + strconv.FormatInt(file, 10) + "/"
+	}
+	return "f" + strconv.FormatInt(file, 10)
+}
+
+// parseBlobName splits a blob's name into the file and the name inside of it, which is "" for a file that is not sliced.
+func parseBlobName(name string) (file int64, inner string, ok bool) {
+	head, inner, _ := strings.Cut(name, "/")
+	digits, ok := strings.CutPrefix(head, "f")
+	if !ok {
+		return 0, "", false
+	}
+	file, err := strconv.ParseInt(digits, 10, 64)
+	return file, inner, err == nil && len(inner) < 1024
+}

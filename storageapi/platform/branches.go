@@ -1,0 +1,226 @@
+package platform
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// devBranch is the record of a branch.
+type devBranch struct {
+	ID          int64               `json:"id"`
+	Name        string              `json:"name"`
+	Description string              `json:"description"`
+	Created     storageapi.Time     `json:"created"`
+	IsDefault   bool                `json:"isDefault"`
+	Creator     storageapi.TokenRef `json:"creator"`
+}
+
+func (b devBranch) answer() storageapi.DevBranch {
+	return storageapi.DevBranch{
+		ID: storageapi.IntID(b.ID), Name: b.Name, Description: b.Description, Created: b.Created, IsDefault: b.IsDefault, CreatorToken: b.Creator,
+	}
+}
+
+// key is the element of keys that stands for the branch.
+func (b devBranch) key() string { return strconv.FormatInt(b.ID, 10) }
+
+func (s *Server) branchRoutes() []route {
+	return []route{
+		{method: "GET", path: "/dev-branches", summary: "List branches", run: (*call).listBranches},
+		{method: "POST", path: "/dev-branches", summary: "Create a branch", run: (*call).createBranch},
+		{method: "GET", path: "/dev-branches/{id}", summary: "Branch detail", run: (*call).getBranch},
+		{method: "PUT", path: "/dev-branches/{id}", summary: "Update a branch", run: (*call).updateBranch},
+		{method: "DELETE", path: "/dev-branches/{id}", summary: "Delete a branch", run: (*call).deleteBranch},
+	}
+}
+
+// findBranch reads the branch of the path.
+func (c *call) findBranch() error {
+	name := c.r.PathValue("branch")
+	if name == "" || name == "default" || name == c.branch {
+		return nil
+	}
+	id := c.pathID("branch")
+	return c.s.store.view(func(tx *txn) error {
+		b, err := getBranch(tx, id)
+		if err != nil {
+			return err
+		}
+		c.branch, c.dev = b.key(), !b.IsDefault
+		return nil
+	})
+}
+
+func getBranch(tx *txn, id int64) (devBranch, error) {
+	var b devBranch
+	found, err := tx.get(branchKey(id), &b)
+	if err == nil && !found {
+		err = refuse(http.StatusNotFound, "storage.devBranch.notFound", "Branch %d not found", id)
+	}
+	return b, err
+}
+
+func (c *call) listBranches() (reply, error) {
+	list := []storageapi.DevBranch{}
+	err := c.s.store.view(func(tx *txn) error {
+		branches, err := all[devBranch](tx, key("branch", ""))
+		for _, b := range branches {
+			list = append(list, b.answer())
+		}
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(list)
+}
+
+func (c *call) getBranch() (reply, error) {
+	var b devBranch
+	err := c.s.store.view(func(tx *txn) (err error) {
+		b, err = getBranch(tx, c.pathID("id"))
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(b.answer())
+}
+
+type branchParams struct {
+	ID          int64  `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+const branchCode = "storage.devBranch.validation"
+
+func (c *call) createBranch() (reply, error) {
+	if !c.token.Master {
+		return failed(accessDenied("only a master token can change branches"))
+	}
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	params := branchParams{Name: in.required("name"), Description: in.textOr("description", "")}
+	if err := in.err(branchCode); err != nil {
+		return failed(err)
+	}
+	if params.ID, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	return c.startJob(jobSpec{operation: "devBranchCreate", params: params})
+}
+
+// checkBranchName refuses a name that another branch has.
+func checkBranchName(tx *txn, id int64, name string) error {
+	branches, err := all[devBranch](tx, key("branch", ""))
+	if err != nil {
+		return err
+	}
+	for _, b := range branches {
+		if b.Name == name && b.ID != id {
+			return refuse(http.StatusBadRequest, "storage.devBranch.alreadyExists", "A branch with the name %q already exists", cut(name, 255))
+		}
+	}
+	return nil
+}
+
+// branchCreateJob makes the branch, with a copy of the configurations of the default one.
+func (s *Server) branchCreateJob(run *jobRun) error {
+	var p branchParams
+	if err := run.decode(&p); err != nil {
+		return err
+	}
+	b := devBranch{ID: p.ID, Name: p.Name, Description: p.Description, Created: now(), Creator: run.record.Creator}
+	return run.finish("branches", func(tx *txn) (any, error) {
+		if err := checkBranchName(tx, b.ID, b.Name); err != nil {
+			return nil, err
+		}
+		if err := s.copyConfigurations(tx, s.defaultBranch.key(), b.key(), run.record.Creator); err != nil {
+			return nil, err
+		}
+		return b.answer(), tx.put(branchKey(b.ID), b)
+	})
+}
+
+func (c *call) updateBranch() (reply, error) {
+	if !c.token.Master {
+		return failed(accessDenied("only a master token can change branches"))
+	}
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	name, description := in.text("name"), in.text("description")
+	if name != nil && *name == "" {
+		in.fail("name", "This value should not be blank.")
+	}
+	if err := in.err(branchCode); err != nil {
+		return failed(err)
+	}
+	var b devBranch
+	err = c.s.store.update("branches", func(tx *txn) (err error) {
+		if b, err = getBranch(tx, c.pathID("id")); err != nil {
+			return err
+		}
+		if name != nil && *name != b.Name {
+			if b.IsDefault {
+				return refuse(http.StatusBadRequest, branchCode, "The name of the default branch cannot be changed")
+			}
+			if err := checkBranchName(tx, b.ID, *name); err != nil {
+				return err
+			}
+			b.Name = *name
+		}
+		if description != nil {
+			b.Description = *description
+		}
+		return tx.put(branchKey(b.ID), b)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(b.answer())
+}
+
+func (c *call) deleteBranch() (reply, error) {
+	if !c.token.Master {
+		return failed(accessDenied("only a master token can change branches"))
+	}
+	var b devBranch
+	err := c.s.store.view(func(tx *txn) (err error) {
+		b, err = getBranch(tx, c.pathID("id"))
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	if b.IsDefault {
+		return failed(refuse(http.StatusBadRequest, branchCode, "The default branch cannot be deleted"))
+	}
+	return c.startJob(jobSpec{operation: "devBranchDelete", params: branchParams{ID: b.ID}})
+}
+
+// branchDeleteJob deletes the branch with everything in it. The files of its tables are removed at the next opening.
+func (s *Server) branchDeleteJob(run *jobRun) error {
+	var p branchParams
+	if err := run.decode(&p); err != nil {
+		return err
+	}
+	b := devBranch{ID: p.ID}
+	return run.finish("branches", func(tx *txn) (any, error) {
+		for _, kind := range branchedKinds {
+			if err := tx.deleteAll(key(kind, b.key(), "")); err != nil {
+				return nil, err
+			}
+		}
+		return nil, tx.delete(branchKey(b.ID))
+	})
+}
+
+var emptyObject = json.RawMessage("{}")

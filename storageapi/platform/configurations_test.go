@@ -1,0 +1,365 @@
+package platform_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/storageapi/platform"
+)
+
+const component = "my.extractor"
+
+// A configuration from its creation to its purge, with every operation in between.
+func TestConfigurationLife(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{
+		ConfigurationID: "conf-1", Name: "First", Description: "of all", Configuration: raw(`{"parameters":{"b":1,"a":[]},"x":{}}`),
+	}))(t)
+	if c.ID != "conf-1" || c.Version != 1 || c.ChangeDescription != "Configuration created" || c.IsDeleted || c.IsDisabled {
+		t.Errorf("created %+v", c)
+	}
+	if c.CreatorToken.ID == 0 || c.CreatorToken.Description == "" || c.Created.IsZero() || c.CurrentVersion.VersionIdentifier == "" {
+		t.Errorf("created without its origin: %+v", c)
+	}
+	expectJSON(t, "content", c.Configuration, `{"parameters":{"b":1,"a":[]},"x":{}}`)
+	expectJSON(t, "state", c.State, `{}`)
+
+	name := "Renamed"
+	c = must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{Name: &name, ChangeDescription: "because"}))(t)
+	if c.Version != 2 || c.Name != name || c.Description != "of all" || c.ChangeDescription != "because" {
+		t.Errorf("updated %+v", c)
+	}
+	expectJSON(t, "content that was not sent", c.Configuration, `{"parameters":{"b":1,"a":[]},"x":{}}`)
+	c = must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{Configuration: raw(`{"parameters":{"a":2}}`)}))(t)
+	expectJSON(t, "replaced content", c.Configuration, `{"parameters":{"a":2}}`)
+	if c.Version != 3 || c.ChangeDescription != "Configuration updated" {
+		t.Errorf("replaced: %+v", c)
+	}
+
+	// State belongs to no version.
+	c = must(w.UpdateConfigurationState(ctx, component, c.ID, raw(`{"last":7}`)))(t)
+	expectJSON(t, "state", c.State, `{"last":7}`)
+	c = must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{State: raw(`{}`)}))(t)
+	expectJSON(t, "state after the reset", c.State, `{}`)
+	if c.Version != 3 {
+		t.Errorf("state made version %d", c.Version)
+	}
+
+	// The same content again is a version all the same.
+	if c = must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{Name: &name}))(t); c.Version != 4 {
+		t.Errorf("an update without a difference made version %d, want 4", c.Version)
+	}
+
+	check(t, w.DeleteConfiguration(ctx, component, c.ID))
+	_, err := w.Configuration(ctx, component, c.ID)
+	expectError(t, err, 404, "storage.configuration.notFound")
+	trash := must(storageapi.Collect(w.DeletedConfigurations(ctx, component)))(t)
+	if len(trash) != 1 || !trash[0].IsDeleted || trash[0].Version != 5 || trash[0].ChangeDescription != "Configuration deleted" {
+		t.Errorf("trash %+v", trash)
+	}
+	if c = must(w.RestoreConfiguration(ctx, component, c.ID))(t); c.Version != 6 || c.IsDeleted || c.ChangeDescription != "Configuration restored" {
+		t.Errorf("restored %+v", c)
+	}
+	_, err = w.RestoreConfiguration(ctx, component, c.ID)
+	expectError(t, err, 404, "storage.configuration.notFound")
+
+	versions := must(storageapi.Collect(w.ConfigurationVersions(ctx, component, c.ID)))(t)
+	var numbers []int
+	for _, v := range versions {
+		numbers = append(numbers, v.Version)
+	}
+	if !slices.Equal(numbers, []int{6, 5, 4, 3, 2, 1}) || !versions[1].IsDeleted || versions[5].Name != "First" {
+		t.Errorf("versions %v: %+v", numbers, versions)
+	}
+	v := must(w.ConfigurationVersion(ctx, component, c.ID, 1))(t)
+	expectJSON(t, "content of version 1", v.Configuration, `{"parameters":{"b":1,"a":[]},"x":{}}`)
+
+	n := must(w.RollbackConfiguration(ctx, component, c.ID, 1, ""))(t)
+	if n != 7 {
+		t.Errorf("rollback gave version %d, want 7", n)
+	}
+	c = must(w.Configuration(ctx, component, c.ID))(t)
+	if c.Name != "First" || c.Version != 7 || c.ChangeDescription != "Rollback to version 1" {
+		t.Errorf("rolled back %+v", c)
+	}
+
+	check(t, w.DeleteConfiguration(ctx, component, c.ID))
+	check(t, w.PurgeConfiguration(ctx, component, c.ID))
+	if trash = must(storageapi.Collect(w.DeletedConfigurations(ctx, component)))(t); len(trash) != 0 {
+		t.Errorf("purged, but in the trash: %+v", trash)
+	}
+	if c = must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "conf-1", Name: "Anew"}))(t); c.Version != 1 {
+		t.Errorf("created after the purge with version %d", c.Version)
+	}
+}
+
+func TestRecreateFromTrash(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	in := storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "One", IsDisabled: true, State: raw(`{"s":1}`)}
+	must(w.CreateConfiguration(ctx, component, in))(t)
+	must(w.CreateRow(ctx, component, "c", storageapi.RowCreate{RowID: "r", State: raw(`{"s":1}`)}))(t)
+	check(t, w.DeleteConfiguration(ctx, component, "c"))
+	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "Two"}))(t)
+	if c.Version != 4 || len(c.Rows) != 0 || c.IsDisabled || c.Name != "Two" {
+		t.Errorf("made again: %+v", c)
+	}
+	expectJSON(t, "state", c.State, `{}`)
+	r := must(w.CreateRow(ctx, component, "c", storageapi.RowCreate{RowID: "r"}))(t)
+	if r.Version != 2 {
+		t.Errorf("the row goes on with version %d, want 2", r.Version)
+	}
+	expectJSON(t, "row state", r.State, `{}`)
+}
+
+func TestRows(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: "C"}))(t)
+	for _, id := range []string{"b", "a", "c"} {
+		r := must(w.CreateRow(ctx, component, c.ID, storageapi.RowCreate{RowID: id, Name: id, Configuration: raw(`{"parameters":{"id":"` + id + `"}}`)}))(t)
+		if r.Version != 1 || r.ChangeDescription != "Row "+id+" added" {
+			t.Errorf("row %+v", r)
+		}
+	}
+	order := func() (ids []string) {
+		for r, err := range w.Rows(ctx, component, c.ID) {
+			check(t, err)
+			ids = append(ids, r.ID)
+		}
+		return ids
+	}
+	if got := order(); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("without an order the rows are %v, want that of the ids", got)
+	}
+	conf := must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{RowsSortOrder: []string{"c", "a", "b"}}))(t)
+	if got := order(); !slices.Equal(got, []string{"c", "a", "b"}) || !slices.Equal(conf.RowsSortOrder, got) {
+		t.Errorf("rows are %v, order %v", got, conf.RowsSortOrder)
+	}
+	_, err := w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{RowsSortOrder: []string{"c", "a"}})
+	expectError(t, err, 400, "validation.invalidRowSortOrder")
+	_, err = w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{RowsSortOrder: []string{"c", "a", "x"}})
+	expectError(t, err, 400, "storage.components.validation")
+	added := must(w.CreateRow(ctx, component, c.ID, storageapi.RowCreate{}))(t)
+	if got := order(); !slices.Equal(got, []string{"c", "a", "b", added.ID}) {
+		t.Errorf("a new row comes last: %v", got)
+	}
+
+	disabled := true
+	r := must(w.UpdateRow(ctx, component, c.ID, "a", storageapi.RowUpdate{IsDisabled: &disabled, Configuration: raw(`{"n":1.10}`)}))(t)
+	if r.Version != 2 || !r.IsDisabled || r.Name != "a" || r.ChangeDescription != "Row a changed" {
+		t.Errorf("updated row %+v", r)
+	}
+	expectJSON(t, "row content", r.Configuration, `{"n":1.10}`)
+	before := must(w.Configuration(ctx, component, c.ID))(t)
+	if before.ChangeDescription != "Row a changed" {
+		t.Errorf("the configuration says %q of the change of its row", before.ChangeDescription)
+	}
+	r = must(w.UpdateRowState(ctx, component, c.ID, "a", raw(`{"s":[]}`)))(t)
+	expectJSON(t, "row state", r.State, `{"s":[]}`)
+	if after := must(w.Configuration(ctx, component, c.ID))(t); after.Version != before.Version {
+		t.Errorf("state of a row made version %d", after.Version)
+	}
+
+	r = must(w.RollbackRow(ctx, component, c.ID, "a", 1, ""))(t)
+	if r.Version != 3 || r.IsDisabled || r.ChangeDescription != "Rollback to version 1" {
+		t.Errorf("rolled back row %+v", r)
+	}
+	expectJSON(t, "row state after the rollback", r.State, `{"s":[]}`)
+	versions := must(storageapi.Collect(w.RowVersions(ctx, component, c.ID, "a")))(t)
+	if len(versions) != 3 || versions[0].Version != 3 || !versions[1].IsDisabled {
+		t.Errorf("row versions %+v", versions)
+	}
+	if v := must(w.RowVersion(ctx, component, c.ID, "a", 2))(t); string(v.Configuration) != `{"n":1.10}` {
+		t.Errorf("row version 2 is %s", v.Configuration)
+	}
+
+	check(t, w.DeleteRow(ctx, component, c.ID, "a"))
+	_, err = w.Row(ctx, component, c.ID, "a")
+	expectError(t, err, 404, "storage.configuration.row.notFound")
+	if got := order(); !slices.Equal(got, []string{"c", "b", added.ID}) {
+		t.Errorf("after the deletion: %v", got)
+	}
+	// A rollback of the configuration brings the row back, with its last state, and takes the later one away.
+	n := must(w.RollbackConfiguration(ctx, component, c.ID, conf.Version, ""))(t)
+	if got := order(); !slices.Equal(got, []string{"c", "a", "b"}) {
+		t.Errorf("after the rollback to version %d: %v", conf.Version, got)
+	}
+	r = must(w.Row(ctx, component, c.ID, "a"))(t)
+	if r.Version != 4 || r.ChangeDescription != fmt.Sprintf("Rollback to version 1 (via configuration rollback to version %d)", conf.Version) {
+		t.Errorf("row that came back: %+v", r)
+	}
+	expectJSON(t, "state of the row that came back", r.State, `{"s":[]}`)
+	if b := must(w.Row(ctx, component, c.ID, "b"))(t); b.Version != 1 {
+		t.Errorf("a row that did not change has version %d", b.Version)
+	}
+
+	// Copies are independent, and have no state.
+	id := must(w.CopyConfiguration(ctx, component, c.ID, n, storageapi.ConfigurationCopy{Name: "Copy"}))(t)
+	copied := must(w.Configuration(ctx, component, id))(t)
+	want := fmt.Sprintf(`Copied from configuration "C" (%s) version %d`, c.ID, n)
+	if copied.Version != 1 || copied.Name != "Copy" || copied.ChangeDescription != want || !slices.Equal(copied.RowsSortOrder, []string{"c", "a", "b"}) {
+		t.Errorf("copy %+v", copied)
+	}
+	for _, r := range copied.Rows {
+		expectJSON(t, "state of a copied row", r.State, `{}`)
+		if r.Version != 1 {
+			t.Errorf("copied row has version %d", r.Version)
+		}
+	}
+	check(t, w.DeleteRow(ctx, component, id, "a"))
+	must(w.Row(ctx, component, c.ID, "a"))(t)
+
+	row := must(w.CopyRow(ctx, component, c.ID, "a", 2, storageapi.RowCopy{TargetConfigID: id}))(t)
+	if row.Version != 1 || string(row.Configuration) != `{"n":1.10}` || row.ID == "a" || string(row.State) != `{}` {
+		t.Errorf("copied row %+v", row)
+	}
+}
+
+// Content is kept as it was sent, whatever looks odd about it.
+func TestContentIsKept(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: "C"}))(t)
+	for _, content := range []string{
+		`{}`, `[]`, `{"a":{},"b":[],"c":[{}],"d":null}`, `{"n":12345678901234567890.10,"e":1e400}`, `{"html":"<b>&amp;</b>","u":"\u2028é🙂"}`,
+		`{"configuration":{"parameters":{"a":1}}}`, `{"z":1,"a":2}`, `{"a":1,"a":2}`,
+	} {
+		out := must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{Configuration: raw(content)}))(t)
+		// The encoder of the client may write the same text in other escapes.
+		var got, want any
+		check(t, json.Unmarshal([]byte(strings.ReplaceAll(string(out.Configuration), "1e400", "0")), &got))
+		check(t, json.Unmarshal([]byte(strings.ReplaceAll(content, "1e400", "0")), &want))
+		if fmt.Sprint(got) != fmt.Sprint(want) || !strings.Contains(content, "<") && string(out.Configuration) != content {
+			t.Errorf("content %s came back as %s", content, out.Configuration)
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	w := newWorld(t)
+	base := "/v2/storage/components/" + component + "/configs"
+	a := w.raw("POST", base, formType, `name=Form+name&configurationId=f&configuration=%7B%22a%22%3A%5B%5D%7D&isDisabled=1`)
+	if a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	got := a.decode(t)
+	if got["name"] != "Form name" || got["isDisabled"] != true || fmt.Sprint(got["configuration"]) != "map[a:[]]" {
+		t.Errorf("created %s", a.body)
+	}
+	for _, id := range []string{"1", "2"} {
+		if a := w.raw("POST", base+"/f/rows", formType, "rowId="+id); a.status != 201 {
+			t.Errorf("row: %d %s", a.status, a.body)
+		}
+	}
+	a = w.raw("PUT", base+"/f", formType, `rowsSortOrder[0]=2&rowsSortOrder[1]=1&state=%7B%22x%22%3A1%7D&description=`)
+	if got := a.decode(t); a.status != 200 || fmt.Sprint(got["rowsSortOrder"]) != "[2 1]" || fmt.Sprint(got["state"]) != "map[x:1]" || got["version"] != 4.0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	// JSON text inside of JSON is content as well, and unknown fields are ignored.
+	a = w.raw("PUT", base+"/f", jsonType, `{"configuration":"{\"b\":2}","branchId":1,"rows":[],"isDisabled":"false"}`)
+	if got := a.decode(t); a.status != 200 || fmt.Sprint(got["configuration"]) != "map[b:2]" || got["isDisabled"] != false {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	// A rollback answers the number as text, a copy the id.
+	a = w.raw("POST", base+"/f/versions/1/rollback", "", "")
+	if got := a.decode(t); a.status != 201 || got["version"] != "6" {
+		t.Errorf("rollback: %d %s", a.status, a.body)
+	}
+	a = w.raw("POST", base+"/f/versions/1/create", formType, "name=Copy")
+	if _, text := a.decode(t)["id"].(string); a.status != 201 || !text {
+		t.Errorf("copy: %d %s", a.status, a.body)
+	}
+}
+
+// Branches hold configurations of their own.
+func TestBranches(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	main := must(w.DefaultBranch(ctx))(t)
+	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "Main", Configuration: raw(`{"v":1}`)}))(t)
+	for _, prefix := range []string{"default", main.ID.String()} {
+		if c := must(w.Branch(prefix).Configuration(ctx, component, "c"))(t); c.Name != "Main" {
+			t.Errorf("branch %s: %+v", prefix, c)
+		}
+	}
+	b := must(w.CreateDevBranch(ctx, "dev", "for tests"))(t)
+	if b.IsDefault || b.Name != "dev" {
+		t.Errorf("branch %+v", b)
+	}
+	_, err := w.CreateDevBranch(ctx, "dev", "")
+	var job *storageapi.JobError
+	if !asJobError(err, &job) || job.Code() != "storage.devBranch.alreadyExists" {
+		t.Errorf("second branch of the name: %v", err)
+	}
+	dev := w.Branch(b.ID.String())
+	must(dev.UpdateConfiguration(ctx, component, "c", storageapi.ConfigurationUpdate{Configuration: raw(`{"v":2}`)}))(t)
+	expectJSON(t, "content of the default branch", must(w.Configuration(ctx, component, "c"))(t).Configuration, `{"v":1}`)
+	check(t, dev.ResetConfiguration(ctx, component, "c"))
+	expectJSON(t, "content after the reset", must(dev.Configuration(ctx, component, "c"))(t).Configuration, `{"v":1}`)
+	check(t, w.DeleteDevBranch(ctx, b.ID))
+	_, err = dev.Configuration(ctx, component, "c")
+	expectError(t, err, 404, "storage.devBranch.notFound")
+	expectError(t, w.DeleteDevBranch(ctx, main.ID), 400, "storage.devBranch.validation")
+}
+
+func TestConfigurationMetadataAndSearch(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	for _, id := range []string{"1", "2"} {
+		must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: id, Name: id}))(t)
+	}
+	list := must(w.SetConfigurationMetadata(ctx, component, "1", storageapi.KeyValue{Key: "k", Value: "v"}, storageapi.KeyValue{Key: "l", Value: "w"}))(t)
+	if len(list) != 2 || list[0].Value != "v" {
+		t.Fatalf("metadata %+v", list)
+	}
+	again := must(w.SetConfigurationMetadata(ctx, component, "1", storageapi.KeyValue{Key: "k", Value: "v2"}))(t)
+	if len(again) != 2 || again[0].Value != "v2" || again[0].ID != list[0].ID {
+		t.Errorf("metadata %+v", again)
+	}
+	found := must(storageapi.Collect(w.SearchConfigurations(ctx, storageapi.ConfigurationSearch{MetadataKeys: []string{"k"}, IncludeMetadata: true})))(t)
+	if len(found) != 1 || found[0].ConfigurationID != "1" || len(found[0].Metadata) != 1 {
+		t.Errorf("found %+v", found)
+	}
+	check(t, w.DeleteConfigurationMetadata(ctx, component, "1", string(list[0].ID)))
+	if left := must(storageapi.Collect(w.ConfigurationMetadata(ctx, component, "1")))(t); len(left) != 1 {
+		t.Errorf("left %+v", left)
+	}
+}
+
+// The list of components shows what was asked for, and nothing else.
+func TestListComponents(t *testing.T) {
+	w := newWorld(t, func(o *platform.Options) {
+		o.Components = []platform.Component{{Component: storageapi.Component{ID: component, Type: "extractor"}}}
+	})
+	ctx := t.Context()
+	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "C"}))(t)
+	must(w.CreateConfiguration(ctx, "other.one", storageapi.ConfigurationCreate{ConfigurationID: "d", Name: "D"}))(t)
+	must(w.CreateRow(ctx, component, "c", storageapi.RowCreate{RowID: "r"}))(t)
+	if list := must(storageapi.Collect(w.Components(ctx, storageapi.ComponentQuery{Type: "extractor", Rows: true, Configuration: true, State: true})))(t); len(list) != 1 || len(list[0].Configurations) != 1 ||
+		len(list[0].Configurations[0].Rows) != 1 || list[0].Configurations[0].Configuration == nil || list[0].ID != component {
+		t.Errorf("components %+v", list)
+	}
+	a := w.raw("GET", "/v2/storage/components?include=rows", "", "")
+	for _, absent := range []string{`"configuration":`, `"state":`} {
+		if strings.Contains(string(a.body), absent) {
+			t.Errorf("%s was not asked for: %s", absent, a.body)
+		}
+	}
+	if !strings.Contains(string(a.body), `"rows":[{`) {
+		t.Errorf("no rows: %s", a.body)
+	}
+	a = w.raw("GET", "/v2/storage/components?include=nonsense", "", "")
+	if a.status != http.StatusBadRequest || !strings.Contains(string(a.body), `"errors":[{"key":"include"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if list := must(storageapi.Collect(w.Components(ctx, storageapi.ComponentQuery{Deleted: true})))(t); len(list) != 0 {
+		t.Errorf("deleted: %+v", list)
+	}
+}

@@ -1,0 +1,78 @@
+package platform
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// apiError is an error that the caller of the API can do something about.
+type apiError struct {
+	status     int
+	code       string
+	message    string
+	violations []storageapi.Violation
+	results    any // of a job that fails with this error
+}
+
+func (e *apiError) Error() string { return e.message }
+
+// refuse makes an apiError.
+func refuse(status int, code, format string, args ...any) *apiError {
+	return &apiError{status: status, code: code, message: fmt.Sprintf(format, args...)}
+}
+
+func accessDenied(format string, args ...any) *apiError {
+	return refuse(http.StatusForbidden, "accessDenied", "You don't have access to the resource: "+format, args...)
+}
+
+// newExceptionID makes the id under which a failure is found in the log.
+func newExceptionID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "forebay-" + hex.EncodeToString(b[:])
+}
+
+// explain splits an error into what the caller learns and whether it is one of the server itself.
+func explain(err error) (e *apiError, internal bool) {
+	if errors.As(err, &e) {
+		return e, false
+	}
+	return refuse(http.StatusInternalServerError, "internalError", "Internal server error"), true
+}
+
+// writeError is the only writer of error answers. The queue writes the status as code.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, queue bool, err error) {
+	e, internal := explain(err)
+	id := newExceptionID()
+	if internal && r.Context().Err() == nil {
+		s.log.ErrorContext(r.Context(), "platform: call failed", "method", r.Method, "path", r.URL.Path, "exception", id, "error", err)
+	}
+	body := storageapi.ErrorBody{Error: e.message, ExceptionID: id, Status: "error", Errors: e.violations}
+	switch {
+	case queue:
+		body.Code = json.RawMessage(strconv.Itoa(e.status))
+	case e.code != "":
+		body.Code, _ = json.Marshal(e.code)
+	}
+	s.writeJSON(w, e.status, body)
+}
+
+// writeJSON writes an answer. An error means that the client has gone.
+func (s *Server) writeJSON(w http.ResponseWriter, status int, body any) {
+	data, err := encodeJSON(body)
+	if err != nil {
+		s.log.Error("platform: encode answer", "error", err)
+		status, data = http.StatusInternalServerError, []byte(`{"error":"Internal server error","code":"internalError","status":"error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(status)
+	_, _ = w.Write(data)
+}

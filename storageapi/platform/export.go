@@ -1,0 +1,243 @@
+package platform
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+const (
+	maxPreview     = 1000
+	maxPreviewCell = 16 << 10
+)
+
+func (c *call) preview() (reply, error) {
+	in, err := c.queryInput()
+	if err != nil {
+		return failed(err)
+	}
+	sel := readSelection(in)
+	if sel.Limit == 0 {
+		sel.Limit = 100
+	}
+	if sel.Limit > maxPreview {
+		in.fail("limit", "want at most %d", maxPreview)
+	}
+	format := in.textOr("format", "rfc")
+	if format != "rfc" && format != "json" {
+		in.fail("format", "want rfc or json")
+	}
+	if err := in.err("storage.tables.invalidSelection"); err != nil {
+		return failed(err)
+	}
+	if id := c.r.PathValue("table"); !c.token.mayRead(bucketOf(id)) {
+		return failed(accessDenied("table %q", cut(id, 250)))
+	}
+	t, list, release, err := c.s.parts.acquire(c.s.store, c.branch, c.r.PathValue("table"))
+	if err != nil {
+		return failed(err)
+	}
+	defer release()
+	if err := sel.check(t); err != nil {
+		return failed(err)
+	}
+	names := sel.names(t)
+	var text []byte
+	rows := [][]storageapi.PreviewCell{}
+	if format == "rfc" {
+		text = appendRow(nil, asCells(names))
+	}
+	err = c.s.eachSelected(t, list, sel, c.r.Context().Err, func(cells [][]byte) error {
+		if format == "rfc" {
+			text = appendRow(text, cells)
+			return nil
+		}
+		row := make([]storageapi.PreviewCell, len(cells))
+		for i, cell := range cells {
+			value := string(cell)
+			if len(value) > maxPreviewCell {
+				value, row[i].IsTruncated = cutText(value, maxPreviewCell), true
+			}
+			row[i].ColumnName, row[i].Value = names[i], &value
+		}
+		rows = append(rows, row)
+		return nil
+	})
+	if err != nil {
+		return failed(err)
+	}
+	if format == "json" {
+		return ok(storageapi.PreviewRows{Columns: names, Rows: rows})
+	}
+	return reply{write: func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		_, _ = w.Write(text) // an error means that the client has gone
+	}}, nil
+}
+
+// cutText cuts at the end of a character.
+func cutText(s string, n int) string {
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func asCells(texts []string) [][]byte {
+	cells := make([][]byte, len(texts))
+	for i, t := range texts {
+		cells[i] = []byte(t)
+	}
+	return cells
+}
+
+// exportParams are the parameters of an export.
+type exportParams struct {
+	Table string    `json:"tableId"`
+	Query selection `json:"query"`
+	Gzip  bool      `json:"gzip"`
+	// File is the id of the file; it is chosen before the job runs.
+	File int64 `json:"file"`
+}
+
+// cachedExport remembers the file of an export, while the table stays as it was.
+type cachedExport struct {
+	File        int64 `json:"file"`
+	Incarnation int64 `json:"incarnation"`
+	Change      int64 `json:"change"`
+}
+
+func (p exportParams) cacheKey(branch string) (string, error) {
+	p.File = 0
+	data, err := json.Marshal(p)
+	sum := sha256.Sum256(data)
+	return key("export", branch, p.Table, hex.EncodeToString(sum[:16])), err
+}
+
+func (c *call) exportTable() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	p := exportParams{Query: readSelection(in), Gzip: in.flagOr("gzip", false)}
+	if format := in.textOr("format", "rfc"); format != "rfc" {
+		in.fail("format", "want rfc")
+	}
+	if kind := in.textOr("fileType", "csv"); kind != "csv" {
+		in.fail("fileType", "want csv")
+	}
+	if err := in.err("storage.tables.invalidSelection"); err != nil {
+		return failed(err)
+	}
+	var t table
+	err = c.s.store.view(func(tx *txn) (err error) {
+		t, err = c.findTable(tx, c.r.PathValue("table"))
+		return err
+	})
+	if err == nil {
+		err = p.Query.check(t)
+	}
+	if err == nil {
+		p.File, err = c.s.store.ids.take()
+	}
+	if err != nil {
+		return failed(err)
+	}
+	p.Table = t.ID
+	// An export reads one state of the table, so it need not wait for what changes the table.
+	return c.startJob(jobSpec{operation: "tableExport", params: p, table: t.ID})
+}
+
+func (s *Server) tableExportJob(run *jobRun) error {
+	var p exportParams
+	if err := run.decode(&p); err != nil {
+		return err
+	}
+	t, list, release, err := s.parts.acquire(s.store, run.record.Branch, p.Table)
+	if err != nil {
+		return err
+	}
+	defer release()
+	cacheKey, err := p.cacheKey(t.Branch)
+	if err != nil {
+		return err
+	}
+	var cached cachedExport
+	var hit bool
+	err = s.store.view(func(tx *txn) error {
+		found, err := tx.get(cacheKey, &cached)
+		if err != nil || !found || cached.Incarnation != t.Incarnation || cached.Change != t.Change {
+			return err
+		}
+		var f storedFile
+		found, err = tx.get(fileKey(cached.File), &f)
+		hit = found && !f.expired() && f.Creator.ID == run.record.Creator.ID
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	result := func(file int64) any {
+		return map[string]any{"file": map[string]int64{"id": file}, "cacheHit": hit}
+	}
+	if hit {
+		return run.finish("", func(*txn) (any, error) { return result(cached.File), nil })
+	}
+	var plain int64
+	size, err := s.blobs.write(p.File, "", func(w io.Writer) error {
+		if p.Gzip {
+			zw, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+			if err != nil {
+				return err
+			}
+			if plain, err = s.exportRows(run, t, list, p.Query, zw); err != nil {
+				return err
+			}
+			return zw.Close()
+		}
+		var err error
+		plain, err = s.exportRows(run, t, list, p.Query, w)
+		return err
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("export: %w", err), s.blobs.removeAll(p.File))
+	}
+	f := storedFile{
+		ID: p.File, Branch: t.Branch, Name: t.ID + ".csv", Created: now(), Size: size, RunID: run.record.RunID, Creator: run.record.Creator,
+		Tags: []string{"table-export"},
+	}
+	if p.Gzip {
+		f.Name += ".gz"
+	}
+	f.keepFor(exportDays)
+	run.record.Metrics = storageapi.JobMetrics{OutCompressed: p.Gzip, OutBytes: size, OutBytesUncompressed: plain}
+	return run.finish(fileLock(p.File), func(tx *txn) (any, error) {
+		if err := putFile(tx, f); err != nil {
+			return nil, err
+		}
+		return result(p.File), tx.put(cacheKey, cachedExport{p.File, t.Incarnation, t.Change})
+	})
+}
+
+func (s *Server) exportRows(run *jobRun, t table, list []part, sel selection, w io.Writer) (int64, error) {
+	out := &partWriter{w: w}
+	size := int64(0)
+	write := func(cells [][]byte) error {
+		err := out.row(cells)
+		size += int64(len(out.line))
+		return err
+	}
+	if err := write(asCells(sel.names(t))); err != nil {
+		return 0, err
+	}
+	return size, s.eachSelected(t, list, sel, run.ctx.Err, write)
+}

@@ -1,0 +1,488 @@
+package platform
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// importParams are the parameters of an import, as they stand in its job.
+type importParams struct {
+	Table  string       `json:"tableId"`
+	Source importSource `json:"source"`
+	Params importHow    `json:"params"`
+	// New is the table to create, if there is none yet.
+	New *definition `json:"new,omitempty"`
+	// Part is the id of the rows; it is chosen before the job runs.
+	Part int64 `json:"part"`
+}
+
+type importSource struct {
+	Type   string `json:"type"`
+	FileID int64  `json:"fileId"`
+}
+
+type importHow struct {
+	Incremental    bool     `json:"incremental"`
+	WithoutHeaders bool     `json:"withoutHeaders"`
+	Columns        []string `json:"columns"`
+	IgnoredLines   int      `json:"ignoredLinesCount"`
+	Delimiter      string   `json:"delimiter"`
+	Enclosure      string   `json:"enclosure"`
+	EscapedBy      string   `json:"escapedBy"`
+	KeepExisting   bool     `json:"keepExisting,omitempty"`
+}
+
+func (h importHow) format() csvFormat {
+	one := func(s string) byte {
+		if s == "" {
+			return 0
+		}
+		return s[0]
+	}
+	return csvFormat{one(h.Delimiter), one(h.Enclosure), one(h.EscapedBy)}
+}
+
+func (f csvFormat) texts() (delimiter, enclosure, escape string) {
+	text := func(b byte) string {
+		if b == 0 {
+			return ""
+		}
+		return string(rune(b))
+	}
+	return text(f.delimiter), text(f.quote), text(f.escape)
+}
+
+func (s *Server) tableDataRoutes() []route {
+	return []route{
+		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, run: (*call).importFile},
+		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, run: (*call).preview},
+		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, run: (*call).exportTable},
+		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, run: (*call).deleteRows},
+	}
+}
+
+// dataFile reads and checks the field dataFileId.
+func (c *call) dataFile(in *input) (int64, error) {
+	id := in.integer("dataFileId")
+	if id == nil {
+		in.fail("dataFileId", "This value should not be blank.")
+		return 0, nil
+	}
+	err := c.s.store.view(func(tx *txn) error {
+		_, err := c.findFile(tx, *id)
+		return err
+	})
+	return *id, err
+}
+
+func (c *call) importFile() (reply, error) {
+	t, err := c.writableTable()
+	if err != nil {
+		return failed(err)
+	}
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	p := importParams{Table: t.ID, Source: importSource{Type: "file"}}
+	h := &p.Params
+	h.Incremental, h.WithoutHeaders = in.flagOr("incremental", false), in.flagOr("withoutHeaders", false)
+	h.Columns, _ = in.texts("columns")
+	if n := in.integer("ignoredLinesCount"); n != nil && *n > 0 {
+		h.IgnoredLines, h.WithoutHeaders = int(*n), false
+	}
+	h.Delimiter, h.Enclosure, h.EscapedBy = readFormat(in).texts()
+	if nulls, _ := in.texts("treatValuesAsNull"); len(nulls) > 1 {
+		in.fail("treatValuesAsNull", "want at most one value")
+	}
+	switch in.textOr("deduplicationStrategy", "upsert") {
+	case "upsert":
+	case "insert":
+		h.KeepExisting = true
+	default:
+		in.fail("deduplicationStrategy", "want upsert or insert")
+	}
+	in.flag("useTimestampFromDataFile")
+	if p.Source.FileID, err = c.dataFile(in); err != nil {
+		return failed(err)
+	}
+	if err := in.err(tableCode); err != nil {
+		return failed(err)
+	}
+	if p.Part, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	return c.tableJob("tableImport", t.ID, p)
+}
+
+// createTable makes a table of a file, which needs a header.
+func (c *call) createTable() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	p := importParams{Source: importSource{Type: "file"}, New: &definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}}
+	checkTableName(in, p.New.Name)
+	if in.has("primaryKey") {
+		if raw := in.fields["primaryKey"]; len(raw) > 0 && raw[0] == '[' {
+			in.failCode(primaryKeyCode, "primaryKey", "want a string of names joined by commas")
+		} else if text := in.textOr("primaryKey", ""); text != "" {
+			for name := range strings.SplitSeq(text, ",") {
+				p.New.PrimaryKey = append(p.New.PrimaryKey, strings.TrimSpace(name))
+			}
+		}
+	}
+	p.Params.Delimiter, p.Params.Enclosure, p.Params.EscapedBy = readFormat(in).texts()
+	if p.Source.FileID, err = c.dataFile(in); err != nil {
+		return failed(err)
+	}
+	if err := in.err(tableCode); err != nil {
+		return failed(err)
+	}
+	if err := c.checkNewTable(p.New.Bucket, p.New.Name); err != nil {
+		return failed(err)
+	}
+	p.Table = p.New.Bucket + "." + p.New.Name
+	if p.Part, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	if p.New.Incarnation, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	return c.tableJob("tableCreate", p.Table, p)
+}
+
+// openSource opens the file of an import.
+func (s *Server) openSource(run *jobRun, p importParams) (*fileRows, error) {
+	var f storedFile
+	err := s.store.view(func(tx *txn) (err error) {
+		f, err = run.call().findFile(tx, p.Source.FileID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.openFileRows(run.ctx, f, p.Params.format(), p.Params.IgnoredLines)
+}
+
+// columnsNotMatch is the failure of an import whose columns are not those of the table.
+func columnsNotMatch(t table, got []string) error {
+	var missing []string
+	for _, name := range t.names() {
+		if !slices.Contains(got, name) {
+			missing = append(missing, name)
+		}
+	}
+	e := refuse(http.StatusBadRequest, "csvImport.columnsNotMatch",
+		"Some columns are missing in the csv file. Missing columns: %s. Expected columns: %s. Please check if the expected delimiter is used in the csv file.",
+		strings.Join(missing, ","), strings.Join(t.names(), ","))
+	e.results = map[string]any{"missingColumns": notNil(missing), "expectedColumns": t.names()}
+	return e
+}
+
+func (s *Server) tableImportJob(run *jobRun) error {
+	var p importParams
+	if err := run.decode(&p); err != nil {
+		return err
+	}
+	src, err := s.openSource(run, p)
+	if err != nil {
+		return err
+	}
+	t, old, release, err := s.parts.acquire(s.store, run.record.Branch, p.Table)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	// Which column does each cell of the file belong to?
+	hasHeader := !p.Params.WithoutHeaders && len(p.Params.Columns) == 0
+	names := p.Params.Columns
+	switch {
+	case hasHeader && src.file.Sliced:
+		return columnsNotMatch(t, nil)
+	case hasHeader:
+		if names, err = src.header(); err != nil {
+			return err
+		}
+	case len(names) == 0:
+		names = t.names()
+	}
+	var added []column
+	ids := make([]int64, len(names))
+	for i, name := range names {
+		at := t.find(name)
+		if at < 0 {
+			if t.Typed || !validColumn.MatchString(name) {
+				return columnsNotMatch(t, names)
+			}
+			col, err := s.newColumn(storageapi.Column{Name: name})
+			if err != nil {
+				return err
+			}
+			added = append(added, col)
+			t.Columns = append(t.Columns, col)
+			at = len(t.Columns) - 1
+		}
+		if slices.Contains(ids, t.Columns[at].ID) {
+			return refuse(http.StatusBadRequest, "csvImport.duplicateColumns", "The column %q is in the file twice", name)
+		}
+		ids[i] = t.Columns[at].ID
+	}
+	for _, name := range t.names() {
+		if !slices.Contains(names, name) {
+			return columnsNotMatch(t, names)
+		}
+	}
+
+	load := &loader{s: s, run: run, t: t, src: src, names: names, hasHeader: hasHeader, how: p.Params}
+	if !p.Params.Incremental {
+		load.replaced = old
+	}
+	fresh, err := load.write(p.Part, ids, old)
+	if err != nil {
+		return err
+	}
+	run.record.Metrics = storageapi.JobMetrics{InCompressed: src.compressed(), InBytes: src.size, InBytesUncompressed: fresh.Bytes}
+	err = run.finish(tableLock(t.Branch, t.ID), func(tx *txn) (any, error) {
+		now, err := getTable(tx, t.Branch, t.ID)
+		if err != nil {
+			return nil, err
+		}
+		if now.Incarnation != t.Incarnation {
+			return nil, refuse(http.StatusNotFound, tableNotFound, "The table %q was deleted meanwhile", t.ID)
+		}
+		now.Columns = append(now.Columns, added...)
+		if err := load.commit(tx, &now, fresh); err != nil {
+			return nil, err
+		}
+		return map[string]any{
+			"importedColumns": names, "warnings": []string{}, "transaction": nil, "totalDataSizeBytes": now.Bytes, "importedRowsCount": load.rows,
+		}, putTable(tx, now)
+	})
+	if err == nil {
+		s.parts.remove(t.Incarnation, load.replaced)
+	}
+	return err
+}
+
+// loader writes the rows of a file as parts of a table.
+type loader struct {
+	s         *Server
+	run       *jobRun
+	t         table // with the columns that are added
+	src       *fileRows
+	names     []string // columns of the file
+	hasHeader bool
+	how       importHow
+
+	rows     int64  // rows of the file
+	rewrites []part // parts that stand for replaced ones
+	replaced []part
+}
+
+// eachRow calls row with every row of the file that is not the header. n counts them from 0.
+func (l *loader) eachRow(row func(n int64, cells [][]byte) error) error {
+	var n int64
+	return l.src.each(func(line int64, cells [][]byte) error {
+		if line == 0 && l.hasHeader {
+			return nil
+		}
+		if len(cells) != len(l.names) {
+			return refuse(http.StatusBadRequest, "csvImport.loadError", "Load error: row %d has %d cells, the file has %d columns", line+1, len(cells), len(l.names))
+		}
+		n++
+		return row(n-1, cells)
+	})
+}
+
+// write makes the part of the new rows, and new parts for those of the old ones that lose rows to it.
+func (l *loader) write(id int64, ids []int64, old []part) (part, error) {
+	if len(l.t.PrimaryKey) == 0 {
+		return l.s.parts.write(l.t.Incarnation, id, ids, func(w *partWriter) error {
+			return l.eachRow(func(_ int64, cells [][]byte) error {
+				l.rows++
+				return w.row(cells)
+			})
+		})
+	}
+
+	// With a key the last row of each key remains. The keys of the file are kept in memory, not the rows.
+	places := make([]int, len(l.t.PrimaryKey))
+	for i, name := range l.t.PrimaryKey {
+		places[i] = slices.Index(l.names, name)
+	}
+	last := make(map[string]int64)
+	var k []byte
+	err := l.eachRow(func(n int64, cells [][]byte) error {
+		l.rows++
+		k = keyOf(k[:0], cells, places)
+		last[string(k)] = n
+		return nil
+	})
+	if err != nil {
+		return part{}, err
+	}
+	if l.how.Incremental {
+		for _, pt := range old {
+			if err := l.mergeInto(pt, last); err != nil {
+				return part{}, err
+			}
+		}
+	}
+	return l.s.parts.write(l.t.Incarnation, id, ids, func(w *partWriter) error {
+		return l.eachRow(func(n int64, cells [][]byte) error {
+			k = keyOf(k[:0], cells, places)
+			if at, ok := last[string(k)]; !ok || at != n {
+				return nil
+			}
+			return w.row(cells)
+		})
+	})
+}
+
+// mergeInto takes the rows whose key comes again out of an old part, or, if those that are there win, their keys out of
+// the new ones.
+func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
+	proj, places := project(l.t.ids(), pt), l.t.keyPlaces()
+	var k []byte
+	hit := false
+	err := l.s.parts.read(l.t.Incarnation, pt, func(cells [][]byte) error {
+		k = keyOf(k[:0], proj.row(cells), places)
+		if _, again := fresh[string(k)]; again {
+			hit = true
+			if l.how.KeepExisting {
+				delete(fresh, string(k))
+			}
+		}
+		return l.run.ctx.Err()
+	})
+	if err != nil || !hit || l.how.KeepExisting {
+		return err
+	}
+	rest, err := l.s.rewrite(l.run, l.t, pt, func(cells [][]byte) bool {
+		k = keyOf(k[:0], cells, places)
+		_, again := fresh[string(k)]
+		return !again
+	})
+	if err != nil {
+		return err
+	}
+	l.rewrites, l.replaced = append(l.rewrites, rest), append(l.replaced, pt)
+	return nil
+}
+
+// rewrite makes a part of the rows of another one that are to stay, in the order of the table's columns.
+func (s *Server) rewrite(run *jobRun, t table, pt part, keep func(cells [][]byte) bool) (part, error) {
+	id, err := s.store.ids.take()
+	if err != nil {
+		return part{}, err
+	}
+	proj := project(t.ids(), pt)
+	out, err := s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
+		return s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
+			if row := proj.row(cells); keep(row) {
+				return w.row(row)
+			}
+			return run.ctx.Err()
+		})
+	})
+	out.At = pt.At
+	return out, err
+}
+
+// commit makes the new parts the table's.
+func (l *loader) commit(tx *txn, t *table, fresh part) error {
+	t.LastImport, t.LastChange = now(), now()
+	return replaceParts(tx, t, append(l.rewrites, fresh), l.replaced)
+}
+
+// replaceParts stores and deletes the records of parts and counts the rows of the table anew.
+func replaceParts(tx *txn, t *table, added, removed []part) error {
+	for _, pt := range removed {
+		if err := tx.delete(partKey(t.Branch, t.ID, pt.ID)); err != nil {
+			return err
+		}
+		t.Rows -= pt.Rows
+		t.Bytes -= pt.Bytes
+	}
+	for _, pt := range added {
+		if pt.Rows == 0 {
+			continue
+		}
+		if err := tx.put(partKey(t.Branch, t.ID, pt.ID), pt); err != nil {
+			return err
+		}
+		t.Rows += pt.Rows
+		t.Bytes += pt.Bytes
+	}
+	t.Change++
+	return nil
+}
+
+// tableCreateJob makes a table with the columns and rows of a file.
+func (s *Server) tableCreateJob(run *jobRun) error {
+	var p importParams
+	if err := run.decode(&p); err != nil {
+		return err
+	}
+	src, err := s.openSource(run, p)
+	if err != nil {
+		return err
+	}
+	if src.file.Sliced {
+		return refuse(http.StatusBadRequest, tableCode+".noColumns", "A sliced file has no header")
+	}
+	names, err := src.header()
+	if err != nil {
+		return err
+	}
+	d := *p.New
+	in := &input{}
+	for i, name := range names {
+		names[i] = cleanColumn(name)
+		if names[i] == "" || len(names[i]) > maxColumnName || slices.ContainsFunc(names[:i], func(other string) bool { return strings.EqualFold(other, names[i]) }) {
+			in.failCode(tableCode+".invalidColumnName", "columns", "%q is no name for a column, or is there twice", cut(name, 80))
+		}
+	}
+	if len(names) == 0 {
+		in.failCode(tableCode+".noColumns", "columns", "the file has no header")
+	}
+	if len(names) > maxColumns {
+		in.failCode(tableCode+".tooManyColumns", "columns", "want at most %d columns", maxColumns)
+	}
+	for _, name := range d.PrimaryKey {
+		if !slices.Contains(names, name) {
+			in.failCode(tableCode+".invalidPrimaryKeyColumns", "primaryKey", "there is no column %q", cut(name, 80))
+		}
+	}
+	if err := in.err(tableCode); err != nil {
+		return err
+	}
+	for _, name := range names {
+		d.Columns = append(d.Columns, storageapi.Column{Name: name})
+	}
+	t, err := s.newTable(run.record.Branch, d)
+	if err != nil {
+		return err
+	}
+	load := &loader{s: s, run: run, t: t, src: src, names: names, hasHeader: true, how: p.Params}
+	fresh, err := load.write(p.Part, t.ids(), nil)
+	if err != nil {
+		return fmt.Errorf("create table: %w", err)
+	}
+	c := run.call()
+	return run.finish(bucketLock(t.Branch, d.Bucket), func(tx *txn) (any, error) {
+		if err := load.commit(tx, &t, fresh); err != nil {
+			return nil, err
+		}
+		if err := insertTable(tx, t); err != nil {
+			return nil, err
+		}
+		return c.fullTable(tx, t)
+	})
+}

@@ -1,0 +1,157 @@
+package platform
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+func (s *Server) indexRoutes() []route {
+	return []route{
+		{method: "GET", path: "", summary: "Index of the stack", public: true, run: (*call).index},
+		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, run: (*call).index},
+		{method: "GET", path: "/apis.json", summary: "APIs of the stack", public: true, api: portalAPI, run: (*call).portal},
+		{method: "GET", path: "/openapi/storage.json", summary: "Description of the Storage API", public: true, api: portalAPI, run: func(c *call) (reply, error) {
+			return ok(c.s.describeAPI(storageAPI, "Storage", c.base()))
+		}},
+		{method: "GET", path: "/openapi/queue.json", summary: "Description of the queue", public: true, api: portalAPI, run: func(c *call) (reply, error) {
+			return ok(c.s.describeAPI(queueAPI, "Queue", c.base()))
+		}},
+	}
+}
+
+// revision is the release of the API that the server implements.
+const revision = "1"
+
+func (c *call) index() (reply, error) {
+	base := c.base()
+	host := c.r.Host
+	if _, rest, found := strings.Cut(c.s.opts.PublicURL, "://"); found {
+		host, _, _ = strings.Cut(rest, "/")
+	}
+	out := storageapi.Index{
+		Host: host, API: "storage", Version: "v2", Revision: revision, Documentation: base + "/openapi/storage.json",
+		Services: []storageapi.Service{{ID: "queue", URL: base}}, Features: notNil(c.s.opts.Features),
+	}
+	for _, service := range c.s.opts.Services {
+		out.Services = append(out.Services, storageapi.Service{ID: service.ID, URL: service.URL})
+	}
+	var components any
+	switch {
+	case c.query("exclude") == "components":
+		return ok(out)
+	case c.query("exclude") == "componentDetails":
+		components = c.s.briefComponents()
+	default:
+		components = c.s.componentList()
+	}
+	return ok(struct {
+		storageapi.Index
+		Components any `json:"components"`
+	}{out, components})
+}
+
+func (c *call) portal() (reply, error) {
+	base := c.base()
+	out := storageapi.Portal{Stack: c.s.opts.Stack, Services: []storageapi.PortalService{
+		{ID: "storage", Name: "Storage", APIURL: base, OpenAPISpecURL: base + "/openapi/storage.json"},
+		{ID: "queue", Name: "Queue", APIURL: base, OpenAPISpecURL: base + "/openapi/queue.json"},
+	}}
+	if out.Stack == "" {
+		out.Stack = c.r.Host
+	}
+	for _, service := range c.s.opts.Services {
+		if service.OpenAPISpecURL == "" {
+			continue
+		}
+		name := service.Name
+		if name == "" {
+			name = service.ID
+		}
+		out.Services = append(out.Services, storageapi.PortalService{
+			ID: service.ID, Name: name, APIURL: service.URL, OpenAPISpecURL: service.OpenAPISpecURL,
+		})
+	}
+	return ok(out)
+}
+
+// describe fills in what every component has.
+func describe(c Component) *Component {
+	if c.Type == "" {
+		c.Type = "other"
+	}
+	if c.Name == "" {
+		c.Name = c.ID
+	}
+	if c.Version == 0 {
+		c.Version = 1
+	}
+	c.HasRun = c.Runner != nil
+	c.Flags = notNil(c.Flags)
+	for _, object := range []*json.RawMessage{&c.ConfigurationSchema, &c.EmptyConfiguration, &c.UIOptions} {
+		if *object == nil {
+			*object = emptyObject
+		}
+	}
+	d := &c.Data
+	d.Vendor.Contact = notNil(d.Vendor.Contact)
+	fill := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	fill(&d.Definition.Type, "builtin")
+	fill(&d.Definition.URI, c.ID)
+	fill(&d.Definition.Tag, "latest")
+	fill(&d.Definition.Repository.Region, "local")
+	fill(&d.ConfigurationFormat, "json")
+	fill(&d.Network, "bridge")
+	fill(&d.Memory, "256m")
+	fill(&d.DefaultBucketStage, "in")
+	fill(&d.StagingStorage.Input, "local")
+	return &c
+}
+
+// componentList returns the descriptions in the order in which they were given.
+func (s *Server) componentList() []storageapi.Component {
+	list := make([]storageapi.Component, 0, len(s.opts.Components))
+	for _, c := range s.opts.Components {
+		list = append(list, s.components[c.ID].Component)
+	}
+	return list
+}
+
+type briefComponent struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Type        string   `json:"type"`
+	Ico64       string   `json:"ico64"`
+	Ico128      string   `json:"ico128"`
+	Features    []string `json:"features"`
+	Flags       []string `json:"flags"`
+	Description string   `json:"description"`
+	Categories  []string `json:"categories"`
+}
+
+func (s *Server) briefComponents() []briefComponent {
+	list := []briefComponent{}
+	for _, c := range s.componentList() {
+		list = append(list, briefComponent{
+			ID: c.ID, Name: c.Name, Type: c.Type, Ico64: c.Ico64, Features: []string{}, Flags: c.Flags, Description: c.Description, Categories: []string{},
+		})
+	}
+	return list
+}
+
+// component returns the description of a component, one made up if every id is accepted.
+func (s *Server) component(id string) (*Component, error) {
+	if c := s.components[id]; c != nil {
+		return c, nil
+	}
+	if s.opts.AnyComponent && validID(id) {
+		return describe(Component{Component: storageapi.Component{ID: id}}), nil
+	}
+	return nil, refuse(http.StatusNotFound, "notFound", "Component %q not found", cut(id, 255))
+}

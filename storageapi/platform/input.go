@@ -1,0 +1,370 @@
+package platform
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// input is the body of a call: JSON or a form, which look the same from here on. Each accessor notes what is wrong with
+// its field, and err says all of it at once. This is the only place where requests are checked for their form.
+type input struct {
+	fields     map[string]json.RawMessage
+	code       string // of the error, unless a violation has one of its own
+	violations []violation
+}
+
+type violation struct {
+	storageapi.Violation
+	code string
+}
+
+// maxBody is above the greatest configuration with the greatest state, also in the longest encoding of a form.
+const maxBody = 32 << 20
+
+// maxContent is the limit of a configuration and of a state.
+const maxContent = 4 << 20
+
+// readInput reads the body of a request.
+func readInput(w http.ResponseWriter, r *http.Request) (*input, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, refuse(http.StatusRequestEntityTooLarge, "validation.bodyTooLarge", "The body has more than %d bytes", maxBody)
+		}
+		return nil, refuse(http.StatusBadRequest, "validation.body", "The body could not be read")
+	}
+	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind == "multipart/form-data" {
+		return readMultipart(data, params["boundary"])
+	}
+	return parseInput(kind, data)
+}
+
+// parseInput reads a body of a media type.
+func parseInput(kind string, data []byte) (*input, error) {
+	trimmed := bytes.TrimSpace(data)
+	if len(trimmed) == 0 {
+		return &input{}, nil
+	}
+	if kind == "application/x-www-form-urlencoded" || kind == "" && trimmed[0] != '{' && trimmed[0] != '[' {
+		values, err := url.ParseQuery(string(trimmed))
+		if err != nil {
+			return nil, refuse(http.StatusBadRequest, "validation.body", "The form is malformed")
+		}
+		return formInput(values)
+	}
+	if bytes.Equal(trimmed, []byte("[]")) {
+		return &input{}, nil // how an empty object is written by some clients
+	}
+	in := &input{}
+	if !utf8.Valid(trimmed) || json.Unmarshal(trimmed, &in.fields) != nil {
+		return nil, refuse(http.StatusBadRequest, "validation.body", "The body is not a JSON object")
+	}
+	return in, nil
+}
+
+// formInput makes nested values of fields such as "a[b][0]".
+func formInput(values url.Values) (*input, error) {
+	root := make(map[string]any)
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		for _, value := range values[name] {
+			if !utf8.ValidString(name) || !utf8.ValidString(value) {
+				return nil, refuse(http.StatusBadRequest, "validation.body", "The form is not UTF-8")
+			}
+			if !setField(root, fieldPath(name), value) {
+				return nil, refuse(http.StatusBadRequest, "validation.body", "The form field %q contradicts another one", cut(name, 80))
+			}
+		}
+	}
+	in := &input{fields: make(map[string]json.RawMessage, len(root))}
+	for name, value := range root {
+		data, err := encodeJSON(arrays(value))
+		if err != nil {
+			return nil, err
+		}
+		in.fields[name] = data
+	}
+	return in, nil
+}
+
+// fieldPath splits "a[b][]" into "a", "b", "".
+func fieldPath(name string) []string {
+	head, rest, nested := strings.Cut(name, "[")
+	if !nested || !strings.HasSuffix(rest, "]") || strings.Count(name, "[") > maxFieldDepth {
+		return []string{name}
+	}
+	return append([]string{head}, strings.Split(strings.TrimSuffix(rest, "]"), "][")...)
+}
+
+const maxFieldDepth = 16
+
+func setField(node map[string]any, path []string, value string) bool {
+	name := path[0]
+	if name == "" && len(node) > 0 || name == "" {
+		name = strconv.Itoa(len(node))
+	}
+	if len(path) == 1 {
+		if _, nested := node[name].(map[string]any); nested {
+			return false
+		}
+		node[name] = value // the last one of a name wins
+		return true
+	}
+	child, ok := node[name].(map[string]any)
+	if !ok {
+		if _, taken := node[name]; taken {
+			return false
+		}
+		child = make(map[string]any)
+		node[name] = child
+	}
+	return setField(child, path[1:], value)
+}
+
+// arrays turns objects whose names are 0 to n-1 into arrays.
+func arrays(value any) any {
+	node, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	for name, child := range node {
+		node[name] = arrays(child)
+	}
+	list := make([]any, len(node))
+	for i := range list {
+		child, ok := node[strconv.Itoa(i)]
+		if !ok {
+			return node
+		}
+		list[i] = child
+	}
+	return list
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "..."
+}
+
+// fail notes that a field is wrong.
+func (in *input) fail(name, format string, args ...any) { in.failCode("", name, format, args...) }
+
+// failCode is fail with a code of its own.
+func (in *input) failCode(code, name, format string, args ...any) {
+	in.violations = append(in.violations, violation{storageapi.Violation{Key: name, Message: fmt.Sprintf(format, args...)}, code})
+}
+
+// err returns the error of everything that is wrong, or nil. code is what the calls for this object use.
+func (in *input) err(code string) error {
+	if len(in.violations) == 0 {
+		return nil
+	}
+	e := &apiError{status: http.StatusBadRequest, code: code}
+	var texts []string
+	for _, v := range in.violations {
+		if v.code != "" && e.code == code {
+			e.code = v.code
+		}
+		e.violations = append(e.violations, v.Violation)
+		texts = append(texts, v.Key+": "+v.Message)
+	}
+	e.message = "Invalid parameters: " + strings.Join(texts, "; ")
+	return e
+}
+
+// has reports whether the field was sent, and is not null.
+func (in *input) has(name string) bool {
+	raw, ok := in.fields[name]
+	return ok && !bytes.Equal(raw, []byte("null"))
+}
+
+// text returns a text field, or nil if it was not sent. A number is taken for its digits.
+func (in *input) text(name string) *string {
+	if !in.has(name) {
+		return nil
+	}
+	raw := in.fields[name]
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return &s
+	}
+	var n json.Number
+	if json.Unmarshal(raw, &n) == nil {
+		s = n.String()
+		return &s
+	}
+	in.fail(name, "want a string")
+	return nil
+}
+
+// textOr is text with a default.
+func (in *input) textOr(name, fallback string) string {
+	if s := in.text(name); s != nil {
+		return *s
+	}
+	return fallback
+}
+
+// required is a text field that must be there and not be empty.
+func (in *input) required(name string) string {
+	before := len(in.violations)
+	s := in.textOr(name, "")
+	if s == "" && len(in.violations) == before {
+		in.fail(name, "This value should not be blank.")
+	}
+	return s
+}
+
+// flag returns a boolean field, or nil if it was not sent.
+func (in *input) flag(name string) *bool {
+	if !in.has(name) {
+		return nil
+	}
+	text := strings.ToLower(strings.Trim(string(in.fields[name]), `"`))
+	b, ok := parseFlag(text)
+	if !ok {
+		in.fail(name, "want true or false")
+		return nil
+	}
+	return &b
+}
+
+func (in *input) flagOr(name string, fallback bool) bool {
+	if b := in.flag(name); b != nil {
+		return *b
+	}
+	return fallback
+}
+
+func parseFlag(text string) (value, ok bool) {
+	switch text {
+	case "true", "1":
+		return true, true
+	case "false", "0", "":
+		return false, true
+	}
+	return false, false
+}
+
+// integer returns a whole number, also one that is text, or nil if it was not sent.
+func (in *input) integer(name string) *int64 {
+	if !in.has(name) {
+		return nil
+	}
+	n, err := strconv.ParseInt(strings.Trim(string(in.fields[name]), `"`), 10, 64)
+	if err != nil {
+		in.fail(name, "want a whole number")
+		return nil
+	}
+	return &n
+}
+
+// texts returns a list of texts; given is false if it was not sent.
+func (in *input) texts(name string) (list []string, given bool) {
+	if !in.has(name) {
+		return nil, false
+	}
+	var ids []storageapi.ID
+	if json.Unmarshal(in.fields[name], &ids) != nil {
+		in.fail(name, "want an array of strings")
+		return nil, true
+	}
+	list = make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = string(id)
+	}
+	return list, true
+}
+
+// content returns a field that is a JSON object or array, or the text of one, as compact bytes that are otherwise
+// untouched; nil if it was not sent. code is that of the error for text which is none.
+func (in *input) content(name, code string) json.RawMessage {
+	if !in.has(name) {
+		return nil
+	}
+	raw := in.fields[name]
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		raw = json.RawMessage(text)
+	}
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' || !json.Valid(raw) || !utf8.Valid(raw) {
+		in.failCode(code, name, "want a JSON object")
+		return nil
+	}
+	if len(raw) > maxContent {
+		in.fail(name, "has %d bytes, at most %d are stored", len(raw), maxContent)
+		return nil
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		in.failCode(code, name, "want a JSON object")
+		return nil
+	}
+	return b.Bytes()
+}
+
+// decode reads a nested field into v.
+func (in *input) decode(name string, v any, want string) {
+	if in.has(name) && json.Unmarshal(in.fields[name], v) != nil {
+		in.fail(name, "want %s", want)
+	}
+}
+
+// only notes every field that is not one of the names.
+func (in *input) only(names ...string) {
+	for name := range in.fields {
+		known := false
+		for _, n := range names {
+			known = known || n == name
+		}
+		if !known {
+			in.fail(cut(name, 80), "This field was not expected.")
+		}
+	}
+}
+
+// readMultipart reads a form whose fields are parts. Files in it are refused: they are uploaded to the object store.
+func readMultipart(data []byte, boundary string) (*input, error) {
+	malformed := refuse(http.StatusBadRequest, "validation.body", "The form is malformed, or carries a file")
+	if boundary == "" {
+		return nil, malformed
+	}
+	values := url.Values{}
+	r := multipart.NewReader(bytes.NewReader(data), boundary)
+	for {
+		p, err := r.NextPart()
+		if err == io.EOF {
+			return formInput(values)
+		}
+		if err != nil || p.FileName() != "" {
+			return nil, malformed
+		}
+		value, err := io.ReadAll(p)
+		if err != nil {
+			return nil, malformed
+		}
+		values.Add(p.FormName(), string(value))
+	}
+}

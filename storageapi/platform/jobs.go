@@ -1,0 +1,353 @@
+package platform
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// jobRecord is the record of a storage job.
+type jobRecord struct {
+	ID        int64                  `json:"id"`
+	Status    string                 `json:"status"`
+	Branch    string                 `json:"branch"`
+	Table     *string                `json:"table,omitempty"`
+	Lane      string                 `json:"lane"`
+	Base      string                 `json:"base"`
+	Operation string                 `json:"operation"`
+	Params    json.RawMessage        `json:"params"`
+	Created   storageapi.Time        `json:"created"`
+	Started   storageapi.Time        `json:"started"`
+	Ended     storageapi.Time        `json:"ended"`
+	RunID     *string                `json:"runId,omitempty"`
+	Results   json.RawMessage        `json:"results,omitempty"`
+	Creator   storageapi.TokenRef    `json:"creator"`
+	Metrics   storageapi.JobMetrics  `json:"metrics"`
+	Failure   *storageapi.JobFailure `json:"failure,omitempty"`
+}
+
+// openJobKey marks a job that has not ended.
+func openJobKey(id int64) string { return key("job-open", number(id)) }
+
+// jobSpec says what a new job does.
+type jobSpec struct {
+	operation string
+	params    any
+	// table is the id of the table that the job works on, if there is one.
+	table string
+	// lane names what only one job at a time works on, if there is such a thing.
+	lane string
+}
+
+// jobRun is a job while it runs.
+type jobRun struct {
+	ctx    context.Context
+	s      *Server
+	record jobRecord
+	over   bool
+}
+
+func (r *jobRun) decode(v any) error { return json.Unmarshal(r.record.Params, v) }
+
+// call is the job as a call of its creator. The rights were checked when the job was made.
+func (r *jobRun) call() *call {
+	return &call{
+		s: r.s, branch: r.record.Branch, dev: r.record.Branch != r.s.defaultBranch.key(), jobBase: r.record.Base,
+		token: &token{
+			ID: int64(r.record.Creator.ID), Description: r.record.Creator.Description, CanManageBuckets: true, CanReadAllFileUploads: true,
+		},
+	}
+}
+
+// finish makes the effect of the job and its success in one change: a job that is run again after a crash has had no
+// effect before.
+func (r *jobRun) finish(lock string, effect func(tx *txn) (results any, err error)) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	err := r.s.store.update(lock, func(tx *txn) error {
+		results, err := effect(tx)
+		if err != nil {
+			return err
+		}
+		record := r.record
+		if record.Results, err = encodeJSON(results); err != nil {
+			return err
+		}
+		record.Status, record.Ended = storageapi.JobSuccess, now()
+		if err := tx.delete(openJobKey(record.ID)); err != nil {
+			return err
+		}
+		return tx.put(jobKey(record.ID), record)
+	})
+	r.over = err == nil
+	return err
+}
+
+// storageJobs runs the operations that go on after their call was answered.
+type storageJobs struct {
+	*lanes
+	s          *Server
+	operations map[string]func(run *jobRun) error
+}
+
+func newStorageJobs(s *Server) *storageJobs {
+	return &storageJobs{lanes: newLanes(s.opts.StorageJobs), s: s, operations: map[string]func(*jobRun) error{
+		"devBranchCreate":       s.branchCreateJob,
+		"devBranchDelete":       s.branchDeleteJob,
+		"bucketDelete":          s.bucketDeleteJob,
+		"bucketUpdate":          s.bucketUpdateJob,
+		"fileDelete":            s.fileDeleteJob,
+		"tableColumnAdd":        s.columnAddJob,
+		"tableColumnDelete":     s.columnDeleteJob,
+		"tableCreate":           s.tableCreateJob,
+		"tableDefinitionCreate": s.tableDefinitionJob,
+		"tableDrop":             s.tableDropJob,
+		"tableExport":           s.tableExportJob,
+		"tableImport":           s.tableImportJob,
+		"tablePrimaryKeyAdd":    s.primaryKeyAddJob,
+		"tablePrimaryKeyDelete": s.primaryKeyDeleteJob,
+		"tableRowsDelete":       s.rowsDeleteJob,
+		"tableUpdate":           s.tableUpdateJob,
+	}}
+}
+
+// resume queues the jobs that had not ended when the directory was used last.
+func (j *storageJobs) resume() error {
+	var open []jobRecord
+	err := j.s.store.view(func(tx *txn) error {
+		ids, err := all[int64](tx, key("job-open", ""))
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			var record jobRecord
+			if _, err := tx.get(jobKey(id), &record); err != nil {
+				return err
+			}
+			open = append(open, record)
+		}
+		return nil
+	})
+	for _, record := range open {
+		j.queue(record)
+	}
+	return err
+}
+
+func (j *storageJobs) queue(record jobRecord) {
+	j.add(laneJob{record.ID, record.Lane, func(ctx context.Context) { j.run(ctx, record) }})
+}
+
+// run runs one job to its end. A job that is stopped by the end of the server stays open and runs again.
+func (j *storageJobs) run(ctx context.Context, record jobRecord) {
+	record.Status, record.Started = storageapi.JobProcessing, now()
+	run := &jobRun{ctx: ctx, s: j.s, record: record}
+	err := j.s.store.update("", func(tx *txn) error { return tx.put(jobKey(record.ID), record) })
+	if err == nil {
+		operation := j.operations[record.Operation]
+		if operation == nil {
+			err = fmt.Errorf("unknown operation %q", record.Operation)
+		} else {
+			err = guard(func() error { return operation(run) })
+		}
+	}
+	if err == nil && !run.over {
+		err = fmt.Errorf("operation %q has not finished its job", record.Operation)
+	}
+	if err == nil || ctx.Err() != nil && !run.over {
+		return
+	}
+	j.fail(run.record, err)
+}
+
+// guard makes an error of a panic.
+func guard(run func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return run()
+}
+
+func (j *storageJobs) fail(record jobRecord, err error) {
+	e, internal := explain(err)
+	id := newExceptionID()
+	if internal {
+		j.s.log.Error("platform: job failed", "job", record.ID, "operation", record.Operation, "exception", id, "error", err)
+	}
+	record.Status, record.Ended = storageapi.JobFailed, now()
+	record.Failure = &storageapi.JobFailure{Code: e.code, Message: e.message, ExceptionID: id}
+	if e.results != nil {
+		record.Results, _ = encodeJSON(e.results)
+	}
+	err = j.s.store.update("", func(tx *txn) error {
+		if err := tx.delete(openJobKey(record.ID)); err != nil {
+			return err
+		}
+		return tx.put(jobKey(record.ID), record)
+	})
+	if err != nil {
+		j.s.log.Error("platform: the end of a job could not be stored, it runs again at the next opening", "job", record.ID, "error", err)
+	}
+}
+
+// startJob stores a new job, which is then sure to run, and answers it.
+func (c *call) startJob(spec jobSpec) (reply, error) {
+	params, err := encodeJSON(spec.params)
+	if err != nil {
+		return failed(err)
+	}
+	id, err := c.s.store.ids.take()
+	if err != nil {
+		return failed(err)
+	}
+	record := jobRecord{
+		ID: id, Status: storageapi.JobWaiting, Branch: c.branch, Lane: spec.lane, Operation: spec.operation, Params: params,
+		Base: c.base(), Created: now(), RunID: c.runID(), Creator: c.creator(),
+	}
+	if spec.table != "" {
+		record.Table = &spec.table
+	}
+	err = c.s.store.update("", func(tx *txn) error {
+		if err := tx.put(openJobKey(id), id); err != nil {
+			return err
+		}
+		return tx.put(jobKey(id), record)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	c.s.jobs.queue(record)
+	return accepted(c.jobAnswer(record))
+}
+
+func (c *call) jobAnswer(r jobRecord) storageapi.Job {
+	results := r.Results
+	if results == nil {
+		results = json.RawMessage("null")
+	}
+	return storageapi.Job{
+		ID: storageapi.IntID(r.ID), Status: r.Status, URL: c.base() + storagePath + "/jobs/" + strconv.FormatInt(r.ID, 10),
+		TableID: r.Table, OperationName: r.Operation, OperationParams: r.Params, CreatedTime: r.Created, StartTime: r.Started,
+		EndTime: r.Ended, RunID: r.RunID, Results: results,
+		CreatorToken: storageapi.JobToken{ID: storageapi.ID(r.Creator.ID.String()), Description: r.Creator.Description},
+		Metrics:      r.Metrics, Error: r.Failure,
+	}
+}
+
+func (s *Server) jobRoutes() []route {
+	return []route{
+		{method: "GET", path: "/jobs", summary: "List storage jobs, the newest first", run: (*call).listJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Storage job detail", run: (*call).getJob},
+	}
+}
+
+// seesJob reports whether a caller may see a job: his own, or those of tables he may read.
+func (c *call) seesJob(r jobRecord) bool {
+	return c.token.CanManageBuckets || int64(r.Creator.ID) == c.token.ID || r.Table != nil && c.token.mayRead(bucketOf(*r.Table))
+}
+
+func (c *call) getJob() (reply, error) {
+	var record jobRecord
+	id := c.pathID("id")
+	err := c.s.store.view(func(tx *txn) error {
+		found, err := tx.get(jobKey(id), &record)
+		if err == nil && !found {
+			err = refuse(http.StatusNotFound, "storage.jobs.notFound", "Job %d not found", id)
+		}
+		return err
+	})
+	if err == nil && !c.seesJob(record) {
+		err = accessDenied("job %d", id)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return ok(c.jobAnswer(record))
+}
+
+// timeRange is a bound on a time in the query: name_from and name_to, or name for both.
+func (c *call) timeRange(name string) (func(at storageapi.Time) bool, error) {
+	var bounds [2]time.Time
+	for i, suffix := range []string{"_from", "_to"} {
+		text := c.query(name + suffix)
+		if text == "" {
+			continue
+		}
+		at, err := parseTime(text)
+		if err != nil {
+			return nil, refuse(http.StatusBadRequest, "storage.validation", "Parameter %s%s: want a time", name, suffix)
+		}
+		bounds[i] = at
+	}
+	return func(at storageapi.Time) bool {
+		return (bounds[0].IsZero() || !at.Before(bounds[0])) && (bounds[1].IsZero() || !at.After(bounds[1]))
+	}, nil
+}
+
+// parseTime reads a time of a query: seconds since 1970, or one of the usual forms.
+func parseTime(text string) (time.Time, error) {
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Unix(seconds, 0), nil
+	}
+	for _, layout := range []string{storageapi.TimeFormat, time.RFC3339, "2006-01-02 15:04:05", time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time", cut(text, 40))
+}
+
+func (c *call) listJobs() (reply, error) {
+	limit, offset, err := c.paging(1000)
+	if err != nil {
+		return failed(err)
+	}
+	createdIn, err := c.timeRange("created_time")
+	if err != nil {
+		return failed(err)
+	}
+	startedIn, err := c.timeRange("start_time")
+	if err != nil {
+		return failed(err)
+	}
+	endedIn, err := c.timeRange("end_time")
+	if err != nil {
+		return failed(err)
+	}
+	query := c.r.URL.Query()
+	status, excluded := query["storage_job_status[]"], query["excluded_storage_job_status[]"]
+	list := []storageapi.Job{}
+	err = c.s.store.view(func(tx *txn) error {
+		n := 0
+		for _, rec := range tx.scan(key("job", ""), true) {
+			var record jobRecord
+			if err := rec.decode(&record); err != nil {
+				return err
+			}
+			if !c.seesJob(record) || len(status) > 0 && !slices.Contains(status, record.Status) || slices.Contains(excluded, record.Status) ||
+				!createdIn(record.Created) || !startedIn(record.Started) || !endedIn(record.Ended) {
+				continue
+			}
+			if n++; n <= offset {
+				continue
+			}
+			if list = append(list, c.jobAnswer(record)); len(list) == limit {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(list)
+}

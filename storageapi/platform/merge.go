@@ -1,0 +1,105 @@
+package platform
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// mergeJSON lays over on base: objects key by key, arrays item by item, and over wins where they are of different kinds
+// or no containers. Values are copied as they stand, so that numbers keep all their digits.
+func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
+	switch {
+	case kindOf(base) == '{' && kindOf(over) == '{':
+		var a, b map[string]json.RawMessage
+		if err := unmarshalBoth(base, &a, over, &b); err != nil {
+			return nil, err
+		}
+		for name, value := range b {
+			if below, both := a[name]; both {
+				merged, err := mergeJSON(below, value)
+				if err != nil {
+					return nil, err
+				}
+				value = merged
+			}
+			a[name] = value
+		}
+		return encodeJSON(a)
+	case kindOf(base) == '[' && kindOf(over) == '[':
+		var a, b []json.RawMessage
+		if err := unmarshalBoth(base, &a, over, &b); err != nil {
+			return nil, err
+		}
+		for i, value := range b {
+			if i >= len(a) {
+				a = append(a, value)
+				continue
+			}
+			merged, err := mergeJSON(a[i], value)
+			if err != nil {
+				return nil, err
+			}
+			a[i] = merged
+		}
+		return encodeJSON(a)
+	}
+	return over, nil
+}
+
+func kindOf(raw json.RawMessage) byte {
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 {
+		return raw[0]
+	}
+	return 0
+}
+
+func unmarshalBoth(a json.RawMessage, into any, b json.RawMessage, andInto any) error {
+	if err := json.Unmarshal(a, into); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, andInto)
+}
+
+// asObject reads content as an object. An empty array stands for an empty object.
+func asObject(content json.RawMessage) (map[string]json.RawMessage, error) {
+	nodes := make(map[string]json.RawMessage)
+	if kindOf(content) == '[' {
+		var list []json.RawMessage
+		if err := json.Unmarshal(content, &list); err != nil || len(list) > 0 {
+			return nil, fmt.Errorf("the configuration is not an object")
+		}
+		return nodes, nil
+	}
+	return nodes, json.Unmarshal(content, &nodes)
+}
+
+// effectiveConfiguration is what a component gets to see: root with row (nil without rows) laid over it, without
+// processors, with the nodes that exist at run time alone.
+func effectiveConfiguration(root, row, imageParameters json.RawMessage) (json.RawMessage, error) {
+	nodes, err := asObject(root)
+	if err != nil {
+		return nil, err
+	}
+	delete(nodes, "processors")
+	if row != nil {
+		over, err := asObject(row)
+		if err != nil {
+			return nil, err
+		}
+		delete(over, "processors")
+		for name, value := range over {
+			if below, both := nodes[name]; both {
+				if value, err = mergeJSON(below, value); err != nil {
+					return nil, err
+				}
+			}
+			nodes[name] = value
+		}
+	}
+	if imageParameters == nil {
+		imageParameters = emptyObject
+	}
+	nodes["image_parameters"], nodes["action"] = imageParameters, json.RawMessage(`"run"`)
+	return encodeJSON(nodes)
+}

@@ -1,0 +1,167 @@
+package platform
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+const metadataCode = "storage.metadata.validation"
+
+// readNotes reads a list of keys and values.
+func readNotes(in *input, name string) []storageapi.KeyValue {
+	var notes []storageapi.KeyValue
+	in.decode(name, &notes, "an array of objects with key and value")
+	for _, n := range notes {
+		if n.Key == "" || len(n.Key) > 255 || !validID(n.Key) {
+			in.fail(name, "key %q: want 1 to 255 characters without \"/\" and control characters", cut(n.Key, 80))
+		}
+	}
+	return notes
+}
+
+// putNotes stores notes on an owner. One with the key of an earlier one of the same provider replaces its value and
+// keeps its id.
+func (s *Server) putNotes(tx *txn, owner, provider string, notes []storageapi.KeyValue) error {
+	for _, n := range notes {
+		k := metadataKey(owner, provider, n.Key)
+		var m storageapi.Metadata
+		found, err := tx.get(k, &m)
+		if err != nil {
+			return err
+		}
+		if !found {
+			id, err := s.ids()
+			if err != nil {
+				return err
+			}
+			m = storageapi.Metadata{ID: storageapi.ID(id), Key: n.Key, Provider: provider}
+		}
+		m.Value, m.Timestamp = n.Value, now()
+		if err := tx.put(k, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) ids() (string, error) { return s.store.ids.takeText() }
+
+// notes lists the notes on an owner.
+func notes(tx *txn, owner string) ([]storageapi.Metadata, error) {
+	list, err := all[storageapi.Metadata](tx, key("metadata", owner, ""))
+	return notNil(list), err
+}
+
+// deleteNote deletes the note of an id.
+func deleteNote(tx *txn, owner, id string) error {
+	list, err := notes(tx, owner)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		if string(m.ID) == id {
+			return tx.delete(metadataKey(owner, m.Provider, m.Key))
+		}
+	}
+	return refuse(http.StatusNotFound, "storage.metadata.notFound", "Metadata %q not found", cut(id, 80))
+}
+
+const metadataPath = configPath + "/metadata"
+
+func (s *Server) configurationMetadataRoutes() []route {
+	return []route{
+		{method: "GET", path: metadataPath, summary: "List the metadata of a configuration", branch: requiredBranch, run: (*call).listConfigurationMetadata},
+		{method: "POST", path: metadataPath, summary: "Set metadata of a configuration", branch: requiredBranch, run: (*call).setConfigurationMetadata},
+		{method: "DELETE", path: metadataPath + "/{metadata}", summary: "Delete metadata of a configuration", branch: requiredBranch, run: (*call).deleteConfigurationMetadata},
+		{method: "GET", path: "/search/component-configurations", summary: "Search configurations", branch: requiredBranch, run: (*call).searchConfigurations},
+	}
+}
+
+func (c *call) listConfigurationMetadata() (reply, error) {
+	var list []storageapi.Metadata
+	err := c.readConfiguration(func(conf *configuration) (err error) {
+		list, err = notes(conf.tx, conf.metadataOwner())
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(list)
+}
+
+func (c *call) setConfigurationMetadata() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	added, provider := readNotes(in, "metadata"), in.textOr("provider", "user")
+	if err := in.err(metadataCode); err != nil {
+		return failed(err)
+	}
+	var list []storageapi.Metadata
+	_, err = c.changeConfiguration(false, func(conf *configuration) (err error) {
+		if err := c.s.putNotes(conf.tx, conf.metadataOwner(), provider, added); err != nil {
+			return err
+		}
+		list, err = notes(conf.tx, conf.metadataOwner())
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return created(list)
+}
+
+func (c *call) deleteConfigurationMetadata() (reply, error) {
+	_, err := c.changeConfiguration(false, func(conf *configuration) error {
+		return deleteNote(conf.tx, conf.metadataOwner(), c.r.PathValue("metadata"))
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return noContent()
+}
+
+func (c *call) searchConfigurations() (reply, error) {
+	query := c.r.URL.Query()
+	keys := query["metadataKeys[]"]
+	list := []storageapi.ConfigurationMatch{}
+	err := c.s.store.view(func(tx *txn) error {
+		for k, rec := range tx.scan(key("config", c.branch, ""), false) {
+			var head configHead
+			if err := rec.decode(&head); err != nil {
+				return err
+			}
+			component := k[:len(k)-len(head.ID)-len(sep)]
+			if head.Latest.Deleted || !c.token.mayUse(component) ||
+				query.Get("componentId") != "" && query.Get("componentId") != component ||
+				query.Get("configurationId") != "" && query.Get("configurationId") != head.ID {
+				continue
+			}
+			all, err := notes(tx, configID{c.branch, component, head.ID}.metadataOwner())
+			if err != nil {
+				return err
+			}
+			matching := all
+			if len(keys) > 0 {
+				matching = slices.DeleteFunc(all, func(m storageapi.Metadata) bool { return !slices.Contains(keys, m.Key) })
+				if len(matching) == 0 {
+					continue
+				}
+			}
+			match := storageapi.ConfigurationMatch{ComponentID: component, ConfigurationID: head.ID}
+			if query.Get("include") == "filteredMetadata" {
+				match.Metadata = matching
+			}
+			list = append(list, match)
+		}
+		return nil
+	})
+	if err != nil {
+		return failed(fmt.Errorf("search: %w", err))
+	}
+	return ok(list)
+}

@@ -1,0 +1,121 @@
+package platform
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// Options configure a [Server].
+type Options struct {
+	// Token is the master token of the project, which may do everything. It is required at the first opening of a
+	// directory; given later, it replaces the one before. At least 16 characters. Only a hash of it is stored.
+	Token storageapi.Secret
+	// ProjectID and ProjectName describe the one project of the server; the defaults are 1 and "Project".
+	ProjectID   int64
+	ProjectName string
+	// Stack is the name of the stack in the API portal; the default is the host of the request.
+	Stack string
+	// PublicURL is the address under which clients reach the handler, for example "https://storage.example.com". It is
+	// the beginning of every address in an answer. By default it is taken from the request, which is right unless a
+	// proxy stands in front.
+	PublicURL string
+	// Services are further services for the index and the portal, such as one with the id "stream". The queue is
+	// there already.
+	Services []PortalService
+	// Components are what configurations can be made for and what the queue can run. Their ids are unique.
+	Components []Component
+	// AnyComponent accepts configurations of components that are not in Components. They cannot be run.
+	AnyComponent bool
+	// Features are the stack's features in the index, ProjectFeatures those of the project.
+	Features, ProjectFeatures []string
+	// StorageJobs and QueueJobs are how many jobs of a kind run at once; the defaults are 4 and 2.
+	StorageJobs, QueueJobs int
+	// Logger hears of failures inside the server; the default is silence. It never gets a token.
+	Logger *slog.Logger
+}
+
+// PortalService is a service for the index and the portal.
+type PortalService struct {
+	// ID and URL are listed in the index.
+	ID, URL string
+	// Name is the label in the portal; the default is ID.
+	Name string
+	// OpenAPISpecURL is the address of the machine-readable description. Without one the service is not in the portal.
+	OpenAPISpecURL string
+}
+
+// Component is a component and, if it can be run, its program.
+type Component struct {
+	// Component is the description; ID is required, the default of Type is "other".
+	storageapi.Component
+	// Runner is the program; without one the component has configurations but cannot be run.
+	Runner Runner
+	// ImageParameters is a JSON object that every run finds under image_parameters of its configuration; nil means {}.
+	ImageParameters json.RawMessage
+}
+
+func (o Options) withDefaults() Options {
+	if o.ProjectID == 0 {
+		o.ProjectID = 1
+	}
+	if o.ProjectName == "" {
+		o.ProjectName = "Project"
+	}
+	if o.StorageJobs == 0 {
+		o.StorageJobs = 4
+	}
+	if o.QueueJobs == 0 {
+		o.QueueJobs = 2
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.PublicURL = strings.TrimRight(o.PublicURL, "/")
+	return o
+}
+
+// minTokenLength keeps a token from being guessed in passing.
+const minTokenLength = 16
+
+// Validate reports every breach at once.
+func (o Options) Validate() error {
+	var problems []error
+	if o.Token != "" && len(o.Token) < minTokenLength {
+		problems = append(problems, fmt.Errorf("the token has %d characters, want at least %d", len(o.Token), minTokenLength))
+	}
+	if strings.ContainsAny(string(o.Token), "\r\n\x00 ") {
+		problems = append(problems, errors.New("the token contains a space or a line break"))
+	}
+	if o.ProjectID < 0 || o.StorageJobs < 0 || o.QueueJobs < 0 {
+		problems = append(problems, errors.New("ProjectID, StorageJobs or QueueJobs is negative"))
+	}
+	if o.PublicURL != "" {
+		if u, err := url.Parse(o.PublicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+			problems = append(problems, errors.New("PublicURL: want an http or https address without query, such as https://storage.example.com"))
+		}
+	}
+	services := make(map[string]bool)
+	for _, s := range o.Services {
+		if s.ID == "" || s.URL == "" || s.ID == "queue" || services[s.ID] {
+			problems = append(problems, fmt.Errorf("service %q: want an address and an id of its own, other than queue", s.ID))
+		}
+		services[s.ID] = true
+	}
+	components := make(map[string]bool)
+	for _, c := range o.Components {
+		if !validID(c.ID) || components[c.ID] {
+			problems = append(problems, fmt.Errorf("component %q: want an id of its own", c.ID))
+		}
+		components[c.ID] = true
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("platform: options: %w", errors.Join(problems...))
+}

@@ -1,0 +1,250 @@
+package platform
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// The rows of a table are parts: files of CSV that are written once and never changed, in a folder for each table. The
+// records of the parts say which belong to the table, so that an import becomes visible as a whole, in the change that
+// ends its job. A file without a record is what a crash has left; it is removed at the next opening.
+
+// part is the record of a part.
+type part struct {
+	ID int64 `json:"id"`
+	// Columns are the ids of the columns in the order of the cells. A column of the table that is not among them is
+	// empty in all rows, one that the table does not have any more is not shown.
+	Columns []int64         `json:"columns"`
+	Rows    int64           `json:"rows"`
+	Bytes   int64           `json:"bytes"`
+	At      storageapi.Time `json:"at"`
+}
+
+func partKey(branch, table string, id int64) string {
+	return key("part", branch, table, number(id))
+}
+
+// parts are the files of all tables.
+type parts struct {
+	root  string
+	temps atomic.Int64
+
+	mu     sync.Mutex      // guards the fields below; held while a reader reads the list of its parts
+	used   map[string]int  // readers of a part, by path
+	doomed map[string]bool // parts to remove when their last reader ends
+}
+
+func openParts(root string) (*parts, error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, err
+	}
+	return &parts{root: root, used: make(map[string]int), doomed: make(map[string]bool)}, syncDir(filepath.Dir(root))
+}
+
+const partExtension = ".csv"
+
+func (p *parts) folder(incarnation int64) string {
+	return filepath.Join(p.root, strconv.FormatInt(incarnation, 10))
+}
+
+func (p *parts) path(incarnation, id int64) string {
+	return filepath.Join(p.folder(incarnation), strconv.FormatInt(id, 10)+partExtension)
+}
+
+// partWriter writes the rows of a new part.
+type partWriter struct {
+	w    io.Writer
+	rows int64
+	line []byte
+}
+
+func (w *partWriter) row(cells [][]byte) error {
+	w.line = appendRow(w.line[:0], cells)
+	w.rows++
+	_, err := w.w.Write(w.line)
+	return err
+}
+
+// write makes a new part durably. It belongs to nothing until its record is stored.
+func (p *parts) write(incarnation, id int64, columns []int64, fill func(w *partWriter) error) (part, error) {
+	if err := ensureDir(p.folder(incarnation)); err != nil {
+		return part{}, err
+	}
+	var rows int64
+	size, err := writeDurably(p.path(incarnation, id), strconv.FormatInt(p.temps.Add(1), 10), func(w io.Writer) error {
+		pw := &partWriter{w: w}
+		err := fill(pw)
+		rows = pw.rows
+		return err
+	})
+	return part{ID: id, Columns: columns, Rows: rows, Bytes: size, At: now()}, err
+}
+
+// acquire reads the table and its parts on one state, and keeps the files until release is called.
+func (p *parts) acquire(s *store, branch, id string) (t table, list []part, release func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err = s.view(func(tx *txn) (err error) {
+		if t, err = getTable(tx, branch, id); err != nil {
+			return err
+		}
+		list, err = all[part](tx, key("part", branch, id, ""))
+		return err
+	})
+	if err != nil {
+		return t, nil, func() {}, err
+	}
+	for _, pt := range list {
+		p.used[p.path(t.Incarnation, pt.ID)]++
+	}
+	return t, list, func() { p.release(t.Incarnation, list) }, nil
+}
+
+func (p *parts) release(incarnation int64, list []part) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pt := range list {
+		path := p.path(incarnation, pt.ID)
+		if p.used[path]--; p.used[path] > 0 {
+			continue
+		}
+		delete(p.used, path)
+		if p.doomed[path] {
+			delete(p.doomed, path)
+			_ = os.Remove(path) // what stays goes at the next opening
+		}
+	}
+}
+
+// remove removes parts whose records are gone, as soon as nobody reads them.
+func (p *parts) remove(incarnation int64, list []part) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pt := range list {
+		path := p.path(incarnation, pt.ID)
+		if p.used[path] > 0 {
+			p.doomed[path] = true
+			continue
+		}
+		_ = os.Remove(path) // what stays goes at the next opening
+	}
+}
+
+// dropTables removes the data of tables that were deleted. Data that is still read goes at the next opening.
+func (p *parts) dropTables(list []table) {
+	for _, t := range list {
+		entries, _ := os.ReadDir(p.folder(t.Incarnation))
+		var all []part
+		for _, e := range entries {
+			if id, err := strconv.ParseInt(strings.TrimSuffix(e.Name(), partExtension), 10, 64); err == nil {
+				all = append(all, part{ID: id})
+			}
+		}
+		p.remove(t.Incarnation, all)
+		_ = os.Remove(p.folder(t.Incarnation))
+	}
+}
+
+// sweep removes files that no record refers to.
+func (p *parts) sweep(s *store) error {
+	known := make(map[string]bool)
+	err := s.view(func(tx *txn) error {
+		tables, err := all[table](tx, key("table", ""))
+		if err != nil {
+			return err
+		}
+		for _, t := range tables {
+			known[p.folder(t.Incarnation)] = true
+			list, err := all[part](tx, key("part", t.Branch, t.ID, ""))
+			if err != nil {
+				return err
+			}
+			for _, pt := range list {
+				known[p.path(t.Incarnation, pt.ID)] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	folders, err := os.ReadDir(p.root)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		folder := filepath.Join(p.root, f.Name())
+		if !known[folder] {
+			err = errors.Join(err, os.RemoveAll(folder))
+			continue
+		}
+		entries, rerr := os.ReadDir(folder)
+		err = errors.Join(err, rerr)
+		for _, e := range entries {
+			if path := filepath.Join(folder, e.Name()); !known[path] {
+				err = errors.Join(err, os.Remove(path))
+			}
+		}
+	}
+	return err
+}
+
+// read calls each with the cells of every row of a part, good until the next call.
+func (p *parts) read(incarnation int64, pt part, each func(cells [][]byte) error) error {
+	f, err := os.Open(p.path(incarnation, pt.ID))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := newCSVReader(f, plainCSV)
+	for {
+		cells, err := r.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(cells); err != nil {
+			return err
+		}
+	}
+}
+
+// projection puts cells of a part into the order of other columns.
+type projection struct {
+	from  []int // place of each column in the part, -1 for none
+	cells [][]byte
+}
+
+func project(columns []int64, pt part) *projection {
+	p := &projection{from: make([]int, len(columns)), cells: make([][]byte, len(columns))}
+	for i, id := range columns {
+		p.from[i] = -1
+		for j, have := range pt.Columns {
+			if have == id {
+				p.from[i] = j
+			}
+		}
+	}
+	return p
+}
+
+// row returns the cells in the order of the columns; the slice is used again by the next call.
+func (p *projection) row(cells [][]byte) [][]byte {
+	for i, j := range p.from {
+		p.cells[i] = nil
+		if j >= 0 && j < len(cells) {
+			p.cells[i] = cells[j]
+		}
+	}
+	return p.cells
+}

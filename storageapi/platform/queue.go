@@ -1,0 +1,502 @@
+package platform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// queueRecord is the record of a job of the queue.
+type queueRecord struct {
+	ID          int64           `json:"id"`
+	ParentRunID string          `json:"parentRunId"`
+	Status      string          `json:"status"`
+	Desired     string          `json:"desired"`
+	Mode        string          `json:"mode"`
+	Component   string          `json:"component"`
+	Config      string          `json:"config"`
+	ConfigData  json.RawMessage `json:"configData,omitempty"`
+	RowIDs      []string        `json:"rowIds,omitempty"`
+	Branch      string          `json:"branch"`
+	Tag         string          `json:"tag"`
+	Parallelism string          `json:"parallelism"`
+	Backend     json.RawMessage `json:"backend,omitempty"`
+	VariablesID string          `json:"variablesId"`
+	Variables   json.RawMessage `json:"variables,omitempty"`
+	Created     storageapi.Time `json:"created"`
+	NotBefore   storageapi.Time `json:"notBefore"`
+	Started     storageapi.Time `json:"started"`
+	Ended       storageapi.Time `json:"ended"`
+	// Rights are those of the token that made the job, as they were then.
+	Rights token                   `json:"rights"`
+	Base   string                  `json:"base"`
+	Result *storageapi.QueueResult `json:"result,omitempty"`
+	// Version is the version of the configuration that runs, also when the job is run again after a crash. Done are the
+	// rows that have run to their end.
+	Version int      `json:"version"`
+	Done    []string `json:"done,omitempty"`
+}
+
+func (r queueRecord) runID() string {
+	id := strconv.FormatInt(r.ID, 10)
+	if r.ParentRunID != "" {
+		return r.ParentRunID + "." + id
+	}
+	return id
+}
+
+// lane keeps two jobs of one configuration from running at once.
+func (r queueRecord) lane() string {
+	if r.Config == "" {
+		return ""
+	}
+	return configID{r.Branch, r.Component, r.Config}.lock()
+}
+
+func (r queueRecord) finished() bool {
+	return !slices.Contains([]string{storageapi.QueueCreated, storageapi.QueueProcessing}, r.Status)
+}
+
+// openQueueJobKey marks a job that has not ended.
+func openQueueJobKey(id int64) string { return key("queue-open", number(id)) }
+
+func queueLock(id int64) string { return "queue-job " + strconv.FormatInt(id, 10) }
+
+// queue runs components.
+type queue struct {
+	*lanes
+	s *Server
+
+	mu      sync.Mutex                   // guards running
+	running map[int64]context.CancelFunc // to terminate a job
+}
+
+func newQueue(s *Server) *queue {
+	return &queue{lanes: newLanes(s.opts.QueueJobs), s: s, running: make(map[int64]context.CancelFunc)}
+}
+
+// resume queues the jobs that had not ended when the directory was used last.
+func (q *queue) resume() error {
+	var open []queueRecord
+	err := q.s.store.view(func(tx *txn) error {
+		ids, err := all[int64](tx, key("queue-open", ""))
+		for _, id := range ids {
+			var record queueRecord
+			if _, err := tx.get(queueJobKey(id), &record); err != nil {
+				return err
+			}
+			open = append(open, record)
+		}
+		return err
+	})
+	for _, record := range open {
+		q.enqueue(record)
+	}
+	return err
+}
+
+func (q *queue) enqueue(record queueRecord) {
+	j := laneJob{record.ID, record.lane(), func(ctx context.Context) { q.run(ctx, record.ID) }}
+	if delay := time.Until(record.NotBefore.Time); delay > 0 {
+		time.AfterFunc(delay, func() { q.add(j) })
+		return
+	}
+	q.add(j)
+}
+
+// update changes the record of a job.
+func (q *queue) update(id int64, change func(tx *txn, r *queueRecord) error) (queueRecord, error) {
+	var record queueRecord
+	err := q.s.store.update(queueLock(id), func(tx *txn) error {
+		found, err := tx.get(queueJobKey(id), &record)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return refuse(http.StatusNotFound, "", "Job %d not found", id)
+		}
+		if err := change(tx, &record); err != nil {
+			return err
+		}
+		if record.finished() {
+			if err := tx.delete(openQueueJobKey(id)); err != nil {
+				return err
+			}
+		}
+		return tx.put(queueJobKey(id), record)
+	})
+	return record, err
+}
+
+// run runs one job to its end. A job that is stopped by the end of the server stays open and runs again.
+func (q *queue) run(ctx context.Context, id int64) {
+	stopped := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q.mu.Lock()
+	q.running[id] = cancel
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		delete(q.running, id)
+		q.mu.Unlock()
+	}()
+
+	record, err := q.update(id, func(_ *txn, r *queueRecord) error {
+		switch {
+		case r.finished():
+		case r.Desired == storageapi.QueueTerminating && r.Started.IsZero():
+			r.Status, r.Ended = storageapi.QueueCancelled, now()
+		case r.Desired == storageapi.QueueTerminating:
+			r.Status, r.Ended = storageapi.QueueTerminated, now()
+		default:
+			r.Status = storageapi.QueueProcessing
+			if r.Started.IsZero() {
+				r.Started = now()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		q.s.log.Error("platform: a job could not be begun, it runs at the next opening", "job", id, "error", err)
+		return
+	}
+	if record.finished() {
+		return
+	}
+	exec := &execution{q: q, ctx: ctx, record: record}
+	err = guard(exec.run)
+	if stopped.Err() != nil {
+		return
+	}
+	if _, err := q.update(id, func(_ *txn, r *queueRecord) error {
+		exec.end(r, err)
+		return nil
+	}); err != nil {
+		q.s.log.Error("platform: the end of a job could not be stored, it runs again at the next opening", "job", id, "error", err)
+	}
+}
+
+// end records how an execution ended.
+func (e *execution) end(r *queueRecord, err error) {
+	r.Ended = now()
+	result := &storageapi.QueueResult{
+		Message: "Component processing finished.", ConfigVersion: storageapi.ID(strconv.Itoa(r.Version)),
+		Input: storageapi.Some(e.input), Output: storageapi.Some(e.output),
+	}
+	r.Result = result
+	var user *userError
+	var api *storageapi.Error
+	var job *storageapi.JobError
+	switch {
+	case r.Desired == storageapi.QueueTerminating && err != nil:
+		r.Status, result.Message = storageapi.QueueTerminated, "Job was terminated"
+	case err == nil:
+		r.Status = storageapi.QueueSuccess
+	case errors.As(err, &user), errors.As(err, &api), errors.As(err, &job), isRefusal(err):
+		r.Status, result.Message = storageapi.QueueError, err.Error()
+	default:
+		id := newExceptionID()
+		e.q.s.log.Error("platform: component failed", "job", r.ID, "component", r.Component, "exception", id, "error", err)
+		r.Status, result.Message = storageapi.QueueError, "Internal error, exception "+id
+	}
+}
+
+func isRefusal(err error) bool {
+	_, internal := explain(err)
+	return !internal
+}
+
+func (s *Server) queueRoutes() []route {
+	return []route{
+		{method: "POST", path: "/jobs", summary: "Run a component", api: queueAPI, run: (*call).createQueueJob},
+		{method: "GET", path: "/jobs", summary: "List jobs, the newest first", api: queueAPI, run: (*call).listQueueJobs},
+		{method: "GET", path: "/search/jobs", summary: "Search jobs, the newest first", api: queueAPI, run: (*call).listQueueJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Job detail", api: queueAPI, run: (*call).getQueueJob},
+		{method: "POST", path: "/jobs/{id}/kill", summary: "Terminate a job", api: queueAPI, run: (*call).killQueueJob},
+	}
+}
+
+var modes = []string{"run", "debug", "forceRun"}
+
+func (c *call) createQueueJob() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	r := queueRecord{
+		Status: storageapi.QueueCreated, Desired: storageapi.QueueProcessing, Component: in.required("component"), Mode: in.textOr("mode", "run"),
+		Config: in.textOr("config", ""), ConfigData: in.content("configData", ""), Tag: in.textOr("tag", ""), Branch: c.branch,
+		Parallelism: in.textOr("parallelism", ""), VariablesID: in.textOr("variableValuesId", ""), Variables: in.content("variableValuesData", ""),
+		Created: now(), Rights: *c.token, Base: c.base(),
+	}
+	r.Rights.Hash = ""
+	if !slices.Contains(modes, r.Mode) {
+		in.fail("mode", "want one of %s", strings.Join(modes, ", "))
+	}
+	if r.Config == "" && r.ConfigData == nil {
+		in.fail("config", "want config or configData")
+	}
+	if n, err := strconv.Atoi(r.Parallelism); r.Parallelism != "" && r.Parallelism != "infinity" && (err != nil || n < 0) {
+		in.fail("parallelism", "want a number or infinity")
+	}
+	if in.has("backend") {
+		r.Backend = in.fields["backend"] // an object, or the bare name of its type
+		if r.Backend[0] == '"' {
+			r.Backend = json.RawMessage(`{"type":` + string(r.Backend) + `}`)
+		}
+	}
+	if seconds := in.integer("delay"); seconds != nil && *seconds > 0 {
+		r.NotBefore = storageapi.Time{Time: r.Created.Add(time.Duration(*seconds) * time.Second)}
+	}
+	if text := in.text("delayedStartTime"); text != nil && *text != "" {
+		at, err := parseTime(*text)
+		if err != nil || in.has("delay") {
+			in.fail("delayedStartTime", "want a time, and no delay beside it")
+		}
+		r.NotBefore = storageapi.Time{Time: at}
+	}
+	r.RowIDs, _ = in.texts("configRowIds")
+	if r.ConfigData != nil {
+		r.RowIDs = nil
+	}
+	if branch := in.textOr("branchId", ""); branch != "" && branch != "default" && r.ConfigData == nil {
+		r.Branch = branch
+	}
+	if err := in.err(""); err != nil {
+		return failed(err)
+	}
+	if parent := c.runID(); parent != nil {
+		r.ParentRunID = *parent
+	}
+	if err := c.checkQueueJob(r); err != nil {
+		return failed(err)
+	}
+	if r.ID, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	err = c.s.store.update("", func(tx *txn) error {
+		if err := tx.put(openQueueJobKey(r.ID), r.ID); err != nil {
+			return err
+		}
+		return tx.put(queueJobKey(r.ID), r)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	answer := c.queueAnswer(r)
+	c.s.queue.enqueue(r)
+	return created(answer)
+}
+
+// checkQueueJob refuses at once what cannot be run.
+func (c *call) checkQueueJob(r queueRecord) error {
+	component, err := c.s.component(r.Component)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "", "Component %q not found", cut(r.Component, 255))
+	}
+	if component.Runner == nil {
+		return refuse(http.StatusBadRequest, "", "Component %q cannot be run", r.Component)
+	}
+	if !c.token.mayUse(r.Component) {
+		return accessDenied("component %q", r.Component)
+	}
+	return c.s.store.view(func(tx *txn) error {
+		if id, err := strconv.ParseInt(r.Branch, 10, 64); err != nil || r.Branch != c.branch {
+			if _, err := getBranch(tx, id); err != nil {
+				return refuse(http.StatusBadRequest, "", "Branch %q not found", cut(r.Branch, 40))
+			}
+		}
+		if r.Config == "" {
+			return nil
+		}
+		if !validID(r.Config) {
+			return refuse(http.StatusBadRequest, "", "Configuration %q not found", cut(r.Config, 255))
+		}
+		conf, err := openConfiguration(tx, configID{r.Branch, r.Component, r.Config}, c.creator(), false)
+		if isNotFound(err) && r.ConfigData != nil {
+			return nil // it names the default bucket alone
+		}
+		if isNotFound(err) {
+			return refuse(http.StatusBadRequest, "", "Configuration %q of component %q not found", r.Config, r.Component)
+		}
+		if err != nil {
+			return err
+		}
+		for _, row := range r.RowIDs {
+			if conf.head.Latest.find(row) < 0 {
+				return refuse(http.StatusBadRequest, "", "Row %q not found", cut(row, 255))
+			}
+		}
+		return nil
+	})
+}
+
+// queueTime is a time in the form of the queue, whose offset has a colon.
+type queueTime storageapi.Time
+
+func (t queueTime) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return []byte(t.Format(`"` + time.RFC3339 + `"`)), nil
+}
+
+// queueJob is the answer that describes a job.
+type queueJob struct {
+	storageapi.QueueJob
+	Branch    *string                                     `json:"branchId"`
+	Created   queueTime                                   `json:"createdTime"`
+	Started   queueTime                                   `json:"startTime"`
+	Ended     queueTime                                   `json:"endTime"`
+	NotBefore queueTime                                   `json:"delayedStartTime"`
+	Result    storageapi.Optional[storageapi.QueueResult] `json:"result"`
+}
+
+func (c *call) queueAnswer(r queueRecord) queueJob {
+	id := strconv.FormatInt(r.ID, 10)
+	out := queueJob{
+		Created: queueTime(r.Created), Started: queueTime(r.Started), Ended: queueTime(r.Ended), NotBefore: queueTime(r.NotBefore),
+		Result: storageapi.Optional[storageapi.QueueResult]{Value: r.Result},
+		QueueJob: storageapi.QueueJob{
+			ID: storageapi.ID(id), RunID: r.runID(), ParentRunID: r.ParentRunID,
+			Project: storageapi.QueueProject{ID: storageapi.ID(strconv.FormatInt(c.s.opts.ProjectID, 10)), Name: c.s.opts.ProjectName},
+			Token:   storageapi.JobToken{ID: storageapi.ID(strconv.FormatInt(r.Rights.ID, 10)), Description: r.Rights.Description},
+			Status:  r.Status, DesiredStatus: r.Desired, Mode: r.Mode, Component: r.Component, Config: storageapi.ID(r.Config),
+			ConfigRowIDs: notNil(r.RowIDs), Tag: r.Tag, VariableValuesID: storageapi.ID(r.VariablesID), VariableValuesData: orEmpty(r.Variables),
+			UsageData: json.RawMessage("[]"), Metrics: json.RawMessage("[]"), IsFinished: r.finished(), URL: c.base() + "/jobs/" + id,
+			Backend: orEmpty(r.Backend), Behavior: json.RawMessage(`{"onError":null}`), Parallelism: storageapi.ID(r.Parallelism), Type: "standard",
+		},
+	}
+	if r.ConfigData != nil {
+		_ = json.Unmarshal(r.ConfigData, &out.ConfigData) // an array is shown as empty
+	}
+	switch {
+	case r.Status == storageapi.QueueCreated && c.s.queue.blocked(r.lane()):
+		out.Status = storageapi.QueueWaiting
+	case r.Status == storageapi.QueueProcessing && r.Desired == storageapi.QueueTerminating:
+		out.Status = storageapi.QueueTerminating
+	}
+	if r.Branch != c.s.defaultBranch.key() {
+		out.Branch = &r.Branch
+	}
+	end := r.Ended.Time
+	if !r.finished() {
+		end = time.Now()
+	}
+	if !r.Started.IsZero() {
+		out.DurationSeconds = max(0, end.Sub(r.Started.Time).Truncate(time.Second).Seconds())
+	}
+	return out
+}
+
+func orEmpty(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("[]")
+	}
+	return raw
+}
+
+// seesQueueJob reports whether the caller may see a job.
+func (c *call) seesQueueJob(r queueRecord) bool {
+	return c.token.mayUse(r.Component) || r.Rights.ID == c.token.ID
+}
+
+func (c *call) getQueueJob() (reply, error) {
+	var r queueRecord
+	err := c.s.store.view(func(tx *txn) error {
+		found, err := tx.get(queueJobKey(c.pathID("id")), &r)
+		if err == nil && (!found || !c.seesQueueJob(r)) {
+			err = refuse(http.StatusNotFound, "", "Job %q not found", cut(c.r.PathValue("id"), 40))
+		}
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(c.queueAnswer(r))
+}
+
+func (c *call) listQueueJobs() (reply, error) {
+	limit, offset, err := c.paging(500)
+	if err != nil {
+		return failed(err)
+	}
+	query := c.r.URL.Query()
+	// one accepts a filter that is given once or as a list.
+	one := func(name, value string) bool {
+		wanted := slices.Concat(query[name], query[name+"[]"])
+		return len(wanted) == 0 || slices.Contains(wanted, value)
+	}
+	ascending := strings.EqualFold(query.Get("sortOrder"), "asc")
+	list := []queueJob{}
+	err = c.s.store.view(func(tx *txn) error {
+		n := 0
+		for _, rec := range tx.scan(key("queue-job", ""), !ascending) {
+			var r queueRecord
+			if err := rec.decode(&r); err != nil {
+				return err
+			}
+			out := c.queueAnswer(r)
+			branch := "null"
+			if out.Branch != nil {
+				branch = *out.Branch
+			}
+			if !c.seesQueueJob(r) || !one("component", r.Component) || !one("config", r.Config) || !one("status", out.Status) ||
+				!one("id", string(out.ID)) || !one("runId", out.RunID) || !one("branchId", branch) {
+				continue
+			}
+			if n++; n <= offset {
+				continue
+			}
+			if list = append(list, out); len(list) == limit {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(list)
+}
+
+// killQueueJob cancels a job that has not begun and terminates one that runs.
+func (c *call) killQueueJob() (reply, error) {
+	id := c.pathID("id")
+	r, err := c.s.queue.update(id, func(_ *txn, r *queueRecord) error {
+		if !c.seesQueueJob(*r) {
+			return refuse(http.StatusNotFound, "", "Job %d not found", id)
+		}
+		if r.finished() {
+			return refuse(http.StatusBadRequest, "", "Job %d has ended", id)
+		}
+		r.Desired = storageapi.QueueTerminating
+		if r.Status == storageapi.QueueCreated {
+			r.Status, r.Ended = storageapi.QueueCancelled, now()
+			r.Result = &storageapi.QueueResult{Message: "Job was cancelled"}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed(err)
+	}
+	c.s.queue.remove(id)
+	c.s.queue.mu.Lock()
+	if cancel := c.s.queue.running[id]; cancel != nil {
+		cancel()
+	}
+	c.s.queue.mu.Unlock()
+	return accepted(c.queueAnswer(r))
+}
+
+var errNoRunner = fmt.Errorf("the component has no program any more")

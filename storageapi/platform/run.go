@@ -1,0 +1,444 @@
+package platform
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// Runner is the program of a component.
+type Runner interface {
+	// Run does the work of one configuration, or of one row of it. It is called again with the same arguments when the
+	// server was stopped in the middle, so it must be ready to find its own earlier effects. It ends soon when ctx does. An error that
+	// was made with [UserError] is shown to the user of the API, any other is only logged.
+	Run(ctx context.Context, run *Run) error
+}
+
+// RunnerFunc is a function that is a [Runner].
+type RunnerFunc func(ctx context.Context, run *Run) error
+
+// Run calls f.
+func (f RunnerFunc) Run(ctx context.Context, run *Run) error { return f(ctx, run) }
+
+// UserError marks an error whose text the user of the API is to see. A nil err gives nil.
+func UserError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &userError{err}
+}
+
+type userError struct{ err error }
+
+func (e *userError) Error() string { return e.err.Error() }
+func (e *userError) Unwrap() error { return e.err }
+
+// Run is one run of a component. It belongs to the call of [Runner.Run] and to its goroutine.
+type Run struct {
+	// JobID and RunID name the job, ComponentID, ConfigID, RowID and BranchID what is run. RowID is "" without rows,
+	// ConfigID may be "" when the job brought its own content.
+	JobID, RunID                           string
+	ComponentID, ConfigID, RowID, BranchID string
+	// Mode is "run", "debug" or "forceRun".
+	Mode string
+	// Configuration is the effective configuration: that of the root with the row laid over it, without processors,
+	// and with the nodes action and image_parameters.
+	Configuration json.RawMessage
+	// State is what the last run of this configuration or row has left, {} at first.
+	State json.RawMessage
+	// Client calls the server itself, with the rights of the token that made the job.
+	Client *storageapi.Client
+	// Logger writes to the log of the job, which can be read as events with the job's run id.
+	Logger *slog.Logger
+
+	storage  storageNode
+	dir      string
+	newState json.RawMessage
+	outputs  []*output
+	inputs   []storageapi.QueueTable
+}
+
+// storageNode is the node of a configuration that maps tables.
+type storageNode struct {
+	Input struct {
+		Tables []inputMapping `json:"tables"`
+	} `json:"input"`
+	Output struct {
+		Tables        []outputMapping `json:"tables"`
+		DefaultBucket string          `json:"default_bucket"`
+	} `json:"output"`
+}
+
+type inputMapping struct {
+	Source        string   `json:"source"`
+	Destination   string   `json:"destination"`
+	Columns       []string `json:"columns"`
+	WhereColumn   string   `json:"where_column"`
+	WhereOperator string   `json:"where_operator"`
+	WhereValues   []string `json:"where_values"`
+	ChangedSince  string   `json:"changed_since"`
+	Limit         int      `json:"limit"`
+}
+
+type outputMapping struct {
+	Source      string   `json:"source"`
+	Destination string   `json:"destination"`
+	Incremental bool     `json:"incremental"`
+	PrimaryKey  []string `json:"primary_key"`
+	Delimiter   string   `json:"delimiter"`
+	Enclosure   string   `json:"enclosure"`
+}
+
+// Inputs are the names of the tables of the input mapping, for [Run.OpenInput].
+func (r *Run) Inputs() []string {
+	var names []string
+	for _, m := range r.storage.Input.Tables {
+		names = append(names, m.name())
+	}
+	return names
+}
+
+func (m inputMapping) name() string {
+	if m.Destination != "" {
+		return m.Destination
+	}
+	return m.Source
+}
+
+// OpenInput returns a table of the input mapping, by its destination name, as CSV with a header. The caller closes the reader.
+func (r *Run) OpenInput(ctx context.Context, name string) (io.ReadCloser, error) {
+	at := slices.IndexFunc(r.storage.Input.Tables, func(m inputMapping) bool { return m.name() == name })
+	if at < 0 {
+		return nil, UserError(fmt.Errorf("input mapping has no table %q", name))
+	}
+	m := r.storage.Input.Tables[at]
+	table, err := r.Client.Table(ctx, m.Source)
+	if err != nil {
+		return nil, err
+	}
+	q := storageapi.RowQuery{Columns: m.Columns, Limit: m.Limit, ChangedSince: m.ChangedSince}
+	if m.WhereColumn != "" {
+		q.Filters = []storageapi.Filter{{Column: m.WhereColumn, Operator: m.WhereOperator, Values: m.WhereValues}}
+		if m.WhereOperator == "" {
+			q.Filters[0].Operator = "eq"
+		}
+	}
+	id, err := r.Client.ExportTable(ctx, m.Source, storageapi.Export{RowQuery: q})
+	if err != nil {
+		return nil, err
+	}
+	file, err := r.Client.Download(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r.inputs = append(r.inputs, usedTable(table))
+	return file.Open(ctx)
+}
+
+func usedTable(t *storageapi.Table) storageapi.QueueTable {
+	return storageapi.QueueTable{ID: t.ID, Name: t.Name, DisplayName: t.DisplayName, Columns: storageapi.TextColumns(t.Columns...)}
+}
+
+// output is a table that a component writes.
+type output struct {
+	name, path string
+	f          *os.File
+	*bufio.Writer
+	closed bool
+}
+
+func (o *output) Close() error {
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	return errors.Join(o.Flush(), o.f.Close())
+}
+
+// CreateOutput begins an output table, which is written as CSV with a header. When Run has returned nil the output mapping puts it into
+// the table that the configuration names for it, or into the component's default bucket. It is closed then if it was
+// not before.
+func (r *Run) CreateOutput(name string) (io.WriteCloser, error) {
+	if !validID(name) || strings.HasPrefix(name, ".") {
+		return nil, UserError(fmt.Errorf("output table %q: want a name of a file", name))
+	}
+	if slices.ContainsFunc(r.outputs, func(o *output) bool { return o.name == name }) {
+		return nil, UserError(fmt.Errorf("output table %q is there twice", name))
+	}
+	path := filepath.Join(r.dir, fmt.Sprintf("out-%d.csv", len(r.outputs)))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	o := &output{name: name, path: path, f: f, Writer: bufio.NewWriter(f)}
+	r.outputs = append(r.outputs, o)
+	return o, nil
+}
+
+// SetState replaces the state, which the next run of this configuration or row gets. It is stored when the run has
+// succeeded and its tables are in place.
+func (r *Run) SetState(state json.RawMessage) error {
+	if kind := kindOf(state); kind != '{' && kind != '[' || !json.Valid(state) || len(state) > maxContent {
+		return UserError(fmt.Errorf("state: want a JSON object of at most %d bytes", maxContent))
+	}
+	r.newState = slices.Clone(state)
+	return nil
+}
+
+// execution is a job of the queue while it runs.
+type execution struct {
+	q      *queue
+	ctx    context.Context
+	record queueRecord
+	input  storageapi.QueueTables
+	output storageapi.QueueTables
+}
+
+// step is one run of the job: the whole configuration, or one row of it.
+type step struct {
+	row           string
+	configuration json.RawMessage
+	stateKey      string // "" when no state is kept
+}
+
+func (e *execution) run() error {
+	s := e.q.s
+	component := s.components[e.record.Component]
+	if component == nil || component.Runner == nil {
+		return UserError(errNoRunner)
+	}
+	steps, err := e.plan(component)
+	if err != nil {
+		return err
+	}
+	for _, st := range steps {
+		if slices.Contains(e.record.Done, st.row) {
+			continue // before a crash
+		}
+		if err := e.step(component, st); err != nil {
+			if st.row != "" {
+				return fmt.Errorf("row %s: %w", st.row, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// plan says what is run in which order, of the version that was the latest when the job began.
+func (e *execution) plan(component *Component) (steps []step, err error) {
+	r := &e.record
+	image := component.ImageParameters
+	if r.ConfigData != nil {
+		content, err := effectiveConfiguration(r.ConfigData, nil, image)
+		return []step{{configuration: content}}, err
+	}
+	s := e.q.s
+	id := configID{r.Branch, r.Component, r.Config}
+	if r.Version == 0 {
+		_, err := e.q.update(r.ID, func(tx *txn, record *queueRecord) error {
+			conf, err := openConfiguration(tx, id, storageapi.TokenRef{}, false)
+			if err != nil {
+				return err
+			}
+			record.Version = conf.head.Latest.Version
+			r.Version = record.Version
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	err = s.store.view(func(tx *txn) error {
+		conf, err := openConfiguration(tx, id, storageapi.TokenRef{}, false)
+		if err != nil {
+			return err
+		}
+		v, err := conf.readVersion(r.Version)
+		if err != nil {
+			return err
+		}
+		if v.Disabled && r.Mode != "forceRun" {
+			return UserError(fmt.Errorf("configuration %q is disabled: use mode forceRun", r.Config))
+		}
+		root, err := conf.readContent(v)
+		if err != nil {
+			return err
+		}
+		if len(v.Rows) == 0 {
+			content, err := effectiveConfiguration(root, nil, image)
+			steps = []step{{configuration: content, stateKey: id.state()}}
+			return err
+		}
+		for _, ref := range v.ordered() {
+			row, err := conf.readRow(ref)
+			if err != nil {
+				return err
+			}
+			if len(r.RowIDs) > 0 && !slices.Contains(r.RowIDs, ref.ID) || len(r.RowIDs) == 0 && row.Disabled {
+				continue
+			}
+			content, err := effectiveConfiguration(root, row.Content, image)
+			if err != nil {
+				return err
+			}
+			steps = append(steps, step{ref.ID, content, id.rowState(ref.ID)})
+		}
+		return nil
+	})
+	return steps, err
+}
+
+// step runs the component once: input mapping, run, output mapping, and then the state and the progress of the job in
+// one change.
+func (e *execution) step(component *Component, st step) error {
+	s, r := e.q.s, e.record
+	dir, err := os.MkdirTemp(s.runs, "run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	run := &Run{
+		JobID: fmt.Sprint(r.ID), RunID: r.runID(), ComponentID: r.Component, ConfigID: r.Config, RowID: st.row, BranchID: r.Branch, Mode: r.Mode,
+		Configuration: st.configuration, State: emptyObject, dir: dir, Logger: slog.New(&jobLog{s: s, record: r, row: st.row}),
+	}
+	if run.Client, err = s.clientFor(r); err != nil {
+		return err
+	}
+	var nodes struct {
+		Storage json.RawMessage `json:"storage"`
+	}
+	if err := json.Unmarshal(st.configuration, &nodes); err != nil {
+		return err
+	}
+	if kindOf(nodes.Storage) == '{' {
+		if err := json.Unmarshal(nodes.Storage, &run.storage); err != nil {
+			return UserError(fmt.Errorf("node storage: %w", err))
+		}
+	}
+	if st.stateKey != "" {
+		err := s.store.view(func(tx *txn) (err error) {
+			run.State, err = readState(tx, st.stateKey)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	run.Logger.Info("Running component", "component", r.Component, "config", r.Config, "row", st.row)
+	err = component.Runner.Run(e.ctx, run)
+	for _, o := range run.outputs {
+		err = errors.Join(err, o.Close())
+	}
+	e.input.Tables = append(e.input.Tables, run.inputs...)
+	if err == nil {
+		err = e.ctx.Err()
+	}
+	if err == nil && r.Mode != "debug" {
+		err = e.mapOutputs(component, run)
+	}
+	if err != nil {
+		run.Logger.Error("Component failed", "error", errorText(err))
+		return err
+	}
+	run.Logger.Info("Component finished", "component", r.Component, "config", r.Config, "row", st.row)
+	_, err = e.q.update(r.ID, func(tx *txn, record *queueRecord) error {
+		record.Done = append(record.Done, st.row)
+		e.record.Done = record.Done
+		if run.newState == nil || st.stateKey == "" || r.Mode == "debug" {
+			return nil
+		}
+		return tx.put(st.stateKey, run.newState)
+	})
+	return err
+}
+
+func errorText(err error) string {
+	var user *userError
+	if errors.As(err, &user) {
+		return user.Error()
+	}
+	return "see the job"
+}
+
+// mapOutputs puts the tables that the component has written to where the configuration wants them.
+func (e *execution) mapOutputs(component *Component, run *Run) error {
+	for _, m := range run.storage.Output.Tables {
+		if !slices.ContainsFunc(run.outputs, func(o *output) bool { return o.name == m.Source }) {
+			return UserError(fmt.Errorf("output mapping: the component has not written a table %q", m.Source))
+		}
+	}
+	for _, o := range run.outputs {
+		m := outputMapping{Source: o.name}
+		at := slices.IndexFunc(run.storage.Output.Tables, func(m outputMapping) bool { return m.Source == o.name })
+		switch {
+		case at >= 0:
+			m = run.storage.Output.Tables[at]
+		case run.storage.Output.DefaultBucket != "":
+			m.Destination = run.storage.Output.DefaultBucket + "." + tableName(o.name)
+		case component.Data.DefaultBucket && e.record.Config != "":
+			m.Destination = component.Data.DefaultBucketStage + ".c-" + strings.ReplaceAll(e.record.Component, ".", "-") + "-" + e.record.Config + "." + tableName(o.name)
+		default:
+			return UserError(fmt.Errorf("output mapping: there is no destination for table %q", o.name))
+		}
+		table, err := e.mapOutput(run, o, m)
+		if err != nil {
+			return fmt.Errorf("output mapping: table %q: %w", o.name, err)
+		}
+		e.output.Tables = append(e.output.Tables, usedTable(table))
+	}
+	return nil
+}
+
+func tableName(name string) string { return strings.TrimSuffix(name, ".csv") }
+
+func (e *execution) mapOutput(run *Run, o *output, m outputMapping) (*storageapi.Table, error) {
+	bucketID, name := bucketOf(m.Destination), m.Destination[strings.LastIndexByte(m.Destination, '.')+1:]
+	stage, bucketName, ok := strings.Cut(bucketID, ".")
+	if !ok || name == "" || strings.Contains(bucketName, ".") {
+		return nil, UserError(fmt.Errorf("destination %q: want stage.bucket.table", m.Destination))
+	}
+	c := run.Client
+	info, err := os.Stat(o.path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.Upload(e.ctx, storageapi.FilePrepare{Name: o.name, Tags: []string{"run-" + run.JobID}}, storageapi.Source{
+		Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(o.path) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Bucket(e.ctx, bucketID); storageapi.IsNotFound(err) {
+		if _, err := c.CreateBucket(e.ctx, storageapi.BucketCreate{Stage: stage, Name: strings.TrimPrefix(bucketName, "c-")}); err != nil && !storageapi.IsAlreadyExists(err) {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	_, err = c.Table(e.ctx, m.Destination)
+	if storageapi.IsNotFound(err) {
+		return c.CreateTableFromFile(e.ctx, bucketID, storageapi.TableFromFile{
+			Name: name, FileID: f.ID, PrimaryKey: m.PrimaryKey, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.ImportFile(e.ctx, m.Destination, storageapi.Import{
+		FileID: f.ID, Incremental: m.Incremental, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
+	}); err != nil {
+		return nil, err
+	}
+	return c.Table(e.ctx, m.Destination)
+}

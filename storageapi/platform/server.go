@@ -1,0 +1,175 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// Server is the platform's APIs over one directory. It is an [http.Handler], and safe for concurrent use.
+type Server struct {
+	opts       Options
+	log        *slog.Logger
+	store      *store
+	blobs      *blobs
+	parts      *parts
+	runs       string // folder of what components write while they run
+	components map[string]*Component
+	handler    http.Handler
+	routes     []route
+
+	// defaultBranch is the branch of paths that name none.
+	defaultBranch devBranch
+
+	jobs  *storageJobs
+	queue *queue
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the server of a directory, which is made if it is absent and must belong to no other process. Jobs that
+// were not finished when the directory was used last go on.
+func Open(dir string, o Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("platform: %w", err)
+	}
+	st, err := openStore(filepath.Join(dir, "meta"), o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("platform: open %s: %w", dir, err)
+	}
+	s := &Server{opts: o, log: o.Logger, store: st, components: make(map[string]*Component)}
+	for _, c := range o.Components {
+		s.components[c.ID] = describe(c)
+	}
+	if err := s.start(dir); err != nil {
+		return nil, fmt.Errorf("platform: open %s: %w", dir, errors.Join(err, st.close()))
+	}
+	return s, nil
+}
+
+func (s *Server) start(dir string) (err error) {
+	if s.blobs, err = openBlobs(filepath.Join(dir, "files")); err != nil {
+		return err
+	}
+	if s.parts, err = openParts(filepath.Join(dir, "tables")); err != nil {
+		return err
+	}
+	s.runs = filepath.Join(dir, "runs")
+	if err := errors.Join(os.RemoveAll(s.runs), os.Mkdir(s.runs, 0o700)); err != nil {
+		return err
+	}
+	if err := s.prepareProject(); err != nil {
+		return err
+	}
+	s.routes = s.allRoutes()
+	s.handler = s.newMux()
+	s.jobs = newStorageJobs(s)
+	s.queue = newQueue(s)
+	if err := errors.Join(s.parts.sweep(s.store), s.sweepFiles()); err != nil {
+		return err
+	}
+	if err := s.jobs.resume(); err != nil {
+		return err
+	}
+	return s.queue.resume()
+}
+
+// ServeHTTP answers one call.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Close stops running jobs, which go on when the directory is opened again, and closes the directory. Calls must have
+// ended before.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		s.queue.stop()
+		s.jobs.stop()
+		s.closeErr = s.store.close()
+	})
+	return s.closeErr
+}
+
+// prepareProject makes the default branch and the master token.
+func (s *Server) prepareProject() error {
+	branchID, err := s.store.ids.take()
+	if err != nil {
+		return err
+	}
+	tokenID, err := s.store.ids.take()
+	if err != nil {
+		return err
+	}
+	return s.store.update("project", func(tx *txn) error {
+		var master int64
+		if found, err := tx.get(masterKey, &master); err != nil {
+			return err
+		} else if !found {
+			if s.opts.Token == "" {
+				return errors.New("the directory is new: Options.Token is required")
+			}
+			master = tokenID
+		}
+		if err := s.putMaster(tx, master); err != nil {
+			return err
+		}
+		branches, err := all[devBranch](tx, key("branch", ""))
+		if err != nil {
+			return err
+		}
+		for _, b := range branches {
+			if b.IsDefault {
+				s.defaultBranch = b
+				return nil
+			}
+		}
+		s.defaultBranch = devBranch{
+			ID: branchID, Name: "Main", Created: now(), IsDefault: true,
+			Creator: storageapi.TokenRef{ID: storageapi.IntID(master), Description: masterDescription},
+		}
+		return tx.put(branchKey(branchID), s.defaultBranch)
+	})
+}
+
+// now is the time of a change, with the precision of the API.
+func now() storageapi.Time { return storageapi.Time{Time: time.Now().UTC().Truncate(time.Second)} }
+
+// baseURL is the address under which the caller reaches the server.
+func (s *Server) baseURL(r *http.Request) string {
+	if s.opts.PublicURL != "" {
+		return s.opts.PublicURL
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
+}
+
+// workers runs background work that ends with the server.
+type workers struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func newWorkers() workers {
+	ctx, cancel := context.WithCancel(context.Background())
+	return workers{ctx: ctx, cancel: cancel}
+}
+
+func (w *workers) stop() {
+	w.cancel()
+	w.wg.Wait()
+}

@@ -1,0 +1,310 @@
+package platform
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// store is the database of all metadata. A change is one batch with an fsync: it is there as a whole or not at all, and
+// it is on disk before the call that made it is answered.
+type store struct {
+	db    *pebble.DB
+	locks keyLocks
+	ids   sequence
+	broke atomic.Pointer[error] // set once, when the database cannot be written any more
+}
+
+// formatVersion is the version of everything below the directory.
+const formatVersion = 1
+
+func openStore(dir string, log *slog.Logger) (*store, error) {
+	s := &store{}
+	cache := pebble.NewCache(16 << 20)
+	defer cache.Unref()
+	o := &pebble.Options{
+		Cache: cache, Logger: storeLogger{log, s}, FormatMajorVersion: pebble.FormatNewest, MemTableSize: 8 << 20,
+	}
+	// The usual scheduler wakes ten times a second even when nothing happens.
+	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	s.db = db
+	s.ids.store = s
+	if err := s.checkFormat(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+func (s *store) checkFormat() error {
+	return s.update("", func(tx *txn) error {
+		var version int
+		found, err := tx.get(formatKey, &version)
+		if err != nil {
+			return err
+		}
+		if found && version != formatVersion {
+			return fmt.Errorf("the directory has format %d, this release knows format %d", version, formatVersion)
+		}
+		if !found {
+			return tx.put(formatKey, formatVersion)
+		}
+		return nil
+	})
+}
+
+func (s *store) close() error { return s.db.Close() }
+
+// storeLogger passes what the database says to the user's logger.
+type storeLogger struct {
+	log   *slog.Logger
+	store *store
+}
+
+// Infof implements the database's logger.
+func (l storeLogger) Infof(format string, args ...any) {
+	l.log.Debug("store: " + fmt.Sprintf(format, args...))
+}
+
+// Errorf implements the database's logger.
+func (l storeLogger) Errorf(format string, args ...any) {
+	l.log.Error("store: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf implements the database's logger. The database calls it when it expects the process to end. A library must
+// not do that: every later change is refused instead, until the directory is opened again.
+func (l storeLogger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	l.store.broke.CompareAndSwap(nil, &err)
+	l.log.Error("store: failed, every change is refused until the server is opened again", "error", err)
+}
+
+// txn is one change, which reads its own writes, or a view, which cannot write.
+type txn struct {
+	r pebble.Reader
+	w *pebble.Batch // nil in a view
+}
+
+// update runs change under the lock of that name ("" for none) and commits it durably if it returns nil. A second
+// change under the same lock begins when the first is on disk.
+func (s *store) update(lock string, change func(tx *txn) error) error {
+	if lock != "" {
+		defer s.locks.lock(lock)()
+	}
+	batch := s.db.NewIndexedBatch()
+	defer batch.Close()
+	if err := change(&txn{r: batch, w: batch}); err != nil {
+		return err
+	}
+	if batch.Empty() {
+		return nil
+	}
+	if err := s.failure(); err != nil {
+		return err
+	}
+	if err := batch.Commit(pebble.Sync); err != nil {
+		return err
+	}
+	return s.failure()
+}
+
+func (s *store) failure() error {
+	if err := s.broke.Load(); err != nil {
+		return fmt.Errorf("the store has failed: %w", *err)
+	}
+	return nil
+}
+
+// view runs read on one consistent state.
+func (s *store) view(read func(tx *txn) error) error {
+	snap := s.db.NewSnapshot()
+	defer snap.Close()
+	return read(&txn{r: snap})
+}
+
+// get decodes the record of a key into v and reports whether there is one.
+func (tx *txn) get(key string, v any) (bool, error) {
+	data, closer, err := tx.r.Get([]byte(key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer closer.Close()
+	if err := json.Unmarshal(data, v); err != nil {
+		return false, fmt.Errorf("record %q is damaged: %w", key, err)
+	}
+	return true, nil
+}
+
+// put stores a record.
+func (tx *txn) put(key string, v any) error {
+	data, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	return tx.w.Set([]byte(key), data, nil)
+}
+
+func (tx *txn) delete(key string) error { return tx.w.Delete([]byte(key), nil) }
+
+// deleteAll deletes every key that begins with prefix.
+func (tx *txn) deleteAll(prefix string) error {
+	return tx.w.DeleteRange([]byte(prefix), prefixEnd(prefix), nil)
+}
+
+// prefixEnd is the first key after all that begin with prefix, which must end with a byte below 0xff.
+func prefixEnd(prefix string) []byte {
+	end := []byte(prefix)
+	end[len(end)-1]++
+	return end
+}
+
+// scan yields the keys after prefix with their records, ascending or descending. The record is good until the next
+// step. Nothing may be written while the loop runs.
+func (tx *txn) scan(prefix string, descending bool) iter.Seq2[string, record] {
+	return func(yield func(string, record) bool) {
+		it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: prefixEnd(prefix)})
+		if err != nil {
+			yield("", record{err: err})
+			return
+		}
+		defer it.Close()
+		first, next := it.First, it.Next
+		if descending {
+			first, next = it.Last, it.Prev
+		}
+		for ok := first(); ok; ok = next() {
+			value, err := it.ValueAndErr()
+			if !yield(string(it.Key()[len(prefix):]), record{value, err}) || err != nil {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield("", record{err: err})
+		}
+	}
+}
+
+// record is the value of a key before it is decoded.
+type record struct {
+	data []byte
+	err  error
+}
+
+func (r record) decode(v any) error {
+	if r.err != nil {
+		return r.err
+	}
+	return json.Unmarshal(r.data, v)
+}
+
+// all decodes every record whose key begins with prefix.
+func all[V any](tx *txn, prefix string) ([]V, error) {
+	var out []V
+	for _, rec := range tx.scan(prefix, false) {
+		var v V
+		if err := rec.decode(&v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// encodeJSON is json.Marshal that leaves "<", ">" and "&" as they are: content of users is kept byte by byte.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// keyLocks are locks by name, which exist while they are used.
+type keyLocks struct {
+	mu   sync.Mutex // guards the map and the counts, not held while a lock is waited for
+	used map[string]*keyLock
+}
+
+type keyLock struct {
+	sync.Mutex
+	users int
+}
+
+// lock takes the lock of a name and returns the function that gives it back.
+func (l *keyLocks) lock(name string) (unlock func()) {
+	l.mu.Lock()
+	if l.used == nil {
+		l.used = make(map[string]*keyLock)
+	}
+	k := l.used[name]
+	if k == nil {
+		k = &keyLock{}
+		l.used[name] = k
+	}
+	k.users++
+	l.mu.Unlock()
+	k.Lock()
+	return func() {
+		k.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.users--; k.users == 0 {
+			delete(l.used, name)
+		}
+	}
+}
+
+// sequence gives the ids of everything that has a number. None is given twice, also over crashes: the end of each block is on disk
+// before the first id of the block is given.
+type sequence struct {
+	store     *store
+	mu        sync.Mutex // held while a new block is made durable, which is rare
+	next, end int64
+}
+
+const (
+	firstID = 1001
+	idBlock = 1000
+)
+
+func (q *sequence) take() (int64, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next == q.end {
+		var end int64
+		err := q.store.update("", func(tx *txn) error {
+			if _, err := tx.get(sequenceKey, &end); err != nil {
+				return err
+			}
+			end = max(end, firstID)
+			return tx.put(sequenceKey, end+idBlock)
+		})
+		if err != nil {
+			return 0, err
+		}
+		q.next, q.end = end, end+idBlock
+	}
+	q.next++
+	return q.next - 1, nil
+}
+
+// takeText is take for ids that are text.
+func (q *sequence) takeText() (string, error) {
+	id, err := q.take()
+	return fmt.Sprint(id), err
+}

@@ -1,0 +1,505 @@
+package platform
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// table is the record of a table. Its rows are in parts.
+type table struct {
+	Branch      string `json:"branch"`
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	DisplayName string `json:"displayName"`
+	// Incarnation is never given to another table, also not to one of the same id.
+	Incarnation int64           `json:"incarnation"`
+	Columns     []column        `json:"columns"`
+	PrimaryKey  []string        `json:"primaryKey,omitempty"`
+	Typed       bool            `json:"typed,omitempty"`
+	Created     storageapi.Time `json:"created"`
+	LastImport  storageapi.Time `json:"lastImport"`
+	LastChange  storageapi.Time `json:"lastChange"`
+	Rows        int64           `json:"rows"`
+	Bytes       int64           `json:"bytes"`
+	// Change grows with each change of columns or rows.
+	Change int64 `json:"change"`
+}
+
+// column has an id, so that a column that is deleted and made again under its old name does not bring back old cells.
+type column struct {
+	ID       int64                        `json:"id"`
+	Name     string                       `json:"name"`
+	BaseType string                       `json:"baseType,omitempty"`
+	Type     *storageapi.ColumnDefinition `json:"type,omitempty"`
+}
+
+const (
+	tableCode      = "storage.tables.validation"
+	tableExists    = "storage.buckets.tableAlreadyExists"
+	tableNotFound  = "storage.tables.notFound"
+	primaryKeyCode = "storage.validation.primaryKey"
+	maxColumns     = 4096
+	maxColumnName  = 64
+)
+
+var (
+	validColumn = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	baseTypes   = []string{"BOOLEAN", "DATE", "FLOAT", "INTEGER", "NUMERIC", "STRING", "TIMESTAMP"}
+)
+
+// bucketOf is the id of a table's bucket.
+func bucketOf(tableID string) string {
+	if at := strings.LastIndexByte(tableID, '.'); at >= 0 {
+		return tableID[:at]
+	}
+	return tableID
+}
+
+func tableLock(branch, id string) string { return "table " + branch + " " + id }
+
+func tableOwner(branch, id string) string { return "table" + sep + branch + sep + id }
+
+func columnOwner(branch, id, column string) string {
+	return "column" + sep + branch + sep + id + sep + column
+}
+
+func (t table) names() []string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+func (t table) ids() []int64 {
+	ids := make([]int64, len(t.Columns))
+	for i, c := range t.Columns {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+// find returns the place of a column, or -1.
+func (t table) find(name string) int {
+	return slices.IndexFunc(t.Columns, func(c column) bool { return c.Name == name })
+}
+
+func getTable(tx *txn, branch, id string) (table, error) {
+	var t table
+	found, err := tx.get(tableKey(branch, id), &t)
+	if err == nil && !found {
+		err = refuse(http.StatusNotFound, tableNotFound, "The table %q was not found in the bucket %q", cut(id, 250), cut(bucketOf(id), 120))
+	}
+	return t, err
+}
+
+func putTable(tx *txn, t table) error { return tx.put(tableKey(t.Branch, t.ID), t) }
+
+// dropTable deletes the records of a table.
+func dropTable(tx *txn, branch string, t table) error {
+	for _, prefix := range []string{
+		key("part", branch, t.ID, ""), key("metadata", tableOwner(branch, t.ID), ""), key("metadata", "column", branch, t.ID, ""),
+		key("export", branch, t.ID, ""),
+	} {
+		if err := tx.deleteAll(prefix); err != nil {
+			return err
+		}
+	}
+	return tx.delete(tableKey(branch, t.ID))
+}
+
+func (s *Server) tableRoutes() []route {
+	return []route{
+		{method: "GET", path: "/tables", summary: "List tables", branch: optionalBranch, run: (*call).listTables},
+		{method: "GET", path: "/buckets/{bucket}/tables", summary: "List the tables of a bucket", branch: optionalBranch, run: (*call).listTables},
+		{method: "GET", path: "/tables/{table}", summary: "Table detail", branch: optionalBranch, run: (*call).getTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-definition", summary: "Create a table from a definition", branch: optionalBranch, run: (*call).defineTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-async", summary: "Create a table from a file", branch: optionalBranch, run: (*call).createTable},
+		{method: "PUT", path: "/tables/{table}", summary: "Update a table", branch: optionalBranch, run: (*call).updateTable},
+		{method: "DELETE", path: "/tables/{table}", summary: "Delete a table", branch: optionalBranch, run: (*call).deleteTable},
+		{method: "POST", path: "/tables/{table}/columns", summary: "Add a column", branch: optionalBranch, run: (*call).addColumn},
+		{method: "DELETE", path: "/tables/{table}/columns/{column}", summary: "Delete a column", branch: optionalBranch, run: (*call).deleteColumn},
+		{method: "POST", path: "/tables/{table}/primary-key", summary: "Create the primary key", branch: optionalBranch, run: (*call).addPrimaryKey},
+		{method: "DELETE", path: "/tables/{table}/primary-key", summary: "Delete the primary key", branch: optionalBranch, run: (*call).deletePrimaryKey},
+	}
+}
+
+// findTable reads a table that the caller may read.
+func (c *call) findTable(tx *txn, id string) (table, error) {
+	if !c.token.mayRead(bucketOf(id)) {
+		return table{}, accessDenied("table %q", cut(id, 250))
+	}
+	return getTable(tx, c.branch, id)
+}
+
+// writableTable reads the table of the path, which the caller may write.
+func (c *call) writableTable() (t table, err error) {
+	err = c.s.store.view(func(tx *txn) (err error) {
+		if t, err = c.findTable(tx, c.r.PathValue("table")); err == nil && !c.token.mayWrite(bucketOf(t.ID)) {
+			err = accessDenied("table %q is read-only for this token", t.ID)
+		}
+		return err
+	})
+	return t, err
+}
+
+// tableJob is the job of a call that changes a table.
+func (c *call) tableJob(operation, table string, params any) (reply, error) {
+	return c.startJob(jobSpec{operation: operation, params: params, table: table, lane: tableLock(c.branch, table)})
+}
+
+func (c *call) tableAnswer(t table) storageapi.Table {
+	out := storageapi.Table{
+		URI: c.base() + storagePath + "/tables/" + t.ID, ID: t.ID, Name: t.Name, DisplayName: t.DisplayName, PrimaryKey: notNil(t.PrimaryKey),
+		Created: t.Created, LastImportDate: t.LastImport, LastChangeDate: t.LastChange, RowsCount: t.Rows, DataSizeBytes: t.Bytes,
+		Columns: t.names(), IsAliasable: true, IsTyped: t.Typed, TableType: "table", Path: t.Name,
+	}
+	if t.Typed {
+		d := storageapi.TableDefinition{PrimaryKeysNames: out.PrimaryKey}
+		for _, col := range t.Columns {
+			item := storageapi.Column{Name: col.Name, BaseType: col.BaseType}
+			if col.Type != nil {
+				item.Definition = storageapi.Some(*col.Type)
+			}
+			d.Columns = append(d.Columns, item)
+		}
+		out.Definition = storageapi.Some(d)
+	}
+	return out
+}
+
+// fullTable adds the bucket and the notes.
+func (c *call) fullTable(tx *txn, t table) (storageapi.Table, error) {
+	out := c.tableAnswer(t)
+	var b bucket
+	if _, err := tx.get(bucketKey(t.Branch, bucketOf(t.ID)), &b); err != nil {
+		return out, err
+	}
+	answer, _, err := c.bucketAnswer(tx, b)
+	if err != nil {
+		return out, err
+	}
+	out.Bucket = &answer
+	all, err := c.tableNotes(tx, t)
+	out.Metadata, out.ColumnMetadata = all.Metadata, all.ColumnsMetadata
+	return out, err
+}
+
+func (c *call) getTable() (reply, error) {
+	var out storageapi.Table
+	err := c.s.store.view(func(tx *txn) error {
+		t, err := c.findTable(tx, c.r.PathValue("table"))
+		if err == nil {
+			out, err = c.fullTable(tx, t)
+		}
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(out)
+}
+
+// listTables answers all tables or those of the bucket of the path, with the parts that were asked for.
+func (c *call) listTables() (reply, error) {
+	list := []map[string]any{}
+	err := c.s.store.view(func(tx *txn) error {
+		prefix := key("table", c.branch, "")
+		if id := c.r.PathValue("bucket"); id != "" {
+			b, err := c.findBucket(tx, id)
+			if err != nil {
+				return err
+			}
+			prefix = key("table", c.branch, b.ID+".")
+		}
+		tables, err := all[table](tx, prefix)
+		if err != nil {
+			return err
+		}
+		for _, t := range tables {
+			if !c.token.mayRead(bucketOf(t.ID)) {
+				continue
+			}
+			full, err := c.fullTable(tx, t)
+			if err != nil {
+				return err
+			}
+			absent := []string{"definition"}
+			for name, field := range map[string]string{"buckets": "bucket", "columns": "columns", "metadata": "metadata", "columnMetadata": "columnMetadata"} {
+				if !c.includes(name) {
+					absent = append(absent, field)
+				}
+			}
+			item, err := without(full, absent...)
+			if err != nil {
+				return err
+			}
+			list = append(list, item)
+		}
+		return nil
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(list)
+}
+
+// definition is what a new table is made of.
+type definition struct {
+	Bucket      string              `json:"bucketId"`
+	Name        string              `json:"name"`
+	PrimaryKey  []string            `json:"primaryKeysNames"`
+	Columns     []storageapi.Column `json:"columns"`
+	Incarnation int64               `json:"incarnation"`
+}
+
+func checkTableName(in *input, name string) {
+	if name != "" && !validName.MatchString(name) {
+		in.fail("name", "want 1 to 96 letters, digits, dashes and underscores")
+	}
+}
+
+// checkColumn refuses a column of a definition.
+func checkColumn(in *input, col storageapi.Column) {
+	if !validColumn.MatchString(col.Name) {
+		in.failCode(tableCode+".invalidColumnName", "columns", "column %q: want 1 to %d letters, digits, dashes and underscores", cut(col.Name, 80), maxColumnName)
+	}
+	if col.BaseType != "" && !slices.Contains(baseTypes, col.BaseType) {
+		in.fail("columns", "column %q: basetype %q, want one of %s", cut(col.Name, 80), cut(col.BaseType, 40), strings.Join(baseTypes, ", "))
+	}
+}
+
+func (c *call) defineTable() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	d := definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}
+	checkTableName(in, d.Name)
+	d.PrimaryKey, _ = in.texts("primaryKeysNames")
+	in.decode("columns", &d.Columns, "an array of objects with name")
+	if len(d.Columns) == 0 {
+		in.failCode(tableCode+".noColumns", "columns", "want at least one column")
+	}
+	if len(d.Columns) > maxColumns {
+		in.failCode(tableCode+".tooManyColumns", "columns", "want at most %d columns", maxColumns)
+	}
+	seen := make(map[string]bool)
+	for _, col := range d.Columns {
+		checkColumn(in, col)
+		if lower := strings.ToLower(col.Name); seen[lower] {
+			in.failCode(tableCode+".invalidColumnName", "columns", "column %q is there twice", cut(col.Name, 80))
+		} else {
+			seen[lower] = true
+		}
+	}
+	for _, name := range d.PrimaryKey {
+		if !slices.ContainsFunc(d.Columns, func(col storageapi.Column) bool { return col.Name == name }) {
+			in.failCode(tableCode+".invalidPrimaryKeyColumns", "primaryKeysNames", "there is no column %q", cut(name, 80))
+		}
+	}
+	if err := in.err(tableCode); err != nil {
+		return failed(err)
+	}
+	if err := c.checkNewTable(d.Bucket, d.Name); err != nil {
+		return failed(err)
+	}
+	if d.Incarnation, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	return c.tableJob("tableDefinitionCreate", d.Bucket+"."+d.Name, d)
+}
+
+// checkNewTable refuses at once what the job would refuse later.
+func (c *call) checkNewTable(bucketID, name string) error {
+	return c.s.store.view(func(tx *txn) error {
+		if err := c.findWritable(tx, bucketID); err != nil {
+			return err
+		}
+		return checkTableFree(tx, c.branch, bucketID, name, "")
+	})
+}
+
+// checkTableFree refuses a name or display name that another table of the bucket has.
+func checkTableFree(tx *txn, branch, bucketID, name, except string) error {
+	tables, err := all[table](tx, key("table", branch, bucketID+"."))
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if t.ID != except && (t.Name == name && except == "" || strings.EqualFold(t.DisplayName, name)) {
+			return refuse(http.StatusBadRequest, tableExists, "The table %q already exists in the bucket %q", name, bucketID)
+		}
+	}
+	return nil
+}
+
+// newTable makes the record of a table.
+func (s *Server) newTable(branch string, d definition) (table, error) {
+	t := table{
+		Branch: branch, ID: d.Bucket + "." + d.Name, Name: d.Name, DisplayName: d.Name, Incarnation: d.Incarnation, PrimaryKey: d.PrimaryKey,
+		Created: now(), LastChange: now(), Change: 1,
+	}
+	for _, col := range d.Columns {
+		added, err := s.newColumn(col)
+		if err != nil {
+			return t, err
+		}
+		t.Typed = t.Typed || added.BaseType != "" || added.Type != nil
+		t.Columns = append(t.Columns, added)
+	}
+	return t, nil
+}
+
+func (s *Server) newColumn(col storageapi.Column) (column, error) {
+	id, err := s.store.ids.take()
+	return column{ID: id, Name: col.Name, BaseType: col.BaseType, Type: col.Definition.Value}, err
+}
+
+// insertTable stores a new table in a bucket that still exists.
+func insertTable(tx *txn, t table) error {
+	id := bucketOf(t.ID)
+	if found, err := tx.get(bucketKey(t.Branch, id), &bucket{}); err != nil {
+		return err
+	} else if !found {
+		return refuse(http.StatusNotFound, "storage.buckets.notFound", "The bucket %q was not found", id)
+	}
+	if err := checkTableFree(tx, t.Branch, id, t.Name, ""); err != nil {
+		return err
+	}
+	return putTable(tx, t)
+}
+
+func (s *Server) tableDefinitionJob(run *jobRun) error {
+	var d definition
+	if err := run.decode(&d); err != nil {
+		return err
+	}
+	t, err := s.newTable(run.record.Branch, d)
+	if err != nil {
+		return err
+	}
+	c := run.call()
+	return run.finish(bucketLock(t.Branch, d.Bucket), func(tx *txn) (any, error) {
+		if err := insertTable(tx, t); err != nil {
+			return nil, err
+		}
+		return c.fullTable(tx, t)
+	})
+}
+
+type tableParams struct {
+	Table       string             `json:"tableId"`
+	DisplayName *string            `json:"displayName,omitempty"`
+	Column      *storageapi.Column `json:"column,omitempty"`
+	Columns     []string           `json:"columns,omitempty"`
+	Query       json.RawMessage    `json:"query,omitempty"`
+}
+
+func (c *call) updateTable() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	p := tableParams{DisplayName: in.text("displayName")}
+	if p.DisplayName != nil && (!validName.MatchString(*p.DisplayName) || strings.HasPrefix(*p.DisplayName, "_")) {
+		in.fail("displayName", "want 1 to 96 letters, digits, dashes and underscores, of which no underscore is the first")
+	}
+	if err := in.err(tableCode); err != nil {
+		return failed(err)
+	}
+	t, err := c.writableTable()
+	if err != nil {
+		return failed(err)
+	}
+	p.Table = t.ID
+	if async, err := c.queryFlag("async"); err != nil {
+		return failed(err)
+	} else if async {
+		return c.tableJob("tableUpdate", t.ID, p)
+	}
+	var out storageapi.Table
+	err = c.s.store.update(tableLock(c.branch, t.ID), func(tx *txn) error {
+		out, err = c.applyTableUpdate(tx, p)
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(out)
+}
+
+func (c *call) applyTableUpdate(tx *txn, p tableParams) (storageapi.Table, error) {
+	t, err := getTable(tx, c.branch, p.Table)
+	if err != nil {
+		return storageapi.Table{}, err
+	}
+	if p.DisplayName != nil {
+		if err := checkTableFree(tx, c.branch, bucketOf(t.ID), *p.DisplayName, t.ID); err != nil {
+			return storageapi.Table{}, err
+		}
+		t.DisplayName = *p.DisplayName
+		if err := putTable(tx, t); err != nil {
+			return storageapi.Table{}, err
+		}
+	}
+	return c.fullTable(tx, t)
+}
+
+func (s *Server) tableUpdateJob(run *jobRun) error {
+	var p tableParams
+	if err := run.decode(&p); err != nil {
+		return err
+	}
+	c := run.call()
+	return run.finish(tableLock(c.branch, p.Table), func(tx *txn) (any, error) { return c.applyTableUpdate(tx, p) })
+}
+
+func (c *call) deleteTable() (reply, error) {
+	if _, err := c.queryFlag("force"); err != nil {
+		return failed(err)
+	}
+	t, err := c.writableTable()
+	if err != nil {
+		return failed(err)
+	}
+	if async, err := c.queryFlag("async"); err != nil {
+		return failed(err)
+	} else if async {
+		return c.tableJob("tableDrop", t.ID, tableParams{Table: t.ID})
+	}
+	err = c.s.store.update(tableLock(c.branch, t.ID), func(tx *txn) error {
+		if t, err = getTable(tx, c.branch, t.ID); err != nil {
+			return err
+		}
+		return dropTable(tx, c.branch, t)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	c.s.parts.dropTables([]table{t})
+	return noContent()
+}
+
+func (s *Server) tableDropJob(run *jobRun) error {
+	var p tableParams
+	if err := run.decode(&p); err != nil {
+		return err
+	}
+	var t table
+	err := run.finish(tableLock(run.record.Branch, p.Table), func(tx *txn) (_ any, err error) {
+		if t, err = getTable(tx, run.record.Branch, p.Table); err != nil {
+			return nil, err
+		}
+		return nil, dropTable(tx, run.record.Branch, t)
+	})
+	if err == nil {
+		s.parts.dropTables([]table{t})
+	}
+	return err
+}

@@ -1,0 +1,425 @@
+package platform
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// token is the record of a token. The secret itself is not kept.
+type token struct {
+	ID                    int64               `json:"id"`
+	Hash                  string              `json:"hash"`
+	Description           string              `json:"description"`
+	Created               storageapi.Time     `json:"created"`
+	Refreshed             storageapi.Time     `json:"refreshed"`
+	Expires               storageapi.Time     `json:"expires"`
+	Master                bool                `json:"master"`
+	CanManageBuckets      bool                `json:"canManageBuckets"`
+	CanManageTokens       bool                `json:"canManageTokens"`
+	CanReadAllFileUploads bool                `json:"canReadAllFileUploads"`
+	CanPurgeTrash         bool                `json:"canPurgeTrash"`
+	Buckets               map[string]string   `json:"buckets,omitempty"`
+	Components            []string            `json:"components,omitempty"`
+	Creator               storageapi.TokenRef `json:"creator"`
+}
+
+const masterDescription = "Master token"
+
+const masterKey = "master-token"
+
+// maxDescription is the longest description of a token, in characters.
+const maxDescription = 255
+
+func hashToken(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// newSecret makes the secret of a token. It begins with project and token, like those of the platform.
+func (s *Server) newSecret(id int64) string {
+	return fmt.Sprintf("%d-%d-%s", s.opts.ProjectID, id, rand.Text()+rand.Text())
+}
+
+// putMaster stores the master token, with the secret of the options if there is one.
+func (s *Server) putMaster(tx *txn, id int64) error {
+	var t token
+	found, err := tx.get(tokenKey(id), &t)
+	if err != nil {
+		return err
+	}
+	hash := hashToken(string(s.opts.Token))
+	if found && (s.opts.Token == "" || t.Hash == hash) {
+		return nil
+	}
+	if found {
+		if err := tx.delete(tokenHashKey(t.Hash)); err != nil {
+			return err
+		}
+	} else {
+		t = token{
+			ID: id, Description: masterDescription, Created: now(), Master: true, CanManageBuckets: true, CanManageTokens: true,
+			CanReadAllFileUploads: true, CanPurgeTrash: true,
+		}
+		t.Creator = storageapi.TokenRef{ID: storageapi.IntID(id), Description: masterDescription}
+	}
+	t.Hash, t.Refreshed = hash, now()
+	if err := tx.put(masterKey, id); err != nil {
+		return err
+	}
+	return putToken(tx, t)
+}
+
+func putToken(tx *txn, t token) error {
+	if err := tx.put(tokenHashKey(t.Hash), t.ID); err != nil {
+		return err
+	}
+	return tx.put(tokenKey(t.ID), t)
+}
+
+// authenticate finds the token of a call. A token of another stack, one that was deleted and one that was never there
+// are the same; the text never repeats it.
+func (c *call) authenticate() error {
+	if rights, inside := c.r.Context().Value(rightsKey{}).(token); inside {
+		c.token = &rights
+		return nil
+	}
+	secret := c.r.Header.Get(storageapi.TokenHeader)
+	if secret == "" {
+		secret, _ = strings.CutPrefix(c.r.Header.Get("Authorization"), "Bearer ")
+	}
+	if secret == "" {
+		return refuse(http.StatusUnauthorized, "", "Access token must be set")
+	}
+	return c.s.store.view(func(tx *txn) error {
+		var id int64
+		var t token
+		found, err := tx.get(tokenHashKey(hashToken(secret)), &id)
+		if err == nil && found {
+			found, err = tx.get(tokenKey(id), &t)
+		}
+		if err != nil {
+			return err
+		}
+		if !found || t.expired() {
+			return refuse(http.StatusUnauthorized, "storage.tokenInvalid", "Invalid Token")
+		}
+		c.token = &t
+		return nil
+	})
+}
+
+func (t *token) expired() bool { return !t.Expires.IsZero() && !time.Now().Before(t.Expires.Time) }
+
+// mayRead, mayWrite and mayUse are the rights of a token.
+func (t *token) mayRead(bucket string) bool {
+	return t.CanManageBuckets || t.Buckets[bucket] != ""
+}
+
+func (t *token) mayWrite(bucket string) bool {
+	return t.CanManageBuckets || t.Buckets[bucket] == "write"
+}
+
+func (t *token) mayUse(component string) bool {
+	return t.CanManageBuckets || slices.Contains(t.Components, component)
+}
+
+func (s *Server) tokenRoutes() []route {
+	return []route{
+		{method: "GET", path: "/tokens/verify", summary: "Verify the token of the call", branch: optionalBranch, run: (*call).verifyToken},
+		{method: "GET", path: "/tokens", summary: "List tokens", branch: optionalBranch, run: (*call).listTokens},
+		{method: "POST", path: "/tokens", summary: "Create a token", branch: optionalBranch, run: (*call).createToken},
+		{method: "GET", path: "/tokens/{id}", summary: "Token detail", branch: optionalBranch, run: (*call).tokenDetail},
+		{method: "PUT", path: "/tokens/{id}", summary: "Update a token", branch: optionalBranch, run: (*call).updateToken},
+		{method: "DELETE", path: "/tokens/{id}", summary: "Delete a token", branch: optionalBranch, run: (*call).deleteToken},
+		{method: "POST", path: "/tokens/{id}/refresh", summary: "Give a token a new secret", branch: optionalBranch, run: (*call).refreshToken},
+		{method: "POST", path: "/tokens/{id}/share", summary: "Send a token by mail", branch: optionalBranch, run: (*call).shareToken},
+	}
+}
+
+// tokenAnswer describes a token. organization says that the call gives more about the project.
+func (c *call) tokenAnswer(t *token, secret string, organization bool) storageapi.Token {
+	out := storageapi.Token{
+		ID: storageapi.ID(fmt.Sprint(t.ID)), Token: storageapi.Secret(secret), Description: t.Description,
+		Created: t.Created, Refreshed: t.Refreshed, Expires: t.Expires,
+		IsExpired: t.expired(), IsMasterToken: t.Master, CanManageBuckets: t.CanManageBuckets, CanManageTokens: t.CanManageTokens,
+		CanReadAllFileUploads: t.CanReadAllFileUploads, CanPurgeTrash: t.CanPurgeTrash, CanCreateJobs: t.CanManageBuckets || len(t.Components) > 0,
+		CanManageProtectedDefaultBranch: t.Master, DailyCapacity: 0,
+		URI:               c.base() + storagePath + "/tokens/" + fmt.Sprint(t.ID),
+		BucketPermissions: t.Buckets, ComponentAccess: t.Components, CreatorToken: &t.Creator, Owner: c.s.owner(),
+	}
+	if organization {
+		out.Organization = &storageapi.Organization{ID: "1"}
+	}
+	if t.Master {
+		out.CreatorToken = nil
+		out.Admin = &storageapi.Admin{ID: storageapi.IntID(t.ID), Name: "Admin", Role: "admin", Features: []string{}, IsOrganizationMember: true}
+	}
+	return out
+}
+
+func (s *Server) owner() storageapi.Project {
+	return storageapi.Project{
+		ID: storageapi.IntID(s.opts.ProjectID), Name: s.opts.ProjectName, Type: "production", Region: "local",
+		Created: s.defaultBranch.Created, Features: notNil(s.opts.ProjectFeatures), DefaultBackend: "directory",
+		FileStorageProvider: storageapi.ProviderAzure, DataRetentionTimeInDays: 0,
+		Limits: storageapi.Map[storageapi.Quantity]{
+			"storage.jobsParallelism":    {Name: "storage.jobsParallelism", Value: float64(s.opts.StorageJobs)},
+			"components.jobsParallelism": {Name: "components.jobsParallelism", Value: float64(s.opts.QueueJobs)},
+		},
+	}
+}
+
+// withManaged lists the rights on all buckets of a token that may manage them.
+func (c *call) withManaged(tx *txn, t *token) (*token, error) {
+	if !t.CanManageBuckets {
+		return t, nil
+	}
+	buckets, err := all[bucket](tx, key("bucket", c.branch, ""))
+	if err != nil {
+		return nil, err
+	}
+	out := *t
+	out.Buckets = make(map[string]string, len(buckets))
+	for _, b := range buckets {
+		out.Buckets[b.ID] = "manage"
+	}
+	return &out, nil
+}
+
+func (c *call) verifyToken() (reply, error) {
+	var t *token
+	err := c.s.store.view(func(tx *txn) (err error) {
+		t, err = c.withManaged(tx, c.token)
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(c.tokenAnswer(t, "", true))
+}
+
+func (c *call) listTokens() (reply, error) {
+	list := []storageapi.Token{}
+	err := c.s.store.view(func(tx *txn) error {
+		tokens, err := all[token](tx, key("token", ""))
+		if err != nil {
+			return err
+		}
+		for _, t := range tokens {
+			if t.ID != c.token.ID && !c.token.CanManageTokens {
+				continue
+			}
+			full, err := c.withManaged(tx, &t)
+			if err != nil {
+				return err
+			}
+			list = append(list, c.tokenAnswer(full, "", false))
+		}
+		return nil
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(list)
+}
+
+// findToken reads the token of the path, if the caller may see it.
+func (c *call) findToken(tx *txn) (*token, error) {
+	id := c.pathID("id")
+	if id != c.token.ID && !c.token.CanManageTokens {
+		return nil, accessDenied("token %d", id)
+	}
+	var t token
+	found, err := tx.get(tokenKey(id), &t)
+	if err == nil && !found {
+		err = refuse(http.StatusNotFound, "storage.tokens.notFound", "Token %d not found", id)
+	}
+	return &t, err
+}
+
+func (c *call) tokenDetail() (reply, error) {
+	var t *token
+	err := c.s.store.view(func(tx *txn) (err error) {
+		if t, err = c.findToken(tx); err != nil {
+			return err
+		}
+		t, err = c.withManaged(tx, t)
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(c.tokenAnswer(t, "", true))
+}
+
+const tokenCode = "storage.tokens.validation"
+
+func checkDescription(in *input, text string) {
+	if utf8.RuneCountInString(text) > maxDescription {
+		in.fail("description", "has more than %d characters", maxDescription)
+	}
+}
+
+// readBuckets reads and checks the permissions of a token.
+func (c *call) readBuckets(tx *txn, in *input) (map[string]string, error) {
+	var wanted storageapi.Map[string]
+	in.decode("bucketPermissions", &wanted, "an object of read and write by bucket")
+	for id, right := range wanted {
+		if right != "read" && right != "write" {
+			in.failCode("storage.tokens.invalidPermissions", "bucketPermissions", "permission %q of bucket %q: want read or write", cut(right, 40), cut(id, 120))
+		} else if found, err := tx.get(bucketKey(c.branch, id), &bucket{}); err != nil {
+			return nil, err
+		} else if !found {
+			in.failCode("storage.tokens.invalidPermissions", "bucketPermissions", "there is no bucket %q", cut(id, 120))
+		}
+	}
+	return wanted, nil
+}
+
+func (c *call) createToken() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	t := token{Created: now(), Refreshed: now(), Creator: c.creator()}
+	t.Description = in.textOr("description", "Created by "+c.token.Description)
+	checkDescription(in, t.Description)
+	if seconds := in.integer("expiresIn"); seconds != nil {
+		if *seconds <= 0 || *seconds > 1<<31 {
+			in.fail("expiresIn", "want a positive number of seconds")
+		} else {
+			t.Expires = storageapi.Time{Time: t.Created.Add(time.Duration(*seconds) * time.Second)}
+		}
+	}
+	if t.ID, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	secret := c.s.newSecret(t.ID)
+	t.Hash = hashToken(secret)
+	err = c.s.store.update("", func(tx *txn) error {
+		// Without the right to manage tokens only a minimal one can be made.
+		if c.token.CanManageTokens {
+			t.CanManageBuckets = in.flagOr("canManageBuckets", false)
+			t.CanReadAllFileUploads = in.flagOr("canReadAllFileUploads", false)
+			t.CanPurgeTrash = in.flagOr("canPurgeTrash", false)
+			t.Components, _ = in.texts("componentAccess")
+			if t.Buckets, err = c.readBuckets(tx, in); err != nil {
+				return err
+			}
+		}
+		if err := in.err(tokenCode); err != nil {
+			return err
+		}
+		return putToken(tx, t)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return created(c.tokenAnswer(&t, secret, false))
+}
+
+func tokenLock(id int64) string { return "token " + fmt.Sprint(id) }
+
+func (c *call) updateToken() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	if !c.token.CanManageTokens {
+		return failed(accessDenied("token %s", c.r.PathValue("id")))
+	}
+	var t *token
+	err = c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) (err error) {
+		if t, err = c.findToken(tx); err != nil {
+			return err
+		}
+		if description := in.text("description"); description != nil {
+			checkDescription(in, *description)
+			t.Description = *description
+		}
+		if in.has("bucketPermissions") {
+			if t.Buckets, err = c.readBuckets(tx, in); err != nil {
+				return err
+			}
+		}
+		if components, given := in.texts("componentAccess"); given {
+			t.Components = components
+		}
+		t.CanReadAllFileUploads = in.flagOr("canReadAllFileUploads", t.CanReadAllFileUploads)
+		t.CanPurgeTrash = in.flagOr("canPurgeTrash", t.CanPurgeTrash)
+		if err := in.err(tokenCode); err != nil {
+			return err
+		}
+		return putToken(tx, *t)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(c.tokenAnswer(t, "", true))
+}
+
+func (c *call) deleteToken() (reply, error) {
+	err := c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) error {
+		t, err := c.findToken(tx)
+		if err != nil {
+			return err
+		}
+		if t.Master {
+			return refuse(http.StatusBadRequest, tokenCode, "A master token cannot be deleted")
+		}
+		if err := tx.delete(tokenHashKey(t.Hash)); err != nil {
+			return err
+		}
+		return tx.delete(tokenKey(t.ID))
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return noContent()
+}
+
+func (c *call) refreshToken() (reply, error) {
+	var t *token
+	var secret string
+	err := c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) (err error) {
+		if t, err = c.findToken(tx); err != nil {
+			return err
+		}
+		if err := tx.delete(tokenHashKey(t.Hash)); err != nil {
+			return err
+		}
+		secret = c.s.newSecret(t.ID)
+		t.Hash, t.Refreshed = hashToken(secret), now()
+		return putToken(tx, *t)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return ok(c.tokenAnswer(t, secret, false))
+}
+
+// shareToken checks what it was asked and sends no mail: the server has no way to.
+func (c *call) shareToken() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	in.required("recipientEmail")
+	in.text("message")
+	if err := in.err(tokenCode); err != nil {
+		return failed(err)
+	}
+	if err := c.s.store.view(func(tx *txn) error { _, err := c.findToken(tx); return err }); err != nil {
+		return failed(err)
+	}
+	return failed(refuse(http.StatusNotImplemented, "notImplemented", "This server sends no mail"))
+}

@@ -1,0 +1,241 @@
+package storageapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The states of a queue job.
+const (
+	QueueCreated     = "created"
+	QueueWaiting     = "waiting"
+	QueueProcessing  = "processing"
+	QueueTerminating = "terminating"
+	QueueSuccess     = "success"
+	QueueError       = "error"
+	QueueWarning     = "warning"
+	QueueCancelled   = "cancelled"
+	QueueTerminated  = "terminated"
+)
+
+// QueueJobCreate says what to run.
+type QueueJobCreate struct {
+	// Component is required.
+	Component string `json:"component"`
+	// Config is the configuration; ConfigData, if not nil, is used instead of its content.
+	Config     string          `json:"config,omitempty"`
+	ConfigData json.RawMessage `json:"configData,omitempty"`
+	// ConfigRowIDs runs only these rows, also disabled ones.
+	ConfigRowIDs []string `json:"configRowIds,omitempty"`
+	// Mode is "run", the default, "forceRun", which runs a disabled configuration too, or "debug", which stores nothing.
+	Mode string `json:"mode"`
+	// BranchID is the default branch if empty.
+	BranchID string `json:"branchId,omitempty"`
+	// Tag is a release of the component.
+	Tag string `json:"tag,omitempty"`
+	// VariableValuesID and VariableValuesData are for configurations with variables.
+	VariableValuesID   string          `json:"variableValuesId,omitempty"`
+	VariableValuesData json.RawMessage `json:"variableValuesData,omitempty"`
+	// Parallelism is how many rows run at once: a number, or "infinity".
+	Parallelism string `json:"parallelism,omitempty"`
+}
+
+// QueueJob is one run of a component.
+type QueueJob struct {
+	// ID is unique in the stack.
+	ID ID `json:"id"`
+	// RunID is that of the parent, a dot and the id; ParentRunID is "" without a parent.
+	RunID       string `json:"runId"`
+	ParentRunID string `json:"parentRunId"`
+	// Project and Token say for whom the job runs.
+	Project QueueProject `json:"project"`
+	Token   JobToken     `json:"token"`
+	// Status is where the job is, DesiredStatus is "processing" or "terminating".
+	Status        string `json:"status"`
+	DesiredStatus string `json:"desiredStatus"`
+	// Mode, Component, Config, ConfigData, ConfigRowIDs, Tag and the variables are those of the creation.
+	Mode               string               `json:"mode"`
+	Component          string               `json:"component"`
+	Config             ID                   `json:"config"`
+	ConfigData         Map[json.RawMessage] `json:"configData"`
+	ConfigRowIDs       []string             `json:"configRowIds"`
+	Tag                string               `json:"tag"`
+	VariableValuesID   ID                   `json:"variableValuesId"`
+	VariableValuesData json.RawMessage      `json:"variableValuesData"`
+	// CreatedTime, StartTime and EndTime are zero until they are reached.
+	CreatedTime Time `json:"createdTime"`
+	StartTime   Time `json:"startTime"`
+	EndTime     Time `json:"endTime"`
+	// DurationSeconds is the time in which the job was processing.
+	DurationSeconds float64 `json:"durationSeconds"`
+	// Result is absent before the end.
+	Result Optional[QueueResult] `json:"result"`
+	// UsageData and Metrics are numbers of some components.
+	UsageData json.RawMessage `json:"usageData"`
+	Metrics   json.RawMessage `json:"metrics"`
+	// IsFinished says that Status is final.
+	IsFinished bool `json:"isFinished"`
+	// URL is the address of the job.
+	URL string `json:"url"`
+	// BranchID is "" for the default branch in places.
+	BranchID ID `json:"branchId"`
+	// Backend, Behavior and Parallelism are those of the creation.
+	Backend     json.RawMessage `json:"backend"`
+	Behavior    json.RawMessage `json:"behavior"`
+	Parallelism ID              `json:"parallelism"`
+	// Type is "standard" or that of a job with children.
+	Type string `json:"type"`
+}
+
+// QueueProject names the project of a job.
+type QueueProject struct {
+	// ID and Name are those of the project.
+	ID   ID     `json:"id"`
+	Name string `json:"name"`
+}
+
+// QueueResult is the result of a job.
+type QueueResult struct {
+	// Message is for people.
+	Message string `json:"message"`
+	// ConfigVersion is the version of the configuration that ran.
+	ConfigVersion ID `json:"configVersion"`
+	// Input and Output are the tables that were read and written.
+	Input  Optional[QueueTables] `json:"input"`
+	Output Optional[QueueTables] `json:"output"`
+}
+
+// QueueTables are tables that a job has read or written.
+type QueueTables struct {
+	// Tables are in the order in which they were used.
+	Tables []QueueTable `json:"tables"`
+}
+
+// QueueTable is a table that a job has read or written.
+type QueueTable struct {
+	// ID, Name and DisplayName are those of the table.
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	DisplayName string `json:"displayName"`
+	// Columns have names only.
+	Columns []Column `json:"columns"`
+}
+
+// QueueJobError is the end of a queue job that is not a success.
+type QueueJobError struct {
+	// Job is the job as it was read last.
+	Job QueueJob
+}
+
+func (e *QueueJobError) Error() string {
+	text := fmt.Sprintf("storage api: job %s of component %q: %s", e.Job.ID, e.Job.Component, e.Job.Status)
+	if r := e.Job.Result.Value; r != nil && r.Message != "" {
+		text += ": " + r.Message
+	}
+	return text
+}
+
+// queueURL returns the address of the queue.
+func (c *Client) queueURL(ctx context.Context) (string, error) {
+	if u := c.queue.get(); u != "" {
+		return u, nil
+	}
+	index, err := c.Services(ctx)
+	if err != nil {
+		return "", err
+	}
+	u := strings.TrimRight(index.Service("queue"), "/")
+	if u == "" {
+		return "", errors.New("storage api: the stack has no queue")
+	}
+	c.queue.set(u)
+	return u, nil
+}
+
+func (c *Client) queueJob(ctx context.Context, r request) (*QueueJob, error) {
+	base, err := c.queueURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.base = base
+	var out QueueJob
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// CreateQueueJob asks for a run. The default of Mode is "run", that of BranchID the client's branch.
+func (c *Client) CreateQueueJob(ctx context.Context, in QueueJobCreate) (*QueueJob, error) {
+	if in.Mode == "" {
+		in.Mode = "run"
+	}
+	if in.BranchID == "" && c.branch != "default" {
+		in.BranchID = c.branch
+	}
+	return c.queueJob(ctx, request{method: http.MethodPost, path: path("jobs"), body: in, effect: creating})
+}
+
+// QueueJob reads a job.
+func (c *Client) QueueJob(ctx context.Context, id ID) (*QueueJob, error) {
+	return c.queueJob(ctx, request{method: http.MethodGet, path: path("jobs", string(id))})
+}
+
+// KillQueueJob asks for the end of a job; one that was not begun is cancelled.
+func (c *Client) KillQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
+	return c.queueJob(ctx, request{method: http.MethodPost, path: path("jobs", string(id), "kill"), body: struct{}{}})
+}
+
+const (
+	queuePollFirst = 100 * time.Millisecond
+	queuePollMax   = 5 * time.Second
+)
+
+// WaitForQueueJob polls a job until it is finished; ctx bounds the wait. An end other than success is a [*QueueJobError];
+// the end of ctx is not the end of the job.
+func (c *Client) WaitForQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
+	delay := queuePollFirst
+	for {
+		job, err := c.QueueJob(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case job.Status == QueueSuccess:
+			return job, nil
+		case job.IsFinished:
+			return job, &QueueJobError{*job}
+		}
+		if !wait(ctx, delay) {
+			return job, fmt.Errorf("storage api: job %s is %s: %w", id, job.Status, context.Cause(ctx))
+		}
+		delay = min(2*delay, queuePollMax)
+	}
+}
+
+// QueueQuery selects jobs; empty fields select all.
+type QueueQuery struct {
+	// Component, Config and Status are compared as a whole.
+	Component, Config, Status string
+}
+
+// QueueJobs lists jobs, the newest first. The list may be a little behind.
+func (c *Client) QueueJobs(ctx context.Context, q QueueQuery) iter.Seq2[QueueJob, error] {
+	base, err := c.queueURL(ctx)
+	if err != nil {
+		return failed[QueueJob](err)
+	}
+	query := url.Values{}
+	for name, value := range map[string]string{"component": q.Component, "config": q.Config, "status": q.Status} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return pages[QueueJob](ctx, c, request{base: base, path: path("search", "jobs"), query: query})
+}

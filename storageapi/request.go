@@ -1,0 +1,175 @@
+package storageapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// effect says what a repetition of a call does, see the package comment.
+type effect uint8
+
+const (
+	// repeatable calls may be made again after any failure.
+	repeatable effect = iota
+	// creating calls may be made again only when the server cannot have begun the first.
+	creating
+)
+
+// request is one call before it is made.
+type request struct {
+	method string
+	// base is the address up to the path; "" means the Storage API with its version.
+	base string
+	// path is escaped and begins with a slash.
+	path   string
+	query  url.Values
+	body   any // encoded as JSON, unless nil
+	header http.Header
+	effect effect
+}
+
+// path joins escaped elements.
+func path(elements ...string) string {
+	var b strings.Builder
+	for _, e := range elements {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(e))
+	}
+	return b.String()
+}
+
+// scoped is path below the client's branch.
+func (c *Client) scoped(elements ...string) string {
+	if c.branch == "" {
+		return path(elements...)
+	}
+	return path("branch", c.branch) + path(elements...)
+}
+
+const versionPath = "/v2/storage"
+
+// maxErrorBody bounds what is read of an error answer.
+const maxErrorBody = 1 << 20
+
+// do makes a call, with repetitions, and decodes the answer into out unless that is nil. retried reports that an earlier
+// attempt may have had its effect.
+func (c *Client) do(ctx context.Context, r request, out any) (retried bool, err error) {
+	resp, retried, err := c.open(ctx, r)
+	if err != nil {
+		return retried, err
+	}
+	defer drain(resp.Body)
+	if out == nil || resp.StatusCode == http.StatusNoContent {
+		return retried, nil
+	}
+	dec := json.NewDecoder(resp.Body)
+	if err := dec.Decode(out); err != nil {
+		return retried, fmt.Errorf("storage api: %s %s: read answer: %w", r.method, r.path, err)
+	}
+	return retried, nil
+}
+
+// call is do for those who do not care about retried.
+func (c *Client) call(ctx context.Context, r request, out any) error {
+	_, err := c.do(ctx, r, out)
+	return err
+}
+
+// open makes a call, with repetitions, and returns the successful answer, whose body the caller closes.
+func (c *Client) open(ctx context.Context, r request) (resp *http.Response, retried bool, err error) {
+	var body []byte
+	if r.body != nil {
+		if body, err = json.Marshal(r.body); err != nil {
+			return nil, false, fmt.Errorf("storage api: %s %s: encode body: %w", r.method, r.path, err)
+		}
+	}
+	err = c.retry(ctx, r.method, r.path, func() (fault, error) {
+		var f fault
+		resp, f, err = c.attempt(ctx, r, body)
+		if err != nil && f == faultUnknown {
+			retried = true // if there is another attempt
+		}
+		if r.effect == creating && f == faultUnknown {
+			f = faultFinal
+		}
+		return f, err
+	})
+	if err != nil {
+		return nil, retried, err
+	}
+	return resp, retried, nil
+}
+
+// fault classifies the outcome of one attempt.
+type fault uint8
+
+const (
+	faultFinal   fault = iota // success, or an answer that a repetition would get again
+	faultRefused              // the server has not begun the call
+	faultUnknown              // the server may have done the call
+)
+
+func (c *Client) attempt(ctx context.Context, r request, body []byte) (*http.Response, fault, error) {
+	base := r.base
+	if base == "" {
+		base = c.opts.URL + versionPath
+	}
+	address := base + r.path
+	if len(r.query) > 0 {
+		address += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, faultFinal, fmt.Errorf("storage api: %s %s: %w", r.method, r.path, err)
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", c.opts.UserAgent)
+	if c.opts.RunID != "" {
+		req.Header.Set(RunIDHeader, c.opts.RunID)
+	}
+	for name, values := range r.header {
+		req.Header[name] = values
+	}
+	switch token := string(c.opts.Token); {
+	case strings.HasPrefix(token, "Bearer "):
+		req.Header.Set("Authorization", token)
+	case token != "":
+		req.Header.Set(TokenHeader, token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, networkFault(err), fmt.Errorf("storage api: %s %s: %w", r.method, r.path, withoutURL(err))
+	}
+	if resp.StatusCode < 300 {
+		return resp, faultFinal, nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a cut error body is still an error
+	drain(resp.Body)
+	e := newError(r.method, r.path, resp, text)
+	return nil, statusFault(e), e
+}
+
+// withoutURL takes the address out of an error of net/http: its query may be a signature.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// drain reads what is left of a body, within reason, so that the connection can be used again, and closes it.
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, 64<<10)
+	body.Close()
+}
