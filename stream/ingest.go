@@ -3,15 +3,13 @@ package stream
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -28,7 +26,17 @@ import (
 // into a Location header, where proxies and browsers log it.
 //
 // It panics if opts.Validate reports an error. Call Validate first on options that a user of your program can set.
-func Ingest(eng *forebay.Engine, opts Options) http.Handler { return newIngestHandler(eng, opts) }
+func Ingest(eng *forebay.Engine, opts Options) http.Handler {
+	events := newIngestHandler(eng, opts)
+	telemetry := newOTLPHandler(eng, events.opts, events.bodies)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, otlpPrefix) {
+			telemetry.ServeHTTP(w, r)
+		} else {
+			events.ServeHTTP(w, r)
+		}
+	})
+}
 
 // engine is what the ingestion needs of a [forebay.Engine].
 type engine interface {
@@ -41,38 +49,32 @@ type ingestHandler struct {
 	opts Options
 	// requests holds *ingestRequest.
 	requests sync.Pool
-	// buffered is the part of Options.MaxBufferedBytes that is taken.
-	buffered atomic.Int64
+	bodies   *bodies
 }
 
 func newIngestHandler(eng engine, opts Options) *ingestHandler {
 	if err := opts.Validate(); err != nil {
 		panic(err)
 	}
-	h := &ingestHandler{eng: eng, opts: opts.withDefaults()}
-	h.requests.New = func() any {
-		return &ingestRequest{body: make([]byte, 0, 4<<10), header: make(http.Header, 16)}
-	}
+	opts = opts.withDefaults()
+	h := &ingestHandler{eng: eng, opts: opts, bodies: &bodies{limit: opts.MaxBodyBytes, most: int64(opts.MaxBufferedBytes)}}
+	h.requests.New = func() any { return &ingestRequest{header: make(http.Header, 16)} }
 	return h
 }
 
 // ingestRequest is the reusable memory of one request.
 type ingestRequest struct {
 	rec    mapping.Record
-	body   []byte
+	buffer bodyBuffer
 	header http.Header
 	host   [1]string
 }
-
-// maxPooledBody is the greatest body buffer that is kept for later requests.
-const maxPooledBody = 256 << 10
 
 func (h *ingestHandler) release(q *ingestRequest) {
 	q.rec.Reset()
 	clear(q.header)
 	q.host[0] = ""
-	if cap(q.body) <= maxPooledBody {
-		q.body = q.body[:0]
+	if q.buffer.reuse() {
 		h.requests.Put(q)
 	}
 }
@@ -126,11 +128,7 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 	}
 	if r.Method == http.MethodOptions {
 		leaveBody(w, r)
-		header := w.Header()
-		header["Allow"] = ingestMethods
-		header["Access-Control-Allow-Methods"] = ingestMethods
-		header["Access-Control-Allow-Headers"] = anyValue
-		w.WriteHeader(http.StatusOK)
+		writePreflight(w)
 		return nil
 	}
 	if e := h.admit(w, r, target); e != nil {
@@ -140,15 +138,15 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 
 	q := h.requests.Get().(*ingestRequest)
 	defer h.release(q)
-	reserved, e := h.readBody(q, r)
-	defer h.buffered.Add(-reserved)
+	defer h.bodies.release(&q.buffer)
+	body, e := h.bodies.read(&q.buffer, r, h.opts.MaxBodyBytes)
 	if e != nil {
 		if e.unread {
 			leaveBody(w, r)
 		}
 		return e
 	}
-	q.fill(r, h.opts)
+	q.fill(r, body, h.opts)
 	// net/http cancels the context of a request whose client sends no more. A client that has only closed its sending
 	// side still reads the answer, and the row may be stored already: the request is complete, so its context no longer
 	// counts.
@@ -175,13 +173,29 @@ func (h *ingestHandler) admit(w http.ResponseWriter, r *http.Request, target end
 	if !ok {
 		return badProjectID
 	}
-	if size := headerBytes(r); size > h.opts.MaxHeaderBytes {
-		return &apiError{
-			status: http.StatusRequestEntityTooLarge, name: "stream.in.headerTooLarge",
-			message: fmt.Sprintf("The headers have %d bytes, at most %d are allowed.", size, h.opts.MaxHeaderBytes),
-		}
+	if e := checkHeaders(r, h.opts.MaxHeaderBytes); e != nil {
+		return e
 	}
 	return h.authorize(project, target)
+}
+
+// writePreflight answers the preflight request of a browser.
+func writePreflight(w http.ResponseWriter) {
+	header := w.Header()
+	header["Allow"] = ingestMethods
+	header["Access-Control-Allow-Methods"] = ingestMethods
+	header["Access-Control-Allow-Headers"] = anyValue
+	w.WriteHeader(http.StatusOK)
+}
+
+func checkHeaders(r *http.Request, limit int) *apiError {
+	if size := headerBytes(r); size > limit {
+		return &apiError{
+			status: http.StatusRequestEntityTooLarge, name: "stream.in.headerTooLarge",
+			message: fmt.Sprintf("The headers have %d bytes, at most %d are allowed.", size, limit),
+		}
+	}
+	return nil
 }
 
 // authorize checks the address of a request. The work is the same for an unknown source and for a wrong secret.
@@ -211,83 +225,14 @@ func headerBytes(r *http.Request) int {
 	return size
 }
 
-// bodyStep is the unit in which body memory is reserved.
-const bodyStep = 16 << 10
-
-// readBody reads the body of r into q. Memory is taken as the bytes arrive, not by the announced length, so that a
-// client pays with traffic for what it takes. The caller gives the reserved bytes back, also after an error.
-func (h *ingestHandler) readBody(q *ingestRequest, r *http.Request) (reserved int64, _ *apiError) {
-	limit := h.opts.MaxBodyBytes
-	if r.ContentLength > int64(limit) {
-		return 0, h.bodyTooLarge()
-	}
-	most := limit + 1 // one byte more shows that there is more
-	if r.ContentLength >= 0 {
-		most = int(r.ContentLength) + 1 // one byte more: a reader may tell the end only after the last byte
-	}
-	buf := q.body[:0]
-	for {
-		if int64(len(buf)) == reserved {
-			step := int64(min(bodyStep, most-len(buf)))
-			if step <= 0 {
-				return reserved, h.bodyTooLarge()
-			}
-			reserved += step
-			if h.buffered.Add(step) > int64(h.opts.MaxBufferedBytes) {
-				return reserved, tooManyBytes
-			}
-			if cap(buf) < int(reserved) {
-				buf = slices.Grow(buf, min(max(cap(buf), bodyStep), most-len(buf)))
-				q.body = buf[:0]
-			}
-		}
-		n, err := r.Body.Read(buf[len(buf):reserved])
-		buf = buf[:len(buf)+n]
-		switch {
-		case len(buf) > limit:
-			return reserved, h.bodyTooLarge()
-		case err == io.EOF:
-			q.body = buf
-			return reserved, nil
-		case err != nil:
-			return reserved, readError(err)
-		}
-	}
-}
-
-func (h *ingestHandler) bodyTooLarge() *apiError {
-	return &apiError{
-		status: http.StatusRequestEntityTooLarge, name: "stream.in.bodyTooLarge", unread: true,
-		message: fmt.Sprintf("The body has more than %d bytes.", h.opts.MaxBodyBytes),
-	}
-}
-
-func readError(err error) *apiError {
-	var tooLarge *http.MaxBytesError // a limit that the caller has put around this handler
-	switch {
-	case errors.As(err, &tooLarge):
-		return &apiError{
-			status: http.StatusRequestEntityTooLarge, name: "stream.in.bodyTooLarge", unread: true,
-			message: fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit),
-		}
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return slowClient
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.Canceled):
-		return clientGone
-	}
-	return &apiError{
-		status: http.StatusBadRequest, name: "stream.in.badRequest", message: "The body could not be read: " + err.Error() + ".",
-	}
-}
-
 // fill makes the record of a request whose body has been read.
-func (q *ingestRequest) fill(r *http.Request, opts Options) {
+func (q *ingestRequest) fill(r *http.Request, body []byte, opts Options) {
 	for name, values := range r.Header {
 		q.header[name] = values
 	}
 	q.host[0] = r.Host
 	q.header["Host"] = q.host[:]
-	q.rec.Body = q.body
+	q.rec.Body = body
 	q.rec.Header = q.header
 	q.rec.ClientIP = clientIP(r, opts.TrustedProxies)
 	q.rec.Received = time.Now()

@@ -1,0 +1,135 @@
+package stream
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+// encoded returns a body under a Content-Encoding.
+func encoded(t testing.TB, coding, body string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.WriteCloser
+	switch coding {
+	case "gzip", "GZIP", "x-gzip":
+		w = gzip.NewWriter(&b)
+	case "deflate":
+		w = zlib.NewWriter(&b)
+	case "raw deflate":
+		w, _ = flate.NewWriter(&b, flate.BestSpeed)
+	case "zstd":
+		w, _ = zstd.NewWriter(&b)
+	default:
+		return []byte(body)
+	}
+	if _, err := io.WriteString(w, body); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestContentEncoding(t *testing.T) {
+	eng := newFake(stored("a"))
+	var got string
+	eng.ingest = func(_ context.Context, _ string, rec *mapping.Record) (forebay.Result, error) {
+		got = string(rec.Body)
+		return forebay.Result{Sinks: []forebay.SinkResult{stored("a")}}, nil
+	}
+	const limit = 64 << 10
+	h := newIngestHandler(eng, Options{MaxBodyBytes: limit})
+	long := strings.Repeat("0123456789", limit/10+1)
+	for _, tt := range []struct {
+		name, coding, header, body string
+		cut                        int // bytes that are missing at the end
+		status                     int
+		error                      string
+	}{
+		{"none", "", "", "{}", 0, 200, ""},
+		{"identity", "", "identity", "{}", 0, 200, ""},
+		{"gzip", "gzip", "gzip", `{"a":1}`, 0, 200, ""},
+		{"gzip in capitals", "gzip", "GZIP", `{"a":1}`, 0, 200, ""},
+		{"old name of gzip", "gzip", "x-gzip", `{"a":1}`, 0, 200, ""},
+		{"deflate", "deflate", "deflate", `{"a":1}`, 0, 200, ""},
+		{"deflate without its header", "raw deflate", "deflate", `{"a":1}`, 0, 200, ""},
+		{"zstd", "zstd", "zstd", `{"a":1}`, 0, 200, ""},
+		{"empty gzip", "gzip", "gzip", "", 0, 200, ""},
+		{"as long as allowed", "gzip", "gzip", long[:limit], 0, 200, ""},
+		{"one byte longer", "gzip", "gzip", long[:limit+1], 0, 413, "bodyTooLarge"},
+		{"bomb", "gzip", "gzip", strings.Repeat("\x00", 64<<20), 0, 413, "bodyTooLarge"},
+		{"bomb of zstd", "zstd", "zstd", strings.Repeat("\x00", 64<<20), 0, 413, "bodyTooLarge"},
+		{"not gzip", "", "gzip", "{}", 0, 400, "badRequest"},
+		{"not zstd", "", "zstd", "{}", 0, 400, "badRequest"},
+		{"not deflate", "", "deflate", "\xff\xff\xff", 0, 400, "badRequest"},
+		{"torn gzip", "gzip", "gzip", `{"a":1}`, 4, 400, "badRequest"},
+		{"torn zstd", "zstd", "zstd", long[:limit], 9, 400, "badRequest"},
+		{"unknown", "", "br", "{}", 0, 415, "unsupportedMediaType"},
+		{"two", "gzip", "gzip, gzip", "{}", 0, 415, "unsupportedMediaType"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sent := encoded(t, tt.coding, tt.body)
+			r := post("/stream/1/web/"+secret, string(sent[:len(sent)-tt.cut]))
+			if tt.header != "" {
+				r.Header.Set("Content-Encoding", tt.header)
+			}
+			got = "nothing"
+			w := serve(h, r)
+			if tt.error != "" {
+				checkError(t, w, tt.status, "stream.in."+tt.error)
+			} else if w.Code != 200 || got != tt.body {
+				t.Errorf("status %d, stored %.40q", w.Code, got)
+			}
+			if n := h.bodies.taken.Load(); n != 0 {
+				t.Errorf("%d bytes are still reserved", n)
+			}
+		})
+	}
+	r := post("/stream/1/web/"+secret, "{}")
+	r.Header["Content-Encoding"] = []string{"gzip", "gzip"}
+	checkError(t, serve(h, r), 415, "stream.in.unsupportedMediaType")
+}
+
+// TestInflatedBodiesAreBoundedTogether checks that what bodies inflate to counts for the bound of all requests.
+func TestInflatedBodiesAreBoundedTogether(t *testing.T) {
+	h := newIngestHandler(newFake(stored("a")), Options{MaxBodyBytes: 64 << 10, MaxBufferedBytes: 64 << 10})
+	r := post("/stream/1/web/"+secret, string(encoded(t, "gzip", strings.Repeat("x", 60<<10))))
+	r.Header.Set("Content-Encoding", "gzip")
+	w := serve(h, r)
+	checkError(t, w, http.StatusServiceUnavailable, "stream.in.overloaded")
+	if w.Header().Get("Retry-After") == "" {
+		t.Error("there is no Retry-After")
+	}
+}
+
+func FuzzContentEncoding(f *testing.F) {
+	for _, coding := range []string{"gzip", "deflate", "zstd"} {
+		f.Add(coding, encoded(f, coding, `{"a":"b"}`))
+	}
+	h := newIngestHandler(newFake(stored("a")), Options{MaxBodyBytes: 1000, MaxBufferedBytes: 1 << 20})
+	f.Fuzz(func(t *testing.T, coding string, body []byte) {
+		r := post("/stream/1/web/"+secret, string(body))
+		r.Header["Content-Encoding"] = []string{coding}
+		switch w := serve(h, r); w.Code {
+		case 200, 400, 413, 415, 503:
+		default:
+			t.Errorf("status %d", w.Code)
+		}
+		if n := h.bodies.taken.Load(); n != 0 {
+			t.Errorf("%d bytes are still reserved", n)
+		}
+	})
+}
