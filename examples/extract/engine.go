@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/mapping"
+)
+
+// tables feeds an engine with the records of an extraction: a source and a table for every data type, defined when the
+// first page of it comes.
+type tables struct {
+	eng    *forebay.Engine
+	dir    string
+	toy    bool              // the records are those of the bundled API
+	source map[string]string // by data type
+}
+
+func openTables(path string, toy bool, logger *slog.Logger) (*tables, error) {
+	eng, err := forebay.Open(path, forebay.Options{Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	return &tables{eng: eng, dir: path, toy: toy, source: make(map[string]string)}, nil
+}
+
+func (t *tables) close() error { return t.eng.Close() }
+
+// columns of a table: the whole record, or the fields of a record that the program knows.
+func (t *tables) columns(dataType string) mapping.Columns {
+	text := func(name, path string) mapping.Column {
+		return mapping.Path(name, path, mapping.Default(`""`), mapping.RawString())
+	}
+	switch {
+	case t.toy && dataType == "orders":
+		return mapping.Columns{text("id", "id"), text("customer", "customer.name"), text("total", "total"), mapping.Datetime("pulled")}
+	case t.toy && dataType == "items":
+		return mapping.Columns{text("order_id", "parent_id"), text("sku", "sku"), text("quantity", "quantity"), mapping.Datetime("pulled")}
+	}
+	return mapping.Columns{mapping.UUID("id"), mapping.Datetime("pulled"), mapping.Body("record")}
+}
+
+func tableID(source string) string { return "in.c-extract." + source }
+
+// define returns the source of a data type.
+func (t *tables) define(ctx context.Context, dataType string) (string, error) {
+	if id, ok := t.source[dataType]; ok {
+		return id, nil
+	}
+	id := sourceID(dataType)
+	for n := 2; slices.ContainsFunc(t.eng.Sources(), func(s forebay.Source) bool { return s.ID == id }); n++ {
+		id = fmt.Sprintf("%s-%d", sourceID(dataType), n)
+	}
+	err := t.eng.Define(ctx, forebay.Source{ID: id, Sinks: []forebay.Sink{{
+		ID: "records", Table: forebay.Table{ID: tableID(id), Columns: t.columns(dataType)},
+	}}})
+	if err != nil {
+		return "", err
+	}
+	t.source[dataType] = id
+	return id, nil
+}
+
+// sourceID makes an id of a data type, which may be any text.
+func sourceID(dataType string) string {
+	id := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(dataType))
+	id = strings.Trim(id[:min(len(id), 40)], "-")
+	if id == "" {
+		return "records"
+	}
+	return id
+}
+
+// emit stores a page. When it returns nil all records are on disk, so that the position after them may be saved.
+func (t *tables) emit(ctx context.Context, p *extractor.Page) error {
+	if len(p.Records) == 0 {
+		return nil
+	}
+	source, err := t.define(ctx, p.DataType)
+	if err != nil {
+		return err
+	}
+	records := make([]*mapping.Record, len(p.Records))
+	for i, r := range p.Records {
+		records[i] = mapping.JSON(r.JSON())
+	}
+	for {
+		results, err := t.eng.IngestBatch(ctx, source, records)
+		full, overloaded := errors.AsType[*buffer.OverloadError](err)
+		if !overloaded {
+			return err
+		}
+		// The buffer is full until its tables catch up. What it took already is not given to it again.
+		records = slices.DeleteFunc(records, func(r *mapping.Record) bool {
+			i := slices.Index(records, r)
+			return i < len(results) && results[i].Err(source) == nil
+		})
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(full.RetryAfter):
+		}
+	}
+}
+
+// report waits until everything is in the tables, and shows them.
+func (t *tables) report(ctx context.Context, out io.Writer) error {
+	if err := t.eng.FlushAll(ctx); err != nil {
+		return err
+	}
+	stored := dir.Tables(filepath.Join(t.dir, "tables"))
+	for _, s := range t.eng.Sources() {
+		id := tableID(s.ID)
+		names, err := stored.Columns(id)
+		if err != nil {
+			return err
+		}
+		var rows int
+		var samples [][]string
+		for row, err := range stored.Rows(id) {
+			if err != nil {
+				return err
+			}
+			if rows++; len(samples) < 5 {
+				samples = append(samples, row)
+			}
+		}
+		fmt.Fprintf(out, "table %s: %d rows, for example\n", id, rows)
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "  %s\n", strings.Join(names, "\t"))
+		for _, row := range samples {
+			for i, cell := range row {
+				row[i] = shorten(cell)
+			}
+			fmt.Fprintf(w, "  %s\n", strings.Join(row, "\t"))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shorten fits a cell into a line.
+func shorten(s string) string {
+	const most = 60
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}

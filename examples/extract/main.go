@@ -1,0 +1,163 @@
+// Command extract pulls records from an HTTP API, as a JSON configuration says, into tables of an embedded engine.
+//
+//	go run ./examples/extract                             a bundled configuration, against a small API served here
+//	go run ./examples/extract -config FILE                your configuration
+//	go run ./examples/extract -config FILE -out DIR       CSV files and manifests in DIR/tables, without an engine
+//	go run ./examples/extract -config FILE -state FILE    the state is read and written; after a crash or an error
+//	                                                      the run goes on behind the last page that is on disk
+//
+// The program waits for the disk after every page, and then saves the position; so a record that it has read is in its
+// table, whatever happens. Use -data with -state, so that both are kept.
+//
+// The exit status is 0 when all went well, 1 when the configuration, the API or the data must be looked at, and 2 for
+// every other failure.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/forebay/forebay/extractor"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "extract:", err)
+	}
+	os.Exit(exitStatus(err))
+}
+
+// usageError is a mistake in the flags or the files that they name.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func exitStatus(err error) int {
+	if _, ok := errors.AsType[usageError](err); ok {
+		return 1
+	}
+	return extractor.ExitStatus(err)
+}
+
+type options struct {
+	config, baseURL, state, out, data string
+	public, debug                     bool
+}
+
+func parseFlags(args []string, stderr io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("extract", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one, with an API to go with it)")
+	flags.StringVar(&o.baseURL, "base-url", "", "URL in place of api.baseUrl")
+	flags.StringVar(&o.state, "state", "", "file with the state of the run before; it is written too")
+	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
+	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
+	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")
+	flags.BoolVar(&o.debug, "debug", false, "log every request")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return o, usageError{fmt.Errorf("there are no arguments, only flags: %q", flags.Args())}
+	}
+	return o, nil
+}
+
+// run is the whole program.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	text := []byte(toyConfig)
+	if o.config != "" {
+		if text, err = os.ReadFile(o.config); err != nil {
+			return usageError{err}
+		}
+	} else if o.baseURL == "" {
+		toy, err := serveToy()
+		if err != nil {
+			return err
+		}
+		defer toy.Close()
+		o.baseURL = toy.URL
+	}
+	cfg, err := extractor.ParseAt(text, o.baseURL)
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if o.debug || cfg.Debug() {
+		level = slog.LevelDebug
+	}
+	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	for _, w := range cfg.Warnings() {
+		logger.Warn("configuration", "path", w.Path, "problem", w.Message)
+	}
+	file := stateFile(o.state)
+	state, err := file.load()
+	if err != nil {
+		return err
+	}
+	shown := newProgressLine(stderr)
+	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Progress: shown.show}
+	if o.out != "" {
+		state, err = extractor.RunTables(ctx, cfg, state, filepath.Join(o.out, "tables"), opts)
+		shown.end()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "the tables are in %s\n", filepath.Join(o.out, "tables"))
+		return file.save(state)
+	}
+	return pull(ctx, cfg, state, file, opts, o, stdout, shown)
+}
+
+// pull runs the configuration into the tables of an engine.
+func pull(
+	ctx context.Context, cfg *extractor.Config, state extractor.State, file stateFile, opts extractor.Options, o options,
+	stdout io.Writer, shown *progressLine,
+) (err error) {
+	if o.data == "" {
+		if o.data, err = os.MkdirTemp("", "extract-*"); err != nil {
+			return err
+		}
+		if file == "" {
+			defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
+		} else { // the state says that what was read so far is kept
+			fmt.Fprintf(stdout, "the data directory of the engine is %s\n", o.data)
+		}
+	}
+	e, err := openTables(o.data, o.config == "", opts.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	opts.Emit = e.emit
+	opts.Checkpoint = func(_ context.Context, s extractor.State) error { return file.save(s) }
+	state, err = extractor.Run(ctx, cfg, state, opts)
+	shown.end()
+	// After an error too: the state then has the position at which the next run goes on.
+	if err := errors.Join(err, file.save(state)); err != nil {
+		return err
+	}
+	return e.report(ctx, stdout)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+)
+
+// toyConfig is a configuration for the API below: a login, pages by links, and the items of every order.
+const toyConfig = `{
+  "parameters": {
+    "api": {
+      "baseUrl": "http://127.0.0.1/v1/",
+      "authentication": {
+        "type": "login",
+        "loginRequest": {
+          "endpoint": "login",
+          "method": "POST",
+          "params": {"user": {"attr": "user"}, "proof": {"function": "sha1", "args": [{"attr": "#password"}]}}
+        },
+        "apiRequest": {
+          "headers": {"Authorization": {"function": "concat", "args": ["Bearer ", {"response": "session.token"}]}}
+        },
+        "expires": {"response": "session.seconds", "relative": true}
+      },
+      "pagination": {
+        "method": "multiple",
+        "scrollers": {"links": {"method": "response.url", "urlKey": "links.next"}}
+      }
+    },
+    "config": {
+      "user": "shop",
+      "#password": "toy-password",
+      "outputBucket": "toy-shop",
+      "jobs": [{
+        "endpoint": "orders",
+        "dataField": "orders",
+        "scroller": "links",
+        "params": {"size": 4},
+        "children": [{
+          "endpoint": "orders/{id}/items",
+          "dataType": "items",
+          "placeholders": {"id": "id"}
+        }]
+      }]
+    }
+  }
+}`
+
+// The API has this many orders, and knows the SHA-1 of the password.
+const (
+	toyOrders   = 10
+	toyPassword = "11533ded8c2154d156c9c2597c3385e2fb77d0e1"
+)
+
+// A toyAPI is a shop with a handful of orders.
+type toyAPI struct {
+	URL    string
+	server *http.Server
+	token  string
+}
+
+// serveToy starts the API on a free port of this machine.
+func serveToy() (*toyAPI, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	api := &toyAPI{URL: "http://" + listener.Addr().String() + "/v1/"}
+	sum := sha256.Sum256([]byte(api.URL))
+	api.token = hex.EncodeToString(sum[:8])
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/login", api.login)
+	mux.HandleFunc("GET /v1/orders", api.signed(api.orders))
+	mux.HandleFunc("GET /v1/orders/{id}/items", api.signed(api.items))
+	api.server = &http.Server{Handler: mux}
+	go func() { _ = api.server.Serve(listener) }()
+	return api, nil
+}
+
+// Close ends the API.
+func (api *toyAPI) Close() { _ = api.server.Close() }
+
+type object map[string]any
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func (api *toyAPI) login(w http.ResponseWriter, r *http.Request) {
+	var in struct{ User, Proof string }
+	text, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
+	if err == nil {
+		err = json.Unmarshal(text, &in)
+	}
+	if err != nil || in.User != "shop" || in.Proof != toyPassword {
+		answer(w, http.StatusForbidden, object{"error": "unknown user or password"})
+		return
+	}
+	answer(w, http.StatusOK, object{"session": object{"token": api.token, "seconds": 3600}})
+}
+
+func (api *toyAPI) signed(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+api.token {
+			answer(w, http.StatusUnauthorized, object{"error": "log in first"})
+			return
+		}
+		next(w, r)
+	}
+}
+
+func (api *toyAPI) orders(w http.ResponseWriter, r *http.Request) {
+	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
+	size, err := strconv.Atoi(r.URL.Query().Get("size"))
+	if err != nil || size < 1 || from < 0 {
+		answer(w, http.StatusBadRequest, object{"error": "size must be a positive number"})
+		return
+	}
+	customers := []string{"Ada", "Grace", "Edsger"}
+	list := []object{}
+	for id := from + 1; id <= min(from+size, toyOrders); id++ {
+		list = append(list, object{
+			"id": id, "customer": object{"name": customers[id%len(customers)]}, "total": float64(id) * 9.5,
+			"tags": []string{"web"}[:id%2],
+		})
+	}
+	links := object{}
+	if from+size < toyOrders {
+		links["next"] = fmt.Sprintf("?size=%d&from=%d", size, from+size)
+	}
+	answer(w, http.StatusOK, object{"orders": list, "links": links})
+}
+
+func (api *toyAPI) items(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil || id < 1 || id > toyOrders {
+		answer(w, http.StatusNotFound, object{"error": "no such order"})
+		return
+	}
+	list := []object{}
+	for n := range id%3 + 1 {
+		list = append(list, object{"sku": fmt.Sprintf("S-%d%d", id, n), "quantity": n + 1})
+	}
+	answer(w, http.StatusOK, list)
+}
