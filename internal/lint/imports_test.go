@@ -24,6 +24,7 @@ var rooms = map[string][]string{
 	"stream":            {".", "mapping", "otlpflat", "trigger", "buffer"},
 	"storageapi/...":    {"buffer", "storageapi/..."},
 	"internal/...":      {"internal/..."},
+	"internal/otlp":     {".", "mapping", "otlpflat"},
 	"forebaytest":       {".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":     {"./..."},
 	"bench":             {"./..."},

@@ -1,0 +1,246 @@
+package otlp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/forebay/forebay"
+)
+
+// MaxNesting is how deep lists and maps may stand in each other in the value of an attribute or a body.
+const MaxNesting = 64
+
+// TooExpensiveError refuses a request that would take more memory than is allowed once it is decoded.
+type TooExpensiveError struct {
+	// Limit is in bytes.
+	Limit int
+}
+
+func (e *TooExpensiveError) Error() string {
+	return fmt.Sprintf("the request would take more than %d bytes of memory when it is decoded; send smaller batches", e.Limit)
+}
+
+var (
+	errNesting   = fmt.Errorf("a value is nested more than %d levels deep", MaxNesting)
+	errTruncated = errors.New("the request is not a valid export: it ends within a field")
+	errWireType  = errors.New("the request is not a valid export: a field has an unknown wire type")
+)
+
+// Check bounds an export request before it is decoded: two bytes can become a record of 300, and the decoder follows any
+// nesting on the stack. It returns about how many bytes of memory the decoded request takes. The errors are final: a
+// [*TooExpensiveError] above limit, or one that says what is malformed.
+func Check(signal forebay.Signal, enc Encoding, data []byte, limit int) (cost int, err error) {
+	if enc == JSON {
+		cost, err = checkJSON(data, limit)
+	} else {
+		c := checker{limit: limit}
+		err = c.message(data, roots[signal], 0)
+		cost = c.cost
+	}
+	return cost + len(data), err
+}
+
+// The messages of the protocol, as far as they have messages in them.
+const (
+	leaf uint8 = iota
+	logsRequest
+	tracesRequest
+	metricsRequest
+	resourceLogs
+	resourceSpans
+	resourceMetrics
+	resource
+	scopeLogs
+	scopeSpans
+	scopeMetrics
+	scope
+	logRecord
+	span
+	spanEvent
+	spanLink
+	status
+	metric
+	numbers
+	histograms
+	exponentials
+	summaries
+	numberPoint
+	histogramPoint
+	exponentialPoint
+	summaryPoint
+	exemplar
+	buckets
+	quantile
+	keyValue
+	anyValue
+	arrayValue
+	mapValue
+	messages
+)
+
+var roots = map[forebay.Signal]uint8{
+	forebay.SignalLogs: logsRequest, forebay.SignalTraces: tracesRequest, forebay.SignalMetrics: metricsRequest,
+}
+
+// fields says which fields of a message are messages.
+var fields = [messages][16]uint8{
+	logsRequest:      {1: resourceLogs},
+	tracesRequest:    {1: resourceSpans},
+	metricsRequest:   {1: resourceMetrics},
+	resourceLogs:     {1: resource, 2: scopeLogs},
+	resourceSpans:    {1: resource, 2: scopeSpans},
+	resourceMetrics:  {1: resource, 2: scopeMetrics},
+	resource:         {1: keyValue},
+	scopeLogs:        {1: scope, 2: logRecord},
+	scopeSpans:       {1: scope, 2: span},
+	scopeMetrics:     {1: scope, 2: metric},
+	scope:            {3: keyValue},
+	logRecord:        {5: anyValue, 6: keyValue},
+	span:             {9: keyValue, 11: spanEvent, 13: spanLink, 15: status},
+	spanEvent:        {3: keyValue},
+	spanLink:         {4: keyValue},
+	metric:           {5: numbers, 7: numbers, 9: histograms, 10: exponentials, 11: summaries, 12: keyValue},
+	numbers:          {1: numberPoint},
+	histograms:       {1: histogramPoint},
+	exponentials:     {1: exponentialPoint},
+	summaries:        {1: summaryPoint},
+	numberPoint:      {5: exemplar, 7: keyValue},
+	histogramPoint:   {8: exemplar, 9: keyValue},
+	exponentialPoint: {1: keyValue, 8: buckets, 9: buckets, 11: exemplar},
+	summaryPoint:     {6: quantile, 7: keyValue},
+	exemplar:         {7: keyValue},
+	keyValue:         {2: anyValue},
+	anyValue:         {5: arrayValue, 6: mapValue},
+	arrayValue:       {1: anyValue},
+	mapValue:         {1: keyValue},
+}
+
+const (
+	// messageCost is what a decoded message takes at most, with its place in the slice of its parent; keyValue and
+	// anyValue are smaller, and much more frequent.
+	messageCost = 384
+	valueCost   = 96
+	// fieldCost is for a field that is not a message; packedCost for a byte of a packed field, of which each can be a number.
+	fieldCost  = 24
+	packedCost = 16
+)
+
+type checker struct {
+	cost, limit int
+}
+
+// message goes through the fields of one message. Its recursion is bounded by the nesting of values.
+func (c *checker) message(b []byte, kind uint8, nesting int) error {
+	children := fields[kind]
+	if kind == anyValue {
+		if nesting++; nesting > MaxNesting {
+			return errNesting
+		}
+	}
+	for i := 0; i < len(b); {
+		tag := uint64(b[i])
+		i++
+		if tag >= 0x80 {
+			v, n := binary.Uvarint(b[i-1:])
+			if n <= 0 {
+				return errTruncated
+			}
+			tag = v
+			i += n - 1
+		}
+		c.cost += fieldCost
+		switch tag & 7 {
+		case 0:
+			for i < len(b) && b[i] >= 0x80 {
+				i++
+			}
+			i++
+		case 1:
+			i += 8
+		case 5:
+			i += 4
+		case 2:
+			if i >= len(b) {
+				return errTruncated
+			}
+			size := uint64(b[i])
+			i++
+			if size >= 0x80 {
+				v, n := binary.Uvarint(b[i-1:])
+				if n <= 0 {
+					return errTruncated
+				}
+				size = v
+				i += n - 1
+			}
+			if size > uint64(len(b)-i) {
+				return errTruncated
+			}
+			end := i + int(size)
+			child := leaf
+			if field := tag >> 3; field < uint64(len(children)) {
+				child = children[field]
+			}
+			switch child {
+			case leaf:
+				if kind == buckets || kind == histogramPoint {
+					c.cost += packedCost * int(size)
+				}
+			case keyValue, anyValue:
+				c.cost += valueCost
+			default:
+				c.cost += messageCost
+			}
+			if c.cost > c.limit {
+				return &TooExpensiveError{c.limit}
+			}
+			if child != leaf {
+				if err := c.message(b[i:end], child, nesting); err != nil {
+					return err
+				}
+			}
+			i = end
+		default:
+			return errWireType
+		}
+		if i > len(b) {
+			return errTruncated
+		}
+	}
+	if c.cost > c.limit {
+		return &TooExpensiveError{c.limit}
+	}
+	return nil
+}
+
+// maxBrackets is how many brackets of JSON may be open: four for each level of a value, and those of the messages around.
+const maxBrackets = 4*MaxNesting + 24
+
+// checkJSON counts brackets and commas. It leaves it to the decoder to find out whether they are in order.
+func checkJSON(b []byte, limit int) (cost int, err error) {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			cost += messageCost
+			if depth++; depth > maxBrackets {
+				return cost, errNesting
+			}
+		case '}', ']':
+			depth--
+		case ',':
+			cost += fieldCost
+		}
+		if cost > limit {
+			return cost, &TooExpensiveError{limit}
+		}
+	}
+	return cost, nil
+}

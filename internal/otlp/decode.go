@@ -1,0 +1,69 @@
+package otlp
+
+import (
+	"fmt"
+	"iter"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
+)
+
+// Encoding is the encoding of a request and of its answer.
+type Encoding uint8
+
+// The encodings of the protocol.
+const (
+	Protobuf Encoding = iota
+	JSON
+)
+
+// Decode returns the records of an export request, see [otlpflat]. It keeps no reference to data. The request must have
+// passed [Check]: decoding has no bounds of its own.
+func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.FieldDocument], error) {
+	// A request of the services has the fields of the data that it carries, so the decoders of data read it.
+	var docs iter.Seq[mapping.FieldDocument]
+	var err error
+	switch signal {
+	case forebay.SignalLogs:
+		var batch plog.Logs
+		if enc == JSON {
+			batch, err = (&plog.JSONUnmarshaler{}).UnmarshalLogs(data)
+		} else {
+			batch, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
+		}
+		if err == nil {
+			docs = otlpflat.Logs(batch)
+		}
+	case forebay.SignalMetrics:
+		var batch pmetric.Metrics
+		if enc == JSON {
+			batch, err = (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(data)
+		} else {
+			batch, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
+		}
+		if err == nil {
+			docs = otlpflat.Metrics(batch)
+		}
+	case forebay.SignalTraces:
+		var batch ptrace.Traces
+		if enc == JSON {
+			batch, err = (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
+		} else {
+			batch, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+		}
+		if err == nil {
+			docs = otlpflat.Traces(batch)
+		}
+	default:
+		return nil, fmt.Errorf("unknown signal %q", signal)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the request is not a valid export of %s: %w", signal, err)
+	}
+	return docs, nil
+}

@@ -1,0 +1,283 @@
+package otlp_test
+
+import (
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/otlp"
+)
+
+var signals = []forebay.Signal{forebay.SignalLogs, forebay.SignalMetrics, forebay.SignalTraces}
+
+// full returns a request of every signal in which all kinds of messages occur, in both encodings.
+func full(tb testing.TB) map[forebay.Signal][2][]byte {
+	tb.Helper()
+	attributes := func(m pcommon.Map) {
+		m.PutStr("s", `a "quoted" text`)
+		m.PutInt("i", -1)
+		m.PutEmptySlice("l").AppendEmpty().SetEmptyMap().PutDouble("d", 0.5)
+		m.PutEmptyBytes("b").FromRaw([]byte{1, 2})
+	}
+	out := make(map[forebay.Signal][2][]byte)
+	keep := func(signal forebay.Signal, proto []byte, err error, text []byte, err2 error) {
+		if err := errors.Join(err, err2); err != nil {
+			tb.Fatal(err)
+		}
+		out[signal] = [2][]byte{otlp.Protobuf: proto, otlp.JSON: text}
+	}
+
+	logs := plog.NewLogs()
+	rl := logs.ResourceLogs().AppendEmpty()
+	attributes(rl.Resource().Attributes())
+	sl := rl.ScopeLogs().AppendEmpty()
+	attributes(sl.Scope().Attributes())
+	for range 3 {
+		r := sl.LogRecords().AppendEmpty()
+		r.SetTimestamp(1)
+		r.SetSeverityNumber(9)
+		attributes(r.Body().SetEmptyMap())
+		attributes(r.Attributes())
+	}
+	p, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs)
+	j, err2 := (&plog.JSONMarshaler{}).MarshalLogs(logs)
+	keep(forebay.SignalLogs, p, err, j, err2)
+
+	traces := ptrace.NewTraces()
+	rs := traces.ResourceSpans().AppendEmpty()
+	attributes(rs.Resource().Attributes())
+	s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{1})
+	s.SetName("n")
+	s.SetStartTimestamp(1)
+	attributes(s.Attributes())
+	attributes(s.Events().AppendEmpty().Attributes())
+	attributes(s.Links().AppendEmpty().Attributes())
+	s.Status().SetMessage("m")
+	p, err = (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+	j, err2 = (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
+	keep(forebay.SignalTraces, p, err, j, err2)
+
+	metrics := pmetric.NewMetrics()
+	rm := metrics.ResourceMetrics().AppendEmpty()
+	attributes(rm.Resource().Attributes())
+	ms := rm.ScopeMetrics().AppendEmpty().Metrics()
+	add := func() pmetric.Metric {
+		m := ms.AppendEmpty()
+		m.SetName("name")
+		attributes(m.Metadata())
+		return m
+	}
+	n := add().SetEmptyGauge().DataPoints().AppendEmpty()
+	n.SetDoubleValue(1)
+	attributes(n.Attributes())
+	attributes(n.Exemplars().AppendEmpty().FilteredAttributes())
+	add().SetEmptySum().DataPoints().AppendEmpty().SetIntValue(1)
+	h := add().SetEmptyHistogram().DataPoints().AppendEmpty()
+	h.BucketCounts().FromRaw([]uint64{1, 2})
+	h.ExplicitBounds().FromRaw([]float64{1})
+	attributes(h.Attributes())
+	e := add().SetEmptyExponentialHistogram().DataPoints().AppendEmpty()
+	e.Positive().BucketCounts().FromRaw([]uint64{1, 2})
+	attributes(e.Attributes())
+	q := add().SetEmptySummary().DataPoints().AppendEmpty()
+	q.QuantileValues().AppendEmpty().SetQuantile(0.5)
+	attributes(q.Attributes())
+	p, err = (&pmetric.ProtoMarshaler{}).MarshalMetrics(metrics)
+	j, err2 = (&pmetric.JSONMarshaler{}).MarshalMetrics(metrics)
+	keep(forebay.SignalMetrics, p, err, j, err2)
+	return out
+}
+
+func TestFullRequests(t *testing.T) {
+	for signal, encodings := range full(t) {
+		for enc, data := range encodings {
+			enc := otlp.Encoding(enc)
+			if got, ok := otlp.Sniff(enc, data); !ok || got != signal {
+				t.Errorf("%s %d is taken for %q", signal, enc, got)
+			}
+			cost, err := otlp.Check(signal, enc, data, 1<<20)
+			if err != nil || cost < 2*len(data) {
+				t.Errorf("%s %d costs %d, %v", signal, enc, cost, err)
+			}
+			var tooMuch *otlp.TooExpensiveError
+			if _, err := otlp.Check(signal, enc, data, 1000); !errors.As(err, &tooMuch) {
+				t.Errorf("%s %d with a low limit: %v", signal, enc, err)
+			}
+			docs, err := otlp.Decode(signal, enc, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for range docs {
+				n++
+			}
+			if n == 0 {
+				t.Errorf("%s %d has no record", signal, enc)
+			}
+		}
+	}
+}
+
+// nested returns a log body of lists in each other.
+func nested(depth int) []byte {
+	batch := plog.NewLogs()
+	v := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body()
+	for i := range depth - 1 {
+		if i%2 == 0 {
+			v = v.SetEmptySlice().AppendEmpty()
+		} else {
+			v = v.SetEmptyMap().PutEmpty("k")
+		}
+	}
+	data, err := (&plog.ProtoMarshaler{}).MarshalLogs(batch)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func TestNesting(t *testing.T) {
+	if _, err := otlp.Check(forebay.SignalLogs, otlp.Protobuf, nested(otlp.MaxNesting), 1<<20); err != nil {
+		t.Error(err)
+	}
+	if _, err := otlp.Check(forebay.SignalLogs, otlp.Protobuf, nested(otlp.MaxNesting+1), 1<<20); err == nil || !strings.Contains(err.Error(), "nested") {
+		t.Error(err)
+	}
+	batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(nested(otlp.MaxNesting))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := (&plog.JSONMarshaler{}).MarshalLogs(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, text, 1<<20); err != nil {
+		t.Errorf("JSON: %v", err)
+	}
+}
+
+// The estimate is above what the decoder really takes, for the requests that grow the most.
+func TestCostIsAnUpperBound(t *testing.T) {
+	repeat := func(n int, field ...byte) []byte {
+		var b []byte
+		for range n {
+			b = append(b, field...)
+		}
+		return b
+	}
+	in := func(number byte, content []byte) []byte {
+		size := len(content)
+		return append([]byte{number<<3 | 2, byte(size) | 0x80, byte(size>>7) | 0x80, byte(size >> 14)}, content...)
+	}
+	const n = 50_000
+	for name, c := range map[string]struct {
+		signal forebay.Signal
+		enc    otlp.Encoding
+		data   []byte
+	}{
+		"resources":       {forebay.SignalLogs, otlp.Protobuf, repeat(n, 1<<3|2, 0)},
+		"scopes":          {forebay.SignalTraces, otlp.Protobuf, in(1, repeat(n, 2<<3|2, 0))},
+		"logs":            {forebay.SignalLogs, otlp.Protobuf, in(1, in(2, repeat(n, 2<<3|2, 0)))},
+		"spans":           {forebay.SignalTraces, otlp.Protobuf, in(1, in(2, repeat(n, 2<<3|2, 0)))},
+		"metrics":         {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, repeat(n, 2<<3|2, 0)))},
+		"events":          {forebay.SignalTraces, otlp.Protobuf, in(1, in(2, in(2, repeat(n, 11<<3|2, 0))))},
+		"links":           {forebay.SignalTraces, otlp.Protobuf, in(1, in(2, in(2, repeat(n, 13<<3|2, 0))))},
+		"numbers":         {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, in(2, in(5, repeat(n, 1<<3|2, 0)))))},
+		"histograms":      {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, in(2, in(9, repeat(n, 1<<3|2, 0)))))},
+		"exponentials":    {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, in(2, in(10, repeat(n, 1<<3|2, 0)))))},
+		"buckets":         {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, in(2, in(10, in(1, in(8, in(2, repeat(n, 1))))))))},
+		"attributes":      {forebay.SignalLogs, otlp.Protobuf, in(1, in(1, repeat(n, 1<<3|2, 0)))},
+		"numbers in list": {forebay.SignalLogs, otlp.Protobuf, in(1, in(2, in(2, in(5, in(5, repeat(n, 1<<3|2, 2, 3<<3, 1))))))},
+		"values again":    {forebay.SignalLogs, otlp.Protobuf, in(1, in(2, in(2, in(5, repeat(n, 1<<3|2, 0)))))},
+		"logs, JSON":      {forebay.SignalLogs, otlp.JSON, []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}` + strings.Repeat(",{}", n) + `]}]}]}`)},
+		"list, JSON": {forebay.SignalLogs, otlp.JSON, []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"arrayValue":{"values":[{}` +
+			strings.Repeat(`,{"intValue":1}`, n) + `]}}}]}]}]}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cost, err := otlp.Check(c.signal, c.enc, c.data, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			docs, err := otlp.Decode(c.signal, c.enc, c.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			runtime.KeepAlive(docs)
+			if took := int(after.HeapAlloc) - int(before.HeapAlloc); took > cost {
+				t.Errorf("%d bytes were decoded to %d, the estimate is %d", len(c.data), took, cost)
+			}
+		})
+	}
+}
+
+func TestResponses(t *testing.T) {
+	for _, c := range []struct {
+		signal   forebay.Signal
+		enc      otlp.Encoding
+		rejected int
+		message  string
+		want     string
+	}{
+		{forebay.SignalLogs, otlp.Protobuf, 0, "", ""},
+		{forebay.SignalLogs, otlp.JSON, 0, "", "{}"},
+		{forebay.SignalLogs, otlp.Protobuf, 300, "no", "\x0a\x07\x08\xac\x02\x12\x02no"},
+		{forebay.SignalMetrics, otlp.Protobuf, 0, "hm", "\x0a\x04\x12\x02hm"},
+		{forebay.SignalMetrics, otlp.JSON, 3, `"x"`, `{"partialSuccess":{"rejectedDataPoints":"3","errorMessage":"\"x\""}}`},
+		{forebay.SignalTraces, otlp.JSON, 0, "hm", `{"partialSuccess":{"errorMessage":"hm"}}`},
+	} {
+		if got := otlp.AppendResponse(nil, c.signal, c.enc, c.rejected, c.message); string(got) != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	if got := otlp.AppendStatus(nil, 14, "later"); string(got) != "\x08\x0e\x12\x05later" {
+		t.Errorf("%q", got)
+	}
+}
+
+// What has passed Check is decoded and written without a panic, and what is written is JSON.
+func FuzzDecode(f *testing.F) {
+	for signal, encodings := range full(f) {
+		for _, data := range encodings {
+			for i, s := range signals {
+				if s == signal {
+					f.Add(uint8(i), data)
+				}
+			}
+		}
+	}
+	f.Add(uint8(0), nested(otlp.MaxNesting+1))
+	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
+		for _, enc := range []otlp.Encoding{otlp.Protobuf, otlp.JSON} {
+			otlp.Sniff(enc, data)
+			signal := signals[int(which)%len(signals)]
+			if _, err := otlp.Check(signal, enc, data, 1<<20); err != nil {
+				continue
+			}
+			docs, err := otlp.Decode(signal, enc, data)
+			if err != nil {
+				continue
+			}
+			for doc := range docs {
+				text, err := doc.AppendJSON(nil)
+				if err != nil || !json.Valid(text) {
+					t.Fatalf("%v: %s", err, text)
+				}
+			}
+		}
+	})
+}

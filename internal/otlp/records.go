@@ -1,0 +1,66 @@
+package otlp
+
+import (
+	"fmt"
+	"iter"
+	"net/http"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Records makes records of documents, one after the other in rec, with the headers, address and time of request.
+func Records(rec *mapping.Record, docs iter.Seq[mapping.FieldDocument], request mapping.Record) iter.Seq[*mapping.Record] {
+	header, ip, received := request.Header, request.ClientIP, request.Received
+	return func(yield func(*mapping.Record) bool) {
+		for doc := range docs {
+			rec.Reset()
+			rec.Document, rec.Header, rec.ClientIP, rec.Received = doc, header, ip, received
+			if !yield(rec) {
+				return
+			}
+		}
+	}
+}
+
+// Summary is the text of a partial success, empty for a full one.
+func Summary(signal forebay.Signal, res forebay.BatchResult) string {
+	noun := nouns[signal]
+	switch {
+	case res.Rejected > 0:
+		return fmt.Sprintf("%d of %d %s were rejected, the first is number %d, by sink %q: %v",
+			res.Rejected, res.Records, noun, res.FirstRecord+1, res.First.Sink, res.First.Err)
+	case res.Sinks == 0 && res.Records > 0:
+		return fmt.Sprintf("No enabled sink of the source takes %s: %d %s were dropped.", signal, res.Records, noun)
+	}
+	return ""
+}
+
+// nouns are what the records of a signal are called in messages.
+var nouns = map[forebay.Signal]string{
+	forebay.SignalLogs: "log records", forebay.SignalMetrics: "data points", forebay.SignalTraces: "spans",
+}
+
+// The codes of gRPC that an answer can have.
+const (
+	CodeUnknown         = 2
+	CodeInvalidArgument = 3
+	CodeNotFound        = 5
+	CodeUnimplemented   = 12
+	CodeUnavailable     = 14
+)
+
+// Code returns the code that stands for an HTTP status.
+func Code(status int) uint32 {
+	switch {
+	case status == http.StatusNotFound:
+		return CodeNotFound
+	case status == http.StatusMethodNotAllowed:
+		return CodeUnimplemented
+	case status >= 500:
+		return CodeUnavailable
+	case status >= 400:
+		return CodeInvalidArgument
+	}
+	return CodeUnknown
+}
