@@ -30,6 +30,8 @@ type Buffer struct {
 	pending, local, staged atomic.Int64
 	// overloads counts the calls that were refused, by resource.
 	overloadsMemory, overloadsDisk atomic.Int64
+	// damages counts the records of damage.
+	damages atomic.Int64
 
 	gate gate
 
@@ -70,6 +72,8 @@ type Buffer struct {
 	epoch  atomic.Uint64
 	closed chan struct{} // closed when the last commit has ended
 
+	late lateImports
+
 	metrics  *metrics      // nil without a meter
 	discards atomic.Uint64 // gives each call of Discard its own job
 
@@ -103,6 +107,10 @@ type sinkState struct {
 
 	// gone is set when a reopening has shown that the sink is not on disk.
 	gone atomic.Bool
+
+	// unstored counts the rows that were taken into memory and that the disk did not take; told, how many of them were
+	// logged.
+	unstored, told atomic.Int64
 
 	// waiting counts the payload bytes in local and staging.
 	waiting atomic.Int64

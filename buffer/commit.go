@@ -231,6 +231,9 @@ func (b *Buffer) prepare(g *group) {
 		g.chunks = nil
 	}()
 	if f := b.failed.Load(); f != nil {
+		for _, ch := range g.chunks {
+			ch.sink.unstored.Add(ch.rows)
+		}
 		c.err = f
 		b.enqueue(c)
 		b.hand(c)

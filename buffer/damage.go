@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,6 +32,8 @@ func (e *DamageError) Unwrap() error { return e.Err }
 // Damage is one place of a slice whose rows were lost because the disk gave back other bytes than it got. The rest of
 // the slice went on its way.
 type Damage struct {
+	// ID names the record for [Buffer.ForgetDamage].
+	ID string `json:"-"`
 	// SinkID, FileID and SliceID say where the rows were.
 	SinkID string `json:"sink"`
 	FileID string `json:"file"`
@@ -57,37 +58,35 @@ type Damage struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// Damaged lists the damage that was found since the data directory was created, in the order of the slices.
-func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	st := b.store.Load()
-	if err := st.read(); err != nil {
-		return nil, fmt.Errorf("buffer: list damage: %w", err)
-	}
-	defer st.release()
-	var list []Damage
-	err := eachRecord(st.db, prefixDamage, func(_, value []byte) error {
-		var d Damage
-		if err := json.Unmarshal(value, &d); err != nil {
-			return err
-		}
-		list = append(list, d)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("buffer: list damage: %w", err)
-	}
-	return list, nil
-}
-
 // damageOf returns err as a DamageError of a chunk when the bytes are wrong for good. Other errors of reading may pass.
 func damageOf(chunk int, err error) error {
 	if errors.Is(err, errChunk) || pebble.IsCorruptionError(err) {
 		return &DamageError{Chunk: chunk, Err: err}
 	}
-	return fmt.Errorf("read chunk %d: %w", chunk, err)
+	return &readError{chunk, err}
+}
+
+// readError says that the disk did not give back a chunk at all. It may later.
+type readError struct {
+	chunk int
+	err   error
+}
+
+func (e *readError) Error() string { return fmt.Sprintf("read chunk %d: %v", e.chunk, e.err) }
+func (e *readError) Unwrap() error { return e.err }
+
+// lostOf returns err as the cause of damage, nil when it is not: with giveUp also what the disk does not give back counts
+// as damaged.
+func lostOf(err error, giveUp bool) error {
+	var damage *DamageError
+	var unreadable *readError
+	switch {
+	case errors.As(err, &damage):
+		return damage.Err
+	case giveUp && errors.As(err, &unreadable):
+		return unreadable
+	}
+	return nil
 }
 
 // examination is what can be read of a slice.
@@ -96,8 +95,9 @@ type examination struct {
 	bad  []Damage
 }
 
-// examine reads a sealed slice and finds what cannot be read. An error says that the reading itself failed.
-func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tally) (x examination, err error) {
+// examine reads a sealed slice and finds what cannot be read. An error says that the reading itself failed; with giveUp
+// that is damage too.
+func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tally, giveUp bool) (x examination, err error) {
 	st := b.store.Load()
 	if err := st.read(); err != nil {
 		return x, err
@@ -161,11 +161,12 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 			if err == nil {
 				continue
 			}
-			var damage *DamageError
-			if err = damageOf(int(seq), err); !errors.As(err, &damage) {
+			err = damageOf(int(seq), err)
+			cause := lostOf(err, giveUp)
+			if cause == nil {
 				return x, err
 			}
-			bad(int(seq), damage.Err, value)
+			bad(int(seq), cause, value)
 		}
 		err := it.Error()
 		if err == nil {
@@ -175,17 +176,18 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 			continue // at what was set aside before
 		}
 		// The block that holds the chunk is damaged.
-		var damage *DamageError
-		if err = damageOf(int(next), err); !errors.As(err, &damage) {
+		err = damageOf(int(next), err)
+		cause := lostOf(err, giveUp)
+		if cause == nil {
 			return x, err
 		}
-		end, err := passDamage(it, num, next, chunks)
+		end, err := passDamage(it, num, next, chunks, giveUp)
 		if err != nil {
 			return x, err
 		}
 		for ; next < end; next++ {
 			if value := st.chunk(num, next); value == nil || good(value) != nil {
-				bad(int(next), damage.Err, value)
+				bad(int(next), cause, value)
 			}
 		}
 	}
@@ -196,7 +198,7 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 // setAside takes what is damaged out of a slice that waits for its upload, so that the rest flows: the damage is
 // counted, logged and kept as a record, and the slice gets another id, because an earlier attempt may have stored all
 // of its rows under the old one.
-func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
+func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 	b.mu.RLock()
 	obj, file := b.object(sl), b.fileID(sl.file)
 	// The totals in the chunks are those before anything was set aside.
@@ -205,7 +207,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
 	whole.raw += sl.rec.Lost.Bytes
 	known, here, uncounted := sl.rec.LostChunks, sl.tally, sl.rec.Uncounted
 	b.mu.RUnlock()
-	x, err := b.examine(sl.num, chunks, known, whole)
+	x, err := b.examine(sl.num, chunks, known, whole, giveUp)
 	if err != nil {
 		return err
 	}
@@ -233,6 +235,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice) error {
 			}
 		})
 		t.lose(sl, x)
+		t.then(b.queueExpireDamage) // which sets its timer
 	})
 }
 
@@ -255,13 +258,14 @@ func (t *txn) lose(sl *slice, x examination) {
 	}
 	slices.SortFunc(ranges, func(a, b chunkRange) int { return cmp.Compare(a.First, b.First) })
 	sl.rec.LostChunks = ranges
-	sl.rec.Uncounted = false
+	sl.rec.Uncounted, sl.rec.Unreadable = false, time.Time{}
 	sl.rec.Retry = retryRecord{}
 	t.touchSink(s)
 	t.touchSlice(sl)
 	t.touchFile(sl.file)
 	num, revision := sl.num, sl.rec.Revision
 	t.also(func(batch *pebble.Batch) {
+		b.damages.Add(int64(len(x.bad)))
 		for i, d := range x.bad {
 			_ = batch.Set(damageKey(num, revision, uint32(i)), encodeRecord(&d), nil)
 			for c := max(0, d.FirstChunk); c <= d.LastChunk; c++ {
@@ -295,7 +299,7 @@ const farChunk = 1 << 30
 // passDamage returns the number of the first chunk, up to limit, from which on a slice can be read again. first stands in
 // a block of the store that cannot be read. Reading fails in all of the block and goes on behind it, so the steps may
 // grow until it does, and then close in on its end.
-func passDamage(it *pebble.Iterator, num uint64, first, limit uint32) (uint32, error) {
+func passDamage(it *pebble.Iterator, num uint64, first, limit uint32, giveUp bool) (uint32, error) {
 	_, to := chunkBounds(num)
 	readable := func(seq uint32) (bool, error) {
 		var key [chunkKeySize]byte
@@ -306,8 +310,7 @@ func passDamage(it *pebble.Iterator, num uint64, first, limit uint32) (uint32, e
 		if err == nil {
 			return true, nil
 		}
-		var damage *DamageError
-		if err = damageOf(int(seq), err); errors.As(err, &damage) {
+		if err = damageOf(int(seq), err); lostOf(err, giveUp) != nil {
 			return false, nil
 		}
 		return false, err
@@ -384,7 +387,7 @@ func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
 			return err
 		}
 		hidden, lost = true, true
-		if next, err = passDamage(it, sl.num, next, max(farChunk, next)); err != nil {
+		if next, err = passDamage(it, sl.num, next, max(farChunk, next), false); err != nil {
 			return err
 		}
 	}

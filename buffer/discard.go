@@ -17,7 +17,8 @@ const discardJob = 1 << 63
 //
 // A running upload or import of the sink ends first, so a file that turns out to be imported is not discarded. But a
 // target that stored the rows of an earlier attempt and failed afterwards keeps them: that attempt counts as failed.
-// When ctx ends during the wait the outcome is unknown.
+// A call of the target that was left alone after its time and has not returned may still store the rows: then the file
+// is not discarded, and the error is [ErrImportRuns]. When ctx ends during the wait the outcome is unknown.
 func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 	unknown := fmt.Errorf("%w: sink %q has no file %q that waits", ErrUnknownFile, sinkID, fileID)
 	result := make(chan error, 1)
@@ -78,9 +79,12 @@ func (b *Buffer) queueDiscard(f *file, done func(error), unknown error) {
 }
 
 func (b *Buffer) discard(ctx context.Context, f *file, unknown error) error {
-	over := false
+	over, runs := false, false
 	err := b.do(ctx, func(t *txn) {
 		if over = b.mu.files[f.num] != f || f.done(); over {
+			return
+		}
+		if runs = b.late.runs(f.num); runs {
 			return
 		}
 		if f.rec.State == FileWriting {
@@ -92,6 +96,9 @@ func (b *Buffer) discard(ctx context.Context, f *file, unknown error) error {
 	})
 	if err == nil && over {
 		err = unknown
+	}
+	if err == nil && runs {
+		err = fmt.Errorf("%w: file %s", ErrImportRuns, b.fileID(f))
 	}
 	return err
 }

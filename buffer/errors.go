@@ -21,6 +21,10 @@ var (
 	// ErrUnknownSink is returned for a sink id that was never defined.
 	ErrUnknownSink = errors.New("buffer: unknown sink")
 
+	// ErrImportRuns is returned for a file that cannot be given up yet: a call of Target.Import did not return after the
+	// end of its context, and may still store the rows. Try again when it has returned, or after a restart.
+	ErrImportRuns = errors.New("buffer: an import that was left alone still runs")
+
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
 	ErrUnknownFile = errors.New("buffer: unknown file")
 )

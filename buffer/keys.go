@@ -14,7 +14,7 @@ import (
 //	f <file 8>          fileRecord
 //	l <slice 8>         sliceRecord
 //	c <slice 8> <seq 4> chunk
-//	q <slice 8> <revision 4> <number 4>  Damage, kept for ever
+//	q <slice 8> <revision 4> <number 4>  Damage, kept for Options.DamageRetention
 const (
 	formatVersion = 1
 

@@ -24,6 +24,7 @@ const (
 	timerUpload                   // the retry of an upload
 	timerImport                   // the retry of an import
 	timerCleanup                  // the retry of a clean-up
+	timerDamage                   // the end of the retention of a record of damage
 )
 
 type timerKey struct {
@@ -260,6 +261,8 @@ func (b *Buffer) fire(k timerKey) {
 			if f := b.mu.files[k.num]; f != nil && f.rec.State == FileImporting {
 				t.then(func() { b.queueImport(f) })
 			}
+		case timerDamage:
+			t.then(b.queueExpireDamage)
 		case timerCleanup:
 			if f := b.mu.files[k.num]; f != nil && f.done() {
 				t.then(func() { b.queueCleanup(f) })

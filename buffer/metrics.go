@@ -46,6 +46,9 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		expired:   in.observableCounter("forebay.rows.expired", "{row}", "Rows that were given up after the retention."),
 		discarded: in.observableCounter("forebay.rows.discarded", "{row}", "Rows that somebody discarded."),
 		damaged:   in.observableCounter("forebay.rows.damaged", "{row}", "Rows that the disk did not give back."),
+		unstored:  in.observableCounter("forebay.rows.unstored", "{row}", "Rows in memory that were lost when the disk failed."),
+		damages:   in.gauge("forebay.damages", "{record}", "Records of damage that nobody has removed."),
+		store:     in.gauge("forebay.disk.store", "By", "Bytes of the files of the local level."),
 		waiting:   in.gauge("forebay.rows.waiting", "{row}", "Accepted rows that are not in a table yet, by level."),
 		size:      in.gauge("forebay.rows.size", "By", "Stored bytes of the waiting rows, by level."),
 		oldest:    in.ages("forebay.rows.age", "Age of the oldest row that is not in its table; 0 when there is none."),
@@ -117,14 +120,16 @@ func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
 
 // observers are the instruments that read [Stats] when somebody collects.
 type observers struct {
-	accepted, imported, expired, discarded, damaged, overloads metric.Int64ObservableCounter
-	waiting, size, files, held, pending, local, limit          metric.Int64ObservableGauge
-	oldest                                                     metric.Float64ObservableGauge
+	accepted, imported, expired, discarded, damaged, unstored, overloads metric.Int64ObservableCounter
+	waiting, size, files, held, pending, local, limit, damages, store    metric.Int64ObservableGauge
+	oldest                                                               metric.Float64ObservableGauge
 }
 
 func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time.Time) {
 	to.ObserveInt64(o.pending, st.PendingBytes)
 	to.ObserveInt64(o.local, st.LocalBytes)
+	to.ObserveInt64(o.store, st.StoreBytes)
+	to.ObserveInt64(o.damages, st.Damages)
 	to.ObserveInt64(o.limit, opts.MaxDiskBytes)
 	to.ObserveInt64(o.overloads, st.OverloadsMemory, metric.WithAttributes(attribute.String("resource", "memory")))
 	to.ObserveInt64(o.overloads, st.OverloadsDisk, metric.WithAttributes(attribute.String("resource", "disk")))
@@ -140,6 +145,7 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 		to.ObserveInt64(o.expired, s.Expired.Rows, sink)
 		to.ObserveInt64(o.discarded, s.Discarded.Rows, sink)
 		to.ObserveInt64(o.damaged, s.Damaged.Rows, sink)
+		to.ObserveInt64(o.unstored, s.Unstored, sink)
 		for _, l := range []struct {
 			name  string
 			level Level

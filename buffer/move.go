@@ -28,6 +28,7 @@ func (b *Buffer) queueUpload(sl *slice) {
 func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.mu.RLock()
 	due, salvaged := sl.rec.State == SliceUploading, sl.rec.Salvaged
+	since := sl.rec.Unreadable
 	obj, ext := b.object(sl), sl.rec.extent()
 	b.mu.RUnlock()
 	if !due {
@@ -43,9 +44,10 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
 	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error { return b.opts.Staging.Put(ctx, obj, src) })
 	src.end()
-	if src.damaged.Load() {
+	giveUp := src.unreadable.Load() && !since.IsZero() && b.now().Sub(since) >= b.opts.UnreadableAfter
+	if src.damaged.Load() || giveUp {
 		// A driver that reports success all the same has stored less than all: it is put again without the damage.
-		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl) }); err == nil {
+		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }); err == nil {
 			return
 		}
 	}
@@ -58,6 +60,14 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 			}
 		})
 		return
+	}
+	if unreadable := src.unreadable.Load(); unreadable == since.IsZero() {
+		_ = b.do(ctx, func(t *txn) {
+			if sl.rec.Unreadable = (time.Time{}); unreadable {
+				sl.rec.Unreadable = t.now
+			}
+			t.touchSlice(sl)
+		})
 	}
 	b.uploadFailed(ctx, sl, obj, err)
 }
@@ -116,13 +126,13 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	if mutant == mutantReverse {
 		slices.Reverse(arg.Slices)
 	}
-	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
+	err := b.attemptWatched(ctx, "import", arg.SinkID, func(ctx context.Context) error {
 		err := b.opts.Target.Import(ctx, arg)
 		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 			return nil
 		}
 		return err
-	})
+	}, func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) })
 	if err == nil && mutant == mutantEarlyDelete {
 		_ = b.opts.Staging.Delete(ctx, arg.Slices...)
 	}
@@ -226,10 +236,17 @@ func (e *attemptError) Error() string { return e.text }
 // attempt calls a driver with a bound on its time. Whatever the driver does, panics included, is a failure of this
 // attempt alone.
 func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error) error {
+	return b.attemptWatched(ctx, step, sinkID, call, func() {}, func(error) {})
+}
+
+// attemptWatched is attempt for calls whose late end matters: left is called when the call is left alone, and late when
+// it returns all the same.
+func (b *Buffer) attemptWatched(ctx context.Context, step, sinkID string, call func(context.Context) error, left func(), late func(error)) error {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, b.opts.AttemptTimeout)
 	defer cancel()
 	result := make(chan *attemptError, 1)
+	var decided atomic.Bool // by the end of the call, or by leaving it alone
 	go func() {
 		failure := &attemptError{text: "the driver ended its goroutine"}
 		defer func() {
@@ -237,6 +254,9 @@ func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(con
 				failure = &attemptError{text: fmt.Sprintf("the driver panicked: %.1000v", r)}
 			}
 			result <- failure
+			if !decided.CompareAndSwap(false, true) {
+				late(failure.err())
+			}
 		}()
 		err := call(ctx)
 		if err == nil {
@@ -257,19 +277,30 @@ func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(con
 		select {
 		case failure = <-result:
 		case <-time.After(abandonAfter):
+			left()
+			if !decided.CompareAndSwap(false, true) {
+				failure = <-result
+				late(failure.err())
+				break
+			}
 			failure = &attemptError{text: fmt.Sprintf("the driver did not return within %s of the end of its context", abandonAfter)}
 			b.log.Error("driver does not return", "sink", sinkID, "step", step, "since", begin)
 		}
 	}
-	var err error
-	if failure != nil {
-		err = failure
-		if failure.permanent {
-			err = Permanent(failure)
-		}
-	}
+	err := failure.err()
 	b.metrics.called(sinkID, step, time.Since(begin), err)
 	return err
+}
+
+// err returns the failure as an error, nil when there is none.
+func (e *attemptError) err() error {
+	switch {
+	case e == nil:
+		return nil
+	case e.permanent:
+		return Permanent(e)
+	}
+	return e
 }
 
 // attemptFailed records a failure and sets the timer of the next attempt. record returns nil when the work is no
@@ -292,16 +323,18 @@ func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause
 			r.FirstFailed = t.now
 		}
 		// Not before a failed attempt: a table may have been mended while no process ran.
-		if key.kind == timerImport && t.now.Sub(r.FirstFailed) >= b.opts.Retention {
+		over := key.kind == timerImport && t.now.Sub(r.FirstFailed) >= b.opts.Retention
+		late := over && b.late.runs(key.num)
+		if over && !late {
 			t.expire(b.mu.files[key.num])
 			return
 		}
 		delay := b.opts.Retry.delay(r.Attempt)
-		if r.Permanent {
+		if r.Permanent || late {
 			delay = b.opts.Retry.Max
 		}
 		// The last attempt is at the end of the retention.
-		if key.kind == timerImport {
+		if key.kind == timerImport && !late {
 			delay = min(delay, max(0, r.FirstFailed.Add(b.opts.Retention).Sub(t.now)))
 		}
 		r.After = t.now.Add(delay)
@@ -337,6 +370,8 @@ type sliceSource struct {
 	ext   extent
 	// damaged is set when a reading met damage.
 	damaged atomic.Bool
+	// unreadable is set when the disk gave an error for a chunk.
+	unreadable atomic.Bool
 
 	mu      sync.Mutex
 	over    bool
@@ -439,6 +474,10 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	if err == nil && rows != s.obj.Rows {
 		err = &DamageError{Chunk: -1, Rows: s.obj.Rows - rows, Err: errors.New("chunks are missing")}
+	}
+	var unreadable *readError
+	if errors.As(err, &unreadable) {
+		s.unreadable.Store(true)
 	}
 	var damage *DamageError
 	if errors.As(err, &damage) {

@@ -57,6 +57,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.mu.changed = make(chan struct{})
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
+	b.damages.Store(o.state.damages)
 	b.gate.init(opts.MaxPendingBytes)
 	if b.metrics, err = newMetrics(b); err != nil {
 		return nil, errors.Join(err, o.store.close(), lock.Close())
@@ -128,6 +129,7 @@ type recovery struct {
 	instance string
 	local    int64 // payload bytes on the local level
 	staged   int64 // payload bytes in staging
+	damages  int64 // records of damage
 	state
 }
 
@@ -185,6 +187,11 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	for _, sink := range r.sinks {
 		sink.recount()
 	}
+	list, err := listDamage(db)
+	if err != nil {
+		return nil, err
+	}
+	r.damages = int64(len(list))
 	return r, nil
 }
 
@@ -330,6 +337,9 @@ func (b *Buffer) resume() {
 		nums = append(nums, num)
 	}
 	slices.Sort(nums)
+	if b.damages.Load() > 0 {
+		b.queueExpireDamage()
+	}
 	for _, num := range nums {
 		f := b.mu.files[num]
 		switch f.rec.State {

@@ -51,6 +51,14 @@ type Options struct {
 	// expire. Default: 7 days (seed, section "Limits").
 	Retention time.Duration
 
+	// UnreadableAfter is how long a chunk is tried again that the disk answers with an error of reading, before its rows
+	// count as damaged and the rest of the slice goes on. An error of reading may come from a cable or a controller and
+	// pass, while a sector that is gone never comes back. Default: 1 h.
+	UnreadableAfter time.Duration
+	// DamageRetention is how long a record of damage is listed by [Buffer.Damaged]. The ledger counts the rows for ever.
+	// Default: 90 days.
+	DamageRetention time.Duration
+
 	// FS is the file system of the local level. Default: the real disk. Tests put one here that crashes or fails.
 	FS vfs.FS
 	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never
@@ -82,6 +90,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.AttemptTimeout, 15*time.Minute)
 	setDefault(&o.Retention, 7*24*time.Hour)
 	setDefault(&o.MemTableBytes, 64<<20)
+	setDefault(&o.UnreadableAfter, time.Hour)
+	setDefault(&o.DamageRetention, 90*24*time.Hour)
 	setDefault(&o.Retry.Initial, time.Second)
 	setDefault(&o.Retry.Max, 5*time.Minute)
 	setDefault(&o.Retry.Multiplier, 2)
@@ -126,6 +136,8 @@ func (o Options) Validate() error {
 	check(o.Imports >= 1, "Imports is %d, the least is 1", o.Imports)
 	check(o.AttemptTimeout > 0, "AttemptTimeout is %s, it must be above 0", o.AttemptTimeout)
 	check(o.Retention > 0, "Retention is %s, it must be above 0", o.Retention)
+	check(o.UnreadableAfter > 0, "UnreadableAfter is %s, it must be above 0", o.UnreadableAfter)
+	check(o.DamageRetention > 0, "DamageRetention is %s, it must be above 0", o.DamageRetention)
 	check(o.Retry.Initial > 0 && o.Retry.Initial <= o.Retry.Max, "Retry.Initial is %s, it must be above 0 and at most Max (%s)",
 		o.Retry.Initial, o.Retry.Max)
 	check(o.Retry.Multiplier >= 1, "Retry.Multiplier is %g, the least is 1", o.Retry.Multiplier)

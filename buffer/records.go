@@ -140,6 +140,8 @@ type sliceRecord struct {
 	Lost       ledgerEntry  `json:"lost,omitzero"`
 	LostChunks []chunkRange `json:"lostChunks,omitempty"` // ascending
 	Revision   uint32       `json:"revision,omitempty"`
+	// Unreadable is when the disk first gave an error for a chunk; zero since it gives them back.
+	Unreadable time.Time `json:"unreadable,omitzero"`
 	// Uncounted is set while the totals are a lower bound: what counted the last rows is damaged.
 	Uncounted bool `json:"uncounted,omitempty"`
 }

@@ -193,10 +193,16 @@ func (b *Buffer) install(o opened) {
 	b.mu.Unlock()
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
+	b.damages.Store(o.state.damages)
 	b.crew = b.newCrew()
 	b.use(o.store)
 	b.healing = false
 	b.log.Warn("local level reopened")
+	for _, s := range b.mu.sinks { // written by this goroutine alone
+		if n := s.unstored.Load(); n > s.told.Swap(n) {
+			b.log.Error("rows in memory were lost with the local level", "sink", s.id, "rows_since_open", n)
+		}
+	}
 	b.resume()
 }
 
@@ -224,6 +230,8 @@ func (r *recovery) join(before state) {
 			continue
 		}
 		s.gone.Store(false)
+		// What was on its way when the disk failed may have reached it or not. Now it is known.
+		s.unstored.Add(max(0, s.accepted().Rows-fresh.accepted().Rows))
 		s.rec, s.file, s.slice, s.files = fresh.rec, fresh.file, fresh.slice, fresh.files
 		for _, f := range s.files {
 			f.sink = s

@@ -4,13 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
-
-	"hash/crc32"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )

@@ -39,10 +39,12 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 			t.touchSink(s)
 			t.uploaded(sl)
 		case sl.rows == 0:
-			t.lose(sl, examination{bad: []Damage{{
+			d := Damage{
 				SinkID: obj.SinkID, FileID: obj.FileID, SliceID: obj.ID, FirstChunk: -1, LastChunk: -1, At: t.now, Uncounted: true,
 				Reason: "nothing is left of the slice, neither on the local level nor in staging",
-			}}})
+			}
+			t.lose(sl, examination{bad: []Damage{d}})
+			t.then(func() { logDamage(b.log, d) })
 		default:
 			sl.rec.Revision++
 			sl.rec.Instance = b.instance

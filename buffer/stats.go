@@ -26,6 +26,9 @@ type SinkStats struct {
 	// Accepted are the committed rows of all time: the sum of the levels, Expired, Damaged and
 	// Discarded.
 	Accepted int64
+	// Unstored are rows since Open that Append took into memory and that the disk did not take, because it failed. Who
+	// waited for them was told with a [*FailedError]; who did not (SyncUnsafe) was not. They are not in Accepted.
+	Unstored int64
 	// Local, Staging and Target are the rows on each level now. Target counts every row ever imported.
 	Local, Staging, Target Level
 	// Expired are rows that were given up after Options.Retention.
@@ -64,6 +67,11 @@ type FileStats struct {
 type Stats struct {
 	// PendingBytes are row bytes in memory, LocalBytes stored bytes on the local level.
 	PendingBytes, LocalBytes int64
+	// StoreBytes are the bytes of the files of the store: the stored bytes, what its logs and tables add, and what waits
+	// to be reclaimed. Folders that were set aside after damage are not in it.
+	StoreBytes int64
+	// Damages is the number of records of damage: see [Buffer.Damaged].
+	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
 	OverloadsMemory, OverloadsDisk int64
 	// Sinks are sorted by id.
@@ -75,6 +83,11 @@ func (b *Buffer) Stats() Stats {
 	st := Stats{
 		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
+	}
+	st.Damages = b.damages.Load()
+	if store := b.store.Load(); store.read() == nil {
+		st.StoreBytes = int64(store.db.Metrics().DiskSpaceUsage())
+		store.release()
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -117,6 +130,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 		st.Files = append(st.Files, b.fileStats(f))
 	}
 	st.Accepted = s.accepted().Rows
+	st.Unstored = s.unstored.Load()
 	st.Local, st.Staging = level(local), level(staging)
 	st.Target = Level{
 		Rows: s.rec.Imported.Rows, RawBytes: s.rec.Imported.Bytes, StoredBytes: s.rec.StoredImported,

@@ -1,0 +1,120 @@
+package buffer
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Damaged lists the damage that was found and neither forgotten nor older than Options.DamageRetention: first that of the
+// store as a whole, then in the order of the slices. The ledger counts its rows for ever.
+func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	st := b.store.Load()
+	if err := st.read(); err != nil {
+		return nil, fmt.Errorf("buffer: list damage: %w", err)
+	}
+	defer st.release()
+	list, err := listDamage(st.db)
+	if err != nil {
+		return nil, fmt.Errorf("buffer: list damage: %w", err)
+	}
+	return list, nil
+}
+
+func listDamage(db *pebble.DB) (list []Damage, err error) {
+	err = eachRecord(db, prefixDamage, func(key, value []byte) error {
+		var d Damage
+		if err := json.Unmarshal(value, &d); err != nil {
+			return badRecord("damage record %x: %w", key, err)
+		}
+		d.ID = hex.EncodeToString(key)
+		list = append(list, d)
+		return nil
+	})
+	return list, err
+}
+
+// ForgetDamage removes records of damage that somebody has looked at, with what could be read of the rows, by the ids of
+// [Buffer.Damaged]. The ledger stays as it is. Ids that are not there are passed over, so a call may be repeated.
+//
+// A store that was set aside as a whole ([Damage.Store]) is a folder of the data directory: delete it by hand.
+func (b *Buffer) ForgetDamage(ctx context.Context, ids ...string) error {
+	keys := make([][]byte, len(ids))
+	for i, id := range ids {
+		key, err := hex.DecodeString(id)
+		if err != nil || len(key) != 16 {
+			return fmt.Errorf("buffer: forget damage: %q is no id of a record of damage", id)
+		}
+		keys[i] = append([]byte{prefixDamage}, key...)
+	}
+	return b.forgetDamage(ctx, keys)
+}
+
+func (b *Buffer) forgetDamage(ctx context.Context, keys [][]byte) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	err := b.do(ctx, func(t *txn) {
+		t.also(func(batch *pebble.Batch) {
+			for _, key := range keys {
+				_ = batch.Delete(key, nil) // a plain batch cannot fail
+			}
+		})
+	})
+	if err == nil {
+		b.countDamage(ctx)
+	}
+	return err
+}
+
+// countDamage makes the number of records for the metrics anew.
+func (b *Buffer) countDamage(ctx context.Context) {
+	if list, err := b.Damaged(ctx); err == nil {
+		b.damages.Store(int64(len(list)))
+	}
+}
+
+// queueExpireDamage asks for the records of damage that are older than Options.DamageRetention to be removed.
+func (b *Buffer) queueExpireDamage() {
+	b.cleanups.add(0, job{run: b.expireDamage}) // no sink has the number 0
+}
+
+func (b *Buffer) expireDamage(ctx context.Context) {
+	list, err := b.Damaged(ctx)
+	if err != nil {
+		return // the next opening repeats it
+	}
+	var (
+		keys [][]byte
+		next time.Time
+	)
+	now := b.now()
+	for _, d := range list {
+		end := d.At.Add(b.opts.DamageRetention)
+		if end.After(now) {
+			if next.IsZero() || end.Before(next) {
+				next = end
+			}
+			continue
+		}
+		if key, err := hex.DecodeString(d.ID); err == nil {
+			keys = append(keys, append([]byte{prefixDamage}, key...))
+		}
+	}
+	if err := b.forgetDamage(ctx, keys); err != nil {
+		return
+	}
+	if len(keys) > 0 {
+		b.log.Info("records of damage removed after their retention", "records", len(keys))
+	}
+	if !next.IsZero() {
+		b.timers.Set(timerKey{kind: timerDamage}, next)
+	}
+}

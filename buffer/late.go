@@ -1,0 +1,48 @@
+package buffer
+
+import (
+	"context"
+	"sync"
+)
+
+// lateImports counts by file the calls of Target.Import that were left alone and have not returned. As long as there is
+// one the rows of the file may still appear in the table, so the file is neither discarded nor expired.
+type lateImports struct {
+	mu    sync.Mutex
+	files map[uint64]int
+}
+
+func (l *lateImports) add(file uint64, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.files == nil {
+		l.files = make(map[uint64]int)
+	}
+	if l.files[file] += n; l.files[file] == 0 {
+		delete(l.files, file)
+	}
+}
+
+func (l *lateImports) runs(file uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.files[file] > 0
+}
+
+// importedLate takes up the outcome of a call that had been left alone. Its success is as good as that of any other
+// attempt; its failure was recorded when it was left alone.
+func (b *Buffer) importedLate(num uint64, arg *File, err error) {
+	if err == nil {
+		// Before the count goes down, so that nobody can give the file up in between.
+		_ = b.do(context.Background(), func(t *txn) {
+			f := b.mu.files[num]
+			if f == nil || f.rec.State != FileImporting || b.fileID(f) != arg.ID {
+				return
+			}
+			t.ended(f, FileImported)
+			rows := f.rec.Rows
+			t.then(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", rows) })
+		})
+	}
+	b.late.add(num, -1)
+}

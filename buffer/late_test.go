@@ -1,0 +1,152 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+func textLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// lateTarget is a target whose imports do not return, whatever their context says, until they are released; then they
+// store the rows after all.
+type lateTarget struct {
+	*buffertest.Memory
+	release chan struct{}
+	calls   atomic.Int64
+}
+
+func (l *lateTarget) Import(ctx context.Context, f *buffer.File) error {
+	l.calls.Add(1)
+	<-l.release
+	return l.Memory.Import(context.WithoutCancel(ctx), f)
+}
+
+// A file whose import was left alone and still runs is not given up: its rows may appear in the table at any time. When
+// the call ends well, the file is imported.
+func TestLateImportIsNoRowGivenUp(t *testing.T) {
+	for _, how := range []string{"discard", "expiry"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				target := &lateTarget{Memory: buffertest.NewMemory(), release: make(chan struct{})}
+				opts := memoryOptions(target.Memory)
+				opts.Target, opts.AttemptTimeout, opts.Retention = target, time.Minute, time.Hour
+				b := open(t, opts)
+				put(t, b, define(t, b, "a"), 0, 3)
+				if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+					t.Fatal(err)
+				}
+				switch how {
+				case "discard":
+					time.Sleep(2 * time.Minute)
+					synctest.Wait()
+					st, _ := b.SinkStats("a")
+					if err := b.Discard(t.Context(), "a", st.Files[0].ID); !errors.Is(err, buffer.ErrImportRuns) {
+						t.Errorf("discard: %v, want ErrImportRuns", err)
+					}
+				case "expiry":
+					time.Sleep(5 * time.Hour)
+					synctest.Wait()
+					if target.calls.Load() > 5*60 {
+						t.Errorf("%d attempts in 5 hours", target.calls.Load())
+					}
+				}
+				if st, _ := b.SinkStats("a"); st.Discarded.Rows+st.Expired.Rows != 0 {
+					t.Errorf("given up while an import runs: %s", state(b, "a"))
+				}
+				close(target.release)
+				synctest.Wait()
+				st, _ := b.SinkStats("a")
+				if st.Target.Rows != 3 || st.Accepted != 3 {
+					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
+				}
+				wantIDs(t, target.Memory, "in.c-test.a", 0, 3)
+				verify(t, b)
+			})
+		})
+	}
+}
+
+// lateDelete is a staging store whose first Delete does not return until it is released.
+type lateDelete struct {
+	*buffertest.Memory
+	release, put chan struct{}
+	deletes      atomic.Int64
+}
+
+func (l *lateDelete) Delete(ctx context.Context, objs ...buffer.Object) error {
+	if l.deletes.Add(1) == 1 {
+		<-l.release
+		return nil
+	}
+	return l.Memory.Delete(ctx, objs...)
+}
+
+func (l *lateDelete) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+	if l.deletes.Load() > 1 { // the damage was set aside
+		<-l.put
+	}
+	return l.Memory.Put(ctx, obj, src)
+}
+
+// Setting damage aside was left alone, a later attempt has done it, and the first ends after all while the rest is being
+// uploaded: it must not set aside once more, or the object would have another id than the slice.
+func TestLateSettingAsideIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		mem, disk := downMemory(&down), vfs.NewMem()
+		opts := memoryOptions(mem)
+		tenChunks(t, disk, opts, &down)
+		editChunks(t, disk, func(n int, v []byte) []byte {
+			if n == 4 {
+				v[100] ^= 1
+			}
+			return v
+		})
+		staging := &lateDelete{Memory: mem, release: make(chan struct{}), put: make(chan struct{})}
+		opts.FS, opts.Staging, opts.AttemptTimeout = disk, staging, time.Minute
+		b := open(t, opts)
+		time.Sleep(80 * time.Second)
+		synctest.Wait()
+		if n := staging.deletes.Load(); n != 2 {
+			t.Fatalf("%d deletes, want the one that hangs and another", n)
+		}
+		list, err := b.Damaged(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("damage %+v: %v", list, err)
+		}
+		close(staging.release)
+		synctest.Wait()
+		close(staging.put)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if list, err = b.Damaged(t.Context()); err != nil || len(list) != 1 {
+			t.Errorf("damage %+v: %v", list, err)
+		}
+		if st, _ := b.SinkStats("a"); st.Target.Rows != 90 || st.Damaged.Rows != 10 {
+			t.Errorf("%s, damaged %d", state(b, "a"), st.Damaged.Rows)
+		}
+		puts := 0
+		for _, c := range mem.Calls() {
+			if c.Op == buffertest.OpPut && c.Err == nil {
+				puts++
+			}
+		}
+		if puts != 1 {
+			t.Errorf("the rest was stored %d times, want once", puts)
+		}
+		verify(t, b)
+	})
+}
