@@ -76,6 +76,7 @@ func newRun(s scenario, sum *summary) *run {
 	}
 	r.logs = slog.New(slog.DiscardHandler)
 	if r.story {
+		r.out.tell = r.tell
 		r.logs = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
 	r.logs = slog.New(eventHandler{r.logs.Handler(), r})

@@ -37,6 +37,7 @@ type outside struct {
 	breach  []string             // what the buffer did wrong
 	quiet   bool                 // no faults any more
 	sum     *summary
+	tell    func(format string, args ...any) // the story; nil where nobody listens
 	// trace is a checksum of all calls and their times: equal where two runs of a seed went the same way.
 	trace hash.Hash64
 }
@@ -112,7 +113,11 @@ var (
 
 // call runs an effect on the outside between two chances to fail. The name must not depend on the data directory's
 // random part.
-func (d *drivers) call(ctx context.Context, level, name string, effect func() error) error {
+func (d *drivers) call(ctx context.Context, level, name string, effect func() error) (err error) {
+	if d.o.tell != nil {
+		call := name
+		defer func() { d.o.tell("%s: %v", call, err) }()
+	}
 	if _, rest, ok := strings.Cut(name, "-"); ok {
 		name = level + rest
 	}
