@@ -23,9 +23,9 @@
 //
 // # Fields of the body
 //
-// A body has fields when it is JSON (RFC 8259) or a form; the [Format] says which, and a form is read as an object of
-// texts, so that one set of rules serves both. [ParsePath] has the syntax of paths. The rules, for path columns and for
-// Body(path) in templates alike:
+// A body has fields when it is JSON (RFC 8259) or a form, which the [Format] says, or a [Document]. A form is read as an
+// object of texts, so that one set of rules serves all. [ParsePath] has the syntax of paths. The rules, for path columns
+// and for Body(path) in templates alike:
 //
 //	missing          a name or index that is not there, an index past the end, a step into a text or number:
 //	                 the default, or the record is rejected with MissingValue
