@@ -159,7 +159,6 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 	}
 	attrOnly := place{p: p, families: []string{familyAttr}, attrs: pl.attrs}
 
-	before := len(p.wrong)
 	pl.parseBaseURL(api, attrOnly, baseURL)
 	pl.parseHTTP(api, config, attrOnly)
 	if auth := api.section("authentication"); auth != nil && auth.node.Len() > 0 {
@@ -176,7 +175,7 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 	timed := place{p: p, families: []string{familyAttr, familyTime}, attrs: pl.attrs}
 	pl.userData = timed.userData(config)
 	jobs := config.list("jobs")
-	if len(jobs) == 0 && len(p.wrong) == before {
+	if n, ok := config.node.Get("jobs"); len(jobs) == 0 && (!ok || n.Len() == 0 && n.Kind() != tree.String) {
 		config.wrong("jobs", "must be a list of at least one job")
 	}
 	pl.jobs = parseJobs(jobs, config.at("jobs"), timed)

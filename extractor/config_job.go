@@ -140,7 +140,9 @@ func parsePlaceholders(s *section, at place) []placeholder {
 		}
 		switch m.Value.Kind() {
 		case tree.String:
-			ph.path = m.Value.Str()
+			if ph.path = m.Value.Str(); ph.path == "" {
+				below.wrong(m.Key, "must be a path in the parent's item")
+			}
 		case tree.Object:
 			detail := asSection(at.p, m.Value, below.at(m.Key))
 			ph.path = detail.required("path")
@@ -150,8 +152,7 @@ func parsePlaceholders(s *section, at place) []placeholder {
 				ph.value = inner.compile(m.Value, detail.path)
 			}
 			detail.done()
-		}
-		if ph.path == "" {
+		default:
 			below.wrong(m.Key, "must be a path in the parent's item, or an object with a path and a function")
 		}
 		out = append(out, ph)
