@@ -290,3 +290,42 @@ func FuzzPath(f *testing.F) {
 		}
 	})
 }
+
+// A number goes through columns and templates digit by digit, of whatever length, alone and inside of arrays and objects.
+func TestNumbersKeepTheirDigits(t *testing.T) {
+	numbers := []string{
+		`0`, `-0`, `0.0`, `1.50`, `1e5`, `1E+05`, `-1.0e-07`, `9007199254740993`, `18446744073709551616`, `1e999`, `-1e-999`,
+		`0.1000000000000000055511151231257827`, `1.7976931348623159e308`,
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	digits := func(n int) string {
+		var b strings.Builder
+		for range 1 + rng.IntN(n) {
+			b.WriteByte('0' + byte(rng.IntN(10)))
+		}
+		return b.String()
+	}
+	for range 200 {
+		n := []string{"", "-"}[rng.IntN(2)] + []string{"0", "7" + digits(40)}[rng.IntN(2)]
+		if rng.IntN(2) == 0 {
+			n += "." + digits(40)
+		}
+		if rng.IntN(2) == 0 {
+			n += []string{"e", "E", "e+", "E-"}[rng.IntN(4)] + digits(4)
+		}
+		numbers = append(numbers, n)
+	}
+	for _, n := range numbers {
+		body := fmt.Sprintf(`{ "n":%s, "o" : {"k": [ 1, %s ]} }`, n, n)
+		records := []*Record{JSON([]byte(body)), {Document: plainDocument(body)}, {Document: &jsonDocument{text: body}}}
+		samePaths(t, `n`, n, records...)
+		samePaths(t, `o.k[1]`, n, records...)
+		samePaths(t, `o`, `{"k":[1,`+n+`]}`, records...)
+		m := mustCompile(t, Path("p", "none", Default(json.RawMessage(n))))
+		if c := m.Cells(records[0])[0]; c.Value != n {
+			t.Errorf("the default %s became %s (%v)", n, c.Value, c.Err)
+		}
+	}
+}
