@@ -267,7 +267,13 @@ func (t *txn) lose(sl *slice, x examination) {
 	t.also(func(batch *pebble.Batch) {
 		b.damages.Add(int64(len(x.bad)))
 		for i, d := range x.bad {
-			_ = batch.Set(damageKey(num, revision, uint32(i)), encodeRecord(&d), nil)
+			record := d
+			if mutant == mutantWrongPlace {
+				record.FirstChunk, record.LastChunk = d.FirstChunk+1, d.LastChunk+1
+			}
+			if mutant != mutantSilentDamage {
+				_ = batch.Set(damageKey(num, revision, uint32(i)), encodeRecord(&record), nil)
+			}
 			for c := max(0, d.FirstChunk); c <= d.LastChunk; c++ {
 				var key [chunkKeySize]byte
 				putChunkKey(key[:], num, uint32(c))
@@ -279,8 +285,9 @@ func (t *txn) lose(sl *slice, x examination) {
 		t.then(func() { b.queueUpload(sl) })
 		return
 	}
-	// Nothing is left of the slice.
+	// Nothing is left of the slice. Another attempt of its upload may be queued.
 	f := sl.file
+	sl.rec.State = SliceImported
 	t.wipe = append(t.wipe, sl.num)
 	t.drop = append(t.drop, sl)
 	delete(b.mu.slices, sl.num)

@@ -181,7 +181,9 @@ func (t *txn) ended(f *file, state FileState) {
 	case FileDiscarded:
 		s.rec.Discarded.add(sum.rows, sum.raw)
 	default:
-		s.rec.Expired.add(sum.rows, sum.raw)
+		if mutant != mutantSilentExpiry {
+			s.rec.Expired.add(sum.rows, sum.raw)
+		}
 	}
 	for _, sl := range f.slices {
 		if sl.rec.State == SliceUploading { // only a discarded file still has local rows

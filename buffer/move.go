@@ -323,7 +323,11 @@ func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause
 			r.FirstFailed = t.now
 		}
 		// Not before a failed attempt: a table may have been mended while no process ran.
-		over := key.kind == timerImport && t.now.Sub(r.FirstFailed) >= b.opts.Retention
+		age := t.now.Sub(r.FirstFailed)
+		if mutant == mutantEarlyExpiry {
+			age *= 2
+		}
+		over := key.kind == timerImport && age >= b.opts.Retention
 		late := over && b.late.runs(key.num)
 		if over && !late {
 			t.expire(b.mu.files[key.num])

@@ -16,4 +16,10 @@ const (
 	mutantWrongColumns = "wrong-columns" // late rows of an earlier definition go into the current file
 	mutantEarlyEffect  = "early-effect"  // what follows from a commit begins before it is on disk
 	mutantTrustMemory  = "trust-memory"  // the state in memory is kept when the store is reopened
+	mutantEarlyExpiry  = "early-expiry"  // files expire after half of the retention
+	mutantSilentExpiry = "silent-expiry" // rows that expire are not counted
+	mutantSilentDamage = "silent-damage" // what is damaged is set aside without a record of the place
+	mutantWrongPlace   = "wrong-place"   // damage is recorded one chunk beside its place
+	mutantKeepDiscard  = "keep-discard"  // the staged objects of a discarded file stay after a restart
+	mutantClockBack    = "clock-back"    // times that lie in the future, after the clock was set back, are believed
 )

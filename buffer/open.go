@@ -207,7 +207,7 @@ func (r *recovery) initStore() error {
 // resumed moves a time of the records to the clock of this process: an age is kept, and a time that lies in the future,
 // because the clock was set back meanwhile, becomes now. Otherwise rows would wait until the clock has caught up.
 func (r *recovery) resumed(t time.Time) time.Time {
-	if t.IsZero() {
+	if t.IsZero() || mutant == mutantClockBack {
 		return t
 	}
 	return trigger.Load{Since: t}.Resume(r.now).Since
@@ -348,7 +348,7 @@ func (b *Buffer) resume() {
 		case FileImporting:
 			b.queueImport(f)
 		case FileImported, FileExpired, FileDiscarded:
-			if len(f.slices) > 0 {
+			if len(f.slices) > 0 && (f.rec.State != FileDiscarded || mutant != mutantKeepDiscard) {
 				b.queueCleanup(f)
 			}
 		}
