@@ -39,6 +39,12 @@ func openStore(dir string, opts Options, again bool, failed func(*store, error))
 		MemTableSize:                uint64(opts.MemTableBytes),
 		MemTableStopWritesThreshold: 3,
 		FormatMajorVersion:          pebble.FormatNewest,
+		// Rows that wait are deleted soon: to merge their tables is to write them once more for nothing. The store's own
+		// thresholds (4, 12) do that: they wrote 1.3 to 1.5 bytes of tables for each byte held, these 0.75 to 0.85, with
+		// a tenth less CPU. A wider level costs an upload a few more tables to look into. Where the store would stop
+		// writes moves along, so that a backlog does not come near it.
+		L0CompactionThreshold: 16,
+		L0StopWritesThreshold: 64,
 	}
 	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
 	// each looks for the next when it ends, so an idle buffer can sleep.
