@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -197,8 +198,8 @@ func (pl *plan) parseBaseURL(api *section, at place, instead string) {
 		return
 	}
 	v, err := e.eval(&scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets})
-	if err != nil {
-		api.wrong("baseUrl", "%v", err)
+	if ve, ok := errors.AsType[*ValueError](err); ok {
+		at.p.add(ve.Path, "%v", ve.Err)
 		return
 	}
 	u, err := url.Parse(normalizeURL(strings.TrimSpace(v.Text())))
@@ -211,6 +212,7 @@ func (pl *plan) parseBaseURL(api *section, at place, instead string) {
 
 func (pl *plan) parseHTTP(api, config *section, at place) {
 	pl.connectTimeout, pl.requestTimeout = 30*time.Second, 300*time.Second
+	pl.retry = parseRetry(api)
 	pl.defaults.params = tree.OfObject()
 	var levels []expressionMap
 	var required []string
@@ -270,14 +272,13 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 	s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
 	for _, level := range levels {
 		headers, err := level.headers(s)
-		if err != nil {
-			at.p.add("api.http.headers", "%v", err)
+		if ve, ok := errors.AsType[*ValueError](err); ok {
+			at.p.add(ve.Path, "%v", ve.Err)
 		}
 		for _, h := range headers {
 			pl.headers = setHeader(pl.headers, h, strings.EqualFold)
 		}
 	}
-	pl.retry = parseRetry(api)
 }
 
 func parseOutput(config *section, apiName string) *output {
