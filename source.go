@@ -29,6 +29,18 @@ const (
 	OTLP SourceType = "otlp"
 )
 
+// Split says how an ingestion handler makes events of the body of a request. Engine.Ingest takes records as they are.
+type Split string
+
+const (
+	// SplitNone: the body is one event, whatever it holds. It is the default.
+	SplitNone Split = ""
+	// SplitArray: each element of a JSON array is an event; another JSON value is one event.
+	SplitArray Split = "array"
+	// SplitLines: each line that is not blank is an event, as in newline-delimited JSON.
+	SplitLines Split = "lines"
+)
+
 // Source is an endpoint that receives events, with the sinks that store them (seed, section "Source").
 type Source struct {
 	// ID names the source: 1 to 48 characters of a-z, 0-9 and '-', starting and ending with a letter or digit.
@@ -40,6 +52,8 @@ type Source struct {
 	Secret string
 	// Disabled refuses new events. Rows that wait still flow to their tables.
 	Disabled bool
+	// Split takes bodies of an HTTP source apart. The events of such a body are JSON. Default: SplitNone.
+	Split Split
 	// Settings are the defaults of the sinks' settings.
 	Settings Settings
 	// Sinks are at most MaxSinks, with unique ids.
@@ -118,6 +132,9 @@ func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
 	}
 	if s.Type != "" && s.Type != HTTP && s.Type != OTLP {
 		report("type %q: must be %q or %q", s.Type, HTTP, OTLP)
+	}
+	if s.Split != SplitNone && s.Split != SplitArray && s.Split != SplitLines {
+		report("split %q: must be %q, %q or empty", s.Split, SplitArray, SplitLines)
 	}
 	if n := len(s.Sinks); n > MaxSinks {
 		report("%d sinks: a source may have at most %d", n, MaxSinks)

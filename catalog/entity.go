@@ -161,7 +161,8 @@ func (t *tree) definition() (forebay.Source, error) {
 		return forebay.Source{}, err
 	}
 	def := forebay.Source{
-		ID: t.source.ID, Type: t.source.Type, Secret: t.source.Secret, Disabled: t.source.Disabled != nil, Settings: settings,
+		ID: t.source.ID, Type: t.source.Type, Secret: t.source.Secret, Disabled: t.source.Disabled != nil,
+		Split: t.source.Settings.split(), Settings: settings,
 	}
 	for _, s := range t.sorted(false) {
 		settings, err := s.Settings.engine()

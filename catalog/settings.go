@@ -51,6 +51,7 @@ const (
 	kindSize
 	kindText
 	kindTexts
+	kindWord // one of key.words
 )
 
 // key is a setting as the service defines it.
@@ -60,12 +61,16 @@ type key struct {
 	def               any   // as it is shown
 	low, high         int64 // of ints, nanoseconds or bytes
 	protected         bool
+	words             []string
+	// ofSource is set for keys that sinks do not have.
+	ofSource bool
 	// set puts a parsed value into what the engine is told.
 	set func(*forebay.Settings, any)
 }
 
 const (
 	syncWait = "storage.level.local.encoding.sync.wait"
+	splitKey = "ingest.split"
 	encoding = "storage.level.local.encoding."
 	upload   = "storage.level.staging.upload.trigger."
 	imports  = "storage.level.target.import.trigger."
@@ -83,6 +88,10 @@ var keys = func() []key {
 					s.Sync = forebay.SyncWait
 				}
 			},
+		},
+		{
+			name: splitKey, kind: kindWord, def: "none", words: []string{"none", "array", "lines"}, ofSource: true,
+			description: "How a request's body is taken apart into events: none, the elements of a JSON array, or the lines.",
 		},
 		{
 			name: encoding + "compression.type", kind: kindText, def: "gzip", protected: true,
@@ -146,6 +155,9 @@ func (k *key) typeName() string {
 }
 
 func (k *key) validation() string {
+	if k.kind == kindWord {
+		return "required,oneof=" + strings.Join(k.words, " ")
+	}
 	if k.set == nil || k.high == 0 {
 		return ""
 	}
@@ -215,6 +227,12 @@ func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 			return nil, nil, errors.New(`the value must be a text such as "5MB", or a number of bytes`)
 		}
 		shown = trigger.FormatSize(n)
+	case kindWord:
+		text, _ := v.(string)
+		if !slices.Contains(k.words, text) {
+			return nil, nil, fmt.Errorf("the value must be one of %q", k.words)
+		}
+		return text, text, nil
 	default:
 		return nil, nil, errors.New("the value cannot be set")
 	}
@@ -236,7 +254,7 @@ func wholeNumber(n json.Number) (int64, error) {
 }
 
 // with returns o with the changes, or all that is wrong with them.
-func (o Overrides) with(changes []SettingChange) (Overrides, *Error) {
+func (o Overrides) with(changes []SettingChange, ofSink bool) (Overrides, *Error) {
 	next := make(Overrides, len(o)+len(changes))
 	for k, v := range o {
 		next[k] = v
@@ -246,7 +264,7 @@ func (o Overrides) with(changes []SettingChange) (Overrides, *Error) {
 	for _, c := range changes {
 		k := keyOf(c.Key)
 		switch {
-		case k == nil:
+		case k == nil || ofSink && k.ofSource:
 			wrong = append(wrong, fmt.Sprintf("%q is not a setting", c.Key))
 			continue
 		case seen[c.Key]:
@@ -296,11 +314,23 @@ func (o Overrides) engine() (forebay.Settings, error) {
 	return s, nil
 }
 
+// split returns how a source takes bodies apart.
+func (o Overrides) split() forebay.Split {
+	var word string
+	if err := json.Unmarshal(o[splitKey], &word); err != nil || word == "none" {
+		return forebay.SplitNone
+	}
+	return forebay.Split(word)
+}
+
 // list returns all settings of a source (sink nil) or of one of its sinks, sorted by key.
 func list(source, sink Overrides, ofSink bool) []Setting {
 	all := make([]Setting, 0, len(keys))
 	for i := range keys {
 		k := &keys[i]
+		if ofSink && k.ofSource {
+			continue
+		}
 		s := Setting{
 			Key: k.name, Type: k.typeName(), Description: k.description, Value: k.def, Default: k.def,
 			Origin: "default", Protected: k.protected, Validation: k.validation(),

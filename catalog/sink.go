@@ -161,7 +161,7 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 func (c *Catalog) ChangeSinkSettings(by By, sourceID, id, description string, changes []SettingChange) (Task, error) {
 	return c.submit("update.sinkSettings", sourceID, id, liveSink(sourceID, id, func(at time.Time, next *tree, s Sink) (*change, error) {
 		content := s.SinkContent
-		settings, err := content.Settings.with(changes)
+		settings, err := content.Settings.with(changes, true)
 		if err != nil {
 			return nil, err
 		}

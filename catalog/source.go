@@ -207,7 +207,7 @@ func orUpdated(text string) string {
 func (c *Catalog) ChangeSourceSettings(by By, id, description string, changes []SettingChange) (Task, error) {
 	return c.submit("update.sourceSettings", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
 		content := next.source.SourceContent
-		settings, err := content.Settings.with(changes)
+		settings, err := content.Settings.with(changes, false)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -42,6 +41,8 @@ func Ingest(eng *forebay.Engine, opts Options) http.Handler {
 type engine interface {
 	Source(id string) (forebay.Source, bool)
 	Ingest(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
+	IngestBatch(ctx context.Context, source string, recs []*mapping.Record) ([]forebay.Result, error)
+	IngestMissing(ctx context.Context, source string, recs []*mapping.Record, has func(record int, sink string) bool) ([]forebay.Result, error)
 }
 
 type ingestHandler struct {
@@ -50,6 +51,7 @@ type ingestHandler struct {
 	// requests holds *ingestRequest.
 	requests sync.Pool
 	bodies   *bodies
+	receipts *receipts
 }
 
 func newIngestHandler(eng engine, opts Options) *ingestHandler {
@@ -57,7 +59,7 @@ func newIngestHandler(eng engine, opts Options) *ingestHandler {
 		panic(err)
 	}
 	opts = opts.withDefaults()
-	h := &ingestHandler{eng: eng, opts: opts, bodies: &bodies{limit: opts.MaxBodyBytes, most: int64(opts.MaxBufferedBytes)}}
+	h := &ingestHandler{eng: eng, opts: opts, bodies: &bodies{limit: opts.MaxBodyBytes, most: int64(opts.MaxBufferedBytes)}, receipts: newReceipts()}
 	h.requests.New = func() any { return &ingestRequest{header: make(http.Header, 16)} }
 	return h
 }
@@ -66,12 +68,14 @@ func newIngestHandler(eng engine, opts Options) *ingestHandler {
 type ingestRequest struct {
 	rec    mapping.Record
 	buffer bodyBuffer
+	events events
 	header http.Header
 	host   [1]string
 }
 
 func (h *ingestHandler) release(q *ingestRequest) {
 	q.rec.Reset()
+	q.events.reuse()
 	clear(q.header)
 	q.host[0] = ""
 	if q.buffer.reuse() {
@@ -131,7 +135,8 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 		writePreflight(w)
 		return nil
 	}
-	if e := h.admit(w, r, target); e != nil {
+	src, e := h.admit(w, r, target)
+	if e != nil {
 		leaveBody(w, r)
 		return e
 	}
@@ -152,6 +157,9 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 	// counts.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
+	if src.Split != forebay.SplitNone || len(r.Header[keyHeader]) > 0 {
+		return h.serveEvents(ctx, w, r, requestID, src, q)
+	}
 	res, err := h.eng.Ingest(ctx, target.source, &q.rec)
 	if err != nil && len(res.Sinks) == 0 {
 		return ingestError(err, r.Header.Get("Content-Type"))
@@ -164,17 +172,17 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 const storeTimeout = 30 * time.Second
 
 // admit refuses what is known to be wrong before the body is read.
-func (h *ingestHandler) admit(w http.ResponseWriter, r *http.Request, target endpoint) *apiError {
+func (h *ingestHandler) admit(w http.ResponseWriter, r *http.Request, target endpoint) (forebay.Source, *apiError) {
 	if r.Method != http.MethodPost {
 		w.Header()["Allow"] = ingestMethods
-		return methodNotAllowed
+		return forebay.Source{}, methodNotAllowed
 	}
 	project, ok := projectID(target.project)
 	if !ok {
-		return badProjectID
+		return forebay.Source{}, badProjectID
 	}
 	if e := checkHeaders(r, h.opts.MaxHeaderBytes); e != nil {
-		return e
+		return forebay.Source{}, e
 	}
 	return h.authorize(project, target)
 }
@@ -199,18 +207,18 @@ func checkHeaders(r *http.Request, limit int) *apiError {
 }
 
 // authorize checks the address of a request. The work is the same for an unknown source and for a wrong secret.
-func (h *ingestHandler) authorize(project int, target endpoint) *apiError {
+func (h *ingestHandler) authorize(project int, target endpoint) (forebay.Source, *apiError) {
 	src, ok := h.eng.Source(target.source)
 	if project != h.opts.ProjectID || !ok || src.Type != forebay.HTTP && src.Type != "" {
 		src = forebay.Source{}
 	}
 	if !sameSecret(target.secret, src.Secret) {
-		return noSourceFound
+		return src, noSourceFound
 	}
 	if src.Disabled {
-		return disabledSource
+		return src, disabledSource
 	}
-	return nil
+	return src, nil
 }
 
 // headerBytes returns the size of the header lines of r as they were sent, within a few blanks.
@@ -242,13 +250,12 @@ func (q *ingestRequest) fill(r *http.Request, body []byte, opts Options) {
 func (h *ingestHandler) writeResult(
 	w http.ResponseWriter, r *http.Request, requestID, source string, res forebay.Result,
 ) {
+	if len(res.Sinks) == 0 {
+		w.Header()[warningField] = noSinkWarning
+	}
 	verbose := r.URL.RawQuery != "" && r.URL.Query().Get("verbose") == "true"
 	if status, ok := accepted(res); ok && !verbose {
-		header := w.Header()
-		header["Content-Type"] = textType
-		header["Content-Length"] = okLength
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "OK") // the client may be gone: it has nobody else to tell
+		writeOK(w, status)
 		return
 	}
 
@@ -256,21 +263,11 @@ func (h *ingestHandler) writeResult(
 		ProjectID: h.opts.ProjectID, SourceID: source, BranchID: h.opts.BranchID,
 		StatusCode: http.StatusOK, Sinks: make([]sinkResult, 0, len(res.Sinks)),
 	}
-	written := 0
 	var retryAfter time.Duration
 	var exceptionID string
 	for _, s := range res.Sinks {
-		sink := sinkResult{SinkID: s.Sink}
-		switch s.Status {
-		case forebay.Stored:
-			written++
-			sink.StatusCode, sink.Message = http.StatusOK, "processed"
-		case forebay.Queued:
-			written++
-			sink.StatusCode, sink.Message = http.StatusAccepted, "accepted"
-		default:
-			e := ingestError(s.Err, r.Header.Get("Content-Type"))
-			sink.StatusCode, sink.Error, sink.Message = e.status, e.name, e.message
+		sink, e := newSinkResult(s, r.Header.Get("Content-Type"))
+		if e != nil {
 			retryAfter = max(retryAfter, e.retryAfter)
 			if e.status >= http.StatusInternalServerError {
 				exceptionID = exceptionPrefix + requestID
@@ -280,6 +277,7 @@ func (h *ingestHandler) writeResult(
 		out.StatusCode = max(out.StatusCode, sink.StatusCode)
 		out.Sinks = append(out.Sinks, sink)
 	}
+	written := written(res)
 	slices.SortFunc(out.Sinks, func(a, b sinkResult) int { return cmp.Compare(a.SinkID, b.SinkID) })
 	out.Message = fmt.Sprintf("%d/%d sinks written", written, len(res.Sinks))
 	if len(res.Sinks) == 0 {

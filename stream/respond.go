@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -48,8 +49,12 @@ var (
 	jsonType       = []string{"application/json"}
 	ingestMethods  = []string{"OPTIONS, POST"}
 	okLength       = []string{"2"}
+	noSinkWarning  = []string{"no enabled sink, the event was dropped"}
 	requestIDField = http.CanonicalHeaderKey("X-Request-Id")
 )
+
+// warningField of an answer tells what is wrong though the request was taken.
+const warningField = "X-Stream-Warning"
 
 // setCommonHeaders gives an answer its request id and lets pages of every origin read it. It returns the id.
 func setCommonHeaders(h http.Header) string {
@@ -108,6 +113,15 @@ func setRetryAfter(h http.Header, d time.Duration) {
 	if d > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10))
 	}
+}
+
+// writeOK writes the answer to events that every sink has.
+func writeOK(w http.ResponseWriter, status int) {
+	header := w.Header()
+	header["Content-Type"] = textType
+	header["Content-Length"] = okLength
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, "OK") // the client may be gone: it has nobody else to tell
 }
 
 // writeJSON writes v as indented JSON. v must be encodable.

@@ -1,0 +1,149 @@
+package stream
+
+import (
+	"container/list"
+	"context"
+	"hash/maphash"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay"
+)
+
+// keyHeader names a request, so that sending it again adds only what is missing of it.
+const keyHeader = "Idempotency-Key"
+
+const (
+	// maxKeyLength is the greatest length of a key, in bytes.
+	maxKeyLength = 255
+	// receiptsFor is how long a receipt is kept after its request was answered.
+	receiptsFor = 10 * time.Minute
+	// maxReceipts bounds the memory of all receipts, in outcomes: one for each event and sink of a request. Above it the
+	// oldest are forgotten early.
+	maxReceipts = 1 << 20
+)
+
+// receipts remember which sinks have the rows of the last requests that had a key. They are in memory only: a key is
+// unknown after a restart, and then a request that is sent again is stored again.
+type receipts struct {
+	seed maphash.Seed
+
+	mu    sync.Mutex
+	byKey map[receiptKey]*receipt
+	order list.List // of receiptKey, the oldest answer first
+	size  int       // outcomes
+}
+
+type receiptKey struct{ source, key string }
+
+// receipt is what is known of one request.
+type receipt struct {
+	// turn has room for the one request with this key that is in progress.
+	turn chan struct{}
+	body uint64 // a hash: the same key for other bodies is a mistake
+	// kept has the sinks that have the row, by event. It is nil before the first answer.
+	kept    []map[string]struct{}
+	size    int
+	expires time.Time
+	at      *list.Element
+	waiting int // requests that hold or await their turn: the receipt must stay
+}
+
+func newReceipts() *receipts {
+	return &receipts{seed: maphash.MakeSeed(), byKey: make(map[receiptKey]*receipt)}
+}
+
+var (
+	badKey = &apiError{
+		status: http.StatusBadRequest, name: "stream.in.badRequest", message: "The Idempotency-Key must have 1 to 255 characters.",
+	}
+	otherBody = &apiError{
+		status: http.StatusUnprocessableEntity, name: "stream.in.unprocessableContent",
+		message: "The Idempotency-Key was used for another body. Nothing was stored.",
+	}
+)
+
+// begin waits for the turn of a request with a key. The caller ends the receipt.
+func (rs *receipts) begin(ctx context.Context, key receiptKey, body []byte) (*receipt, *apiError) {
+	sum := maphash.Bytes(rs.seed, body)
+	rs.mu.Lock()
+	rs.expire(time.Now())
+	r := rs.byKey[key]
+	if r == nil {
+		r = &receipt{turn: make(chan struct{}, 1), body: sum}
+		rs.byKey[key] = r
+	}
+	if r.body != sum {
+		rs.mu.Unlock()
+		return nil, otherBody
+	}
+	r.waiting++
+	rs.mu.Unlock()
+	select {
+	case r.turn <- struct{}{}:
+		return r, nil
+	case <-ctx.Done():
+		rs.mu.Lock()
+		r.waiting--
+		rs.mu.Unlock()
+		return nil, ingestError(context.Cause(ctx), "")
+	}
+}
+
+// end notes the results of a request, nil when there are none, and gives the turn to the next one.
+func (rs *receipts) end(key receiptKey, r *receipt, results []forebay.Result) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.waiting--
+	if missing := len(results) - len(r.kept); missing > 0 {
+		r.kept = append(r.kept, make([]map[string]struct{}, missing)...)
+	}
+	for i, res := range results {
+		for _, s := range res.Sinks {
+			if s.Status != forebay.Stored && s.Status != forebay.Queued || r.has(i, s.Sink) {
+				continue
+			}
+			if r.kept[i] == nil {
+				r.kept[i] = make(map[string]struct{}, len(res.Sinks))
+			}
+			r.kept[i][s.Sink] = struct{}{}
+			r.size++
+			rs.size++
+		}
+	}
+	r.expires = time.Now().Add(receiptsFor)
+	if r.at != nil {
+		rs.order.Remove(r.at)
+	}
+	r.at = rs.order.PushBack(key)
+	<-r.turn
+	rs.expire(time.Now())
+}
+
+// has tells whether a sink has the row of an event.
+func (r *receipt) has(event int, sink string) bool {
+	if event >= len(r.kept) {
+		return false
+	}
+	_, ok := r.kept[event][sink]
+	return ok
+}
+
+// expire forgets the receipts whose time is over, and the oldest while there are too many. rs.mu is held.
+func (rs *receipts) expire(now time.Time) {
+	for e := rs.order.Front(); e != nil; {
+		next := e.Next()
+		key := e.Value.(receiptKey)
+		r := rs.byKey[key]
+		if now.Before(r.expires) && rs.size <= maxReceipts && len(rs.byKey) <= maxReceipts {
+			return
+		}
+		if r.waiting == 0 {
+			rs.order.Remove(e)
+			delete(rs.byKey, key)
+			rs.size -= r.size
+		}
+		e = next
+	}
+}

@@ -1,0 +1,117 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+// maxEvents bounds the events of one request, and with them the memory that their records take.
+const maxEvents = 10_000
+
+// events are the records of a request whose body was taken apart. The memory is reused.
+type events struct {
+	records []*mapping.Record
+	n       int
+}
+
+// split cuts body into events that share the rest of rec. They are valid until the body is, and until reuse.
+func (ev *events) split(mode forebay.Split, body []byte, rec *mapping.Record) ([]*mapping.Record, *apiError) {
+	var e *apiError
+	switch {
+	case mode == forebay.SplitLines:
+		e = ev.lines(body, rec)
+	case !json.Valid(body):
+		e = &apiError{
+			status: http.StatusUnprocessableEntity, name: "stream.in.unprocessableContent",
+			message: "The source takes bodies apart as JSON, and this body is not JSON. Nothing of it was stored.",
+		}
+	default:
+		e = ev.elements(body, rec)
+	}
+	return ev.records[:ev.n], e
+}
+
+// add puts one event behind the others. It reports false when there are too many.
+func (ev *events) add(event []byte, rec *mapping.Record) bool {
+	if ev.n == maxEvents {
+		return false
+	}
+	if ev.n == len(ev.records) {
+		ev.records = append(ev.records, new(mapping.Record))
+	}
+	r := ev.records[ev.n]
+	ev.n++
+	r.Body, r.Format, r.Header, r.ClientIP, r.Received = event, mapping.FormatJSON, rec.Header, rec.ClientIP, rec.Received
+	return true
+}
+
+// reuse forgets the events of a request.
+func (ev *events) reuse() {
+	for _, r := range ev.records[:ev.n] {
+		r.Reset()
+	}
+	ev.n = 0
+}
+
+func tooManyEvents() *apiError {
+	return &apiError{
+		status: http.StatusRequestEntityTooLarge, name: "stream.in.payloadTooLarge",
+		message: fmt.Sprintf("The body has more than %d events. Nothing of it was stored: send smaller batches.", maxEvents),
+	}
+}
+
+func (ev *events) lines(body []byte, rec *mapping.Record) *apiError {
+	for len(body) > 0 {
+		line, rest, _ := bytes.Cut(body, []byte("\n"))
+		body = rest
+		if line = bytes.TrimSpace(line); len(line) > 0 && !ev.add(line, rec) {
+			return tooManyEvents()
+		}
+	}
+	return nil
+}
+
+// elements cuts a valid JSON value.
+func (ev *events) elements(body []byte, rec *mapping.Record) *apiError {
+	body = bytes.TrimSpace(body)
+	if body[0] != '[' {
+		ev.add(body, rec)
+		return nil
+	}
+	begin, depth := 1, 0
+	cut := func(end int) bool {
+		element := bytes.TrimSpace(body[begin:end])
+		begin = end + 1
+		return len(element) == 0 || ev.add(element, rec) // only the empty array has an empty element
+	}
+	for i := 1; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			for i++; body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			depth++
+		case ',':
+			if depth == 0 && !cut(i) {
+				return tooManyEvents()
+			}
+		case ']', '}':
+			if depth == 0 {
+				if !cut(i) {
+					return tooManyEvents()
+				}
+				return nil
+			}
+			depth--
+		}
+	}
+	return nil
+}
