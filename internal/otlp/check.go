@@ -8,6 +8,9 @@ import (
 	"github.com/forebay/forebay"
 )
 
+// ErrRequest is what every error of [Check] and [Decode] is: the request can never be taken as it is.
+var ErrRequest = errors.New("the request is not a valid export")
+
 // MaxNesting is how deep lists and maps may stand in each other in the value of an attribute or a body.
 const MaxNesting = 64
 
@@ -21,14 +24,17 @@ func (e *TooExpensiveError) Error() string {
 	return fmt.Sprintf("the request would take more than %d bytes of memory when it is decoded; send smaller batches", e.Limit)
 }
 
+// Is reports that target is [ErrRequest].
+func (e *TooExpensiveError) Is(target error) bool { return target == ErrRequest }
+
 var (
-	errNesting   = fmt.Errorf("a value is nested more than %d levels deep", MaxNesting)
-	errTruncated = errors.New("the request is not a valid export: it ends within a field")
-	errWireType  = errors.New("the request is not a valid export: a field has an unknown wire type")
+	errNesting   = fmt.Errorf("%w: a value is nested more than %d levels deep", ErrRequest, MaxNesting)
+	errTruncated = fmt.Errorf("%w: it ends within a field", ErrRequest)
+	errWireType  = fmt.Errorf("%w: a field has an unknown wire type", ErrRequest)
 )
 
 // Check bounds an export request before it is decoded: two bytes can become a record of 300, and the decoder follows any
-// nesting on the stack. It returns about how many bytes of memory the decoded request takes. The errors are final: a
+// nesting on the stack. It returns about how many bytes of memory the decoded request takes. An error is [ErrRequest]: a
 // [*TooExpensiveError] above limit, or one that says what is malformed.
 func Check(signal forebay.Signal, enc Encoding, data []byte, limit int) (cost int, err error) {
 	if enc == JSON {

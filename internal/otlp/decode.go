@@ -63,7 +63,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		return nil, fmt.Errorf("unknown signal %q", signal)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the request is not a valid export of %s: %w", signal, err)
+		return nil, fmt.Errorf("%w of %s: %w", ErrRequest, signal, err)
 	}
 	return docs, nil
 }

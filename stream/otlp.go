@@ -1,0 +1,281 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/otlp"
+	"github.com/forebay/forebay/mapping"
+)
+
+const (
+	// otlpInflation is how much larger than Options.MaxBodyBytes an export request may be without its Content-Encoding.
+	otlpInflation = 8
+	// otlpMemory is how much larger than Options.MaxBodyBytes it may be as decoded telemetry.
+	otlpMemory = 64
+)
+
+// telemetryEngine is what the OTLP endpoints need of a [forebay.Engine].
+type telemetryEngine interface {
+	Source(id string) (forebay.Source, bool)
+	IngestTogether(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
+}
+
+// otlpHandler takes export requests over HTTP, as the specification of OTLP says, for the OTLP sources of an engine.
+type otlpHandler struct {
+	eng    telemetryEngine
+	opts   Options
+	bodies *bodies
+	// requests holds *otlpRequest.
+	requests sync.Pool
+}
+
+// otlpRequest is the reusable memory of one request.
+type otlpRequest struct {
+	rec    mapping.Record
+	buffer bodyBuffer
+	header http.Header
+	host   [1]string
+	answer []byte
+}
+
+// newOTLPHandler takes options that are valid and have their defaults.
+func newOTLPHandler(eng telemetryEngine, opts Options, b *bodies) *otlpHandler {
+	h := &otlpHandler{eng: eng, opts: opts, bodies: b}
+	h.requests.New = func() any { return &otlpRequest{header: make(http.Header, 16)} }
+	return h
+}
+
+func (h *otlpHandler) release(q *otlpRequest) {
+	q.rec.Reset()
+	clear(q.header)
+	q.host[0] = ""
+	if q.buffer.reuse() {
+		h.requests.Put(q)
+	}
+}
+
+var (
+	otlpRouteNotFound = &apiError{
+		status: http.StatusNotFound, name: "stream.in.routeNotFound",
+		message: "Not found. Telemetry is posted to /otlp/{projectId}/{sourceId}/{secret}/v1/logs, /v1/metrics or /v1/traces; the " +
+			"secret may be sent as bearer token instead.",
+	}
+	otlpMethodNotAllowed = &apiError{
+		status: http.StatusMethodNotAllowed, name: "stream.in.methodNotAllowed", message: "Telemetry is sent with POST.",
+	}
+	otlpUnsupportedType = &apiError{
+		status: http.StatusUnsupportedMediaType, name: "stream.in.unsupportedMediaType",
+		message: "The Content-Type must be application/x-protobuf or application/json.",
+	}
+	otlpUnknownSignal = &apiError{
+		status: http.StatusBadRequest, name: "stream.in.badRequest",
+		message: "Neither the path nor the first record tells the signal. Append /v1/logs, /v1/metrics or /v1/traces to the path.",
+	}
+)
+
+func (h *otlpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	requestID := setCommonHeaders(w.Header())
+	enc, err := otlpEncoding(r.Header)
+	if e := h.serve(w, r, enc, err); e != nil {
+		if e.unread {
+			leaveBody(w, r)
+		}
+		h.writeError(w, r, requestID, enc, e.retriable())
+	}
+}
+
+// serve answers the request, or returns the error to answer it with. Nothing is read of the body before the secret has
+// been checked. encErr tells that the Content-Type is not one of OTLP.
+func (h *otlpHandler) serve(w http.ResponseWriter, r *http.Request, enc otlp.Encoding, encErr *apiError) *apiError {
+	target, ok := parseOTLPEndpoint(r.URL.EscapedPath())
+	if !ok {
+		leaveBody(w, r)
+		return otlpRouteNotFound
+	}
+	if r.Method == http.MethodOptions {
+		leaveBody(w, r)
+		writePreflight(w)
+		return nil
+	}
+	if e := h.admit(w, r, &target); e != nil {
+		leaveBody(w, r)
+		return e
+	}
+	if encErr != nil {
+		leaveBody(w, r)
+		return encErr
+	}
+	q := h.requests.Get().(*otlpRequest)
+	defer h.release(q)
+	defer h.bodies.release(&q.buffer)
+	data, e := h.bodies.read(&q.buffer, r, otlpInflation*h.opts.MaxBodyBytes)
+	if e != nil {
+		return e
+	}
+	return h.export(w, r, q, target, enc, data)
+}
+
+// admit refuses what is known to be wrong before the body is read.
+func (h *otlpHandler) admit(w http.ResponseWriter, r *http.Request, target *otlpEndpoint) *apiError {
+	if r.Method != http.MethodPost {
+		w.Header()["Allow"] = ingestMethods
+		return otlpMethodNotAllowed
+	}
+	project, ok := projectID(target.project)
+	if !ok {
+		return badProjectID
+	}
+	if e := checkHeaders(r, h.opts.MaxHeaderBytes); e != nil {
+		return e
+	}
+	if target.secret == "" {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if strings.EqualFold(scheme, "Bearer") {
+			target.secret = strings.TrimSpace(token)
+		}
+	}
+	src, ok := h.eng.Source(target.source)
+	if project != h.opts.ProjectID || !ok || src.Type != forebay.OTLP {
+		src = forebay.Source{}
+	}
+	if !sameSecret(target.secret, src.Secret) {
+		return noSourceFound
+	}
+	if src.Disabled {
+		return disabledSource
+	}
+	return nil
+}
+
+// export decodes and stores a request and answers it.
+func (h *otlpHandler) export(
+	w http.ResponseWriter, r *http.Request, q *otlpRequest, target otlpEndpoint, enc otlp.Encoding, data []byte,
+) *apiError {
+	signal := target.signal
+	if signal == "" {
+		var ok bool
+		if signal, ok = otlp.Sniff(enc, data); !ok {
+			if len(data) == 0 {
+				signal = forebay.SignalLogs // an empty request is of every signal
+			} else {
+				return otlpUnknownSignal
+			}
+		}
+	}
+	cost, err := otlp.Check(signal, enc, data, otlpMemory*h.opts.MaxBodyBytes)
+	if err != nil {
+		return otlpRequestError(err)
+	}
+	defer h.bodies.taken.Add(-int64(cost))
+	if h.bodies.taken.Add(int64(cost)) > h.bodies.most {
+		return tooManyBytes
+	}
+	docs, err := otlp.Decode(signal, enc, data)
+	if err != nil {
+		return otlpRequestError(err)
+	}
+
+	for name, values := range r.Header {
+		if name != "Authorization" {
+			q.header[name] = values
+		}
+	}
+	q.host[0] = r.Host
+	q.header["Host"] = q.host[:]
+	records := otlp.Records(&q.rec, docs, mapping.Record{
+		Header: q.header, ClientIP: clientIP(r, h.opts.TrustedProxies), Received: time.Now(),
+	})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
+	defer cancel()
+	res, err := h.eng.IngestTogether(ctx, target.source, forebay.Batch{Signal: signal, Records: records})
+	if err != nil {
+		return ingestError(err, "")
+	}
+	message := otlp.Summary(signal, res)
+	if res.Rejected > 0 && res.Rejected == res.Records {
+		e := *ingestError(res.First.Err, "")
+		e.message = message
+		return &e
+	}
+	q.answer = otlp.AppendResponse(q.answer[:0], signal, enc, res.Rejected, message)
+	header := w.Header()
+	header["Content-Type"] = otlpTypes[enc]
+	header["Content-Length"] = []string{strconv.Itoa(len(q.answer))}
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(q.answer) // the client may be gone: it has nobody else to tell
+	return nil
+}
+
+func otlpRequestError(err error) *apiError {
+	e := &apiError{status: http.StatusBadRequest, name: "stream.in.badRequest", message: err.Error()}
+	if tooMuch := (*otlp.TooExpensiveError)(nil); errors.As(err, &tooMuch) {
+		e.status, e.name = http.StatusRequestEntityTooLarge, "stream.in.bodyTooLarge"
+	}
+	e.message = strings.ToUpper(e.message[:1]) + e.message[1:] + "."
+	return e
+}
+
+// retriable returns e with a status that exporters act on as e calls for: of the failures that another attempt can mend,
+// they repeat 503 and, unlike other clients, neither 408 nor 500.
+func (e *apiError) retriable() *apiError {
+	if e.status != http.StatusRequestTimeout && e.status < http.StatusInternalServerError {
+		return e
+	}
+	c := *e
+	c.status, c.retryAfter = http.StatusServiceUnavailable, max(e.retryAfter, time.Second)
+	return &c
+}
+
+const protobufType = "application/x-protobuf"
+
+var otlpTypes = [...][]string{otlp.Protobuf: {protobufType}, otlp.JSON: jsonType}
+
+// otlpEncoding reads the Content-Type of a request. With an error the encoding is that of the answer.
+func otlpEncoding(header http.Header) (otlp.Encoding, *apiError) {
+	contentType := header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil { // parameters do not matter, not even malformed ones
+		media, _, _ = strings.Cut(contentType, ";")
+		media = strings.ToLower(strings.TrimSpace(media))
+	}
+	switch media {
+	case protobufType, "application/protobuf":
+		return otlp.Protobuf, nil
+	case "application/json":
+		return otlp.JSON, nil
+	}
+	return otlp.JSON, otlpUnsupportedType
+}
+
+// otlpErrorBody is the JSON form of google.rpc.Status, with the members of every other error of this package.
+type otlpErrorBody struct {
+	Code uint32 `json:"code"`
+	errorBody
+}
+
+// writeError answers with a google.rpc.Status in the encoding of the request.
+func (h *otlpHandler) writeError(w http.ResponseWriter, r *http.Request, requestID string, enc otlp.Encoding, e *apiError) {
+	logFault(r, h.opts.Logger, requestID, e)
+	setRetryAfter(w.Header(), e.retryAfter)
+	code := otlp.Code(e.status)
+	if enc == otlp.Protobuf {
+		body := otlp.AppendStatus(nil, code, e.message)
+		w.Header()["Content-Type"] = otlpTypes[enc]
+		w.WriteHeader(e.status)
+		_, _ = w.Write(body) // as above
+		return
+	}
+	body := otlpErrorBody{code, errorBody{StatusCode: e.status, Error: e.name, Message: e.message}}
+	if e.status >= http.StatusInternalServerError {
+		body.ExceptionID = exceptionPrefix + requestID
+	}
+	writeJSON(w, e.status, body)
+}

@@ -1,0 +1,442 @@
+package stream_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+const (
+	protobuf = "application/x-protobuf"
+	jsonBody = "application/json"
+)
+
+// telemetry is an OTLP source with one sink for each signal and one that takes everything.
+func telemetry() forebay.Source {
+	sink := func(signal forebay.Signal, path string) forebay.Sink {
+		return forebay.Sink{
+			ID:             string(signal),
+			Table:          forebay.Table{ID: "in.c-app." + string(signal), Columns: mapping.Columns{mapping.Path("v", path, mapping.RawString())}},
+			AllowedSignals: []forebay.Signal{signal},
+		}
+	}
+	return forebay.Source{ID: "app", Type: forebay.OTLP, Secret: webSecret, Sinks: []forebay.Sink{
+		sink(forebay.SignalLogs, "body"), sink(forebay.SignalMetrics, "metric_name"), sink(forebay.SignalTraces, "name"),
+		{ID: "all", Table: forebay.Table{ID: "in.c-app.all", Columns: mapping.Columns{mapping.Body("body"), mapping.Headers("headers")}}},
+	}}
+}
+
+func logs(bodies ...string) plog.Logs {
+	batch := plog.NewLogs()
+	records := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
+	for _, b := range bodies {
+		r := records.AppendEmpty()
+		r.SetTimestamp(1)
+		r.Body().SetStr(b)
+	}
+	return batch
+}
+
+// exports encodes one record of each signal, named by the signal.
+func exports(t *testing.T, enc string) map[forebay.Signal][]byte {
+	t.Helper()
+	metrics := pmetric.NewMetrics()
+	m := metrics.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	m.SetName("metrics")
+	m.SetEmptyGauge().DataPoints().AppendEmpty().SetIntValue(1)
+	traces := ptrace.NewTraces()
+	span := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	span.SetName("traces")
+	span.SetStartTimestamp(1)
+	span.SetTraceID([16]byte{1})
+	span.SetSpanID([8]byte{1})
+
+	out := make(map[forebay.Signal][]byte)
+	keep := func(signal forebay.Signal, data []byte, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[signal] = data
+	}
+	if enc == jsonBody {
+		data, err := (&plog.JSONMarshaler{}).MarshalLogs(logs("logs"))
+		keep(forebay.SignalLogs, data, err)
+		data, err = (&pmetric.JSONMarshaler{}).MarshalMetrics(metrics)
+		keep(forebay.SignalMetrics, data, err)
+		data, err = (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
+		keep(forebay.SignalTraces, data, err)
+		return out
+	}
+	data, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs("logs"))
+	keep(forebay.SignalLogs, data, err)
+	data, err = (&pmetric.ProtoMarshaler{}).MarshalMetrics(metrics)
+	keep(forebay.SignalMetrics, data, err)
+	data, err = (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+	keep(forebay.SignalTraces, data, err)
+	return out
+}
+
+func compress(t *testing.T, coding string, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	switch coding {
+	case "":
+		return data
+	case "gzip":
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write(data); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+	case "zstd":
+		w, err := zstd.NewWriter(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(data); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// export sends a request; header has names and values in turn.
+func (s *service) export(path string, body []byte, header ...string) (int, http.Header, string) {
+	s.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, s.url+path, bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i+1] != "" {
+			req.Header.Set(header[i], header[i+1])
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return resp.StatusCode, resp.Header, string(answer)
+}
+
+// tables returns the number of rows of each table of the source.
+func (s *service) tables() map[string]int {
+	s.t.Helper()
+	if err := s.eng.Flush(s.t.Context(), "app"); err != nil {
+		s.t.Fatal(err)
+	}
+	n := make(map[string]int)
+	for _, name := range []string{"logs", "metrics", "traces", "all"} {
+		n[name] = len(s.mem.Rows("in.c-app." + name))
+	}
+	return n
+}
+
+// Every address, encoding and coding in which exporters send takes the records of every signal to the sinks that want
+// them.
+func TestOTLPRequests(t *testing.T) {
+	s := newService(t, nil, telemetry())
+	sent := 0
+	for _, enc := range []string{protobuf, jsonBody} {
+		for signal, data := range exports(t, enc) {
+			for _, coding := range []string{"", "gzip", "zstd"} {
+				body := compress(t, coding, data)
+				for _, path := range []string{
+					"/otlp/1/app/" + webSecret + "/v1/" + string(signal), "/otlp/1/app/" + webSecret + "/v1/" + string(signal) + "/",
+					"/otlp/1/app/v1/" + string(signal), "/otlp/1/app/" + webSecret, "/otlp/1/app/" + webSecret + "/", "/otlp/1/app",
+				} {
+					auth := ""
+					if !strings.Contains(path, webSecret) {
+						auth = "bEARER " + webSecret
+					}
+					status, header, answer := s.export(path, body, "Content-Type", enc, "Content-Encoding", coding, "Authorization", auth)
+					want := ""
+					if enc == jsonBody {
+						want = "{}"
+					}
+					if status != 200 || answer != want || header.Get("Content-Type") != enc {
+						t.Errorf("%s %s %s: %d %s %q", path, enc, coding, status, header.Get("Content-Type"), answer)
+					}
+					sent++
+				}
+			}
+		}
+	}
+	got := s.tables()
+	want := map[string]int{"logs": sent / 3, "metrics": sent / 3, "traces": sent / 3, "all": sent}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("rows %v, want %v", got, want)
+	}
+	for name := range want {
+		for _, row := range s.mem.Rows("in.c-app." + name) {
+			if name != "all" && row[0] != name {
+				t.Errorf("table %s has the row %q", name, row)
+			}
+			if strings.Contains(strings.Join(row, ""), webSecret) {
+				t.Fatalf("the secret is in a table: %s", row)
+			}
+		}
+	}
+}
+
+// What a retry cannot mend is refused with a 4xx, and says why, in the encoding of the request.
+func TestOTLPRefusals(t *testing.T) {
+	s := newService(t, nil, telemetry(), source("web", mapping.Body("b")),
+		forebay.Source{ID: "off", Type: forebay.OTLP, Secret: webSecret, Disabled: true})
+	good := exports(t, protobuf)[forebay.SignalLogs]
+	const path = "/otlp/1/app/" + webSecret + "/v1/logs"
+
+	deepProto := []byte{}
+	for range 2000 { // AnyValue in ArrayValue in AnyValue ...
+		deepProto = field(5, field(1, deepProto))
+	}
+	deepProto = field(1, field(2, field(2, field(5, deepProto))))
+	deepJSON := `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":` + strings.Repeat(`{"arrayValue":{"values":[`, 300) + "{}" +
+		strings.Repeat("]}}", 300) + "}]}]}]}"
+
+	for name, c := range map[string]struct {
+		path     string
+		body     []byte
+		typ      string
+		encoding string
+		auth     string
+		status   int
+		message  string
+	}{
+		"no such path":         {"/otlp/1/app/" + webSecret + "/v2/logs", good, protobuf, "", "", 404, "Telemetry is posted to"},
+		"no such signal":       {"/otlp/1/app/" + webSecret + "/v1/profiles", good, protobuf, "", "", 404, "Telemetry is posted to"},
+		"no source":            {"/otlp/1", good, protobuf, "", "", 404, "Telemetry is posted to"},
+		"project":              {"/otlp/x/app/" + webSecret + "/v1/logs", good, protobuf, "", "", 400, "project id"},
+		"other project":        {"/otlp/2/app/" + webSecret + "/v1/logs", good, protobuf, "", "", 404, "No source"},
+		"wrong secret":         {"/otlp/1/app/" + webSecret + "x/v1/logs", good, protobuf, "", "", 404, "No source"},
+		"wrong bearer":         {"/otlp/1/app/v1/logs", good, protobuf, "", "Bearer x" + webSecret, 404, "No source"},
+		"other scheme":         {"/otlp/1/app/v1/logs", good, protobuf, "", "Basic " + webSecret, 404, "No source"},
+		"no secret":            {"/otlp/1/app/v1/logs", good, protobuf, "", "", 404, "No source"},
+		"source of HTTP":       {"/otlp/1/web/" + webSecret + "/v1/logs", good, protobuf, "", "", 404, "No source"},
+		"disabled":             {"/otlp/1/off/" + webSecret + "/v1/logs", good, protobuf, "", "", 404, "disabled"},
+		"type":                 {path, good, "text/plain", "", "", 415, "Content-Type"},
+		"no type":              {path, good, "", "", "", 415, "Content-Type"},
+		"coding":               {path, good, protobuf, "br", "", 415, "Content-Encoding"},
+		"not gzip":             {path, good, protobuf, "gzip", "", 400, "Content-Encoding"},
+		"not protobuf":         {path, []byte("hello"), protobuf, "", "", 400, "not a valid export"},
+		"cut":                  {path, good[:len(good)-1], protobuf, "", "", 400, "not a valid export"},
+		"not JSON":             {path, []byte(`{"resourceLogs":[{]}`), jsonBody, "", "", 400, "not a valid export"},
+		"unknown signal":       {"/otlp/1/app/" + webSecret, field(1, nil), protobuf, "", "", 400, "signal"},
+		"unknown signal, JSON": {"/otlp/1/app/" + webSecret, []byte(`{}`), jsonBody, "", "", 400, "signal"},
+		"body too large":       {path, make([]byte, 1<<20+1), protobuf, "", "", 413, "1048576 bytes"},
+		"bomb":                 {path, compress(t, "gzip", make([]byte, 100<<20)), protobuf, "gzip", "", 413, "8388608 bytes"},
+		"zstd bomb":            {path, compress(t, "zstd", make([]byte, 100<<20)), protobuf, "zstd", "", 413, "8388608 bytes"},
+		"many tiny records":    {path, field(1, field(2, bytes.Repeat([]byte{2<<3 | 2, 0}, 300_000))), protobuf, "", "", 413, "smaller batches"},
+		"many tiny records, JSON": {
+			path, []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}` + strings.Repeat(",{}", 300_000) + `]}]}]}`), jsonBody, "", "", 413, "smaller batches",
+		},
+		"deep nesting":       {path, deepProto, protobuf, "", "", 400, "nested"},
+		"deep nesting, JSON": {path, []byte(deepJSON), jsonBody, "", "", 400, "nested"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, header, answer := s.export(c.path, c.body, "Content-Type", c.typ, "Content-Encoding", c.encoding, "Authorization", c.auth)
+			message := answer
+			if c.typ == protobuf {
+				if header.Get("Content-Type") != protobuf {
+					t.Errorf("the answer has the type %q", header.Get("Content-Type"))
+				}
+				var code uint64
+				if code, message = readStatus(t, []byte(answer)); code == 0 {
+					t.Error("the status has no code")
+				}
+			} else {
+				var body struct {
+					Code    int
+					Message string
+					Error   string
+				}
+				if err := json.Unmarshal([]byte(answer), &body); err != nil || body.Code == 0 || !strings.HasPrefix(body.Error, "stream.in.") {
+					t.Errorf("%v: %s", err, answer)
+				}
+				message = body.Message
+			}
+			if status != c.status || !strings.Contains(message, c.message) || strings.Contains(answer, webSecret) {
+				t.Errorf("%d %q, want %d with %q", status, message, c.status, c.message)
+			}
+		})
+	}
+	if n := s.tables()["all"]; n != 0 {
+		t.Errorf("%d rows of refused requests", n)
+	}
+}
+
+// field encodes a field of wire type 2.
+func field(number byte, content []byte) []byte {
+	return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(content))), content...)
+}
+
+// readStatus reads a google.rpc.Status.
+func readStatus(t *testing.T, b []byte) (code uint64, message string) {
+	t.Helper()
+	if len(b) < 4 || b[0] != 1<<3 {
+		t.Fatalf("not a status: %x", b)
+	}
+	code, n := binary.Uvarint(b[1:])
+	b = b[1+n:]
+	size, n := binary.Uvarint(b[1:])
+	if b[0] != 2<<3|2 || int(size) != len(b)-1-n {
+		t.Fatalf("not a status: %x", b)
+	}
+	return code, string(b[1+n:])
+}
+
+func TestOTLPMethods(t *testing.T) {
+	s := newService(t, nil, telemetry())
+	for method, want := range map[string]int{http.MethodOptions: 200, http.MethodGet: 405} {
+		req, err := http.NewRequest(method, s.url+"/otlp/1/app/v1/logs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want || resp.Header.Get("Allow") != "OPTIONS, POST" {
+			t.Errorf("%s: %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
+		}
+	}
+}
+
+// Records that a sink can never store are counted, with the first reason; the others are stored. When none is left the
+// request fails for good.
+func TestOTLPPartialSuccess(t *testing.T) {
+	src := telemetry()
+	src.Sinks = append(src.Sinks, forebay.Sink{
+		ID: "strict", Table: forebay.Table{ID: "in.c-app.strict", Columns: mapping.Columns{mapping.Path("n", "body.n")}},
+		AllowedSignals: []forebay.Signal{forebay.SignalLogs},
+	})
+	s := newService(t, nil, src)
+	batch := logs("plain", "", "plain")
+	batch.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1).Body().SetEmptyMap().PutInt("n", 7)
+	path := "/otlp/1/app/" + webSecret + "/v1/logs"
+	data, err := (&plog.JSONMarshaler{}).MarshalLogs(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, answer := s.export(path, data, "Content-Type", jsonBody)
+	const want = `{"partialSuccess":{"rejectedLogRecords":"2","errorMessage":"2 of 3 log records were rejected, the first is number 1, ` +
+		`by sink \"strict\": column \"n\": path \"body.n\": the body has no such field"}}`
+	if status != 200 || answer != want {
+		t.Errorf("%d %s\nwant %s", status, answer, want)
+	}
+	if n := s.tables(); n["logs"] != 3 || n["all"] != 3 || len(s.mem.Rows("in.c-app.strict")) != 1 {
+		t.Errorf("rows %v and %v", n, s.mem.Rows("in.c-app.strict"))
+	}
+	if data, err = (&plog.JSONMarshaler{}).MarshalLogs(logs("plain")); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, answer = s.export(path, data, "Content-Type", jsonBody); status != 422 || !strings.Contains(answer, "1 of 1 log records") {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// A signal that nobody wants is a success with a warning, and is counted.
+func TestOTLPWithoutSink(t *testing.T) {
+	src := telemetry()
+	src.Sinks = src.Sinks[:1]
+	s := newService(t, nil, src)
+	status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/traces", exports(t, jsonBody)[forebay.SignalTraces], "Content-Type", jsonBody)
+	const want = `{"partialSuccess":{"errorMessage":"No enabled sink of the source takes traces: 1 spans were dropped."}}`
+	if status != 200 || answer != want || s.eng.Stats().Dropped["app"] != 1 {
+		t.Errorf("%d %s, %d dropped", status, answer, s.eng.Stats().Dropped["app"])
+	}
+}
+
+// Overload is a 503 with Retry-After, whatever is full, and no sink has stored anything: the exporter's retry doubles no row.
+func TestOTLPOverload(t *testing.T) {
+	s := newService(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 }, telemetry())
+	s.mem.Alter("in.c-app.logs", "other") // holds up the imports of this sink
+	taken := 0
+	for i := range 50 {
+		noise := make([]byte, 8<<10)
+		for i := range noise {
+			noise[i] = byte(rand.Uint32())
+		}
+		data, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs(fmt.Sprintf("%x", noise)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, header, answer := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf)
+		switch status {
+		case 200:
+			taken++
+			continue
+		case 503:
+			if header.Get("Retry-After") == "" || !strings.Contains(answer, "Send the event again later") {
+				t.Errorf("Retry-After %q, %q", header.Get("Retry-After"), answer)
+			}
+		default:
+			t.Fatalf("%d %q", status, answer)
+		}
+		if i == 49 {
+			break
+		}
+	}
+	if taken == 0 || taken == 50 {
+		t.Fatalf("%d batches were taken", taken)
+	}
+	if err := s.eng.Flush(t.Context(), "app", "all"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.mem.Rows("in.c-app.all")); n != taken {
+		t.Errorf("%d rows of %d batches", n, taken)
+	}
+}
+
+// The records of a request keep their order, and share its time.
+func TestOTLPOrder(t *testing.T) {
+	src := telemetry()
+	src.Sinks = []forebay.Sink{{
+		ID:    "logs",
+		Table: forebay.Table{ID: "in.c-app.logs", Columns: mapping.Columns{mapping.Path("v", "body"), mapping.Datetime("at")}},
+	}}
+	s := newService(t, nil, src)
+	var bodies []string
+	for i := range 500 {
+		bodies = append(bodies, fmt.Sprint(i))
+	}
+	data, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs(bodies...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf); status != 200 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if err := s.eng.Flush(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	rows := s.mem.Rows("in.c-app.logs")
+	for i, row := range rows {
+		if row[0] != fmt.Sprintf("%q", fmt.Sprint(i)) || row[1] != rows[0][1] {
+			t.Fatalf("row %d is %v", i, row)
+		}
+	}
+	if len(rows) != len(bodies) {
+		t.Errorf("%d rows", len(rows))
+	}
+}
