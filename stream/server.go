@@ -16,6 +16,8 @@ import (
 //	MaxHeaderBytes      64 KB   above it net/http itself answers 431; the handlers of this package refuse
 //	                            headers above 16 KB with their own 413
 //
+// The number of connections is bounded by the listener: see [LimitConnections].
+//
 // Call Shutdown on the server before Close on the engine, so that requests in progress get their answer.
 func Server(addr string, handler http.Handler) *http.Server {
 	return &http.Server{

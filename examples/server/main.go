@@ -7,6 +7,9 @@
 // it stops accepting, answers the requests in progress, moves what waits to the tables and ends with status 0. When
 // -shutdown-timeout is over before that, rows that still wait stay on disk and go on at the next start; nothing that
 // was acknowledged is lost either way. A second signal ends it at once.
+//
+// With -admin 127.0.0.1:8081 it takes orders of the machine it runs on: a POST to /checkpoint copies the data directory
+// while events flow, and answers where the copy is. examples/inspect looks into that.
 package main
 
 import (
@@ -58,6 +61,8 @@ type config struct {
 	logLevel                  slog.Level
 	logFormat                 string
 	shutdownTimeout           time.Duration
+	admin                     string
+	maxConnections            int
 }
 
 func parseConfig(args []string, getenv func(string) string, usage io.Writer) (config, error) {
@@ -65,6 +70,8 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "address to listen on")
+	flags.StringVar(&cfg.admin, "admin", "", "loopback address to take orders on, such as a checkpoint (default: none are taken)")
+	flags.IntVar(&cfg.maxConnections, "max-connections", 1000, "greatest number of connections at once; others wait")
 	flags.StringVar(&cfg.dir, "dir", "data", "data directory; the tables are in the folder tables of it")
 	flags.StringVar(&cfg.source, "source", "web", "id of the source, which is also a part of the names of its tables")
 	flags.StringVar(&cfg.secret, "secret", "", "secret of the source (default: made at the first start, kept in DIR/secret)")
@@ -100,6 +107,12 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	}
 	if cfg.logFormat != "text" && cfg.logFormat != "json" {
 		problems = append(problems, fmt.Errorf("-log-format is %q, must be text or json", cfg.logFormat))
+	}
+	if cfg.maxConnections < 1 {
+		problems = append(problems, fmt.Errorf("-max-connections is %d, must be positive", cfg.maxConnections))
+	}
+	if err := checkAdmin(cfg.admin); err != nil {
+		problems = append(problems, err)
 	}
 	if cfg.stream.ProjectID == 0 { // which the options take for the default
 		problems = append(problems, errors.New("-project is 0, must be positive"))
@@ -153,8 +166,15 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if cfg.admin != "" {
+		stop, err := serveAdmin(cfg, eng, logger)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		defer stop()
+	}
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
+	go func() { served <- srv.Serve(stream.LimitConnections(listener, cfg.maxConnections)) }()
 
 	endpoint := fmt.Sprintf("http://%s/stream/%d/%s/%s",
 		listener.Addr(), cfg.stream.ProjectID, url.PathEscape(cfg.source), url.PathEscape(secret))

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/stream"
+)
+
+// checkAdmin refuses addresses that other machines reach: who can ask for a checkpoint can fill the disk.
+func checkAdmin(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("-admin is %q: %w", addr, err)
+	}
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return fmt.Errorf("-admin is %q, must be a loopback address such as 127.0.0.1:8081", addr)
+	}
+	return nil
+}
+
+// serveAdmin takes orders until stop is called.
+func serveAdmin(cfg config, eng *forebay.Engine, logger *slog.Logger) (stop func(), err error) {
+	listener, err := net.Listen("tcp", cfg.admin)
+	if err != nil {
+		return nil, err
+	}
+	srv := stream.Server(cfg.admin, adminHandler(cfg.dir, eng, logger))
+	srv.WriteTimeout = 0 // a checkpoint takes as long as its disk
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = srv.Serve(stream.LimitConnections(listener, 8)) // it ends with stop
+	}()
+	logger.Info("taking orders", "address", listener.Addr().String())
+	return func() {
+		_ = srv.Close()
+		<-served
+	}, nil
+}
+
+// checkpoint is the answer to an order.
+type checkpoint struct {
+	// Directory holds the copy, Staging the staged objects that it needs, which are those of the running engine.
+	Directory string `json:"directory"`
+	Staging   string `json:"staging"`
+	Inspect   string `json:"inspect"`
+}
+
+// adminHandler makes checkpoints. A page in a browser of this machine cannot ask for one: requests of other origins are
+// refused.
+func adminHandler(dir string, eng *forebay.Engine, logger *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
+		folder := filepath.Join(dir, "checkpoints", time.Now().UTC().Format("20060102-150405.000000"))
+		w.Header().Set("Content-Type", "application/json")
+		if err := eng.Checkpoint(r.Context(), folder); err != nil {
+			logger.Error("no checkpoint was made", "error", err)
+			w.WriteHeader(http.StatusInternalServerError)
+			_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+			return
+		}
+		staging := filepath.Join(dir, "staging")
+		_ = json.NewEncoder(w).Encode(checkpoint{
+			Directory: folder, Staging: staging,
+			Inspect: fmt.Sprintf("go run ./examples/inspect -staging %q %q", staging, folder),
+		})
+	})
+	return http.NewCrossOriginProtection().Handler(mux)
+}
