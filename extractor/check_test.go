@@ -2,7 +2,14 @@ package extractor_test
 
 import (
 	"crypto/md5"
+	"crypto/sha1"
+	"encoding/base64"
 	"encoding/hex"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -29,4 +36,38 @@ func checkLog(t testing.TB, log, want string) {
 func link(path, serialized string) string {
 	sum := md5.Sum([]byte(serialized))
 	return path + "_" + hex.EncodeToString(sum[:])
+}
+
+func newDebugLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func escapeQuery(s string) string { return url.QueryEscape(s) }
+
+func base64Text(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func md5Text(s string) string {
+	sum := md5.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func sha1Text(s string) string {
+	sum := sha1.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// newRoutedAPI answers by the URI of a request.
+func newRoutedAPI(t testing.TB, answers ...map[string]string) *api {
+	a := &api{}
+	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, set := range answers {
+			if answer, ok := set[r.RequestURI]; ok {
+				writeAnswer(w, answer)
+				return
+			}
+		}
+		http.Error(w, "no answer for "+r.RequestURI, http.StatusNotFound)
+	}))
+	t.Cleanup(a.server.Close)
+	return a
 }

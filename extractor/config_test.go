@@ -142,7 +142,7 @@ func TestConfigWarnings(t *testing.T) {
 		got = append(got, w.Path)
 	}
 	same(t, "unknown keys", got, []string{
-		"parameters.version", `parameters.api.http.defaultOptions.timeout`, "parameters.api.http.header", "parameters.api.retryConfig.http.x",
+		"parameters.version", "parameters.api.retryConfig.http.x", "parameters.api.http.defaultOptions.timeout", "parameters.api.http.header",
 		"parameters.api.authentication.loginRequest.body", "parameters.api.authentication.apiRequest.cookies", "parameters.api.authentication.expires.abs",
 		"parameters.api.authentication.scope", "parameters.api.pagination.limitStop.x", "parameters.api.pagination.ofset", `parameters.api["nam.e"]`,
 		"parameters.config.jobs[0].children[0].y", "parameters.config.jobs[0].datafield",

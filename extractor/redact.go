@@ -73,22 +73,21 @@ func (r *redactor) clean(text string) string {
 // replaceWord redacts a short secret where no letter or digit stands beside it.
 func replaceWord(text, word string) string {
 	var b strings.Builder
-	for {
-		at := strings.Index(text, word)
+	from := 0 // what is not written yet
+	for look := 0; ; {
+		at := strings.Index(text[look:], word)
 		if at < 0 {
-			b.WriteString(text)
+			b.WriteString(text[from:])
 			return b.String()
 		}
+		at += look
 		end := at + len(word)
-		alone := (at == 0 || !alphanumeric(text[at-1])) && (end == len(text) || !alphanumeric(text[end]))
-		b.WriteString(text[:at])
-		if alone {
+		look = at + 1
+		if (at == 0 || !alphanumeric(text[at-1])) && (end == len(text) || !alphanumeric(text[end])) {
+			b.WriteString(text[from:at])
 			b.WriteString(redacted)
-			text = text[end:]
-			continue
+			from, look = end, end
 		}
-		b.WriteByte(text[at])
-		text = text[at+1:]
 	}
 }
 

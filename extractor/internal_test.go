@@ -1,0 +1,182 @@
+package extractor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A handlerTransport answers within the bubble of a test.
+type handlerTransport func(w http.ResponseWriter, r *http.Request)
+
+func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h(w, r)
+	return w.Result(), r.Context().Err()
+}
+
+func loginClient(t *testing.T, expires string, h handlerTransport) *client {
+	t.Helper()
+	cfg, err := Parse([]byte(`{"api": {"baseUrl": "http://h", "retryConfig": {"maxRetries": 0},
+		"authentication": {"type": "login", "loginRequest": {"endpoint": "login"}, "expires": ` + expires + `, "apiRequest": {"headers": {"T": {"response": "t"}}}}},
+		"config": {"jobs": [{"endpoint": "u"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Transport: h}.withDefaults()
+	c, _ := newClient(cfg.plans[0], o, new(traffic))
+	return c
+}
+
+// TestConcurrentRequestsShareALogin sends many requests at once, before the first login and when it has expired.
+func TestConcurrentRequestsShareALogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logins atomic.Int64
+		c := loginClient(t, `10`, func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			if r.URL.Path == "/login" {
+				fmt.Fprintf(w, `{"t": "t%d"}`, logins.Add(1))
+			} else if want := fmt.Sprintf("t%d", logins.Load()); r.Header.Get("T") != want {
+				t.Errorf("a request is signed %q, want %q", r.Header.Get("T"), want)
+			} else {
+				fmt.Fprint(w, `[]`)
+			}
+		})
+		for round := range int64(3) {
+			var wg sync.WaitGroup
+			for range 20 {
+				wg.Go(func() {
+					r, err := c.plan.apiRequest(apiCall{endpoint: "u"})
+					if err == nil {
+						_, err = c.fetch(t.Context(), r)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if logins.Load() != round+1 {
+				t.Fatalf("%d logins in %d rounds", logins.Load(), round+1)
+			}
+			time.Sleep(11 * time.Second)
+		}
+	})
+}
+
+// TestConcurrentRequestsShareAFailure lets a login fail: everybody who waits gets its error, nobody logs in again.
+func TestConcurrentRequestsShareAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logins atomic.Int64
+		c := loginClient(t, `10`, func(w http.ResponseWriter, _ *http.Request) {
+			logins.Add(1)
+			time.Sleep(time.Second)
+			http.Error(w, "no", http.StatusForbidden)
+		})
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				_, err := c.auth.credentials(t.Context())
+				if failed, ok := errors.AsType[*RequestError](err); !ok || !failed.Login || failed.Status != http.StatusForbidden {
+					t.Errorf("error %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if logins.Load() != 1 {
+			t.Errorf("%d logins", logins.Load())
+		}
+	})
+}
+
+// TestLoginOutlivesItsCaller cancels the request that logs in, while another waits for it.
+func TestLoginOutlivesItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := loginClient(t, `10`, func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(time.Second):
+			case <-r.Context().Done():
+			}
+			fmt.Fprint(w, `{"t": 1}`)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := c.auth.credentials(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if _, err := c.auth.credentials(t.Context()); err != nil {
+				t.Errorf("error %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestPublicAddress(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1": true, "::ffff:8.8.8.8": true, "193.0.0.1": true,
+		"127.0.0.1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "0.0.0.0": false,
+		"100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "198.18.0.1": false, "::1": false, "::": false, "fe80::1%eth0": false,
+		"fd00::1": false, "ff02::1": false, "::ffff:127.0.0.1": false, "64:ff9b::a00:1": false, "2002:a00:1::": false, "2001:db8::1": false,
+	} {
+		if got := publicAddress(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s counts as public: %v", addr, got)
+		}
+	}
+}
+
+func TestRedactor(t *testing.T) {
+	r := new(redactor)
+	r.add("abc")
+	r.add("1")
+	r.add("secret")
+	r.add("my secret text")
+	r.add(" ")
+	for in, want := range map[string]string{
+		"my secret text": "***", "a secret": "a ***", "page 1 of 10": "page *** of 10", "1": "***", "11": "11", "abcd abc xabc": "abcd *** xabc",
+		"my+secret+text my%20secret%20text": "*** ***", "nothing": "nothing", "": "",
+	} {
+		if got := r.clean(in); got != want {
+			t.Errorf("%q is cleaned to %q, want %q", in, got, want)
+		}
+	}
+	long := []byte(strings.Repeat("x ", 4090) + "my secret text that is cut at the end of the excerpt")
+	if got := r.excerpt(long); strings.Contains(got, "secret") || len(got) > 510 {
+		t.Errorf("excerpt %q", got)
+	}
+}
+
+func TestCombinations(t *testing.T) {
+	var got []string
+	for c := range combinations([][]string{{"a", "b"}, {"1", "2"}, {"x"}}) {
+		got = append(got, strings.Join(c, ""))
+		if len(got) == 3 {
+			break
+		}
+	}
+	if s := strings.Join(got, " "); s != "a1x a2x b1x" {
+		t.Error(s)
+	}
+	for range combinations([][]string{{"a"}, {}}) {
+		t.Error("an empty list has a combination")
+	}
+}

@@ -1,0 +1,189 @@
+package extractor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/extractor"
+)
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var seen []extractor.Progress
+	a := newAPI(t, `[1,2]`, "503 Wait: 0.001\n", `[3]`, `[]`)
+	r := extract(t, a, config(`"retryConfig": {"http": {"retryHeader": "Wait"}}, "pagination": {"method": "pagenum"}`, `"jobs": [{"endpoint": "u", "id": "j"}]`),
+		func(_ *extractor.State, o *extractor.Options) {
+			o.Progress = func(p extractor.Progress) { seen = append(seen, p) }
+		})
+	checkError(t, r.err, "")
+	var got []string
+	for _, p := range seen {
+		got = append(got, fmt.Sprintf("%s: %d requests, %d retries, %d pages, %d records, %d bytes", p.Job, p.Requests, p.Retries, p.Pages, p.Records, p.Bytes))
+		if p.BytesPerSecond() <= 0 {
+			t.Errorf("no rate after %s", p.Elapsed)
+		}
+	}
+	same(t, "progress", got, []string{
+		"j: 1 requests, 0 retries, 1 pages, 2 records, 5 bytes", "j: 3 requests, 1 retries, 2 pages, 3 records, 8 bytes",
+		"j: 4 requests, 1 retries, 3 pages, 3 records, 10 bytes", ": 4 requests, 1 retries, 3 pages, 3 records, 10 bytes",
+	})
+	if (extractor.Progress{Bytes: 5}).BytesPerSecond() != 0 {
+		t.Error("a rate without time")
+	}
+}
+
+// A fake API with 3 pages for each method, as a function of the request. Pages of the same number are equal, so a run
+// that is interrupted anywhere must end with the same records as one that is not.
+var resumable = []struct {
+	name, pagination string
+	answers          map[string]string
+}{
+	{"response.url", `"method": "response.url", "limitStop": {"count": 5}`, map[string]string{
+		"/a?k=1": `{"d": [{"n": 1}, {"n": 2}], "next_page": "/a?c=x"}`, "/a?c=x": `{"d": [{"n": 3}, {"n": 4}], "next_page": "?c=y"}`, "/a?c=y": `{"d": [{"n": 5}], "next_page": "?c=z"}`,
+	}},
+	{"offset", `"method": "offset", "limit": 2`, map[string]string{
+		"/a?k=1&limit=2&offset=0": `[{"n": 1}, {"n": 2}]`, "/a?k=1&limit=2&offset=2": `[{"n": 3}, {"n": 4}]`, "/a?k=1&limit=2&offset=4": `[{"n": 5}]`,
+	}},
+	{"pagenum", `"method": "pagenum", "forceStop": {"pages": 3}`, map[string]string{
+		"/a?k=1&page=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&page=2": `[{"n": 3}, {"n": 4}]`, "/a?k=1&page=3": `[{"n": 5}]`,
+	}},
+	{"response.param", `"method": "response.param", "responseParam": "t", "queryParam": "t", "forceStop": {"volume": 80}`, map[string]string{
+		"/a?k=1": `{"d": [{"n": 1}, {"n": 2}], "t": 5.0}`, "/a?t=5": `{"d": [{"n": 3}, {"n": 4}], "t": "y"}`, "/a?t=y": `{"d": [{"n": 5}], "t": "z"}`,
+	}},
+	{"cursor", `"method": "cursor", "idKey": "n", "param": "after"`, map[string]string{
+		"/a?k=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&after=2": `[{"n": 4}, {"n": 3}]`, "/a?k=1&after=4": `[{"n": 5}]`, "/a?k=1&after=5": `[]`,
+	}},
+	{"identical page", `"method": "pagenum"`, map[string]string{
+		"/a?k=1&page=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&page=2": `[{"n": 3}, {"n": 4}]`, "/a?k=1&page=3": `[{"n": 3}, {"n": 4}]`,
+	}},
+}
+
+// TestResume stops a run at every callback in turn, as a crash would, and goes on from the last state that was saved.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	crash := errors.New("crash")
+	for _, test := range resumable {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			a := newRoutedAPI(t, test.answers, map[string]string{"/b?k=1": `[]`, "/b?k=1&page=1": `[]`, "/b?k=1&limit=2&offset=0": `[]`})
+			cfg := config(`"pagination": {`+test.pagination+`}`, `"#secret": "s", "jobs": [{"endpoint": "a", "params": {"k": 1}}, {"endpoint": "b", "params": {"k": 1}}]`)
+			whole := extract(t, a, cfg, nil)
+			checkError(t, whole.err, "")
+			for at := 1; ; at++ {
+				calls := 0
+				step := func() error {
+					if calls++; calls == at {
+						return crash
+					}
+					return nil
+				}
+				var saved extractor.State
+				var kept []string
+				first := extract(t, a, cfg, func(_ *extractor.State, o *extractor.Options) {
+					emit := o.Emit
+					o.Emit = func(ctx context.Context, p *extractor.Page) error {
+						if err := step(); err != nil { // before anything of the page is kept
+							return err
+						}
+						for _, rec := range p.Records {
+							kept = append(kept, p.DataType+": "+string(rec.JSON()))
+						}
+						return emit(ctx, p)
+					}
+					o.Checkpoint = func(_ context.Context, s extractor.State) error {
+						if err := step(); err != nil { // before the position is kept
+							return err
+						}
+						text, err := json.Marshal(s)
+						if err == nil {
+							saved = extractor.State{}
+							err = json.Unmarshal(text, &saved)
+						}
+						return err
+					}
+				})
+				if first.err == nil {
+					if at < 6 {
+						t.Fatalf("only %d steps", at)
+					}
+					break
+				}
+				if !errors.Is(first.err, crash) {
+					t.Fatal(first.err)
+				}
+				// Another secret does not make it another configuration.
+				second := extract(t, a, strings.Replace(cfg, `"#secret": "s"`, `"#secret": "new"`, 1), func(s *extractor.State, _ *extractor.Options) { *s = saved })
+				checkError(t, second.err, "")
+				// The page whose position was lost comes again: that is all.
+				got := append(kept, second.records...)
+				for len(got) > len(whole.records) {
+					n := len(kept)
+					again := len(got) - len(whole.records)
+					same(t, "repeated records", second.records[:again], kept[n-again:])
+					got = append(kept[:n-again:n-again], second.records...)
+					break
+				}
+				same(t, fmt.Sprintf("records after a crash at step %d", at), got, whole.records)
+				if second.state.Checkpoint != nil || second.state.Time.PreviousStart == 0 {
+					t.Errorf("state %+v", second.state)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckpointOfAnotherConfiguration(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, `[1]`, `[2]`)
+	cp := &extractor.Checkpoint{Config: "another", Job: 1}
+	r := extract(t, a, config("", `"jobs": [{"endpoint": "a"}, {"endpoint": "b"}]`), func(s *extractor.State, _ *extractor.Options) { s.Checkpoint = cp })
+	checkError(t, r.err, "")
+	checkLog(t, r.log, "the checkpoint belongs to another configuration")
+	same(t, "requests", a.asked(), []string{"GET /a", "GET /b"})
+}
+
+// TestStateOfAFailedRun takes the position out of the state that comes with an error.
+func TestStateOfAFailedRun(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, `[1]`, `400`, `[2]`, `[]`)
+	cfg := config(`"pagination": {"method": "pagenum"}`, `"jobs": [{"endpoint": "a"}]`)
+	first := extract(t, a, cfg, func(s *extractor.State, _ *extractor.Options) { s.Time.PreviousStart = 5 })
+	checkError(t, first.err, "answered 400")
+	if first.state.Time.PreviousStart != 5 {
+		t.Error("a run that failed counts as previous start")
+	}
+	second := extract(t, a, cfg, func(s *extractor.State, _ *extractor.Options) { *s = first.state })
+	checkError(t, second.err, "")
+	same(t, "requests", a.asked(), []string{"GET /a?page=1", "GET /a?page=2", "GET /a?page=2", "GET /a?page=3"})
+}
+
+func TestEmitError(t *testing.T) {
+	t.Parallel()
+	full := errors.New("disk full")
+	r := extract(t, newAPI(t, `[1]`), config("", `"jobs": [{"endpoint": "a"}]`), func(_ *extractor.State, o *extractor.Options) {
+		o.Emit = func(context.Context, *extractor.Page) error { return full }
+	})
+	if !errors.Is(r.err, full) || extractor.ExitStatus(r.err) != 2 {
+		t.Errorf("error %v", r.err)
+	}
+}
+
+func TestRecordFields(t *testing.T) {
+	t.Parallel()
+	extract(t, newAPI(t, `[{"a": 1, "x": 1}, [1]]`), config("", `"outputBucket": "b", "jobs": [{"endpoint": "t", "id": "j", "userData": {"x": 2.50, "y": true}}]`), func(_ *extractor.State, o *extractor.Options) {
+		o.Emit = func(_ context.Context, p *extractor.Page) error {
+			if p.Job != "j" || p.Bucket != "b" || p.Number != 1 || len(p.Records) != 2 {
+				t.Errorf("page %+v", p)
+			}
+			got := fmt.Sprintf("%v %s %s", p.Records[0].Extra(), p.Records[0].JSON(), p.Records[1].AppendJSON([]byte("> ")))
+			if want := `[{x 2.5} {y 1}] {"a":1,"x":2.5,"y":true} > {"data":[1],"x":2.5,"y":true}`; got != want {
+				t.Errorf("record %s, want %s", got, want)
+			}
+			return nil
+		}
+	})
+}
