@@ -156,7 +156,7 @@ func (c *Client) WaitForJob(ctx context.Context, id IntID) (*Job, error) {
 }
 
 const (
-	pollFirst = 50 * time.Millisecond
+	pollFirst = 20 * time.Millisecond
 	pollMax   = 3 * time.Second
 )
 

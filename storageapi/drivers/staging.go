@@ -1,0 +1,397 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/storageapi"
+)
+
+// StagingOptions configure a [Staging].
+type StagingOptions struct {
+	// Tokens, if not nil, has the tokens of sinks. A sink that has none yet uses the client's.
+	Tokens TokenStore
+	// Logger hears of what could not be tidied up; the default is silence.
+	Logger *slog.Logger
+}
+
+// Staging is a [buffer.Staging] on files of the project. It is safe for concurrent use.
+type Staging struct {
+	client *storageapi.Client
+	opts   StagingOptions
+
+	mu    sync.Mutex // guards files; not held during calls
+	files map[string]*stagedFile
+}
+
+var _ buffer.Staging = (*Staging)(nil)
+
+// stagedFile is the file of the project to which slices of one file of the buffer go now.
+type stagedFile struct {
+	mu     sync.Mutex // held while the manifest is written, and guards the fields below
+	file   *storageapi.SlicedFile
+	slices []string // names in the manifest
+}
+
+// NewStaging returns a staging. It makes no call.
+func NewStaging(client *storageapi.Client, o StagingOptions) (*Staging, error) {
+	if client == nil {
+		return nil, errors.New("storage api staging: options: the client is nil")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Staging{client: client, opts: o, files: make(map[string]*stagedFile)}, nil
+}
+
+const (
+	fileTag    = "forebay.fileID="
+	deletedTag = "forebay.deleted="
+	sourceTag  = "stream.sourceID="
+	sinkTag    = "stream.sinkID="
+	// renewBefore is how long before the end of its credentials a file gets no more slices.
+	renewBefore = 10 * time.Minute
+)
+
+// sliceName is the name of an object in a file of the project.
+func sliceName(obj buffer.Object) string { return obj.ID + extension(obj.Encoding) }
+
+func extension(e buffer.Encoding) string {
+	if e == buffer.None {
+		return ".csv"
+	}
+	return ".csv" + e.Extension()
+}
+
+// objectID is the reverse of sliceName.
+func objectID(name string) string {
+	id, _, _ := strings.Cut(name, ".")
+	return id
+}
+
+// clientFor returns the client of a sink's own token, or else the user's.
+func clientFor(ctx context.Context, client *storageapi.Client, tokens TokenStore, sinkID string) (*storageapi.Client, error) {
+	if tokens == nil {
+		return client, nil
+	}
+	t, err := tokens.Get(ctx, sinkID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return client, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client.WithToken(t.Token), nil
+}
+
+// stored returns the staged file of a file of the buffer, which may have no file of the project yet.
+func (s *Staging) stored(fileID string) *stagedFile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[fileID]
+	if f == nil {
+		f = &stagedFile{}
+		s.files[fileID] = f
+	}
+	return f
+}
+
+func (s *Staging) forget(fileID string, f *stagedFile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files[fileID] == f {
+		delete(s.files, fileID)
+	}
+}
+
+// prepare makes the file of the project, if there is none that still takes slices. Called with f.mu held.
+func (s *Staging) prepare(ctx context.Context, f *stagedFile, obj buffer.Object) error {
+	if f.file != nil {
+		if end := f.file.Expires(); end.IsZero() || time.Until(end) > renewBefore {
+			return nil
+		}
+		f.file = nil
+	}
+	client, err := clientFor(ctx, s.client, s.opts.Tokens, obj.SinkID)
+	if err != nil {
+		return err
+	}
+	f.file, err = client.UploadSliced(ctx, prepareFile(obj.SinkID, obj.FileID))
+	f.slices = nil
+	return err
+}
+
+// prepareFile describes the file of the project for a file of the buffer.
+func prepareFile(sinkID, fileID string) storageapi.FilePrepare {
+	source, sink, _ := strings.Cut(sinkID, "/")
+	return storageapi.FilePrepare{
+		Name:     fmt.Sprintf("%s_%s_%s", source, sink, time.Now().UTC().Format("20060102150405")),
+		Tags:     []string{fileTag + fileID, sourceTag + source, sinkTag + sink},
+		IsSliced: true,
+	}
+}
+
+// Put implements [buffer.Staging]. The slice and a manifest that names it are stored when it returns nil.
+func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+	err := s.put(ctx, obj, src)
+	if isGone(err) {
+		// The credentials or the file itself are gone: once more, with a new one.
+		s.drop(obj.FileID)
+		err = s.put(ctx, obj, src)
+	}
+	if err != nil {
+		return fmt.Errorf("storage api staging: put %s: %w", obj.ID, err)
+	}
+	return nil
+}
+
+// isGone reports whether the store of an upload refuses it for ever.
+func isGone(err error) bool {
+	var e *storageapi.Error
+	return errors.As(err, &e) && (e.Status == 403 || e.Status == 404)
+}
+
+func (s *Staging) drop(fileID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, fileID)
+}
+
+func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+	f := s.stored(obj.FileID)
+	f.mu.Lock()
+	err := s.prepare(ctx, f, obj)
+	file := f.file
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	// An upload must say its size first. Reading twice costs less than to keep the bytes.
+	var count counter
+	if _, err := src.WriteTo(&contextWriter{ctx, &count}); err != nil {
+		return err
+	}
+	name := sliceName(obj)
+	if err := file.Put(ctx, name, storageapi.Source{Size: count.n, Open: src.Open}); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file != file {
+		return errors.New("the file was replaced during the upload")
+	}
+	names := f.slices
+	if !slices.Contains(names, name) {
+		names = append(slices.Clone(names), name)
+	}
+	if err := file.Commit(ctx, names...); err != nil {
+		return err
+	}
+	f.slices = names
+	return nil
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// contextWriter fails when the context is done.
+type contextWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w *contextWriter) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.w.Write(p)
+}
+
+// located is a file of the project that has slices of a file of the buffer.
+type located struct {
+	*storageapi.StoredFile
+	slices []string // names that are not deleted
+}
+
+// locate finds the files of the project for a file of the buffer, the newest first.
+func (s *Staging) locate(ctx context.Context, client *storageapi.Client, fileID string) ([]located, error) {
+	var out []located
+	for f, err := range client.Files(ctx, storageapi.FileQuery{Tags: []string{fileTag + fileID}}) {
+		if err != nil {
+			return nil, err
+		}
+		stored, err := client.Download(ctx, f.ID)
+		if storageapi.IsNotFound(err) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		names, err := stored.Slices(ctx)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return slices.Contains(f.Tags, deletedTag+objectID(name))
+		})
+		out = append(out, located{stored, names})
+	}
+	return out, nil
+}
+
+// Open implements [buffer.Staging].
+func (s *Staging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	rc, err := s.open(ctx, obj)
+	if err != nil {
+		return nil, fmt.Errorf("storage api staging: open %s: %w", obj.ID, err)
+	}
+	return rc, nil
+}
+
+func (s *Staging) open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	client, err := clientFor(ctx, s.client, s.opts.Tokens, obj.SinkID)
+	if err != nil {
+		return nil, err
+	}
+	files, err := s.locate(ctx, client, obj.FileID)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if slices.Contains(f.slices, sliceName(obj)) {
+			return f.OpenSlice(ctx, sliceName(obj))
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// Delete implements [buffer.Staging]. A file of the project goes when its last slice does.
+func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
+	byFile := make(map[string][]buffer.Object)
+	var order []string
+	for _, obj := range objs {
+		if byFile[obj.FileID] == nil {
+			order = append(order, obj.FileID)
+		}
+		byFile[obj.FileID] = append(byFile[obj.FileID], obj)
+	}
+	for _, fileID := range order {
+		if err := s.deleteOf(ctx, fileID, byFile[fileID]); err != nil {
+			return fmt.Errorf("storage api staging: delete slices of file %s: %w", fileID, err)
+		}
+	}
+	return nil
+}
+
+func (s *Staging) deleteOf(ctx context.Context, fileID string, objs []buffer.Object) error {
+	client, err := clientFor(ctx, s.client, s.opts.Tokens, objs[0].SinkID)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, obj := range objs {
+		names = append(names, sliceName(obj))
+	}
+	// Nobody adds to the manifest meanwhile.
+	staged := s.stored(fileID)
+	staged.mu.Lock()
+	defer staged.mu.Unlock()
+	files, err := s.locate(ctx, client, fileID)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		left := slices.DeleteFunc(slices.Clone(f.slices), func(name string) bool { return slices.Contains(names, name) })
+		id := f.File().ID
+		current := staged.file != nil && staged.file.ID() == id
+		switch {
+		case len(left) == 0 && (!current || len(f.slices) > 0):
+			if err := client.DeleteFile(ctx, id); err != nil {
+				return err
+			}
+			if current {
+				staged.file, staged.slices = nil, nil
+			}
+		case len(left) == len(f.slices):
+		case current:
+			if err := staged.file.Commit(ctx, left...); err != nil {
+				return err
+			}
+			staged.slices = left
+		default:
+			for _, name := range f.slices {
+				if slices.Contains(left, name) {
+					continue
+				}
+				if err := client.AddFileTag(ctx, id, deletedTag+objectID(name)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if staged.file == nil {
+		s.forget(fileID, staged)
+	}
+	return nil
+}
+
+// inPlace returns the file of the project whose slices are exactly those objects, in their order, if there is one. It makes the
+// manifest so if it can.
+func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs []buffer.Object) (storageapi.IntID, bool, error) {
+	var names []string
+	for _, obj := range objs {
+		if obj.Encoding == buffer.Zstd || obj.Encoding != objs[0].Encoding || obj.FileID != objs[0].FileID {
+			return 0, false, nil
+		}
+		names = append(names, sliceName(obj))
+	}
+	files, err := s.locate(ctx, client, objs[0].FileID)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, f := range files {
+		if slices.Equal(f.slices, names) && !slices.ContainsFunc(f.File().Tags, func(tag string) bool { return strings.HasPrefix(tag, deletedTag) }) {
+			return f.File().ID, true, nil
+		}
+		staged := s.stored(objs[0].FileID)
+		staged.mu.Lock()
+		same := staged.file != nil && staged.file.ID() == f.File().ID && containsAll(staged.slices, names)
+		if same && len(staged.slices) == len(names) {
+			err = staged.file.Commit(ctx, names...)
+			if err == nil {
+				staged.slices = names
+			}
+		}
+		done := same && len(staged.slices) == len(names) && err == nil
+		staged.mu.Unlock()
+		if err != nil {
+			return 0, false, err
+		}
+		if done {
+			return f.File().ID, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+func containsAll(have, want []string) bool {
+	for _, name := range want {
+		if !slices.Contains(have, name) {
+			return false
+		}
+	}
+	return true
+}
