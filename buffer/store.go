@@ -47,7 +47,8 @@ func openStore(dir string, opts Options, again bool, failed func(*store, error))
 		L0StopWritesThreshold: 64,
 	}
 	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
-	// each looks for the next when it ends, so an idle buffer can sleep.
+	// each looks for the next when it ends, so an idle buffer can sleep. The name says that the store itself needs this one
+	// for tests alone; it is the usual one without the goroutine that wakes, and the only such one that the store exports.
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	db, err := pebble.Open(dir, o)
 	if err != nil {
@@ -76,8 +77,7 @@ func (s *store) read() error {
 
 func (s *store) release() { s.readers.Done() }
 
-// waitForReaders gives up after a while: a driver that never returns must not hold up Close for ever. The database then
-// stays open, with nothing lost, until the process ends.
+// waitForReaders gives up after a while: a driver that never returns must not hold up Close for ever.
 func (s *store) waitForReaders() error {
 	idle := make(chan struct{})
 	go func() {
@@ -88,7 +88,7 @@ func (s *store) waitForReaders() error {
 	case <-idle:
 		return nil
 	case <-time.After(2 * abandonAfter):
-		return errors.New("a driver still reads from the local level, which stays open")
+		return errors.New("a driver still reads from the local level: its files stay open until that ends, nothing is lost")
 	}
 }
 
@@ -99,6 +99,14 @@ func (s *store) close() (err error) {
 		s.closed = true
 		s.mu.Unlock()
 		if err = s.waitForReaders(); err != nil {
+			// The database cannot be closed under its readers. Until the last of them ends it stays open, cut off from the
+			// disk, so that whoever opens the folder next has it alone.
+			s.fs.cut(err)
+			s.fs.settle()
+			go func() {
+				s.readers.Wait()
+				_ = s.db.Close() // nothing of it reaches the disk
+			}()
 			return
 		}
 		err = s.db.Close()

@@ -65,6 +65,15 @@ func (s *storeFS) end(err error) {
 	}
 }
 
+// cut is end for an opening that nobody uses any more: it is no failure.
+func (s *storeFS) cut(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
 // settle waits until the operations that had begun before the end are over.
 func (s *storeFS) settle() { s.running.Wait() }
 

@@ -29,8 +29,8 @@ func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
 		}
 		for _, e := range entries {
 			path := filepath.Join(t.Path(table), e.Name())
-			if !strings.HasSuffix(path, plainPart) && !strings.HasSuffix(path, gzipPart) {
-				continue
+			if e.IsDir() || !strings.HasSuffix(path, plainPart) && !strings.HasSuffix(path, gzipPart) {
+				continue // a folder is nothing that an import has made
 			}
 			more := true
 			err := t.readPart(path, func(r io.Reader) error {

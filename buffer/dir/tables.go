@@ -128,6 +128,9 @@ func (t *TableDir) Columns(table string) ([]string, error) {
 	defer rc.Close()
 	data, err := io.ReadAll(rc)
 	if err != nil {
+		if info, e := t.fs.Stat(path); e == nil && !info.Mode().IsRegular() {
+			err = buffer.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
+		}
 		return nil, err
 	}
 	// The version comes first: a newer format may not even fit the type.

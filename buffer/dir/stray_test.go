@@ -1,0 +1,50 @@
+package dir
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Folders that somebody has put where files belong: what is no part is not read, and a definition that cannot be read is
+// for a person to mend.
+func TestStrayFolders(t *testing.T) {
+	tables := Tables(t.TempDir())
+	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"backup.csv", "backup.csv.gz"} {
+		if err := os.Mkdir(filepath.Join(tables.Path(faultTable.ID), name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := 0
+	for _, err := range tables.Rows(faultTable.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows++
+	}
+	if rows != 3 {
+		t.Errorf("%d rows, want 3", rows)
+	}
+
+	path := filepath.Join(tables.Path(faultTable.ID), definitionFile)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"ensure": tables.Ensure(t.Context(), faultTable),
+		"import": tables.Import(t.Context(), newFile("file-2", faultTable, faultRows)),
+	} {
+		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want a permanent error with the path", what, err)
+		}
+	}
+}
