@@ -26,7 +26,7 @@ FUZZ_RUNS ?= 30s
 fuzz:
 	@FUZZ_RUNS=$(FUZZ_RUNS) bash .ci/run fuzz
 
-## sim: the simulation of faults with SIM_SEEDS seeds
+## sim: the simulation of faults alone; SIM_SEEDS=20000 plays more seeds than every check does
 SIM_SEEDS ?= 2000
 sim:
 	@SIM_SEEDS=$(SIM_SEEDS) bash .ci/run sim

@@ -33,12 +33,13 @@
 //
 // All decisions of a run come from its seed: those of the operator from two generators, those of the disk from the
 // number of the operation, and those of the clients and drivers from the name of the call and its attempt, so that they
-// do not depend on how goroutines are interleaved. How goroutines are interleaved is up to Go's scheduler, which no
-// seed rules, and with it the order of two operations of the disk that happen at once. So most seeds go the same way each
-// time, and some do not: the fingerprint that a single run prints tells them apart, and the command that is printed for
-// a failed seed plays it several times.
+// do not depend on how goroutines are interleaved. How they are interleaved is up to Go's scheduler, which no seed rules,
+// as are the choice of a select between cases that are ready, and the order of maps. With one processor (-cpu 1) nearly
+// every seed goes the same way each time, with several the order of what happens at the same time differs. The
+// fingerprint that a single run prints, a sum over all calls of drivers and their times, tells which runs were alike. The
+// command that is printed for a failed seed plays it ten times in both ways.
 //
-//	go test ./internal/sim -run TestSimulation -seed 42 -count 20   one run with its story, until it fails
+//	go test ./internal/sim -run TestSimulation -seed 42 -cpu 1      one run, with its story
 //	go test ./internal/sim -run TestSimulation -seeds 2000          many runs
 //
 // The simulation proves itself with builds of the buffer that are broken on purpose (build tag forebay_mutants):

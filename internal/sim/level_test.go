@@ -145,6 +145,7 @@ const noValue = "none"
 
 func (l *engineLevel) define(ctx context.Context, id string) error {
 	source, _ := sourceOf(id)
+	delete(l.r.removed, source)
 	return l.change(source, func() error { return l.Define(ctx, l.source(source)) })
 }
 

@@ -62,7 +62,6 @@ func (r *run) usualStep() {
 		p.disabled, p.gone = false, false
 		source, _ := sourceOf(id)
 		delete(r.disabled, source)
-		delete(r.removed, source)
 		if r.rng.IntN(3) == 0 {
 			p.conf.Table = buffer.Table{ID: "in.c-sim." + letter(id) + "2", Columns: []string{"id", "value"}}
 		}

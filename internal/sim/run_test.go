@@ -137,7 +137,7 @@ func simulate(t *testing.T, s scenario, sum *summary) {
 		}
 	}
 	if s.story {
-		fmt.Fprintf(os.Stderr, "fingerprint of the run: %016x\n", r.out.trace.Sum64())
+		fmt.Fprintf(os.Stderr, "fingerprint of the run: %016x\n", r.out.trace)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 
 // summary counts what happened in all runs, and says how far they are.
 type summary struct {
-	total int
-	begin time.Time
+	first, total int
+	begin        time.Time
 
 	mu     sync.Mutex
 	ended  int
@@ -45,7 +45,7 @@ func (s *summary) done(failed bool) {
 	}
 	if now := time.Now(); now.Sub(s.said) >= progressEvery {
 		s.said = now
-		fmt.Fprintf(os.Stderr, "simulation: %d of %d seeds, %d failed, %s\n", s.ended, s.total, s.failed,
+		fmt.Fprintf(os.Stderr, "simulation from seed %d: %d of %d seeds, %d failed, %s\n", s.first, s.ended, s.total, s.failed,
 			now.Sub(s.begin).Round(time.Second))
 	}
 }
@@ -60,7 +60,7 @@ func (s *summary) print() {
 		groups[group] = append(groups[group], fmt.Sprintf("%s %d", name, s.counts[kind]))
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "simulation: %d seeds, %d failed, %s\n", max(s.ended, 1), s.failed, time.Since(s.begin).Round(time.Millisecond))
+	fmt.Fprintf(&out, "simulation from seed %d: %d seeds, %d failed, %s\n", s.first, max(s.ended, 1), s.failed, time.Since(s.begin).Round(time.Millisecond))
 	for _, group := range sortedKeys(groups) {
 		fmt.Fprintf(&out, "  %s: %s\n", group, strings.Join(groups[group], ", "))
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"hash"
 	"hash/fnv"
 	"io"
 	"io/fs"
@@ -38,8 +37,9 @@ type outside struct {
 	quiet   bool                 // no faults any more
 	sum     *summary
 	tell    func(format string, args ...any) // the story; nil where nobody listens
-	// trace is a checksum of all calls and their times: equal where two runs of a seed went the same way.
-	trace hash.Hash64
+	// trace is a sum over all calls and their times: equal where two runs of a seed went the same way, whatever the order
+	// of calls that began at the same time.
+	trace uint64
 }
 
 // everPut is what an object had when it was put.
@@ -64,7 +64,7 @@ func newOutside(seed uint64, sum *summary) *outside {
 	return &outside{
 		seed: seed, objects: map[string]stored{}, ever: map[string]everPut{}, tables: map[string]*table{},
 		files: map[string]*imported{}, tries: map[string]int{}, down: map[string]time.Time{},
-		refused: map[string]time.Time{}, sum: sum, trace: fnv.New64a(),
+		refused: map[string]time.Time{}, sum: sum,
 	}
 }
 
@@ -129,7 +129,9 @@ func (d *drivers) call(ctx context.Context, level, name string, effect func() er
 	if o.quiet {
 		faulty, down = 0, false
 	}
-	fmt.Fprintf(o.trace, "%s at %d\n", name, time.Now().UnixNano())
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s at %d", name, time.Now().UnixNano())
+	o.trace += h.Sum64()
 	o.mu.Unlock()
 	if down {
 		o.sum.add("drivers: call during an outage", 1)
