@@ -67,7 +67,7 @@ func TestChildren(t *testing.T) {
 		},
 		{
 			name: "an object", config: `"jobs": [{"endpoint": "a", "children": [{"endpoint": "b/{x}", "id": "c", "placeholders": {"x": "id"}}]}]`, answers: []string{`[{"id": {"a": 1}}]`}, requests: []string{"GET /a"},
-			err: `the value at "id" is a object, not text`,
+			err: `the value at "id" is an object, not text`,
 		},
 		{
 			name: "unknown level", config: `"jobs": [{"endpoint": "a", "children": [{"endpoint": "b/{2:x}", "id": "c", "placeholders": {"2:x": "id"}}]}]`, answers: []string{`[{"id": 1}]`}, requests: []string{"GET /a"},
@@ -105,8 +105,8 @@ func TestData(t *testing.T) {
 		{name: "empty list property", answers: []string{`{"x": []}`}, records: []string{}},
 		{name: "no list property", answers: []string{`{"x": {"l": []}}`}, records: []string{}, log: `level=WARN msg="the answer has no list; name one in dataField"`},
 		{name: "several lists", answers: []string{`{"x": [], "y": []}`}, err: "the answer has several lists, name one of them in dataField: x, y"},
-		{name: "scalar", answers: []string{`5`}, err: "the answer is a integer, a list or an object is expected"},
-		{name: "null", answers: []string{`null`}, err: "the answer is a null"},
+		{name: "scalar", answers: []string{`5`}, err: "the answer is an integer, a list or an object is expected"},
+		{name: "null", answers: []string{`null`}, err: "the answer is null"},
 		{name: "path", config: `, "dataField": "a.1.b"`, answers: []string{`{"a": [0, {"b": [1]}]}`}, records: []string{`u: {"data":1}`}},
 		{name: "delimiter", config: `, "dataField": {"path": "a.b/c", "delimiter": "/"}`, answers: []string{`{"a.b": {"c": [1]}}`}, records: []string{`u: {"data":1}`}},
 		{name: "object with a path alone", config: `, "dataField": {"path": "a.b"}`, answers: []string{`{"a": {"b": [1]}}`}, records: []string{`u: {"data":1}`}},
@@ -128,7 +128,7 @@ func TestData(t *testing.T) {
 			records: []string{`u: {"a":"{\"u\":\"\\u00fc\\/\"}","l":[{"x":"[1]","y":2},{"y":3},5],"t":["{\"z\":1}","null"],"s":"\"q\""}`},
 		},
 		{name: "filter with a delimiter", config: `, "responseFilter": "a.b/c", "responseFilterDelimiter": "/"`, answers: []string{`[{"a.b": {"c": {"d": 1}}}]`}, records: []string{`u: {"a.b":{"c":"{\"d\":1}"}}`}},
-		{name: "filter of a list that is none", config: `, "responseFilter": "a[]"`, answers: []string{`[{"a": 1}]`}, err: `item 0: responseFilter: "a" is a integer, a list is expected`},
+		{name: "filter of a list that is none", config: `, "responseFilter": "a[]"`, answers: []string{`[{"a": 1}]`}, err: `item 0: responseFilter: "a" is an integer, a list is expected`},
 		{name: "invalid UTF-8", answers: []string{"[\"a\xffb\"]"}, records: []string{`u: {"data":"ab"}`}},
 	} {
 		s.config, s.requests = job(s.config), []string{"GET /u"}

@@ -27,20 +27,20 @@ func TestConfigErrors(t *testing.T) {
 		{"base URL is required", `"baseUrl": null`, job(""), []string{api + "baseUrl: is required"}},
 		{"base URL of an attribute", `"baseUrl": {"attr": "b"}`, job(""), []string{api + `baseUrl.attr: there is no attribute "b" with a value in config`}},
 		{"jobs are required", ``, `"jobs": []`, []string{cfg + "jobs: must be a list of at least one job"}},
-		{"jobs are no list", ``, `"jobs": {"a": 1}`, []string{cfg + "jobs: must be a list, not a object"}},
-		{"endpoint", ``, `"jobs": [{"endpoint": ""}, {"params": {}}, 5]`, []string{cfg + "jobs[0].endpoint: is required", cfg + "jobs[1].endpoint: is required", cfg + "jobs[2]: must be an object, not a integer"}},
+		{"jobs are no list", ``, `"jobs": {"a": 1}`, []string{cfg + "jobs: must be a list, not an object"}},
+		{"endpoint", ``, `"jobs": [{"endpoint": ""}, {"params": {}}, 5]`, []string{cfg + "jobs[0].endpoint: is required", cfg + "jobs[1].endpoint: is required", cfg + "jobs[2]: must be an object, not an integer"}},
 		{"method", ``, job(`, "method": "PUT"`), []string{cfg + `jobs[0].method: must be GET, POST or FORM, not "PUT"`}},
 		{"params", ``, job(`, "params": "x"`), []string{cfg + "jobs[0].params: must be an object, not a string"}},
 		{"unknown function", ``, job(`, "params": {"p": {"function": "eval", "args": []}}`), []string{cfg + `jobs[0].params.p.function: unknown function "eval"; known are base64_encode, concat, date,`}},
 		{"function is no name", ``, job(`, "params": {"p": {"function": ["md5"]}}`), []string{cfg + `jobs[0].params.p.function: must be the name of a function, not a list`}},
 		{
 			"arguments", ``, job(`, "params": {"p": [1], "q": {"x": {"function": "md5", "args": [1, 2]}}, "r": {"function": "md5", "args": 1}, "l": [{"function": "no"}]}`),
-			[]string{cfg + "jobs[0].params.q.x.args: function md5 takes exactly 1 arguments, not 2", cfg + "jobs[0].params.r.args: must be a list, not a integer", cfg + "jobs[0].params.r.args: function md5 takes exactly 1"},
+			[]string{cfg + "jobs[0].params.q.x.args: function md5 takes exactly 1 arguments, not 2", cfg + "jobs[0].params.r.args: must be a list, not an integer", cfg + "jobs[0].params.r.args: function md5 takes exactly 1"},
 		},
 		{"urlencode is for placeholders", ``, job(`, "params": {"p": {"function": "urlencode", "args": ["x"]}}`), []string{"function urlencode can be called in placeholders only"}},
 		{
 			"attributes", ``, job(`, "params": {"p": {"attr": "b"}, "q": {"attr": "s"}, "r": {"attr": "o"}, "s": {"attr": "o.n"}, "t": {"attr": {"x": 1}}, "u": {"function": "concat", "args": [{"attr": "z"}]}, "v": {"attr": "jobs.0.endpoint"}}`),
-			[]string{`params.p.attr: there is no attribute "b"`, `params.q.attr: there is no attribute "s"`, `params.r.attr: there is no attribute "o"`, `params.s.attr: there is no attribute "o.n"`, `params.t.attr: must be the name of a value, not a object`, `params.u.args[0].attr: there is no attribute "z"`, `params.v.attr: there is no attribute`},
+			[]string{`params.p.attr: there is no attribute "b"`, `params.q.attr: there is no attribute "s"`, `params.r.attr: there is no attribute "o"`, `params.s.attr: there is no attribute "o.n"`, `params.t.attr: must be the name of a value, not an object`, `params.u.args[0].attr: there is no attribute "z"`, `params.v.attr: there is no attribute`},
 		},
 		{"time", ``, job(`, "params": {"p": {"time": "now"}}`), []string{"params.p.time: must be previousStart or currentStart"}},
 		{"headers that are no text", `"http": {"headers": {"A": [1], "B": {"x": {"attr": "a"}}, "C": {"time": "currentStart"}}}`, job(""), []string{api + "http.headers.A: the value of a header must be text, or an expression of attr", api + "http.headers.B:", api + "http.headers.C:"}},
@@ -123,7 +123,7 @@ func TestConfigSyntax(t *testing.T) {
 		"{\n  \"api\": x}":  "line 2, column 10",
 		"[1]":               "(root): must be an object",
 		"{}":                "api: is required\n  config: is required",
-		`{"parameters": 1}`: "parameters: must be an object, not a integer",
+		`{"parameters": 1}`: "parameters: must be an object, not an integer",
 	} {
 		_, err := extractor.Parse([]byte(text))
 		checkError(t, err, want)

@@ -53,7 +53,7 @@ func (df dataField) items(response tree.Node) (items []tree.Node, warning string
 		return list(response), "", nil
 	case tree.Object:
 	default:
-		return nil, "", fmt.Errorf("the answer is a %s, a list or an object is expected", response.Kind())
+		return nil, "", fmt.Errorf("the answer is %s, a list or an object is expected", response.Kind().Phrase())
 	}
 	var names []string
 	var found tree.Node
@@ -101,7 +101,7 @@ func filterItem(n tree.Node, steps []string) (tree.Node, error) {
 		return n.With(key, value), err
 	}
 	if value.Kind() != tree.List {
-		return n, fmt.Errorf("responseFilter: %q is a %s, a list is expected", key, value.Kind())
+		return n, fmt.Errorf("responseFilter: %q is %s, a list is expected", key, value.Kind().Phrase())
 	}
 	items := list(value)
 	var errs error

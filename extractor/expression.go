@@ -98,7 +98,7 @@ func (pl place) value(n tree.Node, path string, top bool) *expression {
 func (pl place) reference(e *expression, m tree.Member) *expression {
 	path := join(e.path, m.Key)
 	if m.Value.IsCollection() || m.Value.Kind() == tree.Null {
-		pl.p.add(path, "must be the name of a value, not a %s", m.Value.Kind())
+		pl.p.add(path, "must be the name of a value, not %s", m.Value.Kind().Phrase())
 		return e
 	}
 	e.form, e.family, e.name = referenceForm, m.Key, m.Value.Text()
@@ -120,7 +120,7 @@ func (pl place) call(e *expression, called tree.Node) *expression {
 	f, ok := function.Lookup(called.Text())
 	switch {
 	case called.Kind() != tree.String:
-		pl.p.add(at, "must be the name of a function, not a %s", called.Kind())
+		pl.p.add(at, "must be the name of a function, not %s", called.Kind().Phrase())
 		return e
 	case !ok:
 		pl.p.add(at, "unknown function %q; known are %s", called.Text(), strings.Join(function.Names(), ", "))
@@ -132,7 +132,7 @@ func (pl place) call(e *expression, called tree.Node) *expression {
 	args, _ := e.literal.Get("args")
 	path := join(e.path, "args")
 	if !args.IsCollection() && args.Kind() != tree.Null {
-		pl.p.add(path, "must be a list, not a %s", args.Kind())
+		pl.p.add(path, "must be a list, not %s", args.Kind().Phrase())
 	}
 	for i, m := range args.Members() {
 		e.members = append(e.members, member{value: pl.value(m.Value, index(path, i), false)})
@@ -276,7 +276,7 @@ func (em expressionMap) headers(s *scope) ([]header, error) {
 	out := make([]header, 0, len(em))
 	for i, m := range values.Members() {
 		if m.Value.IsCollection() {
-			return nil, &ValueError{em[i].value.path, fmt.Errorf("the value of a header became a %s", m.Value.Kind())}
+			return nil, &ValueError{em[i].value.path, fmt.Errorf("the value of a header became %s", m.Value.Kind().Phrase())}
 		}
 		// A login that answers with a line of text leaves its end in the value.
 		text := strings.TrimRight(m.Value.Text(), "\r\n")

@@ -233,7 +233,7 @@ func (jr *jobRun) placeholderValues(child *jobConfig, ph placeholder, items []tr
 			}
 		}
 		if e.IsCollection() {
-			return nil, fmt.Errorf("placeholder %q of job %q: the value at %q is a %s, not text", ph.key, child.id, ph.path, e.Kind())
+			return nil, fmt.Errorf("placeholder %q of job %q: the value at %q is %s, not text", ph.key, child.id, ph.path, e.Kind().Phrase())
 		}
 		values = append(values, e.Text())
 	}

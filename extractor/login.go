@@ -236,7 +236,7 @@ func (lc *loginConfig) read(body []byte) (tree.Node, error) {
 	case n.IsScalar():
 		return tree.OfObject(tree.Member{Key: "data", Value: n}), nil
 	}
-	return n, fmt.Errorf("the answer is a %s, not an object or a value", n.Kind())
+	return n, fmt.Errorf("the answer is %s, not an object or a value", n.Kind().Phrase())
 }
 
 // legacy replaces plain texts that are the path of a value in the answer by a reference to it: an older notation.

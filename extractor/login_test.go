@@ -91,7 +91,7 @@ func TestLogin(t *testing.T) {
 		},
 		{name: "not JSON", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`token=hidden`}, requests: []string{"GET /in"}, err: "login failed: GET http://h/in answered 200: the answer is not JSON: line 1, column 1"},
 		{name: "a list", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`[1]`}, requests: []string{"GET /in"}, err: "the answer is a list"},
-		{name: "null", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`null`}, requests: []string{"GET /in"}, err: "the answer is a null"},
+		{name: "null", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`null`}, requests: []string{"GET /in"}, err: "the answer is null"},
 		{name: "empty", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{``}, requests: []string{"GET /in"}, err: "the answer is not JSON"},
 		{
 			name: "no such value", api: auth(`"loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"T": {"response": "a"}}}`), config: jobs, answers: []string{`{"a": {"b": 1}}`}, requests: []string{"GET /in"},

@@ -55,7 +55,7 @@ func TestPagination(t *testing.T) {
 		},
 		{
 			name: "url: no link but an object", api: method(`"response.url"`), config: job(`, "dataField": "data"`), answers: []string{page(`{"a": 1}`)},
-			requests: []string{"GET /u"}, err: `the value at "next_page" in the answer must be a link, not a object`,
+			requests: []string{"GET /u"}, err: `the value at "next_page" in the answer must be a link, not an object`,
 		},
 
 		// offset
@@ -135,7 +135,7 @@ func TestPagination(t *testing.T) {
 		},
 		{
 			name: "cursor: missing", api: method(`"cursor", "idKey": "id", "param": "after"`), config: job(""), answers: []string{`[{"a":1}]`}, requests: []string{"GET /u"},
-			err: `must be a number, not a null`,
+			err: `must be a number, not null`,
 		},
 
 		// multiple

@@ -84,6 +84,9 @@ func TestNetworkFailures(t *testing.T) {
 	empty, cut, plain := hijack(""), hijack("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[1"), hijack("nonsense")
 	closed := hijack("")
 	closed.Close()
+	for _, s := range []*httptest.Server{empty, cut, plain} {
+		defer s.Close()
+	}
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
@@ -151,8 +154,8 @@ func TestSecrets(t *testing.T) {
 				_, _ = io.WriteString(w, echo)
 			},
 			"error as JSON": func(w http.ResponseWriter, r *http.Request, _ string) {
-				w.WriteHeader(500)
 				w.Header().Set("Wait", "0.001")
+				w.WriteHeader(500)
 				_ = json.NewEncoder(w).Encode(map[string]any{"query": r.URL.Query(), "uri": r.RequestURI, "key": r.Header})
 			},
 			"link": func(w http.ResponseWriter, r *http.Request, _ string) {

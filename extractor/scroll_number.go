@@ -152,7 +152,7 @@ func (sc *cursorScroller) advance(_ apiCall, p *page) (bool, error) {
 		n, _ := item.At(sc.idKey, ".")
 		number, ok := n.Number()
 		if !ok {
-			return false, fmt.Errorf("the cursor %q of item %d must be a number, not a %s", sc.idKey, i, n.Kind())
+			return false, fmt.Errorf("the cursor %q of item %d must be a number, not %s", sc.idKey, i, n.Kind().Phrase())
 		}
 		id := number.Cut()
 		if !sc.known || sc.reverse && id < sc.id || !sc.reverse && id > sc.id {

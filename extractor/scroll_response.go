@@ -59,7 +59,7 @@ func (sc *urlScroller) advance(_ apiCall, p *page) (bool, error) {
 		return false, nil
 	}
 	if n.IsCollection() {
-		return false, fmt.Errorf("the value at %q in the answer must be a link, not a %s", sc.urlKey, n.Kind())
+		return false, fmt.Errorf("the value at %q in the answer must be a link, not %s", sc.urlKey, n.Kind().Phrase())
 	}
 	sc.next = n.Text()
 	return true, nil

@@ -45,7 +45,7 @@ func asSection(p *problems, n tree.Node, path string) *section {
 	if n.Kind() == tree.Object || n.Kind() == tree.List && n.Len() == 0 {
 		return &section{p: p, node: n, path: path}
 	}
-	p.add(path, "must be an object, not a %s", n.Kind())
+	p.add(path, "must be an object, not %s", n.Kind().Phrase())
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (s *section) text(key, byDefault string) string {
 	case !ok:
 		return byDefault
 	case n.Kind() != tree.String && n.Kind() != tree.Int && n.Kind() != tree.Float:
-		s.wrong(key, "must be a string, not a %s", n.Kind())
+		s.wrong(key, "must be a string, not %s", n.Kind().Phrase())
 		return byDefault
 	}
 	return n.Text()
@@ -150,7 +150,7 @@ func (s *section) list(key string) []tree.Node {
 		return nil
 	}
 	if n.Kind() != tree.List && (n.Kind() != tree.Object || n.Len() > 0) {
-		s.wrong(key, "must be a list, not a %s", n.Kind())
+		s.wrong(key, "must be a list, not %s", n.Kind().Phrase())
 		return nil
 	}
 	items := make([]tree.Node, n.Len())

@@ -158,10 +158,10 @@ func TestTables(t *testing.T) {
 		},
 		{
 			name: "text and object", config: `"jobs": [{"endpoint": "t"}]`, answers: []string{`[{"a": {"v": 1}}, {"a": {"v": {"x": 1}}}]`},
-			err: `job "a9fa3e8c4c30d8ae0ef0d0ff5c8ce9ab", page 1, table "t": "t.a.v" is a scalar in one place and a object in another`,
+			err: `job "a9fa3e8c4c30d8ae0ef0d0ff5c8ce9ab", page 1, table "t": "t.a.v" is of kind scalar in one place and object in another`,
 		},
 		{
-			name: "mixed list", config: `"jobs": [{"endpoint": "t"}]`, answers: []string{`[{"v": [1, {"x": 1}]}]`}, err: `"t.v" is a scalar in one place and a object in another`,
+			name: "mixed list", config: `"jobs": [{"endpoint": "t"}]`, answers: []string{`[{"v": [1, {"x": 1}]}]`}, err: `"t.v" is of kind scalar in one place and object in another`,
 		},
 		{
 			name: "mapping", answers: []string{`[{"id": 1, "user": {"name": "n", "tags": ["x", "y"]}, "items": [{"k": "a"}, {"k": "b"}], "raw": {"a": "/"}}, {"id": 2}]`},
@@ -186,7 +186,7 @@ func TestTables(t *testing.T) {
 		},
 		{
 			name: "mapping of a collection", answers: []string{`[{"id": {"x": 1}}]`}, config: `"jobs": [{"endpoint": "t"}], "mappings": {"t": {"id": "id"}}`,
-			err: `table "t": the value at "id" is a object`,
+			err: `table "t": the value at "id" is an object`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -221,9 +221,9 @@ var row2 = `O:8:"stdClass":3:{s:1:"k";i:2;s:1:"l";a:1:{i:0;i:3;}s:13:"JSON_paren
 func TestColumnsOfTheState(t *testing.T) {
 	t.Parallel()
 	cfg := config("", `"outputBucket": "b", "jobs": [{"endpoint": "t"}]`)
-	files, state, err := saveTables(t, newAPI(t, `[{"a": 1, "l": ["x"]}]`), cfg, extractor.State{})
+	_, state, err := saveTables(t, newAPI(t, `[{"a": 1, "l": ["x"]}]`), cfg, extractor.State{})
 	checkError(t, err, "")
-	files, state, err = saveTables(t, newAPI(t, `[{"z": 1, "l": "y"}]`), cfg, state)
+	files, state, err := saveTables(t, newAPI(t, `[{"z": 1, "l": "y"}]`), cfg, state)
 	checkError(t, err, "")
 	checkFiles(t, files, map[string]string{
 		"b.t":   lines(`'a','l','z'`, `'','`+link("t", `O:8:"stdClass":2:{s:1:"z";i:1;s:1:"l";s:1:"y";}`)+`','1'`),

@@ -33,20 +33,18 @@ const blanks = " \t\n,"
 
 // A state is what the parts of a text have said so far.
 type state struct {
-	base              time.Time
-	date              *[3]int // year, month, day
-	clock             *[3]int // hour, minute, second
-	zone              *time.Location
-	stamp             *int64
-	midnight          bool // a part said that the time of the base does not count
-	years, months     int
-	days, seconds     int64
-	weekday           int // -1: none
-	weekdayIs         bool
-	weekdayRule       int
-	dayOf             int // 1: first day of the month, 2: last
-	contradiction     bool
-	yearOnly, dayOnly bool
+	base          time.Time
+	date          *[3]int // year, month, day
+	clock         *[3]int // hour, minute, second
+	zone          *time.Location
+	stamp         *int64
+	midnight      bool // a part said that the time of the base does not count
+	years, months int
+	days, seconds int64
+	weekday       int // -1: none
+	weekdayIs     bool
+	weekdayRule   int
+	dayOf         int // 1: first day of the month, 2: last
 }
 
 // Rules of a weekday: strictly after the day, on it or after it, within its week from Monday.

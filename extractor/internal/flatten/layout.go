@@ -112,7 +112,7 @@ func (s *Set) layoutRow(name, key string, l *Layout, item, extra tree.Node, pare
 			case c.ForceType:
 				text = string(n.AppendJSON(nil, tree.Escaped))
 			default:
-				return &Error{name, fmt.Sprintf("the value at %q is a %s; map it to a table, or set forceType", c.Path, n.Kind())}
+				return &Error{name, fmt.Sprintf("the value at %q is %s; map it to a table, or set forceType", c.Path, n.Kind().Phrase())}
 			}
 		}
 		cells = append(cells, text)

@@ -86,7 +86,7 @@ func (s *shape) learnItem(v tree.Node, path []string, nested *bool) error {
 		s.kind = want
 	}
 	if s.kind != want {
-		return fmt.Errorf("%q is a %s in one place and a %s in another", strings.Join(path, "."), kindNames[s.kind], kindNames[want])
+		return fmt.Errorf("%q is of kind %s in one place and %s in another", strings.Join(path, "."), kindNames[s.kind], kindNames[want])
 	}
 	if want != object {
 		return nil

@@ -79,7 +79,7 @@ func (c *call) fail(format string, args ...any) {
 // text returns argument i as text.
 func (c *call) text(i int) string {
 	if c.args[i].IsCollection() {
-		c.fail("argument %d must be text, not a %s", i+1, c.args[i].Kind())
+		c.fail("argument %d must be text, not %s", i+1, c.args[i].Kind().Phrase())
 	}
 	return c.args[i].Text()
 }
@@ -162,13 +162,13 @@ func index(all ...*Function) map[string]*Function {
 func implode(c *call) tree.Node {
 	list := c.args[1]
 	if list.Kind() != tree.List {
-		c.fail("argument 2 must be a list, not a %s", list.Kind())
+		c.fail("argument 2 must be a list, not %s", list.Kind().Phrase())
 		return tree.Node{}
 	}
 	texts := make([]string, 0, list.Len())
 	for i, m := range list.Members() {
 		if m.Value.IsCollection() {
-			c.fail("item %d of the list must be text, not a %s", i, m.Value.Kind())
+			c.fail("item %d of the list must be text, not %s", i, m.Value.Kind().Phrase())
 		}
 		texts = append(texts, m.Value.Text())
 	}

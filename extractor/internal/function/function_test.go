@@ -91,7 +91,7 @@ func TestErrors(t *testing.T) {
 		{"sprintf", `["%d %d",1]`, "function sprintf: the format needs at least 2 values, there are 1"},
 		{"sprintf", `["%y",1]`, "function sprintf: the format has an unknown conversion at byte 0"},
 		{"sprintf", `["%99999d",1]`, "function sprintf: a width or precision is above 10000"},
-		{"sprintf", `["%s",{"a":1}]`, "function sprintf: argument 2 must be text, not a object"},
+		{"sprintf", `["%s",{"a":1}]`, "function sprintf: argument 2 must be text, not an object"},
 		{"date", `["Y","s3cret"]`, "function date: argument 2 must be a number of seconds"},
 		{"ifempty", `[1]`, "function ifempty takes exactly 2 arguments, not 1"},
 	} {

@@ -26,6 +26,17 @@ var kindNames = [...]string{"null", "boolean", "integer", "number", "string", "l
 
 func (k Kind) String() string { return kindNames[k] }
 
+// Phrase returns the kind with its article, for sentences.
+func (k Kind) Phrase() string {
+	switch k {
+	case Null:
+		return "null"
+	case Int, Object:
+		return "an " + kindNames[k]
+	}
+	return "a " + kindNames[k]
+}
+
 // Node is a JSON value. The zero Node is null. Nodes share what is below them when they are copied; a node that was
 // handed out is not modified, except by its owner through Set.
 type Node struct {

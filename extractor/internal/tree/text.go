@@ -122,7 +122,7 @@ func (n Node) Cut() int64 {
 		return cutFloat(n.Float())
 	case String:
 		s := strings.TrimLeft(n.str, " \t\n\r\v\f")
-		for end := LeadingNumber(s); end > 0; {
+		if end := LeadingNumber(s); end > 0 {
 			if i, err := strconv.ParseInt(s[:end], 10, 64); err == nil {
 				return i
 			}
