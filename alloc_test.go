@@ -32,4 +32,19 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, ingest); n >= 1 {
 		t.Errorf("%v allocations per record, want less than 1", n)
 	}
+	submit := func() {
+		body := rec.Body
+		rec.Reset()
+		rec.Body, rec.Format = body, mapping.FormatJSON
+		p, err := e.Submit(ctx, "web", rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, submit); n >= 1 {
+		t.Errorf("%v allocations per record that is submitted, want less than 1", n)
+	}
 }
