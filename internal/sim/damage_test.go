@@ -113,6 +113,16 @@ func (r *run) damageValues(db *pebble.DB, chunks []storedChunk) {
 			r.t.Errorf("damage a chunk: %v", err)
 		}
 		r.damaged = true
+		r.hit(c)
+	}
+}
+
+// hit notes whose rows stood in a chunk that is damaged now.
+func (r *run) hit(chunks ...storedChunk) {
+	for _, c := range chunks {
+		for _, name := range r.snapshots[c.chunkID] {
+			r.hits[name] = true
+		}
 	}
 }
 
@@ -157,6 +167,7 @@ func (r *run) damageFile(db *pebble.DB, chunks []storedChunk) bool {
 			r.tell("flip a byte of chunk %d of slice %d in %s", chunks[at].seq, chunks[at].slice, name)
 			r.sum.add("disk: block damaged", 1)
 			r.damaged = true
+			r.hit(chunks...) // which of them stand in the block is not known
 		}
 	}
 	return true

@@ -60,6 +60,7 @@ type run struct {
 	copies    int
 	snapshots map[chunkID][]string
 	damaged   bool
+	hits      map[string]bool // names of the rows that stood in what was damaged
 
 	mu sync.Mutex
 	model
@@ -69,7 +70,7 @@ func newRun(s scenario, sum *summary) *run {
 	r := &run{
 		scenario: s, sum: sum, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)), out: newOutside(s.seed, sum),
 		disk: newDisk(vfsCrashable()), plans: map[string]*plan{}, disabled: map[string]bool{}, removed: map[string]bool{},
-		altered: map[string][]string{}, snapshots: map[chunkID][]string{}, model: newModel(),
+		altered: map[string][]string{}, snapshots: map[chunkID][]string{}, hits: map[string]bool{}, model: newModel(),
 	}
 	if !s.plain {
 		r.extra = rand.New(rand.NewPCG(s.seed, 0xe97a))
