@@ -25,14 +25,14 @@ type By struct {
 	UserName  string `json:"userName,omitempty"`
 }
 
-// System is the actor of changes that nobody asked for.
-var System = By{Type: "system"}
-
 // Mark says when, by whom and why something was created, disabled or deleted.
 type Mark struct {
-	At     time.Time `json:"at"`
-	By     By        `json:"by"`
-	Reason string    `json:"reason,omitempty"`
+	// At has milliseconds.
+	At time.Time `json:"at"`
+	// By is the actor.
+	By By `json:"by"`
+	// Reason is for people; empty for creation and deletion.
+	Reason string `json:"reason,omitempty"`
 	// WithParent is set on a sink that was deleted because its source was: it comes back with the source.
 	WithParent bool `json:"withParent,omitempty"`
 }
@@ -44,29 +44,34 @@ type Version struct {
 	// Hash has 16 hex digits; versions with the same content have the same.
 	Hash string `json:"hash"`
 	// Description says what was changed.
-	Description string    `json:"description"`
-	At          time.Time `json:"at"`
-	By          By        `json:"by"`
+	Description string `json:"description"`
+	// At and By say when and by whom it was made.
+	At time.Time `json:"at"`
+	By By        `json:"by"`
 }
 
 // SourceContent is the part of a source that versions keep.
 type SourceContent struct {
-	Type        forebay.SourceType `json:"type"`
-	Name        string             `json:"name"`
-	Description string             `json:"description"`
+	// Type is the kind of the source.
+	Type forebay.SourceType `json:"type"`
+	// Name and Description are for people.
+	Name        string `json:"name"`
+	Description string `json:"description"`
 	// Settings are the overridden ones.
 	Settings Overrides `json:"settings,omitempty"`
 }
 
 // Source is a source with all that the engine does not need.
 type Source struct {
+	// ID is unique among sources.
 	ID string `json:"id"`
 	SourceContent
 	// Secret is the last part of the ingestion URL. It is not a part of versions: a rollback keeps it.
 	Secret string `json:"secret"`
 	// Version is the latest.
 	Version Version `json:"version"`
-	Created Mark    `json:"created"`
+	// Created stays when a deleted source comes back.
+	Created Mark `json:"created"`
 	// Disabled and Deleted are nil when the source is not.
 	Disabled *Mark `json:"disabled,omitempty"`
 	Deleted  *Mark `json:"deleted,omitempty"`
@@ -80,12 +85,14 @@ func (s Source) String() string { return fmt.Sprintf("source %s version %d", s.I
 
 // SinkContent is the part of a sink that versions keep.
 type SinkContent struct {
+	// Name and Description are for people.
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	// Signals are the kinds of telemetry that the sink of an OTLP source takes: "logs", "metrics", "traces". None means all.
 	Signals []string `json:"allowedSignals,omitempty"`
 	// TableID is the destination, three parts with dots between: stage, bucket, table.
-	TableID string          `json:"tableId"`
+	TableID string `json:"tableId"`
+	// Columns are the mapping of an event to a row.
 	Columns mapping.Columns `json:"columns"`
 	// Settings are the overridden ones.
 	Settings Overrides `json:"settings,omitempty"`
@@ -93,10 +100,13 @@ type SinkContent struct {
 
 // Sink is a sink with all that the engine does not need.
 type Sink struct {
+	// ID is unique among the sinks of the source.
 	ID string `json:"id"`
 	SinkContent
+	// Version is the latest.
 	Version Version `json:"version"`
-	Created Mark    `json:"created"`
+	// Created stays when a deleted sink comes back.
+	Created Mark `json:"created"`
 	// Disabled is the sink's own mark; [Sink.DisabledWith] also looks at the source.
 	Disabled *Mark `json:"disabled,omitempty"`
 	Deleted  *Mark `json:"deleted,omitempty"`

@@ -9,6 +9,7 @@ import (
 
 // Rendered is what a sink would store of a record.
 type Rendered struct {
+	// SinkID and TableID say for which sink, and where it would go.
 	SinkID, TableID string
 	// Cells are the columns in the order of the table; a cell that has no value has an error.
 	Cells []mapping.Cell

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -20,8 +21,11 @@ type Overrides map[string]json.RawMessage
 
 // Setting is a key with its value for one source or sink.
 type Setting struct {
-	Key         string
-	Type        string // "string", "int", "bool" or "[]string"; durations and sizes are strings
+	// Key is a dotted path, such as storage.level.local.encoding.sync.wait.
+	Key string
+	// Type is "string", "int", "bool" or "[]string"; durations and sizes are strings.
+	Type string
+	// Description is for people.
 	Description string
 	// Value counts. Default is the service's.
 	Value, Default any
@@ -37,6 +41,7 @@ type Setting struct {
 
 // SettingChange gives one key a new value.
 type SettingChange struct {
+	// Key is that of a [Setting].
 	Key string
 	// Value is a JSON value. Null, and none at all, put the key back to what it inherits.
 	Value json.RawMessage
@@ -77,8 +82,8 @@ const (
 )
 
 // keys are sorted by name.
-var keys = func() []key {
-	list := []key{
+var keys = sync.OnceValue(func() []*key {
+	list := []*key{
 		{
 			name: syncWait, kind: kindBool, def: true,
 			description: "Confirm a record only after it has been written to local disk.",
@@ -119,14 +124,14 @@ var keys = func() []key {
 	}
 	list = append(list, triggerKeys(upload, "Upload a slice to staging", trigger.Upload(), func(s *forebay.Settings) *trigger.Conditions { return &s.Upload })...)
 	list = append(list, triggerKeys(imports, "Import a file into the table", trigger.Import(), func(s *forebay.Settings) *trigger.Conditions { return &s.Import })...)
-	slices.SortFunc(list, func(a, b key) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b *key) int { return strings.Compare(a.name, b.name) })
 	return list
-}()
+})
 
 // triggerKeys are the three conditions of one step.
-func triggerKeys(prefix, what string, l trigger.Limits, of func(*forebay.Settings) *trigger.Conditions) []key {
+func triggerKeys(prefix, what string, l trigger.Limits, of func(*forebay.Settings) *trigger.Conditions) []*key {
 	def := l.WithDefaults(trigger.Conditions{})
-	return []key{
+	return []*key{
 		{
 			name: prefix + "count", kind: kindInt, def: def.Count, low: l.Min.Count, high: l.Max.Count, description: what + " after this number of rows.",
 			set: func(s *forebay.Settings, v any) { of(s).Count = v.(int64) },
@@ -171,11 +176,11 @@ func (k *key) validation() string {
 }
 
 func keyOf(name string) *key {
-	i, ok := slices.BinarySearchFunc(keys, name, func(k key, name string) int { return strings.Compare(k.name, name) })
+	i, ok := slices.BinarySearchFunc(keys(), name, func(k *key, name string) int { return strings.Compare(k.name, name) })
 	if !ok {
 		return nil
 	}
-	return &keys[i]
+	return keys()[i]
 }
 
 // parse returns the value for the engine and the one that is stored and shown.
@@ -325,9 +330,8 @@ func (o Overrides) split() forebay.Split {
 
 // list returns all settings of a source (sink nil) or of one of its sinks, sorted by key.
 func list(source, sink Overrides, ofSink bool) []Setting {
-	all := make([]Setting, 0, len(keys))
-	for i := range keys {
-		k := &keys[i]
+	all := make([]Setting, 0, len(keys()))
+	for _, k := range keys() {
 		if ofSink && k.ofSource {
 			continue
 		}

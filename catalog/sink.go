@@ -25,6 +25,7 @@ type SinkSpec struct {
 
 // SinkPatch changes a sink. A nil field stays as it is.
 type SinkPatch struct {
+	// Name and Description have the limits of [SourceSpec].
 	Name, Description *string
 	// Signals: an empty list means all.
 	Signals *[]string

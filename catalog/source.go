@@ -32,7 +32,8 @@ type SourceSpec struct {
 // SourcePatch changes a source. A nil field stays as it is. Sinks are not touched.
 type SourcePatch struct {
 	// Type, when it changes, gives the source a new secret.
-	Type              *forebay.SourceType
+	Type *forebay.SourceType
+	// Name and Description have the limits of [SourceSpec].
 	Name, Description *string
 	// ChangeDescription is the text of the new version. Default: "Updated.".
 	ChangeDescription string

@@ -10,6 +10,7 @@ import (
 
 // Cleared is the state of a sink's table when its statistics were cleared: what is subtracted from then on.
 type Cleared struct {
+	// At is when; files opened before are not shown any more.
 	At time.Time `json:"at"`
 	// Rows, StoredBytes and RawBytes are of [buffer.Level].
 	Rows        int64 `json:"rows"`

@@ -9,6 +9,7 @@ import (
 
 // Token lets the target import the rows of one sink.
 type Token struct {
+	// ID names the token; it is no secret.
 	ID string `json:"id"`
 	// Value is the secret. It is stored and given to drivers by [Catalog.SinkToken], and shown nowhere.
 	Value string `json:"value"`

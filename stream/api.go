@@ -24,16 +24,13 @@ type APIOptions struct {
 	// URL is where clients reach the API and IngestURL where they send events, both without a path's end: answers have
 	// addresses that begin with them. Default of URL: the host of the request. IngestURL is required.
 	URL, IngestURL string
-	// TableType is the word for tables of the platform in table.type. Default: "keboola", which existing clients send.
+	// TableType is the word for tables of the platform in table.type. Default: [DefaultTableType], which existing clients send.
 	TableType string
 	// TrustedProxies are those of the ingestion handler: a payload test tells the address of the sender by the same rule.
 	TrustedProxies []netip.Prefix
 	// Logger gets the failures of the service itself. Default: nothing is logged.
 	Logger *slog.Logger
 }
-
-// defaultTableType is a literal of the wire.
-const defaultTableType = "keboola"
 
 // Validate reports every breach at once.
 func (o APIOptions) Validate() error {
@@ -81,7 +78,7 @@ func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 		opts.BranchID = 1
 	}
 	if opts.TableType == "" {
-		opts.TableType = defaultTableType
+		opts.TableType = DefaultTableType
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)

@@ -141,7 +141,7 @@ func TestRequestChecks(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.done("POST", b+"/sources", webSource)
 	sink := func(columns string) string {
-		return `{"type":"table","name":"New","table":{"type":"keboola","tableId":"in.c-web.new","mapping":{"columns":` + columns + `}}}`
+		return `{"type":"table","name":"New","table":{"type":"` + DefaultTableType + `","tableId":"in.c-web.new","mapping":{"columns":` + columns + `}}}`
 	}
 	const id = `{"type":"uuid","name":"id"}`
 	for _, tt := range []struct {
@@ -161,7 +161,7 @@ func TestRequestChecks(t *testing.T) {
 		{"unknown fields are ignored", "PATCH", "/sources/web", `{"colour":"red"}`, 202, "", ""},
 		{"sink exists", "POST", "/sources/web/sinks", strings.Replace(sink("["+id+"]"), "New", "Events", 1), 409, "sinkAlreadyExists", `"events"`},
 		{"no table", "POST", "/sources/web/sinks", `{"type":"table","name":"x"}`, 400, "missingField", "body.table is missing"},
-		{"table of another platform", "POST", "/sources/web/sinks", strings.Replace(sink("["+id+"]"), "keboola", "other", 1), 400, "invalidEnumValue", "body.table.type"},
+		{"table of another platform", "POST", "/sources/web/sinks", strings.Replace(sink("["+id+"]"), DefaultTableType, "other", 1), 400, "invalidEnumValue", "body.table.type"},
 		{"bad table id", "POST", "/sources/web/sinks", strings.Replace(sink("["+id+"]"), "in.c-web.new", "in.new", 1), 400, "badRequest", "three parts"},
 		{"no columns", "POST", "/sources/web/sinks", sink("[]"), 400, "invalidLength", "columns"},
 		{"101 columns", "POST", "/sources/web/sinks", sink("[" + strings.Repeat(id+",", 100) + id + "]"), 400, "invalidLength", "columns"},

@@ -245,7 +245,7 @@ func (s *service) send(url, body string) int {
 
 const (
 	b       = "/v1/branches/default"
-	webSink = `{"type":"table","name":"Events","table":{"type":"keboola","tableId":"in.c-web.events","mapping":{"columns":[
+	webSink = `{"type":"table","name":"Events","table":{"type":"` + DefaultTableType + `","tableId":"in.c-web.events","mapping":{"columns":[
 		{"type":"uuid","name":"id"},{"type":"path","name":"user","path":"user.id","defaultValue":"none","rawString":true},{"type":"body","name":"body"}]}}}`
 	webSource = `{"type":"http","name":"Web","sinks":[` + webSink + `]}`
 )

@@ -240,6 +240,9 @@ func (q *ingestRequest) fill(r *http.Request, body []byte, opts Options) {
 	}
 	q.host[0] = r.Host
 	q.header["Host"] = q.host[:]
+	for _, name := range opts.HiddenHeaders {
+		delete(q.header, name)
+	}
 	q.rec.Body = body
 	q.rec.Header = q.header
 	q.rec.ClientIP = clientIP(r, opts.TrustedProxies)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"slices"
 )
@@ -38,6 +39,10 @@ type Options struct {
 	// TrustedProxies are the networks of proxies whose X-Forwarded-For header tells the address of the sender.
 	// Default: none, the sender is the TCP peer and the header is ignored.
 	TrustedProxies []netip.Prefix
+
+	// HiddenHeaders are names of headers, in any case, that mappings do not see: for example Authorization and Cookie
+	// where they must not end in tables. Default: none, the headers are those of the request.
+	HiddenHeaders []string
 
 	// Logger gets the failures of the service itself, with the request id that the client was given. Secrets and
 	// events are not logged. Default: nothing is logged.
@@ -84,6 +89,10 @@ func (o Options) withDefaults() Options {
 	set(&o.MaxHeaderBytes, DefaultMaxHeaderBytes)
 	set(&o.MaxBufferedBytes, DefaultMaxBufferedBytes)
 	o.TrustedProxies = slices.Clone(o.TrustedProxies)
+	o.HiddenHeaders = slices.Clone(o.HiddenHeaders)
+	for i, name := range o.HiddenHeaders {
+		o.HiddenHeaders[i] = http.CanonicalHeaderKey(name)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,0 +1,141 @@
+package stream
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestPages walks through every list in pages of two.
+func TestPages(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	for _, name := range []string{"E", "A", "D", "C", "B"} {
+		s.done("POST", b+"/sources", `{"type":"http","name":"`+name+`"}`)
+	}
+	for i := range 4 {
+		s.done("PATCH", b+"/sources/a", fmt.Sprintf(`{"description":"%d"}`, i))
+	}
+	for _, tt := range []struct {
+		path, list, id string
+		want           []string
+	}{
+		{"/sources", "sources", "sourceId", []string{"a", "b", "c", "d", "e"}},
+		{"/aggregation/sources", "sources", "sourceId", []string{"a", "b", "c", "d", "e"}},
+		{"/sources/a/versions", "versions", "number", []string{"1", "2", "3", "4", "5"}},
+	} {
+		var got []string
+		after := ""
+		for {
+			page := s.get(b + tt.path + "?limit=2&afterId=" + after)
+			if page.at("page.totalCount") != 5.0 || page.at("page.limit") != 2.0 || page.at("page.afterId") != after {
+				t.Fatalf("%s: %s", tt.path, page.text)
+			}
+			items, _ := page.at(tt.list).([]any)
+			if len(items) == 0 {
+				if page.at("page.lastId") != "" {
+					t.Errorf("%s: empty page has a last id: %s", tt.path, page.text)
+				}
+				break
+			}
+			for _, item := range items {
+				got = append(got, fmt.Sprint(item.(map[string]any)[tt.id]))
+			}
+			after, _ = page.at("page.lastId").(string)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			t.Errorf("%s: %v, want %v", tt.path, got, tt.want)
+		}
+	}
+	if last := s.get(b + "/sources/a/versions?afterId=3"); last.at("versions.0.number") != 4.0 || last.at("page.lastId") != "0000000005" || last.at("page.afterId") != "3" {
+		t.Errorf("versions after 3: %s", last.text)
+	}
+}
+
+// TestPayloadTest checks that a column without a value hides nothing else, and that nothing is stored.
+func TestPayloadTest(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	column := func(name, path string) string { return `{"type":"path","name":"` + name + `","path":"` + path + `"}` }
+	sink := func(name, signals, columns string) string {
+		return `{"type":"table","name":"` + name + `","allowedSignals":[` + signals + `],"table":{"type":"` + DefaultTableType + `","tableId":"in.c-web.` + strings.ToLower(name) +
+			`","mapping":{"columns":[` + columns + `]}}}`
+	}
+	s.done("POST", b+"/sources", `{"type":"http","name":"Web","sinks":[`+
+		sink("A", "", column("x", "x"))+","+sink("B", "", column("y", "y")+`,{"type":"body","name":"all"}`)+`]}`)
+	s.done("PUT", b+"/sources/web/sinks/b/disable", "")
+
+	post := func(path, body string) answer {
+		return s.post(s.server.URL+path, body, http.Header{tokenHeader: {testToken}, "Content-Type": {"application/json"}, "Cookie": {"a=b"}})
+	}
+	if a := post(b+"/sources/web/test", `{"x":1,"y":"é"}`); a.status != 200 || a.at("tables.0.rows.0.columns.0.value") != "1" ||
+		a.at("tables.1.rows.0.columns.0.value") != `"é"` || a.at("tables.1.sinkId") != "b" {
+		t.Errorf("status %d: %s", a.status, a.text)
+	}
+	a := post(b+"/sources/web/test", `{"y":2}`)
+	if a.status != 422 || a.body["error"] != "stream.api.unprocessableContent" || a.at("tables.1.rows.0.columns.1.value") != `{"y":2}` ||
+		!strings.Contains(fmt.Sprint(a.at("message")), `"x"`) || a.at("tables.0.rows.0.columns.0.error") == nil {
+		t.Errorf("status %d: %s", a.status, a.text)
+	}
+	for _, st := range s.eng.Stats().Sinks {
+		if st.Accepted != 0 {
+			t.Errorf("sink %s has rows", st.ID)
+		}
+	}
+
+	s.done("POST", b+"/sources", `{"type":"otlp","name":"Telemetry","sinks":[`+
+		sink("Logs", `"logs"`, column("body", "body"))+","+sink("Rest", `"metrics","traces"`, column("name", "name"))+`]}`)
+	if a := post(b+"/sources/telemetry/test", `{"body":"hello"}`); a.status != 200 || a.at("tables.0.sinkId") != "logs" || a.at("tables.1") != nil {
+		t.Errorf("logs: status %d: %s", a.status, a.text)
+	}
+	if a := post(b+"/sources/telemetry/test?signal=traces", `{"name":"n"}`); a.status != 200 || a.at("tables.0.sinkId") != "rest" || a.at("tables.1") != nil {
+		t.Errorf("traces: status %d: %s", a.status, a.text)
+	}
+	if a := post(b+"/sources/telemetry/test?signal=traces", ``); a.status != 422 {
+		t.Errorf("empty record: status %d: %s", a.status, a.text)
+	}
+	if a := post(b+"/sources/telemetry/test", `[1]`); a.status != 400 {
+		t.Errorf("array: status %d: %s", a.status, a.text)
+	}
+}
+
+// TestUnknownTask checks the status that a client polls for.
+func TestUnknownTask(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	s.want(404, "stream.api.taskNotFound", testToken, "GET", "/v1/tasks/api.create.source/1/web/2026-01-01T00:00:00.000Z_abcde", "")
+}
+
+// TestHiddenHeaders checks that a mapping does not see what the operator hides.
+func TestHiddenHeaders(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	s.done("POST", b+"/sources", `{"type":"http","name":"Web","sinks":[{"type":"table","name":"A","table":{"type":"`+DefaultTableType+`","tableId":"in.c-web.a",
+		"mapping":{"columns":[{"type":"headers","name":"h"}]}}}]}`)
+	source, _ := s.eng.Source("web")
+	h := newIngestHandler(s.eng, Options{ProjectID: 7, HiddenHeaders: []string{"authorization", "COOKIE"}})
+	r := post("/stream/7/web/"+source.Secret, "{}")
+	r.Header.Set("Authorization", "Bearer x")
+	r.Header.Set("Cookie", "a=b")
+	r.Header.Set("X-Seen", "yes")
+	if w := serve(h, r); w.Code != 200 {
+		t.Fatalf("status %d", w.Code)
+	}
+	q := h.requests.Get().(*ingestRequest)
+	q.fill(r, nil, h.opts)
+	if q.header.Get("Authorization") != "" || q.header.Get("Cookie") != "" || q.header.Get("X-Seen") != "yes" {
+		t.Errorf("mappings see %v", q.header)
+	}
+	if r.Header.Get("Authorization") == "" {
+		t.Error("the request itself was changed")
+	}
+}
+
+// TestStatisticsHaveAShape checks that a sink without records has all fields.
+func TestStatisticsHaveAShape(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	s.done("POST", b+"/sources", webSource)
+	if a := s.get(b + "/sources/web/sinks/events/statistics/total"); a.at("total.recordsCount") != 0.0 || a.at("levels") == nil || a.at("lost.expired") != 0.0 {
+		t.Errorf("total is %s", a.text)
+	}
+	if a := s.get(b + "/sources/web/sinks/events/statistics/files"); a.at("files") == nil {
+		t.Errorf("files are %s", a.text)
+	}
+}
