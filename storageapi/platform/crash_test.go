@@ -1,14 +1,295 @@
 package platform_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
 
 	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/storageapi/platform"
 )
-
-func isChild() bool { return false }
-func runChild()     {}
 
 func asError(err error, e **storageapi.Error) bool { return errors.As(err, e) }
 
 func asJobError(err error, e **storageapi.JobError) bool { return errors.As(err, e) }
+
+const childEnv = "PLATFORM_TEST_CHILD_DIR"
+
+func isChild() bool { return os.Getenv(childEnv) != "" }
+
+// runChild is the process that is killed: a server that says where it listens.
+func runChild() {
+	server, err := platform.Open(os.Getenv(childEnv), platform.Options{
+		Token: masterToken, AnyComponent: true,
+		Components: []platform.Component{{
+			Component: storageapi.Component{ID: "counter"},
+			Runner: platform.RunnerFunc(func(_ context.Context, run *platform.Run) error {
+				return run.SetState(raw(fmt.Sprintf(`{"row":%q}`, run.RowID)))
+			}),
+		}},
+	})
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	fmt.Println("ready", l.Addr())
+	_ = http.Serve(l, server)
+}
+
+// child is a running server in a process of its own.
+type child struct {
+	cmd    *exec.Cmd
+	client *storageapi.Client
+	http   *http.Client
+}
+
+func startChild(t *testing.T, dir string) *child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "ready ")
+	if err != nil || !ok {
+		t.Fatalf("child says %q: %v", line, err)
+	}
+	go io.Copy(io.Discard, out)
+	h := &http.Client{Transport: &http.Transport{}}
+	client, err := storageapi.New(storageapi.Options{
+		URL: "http://" + addr, Token: masterToken, HTTP: h, Retry: storageapi.RetryOptions{Attempts: 1},
+	})
+	check(t, err)
+	c := &child{cmd, client, h}
+	t.Cleanup(c.kill)
+	return c
+}
+
+// kill ends the process at once. It may be called again.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+	c.http.CloseIdleConnections()
+}
+
+// acknowledged is what the server has said to be done.
+type acknowledged struct {
+	mu       sync.Mutex
+	versions map[string]map[int]string // by configuration: version to content
+	deleted  map[string]bool
+	jobs     []storageapi.IntID
+	queue    []storageapi.ID
+	imports  int             // that were answered with a job
+	asked    int             // imports that may have been taken
+	ids      map[string]bool // of everything
+}
+
+func (a *acknowledged) id(t *testing.T, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ids[id] {
+		t.Errorf("id %s was given twice", id)
+	}
+	a.ids[id] = true
+}
+
+// Whatever was acknowledged is there after the process was killed, at any point; nothing is there twice, and jobs that were accepted come
+// to their end.
+func TestKill(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	a := &acknowledged{versions: make(map[string]map[int]string), ids: make(map[string]bool), deleted: make(map[string]bool)}
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
+		c := startChild(t, dir)
+		if round == 0 {
+			_, err := c.client.CreateBucket(t.Context(), storageapi.BucketCreate{Name: "k"})
+			check(t, err)
+			_, err = c.client.CreateTable(t.Context(), "in.c-k", storageapi.TableCreate{Name: "t", Columns: storageapi.TextColumns("a")})
+			check(t, err)
+			_, err = c.client.CreateConfiguration(t.Context(), "counter", storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"})
+			check(t, err)
+		}
+		a.verify(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for w := range 4 {
+			worker := rand.New(rand.NewPCG(rng.Uint64(), 0))
+			wg.Go(func() { a.edit(ctx, t, c, worker, fmt.Sprintf("r%d-w%d", round, w)) })
+		}
+		wg.Go(func() { a.load(ctx, t, c) })
+		timer := time.NewTimer(time.Duration(100+rng.IntN(500)) * time.Millisecond)
+		<-timer.C
+		c.kill()
+		cancel()
+		wg.Wait()
+	}
+	c := startChild(t, dir)
+	a.verify(t, c)
+	a.verifyJobs(t, c)
+	t.Logf("%d configurations, %d storage jobs, %d queue jobs were acknowledged", len(a.versions), len(a.jobs), len(a.queue))
+}
+
+// edit changes one configuration until the server is gone.
+func (a *acknowledged) edit(ctx context.Context, t *testing.T, c *child, rng *rand.Rand, name string) {
+	conf, err := c.client.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: name})
+	if err != nil {
+		return
+	}
+	a.id(t, conf.ID)
+	a.mu.Lock()
+	history := map[int]string{1: `{}`}
+	a.versions[conf.ID] = history
+	a.mu.Unlock()
+	note := func(version int, content string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if _, twice := history[version]; twice {
+			t.Errorf("version %d of %s was given twice", version, conf.ID)
+		}
+		history[version] = content
+	}
+	for i := 0; ; i++ {
+		switch rng.IntN(4) {
+		case 0:
+			row, err := c.client.CreateRow(ctx, component, conf.ID, storageapi.RowCreate{Name: "row"})
+			if err != nil {
+				return
+			}
+			a.id(t, row.ID)
+		case 1:
+			version := 1
+			a.mu.Lock()
+			for v := range history {
+				version = v
+				break
+			}
+			content := history[version]
+			a.mu.Unlock()
+			n, err := c.client.RollbackConfiguration(ctx, component, conf.ID, version, "")
+			if err != nil {
+				return
+			}
+			note(n, content)
+		default:
+			content := fmt.Sprintf(`{"i":%d,"name":%q}`, i, name)
+			out, err := c.client.UpdateConfiguration(ctx, component, conf.ID, storageapi.ConfigurationUpdate{Configuration: raw(content)})
+			if err != nil {
+				return
+			}
+			note(out.Version, content)
+		}
+	}
+}
+
+// load imports files and runs a component until the server is gone.
+func (a *acknowledged) load(ctx context.Context, t *testing.T, c *child) {
+	for i := 0; ; i++ {
+		f, err := c.client.Upload(ctx, storageapi.FilePrepare{Name: "f"}, storageapi.BytesSource([]byte(fmt.Sprintf("a\n%d\n", i))))
+		if err != nil {
+			return
+		}
+		a.id(t, f.ID.String())
+		a.mu.Lock()
+		a.asked++
+		a.mu.Unlock()
+		job, err := c.client.StartImport(ctx, "in.c-k.t", storageapi.Import{FileID: f.ID, Incremental: true})
+		if err != nil {
+			return
+		}
+		a.id(t, job.ID.String())
+		a.mu.Lock()
+		a.imports++
+		a.jobs = append(a.jobs, job.ID)
+		a.mu.Unlock()
+		run, err := c.client.CreateQueueJob(ctx, storageapi.QueueJobCreate{Component: "counter", Config: "c"})
+		if err != nil {
+			return
+		}
+		a.id(t, string(run.ID))
+		a.mu.Lock()
+		a.queue = append(a.queue, run.ID)
+		a.mu.Unlock()
+	}
+}
+
+// verify compares the histories with what was acknowledged.
+func (a *acknowledged) verify(t *testing.T, c *child) {
+	t.Helper()
+	for id, history := range a.versions {
+		have := make(map[int]bool)
+		last := 0
+		for v, err := range c.client.ConfigurationVersions(t.Context(), component, id) {
+			check(t, err)
+			have[v.Version] = true
+			last = max(last, v.Version)
+		}
+		if len(have) != last {
+			t.Errorf("configuration %s has %d versions, the last is %d", id, len(have), last)
+		}
+		for version, content := range history {
+			if !have[version] {
+				t.Errorf("configuration %s: acknowledged version %d is gone", id, version)
+				continue
+			}
+			// Not every one, to be quick.
+			if version%7 != 0 && version != last {
+				continue
+			}
+			v, err := c.client.ConfigurationVersion(t.Context(), component, id, version)
+			check(t, err)
+			if string(v.Configuration) != content {
+				t.Errorf("configuration %s, version %d: %s, want %s", id, version, v.Configuration, content)
+			}
+		}
+	}
+}
+
+// verifyJobs waits for every job and counts what they have done.
+func (a *acknowledged) verifyJobs(t *testing.T, c *child) {
+	t.Helper()
+	for _, id := range a.jobs {
+		if _, err := c.client.WaitForJob(t.Context(), id); err != nil {
+			t.Errorf("acknowledged job: %v", err)
+		}
+	}
+	for _, id := range a.queue {
+		if _, err := c.client.WaitForQueueJob(t.Context(), id); err != nil {
+			t.Errorf("acknowledged job of the queue: %v", err)
+		}
+	}
+	// A job that was not acknowledged may have been taken: all there are must have ended.
+	for job, err := range c.client.Jobs(t.Context(), storageapi.JobQuery{}) {
+		check(t, err)
+		_, err := c.client.WaitForJob(t.Context(), job.ID)
+		check(t, err)
+	}
+	table, err := c.client.Table(t.Context(), "in.c-k.t")
+	check(t, err)
+	if n := int(table.RowsCount); n < a.imports || n > a.asked {
+		t.Errorf("the table has %d rows, %d imports were acknowledged and %d asked for", n, a.imports, a.asked)
+	}
+}
