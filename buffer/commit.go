@@ -183,7 +183,8 @@ func (b *Buffer) enqueue(c *commit) {
 
 // hand lets the syncer finish a commit. The sync of the log has woken it or will, unless there is none.
 func (b *Buffer) hand(c *commit) {
-	if c.stage.Swap(handed) == awaited || c.batch == nil || c.err != nil || b.failed.Load() != nil {
+	unwritten := c.batch == nil || c.err != nil // read before the commit is the syncer's
+	if c.stage.Swap(handed) == awaited || unwritten || b.failed.Load() != nil {
 		b.logSynced()
 	}
 }

@@ -35,7 +35,12 @@ var damageSinks = []string{"a", "b"}
 
 func newDamageWorld(t *testing.T, inTables bool) *damageWorld {
 	t.Helper()
-	w := &damageWorld{fs: vfs.NewMem(), mem: buffertest.NewMemory()}
+	return newDamageWorldOn(t, vfs.NewMem(), inTables)
+}
+
+func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables bool) *damageWorld {
+	t.Helper()
+	w := &damageWorld{fs: fs, mem: buffertest.NewMemory()}
 	w.mem.Before = func(_ context.Context, c buffertest.Call) error {
 		if c.Op == buffertest.OpPut && w.stagingDown.Load() || c.Op == buffertest.OpImport && w.targetDown.Load() {
 			return errors.New("down")
