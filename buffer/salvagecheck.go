@@ -39,19 +39,32 @@ func checkStore(disk vfs.FS, dir string) error {
 		switch kind {
 		case "log":
 			logs[num] = true
-			damaged, err := checkLog(disk, disk.PathJoin(dir, name), uint32(num))
-			if err != nil {
-				return err
-			}
-			if len(damaged) > 0 {
-				g := damaged[0]
-				return badRecord("log %s cannot be read from byte %d to byte %d", name, g.from, g.to)
-			}
 		case "sst":
 			table = name
 		}
 		if rest, ok := strings.CutPrefix(name, "marker.manifest."); ok {
 			_, manifest, _ = strings.Cut(rest, ".") // the names ascend, and the last counts
+		}
+	}
+	var needed uint64 // logs before it wait to be written over
+	var failure error
+	if manifest != "" {
+		if needed, failure = checkManifest(disk, disk.PathJoin(dir, manifest), logs); failure != nil {
+			needed = 0
+		}
+	}
+	for _, name := range names {
+		num, kind := fileKind(name)
+		if kind != "log" || num < needed {
+			continue
+		}
+		damaged, err := checkLog(disk, disk.PathJoin(dir, name), uint32(num))
+		if err != nil {
+			return err
+		}
+		if len(damaged) > 0 {
+			g := damaged[0]
+			return badRecord("log %s cannot be read from byte %d to byte %d", name, g.from, g.to)
 		}
 	}
 	if manifest == "" {
@@ -60,20 +73,20 @@ func checkStore(disk vfs.FS, dir string) error {
 		}
 		return nil
 	}
-	return checkManifest(disk, disk.PathJoin(dir, manifest), logs)
+	return failure
 }
 
 // checkManifest reads the list of tables. The store takes what it cannot read in it for its end, and deletes the tables
 // that it then does not know. Every change of the list was on disk before the next was written, so a change behind what
 // cannot be read proves that it was there. At the end it may be a change that a crash has torn; then the log that it
-// would have made superfluous is still there.
-func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) error {
+// would have made superfluous is still there. needed is the number of the oldest log that holds what no table has.
+func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint64, err error) {
 	f, err := disk.Open(path, vfs.SequentialReadsOption)
 	if errors.Is(err, fs.ErrNotExist) {
-		return badIndex("the list of tables is missing: %w", err)
+		return 0, badIndex("the list of tables is missing: %w", err)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
 	const head = 7
@@ -86,7 +99,7 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) error {
 	for base := int64(0); ; base += logBlock {
 		n, err := io.ReadFull(f, block[:])
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return err
+			return 0, err
 		}
 		for at := 0; at < n; {
 			rest := block[at:n]
@@ -105,7 +118,7 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) error {
 				continue
 			}
 			if bad >= 0 {
-				return badIndex("the list of tables cannot be read from byte %d to byte %d", bad, base+int64(at))
+				return 0, badIndex("the list of tables cannot be read from byte %d to byte %d", bad, base+int64(at))
 			}
 			if rest[6] <= 2 {
 				edit = edit[:0]
@@ -123,10 +136,10 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) error {
 		}
 	}
 	if bad >= 0 && !logs[log] {
-		return badIndex("the list of tables cannot be read from byte %d on, and it is not the end that a crash leaves: log %d is not there",
+		return 0, badIndex("the list of tables cannot be read from byte %d on, and it is not the end that a crash leaves: log %d is not there",
 			bad, log)
 	}
-	return nil
+	return log, nil
 }
 
 // neededLog reads the number of the oldest log that is needed from a change of the list of tables, where it stands first

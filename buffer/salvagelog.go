@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -90,7 +91,7 @@ func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(logGap)) (c
 				if bad < 0 && !(n-at < syncHeadSize && allZero(block[at:n])) {
 					bad = base + int64(at)
 				}
-				at++
+				at = nextHead(block[:n], at+1, num)
 				continue
 			}
 			if bad >= 0 {
@@ -108,6 +109,20 @@ func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(logGap)) (c
 			return false, nil
 		}
 	}
+}
+
+// nextHead returns the first place from at on where a head with the number of the log, or of the next one, may begin;
+// len(b) when there is none. The end of a log that is written over holds megabytes of an earlier one.
+func nextHead(b []byte, at int, num uint32) int {
+	next := len(b)
+	for _, n := range [2]uint32{num, num + 1} {
+		var number [4]byte
+		binary.LittleEndian.PutUint32(number[:], n)
+		if i := bytes.Index(b[min(at+7, len(b)):], number[:]); i >= 0 {
+			next = min(next, at+i)
+		}
+	}
+	return next
 }
 
 func allZero(b []byte) bool {
