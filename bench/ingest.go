@@ -18,7 +18,9 @@ type ingestion struct {
 	workload workload
 	// callers wait for each other's syncs; batch is the number of records of one call.
 	callers, batch int
-	settings       forebay.Settings
+	// submit is the number of records that a caller submits one by one before it waits for them.
+	submit   int
+	settings forebay.Settings
 	// flow lets rows go on through staging to the table while they come in; otherwise they stay in the local level.
 	flow bool
 }
@@ -47,8 +49,11 @@ func (i ingestion) run(ctx context.Context, e *env) (_ *sample, err error) {
 	s, err := measure(ctx, e, load{
 		callers: i.callers, rowBytes: len(row), every: every,
 		start: func(caller int) (operation, error) {
-			if i.batch > 1 {
+			switch {
+			case i.batch > 1:
 				return i.batches(ctx, db.eng, caller, &overloads), nil
+			case i.submit > 1:
+				return i.submissions(ctx, db.eng, caller, &overloads), nil
 			}
 			return i.singles(ctx, db.eng, caller, &overloads), nil
 		},
@@ -93,6 +98,33 @@ func (i ingestion) batches(ctx context.Context, eng *forebay.Engine, caller int,
 			}
 		}
 		return len(results), nil
+	}
+}
+
+func (i ingestion) submissions(ctx context.Context, eng *forebay.Engine, caller int, overloads *atomic.Int64) operation {
+	records := i.workload.records(caller, i.submit)
+	pending := make([]forebay.Pending, len(records))
+	return func() (rows int, err error) {
+		for n, r := range records {
+			if pending[n], err = eng.Submit(ctx, sourceID, again(r)); err != nil {
+				return 0, err
+			}
+		}
+		for _, p := range pending {
+			res, err := p.Wait(ctx)
+			if err != nil {
+				if err := backOff(err, overloads); err != nil {
+					return rows, err
+				}
+				continue
+			}
+			n, err := kept(res)
+			if err != nil {
+				return rows, err
+			}
+			rows += n
+		}
+		return rows, nil
 	}
 }
 

@@ -153,6 +153,10 @@ func ofWorkload(w workload) []scenario {
 		})
 	}
 	add(scenario{
+		name: "ingest/submit/" + w.name, limit: limits[1024], against: baselines[1024], fsync: true,
+		run: ingestion{workload: w, callers: 16, submit: 64}.run,
+	})
+	add(scenario{
 		name: "flow/sync/" + w.name, limit: manyRows, fsync: true,
 		run: ingestion{workload: w, callers: 64, flow: true}.run,
 	})
