@@ -26,7 +26,9 @@ func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{
 		`{"t": "x", "d": [{"id": 1, "l": [1]}], "next_page": "?a[b][]=1&=&%zz"}`, `[{"id": "5"}]`, `"x"`, `{"d": 1, "next_page": "http://[", "t": 1e999}`, `{"t": {"a": 1}, "next_page": ["a"]}`,
 	} {
-		f.Add(s, s, s)
+		for method := range uint8(6) {
+			f.Add(method, s, s, s)
+		}
 	}
 	var configs []*extractor.Config
 	for _, pagination := range []string{
@@ -42,24 +44,23 @@ func FuzzAnswers(f *testing.F) {
 		}
 		configs = append(configs, cfg)
 	}
-	f.Fuzz(func(t *testing.T, login, first, second string) {
-		for _, cfg := range configs {
-			tables, err := extractor.NewTables(cfg, extractor.State{}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := answers{login, first, second}
-			state, err := extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Transport: &a, Emit: tables.Add})
-			if err != nil && extractor.ExitStatus(err) != 1 {
-				t.Errorf("exit status %d of %v", extractor.ExitStatus(err), err)
-			}
-			if err == nil && state.Checkpoint != nil {
-				t.Error("a run that succeeded has a checkpoint")
-			}
-			if err := tables.Save(t.Context(), t.TempDir()); err != nil {
-				t.Errorf("tables: %v", err)
-			}
-			_ = tables.Close()
+	f.Fuzz(func(t *testing.T, method uint8, login, first, second string) {
+		cfg := configs[int(method)%len(configs)]
+		tables, err := extractor.NewTables(cfg, extractor.State{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tables.Close()
+		a := answers{login, first, second}
+		state, err := extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Transport: &a, Emit: tables.Add})
+		if err != nil && extractor.ExitStatus(err) != 1 {
+			t.Errorf("exit status %d of %v", extractor.ExitStatus(err), err)
+		}
+		if err == nil && state.Checkpoint != nil {
+			t.Error("a run that succeeded has a checkpoint")
+		}
+		if err := tables.Save(t.Context(), t.TempDir()); err != nil {
+			t.Errorf("tables: %v", err)
 		}
 	})
 }
