@@ -1,0 +1,505 @@
+package storageapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const secretToken = "123-456-verysecret"
+
+// fakeTransport answers requests from a list, without a network; the last answer is repeated.
+type fakeTransport struct {
+	answers []func(*http.Request) (*http.Response, error)
+	calls   atomic.Int64
+}
+
+func (f *fakeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	n := int(f.calls.Add(1)) - 1
+	if req.Body != nil {
+		io.Copy(io.Discard, req.Body)
+		req.Body.Close()
+	}
+	return f.answers[min(n, len(f.answers)-1)](req)
+}
+
+func answering(status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
+	return func(req *http.Request) (*http.Response, error) {
+		h := http.Header{"Content-Type": {"application/json"}}
+		for i := 0; i < len(header); i += 2 {
+			h.Set(header[i], header[i+1])
+		}
+		return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+	}
+}
+
+func failing(err error) func(*http.Request) (*http.Response, error) {
+	return func(*http.Request) (*http.Response, error) { return nil, err }
+}
+
+func fakeClient(t *testing.T, f *fakeTransport, change ...func(o *Options)) *Client {
+	t.Helper()
+	o := Options{URL: "https://storage.example.com", Token: secretToken, HTTP: &http.Client{Transport: f}}
+	for _, c := range change {
+		c(&o)
+	}
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRetries(t *testing.T) {
+	lost := errors.New("connection reset")
+	get := func(ctx context.Context, c *Client) error { _, err := c.Bucket(ctx, "in.c-a"); return err }
+	post := func(ctx context.Context, c *Client) error {
+		_, err := c.CreateToken(ctx, TokenCreate{Description: "d"})
+		return err
+	}
+	named := func(ctx context.Context, c *Client) error {
+		_, err := c.CreateConfiguration(ctx, "c", ConfigurationCreate{ConfigurationID: "1", Name: "n"})
+		return err
+	}
+	remove := func(ctx context.Context, c *Client) error { return c.DeleteToken(ctx, "1") }
+	good := answering(200, `{"id":"in.c-a"}`)
+	for name, c := range map[string]struct {
+		call    func(ctx context.Context, c *Client) error
+		answers []func(*http.Request) (*http.Response, error)
+		calls   int64
+		ok      bool
+	}{
+		"read after 500":            {get, []func(*http.Request) (*http.Response, error){answering(500, ""), answering(502, "<html>"), good}, 3, true},
+		"read after a lost answer":  {get, []func(*http.Request) (*http.Response, error){failing(lost), good}, 2, true},
+		"read that never succeeds":  {get, []func(*http.Request) (*http.Response, error){answering(503, "")}, 6, false},
+		"read that is refused":      {get, []func(*http.Request) (*http.Response, error){answering(400, ""), good}, 1, false},
+		"not implemented":           {get, []func(*http.Request) (*http.Response, error){answering(501, ""), good}, 1, false},
+		"creation after 500":        {post, []func(*http.Request) (*http.Response, error){answering(500, ""), good}, 1, false},
+		"creation, lost answer":     {post, []func(*http.Request) (*http.Response, error){failing(lost), good}, 1, false},
+		"creation after 503":        {post, []func(*http.Request) (*http.Response, error){answering(503, ""), answering(201, `{"id":"1"}`)}, 2, true},
+		"creation after 429":        {post, []func(*http.Request) (*http.Response, error){answering(429, ""), answering(201, `{"id":"1"}`)}, 2, true},
+		"creation after a conflict": {post, []func(*http.Request) (*http.Response, error){answering(409, `{"code":"storage.components.configurations.versionConflict"}`), answering(201, `{"id":"1"}`)}, 2, true},
+		"creation, other conflict":  {post, []func(*http.Request) (*http.Response, error){answering(409, ""), good}, 1, false},
+		"named creation that was done": {named, []func(*http.Request) (*http.Response, error){
+			failing(lost), answering(400, `{"code":"configurationAlreadyExists"}`), answering(200, `{"id":"1"}`),
+		}, 3, true},
+		"named creation that was taken": {named, []func(*http.Request) (*http.Response, error){answering(400, `{"code":"configurationAlreadyExists"}`), good}, 1, false},
+		"deletion that was done":        {remove, []func(*http.Request) (*http.Response, error){failing(lost), answering(404, `{"code":"storage.tokens.notFound"}`)}, 2, true},
+		"deletion of nothing":           {remove, []func(*http.Request) (*http.Response, error){answering(404, `{"code":"storage.tokens.notFound"}`)}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeTransport{answers: c.answers}
+				err := c.call(t.Context(), fakeClient(t, f))
+				if (err == nil) != c.ok || f.calls.Load() != c.calls {
+					t.Errorf("%d calls, error %v; want %d calls, success %v", f.calls.Load(), err, c.calls, c.ok)
+				}
+				if err != nil && strings.Contains(err.Error(), "verysecret") {
+					t.Errorf("the error shows the token: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The server says when to come again; the client does not come before, and gives up when that is beyond its bound.
+func TestRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){
+			answering(503, `{"status":"maintenance","reason":"planned"}`, "Retry-After", "20"), answering(200, `{}`),
+		}}
+		begin := time.Now()
+		if _, err := fakeClient(t, f).Bucket(t.Context(), "in.c-a"); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(begin); waited < 20*time.Second || waited > 25*time.Second {
+			t.Errorf("waited %s, want 20s", waited)
+		}
+		date := time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat)
+		f = &fakeTransport{answers: []func(*http.Request) (*http.Response, error){answering(503, `{"status":"maintenance","reason":"planned"}`, "Retry-After", date)}}
+		begin = time.Now()
+		_, err := fakeClient(t, f).Bucket(t.Context(), "in.c-a")
+		var e *Error
+		if !errors.As(err, &e) || e.Message != "planned" || e.RetryAfter < time.Hour || time.Since(begin) != 0 {
+			t.Errorf("error %+v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+func TestRetriesEndWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){answering(500, `{"error":"broken","exceptionId":"e-1"}`)}}
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		_, err := fakeClient(t, f).Bucket(ctx, "in.c-a")
+		var e *Error
+		if !errors.As(err, &e) || e.ExceptionID != "e-1" || f.calls.Load() > 4 {
+			t.Errorf("%d calls, error %v", f.calls.Load(), err)
+		}
+	})
+}
+
+func TestErrorBodies(t *testing.T) {
+	for body, want := range map[string]Error{
+		`{"error":"text","code":"a.b","exceptionId":"x","status":"error"}`: {Code: "a.b", Message: "text", ExceptionID: "x"},
+		`{"error":"text","code":400}`:                                      {Message: "text"},
+		`{"error":"text","errors":[{"key":"include","message":"bad"}]}`:    {Message: "text", Violations: []Violation{{"include", "bad"}}},
+		``:       {Message: "Conflict"},
+		`<html>`: {Message: "Conflict"},
+		`[]`:     {Message: "Conflict"},
+	} {
+		f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){answering(409, body)}}
+		_, err := fakeClient(t, f, func(o *Options) { o.Retry.Attempts = 1 }).Bucket(t.Context(), "in.c-a")
+		var e *Error
+		if !errors.As(err, &e) || e.Status != 409 || e.Code != want.Code || e.Message != want.Message || e.ExceptionID != want.ExceptionID || len(e.Violations) != len(want.Violations) {
+			t.Errorf("%s: %+v", body, err)
+		}
+	}
+}
+
+// Neither errors nor logs show a token, the signature of an address or other credentials.
+func TestSecretsStayInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		prepared := `{"id":1,"absUploadParams":{"blobName":"b","container":"c","absCredentials":{"SASConnectionString":"BlobEndpoint=https://blob.example.com;SharedAccessSignature=sig=verysecret"}}}`
+		f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){
+			answering(201, prepared), failing(errors.New("reset")), answering(500, ""), answering(403, `verysecret`), answering(204, ""),
+		}}
+		c := fakeClient(t, f, func(o *Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		_, err := c.Upload(t.Context(), FilePrepare{Name: "n"}, BytesSource([]byte("x")))
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("error %v", err)
+		}
+		f.answers = []func(*http.Request) (*http.Response, error){failing(errors.New("reset"))}
+		if _, err = c.VerifyToken(t.Context()); err == nil || strings.Contains(err.Error(), "verysecret") {
+			t.Errorf("error %v", err)
+		}
+		if !strings.Contains(log.String(), "call is repeated") || strings.Contains(log.String(), "verysecret") {
+			t.Errorf("log %s", log.String())
+		}
+		token := Token{Token: secretToken}
+		for _, text := range []string{fmt.Sprint(token), fmt.Sprintf("%+v", token), fmt.Sprintf("%#v", token), fmt.Sprintf("%v", Options{Token: secretToken})} {
+			if strings.Contains(text, "verysecret") {
+				t.Errorf("printed %s", text)
+			}
+		}
+	})
+}
+
+// A token is for one host: a redirect to another one does not take it along.
+func TestRedirectKeepsToken(t *testing.T) {
+	var leaked atomic.Value
+	leaked.Store("")
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		leaked.Store(r.Header.Get(TokenHeader) + r.Header.Get("Authorization"))
+		io.WriteString(w, "{}")
+	}))
+	defer other.Close()
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	defer first.Close()
+	for _, token := range []Secret{secretToken, "Bearer " + secretToken} {
+		c, err := New(Options{URL: first.URL, Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Bucket(t.Context(), "in.c-a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := leaked.Load(); got != "" {
+			t.Errorf("the other host got %q", got)
+		}
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+func TestBearer(t *testing.T) {
+	f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){func(req *http.Request) (*http.Response, error) {
+		if req.Header.Get("Authorization") != "Bearer abc" || req.Header.Get(TokenHeader) != "" {
+			t.Errorf("header %v", req.Header)
+		}
+		return answering(200, "{}")(req)
+	}}}
+	if _, err := fakeClient(t, f).WithToken("Bearer abc").Bucket(t.Context(), "in.c-a"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The index needs no token, so it gets none.
+func TestIndexGetsNoToken(t *testing.T) {
+	f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){func(req *http.Request) (*http.Response, error) {
+		if req.Header.Get(TokenHeader) != "" {
+			t.Errorf("%s got the token", req.URL)
+		}
+		return answering(200, `{"services":[{"id":"queue","url":"https://queue.example.com"}]}`)(req)
+	}}}
+	c := fakeClient(t, f)
+	if index, err := c.Index(t.Context()); err != nil || index.Service("queue") != "https://queue.example.com" || index.Service("none") != "" {
+		t.Errorf("%+v, %v", index, err)
+	}
+	if _, err := c.Portal(t.Context(), "https://portal.example.com"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPages(t *testing.T) {
+	var offsets []string
+	f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){func(req *http.Request) (*http.Response, error) {
+		offsets = append(offsets, req.URL.Query().Get("offset"))
+		n := 100
+		if len(offsets) == 3 {
+			n = 5
+		}
+		return answering(200, "["+strings.TrimSuffix(strings.Repeat(`{"id":1},`, n), ",")+"]")(req)
+	}}}
+	c := fakeClient(t, f)
+	all, err := Collect(c.Files(t.Context(), FileQuery{}))
+	if err != nil || len(all) != 205 || strings.Join(offsets, " ") != "0 100 200" {
+		t.Errorf("%d files, offsets %v, %v", len(all), offsets, err)
+	}
+	// The next page is not asked for when the loop ends before.
+	offsets = nil
+	n := 0
+	for range c.Files(t.Context(), FileQuery{}) {
+		if n++; n == 100 {
+			break
+		}
+	}
+	if len(offsets) != 1 {
+		t.Errorf("offsets %v", offsets)
+	}
+	f.answers = []func(*http.Request) (*http.Response, error){answering(200, `[{"id":1},{"id":`)}
+	if all, err = Collect(c.Files(t.Context(), FileQuery{})); err == nil || len(all) != 1 {
+		t.Errorf("cut answer: %d files, %v", len(all), err)
+	}
+	f.answers = []func(*http.Request) (*http.Response, error){answering(200, `{}`)}
+	if _, err = Collect(c.Files(t.Context(), FileQuery{})); err == nil {
+		t.Error("an object was taken for a list")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	_, err := New(Options{URL: "storage.example.com", QueueURL: "ftp://x", Token: "a\nb", Retry: RetryOptions{Attempts: -1}})
+	for _, part := range []string{"URL", "QueueURL", "token", "Retry"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v does not name %s", err, part)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "a\nb") {
+		t.Errorf("the error shows the token: %v", err)
+	}
+}
+
+func TestValues(t *testing.T) {
+	for text, want := range map[string]string{`"a"`: "a", `12`: "12", `null`: "", `12345678901234567890`: "12345678901234567890"} {
+		var id ID
+		if err := json.Unmarshal([]byte(text), &id); err != nil || string(id) != want {
+			t.Errorf("ID %s: %q, %v", text, id, err)
+		}
+	}
+	for text, want := range map[string]IntID{`"12"`: 12, `12`: 12, `null`: 0, `""`: 0} {
+		var id IntID
+		if err := json.Unmarshal([]byte(text), &id); err != nil || id != want {
+			t.Errorf("IntID %s: %d, %v", text, id, err)
+		}
+	}
+	at := time.Date(2026, 3, 1, 10, 20, 30, 0, time.FixedZone("", 3600))
+	for _, text := range []string{`"2026-03-01T10:20:30+0100"`, `"2026-03-01T10:20:30+01:00"`, `"2026-03-01T09:20:30Z"`, `"2026-03-01 09:20:30"`} {
+		var got Time
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !got.Equal(at) {
+			t.Errorf("time %s: %s, %v", text, got, err)
+		}
+	}
+	if data, err := json.Marshal(Time{at}); err != nil || string(data) != `"2026-03-01T10:20:30+0100"` {
+		t.Errorf("time %s, %v", data, err)
+	}
+	for text, n := range map[string]int{`[]`: 0, `null`: 0, `{}`: 0, ` [ ] `: 0, `{"a":"read"}`: 1} {
+		var m Map[string]
+		if err := json.Unmarshal([]byte(text), &m); err != nil || len(m) != n {
+			t.Errorf("map %s: %v, %v", text, m, err)
+		}
+		var o Optional[map[string]string]
+		if err := json.Unmarshal([]byte(text), &o); err != nil || len(o.Value0()) != n {
+			t.Errorf("optional %s: %v, %v", text, o.Value, err)
+		}
+	}
+	for _, bad := range []string{`{}`, `true`, `"x"`} {
+		var id IntID
+		if json.Unmarshal([]byte(bad), &id) == nil {
+			t.Errorf("IntID took %s", bad)
+		}
+		var at Time
+		if json.Unmarshal([]byte(bad), &at) == nil {
+			t.Errorf("Time took %s", bad)
+		}
+	}
+}
+
+// Value0 is the value, or the zero one.
+func (o Optional[V]) Value0() (v V) {
+	if o.Value != nil {
+		v = *o.Value
+	}
+	return v
+}
+
+// The examples of the signature's specification.
+func TestS3Signature(t *testing.T) {
+	s := &s3Store{
+		region:      "us-east-1",
+		credentials: S3Credentials{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"},
+		now:         func() time.Time { return time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC) },
+	}
+	for _, c := range []struct {
+		method, url, payload, signature string
+		header                          []string
+	}{
+		{
+			"GET", "https://examplebucket.s3.amazonaws.com/test.txt", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+			"f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+			[]string{"Range", "bytes=0-9"},
+		},
+		{
+			"PUT", "https://examplebucket.s3.amazonaws.com/" + escapeS3("test$file.text"), "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072",
+			"98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+			[]string{"Date", "Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class", "REDUCED_REDUNDANCY"},
+		},
+	} {
+		req, err := http.NewRequest(c.method, c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(c.header); i += 2 {
+			req.Header.Set(c.header[i], c.header[i+1])
+		}
+		s.sign(req, c.payload)
+		if got := req.Header.Get("Authorization"); !strings.HasSuffix(got, "Signature="+c.signature) {
+			t.Errorf("%s: %s, want signature %s", c.method, got, c.signature)
+		}
+	}
+}
+
+// Each provider's upload goes where its parameters say, and its manifest names the slices there.
+func TestProviders(t *testing.T) {
+	for provider, c := range map[string]struct{ prepared, path, header, url string }{
+		"azure": {
+			`"absUploadParams":{"blobName":"k/","accountName":"acc","container":"cont","absCredentials":{"SASConnectionString":"BlobEndpoint=ENDPOINT;SharedAccessSignature=sig=1"}}`,
+			"/cont/k/s%201", "X-Ms-Blob-Type", "azure://acc.blob.core.windows.net/cont/k/s 1",
+		},
+		"aws": {
+			`"region":"eu-central-1","uploadParams":{"key":"k/","bucket":"buck","acl":"private","x-amz-server-side-encryption":"AES256","credentials":{"AccessKeyId":"a","SecretAccessKey":"b","SessionToken":"c","Expiration":"2099-01-01T00:00:00Z"}}`,
+			"/buck/k/s%201", "X-Amz-Acl", "s3://buck/k/s 1",
+		},
+		"gcp": {
+			`"created":"2026-01-01T00:00:00+0000","gcsUploadParams":{"projectId":"p","bucket":"buck","key":"k/","access_token":"t","token_type":"Bearer","expires_in":3600}`,
+			"/buck/k/s%201", "Authorization", "gs://buck/k/s 1",
+		},
+	} {
+		t.Run(provider, func(t *testing.T) {
+			var puts []string
+			var manifest string
+			var h *httptest.Server
+			h = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if strings.HasSuffix(r.URL.Path, "/files/prepare") {
+					io.WriteString(w, `{"id":1,"provider":"`+provider+`",`+strings.ReplaceAll(c.prepared, "ENDPOINT", h.URL)+`}`)
+					return
+				}
+				if r.Header.Get(c.header) == "" || r.Header.Get(TokenHeader) != "" {
+					t.Errorf("header %v", r.Header)
+				}
+				puts = append(puts, r.URL.EscapedPath())
+				manifest = string(body)
+			}))
+			defer h.Close()
+			client, err := New(Options{URL: h.URL, Token: secretToken, HTTP: h.Client(), S3Endpoint: h.URL, GCSEndpoint: h.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := client.UploadSliced(t.Context(), FilePrepare{Name: "n"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Put(t.Context(), "s 1", BytesSource([]byte("x"))); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Commit(t.Context(), "s 1"); err != nil {
+				t.Fatal(err)
+			}
+			if puts[0] != c.path || puts[1] != strings.ReplaceAll(c.path, "s%201", "manifest") || manifest != `{"entries":[{"url":"`+c.url+`"}]}` {
+				t.Errorf("puts %q, manifest %s", puts, manifest)
+			}
+			if name, ok := sliceName(c.url, f.store.address("")); !ok || name != "s 1" {
+				t.Errorf("slice %q, %v", name, ok)
+			}
+		})
+	}
+}
+
+// A source that does not keep its promise fails the upload, whatever the server thinks of what came.
+func TestUploadOfBadSources(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/files/prepare") {
+			io.WriteString(w, `{"id":1,"absUploadParams":{"blobName":"k","container":"c","absCredentials":{"SASConnectionString":"BlobEndpoint=http://`+r.Host+`;SharedAccessSignature=s=1"}}}`)
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+	}))
+	defer h.Close()
+	c, err := New(Options{URL: h.URL, Token: secretToken, HTTP: h.Client(), Retry: RetryOptions{Initial: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken source")
+	for name, open := range map[string]func() (io.ReadCloser, error){
+		"too short":   func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("ab")), nil },
+		"too long":    func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("abcd")), nil },
+		"cannot open": func() (io.ReadCloser, error) { return nil, broken },
+		"breaks off": func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(strings.NewReader("a"), iotestErr{broken})), nil
+		},
+	} {
+		_, err := c.Upload(t.Context(), FilePrepare{Name: "n"}, Source{Size: 3, Open: open})
+		if err == nil || (name == "cannot open" || name == "breaks off") && !errors.Is(err, broken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+type iotestErr struct{ err error }
+
+func (r iotestErr) Read([]byte) (int, error) { return 0, r.err }
+
+func TestWaitForJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){
+			answering(200, `{"id":7,"status":"waiting","operationName":"x","results":[]}`), answering(200, `{"id":"7","status":"processing"}`),
+			answering(200, `{"id":7,"status":"error","operationName":"tableImport","error":{"code":"csvImport.columnsNotMatch","message":"no","exceptionId":"e"}}`),
+		}}
+		_, err := fakeClient(t, f).WaitForJob(t.Context(), 7)
+		var job *JobError
+		if !errors.As(err, &job) || job.Code() != "csvImport.columnsNotMatch" || job.Job.ID != 7 || !strings.Contains(err.Error(), "[exception e]") {
+			t.Errorf("error %v", err)
+		}
+		f = &fakeTransport{answers: []func(*http.Request) (*http.Response, error){answering(200, `{"id":7,"status":"waiting"}`)}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err = fakeClient(t, f).WaitForJob(ctx, 7); !errors.Is(err, context.DeadlineExceeded) || f.calls.Load() > 40 {
+			t.Errorf("%d calls, error %v", f.calls.Load(), err)
+		}
+	})
+}
