@@ -22,7 +22,7 @@ func atMost(figure string, bound float64) goal  { return goal{figure: figure, bo
 type reached struct {
 	Figure string  `json:"figure"`
 	Value  float64 `json:"value"`
-	// Goal is for people: "<= 2" or ">= 0.9".
+	// Goal is for people: "at most 2" or "at least 0.9".
 	Goal string `json:"goal"`
 	Met  bool   `json:"met"`
 }
@@ -42,11 +42,11 @@ func (s scenario) reached(r result) []reached {
 		if !ok {
 			continue
 		}
-		sign, met := ">=", value >= g.bound
+		bound, met := "at least", value >= g.bound
 		if g.most {
-			sign, met = "<=", value <= g.bound
+			bound, met = "at most", value <= g.bound
 		}
-		all = append(all, reached{Figure: g.figure, Value: value, Goal: fmt.Sprintf("%s %g", sign, g.bound), Met: met})
+		all = append(all, reached{Figure: g.figure, Value: value, Goal: fmt.Sprintf("%s %.10g", bound, g.bound), Met: met})
 	}
 	return all
 }

@@ -53,7 +53,7 @@ func TestGoals(t *testing.T) {
 	for _, g := range r.Goals {
 		got = append(got, g.String())
 	}
-	want := "ready_s 2 (goal <= 2) of_rawfile 1 (goal >= 0.9) rows_per_s 9 (goal >= 10: MISSED)"
+	want := "ready_s 2 (goal at most 2) of_rawfile 1 (goal at least 0.9) rows_per_s 9 (goal at least 10: MISSED)"
 	if strings.Join(got, " ") != want {
 		t.Errorf("verdicts are %q, want %q", got, want)
 	}
