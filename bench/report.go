@@ -42,14 +42,16 @@ type result struct {
 	Figures map[string]float64 `json:"-"`
 	// Goals are what was reached of what is aimed at.
 	Goals []reached `json:"goals,omitempty"`
-	// Baselines become the two fields NAME_rows_per_s and of_NAME each.
+	// Baselines become the fields NAME_rows_per_s and of_NAME each, and NAME_p50_ms and p50_of_NAME where rows are synced.
 	Baselines []comparison `json:"-"`
 }
 
-// A comparison is the median throughput of a baseline and the median ratio to it.
+// A comparison is the median throughput of a baseline and the median ratio to it; for rows that are synced the same of
+// the median latency, in ms, else 0.
 type comparison struct {
 	field, scenario string
 	rows, ratio     float64
+	p50, p50Ratio   float64
 }
 
 // MarshalJSON writes one flat object, so that a line can be read with any tool.
@@ -65,6 +67,9 @@ func (r result) MarshalJSON() ([]byte, error) {
 	}
 	for _, b := range r.Baselines {
 		fmt.Fprintf(out, `,"%s_rows_per_s":%g,"of_%s":%g`, b.field, b.rows, b.field, b.ratio)
+		if b.p50 > 0 {
+			fmt.Fprintf(out, `,"%s_p50_ms":%g,"p50_of_%s":%g`, b.field, b.p50, b.field, b.p50Ratio)
+		}
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
@@ -112,7 +117,11 @@ func writeTable(w io.Writer, results []result) error {
 func (r result) compared() string {
 	var parts []string
 	for _, b := range r.Baselines {
-		parts = append(parts, fmt.Sprintf("%.2f %s", b.ratio, b.field))
+		part := fmt.Sprintf("%.2f %s", b.ratio, b.field)
+		if b.p50 > 0 {
+			part += fmt.Sprintf(" (p50 %.2f)", b.p50Ratio)
+		}
+		parts = append(parts, part)
 	}
 	if r.P50OfFsync != nil {
 		parts = append(parts, fmt.Sprintf("p50 %.2f, p99 %.2f fsync", *r.P50OfFsync, *r.P99OfFsync))

@@ -9,7 +9,7 @@ import (
 func TestJSONShape(t *testing.T) {
 	r := result{
 		Scenario: "ingest/sync/1KB", RowsPerS: 1000.5, Limit: some(2000), OfLimit: some(0.5),
-		Baselines: []comparison{{field: "rawfile", rows: 4000, ratio: 0.25}, {field: "pebble_set", rows: 500, ratio: 2}},
+		Baselines: []comparison{{field: "rawfile", rows: 4000, ratio: 0.25, p50: 0.5, p50Ratio: 1.5}, {field: "pebble_set", rows: 500, ratio: 2}},
 	}
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -22,7 +22,7 @@ func TestJSONShape(t *testing.T) {
 	for field, want := range map[string]any{
 		"scenario": "ingest/sync/1KB", "rows_per_s": 1000.5, "bytes_per_s": 0.0, "p50_ms": 0.0, "p99_ms": 0.0,
 		"cpu_ns_per_row": nil, "allocs_per_row": 0.0, "limit": 2000.0, "of_limit": 0.5,
-		"rawfile_rows_per_s": 4000.0, "of_rawfile": 0.25, "pebble_set_rows_per_s": 500.0, "of_pebble_set": 2.0,
+		"rawfile_rows_per_s": 4000.0, "of_rawfile": 0.25, "rawfile_p50_ms": 0.5, "p50_of_rawfile": 1.5, "pebble_set_rows_per_s": 500.0, "of_pebble_set": 2.0,
 	} {
 		if value, ok := got[field]; !ok || value != want {
 			t.Errorf("%s is %v (present: %v), want %v", field, value, ok, want)

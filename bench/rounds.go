@@ -90,14 +90,20 @@ func summarize(s scenario, samples map[string][]*sample) result {
 		r.P50OfFsync, r.P99OfFsync = ofSync(0.50), ofSync(0.99)
 	}
 	for _, b := range s.against {
-		r.Baselines = append(r.Baselines, comparison{
+		c := comparison{
 			field:    b.field,
 			scenario: b.scenario,
 			rows:     *ratio(b.scenario, func(_, other *sample) float64 { return other.rowsPerSecond() }),
 			ratio: *ratio(b.scenario, func(own, other *sample) float64 {
 				return own.rowsPerSecond() / other.rowsPerSecond()
 			}),
-		})
+		}
+		if s.fsync {
+			p50 := func(m *sample) float64 { return milliseconds(m.latency.quantile(0.50)) }
+			c.p50 = *ratio(b.scenario, func(_, other *sample) float64 { return p50(other) })
+			c.p50Ratio = *ratio(b.scenario, func(own, other *sample) float64 { return p50(own) / p50(other) })
+		}
+		r.Baselines = append(r.Baselines, c)
 	}
 	for name := range own[0].figures {
 		if r.Figures == nil {
