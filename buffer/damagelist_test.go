@@ -123,7 +123,9 @@ func TestUnreadableSector(t *testing.T) {
 }
 
 func TestForgetDamage(t *testing.T) {
+	var disk vfs.FS
 	flipped := func(fs *vfs.MemFS) {
+		disk = fs
 		editChunks(t, fs, func(n int, v []byte) []byte {
 			if n == 2 || n == 5 {
 				v[100] ^= 1
@@ -154,6 +156,18 @@ func TestForgetDamage(t *testing.T) {
 		}
 	}
 	verify(t, b)
+	copied := "copy"
+	if err := b.Checkpoint(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	in, err := buffer.Inspect(copied, buffer.InspectOptions{FS: disk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if list, err := in.Damaged(t.Context()); err != nil || len(list) != 1 || in.Stats().Damages != 1 {
+		t.Errorf("an inspection lists %+v: %v", list, err)
+	}
 }
 
 func TestDamageIsListedForItsRetention(t *testing.T) {

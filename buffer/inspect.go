@@ -87,6 +87,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, FS: opts.FS}, log: log, dir: dir, instance: r.instance}
 	b.mu.state = r.state
 	b.local.Store(r.local)
+	b.damages.Store(r.damages)
 	b.store.Store(st)
 	return &Inspection{b: b, lock: lock}, nil
 }
@@ -105,6 +106,9 @@ func (i *Inspection) Close() error {
 
 // Stats returns the counters of all sinks, as [Buffer.Stats].
 func (i *Inspection) Stats() Stats { return i.b.Stats() }
+
+// Damaged lists the damage that was found, as [Buffer.Damaged].
+func (i *Inspection) Damaged(ctx context.Context) ([]Damage, error) { return i.b.Damaged(ctx) }
 
 // SliceStats describe one slice.
 type SliceStats struct {

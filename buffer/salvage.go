@@ -303,11 +303,12 @@ func (s *salvage) takeChunk(num uint64, seq uint32, value []byte) {
 	}
 	c.last = max(c.last, seq)
 	h, _, err := parseChunk(value)
-	if err != nil || c.found[seq] {
-		c.found[seq] = c.found[seq] // it is there, for what it is worth
+	if c.found[seq] {
 		return
 	}
-	c.found[seq] = true
+	if c.found[seq] = err == nil; err != nil {
+		return
+	}
 	c.rows += h.rows
 	c.raw += h.raw
 	if c.tally.rows == 0 || seq > c.at {

@@ -47,7 +47,8 @@ func main() {
 type picture struct {
 	buffer.Stats
 	Slices []buffer.SliceStats
-	Report *buffer.Report `json:",omitempty"`
+	Damage []buffer.Damage `json:",omitempty"`
+	Report *buffer.Report  `json:",omitempty"`
 }
 
 func run(ctx context.Context, args []string, out, usage io.Writer) (err error) {
@@ -78,6 +79,9 @@ func run(ctx context.Context, args []string, out, usage io.Writer) (err error) {
 		return in.WriteRows(ctx, out, *rows)
 	}
 	p := picture{Stats: in.Stats(), Slices: in.Slices()}
+	if p.Damage, err = in.Damaged(ctx); err != nil {
+		return err
+	}
 	if *verify {
 		report, err := in.Verify(ctx)
 		if err != nil {
@@ -125,6 +129,17 @@ func (p *picture) print(out io.Writer, now time.Time) error {
 	for _, s := range p.Slices {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\t%s\n", s.ID, s.FileID, s.State, cmp.Or(s.Reason, "-"), s.Level.Rows,
 			s.Level.StoredBytes, age(s.OpenedAt, now), s.Attempt, cmp.Or(oneLine(s.RetryReason), "-"))
+	}
+	if len(p.Damage) > 0 {
+		fmt.Fprintf(w, "\nDAMAGE\tFILE\tSLICE\tCHUNKS\tROWS\tFOUND\tREASON\n")
+	}
+	for _, d := range p.Damage {
+		rows := fmt.Sprint(d.Rows)
+		if d.Uncounted {
+			rows = "at least " + rows
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d to %d\t%s\t%s\t%s\n", cmp.Or(d.SinkID, "-"), cmp.Or(d.FileID, "-"), cmp.Or(d.SliceID, "-"),
+			d.FirstChunk, d.LastChunk, rows, d.At.Format(time.RFC3339), oneLine(d.Reason))
 	}
 	if p.Report != nil {
 		fmt.Fprintf(w, "\nLEDGER\tSTATE\n")
