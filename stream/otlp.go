@@ -19,7 +19,7 @@ const (
 	// otlpInflation is how much larger than Options.MaxBodyBytes an export request may be without its Content-Encoding.
 	otlpInflation = 8
 	// otlpMemory is how much larger than Options.MaxBodyBytes it may be as decoded telemetry.
-	otlpMemory = 64
+	otlpMemory = 128
 )
 
 // telemetryEngine is what the OTLP endpoints need of a [forebay.Engine].

@@ -245,9 +245,10 @@ func TestOTLPRefusals(t *testing.T) {
 		"body too large":       {path, make([]byte, 1<<20+1), protobuf, "", "", 413, "1048576 bytes"},
 		"bomb":                 {path, compress(t, "gzip", make([]byte, 100<<20)), protobuf, "gzip", "", 413, "8388608 bytes"},
 		"zstd bomb":            {path, compress(t, "zstd", make([]byte, 100<<20)), protobuf, "zstd", "", 413, "8388608 bytes"},
-		"many tiny records":    {path, field(1, field(2, bytes.Repeat([]byte{2<<3 | 2, 0}, 300_000))), protobuf, "", "", 413, "smaller batches"},
+		"many tiny records":    {path, field(1, field(2, bytes.Repeat([]byte{2<<3 | 2, 0}, 400_000))), protobuf, "", "", 413, "smaller batches"},
 		"many tiny records, JSON": {
-			path, []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}` + strings.Repeat(",{}", 300_000) + `]}]}]}`), jsonBody, "", "", 413, "smaller batches",
+			path, compress(t, "gzip", []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}`+strings.Repeat(",{}", 400_000)+`]}]}]}`)),
+			jsonBody, "gzip", "", 413, "smaller batches",
 		},
 		"deep nesting":       {path, deepProto, protobuf, "", "", 400, "nested"},
 		"deep nesting, JSON": {path, []byte(deepJSON), jsonBody, "", "", 400, "nested"},

@@ -26,6 +26,8 @@ var rooms = map[string][]string{
 	"storageapi/...":    {"buffer", "storageapi/..."},
 	"internal/...":      {"internal/..."},
 	"internal/otlp":     {".", "mapping", "otlpflat"},
+	"internal/otlptest": {"./..."},
+	"stream/otlpgrpc":   {".", "mapping", "buffer"},
 	"forebaytest":       {".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":     {"./..."},
 	"bench":             {"./..."},

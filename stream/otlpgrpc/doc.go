@@ -1,0 +1,31 @@
+// Package otlpgrpc receives OpenTelemetry logs, metrics and traces over gRPC and hands them to an engine. It is a module
+// of its own, so that programs without it do not carry gRPC; package stream receives the same over HTTP.
+//
+//	srv := otlpgrpc.Server(eng, otlpgrpc.Options{})
+//	listener, err := net.Listen("tcp", ":4317")
+//	...
+//	err = srv.Serve(listener)
+//
+// An exporter sends the secret of a source of type OTLP as the header "authorization: Bearer SECRET"; the secret alone
+// tells the source. In the environment of an SDK:
+//
+//	OTEL_EXPORTER_OTLP_PROTOCOL=grpc
+//	OTEL_EXPORTER_OTLP_ENDPOINT=http://forebay.example.com:4317
+//	OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20SECRET
+//
+// # What an answer means
+//
+// A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait.
+//
+//	OK                 every record is on local disk in every sink that did not reject it. A partial success counts the
+//	                   records that a sink can never store, with the first reason; without a count it is a warning:
+//	                   no enabled sink takes the signal, and the records were dropped
+//	INVALID_ARGUMENT   the batch is malformed, too large once decoded or nested too deep, or every record was rejected
+//	UNAUTHENTICATED    no source has the secret
+//	FAILED_PRECONDITION  the source is disabled, or several sources have the secret
+//	RESOURCE_EXHAUSTED   the message is above Options.MaxMessageBytes
+//	UNAVAILABLE        the service is overloaded, stopping or at fault: send the batch again after the delay of the
+//	                   RetryInfo. Nothing was stored, unless the message says that this is unknown
+//
+// Exporters repeat a batch that was UNAVAILABLE, and no other of these.
+package otlpgrpc

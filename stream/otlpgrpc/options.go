@@ -1,0 +1,55 @@
+package otlpgrpc
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+)
+
+const (
+	// DefaultMaxMessageBytes is the default of Options.MaxMessageBytes.
+	DefaultMaxMessageBytes = 8 << 20
+	// DefaultMaxBufferedBytes is the default of Options.MaxBufferedBytes.
+	DefaultMaxBufferedBytes = 256 << 20
+	// memoryPerByte is what a byte of the largest message may take in memory once it is decoded.
+	memoryPerByte = 16
+)
+
+// Options of the services. The zero value is ready to use.
+type Options struct {
+	// MaxMessageBytes is the greatest export request without its compression: 1 KB to 64 MB. With Register it bounds
+	// only what is decoded: set grpc.MaxRecvMsgSize on the server too. Default: DefaultMaxMessageBytes.
+	MaxMessageBytes int
+	// MaxBufferedBytes bounds about the memory that the decoded requests in progress take together, at least sixteen times
+	// MaxMessageBytes. Above it requests are answered UNAVAILABLE. Default: DefaultMaxBufferedBytes.
+	MaxBufferedBytes int
+	// Logger gets the failures of the service itself. Secrets and records are not logged. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Validate reports every field that is out of its range.
+func (o Options) Validate() error {
+	var errs []error
+	if o.MaxMessageBytes != 0 && (o.MaxMessageBytes < 1<<10 || o.MaxMessageBytes > 64<<20) {
+		errs = append(errs, fmt.Errorf("otlpgrpc: Options.MaxMessageBytes is %d, must be between %d and %d, or 0 for the default",
+			o.MaxMessageBytes, 1<<10, 64<<20))
+	}
+	if d := o.withDefaults(); d.MaxBufferedBytes < memoryPerByte*d.MaxMessageBytes {
+		errs = append(errs, fmt.Errorf("otlpgrpc: Options.MaxBufferedBytes is %d, must be at least %d, sixteen times MaxMessageBytes",
+			d.MaxBufferedBytes, memoryPerByte*d.MaxMessageBytes))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxMessageBytes == 0 {
+		o.MaxMessageBytes = DefaultMaxMessageBytes
+	}
+	if o.MaxBufferedBytes == 0 {
+		o.MaxBufferedBytes = DefaultMaxBufferedBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

@@ -1,0 +1,278 @@
+package otlpgrpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	_ "go.opentelemetry.io/collector/pdata/plog/plogotlp" // its codec decodes messages that are not generated, see request
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	_ "google.golang.org/grpc/encoding/gzip" // what exporters compress with
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/otlp"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Server returns a server of the OTLP services whose limits keep a slow or hostile client from holding resources for
+// long. More options can be added, for example the credentials of TLS; later ones win. Call GracefulStop on the server
+// before Close on the engine. It panics if opts.Validate reports an error.
+//
+//	ConnectionTimeout     10 s   until a new connection is ready
+//	MaxConnectionIdle     5 min  a connection without a request
+//	MaxConcurrentStreams  100    requests of one connection at a time
+//	MaxRecvMsgSize        Options.MaxMessageBytes
+func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.Server {
+	s := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.MaxConcurrentStreams(100),
+		grpc.MaxRecvMsgSize(opts.withDefaults().MaxMessageBytes),
+	}, more...)...)
+	Register(s, eng, opts)
+	return s
+}
+
+// Register adds the three OTLP services to a server, which must use the codec that gRPC has for "proto" (the default).
+// It panics if opts.Validate reports an error.
+func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
+	if err := opts.Validate(); err != nil {
+		panic(err)
+	}
+	srv := &server{eng: eng, opts: opts.withDefaults()}
+	for signal, name := range services {
+		s.RegisterService(&grpc.ServiceDesc{
+			ServiceName: name,
+			HandlerType: (*any)(nil),
+			Methods: []grpc.MethodDesc{{
+				MethodName: "Export",
+				Handler: func(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+					return srv.handle(ctx, signal, dec, interceptor)
+				},
+			}},
+		}, srv)
+	}
+}
+
+var services = map[forebay.Signal]string{
+	forebay.SignalLogs:    "opentelemetry.proto.collector.logs.v1.LogsService",
+	forebay.SignalMetrics: "opentelemetry.proto.collector.metrics.v1.MetricsService",
+	forebay.SignalTraces:  "opentelemetry.proto.collector.trace.v1.TraceService",
+}
+
+type server struct {
+	eng  *forebay.Engine
+	opts Options
+	// buffered is the part of Options.MaxBufferedBytes that is taken.
+	buffered atomic.Int64
+	// records holds *mapping.Record.
+	records sync.Pool
+}
+
+// request is the message of a call. It is not a generated one: what it would cost is found out before it is decoded, and
+// so is whether the caller has the secret.
+type request struct {
+	signal   forebay.Signal
+	srv      *server
+	reserved int
+	docs     iter.Seq[mapping.FieldDocument]
+	err      error
+}
+
+var errBuffered = errors.New("Too many requests are in progress. Send the batch again later.")
+
+// UnmarshalProto is called by the codec with the bytes of the message, which are valid only during the call. Its errors
+// would become INTERNAL, so it keeps them instead.
+func (r *request) UnmarshalProto(data []byte) error {
+	var cost int
+	if cost, r.err = otlp.Check(r.signal, otlp.Protobuf, data, memoryPerByte*r.srv.opts.MaxMessageBytes); r.err != nil {
+		return nil
+	}
+	r.reserved = cost
+	if r.srv.buffered.Add(int64(cost)) > int64(r.srv.opts.MaxBufferedBytes) {
+		r.err = errBuffered
+		return nil
+	}
+	r.docs, r.err = otlp.Decode(r.signal, otlp.Protobuf, data)
+	return nil
+}
+
+// SizeProto and MarshalProto make it a message for the codec; a server does not send it.
+func (*request) SizeProto() int          { return 0 }
+func (*request) MarshalProto([]byte) int { return 0 }
+
+// response is the answer to a call, encoded.
+type response []byte
+
+func (r response) SizeProto() int              { return len(r) }
+func (r response) MarshalProto(dst []byte) int { return copy(dst, r) }
+
+// UnmarshalProto makes it a message for the codec; a server does not receive it.
+func (response) UnmarshalProto([]byte) error { return nil }
+
+// handle answers one call. The message is decoded after the secret has been checked.
+func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	source, err := s.authorize(md)
+	if err != nil {
+		return nil, err
+	}
+	req := &request{signal: signal, srv: s}
+	defer func() { s.buffered.Add(-int64(req.reserved)) }()
+	if err := dec(req); err != nil {
+		return nil, err
+	}
+	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, source, md, req) }
+	if interceptor == nil {
+		return export(ctx, req)
+	}
+	return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: s, FullMethod: "/" + services[signal] + "/Export"}, export)
+}
+
+// authorize finds the source of a call. All sources are compared, so that the time tells nothing about which fits.
+func (s *server) authorize(md metadata.MD) (source string, err error) {
+	var token string
+	if values := md["authorization"]; len(values) == 1 {
+		scheme, rest, _ := strings.Cut(values[0], " ")
+		if strings.EqualFold(scheme, "Bearer") {
+			token = strings.TrimSpace(rest)
+		}
+	}
+	got := sha256.Sum256([]byte(token))
+	var found []forebay.Source
+	for _, src := range s.eng.Sources() {
+		want := sha256.Sum256([]byte(src.Secret))
+		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 && src.Secret != "" && src.Type == forebay.OTLP {
+			found = append(found, src)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return "", status.Error(codes.Unauthenticated, "No source has this secret. Send it in the header authorization, after \"Bearer \".")
+	case len(found) > 1:
+		return "", status.Error(codes.FailedPrecondition, "Several sources have this secret. Give each its own.")
+	case found[0].Disabled:
+		return "", status.Error(codes.FailedPrecondition, "The source is disabled.")
+	}
+	return found[0].ID, nil
+}
+
+// storeTimeout bounds the durable wait of one batch.
+const storeTimeout = 30 * time.Second
+
+func (s *server) export(ctx context.Context, source string, md metadata.MD, req *request) (any, error) {
+	if req.err != nil {
+		return nil, s.failure(ctx, req.err)
+	}
+	rec, ok := s.records.Get().(*mapping.Record)
+	if !ok {
+		rec = new(mapping.Record)
+	}
+	defer func() {
+		rec.Reset()
+		s.records.Put(rec)
+	}()
+	records := otlp.Records(rec, req.docs, mapping.Record{Header: headers(md), ClientIP: clientIP(ctx), Received: time.Now()})
+	// A client that goes away does not undo what has begun: the batch is complete.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	res, err := s.eng.IngestTogether(ctx, source, forebay.Batch{Signal: req.signal, Records: records})
+	if err != nil {
+		return nil, s.failure(ctx, err)
+	}
+	message := otlp.Summary(req.signal, res)
+	if res.Rejected > 0 && res.Rejected == res.Records {
+		return nil, status.Error(codes.InvalidArgument, message)
+	}
+	return response(otlp.AppendResponse(nil, req.signal, otlp.Protobuf, res.Rejected, message)), nil
+}
+
+// failure makes the status of a batch that was not taken: UNAVAILABLE when another attempt can mend it.
+func (s *server) failure(ctx context.Context, err error) error {
+	var (
+		overload *buffer.OverloadError
+		failed   *buffer.FailedError
+		tooLarge *buffer.TooLargeError
+	)
+	switch {
+	case errors.As(err, &overload):
+		return unavailable(overload.RetryAfter, fmt.Sprintf("The bound of the %s is reached. Send the batch again later.", overload.Resource))
+	case errors.As(err, &failed): // the buffer logs it, once
+		return unavailable(2*time.Second, "The local disk cannot be written. It is unknown whether the batch was stored. Send it again later.")
+	case errors.As(err, &tooLarge):
+		return status.Error(codes.InvalidArgument, fmt.Sprintf("The rows of all sinks together have %d bytes, at most %d are taken at once. "+
+			"Send smaller batches.", tooLarge.Size, tooLarge.Limit))
+	case errors.Is(err, errBuffered):
+		return unavailable(time.Second, err.Error())
+	case errors.Is(err, forebay.ErrClosed):
+		return unavailable(time.Second, "The service is stopping. Send the batch again.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return unavailable(time.Second, "The batch was not stored in time, it is unknown whether it will be. Send it again.")
+	case errors.Is(err, forebay.ErrUnknownSource):
+		return status.Error(codes.Unauthenticated, "The source was removed.")
+	case errors.Is(err, forebay.ErrDisabledSource):
+		return status.Error(codes.FailedPrecondition, "The source is disabled.")
+	case errors.Is(err, otlp.ErrRequest):
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.opts.Logger.LogAttrs(ctx, slog.LevelError, "export failed", slog.Any("cause", err))
+	return unavailable(time.Second, "Internal error. Send the batch again later.")
+}
+
+// unavailable is a status that exporters repeat the batch for, after the delay.
+func unavailable(after time.Duration, message string) error {
+	st := status.New(codes.Unavailable, message)
+	with, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(max(after, time.Second))})
+	if err != nil { // cannot be: the detail is a valid message
+		return st.Err()
+	}
+	return with.Err()
+}
+
+// headers are the metadata of a call as the headers of a request, without the secret.
+func headers(md metadata.MD) http.Header {
+	h := make(http.Header, len(md))
+	for name, values := range md {
+		switch {
+		case name == "authorization":
+		case name == ":authority":
+			h["Host"] = values
+		case !strings.HasPrefix(name, ":"):
+			h[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return h
+}
+
+// clientIP returns the address of the peer, the zero value if it has none.
+func clientIP(ctx context.Context) netip.Addr {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return netip.Addr{}
+	}
+	tcp, ok := p.Addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap()
+}

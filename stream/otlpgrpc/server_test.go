@@ -1,0 +1,223 @@
+package otlpgrpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/otlpgrpc"
+)
+
+const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL"
+
+func sink(id string, columns ...mapping.Column) forebay.Sink {
+	return forebay.Sink{ID: id, Table: forebay.Table{ID: "in.c-app." + id, Columns: columns}}
+}
+
+// start serves an engine in memory and returns a connection to it.
+func start(t *testing.T, opts otlpgrpc.Options, more []grpc.ServerOption, sources ...forebay.Source) (*forebay.Engine, *buffertest.Memory, *grpc.ClientConn) {
+	t.Helper()
+	mem := buffertest.NewMemory()
+	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() }) // some tests have closed it
+	for _, src := range sources {
+		if err := eng.Define(t.Context(), src); err != nil {
+			t.Fatal(err)
+		}
+	}
+	srv := otlpgrpc.Server(eng, opts, more...)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(listener) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return eng, mem, conn
+}
+
+func with(ctx context.Context, authorization string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", authorization, "x-kind", "test")
+}
+
+func app(sinks ...forebay.Sink) forebay.Source {
+	return forebay.Source{ID: "app", Type: forebay.OTLP, Secret: secret, Sinks: sinks}
+}
+
+func logs(bodies ...string) plogotlp.ExportRequest {
+	batch := plog.NewLogs()
+	records := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
+	for _, b := range bodies {
+		records.AppendEmpty().Body().SetStr(b)
+	}
+	return plogotlp.NewExportRequestFromLogs(batch)
+}
+
+// Columns see the metadata of the call as headers, without the secret, and the address of the client.
+func TestExport(t *testing.T) {
+	eng, mem, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows",
+		mapping.Path("body", "body", mapping.RawString()), mapping.IP("ip"), mapping.Template("kind", `Header("X-Kind")`), mapping.Headers("headers"))))
+	res, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "bearer "+secret), logs("a", "b"))
+	if err != nil || res.PartialSuccess().RejectedLogRecords() != 0 || res.PartialSuccess().ErrorMessage() != "" {
+		t.Fatalf("%v, %v", err, res.PartialSuccess())
+	}
+	if err := eng.Flush(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	rows := mem.Rows("in.c-app.rows")
+	if len(rows) != 2 || rows[1][0] != "b" || rows[1][1] != "127.0.0.1" || rows[1][2] != `"test"` || strings.Contains(rows[1][3], secret) {
+		t.Errorf("rows %q", rows)
+	}
+}
+
+// A partial success has the count and the first reason, a batch that nobody takes a warning.
+func TestPartialSuccess(t *testing.T) {
+	onlyLogs := sink("logs", mapping.Path("n", "body.n"))
+	onlyLogs.AllowedSignals = []forebay.Signal{forebay.SignalLogs}
+	_, _, conn := start(t, otlpgrpc.Options{}, nil, app(onlyLogs))
+	req := logs("a", "b", "c")
+	req.Logs().ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1).Body().SetEmptyMap().PutInt("n", 1)
+	ctx := with(t.Context(), "Bearer "+secret)
+	res, err := plogotlp.NewGRPCClient(conn).Export(ctx, req)
+	if err != nil || res.PartialSuccess().RejectedLogRecords() != 2 || !strings.Contains(res.PartialSuccess().ErrorMessage(), `column "n"`) {
+		t.Errorf("%v, %d %q", err, res.PartialSuccess().RejectedLogRecords(), res.PartialSuccess().ErrorMessage())
+	}
+	if _, err = plogotlp.NewGRPCClient(conn).Export(ctx, logs("a")); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("all rejected: %v", err)
+	}
+	traces := ptraceotlp.NewExportRequest()
+	traces.Traces().ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	warned, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, traces)
+	if err != nil || !strings.Contains(warned.PartialSuccess().ErrorMessage(), "takes traces") {
+		t.Errorf("%v, %q", err, warned.PartialSuccess().ErrorMessage())
+	}
+	metrics := pmetricotlp.NewExportRequest()
+	if empty, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, metrics); err != nil || empty.PartialSuccess().ErrorMessage() != "" {
+		t.Errorf("empty batch: %v, %q", err, empty.PartialSuccess().ErrorMessage())
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	off := forebay.Source{ID: "off", Type: forebay.OTLP, Secret: "off", Disabled: true}
+	twin := func(id string) forebay.Source { return forebay.Source{ID: id, Type: forebay.OTLP, Secret: "twins"} }
+	web := forebay.Source{ID: "web", Secret: "web"}
+	open := forebay.Source{ID: "open", Type: forebay.OTLP}
+	eng, _, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 64 << 10}, nil, app(sink("rows", mapping.Body("b"))), off, twin("one"), twin("two"), web, open)
+	deep := logs("x")
+	v := deep.Logs().ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Body()
+	for range 100 {
+		v = v.SetEmptySlice().AppendEmpty()
+	}
+	many := make([]string, 6_000)
+	for name, c := range map[string]struct {
+		authorization string
+		req           plogotlp.ExportRequest
+		code          codes.Code
+	}{
+		"no secret":          {"", logs("x"), codes.Unauthenticated},
+		"wrong secret":       {"Bearer " + secret + "x", logs("x"), codes.Unauthenticated},
+		"other scheme":       {"Basic " + secret, logs("x"), codes.Unauthenticated},
+		"HTTP source":        {"Bearer web", logs("x"), codes.Unauthenticated},
+		"empty secret":       {"Bearer ", logs("x"), codes.Unauthenticated},
+		"disabled":           {"Bearer off", logs("x"), codes.FailedPrecondition},
+		"secret of two":      {"Bearer twins", logs("x"), codes.FailedPrecondition},
+		"nested":             {"Bearer " + secret, deep, codes.InvalidArgument},
+		"many records":       {"Bearer " + secret, logs(many...), codes.InvalidArgument},
+		"message too large":  {"Bearer " + secret, logs(strings.Repeat("x", 70_000)), codes.ResourceExhausted},
+		"compressed, a bomb": {"Bearer " + secret, logs(strings.Repeat("x", 30<<20)), codes.ResourceExhausted},
+	} {
+		var opts []grpc.CallOption
+		if strings.HasPrefix(name, "compressed") {
+			opts = append(opts, grpc.UseCompressor("gzip"))
+		}
+		_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), c.authorization), c.req, opts...)
+		if status.Code(err) != c.code || strings.Contains(fmt.Sprint(err), secret) {
+			t.Errorf("%s: %v, want %v", name, err, c.code)
+		}
+	}
+
+	if err := eng.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x"))
+	st := status.Convert(err)
+	if st.Code() != codes.Unavailable || len(st.Details()) != 1 {
+		t.Fatalf("a closed engine: %v", err)
+	}
+	if info, ok := st.Details()[0].(*errdetails.RetryInfo); !ok || info.RetryDelay.AsDuration() <= 0 {
+		t.Errorf("detail %v", st.Details()[0])
+	}
+}
+
+// raw is a message that is sent as it is.
+type raw []byte
+
+func (r raw) SizeProto() int              { return len(r) }
+func (r raw) MarshalProto(dst []byte) int { return copy(dst, r) }
+func (raw) UnmarshalProto([]byte) error   { return nil }
+
+func TestMalformedMessage(t *testing.T) {
+	_, _, conn := start(t, otlpgrpc.Options{}, nil, app())
+	const method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+	if err := conn.Invoke(with(t.Context(), "Bearer "+secret), method, raw("hello"), raw(nil)); status.Code(err) != codes.InvalidArgument {
+		t.Error(err)
+	}
+}
+
+// Interceptors of a user's server see the calls.
+func TestInterceptor(t *testing.T) {
+	refused := errors.New("refused by the interceptor")
+	var method string
+	_, _, conn := start(t, otlpgrpc.Options{}, []grpc.ServerOption{grpc.UnaryInterceptor(
+		func(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+			method = info.FullMethod
+			return nil, refused
+		})}, app())
+	_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x"))
+	if err == nil || !strings.Contains(err.Error(), refused.Error()) || method != "/opentelemetry.proto.collector.logs.v1.LogsService/Export" {
+		t.Errorf("%v, method %q", err, method)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []otlpgrpc.Options{{MaxMessageBytes: 1}, {MaxMessageBytes: 1 << 30}, {MaxBufferedBytes: 1}} {
+		if o.Validate() == nil {
+			t.Errorf("%+v is valid", o)
+		}
+	}
+	if err := (otlpgrpc.Options{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
