@@ -24,7 +24,7 @@ func checkAdmin(addr string) error {
 		return fmt.Errorf("-admin is %q: %w", addr, err)
 	}
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-		return fmt.Errorf("-admin is %q, must be a loopback address such as 127.0.0.1:8081", addr)
+		return fmt.Errorf("-admin is %q, must be a loopback address such as 127.0.0.1:8082", addr)
 	}
 	return nil
 }

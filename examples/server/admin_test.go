@@ -19,7 +19,7 @@ import (
 // A checkpoint of a running server can be looked into, and holds every event that was answered before.
 func TestCheckpointOfARunningServer(t *testing.T) {
 	data := t.TempDir()
-	p := start(t, "FOREBAY_DIR="+data, "FOREBAY_ADMIN=127.0.0.1:0")
+	p := start(t, "FOREBAY_DIR="+data, "FOREBAY_SOURCE=web", "FOREBAY_ADMIN=127.0.0.1:0")
 	for range 5 {
 		if status, body := p.request("POST", p.url, `{"user":{"id":1},"kind":"click"}`); status != http.StatusOK {
 			t.Fatalf("answered %d %s", status, body)

@@ -1,20 +1,22 @@
-// Command server is a long-running ingestion server with one source. Every flag has an environment variable with the prefix
-// FOREBAY_, for example FOREBAY_ADDR for -addr; the flag wins.
+// Command server is a long-running ingestion server, managed by the Stream API. Every flag has an environment variable
+// with the prefix FOREBAY_, for example FOREBAY_ADDR for -addr; the flag wins.
 //
-//	go run ./examples/server -addr 127.0.0.1:8080 -dir data
+//	go run ./examples/server -dir data -addr 127.0.0.1:8080 -api-addr 127.0.0.1:8081
 //
-// It prints the address of the source with commands to try it, and logs to standard error. On SIGTERM or an interrupt
+// It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it takes requests, then commands to try it, and logs to
+// standard error. Requests to the API need the token that is in DIR/token, or that of -token. With -source web it makes a
+// source with two tables first, to be tried without the API. On SIGTERM or an interrupt
 // it stops accepting, answers the requests in progress, moves what waits to the tables and ends with status 0. When
 // -shutdown-timeout is over before that, rows that still wait stay on disk and go on at the next start; nothing that
 // was acknowledged is lost either way. A second signal ends it at once.
 //
-// With -admin 127.0.0.1:8081 it takes orders of the machine it runs on: a POST to /checkpoint copies the data directory
+// With -admin 127.0.0.1:8082 it takes orders of the machine it runs on: a POST to /checkpoint copies the data directory
 // while events flow, and answers where the copy is. examples/inspect looks into that.
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,18 +24,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 )
@@ -55,88 +54,13 @@ func main() {
 	}
 }
 
-type config struct {
-	addr, dir, source, secret string
-	stream                    stream.Options
-	logLevel                  slog.Level
-	logFormat                 string
-	shutdownTimeout           time.Duration
-	admin                     string
-	maxConnections            int
-}
-
-func parseConfig(args []string, getenv func(string) string, usage io.Writer) (config, error) {
-	var cfg config
-	flags := flag.NewFlagSet("server", flag.ContinueOnError)
-	flags.SetOutput(usage)
-	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "address to listen on")
-	flags.StringVar(&cfg.admin, "admin", "", "loopback address to take orders on, such as a checkpoint (default: none are taken)")
-	flags.IntVar(&cfg.maxConnections, "max-connections", 1000, "greatest number of connections at once; others wait")
-	flags.StringVar(&cfg.dir, "dir", "data", "data directory; the tables are in the folder tables of it")
-	flags.StringVar(&cfg.source, "source", "web", "id of the source, which is also a part of the names of its tables")
-	flags.StringVar(&cfg.secret, "secret", "", "secret of the source (default: made at the first start, kept in DIR/secret)")
-	flags.IntVar(&cfg.stream.ProjectID, "project", 1, "project id in the URL")
-	flags.IntVar(&cfg.stream.MaxBodyBytes, "max-body-bytes", stream.DefaultMaxBodyBytes, "greatest body of a request")
-	flags.Func("trusted-proxies", "networks or addresses whose X-Forwarded-For is believed, e.g. 10.0.0.0/8,fd00::1", func(s string) (err error) {
-		cfg.stream.TrustedProxies, err = parseNetworks(s)
-		return err
-	})
-	flags.TextVar(&cfg.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	flags.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
-	flags.DurationVar(&cfg.shutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time to end in")
-
-	if err := flags.Parse(args); err != nil {
-		return cfg, err
+// apiOptions are those of the Stream API.
+func apiOptions(cfg config, apiURL, ingestURL, token string, logger *slog.Logger) stream.APIOptions {
+	return stream.APIOptions{
+		Auth: stream.StaticToken(token, cfg.stream.ProjectID), ProjectID: cfg.stream.ProjectID, BranchID: cfg.stream.BranchID,
+		URL: cmp.Or(cfg.apiURL, apiURL), IngestURL: cmp.Or(cfg.ingestURL, ingestURL),
+		TrustedProxies: cfg.stream.TrustedProxies, Logger: logger,
 	}
-	given := make(map[string]bool)
-	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	var problems []error
-	flags.VisitAll(func(f *flag.Flag) {
-		name := "FOREBAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value := getenv(name)
-		if value == "" || given[f.Name] {
-			return
-		}
-		if err := f.Value.Set(value); err != nil {
-			problems = append(problems, fmt.Errorf("invalid value %q of %s: %w", value, name, err))
-			_ = f.Value.Set(f.DefValue) // one problem is enough
-		}
-	})
-	if flags.NArg() > 0 {
-		problems = append(problems, fmt.Errorf("unexpected argument %q", flags.Arg(0)))
-	}
-	if cfg.logFormat != "text" && cfg.logFormat != "json" {
-		problems = append(problems, fmt.Errorf("-log-format is %q, must be text or json", cfg.logFormat))
-	}
-	if cfg.maxConnections < 1 {
-		problems = append(problems, fmt.Errorf("-max-connections is %d, must be positive", cfg.maxConnections))
-	}
-	if err := checkAdmin(cfg.admin); err != nil {
-		problems = append(problems, err)
-	}
-	if cfg.stream.ProjectID == 0 { // which the options take for the default
-		problems = append(problems, errors.New("-project is 0, must be positive"))
-	}
-	problems = append(problems, cfg.stream.Validate(), source(cfg.source, cfg.secret).Validate())
-	return cfg, errors.Join(problems...)
-}
-
-// parseNetworks reads networks that are separated by commas. An address stands for the network of it alone.
-func parseNetworks(s string) ([]netip.Prefix, error) {
-	var networks []netip.Prefix
-	for part := range strings.SplitSeq(s, ",") {
-		part = strings.TrimSpace(part)
-		if addr, err := netip.ParseAddr(part); err == nil && addr.Zone() == "" {
-			networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
-			continue
-		}
-		network, err := netip.ParsePrefix(part)
-		if err != nil {
-			return nil, fmt.Errorf("%q is neither a network nor an address", part)
-		}
-		networks = append(networks, network)
-	}
-	return networks, nil
 }
 
 // run serves until ctx ends.
@@ -145,66 +69,148 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err := os.MkdirAll(cfg.dir, 0o755); err != nil {
 		return err
 	}
-	secret, err := sourceSecret(cfg)
+	token, err := apiToken(cfg)
 	if err != nil {
 		return err
 	}
-	eng, err := forebay.Open(cfg.dir, forebay.Options{Logger: logger})
+	tables := dir.Tables(filepath.Join(cfg.dir, "tables"))
+	eng, err := forebay.Open(cfg.dir, forebay.Options{Target: tables, Logger: logger})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	if err := eng.Define(ctx, source(cfg.source, secret)); err != nil {
-		return err
-	}
-
-	var draining atomic.Bool
-	cfg.stream.Logger = logger
-	srv := stream.Server(cfg.addr, handler(stream.Ingest(eng, cfg.stream), draining.Load))
-	srv.ErrorLog = slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
-	listener, err := net.Listen("tcp", cfg.addr)
+	cat, err := catalog.Open(filepath.Join(cfg.dir, "catalog"), eng, catalog.Options{
+		BranchID: cfg.stream.BranchID, DropTable: tables.Drop, Logger: logger,
+	})
 	if err != nil {
 		return err
+	}
+	defer func() { err = errors.Join(err, cat.Close()) }()
+
+	ingestListener, err := net.Listen("tcp", cfg.addr)
+	if err != nil {
+		return err
+	}
+	apiListener, err := net.Listen("tcp", cfg.apiAddr)
+	if err != nil {
+		return errors.Join(err, ingestListener.Close())
+	}
+	var draining atomic.Bool
+	cfg.stream.Logger = logger
+	ingestAddr, apiAddr := ingestListener.Addr().String(), apiListener.Addr().String()
+	opts := apiOptions(cfg, "http://"+apiAddr, "http://"+ingestAddr, token, logger)
+	api, err := stream.API(cat, opts)
+	if err != nil {
+		return errors.Join(err, ingestListener.Close(), apiListener.Close())
+	}
+	servers := []*server{
+		serve("events", ingestListener, handler(stream.Ingest(eng, cfg.stream), draining.Load), cfg.maxConnections, logger),
+		serve("api", apiListener, api, cfg.maxConnections, logger),
+	}
+	stopNow := func() {
+		for _, s := range servers {
+			s.close()
+		}
 	}
 	if cfg.admin != "" {
 		stop, err := serveAdmin(cfg, eng, logger)
 		if err != nil {
-			return errors.Join(err, listener.Close())
+			stopNow()
+			return err
 		}
 		defer stop()
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(stream.LimitConnections(listener, cfg.maxConnections)) }()
-
-	endpoint := fmt.Sprintf("http://%s/stream/%d/%s/%s",
-		listener.Addr(), cfg.stream.ProjectID, url.PathEscape(cfg.source), url.PathEscape(secret))
-	fmt.Fprintf(out, welcome, endpoint)
-	logger.Info("serving", "address", listener.Addr().String(), "directory", cfg.dir, "source", cfg.source)
+	if err := tryOut(ctx, cfg, cat, opts, out, ingestAddr, apiAddr); err != nil {
+		stopNow()
+		return err
+	}
+	logger.Info("serving", "events", ingestAddr, "api", apiAddr, "directory", cfg.dir)
 
 	select {
-	case err := <-served:
-		return err
+	case <-servers[0].ended:
+	case <-servers[1].ended:
 	case <-ctx.Done():
 	}
-
 	draining.Store(true)
 	logger.Info("stopping", "timeout", cfg.shutdownTimeout)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.shutdownTimeout)
 	defer cancel()
-	if err := srv.Shutdown(end); err != nil {
-		logger.Warn("requests in progress were cut off", "error", err)
-		srv.Close()
+	for _, s := range servers {
+		err = errors.Join(err, s.stop(end))
 	}
-	<-served
 	if err := eng.FlushAll(end); err != nil {
 		logger.Warn("not all rows are in the tables yet, they go on at the next start", "error", err)
 	}
 	logTotals(logger, eng.Stats())
+	return err
+}
+
+// server is an HTTP server that runs.
+type server struct {
+	*http.Server
+	log   *slog.Logger
+	ended chan struct{} // closed when err is set
+	err   error
+}
+
+func serve(name string, l net.Listener, h http.Handler, connections int, logger *slog.Logger) *server {
+	s := &server{Server: stream.Server("", h), log: logger, ended: make(chan struct{})}
+	s.ErrorLog = slog.NewLogLogger(logger.With("server", name).Handler(), slog.LevelWarn)
+	go func() {
+		defer close(s.ended)
+		if err := s.Serve(stream.LimitConnections(l, connections)); !errors.Is(err, http.ErrServerClosed) {
+			s.err = fmt.Errorf("server of %s: %w", name, err)
+		}
+	}()
+	return s
+}
+
+// stop answers the requests in progress until ctx ends.
+func (s *server) stop(ctx context.Context) error {
+	if err := s.Shutdown(ctx); err != nil {
+		s.log.Warn("requests in progress were cut off", "error", err)
+	}
+	s.close()
+	return s.err
+}
+
+func (s *server) close() {
+	_ = s.Close()
+	<-s.ended
+}
+
+// tryOut prints that the server is ready, and commands to try it.
+func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts stream.APIOptions, out io.Writer, ingestAddr, apiAddr string) error {
+	var events string
+	if cfg.source != "" {
+		secret, err := exampleSource(ctx, cat, cfg.source)
+		if err != nil {
+			return err
+		}
+		events = fmt.Sprintf("%s/stream/%d/%s/%s", opts.IngestURL, opts.ProjectID, cfg.source, secret)
+	}
+	fmt.Fprintf(out, "ready api=%s ingest=%s\n\n", apiAddr, ingestAddr)
+	if events == "" {
+		fmt.Fprintf(out, useAPI, opts.URL, filepath.Join(cfg.dir, tokenFile), stream.DefaultTableType)
+		return nil
+	}
+	fmt.Fprintf(out, useSource, events)
 	return nil
 }
 
-// welcome is printed at the start.
-const welcome = `Post events to %[1]s
+const useAPI = `Create a source with a table; the answer is a task, whose outputs have the address of the source:
+
+  curl -H "X-StorageApi-Token: $(cat %[2]s)" -H 'Content-Type: application/json' %[1]s/v1/branches/default/sources -d '{
+    "type": "http", "name": "Web", "sinks": [{"type": "table", "name": "Events", "table": {
+      "type": "%[3]s", "tableId": "in.c-web.events", "mapping": {"columns": [
+        {"type": "uuid", "name": "id"}, {"type": "datetime", "name": "at"}, {"type": "body", "name": "body"}]}}}]}'
+  curl -H "X-StorageApi-Token: $(cat %[2]s)" %[1]s/v1/branches/default/sources/web
+
+All operations: %[1]s/v1/documentation
+
+`
+
+const useSource = `Post events to %[1]s
 
   curl -i -H 'Content-Type: application/json' -d '{"user":{"id":42}}' '%[1]s'
 
@@ -231,70 +237,37 @@ func handler(ingest http.Handler, draining func() bool) http.Handler {
 	})
 }
 
-// source stores every event as it is, and the fields of JSON events in a second table. The raw table rejects nothing;
-// the second one needs user.id, which has no default.
-func source(id, secret string) forebay.Source {
-	return forebay.Source{ID: id, Secret: secret, Sinks: []forebay.Sink{
-		{ID: "raw", Table: forebay.Table{ID: "in.c-" + id + ".raw", Columns: mapping.Columns{
+// exampleSource creates a source that stores every event as it is, and the fields of JSON events in a second table. The
+// raw table rejects nothing; the second one needs user.id, which has no default. A source that exists stays as it is.
+func exampleSource(ctx context.Context, cat *catalog.Catalog, id string) (secret string, err error) {
+	s, err := cat.Source(id)
+	if err == nil {
+		return s.Secret, nil
+	}
+	table := func(name string) string { return "in.c-" + id + "." + name }
+	task, err := cat.CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: id, Name: id, Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
+		{Name: "raw", TableID: table("raw"), Columns: mapping.Columns{
 			mapping.UUID("id"), mapping.Datetime("received_at"), mapping.IP("ip"), mapping.Headers("headers"), mapping.Body("body"),
-		}}},
-		{ID: "events", Table: forebay.Table{ID: "in.c-" + id + ".events", Columns: mapping.Columns{
+		}},
+		{Name: "events", TableID: table("events"), Columns: mapping.Columns{
 			mapping.UUID("id"),
 			mapping.Datetime("received_at"),
 			mapping.Path("user", "user.id"),
 			mapping.Path("kind", "kind", mapping.Default("unknown"), mapping.RawString()),
 			mapping.Template("agent", `std.asciiLower(Header("User-Agent", "none"))`, mapping.RawString()),
-		}}},
-	}}
-}
-
-// sourceSecret makes a secret at the first start and keeps it, so that the URL survives restarts.
-func sourceSecret(cfg config) (string, error) {
-	if cfg.secret != "" {
-		return cfg.secret, nil
-	}
-	path := filepath.Join(cfg.dir, "secret")
-	b, err := os.ReadFile(path)
-	if err == nil {
-		secret := strings.TrimSpace(string(b))
-		if secret == "" {
-			return "", fmt.Errorf("%s is empty: write the secret of the source into it, or delete it and a new one is made", path)
-		}
-		return secret, nil
-	}
-	if !errors.Is(err, os.ErrNotExist) {
+		}},
+	}})
+	if err != nil {
 		return "", err
 	}
-	secret := rand.Text() + rand.Text()
-	return secret, writeDurably(path, secret+"\n")
-}
-
-// writeDurably makes a file that only its owner can read, there as a whole or not at all, also after a power cut.
-func writeDurably(path, text string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-") // with mode 0600
-	if err != nil {
-		return err
+	if task, err = cat.Wait(ctx, task.ID); err != nil {
+		return "", err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
+	if task.Status != catalog.Succeeded {
+		return "", errors.New(task.Failure)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	if runtime.GOOS == "windows" {
-		return nil // directories cannot be synced there
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	s, err = cat.Source(id)
+	return s.Secret, err
 }
 
 func newLogger(cfg config, w io.Writer) *slog.Logger {

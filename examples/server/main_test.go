@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/stream"
 )
 
 // The test binary stands in for the program when this variable is set.
@@ -35,8 +37,10 @@ func TestMain(m *testing.M) {
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	url  string // of the source
-	base string // of the server
+	url  string // of the source that the server has made
+	base string // where events are sent to
+	api  string // of the API
+	dir  string
 	logs syncBuffer
 }
 
@@ -61,7 +65,7 @@ func (s *syncBuffer) String() string {
 func start(t *testing.T, env ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.CommandContext(t.Context(), os.Args[0])}
-	p.cmd.Env = append(append(os.Environ(), asProgram+"=1", "FOREBAY_ADDR=127.0.0.1:0"), env...)
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1", "FOREBAY_ADDR=127.0.0.1:0", "FOREBAY_API_ADDR=127.0.0.1:0"), env...)
 	p.cmd.Stderr = &p.logs
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -71,13 +75,31 @@ func start(t *testing.T, env ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	line, err := bufio.NewReader(stdout).ReadString('\n')
+	lines := bufio.NewReader(stdout)
+	ready, err := lines.ReadString('\n')
 	if err != nil {
 		_ = p.cmd.Wait()
-		t.Fatalf("no address: %v\n%s", err, &p.logs)
+		t.Fatalf("not ready: %v\n%s", err, &p.logs)
 	}
-	p.url = strings.TrimSpace(strings.TrimPrefix(line, "Post events to "))
-	p.base = regexp.MustCompile(`^http://[^/]+`).FindString(p.url)
+	m := regexp.MustCompile(`^ready api=(\S+) ingest=(\S+)\n$`).FindStringSubmatch(ready)
+	if m == nil {
+		t.Fatalf("the first line is %q", ready)
+	}
+	p.api, p.base = "http://"+m[1], "http://"+m[2]
+	for i := range env {
+		if d, ok := strings.CutPrefix(env[i], "FOREBAY_DIR="); ok {
+			p.dir = d
+		}
+		if strings.HasPrefix(env[i], "FOREBAY_SOURCE=") {
+			_, _ = lines.ReadString('\n')
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.url = strings.TrimSpace(strings.TrimPrefix(line, "Post events to "))
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // a full pipe would stop the server
 	return p
 }
 
@@ -153,7 +175,7 @@ func TestServer(t *testing.T) {
 // A stop in the middle of traffic: what was acknowledged is in the tables, once, and nothing else is.
 func TestStopUnderLoad(t *testing.T) {
 	data := t.TempDir()
-	p := start(t, "FOREBAY_DIR="+data)
+	p := start(t, "FOREBAY_DIR="+data, "FOREBAY_SOURCE=web")
 	const clients = 8
 	var mu sync.Mutex
 	acked, unknown := map[string]bool{}, map[string]bool{}
@@ -215,7 +237,7 @@ func TestParseConfig(t *testing.T) {
 		"FOREBAY_DIR": "env-dir", "FOREBAY_ADDR": ":1", "FOREBAY_LOG_LEVEL": "debug", "FOREBAY_SHUTDOWN_TIMEOUT": "5s",
 		"FOREBAY_TRUSTED_PROXIES": "10.0.0.0/8, fd00::/8",
 	}
-	cfg, err := parseConfig([]string{"-addr", ":2", "-project", "7"}, func(name string) string { return env[name] }, io.Discard)
+	cfg, err := parseConfig([]string{"-addr", ":2", "-project-id", "7"}, func(name string) string { return env[name] }, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,24 +246,24 @@ func TestParseConfig(t *testing.T) {
 		t.Errorf("config is %+v", cfg)
 	}
 
-	env = map[string]string{"FOREBAY_PROJECT": "one"} // the flag wins, so nobody reads it
-	if cfg, err = parseConfig([]string{"-project", "7"}, func(name string) string { return env[name] }, io.Discard); err != nil || cfg.stream.ProjectID != 7 {
+	env = map[string]string{"FOREBAY_PROJECT_ID": "one"} // the flag wins, so nobody reads it
+	if cfg, err = parseConfig([]string{"-project-id", "7"}, func(name string) string { return env[name] }, io.Discard); err != nil || cfg.stream.ProjectID != 7 {
 		t.Errorf("project is %d, %v", cfg.stream.ProjectID, err)
 	}
 	env["FOREBAY_TRUSTED_PROXIES"] = "10.0.0.0/8,proxy"
 	_, err = parseConfig([]string{"-log-format", "xml", "-max-body-bytes", "1", "-source", "My_Shop", "stray"},
 		func(name string) string { return env[name] }, io.Discard)
 	for _, part := range []string{
-		`"one" of FOREBAY_PROJECT`, `of FOREBAY_TRUSTED_PROXIES: "proxy" is neither`, "-log-format", "MaxBodyBytes", "My_Shop", `"stray"`,
+		`"one" of FOREBAY_PROJECT_ID`, `of FOREBAY_TRUSTED_PROXIES: "proxy" is neither`, "-log-format", "MaxBodyBytes", `-source is "My_Shop"`, `"stray"`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in the error: %v", part, err)
 		}
 	}
-	if err != nil && strings.Contains(err.Error(), "-project is 0") {
+	if err != nil && strings.Contains(err.Error(), "-project-id is 0") {
 		t.Errorf("one problem is told twice: %v", err)
 	}
-	if _, err := parseConfig([]string{"-project", "0"}, os.Getenv, io.Discard); err == nil || !strings.Contains(err.Error(), "-project is 0") {
+	if _, err := parseConfig([]string{"-project-id", "0"}, os.Getenv, io.Discard); err == nil || !strings.Contains(err.Error(), "-project-id is 0") {
 		t.Errorf("project 0: %v", err)
 	}
 }
@@ -263,46 +285,103 @@ func TestParseNetworks(t *testing.T) {
 	}
 }
 
-// What is written in the data directory is the secret or nothing, never an empty file that gives a source without one.
-func TestSourceSecret(t *testing.T) {
+// What is written in the data directory is the token or nothing, never an empty file.
+func TestAPIToken(t *testing.T) {
 	cfg := config{dir: t.TempDir()}
-	path := filepath.Join(cfg.dir, "secret")
-	made, err := sourceSecret(cfg)
+	path := filepath.Join(cfg.dir, tokenFile)
+	made, err := apiToken(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := sourceSecret(cfg); err != nil || again != made || len(made) < 48 {
-		t.Errorf("secret is %q, then %q, %v", made, again, err)
+	if again, err := apiToken(cfg); err != nil || again != made || len(made) < 48 {
+		t.Errorf("token is %q, then %q, %v", made, again, err)
 	}
 	if entries, err := os.ReadDir(cfg.dir); err != nil || len(entries) != 1 {
-		t.Errorf("the directory has %v, %v, want the secret alone", entries, err)
+		t.Errorf("the directory has %v, %v, want the token alone", entries, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("secret is %v, %v, want mode 0600", info, err)
+		t.Errorf("token is %v, %v, want mode 0600", info, err)
 	}
 	for _, text := range []string{"", " \n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if secret, err := sourceSecret(cfg); err == nil || !strings.Contains(err.Error(), path+" is empty") {
-			t.Errorf("file %q: secret %q, %v, want an error with the path", text, secret, err)
+		if token, err := apiToken(cfg); err == nil || !strings.Contains(err.Error(), path+" is empty") {
+			t.Errorf("file %q: token %q, %v, want an error with the path", text, token, err)
 		}
 	}
 }
 
-// A secret of any characters gives an address that works, and no answer has it.
-func TestSecretWithSpecialCharacters(t *testing.T) {
-	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_SECRET=a/b?c#d%e 'f")
-	if status, answer := p.request("POST", p.url, `{"user":{"id":1}}`); status != 200 {
-		t.Errorf("%s: %d %s", p.url, status, answer)
+// call sends a request to the API with the token that the server has made.
+func (p *process) call(method, path, body string) map[string]any {
+	p.t.Helper()
+	token, err := os.ReadFile(filepath.Join(p.dir, tokenFile))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(p.t.Context(), method, p.api+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("X-StorageApi-Token", strings.TrimSpace(string(token)))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode >= 400 {
+		p.t.Fatalf("%s %s: %d %v %v", method, path, resp.StatusCode, answer, err)
+	}
+	return answer
+}
+
+// TestAPI creates a source over the API, sends an event, kills the server without a word and finds everything again.
+func TestAPI(t *testing.T) {
+	env := []string{"FOREBAY_DIR=" + t.TempDir(), "FOREBAY_PROJECT_ID=7", "FOREBAY_BRANCH_ID=3", "FOREBAY_INGEST_PUBLIC_URL=https://in.example.com"}
+	p := start(t, env...)
+	task := p.call("POST", "/v1/branches/default/sources", `{"type":"http","name":"Web","sinks":[{"type":"table","name":"Events","table":{
+		"type":"`+stream.DefaultTableType+`","tableId":"in.c-web.events","mapping":{"columns":[{"type":"body","name":"body"}]}}}]}`)
+	for task["isFinished"] != true {
+		task = p.call("GET", strings.TrimPrefix(task["url"].(string), p.api), "")
+	}
+	if task["status"] != "success" {
+		t.Fatalf("task: %v", task)
+	}
+	address := p.call("GET", "/v1/branches/3/sources/web", "")["http"].(map[string]any)["url"].(string)
+	path, ok := strings.CutPrefix(address, "https://in.example.com/stream/7/web/")
+	if !ok {
+		t.Fatalf("address is %s", address)
+	}
+	if status, answer := p.request("POST", p.base+"/stream/7/web/"+path, `{"a":1}`); status != 200 {
+		t.Errorf("event: %d %s", status, answer)
+	}
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Wait()
+
+	p = start(t, env...)
+	if status, answer := p.request("POST", p.base+"/stream/7/web/"+path, `{"a":2}`); status != 200 {
+		t.Errorf("event after the kill: %d %s", status, answer)
 	}
 	p.stop()
+	n := 0
+	for _, err := range dir.Tables(filepath.Join(p.dir, "tables")).Rows("in.c-web.events") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
 }
 
 // A path that a mux would clean must not be answered by a redirect, whose Location would have the secret.
 func TestSecretIsNotRedirected(t *testing.T) {
-	const secret = "s3cret"
-	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_SECRET="+secret)
+	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_SOURCE=web")
+	secret := p.url[strings.LastIndexByte(p.url, '/')+1:]
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for _, path := range []string{"//stream/1/web/" + secret, "/stream//1/web/" + secret, "/x/../stream/1/web/" + secret, "/stream/1/web/" + secret + "/"} {
 		resp, err := client.Post(p.base+path, "application/json", strings.NewReader("{}"))

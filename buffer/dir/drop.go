@@ -1,0 +1,59 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+)
+
+// Drop deletes a table with all its rows. A table that is gone already is no error. An import that comes later, or runs
+// meanwhile, makes it anew.
+func (t *TableDir) Drop(ctx context.Context, table string) error {
+	if table == "" {
+		return errors.New("the table has no id")
+	}
+	if err := t.drop(ctx, t.Path(table)); err != nil {
+		return fmt.Errorf("drop table %q: %w", table, err)
+	}
+	return nil
+}
+
+func (t *TableDir) drop(ctx context.Context, path string) error {
+	switch _, err := t.fs.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	// Readers see the whole table or none of it: it goes aside before its files are removed.
+	aside := filepath.Join(t.root, tempDir, fmt.Sprintf("dropped.%016x", rand.Uint64()))
+	if err := t.ensureDir(filepath.Dir(aside)); err != nil {
+		return err
+	}
+	t.creating.Lock()
+	err := t.fs.Rename(path, aside)
+	t.mu.Lock()
+	delete(t.durable, path)
+	t.mu.Unlock()
+	t.creating.Unlock()
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // somebody else was first
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := t.fs.SyncDir(t.root); err != nil {
+		return err
+	}
+	parts, err := t.fs.ReadDir(aside)
+	for _, p := range parts {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		err = errors.Join(err, t.fs.Remove(filepath.Join(aside, p.Name())))
+	}
+	return errors.Join(err, t.fs.Remove(aside))
+}

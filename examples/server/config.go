@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/stream"
+)
+
+type config struct {
+	addr, apiAddr, dir string
+	token              string
+	source             string
+	stream             stream.Options
+	// apiURL and ingestURL begin the addresses in answers; empty: where this process listens.
+	apiURL, ingestURL string
+	logLevel          slog.Level
+	logFormat         string
+	shutdownTimeout   time.Duration
+	admin             string
+	maxConnections    int
+}
+
+func parseConfig(args []string, getenv func(string) string, usage io.Writer) (config, error) {
+	var cfg config
+	flags := flag.NewFlagSet("server", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "address that events are sent to")
+	flags.StringVar(&cfg.apiAddr, "api-addr", "127.0.0.1:8081", "address of the Stream API")
+	flags.StringVar(&cfg.apiURL, "api-public-url", "", "what addresses of the API begin with in answers (default: http:// and the address it listens on)")
+	flags.StringVar(&cfg.ingestURL, "ingest-public-url", "", "the same for addresses that events are sent to")
+	flags.StringVar(&cfg.token, "token", "", "token of the API (default: made at the first start, kept in DIR/token)")
+	flags.StringVar(&cfg.admin, "admin", "", "loopback address to take orders on, such as a checkpoint (default: none are taken)")
+	flags.IntVar(&cfg.maxConnections, "max-connections", 1000, "greatest number of connections at once; others wait")
+	flags.StringVar(&cfg.dir, "dir", "data", "data directory; the tables are in the folder tables of it")
+	flags.StringVar(&cfg.source, "source", "", "id of a source to create with two tables, to try the server without the API (default: none)")
+	flags.IntVar(&cfg.stream.ProjectID, "project-id", 1, "project id in addresses")
+	flags.IntVar(&cfg.stream.BranchID, "branch-id", 1, "id of the default branch")
+	flags.IntVar(&cfg.stream.MaxBodyBytes, "max-body-bytes", stream.DefaultMaxBodyBytes, "greatest body of a request")
+	flags.Func("trusted-proxies", "networks or addresses whose X-Forwarded-For is believed, e.g. 10.0.0.0/8,fd00::1", func(s string) (err error) {
+		cfg.stream.TrustedProxies, err = parseNetworks(s)
+		return err
+	})
+	flags.TextVar(&cfg.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	flags.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
+	flags.DurationVar(&cfg.shutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time to end in")
+
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	given := make(map[string]bool)
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var problems []error
+	flags.VisitAll(func(f *flag.Flag) {
+		name := "FOREBAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value := getenv(name)
+		if value == "" || given[f.Name] {
+			return
+		}
+		if err := f.Value.Set(value); err != nil {
+			problems = append(problems, fmt.Errorf("invalid value %q of %s: %w", value, name, err))
+			_ = f.Value.Set(f.DefValue) // one problem is enough
+		}
+	})
+	if flags.NArg() > 0 {
+		problems = append(problems, fmt.Errorf("unexpected argument %q", flags.Arg(0)))
+	}
+	if cfg.logFormat != "text" && cfg.logFormat != "json" {
+		problems = append(problems, fmt.Errorf("-log-format is %q, must be text or json", cfg.logFormat))
+	}
+	if cfg.maxConnections < 1 {
+		problems = append(problems, fmt.Errorf("-max-connections is %d, must be positive", cfg.maxConnections))
+	}
+	if err := checkAdmin(cfg.admin); err != nil {
+		problems = append(problems, err)
+	}
+	for _, id := range []struct {
+		flag  string
+		value int
+	}{{"project-id", cfg.stream.ProjectID}, {"branch-id", cfg.stream.BranchID}} {
+		if id.value == 0 { // which the options take for the default
+			problems = append(problems, fmt.Errorf("-%s is 0, must be positive", id.flag))
+		}
+	}
+	if cfg.source != "" && catalog.NormalizeID(cfg.source) != cfg.source {
+		problems = append(problems, fmt.Errorf("-source is %q, must be an id such as %q", cfg.source, "web"))
+	}
+	problems = append(problems, cfg.stream.Validate(), apiOptions(cfg, "http://127.0.0.1", "http://127.0.0.1", "any", nil).Validate())
+	return cfg, errors.Join(problems...)
+}
+
+// parseNetworks reads networks that are separated by commas. An address stands for the network of it alone.
+func parseNetworks(s string) ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		if addr, err := netip.ParseAddr(part); err == nil && addr.Zone() == "" {
+			networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		network, err := netip.ParsePrefix(part)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither a network nor an address", part)
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}
