@@ -1,6 +1,7 @@
 package extractor_test
 
 import (
+	"context"
 	"crypto/md5"
 	"crypto/sha1"
 	"encoding/base64"
@@ -12,6 +13,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/extractor"
 )
 
 // checkError wants an error that contains a text, or none when that is empty.
@@ -70,4 +73,14 @@ func newRoutedAPI(t testing.TB, answers ...map[string]string) *api {
 	}))
 	t.Cleanup(a.server.Close)
 	return a
+}
+
+// emitLines makes the JSON of every record in one buffer.
+func emitLines(line *[]byte) func(context.Context, *extractor.Page) error {
+	return func(_ context.Context, p *extractor.Page) error {
+		for _, rec := range p.Records {
+			*line = rec.AppendJSON((*line)[:0])
+		}
+		return nil
+	}
 }

@@ -60,7 +60,8 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return err
 		}
 		if sc != nil {
-			this := fingerprint(p.response)
+			var this string
+			this, st.scratch = fingerprintIn(st.scratch, p.response)
 			if this == last {
 				// The wording is known to users, who look for it in logs.
 				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id))
@@ -167,7 +168,7 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 			}
 		}
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
 
 // runChildren runs a child job for an item, once for every combination of placeholder values.

@@ -55,8 +55,15 @@ type Checkpoint struct {
 
 // fingerprint identifies a page by types and order of everything in it.
 func fingerprint(n tree.Node) string {
-	sum := sha256.Sum256(n.AppendSerialized(nil, false))
-	return hex.EncodeToString(sum[:])
+	text, _ := fingerprintIn(nil, n)
+	return text
+}
+
+// fingerprintIn is fingerprint with memory to be used again.
+func fingerprintIn(scratch []byte, n tree.Node) (string, []byte) {
+	scratch = n.AppendSerialized(scratch[:0], false)
+	sum := sha256.Sum256(scratch)
+	return hex.EncodeToString(sum[:]), scratch
 }
 
 // withoutSecrets drops members whose names begin with '#', at any depth.

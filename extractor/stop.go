@@ -76,6 +76,8 @@ type stopper struct {
 	Pages   int64
 	Items   int64
 	Volume  int64
+	// scratch is memory for the text of a page.
+	scratch []byte
 }
 
 // stop takes a page into account and returns why the job ends after it, "" when it goes on.
@@ -84,7 +86,8 @@ func (st *stopper) stop(p *page, now time.Time) string {
 	st.Items += int64(len(p.items))
 	for _, c := range st.configs {
 		if c.volume > 0 {
-			st.Volume += int64(len(p.response.AppendJSON(nil, tree.Escaped)))
+			st.scratch = p.response.AppendJSON(st.scratch[:0], tree.Escaped)
+			st.Volume += int64(len(st.scratch))
 			break
 		}
 	}

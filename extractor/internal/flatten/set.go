@@ -27,6 +27,7 @@ type Set struct {
 	aliases map[string]string // of extra columns that met a column of the data
 	open    func(name string) (io.Writer, error)
 	line    []byte
+	path    []string
 }
 
 type dataType struct {
@@ -104,7 +105,8 @@ func (s *Set) Learn(name string, item tree.Node, extra []tree.Member) (nested bo
 			t.extras = append(t.extras, m.Key)
 		}
 	}
-	if err := t.rows.learnItem(item, []string{name}, &nested); err != nil {
+	s.path = append(s.path[:0], name)
+	if err := t.rows.learnItem(item, s.path, &nested); err != nil {
 		return nested, &Error{name, err.Error()}
 	}
 	return nested, nil
@@ -292,10 +294,9 @@ func (w *rowWriter) cell(text string) { w.cells = append(w.cells, text) }
 func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
 	for _, f := range s.fields {
 		value, _ := v.Get(f.name)
-		path, below := l.path+"."+f.name, label+"."+f.name
 		switch f.shape.kind {
 		case object:
-			w.fields(value, f.shape, &link{path: path, row: value, outer: l}, below)
+			w.fields(value, f.shape, &link{path: l.path + "." + f.name, row: value, outer: l}, label+"."+f.name)
 		case array:
 			items := []tree.Node{value}
 			switch value.Kind() {
@@ -312,7 +313,7 @@ func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
 				continue
 			}
 			w.cell(l.text())
-			w.lists = append(w.lists, linkedList{path, below, f.shape.items, items, l.text()})
+			w.lists = append(w.lists, linkedList{l.path + "." + f.name, label + "." + f.name, f.shape.items, items, l.text()})
 		default:
 			w.cell(value.Text())
 		}

@@ -24,22 +24,20 @@ func (e *SyntaxError) Error() string {
 }
 
 // Parse reads one JSON value (RFC 8259). Bytes that are no UTF-8 are dropped. Of equal names in an object the last value
-// counts, at the place of the first.
+// counts, at the place of the first. Strings share one copy of the text, which lives as long as any of them.
 func Parse(data []byte) (Node, error) {
-	if !utf8.Valid(data) {
-		data = []byte(strings.ToValidUTF8(string(data), ""))
-	}
-	p := parser{data: data}
+	text := strings.ToValidUTF8(string(data), "")
+	p := parser{data: text}
 	n, err := p.value(0)
 	if err == nil {
 		p.space()
-		if p.at < len(data) {
+		if p.at < len(text) {
 			err = errors.New("text after the end of the value")
 		}
 	}
 	if err != nil {
-		at := min(p.at, len(data))
-		before := string(data[:at])
+		at := min(p.at, len(text))
+		before := text[:at]
 		return Node{}, &SyntaxError{
 			Line: 1 + strings.Count(before, "\n"), Column: at - strings.LastIndexByte(before, '\n'),
 			Offset: at, Message: err.Error(),
@@ -49,8 +47,11 @@ func Parse(data []byte) (Node, error) {
 }
 
 type parser struct {
-	data []byte
+	data string
 	at   int
+	// open holds the members of the collections that are not closed yet, the innermost last: a closed one is copied
+	// out at its exact size.
+	open []Member
 }
 
 var errEnd = errors.New("the text ends within a value")
@@ -96,7 +97,7 @@ func (p *parser) value(depth int) (Node, error) {
 		word string
 		node Node
 	}{{"true", OfBool(true)}, {"false", OfBool(false)}, {"null", Node{}}} {
-		if strings.HasPrefix(string(p.data[p.at:min(len(p.data), p.at+5)]), w.word) {
+		if strings.HasPrefix(p.data[p.at:], w.word) {
 			p.at += len(w.word)
 			return w.node, nil
 		}
@@ -114,6 +115,7 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 		p.at++
 		return n, nil
 	}
+	base := len(p.open)
 	var index map[string]int
 	for {
 		var m Member
@@ -133,16 +135,19 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 		if m.Value, err = p.value(depth + 1); err != nil {
 			return n, err
 		}
-		if at := n.indexOf(m.Key, &index); at >= 0 {
-			n.kids[at].Value = m.Value
+		if at := indexOf(kind, p.open[base:], m.Key, &index); at >= 0 {
+			p.open[base+at].Value = m.Value
 		} else {
-			n.kids = append(n.kids, m)
+			p.open = append(p.open, m)
 		}
 		switch p.peek() {
 		case ',':
 			p.at++
 		case shut:
 			p.at++
+			n.kids = append([]Member(nil), p.open[base:]...)
+			clear(p.open[base:])
+			p.open = p.open[:base]
 			return n, nil
 		default:
 			if p.at >= len(p.data) {
@@ -154,13 +159,13 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 }
 
 // indexOf returns the position of a name in an object that is being read, -1 when it is new.
-func (n *Node) indexOf(key string, index *map[string]int) int {
-	if n.kind == List {
+func indexOf(kind Kind, members []Member, key string, index *map[string]int) int {
+	if kind == List {
 		return -1
 	}
-	if len(n.kids) < manyMembers {
-		for i := range n.kids {
-			if n.kids[i].Key == key {
+	if len(members) < manyMembers {
+		for i := range members {
+			if members[i].Key == key {
 				return i
 			}
 		}
@@ -168,14 +173,14 @@ func (n *Node) indexOf(key string, index *map[string]int) int {
 	}
 	if *index == nil {
 		*index = make(map[string]int, 4*manyMembers)
-		for i := range n.kids {
-			(*index)[n.kids[i].Key] = i
+		for i := range members {
+			(*index)[members[i].Key] = i
 		}
 	}
 	if i, ok := (*index)[key]; ok {
 		return i
 	}
-	(*index)[key] = len(n.kids)
+	(*index)[key] = len(members)
 	return -1
 }
 
@@ -215,7 +220,7 @@ func (p *parser) number() (Node, error) {
 			return Node{}, errors.New("malformed number")
 		}
 	}
-	s := string(p.data[begin:p.at])
+	s := p.data[begin:p.at]
 	if integer && s != "-0" {
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return OfInt(i), nil
@@ -234,7 +239,7 @@ func (p *parser) text() (string, error) {
 	for p.at < len(p.data) {
 		switch c := p.data[p.at]; {
 		case c == '"':
-			s := string(p.data[begin:p.at])
+			s := p.data[begin:p.at]
 			p.at++
 			return s, nil
 		case c == '\\':
@@ -301,7 +306,7 @@ func (p *parser) unit() (rune, error) {
 	if p.at+4 > len(p.data) {
 		return 0, errEnd
 	}
-	u, err := strconv.ParseUint(string(p.data[p.at:p.at+4]), 16, 16)
+	u, err := strconv.ParseUint(p.data[p.at:p.at+4], 16, 16)
 	if err != nil || p.data[p.at] == '+' {
 		return 0, errors.New("malformed escape in a string")
 	}

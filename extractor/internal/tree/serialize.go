@@ -24,11 +24,11 @@ func (n Node) AppendSerialized(dst []byte, arrays bool) []byte {
 	}
 	dst = append(strconv.AppendInt(dst, int64(len(n.kids)), 10), ":{"...)
 	for i, m := range n.kids {
-		switch number, ok := integerName(m.Key); {
+		switch {
 		case n.kind == List:
 			dst = append(strconv.AppendInt(append(dst, "i:"...), int64(i), 10), ';')
-		case arrays && ok:
-			dst = append(strconv.AppendInt(append(dst, "i:"...), number, 10), ';')
+		case arrays && integerName(m.Key):
+			dst = append(append(append(dst, "i:"...), m.Key...), ';')
 		default:
 			dst = appendSerializedText(dst, m.Key)
 		}
@@ -37,10 +37,10 @@ func (n Node) AppendSerialized(dst []byte, arrays bool) []byte {
 	return append(dst, '}')
 }
 
-// integerName reads a name that an array holds as an integer: decimal, without plus sign and leading zeros.
-func integerName(s string) (int64, bool) {
+// integerName reports whether an array holds a name as an integer: decimal, without plus sign and leading zeros.
+func integerName(s string) bool {
 	i, err := strconv.ParseInt(s, 10, 64)
-	return i, err == nil && strconv.FormatInt(i, 10) == s
+	return err == nil && strconv.FormatInt(i, 10) == s
 }
 
 func appendSerializedText(dst []byte, s string) []byte {
