@@ -80,7 +80,7 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		failure := &RequestError{Login: r.login, Method: r.method, URL: shown, Attempts: n, Err: err}
+		failure := &RequestError{Login: r.login, Method: r.method, URL: shown, Attempts: n, Err: c.plan.secrets.cleanError(err)}
 		var h http.Header
 		if resp != nil {
 			resp.attempts = n
@@ -93,7 +93,7 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 				return nil, failure
 			}
 			c.traffic.retries.Add(1)
-			c.log.DebugContext(ctx, "retry", "method", r.method, "url", shown, "status", failure.Status, "error", c.text(err), "delay", delay)
+			c.log.DebugContext(ctx, "retry", "method", r.method, "url", shown, "status", failure.Status, "error", failure.Err, "delay", delay)
 			if err := pause(ctx, delay); err != nil {
 				return nil, err
 			}
@@ -114,13 +114,6 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 		}
 		return resp, nil
 	}
-}
-
-func (c *client) text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return c.plan.secrets.clean(err.Error())
 }
 
 // shown returns a URL for logs and errors.

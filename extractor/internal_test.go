@@ -165,6 +165,27 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
+// TestRedactorIsBounded adds values without end, as a run that logs in before every request does.
+func TestRedactorIsBounded(t *testing.T) {
+	config := new(redactor)
+	config.add("lasting secret")
+	r := config.fork()
+	r.add("used again and again")
+	for i := range 10_000 {
+		r.add(fmt.Sprintf("token/%d", i))
+		r.add("used again and again")
+	}
+	if len(r.spellings) > 8*(maxRecent+1) {
+		t.Errorf("%d texts are kept", len(r.spellings))
+	}
+	if got := r.clean("lasting secret, used again and again, token%2F9999"); got != "***, ***, ***" {
+		t.Error(got)
+	}
+	if len(config.recent) > 0 || len(config.lasting) != 1 {
+		t.Error("a run changes its configuration")
+	}
+}
+
 func TestCombinations(t *testing.T) {
 	var got []string
 	for c := range combinations([][]string{{"a", "b"}, {"1", "2"}, {"x"}}) {

@@ -3,7 +3,6 @@ package extractor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -100,7 +99,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 }
 
 func (jr *jobRun) dataError(page int, err error) error {
-	return &DataError{Job: jr.job.id, Page: page, Err: errors.New(jr.plan.secrets.clean(err.Error()))}
+	return &DataError{Job: jr.job.id, Page: page, Err: jr.plan.secrets.cleanError(err)}
 }
 
 // endpoint returns the endpoint with the values of the placeholders.

@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -19,6 +20,7 @@ type paginationConfig struct {
 	// Of the method multiple: the scrollers by name, and the one of jobs that name none.
 	scrollers map[string]*paginationConfig
 	fallback  string
+	path      string
 }
 
 // A page is one answer.
@@ -48,7 +50,7 @@ var methods = map[string]func(*section) func() scroller{
 }
 
 func parsePagination(s *section, nested bool) *paginationConfig {
-	pc := &paginationConfig{method: s.text("method", "")}
+	pc := &paginationConfig{method: s.text("method", ""), path: s.path}
 	pc.stops = parseStops(s)
 	defer s.done()
 	if pc.method == "multiple" && !nested {
@@ -96,14 +98,14 @@ func (pc *paginationConfig) choose(j *jobConfig) (scroller, []stopConfig, error)
 	}
 	name, path := j.scroller, join(j.path, "scroller")
 	if name == "" {
-		name, path = pc.fallback, "api.pagination.default"
+		name, path = pc.fallback, join(pc.path, "default")
 	}
 	if name == "" {
 		return nil, nil, nil
 	}
 	chosen, ok := pc.scrollers[name]
 	if !ok {
-		return nil, nil, &ConfigError{[]Problem{{path, "there is no scroller " + name + " in api.pagination.scrollers"}}}
+		return nil, nil, &ConfigError{[]Problem{{path, fmt.Sprintf("there is no scroller %q in %s", name, join(pc.path, "scrollers"))}}}
 	}
 	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}, nil
 }

@@ -13,10 +13,28 @@ import (
 
 // A redactor knows the secret values of a run and takes them out of texts for logs and errors: attributes whose names
 // begin with '#', what a login answered, and everything that was computed from them. It is safe for concurrent use.
+//
+// Values that are computed during a run replace each other: of those, the latest are known. So memory is bounded
+// although a run may log in before every request.
 type redactor struct {
 	mu sync.Mutex
-	// values are all spellings of the secrets, the longest first, so that no secret hides the rest of a longer one.
-	values []string
+	// lasting and recent have the spellings of each value; those of recent are dropped from the front.
+	lasting, recent [][]string
+	// dynamic is true during a run: what is added then is recent.
+	dynamic bool
+	// spellings are all of them, the longest first, so that no secret hides the rest of a longer one.
+	spellings []string
+}
+
+// maxRecent is how many values of a run are known at once. A login with a handful of values, and the one before it,
+// fit many times.
+const maxRecent = 64
+
+// fork returns a redactor for one run, which knows what r knows.
+func (r *redactor) fork() *redactor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &redactor{lasting: slices.Clone(r.lasting), spellings: slices.Clone(r.spellings), dynamic: true}
 }
 
 const redacted = "***"
@@ -43,24 +61,39 @@ func (r *redactor) add(secret string) {
 		b := quoted.AppendJSON(nil, style)
 		return string(b[1 : len(b)-1])
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, spelling := range []string{
+	spellings := []string{
 		secret, function.EncodeForm(secret), url.PathEscape(secret), encodeQuery(secret), normalize(secret, pathBytes),
 		normalize(secret, queryBytes), inner(tree.Plain), inner(tree.Escaped),
-	} {
-		if !slices.Contains(r.values, spelling) {
-			r.values = append(r.values, spelling)
-		}
 	}
-	slices.SortStableFunc(r.values, func(a, b string) int { return len(b) - len(a) })
+	slices.Sort(spellings)
+	spellings = slices.Compact(spellings)
+	same := func(known []string) bool { return slices.Equal(known, spellings) }
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.ContainsFunc(r.lasting, same) {
+		return
+	}
+	if at := slices.IndexFunc(r.recent, same); at >= 0 { // now it is the latest
+		r.recent = append(slices.Delete(r.recent, at, at+1), spellings)
+		return
+	}
+	if r.dynamic {
+		if r.recent = append(r.recent, spellings); len(r.recent) > maxRecent {
+			r.recent = slices.Delete(r.recent, 0, 1)
+		}
+	} else {
+		r.lasting = append(r.lasting, spellings)
+	}
+	r.spellings = slices.Concat(slices.Concat(r.lasting...), slices.Concat(r.recent...))
+	slices.SortStableFunc(r.spellings, func(a, b string) int { return len(b) - len(a) })
 }
 
 // clean returns the text without secrets.
 func (r *redactor) clean(text string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, v := range r.values {
+	for _, v := range r.spellings {
 		if len(v) > shortSecret {
 			text = strings.ReplaceAll(text, v, redacted)
 		} else {
@@ -69,6 +102,25 @@ func (r *redactor) clean(text string) string {
 	}
 	return text
 }
+
+// cleanError returns an error without secrets in its text; the one that it wraps is as it was.
+func (r *redactor) cleanError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := r.clean(err.Error()); text != err.Error() {
+		return &cleanedError{text, err}
+	}
+	return err
+}
+
+type cleanedError struct {
+	text string
+	err  error
+}
+
+func (e *cleanedError) Error() string { return e.text }
+func (e *cleanedError) Unwrap() error { return e.err }
 
 // replaceWord redacts a short secret where no letter or digit stands beside it.
 func replaceWord(text, word string) string {

@@ -31,7 +31,8 @@ type Options struct {
 	// behind redirects and changing names, and uses no proxy. For services that run configurations of strangers. It
 	// cannot be combined with Transport.
 	PublicOnly bool
-	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. Default: 256 MiB.
+	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. A page takes a few times its
+	// size in memory while it is worked on, and up to 40 times when it is nothing but brackets. Default: 100 MiB.
 	MaxResponseBytes int64
 	// MaxRetryDelay bounds the pause before a retry that a server may ask for; a longer one fails the request at once.
 	// Default: 24 hours.
@@ -67,7 +68,7 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.MaxResponseBytes == 0 {
-		o.MaxResponseBytes = 256 << 20
+		o.MaxResponseBytes = 100 << 20
 	}
 	if o.MaxRetryDelay == 0 {
 		o.MaxRetryDelay = 24 * time.Hour
@@ -151,6 +152,9 @@ func (r *runner) progress(job string) {
 
 // runPlan runs the jobs of an iteration from a checkpoint on.
 func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkpoint) error {
+	own := *pl
+	own.secrets = pl.secrets.fork()
+	pl = &own
 	c, closeIdle := newClient(pl, r.opts, &r.traffic)
 	defer closeIdle()
 	pr := &planRun{runner: r, plan: pl, client: c, iteration: iteration, log: redactingLogger(r.opts.Logger, pl.secrets)}
