@@ -109,12 +109,13 @@ func outlast(ctx context.Context, a outageArgs, _ io.Writer) (r outageReport, er
 
 	staging.down.Store(true)
 	local := func() int64 { return eng.Stats().LocalBytes }
-	if err := load.until(ctx, func() bool { return local() >= a.Backlog*3/4 }); err != nil {
+	base := local() // of the open slice
+	if err := load.until(ctx, func() bool { return local() >= base+a.Backlog*3/4 }); err != nil {
 		return r, err
 	}
 	begin, before = time.Now(), load.rows.Load()
 	cpu := processCPU()
-	if err := load.until(ctx, func() bool { return local() >= a.Backlog }); err != nil {
+	if err := load.until(ctx, func() bool { return local() >= base+a.Backlog && load.rows.Load() > before }); err != nil {
 		return r, err
 	}
 	r.Rows, r.Elapsed, r.CPU = load.rows.Load()-before, time.Since(begin), processCPU()-cpu
@@ -128,7 +129,10 @@ func outlast(ctx context.Context, a outageArgs, _ io.Writer) (r outageReport, er
 	begin, before = time.Now(), load.rows.Load()
 	r.Backlog = local()
 	end := r.Backlog
-	if err := load.until(ctx, func() bool { end = local(); return end <= r.Backlog/10 }); err != nil {
+	if err := load.until(ctx, func() bool {
+		end = local()
+		return end <= r.Backlog/10 && load.rows.Load() > before
+	}); err != nil {
 		return r, err
 	}
 	passed := time.Since(begin).Seconds()
