@@ -84,9 +84,11 @@ func unique(list []Problem) []Problem {
 // A plan is one run over the jobs: there is one for each iteration.
 type plan struct {
 	baseURL *url.URL
-	// headers of the client: for every request that lacks the name.
-	headers  []header
-	defaults defaults
+	// clientHeaders are the levels of headers for every request that lacks the name, lower first; headers is their value
+	// in a run.
+	clientHeaders []expressionMap
+	headers       []header
+	defaults      defaults
 
 	connectTimeout, requestTimeout time.Duration
 	ignoreErrors                   []int
@@ -269,16 +271,26 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 	if len(at.p.wrong) > 0 {
 		return // expressions that cannot be evaluated
 	}
+	pl.clientHeaders = levels
+	if ve, ok := errors.AsType[*ValueError](pl.evalHeaders()); ok {
+		at.p.add(ve.Path, "%v", ve.Err)
+	}
+}
+
+// evalHeaders computes the headers of the client: when the configuration is read, to find errors, and for every run.
+func (pl *plan) evalHeaders() error {
 	s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
-	for _, level := range levels {
+	pl.headers = nil
+	for _, level := range pl.clientHeaders {
 		headers, err := level.headers(s)
-		if ve, ok := errors.AsType[*ValueError](err); ok {
-			at.p.add(ve.Path, "%v", ve.Err)
+		if err != nil {
+			return err
 		}
 		for _, h := range headers {
 			pl.headers = setHeader(pl.headers, h, strings.EqualFold)
 		}
 	}
+	return nil
 }
 
 func parseOutput(config *section, apiName string) *output {

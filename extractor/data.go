@@ -69,7 +69,12 @@ func (df dataField) items(response tree.Node) (items []tree.Node, warning string
 	case 1:
 		return list(found), "", nil
 	}
-	return nil, "", fmt.Errorf("the answer has several lists, name one of them in dataField: %s", strings.Join(names, ", "))
+	const shown = 10
+	more := ""
+	if len(names) > shown {
+		names, more = names[:shown], fmt.Sprintf(" and %d more", len(names)-shown)
+	}
+	return nil, "", fmt.Errorf("the answer has several lists, name one of them in dataField: %s%s", strings.Join(names, ", "), more)
 }
 
 func list(n tree.Node) []tree.Node {

@@ -155,6 +155,9 @@ func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkp
 	own := *pl
 	own.secrets = pl.secrets.fork()
 	pl = &own
+	if err := pl.evalHeaders(); err != nil {
+		return err
+	}
 	c, closeIdle := newClient(pl, r.opts, &r.traffic)
 	defer closeIdle()
 	pr := &planRun{runner: r, plan: pl, client: c, iteration: iteration, log: redactingLogger(r.opts.Logger, pl.secrets)}

@@ -226,3 +226,31 @@ func TestTimeReferences(t *testing.T) {
 		}
 	})
 }
+
+// TestHeadersOfARun takes the time of the run for headers that are computed, not that of Parse.
+func TestHeadersOfARun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := extractor.Parse([]byte(config(`"http": {"headers": {"At": {"function": "time"}}}`, `"jobs": [{"endpoint": "u"}]`)))
+		checkError(t, err, "")
+		for _, want := range []string{"946684860", "946684920"} {
+			time.Sleep(time.Minute)
+			_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Transport: roundTrip(func(r *http.Request) string {
+				if got := r.Header.Get("At"); got != want {
+					t.Errorf("header %s, want %s", got, want)
+				}
+				return `[]`
+			})})
+			checkError(t, err, "")
+		}
+	})
+}
+
+// A roundTrip answers with a text.
+type roundTrip func(r *http.Request) string
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	writeAnswer(w, f(r))
+	return w.Result(), nil
+}

@@ -13,7 +13,7 @@ func Parse(text string, base time.Time) (t time.Time, ok bool) {
 	base = base.UTC().Truncate(time.Second)
 	s := state{base: base}
 	rest := strings.ToLower(text)
-	if strings.Trim(rest, blanks) == "" {
+	if strings.Trim(rest, blanks) == "" || len(text) > maxText {
 		return time.Time{}, false
 	}
 	for {
@@ -28,6 +28,9 @@ func Parse(text string, base time.Time) (t time.Time, ok bool) {
 		rest = rest[n:]
 	}
 }
+
+// maxText bounds the work on a text that an API may send. No date is nearly as long.
+const maxText = 256
 
 const blanks = " \t\n,"
 
