@@ -35,7 +35,7 @@ func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, err
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, db.close()) }()
-		s, err := measureHTTP(ctx, e, w, stream.Ingest(db.eng, stream.Options{}))
+		s, err := measureHTTP(ctx, e, w.traffic(), stream.Ingest(db.eng, stream.Options{}))
 		if err != nil {
 			return nil, err
 		}
@@ -47,20 +47,70 @@ func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, err
 // load generator can do on this machine.
 func httpDiscard(w workload) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		return measureHTTP(ctx, e, w, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			if n, err := io.Copy(io.Discard, r.Body); err != nil || n != int64(w.bodyBytes) {
-				http.Error(rw, "wrong body", http.StatusBadRequest)
-				return
-			}
-			_, _ = io.WriteString(rw, "OK")
-		}))
+		return measureHTTP(ctx, e, w.traffic(), http.HandlerFunc(discardRequest))
 	}
+}
+
+func discardRequest(w http.ResponseWriter, r *http.Request) {
+	if n, err := io.Copy(io.Discard, r.Body); err != nil || n != r.ContentLength {
+		http.Error(w, "wrong body", http.StatusBadRequest)
+		return
+	}
+	_, _ = io.WriteString(w, "OK")
+}
+
+// traffic is what the load generator sends.
+type traffic struct {
+	// name is how the load generator finds it.
+	name string
+	// rows is what one request makes; requests is how many different ones a connection sends in turn.
+	rows, requests int
+	// rowBytes is the size of one row.
+	rowBytes func() (int, error)
+	// request encodes a request to the server at addr. Requests of different numbers differ.
+	request func(addr string, n int) []byte
+}
+
+// traffics returns everything that the load generator can send.
+func traffics() []traffic {
+	var all []traffic
+	for _, w := range workloads() {
+		all = append(all, w.traffic())
+	}
+	for _, b := range telemetries() {
+		all = append(all, b.traffic())
+	}
+	return all
+}
+
+// traffic posts one event a request.
+func (w workload) traffic() traffic {
+	return traffic{
+		name: w.name, rows: 1, requests: 16,
+		rowBytes: func() (int, error) {
+			row, err := w.row()
+			return len(row), err
+		},
+		request: func(addr string, n int) []byte {
+			return post(addr, ingestPath, header(), w.body(n))
+		},
+	}
+}
+
+// post encodes a request.
+func post(addr, path string, header http.Header, body []byte) []byte {
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", path, addr, len(body))
+	for name, values := range header {
+		request = fmt.Appendf(request, "%s: %s\r\n", name, values[0])
+	}
+	request = append(request, "\r\n"...)
+	return append(request, body...)
 }
 
 // measureHTTP serves handler on a loopback port and lets a child process send the load, so that the CPU of the server
 // can be told from that of its clients.
-func measureHTTP(ctx context.Context, e *env, w workload, handler http.Handler) (*sample, error) {
-	row, err := w.row()
+func measureHTTP(ctx context.Context, e *env, t traffic, handler http.Handler) (*sample, error) {
+	rowBytes, err := t.rowBytes()
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +121,7 @@ func measureHTTP(ctx context.Context, e *env, w workload, handler http.Handler) 
 	server := stream.Server("", handler)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	s, err := runClient(ctx, e, w, listener.Addr().String(), len(row))
+	s, err := runClient(ctx, e, t, listener.Addr().String(), rowBytes)
 	// The clients have closed their connections, or are dead.
 	if closing := server.Close(); err == nil {
 		err = closing
@@ -95,12 +145,12 @@ type clientReport struct {
 	Err     string
 }
 
-func runClient(ctx context.Context, e *env, w workload, addr string, rowBytes int) (*sample, error) {
+func runClient(ctx context.Context, e *env, t traffic, addr string, rowBytes int) (*sample, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, clientCommand, addr, w.name, e.duration.String())
+	cmd := exec.CommandContext(ctx, self, clientCommand, addr, t.name, e.duration.String())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -157,9 +207,9 @@ func generateLoad(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	var report clientReport
-	for _, w := range workloads() {
-		if w.name == args[1] {
-			report, err = generate(ctx, args[0], w, d, stdout)
+	for _, t := range traffics() {
+		if t.name == args[1] {
+			report, err = generate(ctx, args[0], t, d, stdout)
 		}
 	}
 	if err != nil {
@@ -168,11 +218,11 @@ func generateLoad(ctx context.Context, args []string, stdout io.Writer) error {
 	return json.NewEncoder(stdout).Encode(report)
 }
 
-func generate(ctx context.Context, addr string, w workload, d time.Duration, stdout io.Writer) (clientReport, error) {
+func generate(ctx context.Context, addr string, t traffic, d time.Duration, stdout io.Writer) (clientReport, error) {
 	var report clientReport
 	connections := make([]*connection, httpCallers)
 	for i := range connections {
-		c, err := dial(ctx, addr, w, i)
+		c, err := dial(ctx, addr, t, i)
 		if err != nil {
 			return report, err
 		}
@@ -205,25 +255,20 @@ type connection struct {
 	conn      net.Conn
 	in        *bufio.Reader
 	requests  [][]byte
+	rows      int // of one request
 	n         int
 	overloads int64
 }
 
-func dial(ctx context.Context, addr string, w workload, caller int) (*connection, error) {
+func dial(ctx context.Context, addr string, t traffic, caller int) (*connection, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{conn: conn, in: bufio.NewReader(conn)}
-	for i := range 16 {
-		body := w.body(caller*16 + i)
-		request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", ingestPath, addr, len(body))
-		for name, values := range header() {
-			request = fmt.Appendf(request, "%s: %s\r\n", name, values[0])
-		}
-		request = append(request, "\r\n"...)
-		c.requests = append(c.requests, append(request, body...))
+	c := &connection{conn: conn, in: bufio.NewReader(conn), rows: t.rows}
+	for i := range t.requests {
+		c.requests = append(c.requests, t.request(addr, caller*t.requests+i))
 	}
 	return c, nil
 }
@@ -239,7 +284,7 @@ func (c *connection) post() (int, error) {
 	case err != nil:
 		return 0, err
 	case status == http.StatusOK:
-		return 1, nil
+		return c.rows, nil
 	case status == http.StatusServiceUnavailable:
 		c.overloads++
 		time.Sleep(10 * time.Millisecond)

@@ -143,7 +143,7 @@ func TestHTTPScenarios(t *testing.T) {
 func TestHTTPScenarioFailsWithItsServer(t *testing.T) {
 	e := newEnv(t)
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
-	if _, err := measureHTTP(t.Context(), e, workloads()[0], refuse); err == nil || !strings.Contains(err.Error(), "403") {
+	if _, err := measureHTTP(t.Context(), e, workloads()[0].traffic(), refuse); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("error is %v, want the status", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestConnectionReadsAnswers(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := dial(t.Context(), server.Listener.Addr().String(), workloads()[0], 0)
+	c, err := dial(t.Context(), server.Listener.Addr().String(), workloads()[0].traffic(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

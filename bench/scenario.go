@@ -63,7 +63,7 @@ func scenarios() []scenario {
 	for _, w := range workloads() {
 		all = append(all, ofWorkload(w)...)
 	}
-	return append(append(all, ofMapping()...), ofScale()...)
+	return append(append(append(all, ofMapping()...), ofTelemetry()...), ofScale()...)
 }
 
 // ofWorkload returns the scenarios with events of one size. The bare name, without callers and compression, is that

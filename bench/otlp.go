@@ -1,0 +1,345 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/trigger"
+)
+
+// telemetryRows is the number of records in an export request.
+const telemetryRows = 100
+
+// A telemetry is a stream of export requests of one signal.
+type telemetry struct {
+	// name is the last part of the names of its scenarios.
+	name    string
+	signal  forebay.Signal
+	columns mapping.Columns
+	// encode makes request n.
+	encode func(n int) ([]byte, error)
+	// bodyBytes is the size of the body of a log record.
+	bodyBytes int
+	// rowsPerSecond is the goal of the requests over HTTP, 0 without one.
+	rowsPerSecond float64
+}
+
+func telemetries() []telemetry {
+	common := mapping.Columns{mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("service", `resource["service.name"]`, mapping.RawString())}
+	logs := append(common[:3:3], mapping.Path("severity", "severity_text", mapping.RawString()), mapping.Path("message", "body", mapping.RawString()))
+	all := []telemetry{
+		{name: "logs/150B", signal: forebay.SignalLogs, columns: logs, bodyBytes: 150, rowsPerSecond: 400_000},
+		{name: "logs/1KB", signal: forebay.SignalLogs, columns: logs, bodyBytes: 1024, rowsPerSecond: 250_000},
+		{
+			name: "metrics", signal: forebay.SignalMetrics, encode: encodeMetrics,
+			columns: append(common[:3:3], mapping.Path("name", "metric_name", mapping.RawString()), mapping.Path("value", "value")),
+		},
+		{
+			name: "traces", signal: forebay.SignalTraces, encode: encodeTraces,
+			columns: append(common[:3:3], mapping.Path("name", "name", mapping.RawString()), mapping.Path("route", `attributes["http.route"]`, mapping.RawString())),
+		},
+	}
+	for i := range all {
+		if t := &all[i]; t.encode == nil {
+			size := t.bodyBytes
+			t.encode = func(n int) ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(logBatch(n, size)) }
+		}
+	}
+	return all
+}
+
+func setResource(r pcommon.Resource) {
+	a := r.Attributes()
+	a.PutStr("service.name", "checkout")
+	a.PutStr("service.version", "2.14.3")
+	a.PutStr("host.name", "ip-10-3-7-21")
+	a.PutStr("deployment.environment.name", "production")
+}
+
+func setAttributes(a pcommon.Map, n int) {
+	a.PutStr("http.route", "/api/v1/orders/{id}")
+	a.PutInt("http.response.status_code", 200)
+	a.PutInt("order.id", int64(n))
+}
+
+func traceID(n int) pcommon.TraceID { return pcommon.TraceID{1, byte(n >> 8), byte(n), 15: 1} }
+func spanID(n int) pcommon.SpanID   { return pcommon.SpanID{1, byte(n >> 8), byte(n), 7: 1} }
+
+var telemetryTime = pcommon.NewTimestampFromTime(received)
+
+// logBatch has records whose bodies are texts of the given size.
+func logBatch(n, size int) plog.Logs {
+	batch := plog.NewLogs()
+	rl := batch.ResourceLogs().AppendEmpty()
+	setResource(rl.Resource())
+	sl := rl.ScopeLogs().AppendEmpty()
+	sl.Scope().SetName("checkout/http")
+	for i := range telemetryRows {
+		r := sl.LogRecords().AppendEmpty()
+		r.SetTimestamp(telemetryTime)
+		r.SetObservedTimestamp(telemetryTime)
+		r.SetSeverityNumber(plog.SeverityNumberInfo)
+		r.SetSeverityText("INFO")
+		text := fmt.Sprintf("GET /api/v1/orders/%d finished with status 200: ", n*telemetryRows+i)
+		r.Body().SetStr((text + strings.Repeat("the gate opens when the basin is full ", size/38+1))[:size])
+		r.SetTraceID(traceID(n))
+		r.SetSpanID(spanID(i))
+		setAttributes(r.Attributes(), i)
+	}
+	return batch
+}
+
+func encodeMetrics(n int) ([]byte, error) {
+	batch := pmetric.NewMetrics()
+	rm := batch.ResourceMetrics().AppendEmpty()
+	setResource(rm.Resource())
+	metrics := rm.ScopeMetrics().AppendEmpty().Metrics()
+	for i := range 10 {
+		m := metrics.AppendEmpty()
+		m.SetName(fmt.Sprintf("http.server.request.count.%d", i))
+		m.SetUnit("{request}")
+		sum := m.SetEmptySum()
+		sum.SetIsMonotonic(true)
+		sum.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+		for k := range telemetryRows / 10 {
+			p := sum.DataPoints().AppendEmpty()
+			p.SetStartTimestamp(telemetryTime)
+			p.SetTimestamp(telemetryTime)
+			p.SetIntValue(int64(n*1000 + k))
+			setAttributes(p.Attributes(), k)
+		}
+	}
+	return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch)
+}
+
+func encodeTraces(n int) ([]byte, error) {
+	batch := ptrace.NewTraces()
+	rs := batch.ResourceSpans().AppendEmpty()
+	setResource(rs.Resource())
+	ss := rs.ScopeSpans().AppendEmpty()
+	ss.Scope().SetName("checkout/http")
+	for i := range telemetryRows {
+		s := ss.Spans().AppendEmpty()
+		s.SetTraceID(traceID(n))
+		s.SetSpanID(spanID(i))
+		s.SetParentSpanID(spanID(0))
+		s.SetName("GET /api/v1/orders/{id}")
+		s.SetKind(ptrace.SpanKindServer)
+		s.SetStartTimestamp(telemetryTime)
+		s.SetEndTimestamp(telemetryTime)
+		setAttributes(s.Attributes(), i)
+		e := s.Events().AppendEmpty()
+		e.SetName("cache miss")
+		e.SetTimestamp(telemetryTime)
+	}
+	return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch)
+}
+
+// ofTelemetry returns the scenarios of OTLP.
+func ofTelemetry() []scenario {
+	var all []scenario
+	for _, t := range telemetries() {
+		var goals, cpu []goal
+		if t.rowsPerSecond > 0 {
+			goals = []goal{atLeast("rows_per_s", t.rowsPerSecond)}
+		}
+		if t.bodyBytes == 150 {
+			cpu = []goal{atMost("cpu_ns_per_row", 2000)}
+		}
+		all = append(all,
+			scenario{name: "limit/http/otlp/" + t.name, group: "otlp/" + t.name, run: t.discard},
+			scenario{name: "otlp/map/" + t.name, group: "otlp/" + t.name, run: t.mapped, goals: cpu},
+			scenario{
+				name: "otlp/" + t.name, group: "otlp/" + t.name, limit: "limit/http/otlp/" + t.name, fsync: true,
+				run: t.overHTTP, goals: goals,
+			})
+		if t.signal == forebay.SignalLogs {
+			all = append(all, scenario{
+				name: "otlp/flatten/" + t.name, group: "otlp/" + t.name, run: t.flattened, goals: []goal{atLeast("mb_per_s", 150)},
+			})
+		}
+	}
+	return all
+}
+
+// traffic posts the requests in turn.
+func (t telemetry) traffic() traffic {
+	return traffic{
+		name: "otlp/" + t.name, rows: telemetryRows, requests: 2, rowBytes: t.rowBytes,
+		request: func(addr string, n int) []byte {
+			body, err := t.encode(n)
+			if err != nil {
+				panic(err) // what is made here can be encoded
+			}
+			path := "/otlp/1/" + sourceID + "/" + secret + "/v1/" + string(t.signal)
+			return post(addr, path, http.Header{"Content-Type": {"application/x-protobuf"}, "User-Agent": {"OTel-OTLP-Exporter/1"}}, body)
+		},
+	}
+}
+
+// rows maps a request on its own: what of the way of a record is not storing it.
+func (t telemetry) rows(dst []byte, m *mapping.Mapper, rec *mapping.Record, data []byte) ([]byte, int, error) {
+	docs, n := documents(t.signal, data), 0
+	if docs == nil {
+		return dst, 0, errors.New("the request cannot be decoded")
+	}
+	for doc := range docs {
+		rec.Reset()
+		rec.Document, rec.Received, rec.ClientIP = doc, received, clientIP
+		var err error
+		if dst, err = m.AppendRow(dst, rec); err != nil {
+			return dst, n, err
+		}
+		n++
+	}
+	return dst, n, nil
+}
+
+// documents decodes a request; nil when that fails.
+func documents(signal forebay.Signal, data []byte) func(func(mapping.FieldDocument) bool) {
+	switch signal {
+	case forebay.SignalLogs:
+		if batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data); err == nil {
+			return otlpflat.Logs(batch)
+		}
+	case forebay.SignalMetrics:
+		if batch, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data); err == nil {
+			return otlpflat.Metrics(batch)
+		}
+	case forebay.SignalTraces:
+		if batch, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data); err == nil {
+			return otlpflat.Traces(batch)
+		}
+	}
+	return nil
+}
+
+func (t telemetry) rowBytes() (int, error) {
+	m, err := mapping.Compile(t.columns, mapping.Options{})
+	if err != nil {
+		return 0, err
+	}
+	data, err := t.encode(0)
+	if err != nil {
+		return 0, err
+	}
+	rows, n, err := t.rows(nil, m, new(mapping.Record), data)
+	if err != nil {
+		return 0, err
+	}
+	return len(rows) / n, nil
+}
+
+// mapped decodes, flattens and maps requests on one core, with nothing stored.
+func (t telemetry) mapped(ctx context.Context, e *env) (*sample, error) {
+	m, err := mapping.Compile(t.columns, mapping.Options{})
+	if err != nil {
+		return nil, err
+	}
+	size, err := t.rowBytes()
+	if err != nil {
+		return nil, err
+	}
+	data, err := t.encode(0)
+	if err != nil {
+		return nil, err
+	}
+	return measure(ctx, e, load{
+		callers: 1, rowBytes: size, every: 1,
+		start: func(int) (operation, error) {
+			var rows []byte
+			var rec mapping.Record
+			return func() (n int, err error) {
+				if rows, n, err = t.rows(rows[:0], m, &rec, data); err == nil && n != telemetryRows {
+					err = fmt.Errorf("%d rows of %d records", n, telemetryRows)
+				}
+				return n, err
+			}, nil
+		},
+	})
+}
+
+// flattened writes decoded records as JSON on one core.
+func (t telemetry) flattened(ctx context.Context, e *env) (*sample, error) {
+	data, err := t.encode(0)
+	if err != nil {
+		return nil, err
+	}
+	docs := documents(t.signal, data)
+	if docs == nil {
+		return nil, errors.New("the request cannot be decoded")
+	}
+	write := func(out []byte) ([]byte, error) {
+		for doc := range docs {
+			if out, err = doc.AppendJSON(out); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	first, err := write(nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := measure(ctx, e, load{
+		callers: 1, rowBytes: len(first) / telemetryRows, every: 1,
+		start: func(int) (operation, error) {
+			var out []byte
+			return func() (int, error) {
+				var err error
+				if out, err = write(out[:0]); err == nil && len(out) != len(first) {
+					err = fmt.Errorf("%d bytes of JSON, want %d", len(out), len(first))
+				}
+				return telemetryRows, err
+			}, nil
+		},
+	})
+	if err == nil {
+		s.figures = map[string]float64{"mb_per_s": s.bytesPerSecond() / 1e6}
+	}
+	return s, err
+}
+
+// overHTTP posts requests over loopback to the endpoint of an engine.
+func (t telemetry) overHTTP(ctx context.Context, e *env) (_ *sample, err error) {
+	dir, err := os.MkdirTemp(e.dir, "engine-")
+	if err != nil {
+		return nil, err
+	}
+	eng, err := forebay.Open(dir, forebay.Options{Staging: closedStaging{}})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	db := &instance{dir: dir, eng: eng}
+	defer func() { err = errors.Join(err, db.close()) }()
+	err = eng.Define(ctx, forebay.Source{
+		ID: sourceID, Type: forebay.OTLP, Secret: secret, Settings: forebay.Settings{Upload: trigger.Upload().Max},
+		Sinks: []forebay.Sink{{ID: sinkID, Table: forebay.Table{ID: "in.c-app." + string(t.signal), Columns: t.columns}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := measureHTTP(ctx, e, t.traffic(), stream.Ingest(eng, stream.Options{}))
+	if err != nil {
+		return nil, err
+	}
+	return s, db.verify(ctx, s.total)
+}
+
+// discard answers the same requests without looking at them.
+func (t telemetry) discard(ctx context.Context, e *env) (*sample, error) {
+	return measureHTTP(ctx, e, t.traffic(), http.HandlerFunc(discardRequest))
+}
