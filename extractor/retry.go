@@ -78,13 +78,12 @@ func (rc retryConfig) delay(n int, h http.Header, now time.Time) time.Duration {
 	return time.Second << min(n-1, 20)
 }
 
-// again reports whether a failure is tried again; status is 0 when there was no answer.
+// again reports whether a failure is tried again; status is 0 when there was no answer. The failure of a login, which
+// has had its own attempts and wraps what went wrong in them, is not.
 func (rc retryConfig) again(status int, err error) bool {
 	if err != nil {
-		if network, ok := errors.AsType[*networkError](err); ok {
-			return slices.Contains(rc.network, network.code)
-		}
-		return false
+		network, ok := err.(*networkError)
+		return ok && slices.Contains(rc.network, network.code)
 	}
 	return slices.Contains(rc.codes, status)
 }

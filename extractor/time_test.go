@@ -167,6 +167,18 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestFailedLoginIsNotRetriedTwice lets the connection of the login fail: it has its retries, and the API request, which
+// was never sent, has none.
+func TestFailedLoginIsNotRetriedTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(`"retryConfig": {"maxRetries": 2}, "authentication": {"type": "login", "loginRequest": {"endpoint": "l"}}`, `"jobs": [{"endpoint": "u"}]`)
+		asked, err := clocked(t, cfg, 0, slices.Repeat([]string{"cut"}, 20)...)
+		same(t, "requests", asked, []string{"0 /l", "1 /l", "3 /l"})
+		checkError(t, err, "login failed: GET http://h/l (attempt 3): network failure 52: EOF")
+	})
+}
+
 func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
 	for api, want := range map[string]string{

@@ -37,8 +37,14 @@ var rooms = map[string][]string{
 // lean are the packages that bring no dependency of their own: beside the standard library and this module they may
 // import only what is listed, by prefix. The directory driver may use what the buffer below it needs anyway.
 var lean = map[string][]string{
-	"trigger":    {},
-	"extractor":  {},
+	"trigger":   {},
+	"extractor": {},
+	// What is below the extractor is a part of it.
+	"extractor/internal/tree":     {},
+	"extractor/internal/datetext": {},
+	"extractor/internal/function": {},
+	"extractor/internal/flatten":  {},
+
 	"buffer/dir": {"github.com/klauspost/compress/"},
 }
 
