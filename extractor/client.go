@@ -2,6 +2,8 @@ package extractor
 
 import (
 	"bytes"
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +166,7 @@ func (c *client) attempt(ctx context.Context, r *request) (*response, error) {
 		}
 		if u.Host != hop.url.Host {
 			hop.headers = slices.DeleteFunc(slices.Clone(hop.headers), func(h header) bool {
-				return strings.EqualFold(h.name, "Authorization") || strings.EqualFold(h.name, "Cookie")
+				return slices.Contains([]string{"authorization", "cookie", "host"}, strings.ToLower(h.name))
 			})
 		}
 		if resp.status <= 303 {
@@ -219,7 +221,11 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 		return nil, networkFailure(err)
 	}
 	defer resp.Body.Close()
-	counted := &countingReader{resp.Body, c.traffic}
+	decoded, err := decodedBody(resp)
+	if err != nil {
+		return nil, err
+	}
+	counted := &countingReader{decoded, c.traffic}
 	body, err := io.ReadAll(io.LimitReader(counted, c.maxBody+1))
 	switch {
 	case int64(len(body)) > c.maxBody:
@@ -230,6 +236,27 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 		return nil, networkFailure(err)
 	}
 	return &response{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+// decodedBody undoes the compression that a configured Accept-Encoding asks for. The transport undoes its own.
+func decodedBody(resp *http.Response) (io.Reader, error) {
+	var r io.Reader
+	var err error
+	switch strings.ToLower(resp.Header.Get("Content-Encoding")) {
+	case "gzip":
+		r, err = gzip.NewReader(resp.Body)
+	case "deflate":
+		r, err = zlib.NewReader(resp.Body)
+	default:
+		return resp.Body, nil
+	}
+	switch {
+	case errors.Is(err, io.EOF): // nothing at all
+		return http.NoBody, nil
+	case err != nil:
+		return nil, fmt.Errorf("the answer cannot be decompressed: %w", err)
+	}
+	return r, nil
 }
 
 type countingReader struct {

@@ -145,7 +145,7 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 	}
 	out := &Page{
 		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number,
-		Records: make([]Record, 0, len(items)), output: jr.plan.output,
+		Records: make([]Record, 0, len(items)),
 	}
 	for i := range items {
 		if items[i], err = jr.job.filtered(items[i]); err != nil {

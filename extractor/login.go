@@ -74,7 +74,7 @@ func (lc *loginConfig) parseExpires(auth *section) {
 	}
 	if seconds, ok := n.Digits(); ok {
 		lc.always = seconds <= 0
-		lc.lifetime = time.Duration(min(seconds, 1e9)) * time.Second
+		lc.lifetime = time.Duration(min(seconds, aeon)) * time.Second
 		return
 	}
 	if n.Kind() != tree.Object {
@@ -254,6 +254,9 @@ func (lc *loginConfig) legacy(em expressionMap, s *scope) expressionMap {
 	return out
 }
 
+// aeon bounds numbers of seconds that an API names, which are computed with in nanoseconds: about 30 years.
+const aeon = 1e9
+
 // expiry returns when the login ends, zero for never.
 func (lc *loginConfig) expiry(s *scope) (time.Time, error) {
 	if lc.expires == "" {
@@ -270,9 +273,9 @@ func (lc *loginConfig) expiry(s *scope) (time.Time, error) {
 	number, isNumber := n.Number()
 	switch {
 	case isNumber && lc.relative:
-		at = s.now.Add(time.Duration(min(number.Real(), 1e9) * float64(time.Second)))
+		at = s.now.Add(time.Duration(max(min(number.Real(), aeon), -aeon) * float64(time.Second)))
 	case isNumber:
-		at = time.Unix(number.Cut(), 0)
+		at = time.Unix(int64(max(min(number.Real(), 100*aeon), -aeon)), 0)
 	case n.Kind() == tree.String && !lc.relative:
 		if at, ok = datetext.Parse(n.Str(), s.now); !ok {
 			return at, fmt.Errorf("the time of expiry at %q in the answer is not understood as a date", lc.expires)

@@ -16,8 +16,6 @@ type Page struct {
 	Number int
 	// Records are the items in the order of the answer. There may be none.
 	Records []Record
-
-	output *output
 }
 
 // Record is one item of an answer: an object, or whatever else a list of the API holds. It is immutable.

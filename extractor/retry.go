@@ -66,12 +66,12 @@ func parseRetry(api *section) retryConfig {
 // seconds. The delays are those of the service, which has no jitter.
 func (rc retryConfig) delay(n int, h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get(rc.header))
-	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 && f < 1e15 {
+	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 {
 		wait := f
 		if f >= float64(now.Add(-24*time.Hour).Unix()) { // a time, not a number of seconds
 			wait = f - float64(now.UnixNano())/1e9
 		}
-		return time.Duration(max(wait, 0) * float64(time.Second))
+		return time.Duration(min(max(wait, 0), aeon) * float64(time.Second))
 	} else if at, err := http.ParseTime(value); err == nil && value != "" {
 		return max(at.Sub(now), 0)
 	}

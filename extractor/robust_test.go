@@ -2,6 +2,7 @@ package extractor_test
 
 import (
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -67,6 +68,47 @@ func TestResponseLimit(t *testing.T) {
 	checkError(t, err, "")
 	if bytes != 2_000_004 {
 		t.Errorf("progress tells %d bytes", bytes)
+	}
+}
+
+// TestCompression asks for compression by a header of the configuration, which the transport then leaves to us.
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	for encoding, compress := range map[string]func(io.Writer) io.WriteCloser{
+		"gzip":    func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"deflate": func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
+		"none":    nil,
+		"empty":   nil,
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Accept-Encoding"); got != encoding {
+				t.Errorf("Accept-Encoding %q, want %q", got, encoding)
+			}
+			switch {
+			case compress != nil:
+				w.Header().Set("Content-Encoding", encoding)
+				z := compress(w)
+				_, _ = io.WriteString(z, `[{"a": 1}]`)
+				_ = z.Close()
+			case encoding == "empty":
+				w.Header().Set("Content-Encoding", "gzip")
+			default:
+				_, _ = io.WriteString(w, `[{"a": 1}]`)
+			}
+		}))
+		cfg, err := extractor.ParseAt([]byte(config(`"http": {"headers": {"accept-encoding": "`+encoding+`"}}`, `"jobs": [{"endpoint": "u"}]`)), s.URL)
+		checkError(t, err, "")
+		var records int
+		_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Emit: func(_ context.Context, p *extractor.Page) error {
+			records += len(p.Records)
+			return nil
+		}})
+		s.Close()
+		if encoding == "empty" {
+			checkError(t, err, "the answer is empty")
+		} else if err != nil || records != 1 {
+			t.Errorf("%s: %d records, error %v", encoding, records, err)
+		}
 	}
 }
 

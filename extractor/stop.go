@@ -120,7 +120,7 @@ func (st *stopper) force(c *stopConfig, _ *page, now time.Time) string {
 	switch {
 	case c.pages > 0 && st.Pages >= c.pages:
 		return fmt.Sprintf("forceStop: %d pages were read", st.Pages)
-	case c.seconds > 0 && now.Unix() >= st.Started.Unix()+c.seconds:
+	case c.seconds > 0 && now.Unix()-st.Started.Unix() >= c.seconds:
 		return fmt.Sprintf("forceStop: %d seconds have passed", c.seconds)
 	case c.volume > 0 && st.Volume > c.volume:
 		return fmt.Sprintf("forceStop: %d bytes were read", st.Volume)

@@ -86,6 +86,9 @@ func TestExpiry(t *testing.T) {
 		{name: "passed", expires: `{"response": "t"}`, login: `{"t": "2000-01-01 00:00:03"}`, want: []string{"0 /l"}, err: `login failed: GET http://h/l answered 200: the time of expiry at "t" in the answer has already passed`},
 		{name: "not understood", expires: `{"response": "t"}`, login: `{"t": "soon"}`, want: []string{"0 /l"}, err: "is not understood as a date"},
 		{name: "not a number", expires: `{"response": "t", "relative": true}`, login: `{"t": "tomorrow"}`, want: []string{"0 /l"}, err: `at "t" in the answer is not a number`},
+		{name: "beyond all times", expires: `{"response": "t"}`, login: `{"t": 1e300}`, want: never},
+		{name: "seconds beyond all times", expires: `{"response": "t", "relative": true}`, login: `{"t": 1e300}`, want: never},
+		{name: "long ago", expires: `{"response": "t", "relative": true}`, login: `{"t": -1e300}`, want: []string{"0 /l"}, err: "has already passed"},
 		{name: "a boolean", expires: `{"response": "t"}`, login: `{"t": true}`, want: []string{"0 /l"}, err: "is not a number"},
 	} {
 		synctestRun(t, test.name, func(t *testing.T) {
@@ -155,6 +158,8 @@ func TestRetry(t *testing.T) {
 		{name: "time of the server", answers: []string{"503 Retry-After: 946684860\n", "503 Retry-After: Sat, 01 Jan 2000 00:01:30 GMT\n", `[]`}, want: at(0, 60, 90)},
 		{name: "a time that has passed", answers: []string{"503 Retry-After: 946684790\n", "503 Retry-After: Fri, 31 Dec 1999 00:00:00 GMT\n", `[]`}, want: at(0, 0, 0)},
 		{name: "nonsense of the server", answers: []string{"503 Retry-After: soon\n", "503 Retry-After: 0\n", "503 Retry-After: -5\n", `[]`}, want: at(0, 1, 3, 7)},
+		{name: "a time in milliseconds", answers: []string{"503 Retry-After: 1946684860000\n"}, want: at(0), err: "the server asks for a pause of 277777h46m40s"},
+		{name: "a number beyond all times", answers: []string{"503 Retry-After: 1e300\n"}, want: at(0), err: "the server asks for a pause of 277777h46m40s"},
 		{name: "another header", api: `"retryConfig": {"http": {"retryHeader": "X-Wait"}}`, answers: []string{"503 X-Wait: 3\n", "503 Retry-After: 60\n", `[]`}, want: at(0, 3, 5)},
 		{name: "a pause that is too long", answers: []string{"503 Retry-After: 90000\n", `[]`}, want: at(0), err: "the server asks for a pause of 25h0m0s, more than 24h0m0s"},
 		{name: "an ignored status is retried first", api: `"http": {"ignoreErrors": [503]}, "retryConfig": {"maxRetries": 1}`, answers: []string{"503", `503 {"a": []}`}, want: at(0, 1)},
