@@ -31,6 +31,8 @@ type client struct {
 	maxDelay  time.Duration
 	// traffic is shared by the clients of a run.
 	traffic *traffic
+	// retrying is called before every pause, nil for nobody.
+	retrying func()
 }
 
 // traffic counts what went over the network.
@@ -96,6 +98,9 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 			}
 			c.traffic.retries.Add(1)
 			c.log.DebugContext(ctx, "retry", "method", r.method, "url", shown, "status", failure.Status, "error", failure.Err, "delay", delay)
+			if c.retrying != nil {
+				c.retrying()
+			}
 			if err := pause(ctx, delay); err != nil {
 				return nil, err
 			}

@@ -123,6 +123,7 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 			return nil, jr.dataError(number, err)
 		}
 	}
+	jr.atWork = jr.job.id
 	r, err := jr.plan.apiRequest(call)
 	if err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 	}
 	jr.pages++
 	jr.records += int64(len(items))
-	jr.progress(jr.job.id)
+	jr.progress()
 	for _, item := range items {
 		for _, child := range jr.job.children {
 			if err := jr.runChildren(ctx, child, item, number); err != nil {

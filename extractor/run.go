@@ -19,7 +19,7 @@ type Options struct {
 	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
 	// page; the page at which it crashed is emitted again. An error ends the run. Default: none.
 	Checkpoint func(ctx context.Context, s State) error
-	// Progress is called after every page, and at the end of the run. It must return soon. Default: none.
+	// Progress is called after every page, before the pause of every retry, and at the end of the run. It must return soon. Default: none.
 	Progress func(p Progress)
 	// Logger gets requests, retries and identical pages at level debug, stop rules at info, missing data at warning.
 	// No secret is in it. Default: nothing is logged.
@@ -126,7 +126,8 @@ func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, er
 		}
 		at = Checkpoint{}
 	}
-	r.progress("")
+	r.atWork = ""
+	r.progress()
 	r.state.Time.PreviousStart, r.state.Checkpoint = r.start, nil
 	return r.state, nil
 }
@@ -141,11 +142,13 @@ type runner struct {
 	traffic traffic
 	pages   int64
 	records int64
+	// atWork is the id of the job whose page is being read.
+	atWork string
 }
 
-func (r *runner) progress(job string) {
+func (r *runner) progress() {
 	r.opts.Progress(Progress{
-		Job: job, Requests: r.traffic.requests.Load(), Retries: r.traffic.retries.Load(), Pages: r.pages, Records: r.records,
+		Job: r.atWork, Requests: r.traffic.requests.Load(), Retries: r.traffic.retries.Load(), Pages: r.pages, Records: r.records,
 		Bytes: r.traffic.bytes.Load(), Elapsed: time.Since(r.began),
 	})
 }
@@ -161,7 +164,7 @@ func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkp
 	c, closeIdle := newClient(pl, r.opts, &r.traffic)
 	defer closeIdle()
 	pr := &planRun{runner: r, plan: pl, client: c, iteration: iteration, log: redactingLogger(r.opts.Logger, pl.secrets)}
-	c.log = pr.log
+	c.log, c.retrying = pr.log, r.progress
 	userData, err := pl.userData.eval(pr.scope())
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	same(t, "progress", got, []string{
-		"j: 1 requests, 0 retries, 1 pages, 2 records, 5 bytes", "j: 3 requests, 1 retries, 2 pages, 3 records, 8 bytes",
+		"j: 1 requests, 0 retries, 1 pages, 2 records, 5 bytes", "j: 2 requests, 1 retries, 1 pages, 2 records, 5 bytes", "j: 3 requests, 1 retries, 2 pages, 3 records, 8 bytes",
 		"j: 4 requests, 1 retries, 3 pages, 3 records, 10 bytes", ": 4 requests, 1 retries, 3 pages, 3 records, 10 bytes",
 	})
 	if (extractor.Progress{Bytes: 5}).BytesPerSecond() != 0 {

@@ -92,8 +92,8 @@ func (l *progressLine) print(end string) {
 		end = "\n"
 	}
 	p := l.shown
-	fmt.Fprintf(l.out, "%s%d pages, %d records, %.1f kB at %.1f kB/s, %d requests%s",
-		begin, p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, end)
+	fmt.Fprintf(l.out, "%s%d pages, %d records, %.1f kB at %.1f kB/s, %d requests, %d retries%s",
+		begin, p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, p.Retries, end)
 }
 
 // end shows the last figures.
