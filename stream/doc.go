@@ -1,4 +1,4 @@
-// Package stream receives events over HTTP and hands them to an engine.
+// Package stream receives events and telemetry over HTTP and hands them to an engine.
 //
 //	err := stream.Server(":8080", stream.Ingest(eng, stream.Options{})).ListenAndServe()
 //
@@ -73,6 +73,31 @@
 //	headers above 16 KB                    413              413 up to the limit of the server, then its own 431
 //	network                                IPv4, HTTP/1.1   whatever net/http and the listener offer
 //	429 and the limit of connections       plain text       none: limit the listener if you need it
+//
+// # Telemetry
+//
+// Sources of type OTLP take export requests of OpenTelemetry, in protobuf or JSON, plain or as gzip, deflate or zstd:
+//
+//	POST /otlp/{projectId}/{sourceId}/{secret}/v1/{logs, metrics or traces}
+//	POST /otlp/{projectId}/{sourceId}/v1/{logs, metrics or traces}    with Authorization: Bearer {secret}
+//
+// The address of a source for OTEL_EXPORTER_OTLP_ENDPOINT is the path up to /v1, to which exporters append the signal. An
+// endpoint of one signal, which they use as it is, may do without /v1/{signal} too: the first record then tells what it is.
+// Records are those of package otlpflat; columns see the headers of the request without Authorization. A sink takes the
+// signals of its AllowedSignals. Module stream/otlpgrpc is the same over gRPC.
+//
+// A batch is stored by all sinks of its signal or by none, with one durable wait:
+//
+//	200  every record is stored in every sink that did not reject it. A partial success counts the records that some sink
+//	     can never store, with the first reason; without a count it is a warning: no sink takes the signal
+//	4xx  the batch can never be taken: the names of errors are those above. If every record was rejected, the status is
+//	     that of the first
+//	503  the service is overloaded, stopping or at fault, or the body came too slowly: exporters send the batch again after
+//	     Retry-After. Nothing was stored, unless the message says that this is unknown
+//
+// The body of an error is a google.rpc.Status in the encoding of the request; in JSON it has the members of other errors too.
+// Bounds: the body Options.MaxBodyBytes, eight times of it without Content-Encoding; 128 times of it as decoded telemetry;
+// values nested 64 levels deep.
 //
 // # The Stream API
 //

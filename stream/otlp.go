@@ -190,6 +190,9 @@ func (h *otlpHandler) export(
 	}
 	q.host[0] = r.Host
 	q.header["Host"] = q.host[:]
+	for _, name := range h.opts.HiddenHeaders {
+		delete(q.header, name)
+	}
 	records := otlp.Records(&q.rec, docs, mapping.Record{
 		Header: q.header, ClientIP: clientIP(r, h.opts.TrustedProxies), Received: time.Now(),
 	})

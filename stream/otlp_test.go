@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream"
 )
 
 const (
@@ -406,6 +408,26 @@ func TestOTLPOverload(t *testing.T) {
 	}
 	if n := len(s.mem.Rows("in.c-app.all")); n != taken {
 		t.Errorf("%d rows of %d batches", n, taken)
+	}
+}
+
+// Columns do not see the headers that are to be hidden, and never the bearer token.
+func TestOTLPHiddenHeaders(t *testing.T) {
+	s := newService(t, nil, telemetry())
+	srv := httptest.NewServer(stream.Ingest(s.eng, stream.Options{HiddenHeaders: []string{"x-tenant-key"}}))
+	defer srv.Close()
+	s.url = srv.URL
+	status, _, answer := s.export("/otlp/1/app/v1/logs", exports(t, protobuf)[forebay.SignalLogs], "Content-Type", protobuf,
+		"Authorization", "Bearer "+webSecret, "X-Tenant-Key", "hush", "X-Kind", "test")
+	if status != 200 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if s.tables()["all"] != 1 {
+		t.Fatal("no row")
+	}
+	headers := s.mem.Rows("in.c-app.all")[0][1]
+	if strings.Contains(headers, "hush") || strings.Contains(headers, "Authorization") || !strings.Contains(headers, `"X-Kind":"test"`) {
+		t.Errorf("headers %s", headers)
 	}
 }
 
