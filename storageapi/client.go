@@ -90,7 +90,7 @@ func (o Options) Validate() error {
 		problems = append(problems, errors.New("token: contains a line break"))
 	}
 	if r := o.Retry; r.Initial < 0 || r.Max < 0 || r.Attempts < 0 || r.MaxElapsed < 0 {
-		problems = append(problems, errors.New("Retry: a field is negative"))
+		problems = append(problems, errors.New("a field of Retry is negative"))
 	}
 	if len(problems) == 0 {
 		return nil

@@ -164,7 +164,11 @@ const (
 // nil and the answer is in out.
 func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {
 	var raw json.RawMessage
-	if err := c.call(ctx, r, &raw); err != nil {
+	retried, err := c.do(ctx, r, &raw)
+	if retried && r.method == http.MethodDelete && IsNotFound(err) {
+		return nil, nil // an earlier attempt has deleted it
+	}
+	if err != nil {
 		return nil, err
 	}
 	if len(raw) == 0 {

@@ -190,7 +190,7 @@ func (c *Client) QueueJob(ctx context.Context, id ID) (*QueueJob, error) {
 
 // KillQueueJob asks for the end of a job; one that was not begun is cancelled.
 func (c *Client) KillQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
-	return c.queueJob(ctx, request{method: http.MethodPost, path: path("jobs", string(id), "kill"), body: struct{}{}})
+	return c.queueJob(ctx, request{method: http.MethodPost, path: path("jobs", string(id), "kill"), body: struct{}{}, effect: creating})
 }
 
 const (

@@ -189,7 +189,7 @@ func (c *Client) DeleteColumn(ctx context.Context, table, column string) error {
 
 // SetPrimaryKey makes a key of columns and waits for it. Rows that agree in all of them make it fail.
 func (c *Client) SetPrimaryKey(ctx context.Context, table string, columns ...string) error {
-	r := request{method: http.MethodPost, path: c.scoped("tables", table, "primary-key"), body: map[string]any{"columns": columns}}
+	r := request{method: http.MethodPost, path: c.scoped("tables", table, "primary-key"), body: map[string]any{"columns": columns}, effect: creating}
 	return c.job(ctx, r, nil)
 }
 

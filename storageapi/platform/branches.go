@@ -223,4 +223,6 @@ func (s *Server) branchDeleteJob(run *jobRun) error {
 	})
 }
 
-var emptyObject = json.RawMessage("{}")
+// emptyObject returns {} that belongs to the caller. It is no variable, because decoding into a RawMessage writes to the
+// bytes that are there.
+func emptyObject() json.RawMessage { return json.RawMessage("{}") }

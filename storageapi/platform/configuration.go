@@ -195,8 +195,11 @@ func (c *configuration) readVersion(v int) (configVersion, error) {
 
 // readState reads the state under a key; the default is {}.
 func readState(tx *txn, key string) (json.RawMessage, error) {
-	state := emptyObject
-	_, err := tx.get(key, &state)
+	var state json.RawMessage
+	found, err := tx.get(key, &state)
+	if !found {
+		state = emptyObject()
+	}
 	return state, err
 }
 

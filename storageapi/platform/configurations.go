@@ -299,7 +299,7 @@ func (c *call) createConfiguration() (reply, error) {
 			return refuse(http.StatusBadRequest, "configurationAlreadyExists", "Configuration %q already exists", id.config)
 		}
 		if content == nil {
-			content = emptyObject
+			content = emptyObject()
 		}
 		if err := conf.commit(v, content, text, configCreatedText); err != nil {
 			return err
@@ -309,7 +309,7 @@ func (c *call) createConfiguration() (reply, error) {
 			return err
 		}
 		if state == nil {
-			state = emptyObject
+			state = emptyObject()
 		}
 		if err := tx.put(id.state(), state); err != nil {
 			return err

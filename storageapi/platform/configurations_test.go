@@ -242,6 +242,17 @@ func TestContentIsKept(t *testing.T) {
 	}
 }
 
+// Reading one state once wrote into the bytes that stood for the default of all.
+func TestDefaultStateIsNotShared(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "a", Name: "a", State: raw(`[]`)}))(t)
+	must(w.Configuration(ctx, component, "a"))(t)
+	b := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "b", Name: "b"}))(t)
+	expectJSON(t, "state of another configuration", b.State, `{}`)
+	expectJSON(t, "content of another configuration", b.Configuration, `{}`)
+}
+
 func TestForms(t *testing.T) {
 	w := newWorld(t)
 	base := "/v2/storage/components/" + component + "/configs"

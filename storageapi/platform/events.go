@@ -70,7 +70,7 @@ func (s *Server) addEvent(e *storageapi.Event) error {
 	e.ID, e.UUID = storageapi.ID(strconv.FormatInt(id, 10)), newULID(e.Created.Time)
 	for _, object := range []*json.RawMessage{&e.Params, &e.Results} {
 		if *object == nil {
-			*object = emptyObject
+			*object = emptyObject()
 		}
 	}
 	return s.store.update("", func(tx *txn) error {

@@ -348,8 +348,8 @@ func (s *Server) removeBlobs(id int64) {
 	}
 }
 
-// sweepFiles deletes expired files, and blobs whose file is gone.
-func (s *Server) sweepFiles() error {
+// expireFiles deletes the files whose life is over.
+func (s *Server) expireFiles() error {
 	var expired []storedFile
 	err := s.store.view(func(tx *txn) error {
 		files, err := all[storedFile](tx, key("file", ""))
@@ -360,14 +360,17 @@ func (s *Server) sweepFiles() error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
 	for _, f := range expired {
 		if err := s.store.update(fileLock(f.ID), func(tx *txn) error { return dropFile(tx, f) }); err != nil {
 			return err
 		}
+		s.removeBlobs(f.ID)
 	}
+	return err
+}
+
+// sweepBlobs removes blobs whose file is gone. A job that runs may have blobs before it has a file, so no job may run.
+func (s *Server) sweepBlobs() error {
 	ids, err := s.blobs.files()
 	if err != nil {
 		return err

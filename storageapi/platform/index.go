@@ -92,7 +92,7 @@ func describe(c Component) *Component {
 	c.Flags = notNil(c.Flags)
 	for _, object := range []*json.RawMessage{&c.ConfigurationSchema, &c.EmptyConfiguration, &c.UIOptions} {
 		if *object == nil {
-			*object = emptyObject
+			*object = emptyObject()
 		}
 	}
 	d := &c.Data

@@ -141,7 +141,7 @@ func (l *jobLog) Handle(_ context.Context, rec slog.Record) error {
 	}
 	data, err := json.Marshal(params)
 	if err != nil {
-		data = emptyObject // an attribute that has no JSON form
+		data = emptyObject() // an attribute that has no JSON form
 	}
 	kind := "info"
 	switch {

@@ -22,7 +22,6 @@ import (
 // its field, and err says all of it at once. This is the only place where requests are checked for their form.
 type input struct {
 	fields     map[string]json.RawMessage
-	code       string // of the error, unless a violation has one of its own
 	violations []violation
 }
 

@@ -32,8 +32,6 @@ func jobKey(id int64) string             { return key("job", number(id)) }
 func eventKey(id int64) string           { return key("event", number(id)) }
 func queueJobKey(id int64) string        { return key("queue-job", number(id)) }
 
-func queueLogKey(job int64, n int64) string { return key("queue-log", number(job), number(n)) }
-
 // metadataKey is a note on the object that owner names.
 func metadataKey(owner string, provider, name string) string {
 	return key("metadata", owner, provider, name)

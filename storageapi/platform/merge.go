@@ -98,7 +98,7 @@ func effectiveConfiguration(root, row, imageParameters json.RawMessage) (json.Ra
 		}
 	}
 	if imageParameters == nil {
-		imageParameters = emptyObject
+		imageParameters = emptyObject()
 	}
 	nodes["image_parameters"], nodes["action"] = imageParameters, json.RawMessage(`"run"`)
 	return encodeJSON(nodes)

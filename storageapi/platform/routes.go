@@ -227,12 +227,6 @@ func (c *call) creator() storageapi.TokenRef {
 	return storageapi.TokenRef{ID: storageapi.IntID(c.token.ID), Description: c.token.Description}
 }
 
-// window cuts a page out of a list.
-func window[V any](list []V, limit, offset int) []V {
-	list = list[min(offset, len(list)):]
-	return list[:min(limit, len(list))]
-}
-
 // notNil makes an empty list [] instead of null.
 func notNil[V any](list []V) []V {
 	if list == nil {

@@ -119,10 +119,10 @@ func (c *call) createRow() (reply, error) {
 		return failed(err)
 	}
 	if row.Content == nil {
-		row.Content = emptyObject
+		row.Content = emptyObject()
 	}
 	if state == nil {
-		state = emptyObject
+		state = emptyObject()
 	}
 	if id == "" {
 		if id, err = c.s.store.ids.takeText(); err != nil {

@@ -151,6 +151,7 @@ func usedTable(t *storageapi.Table) storageapi.QueueTable {
 
 // output is a table that a component writes.
 type output struct {
+	table      OutputTable
 	name, path string
 	f          *os.File
 	*bufio.Writer
@@ -165,10 +166,25 @@ func (o *output) Close() error {
 	return errors.Join(o.Flush(), o.f.Close())
 }
 
-// CreateOutput begins an output table, which is written as CSV with a header. When Run has returned nil the output mapping puts it into
-// the table that the configuration names for it, or into the component's default bucket. It is closed then if it was
-// not before.
+// OutputTable says where a table goes that the output mapping of the configuration does not name.
+type OutputTable struct {
+	// Destination is the id of the table. Default: a table of the same name in the default bucket.
+	Destination string
+	// Incremental adds the rows; without it they replace those that are there.
+	Incremental bool
+	// PrimaryKey are the columns of the key, when the table is created.
+	PrimaryKey []string
+}
+
+// CreateOutput begins an output table, which is written as CSV with a header. When Run has returned nil the output
+// mapping puts it into the table that the configuration names for it, or into the component's default bucket. It is
+// closed then if it was not before.
 func (r *Run) CreateOutput(name string) (io.WriteCloser, error) {
+	return r.CreateOutputTable(name, OutputTable{})
+}
+
+// CreateOutputTable is CreateOutput with a place for the table, for when the configuration names none.
+func (r *Run) CreateOutputTable(name string, table OutputTable) (io.WriteCloser, error) {
 	if !validID(name) || strings.HasPrefix(name, ".") {
 		return nil, UserError(fmt.Errorf("output table %q: want a name of a file", name))
 	}
@@ -180,7 +196,7 @@ func (r *Run) CreateOutput(name string) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &output{name: name, path: path, f: f, Writer: bufio.NewWriter(f)}
+	o := &output{name: name, table: table, path: path, f: f, Writer: bufio.NewWriter(f)}
 	r.outputs = append(r.outputs, o)
 	return o, nil
 }
@@ -310,7 +326,7 @@ func (e *execution) step(component *Component, st step) error {
 	defer os.RemoveAll(dir)
 	run := &Run{
 		JobID: fmt.Sprint(r.ID), RunID: r.runID(), ComponentID: r.Component, ConfigID: r.Config, RowID: st.row, BranchID: r.Branch, Mode: r.Mode,
-		Configuration: st.configuration, State: emptyObject, dir: dir, Logger: slog.New(&jobLog{s: s, record: r, row: st.row}),
+		Configuration: st.configuration, State: emptyObject(), dir: dir, Logger: slog.New(&jobLog{s: s, record: r, row: st.row}),
 	}
 	if run.Client, err = s.clientFor(r); err != nil {
 		return err
@@ -384,6 +400,8 @@ func (e *execution) mapOutputs(component *Component, run *Run) error {
 		switch {
 		case at >= 0:
 			m = run.storage.Output.Tables[at]
+		case o.table.Destination != "":
+			m.Destination, m.Incremental, m.PrimaryKey = o.table.Destination, o.table.Incremental, o.table.PrimaryKey
 		case run.storage.Output.DefaultBucket != "":
 			m.Destination = run.storage.Output.DefaultBucket + "." + tableName(o.name)
 		case component.Data.DefaultBucket && e.record.Config != "":

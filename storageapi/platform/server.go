@@ -29,8 +29,9 @@ type Server struct {
 	// defaultBranch is the branch of paths that name none.
 	defaultBranch devBranch
 
-	jobs  *storageJobs
-	queue *queue
+	jobs       *storageJobs
+	queue      *queue
+	background workers
 
 	closeOnce sync.Once
 	closeErr  error
@@ -78,13 +79,35 @@ func (s *Server) start(dir string) (err error) {
 	s.handler = s.newMux()
 	s.jobs = newStorageJobs(s)
 	s.queue = newQueue(s)
-	if err := errors.Join(s.parts.sweep(s.store), s.sweepFiles()); err != nil {
+	if err := errors.Join(s.parts.sweep(s.store), s.expireFiles(), s.sweepBlobs()); err != nil {
 		return err
 	}
-	if err := s.jobs.resume(); err != nil {
+	if err := errors.Join(s.jobs.resume(), s.queue.resume()); err != nil {
+		s.queue.stop()
+		s.jobs.stop()
 		return err
 	}
-	return s.queue.resume()
+	s.background = newWorkers()
+	s.background.wg.Go(s.expireRegularly)
+	return nil
+}
+
+// expireEvery is how often files are looked at whose life may be over. Reading such a file fails from its last moment on.
+const expireEvery = time.Hour
+
+func (s *Server) expireRegularly() {
+	ticker := time.NewTicker(expireEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.background.ctx.Done():
+			return
+		case <-ticker.C:
+			if err := s.expireFiles(); err != nil {
+				s.log.Error("platform: expired files could not be deleted", "error", err)
+			}
+		}
+	}
 }
 
 // ServeHTTP answers one call.
@@ -94,8 +117,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // ended before.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
+		s.background.cancel()
 		s.queue.stop()
 		s.jobs.stop()
+		s.background.wg.Wait()
 		s.closeErr = s.store.close()
 	})
 	return s.closeErr
@@ -167,9 +192,4 @@ type workers struct {
 func newWorkers() workers {
 	ctx, cancel := context.WithCancel(context.Background())
 	return workers{ctx: ctx, cancel: cancel}
-}
-
-func (w *workers) stop() {
-	w.cancel()
-	w.wg.Wait()
 }
