@@ -126,8 +126,8 @@ type ConfigurationCreate struct {
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
-// ConfigurationUpdate says what to change. A nil field stays as it is; a field that is given replaces the whole of what was
-// there, so that a part of Configuration cannot be changed alone.
+// ConfigurationUpdate says what to change. A nil field stays as it is; a field that is given replaces the whole of
+// what was there, so that a part of Configuration cannot be changed alone.
 type ConfigurationUpdate struct {
 	// Name and Description are for people.
 	Name        *string `json:"name,omitempty"`

@@ -102,7 +102,8 @@ type stateBody struct {
 	State json.RawMessage `json:"state"`
 }
 
-// UpdateConfigurationState replaces the state of a configuration, without a new version. {} makes its next run begin anew.
+// UpdateConfigurationState replaces the state of a configuration, without a new version. {} makes its next run begin
+// anew.
 func (c *Client) UpdateConfigurationState(ctx context.Context, component, id string, state json.RawMessage) (*Configuration, error) {
 	var out Configuration
 	r := request{method: http.MethodPut, path: c.configs(component, id, "state"), body: stateBody{state}}
@@ -128,9 +129,9 @@ func (c *Client) DeleteConfiguration(ctx context.Context, component, id string) 
 	return c.delete(ctx, request{path: c.configs(component, id), effect: creating})
 }
 
-// PurgeConfiguration deletes a configuration for good. It fails with a [*Error] of status 400 unless the configuration is in the
-// trash: the check is made by this call and not by the server, so it does not hold against somebody who restores the
-// configuration at the same time.
+// PurgeConfiguration deletes a configuration for good. It fails with a [*Error] of status 400 unless the
+// configuration is in the trash: the check is made by this call and not by the server, so it does not hold against
+// somebody who restores the configuration at the same time.
 func (c *Client) PurgeConfiguration(ctx context.Context, component, id string) error {
 	if _, err := c.Configuration(ctx, component, id); err == nil {
 		return &Error{
@@ -168,8 +169,8 @@ func (c *Client) ConfigurationVersion(ctx context.Context, component, id string,
 	return &out, nil
 }
 
-// RollbackConfiguration makes a new version that is identical with an earlier one, and returns its number. State stays as it
-// is. An empty changeDescription leaves the text to the server.
+// RollbackConfiguration makes a new version that is identical with an earlier one, and returns its number. State
+// stays as it is. An empty changeDescription leaves the text to the server.
 func (c *Client) RollbackConfiguration(ctx context.Context, component, id string, version int, changeDescription string) (int, error) {
 	var out struct {
 		Version IntID `json:"version"`

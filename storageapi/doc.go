@@ -1,8 +1,8 @@
 // Package storageapi is a client of the platform's APIs: the Storage API (branches, component configurations, tokens,
 // buckets, tables, files, jobs), the queue that runs components, and the index that says where each of them is.
 //
-// A [Client] is made of the address of a stack and a token. It is immutable and safe for concurrent use; [Client.WithToken]
-// and [Client.Branch] return changed copies that share the connections.
+// A [Client] is made of the address of a stack and a token. It is immutable and safe for concurrent use;
+// [Client.WithToken] and [Client.Branch] return changed copies that share the connections.
 //
 //	client, err := storageapi.New(storageapi.Options{URL: "https://storage.example.com", Token: token})
 //	...
@@ -15,10 +15,10 @@
 //
 // # Errors
 //
-// The answer of a server that is not a success is an [*Error] with the HTTP status, the platform's code and the exception
-// id that its support asks for. [IsNotFound], [IsAlreadyExists] and [IsUnauthorized] tell the usual cases apart. A storage job that ended badly
-// is a [*JobError], a queue job a [*QueueJobError]. Whatever has no answer is the error of the network. No error and no
-// log contains a token or the signature of an upload address.
+// The answer of a server that is not a success is an [*Error] with the HTTP status, the platform's code and the
+// exception id that its support asks for. [IsNotFound], [IsAlreadyExists] and [IsUnauthorized] tell the usual cases
+// apart. A storage job that ended badly is a [*JobError], a queue job a [*QueueJobError]. Whatever has no answer is
+// the error of the network. No error and no log contains a token or the signature of an upload address.
 //
 // # Retries
 //

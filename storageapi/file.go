@@ -155,8 +155,8 @@ type FilePrepare struct {
 	IsSliced bool `json:"isSliced,omitempty"`
 }
 
-// PrepareFile makes the record of a file and gets the credentials for its upload. [Client.Upload] and [Client.UploadSliced]
-// do all of it.
+// PrepareFile makes the record of a file and gets the credentials for its upload. [Client.Upload] and
+// [Client.UploadSliced] do all of it.
 func (c *Client) PrepareFile(ctx context.Context, in FilePrepare) (*File, error) {
 	body := struct {
 		FilePrepare

@@ -449,7 +449,8 @@ func (c *Client) TableMetadata(ctx context.Context, table string) iter.Seq2[Meta
 	return list[Metadata](ctx, c, request{path: c.scoped("tables", table, "metadata")})
 }
 
-// SetTableMetadata adds notes to a table and its columns, or replaces those of the same provider and key, and returns all.
+// SetTableMetadata adds notes to a table and its columns, or replaces those of the same provider and key, and returns
+// all.
 func (c *Client) SetTableMetadata(ctx context.Context, table, provider string, notes []KeyValue, columns ...ColumnNote) (*TableMetadata, error) {
 	body := map[string]any{"provider": provider}
 	if len(notes) > 0 {

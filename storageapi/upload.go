@@ -187,8 +187,8 @@ func (c *Client) Download(ctx context.Context, id IntID) (*StoredFile, error) {
 // File returns the record of the file.
 func (s *StoredFile) File() *File { return s.file }
 
-// Open returns the bytes of a file that is not sliced. The caller closes the reader. Bytes that were never uploaded are an error
-// that matches [io/fs.ErrNotExist].
+// Open returns the bytes of a file that is not sliced. The caller closes the reader. Bytes that were never uploaded
+// are an error that matches [io/fs.ErrNotExist].
 func (s *StoredFile) Open(ctx context.Context) (io.ReadCloser, error) {
 	return s.client.get(ctx, s.store, "")
 }

@@ -348,8 +348,8 @@ func (s *Staging) deleteOf(ctx context.Context, fileID string, objs []buffer.Obj
 	return nil
 }
 
-// inPlace returns the file of the project whose slices are exactly those objects, in their order, if there is one. It makes the
-// manifest so if it can.
+// inPlace returns the file of the project whose slices are exactly those objects, in their order, if there is one. It
+// makes the manifest so if it can.
 func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs []buffer.Object) (storageapi.IntID, bool, error) {
 	var names []string
 	for _, obj := range objs {

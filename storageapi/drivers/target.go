@@ -23,7 +23,8 @@ import (
 
 // TargetOptions configure a [Target].
 type TargetOptions struct {
-	// Staging, if not nil, is where the buffer keeps its slices: they are then imported where they are when that can be done.
+	// Staging, if not nil, is where the buffer keeps its slices: they are then imported where they are when that can
+	// be done.
 	Staging *Staging
 	// Tokens, if not nil, keeps a token for each sink.
 	Tokens TokenStore
@@ -33,7 +34,8 @@ type TargetOptions struct {
 	Logger *slog.Logger
 }
 
-// Target is a [buffer.Target] on tables of the project. It imports at least once, see the package comment. It is safe for concurrent use.
+// Target is a [buffer.Target] on tables of the project. It imports at least once, see the package comment. It is safe
+// for concurrent use.
 type Target struct {
 	client *storageapi.Client
 	opts   TargetOptions
@@ -80,7 +82,8 @@ func classify(err error) error {
 	return err
 }
 
-// Ensure implements [buffer.Target]. It makes the bucket and the table, of text columns without a key, if they are absent.
+// Ensure implements [buffer.Target]. It makes the bucket and the table, of text columns without a key, if they are
+// absent.
 func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 	if err := t.ensure(ctx, t.client, table); err != nil {
 		return fmt.Errorf("storage api target: ensure %q: %w", table.ID, classify(err))

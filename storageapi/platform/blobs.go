@@ -130,8 +130,8 @@ func ensureDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// writeDurably writes a file aside, syncs it and renames it into its place. temp makes the name of the file unique while it is
-// written.
+// writeDurably writes a file aside, syncs it and renames it into its place. temp makes the name of the file unique
+// while it is written.
 func writeDurably(path, temp string, fill func(w io.Writer) error) (size int64, err error) {
 	tempPath := filepath.Join(filepath.Dir(path), tempPrefix+temp)
 	f, err := os.OpenFile(tempPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

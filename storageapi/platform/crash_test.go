@@ -111,8 +111,8 @@ func (a *acknowledged) id(t *testing.T, id string) {
 	a.ids[id] = true
 }
 
-// Whatever was acknowledged is there after the process was killed, at any point; nothing is there twice, and jobs that were accepted come
-// to their end.
+// Whatever was acknowledged is there after the process was killed, at any point; nothing is there twice, and jobs
+// that were accepted come to their end.
 func TestKill(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

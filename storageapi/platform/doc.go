@@ -1,7 +1,7 @@
 // Package platform is an embeddable server of the platform's APIs: the Storage API with component configurations,
-// tokens, buckets, tables, files and their jobs, the queue that runs components, the index and the API portal. It serves one
-// project from one directory, with nothing else beside it, so that a whole system can run on one machine and clients
-// can be tested without the real platform.
+// tokens, buckets, tables, files and their jobs, the queue that runs components, the index and the API portal. It
+// serves one project from one directory, with nothing else beside it, so that a whole system can run on one machine
+// and clients can be tested without the real platform.
 //
 //	server, err := platform.Open("data", platform.Options{Token: token})
 //	...
@@ -14,15 +14,16 @@
 //     bytes, a job. It is there after a crash of the process or the machine at any point.
 //   - A change is there as a whole or not at all, and changes of one object come one after the other.
 //   - No id is given twice, also not over crashes.
-//   - A job that was accepted is run to an end. A storage job has its effect and its success in one change, so it has the effect once. A component may be
-//     run again when the server was stopped in the middle of it; rows that had ended are not run again.
+//   - A job that was accepted is run to an end. A storage job has its effect and its success in one change, so it has
+//     the effect once. A component may be run again when the server was stopped in the middle of it; rows that had
+//     ended are not run again.
 //
 // # Configurations
 //
-// Every change of a configuration or of one of its rows makes a new version of the whole configuration, with the next number. Versions are
-// never changed: a rollback makes a new one that is identical with an earlier one, a copy makes an independent
-// configuration. The content is kept byte by byte, less the space between its tokens. State is kept beside the
-// versions, for each configuration and row.
+// Every change of a configuration or of one of its rows makes a new version of the whole configuration, with the next
+// number. Versions are never changed: a rollback makes a new one that is identical with an earlier one, a copy makes
+// an independent configuration. The content is kept byte by byte, less the space between its tokens. State is kept
+// beside the versions, for each configuration and row.
 //
 // # Components
 //
@@ -32,8 +33,8 @@
 //
 // # Files
 //
-// The bytes of files go to an object store with the protocol of Azure's blobs, below /blob of the same server, because that is
-// the one whose address comes with the credentials: clients of the platform upload there unmodified.
+// The bytes of files go to an object store with the protocol of Azure's blobs, below /blob of the same server,
+// because that is the one whose address comes with the credentials: clients of the platform upload there unmodified.
 //
 // # On disk
 //
@@ -42,12 +43,12 @@
 //	tables/<incarnation>/    the rows of a table, as parts of CSV without a header, every cell quoted
 //	runs/                    what components write while they run; empty after a start
 //
-// One process at a time may have a directory open. fsync is trusted to make bytes and names durable; a database that cannot be written refuses every
-// later change until the server is opened again.
+// One process at a time may have a directory open. fsync is trusted to make bytes and names durable; a database that
+// cannot be written refuses every later change until the server is opened again.
 //
 // # What is not there
 //
 // Typed columns keep their types as a description, cells are text. There are no workspaces, aliases, shared or linked
-// buckets, no snapshots of tables and no table triggers; rows of a job run one after the other, whatever parallelism asks for; the
-// deprecated imports that carry CSV in their own body are refused.
+// buckets, no snapshots of tables and no table triggers; rows of a job run one after the other, whatever parallelism
+// asks for; the deprecated imports that carry CSV in their own body are refused.
 package platform

@@ -18,9 +18,9 @@ import (
 
 // Runner is the program of a component.
 type Runner interface {
-	// Run does the work of one configuration, or of one row of it. It is called again with the same arguments when the
-	// server was stopped in the middle, so it must be ready to find its own earlier effects. It ends soon when ctx does. An error that
-	// was made with [UserError] is shown to the user of the API, any other is only logged.
+	// Run does the work of one configuration, or of one row of it. It is called again with the same arguments when
+	// the server was stopped in the middle, so it must be ready to find its own earlier effects. It ends soon when
+	// ctx does. An error that was made with [UserError] is shown to the user of the API, any other is only logged.
 	Run(ctx context.Context, run *Run) error
 }
 
@@ -115,7 +115,8 @@ func (m inputMapping) name() string {
 	return m.Source
 }
 
-// OpenInput returns a table of the input mapping, by its destination name, as CSV with a header. The caller closes the reader.
+// OpenInput returns a table of the input mapping, by its destination name, as CSV with a header. The caller closes
+// the reader.
 func (r *Run) OpenInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	at := slices.IndexFunc(r.storage.Input.Tables, func(m inputMapping) bool { return m.name() == name })
 	if at < 0 {

@@ -190,8 +190,8 @@ func parseNumber(text []byte) *big.Float {
 	return f
 }
 
-// eachSelected calls row with the cells of the wanted columns of every wanted row, good until the next call. Rows are sorted in
-// memory when an order is wanted.
+// eachSelected calls row with the cells of the wanted columns of every wanted row, good until the next call. Rows are
+// sorted in memory when an order is wanted.
 func (s *Server) eachSelected(t table, list []part, sel selection, stop func() error, row func(cells [][]byte) error) error {
 	since, until := time.Time{}, time.Time{}
 	if sel.ChangedSince != "" {

@@ -269,8 +269,8 @@ func (l *keyLocks) lock(name string) (unlock func()) {
 	}
 }
 
-// sequence gives the ids of everything that has a number. None is given twice, also over crashes: the end of each block is on disk
-// before the first id of the block is given.
+// sequence gives the ids of everything that has a number. None is given twice, also over crashes: the end of each
+// block is on disk before the first id of the block is given.
 type sequence struct {
 	store     *store
 	mu        sync.Mutex // held while a new block is made durable, which is rare
