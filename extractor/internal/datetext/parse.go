@@ -44,10 +44,13 @@ type state struct {
 	midnight      bool // a part said that the time of the base does not count
 	years, months int
 	days, seconds int64
-	weekday       int // -1: none
+	weekday       int
 	weekdayIs     bool
 	weekdayRule   int
 	dayOf         int // 1: first day of the month, 2: last
+	year          *int
+	// nth is the number of a weekday in its month, -1 for the last; 0: none.
+	nth, nthDay int
 }
 
 // Rules of a weekday: strictly after the day, on it or after it, within its week from Monday.
@@ -90,6 +93,14 @@ func (s *state) setDate(year, month, day int) bool {
 		return false
 	}
 	s.date = &[3]int{year, month, day}
+	return true
+}
+
+func (s *state) setYear(year int) bool {
+	if s.year != nil {
+		return false
+	}
+	s.year = &year
 	return true
 }
 
@@ -181,6 +192,9 @@ func (s *state) resolve() (time.Time, bool) {
 	if s.date != nil {
 		year, m, day = s.date[0], s.date[1], s.date[2]
 	}
+	if s.year != nil {
+		year = *s.year
+	}
 	switch {
 	case s.clock != nil:
 		hour, minute, second = s.clock[0], s.clock[1], s.clock[2]
@@ -204,6 +218,9 @@ func (s *state) resolve() (time.Time, bool) {
 	case 2:
 		day, m = 0, m+1
 	}
+	if s.nth != 0 {
+		day = nthWeekday(year, m, s.nth, s.nthDay)
+	}
 	t := time.Date(year, time.Month(m), day, hour, minute, second, 0, loc)
 	return t.Add(time.Duration(s.seconds) * time.Second).UTC(), true
 }
@@ -226,6 +243,16 @@ func (s *state) toWeekday(today int) int {
 		difference += 7
 	}
 	return difference
+}
+
+// nthWeekday returns the day of a month on which a weekday is for the nth time; -1 is the last time.
+func nthWeekday(year, month, n, weekday int) int {
+	if n < 0 {
+		last := time.Date(year, time.Month(month+1), 0, 0, 0, 0, 0, time.UTC)
+		return last.Day() - (int(last.Weekday())-weekday+7)%7
+	}
+	first := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC)
+	return 1 + (weekday-int(first.Weekday())+7)%7 + (n-1)*7
 }
 
 func number(s string) int {

@@ -28,6 +28,12 @@ const (
 	fraction = `(?:[.,][0-9]+)?`
 )
 
+// counted are the ordinals by their number.
+var counted = []string{
+	"this", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
+	"twelfth",
+}
+
 func dated(pattern string, y, m, d int) part {
 	return part{longest(`^` + pattern), func(s *state, g []string) bool {
 		yr, month, day := s.base.Year(), 0, 1
@@ -74,6 +80,7 @@ var parts = []part{
 	dated(monthPattern+`/`+dayPattern, 0, 1, 2),
 	dated(dayPattern+`[.-]`+monthPattern+`[.-]`+yearPattern, 3, 2, 1),
 	dated(dayPattern+`(?:st|nd|rd|th)?[ \t.-]*`+monthNames+`[ \t.,-]*([0-9]{4})`, 3, 2, 1),
+	dated(dayPattern+`-`+monthNames+`-([0-9]{2})`, 3, 2, 1),
 	dated(dayPattern+`(?:st|nd|rd|th)?[ \t.-]*`+monthNames, 0, 2, 1),
 	dated(monthNames+`[ \t.-]*`+dayPattern+`(?:st|nd|rd|th)?[ \t.,]+([0-9]{4})`, 3, 1, 2),
 	dated(monthNames+`[ \t.-]*`+dayPattern+`(?:st|nd|rd|th)?`, 0, 1, 2),
@@ -101,7 +108,13 @@ var parts = []part{
 	clock24(`t?([01]?[0-9]|2[0-4])[:.]([0-5][0-9])[:.]([0-5][0-9]|60)` + fraction),
 	clock24(`t?([01]?[0-9]|2[0-4]):([0-5][0-9])`),
 	clock24(`t([01][0-9]|2[0-4])([0-5][0-9])([0-5][0-9]|60)?`),
-	clock24(`([01][0-9]|2[0-4])([0-5][0-9])`),
+	word(`[0-9]{4}`, func(s *state, g []string) bool {
+		// Four digits are a time, but a year when they cannot be one, or when the time is known.
+		if n := number(g[0]); s.clock == nil && n/100 <= 24 && n%100 < 60 {
+			return s.setClock(n/100, n%100, 0)
+		}
+		return s.setYear(number(g[0]))
+	}),
 	word(`(0?[1-9]|1[0-2])(?::([0-5][0-9])(?::([0-5][0-9]))?)?`+fraction+`[ \t]*([ap])\.?m\.?`,
 		func(s *state, g []string) bool {
 			hour := number(g[1]) % 12
@@ -125,11 +138,18 @@ var parts = []part{
 		s.setWeekday(day, onOrAfter)
 		return ok
 	}),
+	word(ordinals+`[ \t]+`+weekdayNames+`[ \t]+of`, func(s *state, g []string) bool {
+		day, ok := weekdayOf(g[2])
+		n := slices.Index(counted, g[1])
+		if g[1] == "last" {
+			n = -1
+		}
+		s.startOfDay()
+		s.nth, s.nthDay = n, day
+		return ok && n != 0 && n < 6
+	}),
 	word(ordinals+`[ \t]+`+unitNames, func(s *state, g []string) bool {
-		amount := int64(slices.Index([]string{
-			"this", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-			"eleventh", "twelfth",
-		}, g[1]))
+		amount := int64(slices.Index(counted, g[1]))
 		switch g[1] {
 		case "next":
 			amount = 1
