@@ -120,7 +120,7 @@ func checkLayers(t *tree) []problem {
 				allowed = []string{"./..."} // a test of several rooms together has its place there
 			}
 			if f.room() == "mapping" || f.room() == "trigger" || f.room() == "extractor" {
-				allowed = rooms[f.room()]
+				allowed, _ = allowedIn(f.dir)
 			}
 		}
 		for _, p := range f.imports() {
