@@ -125,7 +125,7 @@ func TestIngestTogetherIsAllOrNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		mem.Alter("in.c-app.logs", "other") // holds up the imports of this sink
-		noise := make([]byte, 16<<10) // what does not compress takes its size on disk
+		noise := make([]byte, 16<<10)       // what does not compress takes its size on disk
 		for i := range noise {
 			noise[i] = byte(rand.Uint32())
 		}

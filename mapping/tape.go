@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // nodeKind is the type of a JSON value on the tape.
@@ -116,7 +118,7 @@ value:
 	case '"':
 		at = i + 1
 		for len(text)-at >= 8 {
-			if m := special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
+			if m := jsontext.Special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
 				at += bits.TrailingZeros64(m) >> 3
 				break
 			}
@@ -244,7 +246,7 @@ key:
 	// Most keys have neither escapes nor bytes above 0x7f: they are scanned here, without a call.
 	at = i + 1
 	for len(text)-at >= 8 {
-		if m := special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
+		if m := jsontext.Special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
 			at += bits.TrailingZeros64(m) >> 3
 			break
 		}
@@ -304,22 +306,12 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and
-// bytes above 0x7f. The lowest mark is always true: a byte up to 0x7f gets a mark from a subtraction only when it is what
-// is looked for, or when a byte below it was and borrows.
-func special(w uint64) uint64 { return specialBits(w) & highs }
-
-// specialBits is special with bits below the marks that mean nothing.
-func specialBits(w uint64) uint64 {
-	return ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones) | w
-}
-
 // skipPlain moves at over as many bytes of a long string as can be passed four words at a time.
 func skipPlain(text []byte, at int) int {
 	for len(text)-at >= 32 {
 		b := text[at : at+32]
-		if (specialBits(binary.LittleEndian.Uint64(b))|specialBits(binary.LittleEndian.Uint64(b[8:]))|
-			specialBits(binary.LittleEndian.Uint64(b[16:]))|specialBits(binary.LittleEndian.Uint64(b[24:])))&highs != 0 {
+		if (jsontext.SpecialBits(binary.LittleEndian.Uint64(b))|jsontext.SpecialBits(binary.LittleEndian.Uint64(b[8:]))|
+			jsontext.SpecialBits(binary.LittleEndian.Uint64(b[16:]))|jsontext.SpecialBits(binary.LittleEndian.Uint64(b[24:])))&highs != 0 {
 			break
 		}
 		at += 32
@@ -337,9 +329,9 @@ func scanString(text []byte, i int) (end int, flags uint8) {
 	for {
 		for len(text)-i >= 8 {
 			w := binary.LittleEndian.Uint64(text[i:])
-			m := special(w)
+			m := jsontext.Special(w)
 			if high == 0 {
-				m = special(w&^highs) &^ w
+				m = jsontext.Special(w&^highs) &^ w
 			}
 			if m != 0 {
 				i += bits.TrailingZeros64(m) >> 3

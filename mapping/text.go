@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // appendCSV appends text with every quote doubled (RFC 4180), without the enclosing quotes.
@@ -152,59 +154,9 @@ func appendCompact(dst, text []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSONString appends s as a JSON string with as few escapes as RFC 8259 allows. Invalid UTF-8 becomes U+FFFD.
-// With html the characters <, > and & and the separators U+2028 and U+2029 are escaped as encoding/json does.
+// appendJSONString appends s as a JSON string, see [jsontext.AppendString].
 func appendJSONString(dst []byte, s string, html bool) []byte {
-	dst = append(dst, '"')
-	plain := 0
-	if b := unsafeBytes(s); !html && len(b) >= 8 {
-		for {
-			m := special(binary.LittleEndian.Uint64(b[plain:]))
-			if m != 0 {
-				plain += bits.TrailingZeros64(m) >> 3
-				break
-			}
-			if plain += 8; plain == len(b) {
-				break
-			}
-			plain = min(plain, len(b)-8) // the last word overlaps the one before
-		}
-	}
-	dst = append(dst, s[:plain]...)
-	for i := plain; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if html && (r == '\u2028' || r == '\u2029') {
-				dst = append(dst, `\u202`...)
-				dst = append(dst, hexDigits[r&0xf])
-			} else {
-				dst = utf8.AppendRune(dst, r)
-			}
-			i += n
-			continue
-		}
-		i++
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c >= 0x20 && !(html && (c == '<' || c == '>' || c == '&')):
-			dst = append(dst, c)
-		case c == '\b':
-			dst = append(dst, '\\', 'b')
-		case c == '\f':
-			dst = append(dst, '\\', 'f')
-		case c == '\n':
-			dst = append(dst, '\\', 'n')
-		case c == '\r':
-			dst = append(dst, '\\', 'r')
-		case c == '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-		}
-	}
-	return append(dst, '"')
+	return jsontext.AppendString(dst, s, html)
 }
 
 // isPlain reports whether s stands in a JSON string as it is: ASCII without quotes, backslashes and control characters.
@@ -213,7 +165,7 @@ func isPlain(s string) bool {
 	switch {
 	case len(b) >= 8:
 		for i := 0; ; {
-			if special(binary.LittleEndian.Uint64(b[i:])) != 0 {
+			if jsontext.Special(binary.LittleEndian.Uint64(b[i:])) != 0 {
 				return false
 			}
 			if i += 8; i >= len(b) {
@@ -222,7 +174,7 @@ func isPlain(s string) bool {
 			i = min(i, len(b)-8) // the last word overlaps the one before
 		}
 	case len(b) >= 4:
-		return special(uint64(binary.LittleEndian.Uint32(b))|uint64(binary.LittleEndian.Uint32(b[len(b)-4:]))<<32) == 0
+		return jsontext.Special(uint64(binary.LittleEndian.Uint32(b))|uint64(binary.LittleEndian.Uint32(b[len(b)-4:]))<<32) == 0
 	}
 	for _, c := range b {
 		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {

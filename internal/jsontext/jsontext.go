@@ -1,4 +1,4 @@
-// Package jsontext writes JSON strings (RFC 8259) without allocation.
+// Package jsontext scans and writes JSON strings (RFC 8259), eight bytes at a time and without allocation.
 package jsontext
 
 import (
@@ -13,11 +13,15 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and
+// Special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and
 // bytes above 0x7f. The lowest mark is always true: a byte up to 0x7f gets a mark from a subtraction only when it is what
 // is looked for, or when a byte below it was and borrows.
-func special(w uint64) uint64 {
-	return (((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones) | w) & highs
+func Special(w uint64) uint64 { return SpecialBits(w) & highs }
+
+// SpecialBits is Special with bits below the marks that mean nothing, so that the marks of several words can be taken
+// together.
+func SpecialBits(w uint64) uint64 {
+	return ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones) | w
 }
 
 const hexDigits = "0123456789abcdef"
@@ -29,7 +33,7 @@ func AppendString(dst []byte, s string, html bool) []byte {
 	plain := 0
 	if b := unsafe.Slice(unsafe.StringData(s), len(s)); !html && len(b) >= 8 {
 		for {
-			m := special(binary.LittleEndian.Uint64(b[plain:]))
+			m := Special(binary.LittleEndian.Uint64(b[plain:]))
 			if m != 0 {
 				plain += bits.TrailingZeros64(m) >> 3
 				break
