@@ -40,5 +40,6 @@
 // With [TokenStore] each sink has a token of its own: it may write the bucket of the sink's table and read all file
 // uploads. It is made with the client's token when the first file of the sink is imported, or by [Target.Renew], and its
 // description is "[_internal] Stream Sink <source>/<sink>". A token that the platform does not accept any more is
-// replaced. Without a store everything is done with the client's token.
+// replaced. With a [TokenSource] that is no store, tokens are made elsewhere, such as by the management of sinks; with
+// neither, everything is done with the client's token.
 package drivers

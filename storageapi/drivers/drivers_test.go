@@ -69,7 +69,7 @@ func newWorld(t *testing.T) *world {
 	return out
 }
 
-func newStaging(t *testing.T, w *world, tokens drivers.TokenStore) *drivers.Staging {
+func newStaging(t *testing.T, w *world, tokens drivers.TokenSource) *drivers.Staging {
 	t.Helper()
 	s, err := drivers.NewStaging(w.Client, drivers.StagingOptions{Tokens: tokens})
 	if err != nil {
@@ -305,6 +305,69 @@ func TestSinkTokens(t *testing.T) {
 	}
 	if got := w.rows(t, "in.c-web.events"); len(got) != 2 {
 		t.Errorf("rows %q, want two", got)
+	}
+}
+
+// madeElsewhere is a TokenSource that is no store.
+type madeElsewhere drivers.SinkToken
+
+func (m madeElsewhere) Get(context.Context, string) (drivers.SinkToken, error) {
+	return drivers.SinkToken(m), nil
+}
+
+// Tokens that are made elsewhere are used while they fit, and never renewed from here.
+func TestTokensMadeElsewhere(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.CreateBucket(t.Context(), storageapi.BucketCreate{Name: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := w.CreateToken(t.Context(), storageapi.TokenCreate{BucketPermissions: map[string]string{"in.c-web": "write"}, CanReadAllFileUploads: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := make(chan string, 100)
+	watch := func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/import-async") {
+			used <- r.Header.Get(storageapi.TokenHeader)
+		}
+		return false
+	}
+	w.before.Store(&watch)
+	for i, c := range []struct {
+		token drivers.SinkToken
+		want  storageapi.Secret
+	}{
+		{drivers.SinkToken{ID: made.ID, Token: made.Token, Bucket: "in.c-web"}, made.Token},
+		{drivers.SinkToken{ID: made.ID, Token: made.Token, Bucket: "in.c-other"}, token},
+		{drivers.SinkToken{ID: "1", Token: "1-1-deleted-long-ago", Bucket: "in.c-web"}, token},
+	} {
+		var note []byte
+		target := newTarget(t, w, drivers.TargetOptions{Tokens: madeElsewhere(c.token)})
+		if err := target.Import(t.Context(), memoryFile(fmt.Sprintf("file-%d", i), "\"1\",\"2\"\n", &note)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-used; got != string(c.want) {
+			t.Errorf("%d: another token was used", i)
+		}
+		staging := newStaging(t, w, madeElsewhere(c.token))
+		obj := buffer.Object{ID: fmt.Sprintf("s-%d", i), FileID: fmt.Sprintf("f-%d", i), SinkID: "web/events", Rows: 1}
+		if err := staging.Put(t.Context(), obj, bytesOf("\"1\",\"2\"\n")); err != nil {
+			t.Error(err)
+		}
+		if rc, err := staging.Open(t.Context(), obj); err != nil {
+			t.Error(err)
+		} else {
+			rc.Close()
+		}
+		if err := staging.Delete(t.Context(), obj); err != nil {
+			t.Error(err)
+		}
+		if err := target.Renew(t.Context(), "web/events", "in.c-web.events"); err == nil {
+			t.Error("a token could be renewed without a store")
+		}
+	}
+	if all, err := storageapi.Collect(w.Tokens(t.Context())); err != nil || len(all) != 2 {
+		t.Errorf("%d tokens, %v, want 2", len(all), err)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // StagingOptions configure a [Staging].
 type StagingOptions struct {
 	// Tokens, if not nil, has the tokens of sinks. A sink that has none yet uses the client's.
-	Tokens TokenStore
+	Tokens TokenSource
 	// Logger hears of what could not be tidied up; the default is silence.
 	Logger *slog.Logger
 }
@@ -79,7 +79,7 @@ func objectID(name string) string {
 }
 
 // clientFor returns the client of a sink's own token, or else the user's.
-func clientFor(ctx context.Context, client *storageapi.Client, tokens TokenStore, sinkID string) (*storageapi.Client, error) {
+func clientFor(ctx context.Context, client *storageapi.Client, tokens TokenSource, sinkID string) (*storageapi.Client, error) {
 	if tokens == nil {
 		return client, nil
 	}
@@ -91,6 +91,19 @@ func clientFor(ctx context.Context, client *storageapi.Client, tokens TokenStore
 		return nil, err
 	}
 	return client.WithToken(t.Token), nil
+}
+
+// with calls do with the client of a sink's own token, and if that is not accepted any more, with the user's.
+func (s *Staging) with(ctx context.Context, sinkID string, do func(client *storageapi.Client) error) error {
+	client, err := clientFor(ctx, s.client, s.opts.Tokens, sinkID)
+	if err != nil {
+		return err
+	}
+	err = do(client)
+	if storageapi.IsUnauthorized(err) && client != s.client {
+		return do(s.client)
+	}
+	return err
 }
 
 // stored returns the staged file of a file of the buffer, which may have no file of the project yet.
@@ -121,13 +134,11 @@ func (s *Staging) prepare(ctx context.Context, f *stagedFile, obj buffer.Object)
 		}
 		f.file = nil
 	}
-	client, err := clientFor(ctx, s.client, s.opts.Tokens, obj.SinkID)
-	if err != nil {
-		return err
-	}
-	f.file, err = client.UploadSliced(ctx, prepareFile(obj.SinkID, obj.FileID))
 	f.slices = nil
-	return err
+	return s.with(ctx, obj.SinkID, func(client *storageapi.Client) (err error) {
+		f.file, err = client.UploadSliced(ctx, prepareFile(obj.SinkID, obj.FileID))
+		return err
+	})
 }
 
 // prepareFile describes the file of the project for a file of the buffer.
@@ -254,18 +265,18 @@ func (s *Staging) locate(ctx context.Context, client *storageapi.Client, fileID 
 
 // Open implements [buffer.Staging].
 func (s *Staging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
-	rc, err := s.open(ctx, obj)
+	var rc io.ReadCloser
+	err := s.with(ctx, obj.SinkID, func(client *storageapi.Client) (err error) {
+		rc, err = s.open(ctx, client, obj)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("storage api staging: open %s: %w", obj.ID, err)
 	}
 	return rc, nil
 }
 
-func (s *Staging) open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
-	client, err := clientFor(ctx, s.client, s.opts.Tokens, obj.SinkID)
-	if err != nil {
-		return nil, err
-	}
+func (s *Staging) open(ctx context.Context, client *storageapi.Client, obj buffer.Object) (io.ReadCloser, error) {
 	files, err := s.locate(ctx, client, obj.FileID)
 	if err != nil {
 		return nil, err
@@ -289,18 +300,17 @@ func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
 		byFile[obj.FileID] = append(byFile[obj.FileID], obj)
 	}
 	for _, fileID := range order {
-		if err := s.deleteOf(ctx, fileID, byFile[fileID]); err != nil {
+		err := s.with(ctx, byFile[fileID][0].SinkID, func(client *storageapi.Client) error {
+			return s.deleteOf(ctx, client, fileID, byFile[fileID])
+		})
+		if err != nil {
 			return fmt.Errorf("storage api staging: delete slices of file %s: %w", fileID, err)
 		}
 	}
 	return nil
 }
 
-func (s *Staging) deleteOf(ctx context.Context, fileID string, objs []buffer.Object) error {
-	client, err := clientFor(ctx, s.client, s.opts.Tokens, objs[0].SinkID)
-	if err != nil {
-		return err
-	}
+func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileID string, objs []buffer.Object) error {
 	var names []string
 	for _, obj := range objs {
 		names = append(names, sliceName(obj))

@@ -26,8 +26,8 @@ type TargetOptions struct {
 	// Staging, if not nil, is where the buffer keeps its slices: they are then imported where they are when that can
 	// be done.
 	Staging *Staging
-	// Tokens, if not nil, keeps a token for each sink.
-	Tokens TokenStore
+	// Tokens, if not nil, has a token for each sink. A [TokenStore] has them made and renewed by the target.
+	Tokens TokenSource
 	// TempDir is for the copy of a slice while it is uploaded to a file of its own; the default is that of the system.
 	TempDir string
 	// Logger hears of what could not be tidied up; the default is silence.
@@ -39,6 +39,7 @@ type TargetOptions struct {
 type Target struct {
 	client *storageapi.Client
 	opts   TargetOptions
+	store  TokenStore // nil when tokens are made elsewhere
 
 	mu    sync.Mutex             // guards locks
 	locks map[string]*sync.Mutex // by sink: held while its token is made
@@ -55,7 +56,8 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Target{client: client, opts: o, locks: make(map[string]*sync.Mutex)}, nil
+	store, _ := o.Tokens.(TokenStore)
+	return &Target{client: client, opts: o, store: store, locks: make(map[string]*sync.Mutex)}, nil
 }
 
 var tableID = regexp.MustCompile(`^(in|out)\.([A-Za-z0-9_-]{1,96})\.([A-Za-z0-9_-]{1,96})$`)
@@ -158,7 +160,10 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	}
 	if storageapi.IsUnauthorized(err) && t.opts.Tokens != nil {
 		// Somebody has deleted or refreshed the token of the sink.
-		if client, err = t.renew(ctx, f.SinkID, f.Table.ID, true); err == nil {
+		if client = t.client; t.store != nil {
+			client, err = t.renew(ctx, f.SinkID, f.Table.ID, true)
+		}
+		if client != nil {
 			err = t.importFile(ctx, client, f)
 		}
 	}
@@ -411,13 +416,16 @@ func (t *Target) sinkClient(ctx context.Context, f *buffer.File) (*storageapi.Cl
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if t.store == nil {
+		return t.client, nil
+	}
 	return t.renew(ctx, f.SinkID, f.Table.ID, false)
 }
 
 // Renew makes a new token for a sink, with the client's own, and deletes the one before. The bucket of the table is
 // made if it is absent. Call it when a sink is enabled again.
 func (t *Target) Renew(ctx context.Context, sinkID, tableID string) error {
-	if t.opts.Tokens == nil {
+	if t.store == nil {
 		return errors.New("storage api target: renew: there is no store of tokens")
 	}
 	if _, err := t.renew(ctx, sinkID, tableID, true); err != nil {
@@ -428,11 +436,11 @@ func (t *Target) Renew(ctx context.Context, sinkID, tableID string) error {
 
 // Drop deletes the token of a sink. Call it when a sink is disabled or deleted and its files are imported.
 func (t *Target) Drop(ctx context.Context, sinkID string) error {
-	if t.opts.Tokens == nil {
+	if t.store == nil {
 		return nil
 	}
 	defer t.lock(sinkID)()
-	old, err := t.opts.Tokens.Get(ctx, sinkID)
+	old, err := t.store.Get(ctx, sinkID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -440,7 +448,7 @@ func (t *Target) Drop(ctx context.Context, sinkID string) error {
 		err = t.deleteToken(ctx, old.ID)
 	}
 	if err == nil {
-		err = t.opts.Tokens.Delete(ctx, sinkID)
+		err = t.store.Delete(ctx, sinkID)
 	}
 	if err != nil {
 		return fmt.Errorf("storage api target: drop the token of sink %q: %w", sinkID, err)
@@ -478,7 +486,7 @@ func (t *Target) renew(ctx context.Context, sinkID, table string, force bool) (*
 		return nil, err
 	}
 	bucket := stage + "." + name
-	old, err := t.opts.Tokens.Get(ctx, sinkID)
+	old, err := t.store.Get(ctx, sinkID)
 	known := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -496,7 +504,7 @@ func (t *Target) renew(ctx context.Context, sinkID, table string, force bool) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := t.opts.Tokens.Put(ctx, sinkID, SinkToken{made.ID, made.Token, bucket}); err != nil {
+	if err := t.store.Put(ctx, sinkID, SinkToken{made.ID, made.Token, bucket}); err != nil {
 		return nil, errors.Join(err, t.deleteToken(context.WithoutCancel(ctx), made.ID))
 	}
 	if known {

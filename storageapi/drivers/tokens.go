@@ -25,10 +25,16 @@ type SinkToken struct {
 	Bucket string `json:"bucket"`
 }
 
-// TokenStore keeps the tokens of sinks over restarts. Implementations must be safe for concurrent use.
-type TokenStore interface {
+// TokenSource gives the tokens of sinks. Implementations must be safe for concurrent use.
+type TokenSource interface {
 	// Get returns the token of a sink, or an error that matches [fs.ErrNotExist].
 	Get(ctx context.Context, sinkID string) (SinkToken, error)
+}
+
+// TokenStore keeps the tokens of sinks over restarts: a [Target] that has one makes and renews them. With a TokenSource
+// alone they are made elsewhere, and where there is none that fits, the client's own token is used.
+type TokenStore interface {
+	TokenSource
 	// Put stores the token of a sink durably, in place of the one before.
 	Put(ctx context.Context, sinkID string, token SinkToken) error
 	// Delete forgets the token of a sink. One that is not there is a success.
