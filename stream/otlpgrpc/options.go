@@ -23,6 +23,9 @@ type Options struct {
 	// MaxBufferedBytes bounds about the memory that the decoded requests in progress take together, at least sixteen times
 	// MaxMessageBytes. Above it requests are answered UNAVAILABLE. Default: DefaultMaxBufferedBytes.
 	MaxBufferedBytes int
+	// HiddenHeaders are names of metadata, in any case, that mappings do not see. They never see authorization.
+	// Default: none.
+	HiddenHeaders []string
 	// Logger gets the failures of the service itself. Secrets and records are not logged. Default: nothing is logged.
 	Logger *slog.Logger
 }

@@ -192,7 +192,7 @@ func (s *server) export(ctx context.Context, source string, md metadata.MD, req 
 		rec.Reset()
 		s.records.Put(rec)
 	}()
-	records := otlp.Records(rec, req.docs, mapping.Record{Header: headers(md), ClientIP: clientIP(ctx), Received: time.Now()})
+	records := otlp.Records(rec, req.docs, mapping.Record{Header: s.headers(md), ClientIP: clientIP(ctx), Received: time.Now()})
 	// A client that goes away does not undo what has begun: the batch is complete.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -249,8 +249,8 @@ func unavailable(after time.Duration, message string) error {
 	return with.Err()
 }
 
-// headers are the metadata of a call as the headers of a request, without the secret.
-func headers(md metadata.MD) http.Header {
+// headers are the metadata of a call as the headers of a request, without the secret and those to be hidden.
+func (s *server) headers(md metadata.MD) http.Header {
 	h := make(http.Header, len(md))
 	for name, values := range md {
 		switch {
@@ -260,6 +260,9 @@ func headers(md metadata.MD) http.Header {
 		case !strings.HasPrefix(name, ":"):
 			h[http.CanonicalHeaderKey(name)] = values
 		}
+	}
+	for _, name := range s.opts.HiddenHeaders {
+		h.Del(name)
 	}
 	return h
 }

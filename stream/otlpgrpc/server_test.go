@@ -87,7 +87,7 @@ func logs(bodies ...string) plogotlp.ExportRequest {
 
 // Columns see the metadata of the call as headers, without the secret, and the address of the client.
 func TestExport(t *testing.T) {
-	eng, mem, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows",
+	eng, mem, conn := start(t, otlpgrpc.Options{HiddenHeaders: []string{"user-agent"}}, nil, app(sink("rows",
 		mapping.Path("body", "body", mapping.RawString()), mapping.IP("ip"), mapping.Template("kind", `Header("X-Kind")`), mapping.Headers("headers"))))
 	res, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "bearer "+secret), logs("a", "b"))
 	if err != nil || res.PartialSuccess().RejectedLogRecords() != 0 || res.PartialSuccess().ErrorMessage() != "" {
@@ -97,7 +97,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := mem.Rows("in.c-app.rows")
-	if len(rows) != 2 || rows[1][0] != "b" || rows[1][1] != "127.0.0.1" || rows[1][2] != `"test"` || strings.Contains(rows[1][3], secret) {
+	if len(rows) != 2 || rows[1][0] != "b" || rows[1][1] != "127.0.0.1" || rows[1][2] != `"test"` || strings.Contains(rows[1][3], secret) || strings.Contains(rows[1][3], "User-Agent") {
 		t.Errorf("rows %q", rows)
 	}
 }
