@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/forebay/forebay/internal/storefs"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -82,7 +83,7 @@ func (b *Buffer) copyTo(dir string) (err error) {
 		return err
 	}
 	// After a failure the store goes on in memory alone, and so would the copy.
-	if err := b.store.Load().fs.failure(); err != nil {
+	if err := b.store.Load().fs.Failure(); err != nil {
 		return err
 	}
 	if err := writeFormat(disk, partial); err != nil {
@@ -94,5 +95,5 @@ func (b *Buffer) copyTo(dir string) (err error) {
 	if err := disk.Rename(partial, dir); err != nil {
 		return err
 	}
-	return syncDir(disk, parent)
+	return storefs.SyncDir(disk, parent)
 }

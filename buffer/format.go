@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/storefs"
 )
 
 // Two small files stand beside those of the store.
@@ -82,15 +84,7 @@ func writeNote(disk vfs.FS, dir, name, text string) error {
 	if err := disk.Rename(path+".new", path); err != nil {
 		return err
 	}
-	return syncDir(disk, dir)
-}
-
-func syncDir(disk vfs.FS, dir string) error {
-	d, err := disk.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return storefs.SyncDir(disk, dir)
 }
 
 func writeFormat(disk vfs.FS, dir string) error {
@@ -131,7 +125,7 @@ func (r *recovery) adopt(disk vfs.FS, dir string) error {
 	if err := disk.Remove(marker); err != nil {
 		return err
 	}
-	return syncDir(disk, dir)
+	return storefs.SyncDir(disk, dir)
 }
 
 func newInstance() string {

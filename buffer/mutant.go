@@ -1,9 +1,8 @@
 package buffer
 
-// The defects that a build with the tag forebay_mutants can have. Each is one line at the place that does it right.
+// The defects that a build with the tag forebay_mutants can have, beside those of internal/storefs. Each is one
+// line at the place that does it right.
 const (
-	mutantSkipSync     = "skip-sync"     // one fsync of the log in four is left out
-	mutantBelieveSync  = "believe-sync"  // an fsync that failed is repeated, and the second answer is believed
 	mutantEarlyAck     = "early-ack"     // rows are acknowledged before the commit
 	mutantLateSync     = "late-sync"     // rows that nobody waits for are committed far too late
 	mutantNewID        = "new-id"        // every attempt of an import has an id of its own

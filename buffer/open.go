@@ -8,15 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/storefs"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -32,7 +32,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDir(dir, opts.FS); err != nil {
+	if err := storefs.MakeDir(opts.FS, dir); err != nil {
 		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
 	}
 	lock, err := lockDir(dir, opts.FS)
@@ -77,45 +77,10 @@ func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
 	if err == nil {
 		return lock, nil
 	}
-	if isLocked(err) {
+	if storefs.IsLocked(err) {
 		return nil, &InUseError{Dir: dir, Err: err}
 	}
 	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)
-}
-
-// makeDir creates a folder and those above it, durably. The store syncs what is in the folder; the names of the folders
-// themselves stand in those above. One that is found is synced as well, because whoever made it may have crashed since.
-func makeDir(dir string, fs vfs.FS) error {
-	missing := []string{dir}
-	for parent := fs.PathDir(dir); parent != missing[len(missing)-1]; parent = fs.PathDir(parent) {
-		if _, err := fs.Stat(parent); err == nil {
-			break
-		} else if !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		missing = append(missing, parent)
-	}
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, made := range missing {
-		parent, err := fs.OpenDir(fs.PathDir(made))
-		if errors.Is(err, os.ErrPermission) {
-			return nil // not ours: neither this process nor an earlier one has made a folder in it
-		}
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func isLocked(err error) bool {
-	s := err.Error()
-	return strings.Contains(s, "resource temporarily unavailable") || strings.Contains(s, "lock held by current process")
 }
 
 func iterBounds(from, to []byte) *pebble.IterOptions {

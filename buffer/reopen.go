@@ -11,7 +11,7 @@ import (
 
 // When the store fails, the buffer treats it as a crash without the end of the process:
 //
-//  1. The store is cut off from the disk ([storeFS]). Appends and operations get a [*FailedError]; of what was being
+//  1. The store is cut off from the disk (storefs.FS). Appends and operations get a [*FailedError]; of what was being
 //     written they learn that the outcome is unknown.
 //  2. The timers and the calls of drivers end, as in Close.
 //  3. The store is closed and opened again, with the backoff of Options.Retry, and the state is read from the disk.
@@ -96,7 +96,7 @@ func (b *Buffer) tryStore(again bool) (opened, error) {
 		err = fmt.Errorf("the data directory was replaced: it belongs to instance %s, not to %s; close the engine and open it again",
 			rec.instance, b.instance)
 	}
-	if e := st.fs.failure(); e != nil {
+	if e := st.fs.Failure(); e != nil {
 		err = e
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func (b *Buffer) storeFailed(s *store, err error) {
 
 // fail ends the store because of an error that the store itself did not take for one.
 func (b *Buffer) fail(err error) *FailedError {
-	b.store.Load().fs.end(err)
+	b.store.Load().fs.End(err)
 	if f := b.failed.Load(); f != nil {
 		return f
 	}
@@ -209,11 +209,10 @@ func (b *Buffer) install(o opened) {
 // use makes a store the current one and ends the failed state.
 func (b *Buffer) use(s *store) {
 	b.db = s.db
-	woken := b.logSynced
-	s.fs.synced.Store(&woken)
+	s.fs.OnSync(b.logSynced)
 	b.store.Store(s)
 	b.failed.Store(nil)
-	if err := s.fs.failure(); err != nil {
+	if err := s.fs.Failure(); err != nil {
 		b.storeFailed(s, err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/storefs"
 )
 
 // closedNote lists the files of a store that was closed in order, with their sizes. It is made by Close and removed before
@@ -248,5 +250,5 @@ func forgetClosed(disk vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(disk, dir)
+	return storefs.SyncDir(disk, dir)
 }

@@ -2,18 +2,18 @@ package buffer
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/internal/storefs"
 )
 
 // store is one opening of the database of the local level. After a failure it is closed and another one is opened.
 type store struct {
 	db *pebble.DB
-	fs *storeFS
+	fs *storefs.FS
 
 	mu      sync.Mutex
 	closed  bool
@@ -27,15 +27,15 @@ var errStoreClosed = errors.New("the local level is closed or being reopened")
 // openStore opens the database, with again only one that exists. failed is called once, with locks of the store held, when it has to end later.
 func openStore(dir string, opts Options, again bool, failed func(*store, error)) (*store, error) {
 	s := &store{}
-	s.fs = newStoreFS(opts.FS, dir, func(err error) { failed(s, err) })
+	s.fs = storefs.New(opts.FS, dir, func(err error) { failed(s, err) })
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
 		FS:                          s.fs,
 		ErrorIfNotExists:            again,
 		Cache:                       cache,
-		Logger:                      storeLogger{opts.Logger, s.fs},
-		EventListener:               &pebble.EventListener{DataCorruption: corruptionLogger(opts.Logger)},
+		Logger:                      s.fs.Logger(opts.Logger),
+		EventListener:               storefs.Listener(opts.Logger),
 		MemTableSize:                uint64(opts.MemTableBytes),
 		MemTableStopWritesThreshold: 3,
 		FormatMajorVersion:          pebble.FormatNewest,
@@ -52,13 +52,13 @@ func openStore(dir string, opts Options, again bool, failed func(*store, error))
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	db, err := pebble.Open(dir, o)
 	if err != nil {
-		if e := s.fs.failure(); e != nil {
+		if e := s.fs.Failure(); e != nil {
 			err = errors.Join(err, e)
 		}
 		return nil, err
 	}
 	s.db = db
-	if err := s.fs.failure(); err != nil {
+	if err := s.fs.Failure(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -101,8 +101,8 @@ func (s *store) close() (err error) {
 		if err = s.waitForReaders(); err != nil {
 			// The database cannot be closed under its readers. Until the last of them ends it stays open, cut off from the
 			// disk, so that whoever opens the folder next has it alone.
-			s.fs.cut(err)
-			s.fs.settle()
+			s.fs.Cut(err)
+			s.fs.Settle()
 			go func() {
 				s.readers.Wait()
 				_ = s.db.Close() // nothing of it reaches the disk
@@ -110,44 +110,10 @@ func (s *store) close() (err error) {
 			return
 		}
 		err = s.db.Close()
-		s.fs.settle()
-		if e := s.fs.failure(); e != nil {
+		s.fs.Settle()
+		if e := s.fs.Failure(); e != nil {
 			err = e // what the store says after its end is of no interest
 		}
 	})
 	return err
-}
-
-// storeLogger passes what the store says to the user's logger.
-type storeLogger struct {
-	log *slog.Logger
-	fs  *storeFS
-}
-
-// Infof implements the store's logger. The store's routine news is for its developers.
-func (l storeLogger) Infof(format string, args ...any) {
-	l.log.Debug("store: " + fmt.Sprintf(format, args...))
-}
-
-// Errorf implements the store's logger.
-func (l storeLogger) Errorf(format string, args ...any) {
-	l.log.Error("store: " + fmt.Sprintf(format, args...))
-}
-
-// Fatalf implements the store's logger. The store calls it when it cannot go on and expects the process to end: this
-// opening ends instead.
-func (l storeLogger) Fatalf(format string, args ...any) {
-	l.fs.end(fmt.Errorf(format, args...))
-}
-
-// corruptionLogger keeps the store from calling Fatalf when it reads damaged bytes: the reader gets the error and
-// decides.
-func corruptionLogger(log *slog.Logger) func(pebble.DataCorruptionInfo) {
-	var known sync.Map // paths: each is logged once, however often it is read
-	return func(info pebble.DataCorruptionInfo) {
-		if _, again := known.LoadOrStore(info.Path, true); again {
-			return
-		}
-		log.Error("store: damaged file", "path", info.Path, "error", info.Details)
-	}
 }

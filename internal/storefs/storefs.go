@@ -1,4 +1,8 @@
-package buffer
+// Package storefs keeps a database that ends its process when the disk fails from doing so.
+//
+// Package buffer and package catalog keep their records in such a database, on an [FS] each. What they do after a
+// failure stands there.
+package storefs
 
 import (
 	"errors"
@@ -12,23 +16,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// storeFS is the file system as one opening of the store sees it.
+// FS is the file system as one opening of the store sees it. It is safe for concurrent use.
 //
 // The store is made for a process that may end itself: where it cannot write it calls Logger.Fatalf or panics, partly
 // on goroutines of its own and partly in places where a deferred unlock would then end the process for good. A library
 // must not end its host, so the store never sees such an error. The first operation that fails to change the disk ends
-// this opening: the failure is reported to the buffer, and from then on nothing of this opening reaches the disk, as
+// this opening: the failure is reported to the owner, and from then on nothing of this opening reaches the disk, as
 // after a crash at that very operation. The store itself lives on in memory, where every change succeeds, until it is
 // closed and opened anew from what the disk really has. So a failed fsync is never repeated and believed: what it
 // covered is not acknowledged, and the next opening writes what it reads to new files.
 //
 // Errors of reading are passed on; they end one iteration and not the process. So are those of removing files: the
 // store tries again when it is opened next.
-type storeFS struct {
+type FS struct {
 	vfs.FS        // the real one
 	dir    string // changes outside of it (a checkpoint) are not watched
 	failed func(error)
-	// synced is called when a log was synced, or would have been after the end.
 	synced atomic.Pointer[func()]
 
 	skipped atomic.Int64 // of mutantSkipSync
@@ -41,19 +44,25 @@ type storeFS struct {
 	after *vfs.MemFS
 }
 
-func newStoreFS(fs vfs.FS, dir string, failed func(error)) *storeFS {
-	return &storeFS{FS: fs, dir: dir, failed: failed, after: vfs.NewMem()}
+// New returns the file system for one opening of the store in a folder. Changes elsewhere, as those of a checkpoint, are
+// not watched. failed is called once, with locks of the store held, by what ends the opening: it must not block, nor call
+// the store.
+func New(fs vfs.FS, dir string, failed func(error)) *FS {
+	return &FS{FS: fs, dir: dir, failed: failed, after: vfs.NewMem()}
 }
 
-// failure returns what ended this opening, nil while it lives.
-func (s *storeFS) failure() error {
+// OnSync has fn called, from then on, when a log was synced, or would have been after the end.
+func (s *FS) OnSync(fn func()) { s.synced.Store(&fn) }
+
+// Failure returns what ended this opening, nil while it lives.
+func (s *FS) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// end keeps everything that this opening does from now on away from the disk.
-func (s *storeFS) end(err error) {
+// End keeps everything that this opening does from now on away from the disk. The first error is kept.
+func (s *FS) End(err error) {
 	s.mu.Lock()
 	first := s.err == nil
 	if first {
@@ -65,8 +74,8 @@ func (s *storeFS) end(err error) {
 	}
 }
 
-// cut is end for an opening that nobody uses any more: it is no failure.
-func (s *storeFS) cut(err error) {
+// Cut is [FS.End] for an opening that nobody uses any more: it is no failure.
+func (s *FS) Cut(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -74,12 +83,12 @@ func (s *storeFS) cut(err error) {
 	}
 }
 
-// settle waits until the operations that had begun before the end are over.
-func (s *storeFS) settle() { s.running.Wait() }
+// Settle waits until the operations that had begun before the end are over: from then on the folder is the next opening's.
+func (s *FS) Settle() { s.running.Wait() }
 
 // change runs an operation that changes the disk. It returns false when the opening has ended, before or by it: the
 // caller then reports success and leaves the disk alone.
-func (s *storeFS) change(op func() error) bool {
+func (s *FS) change(op func() error) bool {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
@@ -90,25 +99,25 @@ func (s *storeFS) change(op func() error) bool {
 	err := op()
 	s.running.Done()
 	if err != nil {
-		s.end(err)
+		s.End(err)
 		return false
 	}
 	return true
 }
 
-func (s *storeFS) watched(name string) bool {
+func (s *FS) watched(name string) bool {
 	rest, ok := strings.CutPrefix(name, s.dir)
 	return ok && (rest == "" || os.IsPathSeparator(rest[0]))
 }
 
 // create runs an operation that makes a file.
-func (s *storeFS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, error)) (vfs.File, error) {
+func (s *FS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, error)) (vfs.File, error) {
 	if !s.watched(name) {
 		return op()
 	}
 	var f vfs.File
 	if s.change(func() (err error) { f, err = op(); return err }) {
-		return &storeFile{f, s, strings.HasSuffix(name, ".log")}, nil
+		return &file{f, s, strings.HasSuffix(name, ".log")}, nil
 	}
 	if err := s.after.MkdirAll(s.FS.PathDir(name), 0o700); err != nil {
 		return nil, err
@@ -117,12 +126,12 @@ func (s *storeFS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.Fi
 }
 
 // Create implements [vfs.FS].
-func (s *storeFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (s *FS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.create(name, c, func() (vfs.File, error) {
 		// A marker names the file that counts from now on. The store makes that file and the marker with one sync of the
 		// folder behind both, so a power cut in between could keep the marker alone, and nothing could be opened again.
 		if strings.HasPrefix(s.FS.PathBase(name), "marker.") {
-			if err := s.syncDir(s.FS.PathDir(name)); err != nil {
+			if err := SyncDir(s.FS, s.FS.PathDir(name)); err != nil {
 				return nil, err
 			}
 		}
@@ -130,27 +139,19 @@ func (s *storeFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error)
 	})
 }
 
-func (s *storeFS) syncDir(name string) error {
-	dir, err := s.FS.OpenDir(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
 // OpenReadWrite implements [vfs.FS].
-func (s *storeFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (s *FS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return s.create(name, c, func() (vfs.File, error) { return s.FS.OpenReadWrite(name, c, opts...) })
 }
 
 // ReuseForWrite implements [vfs.FS].
-func (s *storeFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (s *FS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.create(name, c, func() (vfs.File, error) { return s.FS.ReuseForWrite(old, name, c) })
 }
 
 // Open implements [vfs.FS].
-func (s *storeFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	if s.failure() != nil {
+func (s *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if s.Failure() != nil {
 		if f, err := s.after.Open(name, opts...); err == nil {
 			return f, nil
 		}
@@ -162,21 +163,21 @@ func (s *storeFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		}
 		return nil, err
 	}
-	return &storeFile{f, s, false}, nil
+	return &file{f, s, false}, nil
 }
 
 // OpenDir implements [vfs.FS].
-func (s *storeFS) OpenDir(name string) (vfs.File, error) {
+func (s *FS) OpenDir(name string) (vfs.File, error) {
 	f, err := s.FS.OpenDir(name)
 	if err != nil {
 		return nil, err
 	}
-	return &storeFile{f, s, false}, nil
+	return &file{f, s, false}, nil
 }
 
 // Stat implements [vfs.FS].
-func (s *storeFS) Stat(name string) (vfs.FileInfo, error) {
-	if s.failure() != nil {
+func (s *FS) Stat(name string) (vfs.FileInfo, error) {
+	if s.Failure() != nil {
 		if info, err := s.after.Stat(name); err == nil {
 			return info, nil
 		}
@@ -185,7 +186,7 @@ func (s *storeFS) Stat(name string) (vfs.FileInfo, error) {
 }
 
 // Link implements [vfs.FS].
-func (s *storeFS) Link(old, name string) error {
+func (s *FS) Link(old, name string) error {
 	if !s.watched(name) {
 		return s.FS.Link(old, name) // across disks it fails, and the store copies
 	}
@@ -196,7 +197,7 @@ func (s *storeFS) Link(old, name string) error {
 }
 
 // Rename implements [vfs.FS].
-func (s *storeFS) Rename(old, name string) error {
+func (s *FS) Rename(old, name string) error {
 	if !s.watched(name) {
 		return s.FS.Rename(old, name)
 	}
@@ -207,16 +208,16 @@ func (s *storeFS) Rename(old, name string) error {
 }
 
 // Remove implements [vfs.FS].
-func (s *storeFS) Remove(name string) error {
+func (s *FS) Remove(name string) error {
 	return s.remove(name, s.FS.Remove, s.after.Remove)
 }
 
 // RemoveAll implements [vfs.FS].
-func (s *storeFS) RemoveAll(name string) error {
+func (s *FS) RemoveAll(name string) error {
 	return s.remove(name, s.FS.RemoveAll, s.after.RemoveAll)
 }
 
-func (s *storeFS) remove(name string, remove, after func(string) error) (err error) {
+func (s *FS) remove(name string, remove, after func(string) error) (err error) {
 	if !s.watched(name) {
 		return remove(name)
 	}
@@ -227,7 +228,7 @@ func (s *storeFS) remove(name string, remove, after func(string) error) (err err
 }
 
 // MkdirAll implements [vfs.FS].
-func (s *storeFS) MkdirAll(dir string, perm os.FileMode) error {
+func (s *FS) MkdirAll(dir string, perm os.FileMode) error {
 	if !s.watched(dir) {
 		return s.FS.MkdirAll(dir, 0o700) // a checkpoint is as private as the original
 	}
@@ -235,16 +236,16 @@ func (s *storeFS) MkdirAll(dir string, perm os.FileMode) error {
 	return nil
 }
 
-// Lock implements [vfs.FS]. The buffer holds the real lock over all openings.
-func (s *storeFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+// Lock implements [vfs.FS]. Whoever opens the store holds the real lock over all openings.
+func (s *FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // Unwrap implements [vfs.FS].
-func (s *storeFS) Unwrap() vfs.FS { return s.FS }
+func (s *FS) Unwrap() vfs.FS { return s.FS }
 
-// storeFile is an open file of the real disk.
-type storeFile struct {
+// file is an open file of the real disk.
+type file struct {
 	vfs.File
-	fs  *storeFS
+	fs  *FS
 	log bool // it is a write-ahead log
 }
 
@@ -253,7 +254,7 @@ type storeFile struct {
 const readPause = 10 * time.Millisecond
 
 // Read implements [vfs.File].
-func (f *storeFile) Read(p []byte) (n int, err error) {
+func (f *file) Read(p []byte) (n int, err error) {
 	n, err = f.File.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		time.Sleep(readPause)
@@ -262,7 +263,7 @@ func (f *storeFile) Read(p []byte) (n int, err error) {
 }
 
 // ReadAt implements [vfs.File].
-func (f *storeFile) ReadAt(p []byte, off int64) (n int, err error) {
+func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 	n, err = f.File.ReadAt(p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		time.Sleep(readPause)
@@ -271,7 +272,7 @@ func (f *storeFile) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // Write implements [vfs.File].
-func (f *storeFile) Write(p []byte) (n int, err error) {
+func (f *file) Write(p []byte) (n int, err error) {
 	if !f.fs.change(func() error { n, err = f.File.Write(p); return err }) {
 		return len(p), nil
 	}
@@ -279,7 +280,7 @@ func (f *storeFile) Write(p []byte) (n int, err error) {
 }
 
 // WriteAt implements [vfs.File].
-func (f *storeFile) WriteAt(p []byte, off int64) (n int, err error) {
+func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
 	if !f.fs.change(func() error { n, err = f.File.WriteAt(p, off); return err }) {
 		return len(p), nil
 	}
@@ -287,18 +288,18 @@ func (f *storeFile) WriteAt(p []byte, off int64) (n int, err error) {
 }
 
 // Preallocate implements [vfs.File]. It is only advice: without room the writes will fail.
-func (f *storeFile) Preallocate(off, length int64) error {
+func (f *file) Preallocate(off, length int64) error {
 	f.fs.change(func() error { _ = f.File.Preallocate(off, length); return nil })
 	return nil
 }
 
 // Sync implements [vfs.File].
-func (f *storeFile) Sync() error { return f.sync(f.File.Sync) }
+func (f *file) Sync() error { return f.sync(f.File.Sync) }
 
 // SyncData implements [vfs.File].
-func (f *storeFile) SyncData() error { return f.sync(f.File.SyncData) }
+func (f *file) SyncData() error { return f.sync(f.File.SyncData) }
 
-func (f *storeFile) sync(sync func() error) error {
+func (f *file) sync(sync func() error) error {
 	defer f.told()
 	if mutant == mutantSkipSync && f.log && f.fs.skipped.Add(1)%4 == 0 {
 		return nil
@@ -311,14 +312,14 @@ func (f *storeFile) sync(sync func() error) error {
 }
 
 // told reports a sync of the log.
-func (f *storeFile) told() {
+func (f *file) told() {
 	if fn := f.fs.synced.Load(); f.log && fn != nil {
 		(*fn)()
 	}
 }
 
 // SyncTo implements [vfs.File].
-func (f *storeFile) SyncTo(length int64) (full bool, err error) {
+func (f *file) SyncTo(length int64) (full bool, err error) {
 	defer f.told()
 	if !f.fs.change(func() error { full, err = f.File.SyncTo(length); return err }) {
 		return true, nil
@@ -327,9 +328,9 @@ func (f *storeFile) SyncTo(length int64) (full bool, err error) {
 }
 
 // Close implements [vfs.File]. It frees the descriptor also after the end.
-func (f *storeFile) Close() error {
+func (f *file) Close() error {
 	if err := f.File.Close(); err != nil {
-		f.fs.end(err)
+		f.fs.End(err)
 	}
 	return nil
 }
