@@ -71,6 +71,9 @@ func (d *logDocument) write() {
 	if w.member("body") {
 		w.value(r.Body())
 	}
+	if w.done { // most paths lead here or to an attribute
+		return
+	}
 	if w.member("flags") {
 		w.uint(uint64(r.Flags()))
 	}
@@ -83,7 +86,13 @@ func (d *logDocument) write() {
 	if w.member("attributes") {
 		w.attributes(r.Attributes())
 	}
+	if w.done {
+		return
+	}
 	d.group.write(w)
+	if w.done {
+		return
+	}
 	if name := r.EventName(); name != "" && w.member("event_name") {
 		w.text(name)
 	}

@@ -119,6 +119,9 @@ func (d *pointDocument) write() {
 	if w.member("metric_unit") {
 		w.text(d.metric.Unit())
 	}
+	if w.done {
+		return
+	}
 	switch d.typ {
 	case pmetric.MetricTypeGauge:
 		p := d.number
@@ -153,6 +156,9 @@ func (d *pointDocument) write() {
 		d.writeCommon("summary", p.StartTimestamp(), p.Timestamp(), p.Attributes())
 		d.writeSummary(p)
 		w.pointFlags(p.Flags())
+	}
+	if w.done {
+		return
 	}
 	if m := d.metric.Metadata(); m.Len() > 0 && w.member("metric_metadata") {
 		w.attributes(m)

@@ -84,6 +84,9 @@ func (d *spanDocument) write() {
 	if w.member("flags") {
 		w.uint(uint64(s.Flags()))
 	}
+	if w.done { // most paths lead here or to an attribute
+		return
+	}
 	if w.member("status_code") {
 		w.plain(enum(s.Status().Code().String(), int32(s.Status().Code())))
 	}
@@ -93,6 +96,9 @@ func (d *spanDocument) write() {
 	if w.member("attributes") {
 		w.attributes(s.Attributes())
 	}
+	if w.done {
+		return
+	}
 	if w.member("events") {
 		w.events(s.Events())
 	}
@@ -100,6 +106,9 @@ func (d *spanDocument) write() {
 		w.links(s.Links())
 	}
 	d.group.write(w)
+	if w.done {
+		return
+	}
 	w.dropped("dropped_attributes_count", s.DroppedAttributesCount())
 	w.dropped("dropped_events_count", s.DroppedEventsCount())
 	w.dropped("dropped_links_count", s.DroppedLinksCount())
