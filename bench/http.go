@@ -43,6 +43,39 @@ func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, err
 	}
 }
 
+// lineEvents is the number of events of a request with lines.
+const lineEvents = 500
+
+// httpLines posts newline-delimited events, many in one request, to a source that takes them apart.
+func httpLines(w workload) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (_ *sample, err error) {
+		db, err := openSplitting(ctx, e, forebay.Settings{}, false, forebay.SplitLines)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, db.close()) }()
+		s, err := measureHTTP(ctx, e, w.lines(), stream.Ingest(db.eng, stream.Options{MaxBodyBytes: stream.MaxBodyBytesLimit}))
+		if err != nil {
+			return nil, err
+		}
+		return s, db.verify(ctx, s.total)
+	}
+}
+
+// lines posts lineEvents events a request.
+func (w workload) lines() traffic {
+	t := w.traffic()
+	t.name, t.rows, t.requests = "lines/"+w.name, lineEvents, 4
+	t.request = func(addr string, n int) []byte {
+		var body []byte
+		for i := range lineEvents {
+			body = append(append(body, w.body(n*lineEvents+i)...), '\n')
+		}
+		return post(addr, ingestPath, header(), body)
+	}
+	return t
+}
+
 // httpDiscard answers the same requests with the same server without looking at them: the most that net/http and the
 // load generator can do on this machine.
 func httpDiscard(w workload) func(context.Context, *env) (*sample, error) {
@@ -75,7 +108,7 @@ type traffic struct {
 func traffics() []traffic {
 	var all []traffic
 	for _, w := range workloads() {
-		all = append(all, w.traffic())
+		all = append(all, w.traffic(), w.lines())
 	}
 	for _, b := range telemetries() {
 		all = append(all, b.traffic())

@@ -159,6 +159,11 @@ type instance struct {
 
 // openEngine opens an engine. Without flow its staging takes nothing, so that every row stays in the local level.
 func openEngine(ctx context.Context, e *env, settings forebay.Settings, flow bool) (*instance, error) {
+	return openSplitting(ctx, e, settings, flow, forebay.SplitNone)
+}
+
+// openSplitting is openEngine with a source whose handler takes bodies apart.
+func openSplitting(ctx context.Context, e *env, settings forebay.Settings, flow bool, split forebay.Split) (*instance, error) {
 	dir, err := os.MkdirTemp(e.dir, "engine-")
 	if err != nil {
 		return nil, err
@@ -174,7 +179,7 @@ func openEngine(ctx context.Context, e *env, settings forebay.Settings, flow boo
 	}
 	i := &instance{dir: dir, eng: eng, flow: flow}
 	err = eng.Define(ctx, forebay.Source{
-		ID: sourceID, Secret: secret, Settings: settings,
+		ID: sourceID, Secret: secret, Split: split, Settings: settings,
 		Sinks: []forebay.Sink{{ID: sinkID, Table: forebay.Table{ID: "in.c-web.events", Columns: columns()}}},
 	})
 	if err != nil {

@@ -123,6 +123,7 @@ func TestHTTPScenarios(t *testing.T) {
 	w := workloads()[1]
 	for name, run := range map[string]func() (*sample, error){
 		"engine":  func() (*sample, error) { return httpSingle(w, false)(t.Context(), newEnv(t)) },
+		"lines":   func() (*sample, error) { return httpLines(w)(t.Context(), newEnv(t)) },
 		"discard": func() (*sample, error) { return httpDiscard(w)(t.Context(), newEnv(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -160,7 +160,11 @@ func ofWorkload(w workload) []scenario {
 		name: "flow/sync/" + w.name, limit: manyRows, fsync: true,
 		run: ingestion{workload: w, callers: 64, flow: true}.run,
 	})
-	add(scenario{name: "http/single/" + w.name, limit: "limit/http/" + w.name, fsync: true, run: httpSingle(w, false)})
+	add(scenario{name: "http/single/" + w.name, limit: "limit/http/" + w.name, fsync: true, goals: []goal{atLeast("of_limit", 0.85)}, run: httpSingle(w, false)})
+	add(scenario{
+		name: "http/ndjson/" + w.name, fsync: true, goals: []goal{atLeast("of_ingest_sync", 0.6)}, run: httpLines(w),
+		against: []baseline{{"ingest_sync", "ingest/sync/" + w.name}},
+	})
 	return all
 }
 
