@@ -62,8 +62,11 @@ type api struct {
 	docs *documentation
 }
 
-// maxAPIBody bounds the body of a request to the API.
-const maxAPIBody = 4 << 20
+// maxAPIBody bounds the body of a request to the API, and maxUnverifiedBody that of one without a valid token.
+const (
+	maxAPIBody        = 4 << 20
+	maxUnverifiedBody = 64 << 10
+)
 
 // API returns the Stream API over a catalog: the endpoints under /v1 with which sources and sinks are managed, its
 // description at /v1/documentation, and /health-check. See the package documentation for what it guarantees.
@@ -198,7 +201,7 @@ func (a *api) endpoint(op *operation) http.HandlerFunc {
 	checks := a.docs.requestChecks(op)
 	return func(w http.ResponseWriter, r *http.Request) {
 		id := setCommonHeaders(w.Header())
-		answer, err := a.serve(op, checks, r)
+		answer, err := a.serve(op, checks, w, r)
 		if err != nil {
 			e := a.apiError(err)
 			if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
@@ -223,31 +226,57 @@ func (a *api) endpoint(op *operation) http.HandlerFunc {
 	}
 }
 
-func (a *api) serve(op *operation, checks *checks, r *http.Request) (any, error) {
+func (a *api) serve(op *operation, checks *checks, w http.ResponseWriter, r *http.Request) (any, error) {
 	c := &call{r: r, ctx: r.Context(), base: a.base(r), source: r.PathValue("sourceId"), sink: r.PathValue("sinkId")}
-	if err := checks.decode(c); err != nil {
-		return nil, err
-	}
-	if op.access != open {
-		if err := a.authorize(op, c); err != nil {
+	if op.access == open {
+		if err := checks.decode(c, maxAPIBody); err != nil {
 			return nil, err
 		}
+		return op.handle(c)
+	}
+	// The form of a request is told first, but a large body is for those who may be here: as decoded JSON it takes many
+	// times its size.
+	who, refused := a.verify(c)
+	most := int64(maxAPIBody)
+	if refused != nil {
+		most = maxUnverifiedBody
+	}
+	if err := checks.decode(c, most); err != nil {
+		if e, ok := errors.AsType[*apiError](err); ok && refused != nil && e.status == http.StatusRequestEntityTooLarge {
+			leaveBody(w, r)
+			return nil, refused
+		}
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	if err := a.authorize(op, c, who); err != nil {
+		return nil, err
 	}
 	return op.handle(c)
 }
 
-// authorize checks the token, the branch and the role, in this order.
-func (a *api) authorize(op *operation, c *call) error {
-	who, err := a.opts.Auth.Verify(c.ctx, requestToken(c.r))
-	if err != nil {
-		return err
+// verify asks whose token it is and refuses those that have no access to the project.
+func (a *api) verify(c *call) (Identity, error) {
+	token := requestToken(c.r)
+	if token == "" {
+		return Identity{}, missingToken
 	}
-	if !who.Master {
-		return &apiError{status: http.StatusUnauthorized, name: apiPrefix + "masterTokenRequired", message: "A master token is required."}
+	who, err := a.opts.Auth.Verify(c.ctx, token)
+	switch {
+	case err != nil:
+		return Identity{}, err
+	case !who.Master:
+		return Identity{}, &apiError{status: http.StatusUnauthorized, name: apiPrefix + "masterTokenRequired", message: "A master token is required."}
+	case who.ProjectID != a.opts.ProjectID:
+		return Identity{}, invalidToken
 	}
-	if who.ProjectID != a.opts.ProjectID {
-		return invalidToken
-	}
+	return who, nil
+}
+
+// authorize checks the branch and the role, in this order.
+func (a *api) authorize(op *operation, c *call, who Identity) error {
 	if branch := c.r.PathValue("branchId"); branch != "" {
 		if err := a.checkBranch(branch); err != nil {
 			return err

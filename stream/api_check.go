@@ -47,13 +47,13 @@ func (p *problems) err() error {
 	return badAPIRequest(p.name, "%s", strings.Join(p.texts, "; "))
 }
 
-// decode checks the form of a request and fills the call.
-func (k *checks) decode(c *call) error {
+// decode checks the form of a request, whose body has at most that many bytes, and fills the call.
+func (k *checks) decode(c *call, most int64) error {
 	var p problems
 	if k.op.access != open && requestToken(c.r) == "" {
-		p.add("missingField", "%q is missing from header.", tokenHeader)
+		p.add("missingField", "%s", missingToken.message)
 	}
-	if err := k.readBody(c, &p); err != nil {
+	if err := k.readBody(c, &p, most); err != nil {
 		return err
 	}
 	k.path(c, &p)
@@ -112,11 +112,11 @@ func (k *checks) parameters(q url.Values, p *problems) {
 }
 
 // readBody reads and checks the body of a request.
-func (k *checks) readBody(c *call, p *problems) error {
+func (k *checks) readBody(c *call, p *problems, most int64) error {
 	if k.op.body == nil && !k.op.raw {
 		return nil
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(nil, c.r.Body, maxAPIBody))
+	b, err := io.ReadAll(http.MaxBytesReader(nil, c.r.Body, most))
 	if err != nil {
 		e := readError(err)
 		e.name = apiPrefix + strings.TrimPrefix(e.name, "stream.in.")

@@ -267,6 +267,32 @@ func TestTokenForms(t *testing.T) {
 	}
 }
 
+// TestLargeBodiesNeedAToken checks that somebody without a valid token cannot have large bodies decoded, and that the form
+// of a small one is told before the token is.
+func TestLargeBodiesNeedAToken(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	of := func(size int) string { return `{"x":"` + strings.Repeat("y", size) + `"}` }
+	for _, tt := range []struct {
+		token string
+		size  int
+		want  int
+		name  string
+	}{
+		{"", 10, 400, "stream.api.missingField"},
+		{"", maxUnverifiedBody, 400, "stream.api.missingField"},
+		{"wrong", 10, 400, "stream.api.missingField"},
+		{"wrong", maxUnverifiedBody, 401, "storage.tokenInvalid"},
+		{limitedToken, maxUnverifiedBody, 401, "stream.api.masterTokenRequired"},
+		{foreignToken, maxUnverifiedBody, 401, "storage.tokenInvalid"},
+		{testToken, maxUnverifiedBody, 400, "stream.api.missingField"},
+		{testToken, maxAPIBody, 413, "stream.api.bodyTooLarge"},
+	} {
+		s.want(tt.want, tt.name, tt.token, "POST", b+"/sources", of(tt.size))
+	}
+	// The limit holds for the samples of the payload test too.
+	s.want(401, "storage.tokenInvalid", "wrong", "POST", b+"/sources/web/test", of(maxUnverifiedBody))
+}
+
 // TestTableMismatch creates a sink whose table exists with other columns: the task fails and names the column.
 func TestTableMismatch(t *testing.T) {
 	mem := buffertest.NewMemory()

@@ -42,6 +42,9 @@ func (e *AuthError) Error() string { return e.Name + ": " + e.Message }
 // invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
 var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid access token"}
 
+// missingToken is told with all else that is wrong with the form of a request.
+var missingToken = badAPIRequest("missingField", "%q is missing from header.", tokenHeader)
+
 // StaticToken accepts one token, for the given project, with all permissions. It panics when the token is empty: an API
 // that anybody may change must be a decision that can be read in the caller's code.
 func StaticToken(token string, projectID int) Authenticator {
