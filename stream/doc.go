@@ -6,8 +6,9 @@
 //
 //	POST /stream/{projectId}/{sourceId}/{secret}
 //
-// Any body of any type is one event, stored as it was sent: also an array, a file of JSON lines, a compressed body and
-// the empty body. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a
+// Any body of any type is one event, stored as it was sent: also an array, a file of JSON lines and the empty body. A
+// source with a [forebay.Split] takes arrays or lines apart instead: one answer for all events, which names those that
+// failed by their index. Bodies with Content-Encoding gzip, deflate or zstd are decoded first. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a
 // browser; every answer may be read by pages of any origin and has an X-Request-Id.
 //
 // # What an answer means
@@ -26,7 +27,9 @@
 // without waiting for it; over HTTP/1 the connection is then closed.
 //
 // A client that repeats a request after a 5xx, a timeout or a lost connection gets at-least-once: sinks that had the
-// row have it twice, as two rows. A client that never repeats gets at-most-once.
+// row have it twice, as two rows. With the same Idempotency-Key, 1 to 255 bytes that name the request, only what is
+// missing of it is stored; keys are remembered for 10 minutes, in a bounded memory and not through a restart. A client
+// that never repeats gets at-most-once.
 //
 // # Errors
 //
@@ -36,11 +39,14 @@
 //
 //	routeNotFound         404  no such path
 //	methodNotAllowed      405  see the Allow header
-//	badRequest            400  the project id is not a positive integer; a form or chunked body is malformed
+//	badRequest            400  the project id is not a positive integer; a chunked or compressed body is malformed; a bad Idempotency-Key
 //	noSourceFound         404  no source has this id and this secret, or it is not an HTTP source
 //	disabledSource        404  the secret is right, the source is disabled
 //	headerTooLarge        413  headers above Options.MaxHeaderBytes
-//	bodyTooLarge          413  body above Options.MaxBodyBytes
+//	bodyTooLarge          413  body above Options.MaxBodyBytes, as it was sent or decoded
+//	payloadTooLarge       413  more events than one request may have
+//	unprocessableContent  422  the body is not the JSON that the source takes apart; the key was used for another body
+//	unsupportedMediaType  415  another Content-Encoding
 //	timeout               408  the body came too slowly, see [Server]
 //	eof                   499  the client went away before its request was complete; nothing was stored
 //	overloaded            503  a bound of memory or disk is reached; nothing was stored; Retry-After

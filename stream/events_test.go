@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -280,18 +281,30 @@ func TestReceiptsAreBounded(t *testing.T) {
 		for i := range 1000 {
 			use(fmt.Sprint(i))
 		}
-		if !rs.byKey[receiptKey{"s", "old"}].has(0, "a") || rs.size != 1001 {
-			t.Fatalf("%d outcomes", rs.size)
+		if !rs.byKey[receiptKey{"s", "old"}].has(0, "a") || len(rs.byKey) != 1001 {
+			t.Fatalf("%d receipts", len(rs.byKey))
 		}
 		time.Sleep(receiptsFor/2 + time.Second)
 		use("new")
-		if rs.byKey[receiptKey{"s", "old"}] != nil || rs.size != 1001 {
-			t.Errorf("the old receipt is still there, or %d outcomes", rs.size)
+		if rs.byKey[receiptKey{"s", "old"}] != nil || len(rs.byKey) != 1001 {
+			t.Errorf("the old receipt is still there, or %d receipts", len(rs.byKey))
 		}
 		time.Sleep(receiptsFor + time.Second)
 		use("last")
-		if len(rs.byKey) != 1 || rs.size != 1 || rs.order.Len() != 1 {
-			t.Errorf("%d keys, %d outcomes, %d in order", len(rs.byKey), rs.size, rs.order.Len())
+		if len(rs.byKey) != 1 || rs.size != rs.byKey[receiptKey{"s", "last"}].size || rs.order.Len() != 1 {
+			t.Errorf("%d keys, %d bytes, %d in order", len(rs.byKey), rs.size, rs.order.Len())
+		}
+		// Too many for the memory: the oldest go, the last ones stay.
+		rs.most = 100_000
+		result = slices.Repeat(result, 1000)
+		for i := range 10 {
+			use(fmt.Sprint("large", i))
+			if rs.size > rs.most {
+				t.Fatalf("%d bytes, want at most %d", rs.size, rs.most)
+			}
+		}
+		if rs.byKey[receiptKey{"s", "last"}] != nil || rs.byKey[receiptKey{"s", "large9"}] == nil || len(rs.byKey) != 4 {
+			t.Errorf("%d receipts are left", len(rs.byKey))
 		}
 	})
 }
@@ -308,5 +321,45 @@ func TestNoSinkIsSaid(t *testing.T) {
 	}
 	if n := s.eng.Stats().Dropped["empty"]; n != 1 {
 		t.Errorf("%d dropped, want 1", n)
+	}
+}
+
+// TestReceiptCost checks that receipts do not take more bytes than they are taken for.
+func TestReceiptCost(t *testing.T) {
+	for _, tt := range []struct{ receipts, events, sinks int }{{20000, 0, 0}, {20000, 1, 1}, {20000, 1, 20}, {100, 1000, 1}, {100, 1000, 30}} {
+		results := make([]forebay.Result, tt.events)
+		for i := range results {
+			for n := range tt.sinks {
+				results[i].Sinks = append(results[i].Sinks, stored(fmt.Sprint("sink", n)))
+			}
+		}
+		keys := make([]receiptKey, tt.receipts)
+		for i := range keys {
+			keys[i] = receiptKey{"s", fmt.Sprintf("%0*d", maxKeyLength, i)}
+		}
+		rs := newReceipts()
+		heap := func() int {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC() // pools of other tests end with the second
+			runtime.ReadMemStats(&m)
+			return int(m.HeapAlloc)
+		}
+		before := heap()
+		for _, k := range keys {
+			r, e := rs.begin(t.Context(), k, nil)
+			if e != nil {
+				t.Fatal(e)
+			}
+			rs.end(k, r, results)
+		}
+		// The keys themselves are of this test, in a handler they are held by the receipts.
+		took := heap() - before + tt.receipts*maxKeyLength
+		if took > rs.size*5/4 {
+			t.Errorf("%+v: taken for %d bytes, take %d", tt, rs.size, took)
+		}
+		runtime.KeepAlive(results)
+		runtime.KeepAlive(keys)
+		runtime.KeepAlive(rs)
 	}
 }

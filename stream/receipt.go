@@ -5,6 +5,7 @@ import (
 	"context"
 	"hash/maphash"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,20 +20,24 @@ const (
 	maxKeyLength = 255
 	// receiptsFor is how long a receipt is kept after its request was answered.
 	receiptsFor = 10 * time.Minute
-	// maxReceipts bounds the memory of all receipts, in outcomes: one for each event and sink of a request. Above it the
-	// oldest are forgotten early.
-	maxReceipts = 1 << 20
+	// maxReceiptBytes bounds the memory of all receipts. Above it the oldest are forgotten early.
+	maxReceiptBytes = 128 << 20
+	// The bytes of a receipt without its key, and of each event and sink in it; TestReceiptCost holds them to the truth.
+	receiptCost = 400
+	eventCost   = 24
+	sinkCost    = 16
 )
 
 // receipts remember which sinks have the rows of the last requests that had a key. They are in memory only: a key is
 // unknown after a restart, and then a request that is sent again is stored again.
 type receipts struct {
 	seed maphash.Seed
+	most int // bytes of all receipts
 
 	mu    sync.Mutex
 	byKey map[receiptKey]*receipt
 	order list.List // of receiptKey, the oldest answer first
-	size  int       // outcomes
+	size  int       // bytes
 }
 
 type receiptKey struct{ source, key string }
@@ -42,16 +47,16 @@ type receipt struct {
 	// turn has room for the one request with this key that is in progress.
 	turn chan struct{}
 	body uint64 // a hash: the same key for other bodies is a mistake
-	// kept has the sinks that have the row, by event. It is nil before the first answer.
-	kept    []map[string]struct{}
-	size    int
+	// kept has the sinks that have the row, by event; events may share a list. It is nil before the first answer.
+	kept    [][]string
+	size    int // bytes
 	expires time.Time
 	at      *list.Element
 	waiting int // requests that hold or await their turn: the receipt must stay
 }
 
 func newReceipts() *receipts {
-	return &receipts{seed: maphash.MakeSeed(), byKey: make(map[receiptKey]*receipt)}
+	return &receipts{seed: maphash.MakeSeed(), most: maxReceiptBytes, byKey: make(map[receiptKey]*receipt)}
 }
 
 var (
@@ -96,22 +101,10 @@ func (rs *receipts) end(key receiptKey, r *receipt, results []forebay.Result) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r.waiting--
-	if missing := len(results) - len(r.kept); missing > 0 {
-		r.kept = append(r.kept, make([]map[string]struct{}, missing)...)
-	}
-	for i, res := range results {
-		for _, s := range res.Sinks {
-			if s.Status != forebay.Stored && s.Status != forebay.Queued || r.has(i, s.Sink) {
-				continue
-			}
-			if r.kept[i] == nil {
-				r.kept[i] = make(map[string]struct{}, len(res.Sinks))
-			}
-			r.kept[i][s.Sink] = struct{}{}
-			r.size++
-			rs.size++
-		}
-	}
+	rs.size -= r.size
+	r.keep(results)
+	r.size = r.cost(key)
+	rs.size += r.size
 	r.expires = time.Now().Add(receiptsFor)
 	if r.at != nil {
 		rs.order.Remove(r.at)
@@ -121,13 +114,43 @@ func (rs *receipts) end(key receiptKey, r *receipt, results []forebay.Result) {
 	rs.expire(time.Now())
 }
 
+// keep adds what results say.
+func (r *receipt) keep(results []forebay.Result) {
+	if missing := len(results) - len(r.kept); missing > 0 {
+		r.kept = append(r.kept, make([][]string, missing)...)
+	}
+	var last, names []string // of the event before, and of this one
+	for i, res := range results {
+		names = append(names[:0], r.kept[i]...)
+		for _, s := range res.Sinks {
+			if (s.Status == forebay.Stored || s.Status == forebay.Queued) && !r.has(i, s.Sink) {
+				names = append(names, s.Sink)
+			}
+		}
+		if !slices.Equal(names, last) {
+			last = slices.Clone(names)
+		}
+		r.kept[i] = last
+	}
+}
+
+// cost returns the bytes that the receipt takes.
+func (r *receipt) cost(key receiptKey) int {
+	size := receiptCost + len(key.key) + eventCost*len(r.kept)
+	for i, names := range r.kept {
+		if len(names) > 0 && (i == 0 || len(r.kept[i-1]) == 0 || &names[0] != &r.kept[i-1][0]) {
+			size += sinkCost * len(names)
+		}
+	}
+	return size
+}
+
 // has tells whether a sink has the row of an event.
 func (r *receipt) has(event int, sink string) bool {
 	if event >= len(r.kept) {
 		return false
 	}
-	_, ok := r.kept[event][sink]
-	return ok
+	return slices.Contains(r.kept[event], sink)
 }
 
 // expire forgets the receipts whose time is over, and the oldest while there are too many. rs.mu is held.
@@ -136,7 +159,7 @@ func (rs *receipts) expire(now time.Time) {
 		next := e.Next()
 		key := e.Value.(receiptKey)
 		r := rs.byKey[key]
-		if now.Before(r.expires) && rs.size <= maxReceipts && len(rs.byKey) <= maxReceipts {
+		if now.Before(r.expires) && rs.size <= rs.most {
 			return
 		}
 		if r.waiting == 0 {
