@@ -191,7 +191,11 @@ func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts stream.A
 	}
 	fmt.Fprintf(out, "ready api=%s ingest=%s\n\n", apiAddr, ingestAddr)
 	if events == "" {
-		fmt.Fprintf(out, useAPI, opts.URL, filepath.Join(cfg.dir, tokenFile), stream.DefaultTableType)
+		token := "$TOKEN" // a token that was given is not printed
+		if cfg.token == "" {
+			token = fmt.Sprintf("$(cat '%s')", filepath.Join(cfg.dir, tokenFile))
+		}
+		fmt.Fprintf(out, useAPI, opts.URL, token, stream.DefaultTableType)
 		return nil
 	}
 	fmt.Fprintf(out, useSource, events)
@@ -200,11 +204,11 @@ func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts stream.A
 
 const useAPI = `Create a source with a table; the answer is a task, whose outputs have the address of the source:
 
-  curl -H "X-StorageApi-Token: $(cat %[2]s)" -H 'Content-Type: application/json' %[1]s/v1/branches/default/sources -d '{
+  curl -H "X-StorageApi-Token: %[2]s" -H 'Content-Type: application/json' %[1]s/v1/branches/default/sources -d '{
     "type": "http", "name": "Web", "sinks": [{"type": "table", "name": "Events", "table": {
       "type": "%[3]s", "tableId": "in.c-web.events", "mapping": {"columns": [
         {"type": "uuid", "name": "id"}, {"type": "datetime", "name": "at"}, {"type": "body", "name": "body"}]}}}]}'
-  curl -H "X-StorageApi-Token: $(cat %[2]s)" %[1]s/v1/branches/default/sources/web
+  curl -H "X-StorageApi-Token: %[2]s" %[1]s/v1/branches/default/sources/web
 
 All operations: %[1]s/v1/documentation
 

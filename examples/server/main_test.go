@@ -414,3 +414,17 @@ func TestInvalidSourceLeavesNothingBehind(t *testing.T) {
 		t.Errorf("the data directory: %v", err)
 	}
 }
+
+// TestPrintedCommands checks that the printed commands find the token, and that a token that was given is not printed.
+func TestPrintedCommands(t *testing.T) {
+	for given, want := range map[string]string{"": "X-StorageApi-Token: $(cat 'some dir/token')", "top-secret": "X-StorageApi-Token: $TOKEN"} {
+		var out strings.Builder
+		cfg := config{dir: "some dir", token: given}
+		if err := tryOut(t.Context(), cfg, nil, stream.APIOptions{URL: "http://api"}, &out, "in:1", "api:2"); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); !strings.HasPrefix(text, "ready api=api:2 ingest=in:1\n") || strings.Count(text, want) != 2 || strings.Contains(text, "top-secret") {
+			t.Errorf("with the token %q it prints\n%s", given, text)
+		}
+	}
+}
