@@ -1,5 +1,6 @@
-// Command platform runs a whole platform on one machine and in one process: the Storage API with component configurations
-// and a queue, a component that the queue runs, and a source whose events end in a table of that same Storage API.
+// Command platform runs a whole platform on one machine and in one process: the Storage API with component
+// configurations and a queue, a component that the queue runs, the Stream API with the sources of events, and an
+// engine that moves the events to tables of that same Storage API.
 //
 //	go run ./examples/platform -dir data -addr 127.0.0.1:8080
 //
@@ -8,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/csv"
@@ -24,11 +26,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 	"github.com/forebay/forebay/storageapi/platform"
@@ -48,11 +51,7 @@ func main() {
 	}
 }
 
-const (
-	sourceID  = "web"
-	tableID   = "in.c-web.events"
-	component = "example.greeter"
-)
+const component = "example.greeter"
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("platform", flag.ContinueOnError)
@@ -60,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	dir := flags.String("dir", "data", "directory of everything")
 	addr := flags.String("addr", "127.0.0.1:8080", "address to listen on")
 	token := flags.String("token", "", "master token (default: made at the first start, kept in DIR/token)")
-	project := flags.Int64("project-id", 1, "id of the project")
+	project := flags.Int("project-id", 1, "id of the project")
 	public := flags.String("public-url", "", "address that clients use, when a proxy stands in front")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -73,104 +72,193 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return err
 		}
 	}
-	sourceSecret, err := secret(filepath.Join(*dir, "secret"))
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	defer listener.Close()
+	local := "http://" + listener.Addr().String()
+	base := cmp.Or(strings.TrimRight(*public, "/"), local)
 
 	// The platform.
 	server, err := platform.Open(filepath.Join(*dir, "platform"), platform.Options{
-		Token: storageapi.Secret(*token), ProjectID: *project, PublicURL: *public, Logger: log, AnyComponent: true,
+		Token: storageapi.Secret(*token), ProjectID: int64(*project), PublicURL: *public, Logger: log, AnyComponent: true,
 		Components: []platform.Component{{
 			Component: storageapi.Component{ID: component, Type: "application", Name: "Greeter", Description: "Writes a greeting for each name"},
 			Runner:    platform.RunnerFunc(greet),
 		}},
+		Services: []platform.PortalService{{ID: "stream", Name: "Stream", URL: base, OpenAPISpecURL: base + "/v1/documentation/openapi.json"}},
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		return err
-	}
-	local := "http://" + listener.Addr().String()
-	h := &handler{platform: server}
-	front := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	client, err := storageapi.New(storageapi.Options{URL: local, Token: storageapi.Secret(*token), Logger: log})
 	if err != nil {
 		return err
 	}
 
-	// The engine, whose staging and tables are on the platform.
-	tokens := drivers.NewTokenDir(filepath.Join(*dir, "tokens"))
-	staging, err := drivers.NewStaging(client, drivers.StagingOptions{Tokens: tokens, Logger: log})
+	// The engine, whose staging and tables are on the platform, and the management of its sources and sinks.
+	sinks := &sinkTokens{client: client}
+	staging, err := drivers.NewStaging(client, drivers.StagingOptions{Tokens: sinks, Logger: log})
 	if err != nil {
 		return err
 	}
-	target, err := drivers.NewTarget(client, drivers.TargetOptions{Staging: staging, Tokens: tokens, Logger: log})
+	target, err := drivers.NewTarget(client, drivers.TargetOptions{Staging: staging, Tokens: sinks, Logger: log})
 	if err != nil {
 		return err
 	}
+	h := &handler{platform: server}
+	front := stream.Server("", h)
+	served := make(chan error, 1)
+	go func() { served <- front.Serve(listener) }() // the engine calls the platform from its first moment on
+	defer front.Close()
 	engine, err := forebay.Open(filepath.Join(*dir, "buffer"), forebay.Options{Staging: staging, Target: target, Logger: log})
 	if err != nil {
 		return err
 	}
-	h.ingest = stream.Ingest(engine, stream.Options{ProjectID: int(*project), Logger: log})
-	served := make(chan error, 1)
-	go func() { served <- front.Serve(listener) }()
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		// What cannot be moved now stays in the directory and goes on at the next start.
-		err = errors.Join(err, engine.Flush(ctx, sourceID), engine.Close(), front.Shutdown(ctx))
-	}()
-	if err := engine.Define(ctx, source(sourceSecret)); err != nil {
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	cat, err := catalog.Open(filepath.Join(*dir, "catalog"), engine, catalog.Options{
+		Tokens: sinks, Logger: log,
+		DropTable: func(ctx context.Context, id string) error { return ignoreNotFound(client.DeleteTable(ctx, id, false)) },
+	})
+	if err != nil {
 		return err
 	}
-	base := local
-	if *public != "" {
-		base = strings.TrimRight(*public, "/")
+	defer func() { err = errors.Join(err, cat.Close()) }()
+	sinks.catalog.Store(cat)
+	api, err := stream.API(cat, stream.APIOptions{
+		Auth: verifier{client}, ProjectID: *project, URL: base, IngestURL: base, Logger: log,
+	})
+	if err != nil {
+		return err
 	}
+	h.streams.Store(&streams{api: api, ingest: stream.Ingest(engine, stream.Options{ProjectID: *project, Logger: log})})
+
 	fmt.Fprintf(stdout, "ready addr=%s\n\n", listener.Addr())
-	fmt.Fprintf(stdout, howTo, base, filepath.Join(*dir, "token"), component, *project, sourceID, sourceSecret, tableID)
+	fmt.Fprintf(stdout, howTo, base, filepath.Join(*dir, "token"), component, stream.DefaultTableType)
 	select {
 	case <-ctx.Done():
-		return nil
 	case err := <-served:
 		return err
 	}
+	// Events are refused from here on, and what waits is moved; the platform still answers the engine. What cannot be
+	// moved now stays in the directory and goes on at the next start.
+	h.streams.Store(nil)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if err := engine.FlushAll(end); err != nil {
+		log.Warn("not all rows are in the tables yet, they go on at the next start", "error", err)
+	}
+	return nil
 }
 
 const howTo = `  curl %[1]s/v2/storage
   curl %[1]s/apis.json
   curl -H "X-StorageApi-Token: $(cat %[2]s)" -d name=Hello --data-urlencode 'configuration={"parameters":{"names":["Ada"]}}' \
     %[1]s/v2/storage/components/%[3]s/configs
-  curl -H 'Content-Type: application/json' -d '{"user":{"id":42}}' %[1]s/stream/%[4]d/%[5]s/%[6]s
-  curl -H "X-StorageApi-Token: $(cat %[2]s)" %[1]s/v2/storage/tables/%[7]s/data-preview
+  curl -H "X-StorageApi-Token: $(cat %[2]s)" %[1]s/v1/branches/default/sources
+
+More commands, with a source whose events end in a table, are in the README of this example. They need:
+
+  URL=%[1]s TOKEN=$(cat %[2]s) TABLE_TYPE=%[4]s
 
 `
 
-// handler gives events to ingest and everything else to the platform. It is no http.ServeMux, which would redirect
-// some events.
-type handler struct{ platform, ingest http.Handler }
-
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, "/stream/") {
-		h.ingest.ServeHTTP(w, r)
-		return
-	}
-	h.platform.ServeHTTP(w, r)
+// handler gives management and events to the streams and everything else to the platform. It is no http.ServeMux, which
+// would redirect some events.
+type handler struct {
+	platform http.Handler
+	streams  atomic.Pointer[streams] // nil before the start and after the end
 }
 
-// source stores each event as it is, with the user that it names.
-func source(secret string) forebay.Source {
-	return forebay.Source{ID: sourceID, Secret: secret, Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{
-		ID: tableID, Columns: mapping.Columns{
-			mapping.UUID("id"), mapping.Datetime("received_at"), mapping.Path("user", "user.id", mapping.Default(""), mapping.RawString()), mapping.Body("body"),
-		},
-	}}}}
+type streams struct{ api, ingest http.Handler }
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	events, manage := strings.HasPrefix(r.URL.Path, "/stream/"), strings.HasPrefix(r.URL.Path, "/v1/")
+	s := h.streams.Load()
+	switch {
+	case !events && !manage:
+		h.platform.ServeHTTP(w, r)
+	case s == nil:
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "starting or stopping", http.StatusServiceUnavailable)
+	case events:
+		s.ingest.ServeHTTP(w, r)
+	default:
+		s.api.ServeHTTP(w, r)
+	}
+}
+
+// verifier has the platform say whose token it is.
+type verifier struct{ client *storageapi.Client }
+
+// Verify implements [stream.Authenticator].
+func (v verifier) Verify(ctx context.Context, token string) (stream.Identity, error) {
+	t, err := v.client.WithToken(storageapi.Secret(token)).VerifyToken(ctx)
+	var e *storageapi.Error
+	if errors.As(err, &e) && e.Status == http.StatusUnauthorized {
+		return stream.Identity{}, &stream.AuthError{
+			Status: e.Status, Name: cmp.Or(e.Code, "storage.tokenInvalid"), Message: e.Message, ExceptionID: e.ExceptionID,
+		}
+	}
+	if err != nil {
+		return stream.Identity{}, err
+	}
+	return stream.Identity{
+		ProjectID: int(t.Owner.ID), Master: t.IsMasterToken, Admin: t.IsMasterToken,
+		By: catalog.By{Type: "user", TokenID: string(t.ID), TokenDesc: t.Description},
+	}, nil
+}
+
+// sinkTokens makes the tokens of sinks for the catalog, and gives the drivers those that it keeps.
+type sinkTokens struct {
+	client  *storageapi.Client
+	catalog atomic.Pointer[catalog.Catalog] // nil until it is open
+}
+
+// CreateToken implements [catalog.Tokens]. The bucket is made first, because a token can only be for one that is there.
+func (s *sinkTokens) CreateToken(ctx context.Context, description, bucket string) (catalog.Token, error) {
+	if _, err := s.client.Bucket(ctx, bucket); storageapi.IsNotFound(err) {
+		stage, name, _ := strings.Cut(bucket, ".")
+		_, err = s.client.CreateBucket(ctx, storageapi.BucketCreate{Stage: stage, Name: strings.TrimPrefix(name, "c-")})
+		if err != nil && !storageapi.IsAlreadyExists(err) {
+			return catalog.Token{}, err
+		}
+	} else if err != nil {
+		return catalog.Token{}, err
+	}
+	t, err := s.client.CreateToken(ctx, storageapi.TokenCreate{
+		Description: description, BucketPermissions: map[string]string{bucket: "write"}, CanReadAllFileUploads: true,
+	})
+	if err != nil {
+		return catalog.Token{}, err
+	}
+	return catalog.Token{ID: string(t.ID), Value: string(t.Token), Bucket: bucket}, nil
+}
+
+// DeleteToken implements [catalog.Tokens].
+func (s *sinkTokens) DeleteToken(ctx context.Context, id string) error {
+	return ignoreNotFound(s.client.DeleteToken(ctx, storageapi.ID(id)))
+}
+
+func ignoreNotFound(err error) error {
+	if storageapi.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Get implements [drivers.TokenSource].
+func (s *sinkTokens) Get(_ context.Context, id string) (drivers.SinkToken, error) {
+	source, sink, _ := strings.Cut(id, "/")
+	if cat := s.catalog.Load(); cat != nil {
+		if t, ok := cat.SinkToken(source, sink); ok {
+			return drivers.SinkToken{ID: storageapi.ID(t.ID), Token: storageapi.Secret(t.Value), Bucket: t.Bucket}, nil
+		}
+	}
+	return drivers.SinkToken{}, fs.ErrNotExist
 }
 
 // greet is a component. It writes one row for each of parameters.names to the table "greetings.csv", and counts its

@@ -8,10 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/stream"
 )
 
 // instance is the program while it runs.
@@ -73,8 +76,11 @@ func TestReadme(t *testing.T) {
 	for _, block := range shellBlock.FindAllStringSubmatch(read(t, "README.md"), -1) {
 		script += block[1]
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
-	cmd.Env = append(os.Environ(), "URL="+in.url, "TOKEN="+token, "SECRET="+read(t, filepath.Join(dir, "secret")))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", script)
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "URL="+in.url, "TOKEN="+token, "TABLE_TYPE="+stream.DefaultTableType)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -99,7 +105,17 @@ func TestReadme(t *testing.T) {
 	if err != nil || config.Version != 3 || !strings.Contains(string(config.Configuration), `"names":["Ada"]`) {
 		t.Errorf("configuration %+v, %v", config, err)
 	}
-	rc, err := client.Preview(t.Context(), tableID, storageapi.RowQuery{Columns: []string{"user", "body"}})
+	var descriptions []string
+	for made, err := range client.Tokens(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		descriptions = append(descriptions, made.Description)
+	}
+	if !slices.Contains(descriptions, "[_internal] Stream Sink web/events") {
+		t.Errorf("tokens %q: the sink has none of its own", descriptions)
+	}
+	rc, err := client.Preview(t.Context(), "in.c-web.events", storageapi.RowQuery{Columns: []string{"user", "body"}})
 	if err != nil {
 		t.Fatal(err)
 	}
