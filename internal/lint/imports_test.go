@@ -29,7 +29,7 @@ var rooms = map[string][]string{
 	"internal/...":        {"internal/..."},
 	"internal/otlp":       {".", "mapping", "otlpflat"},
 	"internal/otlptest":   {"./..."},
-	"stream/otlpgrpc":     {".", "mapping", "buffer"},
+	"stream/otlpgrpc":     {".", "mapping", "trigger", "buffer"},
 	"forebaytest":         {".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":       {"./..."},
 	"bench":               {"./..."},

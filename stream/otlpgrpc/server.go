@@ -99,7 +99,7 @@ type request struct {
 	err      error
 }
 
-var errBuffered = errors.New("Too many requests are in progress. Send the batch again later.")
+var errBuffered = errors.New("otlpgrpc: too many requests are in progress")
 
 // UnmarshalProto is called by the codec with the bytes of the message, which are valid only during the call. Its errors
 // would become INTERNAL, so it keeps them instead.
@@ -223,7 +223,7 @@ func (s *server) failure(ctx context.Context, err error) error {
 		return status.Error(codes.InvalidArgument, fmt.Sprintf("The rows of all sinks together have %d bytes, at most %d are taken at once. "+
 			"Send smaller batches.", tooLarge.Size, tooLarge.Limit))
 	case errors.Is(err, errBuffered):
-		return unavailable(time.Second, err.Error())
+		return unavailable(time.Second, "Too many requests are in progress. Send the batch again later.")
 	case errors.Is(err, forebay.ErrClosed):
 		return unavailable(time.Second, "The service is stopping. Send the batch again.")
 	case errors.Is(err, context.DeadlineExceeded):
