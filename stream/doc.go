@@ -102,7 +102,8 @@
 //	     Retry-After. Nothing was stored, unless the message says that this is unknown
 //
 // The body of an error is a google.rpc.Status in the encoding of the request; in JSON it has the members of other errors too.
-// Bounds: the body Options.MaxBodyBytes, eight times of it without Content-Encoding; 128 times of it as decoded telemetry;
+// Bounds: the body Options.MaxBodyBytes, eight times of it without Content-Encoding; 128 times of it as decoded
+// telemetry, or half of Options.MaxBufferedBytes;
 // values nested 64 levels deep.
 //
 // # The Stream API

@@ -170,7 +170,8 @@ func (h *otlpHandler) export(
 			}
 		}
 	}
-	cost, err := otlp.Check(signal, enc, data, otlpMemory*h.opts.MaxBodyBytes)
+	// What would never have room is refused for good, so that it is not sent again for ever.
+	cost, err := otlp.Check(signal, enc, data, min(otlpMemory*h.opts.MaxBodyBytes, h.opts.MaxBufferedBytes/2))
 	if err != nil {
 		return otlpRequestError(err)
 	}

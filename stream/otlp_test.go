@@ -411,6 +411,27 @@ func TestOTLPOverload(t *testing.T) {
 	}
 }
 
+// A batch that could never have room beside its own bytes is refused for good: 503 would be repeated for ever.
+func TestOTLPSmallMemory(t *testing.T) {
+	s := newService(t, nil, telemetry())
+	srv := httptest.NewServer(stream.Ingest(s.eng, stream.Options{MaxBodyBytes: 64 << 10, MaxBufferedBytes: 64 << 10}))
+	defer srv.Close()
+	s.url = srv.URL
+	data, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs(make([]string, 100)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf); status != 413 {
+		t.Errorf("%d %q", status, answer)
+	}
+	if data, err = (&plog.ProtoMarshaler{}).MarshalLogs(logs("one")); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf); status != 200 {
+		t.Errorf("%d %q", status, answer)
+	}
+}
+
 // Columns do not see the headers that are to be hidden, and never the bearer token.
 func TestOTLPHiddenHeaders(t *testing.T) {
 	s := newService(t, nil, telemetry())
