@@ -283,20 +283,15 @@ func (c *call) createConfiguration() (reply, error) {
 	if err := in.err(configCode); err != nil {
 		return failed(err)
 	}
-	if id.config == "" {
-		if id.config, err = c.s.store.ids.takeText(); err != nil {
-			return failed(err)
-		}
-	}
 	var out storageapi.Configuration
-	err = c.s.store.update(id.lock(), func(tx *txn) error {
+	err = c.newConfiguration(id, func(tx *txn, id configID) error {
 		conf := &configuration{configID: id, tx: tx, by: c.creator()}
 		found, err := tx.get(id.key("config"), &conf.head)
 		if err != nil {
 			return err
 		}
 		if found && !conf.head.Latest.Deleted {
-			return refuse(http.StatusBadRequest, "configurationAlreadyExists", "Configuration %q already exists", id.config)
+			return alreadyExists(id)
 		}
 		if content == nil {
 			content = emptyObject()
@@ -321,6 +316,30 @@ func (c *call) createConfiguration() (reply, error) {
 		return failed(err)
 	}
 	return created(out)
+}
+
+const configExists = "configurationAlreadyExists"
+
+func alreadyExists(id configID) error {
+	return refuse(http.StatusBadRequest, configExists, "Configuration %q already exists", id.config)
+}
+
+// newConfiguration runs create for a new configuration. Without an id it is given one, and another one when somebody has
+// chosen the same.
+func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) error) error {
+	if id.config != "" {
+		return c.s.store.update(id.lock(), func(tx *txn) error { return create(tx, id) })
+	}
+	for {
+		var err error
+		if id.config, err = c.s.store.ids.takeText(); err != nil {
+			return err
+		}
+		err = c.s.store.update(id.lock(), func(tx *txn) error { return create(tx, id) })
+		if e, internal := explain(err); err == nil || internal || e.code != configExists {
+			return err
+		}
+	}
 }
 
 // updateConfiguration makes a new version, unless the state is all that was sent.

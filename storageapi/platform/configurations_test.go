@@ -253,6 +253,38 @@ func TestDefaultStateIsNotShared(t *testing.T) {
 	expectJSON(t, "content of another configuration", b.Configuration, `{}`)
 }
 
+// Ids that are made are never those that somebody has chosen, and may choose again.
+func TestMadeIDsAreFree(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	first := must(w.Ticket(ctx))(t)
+	for i := range int64(12) {
+		id := fmt.Sprint(first + i)
+		must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: id, Name: "chosen"}))(t)
+	}
+	made := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: "made"}))(t)
+	copied := must(w.CopyConfiguration(ctx, component, made.ID, 1, storageapi.ConfigurationCopy{Name: "copy"}))(t)
+	next := must(w.Ticket(ctx))(t)
+	for i := range int64(12) {
+		must(w.CreateRow(ctx, component, made.ID, storageapi.RowCreate{RowID: fmt.Sprint(next + i), Name: "chosen"}))(t)
+	}
+	row := must(w.CreateRow(ctx, component, made.ID, storageapi.RowCreate{Name: "made"}))(t)
+	other := must(w.CopyRow(ctx, component, made.ID, row.ID, 1, storageapi.RowCopy{}))(t)
+	c := must(w.Configuration(ctx, component, made.ID))(t)
+	if len(c.Rows) != 14 || other.ID == row.ID {
+		t.Errorf("%d rows, want 14", len(c.Rows))
+	}
+	all := must(storageapi.Collect(w.Configurations(ctx, component)))(t)
+	if len(all) != 14 || copied == made.ID {
+		t.Errorf("%d configurations, want 14", len(all))
+	}
+	for _, c := range all {
+		if chosen := c.Name == "chosen"; c.Version != 1 && chosen {
+			t.Errorf("configuration %s was overwritten: %+v", c.ID, c)
+		}
+	}
+}
+
 func TestForms(t *testing.T) {
 	w := newWorld(t)
 	base := "/v2/storage/components/" + component + "/configs"

@@ -124,13 +124,13 @@ func (c *call) createRow() (reply, error) {
 	if state == nil {
 		state = emptyObject()
 	}
-	if id == "" {
-		if id, err = c.s.store.ids.takeText(); err != nil {
-			return failed(err)
-		}
-	}
 	var out storageapi.ConfigurationRow
 	_, err = c.changeConfiguration(false, func(conf *configuration) error {
+		if id == "" {
+			if id, err = c.newRowID(conf); err != nil {
+				return err
+			}
+		}
 		if conf.head.Latest.find(id) >= 0 {
 			return refuse(http.StatusBadRequest, "configurationRowAlreadyExists", "Row %q already exists", id)
 		}
@@ -149,6 +149,20 @@ func (c *call) createRow() (reply, error) {
 		return failed(err)
 	}
 	return created(out)
+}
+
+// newRowID gives an id that no row of the configuration has or had, also none that somebody has chosen.
+func (c *call) newRowID(conf *configuration) (string, error) {
+	for {
+		id, err := c.s.store.ids.takeText()
+		if err != nil {
+			return "", err
+		}
+		found, err := conf.tx.get(conf.row(id), &rowHead{})
+		if err != nil || !found {
+			return id, err
+		}
+	}
 }
 
 // replaceRow makes a new version of a row and of its configuration.
@@ -345,10 +359,6 @@ func (c *call) copyRow() (reply, error) {
 	if targetConfig != "" {
 		target.config = targetConfig
 	}
-	newID, err := c.s.store.ids.takeText()
-	if err != nil {
-		return failed(err)
-	}
 	var out storageapi.ConfigurationRow
 	err = c.s.store.update(target.lock(), func(tx *txn) error {
 		source, err := openConfiguration(tx, id, c.creator(), false)
@@ -364,6 +374,10 @@ func (c *call) copyRow() (reply, error) {
 			return err
 		}
 		conf, err := openConfiguration(tx, target, c.creator(), false)
+		if err != nil {
+			return err
+		}
+		newID, err := c.newRowID(conf)
 		if err != nil {
 			return err
 		}

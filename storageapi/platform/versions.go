@@ -179,10 +179,9 @@ func (c *call) copyConfiguration() (reply, error) {
 		return failed(err)
 	}
 	target := id
-	if target.config, err = c.s.store.ids.takeText(); err != nil {
-		return failed(err)
-	}
-	err = c.s.store.update(target.lock(), func(tx *txn) error {
+	target.config = ""
+	err = c.newConfiguration(target, func(tx *txn, fresh configID) error {
+		target = fresh
 		source, err := openConfiguration(tx, id, c.creator(), false)
 		if err != nil {
 			return err
@@ -211,7 +210,7 @@ func (c *configuration) copyTo(id configID, old configVersion, adjust func(v *co
 	if found, err := c.tx.get(id.key("config"), &target.head); err != nil {
 		return err
 	} else if found && !target.head.Latest.Deleted {
-		return refuse(http.StatusBadRequest, "configurationAlreadyExists", "Configuration %q already exists", id.config)
+		return alreadyExists(id)
 	}
 	next := old
 	next.Deleted, next.Rows = false, nil
