@@ -137,6 +137,7 @@ func (e *Engine) mapTogether(src *source, sourceID string, rec *mapping.Record, 
 	if unset {
 		rec.Received = time.Time{}
 	}
+	rec.Release()
 }
 
 // appendTogether hands the mapped rows to the buffer. If a portion of the batch is there already, it waits for room.

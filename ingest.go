@@ -148,6 +148,7 @@ func (e *Engine) take(ctx context.Context, src *source, recs []*mapping.Record, 
 	}
 	for i, rec := range recs {
 		results[i].Sinks = e.mapRecord(ctx, src, i, rec, now, sc)
+		rec.Release()
 	}
 	e.append(ctx, src, now, sc, len(recs)*len(src.sinks))
 	return append(list, sc.portions...)

@@ -239,3 +239,32 @@ func BenchmarkHeaders(b *testing.B) {
 		row, _ = m.AppendRow(row[:0], r)
 	}
 }
+
+// BenchmarkRowsOfManyRecords maps records in turn, as many as callers wait for the disk. Each comes with a body of its own,
+// as one that was just received.
+func BenchmarkRowsOfManyRecords(b *testing.B) {
+	m := mustCompile(b, UUID("id"), Body("body"), Path("name", "field_02.name"), Path("number", "field_01"))
+	for _, release := range []bool{false, true} {
+		b.Run(fmt.Sprintf("release=%v", release), func(b *testing.B) {
+			records := make([]*Record, 1024)
+			for i := range records {
+				records[i] = JSON(kilobyte())
+			}
+			var row []byte
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				r := records[i%len(records)]
+				body := r.Body
+				r.Reset()
+				r.Body, r.Format = body, FormatJSON
+				var err error
+				if row, err = m.AppendRow(row[:0], r); err != nil {
+					b.Fatal(err)
+				}
+				if release {
+					r.Release()
+				}
+			}
+		})
+	}
+}

@@ -2,8 +2,8 @@ package mapping
 
 import "fmt"
 
-// Document is a record body that is structured data instead of bytes. It is written as JSON at most once per record,
-// and only when a column needs it.
+// Document is a record body that is structured data instead of bytes. It is written as JSON only when a column needs
+// it, and at most once for all mappers of a record.
 type Document interface {
 	// AppendJSON appends the document as one compact JSON value (RFC 8259, UTF-8) to dst and returns the extended
 	// slice. It must give the same bytes at every call, and must not keep dst. An error rejects the record for every
@@ -38,7 +38,7 @@ const (
 
 // appendField is appendPath for a document that gives single fields.
 func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *cause) {
-	s := &w.r.state
+	s := w.s
 	text, kind := d.AppendField(s.scratch[:0], c.path)
 	s.scratch = text
 	switch kind {

@@ -39,13 +39,14 @@ const (
 
 // headerFields returns the headers in the order of their names. The slice is valid until the next call.
 func (r *Record) headerFields(compat bool) []headerField {
-	fields := r.state.fields[:0]
+	s := r.parsed()
+	fields := s.fields[:0]
 	for name, values := range r.Header {
 		if len(values) > 0 {
 			fields = append(fields, headerField{name, headerValue(name, values, compat), prefixOf(name)})
 		}
 	}
-	r.state.fields = fields
+	s.fields = fields
 	if len(fields) > 20 {
 		slices.SortFunc(fields, func(a, b headerField) int { return strings.Compare(a.name, b.name) })
 		return fields
@@ -89,12 +90,12 @@ func (r *Record) header(name string, compat bool) (string, bool) {
 }
 
 // headersCell returns the headers as a compact JSON object with sorted names, written as style says. The slice is valid
-// until the next reset.
+// until the record is released.
 //
 // The design that lost: to keep the cell for the next record with equal headers. Headers that are all equal come from
 // tests; real ones differ in a length, a date or an id.
 func (r *Record) headersCell(style headerStyle) []byte {
-	s := &r.state
+	s := r.parsed()
 	style |= styleWritten
 	if s.headerStyle == style {
 		return s.headers

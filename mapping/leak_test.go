@@ -68,6 +68,19 @@ func TestNoValueLeaksBetweenRecords(t *testing.T) {
 						return
 					}
 				}
+				switch i % 3 {
+				case 0:
+					r.Release()
+				case 1:
+					// A copy has neither the right to the state nor a way to give it away twice.
+					dup := *r
+					row, err := mappers[0].AppendRow(nil, &dup)
+					if err != nil || strings.Count(string(row), "<") != strings.Count(string(row), id) {
+						t.Errorf("the copy of record %s got %s %v", id, row, err)
+						return
+					}
+					dup.Release()
+				}
 				pool.Put(r)
 			}
 		})

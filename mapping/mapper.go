@@ -162,7 +162,7 @@ func (m *Mapper) Cells(r *Record) []Cell {
 // AppendCell appends the text of column i, before CSV quoting, and returns the extended slice. When it fails it returns
 // dst as it was and an [*Error].
 func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
-	w := rowWriter{m: m, r: r, plain: true}
+	w := rowWriter{m: m, r: r, s: r.parsed(), plain: true}
 	out, fail := w.append(dst, &m.cells[i])
 	if fail != nil {
 		return dst, &Error{m.cells[i].name, fail.reason, fail.err}
@@ -176,7 +176,7 @@ func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
 //
 // dst must not overlap the record. AppendRow keeps no reference to it.
 func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
-	w := rowWriter{m: m, r: r}
+	w := rowWriter{m: m, r: r, s: r.parsed()}
 	out := dst
 	for i := range m.cells {
 		if i > 0 {
@@ -197,9 +197,10 @@ func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 type rowWriter struct {
 	m     *Mapper
 	r     *Record
-	plain bool // no CSV quoting
+	s     *recordState // that of r
+	plain bool         // no CSV quoting
 
-	looked bool   // the places of the paths are in Record.state.found
+	looked bool   // the places of the paths are in recordState.found
 	tape   *tape  // the parsed body
 	unread *cause // or why it cannot be read
 }
@@ -219,7 +220,7 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 			if !w.looked {
 				w.find()
 			}
-			if w.unread == nil && r.state.parsedAs == FormatJSON {
+			if w.unread == nil && w.s.parsedAs == FormatJSON {
 				return w.tape.appendCSV(dst), nil
 			}
 		}
@@ -240,8 +241,8 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 	case TypePath:
 		return w.appendPath(dst, c)
 	}
-	text, fail := c.prog.eval(r.state.scratch[:0], r, c.raw)
-	r.state.scratch = text
+	text, fail := c.prog.eval(w.s.scratch[:0], r, c.raw)
+	w.s.scratch = text
 	if fail != nil {
 		return dst, fail
 	}
@@ -262,13 +263,13 @@ func (w *rowWriter) find() {
 	if w.tape, w.unread = r.parse(w.m.compat); w.unread != nil {
 		return
 	}
-	found := r.state.found
+	found := w.s.found
 	if n := len(w.m.paths.nodes); cap(found) < n {
 		found = make([]uint32, n)
 	} else {
 		found = found[:n]
 	}
-	r.state.found = found
+	w.s.found = found
 	w.m.paths.find(w.tape, found)
 }
 
@@ -287,8 +288,8 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 		}
 		return w.put(dst, c.def), nil
 	}
-	r, t := w.r, w.tape
-	at := r.state.found[c.node]
+	s, t := w.s, w.tape
+	at := s.found[c.node]
 	if at == 0 {
 		if c.def == nil {
 			return dst, noSuchField(c.path)
@@ -308,15 +309,15 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 		}
 		return append(dst, t.text[n.start:n.end]...), nil
 	case n.kind == nodeString && c.raw:
-		r.state.scratch = t.appendText(r.state.scratch[:0], at-1)
-		return w.put(dst, r.state.scratch), nil
+		s.scratch = t.appendText(s.scratch[:0], at-1)
+		return w.put(dst, s.scratch), nil
 	case n.kind < nodeString:
 		return append(dst, t.text[n.start:n.end]...), nil
 	case n.flags&(flagSpaced|flagNonASCII) == 0:
 		return w.put(dst, t.text[n.start:n.end]), nil
 	}
-	r.state.scratch = t.appendValue(r.state.scratch[:0], at-1)
-	return w.put(dst, r.state.scratch), nil
+	s.scratch = t.appendValue(s.scratch[:0], at-1)
+	return w.put(dst, s.scratch), nil
 }
 
 func appendIP(dst []byte, r *Record, compat bool) []byte {

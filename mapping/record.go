@@ -7,11 +7,11 @@ import (
 )
 
 // Record is one event on its way to the rows of the sinks of a source. The caller fills the exported fields; mappers
-// read them and keep what they have parsed in the record, so that the second mapper of the same record parses nothing.
+// read them and keep what they have parsed, so that the second mapper of the same record parses nothing.
 //
 // A record is used by one goroutine at a time. It may be reused: call [Record.Reset] before the fields are set anew.
 // Once a mapper has read the record its fields must not be changed, and the bytes of Body must not change, until the
-// next Reset.
+// next Reset or [Record.Release].
 type Record struct {
 	// Body is the event as it was received. It is not copied and never modified.
 	Body []byte
@@ -28,7 +28,7 @@ type Record struct {
 	// value gives an empty cell.
 	Received time.Time
 
-	state recordState
+	state *recordState // nil until a mapper needs it, and after a release
 }
 
 // JSON returns a record whose body is JSON. The bytes are not copied and must not change while the record is used.
@@ -36,10 +36,29 @@ func JSON(body []byte) *Record {
 	return &Record{Body: body, Format: FormatJSON}
 }
 
-// Reset empties the record for the next event and keeps its internal buffers. No value that was parsed before is
-// reachable afterwards.
+// Reset empties the record for the next event and keeps its internal buffers, unless they were released. No value that
+// was parsed before is reachable afterwards.
 func (r *Record) Reset() {
 	r.Body, r.Document, r.Format, r.Header = nil, nil, FormatFromHeader, nil
 	r.ClientIP, r.Received = netip.Addr{}, time.Time{}
-	r.state.reset()
+	if s := r.state; s != nil && s.owner == r {
+		s.reset()
+	} else {
+		r.state = nil
+	}
+}
+
+// Release gives back the memory of what mappers have parsed, for the next record of any goroutine, and leaves the fields
+// as they are. The record can be mapped again, and is then parsed again. Whoever keeps many records after their rows are
+// made, as while they wait for the disk, calls it: the next ones are then mapped in memory that is still in the caches of
+// the processor.
+func (r *Record) Release() {
+	s := r.state
+	r.state = nil
+	if s == nil || s.owner != r {
+		return
+	}
+	s.reset()
+	s.owner = nil
+	states.Put(s)
 }

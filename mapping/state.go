@@ -3,11 +3,14 @@ package mapping
 import (
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // recordState is what mappers have found out about a record. Everything in it belongs to the record alone, so nothing
 // can pass from one record to another but through a missing reset.
 type recordState struct {
+	owner *Record // whose it is: a copy of a record must not use or release what belongs to the original
+
 	parsedAs Format // the format in which the body was parsed, FormatFromHeader if it was not
 	html     bool   // the reading in which a form was written as JSON
 	parseErr *cause // the outcome
@@ -25,7 +28,21 @@ type recordState struct {
 	quoted  []byte   // scratch of one text that becomes a JSON string
 }
 
-// maxKeptBytes bounds each buffer that a reused record keeps after an unusually large event.
+// states is apart from the records because many of these may be waiting while few are being mapped: with a state in each,
+// a thousand callers in turn would never find theirs in the caches.
+var states = sync.Pool{New: func() any { return new(recordState) }}
+
+// parsed returns the state of the record.
+func (r *Record) parsed() *recordState {
+	if s := r.state; s != nil && s.owner == r {
+		return s
+	}
+	s := states.Get().(*recordState)
+	s.owner, r.state = r, s
+	return s
+}
+
+// maxKeptBytes bounds each buffer that the pool keeps after an unusually large event.
 const maxKeptBytes = 256 << 10
 
 func (s *recordState) reset() {
@@ -73,7 +90,7 @@ var errOpaque = errors.New("the body has no fields: its Content-Type is neither 
 
 // parse makes the tape of the body, once.
 func (r *Record) parse(compat bool) (*tape, *cause) {
-	s := &r.state
+	s := r.parsed()
 	f := r.format(compat)
 	if s.parsedAs == f && (f != FormatForm || s.html == compat) {
 		return &s.tape, s.parseErr
@@ -104,7 +121,7 @@ func (r *Record) parse(compat bool) (*tape, *cause) {
 
 // documentText writes the document, once.
 func (r *Record) documentText() ([]byte, *cause) {
-	s := &r.state
+	s := r.parsed()
 	if !s.hasText {
 		s.hasText = true
 		var err error
