@@ -54,10 +54,20 @@ type Catalog struct {
 	mu      sync.RWMutex
 	closed  bool
 	trees   map[string]*tree       // the trees are immutable
-	locks   map[string]*sync.Mutex // by source, held while a change of the source is made
+	locks   map[string]*sourceLock // by source
 	busy    map[string]string      // the running task by entity; "" for a change without one
 	tasks   map[string]*running
 	retired map[string]retired // by token id
+	stray   map[string]bool    // sources that the engine may have otherwise, because an undo failed
+	owed    map[string][]byte  // records that could not be written; see owe
+
+	wake chan struct{} // has sweep look at stray and owed
+}
+
+// sourceLock is held while a change of the source is made.
+type sourceLock struct {
+	sync.Mutex
+	users int // who holds it or waits, protected by Catalog.mu
 }
 
 // Open reads the definitions of a folder and lets the engine follow them. The engine must have no sources that come from
@@ -81,8 +91,9 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	}
 	c := &Catalog{
 		opts: opts, eng: eng, store: opts.Store, log: opts.Logger,
-		trees: map[string]*tree{}, locks: map[string]*sync.Mutex{}, busy: map[string]string{},
-		tasks: map[string]*running{}, retired: map[string]retired{},
+		trees: map[string]*tree{}, locks: map[string]*sourceLock{}, busy: map[string]string{},
+		tasks: map[string]*running{}, retired: map[string]retired{}, stray: map[string]bool{}, owed: map[string][]byte{},
+		wake: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if err := c.load(); err != nil {
@@ -111,6 +122,11 @@ func (c *Catalog) Close() error {
 	c.mu.Unlock()
 	c.cancel()
 	c.work.Wait()
+	if len(c.owed) > 0 {
+		if err := c.store.Commit(c.owed); err != nil {
+			c.log.Warn("ends of tasks could not be stored", "tasks", len(c.owed), "error", err)
+		}
+	}
 	return c.store.Close()
 }
 
@@ -189,17 +205,25 @@ func (c *Catalog) tree(id string) *tree {
 	return c.trees[id]
 }
 
-// lock has a source to itself while a change of it is made.
+// lock has a source to itself while a change of it is made. It is taken before mu.
 func (c *Catalog) lock(sourceID string) (unlock func()) {
 	c.mu.Lock()
 	l := c.locks[sourceID]
 	if l == nil {
-		l = new(sync.Mutex)
+		l = new(sourceLock)
 		c.locks[sourceID] = l
 	}
+	l.users++
 	c.mu.Unlock()
 	l.Lock()
-	return l.Unlock
+	return func() {
+		l.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(c.locks, sourceID)
+		}
+	}
 }
 
 // leftoverError says what a change has left behind outside of the catalog.
@@ -229,7 +253,7 @@ func validate(t *tree) error {
 }
 
 // change makes a change: outside first, then the engine, then the store, whose write is what counts. Whatever fails
-// before that write is undone. record adds the end of the task to the write.
+// before that write is undone; a write that failed is read back (settle). record adds the end of the task to the write.
 func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record func(result string) (key string, value []byte)) error {
 	defer c.lock(sourceID)()
 	at := now()
@@ -258,7 +282,11 @@ func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record fu
 			}
 		}
 	}
-	if err := c.follow(ctx, sourceID, next); err != nil {
+	follow := c.follow
+	if c.isStray(sourceID) {
+		follow = c.force
+	}
+	if err := follow(ctx, sourceID, next); err != nil {
 		return errors.Join(err, c.undo(sourceID, old, made))
 	}
 
@@ -275,7 +303,13 @@ func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record fu
 		records[key] = value
 	}
 	if err := c.store.Commit(records); err != nil {
-		return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(sourceID, old, made))
+		stored, unknown := c.settle(sourceID, old, next, records, err)
+		switch {
+		case unknown != nil:
+			return unknown // the tokens stay: they may be those of the store
+		case !stored:
+			return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(sourceID, old, made))
+		}
 	}
 
 	c.mu.Lock()
@@ -287,6 +321,7 @@ func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record fu
 	for _, r := range gone {
 		c.retired[r.Token.ID] = r
 	}
+	delete(c.stray, sourceID)
 	c.mu.Unlock()
 	if ch.outside != nil {
 		if err := ch.outside(ctx); err != nil {
@@ -319,8 +354,42 @@ func recordTree(records map[string][]byte, sourceID string, old, next *tree) {
 	}
 }
 
+// direct makes a change without a task. When ctx ends first, the change may go on: the caller learns its outcome by
+// reading.
+func (c *Catalog) direct(ctx context.Context, entity, sourceID string, p plan) error {
+	if err := c.begin(entity, ""); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	go func() {
+		err := c.change(ctx, sourceID, p, nil)
+		c.end(entity)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the change of %q may be made or not, read it: %w", sourceID, context.Cause(ctx))
+	}
+}
+
 // follow makes the engine do what a tree says.
 func (c *Catalog) follow(ctx context.Context, sourceID string, t *tree) error {
+	if t.live() {
+		def, err := t.definition()
+		if err != nil {
+			return err
+		}
+		if have, ok := c.eng.Source(sourceID); ok && reflect.DeepEqual(have, def) {
+			return nil
+		}
+	}
+	return c.force(ctx, sourceID, t)
+}
+
+// force is follow for an engine that may be in the middle of another definition.
+func (c *Catalog) force(ctx context.Context, sourceID string, t *tree) error {
 	if !t.live() {
 		if err := c.eng.Remove(ctx, sourceID); err != nil && !errors.Is(err, forebay.ErrUnknownSource) {
 			return err
@@ -331,46 +400,58 @@ func (c *Catalog) follow(ctx context.Context, sourceID string, t *tree) error {
 	if err != nil {
 		return err
 	}
-	if have, ok := c.eng.Source(sourceID); ok && reflect.DeepEqual(have, def) {
-		return nil
-	}
 	return c.eng.Define(ctx, def)
 }
 
-// undoTimeout bounds what is undone after a task's own time may be over.
-const undoTimeout = 30 * time.Second
+// repairFirst is the pause before something that could not be repaired is tried again; it doubles up to sweepEvery.
+const repairFirst = time.Second
 
-// undo puts the engine and the tokens back to what the catalog says.
-func (c *Catalog) undo(sourceID string, old *tree, made []Token) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
-	defer cancel()
-	return errors.Join(c.follow(ctx, sourceID, old), c.deleteTokens(made))
-}
-
-func (c *Catalog) deleteTokens(made []Token) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
-	defer cancel()
-	var problems []error
-	for _, t := range made {
-		problems = append(problems, c.opts.Tokens.DeleteToken(ctx, t.ID))
-	}
-	return errors.Join(problems...)
-}
-
-// sweep cleans up until Close.
+// sweep cleans up and repairs until Close.
 func (c *Catalog) sweep() {
 	defer c.work.Done()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	pause := repairFirst
+	retry := time.NewTimer(pause)
+	retry.Stop()
+	defer retry.Stop()
 	for {
 		select {
 		case <-c.ctx.Done():
 			return
 		case <-tick.C:
+			ctx, cancel := context.WithTimeout(c.ctx, sweepTimeout)
+			c.deleteRetired(ctx, now())
+			c.deleteOldTasks(now())
+			cancel()
+		case <-retry.C:
+		case <-c.wake:
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, sweepTimeout)
-		c.deleteRetired(ctx, now())
-		c.deleteOldTasks(now())
-		cancel()
+		if c.repair(c.ctx) {
+			pause = repairFirst
+			retry.Stop()
+			continue
+		}
+		retry.Reset(pause)
+		pause = min(2*pause, sweepEvery)
 	}
+}
+
+// Checkpoint writes a copy of the definitions into a new folder, while changes go on: every change whose task has
+// succeeded before the call is in it. [Open] takes the folder up as that of a catalog. It holds the secrets of the
+// sources and the tokens of the sinks, as the original does. With an error there is no copy; [errors.ErrUnsupported]
+// means that Options.Store is no [Checkpointer].
+//
+// Copy the rows first, with [forebay.Engine.Checkpoint], and the definitions after them: then a token is there for all
+// rows.
+func (c *Catalog) Checkpoint(dir string) error {
+	store, ok := c.store.(Checkpointer)
+	if !ok {
+		return fmt.Errorf("catalog: checkpoint %s: %w by the store", dir, errors.ErrUnsupported)
+	}
+	if err := store.Checkpoint(dir); err != nil {
+		return fmt.Errorf("catalog: checkpoint %s: %w", dir, err)
+	}
+	c.log.Info("checkpoint of the catalog made", "dir", dir)
+	return nil
 }

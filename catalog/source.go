@@ -347,19 +347,16 @@ func stateTexts(disable bool, at time.Time, by By) (string, *Mark) {
 }
 
 // RotateSecret gives a source a new secret and returns the source. The old one is refused from now on.
+// When ctx ends before the outcome is known, the secret may be rotated or not; [Catalog.Source] tells.
 func (c *Catalog) RotateSecret(ctx context.Context, by By, id string) (Source, error) {
-	if err := c.begin(id, ""); err != nil {
-		return Source{}, err
-	}
-	defer c.end(id)
 	secret := newSecret()
-	err := c.change(ctx, id, liveSource(id, func(at time.Time, next *tree) (*change, error) {
+	err := c.direct(ctx, id, id, liveSource(id, func(at time.Time, next *tree) (*change, error) {
 		next.source.Secret = secret
 		next.source.Version = newVersion(next.source.Version, next.source.SourceContent, "Rotated the secret.", at, by)
 		ch := &change{next: next}
 		ch.keep(next.source)
 		return ch, nil
-	}), nil)
+	}))
 	if err != nil {
 		return Source{}, err
 	}

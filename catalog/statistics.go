@@ -112,11 +112,7 @@ func (c *Catalog) ClearSourceStatistics(ctx context.Context, sourceID string) er
 
 func (c *Catalog) clear(ctx context.Context, sourceID string, which func(sink string) bool) error {
 	const what = " statistics" // not a valid id: it stands beside the tasks of the source
-	if err := c.begin(sourceID+what, ""); err != nil {
-		return err
-	}
-	defer c.end(sourceID + what)
-	return c.change(ctx, sourceID, liveSource(sourceID, func(at time.Time, next *tree) (*change, error) {
+	return c.direct(ctx, sourceID+what, sourceID, liveSource(sourceID, func(at time.Time, next *tree) (*change, error) {
 		for _, st := range c.eng.Stats().Sinks {
 			s, ok := next.sinks[st.Sink]
 			if st.Source != sourceID || !ok || s.Deleted != nil || !which(st.Sink) {
@@ -126,5 +122,5 @@ func (c *Catalog) clear(ctx context.Context, sourceID string, which func(sink st
 			next.sinks[st.Sink] = s
 		}
 		return &change{next: next}, nil
-	}), nil)
+	}))
 }

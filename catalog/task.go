@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -106,6 +107,10 @@ func (c *Catalog) submit(kind, sourceID, sinkID string, p plan) (Task, error) {
 		err = c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)})
 	}
 	if err != nil {
+		var refused *Error
+		if !errors.As(err, &refused) && !errors.Is(err, ErrNotCommitted) {
+			c.owe(taskKey(task.ID), nil) // nobody will ask for it
+		}
 		c.end(entity(sourceID, sinkID))
 		return Task{}, err
 	}
@@ -167,11 +172,15 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 	})
 	if err != nil {
 		var left *leftoverError
+		var unknown *unknownError
 		done.Partial = errors.As(err, &left)
 		done.Status, done.Result, done.FinishedAt, done.Failure = Failed, "", now(), c.failure(ctx, err)
 		c.log.Warn("task failed", "task", task.ID, "error", err)
-		if err := c.store.Commit(map[string][]byte{taskKey(task.ID): encode(done)}); err != nil {
-			c.log.Error("the end of a task could not be stored", "task", task.ID, "error", err)
+		if !errors.As(err, &unknown) { // else the record in the store is the truth
+			record := encode(done)
+			if err := c.store.Commit(map[string][]byte{taskKey(task.ID): record}); err != nil {
+				c.owe(taskKey(task.ID), record)
+			}
 		}
 	}
 	// Who sees the end of the task can start the next one.
@@ -185,7 +194,11 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 
 // failure returns the text for the user.
 func (c *Catalog) failure(ctx context.Context, err error) string {
+	var left *leftoverError
+	var unknown *unknownError
 	switch {
+	case errors.As(err, &left), errors.As(err, &unknown):
+		return sentence(err)
 	case c.ctx.Err() != nil:
 		return interrupted
 	case ctx.Err() != nil:
@@ -267,7 +280,7 @@ func (c *Catalog) loadTasks() error {
 	return c.store.Commit(ended)
 }
 
-// deleteOldTasks ends the retention of tasks.
+// deleteOldTasks ends the retention of tasks. Their records go with the next repair.
 func (c *Catalog) deleteOldTasks(now time.Time) {
 	old := map[string][]byte{}
 	c.mu.Lock()
@@ -281,13 +294,8 @@ func (c *Catalog) deleteOldTasks(now time.Time) {
 			delete(c.tasks, id)
 		}
 	}
+	maps.Copy(c.owed, old) // also in the place of an end that could not be written
 	c.mu.Unlock()
-	if len(old) == 0 {
-		return
-	}
-	if err := c.store.Commit(old); err != nil {
-		c.log.Warn("old tasks could not be removed, they are at the next start", "error", err)
-	}
 }
 
 // Tasks returns all tasks that are kept, oldest first.

@@ -109,6 +109,9 @@ func (c *Catalog) SinkToken(sourceID, sinkID string) (Token, bool) {
 
 // deleteRetired deletes the tokens whose sinks have no rows left that need them.
 func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
+	if c.opts.Tokens == nil {
+		return // an earlier opening made them; they stay until one can delete them
+	}
 	c.mu.RLock()
 	var due []retired
 	for _, r := range c.retired {

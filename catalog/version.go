@@ -8,28 +8,33 @@ import (
 
 // SourceVersions returns the versions of a source that are kept, ascending.
 func (c *Catalog) SourceVersions(id string) ([]Version, error) {
-	if _, err := c.Source(id); err != nil {
+	s, err := c.Source(id)
+	if err != nil {
 		return nil, err
 	}
-	return c.versions(versionPrefix(id, ""))
+	return c.versions(versionPrefix(id, ""), s.Version.Number)
 }
 
 // SinkVersions returns the versions of a sink that are kept, ascending.
 func (c *Catalog) SinkVersions(sourceID, id string) ([]Version, error) {
-	if _, _, err := c.Sink(sourceID, id); err != nil {
+	_, s, err := c.Sink(sourceID, id)
+	if err != nil {
 		return nil, err
 	}
-	return c.versions(versionPrefix(sourceID, id))
+	return c.versions(versionPrefix(sourceID, id), s.Version.Number)
 }
 
-func (c *Catalog) versions(prefix string) ([]Version, error) {
+// versions reads the versions up to the last one: the store may also have one that is being written.
+func (c *Catalog) versions(prefix string, last int) ([]Version, error) {
 	var list []Version
 	err := c.store.Scan(prefix, func(key string, record []byte) error {
 		var r struct{ Version Version }
 		if err := json.Unmarshal(record, &r); err != nil {
 			return fmt.Errorf("record %s: %w", key, err)
 		}
-		list = append(list, r.Version)
+		if r.Version.Number <= last {
+			list = append(list, r.Version)
+		}
 		return nil
 	})
 	return list, err
@@ -37,8 +42,12 @@ func (c *Catalog) versions(prefix string) ([]Version, error) {
 
 // SourceVersion returns a version of a source with its content.
 func (c *Catalog) SourceVersion(id string, number int) (Version, SourceContent, error) {
-	if _, err := c.Source(id); err != nil {
+	s, err := c.Source(id)
+	if err != nil {
 		return Version{}, SourceContent{}, err
+	}
+	if number > s.Version.Number { // the store may have one that is being written
+		return Version{}, SourceContent{}, noSourceVersion(id, number)
 	}
 	v, content, ok, err := versionRecord[SourceContent](c.store, versionKey(id, "", number))
 	if err == nil && !ok {
@@ -49,8 +58,12 @@ func (c *Catalog) SourceVersion(id string, number int) (Version, SourceContent, 
 
 // SinkVersion returns a version of a sink with its content.
 func (c *Catalog) SinkVersion(sourceID, id string, number int) (Version, SinkContent, error) {
-	if _, _, err := c.Sink(sourceID, id); err != nil {
+	_, s, err := c.Sink(sourceID, id)
+	if err != nil {
 		return Version{}, SinkContent{}, err
+	}
+	if number > s.Version.Number {
+		return Version{}, SinkContent{}, noSinkVersion(sourceID, id, number)
 	}
 	v, content, ok, err := versionRecord[SinkContent](c.store, versionKey(sourceID, id, number))
 	if err == nil && !ok {

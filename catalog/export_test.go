@@ -1,0 +1,12 @@
+package catalog
+
+import (
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// OpenStoreOn is OpenStore on another disk.
+func OpenStoreOn(disk vfs.FS, dir string) (Store, error) {
+	return openStore(dir, slog.New(slog.DiscardHandler), disk)
+}
