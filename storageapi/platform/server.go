@@ -47,7 +47,7 @@ func Open(dir string, o Options) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("platform: %w", err)
 	}
-	st, err := openStore(filepath.Join(dir, "meta"), o.Logger)
+	st, err := openStore(filepath.Join(dir, "meta"), o.Logger, nil)
 	if err != nil {
 		return nil, fmt.Errorf("platform: open %s: %w", dir, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // store is the database of all metadata. A change is one batch with an fsync: it is there as a whole or not at all, and
@@ -25,12 +26,13 @@ type store struct {
 // formatVersion is the version of everything below the directory.
 const formatVersion = 1
 
-func openStore(dir string, log *slog.Logger) (*store, error) {
+// openStore opens the database. fs is the disk, nil for the real one.
+func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
 	s := &store{}
 	cache := pebble.NewCache(16 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
-		Cache: cache, Logger: storeLogger{log, s}, FormatMajorVersion: pebble.FormatNewest, MemTableSize: 8 << 20,
+		FS: fs, Cache: cache, Logger: storeLogger{log, s}, FormatMajorVersion: pebble.FormatNewest, MemTableSize: 8 << 20,
 	}
 	// The usual scheduler wakes ten times a second even when nothing happens.
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
