@@ -12,7 +12,7 @@ import (
 
 // Identity is what a token stands for.
 type Identity struct {
-	// ProjectID is the token's project. The API serves one project, the others get "forbidden".
+	// ProjectID is the token's project. The API serves one project; tokens of others are as good as unknown ones.
 	ProjectID int
 	// Master tells that the token may use the API at all, Admin that it may change something.
 	Master, Admin bool
@@ -20,8 +20,8 @@ type Identity struct {
 	By catalog.By
 }
 
-// Authenticator verifies the tokens of the Stream API. Implementations must be safe for concurrent use and should
-// remember answers for a short time.
+// Authenticator verifies the tokens of the Stream API: [StaticToken] knows one, package stream/platformauth asks the
+// platform. Implementations must be safe for concurrent use and should remember answers for a short time.
 type Authenticator interface {
 	// Verify returns what a token stands for. A token that is refused is an [*AuthError]; other errors are faults of
 	// the service.

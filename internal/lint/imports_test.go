@@ -30,6 +30,7 @@ var rooms = map[string][]string{
 	"internal/otlp":       {".", "mapping", "otlpflat"},
 	"internal/otlptest":   {"./..."},
 	"stream/otlpgrpc":     {".", "mapping", "trigger", "buffer"},
+	"stream/platformauth": {"stream", "catalog", "storageapi", "storageapi/platform"},
 	"forebaytest":         {".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":       {"./..."},
 	"bench":               {"./..."},

@@ -1,0 +1,190 @@
+// Package platformauth verifies the tokens of the Stream API against the platform.
+//
+//	client, err := storageapi.New(storageapi.Options{URL: "https://storage.example.com"})
+//	auth, err := platformauth.New(client, platformauth.Options{})
+//	api, err := stream.API(cat, stream.APIOptions{Auth: auth, ProjectID: 123, IngestURL: "https://in.example.com"})
+//
+// The platform is asked once for a token, and its answer remembered for a short time: a token that is taken away there
+// works here for at most [Options.TTL] longer. Only hashes of tokens are kept.
+package platformauth
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/stream"
+)
+
+// Options configure [New]. The zero value works.
+type Options struct {
+	// TTL is how long an answer is remembered. Refused tokens are remembered for 5 s at most. Default: 1 minute.
+	TTL time.Duration
+	// Tokens is how many answers are remembered at most; beyond it the oldest are forgotten. Default: 10,000.
+	Tokens int
+	// Calls is how many tokens are asked for at once at most; other requests wait. Default: 16.
+	Calls int
+}
+
+// Validate reports every breach at once.
+func (o Options) Validate() error {
+	var errs []error
+	if o.TTL < 0 {
+		errs = append(errs, fmt.Errorf("platformauth: Options.TTL is %s, must be positive, or 0 for the default", o.TTL))
+	}
+	if o.Tokens < 0 {
+		errs = append(errs, fmt.Errorf("platformauth: Options.Tokens is %d, must be positive, or 0 for the default", o.Tokens))
+	}
+	if o.Calls < 0 {
+		errs = append(errs, fmt.Errorf("platformauth: Options.Calls is %d, must be positive, or 0 for the default", o.Calls))
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	// refusedTTL is short, because a token that was refused may be enabled again.
+	refusedTTL = 5 * time.Second
+	// callTimeout leaves the request that asks time for its answer.
+	callTimeout = 20 * time.Second
+	// maxToken is far above the length of all tokens of the platform.
+	maxToken = 1024
+	// adminRole is the one that may change something.
+	adminRole = "admin"
+)
+
+// New returns an authenticator that asks the platform of client. The client's own token is not used.
+func New(client *storageapi.Client, opts Options) (stream.Authenticator, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	return &verifier{
+		client: client, ttl: cmp.Or(opts.TTL, time.Minute), most: cmp.Or(opts.Tokens, 10_000),
+		slots: make(chan struct{}, cmp.Or(opts.Calls, 16)), answers: map[hash]*answer{},
+	}, nil
+}
+
+type hash [sha256.Size]byte
+
+type verifier struct {
+	client *storageapi.Client
+	ttl    time.Duration
+	most   int
+	slots  chan struct{} // one for each call in progress
+
+	mu      sync.Mutex
+	answers map[hash]*answer
+	order   list.List // of hash, the oldest answer first
+}
+
+// answer is what is known of a token. All but at is written before done is closed, and not after.
+type answer struct {
+	done    chan struct{}
+	who     stream.Identity
+	err     error
+	expires time.Time
+	at      *list.Element // nil while the platform is asked
+}
+
+// Verify implements [stream.Authenticator]. Requests with the same token share one call.
+func (v *verifier) Verify(ctx context.Context, token string) (stream.Identity, error) {
+	if len(token) > maxToken {
+		return stream.Identity{}, &stream.AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid access token"}
+	}
+	key := sha256.Sum256([]byte(token))
+	v.mu.Lock()
+	a := v.answers[key]
+	if a != nil && a.at != nil && !time.Now().Before(a.expires) {
+		v.forget(key, a)
+		a = nil
+	}
+	if a == nil {
+		a = &answer{done: make(chan struct{})}
+		v.answers[key] = a
+		// The call outlives the request that has begun it: others may wait for it.
+		go v.ask(context.WithoutCancel(ctx), key, token, a)
+	}
+	v.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.who, a.err
+	case <-ctx.Done():
+		return stream.Identity{}, context.Cause(ctx)
+	}
+}
+
+// forget removes an answer. v.mu is held.
+func (v *verifier) forget(key hash, a *answer) {
+	delete(v.answers, key)
+	v.order.Remove(a.at)
+}
+
+// ask fills an answer.
+func (v *verifier) ask(ctx context.Context, key hash, token string, a *answer) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var keep time.Duration
+	select {
+	case v.slots <- struct{}{}:
+		a.who, keep, a.err = v.call(ctx, token)
+		<-v.slots
+	case <-ctx.Done():
+		a.err = fmt.Errorf("verify a token: too many are verified at once: %w", ctx.Err())
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	defer close(a.done)
+	if keep <= 0 {
+		delete(v.answers, key)
+		return
+	}
+	a.expires = time.Now().Add(keep)
+	a.at = v.order.PushBack(key)
+	for v.order.Len() > v.most {
+		oldest := v.order.Front().Value.(hash)
+		v.forget(oldest, v.answers[oldest])
+	}
+}
+
+// codes are the names of answers that have none, such as those of a proxy before the platform.
+var codes = map[int]string{
+	http.StatusUnauthorized:       "storage.tokenInvalid",
+	http.StatusForbidden:          "storage.accessDenied",
+	http.StatusServiceUnavailable: "storage.unavailable",
+}
+
+// call asks the platform, and says how long its answer is good for.
+func (v *verifier) call(ctx context.Context, token string) (who stream.Identity, keep time.Duration, err error) {
+	t, err := v.client.WithToken(storageapi.Secret(token)).VerifyToken(ctx)
+	if err != nil {
+		refused, ok := errors.AsType[*storageapi.Error](err)
+		if !ok || refused.Status >= http.StatusInternalServerError && refused.Status != http.StatusServiceUnavailable {
+			return who, 0, fmt.Errorf("verify a token: %w", err)
+		}
+		if refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden {
+			keep = min(v.ttl, refusedTTL)
+		}
+		return who, keep, &stream.AuthError{
+			Status: refused.Status, Name: cmp.Or(refused.Code, codes[refused.Status], "storage.error"), Message: refused.Message, ExceptionID: refused.ExceptionID,
+		}
+	}
+	keep = v.ttl
+	if !t.Expires.IsZero() {
+		keep = min(keep, time.Until(t.Expires.Time))
+	}
+	who = stream.Identity{
+		ProjectID: int(t.Owner.ID), Master: t.IsMasterToken, Admin: t.IsMasterToken && t.Admin != nil && t.Admin.Role == adminRole,
+		By: catalog.By{Type: "user", TokenID: string(t.ID), TokenDesc: t.Description},
+	}
+	if t.Admin != nil {
+		who.By.UserID, who.By.UserName = t.Admin.ID.String(), t.Admin.Name
+	}
+	return who, keep, nil
+}

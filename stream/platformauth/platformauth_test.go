@@ -1,0 +1,273 @@
+package platformauth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/storageapi/platform"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/platformauth"
+)
+
+const masterToken = "1-1-master-token-of-the-project"
+
+// TestAgainstPlatform puts the Stream API before a server of the platform.
+func TestAgainstPlatform(t *testing.T) {
+	p, err := platform.Open(t.TempDir(), platform.Options{Token: masterToken, ProjectID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	storage := httptest.NewServer(p)
+	defer storage.Close()
+	client, err := storageapi.New(storageapi.Options{URL: storage.URL, Token: masterToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, err := client.CreateToken(t.Context(), storageapi.TokenCreate{Description: "limited"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: buffertest.NewMemory()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	cat, err := catalog.Open(filepath.Join(t.TempDir(), "catalog"), eng, catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cat.Close()
+	ask := func(project int, method, token string) (int, string) {
+		t.Helper()
+		auth, err := platformauth.New(client, platformauth.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		api, err := stream.API(cat, stream.APIOptions{Auth: auth, ProjectID: project, IngestURL: "http://in.example.com"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := httptest.NewRequest(method, "/v1/branches/default/sources", strings.NewReader(`{"type":"http","name":"Web"}`))
+		req.Header.Set("X-StorageApi-Token", token)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, req)
+		return w.Code, w.Body.String()
+	}
+	for _, tt := range []struct {
+		project       int
+		method, token string
+		status        int
+		part          string
+	}{
+		{7, "GET", masterToken, 200, `"projectId": 7`},
+		{7, "POST", masterToken, 202, "api.create.source"},
+		{7, "GET", string(limited.Token), 401, "stream.api.masterTokenRequired"},
+		{7, "GET", "1-1-unknown", 401, "storage.tokenInvalid"},
+		{7, "GET", strings.Repeat("x", 5000), 401, "storage.tokenInvalid"},
+		{8, "GET", masterToken, 401, "storage.tokenInvalid"},
+	} {
+		if status, body := ask(tt.project, tt.method, tt.token); status != tt.status || !strings.Contains(body, tt.part) || strings.Contains(body, tt.token) {
+			t.Errorf("project %d, %s with %.30q: %d %s, want %d %s", tt.project, tt.method, tt.token, status, body, tt.status, tt.part)
+		}
+	}
+	for _, task := range cat.Tasks() {
+		if _, err := cat.Wait(t.Context(), task.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source, err := cat.Source("web")
+	if err != nil || source.Created.By.TokenID == "" || source.Created.By.UserName != "Admin" {
+		t.Errorf("created by %+v, %v", source.Created.By, err)
+	}
+}
+
+// stub is a platform that answers by the token.
+type stub struct {
+	calls  atomic.Int64
+	answer func(token string) (int, string)
+}
+
+func (s *stub) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.calls.Add(1)
+	status, body := s.answer(r.Header.Get(storageapi.TokenHeader))
+	if status == 0 {
+		return nil, errors.New(body)
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+func newStub(t *testing.T, opts platformauth.Options, answer func(token string) (int, string)) (stream.Authenticator, *stub) {
+	t.Helper()
+	s := &stub{answer: answer}
+	client, err := storageapi.New(storageapi.Options{
+		URL: "http://storage.example.com", HTTP: &http.Client{Transport: s}, Retry: storageapi.RetryOptions{Attempts: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth, err := platformauth.New(client, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auth, s
+}
+
+const (
+	admin  = `{"id":"5","description":"mine","isMasterToken":true,"owner":{"id":7},"admin":{"id":12,"name":"Ann","role":"admin"}}`
+	reader = `{"id":"6","isMasterToken":true,"owner":{"id":7},"admin":{"id":13,"name":"Bob","role":"readOnly"}}`
+)
+
+func TestAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		body   string
+		who    stream.Identity
+		refuse *stream.AuthError
+	}{
+		{200, admin, stream.Identity{
+			ProjectID: 7, Master: true, Admin: true, By: catalog.By{Type: "user", TokenID: "5", TokenDesc: "mine", UserID: "12", UserName: "Ann"},
+		}, nil},
+		{200, reader, stream.Identity{ProjectID: 7, Master: true, By: catalog.By{Type: "user", TokenID: "6", UserID: "13", UserName: "Bob"}}, nil},
+		{200, `{"id":"8","owner":{"id":7},"admin":{"id":13,"role":"admin"}}`, stream.Identity{
+			ProjectID: 7, By: catalog.By{Type: "user", TokenID: "8", UserID: "13"},
+		}, nil},
+		{401, `{"error":"Invalid access token","code":"storage.tokenInvalid","exceptionId":"e1"}`, stream.Identity{}, &stream.AuthError{
+			Status: 401, Name: "storage.tokenInvalid", Message: "Invalid access token", ExceptionID: "e1",
+		}},
+		{403, `<html>`, stream.Identity{}, &stream.AuthError{Status: 403, Name: "storage.accessDenied", Message: "Forbidden"}},
+		{503, `{"status":"maintenance","reason":"Back at noon"}`, stream.Identity{}, &stream.AuthError{
+			Status: 503, Name: "storage.unavailable", Message: "Back at noon",
+		}},
+		{500, `{}`, stream.Identity{}, nil},
+		{0, "connection refused", stream.Identity{}, nil},
+	} {
+		auth, _ := newStub(t, platformauth.Options{}, func(string) (int, string) { return tt.status, tt.body })
+		who, err := auth.Verify(t.Context(), "the-secret")
+		if who != tt.who || (err == nil) != (tt.status == 200) {
+			t.Errorf("%d %s: %+v, %v", tt.status, tt.body, who, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "the-secret") {
+			t.Errorf("the error has the token: %v", err)
+		}
+		refused, ok := errors.AsType[*stream.AuthError](err)
+		if ok != (tt.refuse != nil) || ok && *refused != *tt.refuse {
+			t.Errorf("%d %s: refused with %+v, want %+v", tt.status, tt.body, refused, tt.refuse)
+		}
+	}
+}
+
+func TestAnswersAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := false
+		soon := time.Now().Add(20 * time.Second).Format(storageapi.TimeFormat)
+		auth, s := newStub(t, platformauth.Options{TTL: time.Minute, Tokens: 3}, func(token string) (int, string) {
+			switch {
+			case down:
+				return 500, "{}"
+			case token == "ends":
+				return 200, fmt.Sprintf(`{"id":"9","isMasterToken":true,"owner":{"id":7},"expires":%q}`, soon)
+			case token == "bad":
+				return 401, "{}"
+			}
+			return 200, admin
+		})
+		calls := func(token string, want int64) {
+			t.Helper()
+			before := s.calls.Load()
+			_, _ = auth.Verify(t.Context(), token)
+			synctest.Wait()
+			if n := s.calls.Load() - before; n != want {
+				t.Errorf("%s: %d calls, want %d", token, n, want)
+			}
+		}
+		calls("a", 1)
+		calls("a", 0)
+		calls("bad", 1)
+		calls("bad", 0)
+		calls("ends", 1)
+		time.Sleep(6 * time.Second)
+		calls("bad", 1) // a refused token is remembered for 5 s
+		time.Sleep(16 * time.Second)
+		calls("ends", 1) // not longer than it is valid
+		calls("a", 0)
+		time.Sleep(39 * time.Second)
+		calls("a", 1) // the minute is over
+		calls("b", 1)
+		calls("c", 1)
+		calls("a", 0)
+		calls("d", 1)
+		calls("a", 1) // there is room for three: the oldest has gone
+		down = true
+		calls("e", 1)
+		down = false
+		calls("e", 1) // faults of the platform are not remembered
+	})
+}
+
+// TestSharedCalls checks that requests with one token share a call, that the first of them going away does not fail the
+// others, and that calls are bounded.
+func TestSharedCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var now, most atomic.Int64
+		auth, s := newStub(t, platformauth.Options{Calls: 2}, func(string) (int, string) {
+			most.Store(max(most.Load(), now.Add(1)))
+			<-release
+			now.Add(-1)
+			return 200, admin
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := auth.Verify(ctx, "a"); !errors.Is(err, context.Canceled) {
+				t.Errorf("the request that has gone away: %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 10 {
+			wg.Go(func() {
+				if who, err := auth.Verify(t.Context(), "a"); err != nil || !who.Admin {
+					t.Errorf("%+v, %v", who, err)
+				}
+			})
+		}
+		for i := range 5 {
+			wg.Go(func() {
+				if _, err := auth.Verify(t.Context(), fmt.Sprint("other", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		cancel()
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+		if n := s.calls.Load(); n != 6 || most.Load() > 2 {
+			t.Errorf("%d calls, %d at once, want 6 and at most 2", n, most.Load())
+		}
+	})
+}
+
+func TestOptionsValidate(t *testing.T) {
+	_, err := platformauth.New(nil, platformauth.Options{TTL: -1, Tokens: -1, Calls: -1})
+	if err == nil || strings.Count(err.Error(), "must be positive") != 3 {
+		t.Errorf("got %v", err)
+	}
+}
