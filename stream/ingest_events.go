@@ -25,7 +25,7 @@ func (h *ingestHandler) serveEvents(
 			return e
 		}
 	}
-	results, err, e := h.store(ctx, r, src.ID, q.rec.Body, recs)
+	results, e, err := h.store(ctx, r, src.ID, q.rec.Body, recs)
 	if e != nil {
 		return e
 	}
@@ -43,19 +43,19 @@ func (h *ingestHandler) serveEvents(
 // store stores the events of a request, those that are missing if it has a key that is known.
 func (h *ingestHandler) store(
 	ctx context.Context, r *http.Request, source string, body []byte, recs []*mapping.Record,
-) ([]forebay.Result, error, *apiError) {
+) ([]forebay.Result, *apiError, error) {
 	keys := r.Header[keyHeader]
 	if len(keys) == 0 {
 		results, err := h.eng.IngestBatch(ctx, source, recs)
-		return results, err, nil
+		return results, nil, err
 	}
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > maxKeyLength {
-		return nil, nil, badKey
+		return nil, badKey, nil
 	}
 	key := receiptKey{source, keys[0]}
 	receipt, e := h.receipts.begin(ctx, key, body)
 	if e != nil {
-		return nil, nil, e
+		return nil, e, nil
 	}
 	var results []forebay.Result
 	defer func() { h.receipts.end(key, receipt, results) }()
@@ -65,7 +65,7 @@ func (h *ingestHandler) store(
 	} else {
 		results, err = h.eng.IngestMissing(ctx, source, recs, receipt.has)
 	}
-	return results, err, nil
+	return results, nil, err
 }
 
 // eventResult is the outcome of one event that not every sink has taken.
