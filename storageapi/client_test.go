@@ -96,7 +96,17 @@ func TestRetries(t *testing.T) {
 		}, 3, true},
 		"named creation that was taken": {named, []func(*http.Request) (*http.Response, error){answering(400, `{"code":"configurationAlreadyExists"}`), good}, 1, false},
 		"deletion that was done":        {remove, []func(*http.Request) (*http.Response, error){failing(lost), answering(404, `{"code":"storage.tokens.notFound"}`)}, 2, true},
-		"deletion of nothing":           {remove, []func(*http.Request) (*http.Response, error){answering(404, `{"code":"storage.tokens.notFound"}`)}, 1, false},
+		"deletion by job that was done": {
+			func(ctx context.Context, c *Client) error { return c.DeleteTable(ctx, "in.c-a.t", false) },
+			[]func(*http.Request) (*http.Response, error){failing(lost), answering(404, `{"code":"storage.tables.notFound"}`)},
+			2, true,
+		},
+		"trash that must not be purged": {
+			func(ctx context.Context, c *Client) error { return c.DeleteConfiguration(ctx, "c", "1") },
+			[]func(*http.Request) (*http.Response, error){failing(lost), answering(204, "")},
+			1, false,
+		},
+		"deletion of nothing": {remove, []func(*http.Request) (*http.Response, error){answering(404, `{"code":"storage.tokens.notFound"}`)}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
