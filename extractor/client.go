@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -76,7 +75,7 @@ func newClient(pl *plan, o Options, t *traffic) (c *client, closeIdle func()) {
 // do sends a request until it succeeds or is not worth another attempt. A status of 400 and above is an error unless
 // it is to be ignored, which holds for API requests only.
 func (c *client) do(ctx context.Context, r *request) (*response, error) {
-	shown := c.shown(r.url)
+	shown := c.plan.shown(r.url)
 	for n := 1; ; n++ {
 		c.log.DebugContext(ctx, "request", "method", r.method, "url", shown, "attempt", n, "login", r.login)
 		c.traffic.requests.Add(1)
@@ -121,15 +120,6 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 		}
 		return resp, nil
 	}
-}
-
-// shown returns a URL for logs and errors.
-func (c *client) shown(u *url.URL) string {
-	copied := *u
-	if copied.User != nil {
-		copied.User = url.User(redacted)
-	}
-	return c.plan.secrets.clean(strings.Replace(copied.String(), url.QueryEscape(redacted)+"@", redacted+"@", 1))
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -283,7 +273,7 @@ func (c *client) fetch(ctx context.Context, r *request) (tree.Node, error) {
 	}
 	ignored := slices.Contains(c.plan.ignoreErrors, resp.status)
 	if ignored {
-		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.shown(r.url))
+		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.plan.shown(r.url))
 	}
 	n, err := tree.Parse(resp.body)
 	switch {
@@ -298,7 +288,7 @@ func (c *client) fetch(ctx context.Context, r *request) (tree.Node, error) {
 		err = fmt.Errorf("the answer is not JSON: %w", err)
 	}
 	return n, &RequestError{
-		Method: r.method, URL: c.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err,
+		Method: r.method, URL: c.plan.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err,
 		Body: c.plan.secrets.excerpt(resp.body),
 	}
 }

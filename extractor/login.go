@@ -31,6 +31,9 @@ type loginConfig struct {
 func parseLogin(auth *section, attrOnly place, pl *plan) *loginConfig {
 	switch kind := auth.text("type", ""); kind {
 	case "login":
+	case "":
+		auth.wrong("type", "is required; login is supported")
+		return nil
 	case "basic", "query", "oauth10", "oauth20", "oauth20.login":
 		auth.wrong("type", "authentication %q is not supported, only login is", kind)
 		return nil
@@ -196,7 +199,7 @@ func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, err
 	failed := func(err error) error {
 		// The body is left out: it may be the credential.
 		return &RequestError{
-			Login: true, Method: r.method, URL: pl.secrets.clean(r.url.String()), Status: resp.status,
+			Login: true, Method: r.method, URL: pl.shown(r.url), Status: resp.status,
 			Attempts: resp.attempts, Err: err,
 		}
 	}

@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -68,6 +69,34 @@ func resolve(base *url.URL, endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
+// shown returns a URL for logs and errors: without a user, a password and what is secret.
+func (pl *plan) shown(u *url.URL) string {
+	copied := *u
+	if copied.User != nil {
+		copied.User = url.User(redacted)
+	}
+	const most = 2000 // a link of an API may be as long as its answer
+	text := pl.secrets.clean(strings.Replace(copied.String(), url.QueryEscape(redacted)+"@", redacted+"@", 1))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// shownEndpoint is shown for the text of an endpoint, which may be no URL.
+func (pl *plan) shownEndpoint(endpoint string) string {
+	if u, err := url.Parse(normalizeURL(endpoint)); err == nil {
+		return pl.shown(u)
+	}
+	if before, after, ok := strings.Cut(endpoint, "//"); ok {
+		host, _, _ := strings.Cut(after, "/")
+		if at := strings.LastIndexByte(host, '@'); at >= 0 {
+			endpoint = before + "//" + redacted + after[at:]
+		}
+	}
+	return pl.secrets.clean(endpoint)
+}
+
 // apiRequest builds a request of a job: the defaults of the API lie under everything that the call sets.
 func (pl *plan) apiRequest(call apiCall) (*request, error) {
 	if call.method == "" {
@@ -91,7 +120,7 @@ func (pl *plan) apiRequest(call apiCall) (*request, error) {
 func (pl *plan) build(call apiCall) (*request, error) {
 	u, err := resolve(pl.baseURL, call.endpoint)
 	if err != nil {
-		return nil, &RequestError{Method: call.method, URL: pl.secrets.clean(call.endpoint), Err: err}
+		return nil, &RequestError{Method: cmp.Or(call.method, methodGet), URL: pl.shownEndpoint(call.endpoint), Err: err}
 	}
 	r := &request{method: http.MethodGet, url: u, headers: slices.Clone(call.headers)}
 	contentType := ""

@@ -3,6 +3,7 @@ package extractor
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
@@ -35,9 +36,7 @@ func (sc *urlScroller) call(base apiCall, baseURL *url.URL) (apiCall, error) {
 		base.params = tree.OfObject()
 	}
 	if sc.isQuery {
-		for _, m := range nest(parseQuery(strings.TrimPrefix(sc.next, "?"))).Members() {
-			base.params = base.params.With(m.Key, m.Value)
-		}
+		base.params = base.params.WithAll(nest(parseQuery(strings.TrimPrefix(sc.next, "?"))))
 		return base, nil
 	}
 	// A relative link is relative to the URL of the endpoint.
@@ -69,34 +68,63 @@ func (sc *urlScroller) position() tree.Node { return tree.OfString(sc.next) }
 
 func (sc *urlScroller) resume(n tree.Node) { sc.next = n.Str() }
 
-// nest makes parameters of the pairs of a query: "a[b]=1" is an object, "a[]=1" a list.
+// nest makes parameters of the pairs of a query: "a[b]=1" is an object, "a[]=1" a list. Of equal names the last counts.
 func nest(pairs []pair) tree.Node {
-	out := tree.OfObject()
+	root := new(nested)
 	for _, p := range pairs {
 		name, rest, bracketed := strings.Cut(p.name, "[")
-		var keys []string
-		if bracketed && name != "" && strings.HasSuffix(rest, "]") {
-			keys = strings.Split(strings.TrimSuffix(rest, "]"), "][")
-		} else {
-			name = p.name
+		if !bracketed || name == "" || !strings.HasSuffix(rest, "]") || strings.Count(rest, "][") >= maxNesting {
+			root.below(p.name).set(p.value)
+			continue
 		}
-		before, _ := out.Get(name)
-		out = out.With(name, nestValue(before, keys, tree.OfString(p.value)))
+		at := root.below(name)
+		for key := range strings.SplitSeq(strings.TrimSuffix(rest, "]"), "][") {
+			at = at.below(key)
+		}
+		at.set(p.value)
 	}
-	return out
+	return root.node()
 }
 
-func nestValue(before tree.Node, keys []string, value tree.Node) tree.Node {
-	if len(keys) == 0 {
-		return value
+// maxNesting bounds the brackets of a name; one with more stands for itself.
+const maxNesting = 64
+
+// nested is a parameter that is being gathered: text, or members in the order of their appearance.
+type nested struct {
+	text    string
+	isText  bool
+	keys    []string
+	members map[string]*nested
+}
+
+func (n *nested) set(text string) { *n = nested{text: text, isText: true} }
+
+// below returns a member, a new one when it is not there; without a key it is the next of a list.
+func (n *nested) below(key string) *nested {
+	if n.members == nil {
+		*n = nested{members: make(map[string]*nested)}
 	}
-	object := before.Named()
-	key := keys[0]
 	if key == "" {
-		key = fmt.Sprint(object.Len())
+		key = strconv.Itoa(len(n.keys))
 	}
-	below, _ := object.Get(key)
-	return object.With(key, nestValue(below, keys[1:], value))
+	m, ok := n.members[key]
+	if !ok {
+		m = new(nested)
+		n.members[key] = m
+		n.keys = append(n.keys, key)
+	}
+	return m
+}
+
+func (n *nested) node() tree.Node {
+	if n.isText {
+		return tree.OfString(n.text)
+	}
+	members := make([]tree.Member, len(n.keys))
+	for i, key := range n.keys {
+		members[i] = tree.Member{Key: key, Value: n.members[key].node()}
+	}
+	return tree.OfObject(members...)
 }
 
 // paramScroller sends a value of each answer with the next request: method response.param. It ends when there is none.

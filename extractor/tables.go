@@ -94,7 +94,7 @@ func (t *Tables) Close() error {
 
 // Add takes the records of a page that a run of the same configuration emits. The error is a *DataError when they do
 // not fit the records before, for example when a field is text in one and an object in another.
-func (t *Tables) Add(_ context.Context, p *Page) error {
+func (t *Tables) Add(ctx context.Context, p *Page) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -107,6 +107,9 @@ func (t *Tables) Add(_ context.Context, p *Page) error {
 		extra = p.Records[0].extra
 	}
 	for _, rec := range p.Records {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		nested, err := bs.Learn(p.DataType, rec.item, extra)
 		if err != nil {
 			return &DataError{Job: p.Job, Page: p.Number, Table: flatten.SafeName(p.DataType), Err: err}
@@ -222,9 +225,6 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 	}
 	r := bufio.NewReaderSize(t.file, 1<<16)
 	for range t.pages {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		meta, err := t.take(r)
 		if err != nil {
 			return err
@@ -234,6 +234,9 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 		extra, _ := meta.Get("extra")
 		count, _ := meta.Get("records")
 		for range count.Int() {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			item, err := t.take(r)
 			if err != nil {
 				return err

@@ -38,14 +38,21 @@ func SafeName(name string) string {
 	return out
 }
 
-// taken gives names that are not taken yet: a later one gets "_u0", "_u1" and so on.
-type taken map[string]bool
+// taken gives names that are not taken yet: a later one gets "_u0", "_u1" and so on. The value of a name is the number
+// with which to try next.
+type taken map[string]int
+
+func (t taken) has(name string) bool {
+	_, ok := t[name]
+	return ok
+}
 
 func (t taken) name(wanted string) string {
 	name := wanted
-	for i := 0; t[name]; i++ {
+	for i := t[wanted]; t.has(name); i++ {
 		name = wanted + "_u" + strconv.Itoa(i)
+		t[wanted] = i + 1
 	}
-	t[name] = true
+	t[name] = 0
 	return name
 }

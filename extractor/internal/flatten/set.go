@@ -211,7 +211,7 @@ func (s *Set) table(path, label string, extras []string, rows *shape) (*Table, e
 		t.Columns = []string{columns.name(dataColumn)}
 	}
 	for _, name := range extras {
-		if columns[SafeName(name)] && s.aliases[name] == "" {
+		if columns.has(SafeName(name)) && s.aliases[name] == "" {
 			s.aliases[name] = name + "_u0"
 		}
 		if alias, ok := s.aliases[name]; ok {
@@ -292,8 +292,9 @@ func (w *rowWriter) cell(text string) { w.cells = append(w.cells, text) }
 
 // fields appends the cells of an object.
 func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
+	values := v.Cursor()
 	for _, f := range s.fields {
-		value, _ := v.Get(f.name)
+		value := values.Get(f.name)
 		switch f.shape.kind {
 		case object:
 			w.fields(value, f.shape, &link{path: l.path + "." + f.name, row: value, outer: l}, label+"."+f.name)

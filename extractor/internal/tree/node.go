@@ -180,6 +180,72 @@ func (n Node) With(key string, value Node) Node {
 	return out
 }
 
+// WithAll is With for all members of another object, in their order.
+func (n Node) WithAll(o Node) Node {
+	out := Node{kind: Object, kids: n.named()}
+	index := make(map[string]int, len(out.kids))
+	for i, m := range out.kids {
+		index[m.Key] = i
+	}
+	for _, m := range o.named() {
+		if i, ok := index[m.Key]; ok {
+			out.kids[i].Value = m.Value
+			continue
+		}
+		index[m.Key] = len(out.kids)
+		out.kids = append(out.kids, m)
+	}
+	return out
+}
+
+// A Cursor finds members of one object by name. It takes constant time for names in the order of the object, and for
+// others after the first of them.
+type Cursor struct {
+	kids  []Member
+	next  int
+	index map[string]int
+}
+
+// Cursor returns a cursor before the first member. Of what is no object it finds nothing.
+func (n Node) Cursor() Cursor {
+	if n.kind != Object {
+		return Cursor{}
+	}
+	return Cursor{kids: n.kids}
+}
+
+// Get returns the member with a name, null when there is none.
+func (c *Cursor) Get(key string) Node {
+	if c.next < len(c.kids) && c.kids[c.next].Key == key {
+		c.next++
+		return c.kids[c.next-1].Value
+	}
+	at := -1
+	if len(c.kids) < manyMembers {
+		for i := range c.kids {
+			if c.kids[i].Key == key {
+				at = i
+				break
+			}
+		}
+	} else {
+		if c.index == nil {
+			c.index = make(map[string]int, len(c.kids))
+			for i := range c.kids {
+				c.index[c.kids[i].Key] = i
+			}
+		}
+		if i, ok := c.index[key]; ok {
+			at = i
+		}
+	}
+	if at < 0 {
+		return Node{}
+	}
+	c.next = at + 1
+	return c.kids[at].Value
+}
+
 // Without returns the object without a member.
 func (n Node) Without(key string) Node {
 	out := Node{kind: Object, kids: make([]Member, 0, len(n.kids))}

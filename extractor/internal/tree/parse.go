@@ -105,7 +105,7 @@ func (p *parser) value(depth int) (Node, error) {
 	return Node{}, errors.New("a value is expected")
 }
 
-// manyMembers is from where equal names are looked for in a map.
+// manyMembers is from where names are looked for in a map.
 const manyMembers = 16
 
 func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
