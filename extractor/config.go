@@ -247,8 +247,6 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 			if _, ok := d.get("method"); ok {
 				pl.defaults.method = parseMethod(d)
 			}
-			d.skip("endpoint", "dataField", "dataType", "id", "children", "userData", "scroller", "responseFilter",
-				"responseFilterDelimiter", "placeholders", "recursionFilter")
 			d.done()
 		}
 		h.done()

@@ -120,7 +120,13 @@ func (pl place) userData(s *section) expressionMap {
 	if n.IsScalar() {
 		return expressionMap{{"job_parent_id", pl.compile(n, s.at("userData"))}}
 	}
-	return pl.compileMap(s, "userData")
+	out := pl.compileMap(s, "userData")
+	for _, m := range out {
+		if m.value.form == objectForm || m.value.form == listForm || m.value.literal.Len() > 0 && m.value.form == literalForm {
+			pl.p.add(m.value.path, "must be a value for a column, or an expression of %s", strings.Join(pl.families, ", "))
+		}
+	}
+	return out
 }
 
 func parsePlaceholders(s *section, at place) []placeholder {

@@ -86,6 +86,8 @@ func TestConfigErrors(t *testing.T) {
 			"mapping", ``, job("") + `, "mappings": {"t": {}, "u": {"a": {"type": "x"}, "b": {}, "c": {"type": "table"}, "d": {"mapping": {}}}}`,
 			[]string{"mappings.t: must have at least one column", `mappings.u.a.type: must be column, user or table, not "x"`, "mappings.u.b.mapping: is required", "mappings.u.c.destination: is required", "mappings.u.c.tableMapping: is required", "mappings.u.d.mapping.destination: is required"},
 		},
+		{"user data", ``, `"userData": {"a": {"x": 1}, "b": [1], "c": {"attr": "id"}, "d": []}, "id": 1, ` + job(`, "userData": {"e": {"attr": "x", "y": 1}}`), []string{cfg + "userData.a: must be a value for a column", cfg + "userData.b: must be", cfg + "jobs[0].userData.e: must be"}},
+		{"authentication without type", `"authentication": {"format": "text"}`, job(""), []string{api + "authentication.type: is required"}},
 		{"bucket", ``, `"outputBucket": "../x", ` + job(""), []string{cfg + "outputBucket: must not begin with a dot or contain slashes"}},
 		{"iterations", ``, job("") + `}, "iterations": [5], "authorization": {"a": 1`, []string{"parameters.iterations[0]: must be an object"}},
 		{"sections", ``, `"x": 1}, "api": {"a": 1`, []string{api + "baseUrl: is required", cfg + "jobs: "}},
@@ -132,7 +134,7 @@ func TestConfigSyntax(t *testing.T) {
 
 func TestConfigWarnings(t *testing.T) {
 	t.Parallel()
-	cfg, err := extractor.Parse([]byte(`{"authorization": {}, "storage": {}, "parameters": {"version": 1, "iterations": [{}, {}], "api": {"baseUrl": "http://h", "nam.e": 1, "http": {"header": {}, "defaultOptions": {"timeout": 1}},
+	cfg, err := extractor.Parse([]byte(`{"authorization": {}, "storage": {}, "parameters": {"version": 1, "iterations": [{}, {}], "api": {"baseUrl": "http://h", "nam.e": 1, "http": {"header": {}, "defaultOptions": {"timeout": 1, "dataField": "x"}},
 		"authentication": {"type": "login", "scope": 1, "loginRequest": {"endpoint": "x", "body": 1}, "apiRequest": {"cookies": 1}, "expires": {"response": "x", "abs": 1}},
 		"pagination": {"method": "offset", "limit": 1, "ofset": 1, "limitStop": {"count": 1, "x": 1}}, "retryConfig": {"http": {"x": 1}}},
 		"config": {"debug": true, "anything": 1, "jobs": [{"endpoint": "u", "datafield": "x", "children": [{"endpoint": "x", "y": 1}]}]}}}`))
@@ -142,7 +144,7 @@ func TestConfigWarnings(t *testing.T) {
 		got = append(got, w.Path)
 	}
 	same(t, "unknown keys", got, []string{
-		"parameters.version", "parameters.api.retryConfig.http.x", "parameters.api.http.defaultOptions.timeout", "parameters.api.http.header",
+		"parameters.version", "parameters.api.retryConfig.http.x", "parameters.api.http.defaultOptions.timeout", "parameters.api.http.defaultOptions.dataField", "parameters.api.http.header",
 		"parameters.api.authentication.loginRequest.body", "parameters.api.authentication.apiRequest.cookies", "parameters.api.authentication.expires.abs",
 		"parameters.api.authentication.scope", "parameters.api.pagination.limitStop.x", "parameters.api.pagination.ofset", `parameters.api["nam.e"]`,
 		"parameters.config.jobs[0].children[0].y", "parameters.config.jobs[0].datafield",

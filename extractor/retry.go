@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -66,7 +67,7 @@ func parseRetry(api *section) retryConfig {
 // seconds. The delays are those of the service, which has no jitter.
 func (rc retryConfig) delay(n int, h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get(rc.header))
-	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 {
+	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 && !math.IsInf(f, 0) {
 		wait := f
 		if f >= float64(now.Add(-24*time.Hour).Unix()) { // a time, not a number of seconds
 			wait = f - float64(now.UnixNano())/1e9

@@ -157,7 +157,7 @@ func TestRetry(t *testing.T) {
 		{name: "seconds of the server", answers: []string{"503 Retry-After: 30\n", "503", `[]`}, want: at(0, 30, 32)},
 		{name: "time of the server", answers: []string{"503 Retry-After: 946684860\n", "503 Retry-After: Sat, 01 Jan 2000 00:01:30 GMT\n", `[]`}, want: at(0, 60, 90)},
 		{name: "a time that has passed", answers: []string{"503 Retry-After: 946684790\n", "503 Retry-After: Fri, 31 Dec 1999 00:00:00 GMT\n", `[]`}, want: at(0, 0, 0)},
-		{name: "nonsense of the server", answers: []string{"503 Retry-After: soon\n", "503 Retry-After: 0\n", "503 Retry-After: -5\n", `[]`}, want: at(0, 1, 3, 7)},
+		{name: "nonsense of the server", answers: []string{"503 Retry-After: soon\n", "503 Retry-After: 0\n", "503 Retry-After: -5\n", "503 Retry-After: inf\n", "503 Retry-After: nan\n", `[]`}, want: at(0, 1, 3, 7, 15, 31)},
 		{name: "a time in milliseconds", answers: []string{"503 Retry-After: 1946684860000\n"}, want: at(0), err: "the server asks for a pause of 277777h46m40s"},
 		{name: "a number beyond all times", answers: []string{"503 Retry-After: 1e300\n"}, want: at(0), err: "the server asks for a pause of 277777h46m40s"},
 		{name: "another header", api: `"retryConfig": {"http": {"retryHeader": "X-Wait"}}`, answers: []string{"503 X-Wait: 3\n", "503 Retry-After: 60\n", `[]`}, want: at(0, 3, 5)},
