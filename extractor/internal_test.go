@@ -137,6 +137,7 @@ func TestPublicAddress(t *testing.T) {
 		"127.0.0.1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "0.0.0.0": false,
 		"100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "198.18.0.1": false, "::1": false, "::": false, "fe80::1%eth0": false,
 		"fd00::1": false, "ff02::1": false, "::ffff:127.0.0.1": false, "64:ff9b::a00:1": false, "2002:a00:1::": false, "2001:db8::1": false,
+		"::7f00:1": false, "fec0::1": false, "100::1": false, "2001:0:1::1": false, "3fff::1": false, "192.88.99.1": false, "2001:4860:4860::8888": true,
 	} {
 		if got := publicAddress(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s counts as public: %v", addr, got)
