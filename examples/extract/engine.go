@@ -108,10 +108,13 @@ func (t *tables) emit(ctx context.Context, p *extractor.Page) error {
 			return err
 		}
 		// The buffer is full until its tables catch up. What it took already is not given to it again.
-		records = slices.DeleteFunc(records, func(r *mapping.Record) bool {
-			i := slices.Index(records, r)
-			return i < len(results) && results[i].Err(source) == nil
-		})
+		var rest []*mapping.Record
+		for i, r := range records {
+			if i >= len(results) || results[i].Err(source) != nil {
+				rest = append(rest, r)
+			}
+		}
+		records = rest
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
