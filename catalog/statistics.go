@@ -44,24 +44,31 @@ func (c *Catalog) SinkStatistics(sourceID, id string) (Statistics, error) {
 	return Statistics{}, nil
 }
 
-// SourceStatistics returns the counters of all live sinks of a source by id.
-func (c *Catalog) SourceStatistics(sourceID string) (map[string]Statistics, error) {
-	_, sinks, err := c.Sinks(sourceID, false)
-	if err != nil {
-		return nil, err
+// Statistics returns the counters of all live sinks of some sources, by source and sink id, as they are at one moment.
+// Sources that are deleted, or that there are none of, are left out.
+func (c *Catalog) Statistics(sourceIDs []string) map[string]map[string]Statistics {
+	bySource := make(map[string][]forebay.SinkStats)
+	for _, st := range c.eng.Stats().Sinks {
+		bySource[st.Source] = append(bySource[st.Source], st)
 	}
-	return c.statisticsOf(sourceID, sinks, c.eng.Stats()), nil
-}
-
-func (c *Catalog) statisticsOf(sourceID string, sinks []Sink, stats forebay.Stats) map[string]Statistics {
-	all := make(map[string]Statistics, len(sinks))
-	for _, s := range sinks {
-		all[s.ID] = Statistics{}
-		for _, st := range stats.Sinks {
-			if st.Source == sourceID && st.Sink == s.ID {
-				all[s.ID] = statistics(s, st)
+	all := make(map[string]map[string]Statistics, len(sourceIDs))
+	for _, id := range sourceIDs {
+		t := c.tree(id)
+		if !t.live() {
+			continue
+		}
+		sinks := make(map[string]Statistics)
+		for sinkID, s := range t.sinks {
+			if s.Deleted == nil {
+				sinks[sinkID] = Statistics{}
 			}
 		}
+		for _, st := range bySource[id] {
+			if _, live := sinks[st.Sink]; live {
+				sinks[st.Sink] = statistics(t.sinks[st.Sink], st)
+			}
+		}
+		all[id] = sinks
 	}
 	return all
 }

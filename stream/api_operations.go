@@ -69,7 +69,7 @@ func (a *api) operations() []operation {
 		},
 		{
 			method: http.MethodDelete, path: sourcePath + "/statistics/clear", id: "clearSourceStatistics", summary: "Start the statistics of all sinks anew",
-			access: admin, status: http.StatusOK, codes: sourceCodes, handle: a.clearSource,
+			access: admin, status: http.StatusOK, codes: busy(sourceCodes...), handle: a.clearSource,
 		},
 		{
 			method: http.MethodPut, path: sourcePath + "/disable", id: "disableSource", summary: "Refuse events for a source",
@@ -143,7 +143,7 @@ func (a *api) operations() []operation {
 		},
 		{
 			method: http.MethodDelete, path: sinkPath + "/statistics/clear", id: "clearSinkStatistics", summary: "Start the statistics of a sink anew",
-			access: admin, status: http.StatusOK, codes: sinkCodes, handle: a.clearSink,
+			access: admin, status: http.StatusOK, codes: busy(sinkCodes...), handle: a.clearSink,
 		},
 		{
 			method: http.MethodPut, path: sinkPath + "/disable", id: "disableSink", summary: "Stop a sink from taking events",

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -137,5 +139,63 @@ func TestStatisticsHaveAShape(t *testing.T) {
 	}
 	if a := s.get(b + "/sources/web/sinks/events/statistics/files"); a.at("files") == nil {
 		t.Errorf("files are %s", a.text)
+	}
+}
+
+// sinkBodyOf is a sink that stores whole events in a table of its own.
+func sinkBodyOf(name, source string) string {
+	return fmt.Sprintf(`{"type":"table","name":%q,"table":{"type":%q,"tableId":"in.c-%s.%s","mapping":{"columns":[{"type":"body","name":"body"}]}}}`,
+		name, DefaultTableType, source, name)
+}
+
+// TestAggregation compares the counters in the aggregation with those of each sink.
+func TestAggregation(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	events := map[string]int{"one": 6, "two": 3}
+	for id := range events {
+		s.done("POST", b+"/sources", `{"type":"http","name":"`+id+`","sinks":[`+sinkBodyOf("a", id)+`,`+sinkBodyOf("b", id)+`]}`)
+		url := s.get(b + "/sources/" + id).at("http.url").(string)
+		for range events[id] {
+			if status := s.send(url, "event"); status != 200 {
+				t.Fatal(status)
+			}
+		}
+	}
+	s.done("DELETE", b+"/sources/two/sinks/b", "")
+	a := s.get(b + "/aggregation/sources")
+	for path, want := range map[string]any{
+		"sources.0.sinks.0.statistics.total.recordsCount": 6.0, "sources.0.sinks.1.statistics.total.recordsCount": 6.0,
+		"sources.1.sinks.0.statistics.total.recordsCount": 3.0, "sources.1.sinks.1": nil,
+	} {
+		if got := a.at(path); got != want {
+			t.Errorf("%s is %v, want %v", path, got, want)
+		}
+	}
+}
+
+// TestClearAtOnce clears statistics from many clients: each is answered as described, and at least one is told it was done.
+func TestClearAtOnce(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	s.done("POST", b+"/sources", `{"type":"http","name":"web","sinks":[`+sinkBodyOf("a", "web")+`]}`)
+	var wg sync.WaitGroup
+	var done atomic.Int64
+	for i := range 16 {
+		wg.Go(func() {
+			path := b + "/sources/web/statistics/clear"
+			if i%2 == 0 {
+				path = b + "/sources/web/sinks/a/statistics/clear"
+			}
+			switch a := s.do(testToken, "DELETE", path, ""); a.status {
+			case 200:
+				done.Add(1)
+			case 409:
+			default:
+				t.Errorf("status %d: %s", a.status, a.text)
+			}
+		})
+	}
+	wg.Wait()
+	if done.Load() == 0 {
+		t.Error("nobody has cleared")
 	}
 }

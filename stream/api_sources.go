@@ -191,18 +191,19 @@ func (a *api) rollbackSource(c *call) (any, error) {
 func (a *api) aggregate(c *call) (any, error) {
 	list, page := cut(c.page, a.cat.Sources(false), func(s catalog.Source) string { return s.ID })
 	b := aggregationBody{ProjectID: a.opts.ProjectID, BranchID: a.opts.BranchID, Page: page, Sources: make([]aggregatedBody, 0, len(list))}
+	ids := make([]string, 0, len(list))
+	for _, s := range list {
+		ids = append(ids, s.ID)
+	}
+	stats := a.cat.Statistics(ids)
 	for _, s := range list {
 		_, sinks, err := a.cat.Sinks(s.ID, false)
 		if err != nil {
 			continue // deleted since the list was made
 		}
-		stats, err := a.cat.SourceStatistics(s.ID)
-		if err != nil {
-			continue
-		}
 		source := aggregatedBody{sourceBody: a.sourceBody(s), Sinks: make([]aggregatedSink, 0, len(sinks))}
 		for _, sink := range sinks {
-			st := stats[sink.ID]
+			st := stats[s.ID][sink.ID]
 			source.Sinks = append(source.Sinks, aggregatedSink{
 				sinkBody:   a.sinkBody(s, sink),
 				Statistics: aggregatedStatistics{totalBody: newTotal(st), Files: newFiles(st.Files, false)},
