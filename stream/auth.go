@@ -40,7 +40,7 @@ type AuthError struct {
 func (e *AuthError) Error() string { return e.Name + ": " + e.Message }
 
 // invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
-var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid access token"}
+var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}
 
 // missingToken is told with all else that is wrong with the form of a request.
 var missingToken = badAPIRequest("missingField", "%q is missing from header.", tokenHeader)

@@ -96,7 +96,7 @@ type answer struct {
 // Verify implements [stream.Authenticator]. Requests with the same token share one call.
 func (v *verifier) Verify(ctx context.Context, token string) (stream.Identity, error) {
 	if len(token) > maxToken {
-		return stream.Identity{}, &stream.AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid access token"}
+		return stream.Identity{}, &stream.AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}
 	}
 	key := sha256.Sum256([]byte(token))
 	v.mu.Lock()
