@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
@@ -76,6 +78,8 @@ func newClient(pl *plan, o Options, t *traffic) (c *client, closeIdle func()) {
 // it is to be ignored, which holds for API requests only.
 func (c *client) do(ctx context.Context, r *request) (*response, error) {
 	shown := c.plan.shown(r.url)
+	pauses := backoff.ExponentialBackOff{InitialInterval: min(time.Second, c.maxDelay), Multiplier: 2, MaxInterval: c.maxDelay}
+	pauses.Reset()
 	for n := 1; ; n++ {
 		c.log.DebugContext(ctx, "request", "method", r.method, "url", shown, "attempt", n, "login", r.login)
 		c.traffic.requests.Add(1)
@@ -90,7 +94,7 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 			failure.Status, h = resp.status, resp.header
 		}
 		if c.plan.retry.again(failure.Status, err) && n <= c.plan.retry.max {
-			delay := c.plan.retry.delay(n, h, time.Now())
+			delay := c.plan.retry.delay(pauses.NextBackOff(), h, time.Now())
 			if delay > c.maxDelay {
 				failure.Err = fmt.Errorf("the server asks for a pause of %s, more than %s", delay.Round(time.Second), c.maxDelay)
 				return nil, failure

@@ -63,9 +63,9 @@ func parseRetry(api *section) retryConfig {
 	return rc
 }
 
-// delay returns the time before retry n, which counts from 1: what the server asks for, else 1, 2, 4 and so on
-// seconds. The delays are those of the service, which has no jitter.
-func (rc retryConfig) delay(n int, h http.Header, now time.Time) time.Duration {
+// delay returns the time before a retry: what the server asks for, else ours, which is 1, 2, 4 and so on seconds by the
+// number of the retry. Configurations rely on these delays, so they have no jitter.
+func (rc retryConfig) delay(ours time.Duration, h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get(rc.header))
 	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 && !math.IsInf(f, 0) {
 		wait := f
@@ -76,7 +76,7 @@ func (rc retryConfig) delay(n int, h http.Header, now time.Time) time.Duration {
 	} else if at, err := http.ParseTime(value); err == nil && value != "" {
 		return max(at.Sub(now), 0)
 	}
-	return time.Second << min(n-1, 20)
+	return ours
 }
 
 // again reports whether a failure is tried again; status is 0 when there was no answer. The failure of a login, which

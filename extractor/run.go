@@ -34,7 +34,7 @@ type Options struct {
 	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. A page takes a few times its
 	// size in memory while it is worked on, and up to 40 times when it is nothing but brackets. Default: 100 MiB.
 	MaxResponseBytes int64
-	// MaxRetryDelay bounds the pause before a retry that a server may ask for; a longer one fails the request at once.
+	// MaxRetryDelay bounds the pauses before retries. When a server asks for a longer one the request fails at once.
 	// Default: 24 hours.
 	MaxRetryDelay time.Duration
 }

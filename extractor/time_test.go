@@ -162,6 +162,10 @@ func TestRetry(t *testing.T) {
 		{name: "a number beyond all times", answers: []string{"503 Retry-After: 1e300\n"}, want: at(0), err: "the server asks for a pause of 277777h46m40s"},
 		{name: "another header", api: `"retryConfig": {"http": {"retryHeader": "X-Wait"}}`, answers: []string{"503 X-Wait: 3\n", "503 Retry-After: 60\n", `[]`}, want: at(0, 3, 5)},
 		{name: "a pause that is too long", answers: []string{"503 Retry-After: 90000\n", `[]`}, want: at(0), err: "the server asks for a pause of 25h0m0s, more than 24h0m0s"},
+		{
+			name: "own pauses are bounded", api: `"retryConfig": {"maxRetries": 19}`, answers: slices.Repeat([]string{"500"}, 20), err: "answered 500 (attempt 20)",
+			want: at(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 2047, 4095, 8191, 16383, 32767, 65535, 131071, 217471, 303871),
+		},
 		{name: "an ignored status is retried first", api: `"http": {"ignoreErrors": [503]}, "retryConfig": {"maxRetries": 1}`, answers: []string{"503", `503 {"a": []}`}, want: at(0, 1)},
 	} {
 		synctestRun(t, test.name, func(t *testing.T) {
