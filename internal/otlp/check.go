@@ -57,6 +57,7 @@ const (
 	resourceSpans
 	resourceMetrics
 	resource
+	entityRef
 	scopeLogs
 	scopeSpans
 	scopeMetrics
@@ -97,7 +98,7 @@ var fields = [messages][16]uint8{
 	resourceLogs:     {1: resource, 2: scopeLogs},
 	resourceSpans:    {1: resource, 2: scopeSpans},
 	resourceMetrics:  {1: resource, 2: scopeMetrics},
-	resource:         {1: keyValue},
+	resource:         {1: keyValue, 3: entityRef},
 	scopeLogs:        {1: scope, 2: logRecord},
 	scopeSpans:       {1: scope, 2: span},
 	scopeMetrics:     {1: scope, 2: metric},
@@ -121,6 +122,9 @@ var fields = [messages][16]uint8{
 	arrayValue:       {1: anyValue},
 	mapValue:         {1: keyValue},
 }
+
+// oldScopes is the number that the scopes of a resource had in an early version of the protocol. The decoder still takes it.
+const oldScopes = 1000
 
 const (
 	// messageCost is what a decoded message takes at most, with its place in the slice of its parent; keyValue and
@@ -185,8 +189,12 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 			}
 			end := i + int(size)
 			child := leaf
-			if field := tag >> 3; field < uint64(len(children)) {
+			// The decoder takes the lower 32 bits for the number, so that there are other tags for the same field.
+			switch field := uint32(tag >> 3); {
+			case field < uint32(len(children)):
 				child = children[field]
+			case field == oldScopes && kind >= resourceLogs && kind <= resourceMetrics:
+				child = children[2]
 			}
 			switch child {
 			case leaf:

@@ -1,9 +1,12 @@
 package otlp_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,6 +169,58 @@ func TestNesting(t *testing.T) {
 	}
 }
 
+// probe wraps content in the fields of path.
+func probe(path []uint64, content []byte) []byte {
+	for _, number := range slices.Backward(path) {
+		b := binary.AppendUvarint(nil, number<<3|2)
+		content = append(binary.AppendUvarint(b, uint64(len(content))), content...)
+	}
+	return content
+}
+
+// Check goes into every message that the decoder goes into, also by the names that fields had once and by tags that are not
+// the shortest. So nothing that is decoded escapes its bounds.
+func TestCheckSeesWhatIsDecoded(t *testing.T) {
+	malformed := bytes.Repeat([]byte{0xff}, 16) // as a message; as a text or as the id of a trace it is fine
+	numbers := []uint64{1000}
+	for n := range uint64(32) {
+		numbers = append(numbers, n+1)
+	}
+	const deepest = 9
+	for _, signal := range signals {
+		messages := 0
+		var explore func(path []uint64)
+		explore = func(path []uint64) {
+			messages++
+			for _, n := range numbers {
+				below := append(slices.Clip(path), n)
+				data := probe(below, malformed)
+				_, err := otlp.Decode(signal, otlp.Protobuf, data)
+				if err == nil || strings.Contains(err.Error(), "wireType") || strings.Contains(err.Error(), "SpanID") {
+					continue // no message
+				}
+				if _, err := otlp.Decode(signal, otlp.Protobuf, probe(below, []byte{0})); err == nil {
+					continue // numbers one after the other
+				}
+				if _, err := otlp.Check(signal, otlp.Protobuf, data, 1<<20); err == nil {
+					t.Errorf("%s: the message at %v is not seen", signal, below)
+				}
+				other := append(slices.Clip(path), n+1<<32)
+				if _, err := otlp.Check(signal, otlp.Protobuf, probe(other, malformed), 1<<20); err == nil {
+					t.Errorf("%s: the message at %v is not seen", signal, other)
+				}
+				if len(below) < deepest {
+					explore(below)
+				}
+			}
+		}
+		explore(nil)
+		if messages < 20 {
+			t.Errorf("%s: only %d messages were found", signal, messages)
+		}
+	}
+}
+
 // The estimate is above what the decoder really takes, for the requests that grow the most.
 func TestCostIsAnUpperBound(t *testing.T) {
 	repeat := func(n int, field ...byte) []byte {
@@ -196,6 +251,9 @@ func TestCostIsAnUpperBound(t *testing.T) {
 		"histograms":      {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, in(2, in(9, repeat(n, 1<<3|2, 0)))))},
 		"exponentials":    {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, in(2, in(10, repeat(n, 1<<3|2, 0)))))},
 		"buckets":         {forebay.SignalMetrics, otlp.Protobuf, in(1, in(2, in(2, in(10, in(1, in(8, in(2, repeat(n, 1))))))))},
+		"old scopes":      {forebay.SignalMetrics, otlp.Protobuf, in(1, repeat(n, 0xc2, 0x3e, 0))},
+		"entities":        {forebay.SignalLogs, otlp.Protobuf, in(1, in(1, repeat(n, 3<<3|2, 0)))},
+		"keys of one":     {forebay.SignalLogs, otlp.Protobuf, in(1, in(1, in(3, repeat(n, 3<<3|2, 0))))},
 		"attributes":      {forebay.SignalLogs, otlp.Protobuf, in(1, in(1, repeat(n, 1<<3|2, 0)))},
 		"numbers in list": {forebay.SignalLogs, otlp.Protobuf, in(1, in(2, in(2, in(5, in(5, repeat(n, 1<<3|2, 2, 3<<3, 1))))))},
 		"values again":    {forebay.SignalLogs, otlp.Protobuf, in(1, in(2, in(2, in(5, repeat(n, 1<<3|2, 0)))))},
