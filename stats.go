@@ -14,6 +14,9 @@ import (
 type Stats struct {
 	// PendingBytes are row bytes in memory, LocalBytes stored bytes of the local level.
 	PendingBytes, LocalBytes int64
+	// StoreBytes are the real bytes of the files of the local level, with what waits to be reclaimed; see
+	// [buffer.Stats]. 0 while the local level is being reopened.
+	StoreBytes int64
 	// Overloads counts the calls that were refused since Open because memory or disk was full.
 	Overloads int64
 	// Dropped counts by source the records since Open that no enabled sink was there to take.
@@ -37,7 +40,7 @@ type SinkStats struct {
 // Stats returns the counters of all sinks. They may run ahead of the disk by the commit that is being written.
 func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
-	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, Overloads: b.OverloadsMemory + b.OverloadsDisk}
+	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, Overloads: b.OverloadsMemory + b.OverloadsDisk}
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}

@@ -24,8 +24,36 @@
 // a source does not enable what was disabled for itself. A deleted source takes its live sinks with it, and undeleting it
 // brings back those and no others.
 //
+// # When the disk fails
+//
+// A change is made outside first (tokens), then in the engine, then in the store, and in memory last. The write of the
+// store is what counts; whatever fails before it is undone. The write itself can end in three ways:
+//
+//   - It is durable: memory takes it over, and the task has succeeded.
+//   - Nothing was written ([ErrNotCommitted]): engine and tokens are put back, and the task has failed.
+//   - The disk failed during it, and nobody knows. Then the store is opened anew and the records are read back. If they are
+//     there, all of them since they are one batch, the change has succeeded after all; if not, it is undone. As long
+//     as the store cannot be read, the engine goes back to the definition that was acknowledged last, which is also what
+//     readers see; the tokens of both stay, the task is [Processing], and the source has no other change. Neither
+//     the time limit of the task nor the end of the caller's context ends that: to report a failure of what may come back
+//     with the next start would be wrong, and so would be a success. [Catalog.Close] ends it; then the next Open
+//     tells how the task has ended, from its record, which is a part of the same batch.
+//
+// Where putting the engine back fails, because its own disk is away too, it is repeated until it succeeds or another
+// change of the source does. An end of a task that could not be written is written later.
+//
+// The default store never ends its process: the opening that met the failure is cut off from the disk, and the next call
+// opens another from what the disk has, with growing pauses between attempts. A repeated fsync is not believed.
+// Sources, sinks and tasks are read from memory meanwhile; versions and their contents need the disk. Calls that need it
+// return a [*FailedError]. Files that are damaged are a [*DamageError], which no retry mends.
+//
+// # Locks
+//
+// The lock of a source is held while a change of it is made, also through calls of drivers; the lock of the catalog is
+// taken after it, for memory alone. Nothing is held while a task waits for its source.
+//
 // # Layout
 //
 // All records are in one [Store], by default a small pebble database of its own in the data directory. What is live is
-// also in memory; the number of definitions is small by the limits of the service.
+// also in memory; the number of definitions is small by the limits of the service. [Catalog.Checkpoint] copies them.
 package catalog

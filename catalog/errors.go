@@ -51,7 +51,7 @@ func refuse(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// ErrClosed is returned by calls that change something after Close.
+// ErrClosed is returned after Close by calls that change something or need the store.
 var ErrClosed = errors.New("catalog is closed")
 
 func sourceNotFound(id string) *Error { return refuse(SourceNotFound, "Source %q not found.", id) }

@@ -166,7 +166,8 @@ func (s *pebbleStore) damage(err error) error {
 	text := err.Error()
 	switch {
 	case pebble.IsCorruptionError(err), errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk),
-		errors.Is(err, record.ErrUnexpectedEOF), strings.Contains(text, "object size mismatch"):
+		errors.Is(err, record.ErrUnexpectedEOF), strings.Contains(text, "object size mismatch"),
+		strings.Contains(text, "not pristine"): // a marker is missing
 		return &DamageError{Dir: s.dir, Err: err}
 	case errors.Is(err, fs.ErrNotExist):
 		// Without any file it is the folder that is away.

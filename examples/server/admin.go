@@ -2,15 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/stream"
 )
 
@@ -30,12 +33,12 @@ func checkAdmin(addr string) error {
 }
 
 // serveAdmin takes orders until stop is called.
-func serveAdmin(cfg config, eng *forebay.Engine, logger *slog.Logger) (stop func(), err error) {
+func serveAdmin(cfg config, eng *forebay.Engine, cat *catalog.Catalog, logger *slog.Logger) (stop func(), err error) {
 	listener, err := net.Listen("tcp", cfg.admin)
 	if err != nil {
 		return nil, err
 	}
-	srv := stream.Server(cfg.admin, adminHandler(cfg.dir, eng, logger))
+	srv := stream.Server(cfg.admin, adminHandler(cfg.dir, eng, cat, logger))
 	srv.WriteTimeout = 0 // a checkpoint takes as long as its disk
 	served := make(chan struct{})
 	go func() {
@@ -51,20 +54,29 @@ func serveAdmin(cfg config, eng *forebay.Engine, logger *slog.Logger) (stop func
 
 // checkpoint is the answer to an order.
 type checkpoint struct {
-	// Directory holds the copy, Staging the staged objects that it needs, which are those of the running engine.
+	// Directory holds the copy of rows and definitions, Staging the staged objects that it needs, which are those of the running engine.
 	Directory string `json:"directory"`
 	Staging   string `json:"staging"`
 	Inspect   string `json:"inspect"`
 }
 
-// adminHandler makes checkpoints. A page in a browser of this machine cannot ask for one: requests of other origins are
+// catalogFolder holds the definitions, in the data directory and in its copies.
+const catalogFolder = "catalog"
+
+// adminHandler makes checkpoints of rows and definitions. A page in a browser of this machine cannot ask for one: requests of other origins are
 // refused.
-func adminHandler(dir string, eng *forebay.Engine, logger *slog.Logger) http.Handler {
+func adminHandler(dir string, eng *forebay.Engine, cat *catalog.Catalog, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		folder := filepath.Join(dir, "checkpoints", time.Now().UTC().Format("20060102-150405.000000"))
 		w.Header().Set("Content-Type", "application/json")
-		if err := eng.Checkpoint(r.Context(), folder); err != nil {
+		// The rows first: then the definitions, with their tokens, are there for all of them.
+		err := eng.Checkpoint(r.Context(), folder)
+		if err == nil {
+			err = cat.Checkpoint(filepath.Join(folder, catalogFolder))
+		}
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(folder)) // half of a checkpoint is none
 			logger.Error("no checkpoint was made", "error", err)
 			w.WriteHeader(http.StatusInternalServerError)
 			_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})

@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
 )
 
 // A checkpoint of a running server can be looked into, and holds every event that was answered before.
@@ -49,6 +50,7 @@ func TestCheckpointOfARunningServer(t *testing.T) {
 			t.Errorf("the copy has %d rows of %s, want 5", sink.Accepted, sink.ID)
 		}
 	}
+	checkCopiedDefinitions(t, made.Directory)
 	if rel, err := filepath.Rel(data, made.Directory); err != nil || strings.HasPrefix(rel, "..") {
 		t.Errorf("the copy is in %s", made.Directory)
 	}
@@ -72,6 +74,25 @@ func TestCheckpointOfARunningServer(t *testing.T) {
 		t.Errorf("a page of another origin is answered %s", resp.Status)
 	}
 	p.stop()
+}
+
+// checkCopiedDefinitions opens the definitions of a checkpoint with an engine of their own.
+func checkCopiedDefinitions(t *testing.T, copied string) {
+	t.Helper()
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	cat, err := catalog.Open(filepath.Join(copied, catalogFolder), eng, catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cat.Close()
+	source, err := cat.Source("web")
+	if def, ok := eng.Source("web"); err != nil || !ok || def.Secret != source.Secret || len(def.Sinks) == 0 {
+		t.Errorf("the copy has the source %+v, %v", source, err)
+	}
 }
 
 // logged waits for a line of the log and returns what the group of the pattern matches.

@@ -79,7 +79,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	cat, err := catalog.Open(filepath.Join(cfg.dir, "catalog"), eng, catalog.Options{
+	cat, err := catalog.Open(filepath.Join(cfg.dir, catalogFolder), eng, catalog.Options{
 		BranchID: cfg.stream.BranchID, DropTable: tables.Drop, Logger: logger,
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		}
 	}
 	if cfg.admin != "" {
-		stop, err := serveAdmin(cfg, eng, logger)
+		stop, err := serveAdmin(cfg, eng, cat, logger)
 		if err != nil {
 			stopNow()
 			return err
