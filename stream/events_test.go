@@ -264,16 +264,34 @@ func TestKeyOfOneEvent(t *testing.T) {
 	}
 }
 
+// TestKeyOfAnErasedSource checks that a source does not take for stored what went to an erased one with the same id.
+func TestKeyOfAnErasedSource(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	for round := range 2 {
+		s.done("POST", b+"/sources", `{"type":"http","name":"web","sinks":[`+sinkBodyOf("a", "web")+`]}`)
+		url := s.get(b + "/sources/web").at("http.url").(string)
+		for range 2 {
+			if a := s.post(url, "event", http.Header{keyHeader: {"k"}}); a.status != 200 {
+				t.Fatalf("status %d: %s", a.status, a.text)
+			}
+		}
+		if n := s.rows("web", "a"); n != int64(round+1) { // the engine counts on
+			t.Errorf("%d rows, want %d", n, round+1)
+		}
+		s.task("DELETE", b+"/sources/web?cascade=true", "")
+	}
+}
+
 func TestReceiptsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := newReceipts()
 		result := []forebay.Result{{Sinks: []forebay.SinkResult{stored("a")}}}
 		use := func(k string) *receipt {
-			r, e := rs.begin(t.Context(), receiptKey{"s", k}, nil)
+			r, e := rs.begin(t.Context(), receiptKey{"s", "secret", k}, nil)
 			if e != nil {
 				t.Fatal(e)
 			}
-			rs.end(receiptKey{"s", k}, r, result)
+			rs.end(receiptKey{"s", "secret", k}, r, result)
 			return r
 		}
 		use("old")
@@ -281,17 +299,17 @@ func TestReceiptsAreBounded(t *testing.T) {
 		for i := range 1000 {
 			use(fmt.Sprint(i))
 		}
-		if !rs.byKey[receiptKey{"s", "old"}].has(0, "a") || len(rs.byKey) != 1001 {
+		if !rs.byKey[receiptKey{"s", "secret", "old"}].has(0, "a") || len(rs.byKey) != 1001 {
 			t.Fatalf("%d receipts", len(rs.byKey))
 		}
 		time.Sleep(receiptsFor/2 + time.Second)
 		use("new")
-		if rs.byKey[receiptKey{"s", "old"}] != nil || len(rs.byKey) != 1001 {
+		if rs.byKey[receiptKey{"s", "secret", "old"}] != nil || len(rs.byKey) != 1001 {
 			t.Errorf("the old receipt is still there, or %d receipts", len(rs.byKey))
 		}
 		time.Sleep(receiptsFor + time.Second)
 		use("last")
-		if len(rs.byKey) != 1 || rs.size != rs.byKey[receiptKey{"s", "last"}].size || rs.order.Len() != 1 {
+		if len(rs.byKey) != 1 || rs.size != rs.byKey[receiptKey{"s", "secret", "last"}].size || rs.order.Len() != 1 {
 			t.Errorf("%d keys, %d bytes, %d in order", len(rs.byKey), rs.size, rs.order.Len())
 		}
 		// Too many for the memory: the oldest go, the last ones stay.
@@ -303,7 +321,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 				t.Fatalf("%d bytes, want at most %d", rs.size, rs.most)
 			}
 		}
-		if rs.byKey[receiptKey{"s", "last"}] != nil || rs.byKey[receiptKey{"s", "large9"}] == nil || len(rs.byKey) != 4 {
+		if rs.byKey[receiptKey{"s", "secret", "last"}] != nil || rs.byKey[receiptKey{"s", "secret", "large9"}] == nil || len(rs.byKey) != 4 {
 			t.Errorf("%d receipts are left", len(rs.byKey))
 		}
 	})
@@ -335,7 +353,7 @@ func TestReceiptCost(t *testing.T) {
 		}
 		keys := make([]receiptKey, tt.receipts)
 		for i := range keys {
-			keys[i] = receiptKey{"s", fmt.Sprintf("%0*d", maxKeyLength, i)}
+			keys[i] = receiptKey{"s", "secret", fmt.Sprintf("%0*d", maxKeyLength, i)}
 		}
 		rs := newReceipts()
 		heap := func() int {

@@ -25,7 +25,7 @@ func (h *ingestHandler) serveEvents(
 			return e
 		}
 	}
-	results, e, err := h.store(ctx, r, src.ID, q.rec.Body, recs)
+	results, e, err := h.store(ctx, r, src, q.rec.Body, recs)
 	if e != nil {
 		return e
 	}
@@ -42,17 +42,17 @@ func (h *ingestHandler) serveEvents(
 
 // store stores the events of a request, those that are missing if it has a key that is known.
 func (h *ingestHandler) store(
-	ctx context.Context, r *http.Request, source string, body []byte, recs []*mapping.Record,
+	ctx context.Context, r *http.Request, src forebay.Source, body []byte, recs []*mapping.Record,
 ) ([]forebay.Result, *apiError, error) {
 	keys := r.Header[keyHeader]
 	if len(keys) == 0 {
-		results, err := h.eng.IngestBatch(ctx, source, recs)
+		results, err := h.eng.IngestBatch(ctx, src.ID, recs)
 		return results, nil, err
 	}
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > maxKeyLength {
 		return nil, badKey, nil
 	}
-	key := receiptKey{source, keys[0]}
+	key := receiptKey{src.ID, src.Secret, keys[0]}
 	receipt, e := h.receipts.begin(ctx, key, body)
 	if e != nil {
 		return nil, e, nil
@@ -61,9 +61,9 @@ func (h *ingestHandler) store(
 	defer func() { h.receipts.end(key, receipt, results) }()
 	var err error
 	if receipt.kept == nil {
-		results, err = h.eng.IngestBatch(ctx, source, recs)
+		results, err = h.eng.IngestBatch(ctx, src.ID, recs)
 	} else {
-		results, err = h.eng.IngestMissing(ctx, source, recs, receipt.has)
+		results, err = h.eng.IngestMissing(ctx, src.ID, recs, receipt.has)
 	}
 	return results, nil, err
 }

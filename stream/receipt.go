@@ -23,7 +23,7 @@ const (
 	// maxReceiptBytes bounds the memory of all receipts. Above it the oldest are forgotten early.
 	maxReceiptBytes = 128 << 20
 	// The bytes of a receipt without its key, and of each event and sink in it; TestReceiptCost holds them to the truth.
-	receiptCost = 400
+	receiptCost = 440
 	eventCost   = 24
 	sinkCost    = 16
 )
@@ -40,7 +40,8 @@ type receipts struct {
 	size  int       // bytes
 }
 
-type receiptKey struct{ source, key string }
+// receiptKey has the secret because another source can get the id: it must not inherit what the one before has stored.
+type receiptKey struct{ source, secret, key string }
 
 // receipt is what is known of one request.
 type receipt struct {
