@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"go.opentelemetry.io/collector/pdata/plog"
+
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -65,6 +67,18 @@ func checkAgreement(t *testing.T, doc mapping.FieldDocument) {
 	again, err := doc.AppendJSON([]byte("{"))
 	if err != nil || string(again) != "{"+string(text) {
 		t.Fatalf("written a second time it is %s, was %s", again, text)
+	}
+}
+
+// A key that is not UTF-8 is found by what it is written as, and the first of several that are written alike.
+func TestFieldsOfInvalidKeys(t *testing.T) {
+	batch := plog.NewLogs()
+	r := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	for i, key := range []string{"a\xff\xfe", "a\ufffd\ufffd", "a\ufffd", "\xed\xa0\x80", "ok"} {
+		r.Attributes().PutInt(key, int64(i))
+	}
+	for doc := range otlpflat.Logs(batch) {
+		checkAgreement(t, doc)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"math"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -292,7 +294,7 @@ func (w *writer) value(v pcommon.Value) {
 func (w *writer) attributes(m pcommon.Map) {
 	c := w.open('{')
 	if w.seek {
-		if v, ok := m.Get(w.want); ok { // the first of several with this key
+		if v, ok := find(m, w.want); ok {
 			w.value(v)
 		}
 	} else {
@@ -309,6 +311,22 @@ func (w *writer) attributes(m pcommon.Map) {
 	}
 	w.close(c, '}')
 }
+
+// find returns the first value whose key is written as want.
+func find(m pcommon.Map, want string) (pcommon.Value, bool) {
+	if !strings.Contains(want, replacement) {
+		return m.Get(want)
+	}
+	for k, v := range m.All() {
+		if k == want || !utf8.ValidString(k) && string([]rune(k)) == want {
+			return v, true
+		}
+	}
+	return pcommon.Value{}, false
+}
+
+// replacement is what each byte that is not UTF-8 is written as.
+const replacement = string(utf8.RuneError)
 
 func (w *writer) slice(s pcommon.Slice) {
 	c := w.open('[')
