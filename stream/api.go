@@ -28,6 +28,8 @@ type APIOptions struct {
 	TableType string
 	// TrustedProxies are those of the ingestion handler: a payload test tells the address of the sender by the same rule.
 	TrustedProxies []netip.Prefix
+	// HiddenHeaders are those of the ingestion handler: a payload test hides the same.
+	HiddenHeaders []string
 	// Logger gets the failures of the service itself. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -60,6 +62,8 @@ type api struct {
 	opts APIOptions
 	mux  *http.ServeMux
 	docs *documentation
+	// bodies decodes the samples of payload tests.
+	bodies *bodies
 }
 
 // maxAPIBody bounds the body of a request to the API, and maxUnverifiedBody that of one without a valid token.
@@ -87,7 +91,7 @@ func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
-	a := &api{cat: cat, opts: opts, mux: http.NewServeMux()}
+	a := &api{cat: cat, opts: opts, mux: http.NewServeMux(), bodies: &bodies{limit: maxAPIBody, most: DefaultMaxBufferedBytes}}
 	ops := a.operations()
 	a.docs = describe(ops, opts)
 	for i := range ops {

@@ -117,6 +117,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 		failures[http.StatusRequestEntityTooLarge] = []string{apiPrefix + "bodyTooLarge"}
 	}
 	if op.raw {
+		failures[http.StatusUnsupportedMediaType] = []string{apiPrefix + "unsupportedMediaType"}
 		failures[http.StatusUnprocessableEntity] = []string{apiPrefix + "unprocessableContent"}
 	}
 	for _, code := range op.codes {

@@ -95,6 +95,17 @@ func TestPayloadTest(t *testing.T) {
 	if a := post(b+"/sources/telemetry/test?signal=traces", ``); a.status != 422 {
 		t.Errorf("empty record: status %d: %s", a.status, a.text)
 	}
+	encodedPost := func(path, coding, body string) answer {
+		return s.post(s.server.URL+path, string(encoded(t, coding, body)), http.Header{
+			tokenHeader: {testToken}, "Content-Type": {"application/json"}, "Content-Encoding": {coding},
+		})
+	}
+	if a := encodedPost(b+"/sources/web/test", "gzip", `{"x":1,"y":2}`); a.status != 200 || a.at("tables.1.rows.0.columns.1.value") != `{"x":1,"y":2}` {
+		t.Errorf("gzip: status %d: %s", a.status, a.text)
+	}
+	if a := encodedPost(b+"/sources/web/test", "br", `{}`); a.status != 415 || a.body["error"] != "stream.api.unsupportedMediaType" {
+		t.Errorf("unknown encoding: status %d: %s", a.status, a.text)
+	}
 	if a := post(b+"/sources/telemetry/test", `[1]`); a.status != 400 {
 		t.Errorf("array: status %d: %s", a.status, a.text)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -202,18 +203,27 @@ func (a *api) testSource(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := mapping.Record{Body: c.raw, Header: c.r.Header.Clone(), ClientIP: clientIP(c.r, a.opts.TrustedProxies), Received: time.Now()}
+	var buffer bodyBuffer
+	defer a.bodies.release(&buffer)
+	body, e := a.bodies.sample(&buffer, c)
+	if e != nil {
+		return nil, e
+	}
+	rec := mapping.Record{Body: body, Header: c.r.Header.Clone(), ClientIP: clientIP(c.r, a.opts.TrustedProxies), Received: time.Now()}
 	rec.Header.Set("Host", c.r.Host)
 	rec.Header.Del(tokenHeader)
 	if c.r.Header.Get(tokenHeader) == "" {
 		rec.Header.Del("Authorization") // it was the token of this request
+	}
+	for _, name := range a.opts.HiddenHeaders {
+		rec.Header.Del(name)
 	}
 	signal := c.query("signal")
 	if source.Type == forebay.OTLP {
 		if signal == "" {
 			signal = "logs"
 		}
-		if rec.Body, err = flattenedRecord(c.raw); err != nil {
+		if rec.Body, err = flattenedRecord(body); err != nil {
 			return nil, err
 		}
 		rec.Format = mapping.FormatJSON
@@ -242,6 +252,30 @@ func (a *api) testSource(c *call) (any, error) {
 		return &testFailure{testBody: b}, e
 	}
 	return b, nil
+}
+
+// sample returns the body of a payload test as ingestion would see it.
+func (b *bodies) sample(q *bodyBuffer, c *call) ([]byte, *apiError) {
+	switch coding := contentCoding(c.r.Header); coding {
+	case identity:
+		return c.raw, nil
+	case unknownCoding:
+		return nil, apiNamed(unknownEncoding)
+	default:
+		q.sent = c.raw
+		body, e := b.decode(q, coding, b.limit)
+		return body, apiNamed(e)
+	}
+}
+
+// apiNamed gives an error of ingestion the name that the API has for it.
+func apiNamed(e *apiError) *apiError {
+	if e == nil {
+		return nil
+	}
+	named := *e
+	named.name = apiPrefix + strings.TrimPrefix(e.name, "stream.in.")
+	return &named
 }
 
 // flattenedRecord checks the sample of an OTLP source: one object, or nothing for the empty one.
