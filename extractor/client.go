@@ -279,8 +279,10 @@ func (c *client) fetch(ctx context.Context, r *request) (tree.Node, error) {
 	if ignored {
 		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.plan.shown(r.url))
 	}
-	n, err := tree.Parse(resp.body)
+	n, err := tree.ParseContext(ctx, resp.body)
 	switch {
+	case ctx.Err() != nil:
+		return n, context.Cause(ctx)
 	case err == nil:
 		return n, nil
 	case ignored:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -108,5 +109,24 @@ func TestUsersInURLs(t *testing.T) {
 		if shown := r.log + fmt.Sprint(r.err); strings.Contains(shown, "pw99") || strings.Contains(shown, "joe") {
 			t.Errorf("%s: %s", name, shown)
 		}
+	}
+}
+
+// TestCancelBetween ends the context when an answer has arrived: nothing of it is emitted any more.
+func TestCancelBetween(t *testing.T) {
+	t.Parallel()
+	stopped := errors.New("stopped by the user")
+	cfg, err := extractor.Parse([]byte(config("", `"jobs": [{"endpoint": "u"}]`)))
+	checkError(t, err, "")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err = extractor.Run(ctx, cfg, extractor.State{}, extractor.Options{
+		Transport: roundTrip(func(*http.Request) string { cancel(stopped); return `[1]` }),
+		Emit: func(context.Context, *extractor.Page) error {
+			t.Error("a page is emitted")
+			return nil
+		},
+	})
+	if !errors.Is(err, stopped) {
+		t.Errorf("error %v", err)
 	}
 }

@@ -149,6 +149,9 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 		Records: make([]Record, 0, len(items)),
 	}
 	for i := range items {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if items[i], err = jr.job.filtered(items[i]); err != nil {
 			return jr.dataError(number, fmt.Errorf("item %d: %w", i, err))
 		}

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -8,6 +9,9 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// contextEvery is the number of values after which the context is looked at.
+const contextEvery = 4096
 
 // MaxDepth is how deep collections may be nested.
 const MaxDepth = 512
@@ -25,10 +29,16 @@ func (e *SyntaxError) Error() string {
 
 // Parse reads one JSON value (RFC 8259). Bytes that are no UTF-8 are dropped. Of equal names in an object the last value
 // counts, at the place of the first. Strings share one copy of the text, which lives as long as any of them.
-func Parse(data []byte) (Node, error) {
+func Parse(data []byte) (Node, error) { return ParseContext(context.Background(), data) }
+
+// ParseContext is Parse that ends with the cause of ctx when that ends: a text of many megabytes takes seconds.
+func ParseContext(ctx context.Context, data []byte) (Node, error) {
 	text := strings.ToValidUTF8(string(data), "")
-	p := parser{data: text}
+	p := parser{ctx: ctx, data: text}
 	n, err := p.value(0)
+	if err != nil && ctx.Err() != nil {
+		return Node{}, context.Cause(ctx)
+	}
 	if err == nil {
 		p.space()
 		if p.at < len(text) {
@@ -47,8 +57,11 @@ func Parse(data []byte) (Node, error) {
 }
 
 type parser struct {
+	ctx  context.Context
 	data string
 	at   int
+	// values counts what was begun, to look at the context now and then.
+	values int
 	// open holds the members of the collections that are not closed yet, the innermost last: a closed one is copied
 	// out at its exact size.
 	open []Member
@@ -79,6 +92,9 @@ func (p *parser) peek() byte {
 func (p *parser) value(depth int) (Node, error) {
 	if depth > MaxDepth {
 		return Node{}, fmt.Errorf("nested deeper than %d", MaxDepth)
+	}
+	if p.values++; p.values%contextEvery == 0 && p.ctx.Err() != nil {
+		return Node{}, p.ctx.Err()
 	}
 	switch c := p.peek(); {
 	case p.at >= len(p.data):

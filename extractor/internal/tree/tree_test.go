@@ -1,10 +1,12 @@
 package tree
 
 import (
+	"context"
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -206,4 +208,38 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q is read back with error %v as %s", out, err, again.AppendJSON(nil, Escaped))
 		}
 	})
+}
+
+func TestParseContext(t *testing.T) {
+	stopped := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	text := []byte("[" + strings.Repeat("[],", 2*contextEvery) + "1]")
+	if n, err := ParseContext(ctx, text); err != nil || n.Len() != 2*contextEvery+1 {
+		t.Errorf("%d items, error %v", n.Len(), err)
+	}
+	cancel(stopped)
+	if _, err := ParseContext(ctx, text); err != stopped {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCursor(t *testing.T) {
+	for _, more := range []int{0, 100} {
+		var members []Member
+		for i := range 3 + more {
+			members = append(members, Member{strconv.Itoa(i), OfInt(int64(i))})
+		}
+		c := OfObject(members...).Cursor()
+		for _, i := range []int{0, 1, 2, 1, 0, 2, 2} {
+			if n := c.Get(strconv.Itoa(i)); n.Int() != int64(i) || n.Kind() != Int {
+				t.Errorf("member %d of %d is %v", i, len(members), n)
+			}
+			if n := c.Get("none"); n.Kind() != Null {
+				t.Errorf("there is a member %v", n)
+			}
+		}
+	}
+	if c := OfList(OfInt(1)).Cursor(); c.Get("0").Kind() != Null {
+		t.Error("a list has members")
+	}
 }
