@@ -57,7 +57,7 @@ const batchBytes = 16 << 20
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or that of a ctx that had ended before. So a caller can send the
 // batch again, and no sink has it twice. There are two exceptions: with a [*buffer.FailedError], or when ctx ends during
 // the wait, the outcome is unknown; and rows above 16 MiB go in portions, of which the later ones wait for room until
-// ctx ends, when the earlier ones are stored already.
+// ctx ends: with an error the earlier ones may be stored. A batch is given up between two records when ctx ends.
 //
 // The records are not kept.
 func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
@@ -88,11 +88,14 @@ func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (
 	sc.reset(len(src.sinks))
 	now := time.Now()
 	for rec := range b.Records {
+		if err == nil && ctx.Err() != nil { // a few bytes can be rows that take minutes: each has a copy of the resource
+			err = context.Cause(ctx)
+		}
 		if err == nil {
 			e.mapTogether(src, sourceID, rec, now, sc, &res)
 		}
 		res.Records++
-		if sc.size >= batchBytes {
+		if err == nil && sc.size >= batchBytes {
 			err = e.appendTogether(ctx, src, now, sc)
 		}
 	}

@@ -186,6 +186,32 @@ func TestIngestTogetherInPortions(t *testing.T) {
 	}
 }
 
+// A batch is given up when its time is over, also while no record of it reaches the buffer.
+func TestIngestTogetherEndsWithItsContext(t *testing.T) {
+	e, _ := openMemory(t)
+	src := telemetry()
+	src.Sinks = src.Sinks[1:2]
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := e.Define(ctx, src); err != nil {
+		t.Fatal(err)
+	}
+	records := func(yield func(*mapping.Record) bool) {
+		for rec := range bodies("{}", "{}", "{}") {
+			if !yield(rec) {
+				return
+			}
+			cancel()
+		}
+	}
+	res, err := e.IngestTogether(ctx, "app", forebay.Batch{Records: records})
+	if !errors.Is(err, context.Canceled) || res != (forebay.BatchResult{}) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if n := e.Stats().Sinks[0].Rejected["failed"]; n != 3 {
+		t.Errorf("%d records count as failed", n)
+	}
+}
+
 func TestIngestTogetherErrors(t *testing.T) {
 	e, _ := openMemory(t)
 	ctx := context.Background()
