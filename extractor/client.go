@@ -81,9 +81,8 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 	pauses := backoff.ExponentialBackOff{InitialInterval: min(time.Second, c.maxDelay), Multiplier: 2, MaxInterval: c.maxDelay}
 	pauses.Reset()
 	for n := 1; ; n++ {
-		c.log.DebugContext(ctx, "request", "method", r.method, "url", shown, "attempt", n, "login", r.login)
 		c.traffic.requests.Add(1)
-		resp, err := c.attempt(ctx, r)
+		resp, err := c.attempt(ctx, r, n)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -140,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) error {
 const maxRedirects = 5
 
 // attempt sends a request once and follows redirects. Each hop is signed anew, after a look at the login's expiry.
-func (c *client) attempt(ctx context.Context, r *request) (*response, error) {
+func (c *client) attempt(ctx context.Context, r *request, n int) (*response, error) {
 	hop := *r
 	for range maxRedirects + 1 {
 		signed := hop
@@ -151,6 +150,7 @@ func (c *client) attempt(ctx context.Context, r *request) (*response, error) {
 			}
 			creds.sign(&signed)
 		}
+		c.log.DebugContext(ctx, "request", "method", hop.method, "url", c.plan.shown(hop.url), "attempt", n, "login", r.login)
 		resp, err := c.roundTrip(ctx, &signed)
 		if err != nil {
 			return nil, err

@@ -94,6 +94,23 @@ func TestCancelTables(t *testing.T) {
 	}
 }
 
+// TestRequestsInTheLog shows every request in the order in which they are sent, redirected ones too.
+func TestRequestsInTheLog(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, `{"t": 1}`, "302 Location: /v\n", `[]`)
+	r := extract(t, a, config(`"authentication": {"type": "login", "loginRequest": {"endpoint": "in"}}`, `"jobs": [{"endpoint": "u"}]`), nil)
+	checkError(t, r.err, "")
+	var got []string
+	for line := range strings.Lines(r.log) {
+		if _, after, ok := strings.Cut(line, "msg=request "); ok {
+			got = append(got, strings.TrimSpace(after))
+		}
+	}
+	same(t, "log", got, []string{
+		"method=GET url=http://h/in attempt=1 login=true", "method=GET url=http://h/u attempt=1 login=false", "method=GET url=http://h/v attempt=1 login=false",
+	})
+}
+
 // TestUsersInURLs keeps the user and the password of a URL out of everything that is shown.
 func TestUsersInURLs(t *testing.T) {
 	t.Parallel()
