@@ -18,9 +18,15 @@ const MaxNesting = 64
 type TooExpensiveError struct {
 	// Limit is in bytes.
 	Limit int
+	// Copies tells that it is not the memory of the request, but what its records have in common, once a record.
+	Copies bool
 }
 
 func (e *TooExpensiveError) Error() string {
+	if e.Copies {
+		return fmt.Sprintf("the records would have more than %d bytes of copies of their resources, scopes and metrics; "+
+			"send smaller batches", e.Limit)
+	}
 	return fmt.Sprintf("the request would take more than %d bytes of memory when it is decoded; send smaller batches", e.Limit)
 }
 
@@ -34,7 +40,7 @@ var (
 )
 
 // Check bounds an export request before it is decoded: two bytes can become a record of 300, and the decoder follows any
-// nesting on the stack. It returns about how many bytes of memory the decoded request takes. An error is [ErrRequest]: a
+// nesting on the stack, and each record has a copy of its resource. It returns about how many bytes of memory the decoded request takes. An error is [ErrRequest]: a
 // [*TooExpensiveError] above limit, or one that says what is malformed.
 func Check(signal forebay.Signal, enc Encoding, data []byte, limit int) (cost int, err error) {
 	if enc == JSON {
@@ -43,6 +49,9 @@ func Check(signal forebay.Signal, enc Encoding, data []byte, limit int) (cost in
 		c := checker{limit: limit}
 		err = c.message(data, roots[signal], 0)
 		cost = c.cost
+		if err == nil {
+			err = c.checkCopies(len(data))
+		}
 	}
 	return cost + len(data), err
 }
@@ -138,11 +147,39 @@ const (
 
 type checker struct {
 	cost, limit int
+	// records counts records; copies is the bytes that they have in common with others, once a record.
+	records, copies int
 }
+
+// A request may have freeCopies bytes of copies, and copiesPerByte for each of its bytes. Telemetry of many small records
+// with a large resource stays well below; what is above are bombs, of which a kilobyte becomes gigabytes of rows.
+const (
+	freeCopies    = 128 << 20
+	copiesPerByte = 16
+)
+
+func (c *checker) checkCopies(size int) error {
+	if limit := freeCopies + copiesPerByte*size; c.copies > limit {
+		return &TooExpensiveError{Limit: limit, Copies: true}
+	}
+	return nil
+}
+
+// isRecord and isShared tell the messages that become records, and those that each record has a copy of.
+var (
+	isRecord = [messages]bool{
+		logRecord: true, span: true, numberPoint: true, histogramPoint: true, exponentialPoint: true, summaryPoint: true,
+	}
+	isShared = [messages]bool{resource: true, scope: true}
+)
 
 // message goes through the fields of one message. Its recursion is bounded by the nesting of values.
 func (c *checker) message(b []byte, kind uint8, nesting int) error {
 	children := fields[kind]
+	before, shared := c.records, 0
+	if isRecord[kind] {
+		c.records++
+	}
 	if kind == anyValue {
 		if nesting++; nesting > MaxNesting {
 			return errNesting
@@ -196,6 +233,9 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 			case field == oldScopes && kind >= resourceLogs && kind <= resourceMetrics:
 				child = children[2]
 			}
+			if isShared[child] || kind == metric && (child == leaf || child == keyValue) {
+				shared += int(size)
+			}
 			switch child {
 			case leaf:
 				if kind == buckets || kind == histogramPoint {
@@ -207,7 +247,7 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 				c.cost += messageCost
 			}
 			if c.cost > c.limit {
-				return &TooExpensiveError{c.limit}
+				return &TooExpensiveError{Limit: c.limit}
 			}
 			if child != leaf {
 				if err := c.message(b[i:end], child, nesting); err != nil {
@@ -223,8 +263,9 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 		}
 	}
 	if c.cost > c.limit {
-		return &TooExpensiveError{c.limit}
+		return &TooExpensiveError{Limit: c.limit}
 	}
+	c.copies += shared * (c.records - before)
 	return nil
 }
 
@@ -253,7 +294,7 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 			cost += fieldCost
 		}
 		if cost > limit {
-			return cost, &TooExpensiveError{limit}
+			return cost, &TooExpensiveError{Limit: limit}
 		}
 	}
 	return cost, nil

@@ -1,8 +1,10 @@
 package otlp
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"math"
 
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -33,6 +35,9 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		var batch plog.Logs
 		if enc == JSON {
 			batch, err = (&plog.JSONUnmarshaler{}).UnmarshalLogs(data)
+			if err == nil {
+				err = checkDecoded(signal, len(data), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
+			}
 		} else {
 			batch, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
 		}
@@ -43,6 +48,9 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		var batch pmetric.Metrics
 		if enc == JSON {
 			batch, err = (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(data)
+			if err == nil {
+				err = checkDecoded(signal, len(data), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
+			}
 		} else {
 			batch, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
 		}
@@ -53,6 +61,9 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		var batch ptrace.Traces
 		if enc == JSON {
 			batch, err = (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
+			if err == nil {
+				err = checkDecoded(signal, len(data), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
+			}
 		} else {
 			batch, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 		}
@@ -62,8 +73,24 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 	default:
 		return nil, fmt.Errorf("unknown signal %q", signal)
 	}
+	if tooMuch := (*TooExpensiveError)(nil); errors.As(err, &tooMuch) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", ErrRequest, signal, err)
 	}
 	return docs, nil
+}
+
+// checkDecoded bounds the copies of a request in JSON, in which they are counted best by what it is in protobuf.
+func checkDecoded(signal forebay.Signal, size int, marshal func() ([]byte, error)) error {
+	data, err := marshal()
+	if err != nil {
+		return err
+	}
+	c := checker{limit: math.MaxInt}
+	if err := c.message(data, roots[signal], 0); err != nil {
+		return err
+	}
+	return c.checkCopies(size)
 }

@@ -283,6 +283,64 @@ func TestCostIsAnUpperBound(t *testing.T) {
 	}
 }
 
+// What records have in common is in each of them: a small request must not become gigabytes of rows.
+func TestCopies(t *testing.T) {
+	logs := func(records, size int) (proto, text []byte) {
+		batch := plog.NewLogs()
+		r := batch.ResourceLogs().AppendEmpty()
+		s := r.ScopeLogs().AppendEmpty()
+		s.Scope().Attributes().PutStr("s", strings.Repeat("x", size/2))
+		r.Resource().Attributes().PutStr("r", strings.Repeat("x", size/2))
+		for range records {
+			s.LogRecords().AppendEmpty()
+		}
+		proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(batch)
+		text, err2 := (&plog.JSONMarshaler{}).MarshalLogs(batch)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return proto, text
+	}
+	metrics := func(points, size int) (proto, text []byte) {
+		batch := pmetric.NewMetrics()
+		m := batch.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+		m.SetDescription(strings.Repeat("x", size))
+		m.SetEmptyGauge()
+		for range points {
+			m.Gauge().DataPoints().AppendEmpty()
+		}
+		proto, err := (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch)
+		text, err2 := (&pmetric.JSONMarshaler{}).MarshalMetrics(batch)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return proto, text
+	}
+	for _, c := range []struct {
+		signal  forebay.Signal
+		request func(n, size int) (proto, text []byte)
+		n, size int
+		bomb    bool
+	}{
+		{forebay.SignalLogs, logs, 1000, 100 << 10, false},
+		{forebay.SignalLogs, logs, 2000, 100 << 10, true},
+		{forebay.SignalMetrics, metrics, 1000, 100 << 10, false},
+		{forebay.SignalMetrics, metrics, 2000, 100 << 10, true},
+		{forebay.SignalLogs, logs, 50_000, 2 << 10, false},
+		{forebay.SignalLogs, logs, 1, 7 << 20, false},
+	} {
+		proto, text := c.request(c.n, c.size)
+		_, protoErr := otlp.Check(c.signal, otlp.Protobuf, proto, 1<<30)
+		_, textErr := otlp.Decode(c.signal, otlp.JSON, text)
+		for _, err := range []error{protoErr, textErr} {
+			var tooMuch *otlp.TooExpensiveError
+			if bomb := errors.As(err, &tooMuch) && tooMuch.Copies; bomb != c.bomb || !bomb && err != nil {
+				t.Errorf("%d %s with %d bytes in common: %v", c.n, c.signal, c.size, err)
+			}
+		}
+	}
+}
+
 func TestResponses(t *testing.T) {
 	for _, c := range []struct {
 		signal   forebay.Signal
