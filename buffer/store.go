@@ -28,6 +28,7 @@ var errStoreClosed = errors.New("the local level is closed or being reopened")
 func openStore(dir string, opts Options, again bool, failed func(*store, error)) (*store, error) {
 	s := &store{}
 	s.fs = storefs.New(opts.FS, dir, func(err error) { failed(s, err) })
+	s.fs.FillLogs(opts.MemTableBytes)
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{

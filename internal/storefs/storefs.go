@@ -34,6 +34,7 @@ type FS struct {
 	failed func(error)
 	synced atomic.Pointer[func()]
 
+	fill    atomic.Int64 // see FillLogs
 	skipped atomic.Int64 // of mutantSkipSync
 
 	mu      sync.Mutex
@@ -117,7 +118,9 @@ func (s *FS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, e
 	}
 	var f vfs.File
 	if s.change(func() (err error) { f, err = op(); return err }) {
-		return &file{f, s, strings.HasSuffix(name, ".log")}, nil
+		made := &file{File: f, fs: s, log: strings.HasSuffix(name, ".log")}
+		made.filler = made.newFiller()
+		return made, nil
 	}
 	if err := s.after.MkdirAll(s.FS.PathDir(name), 0o700); err != nil {
 		return nil, err
@@ -163,7 +166,7 @@ func (s *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		}
 		return nil, err
 	}
-	return &file{f, s, false}, nil
+	return &file{File: f, fs: s}, nil
 }
 
 // OpenDir implements [vfs.FS].
@@ -172,7 +175,7 @@ func (s *FS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &file{f, s, false}, nil
+	return &file{File: f, fs: s}, nil
 }
 
 // Stat implements [vfs.FS].
@@ -245,8 +248,9 @@ func (s *FS) Unwrap() vfs.FS { return s.FS }
 // file is an open file of the real disk.
 type file struct {
 	vfs.File
-	fs  *FS
-	log bool // it is a write-ahead log
+	fs     *FS
+	log    bool    // it is a write-ahead log
+	filler *filler // of a log that is written, if it is filled
 }
 
 // readPause follows an error of reading. The store repeats a compaction that failed at once: without a pause it would
@@ -273,7 +277,7 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 
 // Write implements [vfs.File].
 func (f *file) Write(p []byte) (n int, err error) {
-	if !f.fs.change(func() error { n, err = f.File.Write(p); return err }) {
+	if !f.fs.change(func() error { n, err = f.writeLog(p); return err }) {
 		return len(p), nil
 	}
 	return n, nil
@@ -307,7 +311,10 @@ func (f *file) sync(sync func() error) error {
 	if mutant == mutantBelieveSync && sync() == nil {
 		return nil
 	}
-	f.fs.change(sync)
+	f.fs.change(func() error {
+		f.fill()
+		return sync()
+	})
 	return nil
 }
 
