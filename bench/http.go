@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,9 @@ func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, err
 // lineEvents is the number of events of a request with lines.
 const lineEvents = 500
 
+// lineCallers are few: together they have more events under way than any scenario with single ones.
+const lineCallers = 8
+
 // httpLines posts newline-delimited events, many in one request, to a source that takes them apart.
 func httpLines(w workload) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
@@ -65,7 +69,7 @@ func httpLines(w workload) func(context.Context, *env) (*sample, error) {
 // lines posts lineEvents events a request.
 func (w workload) lines() traffic {
 	t := w.traffic()
-	t.name, t.rows, t.requests = "lines/"+w.name, lineEvents, 4
+	t.name, t.rows, t.requests, t.connections = "lines/"+w.name, lineEvents, 4, lineCallers
 	t.request = func(addr string, n int) []byte {
 		var body []byte
 		for i := range lineEvents {
@@ -98,6 +102,8 @@ type traffic struct {
 	name string
 	// rows is what one request makes; requests is how many different ones a connection sends in turn.
 	rows, requests int
+	// connections is the number of kept connections with one request in flight each. Default: httpCallers.
+	connections int
 	// rowBytes is the size of one row.
 	rowBytes func() (int, error)
 	// request encodes a request to the server at addr. Requests of different numbers differ.
@@ -253,7 +259,7 @@ func generateLoad(ctx context.Context, args []string, stdout io.Writer) error {
 
 func generate(ctx context.Context, addr string, t traffic, d time.Duration, stdout io.Writer) (clientReport, error) {
 	var report clientReport
-	connections := make([]*connection, httpCallers)
+	connections := make([]*connection, cmp.Or(t.connections, httpCallers))
 	for i := range connections {
 		c, err := dial(ctx, addr, t, i)
 		if err != nil {
@@ -263,7 +269,7 @@ func generate(ctx context.Context, addr string, t traffic, d time.Duration, stdo
 		connections[i] = c
 	}
 	s, err := measure(ctx, &env{duration: d}, load{
-		callers: httpCallers, rowBytes: 1, every: 1,
+		callers: len(connections), rowBytes: 1, every: 1,
 		start: func(caller int) (operation, error) { return connections[caller].post, nil },
 		mark:  func() { fmt.Fprintln(stdout) },
 	})
