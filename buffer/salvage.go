@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/batchrepr"
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/storefs"
 )
 
 // A store that cannot be opened because bytes of it are damaged is salvaged, so that the process starts and what is
@@ -98,21 +99,10 @@ func openDamage(disk vfs.FS, dir string, err error) error {
 		return err
 	}
 	names, e := disk.List(dir)
-	if e != nil || !slices.ContainsFunc(names, func(name string) bool { _, kind := fileKind(name); return kind != "" }) {
+	if e != nil || !slices.ContainsFunc(names, func(name string) bool { _, kind := storefs.FileKind(name); return kind != "" }) {
 		return err // the folder itself is not what it was
 	}
 	return &recordError{err, index}
-}
-
-// fileKind returns the number and the kind ("log", "sst", else "") of a file of the store.
-func fileKind(name string) (num uint64, kind string) {
-	base, kind, _ := strings.Cut(name, ".")
-	base, _, _ = strings.Cut(base, "-")
-	num, err := strconv.ParseUint(base, 10, 64)
-	if err != nil || kind != "log" && kind != "sst" {
-		return 0, ""
-	}
-	return num, kind
 }
 
 // version is what a store has of a record; seq decides between versions of the same state.
@@ -206,7 +196,7 @@ func (s *salvage) each(fn func(entry) error, report bool) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		num, kind := fileKind(name)
+		num, kind := storefs.FileKind(name)
 		path := s.disk.PathJoin(s.dir, name)
 		disk := &readWatch{FS: s.disk}
 		lost := func(what string) {
@@ -219,10 +209,10 @@ func (s *salvage) each(fn func(entry) error, report bool) error {
 		case "sst":
 			err = eachTableEntry(disk, path, fn, func(err error) { lost(err.Error()) })
 		case "log":
-			var gaps []logGap
-			gaps, err = eachLogRecord(disk, path, uint32(num), func(record []byte) error { return eachBatchEntry(record, fn) })
+			var gaps []storefs.LogGap
+			gaps, err = storefs.EachLogRecord(disk, path, uint32(num), func(record []byte) error { return eachBatchEntry(record, fn) })
 			for _, g := range gaps {
-				lost(fmt.Sprintf("byte %d to byte %d cannot be read", g.from, g.to))
+				lost(fmt.Sprintf("byte %d to byte %d cannot be read", g.From, g.To))
 			}
 		}
 		// What the disk does not give at all it may give later.

@@ -88,8 +88,8 @@ func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 // open opens the database; once it is known, only that of the instance. What it returns is durable: the database writes
 // what it reads from a log to a table before it is open.
 func (s *pebbleStore) open() (*opening, error) {
-	if err := s.checkFiles(); err != nil {
-		return nil, err
+	if err := storefs.CheckFiles(s.fs, s.dir); err != nil {
+		return nil, s.damage(fmt.Errorf("catalog: open %s: %w", s.dir, err))
 	}
 	o := &opening{fs: storefs.New(s.fs, s.dir, func(error) {})}
 	options := &pebble.Options{
@@ -138,36 +138,26 @@ func (s *pebbleStore) identify(o *opening) error {
 		if err := o.db.Set([]byte(instanceKey), found, pebble.Sync); err != nil {
 			return err
 		}
-	}
-	s.instance = string(found)
-	return nil
-}
-
-// checkFiles refuses a folder with records and without the marker that says which list of tables counts: the database
-// would take it for a new one.
-func (s *pebbleStore) checkFiles() error {
-	names, err := s.fs.List(s.dir)
-	if err != nil {
-		return fmt.Errorf("catalog: open %s: %w", s.dir, err)
-	}
-	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }) {
-		return nil
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") {
-			return &DamageError{Dir: s.dir, Err: fmt.Errorf("no list of tables names %s", name)}
+		// The first log of a new database does not yet say how much of it was on disk, by which damage is told from a write
+		// that a crash has torn; the next ones do.
+		if err := o.db.Flush(); err != nil {
+			return err
 		}
 	}
+	s.instance = string(found)
 	return nil
 }
 
 // damage returns err as a [*DamageError] when it says that files are not what they were. Other errors may pass.
 func (s *pebbleStore) damage(err error) error {
 	text := err.Error()
+	var files *storefs.Damage
 	switch {
-	case pebble.IsCorruptionError(err), errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk),
+	case errors.As(err, &files), pebble.IsCorruptionError(err), errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk),
 		errors.Is(err, record.ErrUnexpectedEOF), strings.Contains(text, "object size mismatch"),
-		strings.Contains(text, "not pristine"): // a marker is missing
+		strings.Contains(text, "not pristine"),   // a marker is missing
+		strings.Contains(text, "name from file"), // the file of options is not what it was
+		strings.Contains(text, "invalid OPTIONS"), strings.Contains(text, "pebble: unknown"):
 		return &DamageError{Dir: s.dir, Err: err}
 	case errors.Is(err, fs.ErrNotExist):
 		// Without any file it is the folder that is away.

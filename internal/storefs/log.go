@@ -1,4 +1,4 @@
-package buffer
+package storefs
 
 import (
 	"bytes"
@@ -62,7 +62,7 @@ func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
 	if number != num || len(b) < head+length {
 		return c, 0, false
 	}
-	if maskedSum(b[6:head+length]) != sum {
+	if MaskedSum(b[6:head+length]) != sum {
 		return c, 0, false
 	}
 	c = logChunk{kind: int(b[6]-5) % 4, payload: b[head : head+length]}
@@ -72,12 +72,12 @@ func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
 	return c, head + length, false
 }
 
-// logGap is a part of a log that cannot be read.
-type logGap struct{ from, to int64 }
+// LogGap is a part of a log that cannot be read: the bytes From to To.
+type LogGap struct{ From, To int64 }
 
 // walkLog calls chunk for every whole chunk of a log and gap for what lies between two of them. closed: the log has its
 // end. What follows the last chunk is no gap.
-func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(logGap)) (closed bool, err error) {
+func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(LogGap)) (closed bool, err error) {
 	var block [logBlock]byte
 	bad := int64(-1)
 	for base := int64(0); ; base += logBlock {
@@ -95,7 +95,7 @@ func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(logGap)) (c
 				continue
 			}
 			if bad >= 0 {
-				gap(logGap{bad, base + int64(at)})
+				gap(LogGap{bad, base + int64(at)})
 				bad = -1
 			}
 			if closed {
@@ -134,24 +134,24 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// checkLog returns the parts of a log that cannot be read and that were on disk once: a later chunk says so, or the log
+// CheckLog returns the parts of a log that cannot be read and that were on disk once: a later chunk says so, or the log
 // has its end. Other parts that cannot be read are writes that a crash has torn.
-func checkLog(disk vfs.FS, path string, num uint32) (damaged []logGap, err error) {
-	var gaps []logGap
+func CheckLog(disk vfs.FS, path string, num uint32) (damaged []LogGap, err error) {
+	var gaps []LogGap
 	synced := int64(0)
-	closed, err := readLog(disk, path, num, func(c logChunk) { synced = max(synced, c.synced) }, func(g logGap) { gaps = append(gaps, g) })
+	closed, err := readLog(disk, path, num, func(c logChunk) { synced = max(synced, c.synced) }, func(g LogGap) { gaps = append(gaps, g) })
 	if err != nil {
 		return nil, err
 	}
 	for _, g := range gaps {
-		if closed || g.from < synced {
+		if closed || g.From < synced {
 			damaged = append(damaged, g)
 		}
 	}
 	return damaged, nil
 }
 
-func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap func(logGap)) (bool, error) {
+func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap func(LogGap)) (bool, error) {
 	f, err := disk.Open(path, vfs.SequentialReadsOption)
 	if err != nil {
 		return false, err
@@ -160,10 +160,10 @@ func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap fun
 	return walkLog(f, num, chunk, gap)
 }
 
-// eachLogRecord calls fn with every whole record of a log, up to the first write that was torn. The record is valid
+// EachLogRecord calls fn with every whole record of a log, up to the first write that was torn. The record is valid
 // during the call.
-func eachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) error) (damaged []logGap, err error) {
-	if damaged, err = checkLog(disk, path, num); err != nil {
+func EachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) error) (damaged []LogGap, err error) {
+	if damaged, err = CheckLog(disk, path, num); err != nil {
 		return nil, err
 	}
 	var (
@@ -191,7 +191,7 @@ func eachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) 
 				failure = fn(record)
 			}
 		}
-	}, func(g logGap) {
+	}, func(g LogGap) {
 		open = false
 		known := false
 		for _, d := range damaged {

@@ -1,4 +1,4 @@
-package buffer
+package storefs
 
 import (
 	"encoding/binary"

@@ -1,0 +1,194 @@
+package storefs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Damage says that files of a store are not what they were. No retry mends it.
+type Damage struct {
+	// Err says what was found.
+	Err error
+	// List is set when it is the list of tables.
+	List bool
+}
+
+func (e *Damage) Error() string { return e.Err.Error() }
+func (e *Damage) Unwrap() error { return e.Err }
+
+func badList(format string, args ...any) error { return &Damage{fmt.Errorf(format, args...), true} }
+
+// CheckFiles looks, in a store that nobody has open, for damage that the store would not notice, or would take for a
+// crash. It changes nothing. What it finds is a [*Damage].
+func CheckFiles(disk vfs.FS, dir string) error {
+	names, err := disk.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	manifest, table := "", ""
+	logs := map[uint64]bool{}
+	for _, name := range names {
+		num, kind := FileKind(name)
+		switch kind {
+		case "log":
+			logs[num] = true
+		case "sst":
+			table = name
+		}
+		if rest, ok := strings.CutPrefix(name, "marker.manifest."); ok {
+			_, manifest, _ = strings.Cut(rest, ".") // the names ascend, and the last counts
+		}
+	}
+	var needed uint64 // logs before it wait to be written over
+	var failure error
+	if manifest != "" {
+		if needed, failure = checkManifest(disk, disk.PathJoin(dir, manifest), logs); failure != nil {
+			needed = 0
+		}
+	}
+	for _, name := range names {
+		num, kind := FileKind(name)
+		if kind != "log" || num < needed {
+			continue
+		}
+		damaged, err := CheckLog(disk, disk.PathJoin(dir, name), uint32(num))
+		if err != nil {
+			return err
+		}
+		if len(damaged) > 0 {
+			g := damaged[0]
+			return &Damage{Err: fmt.Errorf("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)}
+		}
+	}
+	if manifest == "" {
+		if table != "" {
+			return badList("no list of tables names %s", table)
+		}
+		return nil
+	}
+	return failure
+}
+
+// checkManifest reads the list of tables. The store takes what it cannot read in it for its end, and deletes the tables
+// that it then does not know. Every change of the list was on disk before the next was written, so a change behind what
+// cannot be read proves that it was there. At the end it may be a change that a crash has torn; then the log that it
+// would have made superfluous is still there. needed is the number of the oldest log that holds what no table has.
+func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint64, err error) {
+	f, err := disk.Open(path, vfs.SequentialReadsOption)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, badList("the list of tables is missing: %w", err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	const head = 7
+	var (
+		block [logBlock]byte
+		bad   = int64(-1)
+		edit  []byte
+		log   uint64 // the oldest log that is needed
+	)
+	for base := int64(0); ; base += logBlock {
+		n, err := io.ReadFull(f, block[:])
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, err
+		}
+		for at := 0; at < n; {
+			rest := block[at:n]
+			if len(rest) < head && allZero(rest) && n == logBlock {
+				break
+			}
+			size := 0
+			if len(rest) >= head && rest[6] >= 1 && rest[6] <= 4 {
+				size = head + int(binary.LittleEndian.Uint16(rest[4:]))
+			}
+			if size == 0 || size > len(rest) || MaskedSum(rest[6:size]) != binary.LittleEndian.Uint32(rest) {
+				if bad < 0 {
+					bad = base + int64(at)
+				}
+				at++
+				continue
+			}
+			if bad >= 0 {
+				return 0, badList("the list of tables cannot be read from byte %d to byte %d", bad, base+int64(at))
+			}
+			if rest[6] <= 2 {
+				edit = edit[:0]
+			}
+			edit = append(edit, rest[head:size]...)
+			if rest[6] == 1 || rest[6] == 4 {
+				if num, ok := neededLog(edit); ok {
+					log = num
+				}
+			}
+			at += size
+		}
+		if n < logBlock {
+			break
+		}
+	}
+	if bad >= 0 && !logs[log] {
+		return 0, badList("the list of tables cannot be read from byte %d on, and it is not the end that a crash leaves: log %d is not there",
+			bad, log)
+	}
+	return log, nil
+}
+
+// neededLog reads the number of the oldest log that is needed from a change of the list of tables, where it stands first
+// or after the name of the order of the keys.
+func neededLog(edit []byte) (num uint64, ok bool) {
+	for {
+		tag, n := binary.Uvarint(edit)
+		if n <= 0 {
+			return 0, false
+		}
+		edit = edit[n:]
+		value, n := binary.Uvarint(edit)
+		if n <= 0 {
+			return 0, false
+		}
+		edit = edit[n:]
+		switch tag {
+		case 1:
+			if value > uint64(len(edit)) {
+				return 0, false
+			}
+			edit = edit[value:]
+		case 2:
+			return value, true
+		default:
+			return 0, false
+		}
+	}
+}
+
+// MaskedSum is the checksum of the store's logs.
+func MaskedSum(b []byte) uint32 {
+	crc := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+	return (crc>>15 | crc<<17) + 0xa282ead8
+}
+
+// FileKind returns the number and the kind ("log", "sst", else "") of a file of the store.
+func FileKind(name string) (num uint64, kind string) {
+	base, kind, _ := strings.Cut(name, ".")
+	base, _, _ = strings.Cut(base, "-")
+	num, err := strconv.ParseUint(base, 10, 64)
+	if err != nil || kind != "log" && kind != "sst" {
+		return 0, ""
+	}
+	return num, kind
+}
