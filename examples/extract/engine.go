@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,12 +9,11 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/extractor/feed"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -89,38 +87,8 @@ func sourceID(dataType string) string {
 }
 
 // emit stores a page. When it returns nil all records are on disk, so that the position after them may be saved.
-func (t *tables) emit(ctx context.Context, p *extractor.Page) error {
-	if len(p.Records) == 0 {
-		return nil
-	}
-	source, err := t.define(ctx, p.DataType)
-	if err != nil {
-		return err
-	}
-	records := make([]*mapping.Record, len(p.Records))
-	for i, r := range p.Records {
-		records[i] = mapping.JSON(r.JSON())
-	}
-	for {
-		results, err := t.eng.IngestBatch(ctx, source, records)
-		full, overloaded := errors.AsType[*buffer.OverloadError](err)
-		if !overloaded {
-			return err
-		}
-		// The buffer is full until its tables catch up. What it took already is not given to it again.
-		var rest []*mapping.Record
-		for i, r := range records {
-			if i >= len(results) || results[i].Err(source) != nil {
-				rest = append(rest, r)
-			}
-		}
-		records = rest
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(full.RetryAfter):
-		}
-	}
+func (t *tables) emit() func(context.Context, *extractor.Page) error {
+	return feed.Into(t.eng, t.define)
 }
 
 // report waits until everything is in the tables, and shows them.

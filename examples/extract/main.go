@@ -152,7 +152,7 @@ func pull(
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	opts.Emit = e.emit
+	opts.Emit = e.emit()
 	opts.Checkpoint = func(_ context.Context, s extractor.State) error { return file.save(s) }
 	state, err = extractor.Run(ctx, cfg, state, opts)
 	shown.end()

@@ -11,11 +11,12 @@ import (
 // that ends with "/..." stands for all below it too. It is the table of docs/architecture.md. What is not listed here
 // cannot import anything of the module. Every package may import internal packages, which may import only each other.
 var rooms = map[string][]string{
-	"mapping":       {},
-	"otlpflat":      {"mapping"},
-	"trigger":       {},
-	"extractor":     {"extractor/internal/..."},
-	"extractor/...": {"extractor/internal/..."},
+	"mapping":        {},
+	"otlpflat":       {"mapping"},
+	"trigger":        {},
+	"extractor":      {"extractor/internal/..."},
+	"extractor/...":  {"extractor/internal/..."},
+	"extractor/feed": {"extractor", ".", "buffer", "buffer/dir", "mapping"},
 	// The component joins two rooms that do not know each other.
 	"extractor/component": {"extractor", "storageapi", "storageapi/platform"},
 	"buffer":              {"trigger"},
