@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -80,6 +81,13 @@ var (
 		message: "Neither the path nor the first record tells the signal. Append /v1/logs, /v1/metrics or /v1/traces to the path.",
 	}
 )
+
+func otlpOtherSignal(address, body forebay.Signal) *apiError {
+	return &apiError{
+		status: http.StatusBadRequest, name: "stream.in.badRequest",
+		message: fmt.Sprintf("The request has %s, but the path is that of %s. Post it to /v1/%s.", body, address, body),
+	}
+}
 
 func (h *otlpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	requestID := setCommonHeaders(w.Header())
@@ -202,6 +210,12 @@ func (h *otlpHandler) export(
 	res, err := h.eng.IngestTogether(ctx, target.source, forebay.Batch{Signal: signal, Records: records})
 	if err != nil {
 		return ingestError(err, "")
+	}
+	if res.Records == 0 && enc == otlp.JSON {
+		// Members of JSON that are not known are ignored, so nothing else tells that the address is wrong.
+		if other, ok := otlp.Sniff(enc, data); ok && other != signal {
+			return otlpOtherSignal(signal, other)
+		}
 	}
 	message := otlp.Summary(signal, res)
 	if res.Rejected > 0 && res.Rejected == res.Records {

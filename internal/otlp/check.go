@@ -36,6 +36,7 @@ func (e *TooExpensiveError) Is(target error) bool { return target == ErrRequest 
 var (
 	errNesting   = fmt.Errorf("%w: a value is nested more than %d levels deep", ErrRequest, MaxNesting)
 	errTruncated = fmt.Errorf("%w: it ends within a field", ErrRequest)
+	errTrailing  = fmt.Errorf("%w: more follows its end, of which nothing would be stored", ErrRequest)
 	errWireType  = fmt.Errorf("%w: a field has an unknown wire type", ErrRequest)
 )
 
@@ -275,7 +276,15 @@ const maxBrackets = 4*MaxNesting + 24
 // checkJSON counts brackets and commas. It leaves it to the decoder to find out whether they are in order.
 func checkJSON(b []byte, limit int) (cost int, err error) {
 	depth := 0
+	ended := false
 	for i := 0; i < len(b); i++ {
+		if ended {
+			switch b[i] {
+			case ' ', '\t', '\r', '\n':
+				continue
+			}
+			return cost, errTrailing // the decoder does not look that far
+		}
 		switch b[i] {
 		case '"':
 			for i++; i < len(b) && b[i] != '"'; i++ {
@@ -290,6 +299,7 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 			}
 		case '}', ']':
 			depth--
+			ended = depth == 0
 		case ',':
 			cost += fieldCost
 		}

@@ -341,6 +341,18 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// The decoder stops at the end of the first value; what follows would be lost without a word.
+func TestTrailingJSON(t *testing.T) {
+	for text, valid := range map[string]bool{
+		"{} \r\n\t": true, `{"a":{"b":[{}]}}`: true, `{"a":"}"}`: true,
+		"{}{}": false, "{}\n{\"resourceLogs\":[]}": false, "{} x": false, "{}]": false, `{},{}`: false,
+	} {
+		if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 1<<20); (err == nil) != valid || !valid && !errors.Is(err, otlp.ErrRequest) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestResponses(t *testing.T) {
 	for _, c := range []struct {
 		signal   forebay.Signal
