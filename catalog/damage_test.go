@@ -26,6 +26,7 @@ func TestDamagedStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer store.Close() // a second Close does nothing
 		const records = 50
 		for i := range records {
 			if err := store.Commit(map[string][]byte{fmt.Sprint("key/", i): []byte(strings.Repeat("x", 100) + fmt.Sprint(i))}); err != nil {
