@@ -28,8 +28,8 @@
 //		},
 //	})
 //
-// [Tables] is a receiver that makes CSV tables of the records, one for each kind of object in them. The program in
-// examples/extract feeds an embedded engine.
+// [Tables] is a receiver that makes CSV tables of the records, one for each kind of object in them. Package feed
+// gives them to a source of an engine, and package component runs all of it as a job of the queue.
 //
 // # Requests
 //
