@@ -36,7 +36,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		if enc == JSON {
 			batch, err = (&plog.JSONUnmarshaler{}).UnmarshalLogs(data)
 			if err == nil {
-				err = checkDecoded(signal, len(data), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
+				err = checkDecoded(signal, len(data), batch.LogRecordCount(), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
 			}
 		} else {
 			batch, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
@@ -49,7 +49,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		if enc == JSON {
 			batch, err = (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(data)
 			if err == nil {
-				err = checkDecoded(signal, len(data), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
+				err = checkDecoded(signal, len(data), batch.DataPointCount(), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
 			}
 		} else {
 			batch, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
@@ -62,7 +62,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		if enc == JSON {
 			batch, err = (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
 			if err == nil {
-				err = checkDecoded(signal, len(data), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
+				err = checkDecoded(signal, len(data), batch.SpanCount(), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
 			}
 		} else {
 			batch, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
@@ -83,7 +83,10 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 }
 
 // checkDecoded bounds the copies of a request in JSON, in which they are counted best by what it is in protobuf.
-func checkDecoded(signal forebay.Signal, size int, marshal func() ([]byte, error)) error {
+func checkDecoded(signal forebay.Signal, size, records int, marshal func() ([]byte, error)) error {
+	if size*records <= freeCopies { // as if all of it were copied
+		return nil
+	}
 	data, err := marshal()
 	if err != nil {
 		return err
