@@ -341,6 +341,10 @@ func (c *call) checkQueueJob(r queueRecord) error {
 	})
 }
 
+// queueTimeFormat writes the offset in digits at all times: RFC 3339 as the
+// time package writes it turns +00:00 into Z.
+const queueTimeFormat = "2006-01-02T15:04:05-07:00"
+
 // queueTime is a time in the form of the queue, whose offset has a colon.
 type queueTime storageapi.Time
 
@@ -348,7 +352,7 @@ func (t queueTime) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	return []byte(t.Format(`"` + time.RFC3339 + `"`)), nil
+	return []byte(t.Format(`"` + queueTimeFormat + `"`)), nil
 }
 
 // queueJob is the answer that describes a job.

@@ -309,7 +309,7 @@ func TestQueueJobLife(t *testing.T) {
 	}
 	a := w.raw("GET", "/jobs/"+string(third.ID), "", "")
 	at, _ := a.decode(t)["createdTime"].(string)
-	if _, err := time.Parse(time.RFC3339, at); err != nil {
+	if _, err := time.Parse(time.RFC3339, at); err != nil || strings.HasSuffix(at, "Z") {
 		t.Errorf("createdTime %q has no offset with a colon", at)
 	}
 }
