@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,21 +297,18 @@ func TestFailedWriteIsUndone(t *testing.T) {
 	must(cat.DisableSource(user, "web"))
 }
 
-// slowTarget keeps Ensure waiting until it is let go.
+// slowTarget keeps its first Ensure waiting until the context of the call ends.
 type slowTarget struct {
 	*buffertest.Memory
-	entered, leave chan struct{}
+	called  atomic.Bool
+	entered chan struct{} // closed by the first call
 }
 
 func (s *slowTarget) Ensure(ctx context.Context, t buffer.Table) error {
-	select {
-	case s.entered <- struct{}{}:
-		select {
-		case <-s.leave:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	default:
+	if s.called.CompareAndSwap(false, true) {
+		close(s.entered)
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	return s.Memory.Ensure(ctx, t)
 }
@@ -318,7 +316,7 @@ func (s *slowTarget) Ensure(ctx context.Context, t buffer.Table) error {
 // TestBusyAndInterrupted checks that a second change is refused while the first runs, and what a stop does with the first.
 func TestBusyAndInterrupted(t *testing.T) {
 	store := newMemory()
-	target := &slowTarget{Memory: buffertest.NewMemory(), entered: make(chan struct{}), leave: make(chan struct{})}
+	target := &slowTarget{Memory: buffertest.NewMemory(), entered: make(chan struct{})}
 	eng := openEngine(t, forebay.Options{Target: target})
 	cat, err := catalog.Open("", eng, catalog.Options{Store: store})
 	if err != nil {

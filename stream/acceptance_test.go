@@ -332,8 +332,15 @@ func TestOverload(t *testing.T) {
 	if len(rows) != len(want) {
 		t.Errorf("%d rows, want %d", len(rows), len(want))
 	}
-	if status, _, answer := s.post("web", "", body()); status != 200 {
-		t.Errorf("after the overload: %d %s", status, answer)
+	// Room comes back when the imported slices are removed, soon after their rows are in the table.
+	for b := body(); ; {
+		status, _, answer := s.post("web", "", b)
+		if status == 200 {
+			break
+		}
+		if status != 503 || t.Context().Err() != nil {
+			t.Fatalf("after the overload: %d %s", status, answer)
+		}
 	}
 }
 

@@ -153,17 +153,29 @@ func prepareFile(sinkID, fileID string) storageapi.FilePrepare {
 
 // Put implements [buffer.Staging]. The slice and a manifest that names it are stored when it returns nil.
 func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
-	err := s.put(ctx, obj, src)
-	if isGone(err) {
-		// The credentials or the file itself are gone: once more, with a new one.
-		s.drop(obj.FileID)
+	var err error
+	renewed := false
+	for range maxReplaced {
 		err = s.put(ctx, obj, src)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errReplaced): // its last other slice was deleted meanwhile, and the file with it
+			continue
+		case isGone(err) && !renewed: // the credentials or the file itself are gone
+			s.drop(obj.FileID)
+			renewed = true
+			continue
+		}
+		break
 	}
-	if err != nil {
-		return fmt.Errorf("storage api staging: put %s: %w", obj.ID, err)
-	}
-	return nil
+	return fmt.Errorf("storage api staging: put %s: %w", obj.ID, err)
 }
+
+// maxReplaced bounds how often an upload begins again with a new file of the project.
+const maxReplaced = 8
+
+var errReplaced = errors.New("the file was replaced during the upload")
 
 // isGone reports whether the store of an upload refuses it for ever.
 func isGone(err error) bool {
@@ -198,7 +210,7 @@ func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Source)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.file != file {
-		return errors.New("the file was replaced during the upload")
+		return errReplaced
 	}
 	names := f.slices
 	if !slices.Contains(names, name) {
