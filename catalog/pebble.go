@@ -152,8 +152,9 @@ func (s *pebbleStore) identify(o *opening) error {
 func (s *pebbleStore) damage(err error) error {
 	text := err.Error()
 	var files *storefs.Damage
+	var options pebble.ErrMissingWALRecoveryDir // the file of options names folders of logs, which this store never has
 	switch {
-	case errors.As(err, &files), pebble.IsCorruptionError(err), errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk),
+	case errors.As(err, &files), errors.As(err, &options), pebble.IsCorruptionError(err), errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk),
 		errors.Is(err, record.ErrUnexpectedEOF), strings.Contains(text, "object size mismatch"),
 		strings.Contains(text, "not pristine"),   // a marker is missing
 		strings.Contains(text, "name from file"), // the file of options is not what it was
