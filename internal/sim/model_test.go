@@ -2,8 +2,10 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -207,6 +209,16 @@ type ending struct {
 	state buffer.FileState
 	rows  int64
 	known map[string]bool // names of its rows, as far as staging got them
+	// counted are those of them that its number of rows has: an object that was put again without its damaged rows
+	// counts as it was put last.
+	counted map[string]bool
+}
+
+// nextRevision is the id of an object that is put again without rows that are damaged.
+func nextRevision(id string) string {
+	base, n, _ := strings.Cut(id, "-r")
+	revision, _ := strconv.Atoi(n)
+	return fmt.Sprintf("%s-r%d", base, revision+1)
 }
 
 // endings are the files of a sink that were given up.
@@ -214,13 +226,17 @@ func (r *run) endings(st buffer.SinkStats) map[string]*ending {
 	list := map[string]*ending{}
 	for _, f := range st.Files {
 		if f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
-			list[f.ID] = &ending{f.State, f.Level.Rows, map[string]bool{}}
+			list[f.ID] = &ending{f.State, f.Level.Rows, map[string]bool{}, map[string]bool{}}
 		}
 	}
-	for _, o := range r.out.ever {
+	for id, o := range r.out.ever {
 		if e := list[o.file]; e != nil {
+			_, again := r.out.ever[nextRevision(id)]
 			for _, row := range o.rows {
 				e.known[row[0]] = true
+				if !again {
+					e.counted[row[0]] = true
+				}
 			}
 		}
 	}
@@ -245,7 +261,7 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 			for name := range e.known {
 				lost[rowKey(st.ID, name)] = true
 			}
-			nameless[st.ID] += max(0, e.rows-int64(len(e.known)))
+			nameless[st.ID] += max(0, e.rows-int64(len(e.counted)))
 		}
 	}
 	r.checkDamage(stats, damage, lost)
