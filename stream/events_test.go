@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -282,16 +283,64 @@ func TestKeyOfAnErasedSource(t *testing.T) {
 	}
 }
 
+// TestKeyAfterChangeOfSplit changes how bodies are taken apart between two attempts: the events have other places then, so
+// what the first has stored says nothing of them.
+func TestKeyAfterChangeOfSplit(t *testing.T) {
+	s, url, _ := newSplitService(t, forebay.SplitNone)
+	header := http.Header{"Content-Type": {"application/json"}, keyHeader: {"k"}}
+	def, _ := s.eng.Source("kafka")
+	def.Sinks = slices.Clone(def.Sinks)
+	for i := range def.Sinks {
+		def.Sinks[i].Table = forebay.Table{ID: "in.c-web.whole" + def.Sinks[i].ID, Columns: mapping.Columns{mapping.Body("body")}}
+	}
+	for _, split := range []forebay.Split{forebay.SplitNone, forebay.SplitArray} {
+		def.Split = split
+		if err := s.eng.Define(t.Context(), def); err != nil {
+			t.Fatal(err)
+		}
+		if a := s.post(url, `[1,2,3]`, header); a.status != 200 {
+			t.Fatalf("status %d: %s", a.status, a.text)
+		}
+	}
+	if n := s.rows("kafka", "a"); n != 1+3 {
+		t.Errorf("%d rows, want one of the whole body and three of its elements", n)
+	}
+}
+
+// TestReceiptOfAGivenUpWait checks that a request which ends before its turn leaves nothing behind.
+func TestReceiptOfAGivenUpWait(t *testing.T) {
+	rs := newReceipts()
+	key := receiptKey{"s", "secret", forebay.SplitNone, "k"}
+	held, e := rs.begin(t.Context(), key, nil)
+	if e != nil {
+		t.Fatal(e)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, e := rs.begin(ended, key, nil); e == nil {
+		t.Fatal("a second request has got the turn")
+	}
+	rs.end(key, held, nil)
+	for range 100 { // whether it takes the free turn or sees its end is left to chance
+		fresh := receiptKey{"s", "secret", forebay.SplitNone, "other"}
+		if r, e := rs.begin(ended, fresh, nil); e == nil {
+			rs.end(fresh, r, nil)
+		} else if r := rs.byKey[fresh]; r != nil && r.at == nil {
+			t.Fatal("a receipt without an answer stays for ever")
+		}
+	}
+}
+
 func TestReceiptsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := newReceipts()
 		result := []forebay.Result{{Sinks: []forebay.SinkResult{stored("a")}}}
 		use := func(k string) *receipt {
-			r, e := rs.begin(t.Context(), receiptKey{"s", "secret", k}, nil)
+			r, e := rs.begin(t.Context(), receiptKey{"s", "secret", forebay.SplitNone, k}, nil)
 			if e != nil {
 				t.Fatal(e)
 			}
-			rs.end(receiptKey{"s", "secret", k}, r, result)
+			rs.end(receiptKey{"s", "secret", forebay.SplitNone, k}, r, result)
 			return r
 		}
 		use("old")
@@ -299,17 +348,17 @@ func TestReceiptsAreBounded(t *testing.T) {
 		for i := range 1000 {
 			use(fmt.Sprint(i))
 		}
-		if !rs.byKey[receiptKey{"s", "secret", "old"}].has(0, "a") || len(rs.byKey) != 1001 {
+		if !rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "old"}].has(0, "a") || len(rs.byKey) != 1001 {
 			t.Fatalf("%d receipts", len(rs.byKey))
 		}
 		time.Sleep(receiptsFor/2 + time.Second)
 		use("new")
-		if rs.byKey[receiptKey{"s", "secret", "old"}] != nil || len(rs.byKey) != 1001 {
+		if rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "old"}] != nil || len(rs.byKey) != 1001 {
 			t.Errorf("the old receipt is still there, or %d receipts", len(rs.byKey))
 		}
 		time.Sleep(receiptsFor + time.Second)
 		use("last")
-		if len(rs.byKey) != 1 || rs.size != rs.byKey[receiptKey{"s", "secret", "last"}].size || rs.order.Len() != 1 {
+		if len(rs.byKey) != 1 || rs.size != rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "last"}].size || rs.order.Len() != 1 {
 			t.Errorf("%d keys, %d bytes, %d in order", len(rs.byKey), rs.size, rs.order.Len())
 		}
 		// Too many for the memory: the oldest go, the last ones stay.
@@ -321,7 +370,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 				t.Fatalf("%d bytes, want at most %d", rs.size, rs.most)
 			}
 		}
-		if rs.byKey[receiptKey{"s", "secret", "last"}] != nil || rs.byKey[receiptKey{"s", "secret", "large9"}] == nil || len(rs.byKey) != 4 {
+		if rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "last"}] != nil || rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "large9"}] == nil || len(rs.byKey) != 4 {
 			t.Errorf("%d receipts are left", len(rs.byKey))
 		}
 	})
@@ -353,7 +402,7 @@ func TestReceiptCost(t *testing.T) {
 		}
 		keys := make([]receiptKey, tt.receipts)
 		for i := range keys {
-			keys[i] = receiptKey{"s", "secret", fmt.Sprintf("%0*d", maxKeyLength, i)}
+			keys[i] = receiptKey{"s", "secret", forebay.SplitNone, fmt.Sprintf("%0*d", maxKeyLength, i)}
 		}
 		rs := newReceipts()
 		heap := func() int {

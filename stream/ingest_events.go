@@ -52,7 +52,7 @@ func (h *ingestHandler) store(
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > maxKeyLength {
 		return nil, badKey, nil
 	}
-	key := receiptKey{src.ID, src.Secret, keys[0]}
+	key := receiptKey{src.ID, src.Secret, src.Split, keys[0]}
 	receipt, e := h.receipts.begin(ctx, key, body)
 	if e != nil {
 		return nil, e, nil

@@ -40,8 +40,13 @@ type receipts struct {
 	size  int       // bytes
 }
 
-// receiptKey has the secret because another source can get the id: it must not inherit what the one before has stored.
-type receiptKey struct{ source, secret, key string }
+// receiptKey has the secret because another source can get the id: it must not inherit what the one before has stored. It
+// has the way in which bodies are taken apart because that gives the events their places.
+type receiptKey struct {
+	source, secret string
+	split          forebay.Split
+	key            string
+}
 
 // receipt is what is known of one request.
 type receipt struct {
@@ -91,7 +96,9 @@ func (rs *receipts) begin(ctx context.Context, key receiptKey, body []byte) (*re
 		return r, nil
 	case <-ctx.Done():
 		rs.mu.Lock()
-		r.waiting--
+		if r.waiting--; r.waiting == 0 && r.at == nil { // it has no answer, so nothing would end it
+			delete(rs.byKey, key)
+		}
 		rs.mu.Unlock()
 		return nil, ingestError(context.Cause(ctx), "")
 	}
