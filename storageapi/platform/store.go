@@ -8,10 +8,11 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/storefs"
 )
 
 // store is the database of all metadata. A change is one batch with an fsync: it is there as a whole or not at all, and
@@ -20,7 +21,7 @@ type store struct {
 	db    *pebble.DB
 	locks keyLocks
 	ids   sequence
-	broke atomic.Pointer[error] // set once, when the database cannot be written any more
+	disk  *storefs.FS // keeps the database from ending the process when the disk fails
 }
 
 // formatVersion is the version of everything below the directory.
@@ -28,11 +29,17 @@ const formatVersion = 1
 
 // openStore opens the database. fs is the disk, nil for the real one.
 func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
-	s := &store{}
+	if fs == nil {
+		fs = vfs.Default
+	}
+	s := &store{disk: storefs.New(fs, dir, func(err error) {
+		log.Error("store: failed, every change is refused until the server is opened again", "error", err)
+	})}
 	cache := pebble.NewCache(16 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS: fs, Cache: cache, Logger: storeLogger{log, s}, FormatMajorVersion: pebble.FormatNewest, MemTableSize: 8 << 20,
+		FS: s.disk, Cache: cache, Logger: s.disk.Logger(log), EventListener: storefs.Listener(log),
+		FormatMajorVersion: pebble.FormatNewest, MemTableSize: 8 << 20,
 	}
 	// The usual scheduler wakes ten times a second even when nothing happens.
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
@@ -42,7 +49,11 @@ func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
 	}
 	s.db = db
 	s.ids.store = s
-	if err := s.checkFormat(); err != nil {
+	err = s.checkFormat()
+	if err == nil {
+		err = s.failure()
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -66,30 +77,6 @@ func (s *store) checkFormat() error {
 }
 
 func (s *store) close() error { return s.db.Close() }
-
-// storeLogger passes what the database says to the user's logger.
-type storeLogger struct {
-	log   *slog.Logger
-	store *store
-}
-
-// Infof implements the database's logger.
-func (l storeLogger) Infof(format string, args ...any) {
-	l.log.Debug("store: " + fmt.Sprintf(format, args...))
-}
-
-// Errorf implements the database's logger.
-func (l storeLogger) Errorf(format string, args ...any) {
-	l.log.Error("store: " + fmt.Sprintf(format, args...))
-}
-
-// Fatalf implements the database's logger. The database calls it when it expects the process to end. A library must
-// not do that: every later change is refused instead, until the directory is opened again.
-func (l storeLogger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	l.store.broke.CompareAndSwap(nil, &err)
-	l.log.Error("store: failed, every change is refused until the server is opened again", "error", err)
-}
 
 // txn is one change, which reads its own writes, or a view, which cannot write.
 type txn struct {
@@ -120,9 +107,11 @@ func (s *store) update(lock string, change func(tx *txn) error) error {
 	return s.failure()
 }
 
+// failure returns why the database cannot be written any more. From then on nothing of this opening reaches the disk; a
+// change that was under way may have been.
 func (s *store) failure() error {
-	if err := s.broke.Load(); err != nil {
-		return fmt.Errorf("the store has failed: %w", *err)
+	if err := s.disk.Failure(); err != nil {
+		return fmt.Errorf("the store has failed: %w", err)
 	}
 	return nil
 }

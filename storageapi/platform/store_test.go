@@ -13,6 +13,51 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
+// Every operation of the disk fails in turn, and all behind it: the process lives, and what was acknowledged is there at
+// the next opening on the disk as a cut of the power leaves it.
+func TestStoreOperationsFail(t *testing.T) {
+	for n := int64(1); ; n++ {
+		disk := vfs.NewCrashableMem()
+		var ops atomic.Int64
+		failing := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && ops.Add(1) >= n {
+				return errors.New("injected fault")
+			}
+			return nil
+		}))
+		var kept []string
+		s, err := openStore("db", slog.New(slog.DiscardHandler), failing)
+		if err == nil {
+			for i := range 5 {
+				k := fmt.Sprint(i)
+				if s.update(k, func(tx *txn) error { return tx.put(key("test", k), k) }) == nil {
+					kept = append(kept, k)
+				}
+			}
+			_ = s.close() // it may fail again
+		}
+		s, err = openStore("db", slog.New(slog.DiscardHandler), disk.CrashClone(vfs.CrashCloneCfg{}))
+		if err != nil {
+			t.Fatalf("operation %d: opening afterwards: %v", n, err)
+		}
+		for _, k := range kept {
+			var got string
+			if found, err := get(s, key("test", k), &got); err != nil || !found || got != k {
+				t.Errorf("operation %d: what was acknowledged: %q, %v, %v", n, k, found, err)
+			}
+		}
+		if err := s.close(); err != nil {
+			t.Errorf("operation %d: %v", n, err)
+		}
+		if ops.Load() < n {
+			if len(kept) != 5 {
+				t.Errorf("without a fault %d of 5 changes were made", len(kept))
+			}
+			return
+		}
+	}
+}
+
 // When the disk cannot be written, the change fails, every later one is refused, and what was acknowledged before is
 // there at the next opening.
 func TestStoreOnFailingDisk(t *testing.T) {
