@@ -26,6 +26,20 @@ func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) e
 	return e.unknownSink(e.buf.Discard(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
 
+// Forget ends the memory of a sink whose table is deleted: its counters begin at zero and its list of files is empty. The
+// sink must not be defined any more, and its rows must have come to an end; else it is [buffer.ErrSinkInUse].
+func (e *Engine) Forget(ctx context.Context, sourceID, sinkID string) error {
+	id := bufferID(sourceID, sinkID)
+	if err := e.unknownSink(e.buf.Forget(ctx, id), sourceID, sinkID); err != nil {
+		return err
+	}
+	e.counts.Delete(id)
+	if _, defined := e.Source(sourceID); !defined {
+		e.dropped.Delete(sourceID)
+	}
+	return nil
+}
+
 // Checkpoint writes a copy of the data directory into a new folder while events keep flowing; see
 // [buffer.Buffer.Checkpoint] for what is in it. Open takes the copy up. Staging and tables are not in it, also where
 // they are folders of the data directory: open the copy with those of the original in the Options.

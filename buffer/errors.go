@@ -25,6 +25,9 @@ var (
 	// end of its context, and may still store the rows. Try again when it has returned, or after a restart.
 	ErrImportRuns = errors.New("buffer: an import that was left alone still runs")
 
+	// ErrSinkInUse is returned for a sink that cannot be forgotten: drop it, and flush or discard what waits of it.
+	ErrSinkInUse = errors.New("buffer: the sink is defined, or rows of it wait")
+
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
 	ErrUnknownFile = errors.New("buffer: unknown file")
 )

@@ -218,7 +218,7 @@ func (t *txn) cleaned(f *file) {
 		}
 	}
 	s.files = slices.DeleteFunc(s.files, func(o *file) bool {
-		if ended[o.rec.State] <= history || !o.done() || len(o.slices) > 0 {
+		if ended[o.rec.State] <= history && !o.rec.Forgotten || !o.done() || len(o.slices) > 0 {
 			return false
 		}
 		ended[o.rec.State]--

@@ -97,16 +97,18 @@ type fileRecord struct {
 	// SinkID is the id of the sink, should its own record be lost.
 	SinkID string `json:"sinkID,omitempty"`
 	// Salvaged is set when the file was found in a damaged store: its records may be older than what was done.
-	Salvaged bool        `json:"salvaged,omitempty"`
-	State    FileState   `json:"state"`
-	Def      *definition `json:"def"`
-	Opened   time.Time   `json:"opened"`
-	Closed   time.Time   `json:"closed,omitzero"`
-	Sealed   time.Time   `json:"sealed,omitzero"` // importing since
-	Finished time.Time   `json:"finished,omitzero"`
-	Reason   string      `json:"reason,omitempty"`
-	Retry    retryRecord `json:"retry,omitzero"`
-	Progress []byte      `json:"progress,omitempty"`
+	Salvaged bool `json:"salvaged,omitempty"`
+	// Forgotten is set on a file that has ended, whose record goes with its staged objects: see [Buffer.Forget].
+	Forgotten bool        `json:"forgotten,omitempty"`
+	State     FileState   `json:"state"`
+	Def       *definition `json:"def"`
+	Opened    time.Time   `json:"opened"`
+	Closed    time.Time   `json:"closed,omitzero"`
+	Sealed    time.Time   `json:"sealed,omitzero"` // importing since
+	Finished  time.Time   `json:"finished,omitzero"`
+	Reason    string      `json:"reason,omitempty"`
+	Retry     retryRecord `json:"retry,omitzero"`
+	Progress  []byte      `json:"progress,omitempty"`
 	// Totals are set when the file ends, for the history; before, they are those of the slices.
 	Rows   int64 `json:"rows,omitempty"`
 	Raw    int64 `json:"raw,omitempty"`

@@ -127,7 +127,9 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 				staging.add(sl.tally)
 			}
 		}
-		st.Files = append(st.Files, b.fileStats(f))
+		if !f.rec.Forgotten {
+			st.Files = append(st.Files, b.fileStats(f))
+		}
 	}
 	st.Accepted = s.accepted().Rows
 	st.Unstored = s.unstored.Load()

@@ -101,7 +101,7 @@ func (b *Buffer) ledger(id string) ledger {
 	l.report.Accepted, l.report.Imported = s.accepted().Rows, s.rec.Imported.Rows
 	l.report.Expired, l.report.Damaged, l.report.Discarded = s.rec.Expired.Rows, s.rec.Damaged.Rows, s.rec.Discarded.Rows
 	for _, f := range s.files {
-		if f.rec.State == FileImported {
+		if f.rec.State == FileImported && !f.rec.Forgotten {
 			l.imported = append(l.imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
 		}
 		for _, sl := range f.slices {

@@ -301,6 +301,14 @@ func (m *Memory) Alter(table string, columns ...string) {
 	t.columns = slices.Clone(columns)
 }
 
+// Drop deletes a table with all its rows. One that is gone already is no error. It is not recorded and has no hooks.
+func (m *Memory) Drop(_ context.Context, table string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tables, table)
+	return nil
+}
+
 // contextWriter fails when the context is done.
 type contextWriter struct {
 	ctx context.Context

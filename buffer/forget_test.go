@@ -1,0 +1,94 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// A sink that is forgotten begins anew, also after a restart, and the ledger does not miss the table that went with it.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		var up atomic.Bool
+		up.Store(true)
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if !up.Load() && c.Op == buffertest.OpDelete {
+				return errors.New("down")
+			}
+			return nil
+		}
+		opts := memoryOptions(mem)
+		b := open(t, opts)
+		put(t, b, define(t, b, "a"), 0, 5)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		up.Store(false) // the objects of the second file stay for a while
+		put(t, b, define(t, b, "a"), 5, 7)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Forget(t.Context(), "a"); !errors.Is(err, buffer.ErrSinkInUse) {
+			t.Errorf("a sink that is defined: %v", err)
+		}
+		if err := b.Forget(t.Context(), "none"); !errors.Is(err, buffer.ErrUnknownSink) {
+			t.Errorf("a sink that never was: %v", err)
+		}
+		put(t, b, define(t, b, "a"), 7, 8)
+		if err := b.Drop(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Forget(t.Context(), "a"); err != nil && !errors.Is(err, buffer.ErrSinkInUse) { // the last file may be imported already
+			t.Errorf("a sink with a row that waits: %v", err)
+		}
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := b.Forget(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := mem.Drop(t.Context(), "in.c-test.a"); err != nil {
+			t.Fatal(err)
+		}
+		check := func(when string) {
+			t.Helper()
+			st, _ := b.SinkStats("a")
+			if st.Accepted != 0 || st.Target.Rows != 0 || !st.Target.FirstAt.IsZero() || len(st.Files) != 0 {
+				t.Errorf("%s: %+v", when, st)
+			}
+			if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
+				t.Errorf("%s: %+v, %v", when, report, err)
+			}
+		}
+		check("after forgetting")
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		up.Store(true)
+		b = open(t, opts)
+		synctest.Wait()
+		check("after a restart")
+		if len(mem.Objects()) != 0 {
+			t.Errorf("staging still has %v", mem.Objects())
+		}
+		put(t, b, define(t, b, "a"), 0, 3)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if st, _ := b.SinkStats("a"); st.Target.Rows != 3 || st.Accepted != 3 || st.Dropped {
+			t.Errorf("a new sink of the name has %+v", st)
+		}
+		if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
