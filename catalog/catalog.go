@@ -96,7 +96,8 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		wake: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	if err := c.load(); err != nil {
+	erasures, err := c.load()
+	if err != nil {
 		c.cancel()
 		return nil, errors.Join(fmt.Errorf("catalog: %w", err), c.store.Close())
 	}
@@ -105,6 +106,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 			c.log.Error("a source is out of use until it is changed", "source", id, "error", err)
 		}
 	}
+	c.resume(erasures)
 	c.work.Add(1)
 	go c.sweep()
 	return c, nil
@@ -136,12 +138,14 @@ const (
 	sinkPrefix    = "sink/"
 	taskPrefix    = "task/"
 	retiredPrefix = "retired/"
+	erasurePrefix = "erasure/"
 )
 
 func sourceKey(id string) string       { return sourcePrefix + id }
 func sinkKey(source, id string) string { return sinkPrefix + source + "/" + id }
 func taskKey(id string) string         { return taskPrefix + id }
 func retiredKey(id string) string      { return retiredPrefix + id }
+func erasureKey(id string) string      { return erasurePrefix + id }
 
 // versionPrefix is that of all versions of a source, or of one of its sinks.
 func versionPrefix(source, sink string) string {
@@ -155,7 +159,7 @@ func versionKey(source, sink string, number int) string {
 	return fmt.Sprintf("%s%010d", versionPrefix(source, sink), number)
 }
 
-func (c *Catalog) load() error {
+func (c *Catalog) load() (erasures []*erasure, err error) {
 	read := func(prefix string, visit func(key string, record []byte) error) error {
 		return c.store.Scan(prefix, func(key string, record []byte) error {
 			if err := visit(key, record); err != nil {
@@ -164,7 +168,7 @@ func (c *Catalog) load() error {
 			return nil
 		})
 	}
-	return errors.Join(
+	err = errors.Join(
 		read(sourcePrefix, func(_ string, record []byte) error {
 			t := &tree{sinks: map[string]Sink{}}
 			if err := json.Unmarshal(record, &t.source); err != nil {
@@ -192,8 +196,13 @@ func (c *Catalog) load() error {
 			c.retired[r.Token.ID] = r
 			return nil
 		}),
-		c.loadTasks(),
+		read(erasurePrefix, func(_ string, record []byte) error {
+			e := new(erasure)
+			erasures = append(erasures, e)
+			return json.Unmarshal(record, e)
+		}),
 	)
+	return erasures, errors.Join(err, c.loadTasks(erasures))
 }
 
 // now is the time that records carry: milliseconds, as users see it.
@@ -226,12 +235,6 @@ func (c *Catalog) lock(sourceID string) (unlock func()) {
 	}
 }
 
-// leftoverError says what a change has left behind outside of the catalog.
-type leftoverError struct{ err error }
-
-func (e *leftoverError) Error() string { return e.err.Error() }
-func (e *leftoverError) Unwrap() error { return e.err }
-
 // validate refuses a tree that the engine would not take.
 func validate(t *tree) error {
 	def, err := t.definition()
@@ -253,8 +256,9 @@ func validate(t *tree) error {
 }
 
 // change makes a change: outside first, then the engine, then the store, whose write is what counts. Whatever fails
-// before that write is undone; a write that failed is read back (settle). record adds the end of the task to the write.
-func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record func(result string) (key string, value []byte)) error {
+// before that write is undone; a write that failed is read back (settle). record adds the end of the task to the write, or
+// what remains to be done.
+func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record func(*change) (key string, value []byte)) error {
 	defer c.lock(sourceID)()
 	at := now()
 	old := c.tree(sourceID)
@@ -299,7 +303,7 @@ func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record fu
 		records[retiredKey(r.Token.ID)] = encode(r)
 	}
 	if record != nil {
-		key, value := record(ch.result)
+		key, value := record(ch)
 		records[key] = value
 	}
 	if err := c.store.Commit(records); err != nil {
@@ -323,11 +327,6 @@ func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record fu
 	}
 	delete(c.stray, sourceID)
 	c.mu.Unlock()
-	if ch.outside != nil {
-		if err := ch.outside(ctx); err != nil {
-			return &leftoverError{err}
-		}
-	}
 	return nil
 }
 
@@ -337,6 +336,9 @@ func recordTree(records map[string][]byte, sourceID string, old, next *tree) {
 		records[sourceKey(sourceID)] = nil
 	} else if old == nil || !reflect.DeepEqual(old.source, next.source) {
 		records[sourceKey(sourceID)] = encode(next.source)
+	}
+	if old == nil && next != nil {
+		records[erasureKey(sourceID)] = nil // its end may not be written yet, and must not come over the new source
 	}
 	if old != nil {
 		for id := range old.sinks {

@@ -11,7 +11,8 @@
 //     [Task], because the table and the token of a sink are made elsewhere and may take long.
 //   - A task that ended with success is on disk, and the engine follows it. The definitions, their new version and the
 //     success of the task are one write: after a crash there is all of it or nothing. A task that a crash has ended is
-//     marked as failed by the next Open.
+//     marked as failed by the next Open. An erasure ends the source in one write and its task in another; the next Open
+//     goes on with what a crash has left between the two.
 //   - Two changes of one source or sink never run at the same time: the second is refused with [Busy] and the id of the
 //     first. Changes of different sinks of one source wait for each other. No update is lost.
 //   - No accepted row is lost by a change: rows go to the table that they were mapped for, also those of sinks that are

@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -14,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 )
 
 // SourceSpec is a new source.
@@ -232,62 +230,6 @@ func (c *Catalog) DeleteSource(by By, id string) (Task, error) {
 		}
 		return &change{next: next, result: fmt.Sprintf("Source %q has been deleted.", id)}, nil
 	}))
-}
-
-// EraseSource deletes a source with its sinks, versions, waiting rows and tables. Nothing brings it back. Tables that
-// cannot be dropped make the task fail as Partial: the source is gone all the same.
-func (c *Catalog) EraseSource(id string) (Task, error) {
-	return c.submit("delete.source", id, "", func(_ time.Time, old *tree) (*change, error) {
-		if !old.live() {
-			return nil, sourceNotFound(id)
-		}
-		ch := &change{result: fmt.Sprintf("Source %q has been erased.", id), versions: map[string][]byte{}}
-		erase := func(sink string) error {
-			return c.store.Scan(versionPrefix(id, sink), func(key string, _ []byte) error {
-				ch.versions[key] = nil
-				return nil
-			})
-		}
-		err := erase("")
-		for sinkID := range old.sinks {
-			err = errors.Join(err, erase(sinkID))
-		}
-		ch.outside = func(ctx context.Context) error { return c.eraseRows(ctx, old) }
-		return ch, err
-	})
-}
-
-// eraseRows gives up the rows of a source that wait and drops its tables.
-func (c *Catalog) eraseRows(ctx context.Context, t *tree) error {
-	var problems []error
-	for _, s := range c.eng.Stats().Sinks {
-		if s.Source != t.source.ID {
-			continue
-		}
-		for _, f := range s.Files {
-			if f.State == buffer.FileImported || f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
-				continue
-			}
-			if err := c.eng.Discard(ctx, s.Source, s.Sink, f.ID); err != nil {
-				problems = append(problems, fmt.Errorf("waiting rows of sink %q: %w", s.Sink, err))
-			}
-		}
-	}
-	tables := map[string]bool{}
-	for _, s := range t.sinks {
-		tables[s.TableID] = true
-	}
-	for _, table := range slices.Sorted(maps.Keys(tables)) {
-		switch {
-		case c.opts.DropTable == nil:
-			problems = append(problems, fmt.Errorf("table %q stays: this target cannot drop tables", table))
-		default:
-			if err := c.opts.DropTable(ctx, table); err != nil {
-				problems = append(problems, fmt.Errorf("table %q: %w", table, err))
-			}
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // UndeleteSource brings a deleted source back with the sinks that were deleted with it.

@@ -91,8 +91,8 @@ type change struct {
 	versions map[string][]byte
 	// result is the sentence of the task.
 	result string
-	// outside runs after the change was stored. Its failure leaves the change done and the task Partial.
-	outside func(ctx context.Context) error
+	// erasure is what of the change remains to be done after it was stored; nil for nothing.
+	erasure *erasure
 }
 
 // submit checks a change and starts it as a task.
@@ -166,14 +166,21 @@ func (c *Catalog) check(sourceID string, p plan, at time.Time) error {
 // run makes the change of a task and records how it ended.
 func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 	done := task
-	err := c.change(ctx, task.SourceID, p, func(result string) (string, []byte) {
-		done.Status, done.Result, done.FinishedAt = Succeeded, result, now()
+	var rest *erasure
+	err := c.change(ctx, task.SourceID, p, func(ch *change) (string, []byte) {
+		if rest = ch.erasure; rest != nil {
+			rest.Task = task
+			return erasureKey(task.SourceID), encode(rest)
+		}
+		done.Status, done.Result, done.FinishedAt = Succeeded, ch.result, now()
 		return taskKey(task.ID), encode(done)
 	})
+	if err == nil && rest != nil {
+		c.finishErasure(ctx, rest)
+		return
+	}
 	if err != nil {
-		var left *leftoverError
 		var unknown *unknownError
-		done.Partial = errors.As(err, &left)
 		done.Status, done.Result, done.FinishedAt, done.Failure = Failed, "", now(), c.failure(ctx, err)
 		c.log.Warn("task failed", "task", task.ID, "error", err)
 		if !errors.As(err, &unknown) { // else the record in the store is the truth
@@ -183,21 +190,25 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 			}
 		}
 	}
+	c.ended(done, nil)
+}
+
+// ended lets those go on who wait for a task. With an error it has not ended: the catalog was closed before.
+func (c *Catalog) ended(task Task, err error) {
 	// Who sees the end of the task can start the next one.
 	c.end(entity(task.SourceID, task.SinkID))
 	c.mu.Lock()
 	r := c.tasks[task.ID]
-	r.task = done
+	r.task, r.err = task, err
 	c.mu.Unlock()
 	close(r.done)
 }
 
 // failure returns the text for the user.
 func (c *Catalog) failure(ctx context.Context, err error) string {
-	var left *leftoverError
 	var unknown *unknownError
 	switch {
-	case errors.As(err, &left), errors.As(err, &unknown):
+	case errors.As(err, &unknown):
 		return sentence(err)
 	case c.ctx.Err() != nil:
 		return interrupted
@@ -235,7 +246,8 @@ func (c *Catalog) Task(id string) (Task, error) {
 	return r.task, nil
 }
 
-// Wait returns a task when it has ended, or when ctx does.
+// Wait returns a task when it has ended, or when ctx does. [ErrClosed] is the end of the catalog during a deletion that
+// the next Open goes on with.
 func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
 	c.mu.RLock()
 	r := c.tasks[id]
@@ -248,30 +260,40 @@ func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
 	case <-ctx.Done():
 		return Task{}, context.Cause(ctx)
 	}
+	c.mu.RLock()
+	err := r.err
+	c.mu.RUnlock()
+	if err != nil {
+		return Task{}, err
+	}
 	return c.Task(id)
 }
 
-// running is a task in memory. done is closed when it has ended.
+// running is a task in memory. done is closed when it has ended, or when err says that it has not.
 type running struct {
 	task Task
+	err  error
 	done chan struct{}
 }
 
-// loadTasks reads the tasks of earlier openings. Those that had not ended never will.
-func (c *Catalog) loadTasks() error {
+// loadTasks reads the tasks of earlier openings. Those that had not ended never will, but for those of erasures.
+func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
 	err := c.store.Scan(taskPrefix, func(key string, record []byte) error {
 		var t Task
 		if err := json.Unmarshal(record, &t); err != nil {
 			return fmt.Errorf("record %s: %w", key, err)
 		}
+		r := &running{task: t, done: make(chan struct{})}
+		c.tasks[t.ID] = r
+		if slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID }) {
+			return nil
+		}
 		if !t.Finished() {
 			t.Status, t.Failure, t.FinishedAt = Failed, interrupted, now()
-			ended[key] = encode(t)
+			ended[key], r.task = encode(t), t
 		}
-		r := &running{task: t, done: make(chan struct{})}
 		close(r.done)
-		c.tasks[t.ID] = r
 		return nil
 	})
 	if err != nil || len(ended) == 0 {

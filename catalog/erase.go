@@ -1,0 +1,177 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// erasure is the record of an erasure whose source is gone and whose rows and tables may be left. It is written with the
+// end of the source and removed with the end of the task: between the two every Open goes on with it.
+type erasure struct {
+	// Task is the one that ends with it.
+	Task Task `json:"task"`
+	// Tables are those of the sinks, sorted.
+	Tables []string `json:"tables"`
+	// Result is the sentence of the task when all is gone.
+	Result string `json:"result"`
+}
+
+// EraseSource deletes a source with its sinks, versions, waiting rows, counters and tables. Nothing brings it back. What
+// cannot be deleted, and tables that a sink of another source uses, make the task fail as Partial: the source is gone
+// all the same.
+//
+// The source ends at once and for good; then follow the rows and the tables, also through a restart. The task has ended
+// when nothing is left to do, and until then no source with the id can be made.
+func (c *Catalog) EraseSource(id string) (Task, error) {
+	return c.submit("delete.source", id, "", func(_ time.Time, old *tree) (*change, error) {
+		if !old.live() {
+			return nil, sourceNotFound(id)
+		}
+		ch := &change{versions: map[string][]byte{}}
+		erase := func(sink string) error {
+			return c.store.Scan(versionPrefix(id, sink), func(key string, _ []byte) error {
+				ch.versions[key] = nil
+				return nil
+			})
+		}
+		err := erase("")
+		tables := map[string]bool{}
+		for sinkID, s := range old.sinks {
+			err = errors.Join(err, erase(sinkID))
+			tables[s.TableID] = true
+		}
+		ch.erasure = &erasure{Tables: slices.Sorted(maps.Keys(tables)), Result: fmt.Sprintf("Source %q has been erased.", id)}
+		return ch, err
+	})
+}
+
+// resume goes on with what an earlier opening has begun. The sources are not in the catalog any more.
+func (c *Catalog) resume(erasures []*erasure) {
+	for _, e := range erasures {
+		if c.tasks[e.Task.ID] == nil { // its record has not come back, for example from a copy of the store
+			c.tasks[e.Task.ID] = &running{task: e.Task, done: make(chan struct{})}
+		}
+		c.busy[entity(e.Task.SourceID, "")] = e.Task.ID
+		c.work.Add(1)
+		go func() {
+			ctx, cancel := context.WithTimeout(c.ctx, taskTimeout)
+			defer cancel()
+			c.finishErasure(ctx, e)
+		}()
+	}
+}
+
+// finishErasure erases what is left and ends the task.
+func (c *Catalog) finishErasure(ctx context.Context, e *erasure) {
+	done := e.Task
+	err := c.erase(ctx, e)
+	if c.ctx.Err() != nil {
+		c.ended(done, ErrClosed)
+		return
+	}
+	done.Status, done.Result, done.FinishedAt = Succeeded, e.Result, now()
+	if err != nil {
+		c.log.Warn("a source was erased, not all that belonged to it", "task", done.ID, "error", err)
+		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
+	}
+	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done.SourceID): nil}
+	if err := c.store.Commit(end); err != nil {
+		c.mu.Lock()
+		maps.Copy(c.owed, end)
+		c.mu.Unlock()
+		c.wakeSweep()
+	}
+	c.ended(done, nil)
+}
+
+// eraseAttempts is how often rows are looked for: a request that had begun before the source ended may store its event
+// after they were given up.
+const eraseAttempts = 3
+
+// erase gives up the rows of a source that wait, drops its tables and forgets its counters. It may be repeated.
+func (c *Catalog) erase(ctx context.Context, e *erasure) error {
+	for attempt := 1; ; attempt++ {
+		err := errors.Join(c.discardRows(ctx, e.Task.SourceID), c.dropTables(ctx, e))
+		again := false
+		for _, s := range c.eng.Stats().Sinks {
+			if s.Source != e.Task.SourceID {
+				continue
+			}
+			switch forget := c.eng.Forget(ctx, s.Source, s.Sink); {
+			case errors.Is(forget, buffer.ErrSinkInUse):
+				again = true
+			case forget != nil:
+				err = errors.Join(err, fmt.Errorf("counters of sink %q: %w", s.Sink, forget))
+			}
+		}
+		switch {
+		case !again:
+			return err
+		case attempt < eraseAttempts && ctx.Err() == nil:
+		case err == nil:
+			return errors.New("rows of the source still come in, they go to its tables")
+		default:
+			return err
+		}
+	}
+}
+
+// discardRows gives up the files of a source that wait.
+func (c *Catalog) discardRows(ctx context.Context, sourceID string) error {
+	var problems []error
+	for _, s := range c.eng.Stats().Sinks {
+		if s.Source != sourceID {
+			continue
+		}
+		for _, f := range s.Files {
+			if f.State == buffer.FileImported || f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
+				continue
+			}
+			err := c.eng.Discard(ctx, s.Source, s.Sink, f.ID)
+			if err != nil && !errors.Is(err, buffer.ErrUnknownFile) { // that one has come to its end meanwhile
+				problems = append(problems, fmt.Errorf("waiting rows of sink %q: %w", s.Sink, err))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Catalog) dropTables(ctx context.Context, e *erasure) error {
+	var problems []error
+	for _, table := range e.Tables {
+		user := c.userOf(table)
+		switch {
+		case user != "":
+			problems = append(problems, fmt.Errorf("table %q stays: sink %s uses it", table, user))
+		case c.opts.DropTable == nil:
+			problems = append(problems, fmt.Errorf("table %q stays: this target cannot drop tables", table))
+		default:
+			if err := c.opts.DropTable(ctx, table); err != nil {
+				problems = append(problems, fmt.Errorf("table %q: %w", table, err))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// userOf returns a live sink whose rows go to a table, as text; empty when there is none.
+func (c *Catalog) userOf(table string) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, id := range slices.Sorted(maps.Keys(c.trees)) {
+		if t := c.trees[id]; t.live() {
+			for _, s := range t.sorted(false) {
+				if s.TableID == table {
+					return fmt.Sprintf("%q of source %q", s.ID, id)
+				}
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,182 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
+)
+
+// ingest sends an event, and has it in the tables when flush is set.
+func ingest(t *testing.T, eng *forebay.Engine, source string, flush bool) {
+	t.Helper()
+	if _, err := eng.Ingest(t.Context(), source, mapping.JSON([]byte("{}"))); err != nil {
+		t.Fatal(err)
+	}
+	if flush {
+		if err := eng.Flush(t.Context(), source); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// noTrace checks that nothing is counted, listed or stored of sinks that begin anew.
+func noTrace(t *testing.T, eng *forebay.Engine, cat *catalog.Catalog, sinks ...string) {
+	t.Helper()
+	for _, sink := range sinks {
+		st, err := cat.SinkStatistics("web", sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Total.Rows != 0 || st.Target.Rows != 0 || st.Discarded.Rows != 0 || len(st.Files) != 0 || len(st.Rejected) != 0 {
+			t.Errorf("the new sink %s has the statistics %+v", sink, st)
+		}
+	}
+	if report, err := eng.Verify(t.Context()); err != nil || !report.OK() {
+		t.Errorf("ledger: %+v, %v", report, err)
+	}
+}
+
+// TestErasedCountersBeginAnew makes a source with the ids of one that was erased with rows on every level.
+func TestErasedCountersBeginAnew(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: mem.Drop})
+	must := done(t, cat)
+	withPath := spec("Web", "a", "b")
+	withPath.Sinks[1].Columns = mapping.Columns{mapping.Path("x", "x")}
+	must(cat.CreateSource(user, withPath))
+	for range 3 {
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))); err == nil {
+			t.Fatal("sink b takes an event without x")
+		}
+	}
+	if err := eng.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))) // one that waits
+	if st, err := cat.SinkStatistics("web", "b"); err != nil || st.Rejected["missingValue"] == 0 && len(st.Rejected) == 0 {
+		t.Fatalf("nothing was rejected: %+v, %v", st, err)
+	}
+	must(cat.EraseSource("web"))
+	if rows := mem.Rows("in.c-web.a"); len(rows) != 0 {
+		t.Errorf("the table has %d rows", len(rows))
+	}
+	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	noTrace(t, eng, cat, "a", "b")
+	ingest(t, eng, "web", true)
+	if st, _ := cat.SinkStatistics("web", "a"); st.Total.Rows != 1 || st.Target.FirstAt != st.Target.LastAt {
+		t.Errorf("with its first row the new sink has %+v", st)
+	}
+}
+
+// TestCrashDuringErasure takes the disk as it is while the tables are dropped, and opens it again: the task goes on, and
+// until it has ended no source takes the place of the erased one.
+func TestCrashDuringErasure(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	store := newMemory()
+	entered, gone := make(chan struct{}), false
+	cat, err := catalog.Open("", eng, catalog.Options{Store: store, DropTable: func(ctx context.Context, _ string) error {
+		if !gone {
+			close(entered)
+			gone = true
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := done(t, cat)
+	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	ingest(t, eng, "web", true)
+	ingest(t, eng, "web", false)
+	task, err := cat.EraseSource("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if got, err := cat.Task(task.ID); err != nil || got.Status != catalog.Processing {
+		t.Errorf("while the tables are dropped the task is %+v, %v", got, err)
+	}
+	if _, err := cat.CreateSource(user, spec("Web")); code(err) != catalog.Busy {
+		t.Errorf("a source of the same id: %v", err)
+	}
+	disk := newMemory()
+	store.mu.Lock()
+	disk.records = maps.Clone(store.records)
+	store.mu.Unlock()
+	if err := cat.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cat.Wait(t.Context(), task.ID); !errors.Is(err, catalog.ErrClosed) {
+		t.Errorf("waiting after Close: %v", err)
+	}
+
+	for name, left := range map[string]*memory{"crash": disk, "stop": store} {
+		t.Run(name, func(t *testing.T) {
+			var dropped []string
+			release := make(chan struct{})
+			again := openCatalog(t, eng, catalog.Options{Store: left, DropTable: func(ctx context.Context, table string) error {
+				<-release
+				dropped = append(dropped, table)
+				return mem.Drop(ctx, table)
+			}})
+			if _, err := again.Source("web"); code(err) != catalog.SourceNotFound {
+				t.Errorf("the erased source: %v", err)
+			}
+			if _, err := again.CreateSource(user, spec("Web")); code(err) != catalog.Busy {
+				t.Errorf("a source of the same id: %v", err)
+			}
+			close(release)
+			got, err := again.Wait(t.Context(), task.ID)
+			if err != nil || got.Status != catalog.Succeeded || !strings.Contains(got.Result, "erased") {
+				t.Errorf("task is %+v, %v", got, err)
+			}
+			if !slices.Equal(dropped, []string{"in.c-web.a", "in.c-web.b"}) || mem.Rows("in.c-web.a") != nil {
+				t.Errorf("dropped %v, the table has %v", dropped, mem.Rows("in.c-web.a"))
+			}
+			if keys := left.keys("erasure/"); len(keys) > 0 {
+				t.Errorf("records are left: %v", keys)
+			}
+			done(t, again)(again.CreateSource(user, spec("Web", "a")))
+			noTrace(t, eng, again, "a")
+			done(t, again)(again.EraseSource("web"))
+		})
+	}
+}
+
+// TestErasureSparesTablesOfOthers checks that erasing a source does not take the rows of another one.
+func TestErasureSparesTablesOfOthers(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: mem.Drop})
+	must := done(t, cat)
+	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	other := spec("Other", "a")
+	must(cat.CreateSource(user, other))
+	ingest(t, eng, "web", true)
+	ingest(t, eng, "other", true)
+	task, err := cat.EraseSource("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err = cat.Wait(t.Context(), task.ID)
+	if err != nil || !task.Partial || !strings.Contains(task.Failure, `"in.c-web.a" stays: sink "a" of source "other"`) {
+		t.Errorf("task is %+v, %v", task, err)
+	}
+	if rows := mem.Rows("in.c-web.a"); len(rows) != 2 {
+		t.Errorf("the shared table has %d rows, want 2", len(rows))
+	}
+	if rows := mem.Rows("in.c-web.b"); len(rows) != 0 {
+		t.Errorf("the table of the erased source alone has %d rows", len(rows))
+	}
+}
