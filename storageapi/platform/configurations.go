@@ -335,7 +335,15 @@ func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) e
 		if id.config, err = c.s.store.ids.takeText(); err != nil {
 			return err
 		}
-		err = c.s.store.update(id.lock(), func(tx *txn) error { return create(tx, id) })
+		err = c.s.store.update(id.lock(), func(tx *txn) error {
+			// One in the trash has its id still: who makes a configuration without choosing the id does not take its place.
+			if found, err := tx.get(id.key("config"), &configHead{}); err != nil {
+				return err
+			} else if found {
+				return alreadyExists(id)
+			}
+			return create(tx, id)
+		})
 		if e, internal := explain(err); err == nil || internal || e.code != configExists {
 			return err
 		}
@@ -362,7 +370,7 @@ func (c *call) updateConfiguration() (reply, error) {
 			if err := conf.tx.put(conf.state(), state); err != nil {
 				return err
 			}
-			if len(in.fields) == 1 {
+			if in.lacks("name", "description", "isDisabled", "configuration", "rowsSortOrder", "changeDescription") {
 				return nil
 			}
 		}

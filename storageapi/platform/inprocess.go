@@ -2,11 +2,12 @@ package platform
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/forebay/forebay/storageapi"
 )
@@ -15,16 +16,56 @@ import (
 // job. A call from outside cannot have it.
 type rightsKey struct{}
 
-// clientFor returns a client of the server itself, with the rights of a job.
-func (s *Server) clientFor(r queueRecord) (*storageapi.Client, error) {
+// errRunEnded is what a component meets that uses its run after the end of it.
+var errRunEnded = errors.New("the run of the component has ended")
+
+// runLife is what a run of a component can do in the server, as long as it lasts.
+type runLife struct {
+	s      *Server
+	ctx    context.Context // ends with the run
+	cancel context.CancelFunc
+
+	mu    sync.RWMutex // held for reading by what must end before the run does; guards over
+	over  bool
+	calls sync.WaitGroup // handlers that are at work for the run; added to with mu held
+}
+
+func newRunLife(s *Server) *runLife {
+	l := &runLife{s: s}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// end ends the run, and waits for what it has begun in the server: nothing of it is at work when the server closes.
+func (l *runLife) end() {
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	l.cancel()
+	l.calls.Wait()
+}
+
+// begin notes a call of the run, unless that has ended.
+func (l *runLife) begin() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.over {
+		return false
+	}
+	l.calls.Add(1)
+	return true
+}
+
+// client returns a client of the server itself, with the rights of a job.
+func (l *runLife) client(r queueRecord) (*storageapi.Client, error) {
 	c, err := storageapi.New(storageapi.Options{
-		URL: r.Base, QueueURL: r.Base, UserAgent: "component " + r.Component, RunID: r.runID(), Logger: s.log,
-		HTTP: &http.Client{Transport: &selfTransport{handler: s, rights: r.Rights}},
+		URL: r.Base, QueueURL: r.Base, UserAgent: "component " + r.Component, RunID: r.runID(), Logger: l.s.log,
+		HTTP: &http.Client{Transport: &selfTransport{life: l, handler: l.s, rights: r.Rights}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if r.Branch != s.defaultBranch.key() {
+	if r.Branch != l.s.defaultBranch.key() {
 		c = c.Branch(r.Branch)
 	}
 	return c, nil
@@ -32,13 +73,22 @@ func (s *Server) clientFor(r queueRecord) (*storageapi.Client, error) {
 
 // selfTransport answers requests by the handler, without a network.
 type selfTransport struct {
+	life    *runLife
 	handler http.Handler
 	rights  token
 }
 
-// RoundTrip implements [http.RoundTripper]. The handler goes on writing while the body is read, as on a network.
+// RoundTrip implements [http.RoundTripper]. The handler goes on writing while the body is read, as on a network, until
+// the request or the run ends.
 func (t *selfTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx := context.WithValue(req.Context(), rightsKey{}, t.rights)
+	if !t.life.begin() {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, errRunEnded
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(req.Context(), rightsKey{}, t.rights))
+	unbind := context.AfterFunc(t.life.ctx, func() { cancel(errRunEnded) })
 	in := req.Clone(ctx)
 	in.RequestURI = req.URL.RequestURI()
 	in.Host = req.URL.Host
@@ -47,18 +97,26 @@ func (t *selfTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	pr, pw := io.Pipe()
 	w := &pipeWriter{header: make(http.Header), body: pw, begun: make(chan struct{})}
+	// Neither a body that is not read to its end nor one that does not come keeps the handler when the context ends.
+	unpipe := context.AfterFunc(ctx, func() {
+		pr.CloseWithError(context.Cause(ctx))
+		in.Body.Close()
+	})
 	go func() {
+		defer t.life.calls.Done()
 		t.handler.ServeHTTP(w, in)
 		w.begin(http.StatusOK)
 		pw.Close()
 		in.Body.Close()
+		unpipe() // the end is still to be read
+		unbind()
+		cancel(nil)
 	}()
 	select {
 	case <-w.begun:
 	case <-ctx.Done():
-		pr.CloseWithError(ctx.Err())
 		<-w.begun
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 	return &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -94,12 +152,12 @@ func (w *pipeWriter) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// jobLog writes what a component logs as events of its job. They are on disk when the call returns.
+// jobLog writes what a component logs as events of its job. They are on disk when the call returns, and nothing is
+// written after the run.
 type jobLog struct {
-	s      *Server
+	life   *runLife
 	record queueRecord
-	row    string
-	attrs  []slog.Attr
+	attrs  []slog.Attr // with the names of their groups
 	group  string
 }
 
@@ -124,24 +182,22 @@ func (l *jobLog) WithGroup(name string) slog.Handler {
 	return &out
 }
 
+// maxParams bounds the attributes of one record. Longer ones are not kept, their message is.
+const maxParams = maxEvent / 2
+
 // Handle implements [slog.Handler].
 func (l *jobLog) Handle(_ context.Context, rec slog.Record) error {
 	params := make(map[string]any)
 	for _, a := range l.attrs {
-		params[a.Key] = a.Value.Resolve().Any()
+		addParam(params, "", a)
 	}
 	rec.Attrs(func(a slog.Attr) bool {
-		params[l.group+a.Key] = a.Value.Resolve().Any()
+		addParam(params, l.group, a)
 		return true
 	})
-	for name, value := range params {
-		if err, ok := value.(error); ok {
-			params[name] = err.Error()
-		}
-	}
-	data, err := json.Marshal(params)
-	if err != nil {
-		data = emptyObject() // an attribute that has no JSON form
+	data, err := encodeJSON(params)
+	if err != nil || len(data) > maxParams {
+		data = emptyObject() // an attribute that has no JSON form, or too much of them
 	}
 	kind := "info"
 	switch {
@@ -150,8 +206,35 @@ func (l *jobLog) Handle(_ context.Context, rec slog.Record) error {
 	case rec.Level >= slog.LevelWarn:
 		kind = "warn"
 	}
-	return l.s.addEvent(&storageapi.Event{
+	l.life.mu.RLock()
+	defer l.life.mu.RUnlock()
+	if l.life.over {
+		return errRunEnded
+	}
+	return l.life.s.addEvent(&storageapi.Event{
 		Created: now(), Component: l.record.Component, Message: cut(rec.Message, maxEvent/2), Type: kind, ConfigurationID: l.record.Config, RunID: l.record.runID(), Params: data,
 		Token: storageapi.TokenRef{ID: storageapi.IntID(l.record.Rights.ID), Description: l.record.Rights.Description},
 	})
+}
+
+// addParam adds an attribute, one of a group under the names of both.
+func addParam(params map[string]any, group string, a slog.Attr) {
+	value := a.Value.Resolve()
+	if value.Kind() == slog.KindGroup {
+		if a.Key != "" {
+			group += a.Key + "."
+		}
+		for _, member := range value.Group() {
+			addParam(params, group, member)
+		}
+		return
+	}
+	switch v := value.Any().(type) {
+	case error:
+		params[group+a.Key] = v.Error()
+	case time.Duration:
+		params[group+a.Key] = v.String()
+	default:
+		params[group+a.Key] = v
+	}
 }

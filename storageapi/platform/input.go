@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -53,13 +54,19 @@ func readInput(w http.ResponseWriter, r *http.Request) (*input, error) {
 	return parseInput(kind, data)
 }
 
+const formMedia = "application/x-www-form-urlencoded"
+
 // parseInput reads a body of a media type.
 func parseInput(kind string, data []byte) (*input, error) {
 	trimmed := bytes.TrimSpace(data)
 	if len(trimmed) == 0 {
 		return &input{}, nil
 	}
-	if kind == "application/x-www-form-urlencoded" || kind == "" && trimmed[0] != '{' && trimmed[0] != '[' {
+	if kind == formMedia || kind == "" && trimmed[0] != '{' && trimmed[0] != '[' {
+		if json.Valid(trimmed) && trimmed[0] == '{' {
+			// As a form it would be one field of a strange name, ignored like every unknown one.
+			return nil, refuse(http.StatusBadRequest, "validation.body", "The body is JSON, its Content-Type says that it is a form: send application/json")
+		}
 		values, err := url.ParseQuery(string(trimmed))
 		if err != nil {
 			return nil, refuse(http.StatusBadRequest, "validation.body", "The form is malformed")
@@ -279,13 +286,14 @@ func (in *input) integer(name string) *int64 {
 	return &n
 }
 
-// texts returns a list of texts; given is false if it was not sent.
+// texts returns a list of texts, also one that is the JSON text of a list; given is false if it was not sent.
 func (in *input) texts(name string) (list []string, given bool) {
 	if !in.has(name) {
 		return nil, false
 	}
 	var ids []storageapi.ID
-	if json.Unmarshal(in.fields[name], &ids) != nil {
+	raw := unquoted(in.fields[name])
+	if kindOf(raw) != '[' || json.Unmarshal(raw, &ids) != nil {
 		in.fail(name, "want an array of strings")
 		return nil, true
 	}
@@ -302,26 +310,47 @@ func (in *input) content(name, code string) json.RawMessage {
 	if !in.has(name) {
 		return nil
 	}
-	raw := in.fields[name]
+	raw := bytes.TrimSpace(unquoted(in.fields[name]))
+	var b bytes.Buffer
+	switch err := json.Compact(&b, raw); {
+	case len(raw) == 0:
+		in.failCode(code, name, "This value should not be blank: want a JSON object")
+	case err != nil:
+		in.failCode(code, name, "want a JSON object, got no JSON: %s", jsonFault(err))
+	case raw[0] != '{' && raw[0] != '[':
+		in.failCode(code, name, "want a JSON object, got %s", cut(string(raw), 40))
+	case !utf8.Valid(raw):
+		in.failCode(code, name, "want a JSON object in UTF-8")
+	case len(raw) > maxContent:
+		in.fail(name, "has %d bytes, at most %d are stored", len(raw), maxContent)
+	default:
+		return b.Bytes()
+	}
+	return nil
+}
+
+// unquoted returns the text of a field that is a JSON string, and any other field as it is. Nested fields of a form are
+// such texts.
+func unquoted(raw json.RawMessage) json.RawMessage {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		raw = json.RawMessage(text)
+		return json.RawMessage(text)
 	}
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' || !json.Valid(raw) || !utf8.Valid(raw) {
-		in.failCode(code, name, "want a JSON object")
-		return nil
+	return raw
+}
+
+// jsonFault says what is wrong with JSON, and where.
+func jsonFault(err error) string {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Sprintf("%s at byte %d", syntax.Error(), syntax.Offset)
 	}
-	if len(raw) > maxContent {
-		in.fail(name, "has %d bytes, at most %d are stored", len(raw), maxContent)
-		return nil
-	}
-	var b bytes.Buffer
-	if err := json.Compact(&b, raw); err != nil {
-		in.failCode(code, name, "want a JSON object")
-		return nil
-	}
-	return b.Bytes()
+	return err.Error()
+}
+
+// lacks reports whether none of the fields was sent.
+func (in *input) lacks(names ...string) bool {
+	return !slices.ContainsFunc(names, in.has)
 }
 
 // decode reads a nested field into v.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -171,7 +172,7 @@ func (j *storageJobs) run(ctx context.Context, record jobRecord) {
 func guard(run func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
 	return run()

@@ -14,6 +14,7 @@ type lanes struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []laneJob
+	waiting map[int64]bool // the ids of pending
 	busy    map[string]bool
 	active  int
 }
@@ -25,7 +26,7 @@ type laneJob struct {
 }
 
 func newLanes(limit int) *lanes {
-	return &lanes{workers: newWorkers(), limit: limit, busy: make(map[string]bool)}
+	return &lanes{workers: newWorkers(), limit: limit, waiting: make(map[int64]bool), busy: make(map[string]bool)}
 }
 
 // add queues a job. After stop it is left for the next opening of the directory.
@@ -33,6 +34,7 @@ func (l *lanes) add(j laneJob) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = append(l.pending, j)
+	l.waiting[j.id] = true
 	l.dispatch()
 }
 
@@ -40,16 +42,19 @@ func (l *lanes) add(j laneJob) {
 func (l *lanes) remove(id int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := len(l.pending)
+	if !l.waiting[id] {
+		return false
+	}
+	delete(l.waiting, id)
 	l.pending = slices.DeleteFunc(l.pending, func(j laneJob) bool { return j.id == id })
-	return len(l.pending) < n
+	return true
 }
 
-// blocked reports whether a job waits for another one of its lane.
-func (l *lanes) blocked(lane string) bool {
+// waits reports whether a job is held back by others: by one of its lane, or by as many as may run at once.
+func (l *lanes) waits(id int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return lane != "" && l.busy[lane]
+	return l.waiting[id]
 }
 
 // dispatch starts what can run. Called with mu held.
@@ -61,6 +66,7 @@ func (l *lanes) dispatch() {
 			continue
 		}
 		l.pending = slices.Delete(l.pending, i, i+1)
+		delete(l.waiting, j.id)
 		l.active++
 		if j.lane != "" {
 			l.busy[j.lane] = true
@@ -85,6 +91,7 @@ func (l *lanes) stop() {
 	l.cancel()
 	l.mu.Lock() // whoever dispatches has ended, the next one sees the context
 	l.pending = nil
+	clear(l.waiting)
 	l.mu.Unlock()
 	l.wg.Wait()
 }

@@ -3,13 +3,16 @@ package platform
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 )
 
 // mergeJSON lays over on base: objects key by key, arrays item by item, and over wins where they are of different kinds
-// or no containers. Values are copied as they stand, so that numbers keep all their digits.
+// or no containers. An empty array over an object is an empty object, as many clients write one, and changes nothing.
+// Values are copied as they stand, so that numbers keep all their digits.
 func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
 	switch {
+	case kindOf(base) == '{' && isEmptyArray(over):
+		return base, nil
 	case kindOf(base) == '{' && kindOf(over) == '{':
 		var a, b map[string]json.RawMessage
 		if err := unmarshalBoth(base, &a, over, &b); err != nil {
@@ -54,6 +57,11 @@ func kindOf(raw json.RawMessage) byte {
 	return 0
 }
 
+func isEmptyArray(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	return kindOf(raw) == '[' && json.Unmarshal(raw, &list) == nil && len(list) == 0
+}
+
 func unmarshalBoth(a json.RawMessage, into any, b json.RawMessage, andInto any) error {
 	if err := json.Unmarshal(a, into); err != nil {
 		return err
@@ -64,12 +72,11 @@ func unmarshalBoth(a json.RawMessage, into any, b json.RawMessage, andInto any) 
 // asObject reads content as an object. An empty array stands for an empty object.
 func asObject(content json.RawMessage) (map[string]json.RawMessage, error) {
 	nodes := make(map[string]json.RawMessage)
-	if kindOf(content) == '[' {
-		var list []json.RawMessage
-		if err := json.Unmarshal(content, &list); err != nil || len(list) > 0 {
-			return nil, fmt.Errorf("the configuration is not an object")
-		}
+	if isEmptyArray(content) {
 		return nodes, nil
+	}
+	if kindOf(content) != '{' {
+		return nil, UserError(errors.New("the configuration is no object"))
 	}
 	return nodes, json.Unmarshal(content, &nodes)
 }

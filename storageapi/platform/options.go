@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/storageapi"
 )
@@ -36,6 +37,9 @@ type Options struct {
 	Features, ProjectFeatures []string
 	// StorageJobs and QueueJobs are how many jobs of a kind run at once; the defaults are 4 and 2.
 	StorageJobs, QueueJobs int
+	// Grace is how long a component may go on after its job was terminated or the server is being closed; the default is
+	// 30 s. Then the job ends without it: its goroutine is left alone, its client and its log do nothing any more.
+	Grace time.Duration
 	// Logger hears of failures inside the server; the default is silence. It never gets a token.
 	Logger *slog.Logger
 }
@@ -73,6 +77,9 @@ func (o Options) withDefaults() Options {
 	if o.QueueJobs == 0 {
 		o.QueueJobs = 2
 	}
+	if o.Grace == 0 {
+		o.Grace = 30 * time.Second
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -92,8 +99,8 @@ func (o Options) Validate() error {
 	if strings.ContainsAny(string(o.Token), "\r\n\x00 ") {
 		problems = append(problems, errors.New("the token contains a space or a line break"))
 	}
-	if o.ProjectID < 0 || o.StorageJobs < 0 || o.QueueJobs < 0 {
-		problems = append(problems, errors.New("ProjectID, StorageJobs or QueueJobs is negative"))
+	if o.ProjectID < 0 || o.StorageJobs < 0 || o.QueueJobs < 0 || o.Grace < 0 {
+		problems = append(problems, errors.New("ProjectID, StorageJobs, QueueJobs or Grace is negative"))
 	}
 	if o.PublicURL != "" {
 		if u, err := url.Parse(o.PublicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {

@@ -44,6 +44,9 @@ type queueRecord struct {
 	// rows that have run to their end.
 	Version int      `json:"version"`
 	Done    []string `json:"done,omitempty"`
+	// Input and Output are the tables that these rows have read and written.
+	Input  []storageapi.QueueTable `json:"input,omitempty"`
+	Output []storageapi.QueueTable `json:"output,omitempty"`
 }
 
 func (r queueRecord) runID() string {
@@ -62,6 +65,30 @@ func (r queueRecord) lane() string {
 	return configID{r.Branch, r.Component, r.Config}.lock()
 }
 
+// terminate ends a job that does not run: it is cancelled if it never did.
+func (r *queueRecord) terminate() {
+	r.Ended = now()
+	if r.Started.IsZero() {
+		r.Status, r.Result = storageapi.QueueCancelled, &storageapi.QueueResult{Message: "Job was cancelled"}
+		return
+	}
+	r.Status = storageapi.QueueTerminated
+	r.Result = r.result("Job was terminated", r.Input, r.Output)
+}
+
+// result describes an end, and takes the tables out of the record.
+func (r *queueRecord) result(message string, input, output []storageapi.QueueTable) *storageapi.QueueResult {
+	r.Input, r.Output = nil, nil
+	out := &storageapi.QueueResult{
+		Message: message,
+		Input:   storageapi.Some(storageapi.QueueTables{Tables: notNil(input)}), Output: storageapi.Some(storageapi.QueueTables{Tables: notNil(output)}),
+	}
+	if r.Version > 0 {
+		out.ConfigVersion = storageapi.ID(strconv.Itoa(r.Version))
+	}
+	return out
+}
+
 func (r queueRecord) finished() bool {
 	return !slices.Contains([]string{storageapi.QueueCreated, storageapi.QueueProcessing}, r.Status)
 }
@@ -76,12 +103,28 @@ type queue struct {
 	*lanes
 	s *Server
 
-	mu      sync.Mutex                   // guards running
+	mu      sync.Mutex                   // guards the fields below; lanes.mu may be taken while it is held
 	running map[int64]context.CancelFunc // to terminate a job
+	delayed map[int64]*time.Timer        // to add a job whose time has not come
+	stopped bool
 }
 
 func newQueue(s *Server) *queue {
-	return &queue{lanes: newLanes(s.opts.QueueJobs), s: s, running: make(map[int64]context.CancelFunc)}
+	return &queue{
+		lanes: newLanes(s.opts.QueueJobs), s: s, running: make(map[int64]context.CancelFunc), delayed: make(map[int64]*time.Timer),
+	}
+}
+
+// stop is that of lanes, and forgets the jobs whose time has not come.
+func (q *queue) stop() {
+	q.mu.Lock()
+	q.stopped = true
+	for _, timer := range q.delayed {
+		timer.Stop()
+	}
+	clear(q.delayed)
+	q.mu.Unlock()
+	q.lanes.stop()
 }
 
 // resume queues the jobs that had not ended when the directory was used last.
@@ -106,11 +149,36 @@ func (q *queue) resume() error {
 
 func (q *queue) enqueue(record queueRecord) {
 	j := laneJob{record.ID, record.lane(), func(ctx context.Context) { q.run(ctx, record.ID) }}
-	if delay := time.Until(record.NotBefore.Time); delay > 0 {
-		time.AfterFunc(delay, func() { q.add(j) })
+	delay := time.Until(record.NotBefore.Time)
+	if delay <= 0 {
+		q.add(j)
 		return
 	}
-	q.add(j)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopped {
+		return
+	}
+	q.delayed[j.id] = time.AfterFunc(delay, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if _, due := q.delayed[j.id]; due {
+			delete(q.delayed, j.id)
+			q.add(j)
+		}
+	})
+}
+
+// withdraw takes a job back that has not begun since the server was opened, and reports whether there was one.
+func (q *queue) withdraw(id int64) bool {
+	q.mu.Lock()
+	timer := q.delayed[id]
+	delete(q.delayed, id)
+	q.mu.Unlock()
+	if timer != nil {
+		timer.Stop()
+	}
+	return q.remove(id) || timer != nil
 }
 
 // update changes the record of a job.
@@ -154,10 +222,8 @@ func (q *queue) run(ctx context.Context, id int64) {
 	record, err := q.update(id, func(_ *txn, r *queueRecord) error {
 		switch {
 		case r.finished():
-		case r.Desired == storageapi.QueueTerminating && r.Started.IsZero():
-			r.Status, r.Ended = storageapi.QueueCancelled, now()
 		case r.Desired == storageapi.QueueTerminating:
-			r.Status, r.Ended = storageapi.QueueTerminated, now()
+			r.terminate() // when the server was stopped while it ended
 		default:
 			r.Status = storageapi.QueueProcessing
 			if r.Started.IsZero() {
@@ -173,7 +239,7 @@ func (q *queue) run(ctx context.Context, id int64) {
 	if record.finished() {
 		return
 	}
-	exec := &execution{q: q, ctx: ctx, record: record}
+	exec := &execution{q: q, ctx: ctx, record: record, input: record.Input, output: record.Output}
 	err = guard(exec.run)
 	if stopped.Err() != nil {
 		return
@@ -189,20 +255,14 @@ func (q *queue) run(ctx context.Context, id int64) {
 // end records how an execution ended.
 func (e *execution) end(r *queueRecord, err error) {
 	r.Ended = now()
-	result := &storageapi.QueueResult{
-		Message: "Component processing finished.", ConfigVersion: storageapi.ID(strconv.Itoa(r.Version)),
-		Input: storageapi.Some(e.input), Output: storageapi.Some(e.output),
-	}
+	result := r.result("Component processing finished.", e.input, e.output)
 	r.Result = result
-	var user *userError
-	var api *storageapi.Error
-	var job *storageapi.JobError
 	switch {
 	case r.Desired == storageapi.QueueTerminating && err != nil:
 		r.Status, result.Message = storageapi.QueueTerminated, "Job was terminated"
 	case err == nil:
 		r.Status = storageapi.QueueSuccess
-	case errors.As(err, &user), errors.As(err, &api), errors.As(err, &job), isRefusal(err):
+	case forUser(err):
 		r.Status, result.Message = storageapi.QueueError, err.Error()
 	default:
 		id := newExceptionID()
@@ -211,9 +271,13 @@ func (e *execution) end(r *queueRecord, err error) {
 	}
 }
 
-func isRefusal(err error) bool {
+// forUser reports whether the text of an error is for the user of the API.
+func forUser(err error) bool {
+	var user *userError
+	var api *storageapi.Error
+	var job *storageapi.JobError
 	_, internal := explain(err)
-	return !internal
+	return errors.As(err, &user) || errors.As(err, &api) || errors.As(err, &job) || !internal
 }
 
 func (s *Server) queueRoutes() []route {
@@ -227,6 +291,13 @@ func (s *Server) queueRoutes() []route {
 }
 
 var modes = []string{"run", "debug", "forceRun"}
+
+const (
+	// maxDelay is a year, in seconds.
+	maxDelay = 365 * 24 * 60 * 60
+	// maxRunID leaves room for the ids of a job and its descendants in a run id.
+	maxRunID = 200
+)
 
 func (c *call) createQueueJob() (reply, error) {
 	in, err := c.input()
@@ -255,8 +326,12 @@ func (c *call) createQueueJob() (reply, error) {
 			r.Backend = json.RawMessage(`{"type":` + string(r.Backend) + `}`)
 		}
 	}
-	if seconds := in.integer("delay"); seconds != nil && *seconds > 0 {
-		r.NotBefore = storageapi.Time{Time: r.Created.Add(time.Duration(*seconds) * time.Second)}
+	if seconds := in.integer("delay"); seconds != nil {
+		if *seconds < 0 || *seconds > maxDelay {
+			in.fail("delay", "want 0 to %d seconds", maxDelay)
+		} else if *seconds > 0 {
+			r.NotBefore = storageapi.Time{Time: r.Created.Add(time.Duration(*seconds) * time.Second)}
+		}
 	}
 	if text := in.text("delayedStartTime"); text != nil && *text != "" {
 		at, err := parseTime(*text)
@@ -276,6 +351,9 @@ func (c *call) createQueueJob() (reply, error) {
 		return failed(err)
 	}
 	if parent := c.runID(); parent != nil {
+		if !validID(*parent) || len(*parent) > maxRunID {
+			return failed(refuse(http.StatusBadRequest, "", "Header %s: want the run id of a job", storageapi.RunIDHeader))
+		}
 		r.ParentRunID = *parent
 	}
 	if err := c.checkQueueJob(r); err != nil {
@@ -311,9 +389,12 @@ func (c *call) checkQueueJob(r queueRecord) error {
 		return accessDenied("component %q", r.Component)
 	}
 	return c.s.store.view(func(tx *txn) error {
-		if id, err := strconv.ParseInt(r.Branch, 10, 64); err != nil || r.Branch != c.branch {
-			if _, err := getBranch(tx, id); err != nil {
+		if r.Branch != c.branch {
+			id, _ := strconv.ParseInt(r.Branch, 10, 64)
+			if b, err := getBranch(tx, id); isNotFound(err) || err == nil && b.key() != r.Branch {
 				return refuse(http.StatusBadRequest, "", "Branch %q not found", cut(r.Branch, 40))
+			} else if err != nil {
+				return err
 			}
 		}
 		if r.Config == "" {
@@ -385,7 +466,7 @@ func (c *call) queueAnswer(r queueRecord) queueJob {
 		_ = json.Unmarshal(r.ConfigData, &out.ConfigData) // an array is shown as empty
 	}
 	switch {
-	case r.Status == storageapi.QueueCreated && c.s.queue.blocked(r.lane()):
+	case r.Status == storageapi.QueueCreated && c.s.queue.waits(r.ID):
 		out.Status = storageapi.QueueWaiting
 	case r.Status == storageapi.QueueProcessing && r.Desired == storageapi.QueueTerminating:
 		out.Status = storageapi.QueueTerminating
@@ -485,16 +566,15 @@ func (c *call) killQueueJob() (reply, error) {
 			return refuse(http.StatusBadRequest, "", "Job %d has ended", id)
 		}
 		r.Desired = storageapi.QueueTerminating
-		if r.Status == storageapi.QueueCreated {
-			r.Status, r.Ended = storageapi.QueueCancelled, now()
-			r.Result = &storageapi.QueueResult{Message: "Job was cancelled"}
+		// One that is withdrawn has not begun, or ran until the server was stopped and has not gone on yet.
+		if c.s.queue.withdraw(id) || r.Status == storageapi.QueueCreated {
+			r.terminate()
 		}
 		return nil
 	})
 	if err != nil {
 		return failed(err)
 	}
-	c.s.queue.remove(id)
 	c.s.queue.mu.Lock()
 	if cancel := c.s.queue.running[id]; cancel != nil {
 		cancel()

@@ -191,7 +191,7 @@ func (c *call) updateRow() (reply, error) {
 			if err := conf.tx.put(conf.rowState(ref.ID), state); err != nil {
 				return ref, err
 			}
-			if len(in.fields) == 1 {
+			if in.lacks("name", "description", "isDisabled", "configuration", "changeDescription") {
 				return ref, nil
 			}
 		}

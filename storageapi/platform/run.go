@@ -2,6 +2,7 @@ package platform
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/storageapi"
 )
@@ -20,7 +22,8 @@ import (
 type Runner interface {
 	// Run does the work of one configuration, or of one row of it. It is called again with the same arguments when
 	// the server was stopped in the middle, so it must be ready to find its own earlier effects. It ends soon when
-	// ctx does. An error that was made with [UserError] is shown to the user of the API, any other is only logged.
+	// ctx does; after [Options.Grace] the job ends without it, and what it does from then on has no effect. An error
+	// that was made with [UserError] is shown to the user of the API, any other, and a panic, is only logged.
 	Run(ctx context.Context, run *Run) error
 }
 
@@ -43,7 +46,8 @@ type userError struct{ err error }
 func (e *userError) Error() string { return e.err.Error() }
 func (e *userError) Unwrap() error { return e.err }
 
-// Run is one run of a component. It belongs to the call of [Runner.Run] and to its goroutine.
+// Run is one run of a component. It belongs to the call of [Runner.Run] and to its goroutine: Client and Logger do
+// nothing after its end.
 type Run struct {
 	// JobID and RunID name the job, ComponentID, ConfigID, RowID and BranchID what is run. RowID is "" without rows,
 	// ConfigID may be "" when the job brought its own content.
@@ -61,33 +65,39 @@ type Run struct {
 	// Logger writes to the log of the job, which can be read as events with the job's run id.
 	Logger *slog.Logger
 
-	storage  storageNode
+	input    inputNode
+	output   outputNode
 	dir      string
 	newState json.RawMessage
 	outputs  []*output
 	inputs   []storageapi.QueueTable
 }
 
-// storageNode is the node of a configuration that maps tables.
+// storageNode is the node of a configuration that maps tables. Its objects are empty arrays where a client has no other
+// way to write an empty one.
 type storageNode struct {
-	Input struct {
-		Tables []inputMapping `json:"tables"`
-	} `json:"input"`
-	Output struct {
-		Tables        []outputMapping `json:"tables"`
-		DefaultBucket string          `json:"default_bucket"`
-	} `json:"output"`
+	Input  storageapi.Optional[inputNode]  `json:"input"`
+	Output storageapi.Optional[outputNode] `json:"output"`
+}
+
+type inputNode struct {
+	Tables []inputMapping `json:"tables"`
+}
+
+type outputNode struct {
+	Tables        []outputMapping `json:"tables"`
+	DefaultBucket string          `json:"default_bucket"`
 }
 
 type inputMapping struct {
-	Source        string   `json:"source"`
-	Destination   string   `json:"destination"`
-	Columns       []string `json:"columns"`
-	WhereColumn   string   `json:"where_column"`
-	WhereOperator string   `json:"where_operator"`
-	WhereValues   []string `json:"where_values"`
-	ChangedSince  string   `json:"changed_since"`
-	Limit         int      `json:"limit"`
+	Source        string           `json:"source"`
+	Destination   string           `json:"destination"`
+	Columns       []string         `json:"columns"`
+	WhereColumn   string           `json:"where_column"`
+	WhereOperator string           `json:"where_operator"`
+	WhereValues   []storageapi.ID  `json:"where_values"` // text or numbers
+	ChangedSince  string           `json:"changed_since"`
+	Limit         storageapi.IntID `json:"limit"` // a number, or the text of one
 }
 
 type outputMapping struct {
@@ -102,7 +112,7 @@ type outputMapping struct {
 // Inputs are the names of the tables of the input mapping, for [Run.OpenInput].
 func (r *Run) Inputs() []string {
 	var names []string
-	for _, m := range r.storage.Input.Tables {
+	for _, m := range r.input.Tables {
 		names = append(names, m.name())
 	}
 	return names
@@ -118,21 +128,22 @@ func (m inputMapping) name() string {
 // OpenInput returns a table of the input mapping, by its destination name, as CSV with a header. The caller closes
 // the reader.
 func (r *Run) OpenInput(ctx context.Context, name string) (io.ReadCloser, error) {
-	at := slices.IndexFunc(r.storage.Input.Tables, func(m inputMapping) bool { return m.name() == name })
+	at := slices.IndexFunc(r.input.Tables, func(m inputMapping) bool { return m.name() == name })
 	if at < 0 {
 		return nil, UserError(fmt.Errorf("input mapping has no table %q", name))
 	}
-	m := r.storage.Input.Tables[at]
+	m := r.input.Tables[at]
 	table, err := r.Client.Table(ctx, m.Source)
 	if err != nil {
 		return nil, err
 	}
-	q := storageapi.RowQuery{Columns: m.Columns, Limit: m.Limit, ChangedSince: m.ChangedSince}
+	q := storageapi.RowQuery{Columns: m.Columns, Limit: int(m.Limit), ChangedSince: m.ChangedSince}
 	if m.WhereColumn != "" {
-		q.Filters = []storageapi.Filter{{Column: m.WhereColumn, Operator: m.WhereOperator, Values: m.WhereValues}}
-		if m.WhereOperator == "" {
-			q.Filters[0].Operator = "eq"
+		filter := storageapi.Filter{Column: m.WhereColumn, Operator: cmp.Or(m.WhereOperator, "eq")}
+		for _, value := range m.WhereValues {
+			filter.Values = append(filter.Values, string(value))
 		}
+		q.Filters = []storageapi.Filter{filter}
 	}
 	id, err := r.Client.ExportTable(ctx, m.Source, storageapi.Export{RowQuery: q})
 	if err != nil {
@@ -214,11 +225,10 @@ func (r *Run) SetState(state json.RawMessage) error {
 
 // execution is a job of the queue while it runs.
 type execution struct {
-	q      *queue
-	ctx    context.Context
-	record queueRecord
-	input  storageapi.QueueTables
-	output storageapi.QueueTables
+	q             *queue
+	ctx           context.Context
+	record        queueRecord
+	input, output []storageapi.QueueTable
 }
 
 // step is one run of the job: the whole configuration, or one row of it.
@@ -292,6 +302,11 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 		if err != nil {
 			return err
 		}
+		for _, id := range r.RowIDs {
+			if v.find(id) < 0 {
+				return UserError(fmt.Errorf("row %q is not there any more", id))
+			}
+		}
 		if len(v.Rows) == 0 {
 			content, err := effectiveConfiguration(root, nil, image)
 			steps = []step{{configuration: content, stateKey: id.state()}}
@@ -327,21 +342,16 @@ func (e *execution) step(component *Component, st step) error {
 	defer os.RemoveAll(dir)
 	run := &Run{
 		JobID: fmt.Sprint(r.ID), RunID: r.runID(), ComponentID: r.Component, ConfigID: r.Config, RowID: st.row, BranchID: r.Branch, Mode: r.Mode,
-		Configuration: st.configuration, State: emptyObject(), dir: dir, Logger: slog.New(&jobLog{s: s, record: r, row: st.row}),
+		Configuration: st.configuration, State: emptyObject(), dir: dir,
 	}
-	if run.Client, err = s.clientFor(r); err != nil {
+	life := newRunLife(s)
+	defer life.end()
+	run.Logger = slog.New(&jobLog{life: life, record: r})
+	if run.Client, err = life.client(r); err != nil {
 		return err
 	}
-	var nodes struct {
-		Storage json.RawMessage `json:"storage"`
-	}
-	if err := json.Unmarshal(st.configuration, &nodes); err != nil {
+	if err := run.readMappings(); err != nil {
 		return err
-	}
-	if kindOf(nodes.Storage) == '{' {
-		if err := json.Unmarshal(nodes.Storage, &run.storage); err != nil {
-			return UserError(fmt.Errorf("node storage: %w", err))
-		}
 	}
 	if st.stateKey != "" {
 		err := s.store.view(func(tx *txn) (err error) {
@@ -353,11 +363,15 @@ func (e *execution) step(component *Component, st step) error {
 		}
 	}
 	run.Logger.Info("Running component", "component", r.Component, "config", r.Config, "row", st.row)
-	err = component.Runner.Run(e.ctx, run)
-	for _, o := range run.outputs {
-		err = errors.Join(err, o.Close())
+	err = runProgram(e.ctx, component.Runner, run, s.opts.Grace)
+	if errors.Is(err, errAbandoned) {
+		s.log.Error("platform: a component has not ended when it was told to, its job ends without it", "job", r.ID, "component", r.Component)
+	} else { // otherwise the program may be using them
+		for _, o := range run.outputs {
+			err = errors.Join(err, o.Close())
+		}
+		e.input = append(e.input, run.inputs...)
 	}
-	e.input.Tables = append(e.input.Tables, run.inputs...)
 	if err == nil {
 		err = e.ctx.Err()
 	}
@@ -365,12 +379,13 @@ func (e *execution) step(component *Component, st step) error {
 		err = e.mapOutputs(component, run)
 	}
 	if err != nil {
-		run.Logger.Error("Component failed", "error", errorText(err))
+		run.Logger.Error("Component failed", "error", e.failureText(err))
 		return err
 	}
 	run.Logger.Info("Component finished", "component", r.Component, "config", r.Config, "row", st.row)
 	_, err = e.q.update(r.ID, func(tx *txn, record *queueRecord) error {
 		record.Done = append(record.Done, st.row)
+		record.Input, record.Output = e.input, e.output
 		e.record.Done = record.Done
 		if run.newState == nil || st.stateKey == "" || r.Mode == "debug" {
 			return nil
@@ -380,41 +395,112 @@ func (e *execution) step(component *Component, st step) error {
 	return err
 }
 
-func errorText(err error) string {
-	var user *userError
-	if errors.As(err, &user) {
-		return user.Error()
+// readMappings reads the node storage of the configuration.
+func (r *Run) readMappings() error {
+	var nodes struct {
+		Storage json.RawMessage `json:"storage"`
 	}
-	return "see the job"
+	if err := json.Unmarshal(r.Configuration, &nodes); err != nil {
+		return err
+	}
+	if kindOf(nodes.Storage) != '{' {
+		return nil
+	}
+	var storage storageNode
+	if err := json.Unmarshal(nodes.Storage, &storage); err != nil {
+		return UserError(fmt.Errorf("node storage: %w", err))
+	}
+	if storage.Input.Value != nil {
+		r.input = *storage.Input.Value
+	}
+	if storage.Output.Value != nil {
+		r.output = *storage.Output.Value
+	}
+	return nil
+}
+
+var (
+	errAbandoned = errors.New("the component has not ended after its context had")
+	errExited    = errors.New("the component has ended its goroutine without returning")
+)
+
+// runProgram runs the program in a goroutine of its own, so that a job has an end also when its program has none. It is
+// given the grace after the end of ctx; then the error is errAbandoned, and the run still belongs to the program.
+func runProgram(ctx context.Context, program Runner, run *Run, grace time.Duration) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() { ended <- err }()
+		err = guard(func() error { return program.Run(ctx, run) })
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return errAbandoned
+	}
+}
+
+// failureText is what the log of the job says of a failure. The job itself says it too, with an exception id if the
+// failure is none of the user's.
+func (e *execution) failureText(err error) string {
+	switch {
+	case e.ctx.Err() != nil:
+		return "the job was stopped"
+	case forUser(err):
+		return err.Error()
+	}
+	return "internal error, see the result of the job"
 }
 
 // mapOutputs puts the tables that the component has written to where the configuration wants them.
 func (e *execution) mapOutputs(component *Component, run *Run) error {
-	for _, m := range run.storage.Output.Tables {
+	for _, m := range run.output.Tables {
 		if !slices.ContainsFunc(run.outputs, func(o *output) bool { return o.name == m.Source }) {
 			return UserError(fmt.Errorf("output mapping: the component has not written a table %q", m.Source))
 		}
 	}
 	for _, o := range run.outputs {
-		m := outputMapping{Source: o.name}
-		at := slices.IndexFunc(run.storage.Output.Tables, func(m outputMapping) bool { return m.Source == o.name })
-		switch {
-		case at >= 0:
-			m = run.storage.Output.Tables[at]
-		case o.table.Destination != "":
-			m.Destination, m.Incremental, m.PrimaryKey = o.table.Destination, o.table.Incremental, o.table.PrimaryKey
-		case run.storage.Output.DefaultBucket != "":
-			m.Destination = run.storage.Output.DefaultBucket + "." + tableName(o.name)
-		case component.Data.DefaultBucket && e.record.Config != "":
-			m.Destination = component.Data.DefaultBucketStage + ".c-" + strings.ReplaceAll(e.record.Component, ".", "-") + "-" + e.record.Config + "." + tableName(o.name)
-		default:
+		places := e.places(component, run, o)
+		if len(places) == 0 {
 			return UserError(fmt.Errorf("output mapping: there is no destination for table %q", o.name))
 		}
-		table, err := e.mapOutput(run, o, m)
-		if err != nil {
-			return fmt.Errorf("output mapping: table %q: %w", o.name, err)
+		for _, m := range places {
+			table, err := e.mapOutput(run, o, m)
+			if err != nil {
+				return fmt.Errorf("output mapping: table %q: %w", o.name, err)
+			}
+			e.output = append(e.output, usedTable(table))
 		}
-		e.output.Tables = append(e.output.Tables, usedTable(table))
+	}
+	return nil
+}
+
+// places are where a table goes: to all that the configuration names for it, or else to the one that the component or a
+// default bucket gives.
+func (e *execution) places(component *Component, run *Run, o *output) (list []outputMapping) {
+	for _, m := range run.output.Tables {
+		if m.Source == o.name {
+			list = append(list, m)
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list
+	case o.table.Destination != "":
+		return []outputMapping{{Destination: o.table.Destination, Incremental: o.table.Incremental, PrimaryKey: o.table.PrimaryKey}}
+	case run.output.DefaultBucket != "":
+		return []outputMapping{{Destination: run.output.DefaultBucket + "." + tableName(o.name)}}
+	case component.Data.DefaultBucket && e.record.Config != "":
+		bucket := component.Data.DefaultBucketStage + ".c-" + strings.ReplaceAll(e.record.Component, ".", "-") + "-" + e.record.Config
+		return []outputMapping{{Destination: bucket + "." + tableName(o.name)}}
 	}
 	return nil
 }
