@@ -44,12 +44,13 @@ type Bucket struct {
 	Color             *string `json:"color"`
 	IDBranch          IntID   `json:"idBranch"`
 	// Metadata are given when they are asked for.
-	Metadata []Metadata `json:"metadata,omitempty"`
+	Metadata []Metadata `json:"metadata,omitzero"`
 }
 
 // BucketCreate is what a new bucket is made of.
 type BucketCreate struct {
-	// Name is required, without the prefix "c-".
+	// Name is required, without the prefix "c-" that the server puts in front unless the stack has
+	// [FeatureNoBucketPrefix].
 	Name string `json:"name"`
 	// Stage is "in" or "out"; the default is "in".
 	Stage string `json:"stage,omitempty"`

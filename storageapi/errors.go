@@ -55,11 +55,15 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// IsAlreadyExists reports whether err is an answer that the chosen id or name is taken. Codes are compared without
-// regard to case, because the platform is not of one mind about it.
+// IsAlreadyExists reports whether err is an answer, or the end of a job, that says that the chosen id or name is taken.
+// Codes are compared without regard to case, because the platform is not of one mind about it.
 func IsAlreadyExists(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusBadRequest && hasSuffixFold(e.Code, "AlreadyExists")
+	if errors.As(err, &e) {
+		return e.Status == http.StatusBadRequest && hasSuffixFold(e.Code, "AlreadyExists")
+	}
+	var failed *JobError
+	return errors.As(err, &failed) && hasSuffixFold(failed.Code(), "AlreadyExists")
 }
 
 // IsUnauthorized reports whether err is an answer that the token is missing, unknown, expired, or of another stack.
@@ -68,10 +72,14 @@ func IsUnauthorized(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusUnauthorized
 }
 
-// HasCode reports whether err is an answer with the platform's code, without regard to case.
+// HasCode reports whether err is an answer, or the end of a job, with the platform's code, without regard to case.
 func HasCode(err error, code string) bool {
 	var e *Error
-	return errors.As(err, &e) && strings.EqualFold(e.Code, code)
+	if errors.As(err, &e) {
+		return strings.EqualFold(e.Code, code)
+	}
+	var failed *JobError
+	return errors.As(err, &failed) && strings.EqualFold(failed.Code(), code)
 }
 
 func hasSuffixFold(s, suffix string) bool {

@@ -40,6 +40,8 @@ type Event struct {
 	RunID           string          `json:"runId"`
 	Params          json.RawMessage `json:"params"`
 	Results         json.RawMessage `json:"results"`
+	// Duration is in seconds.
+	Duration float64 `json:"duration"`
 	// Token made the event.
 	Token TokenRef `json:"token"`
 }

@@ -27,6 +27,10 @@ type Index struct {
 	Features []string `json:"features"`
 }
 
+// FeatureNoBucketPrefix is the feature of stacks that give a new bucket just the name that was asked for. Others put
+// "c-" in front of it.
+const FeatureNoBucketPrefix = "disable-legacy-bucket-prefix"
+
 // Service is one service of a stack.
 type Service struct {
 	// ID is the name of the service, such as "queue".

@@ -62,7 +62,7 @@ func (c *Client) put(ctx context.Context, s objectStore, inner string, size int6
 			return faultFinal, err
 		}
 		watched := &watchedReader{r: src}
-		defer src.Close()
+		defer watched.stop()
 		var reader io.Reader = watched
 		if size == 0 {
 			reader = http.NoBody

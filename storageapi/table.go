@@ -44,8 +44,8 @@ type Table struct {
 	// Bucket is given in the detail of a table, and in a list that includes it.
 	Bucket *Bucket `json:"bucket,omitempty"`
 	// Metadata and ColumnMetadata are notes.
-	Metadata       []Metadata      `json:"metadata,omitempty"`
-	ColumnMetadata Map[[]Metadata] `json:"columnMetadata,omitempty"`
+	Metadata       []Metadata      `json:"metadata,omitzero"`
+	ColumnMetadata Map[[]Metadata] `json:"columnMetadata,omitzero"`
 	// Definition has the types of the columns. It is absent for a table without types.
 	Definition Optional[TableDefinition] `json:"definition"`
 }

@@ -28,21 +28,37 @@ func BytesSource(data []byte) Source {
 	return Source{Size: int64(len(data)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }
 
-// watchedReader remembers why reading failed, which net/http does not always say.
+// watchedReader remembers why reading failed, which net/http does not always say. The transport may go on reading after
+// it has given the answer to a request, so the source is closed between two of its readings, and not read afterwards.
 type watchedReader struct {
-	r   io.Reader
-	mu  sync.Mutex // the transport reads in a goroutine of its own
-	err error
+	r io.ReadCloser
+
+	mu      sync.Mutex // held while r is read or closed
+	err     error
+	stopped bool
 }
 
 func (w *watchedReader) Read(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return 0, errStopped
+	}
 	n, err := w.r.Read(p)
 	if err != nil && err != io.EOF {
-		w.mu.Lock()
 		w.err = err
-		w.mu.Unlock()
 	}
 	return n, err
+}
+
+var errStopped = errors.New("the upload has ended")
+
+// stop closes the source. It waits for a reading that is under way.
+func (w *watchedReader) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.r.Close()
 }
 
 func (w *watchedReader) failure() error {

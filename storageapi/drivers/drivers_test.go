@@ -40,15 +40,16 @@ type world struct {
 	// before, if not nil, may answer a call in place of the platform, by returning true.
 	before atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
 	calls  atomic.Int64
+	server *platform.Server
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, features ...string) *world {
 	t.Helper()
-	server, err := platform.Open(t.TempDir(), platform.Options{Token: token})
+	server, err := platform.Open(t.TempDir(), platform.Options{Token: token, Features: features})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &world{}
+	out := &world{server: server}
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out.calls.Add(1)
 		if before := out.before.Load(); before != nil && (*before)(w, r) {

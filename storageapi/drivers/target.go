@@ -81,6 +81,10 @@ func classify(err error) error {
 		}
 		return buffer.Permanent(err)
 	}
+	var failed *storageapi.JobError
+	if errors.As(err, &failed) && strings.HasPrefix(failed.Code(), "csvImport.") {
+		return buffer.Permanent(err) // the bytes or the columns are refused
+	}
 	return err
 }
 
@@ -126,7 +130,19 @@ func (t *Target) ensureBucket(ctx context.Context, stage, bucket string) error {
 	if !storageapi.IsNotFound(err) {
 		return err
 	}
-	_, err = t.client.CreateBucket(ctx, storageapi.BucketCreate{Stage: stage, Name: strings.TrimPrefix(bucket, "c-")})
+	// Most stacks put "c-" in front of the name that they are given.
+	index, err := t.client.Services(ctx)
+	if err != nil {
+		return err
+	}
+	name := bucket
+	if !slices.Contains(index.Features, storageapi.FeatureNoBucketPrefix) {
+		var prefixed bool
+		if name, prefixed = strings.CutPrefix(bucket, "c-"); !prefixed {
+			return buffer.Permanent(fmt.Errorf("the bucket %q is absent and cannot be made: names of new buckets begin with \"c-\" on this stack", stage+"."+bucket))
+		}
+	}
+	_, err = t.client.CreateBucket(ctx, storageapi.BucketCreate{Stage: stage, Name: name})
 	if storageapi.IsAlreadyExists(err) {
 		_, err = t.client.Bucket(ctx, stage+"."+bucket)
 	}
@@ -154,9 +170,15 @@ type progress struct {
 
 // Import implements [buffer.Target], at least once.
 func (t *Target) Import(ctx context.Context, f *buffer.File) error {
-	client, err := t.sinkClient(ctx, f)
+	// Both attempts go on from one note: what the first one has asked for, the second one waits for.
+	var p progress
+	err := loadProgress(f, &p)
+	var client *storageapi.Client
 	if err == nil {
-		err = t.importFile(ctx, client, f)
+		client, err = t.sinkClient(ctx, f)
+	}
+	if err == nil {
+		err = t.importFile(ctx, client, f, &p)
 	}
 	if storageapi.IsUnauthorized(err) && t.opts.Tokens != nil {
 		// Somebody has deleted or refreshed the token of the sink.
@@ -164,7 +186,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 			client, err = t.renew(ctx, f.SinkID, f.Table.ID, true)
 		}
 		if client != nil {
-			err = t.importFile(ctx, client, f)
+			err = t.importFile(ctx, client, f, &p)
 		}
 	}
 	if err != nil {
@@ -173,24 +195,30 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	return nil
 }
 
-func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *buffer.File) error {
+// loadProgress reads the note of the earlier attempt, if there was one.
+func loadProgress(f *buffer.File, p *progress) error {
+	if len(f.Progress) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(f.Progress, p); err != nil {
+		return fmt.Errorf("the note of the earlier attempt cannot be read: %w", err)
+	}
+	return nil
+}
+
+// importFile goes on with an import from where p says that it is.
+func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) error {
 	if err := t.ensure(ctx, client, f.Table); err != nil {
 		return err
 	}
-	var p progress
-	if len(f.Progress) > 0 {
-		if err := json.Unmarshal(f.Progress, &p); err != nil {
-			return fmt.Errorf("the note of the earlier attempt cannot be read: %w", err)
-		}
-	}
-	done, err := t.resume(ctx, client, f, &p)
+	done, err := t.resume(ctx, client, f, p)
 	if err != nil || done {
 		return err
 	}
-	if err := t.begin(ctx, client, f, &p); err != nil {
+	if err := t.begin(ctx, client, f, p); err != nil {
 		return err
 	}
-	err = t.await(ctx, client, p)
+	err = t.await(ctx, client, *p)
 	var failed *storageapi.JobError
 	if errors.As(err, &failed) && strings.EqualFold(failed.Code(), "csvImport.columnsNotMatch") {
 		// The table was changed after it was looked at.

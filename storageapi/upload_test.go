@@ -1,0 +1,84 @@
+package storageapi
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// endless is a source that notices when it is used after it was closed, or by two at once.
+type endless struct {
+	mu     sync.Mutex
+	closed bool
+	late   bool
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if !e.mu.TryLock() {
+		return 0, errors.New("used by two at once")
+	}
+	defer e.mu.Unlock()
+	e.late = e.late || e.closed
+	return len(p), nil
+}
+
+func (e *endless) Close() error {
+	if !e.mu.TryLock() {
+		return errors.New("closed while it is read")
+	}
+	defer e.mu.Unlock()
+	e.closed = true
+	return nil
+}
+
+// A store may answer before it has read the body, and the transport then goes on reading for a while. The source is not
+// read any more when the upload has returned.
+func TestSourceIsNotReadAfterUpload(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/files/prepare"):
+			io.WriteString(w, `{"id":1,"absUploadParams":{"blobName":"k","container":"c","absCredentials":{"SASConnectionString":"BlobEndpoint=http://`+r.Host+`;SharedAccessSignature=s=1"}}}`)
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	c, err := New(Options{URL: h.URL, Token: secretToken, HTTP: h.Client(), Retry: RetryOptions{Initial: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used []*endless
+	for range 30 {
+		src := &endless{}
+		used = append(used, src)
+		_, err := c.Upload(t.Context(), FilePrepare{Name: "n"}, Source{Size: 1 << 40, Open: func() (io.ReadCloser, error) { return src, nil }})
+		if err == nil {
+			t.Fatal("a refused upload succeeded")
+		}
+	}
+	h.Close() // waits for the connections
+	for i, src := range used {
+		src.mu.Lock()
+		if src.late || !src.closed {
+			t.Errorf("upload %d: read after its end: %v, closed: %v", i, src.late, src.closed)
+		}
+		src.mu.Unlock()
+	}
+}
+
+// The end of a job is an answer like that of a call: both say with their code what was wrong.
+func TestCodesOfJobs(t *testing.T) {
+	taken := &JobError{Job{Error: &JobFailure{Code: "storage.buckets.tableAlreadyExists"}}}
+	if !IsAlreadyExists(taken) || !HasCode(taken, "storage.buckets.tablealreadyexists") || IsNotFound(taken) {
+		t.Errorf("%v is not recognised", taken)
+	}
+	if IsAlreadyExists(&JobError{}) || HasCode(&JobError{}, "x") {
+		t.Error("a job without a reason was recognised")
+	}
+}
