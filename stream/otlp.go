@@ -211,9 +211,12 @@ func (h *otlpHandler) export(
 	if err != nil {
 		return ingestError(err, "")
 	}
-	if res.Records == 0 && enc == otlp.JSON {
-		// Members of JSON that are not known are ignored, so nothing else tells that the address is wrong.
-		if other, ok := otlp.Sniff(enc, data); ok && other != signal {
+	if res.Records == 0 {
+		// Fields that are not known are ignored, so nothing else tells that the address is wrong, or the guess.
+		if target.signal == "" && len(data) > 0 && enc == otlp.Protobuf {
+			return otlpUnknownSignal
+		}
+		if other, ok := otlp.Sniff(enc, data); ok && other != signal && enc == otlp.JSON {
 			return otlpOtherSignal(signal, other)
 		}
 	}

@@ -200,6 +200,17 @@ func TestOTLPRequests(t *testing.T) {
 	}
 }
 
+// The JSON form of protobuf names a field in either way, and no address needs to tell the signal of either.
+func TestOTLPFieldNames(t *testing.T) {
+	s := newService(t, nil, telemetry())
+	for i, path := range []string{"/otlp/1/app/" + webSecret, "/otlp/1/app/" + webSecret + "/v1/logs"} {
+		status, _, answer := s.export(path, []byte(`{"resource_logs":[{"scope_logs":[{"log_records":[{"body":{"string_value":"a"},"time_unix_nano":"1"}]}]}]}`), "Content-Type", jsonBody)
+		if status != 200 || answer != "{}" || s.tables()["logs"] != i+1 {
+			t.Errorf("%s: %d %s, %v", path, status, answer, s.tables())
+		}
+	}
+}
+
 // What a retry cannot mend is refused with a 4xx, and says why, in the encoding of the request.
 func TestOTLPRefusals(t *testing.T) {
 	s := newService(t, nil, telemetry(), source("web", mapping.Body("b")),
@@ -245,6 +256,9 @@ func TestOTLPRefusals(t *testing.T) {
 		"unknown signal":       {"/otlp/1/app/" + webSecret, field(1, nil), protobuf, "", "", 400, "signal"},
 		"unknown signal, JSON": {"/otlp/1/app/" + webSecret, []byte(`{}`), jsonBody, "", "", 400, "signal"},
 		"other signal, JSON":   {path, exports(t, jsonBody)[forebay.SignalTraces], jsonBody, "", "", 400, "/v1/traces"},
+		"no signal, a guess":   {"/otlp/1/app/" + webSecret, field(1, field(2, field(2, field(1, make([]byte, 16))))), protobuf, "", "", 400, "signal"},
+		"member without name":  {path, []byte(`{"":0,"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}`), jsonBody, "", "", 400, "no name"},
+		"wrong case, JSON":     {"/otlp/1/app/" + webSecret, []byte(`{"RESOURCELOGS":[{"scopeLogs":[{"logRecords":[{}]}]}]}`), jsonBody, "", "", 400, "signal"},
 		"two values of JSON":   {path, []byte("{}\n{}"), jsonBody, "", "", 400, "more follows its end"},
 		"copies": {
 			path, compress(t, "gzip", field(1, append(field(1, field(1, field(1, make([]byte, 1<<20)))), field(2, bytes.Repeat([]byte{2<<3 | 2, 0}, 500))...))),

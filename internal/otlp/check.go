@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -37,12 +38,13 @@ var (
 	errNesting   = fmt.Errorf("%w: a value is nested more than %d levels deep", ErrRequest, MaxNesting)
 	errTruncated = fmt.Errorf("%w: it ends within a field", ErrRequest)
 	errTrailing  = fmt.Errorf("%w: more follows its end, of which nothing would be stored", ErrRequest)
+	errNoName    = fmt.Errorf("%w: a member of an object has no name", ErrRequest)
 	errWireType  = fmt.Errorf("%w: a field has an unknown wire type", ErrRequest)
 )
 
 // Check bounds an export request before it is decoded: two bytes can become a record of 300, and the decoder follows any
-// nesting on the stack, and each record has a copy of its resource. It returns about how many bytes of memory the decoded request takes. An error is [ErrRequest]: a
-// [*TooExpensiveError] above limit, or one that says what is malformed.
+// nesting on the stack, and each record has a copy of its resource. It returns about how many bytes of memory the decoded
+// request takes. An error is [ErrRequest]: a [*TooExpensiveError] above limit, or one that says what is malformed.
 func Check(signal forebay.Signal, enc Encoding, data []byte, limit int) (cost int, err error) {
 	if enc == JSON {
 		cost, err = checkJSON(data, limit)
@@ -273,7 +275,9 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 // maxBrackets is how many brackets of JSON may be open: four for each level of a value, and those of the messages around.
 const maxBrackets = 4*MaxNesting + 24
 
-// checkJSON counts brackets and commas. It leaves it to the decoder to find out whether they are in order.
+// checkJSON counts brackets and commas, and refuses what the decoder takes for something else: it stops at the end of the
+// first value, it takes a member without a name for the end of an object, and it is lenient about what stands between
+// members. So what follows would be lost, or read as if it stood elsewhere.
 func checkJSON(b []byte, limit int) (cost int, err error) {
 	depth := 0
 	ended := false
@@ -283,14 +287,18 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 			case ' ', '\t', '\r', '\n':
 				continue
 			}
-			return cost, errTrailing // the decoder does not look that far
+			return cost, errTrailing
 		}
 		switch b[i] {
 		case '"':
+			begin := i + 1
 			for i++; i < len(b) && b[i] != '"'; i++ {
 				if b[i] == '\\' {
 					i++
 				}
+			}
+			if i == begin && isName(b[i:]) {
+				return cost, errNoName
 			}
 		case '{', '[':
 			cost += messageCost
@@ -307,5 +315,21 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 			return cost, &TooExpensiveError{Limit: limit}
 		}
 	}
+	if !json.Valid(b) {
+		var v any
+		return cost, fmt.Errorf("%w: %w", ErrRequest, json.Unmarshal(b, &v)) // says what is wrong, and does not get as far as v
+	}
 	return cost, nil
+}
+
+// isName reports whether the string that ends at the first byte of b is the name of a member.
+func isName(b []byte) bool {
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case ' ', '\t', '\r', '\n':
+			continue
+		}
+		return b[i] == ':'
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 
@@ -92,22 +93,47 @@ func sniffRecord(record []byte) forebay.Signal {
 	return found
 }
 
+// jsonNames are the members of requests that have their records. The JSON form of protobuf takes a field by either name.
+var jsonNames = map[string]forebay.Signal{
+	"resourceLogs": forebay.SignalLogs, "resource_logs": forebay.SignalLogs,
+	"resourceMetrics": forebay.SignalMetrics, "resource_metrics": forebay.SignalMetrics,
+	"resourceSpans": forebay.SignalTraces, "resource_spans": forebay.SignalTraces,
+}
+
+// sniffJSON goes by the first member that has a record, or by the first that could have some.
 func sniffJSON(data []byte) (forebay.Signal, bool) {
-	var keys struct {
-		Logs    json.RawMessage `json:"resourceLogs"`
-		Metrics json.RawMessage `json:"resourceMetrics"`
-		Spans   json.RawMessage `json:"resourceSpans"`
-	}
-	if json.Unmarshal(data, &keys) != nil {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
 		return "", false
 	}
-	switch {
-	case keys.Logs != nil:
-		return forebay.SignalLogs, true
-	case keys.Metrics != nil:
-		return forebay.SignalMetrics, true
-	case keys.Spans != nil:
-		return forebay.SignalTraces, true
+	var empty forebay.Signal
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return "", false
+		}
+		name, _ := key.(string)
+		signal, known := jsonNames[name]
+		if !known {
+			var other json.RawMessage
+			if d.Decode(&other) != nil {
+				return "", false
+			}
+			continue
+		}
+		switch value, err := d.Token(); {
+		case err != nil:
+			return "", false
+		case value == json.Delim('[') && !d.More():
+			if _, err := d.Token(); err != nil {
+				return "", false
+			}
+		case value != nil:
+			return signal, true
+		}
+		if empty == "" {
+			empty = signal
+		}
 	}
-	return "", false
+	return empty, empty != ""
 }
