@@ -29,7 +29,7 @@ func TestJSONIsRefusedWhereRecordsWouldBeLost(t *testing.T) {
 		`{` + records + `}{}`:          "more follows its end",
 		"":                             "unexpected end",
 		`{"x":"`:                       "unexpected end",
-		`{"x":"\`:                      "unexpected end",
+		`{"x":"\`:                      "not a valid export",
 	} {
 		_, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 1<<20)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, otlp.ErrRequest) || !strings.Contains(err.Error(), want)) {
