@@ -49,6 +49,14 @@ func (s SinkContent) check() *Error {
 	if parts := strings.Split(s.TableID, "."); len(parts) != 3 || slices.Contains(parts, "") {
 		return refuse(BadRequest, "table.tableId is %q, must have three parts with dots between: stage.bucket.table.", s.TableID)
 	}
+	if r, ok := control(s.TableID, ""); ok {
+		return refuse(BadRequest, "table.tableId has the control character %U, which is not allowed.", r)
+	}
+	for i, col := range s.Columns {
+		if r, ok := control(col.Name, ""); ok {
+			return refuse(BadRequest, "table.mapping.columns[%d].name has the control character %U, which is not allowed.", i, r)
+		}
+	}
 	return nil
 }
 
@@ -142,6 +150,10 @@ func setSink(next *tree, s Sink, content SinkContent, description, result string
 
 // UpdateSink changes a sink. A patch that changes nothing is no new version.
 func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, error) {
+	description, bad := changeText(p.ChangeDescription, updated)
+	if bad != nil {
+		return Task{}, bad
+	}
 	return c.submit("update.sink", sourceID, id, liveSink(sourceID, id, func(at time.Time, next *tree, s Sink) (*change, error) {
 		content := s.SinkContent
 		set(&content.Name, p.Name)
@@ -153,13 +165,17 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 		if p.Columns != nil {
 			content.Columns = p.Columns
 		}
-		return setSink(next, s, content, orUpdated(p.ChangeDescription), fmt.Sprintf("Sink %q has been updated.", id), at, by)
+		return setSink(next, s, content, description, fmt.Sprintf("Sink %q has been updated.", id), at, by)
 	}))
 }
 
 // ChangeSinkSettings overrides settings of a sink, and puts those whose value is null back to what the source has. What
 // waits is imported at once.
 func (c *Catalog) ChangeSinkSettings(by By, sourceID, id, description string, changes []SettingChange) (Task, error) {
+	description, bad := changeText(description, updatedSettings)
+	if bad != nil {
+		return Task{}, bad
+	}
 	return c.submit("update.sinkSettings", sourceID, id, liveSink(sourceID, id, func(at time.Time, next *tree, s Sink) (*change, error) {
 		content := s.SinkContent
 		settings, err := content.Settings.with(changes, true)
@@ -167,9 +183,6 @@ func (c *Catalog) ChangeSinkSettings(by By, sourceID, id, description string, ch
 			return nil, err
 		}
 		content.Settings = settings
-		if description == "" {
-			description = "Updated settings."
-		}
 		return setSink(next, s, content, description, fmt.Sprintf("Settings of sink %q have been updated.", id), at, by)
 	}))
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/forebay/forebay"
@@ -43,6 +44,12 @@ const (
 	MaxDescription = 4096
 )
 
+// The texts of versions that nobody has described.
+const (
+	updated         = "Updated."
+	updatedSettings = "Updated settings."
+)
+
 // MaxVersions is the number of versions that are kept of each source and sink; older ones are forgotten.
 const MaxVersions = 1000
 
@@ -57,10 +64,36 @@ func checkTexts(name, description string) *Error {
 	if n := utf8.RuneCountInString(name); n < 1 || n > MaxName {
 		return refuse(BadRequest, "name has %d characters, must have 1 to %d.", n, MaxName)
 	}
-	if n := utf8.RuneCountInString(description); n > MaxDescription {
-		return refuse(BadRequest, "description has %d characters, at most %d are allowed.", n, MaxDescription)
+	if strings.IndexFunc(name, visible) < 0 {
+		return refuse(BadRequest, "name is blank, must have a character that can be seen.")
+	}
+	if r, ok := control(name, ""); ok {
+		return refuse(BadRequest, "name has the control character %U, which is not allowed.", r)
+	}
+	return checkText("description", description)
+}
+
+// checkText refuses a text of several lines that is too long or cannot be shown.
+func checkText(field, text string) *Error {
+	if n := utf8.RuneCountInString(text); n > MaxDescription {
+		return refuse(BadRequest, "%s has %d characters, at most %d are allowed.", field, n, MaxDescription)
+	}
+	if r, ok := control(text, "\t\n\r"); ok {
+		return refuse(BadRequest, "%s has the control character %U, which is not allowed.", field, r)
 	}
 	return nil
+}
+
+func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+
+// control returns the first control character of a text that is not one of the allowed.
+func control(text, allowed string) (rune, bool) {
+	i := strings.IndexFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune(allowed, r) })
+	if i < 0 {
+		return 0, false
+	}
+	r, _ := utf8.DecodeRuneInString(text[i:])
+	return r, true
 }
 
 // newSecret returns 48 random letters and digits.
@@ -179,12 +212,16 @@ func setSource(next *tree, content SourceContent, description, result string, at
 
 // UpdateSource changes a source. A patch that changes nothing is no new version.
 func (c *Catalog) UpdateSource(by By, id string, p SourcePatch) (Task, error) {
+	description, bad := changeText(p.ChangeDescription, updated)
+	if bad != nil {
+		return Task{}, bad
+	}
 	return c.submit("update.source", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
 		content := next.source.SourceContent
 		set(&content.Type, p.Type)
 		set(&content.Name, p.Name)
 		set(&content.Description, p.Description)
-		return setSource(next, content, orUpdated(p.ChangeDescription), fmt.Sprintf("Source %q has been updated.", id), at, by)
+		return setSource(next, content, description, fmt.Sprintf("Source %q has been updated.", id), at, by)
 	}))
 }
 
@@ -194,16 +231,21 @@ func set[T any](field *T, v *T) {
 	}
 }
 
-func orUpdated(text string) string {
-	if text == "" {
-		return "Updated."
+// changeText is the text of a new version.
+func changeText(given, def string) (string, *Error) {
+	if given == "" {
+		return def, nil
 	}
-	return text
+	return given, checkText("changeDescription", given)
 }
 
 // ChangeSourceSettings overrides settings of a source, and puts those whose value is null back to the default. What
 // waits at sinks that inherit a changed condition is imported at once.
 func (c *Catalog) ChangeSourceSettings(by By, id, description string, changes []SettingChange) (Task, error) {
+	description, bad := changeText(description, updatedSettings)
+	if bad != nil {
+		return Task{}, bad
+	}
 	return c.submit("update.sourceSettings", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
 		content := next.source.SourceContent
 		settings, err := content.Settings.with(changes, false)
@@ -211,9 +253,6 @@ func (c *Catalog) ChangeSourceSettings(by By, id, description string, changes []
 			return nil, err
 		}
 		content.Settings = settings
-		if description == "" {
-			description = "Updated settings."
-		}
 		return setSource(next, content, description, fmt.Sprintf("Settings of source %q have been updated.", id), at, by)
 	}))
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
 )
 
@@ -126,7 +129,19 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
-	a.mux.ServeHTTP(w, r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	if !isClean(r.URL.Path) {
+		a.unknownPath(w, r, setCommonHeaders(w.Header()))
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// isClean tells whether a path is the one that its endpoint has. The mux would redirect others, also requests whose
+// bodies would then be lost.
+func isClean(p string) bool {
+	clean := path.Clean("/" + p)
+	return p == clean || p == clean+"/"
 }
 
 // noEndpoint answers what no pattern has taken: an unknown path, or a known one with another method.
@@ -144,6 +159,10 @@ func (a *api) noEndpoint(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
+	a.unknownPath(w, r, id)
+}
+
+func (a *api) unknownPath(w http.ResponseWriter, r *http.Request, id string) {
 	leaveBody(w, r)
 	writeError(w, r, a.opts.Logger, id, &apiError{
 		status: http.StatusNotFound, name: apiPrefix + "endpointNotFound", message: fmt.Sprintf("Endpoint %q not found.", r.URL.Path),
@@ -299,7 +318,7 @@ func (a *api) checkBranch(text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	switch {
-	case err != nil:
+	case err != nil || text[0] == '+':
 		return badAPIRequest("badRequest", "branchId is %q, must be a number or \"default\".", text)
 	case n != a.opts.BranchID:
 		return badAPIRequest("badRequest", "Branch %d is not the default branch, and no other is supported.", n)
@@ -344,16 +363,38 @@ var statusOf = map[catalog.Code]int{
 	catalog.Busy:                  http.StatusConflict,
 }
 
+// unavailableName is of the errors that end by themselves, unavailableAfter when to look again.
+const (
+	unavailableName  = apiPrefix + "unavailable"
+	unavailableAfter = 5 * time.Second
+)
+
 // apiError turns any error of an operation into the answer.
 func (a *api) apiError(err error) *apiError {
-	var known *apiError
-	var refused *catalog.Error
-	var auth *AuthError
+	var (
+		known       *apiError
+		refused     *catalog.Error
+		auth        *AuthError
+		unavailable *UnavailableError
+		store       *catalog.FailedError
+		local       *buffer.FailedError
+	)
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &auth):
 		return &apiError{status: auth.Status, name: auth.Name, message: auth.Message, exceptionID: auth.ExceptionID}
+	case errors.As(err, &unavailable):
+		return &apiError{
+			status: http.StatusServiceUnavailable, name: cmp.Or(unavailable.Name, unavailableName),
+			message:    cmp.Or(unavailable.Message, "The token cannot be verified now. Send the request again later."),
+			retryAfter: cmp.Or(unavailable.RetryAfter, unavailableAfter), exceptionID: unavailable.ExceptionID, cause: err,
+		}
+	case errors.As(err, &store), errors.As(err, &local):
+		return &apiError{
+			status: http.StatusServiceUnavailable, name: unavailableName, retryAfter: unavailableAfter, cause: err,
+			message: "The definitions cannot be read or written now. Send the request again later.",
+		}
 	case errors.As(err, &refused):
 		return &apiError{status: statusOf[refused.Code], name: apiPrefix + string(refused.Code), message: refused.Message}
 	case errors.Is(err, catalog.ErrClosed):

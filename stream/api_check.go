@@ -76,7 +76,7 @@ func (k *checks) path(c *call, p *problems) {
 	if text == "" {
 		return
 	}
-	n, err := strconv.Atoi(text)
+	n, err := parseInt(text)
 	switch {
 	case err != nil:
 		p.add("invalidFieldType", "versionNumber is %q, must be an integer", text)
@@ -84,6 +84,14 @@ func (k *checks) path(c *call, p *problems) {
 		p.add("invalidRange", "versionNumber must be greater or equal than 1 but got %d", n)
 	}
 	c.number = n
+}
+
+// parseInt reads a number as clients write it: without a plus sign.
+func parseInt(text string) (int, error) {
+	if strings.HasPrefix(text, "+") {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.Atoi(text)
 }
 
 func (k *checks) parameters(q url.Values, p *problems) {
@@ -100,7 +108,7 @@ func (k *checks) parameters(q url.Values, p *problems) {
 			v, err = strconv.ParseBool(text)
 		case huma.TypeInteger:
 			var n int
-			n, err = strconv.Atoi(text)
+			n, err = parseInt(text)
 			v = float64(n)
 		}
 		if err != nil {

@@ -109,6 +109,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 		o.Security = []map[string][]string{{"storage-api-token": {}}}
 		failures[http.StatusBadRequest] = []string{apiPrefix + "missingField", apiPrefix + "badRequest"}
 		failures[http.StatusUnauthorized] = []string{invalidToken.Name, apiPrefix + "masterTokenRequired"}
+		failures[http.StatusServiceUnavailable] = []string{unavailableName, apiPrefix + "shutdown"}
 	}
 	if op.access == admin {
 		failures[http.StatusForbidden] = []string{apiPrefix + "forbidden"}

@@ -65,9 +65,15 @@ func TestEveryOperation(t *testing.T) {
 					t.Errorf("exception id is %v", a.body["exceptionId"])
 				}
 			}
+			if op.access != open {
+				if a := s.want(503, "stream.api.unavailable", "away", op.method, right, body); a.header.Get("Retry-After") != "2" || strings.Contains(a.text, "reached") {
+					t.Errorf("Retry-After %q, %s", a.header.Get("Retry-After"), a.text)
+				}
+			}
 			if strings.Contains(op.path, "{branchId}") {
 				s.want(400, "stream.api.badRequest", testToken, op.method, pathOf(&op, "12", "web", "events", "1", ""), body)
 				s.want(400, "stream.api.badRequest", testToken, op.method, pathOf(&op, "main", "web", "events", "1", ""), body)
+				s.want(400, "stream.api.badRequest", testToken, op.method, pathOf(&op, "+3", "web", "events", "1", ""), body)
 			}
 			switch op.access {
 			case admin:
@@ -190,6 +196,19 @@ func TestRequestChecks(t *testing.T) {
 		{"size with blank", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.staging.upload.trigger.size","value":"12 mb"}]}`, 202, "", ""},
 		{"protected setting", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.local.encoding.compression.type","value":"none"}]}`, 403, "forbidden", "compression.type"},
 		{"no settings", "PATCH", "/sources/web/settings", `{}`, 202, "", ""},
+		{"blank name", "POST", "/sources", `{"type":"http","name":" \u00a0\u200b ","sourceId":"x"}`, 400, "badRequest", "name is blank"},
+		{"name with NUL", "POST", "/sources", `{"type":"http","name":"a\u0000b"}`, 400, "badRequest", "name has the control character U+0000"},
+		{"name of two lines", "PATCH", "/sources/web", `{"name":"a\nb"}`, 400, "badRequest", "name has the control character U+000A"},
+		{"description with escape", "PATCH", "/sources/web", `{"description":"a\u001bb"}`, 400, "badRequest", "description has the control character U+001B"},
+		{"description of two lines", "PATCH", "/sources/web", `{"description":"a\r\n\tb"}`, 202, "", ""},
+		{"change description with NUL", "PATCH", "/sources/web", `{"name":"Web","changeDescription":"\u0000"}`, 400, "badRequest", "changeDescription has"},
+		{"change description of settings with NUL", "PATCH", "/sources/web/settings", `{"changeDescription":"\u0000"}`, 400, "badRequest", "changeDescription has"},
+		{"change description of a sink with NUL", "PATCH", "/sources/web/sinks/events", `{"changeDescription":"\u0000"}`, 400, "badRequest", "changeDescription has"},
+		{"sink with a blank name", "PATCH", "/sources/web/sinks/events", `{"name":" "}`, 400, "badRequest", "name is blank"},
+		{"table id with NUL", "PATCH", "/sources/web/sinks/events", `{"table":{"tableId":"in.c-web.a\u0000"}}`, 400, "badRequest", "table.tableId has the control character"},
+		{"column with NUL", "POST", "/sources/web/sinks", sink(`[{"type":"uuid","name":"a\u0000"}]`), 400, "badRequest", "table.mapping.columns[0].name has"},
+		{"limit with a sign", "GET", "/sources?limit=%2B5", "", 400, "invalidFieldType", "limit"},
+		{"version with a sign", "GET", "/sources/web/versions/+1", "", 400, "invalidFieldType", "versionNumber"},
 		{"cascade", "DELETE", "/sources/web?cascade=maybe", "", 400, "invalidFieldType", "cascade"},
 		{"signal of a test", "POST", "/sources/web/test?signal=smoke", "", 400, "invalidEnumValue", "signal"},
 	} {
@@ -219,6 +238,12 @@ func TestUnknownPaths(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.want(404, "stream.api.endpointNotFound", "", "GET", "/v2", "")
 	s.want(404, "stream.api.endpointNotFound", testToken, "GET", b+"/sources/web/sinks/x/y/z", "")
+	for _, path := range []string{"//v1", "/v1//branches/default/sources", b + "/./sources", b + "/sources/../sources", b + "/sources//", "/%2e%2e/v1", "//health-check", "/v1//documentation"} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			s.want(404, "stream.api.endpointNotFound", testToken, method, path, "{}")
+		}
+	}
+	s.want(404, "stream.api.endpointNotFound", testToken, "GET", b+"/sources/", "")
 	if a := s.do(testToken, "PUT", b+"/sources", ""); a.status != 405 || a.text != "" || a.header.Get("Allow") != "GET, POST" {
 		t.Errorf("another method: status %d, Allow %q, body %q", a.status, a.header.Get("Allow"), a.text)
 	}

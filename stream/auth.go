@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/catalog"
 )
@@ -23,8 +25,8 @@ type Identity struct {
 // Authenticator verifies the tokens of the Stream API: [StaticToken] knows one, package stream/platformauth asks the
 // platform. Implementations must be safe for concurrent use and should remember answers for a short time.
 type Authenticator interface {
-	// Verify returns what a token stands for. A token that is refused is an [*AuthError]; other errors are faults of
-	// the service.
+	// Verify returns what a token stands for. A token that is refused is an [*AuthError]. When nobody can tell now it is
+	// an [*UnavailableError]; other errors are faults of the service.
 	Verify(ctx context.Context, token string) (Identity, error)
 }
 
@@ -38,6 +40,20 @@ type AuthError struct {
 }
 
 func (e *AuthError) Error() string { return e.Name + ": " + e.Message }
+
+// UnavailableError says that a token cannot be verified now, because the platform cannot be reached or is at fault. The
+// request is answered 503, with Retry-After.
+type UnavailableError struct {
+	// Name, Message and ExceptionID are those of the platform's answer. Empty: there was none.
+	Name, Message, ExceptionID string
+	// RetryAfter is when the client should try again. Default: 5 seconds.
+	RetryAfter time.Duration
+	// Err is the cause. It goes to the log only.
+	Err error
+}
+
+func (e *UnavailableError) Error() string { return fmt.Sprintf("tokens cannot be verified: %v", e.Err) }
+func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
 var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}

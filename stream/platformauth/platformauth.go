@@ -136,7 +136,7 @@ func (v *verifier) ask(ctx context.Context, key hash, token string, a *answer) {
 		a.who, keep, a.err = v.call(ctx, token)
 		<-v.slots
 	case <-ctx.Done():
-		a.err = fmt.Errorf("verify a token: too many are verified at once: %w", ctx.Err())
+		a.err = &stream.UnavailableError{Err: fmt.Errorf("too many are verified at once: %w", ctx.Err())}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -155,9 +155,8 @@ func (v *verifier) ask(ctx context.Context, key hash, token string, a *answer) {
 
 // codes are the names of answers that have none, such as those of a proxy before the platform.
 var codes = map[int]string{
-	http.StatusUnauthorized:       "storage.tokenInvalid",
-	http.StatusForbidden:          "storage.accessDenied",
-	http.StatusServiceUnavailable: "storage.unavailable",
+	http.StatusUnauthorized: "storage.tokenInvalid",
+	http.StatusForbidden:    "storage.accessDenied",
 }
 
 // call asks the platform, and says how long its answer is good for.
@@ -165,8 +164,14 @@ func (v *verifier) call(ctx context.Context, token string) (who stream.Identity,
 	t, err := v.client.WithToken(storageapi.Secret(token)).VerifyToken(ctx)
 	if err != nil {
 		refused, ok := errors.AsType[*storageapi.Error](err)
-		if !ok || refused.Status >= http.StatusInternalServerError && refused.Status != http.StatusServiceUnavailable {
-			return who, 0, fmt.Errorf("verify a token: %w", err)
+		switch {
+		case !ok:
+			return who, 0, &stream.UnavailableError{Err: err}
+		case refused.Status == http.StatusTooManyRequests || refused.Status >= http.StatusInternalServerError:
+			return who, 0, &stream.UnavailableError{
+				Name: cmp.Or(refused.Code, "storage.unavailable"), Message: refused.Message, ExceptionID: refused.ExceptionID,
+				RetryAfter: refused.RetryAfter, Err: err,
+			}
 		}
 		if refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden {
 			keep = min(v.ttl, refusedTTL)

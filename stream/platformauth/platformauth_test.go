@@ -140,27 +140,32 @@ func TestAnswers(t *testing.T) {
 		body   string
 		who    stream.Identity
 		refuse *stream.AuthError
+		later  *stream.UnavailableError
 	}{
 		{200, admin, stream.Identity{
 			ProjectID: 7, Master: true, Admin: true, By: catalog.By{Type: "user", TokenID: "5", TokenDesc: "mine", UserID: "12", UserName: "Ann"},
-		}, nil},
-		{200, reader, stream.Identity{ProjectID: 7, Master: true, By: catalog.By{Type: "user", TokenID: "6", UserID: "13", UserName: "Bob"}}, nil},
+		}, nil, nil},
+		{200, reader, stream.Identity{ProjectID: 7, Master: true, By: catalog.By{Type: "user", TokenID: "6", UserID: "13", UserName: "Bob"}}, nil, nil},
 		{200, `{"id":"8","owner":{"id":7},"admin":{"id":13,"role":"admin"}}`, stream.Identity{
 			ProjectID: 7, By: catalog.By{Type: "user", TokenID: "8", UserID: "13"},
-		}, nil},
+		}, nil, nil},
 		{401, `{"error":"Invalid access token","code":"storage.tokenInvalid","exceptionId":"e1"}`, stream.Identity{}, &stream.AuthError{
 			Status: 401, Name: "storage.tokenInvalid", Message: "Invalid access token", ExceptionID: "e1",
+		}, nil},
+		{403, `<html>`, stream.Identity{}, &stream.AuthError{Status: 403, Name: "storage.accessDenied", Message: "Forbidden"}, nil},
+		{503, `{"status":"maintenance","reason":"Back at noon"}`, stream.Identity{}, nil, &stream.UnavailableError{
+			Name: "storage.unavailable", Message: "Back at noon",
 		}},
-		{403, `<html>`, stream.Identity{}, &stream.AuthError{Status: 403, Name: "storage.accessDenied", Message: "Forbidden"}},
-		{503, `{"status":"maintenance","reason":"Back at noon"}`, stream.Identity{}, &stream.AuthError{
-			Status: 503, Name: "storage.unavailable", Message: "Back at noon",
+		{500, `{"error":"Oops","code":"storage.internal","exceptionId":"e2"}`, stream.Identity{}, nil, &stream.UnavailableError{
+			Name: "storage.internal", Message: "Oops", ExceptionID: "e2",
 		}},
-		{500, `{}`, stream.Identity{}, nil},
-		{0, "connection refused", stream.Identity{}, nil},
+		{429, `{}`, stream.Identity{}, nil, &stream.UnavailableError{Name: "storage.unavailable", Message: "Too Many Requests"}},
+		{200, `<html>`, stream.Identity{}, nil, &stream.UnavailableError{}},
+		{0, "connection refused", stream.Identity{}, nil, &stream.UnavailableError{}},
 	} {
 		auth, _ := newStub(t, platformauth.Options{}, func(string) (int, string) { return tt.status, tt.body })
 		who, err := auth.Verify(t.Context(), "the-secret")
-		if who != tt.who || (err == nil) != (tt.status == 200) {
+		if who != tt.who || (err == nil) != (tt.refuse == nil && tt.later == nil) {
 			t.Errorf("%d %s: %+v, %v", tt.status, tt.body, who, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "the-secret") {
@@ -169,6 +174,13 @@ func TestAnswers(t *testing.T) {
 		refused, ok := errors.AsType[*stream.AuthError](err)
 		if ok != (tt.refuse != nil) || ok && *refused != *tt.refuse {
 			t.Errorf("%d %s: refused with %+v, want %+v", tt.status, tt.body, refused, tt.refuse)
+		}
+		later, ok := errors.AsType[*stream.UnavailableError](err)
+		if ok != (tt.later != nil) {
+			t.Fatalf("%d %s: %v, want %+v", tt.status, tt.body, err, tt.later)
+		}
+		if ok && (later.Name != tt.later.Name || later.Message != tt.later.Message || later.ExceptionID != tt.later.ExceptionID || later.Err == nil) {
+			t.Errorf("%d %s: %+v, want %+v", tt.status, tt.body, later, tt.later)
 		}
 	}
 }
