@@ -138,8 +138,8 @@ type ConfigurationUpdate struct {
 	State json.RawMessage `json:"state,omitempty"`
 	// IsDisabled keeps the configuration from being run.
 	IsDisabled *bool `json:"isDisabled,omitempty"`
-	// RowsSortOrder must have the ids of all rows.
-	RowsSortOrder []string `json:"rowsSortOrder,omitempty"`
+	// RowsSortOrder must have the ids of all rows. An empty one that is not nil takes the order away.
+	RowsSortOrder []string `json:"rowsSortOrder,omitzero"`
 	// ChangeDescription says what was done; the server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }

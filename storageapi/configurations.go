@@ -3,6 +3,7 @@ package storageapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -95,6 +96,41 @@ func (c *Client) UpdateConfiguration(ctx context.Context, component, id string, 
 		return nil, err
 	}
 	return &out, nil
+}
+
+// UpdateConfigurationByForm is [Client.UpdateConfiguration] with a form as the body, whose objects and arrays are
+// URL-encoded JSON, for a server or proxy that takes no other.
+func (c *Client) UpdateConfigurationByForm(ctx context.Context, component, id string, in ConfigurationUpdate) (*Configuration, error) {
+	form, err := formOf(in)
+	if err != nil {
+		return nil, err
+	}
+	var out Configuration
+	if err := c.call(ctx, request{method: http.MethodPut, path: c.configs(component, id), body: form}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// formOf writes the fields of v, as they are in JSON, to a form: text as it is, everything else as JSON.
+func formOf(v any) (url.Values, error) {
+	data, err := encodeJSON(v)
+	if err != nil {
+		return nil, fmt.Errorf("storage api: encode form: %w", err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("storage api: encode form: %w", err)
+	}
+	form := make(url.Values, len(fields))
+	for name, value := range fields {
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			text = string(value)
+		}
+		form.Set(name, text)
+	}
+	return form, nil
 }
 
 // stateBody is the body of the calls that set a state.

@@ -30,7 +30,7 @@ type request struct {
 	// path is escaped and begins with a slash.
 	path   string
 	query  url.Values
-	body   any // encoded as JSON, unless nil
+	body   any // encoded as a form if it is url.Values, as JSON otherwise, unless nil
 	header http.Header
 	effect effect
 }
@@ -76,6 +76,15 @@ func (c *Client) do(ctx context.Context, r request, out any) (retried bool, err 
 	return retried, nil
 }
 
+// encodeJSON is json.Marshal that leaves "<", ">" and "&" as they are, so that content arrives as it was given.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 // call is do for those who do not care about retried.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	_, err := c.do(ctx, r, out)
@@ -85,8 +94,10 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 // open makes a call, with repetitions, and returns the successful answer, whose body the caller closes.
 func (c *Client) open(ctx context.Context, r request) (resp *http.Response, retried bool, err error) {
 	var body []byte
-	if r.body != nil {
-		if body, err = json.Marshal(r.body); err != nil {
+	if form, ok := r.body.(url.Values); ok {
+		body = []byte(form.Encode())
+	} else if r.body != nil {
+		if body, err = encodeJSON(r.body); err != nil {
 			return nil, false, fmt.Errorf("storage api: %s %s: encode body: %w", r.method, r.path, err)
 		}
 	}
@@ -129,7 +140,9 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte) (*http.Res
 	if err != nil {
 		return nil, faultFinal, fmt.Errorf("storage api: %s %s: %w", r.method, r.path, err)
 	}
-	if r.body != nil {
+	if _, form := r.body.(url.Values); form {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	} else if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("Accept", "application/json")

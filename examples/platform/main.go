@@ -36,6 +36,7 @@ import (
 	"github.com/forebay/forebay/storageapi/drivers"
 	"github.com/forebay/forebay/storageapi/platform"
 	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/platformauth"
 )
 
 func main() {
@@ -113,7 +114,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	front := stream.Server("", h)
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(listener) }() // the engine calls the platform from its first moment on
-	defer front.Close()
+	defer func() { // calls end before the platform is closed
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if front.Shutdown(end) != nil {
+			front.Close()
+		}
+	}()
 	engine, err := forebay.Open(filepath.Join(*dir, "buffer"), forebay.Options{Staging: staging, Target: target, Logger: log})
 	if err != nil {
 		return err
@@ -128,8 +135,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, cat.Close()) }()
 	sinks.catalog.Store(cat)
+	auth, err := platformauth.New(client, platformauth.Options{})
+	if err != nil {
+		return err
+	}
 	api, err := stream.API(cat, stream.APIOptions{
-		Auth: verifier{client}, ProjectID: *project, URL: base, IngestURL: base, Logger: log,
+		Auth: auth, ProjectID: *project, URL: base, IngestURL: base, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -189,27 +200,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.api.ServeHTTP(w, r)
 	}
-}
-
-// verifier has the platform say whose token it is.
-type verifier struct{ client *storageapi.Client }
-
-// Verify implements [stream.Authenticator].
-func (v verifier) Verify(ctx context.Context, token string) (stream.Identity, error) {
-	t, err := v.client.WithToken(storageapi.Secret(token)).VerifyToken(ctx)
-	var e *storageapi.Error
-	if errors.As(err, &e) && e.Status == http.StatusUnauthorized {
-		return stream.Identity{}, &stream.AuthError{
-			Status: e.Status, Name: cmp.Or(e.Code, "storage.tokenInvalid"), Message: e.Message, ExceptionID: e.ExceptionID,
-		}
-	}
-	if err != nil {
-		return stream.Identity{}, err
-	}
-	return stream.Identity{
-		ProjectID: int(t.Owner.ID), Master: t.IsMasterToken, Admin: t.IsMasterToken,
-		By: catalog.By{Type: "user", TokenID: string(t.ID), TokenDesc: t.Description},
-	}, nil
 }
 
 // sinkTokens makes the tokens of sinks for the catalog, and gives the drivers those that it keeps.

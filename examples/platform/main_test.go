@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,10 +88,27 @@ func TestReadme(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"services":[{"id":"queue"`, `"openApiSpecUrl"`, `"changeDescription":"Greet two"`, `"status":"success"`,
-		`"Grace","Good morning, Grace"`, `"message":"Greeted"`, `{"version":"3"}`, `"state":{}`,
+		`"changeDescription":"Say how"`, `"Grace","Good morning, Grace"`, `"message":"Greeted"`, `{"version":"4"}`, `"state":{}`,
+		`"Ida","Hello, Ida"`, `"state":{"runs":1}`, `"name":"Copy"`, `"rowsSortOrder":["Tom","Ida"]`,
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the output has no %s:\n%s", want, out)
+		}
+	}
+	// The Stream API asks the platform whose token it is.
+	for token, want := range map[string]int{token: http.StatusOK, "1-1-a-token-of-somebody-else": http.StatusUnauthorized} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, in.url+"/v1/branches/default/sources", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(storageapi.TokenHeader, token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("sources: status %d, want %d", resp.StatusCode, want)
 		}
 	}
 	in.stop(t) // moves the event to its table
@@ -102,7 +120,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, err := client.Configuration(t.Context(), component, "hello")
-	if err != nil || config.Version != 3 || !strings.Contains(string(config.Configuration), `"names":["Ada"]`) {
+	if err != nil || config.Version != 4 || !strings.Contains(string(config.Configuration), `"names":["Ada"]`) {
 		t.Errorf("configuration %+v, %v", config, err)
 	}
 	var descriptions []string
