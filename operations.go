@@ -26,6 +26,15 @@ func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) e
 	return e.unknownSink(e.buf.Discard(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
 
+// Ready returns nil when records can be taken: a [*buffer.FailedError] while the local level is reopened after a failure
+// of its disk, [ErrClosed] after Close. A bound of memory or disk that is reached is no error of it.
+func (e *Engine) Ready() error {
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	return e.buf.Ready()
+}
+
 // Forget ends the memory of a sink whose table is deleted: its counters begin at zero and its list of files is empty. The
 // sink must not be defined any more, and its rows must have come to an end; else it is [buffer.ErrSinkInUse].
 func (e *Engine) Forget(ctx context.Context, sourceID, sinkID string) error {

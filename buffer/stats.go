@@ -164,3 +164,15 @@ func (b *Buffer) fileStats(f *file) FileStats {
 	}
 	return st
 }
+
+// Ready returns nil when rows can be taken: a [*FailedError] while the local level is reopened, [ErrClosed] after Close.
+// A bound that is reached is no error of it.
+func (b *Buffer) Ready() error {
+	if b.ctx.Err() != nil {
+		return ErrClosed
+	}
+	if f := b.failed.Load(); f != nil {
+		return f
+	}
+	return nil
+}

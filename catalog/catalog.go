@@ -376,6 +376,19 @@ func (c *Catalog) direct(ctx context.Context, entity, sourceID string, p plan) e
 	}
 }
 
+// Ready returns nil when changes can be stored: a [*FailedError] while the default store is opened anew after a failure
+// of its disk, [ErrClosed] after Close.
+func (c *Catalog) Ready() error {
+	if c.ctx.Err() != nil {
+		return ErrClosed
+	}
+	_, err := c.store.Get(instanceKey) // any record: it is the disk that is asked
+	return err
+}
+
+// Engine returns the engine that follows the catalog.
+func (c *Catalog) Engine() *forebay.Engine { return c.eng }
+
 // follow makes the engine do what a tree says.
 func (c *Catalog) follow(ctx context.Context, sourceID string, t *tree) error {
 	if t.live() {

@@ -76,7 +76,7 @@ const (
 )
 
 // API returns the Stream API over a catalog: the endpoints under /v1 with which sources and sinks are managed, its
-// description at /v1/documentation, and /health-check. See the package documentation for what it guarantees.
+// description at /v1/documentation, /health-check and /readiness-check. See the package documentation for what it guarantees.
 func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -110,6 +110,7 @@ func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 		w.Header()["Content-Type"] = textType
 		_, _ = w.Write([]byte("OK"))
 	})
+	a.mux.Handle("GET "+readyPath, Ready(cat.Engine(), cat))
 	a.docs.mount(a.mux)
 	a.mux.HandleFunc("/", a.noEndpoint)
 	return a, nil

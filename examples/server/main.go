@@ -104,7 +104,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		return errors.Join(err, ingestListener.Close(), apiListener.Close())
 	}
 	servers := []*server{
-		serve("events", ingestListener, handler(stream.Ingest(eng, cfg.stream), draining.Load), cfg.maxConnections, logger),
+		serve("events", ingestListener, handler(stream.Ingest(eng, cfg.stream), stream.Ready(eng, nil), draining.Load), cfg.maxConnections, logger),
 		serve("api", apiListener, api, cfg.maxConnections, logger),
 	}
 	stopNow := func() {
@@ -224,20 +224,25 @@ An event without user.id is answered 422: the table of whole events has it, the 
 
 `
 
-// handler answers the health check, and gives all else to ingest. It is no [http.ServeMux]: see [stream.Ingest].
-func handler(ingest http.Handler, draining func() bool) http.Handler {
+// handler answers the checks of health and readiness, and gives all else to ingest. It is no [http.ServeMux]: see
+// [stream.Ingest].
+func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/health-check" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		check := r.URL.Path == "/health-check" || r.URL.Path == "/readiness-check"
+		if !check || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			ingest.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if draining() {
+		switch {
+		case draining():
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprint(w, "draining")
-			return
+		case r.URL.Path == "/readiness-check":
+			ready.ServeHTTP(w, r)
+		default:
+			fmt.Fprint(w, "OK")
 		}
-		fmt.Fprint(w, "OK")
 	})
 }
 
