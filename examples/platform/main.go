@@ -114,7 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	front := stream.Server("", h)
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(listener) }() // the engine calls the platform from its first moment on
-	defer func() { // calls end before the platform is closed
+	defer func() {                                  // calls end before the platform is closed
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if front.Shutdown(end) != nil {

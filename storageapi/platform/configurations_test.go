@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -232,13 +234,9 @@ func TestContentIsKept(t *testing.T) {
 		`{"configuration":{"parameters":{"a":1}}}`, `{"z":1,"a":2}`, `{"a":1,"a":2}`,
 	} {
 		out := must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{Configuration: raw(content)}))(t)
-		// The encoder of the client may write the same text in other escapes.
-		var got, want any
-		check(t, json.Unmarshal([]byte(strings.ReplaceAll(string(out.Configuration), "1e400", "0")), &got))
-		check(t, json.Unmarshal([]byte(strings.ReplaceAll(content, "1e400", "0")), &want))
-		if fmt.Sprint(got) != fmt.Sprint(want) || !strings.Contains(content, "<") && string(out.Configuration) != content {
-			t.Errorf("content %s came back as %s", content, out.Configuration)
-		}
+		expectJSON(t, "content", out.Configuration, content)
+		out = must(w.UpdateConfigurationByForm(ctx, component, c.ID, storageapi.ConfigurationUpdate{Configuration: raw(content)}))(t)
+		expectJSON(t, "content by a form", out.Configuration, content)
 	}
 }
 
@@ -318,6 +316,171 @@ func TestForms(t *testing.T) {
 	a = w.raw("POST", base+"/f/versions/1/create", formType, "name=Copy")
 	if _, text := a.decode(t)["id"].(string); a.status != 201 || !text {
 		t.Errorf("copy: %d %s", a.status, a.body)
+	}
+}
+
+// An order of rows is a list of fields, or JSON text in one; an empty one takes the order away.
+func TestOrderByForm(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
+	for _, id := range []string{"a", "b"} {
+		must(w.CreateRow(ctx, component, "c", storageapi.RowCreate{RowID: id}))(t)
+	}
+	path := "/v2/storage/components/" + component + "/configs/c"
+	for _, c := range []struct{ kind, body, want string }{
+		{formType, "rowsSortOrder=" + url.QueryEscape(`["b","a"]`), `["b","a"]`},
+		{formType, "rowsSortOrder=%5B%5D", `[]`},
+		{formType, "rowsSortOrder[]=b&rowsSortOrder[]=a", `["b","a"]`},
+		{formType, "rowsSortOrder[1]=b&rowsSortOrder[0]=a", `["a","b"]`},
+		{jsonType, `{"rowsSortOrder":[]}`, `[]`},
+		{jsonType, `{"rowsSortOrder":"[\"b\",\"a\"]"}`, `["b","a"]`},
+	} {
+		a := w.raw("PUT", path, c.kind, c.body)
+		if a.status != 200 || !strings.Contains(string(a.body), `"rowsSortOrder":`+c.want) {
+			t.Errorf("%s: %d %s, want the order %s", c.body, a.status, a.body, c.want)
+		}
+	}
+	before := must(w.Configuration(ctx, component, "c"))(t).Version
+	for body, code := range map[string]string{
+		`{"rowsSortOrder":["b"]}`:         "validation.invalidRowSortOrder",
+		`{"rowsSortOrder":["b","b"]}`:     "storage.components.validation",
+		`{"rowsSortOrder":["b","a","a"]}`: "storage.components.validation",
+		`{"rowsSortOrder":["b","x"]}`:     "storage.components.validation",
+		`{"rowsSortOrder":["b","a","x"]}`: "storage.components.validation",
+		`{"rowsSortOrder":{"a":"b"}}`:     "storage.components.validation",
+		`{"rowsSortOrder":"b,a"}`:         "storage.components.validation",
+		`{"rowsSortOrder":""}`:            "storage.components.validation",
+		`{"rowsSortOrder":[["b"],"a"]}`:   "storage.components.validation",
+	} {
+		if a := w.raw("PUT", path, jsonType, body); a.status != 400 || a.decode(t)["code"] != code {
+			t.Errorf("%s: %d %s, want code %s", body, a.status, a.body, code)
+		}
+	}
+	c := must(w.UpdateConfigurationByForm(ctx, component, "c", storageapi.ConfigurationUpdate{RowsSortOrder: []string{"a", "b"}, State: raw(`{"s":1}`)}))(t)
+	if c.Version != before+1 || !slices.Equal(c.RowsSortOrder, []string{"a", "b"}) || string(c.State) != `{"s":1}` {
+		t.Errorf("by a form: %+v, want version %d", c, before+1)
+	}
+	if c = must(w.UpdateConfiguration(ctx, component, "c", storageapi.ConfigurationUpdate{RowsSortOrder: []string{}}))(t); len(c.RowsSortOrder) != 0 {
+		t.Errorf("order %q after it was taken away", c.RowsSortOrder)
+	}
+}
+
+// A refusal says what is wrong with JSON, and where.
+func TestMalformedJSON(t *testing.T) {
+	w := newWorld(t)
+	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
+	path := "/v2/storage/components/" + component + "/configs/c"
+	for _, c := range []struct{ kind, body, code, want string }{
+		{formType, `configuration={"a":1`, "validation.invalidConfigurationFormat", "configuration: want a JSON object, got no JSON: unexpected end of JSON input"},
+		{formType, `configuration={"a":"x&y"}`, "validation.invalidConfigurationFormat", "unexpected end of JSON input"},
+		{formType, `configuration=`, "validation.invalidConfigurationFormat", "should not be blank"},
+		{formType, `configuration={a:1}`, "validation.invalidConfigurationFormat", "invalid character 'a' looking for beginning of object key string at byte 2"},
+		{formType, `configuration=null`, "validation.invalidConfigurationFormat", "want a JSON object, got null"},
+		{jsonType, `{"configuration":7}`, "validation.invalidConfigurationFormat", "want a JSON object, got 7"},
+		{jsonType, `{"configuration":"\"{}\""}`, "validation.invalidConfigurationFormat", "want a JSON object, got"},
+		{jsonType, `{"state":true}`, "validation.invalidStateFormat", "state: want a JSON object, got true"},
+		{formType, `{"configuration":{"a":1}}`, "validation.body", "send application/json"},
+		{jsonType, `{"configuration":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, "validation.body", "not a JSON object"},
+	} {
+		a := w.raw("PUT", path, c.kind, c.body)
+		body := a.decode(t)
+		if text, _ := body["error"].(string); a.status != 400 || body["code"] != c.code || !strings.Contains(text, c.want) {
+			t.Errorf("%.60s: %d %.300s, want %s with %q", c.body, a.status, a.body, c.code, c.want)
+		}
+	}
+	if c := must(w.Configuration(t.Context(), component, "c"))(t); c.Version != 1 {
+		t.Errorf("refused changes made version %d", c.Version)
+	}
+}
+
+// State alone makes no version, whatever stands beside it that changes nothing.
+func TestStateMakesNoVersion(t *testing.T) {
+	w := newWorld(t)
+	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
+	must(w.CreateRow(t.Context(), component, "c", storageapi.RowCreate{RowID: "r"}))(t)
+	path := "/v2/storage/components/" + component + "/configs/c"
+	for _, c := range []struct {
+		path, kind, body string
+		version          float64
+	}{
+		{path, jsonType, `{"state":{"a":1}}`, 2},
+		{path, jsonType, `{"state":{"a":1},"branchId":7,"name":null}`, 2},
+		{path, formType, `state={}&componentId=x`, 2},
+		{path + "/state", formType, `state={"a":[]}`, 2},
+		{path + "/rows/r", jsonType, `{"state":{"a":1},"rowId":"r"}`, 1},
+		{path + "/rows/r/state", jsonType, `{"state":{}}`, 1},
+		{path, jsonType, `{"state":{},"changeDescription":"now"}`, 3},
+		{path, jsonType, `{}`, 4},
+	} {
+		a := w.raw("PUT", c.path, c.kind, c.body)
+		if got := a.decode(t); a.status != 200 || got["version"] != c.version {
+			t.Errorf("PUT %s %s: %d, version %v, want %v", c.path, c.body, a.status, got["version"], c.version)
+		}
+	}
+}
+
+// The objects have these fields and no others, of these types.
+func TestFields(t *testing.T) {
+	w := newWorld(t)
+	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "7", Name: "c"}))(t)
+	must(w.CreateRow(t.Context(), component, "7", storageapi.RowCreate{RowID: "8"}))(t)
+	const (
+		origin  = `"created":"T","creatorToken":{"description":"Master token","id":N},`
+		row     = `{"changeDescription":"Row 8 added","configuration":{},` + origin + `"description":"","id":"8","isDisabled":false,"name":"","state":{},"version":1,"versionIdentifier":"U"}`
+		config  = `{"changeDescription":"Row 8 added","configuration":{},` + origin + `"currentVersion":{"changeDescription":"Row 8 added",` + origin + `"versionIdentifier":"U"},"description":"","id":"7","isDeleted":false,"isDisabled":false,"name":"c","rows":[` + row + `],"rowsSortOrder":[],"state":{},"version":2}`
+		entry   = origin + `"description":"","isDeleted":false,"name":"c",`
+		detail  = `{"changeDescription":"Row 8 added","configuration":{},` + origin + `"description":"","isDeleted":false,"isDisabled":false,"name":"c","rows":[{"changeDescription":"Row 8 added","configuration":{},` + origin + `"description":"","id":"8","isDisabled":false,"name":"","version":1,"versionIdentifier":"U"}],"rowsSortOrder":[],"version":2,"versionIdentifier":"U"}`
+		rowItem = `{"changeDescription":"Row 8 added",` + origin + `"description":"","isDisabled":false,"name":"","version":1,"versionIdentifier":"U"}`
+	)
+	volatile := regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+]0000"|"[0-9A-HJKMNP-TV-Z]{26}"|"id":\d+`)
+	for path, want := range map[string]string{
+		"":                    `[` + config + `]`,
+		"/7":                  config,
+		"/7/rows":             `[` + row + `]`,
+		"/7/rows/8":           row,
+		"/7/versions":         `[{"changeDescription":"Row 8 added",` + entry + `"version":2,"versionIdentifier":"U"},{"changeDescription":"Configuration created",` + entry + `"version":1,"versionIdentifier":"U"}]`,
+		"/7/versions/2":       detail,
+		"/7/rows/8/versions":  `[` + rowItem + `]`,
+		"?isDeleted=1":        `[]`,
+		"/7/versions?limit=1": `[{"changeDescription":"Row 8 added",` + entry + `"version":2,"versionIdentifier":"U"}]`,
+	} {
+		for _, prefix := range []string{"", "/branch/default"} {
+			a := w.raw("GET", "/v2/storage"+prefix+"/components/"+component+"/configs"+path, "", "")
+			var sorted any
+			check(t, json.Unmarshal(a.body, &sorted))
+			got := volatile.ReplaceAllStringFunc(string(must(json.Marshal(sorted))(t)), func(s string) string {
+				switch {
+				case strings.HasPrefix(s, `"id"`):
+					return `"id":N`
+				case strings.Contains(s, "+"):
+					return `"T"`
+				}
+				return `"U"`
+			})
+			if got != want {
+				t.Errorf("%s%s:\n%s, want\n%s", prefix, path, got, want)
+			}
+		}
+	}
+}
+
+// An id that is made is not that of a configuration in the trash, which once was overwritten.
+func TestMadeIDsSpareTheTrash(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	first := must(w.Ticket(ctx))(t)
+	for i := range int64(8) {
+		id := fmt.Sprint(first + i)
+		must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: id, Name: "chosen"}))(t)
+		check(t, w.DeleteConfiguration(ctx, component, id))
+	}
+	made := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: "made"}))(t)
+	id := must(w.CopyConfiguration(ctx, component, made.ID, 1, storageapi.ConfigurationCopy{Name: "copy"}))(t)
+	copied := must(w.Configuration(ctx, component, id))(t)
+	trash := must(storageapi.Collect(w.DeletedConfigurations(ctx, component)))(t)
+	if made.Version != 1 || copied.Version != 1 || len(trash) != 8 {
+		t.Errorf("made version %d, copied version %d, %d in the trash", made.Version, copied.Version, len(trash))
 	}
 }
 

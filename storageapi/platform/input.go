@@ -339,10 +339,10 @@ func unquoted(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// jsonFault says what is wrong with JSON, and where.
+// jsonFault says what is wrong with JSON, and where unless that is its end.
 func jsonFault(err error) string {
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if errors.As(err, &syntax) && syntax.Offset > 0 { // 0 at the end
 		return fmt.Sprintf("%s at byte %d", syntax.Error(), syntax.Offset)
 	}
 	return err.Error()

@@ -81,6 +81,11 @@ func TestEffectiveConfiguration(t *testing.T) {
 		{`{"parameters":{"a":{"b":1},"n":12345678901234567890}}`, `{"parameters":{"a":null}}`, `{` + added + `,"parameters":{"a":null,"n":12345678901234567890}}`},
 		{`{"parameters":{"a":1}}`, `{"parameters":{"a":{"b":1}}}`, `{` + added + `,"parameters":{"a":{"b":1}}}`},
 		{`[]`, `{"parameters":{"a":1}}`, `{` + added + `,"parameters":{"a":1}}`},
+		{`{"parameters":{"a":1,"l":[1]}}`, `{"parameters":[]}`, `{` + added + `,"parameters":{"a":1,"l":[1]}}`},
+		{`{"parameters":{"a":{"b":1},"l":[1,2]}}`, `{"parameters":{"a":[],"l":[]}}`, `{` + added + `,"parameters":{"a":{"b":1},"l":[1,2]}}`},
+		{`{"parameters":{"a":[1,2]}}`, `{"parameters":{"a":{}}}`, `{` + added + `,"parameters":{"a":{}}}`},
+		{`{"parameters":{"processors":{"kept":1}},"processors":{"a":1}}`, `{"processors":{"b":1}}`, `{` + added + `,"parameters":{"processors":{"kept":1}}}`},
+		{`{"configuration":{"parameters":{"a":1}}}`, ``, `{"action":"run","configuration":{"parameters":{"a":1}},"image_parameters":{"i":1}}`},
 		{`{"authorization":{"id":1}}`, `[]`, `{"action":"run","authorization":{"id":1},"image_parameters":{"i":1}}`},
 	} {
 		id := fmt.Sprint("c", i)
