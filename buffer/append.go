@@ -94,12 +94,13 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 }
 
 // Wait returns nil when the rows are on disk. With an error of ctx the outcome is unknown: the rows may be stored.
-// Other errors are [*FailedError] and [ErrClosed].
+// Other errors are [*FailedError] and [ErrClosed]. That ctx has ended is noticed within 10 ms.
 func (t Ticket) Wait(ctx context.Context) error {
 	if t.g == nil {
 		return nil
 	}
-	if t.g.waiters.Add(1) == 1 {
+	waiters := t.g.waiters.Add(1)
+	if waiters == 1 {
 		t.b.gate.kick()
 	}
 	done := ctx.Done()
@@ -107,11 +108,56 @@ func (t Ticket) Wait(ctx context.Context) error {
 		<-t.g.done
 		return t.outcome()
 	}
+	if waiters > fewWaiters {
+		<-t.g.soon()
+		select {
+		case <-t.g.done:
+			return t.outcome()
+		default:
+		}
+	}
 	select {
 	case <-t.g.done:
 		return t.outcome()
 	case <-done:
 		return context.Cause(ctx)
+	}
+}
+
+// A waiter behind fewWaiters others looks at its group alone for the time of patience, and then at its context as well. To
+// wait for two channels means to enter and to leave both queues, each under its lock, and the channel of a context is
+// often that of all callers at once. A commit takes less than patience unless the disk stalls. The first ones spare the
+// group its timer, which costs more than they gain.
+const (
+	fewWaiters = 16
+	patience   = 10 * time.Millisecond
+)
+
+// soon returns a channel that is closed when the group has ended, or when patience is over.
+func (g *group) soon() <-chan struct{} {
+	if g.timed.Load() == nil {
+		t := time.AfterFunc(patience, g.hurry)
+		if !g.timed.CompareAndSwap(nil, t) {
+			t.Stop()
+		}
+	}
+	return g.near
+}
+
+// hurry closes near, once.
+func (g *group) hurry() {
+	if g.hurried.CompareAndSwap(false, true) {
+		close(g.near)
+	}
+}
+
+// end tells all who wait for the group what became of it.
+func (g *group) end(err error) {
+	g.err = err
+	close(g.done)
+	g.hurry()
+	if t := g.timed.Load(); t != nil {
+		t.Stop()
 	}
 }
 
@@ -242,6 +288,10 @@ type group struct {
 	done chan struct{} // closed after err is set
 	err  error
 
+	near    chan struct{} // closed by hurry
+	hurried atomic.Bool
+	timed   atomic.Pointer[time.Timer]
+
 	began   time.Time // when the first chunk joined
 	chunks  []*chunk
 	ops     []func(*txn)
@@ -277,7 +327,9 @@ func (g *gate) init(bound int64) {
 	g.room = make(chan struct{})
 }
 
-func newGroup(seq uint64) *group { return &group{seq: seq, done: make(chan struct{})} }
+func newGroup(seq uint64) *group {
+	return &group{seq: seq, done: make(chan struct{}), near: make(chan struct{})}
+}
 
 // kick wakes the committer. It never blocks.
 func (g *gate) kick() {
@@ -412,8 +464,7 @@ func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 
 // ended lets those go on who waited for the group or for room.
 func (g *gate) ended(done *group, err error) {
-	done.err = err
-	close(done.done)
+	done.end(err)
 	g.mu.Lock()
 	g.expect = done.waiters.Load()
 	close(g.room)
