@@ -1,0 +1,225 @@
+package forebay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
+)
+
+func TestDefinitionReportsEveryProblem(t *testing.T) {
+	bad := forebay.Source{ID: "Web!", Type: "ftp", Settings: forebay.Settings{Upload: trigger.Conditions{Interval: time.Hour}}}
+	for i := range forebay.MaxSinks + 1 {
+		bad.Sinks = append(bad.Sinks, forebay.Sink{ID: fmt.Sprint("s", i), Table: forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("b")}}})
+	}
+	bad.Sinks[1].ID = "s0"
+	bad.Sinks[2].Table.ID = ""
+	bad.Sinks[3].Table.Columns = nil
+	for range 101 {
+		bad.Sinks[4].Table.Columns = append(bad.Sinks[4].Table.Columns, mapping.Body("same"))
+	}
+	bad.Sinks[5].Table.Columns = mapping.Columns{mapping.Template("t", "Body(")}
+	bad.Sinks[6].Settings.Import.Count = -1
+	err := bad.Validate()
+	var def *forebay.DefinitionError
+	if !errors.As(err, &def) {
+		t.Fatalf("error %v", err)
+	}
+	for _, want := range []string{
+		"source id", `type "ftp"`, "at most 100", "storage.level.staging.upload.trigger.interval", `"s0": the id is used twice`,
+		`"s2": table id`, `"s3"`, `"s4"`, `"s5"`, "storage.level.target.import.trigger.count",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not tell of %s:\n%v", want, err)
+		}
+	}
+}
+
+func TestLimitOfSources(t *testing.T) {
+	e, _ := openMemory(t)
+	for i := range forebay.MaxSources {
+		mustDefine(t, e, forebay.Source{ID: fmt.Sprint("s", i)})
+	}
+	if err := e.Define(t.Context(), forebay.Source{ID: "one-more"}); !errors.Is(err, forebay.ErrTooManySources) {
+		t.Fatalf("error %v", err)
+	}
+	mustDefine(t, e, forebay.Source{ID: "s0", Disabled: true}) // a change of one that exists
+	if n := len(e.Sources()); n != forebay.MaxSources {
+		t.Fatalf("%d sources", n)
+	}
+}
+
+func TestDefineRefusesATableWithOtherColumns(t *testing.T) {
+	e, mem := openMemory(t)
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: []string{"a", "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	var schema *buffer.SchemaError
+	if err := e.Define(t.Context(), events()); !errors.As(err, &schema) || schema.Table != "in.c-web.users" {
+		t.Fatalf("error %v, want a SchemaError", err)
+	}
+	if _, ok := e.Source("web"); ok {
+		t.Fatal("the refused definition is in force")
+	}
+}
+
+// A restart finds tables that do not match any more: ingestion goes on, the rows wait in staging.
+func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
+	fs := vfs.NewMem()
+	share := func(o *forebay.Options) { o.Buffer.FS = fs }
+	e, _ := openMemory(t, share)
+	mustDefine(t, e, events())
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e, mem := openMemory(t, share)
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: []string{"a", "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	mustDefine(t, e, events())
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	var held *buffer.HeldError
+	if err := e.Flush(t.Context(), "web", "users"); !errors.As(err, &held) {
+		t.Fatalf("flush: %v, want a HeldError", err)
+	}
+}
+
+func TestRemovedSourceDrains(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, events())
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Remove(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); !errors.Is(err, forebay.ErrUnknownSource) {
+		t.Fatalf("ingest: %v", err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {
+		t.Fatalf("%d and %d rows", users, raw)
+	}
+}
+
+// Definitions change under load: every accepted record is in exactly one table of its sink, mapped for its columns.
+func TestRedefinitionUnderLoad(t *testing.T) {
+	e, mem := openMemory(t)
+	define := func(version int) {
+		mustDefine(t, e, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "a", Table: forebay.Table{
+			ID: fmt.Sprint("in.c-web.v", version),
+			Columns: mapping.Columns{
+				mapping.Path("id", "id"), mapping.Template("version", fmt.Sprint(version)),
+			},
+		}}}})
+	}
+	const versions, workers, each = 5, 4, 100
+	define(0)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":"%d-%d"}`, w, i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for v := 1; v < versions; v++ {
+		define(v)
+	}
+	wg.Wait()
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for v := range versions {
+		for _, r := range mem.Rows(fmt.Sprint("in.c-web.v", v)) {
+			if r[1] != fmt.Sprint(v) {
+				t.Errorf("table v%d has a row of version %s", v, r[1])
+			}
+			if seen[r[0]] {
+				t.Errorf("%s is stored twice", r[0])
+			}
+			seen[r[0]] = true
+		}
+	}
+	if len(seen) != workers*each {
+		t.Errorf("%d records, want %d", len(seen), workers*each)
+	}
+}
+
+func TestChangeOfSourceSettingsImportsAtAllItsSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t)
+		mustDefine(t, e, events())
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
+			t.Fatal(err)
+		}
+		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Upload.Interval = 10 * time.Second }))
+		synctest.Wait()
+		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {
+			t.Fatalf("%d and %d rows in the tables, want what waited at once", users, raw)
+		}
+	})
+}
+
+func TestCountersOutliveDefinitions(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events())
+	bad := mapping.JSON([]byte(`{"id":1}`))
+	if _, err := e.Ingest(t.Context(), "web", bad); err == nil {
+		t.Fatal("no rejection")
+	}
+	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks[0].Disabled, s.Sinks[1].Disabled = true, true }))
+	if res, err := e.Ingest(t.Context(), "web", bad); err != nil || len(res.Sinks) != 0 {
+		t.Fatalf("%+v %v", res, err)
+	}
+	mustDefine(t, e, events())
+	st := e.Stats()
+	if st.Dropped["web"] != 1 {
+		t.Errorf("dropped %v, want 1", st.Dropped)
+	}
+	for _, s := range st.Sinks {
+		if s.Sink == "users" && s.Rejected["missingValue"] != 1 {
+			t.Errorf("rejected %v, want 1", s.Rejected)
+		}
+	}
+}
+
+func TestDefineGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t)
+		hang := make(chan struct{})
+		mem.Before = func(ctx context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpEnsure && c.ID == "in.c-web.raw" {
+				<-hang
+			}
+			return nil
+		}
+		go func() { _ = e.Define(t.Context(), events()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.Define(ctx, forebay.Source{ID: "other"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second Define: %v, want the end of its context", err)
+		}
+		close(hang)
+		synctest.Wait()
+	})
+}
