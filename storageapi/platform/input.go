@@ -316,7 +316,7 @@ func (in *input) content(name, code string) json.RawMessage {
 	case len(raw) == 0:
 		in.failCode(code, name, "This value should not be blank: want a JSON object")
 	case err != nil:
-		in.failCode(code, name, "want a JSON object, got no JSON: %s", jsonFault(err))
+		in.failCode(code, name, "want a JSON object, got no JSON: %s", jsonFault(raw))
 	case raw[0] != '{' && raw[0] != '[':
 		in.failCode(code, name, "want a JSON object, got %s", cut(string(raw), 40))
 	case !utf8.Valid(raw):
@@ -339,13 +339,14 @@ func unquoted(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// jsonFault says what is wrong with JSON, and where unless that is its end.
-func jsonFault(err error) string {
+// jsonFault says what is wrong with JSON that is malformed, and where.
+func jsonFault(raw json.RawMessage) string {
+	err := json.Unmarshal(raw, new(json.RawMessage))
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) && syntax.Offset > 0 { // 0 at the end
+	if errors.As(err, &syntax) {
 		return fmt.Sprintf("%s at byte %d", syntax.Error(), syntax.Offset)
 	}
-	return err.Error()
+	return "malformed"
 }
 
 // lacks reports whether none of the fields was sent.
