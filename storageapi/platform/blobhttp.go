@@ -114,6 +114,8 @@ func (s *Server) writeBlobError(w http.ResponseWriter, r *http.Request, err erro
 	case errors.As(err, &e):
 	case errors.Is(err, fs.ErrNotExist):
 		e = &blobError{http.StatusNotFound, "BlobNotFound"}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e = &blobError{http.StatusBadRequest, "IncompleteBody"}
 	case r.Context().Err() == nil:
 		s.log.Error("platform: object store", "method", r.Method, "error", err)
 	}

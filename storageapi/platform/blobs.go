@@ -37,13 +37,14 @@ func openBlobs(root string) (*blobs, error) {
 func (b *blobs) folder(file int64) string { return filepath.Join(b.root, strconv.FormatInt(file, 10)) }
 
 // blobFile is the name of a blob on disk: readable when that is safe, else a hash.
-func blobFile(name string) string {
-	escaped := "b-" + url.PathEscape(name)
-	if len(escaped) <= 200 {
+func blobFile(name string) string { return diskName("b-", "h-", name) }
+
+func diskName(readable, hashed, name string) string {
+	if escaped := readable + url.PathEscape(name); len(escaped) <= 200 {
 		return escaped
 	}
 	sum := sha256.Sum256([]byte(name))
-	return "h-" + hex.EncodeToString(sum[:])
+	return hashed + hex.EncodeToString(sum[:])
 }
 
 func (b *blobs) path(file int64, name string) string {
@@ -59,11 +60,14 @@ func (b *blobs) put(file int64, name string, src io.Reader) (int64, error) {
 }
 
 func (b *blobs) write(file int64, name string, fill func(w io.Writer) error) (int64, error) {
-	dir := b.folder(file)
-	if err := ensureDir(dir); err != nil {
+	return b.writeAt(file, b.path(file, name), fill)
+}
+
+func (b *blobs) writeAt(file int64, path string, fill func(w io.Writer) error) (int64, error) {
+	if err := ensureDir(b.folder(file)); err != nil {
 		return 0, err
 	}
-	return writeDurably(b.path(file, name), fmt.Sprint(b.temps.Add(1)), fill)
+	return writeDurably(path, fmt.Sprint(b.temps.Add(1)), fill)
 }
 
 // open opens a blob. An absent one is an error that matches fs.ErrNotExist.
@@ -73,17 +77,23 @@ func (b *blobs) remove(file int64, name string) error { return os.Remove(b.path(
 
 // putBlock stores a part of a blob that is put together by putBlocks.
 func (b *blobs) putBlock(file int64, name, block string, src io.Reader) error {
-	_, err := b.put(file, blockName(name, block), src)
+	_, err := b.writeAt(file, b.blockPath(file, name, block), func(w io.Writer) error {
+		_, err := io.Copy(w, src)
+		return err
+	})
 	return err
 }
 
-func blockName(name, block string) string { return "block/" + name + "/" + block }
+// blockPath is where a block waits. No blob has a file of such a name, and NUL is in no name of a blob.
+func (b *blobs) blockPath(file int64, name, block string) string {
+	return filepath.Join(b.folder(file), diskName("k-", "kh-", name+"\x00"+block))
+}
 
 // putBlocks makes a blob of its parts and removes them.
 func (b *blobs) putBlocks(file int64, name string, list []string) error {
 	_, err := b.write(file, name, func(w io.Writer) error {
 		for _, block := range list {
-			f, err := b.open(file, blockName(name, block))
+			f, err := os.Open(b.blockPath(file, name, block))
 			if err != nil {
 				return err
 			}
@@ -98,9 +108,18 @@ func (b *blobs) putBlocks(file int64, name string, list []string) error {
 		return err
 	}
 	for _, block := range list {
-		_ = b.remove(file, blockName(name, block)) // what stays goes with the file
+		_ = os.Remove(b.blockPath(file, name, block)) // what stays goes with the file
 	}
 	return nil
+}
+
+// removeUnfinished removes what a crash has left of blobs that were being written.
+func (b *blobs) removeUnfinished(file int64) error {
+	left, err := filepath.Glob(filepath.Join(b.folder(file), tempPrefix+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // removeAll removes every blob of a file.
@@ -196,5 +215,5 @@ func parseBlobName(name string) (file int64, inner string, ok bool) {
 		return 0, "", false
 	}
 	file, err := strconv.ParseInt(digits, 10, 64)
-	return file, inner, err == nil && len(inner) < 1024
+	return file, inner, err == nil && len(inner) < 1024 && !strings.Contains(inner, "\x00")
 }

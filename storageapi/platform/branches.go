@@ -3,6 +3,7 @@ package platform
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/forebay/forebay/storageapi"
@@ -43,7 +44,10 @@ func (c *call) findBranch() error {
 	if name == "" || name == "default" || name == c.branch {
 		return nil
 	}
-	id := c.pathID("branch")
+	id, err := c.knownID("branch", "Branch", branchNotFound)
+	if err != nil {
+		return err
+	}
 	return c.s.store.view(func(tx *txn) error {
 		b, err := getBranch(tx, id)
 		if err != nil {
@@ -58,7 +62,7 @@ func getBranch(tx *txn, id int64) (devBranch, error) {
 	var b devBranch
 	found, err := tx.get(branchKey(id), &b)
 	if err == nil && !found {
-		err = refuse(http.StatusNotFound, "storage.devBranch.notFound", "Branch %d not found", id)
+		err = refuse(http.StatusNotFound, branchNotFound, "Branch %d not found", id)
 	}
 	return b, err
 }
@@ -78,10 +82,19 @@ func (c *call) listBranches() (reply, error) {
 	return ok(list)
 }
 
+// pathBranch reads the branch whose number is the last element of the path.
+func (c *call) pathBranch(tx *txn) (devBranch, error) {
+	id, err := c.knownID("id", "Branch", branchNotFound)
+	if err != nil {
+		return devBranch{}, err
+	}
+	return getBranch(tx, id)
+}
+
 func (c *call) getBranch() (reply, error) {
 	var b devBranch
 	err := c.s.store.view(func(tx *txn) (err error) {
-		b, err = getBranch(tx, c.pathID("id"))
+		b, err = c.pathBranch(tx)
 		return err
 	})
 	if err != nil {
@@ -96,7 +109,10 @@ type branchParams struct {
 	Description string `json:"description"`
 }
 
-const branchCode = "storage.devBranch.validation"
+const (
+	branchCode     = "storage.devBranch.validation"
+	branchNotFound = "storage.devBranch.notFound"
+)
 
 func (c *call) createBranch() (reply, error) {
 	if !c.token.Master {
@@ -165,7 +181,7 @@ func (c *call) updateBranch() (reply, error) {
 	}
 	var b devBranch
 	err = c.s.store.update("branches", func(tx *txn) (err error) {
-		if b, err = getBranch(tx, c.pathID("id")); err != nil {
+		if b, err = c.pathBranch(tx); err != nil {
 			return err
 		}
 		if name != nil && *name != b.Name {
@@ -194,7 +210,7 @@ func (c *call) deleteBranch() (reply, error) {
 	}
 	var b devBranch
 	err := c.s.store.view(func(tx *txn) (err error) {
-		b, err = getBranch(tx, c.pathID("id"))
+		b, err = c.pathBranch(tx)
 		return err
 	})
 	if err != nil {
@@ -206,21 +222,48 @@ func (c *call) deleteBranch() (reply, error) {
 	return c.startJob(jobSpec{operation: "devBranchDelete", params: branchParams{ID: b.ID}})
 }
 
-// branchDeleteJob deletes the branch with everything in it. The files of its tables are removed at the next opening.
+// branchDeleteJob deletes the branch with everything in it.
 func (s *Server) branchDeleteJob(run *jobRun) error {
 	var p branchParams
 	if err := run.decode(&p); err != nil {
 		return err
 	}
 	b := devBranch{ID: p.ID}
-	return run.finish("branches", func(tx *txn) (any, error) {
+	var tables []table
+	var files []storedFile
+	err := run.finish("branches", func(tx *txn) (_ any, err error) {
+		if tables, err = all[table](tx, key("table", b.key(), "")); err != nil {
+			return nil, err
+		}
+		if files, err = all[storedFile](tx, key("file", "")); err != nil {
+			return nil, err
+		}
+		files = slices.DeleteFunc(files, func(f storedFile) bool { return f.Branch != b.key() })
+		for _, f := range files {
+			if err := dropFile(tx, f); err != nil {
+				return nil, err
+			}
+		}
 		for _, kind := range branchedKinds {
 			if err := tx.deleteAll(key(kind, b.key(), "")); err != nil {
 				return nil, err
 			}
 		}
+		for _, owner := range []string{"bucket", "table", "column", "config"} {
+			if err := tx.deleteAll(key("metadata", owner, b.key(), "")); err != nil {
+				return nil, err
+			}
+		}
 		return nil, tx.delete(branchKey(b.ID))
 	})
+	if err != nil {
+		return err
+	}
+	s.parts.dropTables(tables)
+	for _, f := range files {
+		s.removeBlobs(f.ID)
+	}
+	return nil
 }
 
 // emptyObject returns {} that belongs to the caller. It is no variable, because decoding into a RawMessage writes to the

@@ -141,7 +141,11 @@ func (c *call) getBucket() (reply, error) {
 		}
 		items := []storageapi.Table{}
 		for _, t := range tables {
-			items = append(items, c.tableAnswer(t))
+			item := c.tableAnswer(t)
+			if err := c.addNotes(tx, t, &item, c.includes("metadata"), c.includes("columnMetadata")); err != nil {
+				return err
+			}
+			items = append(items, item)
 		}
 		out = bucketDetail{answer, items}
 		return nil
@@ -327,16 +331,39 @@ func (c *call) deleteBucket() (reply, error) {
 	if async {
 		return c.startJob(jobSpec{operation: "bucketDelete", params: p})
 	}
-	var dropped []table
-	err = c.s.store.update(bucketLock(c.branch, p.Bucket), func(tx *txn) (err error) {
-		dropped, err = dropBucket(tx, c.branch, p)
-		return err
-	})
+	err = c.s.deleteBucket(c.branch, p, func(effect func(tx *txn) error) error { return c.s.store.update("", effect) })
 	if err != nil {
 		return failed(err)
 	}
-	c.s.parts.dropTables(dropped)
 	return noContent()
+}
+
+// deleteBucket deletes a bucket and the data of its tables, in a change that commit makes. It holds the locks of the
+// bucket and of all its tables: a change of one of them that began before could otherwise store it anew.
+func (s *Server) deleteBucket(branch string, p bucketParams, commit func(effect func(tx *txn) error) error) error {
+	// Bucket first, tables after it, in their order: nobody who holds the lock of a table asks for another one.
+	defer s.store.locks.lock(bucketLock(branch, ""))()
+	defer s.store.locks.lock(bucketLock(branch, p.Bucket))()
+	var tables []table
+	err := s.store.view(func(tx *txn) (err error) {
+		tables, err = all[table](tx, key("table", branch, p.Bucket+"."))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		defer s.store.locks.lock(tableLock(branch, t.ID))()
+	}
+	var dropped []table
+	err = commit(func(tx *txn) (err error) {
+		dropped, err = dropBucket(tx, branch, p)
+		return err
+	})
+	if err == nil {
+		s.parts.dropTables(dropped)
+	}
+	return err
 }
 
 // dropBucket deletes a bucket with its tables, which are returned: their data is to be removed afterwards.
@@ -364,15 +391,9 @@ func (s *Server) bucketDeleteJob(run *jobRun) error {
 	if err := run.decode(&p); err != nil {
 		return err
 	}
-	var dropped []table
-	err := run.finish(bucketLock(run.record.Branch, p.Bucket), func(tx *txn) (_ any, err error) {
-		dropped, err = dropBucket(tx, run.record.Branch, p)
-		return nil, err
+	return s.deleteBucket(run.record.Branch, p, func(effect func(tx *txn) error) error {
+		return run.finish("", func(tx *txn) (any, error) { return nil, effect(tx) })
 	})
-	if err == nil {
-		s.parts.dropTables(dropped)
-	}
-	return err
 }
 
 func (c *call) listBucketMetadata() (reply, error) {
@@ -396,7 +417,7 @@ func (c *call) setBucketMetadata() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	added, provider := readNotes(in, "metadata"), in.required("provider")
+	added, provider := readNotes(in, "")
 	if err := in.err(metadataCode); err != nil {
 		return failed(err)
 	}

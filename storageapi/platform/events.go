@@ -2,6 +2,7 @@ package platform
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"strconv"
 
@@ -41,6 +42,13 @@ func (c *call) createEvent() (reply, error) {
 		ConfigurationID: in.textOr("configurationId", ""), RunID: in.textOr("runId", ""),
 		Params: in.content("params", ""), Results: in.content("results", ""), Token: c.creator(),
 	}
+	if seconds := in.text("duration"); seconds != nil && *seconds != "" {
+		var err error
+		if e.Duration, err = strconv.ParseFloat(*seconds, 64); err != nil || e.Duration < 0 || e.Duration > math.MaxInt32 {
+			in.fail("duration", "want a number of seconds")
+			e.Duration = 0
+		}
+	}
 	switch e.Type {
 	case "info", "success", "warn", "error":
 	default:
@@ -48,6 +56,9 @@ func (c *call) createEvent() (reply, error) {
 	}
 	if e.RunID == "" && c.runID() != nil {
 		e.RunID = *c.runID()
+	}
+	if e.RunID != "" && !validID(e.RunID) {
+		in.fail("runId", "want at most 255 characters without \"/\" and control characters")
 	}
 	if len(e.Message)+len(e.Params)+len(e.Results) > maxEvent {
 		in.fail("message", "the event has more than %d bytes", maxEvent)
@@ -137,10 +148,15 @@ func (c *call) listEvents() (reply, error) {
 
 func (c *call) getEvent() (reply, error) {
 	var e storageapi.Event
-	err := c.s.store.view(func(tx *txn) error {
-		found, err := tx.get(eventKey(c.pathID("id")), &e)
+	const code = "storage.events.notFound"
+	id, err := c.knownID("id", "Event", code)
+	if err != nil {
+		return failed(err)
+	}
+	err = c.s.store.view(func(tx *txn) error {
+		found, err := tx.get(eventKey(id), &e)
 		if err == nil && (!found || !c.seesEvent(e)) {
-			err = refuse(http.StatusNotFound, "storage.events.notFound", "Event %d not found", c.pathID("id"))
+			err = refuse(http.StatusNotFound, code, "Event %d not found", id)
 		}
 		return err
 	})

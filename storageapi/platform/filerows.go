@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,11 @@ type fileRows struct {
 
 const notUploaded = "storage.fileNotUploaded"
 
+// maxManifest bounds the memory that a manifest can take.
+const maxManifest = 64 << 20
+
+const byteOrderMark = "\ufeff"
+
 // openFileRows finds the blobs of a file: itself, or the slices that its manifest names.
 func (s *Server) openFileRows(ctx context.Context, f storedFile, format csvFormat, skip int) (*fileRows, error) {
 	r := &fileRows{ctx: ctx, blobs: s.blobs, file: f, format: format, skip: skip}
@@ -50,7 +56,7 @@ func (s *Server) openFileRows(ctx context.Context, f storedFile, format csvForma
 			URL string `json:"url"`
 		} `json:"entries"`
 	}
-	if err := json.NewDecoder(blob).Decode(&m); err != nil {
+	if err := json.NewDecoder(io.LimitReader(blob, maxManifest)).Decode(&m); err != nil {
 		return nil, refuse(http.StatusBadRequest, "storage.files.invalidManifest", "The manifest of file %d is not JSON", f.ID)
 	}
 	prefix := "/" + blobContainer + "/" + blobName(f.ID, true)
@@ -124,6 +130,9 @@ func describeSlice(inner string) string {
 
 func (r *fileRows) eachOf(inner string, gz bool, row func(cells [][]byte) error, first bool) error {
 	f, err := r.blobs.open(r.file.ID, inner)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.missing(describeSlice(inner)) // deleted meanwhile
+	}
 	if err != nil {
 		return err
 	}
@@ -142,10 +151,8 @@ func (r *fileRows) eachOf(inner string, gz bool, row func(cells [][]byte) error,
 	}
 	rows := newCSVReader(src, r.format)
 	if first {
-		for range r.skip {
-			if _, err := rows.r.ReadSlice('\n'); err != nil && !errors.Is(err, io.EOF) {
-				return err
-			}
+		if err := r.begin(rows); err != nil {
+			return err
 		}
 	}
 	for {
@@ -160,6 +167,26 @@ func (r *fileRows) eachOf(inner string, gz bool, row func(cells [][]byte) error,
 			return err
 		}
 	}
+}
+
+// begin skips what stands before the first row: the mark by which some programs begin a file, and the lines that are to
+// be ignored.
+func (r *fileRows) begin(rows *csvReader) error {
+	if head, _ := rows.r.Peek(len(byteOrderMark)); string(head) == byteOrderMark && !r.file.Sliced {
+		_, _ = rows.r.Discard(len(byteOrderMark)) // they were peeked at
+	}
+	for n := 0; n < r.skip; {
+		_, err := rows.r.ReadSlice('\n')
+		switch {
+		case err == nil:
+			n++
+		case errors.Is(err, io.EOF):
+			return nil
+		case !errors.Is(err, bufio.ErrBufferFull): // there is more of the line
+			return err
+		}
+	}
+	return nil
 }
 
 // gzipReader makes damage a csvError, unless it is the end of the context.
@@ -179,12 +206,8 @@ func (g *gzipReader) Read(p []byte) (int, error) {
 // header returns the first row, copied, or nil if there is none.
 func (r *fileRows) header() (names []string, err error) {
 	err = r.each(func(_ int64, cells [][]byte) error {
-		for i, cell := range cells {
-			name := string(cell)
-			if i == 0 {
-				name = strings.TrimPrefix(name, "\ufeff")
-			}
-			names = append(names, name)
+		for _, cell := range cells {
+			names = append(names, string(cell))
 		}
 		return errStop
 	})

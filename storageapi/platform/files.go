@@ -36,6 +36,7 @@ const (
 	uploadLife     = 12 * time.Hour
 	downloadLife   = time.Hour
 	fileCode       = "storage.files.validation"
+	fileNotFound   = "storage.files.notFound"
 	maxFileContent = 10 << 20
 )
 
@@ -93,7 +94,9 @@ func (c *call) prepareFile() (reply, error) {
 		Encrypted: in.flagOr("isEncrypted", false), RunID: c.runID(), Creator: c.creator(),
 	}
 	if size := in.integer("sizeBytes"); size != nil {
-		f.Size = *size
+		if f.Size = *size; f.Size < 0 {
+			in.fail("sizeBytes", "want a whole number from 0")
+		}
 	}
 	if !in.flagOr("isPermanent", false) {
 		f.keepFor(fileDays)
@@ -115,6 +118,10 @@ func (c *call) prepareFile() (reply, error) {
 		return failed(err)
 	}
 	if f.ID, err = c.s.store.ids.take(); err != nil {
+		return failed(err)
+	}
+	// With its folder on disk, uploads of many blobs at once need not make sure of it.
+	if err := ensureDir(c.s.blobs.folder(f.ID)); err != nil {
 		return failed(err)
 	}
 	if err := c.s.store.update("", func(tx *txn) error { return putFile(tx, f) }); err != nil {
@@ -172,7 +179,7 @@ func (c *call) findFile(tx *txn, id int64) (storedFile, error) {
 		return f, err
 	}
 	if !found || f.expired() || f.Branch != c.branch {
-		return f, refuse(http.StatusNotFound, "storage.files.notFound", "File %d not found", id)
+		return f, refuse(http.StatusNotFound, fileNotFound, "File %d not found", id)
 	}
 	if !c.seesFile(f) {
 		return f, accessDenied("file %d", id)
@@ -181,8 +188,12 @@ func (c *call) findFile(tx *txn, id int64) (storedFile, error) {
 }
 
 func (c *call) pathFile() (f storedFile, err error) {
+	id, err := c.knownID("id", "File", fileNotFound)
+	if err != nil {
+		return f, err
+	}
 	err = c.s.store.view(func(tx *txn) (err error) {
-		f, err = c.findFile(tx, c.pathID("id"))
+		f, err = c.findFile(tx, id)
 		return err
 	})
 	return f, err
@@ -230,12 +241,7 @@ func (c *call) listFiles() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	tags := query["tags[]"]
-	for name, values := range query {
-		if strings.HasPrefix(name, "tags[") && name != "tags[]" {
-			tags = append(tags, values...)
-		}
-	}
+	tags := c.queryList("tags")
 	list := []storageapi.File{}
 	err = c.s.store.view(func(tx *txn) error {
 		n := 0
@@ -309,10 +315,11 @@ func (c *call) deleteFile() (reply, error) {
 		return c.startJob(jobSpec{operation: "fileDelete", params: map[string]int64{"fileId": f.ID}})
 	}
 	err = c.s.store.update(fileLock(f.ID), func(tx *txn) error {
-		if _, err := c.findFile(tx, f.ID); err != nil {
+		latest, err := c.findFile(tx, f.ID)
+		if err != nil {
 			return err
 		}
-		return dropFile(tx, f)
+		return dropFile(tx, latest)
 	})
 	if err != nil {
 		return failed(err)
@@ -369,7 +376,8 @@ func (s *Server) expireFiles() error {
 	return err
 }
 
-// sweepBlobs removes blobs whose file is gone. A job that runs may have blobs before it has a file, so no job may run.
+// sweepBlobs removes blobs whose file is gone, and what uploads have left unfinished. A job that runs may have blobs before
+// it has a file, so no job may run.
 func (s *Server) sweepBlobs() error {
 	ids, err := s.blobs.files()
 	if err != nil {
@@ -386,14 +394,19 @@ func (s *Server) sweepBlobs() error {
 		}
 		if !found {
 			s.removeBlobs(id)
+		} else if err := s.blobs.removeUnfinished(id); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (c *call) changeFile(change func(f *storedFile) error) (reply, error) {
-	id := c.pathID("id")
-	err := c.s.store.update(fileLock(id), func(tx *txn) error {
+	id, err := c.knownID("id", "File", fileNotFound)
+	if err != nil {
+		return failed(err)
+	}
+	err = c.s.store.update(fileLock(id), func(tx *txn) error {
 		f, err := c.findFile(tx, id)
 		if err != nil {
 			return err
@@ -439,11 +452,15 @@ func (c *call) removeFileTag() (reply, error) {
 	})
 }
 
-// refreshFile renews the credentials of an upload, for as long as a file can be uploaded.
+// refreshFile renews the credentials of an upload, for as long as a file can be uploaded. They can replace the bytes, so
+// the right to read a file is not enough.
 func (c *call) refreshFile() (reply, error) {
 	f, err := c.pathFile()
 	if err != nil {
 		return failed(err)
+	}
+	if int64(f.Creator.ID) != c.token.ID && !c.token.CanManageBuckets {
+		return failed(accessDenied("the upload of file %d, which was made with another token", f.ID))
 	}
 	if time.Since(f.Created.Time) > uploadLife {
 		return failed(refuse(http.StatusBadRequest, fileCode, "The file is too old to be uploaded"))

@@ -59,6 +59,8 @@ func (f csvFormat) texts() (delimiter, enclosure, escape string) {
 func (s *Server) tableDataRoutes() []route {
 	return []route{
 		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, run: (*call).importFile},
+		{method: "POST", path: "/tables/{table}/import", summary: "Import the bytes of the body and wait; deprecated", branch: optionalBranch, run: (*call).importBody},
+		{method: "POST", path: "/buckets/{bucket}/tables", summary: "Create a table from the bytes of the body and wait; deprecated", branch: optionalBranch, run: (*call).createTableOfBody},
 		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, run: (*call).preview},
 		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, run: (*call).exportTable},
 		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, run: (*call).deleteRows},
@@ -88,6 +90,15 @@ func (c *call) importFile() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
+	spec, err := c.importSpec(in, t, c.dataFile)
+	if err != nil {
+		return failed(err)
+	}
+	return c.startJob(spec)
+}
+
+// importSpec reads what an import into a table is to do. file finds the file, when the rest has been read.
+func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error)) (spec jobSpec, err error) {
 	p := importParams{Table: t.ID, Source: importSource{Type: "file"}}
 	h := &p.Params
 	h.Incremental, h.WithoutHeaders = in.flagOr("incremental", false), in.flagOr("withoutHeaders", false)
@@ -107,16 +118,14 @@ func (c *call) importFile() (reply, error) {
 		in.fail("deduplicationStrategy", "want upsert or insert")
 	}
 	in.flag("useTimestampFromDataFile")
-	if p.Source.FileID, err = c.dataFile(in); err != nil {
-		return failed(err)
+	if p.Source.FileID, err = file(in); err != nil {
+		return spec, err
 	}
 	if err := in.err(tableCode); err != nil {
-		return failed(err)
+		return spec, err
 	}
-	if p.Part, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
-	}
-	return c.tableJob("tableImport", t.ID, p)
+	p.Part, err = c.s.store.ids.take()
+	return c.tableSpec("tableImport", t.ID, p), err
 }
 
 // createTable makes a table of a file, which needs a header.
@@ -125,6 +134,15 @@ func (c *call) createTable() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
+	spec, err := c.createSpec(in, c.dataFile)
+	if err != nil {
+		return failed(err)
+	}
+	return c.startJob(spec)
+}
+
+// createSpec reads which table a file is to become. file finds the file, when the rest has been read.
+func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec jobSpec, err error) {
 	p := importParams{Source: importSource{Type: "file"}, New: &definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}}
 	checkTableName(in, p.New.Name)
 	if in.has("primaryKey") {
@@ -137,36 +155,38 @@ func (c *call) createTable() (reply, error) {
 		}
 	}
 	p.Params.Delimiter, p.Params.Enclosure, p.Params.EscapedBy = readFormat(in).texts()
-	if p.Source.FileID, err = c.dataFile(in); err != nil {
-		return failed(err)
+	if p.Source.FileID, err = file(in); err != nil {
+		return spec, err
 	}
 	if err := in.err(tableCode); err != nil {
-		return failed(err)
+		return spec, err
 	}
 	if err := c.checkNewTable(p.New.Bucket, p.New.Name); err != nil {
-		return failed(err)
+		return spec, err
 	}
 	p.Table = p.New.Bucket + "." + p.New.Name
 	if p.Part, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
+		return spec, err
 	}
-	if p.New.Incarnation, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
-	}
-	return c.tableJob("tableCreate", p.Table, p)
+	p.New.Incarnation, err = c.s.store.ids.take()
+	return c.tableSpec("tableCreate", p.Table, p), err
 }
 
-// openSource opens the file of an import.
-func (s *Server) openSource(run *jobRun, p importParams) (*fileRows, error) {
+// openSource reads the parameters of an import and opens its file.
+func (s *Server) openSource(run *jobRun) (p importParams, src *fileRows, err error) {
+	if err := run.decode(&p); err != nil {
+		return p, nil, err
+	}
 	var f storedFile
-	err := s.store.view(func(tx *txn) (err error) {
+	err = s.store.view(func(tx *txn) (err error) {
 		f, err = run.call().findFile(tx, p.Source.FileID)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return p, nil, err
 	}
-	return s.openFileRows(run.ctx, f, p.Params.format(), p.Params.IgnoredLines)
+	src, err = s.openFileRows(run.ctx, f, p.Params.format(), p.Params.IgnoredLines)
+	return p, src, err
 }
 
 // columnsNotMatch is the failure of an import whose columns are not those of the table.
@@ -184,12 +204,8 @@ func columnsNotMatch(t table, got []string) error {
 	return e
 }
 
-func (s *Server) tableImportJob(run *jobRun) error {
-	var p importParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
-	src, err := s.openSource(run, p)
+func (s *Server) tableImportJob(run *jobRun) (err error) {
+	p, src, err := s.openSource(run)
 	if err != nil {
 		return err
 	}
@@ -212,6 +228,9 @@ func (s *Server) tableImportJob(run *jobRun) error {
 	case len(names) == 0:
 		names = t.names()
 	}
+	if slices.ContainsFunc(t.names(), func(name string) bool { return !slices.Contains(names, name) }) {
+		return columnsNotMatch(t, names)
+	}
 	var added []column
 	ids := make([]int64, len(names))
 	for i, name := range names {
@@ -219,6 +238,9 @@ func (s *Server) tableImportJob(run *jobRun) error {
 		if at < 0 {
 			if t.Typed || !validColumn.MatchString(name) {
 				return columnsNotMatch(t, names)
+			}
+			if err := checkColumnFree(t, name); err != nil {
+				return err // it differs from another one in the case of letters alone
 			}
 			col, err := s.newColumn(storageapi.Column{Name: name})
 			if err != nil {
@@ -233,16 +255,12 @@ func (s *Server) tableImportJob(run *jobRun) error {
 		}
 		ids[i] = t.Columns[at].ID
 	}
-	for _, name := range t.names() {
-		if !slices.Contains(names, name) {
-			return columnsNotMatch(t, names)
-		}
-	}
 
 	load := &loader{s: s, run: run, t: t, src: src, names: names, hasHeader: hasHeader, how: p.Params}
 	if !p.Params.Incremental {
 		load.replaced = old
 	}
+	defer func() { load.discard(p.Part, err) }()
 	fresh, err := load.write(p.Part, ids, old)
 	if err != nil {
 		return err
@@ -283,6 +301,16 @@ type loader struct {
 	rows     int64  // rows of the file
 	rewrites []part // parts that stand for replaced ones
 	replaced []part
+}
+
+// discard removes the parts that were written for a job which was refused. After any other failure the change may be on
+// disk nevertheless, and what is in vain goes at the next opening.
+func (l *loader) discard(id int64, err error) {
+	if _, internal := explain(err); err == nil || internal {
+		return
+	}
+	l.s.parts.remove(l.t.Incarnation, append(l.rewrites, part{ID: id}))
+	l.s.parts.removeEmpty(l.t.Incarnation)
 }
 
 // eachRow calls row with every row of the file that is not the header. n counts them from 0.
@@ -425,12 +453,8 @@ func replaceParts(tx *txn, t *table, added, removed []part) error {
 }
 
 // tableCreateJob makes a table with the columns and rows of a file.
-func (s *Server) tableCreateJob(run *jobRun) error {
-	var p importParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
-	src, err := s.openSource(run, p)
+func (s *Server) tableCreateJob(run *jobRun) (err error) {
+	p, src, err := s.openSource(run)
 	if err != nil {
 		return err
 	}
@@ -455,11 +479,7 @@ func (s *Server) tableCreateJob(run *jobRun) error {
 	if len(names) > maxColumns {
 		in.failCode(tableCode+".tooManyColumns", "columns", "want at most %d columns", maxColumns)
 	}
-	for _, name := range d.PrimaryKey {
-		if !slices.Contains(names, name) {
-			in.failCode(tableCode+".invalidPrimaryKeyColumns", "primaryKey", "there is no column %q", cut(name, 80))
-		}
-	}
+	checkKeyColumns(in, "primaryKey", d.PrimaryKey, func(name string) bool { return slices.Contains(names, name) })
 	if err := in.err(tableCode); err != nil {
 		return err
 	}
@@ -471,6 +491,7 @@ func (s *Server) tableCreateJob(run *jobRun) error {
 		return err
 	}
 	load := &loader{s: s, run: run, t: t, src: src, names: names, hasHeader: true, how: p.Params}
+	defer func() { load.discard(p.Part, err) }()
 	fresh, err := load.write(p.Part, t.ids(), nil)
 	if err != nil {
 		return fmt.Errorf("create table: %w", err)

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/forebay/forebay/storageapi"
@@ -96,10 +97,13 @@ type storageJobs struct {
 	*lanes
 	s          *Server
 	operations map[string]func(run *jobRun) error
+
+	endMu sync.Mutex
+	ended chan struct{} // closed and made anew at the end of each job; guarded by endMu
 }
 
 func newStorageJobs(s *Server) *storageJobs {
-	return &storageJobs{lanes: newLanes(s.opts.StorageJobs), s: s, operations: map[string]func(*jobRun) error{
+	return &storageJobs{lanes: newLanes(s.opts.StorageJobs), s: s, ended: make(chan struct{}), operations: map[string]func(*jobRun) error{
 		"devBranchCreate":       s.branchCreateJob,
 		"devBranchDelete":       s.branchDeleteJob,
 		"bucketDelete":          s.bucketDeleteJob,
@@ -148,6 +152,7 @@ func (j *storageJobs) queue(record jobRecord) {
 
 // run runs one job to its end. A job that is stopped by the end of the server stays open and runs again.
 func (j *storageJobs) run(ctx context.Context, record jobRecord) {
+	defer j.announce()
 	record.Status, record.Started = storageapi.JobProcessing, now()
 	run := &jobRun{ctx: ctx, s: j.s, record: record}
 	err := j.s.store.update("", func(tx *txn) error { return tx.put(jobKey(record.ID), record) })
@@ -166,6 +171,37 @@ func (j *storageJobs) run(ctx context.Context, record jobRecord) {
 		return
 	}
 	j.fail(run.record, err)
+}
+
+// announce wakes those who wait for a job.
+func (j *storageJobs) announce() {
+	j.endMu.Lock()
+	defer j.endMu.Unlock()
+	close(j.ended)
+	j.ended = make(chan struct{})
+}
+
+// wait waits for the end of a job, for calls that are answered by its results.
+func (j *storageJobs) wait(ctx context.Context, id int64) (record jobRecord, err error) {
+	for {
+		j.endMu.Lock()
+		ended := j.ended
+		j.endMu.Unlock()
+		err = j.s.store.view(func(tx *txn) error {
+			_, err := tx.get(jobKey(id), &record)
+			return err
+		})
+		if err != nil || record.Status == storageapi.JobSuccess || record.Status == storageapi.JobFailed {
+			return record, err
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return record, ctx.Err()
+		case <-j.ctx.Done():
+			return record, refuse(http.StatusServiceUnavailable, "storage.unavailable", "The server is closing, the job %d goes on when it is opened again", id)
+		}
+	}
 }
 
 // guard makes an error of a panic.
@@ -200,15 +236,24 @@ func (j *storageJobs) fail(record jobRecord, err error) {
 	}
 }
 
-// startJob stores a new job, which is then sure to run, and answers it.
+// startJob makes a new job and answers it.
 func (c *call) startJob(spec jobSpec) (reply, error) {
-	params, err := encodeJSON(spec.params)
+	record, err := c.newJob(spec)
 	if err != nil {
 		return failed(err)
 	}
+	return accepted(c.jobAnswer(record))
+}
+
+// newJob stores a new job, which is then sure to run.
+func (c *call) newJob(spec jobSpec) (jobRecord, error) {
+	params, err := encodeJSON(spec.params)
+	if err != nil {
+		return jobRecord{}, err
+	}
 	id, err := c.s.store.ids.take()
 	if err != nil {
-		return failed(err)
+		return jobRecord{}, err
 	}
 	record := jobRecord{
 		ID: id, Status: storageapi.JobWaiting, Branch: c.branch, Lane: spec.lane, Operation: spec.operation, Params: params,
@@ -224,10 +269,10 @@ func (c *call) startJob(spec jobSpec) (reply, error) {
 		return tx.put(jobKey(id), record)
 	})
 	if err != nil {
-		return failed(err)
+		return jobRecord{}, err
 	}
 	c.s.jobs.queue(record)
-	return accepted(c.jobAnswer(record))
+	return record, nil
 }
 
 func (c *call) jobAnswer(r jobRecord) storageapi.Job {
@@ -258,11 +303,15 @@ func (c *call) seesJob(r jobRecord) bool {
 
 func (c *call) getJob() (reply, error) {
 	var record jobRecord
-	id := c.pathID("id")
-	err := c.s.store.view(func(tx *txn) error {
+	const code = "storage.jobs.notFound"
+	id, err := c.knownID("id", "Job", code)
+	if err != nil {
+		return failed(err)
+	}
+	err = c.s.store.view(func(tx *txn) error {
 		found, err := tx.get(jobKey(id), &record)
 		if err == nil && !found {
-			err = refuse(http.StatusNotFound, "storage.jobs.notFound", "Job %d not found", id)
+			err = refuse(http.StatusNotFound, code, "Job %d not found", id)
 		}
 		return err
 	})
@@ -278,14 +327,17 @@ func (c *call) getJob() (reply, error) {
 // timeRange is a bound on a time in the query: name_from and name_to, or name for both.
 func (c *call) timeRange(name string) (func(at storageapi.Time) bool, error) {
 	var bounds [2]time.Time
-	for i, suffix := range []string{"_from", "_to"} {
-		text := c.query(name + suffix)
+	for i, parameter := range []string{name + "_from", name + "_to"} {
+		text := c.query(parameter)
 		if text == "" {
-			continue
+			if text = c.query(name); text == "" {
+				continue
+			}
+			parameter = name
 		}
 		at, err := parseTime(text)
 		if err != nil {
-			return nil, refuse(http.StatusBadRequest, "storage.validation", "Parameter %s%s: want a time", name, suffix)
+			return nil, refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want a time", parameter)
 		}
 		bounds[i] = at
 	}
@@ -324,8 +376,7 @@ func (c *call) listJobs() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	query := c.r.URL.Query()
-	status, excluded := query["storage_job_status[]"], query["excluded_storage_job_status[]"]
+	status, excluded := c.queryList("storage_job_status"), c.queryList("excluded_storage_job_status")
 	list := []storageapi.Job{}
 	err = c.s.store.view(func(tx *txn) error {
 		n := 0

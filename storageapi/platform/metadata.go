@@ -10,16 +10,22 @@ import (
 
 const metadataCode = "storage.metadata.validation"
 
-// readNotes reads a list of keys and values.
-func readNotes(in *input, name string) []storageapi.KeyValue {
-	var notes []storageapi.KeyValue
+// readNotes reads the field metadata, a list of keys and values, and who says so. fallback is the provider of a call that
+// names none; with "" it must.
+func readNotes(in *input, fallback string) (notes []storageapi.KeyValue, provider string) {
+	if provider = in.textOr("provider", fallback); provider == "" {
+		in.fail("provider", "This value should not be blank.")
+	} else if !validID(provider) {
+		in.fail("provider", "want 1 to 255 characters without \"/\" and control characters")
+	}
+	const name = "metadata"
 	in.decode(name, &notes, "an array of objects with key and value")
 	for _, n := range notes {
 		if n.Key == "" || len(n.Key) > 255 || !validID(n.Key) {
 			in.fail(name, "key %q: want 1 to 255 characters without \"/\" and control characters", cut(n.Key, 80))
 		}
 	}
-	return notes
+	return notes, provider
 }
 
 // putNotes stores notes on an owner. One with the key of an earlier one of the same provider replaces its value and
@@ -97,7 +103,7 @@ func (c *call) setConfigurationMetadata() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	added, provider := readNotes(in, "metadata"), in.textOr("provider", "user")
+	added, provider := readNotes(in, "user")
 	if err := in.err(metadataCode); err != nil {
 		return failed(err)
 	}
@@ -127,7 +133,7 @@ func (c *call) deleteConfigurationMetadata() (reply, error) {
 
 func (c *call) searchConfigurations() (reply, error) {
 	query := c.r.URL.Query()
-	keys := query["metadataKeys[]"]
+	keys := c.queryList("metadataKeys")
 	list := []storageapi.ConfigurationMatch{}
 	err := c.s.store.view(func(tx *txn) error {
 		for k, rec := range tx.scan(key("config", c.branch, ""), false) {

@@ -138,7 +138,7 @@ func (p *parts) remove(incarnation int64, list []part) {
 	}
 }
 
-// dropTables removes the data of tables that were deleted. Data that is still read goes at the next opening.
+// dropTables removes the data of tables that were deleted, parts that are still read when their last reader ends.
 func (p *parts) dropTables(list []table) {
 	for _, t := range list {
 		entries, _ := os.ReadDir(p.folder(t.Incarnation))
@@ -149,8 +149,13 @@ func (p *parts) dropTables(list []table) {
 			}
 		}
 		p.remove(t.Incarnation, all)
-		_ = os.Remove(p.folder(t.Incarnation))
+		p.removeEmpty(t.Incarnation)
 	}
+}
+
+// removeEmpty removes the folder of a table that is gone. One that still has parts stays.
+func (p *parts) removeEmpty(incarnation int64) {
+	_ = os.Remove(p.folder(incarnation)) // fails if there is something in it
 }
 
 // sweep removes files that no record refers to.

@@ -1,11 +1,13 @@
 package platform
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/forebay/forebay/storageapi"
 )
@@ -95,6 +97,14 @@ func created(body any) (reply, error)  { return reply{status: http.StatusCreated
 func accepted(body any) (reply, error) { return reply{status: http.StatusAccepted, body: body}, nil }
 func noContent() (reply, error)        { return reply{status: http.StatusNoContent}, nil }
 func failed(err error) (reply, error)  { return reply{}, err }
+
+// answered is ok for what was read without an error.
+func answered(body any, err error) (reply, error) {
+	if err != nil {
+		return failed(err)
+	}
+	return ok(body)
+}
 
 // call is one request that is being answered.
 type call struct {
@@ -203,6 +213,38 @@ func (c *call) paging(maximum int) (limit, offset int, err error) {
 	}
 	offset, err = c.queryInt("offset", 0, 1<<30)
 	return limit, offset, err
+}
+
+// queryList returns a list in the query, written name[]=a or name[0]=a, in the order of the numbers.
+func (c *call) queryList(name string) []string {
+	query := c.r.URL.Query()
+	list := query[name+"[]"]
+	type item struct {
+		at     int
+		values []string
+	}
+	var numbered []item
+	for key, values := range query {
+		text, ok := strings.CutPrefix(key, name+"[")
+		if at, err := strconv.Atoi(strings.TrimSuffix(text, "]")); ok && err == nil {
+			numbered = append(numbered, item{at, values})
+		}
+	}
+	slices.SortFunc(numbered, func(a, b item) int { return cmp.Compare(a.at, b.at) })
+	for _, i := range numbered {
+		list = append(list, i.values...)
+	}
+	return list
+}
+
+// knownID returns the number in the path that is the id of an object. A text that is no number is the id of none: the
+// error says so in the words of the object, and with the text as it came.
+func (c *call) knownID(name, object, code string) (int64, error) {
+	id := c.pathID(name)
+	if id <= 0 {
+		return 0, refuse(http.StatusNotFound, code, "%s %q not found", object, cut(c.r.PathValue(name), 80))
+	}
+	return id, nil
 }
 
 // pathID returns a number in the path, which is 0 and thereby nothing's id if it is none.

@@ -52,12 +52,12 @@ var (
 	baseTypes   = []string{"BOOLEAN", "DATE", "FLOAT", "INTEGER", "NUMERIC", "STRING", "TIMESTAMP"}
 )
 
-// bucketOf is the id of a table's bucket.
+// bucketOf is the id of a table's bucket, "" if the id is not that of a table.
 func bucketOf(tableID string) string {
-	if at := strings.LastIndexByte(tableID, '.'); at >= 0 {
-		return tableID[:at]
+	if strings.Count(tableID, ".") != 2 {
+		return ""
 	}
-	return tableID
+	return tableID[:strings.LastIndexByte(tableID, '.')]
 }
 
 func tableLock(branch, id string) string { return "table " + branch + " " + id }
@@ -92,10 +92,14 @@ func (t table) find(name string) int {
 func getTable(tx *txn, branch, id string) (table, error) {
 	var t table
 	found, err := tx.get(tableKey(branch, id), &t)
-	if err == nil && !found {
-		err = refuse(http.StatusNotFound, tableNotFound, "The table %q was not found in the bucket %q", cut(id, 250), cut(bucketOf(id), 120))
+	switch bucketID := bucketOf(id); {
+	case err != nil || found:
+		return t, err
+	case bucketID == "":
+		return t, refuse(http.StatusNotFound, tableNotFound, "The table %q was not found: its id is not of the form stage.bucket.table", cut(id, 250))
+	default:
+		return t, refuse(http.StatusNotFound, tableNotFound, "The table %q was not found in the bucket %q", cut(id, 250), cut(bucketID, 120))
 	}
-	return t, err
 }
 
 func putTable(tx *txn, t table) error { return tx.put(tableKey(t.Branch, t.ID), t) }
@@ -148,9 +152,14 @@ func (c *call) writableTable() (t table, err error) {
 	return t, err
 }
 
+// tableSpec says what a job does that changes a table: such jobs run one after the other.
+func (c *call) tableSpec(operation, table string, params any) jobSpec {
+	return jobSpec{operation: operation, params: params, table: table, lane: tableLock(c.branch, table)}
+}
+
 // tableJob is the job of a call that changes a table.
 func (c *call) tableJob(operation, table string, params any) (reply, error) {
-	return c.startJob(jobSpec{operation: operation, params: params, table: table, lane: tableLock(c.branch, table)})
+	return c.startJob(c.tableSpec(operation, table, params))
 }
 
 func (c *call) tableAnswer(t table) storageapi.Table {
@@ -162,32 +171,56 @@ func (c *call) tableAnswer(t table) storageapi.Table {
 	if t.Typed {
 		d := storageapi.TableDefinition{PrimaryKeysNames: out.PrimaryKey}
 		for _, col := range t.Columns {
-			item := storageapi.Column{Name: col.Name, BaseType: col.BaseType}
-			if col.Type != nil {
-				item.Definition = storageapi.Some(*col.Type)
-			}
-			d.Columns = append(d.Columns, item)
+			d.Columns = append(d.Columns, t.describe(col))
 		}
 		out.Definition = storageapi.Some(d)
 	}
 	return out
 }
 
+// describe gives a column of a table with types both of its types: in the words of the API, and of the backend, which
+// has the same ones.
+func (t table) describe(col column) storageapi.Column {
+	var d storageapi.ColumnDefinition
+	if col.Type != nil {
+		d = *col.Type
+	}
+	out := storageapi.Column{Name: col.Name, BaseType: col.BaseType}
+	if out.BaseType == "" {
+		out.BaseType = "STRING"
+		if upper := strings.ToUpper(d.Type); slices.Contains(baseTypes, upper) {
+			out.BaseType = upper
+		}
+	}
+	if d.Type == "" {
+		d.Type = out.BaseType
+	}
+	if d.Nullable == nil {
+		nullable := !slices.Contains(t.PrimaryKey, col.Name)
+		d.Nullable = &nullable
+	}
+	out.Definition = storageapi.Some(d)
+	return out
+}
+
+// tableBucket describes the bucket of a table.
+func (c *call) tableBucket(tx *txn, t table) (*storageapi.Bucket, error) {
+	var b bucket
+	if _, err := tx.get(bucketKey(t.Branch, bucketOf(t.ID)), &b); err != nil {
+		return nil, err
+	}
+	answer, _, err := c.bucketAnswer(tx, b)
+	return &answer, err
+}
+
 // fullTable adds the bucket and the notes.
 func (c *call) fullTable(tx *txn, t table) (storageapi.Table, error) {
 	out := c.tableAnswer(t)
-	var b bucket
-	if _, err := tx.get(bucketKey(t.Branch, bucketOf(t.ID)), &b); err != nil {
+	var err error
+	if out.Bucket, err = c.tableBucket(tx, t); err != nil {
 		return out, err
 	}
-	answer, _, err := c.bucketAnswer(tx, b)
-	if err != nil {
-		return out, err
-	}
-	out.Bucket = &answer
-	all, err := c.tableNotes(tx, t)
-	out.Metadata, out.ColumnMetadata = all.Metadata, all.ColumnsMetadata
-	return out, err
+	return out, c.addNotes(tx, t, &out, true, true)
 }
 
 func (c *call) getTable() (reply, error) {
@@ -221,21 +254,12 @@ func (c *call) listTables() (reply, error) {
 		if err != nil {
 			return err
 		}
+		buckets := make(map[string]*storageapi.Bucket)
 		for _, t := range tables {
 			if !c.token.mayRead(bucketOf(t.ID)) {
 				continue
 			}
-			full, err := c.fullTable(tx, t)
-			if err != nil {
-				return err
-			}
-			absent := []string{"definition"}
-			for name, field := range map[string]string{"buckets": "bucket", "columns": "columns", "metadata": "metadata", "columnMetadata": "columnMetadata"} {
-				if !c.includes(name) {
-					absent = append(absent, field)
-				}
-			}
-			item, err := without(full, absent...)
+			item, err := c.listedTable(tx, t, buckets)
 			if err != nil {
 				return err
 			}
@@ -243,10 +267,30 @@ func (c *call) listTables() (reply, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return failed(err)
+	return answered(list, err)
+}
+
+// listedTable is a table in a list. Each bucket is described once, in buckets.
+func (c *call) listedTable(tx *txn, t table, buckets map[string]*storageapi.Bucket) (map[string]any, error) {
+	out := c.tableAnswer(t)
+	absent := []string{"definition"}
+	if !c.includes("columns") {
+		absent = append(absent, "columns")
 	}
-	return ok(list)
+	if c.includes("buckets") {
+		id := bucketOf(t.ID)
+		if buckets[id] == nil {
+			var err error
+			if buckets[id], err = c.tableBucket(tx, t); err != nil {
+				return nil, err
+			}
+		}
+		out.Bucket = buckets[id]
+	}
+	if err := c.addNotes(tx, t, &out, c.includes("metadata"), c.includes("columnMetadata")); err != nil {
+		return nil, err
+	}
+	return without(out, absent...)
 }
 
 // definition is what a new table is made of.
@@ -274,6 +318,18 @@ func checkColumn(in *input, col storageapi.Column) {
 	}
 }
 
+// checkKeyColumns refuses a primary key of columns that are not there, or are named twice.
+func checkKeyColumns(in *input, field string, names []string, has func(name string) bool) {
+	for i, name := range names {
+		switch {
+		case !has(name):
+			in.failCode(tableCode+".invalidPrimaryKeyColumns", field, "there is no column %q", cut(name, 80))
+		case slices.Contains(names[:i], name):
+			in.failCode(tableCode+".invalidPrimaryKeyColumns", field, "the column %q is there twice", cut(name, 80))
+		}
+	}
+}
+
 func (c *call) defineTable() (reply, error) {
 	in, err := c.input()
 	if err != nil {
@@ -298,11 +354,9 @@ func (c *call) defineTable() (reply, error) {
 			seen[lower] = true
 		}
 	}
-	for _, name := range d.PrimaryKey {
-		if !slices.ContainsFunc(d.Columns, func(col storageapi.Column) bool { return col.Name == name }) {
-			in.failCode(tableCode+".invalidPrimaryKeyColumns", "primaryKeysNames", "there is no column %q", cut(name, 80))
-		}
-	}
+	checkKeyColumns(in, "primaryKeysNames", d.PrimaryKey, func(name string) bool {
+		return slices.ContainsFunc(d.Columns, func(col storageapi.Column) bool { return col.Name == name })
+	})
 	if err := in.err(tableCode); err != nil {
 		return failed(err)
 	}

@@ -144,9 +144,12 @@ func checkKey(t table, columns []string) error {
 	if len(t.PrimaryKey) > 0 {
 		return refuse(http.StatusBadRequest, primaryKeyCode, "The table %q has a primary key: delete it first", t.ID)
 	}
-	for _, name := range columns {
+	for i, name := range columns {
 		if t.find(name) < 0 {
 			return refuse(http.StatusBadRequest, primaryKeyCode, "The table %q has no column %q", t.ID, cut(name, 80))
+		}
+		if slices.Contains(columns[:i], name) {
+			return refuse(http.StatusBadRequest, primaryKeyCode, "The column %q is in the key twice", cut(name, 80))
 		}
 	}
 	return nil
@@ -284,6 +287,21 @@ func (c *call) tableNotes(tx *txn, t table) (storageapi.TableMetadata, error) {
 	return out, nil
 }
 
+// addNotes adds those notes to the description of a table that are wanted.
+func (c *call) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bool) error {
+	if !own && !columns {
+		return nil
+	}
+	all, err := c.tableNotes(tx, t)
+	if own {
+		out.Metadata = all.Metadata
+	}
+	if columns {
+		out.ColumnMetadata = all.ColumnsMetadata
+	}
+	return err
+}
+
 func (s *Server) tableMetadataRoutes() []route {
 	return []route{
 		{method: "GET", path: "/tables/{table}/metadata", summary: "List the metadata of a table", branch: optionalBranch, run: (*call).listTableMetadata},
@@ -313,7 +331,7 @@ func (c *call) setTableMetadata() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	added, provider := readNotes(in, "metadata"), in.required("provider")
+	added, provider := readNotes(in, "")
 	var groups map[string][]storageapi.ColumnNote
 	in.decode("columnsMetadata", &groups, "an object of arrays of objects with columnName, key and value")
 	if err := in.err(metadataCode); err != nil {

@@ -34,7 +34,11 @@ type token struct {
 
 const masterDescription = "Master token"
 
-const masterKey = "master-token"
+// masterKey is the id of the master token, masterOptionKey the hash of the last token of the options that became one.
+const (
+	masterKey       = "master-token"
+	masterOptionKey = "master-token-option"
+)
 
 // maxDescription is the longest description of a token, in characters.
 const maxDescription = 255
@@ -57,7 +61,18 @@ func (s *Server) putMaster(tx *txn, id int64) error {
 		return err
 	}
 	hash := hashToken(string(s.opts.Token))
-	if found && (s.opts.Token == "" || t.Hash == hash) {
+	// A token of the options that was taken over once is not taken again: it may have been refreshed since.
+	var taken string
+	if _, err := tx.get(masterOptionKey, &taken); err != nil {
+		return err
+	}
+	if found && (s.opts.Token == "" || taken == hash) {
+		return nil
+	}
+	if err := tx.put(masterOptionKey, hash); err != nil {
+		return err
+	}
+	if found && t.Hash == hash {
 		return nil
 	}
 	if found {
@@ -195,16 +210,31 @@ func (c *call) withManaged(tx *txn, t *token) (*token, error) {
 	return &out, nil
 }
 
+// fullToken describes a token with all that there is to say about its project.
+func (c *call) fullToken(tx *txn, t *token) (storageapi.Token, error) {
+	t, err := c.withManaged(tx, t)
+	if err != nil {
+		return storageapi.Token{}, err
+	}
+	tables, err := all[table](tx, key("table", c.s.defaultBranch.key(), ""))
+	out := c.tokenAnswer(t, "", true)
+	for _, t := range tables {
+		out.Owner.RowsCount += t.Rows
+		out.Owner.DataSizeBytes += t.Bytes
+	}
+	return out, err
+}
+
 func (c *call) verifyToken() (reply, error) {
-	var t *token
+	var out storageapi.Token
 	err := c.s.store.view(func(tx *txn) (err error) {
-		t, err = c.withManaged(tx, c.token)
+		out, err = c.fullToken(tx, c.token)
 		return err
 	})
 	if err != nil {
 		return failed(err)
 	}
-	return ok(c.tokenAnswer(t, "", true))
+	return ok(out)
 }
 
 func (c *call) listTokens() (reply, error) {
@@ -234,7 +264,10 @@ func (c *call) listTokens() (reply, error) {
 
 // findToken reads the token of the path, if the caller may see it.
 func (c *call) findToken(tx *txn) (*token, error) {
-	id := c.pathID("id")
+	id, err := c.knownID("id", "Token", "storage.tokens.notFound")
+	if err != nil {
+		return nil, err
+	}
 	if id != c.token.ID && !c.token.CanManageTokens {
 		return nil, accessDenied("token %d", id)
 	}
@@ -247,18 +280,18 @@ func (c *call) findToken(tx *txn) (*token, error) {
 }
 
 func (c *call) tokenDetail() (reply, error) {
-	var t *token
-	err := c.s.store.view(func(tx *txn) (err error) {
-		if t, err = c.findToken(tx); err != nil {
-			return err
+	var out storageapi.Token
+	err := c.s.store.view(func(tx *txn) error {
+		t, err := c.findToken(tx)
+		if err == nil {
+			out, err = c.fullToken(tx, t)
 		}
-		t, err = c.withManaged(tx, t)
 		return err
 	})
 	if err != nil {
 		return failed(err)
 	}
-	return ok(c.tokenAnswer(t, "", true))
+	return ok(out)
 }
 
 const tokenCode = "storage.tokens.validation"
@@ -305,6 +338,7 @@ func (c *call) createToken() (reply, error) {
 	}
 	secret := c.s.newSecret(t.ID)
 	t.Hash = hashToken(secret)
+	var full *token
 	err = c.s.store.update("", func(tx *txn) error {
 		// Without the right to manage tokens only a minimal one can be made.
 		if c.token.CanManageTokens {
@@ -319,12 +353,16 @@ func (c *call) createToken() (reply, error) {
 		if err := in.err(tokenCode); err != nil {
 			return err
 		}
-		return putToken(tx, t)
+		if err := putToken(tx, t); err != nil {
+			return err
+		}
+		full, err = c.withManaged(tx, &t)
+		return err
 	})
 	if err != nil {
 		return failed(err)
 	}
-	return created(c.tokenAnswer(&t, secret, false))
+	return created(c.tokenAnswer(full, secret, false))
 }
 
 func tokenLock(id int64) string { return "token " + fmt.Sprint(id) }
@@ -337,9 +375,10 @@ func (c *call) updateToken() (reply, error) {
 	if !c.token.CanManageTokens {
 		return failed(accessDenied("token %s", c.r.PathValue("id")))
 	}
-	var t *token
-	err = c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) (err error) {
-		if t, err = c.findToken(tx); err != nil {
+	var out storageapi.Token
+	err = c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) error {
+		t, err := c.findToken(tx)
+		if err != nil {
 			return err
 		}
 		if description := in.text("description"); description != nil {
@@ -359,12 +398,16 @@ func (c *call) updateToken() (reply, error) {
 		if err := in.err(tokenCode); err != nil {
 			return err
 		}
-		return putToken(tx, *t)
+		if err := putToken(tx, *t); err != nil {
+			return err
+		}
+		out, err = c.fullToken(tx, t)
+		return err
 	})
 	if err != nil {
 		return failed(err)
 	}
-	return ok(c.tokenAnswer(t, "", true))
+	return ok(out)
 }
 
 func (c *call) deleteToken() (reply, error) {
@@ -399,7 +442,11 @@ func (c *call) refreshToken() (reply, error) {
 		}
 		secret = c.s.newSecret(t.ID)
 		t.Hash, t.Refreshed = hashToken(secret), now()
-		return putToken(tx, *t)
+		if err := putToken(tx, *t); err != nil {
+			return err
+		}
+		t, err = c.withManaged(tx, t)
+		return err
 	})
 	if err != nil {
 		return failed(err)

@@ -1,0 +1,174 @@
+package platform
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// The calls of this file carry the CSV in their own body, as old clients do: as the file "data" of a multipart form, as
+// the field "data" or "dataString" of any form, or by the id of a file that is there already. The bytes become a file
+// of the project, which an ordinary job imports, and which is deleted afterwards.
+
+// bodyFileDays is the life of the file when a crash keeps it from being deleted.
+const bodyFileDays = 1
+
+// maxFormFields bounds the memory of the fields beside the file.
+const maxFormFields = 4 << 20
+
+func (c *call) importBody() (reply, error) {
+	t, err := c.writableTable()
+	if err != nil {
+		return failed(err)
+	}
+	results, err := c.ofBody(func(in *input, file func(*input) (int64, error)) (jobSpec, error) { return c.importSpec(in, t, file) })
+	return answered(results, err)
+}
+
+func (c *call) createTableOfBody() (reply, error) {
+	// Before the bytes are taken.
+	if err := c.s.store.view(func(tx *txn) error { return c.findWritable(tx, c.r.PathValue("bucket")) }); err != nil {
+		return failed(err)
+	}
+	results, err := c.ofBody(c.createSpec)
+	if err != nil {
+		return failed(err)
+	}
+	return created(results)
+}
+
+// ofBody stores the bytes of the body as a file, runs the job that spec makes of it, and returns the job's results.
+func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jobSpec, error)) (json.RawMessage, error) {
+	in, name, id, err := c.readBodyFile()
+	if id != 0 {
+		defer c.s.dropBodyFile(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	job, err := spec(in, func(in *input) (int64, error) {
+		if id == 0 {
+			return c.dataFile(in)
+		}
+		f := storedFile{ID: id, Branch: c.branch, Name: name, Created: now(), RunID: c.runID(), Creator: c.creator()}
+		f.keepFor(bodyFileDays)
+		return id, c.s.store.update(fileLock(id), func(tx *txn) error { return putFile(tx, f) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	record, err := c.newJob(job)
+	if err == nil {
+		record, err = c.s.jobs.wait(c.r.Context(), record.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e := record.Failure; e != nil {
+		return nil, &apiError{status: http.StatusBadRequest, code: e.Code, message: e.Message}
+	}
+	return record.Results, nil
+}
+
+// dropBodyFile deletes the file when its job has ended. A job that still runs because its call was broken off needs it:
+// then the file goes when its life is over.
+func (s *Server) dropBodyFile(id int64) {
+	var used bool
+	err := s.store.view(func(tx *txn) error {
+		open, err := all[int64](tx, key("job-open", ""))
+		for _, jobID := range open {
+			var record jobRecord
+			var p importParams
+			if _, err := tx.get(jobKey(jobID), &record); err != nil {
+				return err
+			}
+			used = used || json.Unmarshal(record.Params, &p) == nil && p.Source.FileID == id
+		}
+		return err
+	})
+	if err != nil || used {
+		return
+	}
+	err = s.store.update(fileLock(id), func(tx *txn) error {
+		var f storedFile
+		if found, err := tx.get(fileKey(id), &f); err != nil || !found {
+			return err
+		}
+		return dropFile(tx, f)
+	})
+	if err != nil {
+		s.log.Warn("platform: the file of an import could not be deleted, it expires by itself", "file", id, "error", err)
+		return
+	}
+	s.removeBlobs(id)
+}
+
+// readBodyFile reads the fields of the body and stores the bytes of the CSV, if there are some; id is 0 if there are none.
+func (c *call) readBodyFile() (in *input, name string, id int64, err error) {
+	kind, params, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if kind == "multipart/form-data" {
+		return c.readFormFile(params["boundary"])
+	}
+	if in, err = c.input(); err != nil {
+		return nil, "", 0, err
+	}
+	for _, field := range []string{"data", "dataString"} {
+		if text := in.text(field); text != nil {
+			id, err = c.storeBody(strings.NewReader(*text))
+			return in, "data.csv", id, err
+		}
+	}
+	return in, "", 0, nil
+}
+
+// readFormFile reads a multipart form. The file is not kept in memory.
+func (c *call) readFormFile(boundary string) (in *input, name string, id int64, err error) {
+	malformed := refuse(http.StatusBadRequest, "validation.body", "The form is malformed")
+	values := url.Values{}
+	size := 0
+	for r := multipart.NewReader(&contextReader{c.r.Context(), c.r.Body}, boundary); ; {
+		p, err := r.NextPart()
+		if err == io.EOF {
+			in, err = formInput(values)
+			return in, name, id, err
+		}
+		if err != nil {
+			return nil, "", id, malformed
+		}
+		field := p.FormName()
+		if field == "data" || field == "dataString" {
+			if id != 0 {
+				return nil, "", id, refuse(http.StatusBadRequest, "validation.body", "The form has the field %s twice", field)
+			}
+			if name = p.FileName(); name == "" {
+				name = "data.csv"
+			}
+			if id, err = c.storeBody(p); errors.Is(err, io.ErrUnexpectedEOF) {
+				err = malformed
+			}
+			if err != nil {
+				return nil, "", id, err
+			}
+			continue
+		}
+		value, err := io.ReadAll(io.LimitReader(p, maxFormFields))
+		if size += len(value); err != nil || size >= maxFormFields || p.FileName() != "" {
+			return nil, "", id, malformed
+		}
+		values.Add(field, string(value))
+	}
+}
+
+// storeBody stores bytes for a file whose record comes later; what a crash leaves of it goes at the next opening.
+func (c *call) storeBody(src io.Reader) (int64, error) {
+	id, err := c.s.store.ids.take()
+	if err == nil {
+		_, err = c.s.blobs.put(id, "", src)
+	}
+	return id, err
+}

@@ -1,0 +1,163 @@
+package platform_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+func TestTokens(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	self := must(w.VerifyToken(ctx))(t)
+	if !self.IsMasterToken || self.Owner.ID != 1 || self.Organization == nil || self.Admin == nil || self.Token != "" {
+		t.Errorf("master token %+v", self)
+	}
+	_, err := w.CreateToken(ctx, storageapi.TokenCreate{BucketPermissions: map[string]string{"in.c-x": "write"}})
+	expectError(t, err, 400, "storage.tokens.invalidPermissions")
+	w.table(ctx, "in.c-x.t", nil, "a")
+	_, err = w.CreateToken(ctx, storageapi.TokenCreate{BucketPermissions: map[string]string{"in.c-x": "manage"}})
+	expectError(t, err, 400, "storage.tokens.invalidPermissions")
+
+	sink := must(w.CreateToken(ctx, storageapi.TokenCreate{
+		Description: "[_internal] Stream Sink web/events", BucketPermissions: map[string]string{"in.c-x": "write"}, CanReadAllFileUploads: true,
+	}))(t)
+	if sink.Token == "" || sink.IsMasterToken || sink.BucketPermissions["in.c-x"] != "write" || !sink.CanReadAllFileUploads || sink.CreatorToken == nil {
+		t.Errorf("created %+v", sink)
+	}
+	c := w.client(sink.Token)
+	if v := must(c.VerifyToken(ctx))(t); v.ID != sink.ID || v.Token != "" {
+		t.Errorf("verified %+v", v)
+	}
+	must(c.Table(ctx, "in.c-x.t"))(t)
+	must(c.CreateTable(ctx, "in.c-x", storageapi.TableCreate{Name: "u", Columns: storageapi.TextColumns("a")}))(t)
+	_, err = c.CreateBucket(ctx, storageapi.BucketCreate{Name: "y"})
+	expectError(t, err, 403, "accessDenied")
+	_, err = c.Bucket(ctx, "in.c-y")
+	expectError(t, err, 403, "accessDenied")
+	for _, err := range c.Configurations(ctx, component) {
+		expectError(t, err, 403, "accessDenied")
+	}
+	if list := must(storageapi.Collect(c.Tokens(ctx)))(t); len(list) != 1 {
+		t.Errorf("a token that may not manage tokens sees %d of them", len(list))
+	}
+	_, err = c.TokenDetail(ctx, self.ID)
+	expectError(t, err, 403, "accessDenied")
+
+	fresh := must(c.RefreshToken(ctx, sink.ID))(t)
+	if fresh.Token == sink.Token {
+		t.Error("the secret is the old one")
+	}
+	_, err = c.VerifyToken(ctx)
+	expectError(t, err, 401, "storage.tokenInvalid")
+	c = w.client(fresh.Token)
+	text := "other"
+	if u := must(w.UpdateToken(ctx, sink.ID, storageapi.TokenUpdate{Description: &text, BucketPermissions: map[string]string{"in.c-x": "read"}}))(t); u.Description != text {
+		t.Errorf("updated %+v", u)
+	}
+	_, err = c.StartImport(ctx, "in.c-x.t", storageapi.Import{FileID: 1})
+	expectError(t, err, 403, "accessDenied")
+
+	// Without the right to manage tokens only a minimal one can be made.
+	minimal := must(c.CreateToken(ctx, storageapi.TokenCreate{CanManageBuckets: true, ExpiresIn: 60}))(t)
+	if minimal.CanManageBuckets || minimal.Expires.IsZero() || minimal.Description != "Created by other" {
+		t.Errorf("minimal token %+v", minimal)
+	}
+	check(t, c.DeleteToken(ctx, sink.ID))
+	_, err = c.VerifyToken(ctx)
+	expectError(t, err, 401, "storage.tokenInvalid")
+	expectError(t, w.DeleteToken(ctx, sink.ID), 404, "storage.tokens.notFound")
+	expectError(t, w.DeleteToken(ctx, self.ID), 400, "storage.tokens.validation")
+	expectError(t, w.ShareToken(ctx, minimal.ID, "a@example.com", "hello"), 501, "notImplemented")
+}
+
+func TestTokenOfAnotherStack(t *testing.T) {
+	here, there := newWorld(t), newWorld(t)
+	foreign := must(there.CreateToken(t.Context(), storageapi.TokenCreate{Description: "d"}))(t)
+	_, err := here.client(foreign.Token).VerifyToken(t.Context())
+	expectError(t, err, 401, "storage.tokenInvalid")
+	if !strings.Contains(err.Error(), "Invalid Token") || strings.Contains(err.Error(), string(foreign.Token)) {
+		t.Errorf("text %q", err)
+	}
+	_, err = here.client("").VerifyToken(t.Context())
+	expectError(t, err, 401, "")
+	if !strings.Contains(err.Error(), "Access token must be set") {
+		t.Errorf("text %q", err)
+	}
+	if !storageapi.IsUnauthorized(err) {
+		t.Error("not IsUnauthorized")
+	}
+}
+
+// A token that may manage buckets has the right to each of them, whichever call describes it.
+func TestTokenOfAllBuckets(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	w.table(ctx, "in.c-x.t", nil, "a")
+	made := must(w.CreateToken(ctx, storageapi.TokenCreate{CanManageBuckets: true}))(t)
+	text := "other"
+	for call, token := range map[string]*storageapi.Token{
+		"create": made, "verify": must(w.client(made.Token).VerifyToken(ctx))(t), "detail": must(w.TokenDetail(ctx, made.ID))(t),
+		"update": must(w.UpdateToken(ctx, made.ID, storageapi.TokenUpdate{Description: &text}))(t), "refresh": must(w.RefreshToken(ctx, made.ID))(t),
+	} {
+		if len(token.BucketPermissions) != 1 || token.BucketPermissions["in.c-x"] != "manage" {
+			t.Errorf("%s: rights %v", call, token.BucketPermissions)
+		}
+	}
+	// They are not stored: a bucket that comes later is one of them.
+	w.table(ctx, "in.c-y.t", nil, "a")
+	if got := must(w.TokenDetail(ctx, made.ID))(t).BucketPermissions; len(got) != 2 {
+		t.Errorf("rights %v after another bucket was made", got)
+	}
+}
+
+// A refreshed master token stays refreshed when the server is opened again with the options of the first time.
+func TestMasterTokenIsRefreshed(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	self := must(w.VerifyToken(ctx))(t)
+	fresh := must(w.RefreshToken(ctx, self.ID))(t)
+	for range 2 {
+		if _, err := w.VerifyToken(ctx); !storageapi.IsUnauthorized(err) {
+			t.Errorf("the secret before: %v", err)
+		}
+		must(w.client(fresh.Token).VerifyToken(ctx))(t)
+		w.restart()
+	}
+	// Another token of the options is taken, once.
+	w.opts.Token = "another-master-token"
+	w.restart()
+	must(w.client("another-master-token").VerifyToken(ctx))(t)
+	if _, err := w.client(fresh.Token).VerifyToken(ctx); !storageapi.IsUnauthorized(err) {
+		t.Errorf("the secret before: %v", err)
+	}
+}
+
+func TestTokenExpires(t *testing.T) {
+	w := newWorld(t)
+	made := must(w.CreateToken(t.Context(), storageapi.TokenCreate{ExpiresIn: 1}))(t)
+	c := w.client(made.Token)
+	for {
+		_, err := c.VerifyToken(t.Context())
+		if err == nil {
+			continue // the second is not over
+		}
+		expectError(t, err, 401, "storage.tokenInvalid")
+		break
+	}
+	if !must(w.TokenDetail(t.Context(), made.ID))(t).IsExpired {
+		t.Error("the token does not say that it has expired")
+	}
+}
+
+// The project says how much is in its tables.
+func TestProjectTotals(t *testing.T) {
+	w := newWorld(t)
+	w.table(t.Context(), "in.c-x.t", nil, "a")
+	check(t, importCSV(w, t.Context(), "in.c-x.t", storageapi.Import{}, "f", "a\n1\n2\n"))
+	owner := must(w.VerifyToken(t.Context()))(t).Owner
+	if owner.RowsCount != 2 || owner.DataSizeBytes != must(w.Table(t.Context(), "in.c-x.t"))(t).DataSizeBytes {
+		t.Errorf("%d rows, %d bytes", owner.RowsCount, owner.DataSizeBytes)
+	}
+}
