@@ -13,6 +13,9 @@
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://forebay.example.com:4317
 //	OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20SECRET
 //
+// Messages may be compressed with gzip or, on a server of [Server], with zstd. Nothing of a message is read before the
+// secret has been checked.
+//
 // # What an answer means
 //
 // A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait.
@@ -24,6 +27,7 @@
 //	UNAUTHENTICATED    no source has the secret
 //	FAILED_PRECONDITION  the source is disabled, or several sources have the secret
 //	RESOURCE_EXHAUSTED   the message is above Options.MaxMessageBytes
+//	INTERNAL             the message does not have the compression that it claims
 //	UNAVAILABLE        the service is overloaded, stopping or at fault: send the batch again after the delay of the
 //	                   RetryInfo. Nothing was stored, unless the message says that this is unknown
 //

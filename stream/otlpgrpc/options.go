@@ -17,8 +17,8 @@ const (
 
 // Options of the services. The zero value is ready to use.
 type Options struct {
-	// MaxMessageBytes is the greatest export request without its compression: 1 KB to 64 MB. With Register it bounds
-	// only what is decoded: set grpc.MaxRecvMsgSize on the server too. Default: DefaultMaxMessageBytes.
+	// MaxMessageBytes is the greatest export request without its compression: 1 KB to 64 MB. With Register it bounds what
+	// is decoded: set grpc.MaxRecvMsgSize on the server, to bound what is inflated. Default: DefaultMaxMessageBytes.
 	MaxMessageBytes int
 	// MaxBufferedBytes bounds about the memory that the decoded requests in progress take together, at least sixteen times
 	// MaxMessageBytes. Above it requests are answered UNAVAILABLE. Default: DefaultMaxBufferedBytes.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // what exporters compress with
+	_ "google.golang.org/grpc/encoding/gzip" // what most exporters compress with
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -41,17 +41,29 @@ import (
 //	MaxConnectionIdle     5 min  a connection without a request
 //	MaxConcurrentStreams  100    requests of one connection at a time
 //	MaxRecvMsgSize        Options.MaxMessageBytes
+//	InitialWindowSize     1 MB   that a client may send of a request before it is read
+//	InitialConnWindowSize 1 MB   of all requests of one connection
 func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.Server {
+	limit := opts.withDefaults().MaxMessageBytes
 	s := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(100),
-		grpc.MaxRecvMsgSize(opts.withDefaults().MaxMessageBytes),
+		grpc.MaxRecvMsgSize(limit),
+		grpc.InitialWindowSize(window),
+		grpc.InitialConnWindowSize(window),
+		grpc.ForceServerCodecV2(newCodec()),
+		//lint:ignore SA1019 what replaces it is global, see zstdDecoder
+		grpc.RPCDecompressor(&zstdDecoder{limit: limit}),
 	}, more...)...)
 	Register(s, eng, opts)
 	return s
 }
+
+// window is enough for most requests to come in one go. A fixed one needs no pings to estimate it, and bounds what is
+// buffered for a connection.
+const window = 1 << 20
 
 // Register adds the three OTLP services to a server, which must use the codec that gRPC has for "proto" (the default).
 // It panics if opts.Validate reports an error.
@@ -99,11 +111,18 @@ type request struct {
 	err      error
 }
 
-var errBuffered = errors.New("otlpgrpc: too many requests are in progress")
+var (
+	errBuffered = errors.New("otlpgrpc: too many requests are in progress")
+	errTooLarge = errors.New("otlpgrpc: the message is too large")
+)
 
 // UnmarshalProto is called by the codec with the bytes of the message, which are valid only during the call. Its errors
 // would become INTERNAL, so it keeps them instead.
 func (r *request) UnmarshalProto(data []byte) error {
+	if len(data) > r.srv.opts.MaxMessageBytes { // the server may have a higher limit
+		r.err = errTooLarge
+		return nil
+	}
 	var cost int
 	if cost, r.err = otlp.Check(r.signal, otlp.Protobuf, data, memoryPerByte*r.srv.opts.MaxMessageBytes); r.err != nil {
 		return nil
@@ -130,7 +149,7 @@ func (r response) MarshalProto(dst []byte) int { return copy(dst, r) }
 // UnmarshalProto makes it a message for the codec; a server does not receive it.
 func (response) UnmarshalProto([]byte) error { return nil }
 
-// handle answers one call. The message is decoded after the secret has been checked.
+// handle answers one call. The message is read, inflated and decoded only after the secret has been checked.
 func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	source, err := s.authorize(md)
@@ -222,6 +241,9 @@ func (s *server) failure(ctx context.Context, err error) error {
 	case errors.As(err, &tooLarge):
 		return status.Error(codes.InvalidArgument, fmt.Sprintf("The rows of all sinks together have %d bytes, at most %d are taken at once. "+
 			"Send smaller batches.", tooLarge.Size, tooLarge.Limit))
+	case errors.Is(err, errTooLarge):
+		return status.Error(codes.ResourceExhausted, fmt.Sprintf("The message has more than %d bytes without its compression. "+
+			"Send smaller batches.", s.opts.MaxMessageBytes))
 	case errors.Is(err, errBuffered):
 		return unavailable(time.Second, "Too many requests are in progress. Send the batch again later.")
 	case errors.Is(err, forebay.ErrClosed):

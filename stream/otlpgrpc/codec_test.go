@@ -1,0 +1,196 @@
+package otlpgrpc_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/otlpgrpc"
+)
+
+const exportLogs = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+
+// zstdCompressor is what a client has; broken sends what is no zstd.
+type zstdCompressor struct{ broken bool }
+
+func (c zstdCompressor) Do(w io.Writer, p []byte) error {
+	if c.broken {
+		_, err := w.Write(p)
+		return err
+	}
+	z, err := zstd.NewWriter(w)
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(p); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+func (zstdCompressor) Type() string { return "zstd" }
+
+// dial returns a client of another connection's server, which compresses with zstd.
+func dial(t *testing.T, conn *grpc.ClientConn, c zstdCompressor) plogotlp.GRPCClient {
+	t.Helper()
+	//lint:ignore SA1019 what replaces it is global: the server of this process would have zstd from there
+	other, err := grpc.NewClient(conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithCompressor(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	return plogotlp.NewGRPCClient(other)
+}
+
+func TestZstd(t *testing.T) {
+	if encoding.GetCompressor("zstd") != nil {
+		t.Fatal("zstd is registered for the whole program")
+	}
+	eng, mem, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 64 << 10}, nil, app(sink("rows", mapping.Path("b", "body", mapping.RawString()))))
+	ctx := with(t.Context(), "Bearer "+secret)
+	client := dial(t, conn, zstdCompressor{})
+	text := strings.Repeat("gate ", 10_000)
+	for range 3 { // decoders are used again
+		if _, err := client.Export(ctx, logs(text, "b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		client plogotlp.GRPCClient
+		req    plogotlp.ExportRequest
+		code   codes.Code
+	}{
+		"one byte too large": {client, logs(strings.Repeat("x", 64<<10)), codes.ResourceExhausted},
+		"a bomb":             {client, logs(strings.Repeat("x", 30<<20)), codes.ResourceExhausted},
+		"no zstd":            {dial(t, conn, zstdCompressor{broken: true}), logs("x"), codes.Internal},
+	} {
+		if _, err := c.client.Export(ctx, c.req); status.Code(err) != c.code {
+			t.Errorf("%s: %v, want %v", name, err, c.code)
+		}
+	}
+	if err := eng.Flush(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	if rows := mem.Rows("in.c-app.rows"); len(rows) != 6 || rows[0][0] != text || rows[5][0] != "b" {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// A server with a limit above that of the options does not store the part of a message that is below it.
+func TestHigherLimitOfServer(t *testing.T) {
+	_, _, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 1 << 10}, []grpc.ServerOption{grpc.MaxRecvMsgSize(1 << 20)}, app(sink("rows", mapping.Body("b"))))
+	for name, client := range map[string]plogotlp.GRPCClient{"plain": plogotlp.NewGRPCClient(conn), "zstd": dial(t, conn, zstdCompressor{})} {
+		_, err := client.Export(with(t.Context(), "Bearer "+secret), logs(strings.Repeat("x", 2<<10)))
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "smaller batches") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A caller without the secret is answered before anything of its message is read: it cannot make the server inflate a bomb.
+func TestSecretBeforeMessage(t *testing.T) {
+	_, _, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Body("b"))))
+	ctx, cancel := context.WithTimeout(with(t.Context(), "Bearer wrong"), time.Minute)
+	defer cancel()
+	call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, exportLogs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := call.RecvMsg(raw(nil)); status.Code(err) != codes.Unauthenticated { // no message was sent
+		t.Error(err)
+	}
+}
+
+// Messages of all sizes arrive whole, whether in one frame or in many, and in buffers that others had before.
+func TestMessageSizes(t *testing.T) {
+	eng, mem, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Path("b", "body", mapping.RawString()))))
+	var want []string
+	for _, size := range []int{0, 1, 100, 16<<10 - 30, 16 << 10, 40_000, 300_000, 1 << 20, 500, 40_000} {
+		text := strings.Repeat(string(rune('a'+len(want))), size)
+		want = append(want, text)
+		if _, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := eng.Flush(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	rows := mem.Rows("in.c-app.rows")
+	if len(rows) != len(want) {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for i, row := range rows {
+		if row[0] != want[i] {
+			t.Errorf("row %d has %d bytes, want %d", i, len(row[0]), len(want[i]))
+		}
+	}
+}
+
+// Other services of the same server, and the services on a server of the user, have the codec of gRPC.
+func TestOtherServices(t *testing.T) {
+	eng, err := forebay.Open("data", forebay.Options{Staging: noStaging{}, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	if err := eng.Define(t.Context(), app(sink("rows", mapping.Body("b")))); err != nil {
+		t.Fatal(err)
+	}
+	own := grpc.NewServer()
+	otlpgrpc.Register(own, eng, otlpgrpc.Options{})
+	for name, srv := range map[string]*grpc.Server{"Server": otlpgrpc.Server(eng, otlpgrpc.Options{}), "Register": own} {
+		grpc_health_v1.RegisterHealthServer(srv, health.NewServer())
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = srv.Serve(listener) }()
+		defer srv.Stop()
+		conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		res, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		if err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
+		if _, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := eng.Stats().Sinks[0].Accepted; got != 2 {
+		t.Errorf("%d rows", got)
+	}
+}
+
+// noStaging accepts nothing until the engine gives up.
+type noStaging struct{}
+
+func (noStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Source) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (noStaging) Open(context.Context, buffer.Object) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(nil)), nil
+}
+func (noStaging) Delete(context.Context, ...buffer.Object) error { return nil }
