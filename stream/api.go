@@ -113,6 +113,8 @@ func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 	a.mux.Handle("GET "+readyPath, Ready(cat.Engine(), cat))
 	a.docs.mount(a.mux)
 	a.mux.HandleFunc("/", a.noEndpoint)
+	// The mux would redirect the path of no task to that of one without a name.
+	a.mux.HandleFunc("/v1/tasks", func(w http.ResponseWriter, r *http.Request) { a.unknownPath(w, r, setCommonHeaders(w.Header())) })
 	return a, nil
 }
 

@@ -83,7 +83,7 @@ type settingsUpdate struct {
 
 type settingUpdate struct {
 	Key   string          `json:"key" minLength:"1"`
-	Value json.RawMessage `json:"value,omitempty" doc:"Null puts the setting back to what it inherits."`
+	Value json.RawMessage `json:"value" doc:"Null puts the setting back to what it inherits."`
 }
 
 type byBody = catalog.By

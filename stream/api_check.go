@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
@@ -58,7 +61,11 @@ func (k *checks) decode(c *call, most int64) error {
 	}
 	k.path(c, &p)
 	if c.r.URL.RawQuery != "" {
-		k.parameters(c.r.URL.Query(), &p)
+		q, err := url.ParseQuery(c.r.URL.RawQuery)
+		if err != nil {
+			p.add("badRequest", "the query cannot be read: %v", err)
+		}
+		k.parameters(q, &p)
 	}
 	if k.op.pages() {
 		c.page = newPage(c.r.URL.Query())
@@ -68,8 +75,8 @@ func (k *checks) decode(c *call, most int64) error {
 
 func (k *checks) path(c *call, p *problems) {
 	for _, id := range []struct{ name, value string }{{"sourceId", c.source}, {"sinkId", c.sink}} {
-		if len(id.value) > forebay.MaxIDLength {
-			p.add("invalidLength", "length of %s must be lesser or equal than %d but got %d", id.name, forebay.MaxIDLength, len(id.value))
+		if n := utf8.RuneCountInString(id.value); n > forebay.MaxIDLength {
+			p.add("invalidLength", "length of %s must be lesser or equal than %d but got %d", id.name, forebay.MaxIDLength, n)
 		}
 	}
 	text := c.r.PathValue("versionNumber")
@@ -138,14 +145,7 @@ func (k *checks) readBody(c *call, p *problems, most int64) error {
 		p.add("missingPayload", "missing required payload")
 		return nil
 	}
-	var v any
-	dec := json.NewDecoder(bytes.NewReader(b))
-	err = dec.Decode(&v)
-	if err == nil {
-		if _, trailing := dec.Token(); !errors.Is(trailing, io.EOF) {
-			err = errors.New("there is more after the JSON value")
-		}
-	}
+	b, v, err := k.decodeBody(b)
 	if err != nil {
 		p.add("decodePayload", "the body is not JSON: %v", err)
 		return nil
@@ -160,6 +160,79 @@ func (k *checks) readBody(c *call, p *problems, most int64) error {
 	}
 	c.body = body
 	return nil
+}
+
+// decodeBody returns a body with the members that its schema has, and what they mean. What is checked is what is used:
+// of members that are given twice, in the same or another case, one is left.
+func (k *checks) decodeBody(b []byte) (body []byte, v any, err error) {
+	if !utf8.Valid(b) {
+		return nil, nil, errors.New("it is not UTF-8")
+	}
+	var raw json.RawMessage
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if err := dec.Decode(&raw); err != nil {
+		return nil, nil, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, nil, errors.New("there is more after the JSON value")
+	}
+	raw, err = k.canonical(k.body, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return raw, v, json.Unmarshal(raw, &v)
+}
+
+// canonical writes valid JSON anew: objects have the members of the schema by their exact names, the last where several
+// are equal, and no others. Values that the schema leaves open, or that are of another type, stay as they are.
+func (k *checks) canonical(s *huma.Schema, raw json.RawMessage) (json.RawMessage, error) {
+	if s.Ref != "" {
+		s = k.registry.SchemaFromRef(s.Ref)
+	}
+	var next any
+	switch raw = bytes.TrimSpace(raw); {
+	case s.Type == huma.TypeObject && len(s.Properties) > 0 && raw[0] == '{':
+		var given map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &given); err != nil {
+			return nil, err
+		}
+		members := map[string]json.RawMessage{}
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			for property := range s.Properties {
+				if _, exact := given[property]; name == property || !exact && strings.EqualFold(name, property) {
+					members[property] = given[name]
+				}
+			}
+		}
+		for name, value := range members {
+			value, err := k.canonical(s.Properties[name], value)
+			if err != nil {
+				return nil, err
+			}
+			members[name] = value
+		}
+		next = members
+	case s.Type == huma.TypeArray && raw[0] == '[':
+		var items []json.RawMessage
+		if err := json.Unmarshal(raw, &items); err != nil {
+			return nil, err
+		}
+		for i := range items {
+			item, err := k.canonical(s.Items, items[i])
+			if err != nil {
+				return nil, err
+			}
+			items[i] = item
+		}
+		next = items
+	default:
+		return raw, nil
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(next)
+	return out.Bytes(), err
 }
 
 func (k *checks) validate(schema *huma.Schema, location string, v any, p *problems) bool {

@@ -185,6 +185,7 @@ func TestRequestChecks(t *testing.T) {
 		{"unknown setting", "PATCH", "/sources/web/settings", `{"settings":[{"key":"nothing","value":1}]}`, 400, "badRequest", `"nothing"`},
 		{"setting twice", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":1},{"key":"` + count + `","value":2}]}`, 400, "badRequest", "twice"},
 		{"setting of another type", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":"5"}]}`, 400, "badRequest", "whole number"},
+		{"setting without a value", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","valeu":5}]}`, 400, "missingField", "body.settings[0].value is missing"},
 		{"fraction", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":1.5}]}`, 400, "badRequest", "whole number"},
 		{"count too small", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":0}]}`, 400, "badRequest", "out of range"},
 		{"count negative", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":-1}]}`, 400, "badRequest", "out of range"},
@@ -196,6 +197,12 @@ func TestRequestChecks(t *testing.T) {
 		{"size with blank", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.staging.upload.trigger.size","value":"12 mb"}]}`, 202, "", ""},
 		{"protected setting", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.local.encoding.compression.type","value":"none"}]}`, 403, "forbidden", "compression.type"},
 		{"no settings", "PATCH", "/sources/web/settings", `{}`, 202, "", ""},
+		{"not UTF-8", "POST", "/sources", "{\"type\":\"http\",\"name\":\"a\xff\"}", 400, "decodePayload", "UTF-8"},
+		{"malformed query", "GET", "/sources?%zz", "", 400, "badRequest", "the query"},
+		{"second mapping of another case", "PATCH", "/sources/web/sinks/events", `{"table":{"mapping":{"columns":[` + id + `],"COLUMNS":[` + strings.Repeat(id+",", 100) + id + `]}}}`, 202, "", ""},
+		{"second type of another case", "PATCH", "/sources/web", `{"type":"http","TYPE":"mqtt"}`, 202, "", ""},
+		{"only in another case", "PATCH", "/sources/web", `{"Type":"mqtt"}`, 400, "invalidEnumValue", "body.type"},
+		{"table twice", "POST", "/sources/web/sinks", `{"type":"table","name":"Twice","table":{"type":"` + DefaultTableType + `","tableId":"in.c-web.new"},"table":{"mapping":{"columns":[` + id + `]}}}`, 400, "missingField", "body.table.tableId is missing"},
 		{"blank name", "POST", "/sources", `{"type":"http","name":" \u00a0\u200b ","sourceId":"x"}`, 400, "badRequest", "name is blank"},
 		{"name with NUL", "POST", "/sources", `{"type":"http","name":"a\u0000b"}`, 400, "badRequest", "name has the control character U+0000"},
 		{"name of two lines", "PATCH", "/sources/web", `{"name":"a\nb"}`, 400, "badRequest", "name has the control character U+000A"},
@@ -244,6 +251,19 @@ func TestUnknownPaths(t *testing.T) {
 		}
 	}
 	s.want(404, "stream.api.endpointNotFound", testToken, "GET", b+"/sources/", "")
+	for _, op := range s.api.operations() { // every beginning of a path, with and without a slash at its end
+		path := pathOf(&op, "3", "web", "events", "1", "x/y")
+		for i := 1; i < len(path); i++ {
+			if path[i] != '/' {
+				continue
+			}
+			for _, part := range []string{path[:i], path[:i+1]} {
+				if a := s.do(testToken, "GET", part, ""); a.status >= 300 && a.status < 400 || a.header.Get("Location") != "" {
+					t.Errorf("GET %s: status %d, Location %q", part, a.status, a.header.Get("Location"))
+				}
+			}
+		}
+	}
 	if a := s.do(testToken, "PUT", b+"/sources", ""); a.status != 405 || a.text != "" || a.header.Get("Allow") != "GET, POST" {
 		t.Errorf("another method: status %d, Allow %q, body %q", a.status, a.header.Get("Allow"), a.text)
 	}
