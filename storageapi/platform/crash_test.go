@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,9 @@ func runChild() {
 			Runner: platform.RunnerFunc(func(_ context.Context, run *platform.Run) error {
 				return run.SetState(raw(fmt.Sprintf(`{"row":%q}`, run.RowID)))
 			}),
+		}, {
+			Component: storageapi.Component{ID: "holder"},
+			Runner:    platform.RunnerFunc(hold),
 		}},
 	})
 	if err != nil {
@@ -52,6 +56,21 @@ func runChild() {
 	_ = http.Serve(l, server)
 }
 
+const holdEnv = "PLATFORM_TEST_CHILD_HOLD"
+
+// hold is a component that does not come to the end of the row that the environment names.
+func hold(ctx context.Context, run *platform.Run) error {
+	run.Logger.Info("at work on "+run.RowID, "configuration", string(run.Configuration))
+	if run.RowID == os.Getenv(holdEnv) {
+		<-ctx.Done()
+	}
+	out, err := run.CreateOutput(run.RowID + ".csv")
+	if err == nil {
+		_, err = io.WriteString(out, "row\n"+run.RowID+"\n")
+	}
+	return errors.Join(err, run.SetState(raw(`{"ran":true}`)))
+}
+
 // child is a running server in a process of its own.
 type child struct {
 	cmd    *exec.Cmd
@@ -59,10 +78,10 @@ type child struct {
 	http   *http.Client
 }
 
-func startChild(t *testing.T, dir string) *child {
+func startChild(t *testing.T, dir string, env ...string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	cmd.Env = append(append(os.Environ(), childEnv+"="+dir), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	check(t, err)
@@ -291,5 +310,98 @@ func (a *acknowledged) verifyJobs(t *testing.T, c *child) {
 	check(t, err)
 	if n := int(table.RowsCount); n < a.imports || n > a.asked {
 		t.Errorf("the table has %d rows, %d imports were acknowledged and %d asked for", n, a.imports, a.asked)
+	}
+}
+
+// Jobs of a process that was killed go on in the next one: the one that ran with the row at which it was and with the
+// version of its configuration, the ones that waited after it, and those that had ended stay as they are. The log has all.
+func TestKillWithRunningJob(t *testing.T) {
+	dir := t.TempDir()
+	ctx := t.Context()
+	c := startChild(t, dir, holdEnv+"=b")
+	_, err := c.client.CreateConfiguration(ctx, "holder", storageapi.ConfigurationCreate{
+		ConfigurationID: "c", Name: "c", Configuration: raw(`{"parameters":{"v":1},"storage":{"output":{"default_bucket":"out.c-k"}}}`),
+	})
+	check(t, err)
+	for _, id := range []string{"a", "b", "c"} {
+		_, err := c.client.CreateRow(ctx, "holder", "c", storageapi.RowCreate{RowID: id})
+		check(t, err)
+	}
+	log := func(job *storageapi.QueueJob) (lines []string) {
+		for e, err := range c.client.Events(ctx, storageapi.EventQuery{RunID: job.RunID}) {
+			check(t, err)
+			lines = append(lines, e.Message)
+		}
+		slices.Reverse(lines)
+		return lines
+	}
+	run := func() *storageapi.QueueJob {
+		job, err := c.client.CreateQueueJob(ctx, storageapi.QueueJobCreate{Component: "holder", Config: "c"})
+		check(t, err)
+		return job
+	}
+	running, waiting, cancelled := run(), run(), run()
+	_, err = c.client.KillQueueJob(ctx, cancelled.ID)
+	check(t, err)
+	for tick := time.NewTicker(5 * time.Millisecond); !slices.Contains(log(running), "at work on b"); <-tick.C {
+		if ctx.Err() != nil {
+			t.Fatal("the job has not come to row b")
+		}
+	}
+	// The job goes on with what it has begun with.
+	_, err = c.client.UpdateConfiguration(ctx, "holder", "c", storageapi.ConfigurationUpdate{Configuration: raw(`{"parameters":{"v":2},"storage":{"output":{"default_bucket":"out.c-k"}}}`)})
+	check(t, err)
+	c.kill()
+
+	c = startChild(t, dir, holdEnv+"=b")
+	got, err := c.client.QueueJob(ctx, running.ID)
+	check(t, err)
+	if got.Status != "processing" || got.IsFinished || got.StartTime.IsZero() || !got.EndTime.IsZero() {
+		t.Errorf("job that ran when the process was killed: %+v", got)
+	}
+	if got, err = c.client.QueueJob(ctx, waiting.ID); err != nil || got.Status != "waiting" {
+		t.Errorf("job that waited when the process was killed: %+v, %v", got, err)
+	}
+	c.kill()
+
+	c = startChild(t, dir)
+	first, err := c.client.WaitForQueueJob(ctx, running.ID)
+	check(t, err)
+	second, err := c.client.WaitForQueueJob(ctx, waiting.ID)
+	check(t, err)
+	if first.Result.Value.ConfigVersion != "4" || second.Result.Value.ConfigVersion != "5" || second.StartTime.Before(first.EndTime.Time) {
+		t.Errorf("versions %s and %s, the second began at %s, the first ended at %s",
+			first.Result.Value.ConfigVersion, second.Result.Value.ConfigVersion, second.StartTime, first.EndTime)
+	}
+	if tables := first.Result.Value.Output.Value.Tables; len(tables) != 3 {
+		t.Errorf("tables of all rows: %+v", tables)
+	}
+	if got, err = c.client.QueueJob(ctx, cancelled.ID); err != nil || got.Status != "cancelled" {
+		t.Errorf("job that was cancelled: %+v, %v", got, err)
+	}
+	// Row b was begun in each process that came to it; row a had ended in the first.
+	lines := log(first)
+	count := func(line string) (n int) {
+		for _, l := range lines {
+			if l == line {
+				n++
+			}
+		}
+		return n
+	}
+	if count("at work on a") != 1 || count("at work on b") < 2 || count("at work on c") != 1 || count("Component finished") != 3 {
+		t.Errorf("log %q", lines)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		rc, err := c.client.Preview(ctx, "out.c-k."+id, storageapi.RowQuery{})
+		check(t, err)
+		data, err := io.ReadAll(rc)
+		if want := "\"row\"\n\"" + id + "\"\n"; errors.Join(err, rc.Close()) != nil || string(data) != want {
+			t.Errorf("table of row %s: %q, want %q", id, data, want)
+		}
+	}
+	for row, err := range c.client.Rows(ctx, "holder", "c") {
+		check(t, err)
+		expectJSON(t, "state of row "+row.ID, row.State, `{"ran":true}`)
 	}
 }
