@@ -29,7 +29,8 @@
 //
 // A component is described in Options.Components, and can be run by POST /jobs if it has a [Runner]. It runs once with
 // the configuration, or once for each enabled row in their order; what a row has written is in its tables before the next
-// row begins. Its log is kept as events with the run id of the job.
+// row begins. Its log is kept as events with the run id of the job. A program that panics fails its job alone; one that
+// does not end when its job is terminated, or the server closed, is left behind after Options.Grace.
 //
 // # Files
 //

@@ -439,6 +439,62 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 }
 
+// Changes, deletions and restorations of one configuration by many clients at once leave a history without a gap, in
+// which each that was acknowledged is one entry.
+func TestConcurrentLife(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
+	var mu sync.Mutex
+	done := 1
+	var wg sync.WaitGroup
+	for worker := range 20 {
+		wg.Go(func() {
+			client := w.client(masterToken)
+			for i := range 8 {
+				var err error
+				switch (worker + i) % 5 {
+				case 0:
+					_, err = client.RestoreConfiguration(ctx, component, "c")
+				case 1:
+					_, err = client.CreateRow(ctx, component, "c", storageapi.RowCreate{Name: fmt.Sprint(worker, i)})
+				case 2:
+					_, err = client.RollbackConfiguration(ctx, component, "c", 1, "")
+				case 3:
+					_, err = client.UpdateConfigurationByForm(ctx, component, "c", storageapi.ConfigurationUpdate{Configuration: raw(fmt.Sprintf(`{"i":%d}`, i))})
+				case 4:
+					if worker != 4 { // one deletes, so that none purges
+						continue
+					}
+					if err = client.DeleteConfiguration(ctx, component, "c"); err == nil {
+						mu.Lock()
+						done++
+						mu.Unlock()
+						_, err = client.RestoreConfiguration(ctx, component, "c")
+					}
+				}
+				if err == nil {
+					mu.Lock()
+					done++
+					mu.Unlock()
+				} else if !storageapi.IsNotFound(err) { // it was in the trash
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	versions := must(storageapi.Collect(w.ConfigurationVersions(ctx, component, "c")))(t)
+	for i, v := range versions {
+		if v.Version != len(versions)-i {
+			t.Fatalf("entry %d is version %d of %d", i, v.Version, len(versions))
+		}
+	}
+	if len(versions) != done {
+		t.Errorf("%d versions, %d changes were acknowledged", len(versions), done)
+	}
+}
+
 // Everything is as it was after the server is opened again.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)

@@ -182,7 +182,8 @@ func (o *output) Close() error {
 type OutputTable struct {
 	// Destination is the id of the table. Default: a table of the same name in the default bucket.
 	Destination string
-	// Incremental adds the rows; without it they replace those that are there.
+	// Incremental adds the rows; without it they replace those that are there. Rows that are added to a table without a
+	// key may be there twice when the server was killed before the end of the row was on disk, because that is run again.
 	Incremental bool
 	// PrimaryKey are the columns of the key, when the table is created.
 	PrimaryKey []string
