@@ -449,7 +449,7 @@ func (c *call) deleteConfiguration() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	in, err := c.input()
+	in, err := c.optionalInput()
 	if err != nil {
 		return failed(err)
 	}
@@ -500,7 +500,7 @@ func purge(tx *txn, id configID) error {
 }
 
 func (c *call) restoreConfiguration() (reply, error) {
-	in, err := c.input()
+	in, err := c.optionalInput()
 	if err != nil {
 		return failed(err)
 	}

@@ -24,6 +24,8 @@ import (
 type input struct {
 	fields     map[string]json.RawMessage
 	violations []violation
+	// list says that the body was [], which is how some clients write that there are no fields.
+	list bool
 }
 
 type violation struct {
@@ -73,14 +75,18 @@ func parseInput(kind string, data []byte) (*input, error) {
 		}
 		return formInput(values)
 	}
-	if bytes.Equal(trimmed, []byte("[]")) {
-		return &input{}, nil // how an empty object is written by some clients
+	if isEmptyArray(trimmed) {
+		return &input{list: true}, nil
 	}
 	in := &input{}
-	if !utf8.Valid(trimmed) || json.Unmarshal(trimmed, &in.fields) != nil {
-		return nil, refuse(http.StatusBadRequest, "validation.body", "The body is not a JSON object")
+	if !utf8.Valid(trimmed) || kindOf(trimmed) != '{' || json.Unmarshal(trimmed, &in.fields) != nil {
+		return nil, notAnObject()
 	}
 	return in, nil
+}
+
+func notAnObject() error {
+	return refuse(http.StatusBadRequest, "validation.body", "The body is not a JSON object")
 }
 
 // formInput makes nested values of fields such as "a[b][0]".
@@ -354,9 +360,9 @@ func (in *input) lacks(names ...string) bool {
 	return !slices.ContainsFunc(names, in.has)
 }
 
-// decode reads a nested field into v.
+// decode reads a nested field, or one that is the JSON text of it, into v.
 func (in *input) decode(name string, v any, want string) {
-	if in.has(name) && json.Unmarshal(in.fields[name], v) != nil {
+	if in.has(name) && json.Unmarshal(unquoted(in.fields[name]), v) != nil {
 		in.fail(name, "want %s", want)
 	}
 }

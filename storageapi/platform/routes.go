@@ -175,8 +175,18 @@ func (c *call) run(rt route) (reply, error) {
 	return rt.run(c)
 }
 
-// input reads the body.
-func (c *call) input() (*input, error) { return readInput(c.w, c.r) }
+// input reads the body of a call that is about fields.
+func (c *call) input() (*input, error) {
+	in, err := c.optionalInput()
+	if err == nil && in.list {
+		return nil, notAnObject()
+	}
+	return in, err
+}
+
+// optionalInput reads the body of a call that has all it needs in its path. Old clients send [] when they have nothing to
+// add.
+func (c *call) optionalInput() (*input, error) { return readInput(c.w, c.r) }
 
 // query returns a parameter of the query.
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }

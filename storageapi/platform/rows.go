@@ -343,7 +343,7 @@ func (c *call) rollbackRow() (reply, error) {
 }
 
 func (c *call) copyRow() (reply, error) {
-	in, err := c.input()
+	in, err := c.optionalInput()
 	if err != nil {
 		return failed(err)
 	}

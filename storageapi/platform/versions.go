@@ -117,7 +117,7 @@ func (c *call) getVersion() (reply, error) {
 
 // changeText reads a body that has nothing but a changeDescription.
 func (c *call) changeText() (string, error) {
-	in, err := c.input()
+	in, err := c.optionalInput()
 	if err != nil {
 		return "", err
 	}
