@@ -37,12 +37,21 @@ const (
 	styleCSV                 // with quotes doubled
 )
 
+// hostName is the header that has a field of its own in a record.
+const hostName = "Host"
+
+// hasHost reports whether name is in the field Host.
+func (r *Record) hasHost(name string) bool { return r.Host != "" && name == hostName }
+
 // headerFields returns the headers in the order of their names. The slice is valid until the next call.
 func (r *Record) headerFields(compat bool) []headerField {
 	s := r.parsed()
 	fields := s.fields[:0]
+	if r.Host != "" {
+		fields = append(fields, headerField{hostName, r.Host, prefixOf(hostName)})
+	}
 	for name, values := range r.Header {
-		if len(values) > 0 {
+		if len(values) > 0 && !r.hasHost(name) {
 			fields = append(fields, headerField{name, headerValue(name, values, compat), prefixOf(name)})
 		}
 	}
@@ -82,6 +91,9 @@ func (r *Record) header(name string, compat bool) (string, bool) {
 	if !ok {
 		name = http.CanonicalHeaderKey(name)
 		values = r.Header[name]
+	}
+	if r.hasHost(name) {
+		return r.Host, true
 	}
 	if len(values) == 0 {
 		return "", false
@@ -132,7 +144,14 @@ func (s *recordState) appendHeaderText(dst []byte, text string, style headerStyl
 func (r *Record) headersText(compat bool) string {
 	var lines []string
 	size := 0
+	if r.Host != "" {
+		lines = append(lines, hostName+": "+r.Host+"\n")
+		size += len(lines[0])
+	}
 	for name, values := range r.Header {
+		if r.hasHost(name) {
+			continue
+		}
 		for _, v := range values {
 			if compat {
 				v = values[0]

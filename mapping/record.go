@@ -19,9 +19,10 @@ type Record struct {
 	Document Document
 	// Format tells how Body is parsed. The zero value takes it from the Content-Type field of Header.
 	Format Format
-	// Header holds the request headers under their canonical names. The values are not copied. The HTTP handler adds
-	// Host, which net/http keeps elsewhere.
+	// Header holds the request headers under their canonical names. The map is only read, the values are not copied.
 	Header http.Header
+	// Host, when set, is the Host header, in place of one in Header: net/http keeps it apart from the others.
+	Host string
 	// ClientIP is the address of the sender. The zero value means unknown and gives an empty cell.
 	ClientIP netip.Addr
 	// Received is the time at which the event arrived. The engine fills in a zero value; without an engine a zero
@@ -39,7 +40,7 @@ func JSON(body []byte) *Record {
 // Reset empties the record for the next event and keeps its internal buffers, unless they were released. No value that
 // was parsed before is reachable afterwards.
 func (r *Record) Reset() {
-	r.Body, r.Document, r.Format, r.Header = nil, nil, FormatFromHeader, nil
+	r.Body, r.Document, r.Format, r.Header, r.Host = nil, nil, FormatFromHeader, nil, ""
 	r.ClientIP, r.Received = netip.Addr{}, time.Time{}
 	if s := r.state; s != nil && s.owner == r {
 		s.reset()

@@ -123,7 +123,7 @@ func TestHiddenHeaders(t *testing.T) {
 	s.done("POST", b+"/sources", `{"type":"http","name":"Web","sinks":[{"type":"table","name":"A","table":{"type":"`+DefaultTableType+`","tableId":"in.c-web.a",
 		"mapping":{"columns":[{"type":"headers","name":"h"}]}}}]}`)
 	source, _ := s.eng.Source("web")
-	h := newIngestHandler(s.eng, Options{ProjectID: 7, HiddenHeaders: []string{"authorization", "COOKIE"}})
+	h := newIngestHandler(submitting{s.eng}, Options{ProjectID: 7, HiddenHeaders: []string{"authorization", "COOKIE"}})
 	r := post("/stream/7/web/"+source.Secret, "{}")
 	r.Header.Set("Authorization", "Bearer x")
 	r.Header.Set("Cookie", "a=b")

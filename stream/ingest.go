@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ import (
 //
 // It panics if opts.Validate reports an error. Call Validate first on options that a user of your program can set.
 func Ingest(eng *forebay.Engine, opts Options) http.Handler {
-	events := newIngestHandler(eng, opts)
+	events := newIngestHandler(submitting{eng}, opts)
 	telemetry := newOTLPHandler(eng, events.opts, events.bodies)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, otlpPrefix) {
@@ -40,18 +41,33 @@ func Ingest(eng *forebay.Engine, opts Options) http.Handler {
 // engine is what the ingestion needs of a [forebay.Engine].
 type engine interface {
 	Source(id string) (forebay.Source, bool)
-	Ingest(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
+	// Ingest calls mem.release when it needs the record no more, which should be before the durable wait.
+	Ingest(ctx context.Context, source string, rec *mapping.Record, mem *memory) (forebay.Result, error)
 	IngestBatch(ctx context.Context, source string, recs []*mapping.Record) ([]forebay.Result, error)
 	IngestMissing(ctx context.Context, source string, recs []*mapping.Record, has func(record int, sink string) bool) ([]forebay.Result, error)
+}
+
+// submitting gives back the memory of a record before it waits for the disk: the next request is then read and mapped
+// in memory that is still in the caches of the processor, and what waits holds no body.
+type submitting struct{ *forebay.Engine }
+
+func (s submitting) Ingest(ctx context.Context, source string, rec *mapping.Record, mem *memory) (forebay.Result, error) {
+	p, err := s.Submit(ctx, source, rec)
+	if err != nil {
+		return forebay.Result{}, err
+	}
+	mem.release()
+	return p.Wait(ctx)
 }
 
 type ingestHandler struct {
 	eng  engine
 	opts Options
 	// requests holds *ingestRequest.
-	requests sync.Pool
-	bodies   *bodies
-	receipts *receipts
+	requests  sync.Pool
+	bodies    *bodies
+	receipts  *receipts
+	deadlines deadlines
 }
 
 func newIngestHandler(eng engine, opts Options) *ingestHandler {
@@ -69,11 +85,27 @@ type ingestRequest struct {
 	rec    mapping.Record
 	buffer bodyBuffer
 	events events
+	// header and host are those of the record when it cannot have those of the request.
 	header http.Header
 	host   [1]string
 }
 
+// memory is the loan of an ingestRequest to one request. Who holds it uses nothing of the request after release.
+type memory struct {
+	h *ingestHandler
+	q *ingestRequest
+}
+
+// release ends the loan, if it has not ended yet.
+func (m *memory) release() {
+	if q := m.q; q != nil {
+		m.q = nil
+		m.h.release(q)
+	}
+}
+
 func (h *ingestHandler) release(q *ingestRequest) {
+	h.bodies.release(&q.buffer)
 	q.rec.Reset()
 	q.events.reuse()
 	clear(q.header)
@@ -142,8 +174,8 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 	}
 
 	q := h.requests.Get().(*ingestRequest)
-	defer h.release(q)
-	defer h.bodies.release(&q.buffer)
+	mem := &memory{h, q}
+	defer mem.release()
 	body, e := h.bodies.read(&q.buffer, r, h.opts.MaxBodyBytes)
 	if e != nil {
 		if e.unread {
@@ -152,24 +184,17 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 		return e
 	}
 	q.fill(r, body, h.opts)
-	// net/http cancels the context of a request whose client sends no more. A client that has only closed its sending
-	// side still reads the answer, and the row may be stored already: the request is complete, so its context no longer
-	// counts.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
-	defer cancel()
+	ctx := h.deadlines.from(q.rec.Received)
 	if src.Split != forebay.SplitNone || len(r.Header[keyHeader]) > 0 {
 		return h.serveEvents(ctx, w, r, requestID, src, q)
 	}
-	res, err := h.eng.Ingest(ctx, target.source, &q.rec)
+	res, err := h.eng.Ingest(ctx, target.source, &q.rec, mem)
 	if err != nil && len(res.Sinks) == 0 {
 		return ingestError(err, r.Header.Get("Content-Type"))
 	}
 	h.writeResult(w, r, requestID, target.source, res)
 	return nil
 }
-
-// storeTimeout bounds the durable wait of one event. [Server] leaves time for it and for the answer.
-const storeTimeout = 30 * time.Second
 
 // admit refuses what is known to be wrong before the body is read.
 func (h *ingestHandler) admit(w http.ResponseWriter, r *http.Request, target endpoint) (forebay.Source, *apiError) {
@@ -235,16 +260,17 @@ func headerBytes(r *http.Request) int {
 
 // fill makes the record of a request whose body has been read.
 func (q *ingestRequest) fill(r *http.Request, body []byte, opts Options) {
-	for name, values := range r.Header {
-		q.header[name] = values
-	}
-	q.host[0] = r.Host
-	q.header["Host"] = q.host[:]
-	for _, name := range opts.HiddenHeaders {
-		delete(q.header, name)
-	}
 	q.rec.Body = body
-	q.rec.Header = q.header
+	q.rec.Header, q.rec.Host = r.Header, r.Host
+	if len(opts.HiddenHeaders) > 0 || r.Host == "" { // an empty Host is a header, too
+		maps.Copy(q.header, r.Header)
+		q.host[0] = r.Host
+		q.header["Host"] = q.host[:]
+		for _, name := range opts.HiddenHeaders {
+			delete(q.header, name)
+		}
+		q.rec.Header, q.rec.Host = q.header, ""
+	}
 	q.rec.ClientIP = clientIP(r, opts.TrustedProxies)
 	q.rec.Received = time.Now()
 }
