@@ -68,10 +68,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := os.MkdirAll(*dir, 0o700); err != nil {
 		return err
 	}
+	shown := "$TOKEN" // what the commands below take for the token: a given one is not printed
 	if *token == "" {
-		if *token, err = secret(filepath.Join(*dir, "token")); err != nil {
+		path := filepath.Join(*dir, "token")
+		if *token, err = secret(path); err != nil {
 			return err
 		}
+		shown = "$(cat " + path + ")"
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	listener, err := net.Listen("tcp", *addr)
@@ -148,7 +151,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	h.streams.Store(&streams{api: api, ingest: stream.Ingest(engine, stream.Options{ProjectID: *project, Logger: log})})
 
 	fmt.Fprintf(stdout, "ready addr=%s\n\n", listener.Addr())
-	fmt.Fprintf(stdout, howTo, base, filepath.Join(*dir, "token"), component, stream.DefaultTableType)
+	fmt.Fprintf(stdout, howTo, base, shown, component, stream.DefaultTableType)
 	select {
 	case <-ctx.Done():
 	case err := <-served:
@@ -167,13 +170,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 
 const howTo = `  curl %[1]s/v2/storage
   curl %[1]s/apis.json
-  curl -H "X-StorageApi-Token: $(cat %[2]s)" -d name=Hello --data-urlencode 'configuration={"parameters":{"names":["Ada"]}}' \
+  curl -H "X-StorageApi-Token: %[2]s" -d name=Hello --data-urlencode 'configuration={"parameters":{"names":["Ada"]}}' \
     %[1]s/v2/storage/components/%[3]s/configs
-  curl -H "X-StorageApi-Token: $(cat %[2]s)" %[1]s/v1/branches/default/sources
+  curl -H "X-StorageApi-Token: %[2]s" %[1]s/v1/branches/default/sources
 
 More commands, with a source whose events end in a table, are in the README of this example. They need:
 
-  URL=%[1]s TOKEN=$(cat %[2]s) TABLE_TYPE=%[4]s
+  URL=%[1]s TOKEN=%[2]s TABLE_TYPE=%[4]s
 
 `
 

@@ -23,23 +23,24 @@ type instance struct {
 	url    string
 	cancel context.CancelFunc
 	ended  chan error
+	shown  *bufio.Reader // what it prints after the first line
 }
 
-func start(t *testing.T, dir string) *instance {
+func start(t *testing.T, dir string, args ...string) *instance {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	pr, pw := io.Pipe()
 	in := &instance{cancel: cancel, ended: make(chan error, 1)}
 	go func() {
-		in.ended <- run(ctx, []string{"-dir", dir, "-addr", "127.0.0.1:0"}, pw, io.Discard)
+		in.ended <- run(ctx, append([]string{"-dir", dir, "-addr", "127.0.0.1:0"}, args...), pw, io.Discard)
 		pw.Close()
 	}()
-	line, err := bufio.NewReader(pr).ReadString('\n')
+	in.shown = bufio.NewReader(pr)
+	line, err := in.shown.ReadString('\n')
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "ready addr=")
 	if err != nil || !ok {
 		t.Fatalf("first line %q, %v, %v", line, err, <-in.ended)
 	}
-	go io.Copy(io.Discard, pr)
 	in.url = "http://" + addr
 	return in
 }
@@ -47,6 +48,7 @@ func start(t *testing.T, dir string) *instance {
 func (in *instance) stop(t *testing.T) {
 	t.Helper()
 	in.cancel()
+	_, _ = io.Copy(io.Discard, in.shown)
 	if err := <-in.ended; err != nil {
 		t.Fatalf("the program ended with %v", err)
 	}
@@ -141,5 +143,39 @@ func TestReadme(t *testing.T) {
 	data, err := io.ReadAll(rc)
 	if want := "\"user\",\"body\"\n\"42\",\"{\"\"user\"\": {\"\"id\"\": 42}}\"\n"; err != nil || string(data) != want {
 		t.Errorf("table %q, %v, want %q", data, err, want)
+	}
+}
+
+// The flags are what the server goes by, and what it prints goes by them; a token that is given is kept nowhere.
+func TestFlags(t *testing.T) {
+	const token = "77-1-given-by-a-flag"
+	dir := t.TempDir()
+	in := start(t, dir, "-token", token, "-project-id", "77", "-public-url", "https://platform.example.com/")
+	defer in.stop(t)
+	var shown string
+	for !strings.Contains(shown, "TABLE_TYPE=") {
+		line, err := in.shown.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown += line
+	}
+	if strings.Contains(shown, token) || strings.Contains(shown, "token)") || !strings.Contains(shown, "URL=https://platform.example.com TOKEN=$TOKEN ") {
+		t.Errorf("it prints %s", shown)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "token")); err == nil {
+		t.Error("the token is kept in a file")
+	}
+	client, err := storageapi.New(storageapi.Options{URL: in.url, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := client.Index(t.Context())
+	if err != nil || index.Service("stream") != "https://platform.example.com" || index.Service("queue") != "https://platform.example.com" {
+		t.Errorf("index %+v, %v", index, err)
+	}
+	verified, err := client.VerifyToken(t.Context())
+	if err != nil || verified.Owner.ID != 77 || !verified.IsMasterToken {
+		t.Errorf("token %+v, %v", verified, err)
 	}
 }
