@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"bytes"
+	"net/http"
 	"testing"
 )
 
@@ -86,5 +87,18 @@ func TestReleaseAllocatesNothing(t *testing.T) {
 		r.Release()
 	}); n >= 1 {
 		t.Errorf("%v allocations per row", n)
+	}
+}
+
+// The field Host is one of the headers wherever they are read, and stands in place of one in Header.
+func TestHostIsAHeader(t *testing.T) {
+	m := mustCompile(t, Headers("h"), Template("one", `Header("host")`), Template("all", `Header().Host + std.length(Header())`),
+		Template("text", `HeaderStr()`))
+	for name, header := range map[string]http.Header{"apart": {"A": {"1"}}, "in both": {"A": {"1"}, "Host": {"other"}}} {
+		row, err := m.AppendRow(nil, &Record{Header: header, Host: "h"})
+		want := `"{""A"":""1"",""Host"":""h""}","""h""","""h2""","""A: 1\nHost: h\n"""` + "\n"
+		if err != nil || string(row) != want {
+			t.Errorf("%s: got %s %v, want %s", name, row, err, want)
+		}
 	}
 }
