@@ -92,7 +92,8 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 	}
 	switch {
 	case op.raw:
-		o.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}
+		// The empty schema is any content in both versions of OpenAPI; what one has for bytes the other refuses.
+		o.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{}}}}
 	case op.body != nil:
 		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/json": {Schema: d.registry.Schema(reflect.TypeOf(op.body).Elem(), true, op.id)},
