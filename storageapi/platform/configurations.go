@@ -361,6 +361,9 @@ func (c *call) updateConfiguration() (reply, error) {
 		in.fail("name", "This value should not be blank.")
 	}
 	content, state, text := in.content("configuration", badConfiguration), in.content("state", badState), in.textOr("changeDescription", "")
+	if string(in.fields["rowsSortOrder"]) == `""` { // how some clients write a list that they do not have in a form
+		delete(in.fields, "rowsSortOrder")
+	}
 	order, reorder := in.texts("rowsSortOrder")
 	if err := in.err(configCode); err != nil {
 		return failed(err)

@@ -350,7 +350,6 @@ func TestOrderByForm(t *testing.T) {
 		`{"rowsSortOrder":["b","a","x"]}`: "storage.components.validation",
 		`{"rowsSortOrder":{"a":"b"}}`:     "storage.components.validation",
 		`{"rowsSortOrder":"b,a"}`:         "storage.components.validation",
-		`{"rowsSortOrder":""}`:            "storage.components.validation",
 		`{"rowsSortOrder":[["b"],"a"]}`:   "storage.components.validation",
 	} {
 		if a := w.raw("PUT", path, jsonType, body); a.status != 400 || a.decode(t)["code"] != code {
@@ -376,7 +375,7 @@ func TestMalformedJSON(t *testing.T) {
 		{formType, `configuration={"a":"x&y"}`, "validation.invalidConfigurationFormat", "unexpected end of JSON input"},
 		{formType, `configuration=`, "validation.invalidConfigurationFormat", "should not be blank"},
 		{formType, `configuration={a:1}`, "validation.invalidConfigurationFormat", "invalid character 'a' looking for beginning of object key string at byte 2"},
-		{formType, `configuration=null`, "validation.invalidConfigurationFormat", "want a JSON object, got null"},
+		{formType, `configuration=nil`, "validation.invalidConfigurationFormat", "invalid character 'i'"},
 		{jsonType, `{"configuration":7}`, "validation.invalidConfigurationFormat", "want a JSON object, got 7"},
 		{jsonType, `{"configuration":"\"{}\""}`, "validation.invalidConfigurationFormat", "want a JSON object, got"},
 		{jsonType, `{"state":true}`, "validation.invalidStateFormat", "state: want a JSON object, got true"},
@@ -411,7 +410,8 @@ func TestStateMakesNoVersion(t *testing.T) {
 		{path + "/rows/r", jsonType, `{"state":{"a":1},"rowId":"r"}`, 1},
 		{path + "/rows/r/state", jsonType, `{"state":{}}`, 1},
 		{path, jsonType, `{"state":{},"changeDescription":"now"}`, 3},
-		{path, jsonType, `{}`, 4},
+		{path, formType, `state={"b":1}&configuration=null&rowsSortOrder=`, 4},
+		{path, jsonType, `{}`, 5},
 	} {
 		a := w.raw("PUT", c.path, c.kind, c.body)
 		if got := a.decode(t); a.status != 200 || got["version"] != c.version {

@@ -311,12 +311,15 @@ func (in *input) texts(name string) (list []string, given bool) {
 }
 
 // content returns a field that is a JSON object or array, or the text of one, as compact bytes that are otherwise
-// untouched; nil if it was not sent. code is that of the error for text which is none.
+// untouched; nil if it was not sent, or is null. code is that of the error for text which is none.
 func (in *input) content(name, code string) json.RawMessage {
 	if !in.has(name) {
 		return nil
 	}
 	raw := bytes.TrimSpace(unquoted(in.fields[name]))
+	if string(raw) == "null" { // how some clients write content that they do not have in a form
+		return nil
+	}
 	var b bytes.Buffer
 	switch err := json.Compact(&b, raw); {
 	case len(raw) == 0:

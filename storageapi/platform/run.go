@@ -1,18 +1,13 @@
 package platform
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/storageapi"
@@ -71,147 +66,6 @@ type Run struct {
 	newState json.RawMessage
 	outputs  []*output
 	inputs   []storageapi.QueueTable
-}
-
-// storageNode is the node of a configuration that maps tables. Its objects are empty arrays where a client has no other
-// way to write an empty one.
-type storageNode struct {
-	Input  storageapi.Optional[inputNode]  `json:"input"`
-	Output storageapi.Optional[outputNode] `json:"output"`
-}
-
-type inputNode struct {
-	Tables []inputMapping `json:"tables"`
-}
-
-type outputNode struct {
-	Tables        []outputMapping `json:"tables"`
-	DefaultBucket string          `json:"default_bucket"`
-}
-
-type inputMapping struct {
-	Source        string           `json:"source"`
-	Destination   string           `json:"destination"`
-	Columns       []string         `json:"columns"`
-	WhereColumn   string           `json:"where_column"`
-	WhereOperator string           `json:"where_operator"`
-	WhereValues   []storageapi.ID  `json:"where_values"` // text or numbers
-	ChangedSince  string           `json:"changed_since"`
-	Limit         storageapi.IntID `json:"limit"` // a number, or the text of one
-}
-
-type outputMapping struct {
-	Source      string   `json:"source"`
-	Destination string   `json:"destination"`
-	Incremental bool     `json:"incremental"`
-	PrimaryKey  []string `json:"primary_key"`
-	Delimiter   string   `json:"delimiter"`
-	Enclosure   string   `json:"enclosure"`
-}
-
-// Inputs are the names of the tables of the input mapping, for [Run.OpenInput].
-func (r *Run) Inputs() []string {
-	var names []string
-	for _, m := range r.input.Tables {
-		names = append(names, m.name())
-	}
-	return names
-}
-
-func (m inputMapping) name() string {
-	if m.Destination != "" {
-		return m.Destination
-	}
-	return m.Source
-}
-
-// OpenInput returns a table of the input mapping, by its destination name, as CSV with a header. The caller closes
-// the reader.
-func (r *Run) OpenInput(ctx context.Context, name string) (io.ReadCloser, error) {
-	at := slices.IndexFunc(r.input.Tables, func(m inputMapping) bool { return m.name() == name })
-	if at < 0 {
-		return nil, UserError(fmt.Errorf("input mapping has no table %q", name))
-	}
-	m := r.input.Tables[at]
-	table, err := r.Client.Table(ctx, m.Source)
-	if err != nil {
-		return nil, err
-	}
-	q := storageapi.RowQuery{Columns: m.Columns, Limit: int(m.Limit), ChangedSince: m.ChangedSince}
-	if m.WhereColumn != "" {
-		filter := storageapi.Filter{Column: m.WhereColumn, Operator: cmp.Or(m.WhereOperator, "eq")}
-		for _, value := range m.WhereValues {
-			filter.Values = append(filter.Values, string(value))
-		}
-		q.Filters = []storageapi.Filter{filter}
-	}
-	id, err := r.Client.ExportTable(ctx, m.Source, storageapi.Export{RowQuery: q})
-	if err != nil {
-		return nil, err
-	}
-	file, err := r.Client.Download(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	r.inputs = append(r.inputs, usedTable(table))
-	return file.Open(ctx)
-}
-
-func usedTable(t *storageapi.Table) storageapi.QueueTable {
-	return storageapi.QueueTable{ID: t.ID, Name: t.Name, DisplayName: t.DisplayName, Columns: storageapi.TextColumns(t.Columns...)}
-}
-
-// output is a table that a component writes.
-type output struct {
-	table      OutputTable
-	name, path string
-	f          *os.File
-	*bufio.Writer
-	closed bool
-}
-
-func (o *output) Close() error {
-	if o.closed {
-		return nil
-	}
-	o.closed = true
-	return errors.Join(o.Flush(), o.f.Close())
-}
-
-// OutputTable says where a table goes that the output mapping of the configuration does not name.
-type OutputTable struct {
-	// Destination is the id of the table. Default: a table of the same name in the default bucket.
-	Destination string
-	// Incremental adds the rows; without it they replace those that are there. Rows that are added to a table without a
-	// key may be there twice when the server was killed before the end of the row was on disk, because that is run again.
-	Incremental bool
-	// PrimaryKey are the columns of the key, when the table is created.
-	PrimaryKey []string
-}
-
-// CreateOutput begins an output table, which is written as CSV with a header. When Run has returned nil the output
-// mapping puts it into the table that the configuration names for it, or into the component's default bucket. It is
-// closed then if it was not before.
-func (r *Run) CreateOutput(name string) (io.WriteCloser, error) {
-	return r.CreateOutputTable(name, OutputTable{})
-}
-
-// CreateOutputTable is CreateOutput with a place for the table, for when the configuration names none.
-func (r *Run) CreateOutputTable(name string, table OutputTable) (io.WriteCloser, error) {
-	if !validID(name) || strings.HasPrefix(name, ".") {
-		return nil, UserError(fmt.Errorf("output table %q: want a name of a file", name))
-	}
-	if slices.ContainsFunc(r.outputs, func(o *output) bool { return o.name == name }) {
-		return nil, UserError(fmt.Errorf("output table %q is there twice", name))
-	}
-	path := filepath.Join(r.dir, fmt.Sprintf("out-%d.csv", len(r.outputs)))
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	o := &output{name: name, table: table, path: path, f: f, Writer: bufio.NewWriter(f)}
-	r.outputs = append(r.outputs, o)
-	return o, nil
 }
 
 // SetState replaces the state, which the next run of this configuration or row gets. It is stored when the run has
@@ -396,30 +250,6 @@ func (e *execution) step(component *Component, st step) error {
 	return err
 }
 
-// readMappings reads the node storage of the configuration.
-func (r *Run) readMappings() error {
-	var nodes struct {
-		Storage json.RawMessage `json:"storage"`
-	}
-	if err := json.Unmarshal(r.Configuration, &nodes); err != nil {
-		return err
-	}
-	if kindOf(nodes.Storage) != '{' {
-		return nil
-	}
-	var storage storageNode
-	if err := json.Unmarshal(nodes.Storage, &storage); err != nil {
-		return UserError(fmt.Errorf("node storage: %w", err))
-	}
-	if storage.Input.Value != nil {
-		r.input = *storage.Input.Value
-	}
-	if storage.Output.Value != nil {
-		r.output = *storage.Output.Value
-	}
-	return nil
-}
-
 var (
 	errAbandoned = errors.New("the component has not ended after its context had")
 	errExited    = errors.New("the component has ended its goroutine without returning")
@@ -459,92 +289,4 @@ func (e *execution) failureText(err error) string {
 		return err.Error()
 	}
 	return "internal error, see the result of the job"
-}
-
-// mapOutputs puts the tables that the component has written to where the configuration wants them.
-func (e *execution) mapOutputs(component *Component, run *Run) error {
-	for _, m := range run.output.Tables {
-		if !slices.ContainsFunc(run.outputs, func(o *output) bool { return o.name == m.Source }) {
-			return UserError(fmt.Errorf("output mapping: the component has not written a table %q", m.Source))
-		}
-	}
-	for _, o := range run.outputs {
-		places := e.places(component, run, o)
-		if len(places) == 0 {
-			return UserError(fmt.Errorf("output mapping: there is no destination for table %q", o.name))
-		}
-		for _, m := range places {
-			table, err := e.mapOutput(run, o, m)
-			if err != nil {
-				return fmt.Errorf("output mapping: table %q: %w", o.name, err)
-			}
-			e.output = append(e.output, usedTable(table))
-		}
-	}
-	return nil
-}
-
-// places are where a table goes: to all that the configuration names for it, or else to the one that the component or a
-// default bucket gives.
-func (e *execution) places(component *Component, run *Run, o *output) (list []outputMapping) {
-	for _, m := range run.output.Tables {
-		if m.Source == o.name {
-			list = append(list, m)
-		}
-	}
-	switch {
-	case len(list) > 0:
-		return list
-	case o.table.Destination != "":
-		return []outputMapping{{Destination: o.table.Destination, Incremental: o.table.Incremental, PrimaryKey: o.table.PrimaryKey}}
-	case run.output.DefaultBucket != "":
-		return []outputMapping{{Destination: run.output.DefaultBucket + "." + tableName(o.name)}}
-	case component.Data.DefaultBucket && e.record.Config != "":
-		bucket := component.Data.DefaultBucketStage + ".c-" + strings.ReplaceAll(e.record.Component, ".", "-") + "-" + e.record.Config
-		return []outputMapping{{Destination: bucket + "." + tableName(o.name)}}
-	}
-	return nil
-}
-
-func tableName(name string) string { return strings.TrimSuffix(name, ".csv") }
-
-func (e *execution) mapOutput(run *Run, o *output, m outputMapping) (*storageapi.Table, error) {
-	bucketID, name := bucketOf(m.Destination), m.Destination[strings.LastIndexByte(m.Destination, '.')+1:]
-	stage, bucketName, ok := strings.Cut(bucketID, ".")
-	if !ok || name == "" || strings.Contains(bucketName, ".") {
-		return nil, UserError(fmt.Errorf("destination %q: want stage.bucket.table", m.Destination))
-	}
-	c := run.Client
-	info, err := os.Stat(o.path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := c.Upload(e.ctx, storageapi.FilePrepare{Name: o.name, Tags: []string{"run-" + run.JobID}}, storageapi.Source{
-		Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(o.path) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.Bucket(e.ctx, bucketID); storageapi.IsNotFound(err) {
-		if _, err := c.CreateBucket(e.ctx, storageapi.BucketCreate{Stage: stage, Name: strings.TrimPrefix(bucketName, "c-")}); err != nil && !storageapi.IsAlreadyExists(err) {
-			return nil, err
-		}
-	} else if err != nil {
-		return nil, err
-	}
-	_, err = c.Table(e.ctx, m.Destination)
-	if storageapi.IsNotFound(err) {
-		return c.CreateTableFromFile(e.ctx, bucketID, storageapi.TableFromFile{
-			Name: name, FileID: f.ID, PrimaryKey: m.PrimaryKey, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.ImportFile(e.ctx, m.Destination, storageapi.Import{
-		FileID: f.ID, Incremental: m.Incremental, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
-	}); err != nil {
-		return nil, err
-	}
-	return c.Table(e.ctx, m.Destination)
 }
