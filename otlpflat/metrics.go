@@ -205,8 +205,19 @@ func (d *pointDocument) writeNumber(p pmetric.NumberDataPoint) {
 	}
 }
 
-func (d *pointDocument) writeHistogram(p pmetric.HistogramDataPoint) {
-	w := &d.w
+// distribution is what points of both kinds of histograms have.
+type distribution interface {
+	Count() uint64
+	HasSum() bool
+	Sum() float64
+	HasMin() bool
+	Min() float64
+	HasMax() bool
+	Max() float64
+}
+
+// writeDistribution has a parameter for its type so that the point is not put on the heap.
+func writeDistribution[P distribution](w *writer, p P) {
 	if w.member("count") {
 		w.uint(p.Count())
 	}
@@ -219,6 +230,11 @@ func (d *pointDocument) writeHistogram(p pmetric.HistogramDataPoint) {
 	if p.HasMax() && w.member("max") {
 		w.float(p.Max())
 	}
+}
+
+func (d *pointDocument) writeHistogram(p pmetric.HistogramDataPoint) {
+	w := &d.w
+	writeDistribution(w, p)
 	if w.member("bucket_counts") {
 		w.uints(p.BucketCounts())
 	}
@@ -230,18 +246,7 @@ func (d *pointDocument) writeHistogram(p pmetric.HistogramDataPoint) {
 
 func (d *pointDocument) writeExponential(p pmetric.ExponentialHistogramDataPoint) {
 	w := &d.w
-	if w.member("count") {
-		w.uint(p.Count())
-	}
-	if p.HasSum() && w.member("sum") {
-		w.float(p.Sum())
-	}
-	if p.HasMin() && w.member("min") {
-		w.float(p.Min())
-	}
-	if p.HasMax() && w.member("max") {
-		w.float(p.Max())
-	}
+	writeDistribution(w, p)
 	if w.member("scale") {
 		w.int(int64(p.Scale()))
 	}
