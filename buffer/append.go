@@ -249,25 +249,13 @@ type chunk struct {
 	last  int64
 }
 
-var chunkPool = sync.Pool{New: func() any { return new(chunk) }}
-
-func (c *chunk) release() {
-	if cap(c.data) > 2*chunkBytes {
-		return // a single huge row; keep the pool's memory bounded
-	}
-	*c = chunk{data: c.data[:0]}
-	chunkPool.Put(c)
-}
-
 // append puts rows into the sink's open chunk and returns the group that will commit them.
 func (s *Sink) append(data []byte, rows int, at int64) *group {
 	st := s.state
 	st.mu.Lock()
 	c := st.open
 	if c == nil || c.def != s.def || len(c.data)+len(data) > chunkBytes && c.rows > 0 {
-		c = chunkPool.Get().(*chunk)
-		c.sink, c.def = st, s.def
-		s.b.gate.join(c)
+		c = s.b.gate.join(st, s.def)
 		st.open = c
 	}
 	if c.rows == 0 {
@@ -314,6 +302,7 @@ type gate struct {
 	closing  bool // no new rows: what gathers is due at once
 	finished bool // no new operations either
 	room     chan struct{}
+	spare    spareChunks
 	expect   int64 // how many waited for the last group
 
 	signal chan struct{} // capacity 1
@@ -339,15 +328,28 @@ func (g *gate) kick() {
 	}
 }
 
-// join adds a chunk to the group that gathers now.
-func (g *gate) join(c *chunk) {
+// join adds a chunk of the sink to the group that gathers now.
+func (g *gate) join(s *sinkState, def *definition) *chunk {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.cur.chunks) == 0 {
 		g.cur.began = time.Now()
 	}
-	c.group = g.cur
+	c := g.spare.take()
+	c.sink, c.def, c.group = s, def, g.cur
 	g.cur.chunks = append(g.cur.chunks, c)
+	return c
+}
+
+// recycle takes the chunks of a group that was written.
+func (g *gate) recycle(done *group) {
+	for _, c := range done.chunks {
+		*c = chunk{data: c.data[:0]}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.spare.put(done.chunks)
+	done.chunks = nil
 }
 
 // grow counts the bytes of a group and tells the committer where they reach a mark.
@@ -459,6 +461,7 @@ func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 		}
 	}
 	g.cur = newGroup(cur.seq + 1)
+	g.cur.chunks, g.spare.list = g.spare.list, nil
 	return cur, 0
 }
 

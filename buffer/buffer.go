@@ -78,6 +78,7 @@ type Buffer struct {
 	discards atomic.Uint64 // gives each call of Discard its own job
 
 	pack  packer       // of the committer
+	order chunkOrder   // of the committer
 	syncs chan *commit // from the committer to the syncer, in order
 	// synced has a token when the syncer should look at its commits, first is the one that it looks at.
 	synced chan struct{}
@@ -121,6 +122,8 @@ type sinkState struct {
 	file  *file       // the writing file, nil when no row waits
 	slice *slice      // the writing slice, nil when no row waits
 	files []*file     // all that have a record, ascending
+
+	rest int // of the committer: how many small chunks are not to be compressed
 }
 
 // slice and file are the records with their relations. Guarded by Buffer.mu, written by the committer.

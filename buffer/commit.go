@@ -226,10 +226,7 @@ func (b *Buffer) prepare(g *group) {
 		c.raw += int64(len(ch.data))
 	}
 	defer func() {
-		for _, ch := range g.chunks {
-			ch.release()
-		}
-		g.chunks = nil
+		b.gate.recycle(g)
 	}()
 	if f := b.failed.Load(); f != nil {
 		for _, ch := range g.chunks {
@@ -241,6 +238,7 @@ func (b *Buffer) prepare(g *group) {
 		return
 	}
 
+	b.order.sort(g.chunks)
 	payloads := b.pack.pack(g.chunks)
 	c.batch = b.db.NewBatchWithSize(payloads.size + 1024)
 	t := &txn{b: b, now: b.now()}

@@ -11,14 +11,47 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// compressMin is the chunk size below which compression is left to the upload, where small chunks are packed
-// together: a gzip member of one row is hardly smaller than the row.
-const compressMin = 4 << 10
+const (
+	// compressMin is the chunk size below which compression is left to the upload, where small chunks are packed
+	// together: a gzip member of one row takes long and is hardly smaller than the row.
+	compressMin = 4 << 10
+	// quickFrom is how many bytes of such chunks in one group are worth a quick member each. Many small chunks at once
+	// come from many busy sinks, and then the bytes cost more than to halve them: each is written to the log, inserted
+	// into the write buffer and written to a table. With fewer there is time, and the upload packs them better.
+	quickFrom = 128 << 10
+	// quickRest is how many chunks of a sink are left alone after one that did not become half as long.
+	quickRest = 16
+	// packParallel is how many bytes to compress make a second core worth its wake-up.
+	packParallel = 128 << 10
+)
 
 // payload is what of a chunk is stored. It is valid until the compressor is reset.
 type payload struct {
 	encoding Encoding
 	data     []byte
+	way      packing
+}
+
+// packing is how a chunk is to be compressed.
+type packing uint8
+
+const (
+	packNot packing = iota
+	packQuick
+	packWell
+)
+
+// packing says how a chunk may be compressed.
+func (c *chunk) packing() packing {
+	switch {
+	case c.def.Encoding == None:
+		return packNot
+	case len(c.data) >= compressMin:
+		return packWell
+	case c.def.Encoding == Gzip:
+		return packQuick
+	}
+	return packNot
 }
 
 // payloads of the chunks of one group.
@@ -29,9 +62,6 @@ type payloads struct {
 
 func (p payloads) at(i int) payload { return p.list[i] }
 
-// packParallel is how many bytes to compress make a second core worth its wake-up.
-const packParallel = 128 << 10
-
 // packer compresses the chunks of a group, on up to four cores. Its zero value is ready; it is the committer's.
 type packer struct {
 	lanes [4]compressor
@@ -40,37 +70,60 @@ type packer struct {
 
 // pack compresses the chunks that are worth it. The result is valid until reset.
 func (p *packer) pack(chunks []*chunk) payloads {
-	heavy := 0
+	well, quickly := 0, 0
 	for _, ch := range chunks {
-		p.list = append(p.list, payload{encoding: None, data: ch.data})
-		if ch.worthPacking() {
-			heavy += len(ch.data)
+		pl := payload{encoding: None, data: ch.data, way: ch.packing()}
+		switch pl.way {
+		case packWell:
+			well += len(ch.data)
+		case packQuick:
+			if ch.sink.rest > 0 {
+				ch.sink.rest--
+				pl.way = packNot
+			} else {
+				quickly += len(ch.data)
+			}
 		}
+		p.list = append(p.list, pl)
+	}
+	if quickly < quickFrom {
+		quickly = 0
 	}
 	var next atomic.Int64
 	work := func(lane *compressor) {
 		for i := int(next.Add(1)) - 1; i < len(chunks); i = int(next.Add(1)) - 1 {
-			if ch := chunks[i]; ch.worthPacking() {
-				p.list[i] = payload{encoding: ch.def.Encoding, data: lane.member(ch.def.Encoding, ch.data)}
+			ch, pl := chunks[i], &p.list[i]
+			switch {
+			case pl.way == packWell:
+				pl.encoding, pl.data = ch.def.Encoding, lane.member(ch.def.Encoding, ch.data)
+			case pl.way == packQuick && quickly > 0:
+				if member := lane.quickMember(ch.data); member != nil {
+					pl.encoding, pl.data = Gzip, member
+				}
 			}
 		}
 	}
 	var others sync.WaitGroup
-	for i := 1; i < min(len(p.lanes), len(chunks), runtime.GOMAXPROCS(0)) && heavy >= packParallel; i++ {
+	for i := 1; i < min(len(p.lanes), len(chunks), runtime.GOMAXPROCS(0)) && well+quickly >= packParallel; i++ {
 		others.Go(func() { work(&p.lanes[i]) })
 	}
-	if heavy > 0 {
+	if well+quickly > 0 {
 		work(&p.lanes[0])
 	}
 	others.Wait()
+	if quickly > 0 {
+		for i, pl := range p.list {
+			if pl.way == packQuick && pl.encoding == None {
+				chunks[i].sink.rest = quickRest
+			}
+		}
+	}
 	size := 0
 	for _, pl := range p.list {
 		size += len(pl.data) + chunkHeaderSize + chunkKeySize + 16
 	}
 	return payloads{list: p.list, size: size}
 }
-
-func (c *chunk) worthPacking() bool { return c.def.Encoding != None && len(c.data) >= compressMin }
 
 // reset invalidates all payloads.
 func (p *packer) reset() {
@@ -87,6 +140,19 @@ type compressor struct {
 	gz  *gzip.Writer
 	zs  *zstd.Encoder
 	buf bytes.Buffer
+	quick
+}
+
+// quickMember is member for gzip and chunks below compressMin. It returns nil when that is not worth it.
+func (c *compressor) quickMember(data []byte) []byte {
+	c.buf.Grow(quickRoom(len(data)))
+	start := c.buf.Len()
+	out := c.quick.append(c.buf.AvailableBuffer(), data)
+	if out == nil {
+		return nil
+	}
+	c.buf.Write(out)
+	return c.buf.Bytes()[start:]
 }
 
 // member appends one complete member to the compressor's memory and returns it.

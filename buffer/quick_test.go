@@ -1,0 +1,104 @@
+package buffer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// gunzip reads with the reader of the standard library, which shares nothing with the writer.
+func gunzip(t *testing.T, member []byte) []byte {
+	t.Helper()
+	zr, err := gzip.NewReader(bytes.NewReader(member))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(zr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+func checkQuick(t *testing.T, q *quick, src []byte) (kept bool) {
+	t.Helper()
+	const before = "before"
+	dst := append(make([]byte, 0, len(before)+quickRoom(len(src))), before...)
+	out := q.append(dst, src)
+	if out == nil {
+		return false
+	}
+	member := out[len(before):]
+	if len(member) > len(src)/2+32 || string(out[:len(before)]) != before {
+		t.Fatalf("%d bytes became %d, behind %q", len(src), len(member), out[:len(before)])
+	}
+	if got := gunzip(t, member); !bytes.Equal(got, src) {
+		t.Fatalf("%q came back as %q", src, got)
+	}
+	return true
+}
+
+func TestQuickMembersAreGzip(t *testing.T) {
+	var q quick
+	for name, c := range map[string]struct {
+		text string
+		kept bool
+	}{
+		"nothing":               {"", false},
+		"one byte":              {"a", false},
+		"too short for a match": {"abcabca", false},
+		"one value":             {strings.Repeat("a", 4000), true},
+		"far away":              {strings.Repeat("x", 2000) + "needle and thread" + strings.Repeat("y", 1900) + "needle and thread", true},
+		"all values": {func() string {
+			var all [256]byte
+			for i := range all {
+				all[i] = byte(i)
+			}
+			return strings.Repeat(string(all[:]), 8)
+		}(), true},
+		"rows": {strings.Repeat("\"{\"\"a\"\":1}\",2026-01-02T03:04:05Z,203.0.113.7\n", 30), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if kept := checkQuick(t, &q, []byte(c.text)); kept != c.kept {
+				t.Errorf("kept: %v, want %v", kept, c.kept)
+			}
+		})
+	}
+	for length := range 3 * maxMatch { // every length of a match, and every way to split it
+		text := "0123456789abcdefghijklmnopqrstuvwxyz" + strings.Repeat("m", length)
+		checkQuick(t, &q, []byte(text+text))
+	}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	kept := 0
+	for range 2000 {
+		var text []byte
+		for size := rng.IntN(compressMin); len(text) < size; {
+			if from := rng.IntN(len(text) + 1); len(text) > 0 && rng.IntN(3) > 0 {
+				text = append(text, text[from:min(len(text), from+rng.IntN(600))]...)
+			} else {
+				text = fmt.Append(text, rng.Uint64()>>rng.IntN(64), string(rune(rng.IntN(300))))
+			}
+		}
+		if checkQuick(t, &q, text[:min(len(text), compressMin-1)]) {
+			kept++
+		}
+	}
+	if kept < 100 {
+		t.Errorf("seed %d: %d of 2000 texts were compressed", seed, kept)
+	}
+}
+
+func FuzzQuickMember(f *testing.F) {
+	f.Add([]byte("the gate opens when the basin is full and the water turns the wheel"), uint8(3))
+	f.Add([]byte{0, 255, 144, 143}, uint8(200))
+	var q quick
+	f.Fuzz(func(t *testing.T, part []byte, times uint8) {
+		text := bytes.Repeat(part, int(times)+1)
+		checkQuick(t, &q, text[:min(len(text), compressMin-1)])
+	})
+}

@@ -1,0 +1,38 @@
+package buffer
+
+// spareBytes bounds the memory of the chunks that wait to be used again.
+const spareBytes = 8 << 20
+
+// spareChunks keeps the chunks of written groups for the next ones. Its zero value is empty. Guarded by gate.mu.
+//
+// A sync.Pool lost: chunks are taken on the processors of the callers and come back on that of the committer, many at
+// once, and each garbage collection throws them away.
+type spareChunks struct {
+	chunks []*chunk
+	bytes  int
+	list   []*chunk // the list of a written group, empty
+}
+
+func (s *spareChunks) take() *chunk {
+	last := len(s.chunks) - 1
+	if last < 0 {
+		return new(chunk)
+	}
+	c := s.chunks[last]
+	s.chunks[last] = nil
+	s.chunks = s.chunks[:last]
+	s.bytes -= cap(c.data)
+	return c
+}
+
+// put takes the chunks of a group, empty, and their list. Nobody may use them any more.
+func (s *spareChunks) put(list []*chunk) {
+	for _, c := range list {
+		if size := cap(c.data); size <= 2*chunkBytes && s.bytes+size <= spareBytes { // else a huge row, or many at once
+			s.chunks = append(s.chunks, c)
+			s.bytes += size
+		}
+	}
+	clear(list)
+	s.list = list[:0]
+}
