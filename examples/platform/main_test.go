@@ -14,9 +14,20 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/stream"
 )
+
+// Nothing of the program goes on when it has ended.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Idle connections of the default transport.
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+	)
+}
 
 // instance is the program while it runs.
 type instance struct {
