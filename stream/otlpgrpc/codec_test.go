@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/forebay/forebay"
@@ -116,6 +117,17 @@ func TestSecretBeforeMessage(t *testing.T) {
 	}
 	if err := call.RecvMsg(raw(nil)); status.Code(err) != codes.Unauthenticated { // no message was sent
 		t.Error(err)
+	}
+}
+
+// Metadata can be in every row of a batch, so it is bounded as the headers of HTTP are.
+func TestLargeMetadata(t *testing.T) {
+	_, _, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Headers("h"))))
+	for size, want := range map[int]codes.Code{8 << 10: codes.OK, 32 << 10: codes.Internal} {
+		ctx := metadata.AppendToOutgoingContext(with(t.Context(), "Bearer "+secret), "x-large", strings.Repeat("x", size))
+		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs("a")); status.Code(err) != want {
+			t.Errorf("%d bytes: %v, want %v", size, err, want)
+		}
 	}
 }
 

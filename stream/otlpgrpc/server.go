@@ -41,6 +41,7 @@ import (
 //	MaxConnectionIdle     5 min  a connection without a request
 //	MaxConcurrentStreams  100    requests of one connection at a time
 //	MaxRecvMsgSize        Options.MaxMessageBytes
+//	MaxHeaderListSize     16 KB  of the metadata of a request
 //	InitialWindowSize     1 MB   that a client may send of a request before it is read
 //	InitialConnWindowSize 1 MB   of all requests of one connection
 func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.Server {
@@ -51,6 +52,7 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(100),
 		grpc.MaxRecvMsgSize(limit),
+		grpc.MaxHeaderListSize(16 << 10),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.ForceServerCodecV2(newCodec()),
