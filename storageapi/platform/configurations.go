@@ -299,9 +299,10 @@ func (c *call) createConfiguration() (reply, error) {
 		if err := conf.commit(v, content, text, configCreatedText); err != nil {
 			return err
 		}
-		// The state of a configuration that was in the trash under this id is not that of the new one.
-		if err := tx.deleteAll(id.key("row-state", "")); err != nil {
-			return err
+		if found { // the state of one that was in the trash under this id is not that of the new one
+			if err := tx.deleteAll(id.key("row-state", "")); err != nil {
+				return err
+			}
 		}
 		if state == nil {
 			state = emptyObject()
