@@ -60,7 +60,8 @@ func TestKilledDuringTransfers(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { m.upload(ctx, c, rng.Uint64()) })
+		first := rng.Uint64()
+		wg.Go(func() { m.upload(ctx, c, first) })
 		wg.Go(func() { m.uploadSliced(ctx, c, uint64(round)<<32) })
 		wg.Go(func() { m.load(ctx, c) })
 		wg.Go(func() { m.export(ctx, c) })
