@@ -210,6 +210,9 @@ func (c *call) getBlob() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
+	if c.query("comp") != "" { // about the blob, such as its list of blocks
+		return failed(&blobError{http.StatusNotImplemented, "NotImplemented"})
+	}
 	f, err := c.s.blobs.open(file, name)
 	if err != nil {
 		return failed(err)

@@ -125,6 +125,9 @@ func TestUploadInBlocks(t *testing.T) {
 	if a := w.raw("PUT", path+"&comp=blocklist", "application/xml", strings.ReplaceAll(list, "Qg", "Zg")); a.status != 400 {
 		t.Errorf("unknown block: %d", a.status)
 	}
+	if a := w.raw("GET", path+"&comp=blocklist", "", ""); a.status != 501 {
+		t.Errorf("the list of blocks: %d %s", a.status, a.body)
+	}
 	if a := w.raw("DELETE", path, "", ""); a.status != 202 {
 		t.Errorf("delete: %d", a.status)
 	}

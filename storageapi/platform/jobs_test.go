@@ -141,3 +141,50 @@ func TestFieldsOfEvents(t *testing.T) {
 		t.Errorf("a large event: %d", a.status)
 	}
 }
+
+// Lists that are longer than a page are read to their end, each item once, the newest first.
+func TestPagesOfLists(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	const n = 205
+	for i := range n {
+		must(w.CreateEvent(ctx, storageapi.EventCreate{Component: "c", Message: fmt.Sprint(i), RunID: "5"}))(t)
+		must(w.PrepareFile(ctx, storageapi.FilePrepare{Name: fmt.Sprint(i), Tags: []string{"x", "y"}}))(t)
+	}
+	newestFirst := func(what string, names []string) {
+		t.Helper()
+		if len(names) != n {
+			t.Errorf("%s: %d items, want %d", what, len(names), n)
+			return
+		}
+		for i, name := range names {
+			if name != fmt.Sprint(n-1-i) {
+				t.Errorf("%s: item %d is %s", what, i, name)
+				return
+			}
+		}
+	}
+	for what, q := range map[string]storageapi.EventQuery{"events": {}, "events of a run": {RunID: "5"}} {
+		var names []string
+		for e, err := range w.Events(ctx, q) {
+			check(t, err)
+			names = append(names, e.Message)
+		}
+		newestFirst(what, names)
+	}
+	for what, q := range map[string]storageapi.FileQuery{"files": {}, "files of tags": {Tags: []string{"y", "x"}}} {
+		var names []string
+		for f, err := range w.Files(ctx, q) {
+			check(t, err)
+			names = append(names, f.Name)
+		}
+		newestFirst(what, names)
+	}
+	for _, query := range []string{"limit=-1", "limit=x", "limit=100000", "offset=-1", "offset=99999999999"} {
+		for _, path := range []string{"/events", "/files", "/jobs"} {
+			if a := w.raw("GET", "/v2/storage"+path+"?"+query, "", ""); a.status != 400 || !strings.Contains(string(a.body), `"storage.validation"`) {
+				t.Errorf("%s?%s: %d %s", path, query, a.status, a.body)
+			}
+		}
+	}
+}
