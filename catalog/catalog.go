@@ -260,6 +260,9 @@ func validate(t *tree) error {
 // what remains to be done.
 func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record func(*change) (key string, value []byte)) error {
 	defer c.lock(sourceID)()
+	if ctx.Err() != nil { // who has been told that it took too long must not find it done later
+		return context.Cause(ctx)
+	}
 	at := now()
 	old := c.tree(sourceID)
 	ch, err := p(at, old)
