@@ -66,7 +66,10 @@ func TestGivenUpChangeIsNotMadeLater(t *testing.T) {
 	// They had the source reserved: others of their kind can begin when they have come to their end.
 	for _, begin := range []func() error{
 		func() error {
-			_, err := cat.DisableSource(user, "web")
+			task, err := cat.DisableSource(user, "web")
+			if err == nil {
+				done(t, cat)(task, nil)
+			}
 			return err
 		},
 		func() error { return cat.ClearSinkStatistics(gone, "web", "a") },
