@@ -3,6 +3,7 @@ package buffer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -72,8 +73,36 @@ type SchemaError struct {
 }
 
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("table %q: columns differ: the mapping has [%s], the table has [%s]; "+
-		"give the sink another table, or change one of them so that names and order agree", e.Table, strings.Join(e.Want, ", "), strings.Join(e.Got, ", "))
+	return fmt.Sprintf("table %q: columns differ: %s: the mapping has [%s], the table has [%s]; "+
+		"give the sink another table, or change one of them so that names and order agree",
+		e.Table, e.difference(), strings.Join(e.Want, ", "), strings.Join(e.Got, ", "))
+}
+
+// difference names the columns that only one of the two has, or else the first that stands elsewhere.
+func (e *SchemaError) difference() string {
+	var parts []string
+	missing := func(who string, of, in []string) {
+		var names []string
+		for _, name := range of {
+			if !slices.Contains(in, name) {
+				names = append(names, fmt.Sprintf("%q", name))
+			}
+		}
+		if len(names) > 0 {
+			parts = append(parts, fmt.Sprintf("the %s has no %s", who, strings.Join(names, ", ")))
+		}
+	}
+	missing("table", e.Want, e.Got)
+	missing("mapping", e.Got, e.Want)
+	if len(parts) > 0 {
+		return strings.Join(parts, ", ")
+	}
+	for i, name := range e.Want {
+		if i < len(e.Got) && e.Got[i] != name {
+			return fmt.Sprintf("column %d is %q in the mapping and %q in the table", i+1, name, e.Got[i])
+		}
+	}
+	return "their number" // a name stands twice
 }
 
 // FailedError says that the local level could not be written or read: a broken, full or absent disk. What was
