@@ -35,12 +35,13 @@ func TestBranchGoesWithEverything(t *testing.T) {
 	if got := w.preview("in.c-b.t", storageapi.RowQuery{}); got != "\"a\"\n\"main\"\n" {
 		t.Errorf("rows of the default branch %q", got)
 	}
+	_, err = w.CreateDevBranch(ctx, "dev", "")
+	check(t, err)              // the name is free again
+	check(t, w.server.Close()) // the data goes after the job has ended, which is waited for
 	if now := filesBelow(t, w.dir+"/tables"); len(now) != len(tables) {
 		t.Errorf("tables on disk %q, before %q", now, tables)
 	}
 	if now := filesBelow(t, w.dir+"/files"); len(now) != len(files) {
 		t.Errorf("files on disk %q, before %q", now, files)
 	}
-	_, err = w.CreateDevBranch(ctx, "dev", "")
-	check(t, err) // the name is free again
 }

@@ -53,6 +53,7 @@
 // no null. There are no workspaces, aliases, shared or linked buckets, no snapshots of tables and no table triggers; rows
 // of a job run one after the other, whatever parallelism asks for. Exports are CSV in one file, and an export or a
 // preview that is sorted sorts in memory. An import into a table with a primary key keeps the keys of its file in
-// memory, and reads every row of the table if it is incremental; parts of a table are never merged. A time in a query is a number of seconds or a date, no "-2 days". Tokens cannot be sent by mail. Records of
-// jobs and events are kept for ever.
+// memory, and reads every row of the table if it is incremental; parts of a table are never merged. A time in a query
+// is a number of seconds or a date, no "-2 days". Tokens cannot be sent by mail. Records of jobs and events are kept for
+// ever.
 package platform

@@ -267,12 +267,9 @@ func (s *Server) tableImportJob(run *jobRun) (err error) {
 	}
 	run.record.Metrics = storageapi.JobMetrics{InCompressed: src.compressed(), InBytes: src.size, InBytesUncompressed: fresh.Bytes}
 	err = run.finish(tableLock(t.Branch, t.ID), func(tx *txn) (any, error) {
-		now, err := getTable(tx, t.Branch, t.ID)
+		now, err := latest(tx, t)
 		if err != nil {
 			return nil, err
-		}
-		if now.Incarnation != t.Incarnation {
-			return nil, refuse(http.StatusNotFound, tableNotFound, "The table %q was deleted meanwhile", t.ID)
 		}
 		now.Columns = append(now.Columns, added...)
 		if err := load.commit(tx, &now, fresh); err != nil {

@@ -244,7 +244,7 @@ func TestRefusedImportLeavesNothing(t *testing.T) {
 		t.Errorf("files %q, before %q", after, before)
 	}
 	check(t, w.DeleteBucket(ctx, "in.c-i", true))
-	check(t, w.server.Close()) // the files go after the job has ended, which is waited for
+	check(t, w.server.Close())                                 // the files go after the job has ended, which is waited for
 	if left := filesBelow(t, w.dir+"/tables"); len(left) > 1 { // the folder itself
 		t.Errorf("files %q are left of a bucket that is gone", left)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math/big"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -342,12 +341,9 @@ func (s *Server) rowsDeleteJob(run *jobRun) error {
 		removed, added = append(removed, pt), append(added, rest)
 	}
 	err = run.finish(tableLock(t.Branch, t.ID), func(tx *txn) (any, error) {
-		now, err := getTable(tx, t.Branch, t.ID)
+		now, err := latest(tx, t)
 		if err != nil {
 			return nil, err
-		}
-		if now.Incarnation != t.Incarnation {
-			return nil, refuse(http.StatusNotFound, tableNotFound, "The table %q was deleted meanwhile", t.ID)
 		}
 		if err := replaceParts(tx, &now, added, removed); err != nil {
 			return nil, err

@@ -102,6 +102,15 @@ func getTable(tx *txn, branch, id string) (table, error) {
 	}
 }
 
+// latest reads the record of a table that was read before. Another table that has its id by now is not the one.
+func latest(tx *txn, t table) (table, error) {
+	now, err := getTable(tx, t.Branch, t.ID)
+	if err == nil && now.Incarnation != t.Incarnation {
+		err = refuse(http.StatusNotFound, tableNotFound, "The table %q was deleted meanwhile", t.ID)
+	}
+	return now, err
+}
+
 func putTable(tx *txn, t table) error { return tx.put(tableKey(t.Branch, t.ID), t) }
 
 // dropTable deletes the records of a table.
