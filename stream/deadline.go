@@ -13,7 +13,7 @@ const storeTimeout = 30 * time.Second
 const deadlineStep = 100 * time.Millisecond
 
 // deadlines give requests the contexts of their durable waits. The requests of one deadlineStep share one: a context with
-// a timer of its own costs each of them an eighth of the handler.
+// a timer of its own for each costs a twentieth of all that the process does for a request.
 //
 // It is not the context of the request, which net/http cancels when the client sends no more. A client that has only
 // closed its sending side still reads the answer, and the row may be stored already: the request is complete, so its
