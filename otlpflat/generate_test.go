@@ -268,56 +268,63 @@ func (g generator) exemplars(s pmetric.ExemplarSlice) {
 	}
 }
 
-func (g generator) number(p pmetric.NumberDataPoint) {
+// point is what data points of all kinds have, and distribution what those of histograms have.
+type (
+	point interface {
+		SetStartTimestamp(pcommon.Timestamp)
+		SetTimestamp(pcommon.Timestamp)
+		Attributes() pcommon.Map
+		SetFlags(pmetric.DataPointFlags)
+	}
+	distribution interface {
+		point
+		SetCount(uint64)
+		SetSum(float64)
+		SetMin(float64)
+		SetMax(float64)
+		Exemplars() pmetric.ExemplarSlice
+	}
+)
+
+func (g generator) point(p point) {
 	p.SetStartTimestamp(g.time())
 	p.SetTimestamp(g.time())
+	g.attributes(p.Attributes(), 1)
+	p.SetFlags(pmetric.DataPointFlags(g.IntN(2)))
+}
+
+func (g generator) distribution(p distribution) {
+	g.point(p)
+	p.SetCount(g.count())
+	for _, set := range []func(float64){p.SetSum, p.SetMin, p.SetMax} {
+		if g.sometimes() {
+			set(g.double())
+		}
+	}
+	g.exemplars(p.Exemplars())
+}
+
+func (g generator) number(p pmetric.NumberDataPoint) {
+	g.point(p)
+	g.exemplars(p.Exemplars())
 	switch g.IntN(3) {
 	case 0:
 		p.SetIntValue(math.MaxInt64)
 	case 1:
 		p.SetDoubleValue(g.double())
 	}
-	g.attributes(p.Attributes(), 1)
-	p.SetFlags(pmetric.DataPointFlags(g.IntN(2)))
-	g.exemplars(p.Exemplars())
 }
 
 func (g generator) histogram(p pmetric.HistogramDataPoint) {
-	p.SetStartTimestamp(g.time())
-	p.SetTimestamp(g.time())
-	g.attributes(p.Attributes(), 1)
-	p.SetCount(g.count())
-	if g.sometimes() {
-		p.SetSum(g.double())
-	}
-	if g.sometimes() {
-		p.SetMin(g.double())
-	}
-	if g.sometimes() {
-		p.SetMax(g.double())
-	}
+	g.distribution(p)
 	for range g.IntN(4) {
 		p.BucketCounts().Append(g.count())
 		p.ExplicitBounds().Append(g.double())
 	}
-	p.SetFlags(pmetric.DataPointFlags(g.IntN(2)))
-	g.exemplars(p.Exemplars())
 }
 
 func (g generator) exponential(p pmetric.ExponentialHistogramDataPoint) {
-	p.SetStartTimestamp(g.time())
-	p.SetTimestamp(g.time())
-	g.attributes(p.Attributes(), 1)
-	p.SetCount(g.count())
-	if g.sometimes() {
-		p.SetSum(g.double())
-	}
-	if g.sometimes() {
-		p.SetMin(g.double())
-	}
-	if g.sometimes() {
-		p.SetMax(g.double())
-	}
+	g.distribution(p)
 	p.SetScale(int32(g.IntN(40) - 20))
 	p.SetZeroCount(g.count())
 	p.SetZeroThreshold(g.double())
@@ -327,14 +334,10 @@ func (g generator) exponential(p pmetric.ExponentialHistogramDataPoint) {
 			b.BucketCounts().Append(g.count())
 		}
 	}
-	p.SetFlags(pmetric.DataPointFlags(g.IntN(2)))
-	g.exemplars(p.Exemplars())
 }
 
 func (g generator) summary(p pmetric.SummaryDataPoint) {
-	p.SetStartTimestamp(g.time())
-	p.SetTimestamp(g.time())
-	g.attributes(p.Attributes(), 1)
+	g.point(p)
 	p.SetCount(g.count())
 	p.SetSum(g.double())
 	for range g.IntN(3) {
@@ -342,5 +345,4 @@ func (g generator) summary(p pmetric.SummaryDataPoint) {
 		q.SetQuantile(g.double())
 		q.SetValue(g.double())
 	}
-	p.SetFlags(pmetric.DataPointFlags(g.IntN(2)))
 }

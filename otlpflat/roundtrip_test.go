@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"iter"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
 
@@ -29,7 +31,7 @@ func TestRoundTrip(t *testing.T) {
 	for range 60 {
 		logs := g.logs()
 		singles := splitLogs(logs)
-		for i, text := range texts(t, otlpflat.Logs(logs)) {
+		for i, text := range textsOf(t, otlpflat.Logs(logs), len(singles)) {
 			got, err := (&plog.ProtoMarshaler{}).MarshalLogs(readLog(t, text))
 			want, err2 := (&plog.ProtoMarshaler{}).MarshalLogs(singles[i])
 			if err != nil || err2 != nil || !bytes.Equal(got, want) {
@@ -39,7 +41,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		traces := g.traces()
 		spans := splitTraces(traces)
-		for i, text := range texts(t, otlpflat.Traces(traces)) {
+		for i, text := range textsOf(t, otlpflat.Traces(traces), len(spans)) {
 			got, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(readSpan(t, text))
 			want, err2 := (&ptrace.ProtoMarshaler{}).MarshalTraces(spans[i])
 			if err != nil || err2 != nil || !bytes.Equal(got, want) {
@@ -49,11 +51,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		metrics := g.metrics()
 		points := splitMetrics(metrics)
-		all := texts(t, otlpflat.Metrics(metrics))
-		if len(all) != len(points) {
-			t.Fatalf("%d records of %d points", len(all), len(points))
-		}
-		for i, text := range all {
+		for i, text := range textsOf(t, otlpflat.Metrics(metrics), len(points)) {
 			got, err := (&pmetric.ProtoMarshaler{}).MarshalMetrics(readPoint(t, text))
 			want, err2 := (&pmetric.ProtoMarshaler{}).MarshalMetrics(points[i])
 			if err != nil || err2 != nil || !bytes.Equal(got, want) {
@@ -65,6 +63,16 @@ func TestRoundTrip(t *testing.T) {
 	if records < 200 {
 		t.Errorf("only %d records were compared", records)
 	}
+}
+
+// textsOf are the records of a batch that must have n.
+func textsOf(t *testing.T, docs iter.Seq[mapping.FieldDocument], n int) []string {
+	t.Helper()
+	all := texts(t, docs)
+	if len(all) != n {
+		t.Fatalf("%d records, want %d", len(all), n)
+	}
+	return all
 }
 
 // splitLogs makes a batch of each record.
@@ -479,13 +487,7 @@ func readPoint(t *testing.T, text string) pmetric.Metrics {
 		h := m.SetEmptyHistogram()
 		h.SetAggregationTemporality(temporality())
 		p := h.DataPoints().AppendEmpty()
-		p.SetStartTimestamp(r.time("start_timestamp"))
-		p.SetTimestamp(r.time("timestamp"))
-		r.attributes("attributes", p.Attributes())
-		p.SetCount(r.uint("count"))
-		r.optional("sum", p.SetSum)
-		r.optional("min", p.SetMin)
-		r.optional("max", p.SetMax)
+		r.distribution(p)
 		r.counts("bucket_counts", p.BucketCounts())
 		for _, b := range r.array("explicit_bounds") {
 			f, err := strconv.ParseFloat(string(b), 64)
@@ -494,19 +496,11 @@ func readPoint(t *testing.T, text string) pmetric.Metrics {
 			}
 			p.ExplicitBounds().Append(f)
 		}
-		p.SetFlags(pmetric.DataPointFlags(r.uint("flags")))
-		r.exemplars(p.Exemplars())
 	case "exponential_histogram":
 		h := m.SetEmptyExponentialHistogram()
 		h.SetAggregationTemporality(temporality())
 		p := h.DataPoints().AppendEmpty()
-		p.SetStartTimestamp(r.time("start_timestamp"))
-		p.SetTimestamp(r.time("timestamp"))
-		r.attributes("attributes", p.Attributes())
-		p.SetCount(r.uint("count"))
-		r.optional("sum", p.SetSum)
-		r.optional("min", p.SetMin)
-		r.optional("max", p.SetMax)
+		r.distribution(p)
 		p.SetScale(int32(r.int("scale")))
 		p.SetZeroCount(r.uint("zero_count"))
 		p.SetZeroThreshold(r.float("zero_threshold"))
@@ -516,13 +510,9 @@ func readPoint(t *testing.T, text string) pmetric.Metrics {
 			r.counts("bucket_counts", b.BucketCounts())
 			r.end()
 		}
-		p.SetFlags(pmetric.DataPointFlags(r.uint("flags")))
-		r.exemplars(p.Exemplars())
 	case "summary":
 		p := m.SetEmptySummary().DataPoints().AppendEmpty()
-		p.SetStartTimestamp(r.time("start_timestamp"))
-		p.SetTimestamp(r.time("timestamp"))
-		r.attributes("attributes", p.Attributes())
+		r.point(p)
 		p.SetCount(r.uint("count"))
 		p.SetSum(r.float("sum"))
 		for _, text := range r.array("quantile_values") {
@@ -531,7 +521,6 @@ func readPoint(t *testing.T, text string) pmetric.Metrics {
 			q.SetValue(r.float("value"))
 			r.end()
 		}
-		p.SetFlags(pmetric.DataPointFlags(r.uint("flags")))
 	default:
 		t.Fatalf("unknown metric type %q", typ)
 	}
@@ -539,13 +528,26 @@ func readPoint(t *testing.T, text string) pmetric.Metrics {
 	return batch
 }
 
-func (r *reader) number(p pmetric.NumberDataPoint) {
+func (r *reader) point(p point) {
 	p.SetStartTimestamp(r.time("start_timestamp"))
 	p.SetTimestamp(r.time("timestamp"))
 	r.attributes("attributes", p.Attributes())
-	r.setNumber(p.SetIntValue, p.SetDoubleValue)
 	p.SetFlags(pmetric.DataPointFlags(r.uint("flags")))
+}
+
+func (r *reader) distribution(p distribution) {
+	r.point(p)
+	p.SetCount(r.uint("count"))
+	r.optional("sum", p.SetSum)
+	r.optional("min", p.SetMin)
+	r.optional("max", p.SetMax)
 	r.exemplars(p.Exemplars())
+}
+
+func (r *reader) number(p pmetric.NumberDataPoint) {
+	r.point(p)
+	r.exemplars(p.Exemplars())
+	r.setNumber(p.SetIntValue, p.SetDoubleValue)
 }
 
 func (r *reader) setNumber(setInt func(int64), setFloat func(float64)) {
