@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// SyncMode says what an acknowledgement means (seed, key storage.level.local.encoding.sync.wait).
+// SyncMode says what an acknowledgement means (in the Stream API: storage.level.local.encoding.sync.wait).
 type SyncMode uint8
 
 const (
@@ -35,7 +35,7 @@ const (
 	CompressionZstd
 )
 
-// Settings of a source or a sink (seed, section "Settings"). A zero field is inherited: a sink takes the source's
+// Settings of a source or a sink. A zero field is inherited: a sink takes the source's
 // value, a source the service's default. A change takes effect at once: rows that wait are imported, new rows follow
 // the new settings.
 type Settings struct {

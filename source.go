@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Limits of the service (seed "Event Stream Ingestion Service", section "Limits").
+// Limits of the published service.
 const (
 	// MaxSources is the number of sources of one engine, which stands for one branch.
 	MaxSources = 100
@@ -41,7 +41,7 @@ const (
 	SplitLines Split = "lines"
 )
 
-// Source is an endpoint that receives events, with the sinks that store them (seed, section "Source").
+// Source is an endpoint that receives events, with the sinks that store them.
 type Source struct {
 	// ID names the source: 1 to 48 characters of a-z, 0-9 and '-', starting and ending with a letter or digit.
 	ID string
@@ -72,7 +72,7 @@ func (s Source) String() string {
 // LogValue implements [slog.LogValuer]: the secret stays out of logs.
 func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// Sink maps the events of its source to the rows of one table (seed, section "Sink").
+// Sink maps the events of its source to the rows of one table.
 type Sink struct {
 	// ID is unique within the source, with the alphabet of Source.ID.
 	ID string

@@ -48,7 +48,7 @@ type Options struct {
 	// Retry says when a failed call is repeated.
 	Retry Retry
 	// Retention is how long a file that cannot be imported is kept, from its first failure on. Afterwards its rows
-	// expire. Default: 7 days (seed, section "Limits").
+	// expire. Default: 7 days, as in the published service.
 	Retention time.Duration
 
 	// UnreadableAfter is how long a chunk is tried again that the disk answers with an error of reading, before its rows

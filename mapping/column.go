@@ -9,7 +9,7 @@ import (
 // Type is the type of a column. The values are the words of the Stream API.
 type Type string
 
-// The column types (seed "Event Stream Ingestion Service", Column).
+// The column types of the published service.
 const (
 	TypeUUID     Type = "uuid"     // a new UUID version 7 for each column and row, ascending
 	TypeDatetime Type = "datetime" // arrival time, UTC, 2006-01-02T15:04:05.000Z

@@ -10,8 +10,8 @@ import (
 	"github.com/lestrrat-go/strftime"
 )
 
-// eventFunctions are the functions through which a template reads the record (seed "Event Stream Ingestion Service",
-// Jsonnet globals). Their parameters may be named.
+// eventFunctions are the functions through which a template reads the record (the globals of the
+// published service). Their parameters may be named.
 var eventFunctions = map[string]*function{
 	"Ip":        {name: "Ip", native: func(m *machine, _ []value) value { return m.ip() }},
 	"BodyStr":   {name: "BodyStr", native: func(m *machine, _ []value) value { return m.bodyText() }},

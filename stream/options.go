@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Limits of one request (spec, section 7).
+// Limits of one request.
 const (
 	// DefaultMaxBodyBytes is the default of Options.MaxBodyBytes.
 	DefaultMaxBodyBytes = 1 << 20

@@ -79,7 +79,7 @@ func ingestError(err error, contentType string) *apiError {
 // failedRetryAfter leaves time for the local level to be opened again.
 const failedRetryAfter = 2 * time.Second
 
-// resultBody is the body of an answer that tells the outcome per sink (spec, section 7).
+// resultBody is the body of an answer that tells the outcome per sink.
 type resultBody struct {
 	StatusCode  int            `json:"statusCode"`
 	Error       string         `json:"error,omitempty"`

@@ -31,7 +31,7 @@ type apiError struct {
 func (e *apiError) Error() string { return e.name + ": " + e.message }
 func (e *apiError) Unwrap() error { return e.cause }
 
-// errorBody is the body of every error (spec, section 5).
+// errorBody is the body of every error.
 type errorBody struct {
 	StatusCode  int    `json:"statusCode"`
 	Error       string `json:"error"`
@@ -65,7 +65,7 @@ func setCommonHeaders(h http.Header) string {
 	return id
 }
 
-// newRequestID returns 15 random alphanumerics (spec, section 4).
+// newRequestID returns 15 random alphanumerics.
 func newRequestID() string {
 	const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 	var id [15]byte

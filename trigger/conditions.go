@@ -36,7 +36,7 @@ func (l Load) Resume(now time.Time) Load {
 }
 
 // Due returns the first condition that the load meets at the time now: [ByCount], [BySize], [ByInterval], in this
-// order (spec section 12.2), or [None]. An empty load is never due.
+// order, or [None]. An empty load is never due.
 //
 // The conditions should be complete, see [Limits.WithDefaults]. A field that is still zero is met by every row, so
 // that a forgotten default costs small files and never a row that waits for ever.

@@ -15,13 +15,13 @@ type Limits struct {
 	Min, Max, Default Conditions
 }
 
-// Units of byte sizes (spec section 0: one KB is 1024 bytes).
+// Units of byte sizes: one KB is 1024 bytes.
 const (
 	kilobyte = 1 << (10 * (iota + 1))
 	megabyte
 )
 
-// Upload returns the limits of step 1, local to staging (seed 000, Limits).
+// Upload returns the limits of step 1, local to staging. They are those of the published service.
 func Upload() Limits {
 	return Limits{
 		Name:    "upload",
@@ -31,7 +31,7 @@ func Upload() Limits {
 	}
 }
 
-// Import returns the limits of step 2, staging to table (seed 000, Limits).
+// Import returns the limits of step 2, staging to table. They are those of the published service.
 func Import() Limits {
 	return Limits{
 		Name:    "import",
@@ -74,7 +74,7 @@ func check[T int64 | time.Duration](l Limits, condition string, v, lo, hi T, for
 	return &LimitError{Key: l.key(condition), Value: format(v), Min: format(lo), Max: format(hi), Below: v < lo}
 }
 
-// key returns the setting key of a condition (spec section 6).
+// key returns the setting key of a condition.
 func (l Limits) key(condition string) string {
 	switch l.Name {
 	case "upload":

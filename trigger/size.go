@@ -11,7 +11,7 @@ import (
 var sizeUnits = [...]string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}
 
 // ParseSize reads a byte size as settings write it: an integer and a unit, in upper or lower case, with or without a
-// space between: "100B", "5MB", "12 mb". One KB is 1024 bytes (spec section 0). Fractions, signs, other units such as
+// space between: "100B", "5MB", "12 mb". One KB is 1024 bytes. Fractions, signs, other units such as
 // "MiB", a missing unit, and sizes over 8 EB - 1 B are refused.
 func ParseSize(s string) (int64, error) {
 	text := strings.TrimSpace(s)
@@ -39,7 +39,7 @@ func ParseSize(s string) (int64, error) {
 	return 0, fmt.Errorf("size %q: unit %q is unknown, use an integer and one of %s", s, unit, strings.Join(sizeUnits[:], ", "))
 }
 
-// FormatSize writes a byte size with the largest unit that divides it exactly: "5MB", "1025B" (spec section 0).
+// FormatSize writes a byte size with the largest unit that divides it exactly: "5MB", "1025B".
 // [ParseSize] reads it back, unless it is negative.
 func FormatSize(n int64) string {
 	unit := 0
