@@ -58,13 +58,9 @@ func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *
 		return append(dst, "null"...), nil
 	}
 	if c.def == nil {
-		return dst, noSuchField(c.path)
+		return dst, &cause{MissingValue, fmt.Errorf("path %q: the body has no such field", c.path.text)}
 	}
 	return w.put(dst, c.def), nil
-}
-
-func noSuchField(p FieldPath) *cause {
-	return &cause{MissingValue, fmt.Errorf("path %q: the body has no such field", p.text)}
 }
 
 // field is body for a document that gives single fields.

@@ -102,7 +102,7 @@ func (m *machine) body(p *FieldPath, def value) value {
 			return m.fromDoc(t, at)
 		}
 		if def.kind == kindTail {
-			fail = &cause{MissingValue, fmt.Errorf("Body(%.100q): the body has no such field", p.text)}
+			fail = &cause{MissingValue, fmt.Errorf("Body(%.100q): %w", p.text, m.r.parsed().noSuchField())}
 		}
 	}
 	if def.kind == kindTail || fail != nil && m.compat {

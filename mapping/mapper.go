@@ -122,7 +122,7 @@ func defaultText(def json.RawMessage, raw bool) ([]byte, error) {
 	if err := t.parse(def); err != nil {
 		var se *SyntaxError
 		errors.As(err, &se)
-		return nil, fmt.Errorf("is not a JSON value: %s at byte %d", se.Msg, se.Offset)
+		return nil, fmt.Errorf("is not a JSON value: %s at byte %d of %.60q", se.Msg, se.Offset, def)
 	}
 	if raw && t.nodes[0].kind == nodeString {
 		return t.appendText([]byte{}, 0), nil
@@ -292,7 +292,7 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 	at := s.found[c.node]
 	if at == 0 {
 		if c.def == nil {
-			return dst, noSuchField(c.path)
+			return dst, &cause{MissingValue, fmt.Errorf("path %q: %w", c.path.text, s.noSuchField())}
 		}
 		return w.put(dst, c.def), nil
 	}

@@ -86,7 +86,19 @@ func (r *Record) format(compat bool) Format {
 	return FormatOf(contentType)
 }
 
-var errOpaque = errors.New("the body has no fields: its Content-Type is neither JSON nor a form")
+var (
+	errOpaque      = errors.New("the body has no fields: its Content-Type is neither JSON nor a form")
+	errNoField     = errors.New("the body has no such field")
+	errNoFormField = errors.New("the body, which was read as a form, has no such field")
+)
+
+// noSuchField says what was parsed without finding the field. Many clients declare JSON as a form.
+func (s *recordState) noSuchField() error {
+	if s.parsedAs == FormatForm {
+		return errNoFormField
+	}
+	return errNoField
+}
 
 // parse makes the tape of the body, once.
 func (r *Record) parse(compat bool) (*tape, *cause) {
