@@ -31,7 +31,7 @@ func Parse(data []byte) (*Config, error) { return ParseAt(data, "") }
 func ParseAt(data []byte, baseURL string) (*Config, error) {
 	root, err := tree.Parse(data)
 	if err != nil {
-		return nil, &ConfigError{[]Problem{{"(root)", "not JSON: " + err.Error()}}}
+		return nil, &ConfigError{Problems: []Problem{{"(root)", "not JSON: " + err.Error()}}}
 	}
 	p := new(problems)
 	cfg := &Config{identity: fingerprint(withoutSecrets(root))}
@@ -47,7 +47,7 @@ func ParseAt(data []byte, baseURL string) (*Config, error) {
 	}
 	cfg.warnings = unique(p.unused)
 	if len(p.wrong) > 0 {
-		return nil, &ConfigError{unique(p.wrong)}
+		return nil, &ConfigError{Problems: unique(p.wrong), Warnings: cfg.warnings}
 	}
 	return cfg, nil
 }

@@ -118,6 +118,13 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// A key that is not known may be the misspelled one that is missing.
+func TestConfigErrorTellsUnknownKeys(t *testing.T) {
+	t.Parallel()
+	_, err := extractor.Parse([]byte(`{"api": {"baseUrl": "https://a.example.com/"}, "config": {"jobs": [{"endpont": "x"}]}}`))
+	checkError(t, err, "the configuration cannot be used:\n  config.jobs[0].endpoint: is required\n  config.jobs[0].endpont: unknown key, ignored")
+}
+
 func TestConfigSyntax(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -3,6 +3,7 @@ package extractor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -21,19 +22,18 @@ func (p Problem) String() string { return p.Path + ": " + p.Message }
 type ConfigError struct {
 	// Problems are in the order of the configuration.
 	Problems []Problem
+	// Warnings are the keys that are not known, as in [Config.Warnings]: a misspelled key may be the reason of a problem.
+	Warnings []Problem
 }
 
 func (e *ConfigError) Error() string {
 	var b strings.Builder
 	b.WriteString("the configuration cannot be used:")
-	for i, p := range e.Problems {
-		sep := " "
-		if len(e.Problems) > 1 {
-			sep = "\n  "
-		}
-		if i > 0 && sep == " " {
-			sep = "; "
-		}
+	sep := "\n  "
+	if len(e.Problems)+len(e.Warnings) == 1 {
+		sep = " "
+	}
+	for _, p := range slices.Concat(e.Problems, e.Warnings) {
 		b.WriteString(sep + p.String())
 	}
 	return b.String()

@@ -105,7 +105,7 @@ func (pc *paginationConfig) choose(j *jobConfig) (scroller, []stopConfig, error)
 	}
 	chosen, ok := pc.scrollers[name]
 	if !ok {
-		return nil, nil, &ConfigError{[]Problem{{path, fmt.Sprintf("there is no scroller %q in %s", name, join(pc.path, "scrollers"))}}}
+		return nil, nil, &ConfigError{Problems: []Problem{{path, fmt.Sprintf("there is no scroller %q in %s", name, join(pc.path, "scrollers"))}}}
 	}
 	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}, nil
 }

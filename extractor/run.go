@@ -19,7 +19,8 @@ type Options struct {
 	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
 	// page; the page at which it crashed is emitted again. An error ends the run. Default: none.
 	Checkpoint func(ctx context.Context, s State) error
-	// Progress is called after every page, before the pause of every retry, and at the end of the run. It must return soon. Default: none.
+	// Progress is called after every page, before the pause of every retry, and at the end of the run, also after an
+	// error. It must return soon. Default: none.
 	Progress func(p Progress)
 	// Logger gets requests, retries and identical pages at level debug, stop rules at info, missing data at warning.
 	// No secret is in it. Default: nothing is logged.
@@ -78,7 +79,7 @@ func (o Options) withDefaults() Options {
 
 // Progress says how far a run is.
 type Progress struct {
-	// Job is the id of the job at work, "" at the end of the run.
+	// Job is the id of the job at work, "" at the end of a run that succeeded.
 	Job string
 	// Requests counts attempts, logins and retries included; Retries those that repeat another.
 	Requests, Retries int64
@@ -122,6 +123,7 @@ func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, er
 			continue
 		}
 		if err := r.runPlan(ctx, pl, i, at); err != nil {
+			r.progress()
 			return r.state, err
 		}
 		at = Checkpoint{}

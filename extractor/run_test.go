@@ -31,6 +31,14 @@ func TestProgress(t *testing.T) {
 		"j: 1 requests, 0 retries, 1 pages, 2 records, 5 bytes", "j: 2 requests, 1 retries, 1 pages, 2 records, 5 bytes", "j: 3 requests, 1 retries, 2 pages, 3 records, 8 bytes",
 		"j: 4 requests, 1 retries, 3 pages, 3 records, 10 bytes", ": 4 requests, 1 retries, 3 pages, 3 records, 10 bytes",
 	})
+	var last extractor.Progress
+	r = extract(t, newAPI(t, `[1,2]`, "401 \n"), config(`"pagination": {"method": "pagenum"}`, `"jobs": [{"endpoint": "u"}]`), func(_ *extractor.State, o *extractor.Options) {
+		o.Progress = func(p extractor.Progress) { last = p }
+	})
+	checkError(t, r.err, "answered 401")
+	if last.Requests != 2 || last.Pages != 1 {
+		t.Errorf("%d requests and %d pages are told of a run that failed, want 2 and 1", last.Requests, last.Pages)
+	}
 	if (extractor.Progress{Bytes: 5}).BytesPerSecond() != 0 {
 		t.Error("a rate without time")
 	}
