@@ -195,7 +195,7 @@ func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts stream.A
 		if cfg.token == "" {
 			token = fmt.Sprintf("$(cat '%s')", filepath.Join(cfg.dir, tokenFile))
 		}
-		fmt.Fprintf(out, useAPI, opts.URL, token, stream.DefaultTableType)
+		fmt.Fprintf(out, useAPI, opts.URL, token, stream.DefaultTableType, filepath.Join(cfg.dir, "tables"))
 		return nil
 	}
 	fmt.Fprintf(out, useSource, events)
@@ -209,6 +209,10 @@ const useAPI = `Create a source with a table; the answer is a task, whose output
       "type": "%[3]s", "tableId": "in.c-web.events", "mapping": {"columns": [
         {"type": "uuid", "name": "id"}, {"type": "datetime", "name": "at"}, {"type": "body", "name": "body"}]}}}]}'
   curl -H "X-StorageApi-Token: %[2]s" %[1]s/v1/branches/default/sources/web
+
+Post an event to the url in the second answer. A minute later, or when the server is stopped, it is a row in a CSV file in %[4]s:
+
+  curl -i -H 'Content-Type: application/json' -d '{"user":{"id":42}}' URL
 
 All operations: %[1]s/v1/documentation
 
