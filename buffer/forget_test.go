@@ -3,6 +3,7 @@ package buffer_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -91,4 +92,44 @@ func TestForget(t *testing.T) {
 			t.Errorf("%+v, %v", report, err)
 		}
 	})
+}
+
+// The records of a sink from before it was forgotten are still in the files of the store. A salvage, which takes the
+// version of a record that is furthest, does not bring them back.
+func TestSalvageKeepsForgotten(t *testing.T) {
+	for name, again := range map[string]bool{"forgotten": false, "defined again": true} {
+		t.Run(name, func(t *testing.T) {
+			opts := memoryOptions(buffertest.NewMemory())
+			b, err := buffer.Open("data", opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, b, define(t, b, "a"), 0, 5)
+			flush(t, b, "a")
+			if err := errors.Join(b.Drop(t.Context(), "a"), b.Forget(t.Context(), "a")); err != nil {
+				t.Fatal(err)
+			}
+			rows := int64(0)
+			if again {
+				rows = 3
+				put(t, b, define(t, b, "a"), 0, 3)
+				flush(t, b, "a")
+			}
+			closeBuffer(t, b)
+			names, err := opts.FS.List("data")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range names {
+				if strings.HasPrefix(file, "MANIFEST-") {
+					rot(t, opts.FS, "data/"+file, func(int) int { return 10 })
+				}
+			}
+			b = open(t, opts)
+			st, _ := b.SinkStats("a")
+			if st.Accepted != rows || st.Target.Rows != rows || st.Damaged.Rows != 0 || st.Dropped == again {
+				t.Errorf("after the salvage the sink has %+v, want %d rows", st, rows)
+			}
+		})
+	}
 }

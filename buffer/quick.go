@@ -59,8 +59,8 @@ func (q *quick) init() {
 // quickRoom is what append may write for n bytes.
 func quickRoom(n int) int { return n + n/8 + 64 }
 
-// append adds a member with src to dst, which has quickRoom for it. It returns nil when that does not halve src, which
-// is shorter than 64 KiB.
+// append adds a member with src to dst, which has quickRoom for it. It returns nil when the compressed bytes, without head
+// and sums, are more than half of src. No distance may pass the 32 KiB of DEFLATE, so src is no longer than that.
 func (q *quick) append(dst, src []byte) []byte {
 	if q.lengths[maxMatch] == 0 {
 		q.init()

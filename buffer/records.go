@@ -38,9 +38,11 @@ func (e *ledgerEntry) add(rows, bytes int64) {
 // sinkRecord holds the ledger of a sink. Sealed counts the accepted rows of all slices that were ever sealed; those of
 // the open slice stand in its last chunk.
 type sinkRecord struct {
-	ID       string      `json:"id"`
-	Def      *definition `json:"def,omitempty"`
-	Dropped  bool        `json:"dropped,omitempty"`
+	ID      string      `json:"id"`
+	Def     *definition `json:"def,omitempty"`
+	Dropped bool        `json:"dropped,omitempty"`
+	// Life counts the calls of [Buffer.Forget]: the ledger never goes down but with a new life.
+	Life     int         `json:"life,omitempty"`
 	Sealed   ledgerEntry `json:"sealed"`
 	Imported ledgerEntry `json:"imported"`
 	Expired  ledgerEntry `json:"expired"`

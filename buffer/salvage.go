@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,8 @@ import (
 //
 // It rests on no order of versions, since what would give it (the list of tables, a part of a log) may be what is
 // damaged. It need not: a number is never given twice, a chunk never changes, a record only moves on through its states,
-// and what was deleted never comes back. So the version that is furthest counts, and a deletion above all.
+// that of a sink through its lives, and what was deleted never comes back. So the version that is furthest counts, and a
+// deletion above all.
 //
 // What is found may still be older than what was. Exactly once holds all the same:
 //
@@ -105,16 +107,22 @@ func openDamage(disk vfs.FS, dir string, err error) error {
 	return &recordError{err, index}
 }
 
-// version is what a store has of a record; seq decides between versions of the same state.
+// version is what a store has of a record: rank decides between versions of the same life, seq between those of the same
+// rank.
 type version[R any] struct {
 	rec  R
+	life int
 	rank int64
 	seq  uint64
 }
 
+func (v *version[R]) compare(o *version[R]) int {
+	return cmp.Or(cmp.Compare(v.life, o.life), cmp.Compare(v.rank, o.rank), cmp.Compare(v.seq, o.seq))
+}
+
 // offer keeps the version that is furthest.
 func offer[K comparable, R any](m map[K]*version[R], k K, v version[R]) {
-	if old := m[k]; old == nil || v.rank > old.rank || v.rank == old.rank && v.seq > old.seq {
+	if old := m[k]; old == nil || v.compare(old) > 0 {
 		m[k] = &v
 	}
 }
@@ -265,17 +273,17 @@ func (s *salvage) take(e entry) error {
 	case e.key[0] == prefixSink && len(rest) == 4:
 		var r sinkRecord
 		if json.Unmarshal(e.value, &r) == nil && r.ID != "" {
-			offer(s.sinks, binary.BigEndian.Uint32(rest), version[sinkRecord]{r, r.Sealed.Rows + r.ended(), e.seq})
+			offer(s.sinks, binary.BigEndian.Uint32(rest), version[sinkRecord]{r, r.Life, r.Sealed.Rows + r.ended(), e.seq})
 		}
 	case e.key[0] == prefixFile && len(rest) == 8:
 		var r fileRecord
 		if json.Unmarshal(e.value, &r) == nil && r.Def != nil {
-			offer(s.files, binary.BigEndian.Uint64(rest), version[fileRecord]{r, r.State.rank(), e.seq})
+			offer(s.files, binary.BigEndian.Uint64(rest), version[fileRecord]{r, 0, r.State.rank(), e.seq})
 		}
 	case e.key[0] == prefixSlice && len(rest) == 8:
 		var r sliceRecord
 		if json.Unmarshal(e.value, &r) == nil {
-			offer(s.slices, binary.BigEndian.Uint64(rest), version[sliceRecord]{r, r.State.rank()<<32 + int64(r.Revision), e.seq})
+			offer(s.slices, binary.BigEndian.Uint64(rest), version[sliceRecord]{r, 0, r.State.rank()<<32 + int64(r.Revision), e.seq})
 		}
 	case e.key[0] == prefixChunk && len(rest) == 12:
 		s.takeChunk(binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:]), e.value)
