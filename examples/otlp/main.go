@@ -1,7 +1,9 @@
 // Command otlp is a toy shop that is instrumented with OpenTelemetry and keeps its own telemetry: it exports to a Forebay in
 // the same process and then prints the rows of its spans, metrics and logs.
 //
-//	go run .
+//	cd examples/otlp && go run .
+//
+// It is a module of its own, so that the SDK is no dependency of the library.
 package main
 
 import (

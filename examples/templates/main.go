@@ -1,8 +1,8 @@
 // Command templates evaluates a jsonnet template over one JSON event, and shows the value, the definition of the column
 // as the Stream API has it, that the template runs compiled, and what it costs per record:
 //
-//	templates -template label.jsonnet -event event.json -header X-Env=prod
-//	echo '{"a":{"b":1}}' | templates -e "Body('a.b') + 1"
+//	go run ./examples/templates -template label.jsonnet -event event.json -header X-Env=prod
+//	echo '{"a":{"b":1}}' | go run ./examples/templates -e "Body('a.b') + 1"
 //
 // A template that cannot be compiled is shown with the place of each fault.
 package main
@@ -51,6 +51,9 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 
+	if (*expr == "") == (*file == "") {
+		return errors.New("give a template, either with -e or with -template; -help shows the flags")
+	}
 	content := *expr
 	if *file != "" {
 		b, err := os.ReadFile(*file)
