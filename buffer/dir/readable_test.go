@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,7 +68,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 				t.Fatalf("parts %q, %v, %d slices, want one each", parts, err, len(target.slices))
 			}
 			slice := filepath.Join(root, "slice"+encoding.Extension())
-			if err := os.WriteFile(slice, target.slices[0], 0o600); err != nil {
+			if err := os.WriteFile(slice, target.slices[0].data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			files := map[string][]reader{"slice": gzipReaders, "part": gzipReaders}
@@ -75,24 +76,11 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 			if encoding == buffer.Zstd {
 				files["slice"], magic = zstdReaders, []byte{0x28, 0xb5, 0x2f, 0xfd}
 			}
-			if n := bytes.Count(target.slices[0], magic); n < 4 {
+			if n := bytes.Count(target.slices[0].data, magic); n < 4 {
 				t.Fatalf("the slice has %d members, want several", n)
 			}
 			for name, path := range map[string]string{"slice": slice, "part": parts[0]} {
-				for _, r := range files[name] {
-					t.Run(name+"/"+r.name, func(t *testing.T) {
-						got, err := r.read(path)
-						if errors.Is(err, exec.ErrNotFound) {
-							t.Skipf("not on this machine: %v", err)
-						}
-						if err != nil {
-							t.Fatal(err)
-						}
-						if !r.testsOnly && !bytes.Equal(got, want) {
-							t.Errorf("%d bytes are read, want the %d that were appended", len(got), len(want))
-						}
-					})
-				}
+				t.Run(name, func(t *testing.T) { readByAll(t, files[name], path, want) })
 			}
 		})
 	}
@@ -101,7 +89,13 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 // keepingTarget keeps the stored bytes of all slices.
 type keepingTarget struct {
 	*dir.TableDir
-	slices [][]byte
+	mu     sync.Mutex
+	slices []keptSlice
+}
+
+type keptSlice struct {
+	sink string
+	data []byte
 }
 
 func (k *keepingTarget) Import(ctx context.Context, f *buffer.File) error {
@@ -114,7 +108,9 @@ func (k *keepingTarget) Import(ctx context.Context, f *buffer.File) error {
 		if err := errors.Join(err, rc.Close()); err != nil {
 			return err
 		}
-		k.slices = append(k.slices, data)
+		k.mu.Lock()
+		k.slices = append(k.slices, keptSlice{f.SinkID, data})
+		k.mu.Unlock()
 	}
 	return k.TableDir.Import(ctx, f)
 }
@@ -124,6 +120,24 @@ type reader struct {
 	name      string
 	read      func(path string) ([]byte, error)
 	testsOnly bool // it says only whether the file is sound
+}
+
+// readByAll checks that all readers find the same in a file.
+func readByAll(t *testing.T, readers []reader, path string, want []byte) {
+	for _, r := range readers {
+		t.Run(r.name, func(t *testing.T) {
+			got, err := r.read(path)
+			if errors.Is(err, exec.ErrNotFound) {
+				t.Skipf("not on this machine: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.testsOnly && !bytes.Equal(got, want) {
+				t.Errorf("%d bytes are read, want the %d that were appended", len(got), len(want))
+			}
+		})
+	}
 }
 
 var gzipReaders = []reader{

@@ -1,0 +1,104 @@
+package dir_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+)
+
+// One small row each of a thousand sinks, in one commit, is compressed at once, and comes through upload and import as it
+// was. What of it is stored is read by everybody.
+func TestManySmallRowsReachTheirTables(t *testing.T) {
+	const sinks = 1000
+	root := t.TempDir()
+	target := &keepingTarget{TableDir: dir.TablesWith(filepath.Join(root, "tables"), dir.TablesOptions{Gzip: true})}
+	b, err := buffer.Open(filepath.Join(root, "local"), buffer.Options{
+		Staging: dir.Staging(filepath.Join(root, "staging")), Target: target,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	id := func(i int) string { return fmt.Sprintf("s%03d", i) }
+	table := func(i int) string { return "in.c-test." + id(i) }
+	text := func(i int) string {
+		return strings.Repeat(fmt.Sprintf("the gate of basin %d \"opens\"\nwhen the basin is full, ", i), 8)
+	}
+	all := make([]buffer.Rows, sinks)
+	var raw, stored int64
+	var defining sync.WaitGroup
+	for i := range all {
+		defining.Go(func() {
+			sink, err := b.Define(t.Context(), buffer.SinkConfig{
+				ID: id(i), Table: buffer.Table{ID: table(i), Columns: []string{"id", "text"}}, Encoding: buffer.Gzip,
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			data := fmt.Appendf(nil, "\"%d\",\"%s\"\n", i, strings.ReplaceAll(text(i), `"`, `""`))
+			all[i] = buffer.Rows{Sink: sink, Data: data, Count: 1}
+		})
+	}
+	defining.Wait()
+	if t.Failed() {
+		return
+	}
+	ticket, err := b.Append(t.Context(), time.Now(), all...)
+	if err == nil {
+		err = ticket.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		st, _ := b.SinkStats(r.Sink.ID())
+		raw, stored = raw+int64(len(r.Data)), stored+st.Local.StoredBytes
+	}
+	if stored > raw/2 {
+		t.Fatalf("%d of %d bytes are stored: they were not compressed with the commit", stored, raw)
+	}
+	var flushing sync.WaitGroup
+	for i := range all {
+		flushing.Go(func() {
+			if err := b.Flush(t.Context(), id(i)); err != nil {
+				t.Errorf("%s: %v", id(i), err)
+			}
+		})
+	}
+	flushing.Wait()
+	for i := range all {
+		if got := rows(t, filepath.Join(root, "tables"), table(i)); len(got) != 1 || !slices.Equal(got[0], []string{fmt.Sprint(i), text(i)}) {
+			t.Fatalf("table %s has %q", table(i), got)
+		}
+	}
+	if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
+		t.Errorf("%+v, %v", report, err)
+	}
+
+	if len(target.slices) != sinks {
+		t.Fatalf("%d slices were imported, want %d", len(target.slices), sinks)
+	}
+	slices.SortFunc(target.slices, func(a, b keptSlice) int { return strings.Compare(a.sink, b.sink) })
+	var members, want []byte // one behind the other they are a file, too
+	for i, s := range target.slices {
+		members = append(members, s.data...)
+		want = append(want, all[i].Data...)
+	}
+	path := filepath.Join(root, "all.gz")
+	if err := os.WriteFile(path, members, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	readByAll(t, gzipReaders, path, want)
+}
