@@ -16,7 +16,7 @@
 //   - No id is given twice, also not over crashes.
 //   - A job that was accepted is run to an end. A storage job has its effect and its success in one change, so it has
 //     the effect once. A component may be run again when the server was stopped in the middle of it; rows that had
-//     ended are not run again.
+//     ended are not run again, and what a program that had returned has written is imported once.
 //
 // # Configurations
 //

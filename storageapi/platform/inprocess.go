@@ -16,6 +16,9 @@ import (
 // job. A call from outside cannot have it.
 type rightsKey struct{}
 
+// newJobKey marks the context of a call from inside that makes a storage job: its value is the id of that job.
+type newJobKey struct{}
+
 // errRunEnded is what a component meets that uses its run after the end of it.
 var errRunEnded = errors.New("the run of the component has ended")
 

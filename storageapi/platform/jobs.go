@@ -251,9 +251,11 @@ func (c *call) newJob(spec jobSpec) (jobRecord, error) {
 	if err != nil {
 		return jobRecord{}, err
 	}
-	id, err := c.s.store.ids.take()
-	if err != nil {
-		return jobRecord{}, err
+	id, given := c.r.Context().Value(newJobKey{}).(int64)
+	if !given {
+		if id, err = c.s.store.ids.take(); err != nil {
+			return jobRecord{}, err
+		}
 	}
 	record := jobRecord{
 		ID: id, Status: storageapi.JobWaiting, Branch: c.branch, Lane: spec.lane, Operation: spec.operation, Params: params,

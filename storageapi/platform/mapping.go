@@ -125,8 +125,7 @@ func (o *output) Close() error {
 type OutputTable struct {
 	// Destination is the id of the table. Default: a table of the same name in the default bucket.
 	Destination string
-	// Incremental adds the rows; without it they replace those that are there. Rows that are added to a table without a
-	// key may be there twice when the server was killed before the end of the row was on disk, because that is run again.
+	// Incremental adds the rows; without it they replace those that are there.
 	Incremental bool
 	// PrimaryKey are the columns of the key, when the table is created.
 	PrimaryKey []string
@@ -181,25 +180,71 @@ func (r *Run) readMappings() error {
 	return nil
 }
 
-// mapOutputs puts the tables that the component has written to where the configuration wants them.
-func (e *execution) mapOutputs(component *Component, run *Run) error {
+// written is what a program has left: it is imported from there, also after a crash.
+type written struct {
+	Row     string          `json:"row"`
+	State   json.RawMessage `json:"state,omitempty"`
+	Imports []tableImport   `json:"imports"`
+}
+
+// tableImport is one import of a table that a component has written. Job is the id of its storage job, taken before there
+// is one: a job that is there already is not made a second time.
+type tableImport struct {
+	Name    string           `json:"name"`
+	File    storageapi.IntID `json:"file"`
+	Job     int64            `json:"job"`
+	Mapping outputMapping    `json:"mapping"`
+}
+
+// planImports makes files of the tables that the component has written, and says where the configuration wants them.
+func (e *execution) planImports(component *Component, run *Run) (list []tableImport, err error) {
 	for _, m := range run.output.Tables {
 		if !slices.ContainsFunc(run.outputs, func(o *output) bool { return o.name == m.Source }) {
-			return UserError(fmt.Errorf("output mapping: the component has not written a table %q", m.Source))
+			return nil, UserError(fmt.Errorf("output mapping: the component has not written a table %q", m.Source))
 		}
 	}
 	for _, o := range run.outputs {
 		places := e.places(component, run, o)
 		if len(places) == 0 {
-			return UserError(fmt.Errorf("output mapping: there is no destination for table %q", o.name))
+			return nil, UserError(fmt.Errorf("output mapping: there is no destination for table %q", o.name))
+		}
+		file, err := e.upload(run, o)
+		if err != nil {
+			return nil, fmt.Errorf("output mapping: table %q: %w", o.name, err)
 		}
 		for _, m := range places {
-			table, err := e.mapOutput(run, o, m)
+			job, err := e.q.s.store.ids.take()
 			if err != nil {
-				return fmt.Errorf("output mapping: table %q: %w", o.name, err)
+				return nil, err
 			}
-			e.output = append(e.output, usedTable(table))
+			list = append(list, tableImport{Name: o.name, File: file, Job: job, Mapping: m})
 		}
+	}
+	return list, nil
+}
+
+func (e *execution) upload(run *Run, o *output) (storageapi.IntID, error) {
+	info, err := os.Stat(o.path)
+	if err != nil {
+		return 0, err
+	}
+	f, err := run.Client.Upload(e.ctx, storageapi.FilePrepare{Name: o.name, Tags: []string{"run-" + run.JobID}}, storageapi.Source{
+		Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(o.path) },
+	})
+	if err != nil {
+		return 0, err
+	}
+	return f.ID, nil
+}
+
+// importAll puts what a component has written into its tables.
+func (e *execution) importAll(run *Run, left *written) error {
+	for _, i := range left.Imports {
+		table, err := e.importTable(run, i)
+		if err != nil {
+			return fmt.Errorf("output mapping: table %q: %w", i.Name, err)
+		}
+		e.output = append(e.output, usedTable(table))
 	}
 	return nil
 }
@@ -228,43 +273,49 @@ func (e *execution) places(component *Component, run *Run, o *output) (list []ou
 
 func tableName(name string) string { return strings.TrimSuffix(name, ".csv") }
 
-func (e *execution) mapOutput(run *Run, o *output, m outputMapping) (*storageapi.Table, error) {
+func (e *execution) importTable(run *Run, i tableImport) (*storageapi.Table, error) {
+	var begun bool
+	err := e.q.s.store.view(func(tx *txn) (err error) {
+		begun, err = tx.get(jobKey(i.Job), &jobRecord{})
+		return err
+	})
+	if err == nil && !begun {
+		err = e.startImport(run.Client, i)
+	} else if err == nil {
+		_, err = run.Client.WaitForJob(e.ctx, storageapi.IntID(i.Job))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return run.Client.Table(e.ctx, i.Mapping.Destination)
+}
+
+// startImport makes the bucket, if need be, and the job of an import, and waits for the job.
+func (e *execution) startImport(c *storageapi.Client, i tableImport) error {
+	m := i.Mapping
 	bucketID, name := bucketOf(m.Destination), m.Destination[strings.LastIndexByte(m.Destination, '.')+1:]
 	stage, bucketName, ok := strings.Cut(bucketID, ".")
 	if !ok || name == "" || strings.Contains(bucketName, ".") {
-		return nil, UserError(fmt.Errorf("destination %q: want stage.bucket.table", m.Destination))
-	}
-	c := run.Client
-	info, err := os.Stat(o.path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := c.Upload(e.ctx, storageapi.FilePrepare{Name: o.name, Tags: []string{"run-" + run.JobID}}, storageapi.Source{
-		Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(o.path) },
-	})
-	if err != nil {
-		return nil, err
+		return UserError(fmt.Errorf("destination %q: want stage.bucket.table", m.Destination))
 	}
 	if _, err := c.Bucket(e.ctx, bucketID); storageapi.IsNotFound(err) {
 		if _, err := c.CreateBucket(e.ctx, storageapi.BucketCreate{Stage: stage, Name: strings.TrimPrefix(bucketName, "c-")}); err != nil && !storageapi.IsAlreadyExists(err) {
-			return nil, err
+			return err
 		}
 	} else if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = c.Table(e.ctx, m.Destination)
-	if storageapi.IsNotFound(err) {
-		return c.CreateTableFromFile(e.ctx, bucketID, storageapi.TableFromFile{
-			Name: name, FileID: f.ID, PrimaryKey: m.PrimaryKey, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
+	_, err := c.Table(e.ctx, m.Destination)
+	ctx := context.WithValue(e.ctx, newJobKey{}, i.Job)
+	switch {
+	case storageapi.IsNotFound(err):
+		_, err = c.CreateTableFromFile(ctx, bucketID, storageapi.TableFromFile{
+			Name: name, FileID: i.File, PrimaryKey: m.PrimaryKey, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
+		})
+	case err == nil:
+		_, err = c.ImportFile(ctx, m.Destination, storageapi.Import{
+			FileID: i.File, Incremental: m.Incremental, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
 		})
 	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.ImportFile(e.ctx, m.Destination, storageapi.Import{
-		FileID: f.ID, Incremental: m.Incremental, Delimiter: m.Delimiter, Enclosure: m.Enclosure,
-	}); err != nil {
-		return nil, err
-	}
-	return c.Table(e.ctx, m.Destination)
+	return err
 }

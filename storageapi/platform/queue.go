@@ -46,6 +46,8 @@ type queueRecord struct {
 	// Input and Output are the tables that these rows have read and written.
 	Input  []storageapi.QueueTable `json:"input,omitempty"`
 	Output []storageapi.QueueTable `json:"output,omitempty"`
+	// Written is what the program of the row that runs has left, from its end until the row is done.
+	Written *written `json:"written,omitempty"`
 }
 
 func (r queueRecord) runID() string {
@@ -75,9 +77,9 @@ func (r *queueRecord) terminate() {
 	r.Result = r.result("Job was terminated", r.Input, r.Output)
 }
 
-// result describes an end, and takes the tables out of the record.
+// result describes an end, and takes what a row needed out of the record.
 func (r *queueRecord) result(message string, input, output []storageapi.QueueTable) *storageapi.QueueResult {
-	r.Input, r.Output = nil, nil
+	r.Input, r.Output, r.Written = nil, nil, nil
 	out := &storageapi.QueueResult{
 		Message: message,
 		Input:   storageapi.Some(storageapi.QueueTables{Tables: notNil(input)}), Output: storageapi.Some(storageapi.QueueTables{Tables: notNil(output)}),

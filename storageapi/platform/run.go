@@ -16,7 +16,7 @@ import (
 // Runner is the program of a component.
 type Runner interface {
 	// Run does the work of one configuration, or of one row of it. It is called again with the same arguments when
-	// the server was stopped in the middle, so it must be ready to find its own earlier effects. It ends soon when
+	// the server was stopped before it had returned, so it must be ready to find its own earlier effects. It ends soon when
 	// ctx does; after [Options.Grace] the job ends without it, and what it does from then on has no effect. An error
 	// that was made with [UserError] is shown to the user of the API, any other, and a panic, is only logged.
 	Run(ctx context.Context, run *Run) error
@@ -187,7 +187,7 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 }
 
 // step runs the component once: input mapping, run, output mapping, and then the state and the progress of the job in
-// one change.
+// one change. A program that had ended before a crash is not run again: what it has written waits in the record of the job.
 func (e *execution) step(component *Component, st step) error {
 	s, r := e.q.s, e.record
 	dir, err := os.MkdirTemp(s.runs, "run-")
@@ -205,33 +205,12 @@ func (e *execution) step(component *Component, st step) error {
 	if run.Client, err = life.client(r); err != nil {
 		return err
 	}
-	if err := run.readMappings(); err != nil {
-		return err
-	}
-	if st.stateKey != "" {
-		err := s.store.view(func(tx *txn) (err error) {
-			run.State, err = readState(tx, st.stateKey)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	run.Logger.Info("Running component", "component", r.Component, "config", r.Config, "row", st.row)
-	err = runProgram(e.ctx, component.Runner, run, s.opts.Grace)
-	if errors.Is(err, errAbandoned) {
-		s.log.Error("platform: a component has not ended when it was told to, its job ends without it", "job", r.ID, "component", r.Component)
-	} else { // otherwise the program may be using them
-		for _, o := range run.outputs {
-			err = errors.Join(err, o.Close())
-		}
-		e.input = append(e.input, run.inputs...)
+	left := r.Written
+	if left == nil || left.Row != st.row {
+		left, err = e.produce(component, run, st)
 	}
 	if err == nil {
-		err = e.ctx.Err()
-	}
-	if err == nil && r.Mode != "debug" {
-		err = e.mapOutputs(component, run)
+		err = e.importAll(run, left)
 	}
 	if err != nil {
 		run.Logger.Error("Component failed", "error", e.failureText(err))
@@ -240,14 +219,57 @@ func (e *execution) step(component *Component, st step) error {
 	run.Logger.Info("Component finished", "component", r.Component, "config", r.Config, "row", st.row)
 	_, err = e.q.update(r.ID, func(tx *txn, record *queueRecord) error {
 		record.Done = append(record.Done, st.row)
-		record.Input, record.Output = e.input, e.output
-		e.record.Done = record.Done
-		if run.newState == nil || st.stateKey == "" || r.Mode == "debug" {
+		record.Input, record.Output, record.Written = e.input, e.output, nil
+		e.record.Done, e.record.Written = record.Done, nil
+		if left.State == nil || st.stateKey == "" {
 			return nil
 		}
-		return tx.put(st.stateKey, run.newState)
+		return tx.put(st.stateKey, left.State)
 	})
 	return err
+}
+
+// produce runs the program, and returns what it has left, which is on disk.
+func (e *execution) produce(component *Component, run *Run, st step) (*written, error) {
+	s, r := e.q.s, e.record
+	if err := run.readMappings(); err != nil {
+		return nil, err
+	}
+	if st.stateKey != "" {
+		err := s.store.view(func(tx *txn) (err error) {
+			run.State, err = readState(tx, st.stateKey)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	run.Logger.Info("Running component", "component", r.Component, "config", r.Config, "row", st.row)
+	err := runProgram(e.ctx, component.Runner, run, s.opts.Grace)
+	if errors.Is(err, errAbandoned) {
+		s.log.Error("platform: a component has not ended when it was told to, its job ends without it", "job", r.ID, "component", r.Component)
+		return nil, err // the program may be using its tables
+	}
+	for _, o := range run.outputs {
+		err = errors.Join(err, o.Close())
+	}
+	e.input = append(e.input, run.inputs...)
+	if err == nil {
+		err = e.ctx.Err()
+	}
+	left := &written{Row: st.row}
+	if err != nil || r.Mode == "debug" {
+		return left, err
+	}
+	left.State = run.newState
+	if left.Imports, err = e.planImports(component, run); err != nil || len(left.Imports) == 0 {
+		return left, err
+	}
+	_, err = e.q.update(r.ID, func(_ *txn, record *queueRecord) error {
+		record.Written, record.Input = left, e.input
+		return nil
+	})
+	return left, err
 }
 
 var (
