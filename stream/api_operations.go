@@ -20,7 +20,7 @@ func (a *api) operations() []operation {
 	busy := func(codes ...catalog.Code) []catalog.Code { return append(slices.Clip(codes), catalog.Busy) }
 	cascade := parameter{name: "cascade", doc: "Erase the source with its sinks, versions, waiting rows and tables.", schema: false}
 	signal := parameter{
-		name: "signal", doc: "Signal that is simulated for an OTLP source. Default: logs.", schema: "", enum: []string{"logs", "metrics", "traces"},
+		name: "signal", doc: "Signal of the sample, for an OTLP source: its sample is one flat record in JSON, not an export request. Default: logs.", schema: "", enum: []string{"logs", "metrics", "traces"},
 	}
 	failed := parameter{name: "failedFiles", doc: "Only files whose import has failed and not succeeded yet.", schema: false}
 
@@ -59,7 +59,7 @@ func (a *api) operations() []operation {
 			access: member, status: http.StatusOK, answer: settingsBody{}, codes: sourceCodes, handle: a.sourceSettings,
 		},
 		{
-			method: http.MethodPatch, path: sourcePath + "/settings", id: "updateSourceSettings", summary: "Change settings of a source",
+			method: http.MethodPatch, path: sourcePath + "/settings", id: "updateSourceSettings", summary: "Change settings of a source; reading them lists the keys",
 			access: admin, body: &settingsUpdate{}, status: http.StatusAccepted, answer: taskBody{},
 			codes: busy(catalog.SourceNotFound, catalog.Forbidden), handle: a.updateSourceSettings,
 		},
@@ -129,7 +129,7 @@ func (a *api) operations() []operation {
 			access: member, status: http.StatusOK, answer: settingsBody{}, codes: sinkCodes, handle: a.sinkSettings,
 		},
 		{
-			method: http.MethodPatch, path: sinkPath + "/settings", id: "updateSinkSettings", summary: "Change settings of a sink",
+			method: http.MethodPatch, path: sinkPath + "/settings", id: "updateSinkSettings", summary: "Change settings of a sink; reading them lists the keys",
 			access: admin, body: &settingsUpdate{}, status: http.StatusAccepted, answer: taskBody{},
 			codes: busy(catalog.SourceNotFound, catalog.SinkNotFound, catalog.Forbidden), handle: a.updateSinkSettings,
 		},

@@ -18,7 +18,7 @@
 //
 //	200  OK   every sink has the row on local disk: it will be in its table exactly once
 //	202  OK   every sink has the row, at least one of them in memory only (sync.wait=false)
-//	200  OK   the source has no enabled sink: nothing was stored, verbose=true says so
+//	200  OK   the source has no enabled sink: nothing was stored, X-Stream-Warning and verbose=true say so
 //	4xx       the request is at fault. Sending it again as it is gives the same answer (408 apart: it came too slowly)
 //	5xx       the service is at fault. Send it again, after the seconds of Retry-After if there are any
 //

@@ -119,7 +119,7 @@ func (h *ingestHandler) release(q *ingestRequest) {
 var (
 	routeNotFound = &apiError{
 		status: http.StatusNotFound, name: "stream.in.routeNotFound",
-		message: "Not found. Events are posted to /stream/{projectId}/{sourceId}/{secret}.",
+		message: "Not found. Events are posted to /stream/{projectId}/{sourceId}/{secret}, telemetry to /otlp/{projectId}/{sourceId}/{secret}.",
 	}
 	methodNotAllowed = &apiError{
 		status: http.StatusMethodNotAllowed, name: "stream.in.methodNotAllowed", message: "Events are sent with POST.",
@@ -130,7 +130,7 @@ var (
 	// noSourceFound does not tell a wrong secret from an unknown source: an answer that did would help in guessing.
 	noSourceFound = &apiError{
 		status: http.StatusNotFound, name: "stream.in.noSourceFound",
-		message: "No source has this project id, source id and secret.",
+		message: "No source of the type of this path has this project id, source id and secret.",
 	}
 	disabledSource = &apiError{
 		status: http.StatusNotFound, name: "stream.in.disabledSource", message: "The source is disabled.",
