@@ -8,8 +8,10 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -132,4 +134,82 @@ func FuzzContentEncoding(f *testing.F) {
 			t.Errorf("%d bytes are still reserved", n)
 		}
 	})
+}
+
+// Bodies of every size around the steps of the reader, announced or not, in whole or in single bytes.
+func TestBodySizes(t *testing.T) {
+	eng := newFake()
+	var got []byte
+	eng.ingest = func(_ context.Context, _ string, rec *mapping.Record) (forebay.Result, error) {
+		got = append(got[:0], rec.Body...)
+		return forebay.Result{}, nil
+	}
+	const limit = 100_000
+	h := newIngestHandler(eng, Options{MaxBodyBytes: limit, MaxBufferedBytes: limit + 1})
+	full := bytes.Repeat([]byte("0123456789abcdef-"), limit/17+1)
+	for _, size := range []int{0, 1, 4095, 4096, 4097, 16383, 16384, 16385, 32768, 65536, 65537, limit - 1, limit, limit + 1} {
+		for _, announced := range []bool{true, false} {
+			for _, wrap := range []func(io.Reader) io.Reader{
+				func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader,
+			} {
+				r := httptest.NewRequest(http.MethodPost, "/stream/1/web/"+secret, wrap(bytes.NewReader(full[:size])))
+				r.ContentLength = -1
+				if announced {
+					r.ContentLength = int64(size)
+				}
+				w := serve(h, r)
+				if size > limit {
+					checkError(t, w, 413, "stream.in.bodyTooLarge")
+				} else if w.Code != 200 || !bytes.Equal(got, full[:size]) {
+					t.Errorf("size %d, announced %v: answer %d, %d bytes ingested", size, announced, w.Code, len(got))
+				}
+				if n := h.bodies.taken.Load(); n != 0 {
+					t.Fatalf("size %d: %d bytes are still reserved", size, n)
+				}
+			}
+		}
+	}
+}
+
+// A client that has announced a large body and sends nothing takes one step of the bound, not the announced size.
+func TestBufferedBytesBound(t *testing.T) {
+	eng := newFake(stored("a"))
+	h := newIngestHandler(eng, Options{MaxBodyBytes: 100_000, MaxBufferedBytes: 100_000})
+
+	const path = "/stream/1/web/" + secret
+	type slowBody struct {
+		reader *io.PipeReader
+		writer *io.PipeWriter
+		done   chan *httptest.ResponseRecorder
+	}
+	var slow []slowBody
+	for range 6 { // 6 steps of 16 KB leave less than one step
+		s := slowBody{done: make(chan *httptest.ResponseRecorder, 1)}
+		s.reader, s.writer = io.Pipe()
+		r := httptest.NewRequest(http.MethodPost, path, s.reader)
+		r.ContentLength = 90_000
+		go func() { s.done <- serve(h, r) }()
+		if _, err := s.writer.Write([]byte("x")); err != nil { // returns when the handler has read it
+			t.Fatal(err)
+		}
+		slow = append(slow, s)
+	}
+	w := serve(h, post(path, strings.Repeat("x", 2000)))
+	checkError(t, w, 503, "stream.in.overloaded")
+	if w.Header().Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
+	}
+	if w := serve(h, post(path, "small")); w.Code != 200 {
+		t.Errorf("a small event beside the slow ones: %d %s", w.Code, w.Body)
+	}
+	for _, s := range slow {
+		s.writer.CloseWithError(io.ErrUnexpectedEOF)
+		checkError(t, <-s.done, 499, "stream.in.eof")
+	}
+	if n := h.bodies.taken.Load(); n != 0 {
+		t.Errorf("%d bytes are still reserved", n)
+	}
+	if w := serve(h, post(path, strings.Repeat("x", 2000))); w.Code != 200 {
+		t.Errorf("after the slow requests: %d %s", w.Code, w.Body)
+	}
 }

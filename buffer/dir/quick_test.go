@@ -1,6 +1,7 @@
 package dir_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,9 +71,11 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 		t.Fatalf("%d of %d bytes are stored: they were not compressed with the commit", stored, raw)
 	}
 	var flushing sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a member that the target cannot read is tried again and again
+	defer cancel()
 	for i := range all {
 		flushing.Go(func() {
-			if err := b.Flush(t.Context(), id(i)); err != nil {
+			if err := b.Flush(ctx, id(i)); err != nil {
 				t.Errorf("%s: %v", id(i), err)
 			}
 		})
