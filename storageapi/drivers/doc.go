@@ -38,9 +38,10 @@
 // # Tokens
 //
 // With [TokenStore] each sink has a token of its own: it may write the bucket of the sink's table and read all file
-// uploads. It is made with the client's token when the first file of the sink is imported, or by [Target.Renew], and its
-// description is "[_internal] Stream Sink <source>/<sink>". A token that the platform does not accept any more is
-// replaced, and the new one goes on with what the old one has begun. A crash between the making of a token and its
-// storing leaves a token that nobody has; find it by its description. With a [TokenSource] that is no store, tokens are
-// made elsewhere, such as by the management of sinks; with neither, everything is done with the client's token.
+// uploads. It is made with the client's token when the first file of the sink is imported, or by [Target.Renew], and
+// its description is "[_internal] Stream Sink <source>/<sink>". A token that the platform does not accept any more, or
+// whose rights went with a deleted bucket, is replaced, and the new one goes on with what the old one has begun. A
+// crash between the making of a token and its storing leaves a token that nobody has; find it by its description. With
+// a [TokenSource] that is no store, tokens are made elsewhere, such as by the management of sinks; with neither,
+// everything is done with the client's token.
 package drivers

@@ -1,6 +1,7 @@
 package drivers_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -58,6 +59,36 @@ func TestTokenIsRevokedDuringImport(t *testing.T) {
 	}
 	if n, got := w.imports(t), w.rows(t, "in.c-web.events"); n != 1 || len(got) != 1 {
 		t.Errorf("%d imports, rows %q, want one of each", n, got)
+	}
+}
+
+// Somebody deletes the bucket, and the rights of the sink's token with it: the target makes both anew.
+func TestBucketIsDeleted(t *testing.T) {
+	w := newWorld(t)
+	dir := drivers.NewTokenDir(t.TempDir())
+	target := newTarget(t, w, drivers.TargetOptions{Tokens: dir})
+	for i, prepare := range []func() error{
+		func() error { return nil },
+		func() error { return w.DeleteBucket(t.Context(), "in.c-web", true) },
+		func() error {
+			err := w.DeleteBucket(t.Context(), "in.c-web", true)
+			_, cerr := w.CreateBucket(t.Context(), storageapi.BucketCreate{Name: "web"})
+			return errors.Join(err, cerr)
+		},
+	} {
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
+		var note []byte
+		if err := target.Import(t.Context(), memoryFile(fmt.Sprintf("file-%d", i), "\"1\",\"2\"\n", &note)); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		if got := w.rows(t, "in.c-web.events"); len(got) != 1 {
+			t.Errorf("%d: rows %q, want one", i, got)
+		}
+	}
+	if all, err := storageapi.Collect(w.Tokens(t.Context())); err != nil || len(all) != 2 {
+		t.Errorf("%d tokens, %v, want those of the client and of the sink", len(all), err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -180,8 +181,8 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	if err == nil {
 		err = t.importFile(ctx, client, f, &p)
 	}
-	if storageapi.IsUnauthorized(err) && t.opts.Tokens != nil {
-		// Somebody has deleted or refreshed the token of the sink.
+	if isRefused(err) && t.opts.Tokens != nil {
+		// Somebody has deleted or refreshed the token of the sink, or the bucket that it may write.
 		if client = t.client; t.store != nil {
 			client, err = t.renew(ctx, f.SinkID, f.Table.ID, true)
 		}
@@ -193,6 +194,12 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 		return fmt.Errorf("storage api target: import %s into %q: %w", f.ID, f.Table.ID, classify(err))
 	}
 	return nil
+}
+
+// isRefused reports whether err is an answer that a call would not get with a good token of the sink.
+func isRefused(err error) bool {
+	var e *storageapi.Error
+	return storageapi.IsUnauthorized(err) || errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
 // loadProgress reads the note of the earlier attempt, if there was one.

@@ -231,6 +231,7 @@ func (s *Server) branchDeleteJob(run *jobRun) error {
 	b := devBranch{ID: p.ID}
 	var tables []table
 	var files []storedFile
+	defer s.store.locks.lock(tokensLock)()
 	err := run.finish("branches", func(tx *txn) (_ any, err error) {
 		if tables, err = all[table](tx, key("table", b.key(), "")); err != nil {
 			return nil, err
@@ -244,6 +245,10 @@ func (s *Server) branchDeleteJob(run *jobRun) error {
 				return nil, err
 			}
 		}
+		buckets, err := all[bucket](tx, key("bucket", b.key(), ""))
+		if err != nil {
+			return nil, err
+		}
 		for _, kind := range branchedKinds {
 			if err := tx.deleteAll(key(kind, b.key(), "")); err != nil {
 				return nil, err
@@ -251,6 +256,11 @@ func (s *Server) branchDeleteJob(run *jobRun) error {
 		}
 		for _, owner := range []string{"bucket", "table", "column", "config"} {
 			if err := tx.deleteAll(key("metadata", owner, b.key(), "")); err != nil {
+				return nil, err
+			}
+		}
+		for _, old := range buckets {
+			if err := dropPermissions(tx, old.ID); err != nil {
 				return nil, err
 			}
 		}

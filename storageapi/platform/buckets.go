@@ -156,7 +156,7 @@ func (c *call) getBucket() (reply, error) {
 	return ok(out)
 }
 
-// checkDisplayName refuses a name that another bucket shows.
+// checkBucketName refuses a name that another bucket shows.
 func (c *call) checkBucketName(tx *txn, id, displayName string) error {
 	buckets, err := all[bucket](tx, key("bucket", c.branch, ""))
 	if err != nil {
@@ -338,10 +338,11 @@ func (c *call) deleteBucket() (reply, error) {
 	return noContent()
 }
 
-// deleteBucket deletes a bucket and the data of its tables, in a change that commit makes. It holds the locks of the
-// bucket and of all its tables: a change of one of them that began before could otherwise store it anew.
+// deleteBucket deletes a bucket, the data of its tables and the rights on it, in a change that commit makes. It holds the
+// locks of the bucket and of all its tables: a change of one of them that began before could otherwise store it anew.
 func (s *Server) deleteBucket(branch string, p bucketParams, commit func(effect func(tx *txn) error) error) error {
-	// Bucket first, tables after it, in their order: nobody who holds the lock of a table asks for another one.
+	// Bucket first, tables after it, in their order, tokens last: nobody who holds the lock of a table asks for another one,
+	// nor does who holds that of the tokens.
 	defer s.store.locks.lock(bucketLock(branch, ""))()
 	defer s.store.locks.lock(bucketLock(branch, p.Bucket))()
 	var tables []table
@@ -355,6 +356,7 @@ func (s *Server) deleteBucket(branch string, p bucketParams, commit func(effect 
 	for _, t := range tables {
 		defer s.store.locks.lock(tableLock(branch, t.ID))()
 	}
+	defer s.store.locks.lock(tokensLock)()
 	var dropped []table
 	err = commit(func(tx *txn) (err error) {
 		dropped, err = dropBucket(tx, branch, p)
@@ -383,7 +385,10 @@ func dropBucket(tx *txn, branch string, p bucketParams) ([]table, error) {
 	if err := tx.deleteAll(key("metadata", bucketOwner(branch, p.Bucket), "")); err != nil {
 		return nil, err
 	}
-	return tables, tx.delete(bucketKey(branch, p.Bucket))
+	if err := tx.delete(bucketKey(branch, p.Bucket)); err != nil {
+		return nil, err
+	}
+	return tables, dropPermissions(tx, p.Bucket)
 }
 
 func (s *Server) bucketDeleteJob(run *jobRun) error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/storageapi"
@@ -100,6 +101,35 @@ func TestBucketIsDeletedDuringChanges(t *testing.T) {
 		}
 		if list := must(storageapi.Collect(w.Buckets(ctx)))(t); len(list) > 0 {
 			t.Fatalf("a bucket that is gone: %+v", list)
+		}
+	}
+}
+
+// Of two tables that are to be shown under one name at the same time, one is refused.
+func TestDisplayNamesAtOnce(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	tables := []string{"in.c-n.a", "in.c-n.b", "in.c-n.c", "in.c-n.d", "in.c-n.e", "in.c-n.f"}
+	for _, id := range tables {
+		w.table(ctx, id, nil, "x")
+	}
+	for i := range 40 {
+		shown := fmt.Sprintf("shown%d", i)
+		var wg sync.WaitGroup
+		var taken atomic.Int64
+		begin := make(chan struct{})
+		for _, id := range tables {
+			wg.Go(func() {
+				<-begin
+				if _, err := w.UpdateTable(ctx, id, shown); err == nil {
+					taken.Add(1)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		if taken.Load() != 1 {
+			t.Fatalf("%d tables are shown as %s", taken.Load(), shown)
 		}
 	}
 }

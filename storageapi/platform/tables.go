@@ -487,6 +487,7 @@ func (c *call) updateTable() (reply, error) {
 		return c.tableJob("tableUpdate", t.ID, p)
 	}
 	var out storageapi.Table
+	defer c.s.store.locks.lock(bucketLock(c.branch, bucketOf(t.ID)))()
 	err = c.s.store.update(tableLock(c.branch, t.ID), func(tx *txn) error {
 		out, err = c.applyTableUpdate(tx, p)
 		return err
@@ -497,6 +498,8 @@ func (c *call) updateTable() (reply, error) {
 	return ok(out)
 }
 
+// applyTableUpdate changes a table. It is called with the locks of the bucket, because names are unique in it, and then of
+// the table.
 func (c *call) applyTableUpdate(tx *txn, p tableParams) (storageapi.Table, error) {
 	t, err := getTable(tx, c.branch, p.Table)
 	if err != nil {
@@ -520,6 +523,7 @@ func (s *Server) tableUpdateJob(run *jobRun) error {
 		return err
 	}
 	c := run.call()
+	defer s.store.locks.lock(bucketLock(c.branch, bucketOf(p.Table)))()
 	return run.finish(tableLock(c.branch, p.Table), func(tx *txn) (any, error) { return c.applyTableUpdate(tx, p) })
 }
 

@@ -339,7 +339,7 @@ func (c *call) createToken() (reply, error) {
 	secret := c.s.newSecret(t.ID)
 	t.Hash = hashToken(secret)
 	var full *token
-	err = c.s.store.update("", func(tx *txn) error {
+	err = c.s.store.update(tokensLock, func(tx *txn) error {
 		// Without the right to manage tokens only a minimal one can be made.
 		if c.token.CanManageTokens {
 			t.CanManageBuckets = in.flagOr("canManageBuckets", false)
@@ -365,7 +365,36 @@ func (c *call) createToken() (reply, error) {
 	return created(c.tokenAnswer(full, secret, false))
 }
 
-func tokenLock(id int64) string { return "token " + fmt.Sprint(id) }
+// tokensLock is one for all tokens: a right that is given must not meet the deletion of its bucket.
+const tokensLock = "tokens"
+
+// dropPermissions takes the rights on a bucket from all tokens once no branch has a bucket of that id. Called with
+// tokensLock held.
+func dropPermissions(tx *txn, bucketID string) error {
+	branches, err := all[devBranch](tx, key("branch", ""))
+	if err != nil {
+		return err
+	}
+	for _, b := range branches {
+		if found, err := tx.get(bucketKey(b.key(), bucketID), &bucket{}); err != nil || found {
+			return err
+		}
+	}
+	tokens, err := all[token](tx, key("token", ""))
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		if t.Buckets[bucketID] == "" {
+			continue
+		}
+		delete(t.Buckets, bucketID)
+		if err := putToken(tx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (c *call) updateToken() (reply, error) {
 	in, err := c.input()
@@ -376,7 +405,7 @@ func (c *call) updateToken() (reply, error) {
 		return failed(accessDenied("token %s", c.r.PathValue("id")))
 	}
 	var out storageapi.Token
-	err = c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) error {
+	err = c.s.store.update(tokensLock, func(tx *txn) error {
 		t, err := c.findToken(tx)
 		if err != nil {
 			return err
@@ -411,7 +440,7 @@ func (c *call) updateToken() (reply, error) {
 }
 
 func (c *call) deleteToken() (reply, error) {
-	err := c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) error {
+	err := c.s.store.update(tokensLock, func(tx *txn) error {
 		t, err := c.findToken(tx)
 		if err != nil {
 			return err
@@ -433,7 +462,7 @@ func (c *call) deleteToken() (reply, error) {
 func (c *call) refreshToken() (reply, error) {
 	var t *token
 	var secret string
-	err := c.s.store.update(tokenLock(c.pathID("id")), func(tx *txn) (err error) {
+	err := c.s.store.update(tokensLock, func(tx *txn) (err error) {
 		if t, err = c.findToken(tx); err != nil {
 			return err
 		}

@@ -161,3 +161,43 @@ func TestProjectTotals(t *testing.T) {
 		t.Errorf("%d rows, %d bytes", owner.RowsCount, owner.DataSizeBytes)
 	}
 }
+
+// The rights on a bucket go with it: one that is made under the same id later is another one.
+func TestPermissionsGoWithTheBucket(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	branch := must(w.CreateDevBranch(ctx, "dev", ""))(t).ID
+	dev := w.Branch(branch.String())
+	add := func(c *storageapi.Client) {
+		t.Helper()
+		must(c.CreateBucket(ctx, storageapi.BucketCreate{Name: "x"}))(t)
+	}
+	for _, name := range []string{"x", "y"} {
+		must(w.CreateBucket(ctx, storageapi.BucketCreate{Name: name}))(t)
+	}
+	permissions := func(id storageapi.ID) map[string]string {
+		t.Helper()
+		return must(w.TokenDetail(ctx, id))(t).BucketPermissions
+	}
+	for name, remove := range map[string]func(token storageapi.ID){
+		"at once": func(storageapi.ID) { w.raw("DELETE", "/v2/storage/buckets/in.c-x", "", "") },
+		"job":     func(storageapi.ID) { check(t, w.DeleteBucket(ctx, "in.c-x", true)) },
+		"branch": func(token storageapi.ID) {
+			add(dev)
+			check(t, w.DeleteBucket(ctx, "in.c-x", true))
+			if got := permissions(token); got["in.c-x"] != "write" {
+				t.Errorf("permissions %v, a branch still has the bucket", got)
+			}
+			check(t, w.DeleteDevBranch(ctx, branch))
+		},
+	} {
+		sink := must(w.CreateToken(ctx, storageapi.TokenCreate{BucketPermissions: map[string]string{"in.c-x": "write", "in.c-y": "read"}}))(t)
+		remove(sink.ID)
+		add(w.Client)
+		if got := permissions(sink.ID); len(got) != 1 || got["in.c-y"] != "read" {
+			t.Errorf("%s: permissions %v, want those on the other bucket", name, got)
+		}
+		_, err := w.client(sink.Token).Bucket(ctx, "in.c-x")
+		expectError(t, err, 403, "accessDenied")
+	}
+}
