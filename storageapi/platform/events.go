@@ -44,7 +44,7 @@ func (c *call) createEvent() (reply, error) {
 	}
 	if seconds := in.text("duration"); seconds != nil && *seconds != "" {
 		var err error
-		if e.Duration, err = strconv.ParseFloat(*seconds, 64); err != nil || e.Duration < 0 || e.Duration > math.MaxInt32 {
+		if e.Duration, err = strconv.ParseFloat(*seconds, 64); err != nil || !(e.Duration >= 0 && e.Duration <= math.MaxInt32) { // NaN is neither
 			in.fail("duration", "want a number of seconds")
 			e.Duration = 0
 		}

@@ -132,6 +132,7 @@ func TestFieldsOfEvents(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{"component":"c","message":"m","runId":"a\u0000b"}`, `{"component":"c","message":"m","duration":"long"}`, `{"component":"c","message":"m","duration":-1}`,
+		`{"component":"c","message":"m","duration":"NaN"}`,
 	} {
 		if a := w.raw("POST", "/v2/storage/events", jsonType, body); a.status != 400 || !strings.Contains(string(a.body), "storage.events.validation") {
 			t.Errorf("%s: %d %s", body, a.status, a.body)
