@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -145,7 +146,10 @@ func sourceKey(id string) string       { return sourcePrefix + id }
 func sinkKey(source, id string) string { return sinkPrefix + source + "/" + id }
 func taskKey(id string) string         { return taskPrefix + id }
 func retiredKey(id string) string      { return retiredPrefix + id }
-func erasureKey(id string) string      { return erasurePrefix + id }
+func erasuresOf(source string) string  { return erasurePrefix + source + "/" }
+
+// erasureKey is one for each erasure: what of an earlier one of the source is still to be written must not meet it.
+func erasureKey(t Task) string { return erasuresOf(t.SourceID) + path.Base(t.ID) }
 
 // versionPrefix is that of all versions of a source, or of one of its sinks.
 func versionPrefix(source, sink string) string {
@@ -302,6 +306,9 @@ func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record fu
 		records = map[string][]byte{}
 	}
 	recordTree(records, sourceID, old, next)
+	if old == nil {
+		c.endErasures(records, sourceID)
+	}
 	for _, r := range gone {
 		records[retiredKey(r.Token.ID)] = encode(r)
 	}
@@ -339,9 +346,6 @@ func recordTree(records map[string][]byte, sourceID string, old, next *tree) {
 		records[sourceKey(sourceID)] = nil
 	} else if old == nil || !reflect.DeepEqual(old.source, next.source) {
 		records[sourceKey(sourceID)] = encode(next.source)
-	}
-	if old == nil && next != nil {
-		records[erasureKey(sourceID)] = nil // its end may not be written yet, and must not come over the new source
 	}
 	if old != nil {
 		for id := range old.sinks {

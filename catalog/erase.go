@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -80,7 +81,7 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure) {
 		c.log.Warn("a source was erased, not all that belonged to it", "task", done.ID, "error", err)
 		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
 	}
-	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done.SourceID): nil}
+	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done): nil}
 	if err := c.store.Commit(end); err != nil {
 		c.mu.Lock()
 		maps.Copy(c.owed, end)
@@ -88,6 +89,18 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure) {
 		c.wakeSweep()
 	}
 	c.ended(done, nil)
+}
+
+// endErasures adds to the write of a new source the ends of the erasures of its id that could not be written yet: the next
+// Open would go on with them, and take the new source for the one that was erased.
+func (c *Catalog) endErasures(records map[string][]byte, sourceID string) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for key := range c.owed {
+		if strings.HasPrefix(key, erasuresOf(sourceID)) {
+			records[key] = nil
+		}
+	}
 }
 
 // eraseAttempts is how often rows are looked for: a request that had begun before the source ended may store its event

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay"
@@ -178,5 +179,94 @@ func TestErasureSparesTablesOfOthers(t *testing.T) {
 	}
 	if rows := mem.Rows("in.c-web.b"); len(rows) != 0 {
 		t.Errorf("the table of the erased source alone has %d rows", len(rows))
+	}
+}
+
+// lateEnds is a store that refuses, while down is set, what the sweep writes later.
+type lateEnds struct {
+	*memory
+	down atomic.Bool
+}
+
+func (l *lateEnds) Commit(records map[string][]byte) error {
+	isEnd := true
+	for key := range records {
+		isEnd = isEnd && (strings.HasPrefix(key, "task/") || strings.HasPrefix(key, "erasure/"))
+	}
+	if isEnd && len(records) > 1 && l.down.Load() {
+		return errors.New("down")
+	}
+	return l.memory.Commit(records)
+}
+
+// TestLateEndOfErasure has the end of an erasure written after a second one of the same id has begun: the second one is
+// gone on with all the same.
+func TestLateEndOfErasure(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	store := &lateEnds{memory: newMemory()}
+	var block atomic.Bool
+	entered := make(chan struct{}, 1)
+	cat, err := catalog.Open("", eng, catalog.Options{Store: store, DropTable: func(ctx context.Context, table string) error {
+		if block.Load() {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return mem.Drop(ctx, table)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := done(t, cat)
+	must(cat.CreateSource(user, spec("Web", "a")))
+	store.down.Store(true)
+	must(cat.EraseSource("web"))
+	must(cat.CreateSource(user, spec("Web", "a")))
+	ingest(t, eng, "web", true)
+	block.Store(true)
+	task, err := cat.EraseSource("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	store.down.Store(false)
+	if err := cat.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openCatalog(t, eng, catalog.Options{Store: store, DropTable: mem.Drop})
+	if got, err := again.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Succeeded {
+		t.Errorf("task is %+v, %v", got, err)
+	}
+	if rows := mem.Rows("in.c-web.a"); rows != nil {
+		t.Errorf("the table has %v", rows)
+	}
+	if keys := store.keys("erasure/"); len(keys) > 0 {
+		t.Errorf("records are left: %v", keys)
+	}
+}
+
+// TestUnwrittenEndOfErasure loses the end of an erasure with a crash, after a new source took the id: it is not erased.
+func TestUnwrittenEndOfErasure(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	store := &lateEnds{memory: newMemory()}
+	cat := openCatalog(t, eng, catalog.Options{Store: store, DropTable: mem.Drop})
+	must := done(t, cat)
+	must(cat.CreateSource(user, spec("Web", "a")))
+	store.down.Store(true)
+	must(cat.EraseSource("web"))
+	must(cat.CreateSource(user, spec("Web", "a")))
+	ingest(t, eng, "web", true)
+	disk := newMemory()
+	store.mu.Lock()
+	disk.records = maps.Clone(store.records)
+	store.mu.Unlock()
+	if keys := disk.keys("erasure/"); len(keys) > 0 {
+		t.Errorf("the next opening would erase the new source: %v", keys)
+	}
+	again := openCatalog(t, eng, catalog.Options{Store: disk, DropTable: mem.Drop})
+	if _, err := again.Source("web"); err != nil || len(mem.Rows("in.c-web.a")) != 1 {
+		t.Errorf("the new source: %v, its table has %v", err, mem.Rows("in.c-web.a"))
 	}
 }

@@ -170,7 +170,7 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 	err := c.change(ctx, task.SourceID, p, func(ch *change) (string, []byte) {
 		if rest = ch.erasure; rest != nil {
 			rest.Task = task
-			return erasureKey(task.SourceID), encode(rest)
+			return erasureKey(task), encode(rest)
 		}
 		done.Status, done.Result, done.FinishedAt = Succeeded, ch.result, now()
 		return taskKey(task.ID), encode(done)
