@@ -76,7 +76,8 @@ const (
 )
 
 // API returns the Stream API over a catalog: the endpoints under /v1 with which sources and sinks are managed, its
-// description at /v1/documentation, /health-check and /readiness-check. See the package documentation for what it guarantees.
+// description at /v1/documentation, /health-check and /readiness-check. See the package documentation for what it
+// guarantees.
 func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -56,9 +56,9 @@ func (b *bodies) release(q *bodyBuffer) {
 // bodyStep is the unit in which body memory is reserved.
 const bodyStep = 16 << 10
 
-// read returns the body of r, decoded, of at most inflated bytes. It is valid until the buffer is reused. Memory is taken as the bytes arrive, not by
-// the announced length, so that a client pays with traffic for what it takes; what a small body inflates to is bounded in
-// the same way.
+// read returns the body of r, decoded, of at most inflated bytes. It is valid until the buffer is reused. Memory is taken
+// as the bytes arrive, not by the announced length, so that a client pays with traffic for what it takes; what a small
+// body inflates to is bounded in the same way.
 func (b *bodies) read(q *bodyBuffer, r *http.Request, inflated int) ([]byte, *apiError) {
 	if r.ContentLength > int64(b.limit) {
 		return nil, bodyTooLarge(b.limit)
