@@ -36,7 +36,8 @@ func (e *Engine) Ready() error {
 }
 
 // Forget ends the memory of a sink whose table is deleted: its counters begin at zero and its list of files is empty. The
-// sink must not be defined any more, and its rows must have come to an end; else it is [buffer.ErrSinkInUse].
+// sink must not be defined any more, and its rows must have come to an end; else it is [buffer.ErrSinkInUse]. Where the
+// source is not defined either, the count of its dropped records goes with it.
 func (e *Engine) Forget(ctx context.Context, sourceID, sinkID string) error {
 	id := bufferID(sourceID, sinkID)
 	if err := e.unknownSink(e.buf.Forget(ctx, id), sourceID, sinkID); err != nil {
