@@ -249,13 +249,8 @@ func (s *Server) branchDeleteJob(run *jobRun) error {
 		if err != nil {
 			return nil, err
 		}
-		for _, kind := range branchedKinds {
-			if err := tx.deleteAll(key(kind, b.key(), "")); err != nil {
-				return nil, err
-			}
-		}
-		for _, owner := range []string{"bucket", "table", "column", "config"} {
-			if err := tx.deleteAll(key("metadata", owner, b.key(), "")); err != nil {
+		for _, records := range branchedRecords() {
+			if err := tx.deleteAll(records + b.key() + sep); err != nil {
 				return nil, err
 			}
 		}
@@ -274,6 +269,58 @@ func (s *Server) branchDeleteJob(run *jobRun) error {
 		s.removeBlobs(f.ID)
 	}
 	return nil
+}
+
+// branchedRecords are the beginnings of keys after which the branch comes.
+func branchedRecords() (list []string) {
+	for _, kind := range branchedKinds {
+		list = append(list, key(kind, ""))
+	}
+	for _, owner := range []string{"bucket", "table", "column", "config"} {
+		list = append(list, key("metadata", owner, ""))
+	}
+	return list
+}
+
+// sweepBranches deletes the records that calls have left which were under way when their branch was deleted. Nobody can
+// reach them, and no branch gets that id again.
+func (s *Server) sweepBranches() error {
+	return s.store.update("branches", func(tx *txn) error {
+		branches, err := all[devBranch](tx, key("branch", ""))
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, b := range branches {
+			names = append(names, b.key())
+		}
+		slices.Sort(names) // the order of the keys
+		for _, records := range branchedRecords() {
+			from := []byte(records)
+			for _, name := range names {
+				if err := tx.deleteRange(from, []byte(records+name+sep)); err != nil {
+					return err
+				}
+				from = prefixEnd(records + name + sep)
+			}
+			if err := tx.deleteRange(from, prefixEnd(records)); err != nil {
+				return err
+			}
+		}
+		files, err := all[storedFile](tx, key("file", ""))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if slices.Contains(names, f.Branch) {
+				continue
+			}
+			if err := dropFile(tx, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // emptyObject returns {} that belongs to the caller. It is no variable, because decoding into a RawMessage writes to the

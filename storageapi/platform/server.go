@@ -79,7 +79,7 @@ func (s *Server) start(dir string) (err error) {
 	s.handler = s.newMux()
 	s.jobs = newStorageJobs(s)
 	s.queue = newQueue(s)
-	if err := errors.Join(s.parts.sweep(s.store), s.expireFiles(), s.sweepBlobs()); err != nil {
+	if err := errors.Join(s.sweepBranches(), s.parts.sweep(s.store), s.expireFiles(), s.sweepBlobs()); err != nil {
 		return err
 	}
 	if err := errors.Join(s.jobs.resume(), s.queue.resume()); err != nil {

@@ -155,6 +155,19 @@ func (tx *txn) deleteAll(prefix string) error {
 	return tx.w.DeleteRange([]byte(prefix), prefixEnd(prefix), nil)
 }
 
+// deleteRange deletes every key from the first to before the second, if there is one.
+func (tx *txn) deleteRange(from, to []byte) error {
+	it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return err
+	}
+	found := it.First()
+	if err := it.Close(); err != nil || !found {
+		return err
+	}
+	return tx.w.DeleteRange(from, to, nil)
+}
+
 // prefixEnd is the first key after all that begin with prefix, which must end with a byte below 0xff.
 func prefixEnd(prefix string) []byte {
 	end := []byte(prefix)
