@@ -74,6 +74,33 @@ func TestDefineRefusesATableWithOtherColumns(t *testing.T) {
 	}
 }
 
+// A table that the target will never have is refused when it is named, and not when its rows have waited for days.
+func TestDefineRefusesATableThatCannotBe(t *testing.T) {
+	mem := buffertest.NewMemory()
+	never, down := errors.New("no such name"), errors.New("down")
+	for _, tt := range []struct{ answer, want error }{{buffer.Permanent(never), never}, {down, nil}} {
+		e, err := forebay.Open("data", forebay.Options{Target: refusing{mem, tt.answer}, Staging: mem, Buffer: buffer.Options{FS: vfs.NewMem()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if err := e.Define(t.Context(), events()); !errors.Is(err, tt.want) {
+			t.Errorf("the target says %v: Define returns %v, want %v", tt.answer, err, tt.want)
+		}
+		if _, ok := e.Source("web"); ok != (tt.want == nil) {
+			t.Errorf("the target says %v: the definition is in force: %v", tt.answer, ok)
+		}
+	}
+}
+
+// refusing has no table.
+type refusing struct {
+	buffer.Target
+	err error
+}
+
+func (r refusing) Ensure(context.Context, buffer.Table) error { return r.err }
+
 // A restart finds tables that do not match any more: ingestion goes on, the rows wait in staging.
 func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 	fs := vfs.NewMem()

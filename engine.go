@@ -104,9 +104,11 @@ func bufferID(sourceID, sinkID string) string { return sourceID + "/" + sinkID }
 // sink's table, columns or settings have changed, what waits is imported at once.
 //
 // A new or changed sink has its table created, or compared when it exists: different columns are a
-// [*buffer.SchemaError] and the definition is not changed; to change the columns of a sink, give it another table.
-// (Tables that were created for other sinks of the same call stay.) A target that cannot be reached within 10 seconds
-// is logged and does not hold up the definition: the import creates the table later. Other errors: [*DefinitionError], [ErrTooManySources], [ErrClosed].
+// [*buffer.SchemaError] and the definition is not changed; to change the columns of a sink, give it another table. So it
+// is with an id that the target can never have, and with all that it marks as [buffer.Permanent]. (Tables that were
+// created for other sinks of the same call stay.) A target that cannot be reached within 10 seconds
+// is logged and does not hold up the definition: the import creates the table later. Other errors: [*DefinitionError],
+// [ErrTooManySources], [ErrClosed].
 func (e *Engine) Define(ctx context.Context, def Source) error {
 	compiled, err := compileSource(def, e.opts.Mapping)
 	if err != nil {
@@ -171,11 +173,9 @@ func (e *Engine) ensureTables(ctx context.Context, sourceID string, sinks []comp
 		if c.Disabled || e.buf.Defined(cfg) {
 			continue
 		}
-		err := e.ensure(ctx, cfg.Table)
-		var schema *buffer.SchemaError
-		switch {
+		switch err := e.ensure(ctx, cfg.Table); {
 		case err == nil:
-		case errors.As(err, &schema), ctx.Err() != nil:
+		case buffer.IsPermanent(err), ctx.Err() != nil:
 			return fmt.Errorf("define sink %q: %w", cfg.ID, err)
 		default:
 			e.log.Warn("table could not be checked, the import will create it", "sink", cfg.ID, "table", cfg.Table.ID, "error", err)
