@@ -129,9 +129,13 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 		}
 	}
 	for status, names := range failures {
+		schema := errors
+		if op.raw && status == http.StatusUnprocessableEntity {
+			schema = &huma.Schema{AllOf: []*huma.Schema{errors, d.registry.Schema(reflect.TypeOf(op.answer), true, op.id)}}
+		}
 		o.Responses[strconv.Itoa(status)] = &huma.Response{
 			Description: strings.Join(names, ", "),
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: errors}},
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		}
 	}
 	return o
