@@ -128,6 +128,7 @@ func TestAnswers(t *testing.T) {
 		{"POST", base + "/tables/in.c-a.t/import-async", jsonType, `{"dataFileId":1,"delimiter":"::"}`, 404, "storage.files.notFound"},
 		{"POST", base + "/tables/in.c-a.t/primary-key", jsonType, `{"columns":[]}`, 400, "storage.validation.primaryKey"},
 		{"POST", base + "/tables/in.c-a.t/metadata", jsonType, `{"metadata":[{"key":"k","value":"v"}]}`, 400, "storage.metadata.validation"},
+		{"DELETE", base + "/tables/in.c-a.t/metadata/999", "", "", 404, "storage.metadata.notFound"},
 		{"DELETE", base + "/tables/in.c-a.t?async=1", "", "", 202, ""},
 		{"POST", base + "/files/prepare", jsonType, `{}`, 400, "storage.files.validation"},
 		{"POST", base + "/files/prepare", jsonType, `{"name":"n","federationToken":false}`, 400, "storage.files.validation"},

@@ -140,6 +140,24 @@ func TestSlicedFile(t *testing.T) {
 	}
 }
 
+// A manifest that is no JSON, or that names what is not in its file, is the sender's mistake.
+func TestWrongManifest(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	w.table(ctx, "in.c-m.t", nil, "a")
+	for _, manifest := range []string{`{`, `{"entries":[{"url":"azure://elsewhere.example/x/1manifest"}]}`} {
+		f := must(w.PrepareFile(ctx, storageapi.FilePrepare{Name: "m", IsSliced: true}))(t)
+		if a := w.raw("PUT", uploadPath(w, f, "manifest"), "", manifest); a.status != 201 {
+			t.Fatalf("manifest: %d %s", a.status, a.body)
+		}
+		_, err := w.ImportFile(ctx, "in.c-m.t", storageapi.Import{FileID: f.ID, Columns: []string{"a"}, WithoutHeaders: true})
+		var job *storageapi.JobError
+		if !errors.As(err, &job) || job.Code() != "storage.files.invalidManifest" {
+			t.Errorf("manifest %s: %v", manifest, err)
+		}
+	}
+}
+
 func TestPrimaryKey(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
