@@ -59,7 +59,7 @@
 //	badRequest            400  a field is wanted of a malformed form
 //	payloadTooLarge       413  the row is too large
 //	overloaded            503  as above
-//	noPipelineReady       503  the disk failed, or took more than 30 s: it is unknown whether the event was stored; Retry-After
+//	noPipelineReady       503  the disk failed, or took about 30 s: it is unknown whether the event was stored; Retry-After
 //	genericError          500  anything else; the log has the cause
 //
 // # Differences from the published service
