@@ -225,9 +225,7 @@ func (b *Buffer) prepare(g *group) {
 		ch.sink.mu.Unlock()
 		c.raw += int64(len(ch.data))
 	}
-	defer func() {
-		b.gate.recycle(g)
-	}()
+	defer b.gate.recycle(g)
 	if f := b.failed.Load(); f != nil {
 		for _, ch := range g.chunks {
 			ch.sink.unstored.Add(ch.rows)

@@ -41,8 +41,8 @@ const (
 	packWell
 )
 
-// packing says how a chunk may be compressed.
-func (c *chunk) packing() packing {
+// bestPacking is what suits the size and the sink of the chunk, whatever else is in its group.
+func (c *chunk) bestPacking() packing {
 	switch {
 	case c.def.Encoding == None:
 		return packNot
@@ -72,7 +72,7 @@ type packer struct {
 func (p *packer) pack(chunks []*chunk) payloads {
 	well, quickly := 0, 0
 	for _, ch := range chunks {
-		pl := payload{encoding: None, data: ch.data, way: ch.packing()}
+		pl := payload{encoding: None, data: ch.data, way: ch.bestPacking()}
 		switch pl.way {
 		case packWell:
 			well += len(ch.data)
