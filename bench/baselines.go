@@ -91,7 +91,7 @@ func rawfile(w workload, callers int) func(context.Context, *env) (*sample, erro
 			if _, err := f.Write(group); err != nil {
 				return err
 			}
-			return datasync(f)
+			return e.volume.datasync(f, int64(len(group)), true)
 		})
 		if err != nil {
 			return nil, err
@@ -159,6 +159,7 @@ func pebbleSet(w workload, callers int) func(context.Context, *env) (*sample, er
 		}
 		defer os.RemoveAll(dir)
 		db, err := pebble.Open(dir, &pebble.Options{
+			FS:                          e.volume.fs(),
 			MemTableSize:                segmentSize,
 			MemTableStopWritesThreshold: ringFiles,
 			L0StopWritesThreshold:       1 << 20,

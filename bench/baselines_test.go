@@ -66,7 +66,7 @@ func TestCommitterReportsTheErrorToItsGroup(t *testing.T) {
 
 func TestRingStartsAgainAtTheFirstFile(t *testing.T) {
 	const size = 2 << 20
-	r, err := openRing(t.TempDir(), size)
+	r, err := openRing(nil, t.TempDir(), size)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 // at the first, as a log does that recycles its segments: the file system has nothing to allocate and no size to
 // record, so a sync is the flush of the data alone.
 type ring struct {
+	volume   *volume
 	files    []*os.File
 	fileSize int64
 	file     int
@@ -30,11 +31,11 @@ const (
 )
 
 // openRing writes the files in dir, once. It takes up to some seconds, depending on the disk.
-func openRing(dir string, fileSize int64) (*ring, error) {
+func openRing(v *volume, dir string, fileSize int64) (*ring, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &ring{fileSize: fileSize}
+	r := &ring{volume: v, fileSize: fileSize}
 	block := noise(1 << 20)
 	for i := range ringFiles {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("segment-%d", i)))
@@ -64,7 +65,7 @@ func (r *ring) append(b []byte) error {
 		return err
 	}
 	r.offset += int64(len(b))
-	return datasync(f)
+	return r.volume.datasync(f, int64(len(b)), false)
 }
 
 func (r *ring) close() error {
@@ -96,7 +97,7 @@ func (s *sharedRing) get(e *env) (*ring, error) {
 		if e.duration < time.Second {
 			size = shortSegmentSize
 		}
-		s.ring, s.err = openRing(filepath.Join(e.dir, "segments"), size)
+		s.ring, s.err = openRing(e.volume, filepath.Join(e.dir, "segments"), size)
 	})
 	return s.ring, s.err
 }

@@ -168,7 +168,7 @@ func openSplitting(ctx context.Context, e *env, settings forebay.Settings, flow 
 	if err != nil {
 		return nil, err
 	}
-	var opts forebay.Options
+	opts := forebay.Options{Buffer: buffer.Options{FS: e.volume.fs()}}
 	if !flow {
 		opts.Staging = closedStaging{}
 		settings.Upload = trigger.Upload().Max

@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	flags.Var(&size.backlog, "backlog", "`bytes` that wait in the scenarios of a backlog, for example 5GB; a little more than twice of it must be free")
 	flags.IntVar(&size.sinks, "sinks", size.sinks, "sinks of the scenario sinks/open")
 	flags.DurationVar(&size.life, "life", size.life, "how long a slice lives in the scenario written/held")
+	volumeName := flags.String("volume", realVolume, "`name` of the volume that syncs go to: \"real\", or \"network\", the pace of a known slower disk")
 	asJSON := flags.Bool("json", false, "write one JSON object per scenario and line instead of a table")
 	list := flags.Bool("list", false, "list the names and measure nothing")
 	if err := flags.Parse(args); err != nil {
@@ -60,6 +61,10 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	re, err := regexp.Compile(*pattern)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
+	}
+	volume, err := chooseVolume(*volumeName)
+	if err != nil {
+		return err
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -82,6 +87,11 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if len(plans) == 0 {
 		return fmt.Errorf("no scenario matches %q; -list shows them", *pattern)
 	}
+	if volume.modelled() {
+		if err := onlyModelled(plans); err != nil {
+			return err
+		}
+	}
 	if *list {
 		for _, p := range plans {
 			for _, s := range p.selected {
@@ -99,7 +109,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if inMemory(dir) {
 		fmt.Fprintf(stderr, "bench: %s is in memory: syncs cost nothing there, so the figures say nothing about a disk; use -dir\n", dir)
 	}
-	e := &env{dir: dir, duration: *duration, size: size}
+	e := &env{dir: dir, duration: *duration, size: size, volume: volume}
 	defer func() { err = errors.Join(err, e.ring.close()) }()
 
 	progress := newProgress(stderr, plans, *rounds)
@@ -112,6 +122,9 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		}
 		for _, s := range p.selected {
 			r := summarize(s, samples)
+			if volume.modelled() {
+				r.Volume = volume.name
+			}
 			results = append(results, r)
 			if *asJSON {
 				if err := json.NewEncoder(stdout).Encode(r); err != nil {
@@ -124,4 +137,16 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return nil
 	}
 	return writeTable(stdout, results)
+}
+
+// onlyModelled returns an error that names what would go to the real disk.
+func onlyModelled(plans []plan) error {
+	for _, p := range plans {
+		for _, s := range p.selected {
+			if !s.modelled() {
+				return fmt.Errorf("%s has no -volume, it syncs to the real disk: choose others with -run", s.name)
+			}
+		}
+	}
+	return nil
 }

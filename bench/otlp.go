@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 	"github.com/forebay/forebay/stream"
@@ -319,7 +320,7 @@ func (t telemetry) overHTTP(ctx context.Context, e *env) (_ *sample, err error) 
 	if err != nil {
 		return nil, err
 	}
-	eng, err := forebay.Open(dir, forebay.Options{Staging: closedStaging{}})
+	eng, err := forebay.Open(dir, forebay.Options{Staging: closedStaging{}, Buffer: buffer.Options{FS: e.volume.fs()}})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

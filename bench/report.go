@@ -13,7 +13,9 @@ import (
 // A result is the report of one scenario. A nil pointer is null in JSON: the figure does not exist for this scenario
 // or this system. docs/benchmarks.md explains the fields.
 type result struct {
-	Scenario     string   `json:"scenario"`
+	Scenario string `json:"scenario"`
+	// Volume is set when syncs took as long as on that volume.
+	Volume       string   `json:"volume,omitempty"`
 	RowsPerS     float64  `json:"rows_per_s"`
 	BytesPerS    float64  `json:"bytes_per_s"`
 	P50          float64  `json:"p50_ms"`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -48,6 +49,8 @@ type env struct {
 	duration time.Duration
 	// size is how large the scenarios about backlogs and many sinks are.
 	size size
+	// volume is what syncs go to; nil is the real one.
+	volume *volume
 	// ring is written once for all.
 	ring sharedRing
 }
@@ -234,6 +237,13 @@ func choose(all []scenario, re *regexp.Regexp) ([]plan, error) {
 		}
 	}
 	return plans, nil
+}
+
+// modelled reports whether the syncs of s go to the volume of its env. Those of the other scenarios are of programs of
+// their own, or of what is not measured in syncs.
+func (s scenario) modelled() bool {
+	sized := slices.ContainsFunc(workloads(), func(w workload) bool { return s.group == w.name })
+	return sized || s.group == "disk" || s.group == "compression" || strings.HasPrefix(s.group, "otlp/")
 }
 
 // needs returns the names of all scenarios that a report of s requires, itself included.

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // datasync flushes the bytes of f to the device, and its metadata only where they are needed to read them back.
@@ -16,6 +18,22 @@ func datasync(f *os.File) error {
 			return os.NewSyscallError("fdatasync", err)
 		}
 	}
+}
+
+// stall keeps the calling thread in the kernel for d, as a sync would. The usual slack of its timers, 50 µs, would be a
+// third of a sync.
+func stall(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const setTimerSlack = 29 // PR_SET_TIMERSLACK; 0 is the default again
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
+	rest := syscall.NsecToTimespec(int64(d))
+	for syscall.Nanosleep(&rest, &rest) == syscall.EINTR {
+	}
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 0, 0)
 }
 
 func syncDisks() { syscall.Sync() }

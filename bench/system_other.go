@@ -2,10 +2,16 @@
 
 package main
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // datasync is a full sync where the system has no cheaper one.
 func datasync(f *os.File) error { return f.Sync() }
+
+// stall waits.
+func stall(d time.Duration) { time.Sleep(d) }
 
 func syncDisks() {}
 
