@@ -41,7 +41,8 @@ type Engine struct {
 
 // source is an immutable, compiled definition.
 type source struct {
-	def   Source
+	def     Source
+	secrets secrets
 	sinks []*sink // the enabled ones, in the order of the definition
 	// wait is set when an acknowledgement of at least one sink means "on disk".
 	wait bool
@@ -129,7 +130,7 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 	if err := e.ensureTables(ctx, def.ID, compiled); err != nil {
 		return err
 	}
-	next := &source{def: def, dropped: load[atomic.Int64](&e.dropped, def.ID)}
+	next := &source{def: def, secrets: newSecrets(def), dropped: load[atomic.Int64](&e.dropped, def.ID)}
 	for i := range compiled {
 		c := &compiled[i]
 		if c.Disabled {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/forebay/forebay/mapping"
 )
@@ -50,6 +51,11 @@ type Source struct {
 	// Secret is the last part of the source's ingestion URL. Callers of Ingest do not need it; an ingestion handler
 	// refuses every request to a source without one.
 	Secret string
+	// OldSecret is one that is accepted besides Secret until OldSecretUntil, so that senders can be given the new one one
+	// after the other. Default: none.
+	OldSecret string
+	// OldSecretUntil is the moment from which OldSecret is refused. It is required with OldSecret.
+	OldSecretUntil time.Time
 	// Disabled refuses new events. Rows that wait still flow to their tables.
 	Disabled bool
 	// Split takes bodies of an HTTP source apart. The events of such a body are JSON. Default: SplitNone.
@@ -135,6 +141,12 @@ func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
 	}
 	if s.Split != SplitNone && s.Split != SplitArray && s.Split != SplitLines {
 		report("split %q: must be %q, %q or empty", s.Split, SplitArray, SplitLines)
+	}
+	switch {
+	case s.OldSecret != "" && s.Secret == "":
+		report("old secret: a source without a secret has no old one")
+	case (s.OldSecret != "") != !s.OldSecretUntil.IsZero():
+		report("old secret: the secret and the time until which it is accepted are given together")
 	}
 	if n := len(s.Sinks); n > MaxSinks {
 		report("%d sinks: a source may have at most %d", n, MaxSinks)

@@ -20,9 +20,9 @@ type fakeEngine struct {
 	ingest  func(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
 }
 
-func (f *fakeEngine) Source(id string) (forebay.Source, bool) {
-	s, ok := f.sources[id]
-	return s, ok
+func (f *fakeEngine) SourceWithSecret(id, secret string) (forebay.Source, bool) {
+	s := f.sources[id]
+	return s, s.Secret != "" && s.Secret == secret
 }
 
 func (f *fakeEngine) Ingest(ctx context.Context, source string, rec *mapping.Record, _ *memory) (forebay.Result, error) {

@@ -40,7 +40,7 @@ func Ingest(eng *forebay.Engine, opts Options) http.Handler {
 
 // engine is what the ingestion needs of a [forebay.Engine].
 type engine interface {
-	Source(id string) (forebay.Source, bool)
+	SourceWithSecret(id, secret string) (forebay.Source, bool)
 	// Ingest calls mem.release when it needs the record no more, which should be before the durable wait.
 	Ingest(ctx context.Context, source string, rec *mapping.Record, mem *memory) (forebay.Result, error)
 	IngestBatch(ctx context.Context, source string, recs []*mapping.Record) ([]forebay.Result, error)
@@ -233,12 +233,12 @@ func checkHeaders(r *http.Request, limit int) *apiError {
 
 // authorize checks the address of a request. The work is the same for an unknown source and for a wrong secret.
 func (h *ingestHandler) authorize(project int, target endpoint) (forebay.Source, *apiError) {
-	src, ok := h.eng.Source(target.source)
-	if project != h.opts.ProjectID || !ok || src.Type != forebay.HTTP && src.Type != "" {
-		src = forebay.Source{}
+	src, ok := h.eng.SourceWithSecret(target.source, target.secret)
+	if !ok || project != h.opts.ProjectID || src.Type != forebay.HTTP && src.Type != "" {
+		return forebay.Source{}, noSourceFound
 	}
-	if !sameSecret(target.secret, src.Secret) {
-		return src, noSourceFound
+	if src.Secret != target.secret {
+		src.Secret = src.OldSecret // receipts go by the one that the sender has
 	}
 	if src.Disabled {
 		return src, disabledSource

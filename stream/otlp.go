@@ -25,7 +25,7 @@ const (
 
 // telemetryEngine is what the OTLP endpoints need of a [forebay.Engine].
 type telemetryEngine interface {
-	Source(id string) (forebay.Source, bool)
+	SourceWithSecret(id, secret string) (forebay.Source, bool)
 	IngestTogether(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
 }
 
@@ -150,11 +150,8 @@ func (h *otlpHandler) admit(w http.ResponseWriter, r *http.Request, target *otlp
 			target.secret = strings.TrimSpace(token)
 		}
 	}
-	src, ok := h.eng.Source(target.source)
-	if project != h.opts.ProjectID || !ok || src.Type != forebay.OTLP {
-		src = forebay.Source{}
-	}
-	if !sameSecret(target.secret, src.Secret) {
+	src, ok := h.eng.SourceWithSecret(target.source, target.secret)
+	if !ok || project != h.opts.ProjectID || src.Type != forebay.OTLP {
 		return noSourceFound
 	}
 	if src.Disabled {

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net/url"
 	"strconv"
 	"strings"
@@ -47,18 +45,4 @@ func projectID(s string) (int, bool) {
 		return 0, false
 	}
 	return n, true
-}
-
-// sameSecret reports whether got is want, in a time that depends on neither the content of want nor its length. An
-// empty want matches nothing: a source without a secret has no endpoint.
-//
-// The digests are compared because ConstantTimeCompare alone tells the length of want.
-func sameSecret(got, want string) bool {
-	g, w := digest(got), digest(want)
-	return subtle.ConstantTimeCompare(g[:], w[:])&subtle.ConstantTimeEq(int32(min(len(want), 1)), 1) == 1
-}
-
-func digest(s string) [sha256.Size]byte {
-	var buf [256]byte // longer secrets cost an allocation
-	return sha256.Sum256(append(buf[:0], s...))
 }

@@ -73,28 +73,3 @@ func TestProjectID(t *testing.T) {
 		}
 	}
 }
-
-func TestSameSecret(t *testing.T) {
-	long := strings.Repeat("x", 1000)
-	for _, tt := range []struct {
-		got, want string
-		same      bool
-	}{
-		{"abc", "abc", true},
-		{long, long, true},
-		{"abc", "abd", false},
-		{"abc", "ab", false},
-		{"ab", "abc", false},
-		{"", "abc", false},
-		{long, long + "x", false},
-		{"", "", false}, // a source without a secret has no endpoint
-		{"abc", "", false},
-	} {
-		if got := sameSecret(tt.got, tt.want); got != tt.same {
-			t.Errorf("sameSecret(%.10q, %.10q) = %v, want %v", tt.got, tt.want, got, tt.same)
-		}
-	}
-	if n := testing.AllocsPerRun(100, func() { sameSecret("0123456789012345678901234567890123456789012345678", "x") }); n != 0 {
-		t.Errorf("a comparison allocates %v times, want 0", n)
-	}
-}

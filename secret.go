@@ -1,0 +1,72 @@
+package forebay
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"time"
+)
+
+// SourceWithSecret returns the definition of a source if the secret, which came with a request, is its Secret, or its
+// OldSecret before OldSecretUntil; else false. A source without a secret has none that fits.
+//
+// The time that it takes depends on the given secret alone: not on whether there is such a source, nor on what secrets it
+// has.
+func (e *Engine) SourceWithSecret(id, secret string) (Source, bool) {
+	src := (*e.sources.Load())[id]
+	if src == nil {
+		src = noSource
+	}
+	got := secretDigest(secret)
+	if !src.secrets.accept(&got) {
+		return Source{}, false
+	}
+	return src.def, true
+}
+
+// SourcesWithSecret returns the definitions of all sources that have a secret, by the rule of SourceWithSecret, in no
+// order. All sources are compared, so that the time does not tell which one fits.
+func (e *Engine) SourcesWithSecret(secret string) []Source {
+	got := secretDigest(secret)
+	var list []Source
+	for _, src := range *e.sources.Load() {
+		if src.secrets.accept(&got) {
+			list = append(list, src.def)
+		}
+	}
+	return list
+}
+
+// secrets are those of a source. Digests are compared because ConstantTimeCompare alone tells the length. The zero digest
+// stands for no secret: no text is known that has it.
+type secrets struct {
+	current, old [sha256.Size]byte
+	oldUntil     time.Time
+}
+
+// noSource is what a request to a source that there is not is compared with.
+var noSource = &source{}
+
+func newSecrets(def Source) secrets {
+	s := secrets{oldUntil: def.OldSecretUntil}
+	if def.Secret != "" {
+		s.current = secretDigest(def.Secret)
+	}
+	if def.OldSecret != "" {
+		s.old = secretDigest(def.OldSecret)
+	}
+	return s
+}
+
+func (s *secrets) accept(got *[sha256.Size]byte) bool {
+	current := subtle.ConstantTimeCompare(got[:], s.current[:])
+	old := subtle.ConstantTimeCompare(got[:], s.old[:])
+	if old == 1 && !time.Now().Before(s.oldUntil) { // asked of those alone who have it
+		old = 0
+	}
+	return current|old == 1
+}
+
+func secretDigest(s string) [sha256.Size]byte {
+	var buf [256]byte // longer secrets cost an allocation
+	return sha256.Sum256(append(buf[:0], s...))
+}
