@@ -67,8 +67,10 @@ type Catalog struct {
 
 // sourceLock is held while a change of the source is made.
 type sourceLock struct {
-	sync.Mutex
-	users int // who holds it or waits, protected by Catalog.mu
+	free chan struct{} // has room for the one who holds it
+	// Protected by Catalog.mu.
+	users  int    // who holds it or waits
+	holder string // the task of who holds it; "" for a change without one
 }
 
 // Open reads the definitions of a folder and lets the engine follow them. The engine must have no sources that come from
@@ -218,25 +220,55 @@ func (c *Catalog) tree(id string) *tree {
 	return c.trees[id]
 }
 
-// lock has a source to itself while a change of it is made. It is taken before mu.
-func (c *Catalog) lock(sourceID string) (unlock func()) {
+// lock has a source to itself while a change of it is made, of a task unless task is empty. It is taken before mu. The
+// error is the end of ctx.
+func (c *Catalog) lock(ctx context.Context, sourceID, task string) (unlock func(), err error) {
 	c.mu.Lock()
 	l := c.locks[sourceID]
 	if l == nil {
-		l = new(sourceLock)
+		l = &sourceLock{free: make(chan struct{}, 1)}
 		c.locks[sourceID] = l
 	}
 	l.users++
 	c.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
+	leave := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if l.users--; l.users == 0 {
 			delete(c.locks, sourceID)
 		}
 	}
+	select {
+	case l.free <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+	if ctx.Err() != nil { // who has been told that it took too long must not find it done later
+		<-l.free
+		leave()
+		return nil, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	l.holder = task
+	c.mu.Unlock()
+	return func() {
+		c.mu.Lock()
+		l.holder = ""
+		c.mu.Unlock()
+		<-l.free
+		leave()
+	}, nil
+}
+
+// holder returns the task that has a source to itself; empty when none has.
+func (c *Catalog) holder(sourceID string) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if l := c.locks[sourceID]; l != nil {
+		return l.holder
+	}
+	return ""
 }
 
 // validate refuses a tree that the engine would not take.
@@ -259,14 +291,20 @@ func validate(t *tree) error {
 	return refuse(BadRequest, "%s", sentence(errors.New(strings.Join(texts, "; "))))
 }
 
-// change makes a change: outside first, then the engine, then the store, whose write is what counts. Whatever fails
-// before that write is undone; a write that failed is read back (settle). record adds the end of the task to the write, or
-// what remains to be done.
-func (c *Catalog) change(ctx context.Context, sourceID string, p plan, record func(*change) (key string, value []byte)) error {
-	defer c.lock(sourceID)()
-	if ctx.Err() != nil { // who has been told that it took too long must not find it done later
-		return context.Cause(ctx)
+// change has the source to itself and makes a change.
+func (c *Catalog) change(ctx context.Context, task Task, p plan, record func(*change) (key string, value []byte)) error {
+	unlock, err := c.lock(ctx, task.SourceID, task.ID)
+	if err != nil {
+		return err
 	}
+	defer unlock()
+	return c.apply(ctx, task.SourceID, p, record)
+}
+
+// apply makes a change: outside first, then the engine, then the store, whose write is what counts. Whatever fails
+// before that write is undone; a write that failed is read back (settle). record adds the end of the task to the write, or
+// what remains to be done. The caller has the source's lock.
+func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record func(*change) (key string, value []byte)) error {
 	at := now()
 	old := c.tree(sourceID)
 	ch, err := p(at, old)
@@ -363,15 +401,32 @@ func recordTree(records map[string][]byte, sourceID string, old, next *tree) {
 	}
 }
 
-// direct makes a change without a task. When ctx ends first, the change may go on: the caller learns its outcome by
+// waitForOthers bounds the wait of a change without a task for those of the same source. It leaves time for the answer
+// within what callers wait.
+const waitForOthers = 20 * time.Second
+
+// direct makes a change without a task. Where another has the source for longer than waitForOthers it is [Busy], and
+// nothing was changed. When ctx ends first, and the change has begun, it may go on: the caller learns its outcome by
 // reading.
 func (c *Catalog) direct(ctx context.Context, entity, sourceID string, p plan) error {
 	if err := c.begin(entity, ""); err != nil {
 		return err
 	}
+	wait, cancel := context.WithTimeout(ctx, waitForOthers)
+	defer cancel()
+	unlock, err := c.lock(wait, sourceID, "")
+	if err != nil {
+		task := c.holder(sourceID)
+		c.end(entity)
+		if ctx.Err() == nil {
+			err = busy(sourceID, task)
+		}
+		return err
+	}
 	result := make(chan error, 1)
 	go func() {
-		err := c.change(ctx, sourceID, p, nil)
+		err := c.apply(ctx, sourceID, p, nil)
+		unlock()
 		c.end(entity)
 		result <- err
 	}()

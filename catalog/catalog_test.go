@@ -282,7 +282,7 @@ func TestFailedWriteIsUndone(t *testing.T) {
 	store.mu.Lock()
 	store.fail = errors.New("the disk is gone")
 	store.mu.Unlock()
-	if _, err := cat.RotateSecret(t.Context(), user, "web"); err == nil || !strings.Contains(err.Error(), "the disk is gone") {
+	if _, err := cat.RotateSecret(t.Context(), user, "web", 0); err == nil || !strings.Contains(err.Error(), "the disk is gone") {
 		t.Errorf("rotate: %v", err)
 	}
 	if after, _ := eng.Source("web"); after.Secret != before.Secret {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -90,7 +91,7 @@ func churnSource(cat *catalog.Catalog, id string) error {
 		case n == 4:
 			task, err = cat.EnableSource(user, id)
 		case n == 5:
-			_, err = cat.RotateSecret(ctx, user, id)
+			_, err = cat.RotateSecret(ctx, user, id, time.Duration(rand.IntN(2))*time.Hour)
 		default:
 			_, sinks, e := cat.Sinks(id, false)
 			if e != nil || len(sinks) == 0 {

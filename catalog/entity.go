@@ -68,6 +68,9 @@ type Source struct {
 	SourceContent
 	// Secret is the last part of the ingestion URL. It is not a part of versions: a rollback keeps it.
 	Secret string `json:"secret"`
+	// OldSecret is accepted beside Secret until OldSecretUntil. It may still be here when that is over.
+	OldSecret      string    `json:"oldSecret,omitempty"`
+	OldSecretUntil time.Time `json:"oldSecretUntil,omitzero"`
 	// Version is the latest.
 	Version Version `json:"version"`
 	// Created stays when a deleted source comes back.
@@ -172,6 +175,7 @@ func (t *tree) definition() (forebay.Source, error) {
 	}
 	def := forebay.Source{
 		ID: t.source.ID, Type: t.source.Type, Secret: t.source.Secret, Disabled: t.source.Disabled != nil,
+		OldSecret: t.source.OldSecret, OldSecretUntil: t.source.OldSecretUntil,
 		Split: t.source.Settings.split(), Settings: settings,
 	}
 	for _, s := range t.sorted(false) {

@@ -209,7 +209,7 @@ func TestRotationInDoubt(t *testing.T) {
 		store.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := cat.RotateSecret(ctx, user, "web"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := cat.RotateSecret(ctx, user, "web", 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a rotation in doubt gives %v", err)
 		}
 		if source, _ := cat.Source("web"); source.Secret != before.Secret {

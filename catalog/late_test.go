@@ -56,7 +56,7 @@ func TestGivenUpChangeIsNotMadeLater(t *testing.T) {
 	<-target.entered
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := cat.RotateSecret(gone, user, "web"); !errors.Is(err, context.Canceled) {
+	if _, err := cat.RotateSecret(gone, user, "web", 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("rotation: %v", err)
 	}
 	if err := cat.ClearSourceStatistics(gone, "web"); !errors.Is(err, context.Canceled) {

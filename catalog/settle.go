@@ -146,7 +146,11 @@ func (c *Catalog) repair(ctx context.Context) bool {
 }
 
 func (c *Catalog) followAgain(ctx context.Context, sourceID string) error {
-	defer c.lock(sourceID)()
+	unlock, err := c.lock(ctx, sourceID, "")
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if !c.isStray(sourceID) {
 		return nil // a change has repaired it
 	}

@@ -1,11 +1,8 @@
 package catalog
 
 import (
-	"context"
-	"crypto/rand"
 	"fmt"
 	"maps"
-	"math/big"
 	"reflect"
 	"slices"
 	"strings"
@@ -96,17 +93,6 @@ func control(text, allowed string) (rune, bool) {
 	return r, true
 }
 
-// newSecret returns 48 random letters and digits.
-func newSecret() string {
-	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	secret := make([]byte, 48)
-	for i := range secret {
-		n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(digits)))) // crypto/rand never fails
-		secret[i] = digits[n.Int64()]
-	}
-	return string(secret)
-}
-
 // CreateSource makes a source, with its sinks if there are any. The id of a deleted source brings that one back with the
 // new content; its versions go on, its old sinks stay deleted.
 func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
@@ -188,7 +174,11 @@ func liveSource(id string, p func(at time.Time, next *tree) (*change, error)) pl
 		if !old.live() {
 			return nil, sourceNotFound(id)
 		}
-		return p(at, old.clone())
+		next := old.clone()
+		if !at.Before(next.source.OldSecretUntil) {
+			next.source.endOldSecret() // it is refused already
+		}
+		return p(at, next)
 	}
 }
 
@@ -202,7 +192,7 @@ func setSource(next *tree, content SourceContent, description, result string, at
 		return ch, nil
 	}
 	if content.Type != next.source.Type {
-		next.source.Secret = newSecret()
+		next.source.setSecret(newSecret(), at, 0)
 	}
 	next.source.SourceContent = content
 	next.source.Version = newVersion(next.source.Version, content, description, at, by)
@@ -261,6 +251,7 @@ func (c *Catalog) ChangeSourceSettings(by By, id, description string, changes []
 func (c *Catalog) DeleteSource(by By, id string) (Task, error) {
 	return c.submit("delete.source", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
 		next.source.Deleted = &Mark{At: at, By: by}
+		next.source.endOldSecret() // undeletion brings back the newest alone
 		for sinkID, s := range next.sinks {
 			if s.Deleted == nil {
 				s.Deleted = &Mark{At: at, By: by, WithParent: true}
@@ -325,23 +316,6 @@ func stateTexts(disable bool, at time.Time, by By) (string, *Mark) {
 		return "Disabled", &Mark{At: at, By: by, Reason: "API"}
 	}
 	return "Enabled", nil
-}
-
-// RotateSecret gives a source a new secret and returns the source. The old one is refused from now on.
-// When ctx ends before the outcome is known, the secret may be rotated or not; [Catalog.Source] tells.
-func (c *Catalog) RotateSecret(ctx context.Context, by By, id string) (Source, error) {
-	secret := newSecret()
-	err := c.direct(ctx, id, id, liveSource(id, func(at time.Time, next *tree) (*change, error) {
-		next.source.Secret = secret
-		next.source.Version = newVersion(next.source.Version, next.source.SourceContent, "Rotated the secret.", at, by)
-		ch := &change{next: next}
-		ch.keep(next.source)
-		return ch, nil
-	}))
-	if err != nil {
-		return Source{}, err
-	}
-	return c.Source(id)
 }
 
 // Source returns a source that is not deleted.

@@ -125,6 +125,15 @@ func (c *Catalog) submit(kind, sourceID, sinkID string, p plan) (Task, error) {
 	return task, nil
 }
 
+// busy refuses a change of what another has; task is empty when that has none.
+func busy(entity, task string) *Error {
+	e := refuse(Busy, "Another change of %q is running; wait until it has ended and try again.", entity)
+	if task != "" {
+		e.Task, e.Message = task, fmt.Sprintf("Task %q is changing %q; wait until it has ended and try again.", task, entity)
+	}
+	return e
+}
+
 // begin reserves an entity for a task; [Busy] when another has it.
 func (c *Catalog) begin(entity, taskID string) error {
 	c.mu.Lock()
@@ -133,11 +142,7 @@ func (c *Catalog) begin(entity, taskID string) error {
 		return ErrClosed
 	}
 	if other, ok := c.busy[entity]; ok {
-		e := refuse(Busy, "Another change of %q is running; wait until it has ended and try again.", entity)
-		if other != "" {
-			e.Task, e.Message = other, fmt.Sprintf("Task %q is changing %q; wait until it has ended and try again.", other, entity)
-		}
-		return e
+		return busy(entity, other)
 	}
 	c.busy[entity] = taskID
 	c.work.Add(1)
@@ -167,7 +172,7 @@ func (c *Catalog) check(sourceID string, p plan, at time.Time) error {
 func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 	done := task
 	var rest *erasure
-	err := c.change(ctx, task.SourceID, p, func(ch *change) (string, []byte) {
+	err := c.change(ctx, task, p, func(ch *change) (string, []byte) {
 		if rest = ch.erasure; rest != nil {
 			rest.Task = task
 			return erasureKey(task), encode(rest)

@@ -107,7 +107,7 @@ func (c *Catalog) RollbackSource(by By, id string, number int) (Task, error) {
 			return nil, noSourceVersion(id, number)
 		}
 		if content.Type != next.source.Type {
-			next.source.Secret = newSecret()
+			next.source.setSecret(newSecret(), at, 0)
 		}
 		next.source.SourceContent = content
 		next.source.Version = newVersion(next.source.Version, content, rolledBack(number), at, by)

@@ -204,6 +204,8 @@ type parameter struct {
 	name, doc string
 	schema    any // a zero value of its type
 	enum      []string
+	// check adds what is wrong with a value and its schema cannot say; nil for nothing.
+	check func(p *problems, text string)
 }
 
 // call is one request to an operation, checked.
@@ -409,7 +411,7 @@ func (a *api) apiError(err error) *apiError {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &apiError{
 			status: http.StatusRequestTimeout, name: apiPrefix + "internalError",
-			message: "The request took too long. Please try again.", cause: err,
+			message: "The request took too long. What it was to change may be changed or not: read it before you try again.", cause: err,
 		}
 	}
 	return &apiError{

@@ -109,18 +109,19 @@ type versionBody struct {
 }
 
 type sourceBody struct {
-	ProjectID   int           `json:"projectId"`
-	BranchID    int           `json:"branchId"`
-	SourceID    string        `json:"sourceId"`
-	Type        string        `json:"type" enum:"http,otlp"`
-	Name        string        `json:"name"`
-	Description string        `json:"description"`
-	HTTP        *httpBody     `json:"http,omitempty"`
-	OTLP        *otlpBody     `json:"otlp,omitempty"`
-	Version     versionBody   `json:"version"`
-	Created     createdBody   `json:"created"`
-	Deleted     *createdBody  `json:"deleted,omitempty"`
-	Disabled    *disabledBody `json:"disabled,omitempty"`
+	ProjectID      int           `json:"projectId"`
+	BranchID       int           `json:"branchId"`
+	SourceID       string        `json:"sourceId"`
+	Type           string        `json:"type" enum:"http,otlp"`
+	Name           string        `json:"name"`
+	Description    string        `json:"description"`
+	HTTP           *httpBody     `json:"http,omitempty"`
+	OTLP           *otlpBody     `json:"otlp,omitempty"`
+	OldSecretUntil string        `json:"oldSecretUntil,omitempty" doc:"Time until which the secret before this one is accepted too; only while it is."`
+	Version        versionBody   `json:"version"`
+	Created        createdBody   `json:"created"`
+	Deleted        *createdBody  `json:"deleted,omitempty"`
+	Disabled       *disabledBody `json:"disabled,omitempty"`
 }
 
 type httpBody struct {

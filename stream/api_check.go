@@ -122,7 +122,9 @@ func (k *checks) parameters(q url.Values, p *problems) {
 			p.add("invalidFieldType", "%s is %q, must be %s", name, text, schema.Type)
 			continue
 		}
-		k.validate(schema, name, v, p)
+		if k.validate(schema, name, v, p) && k.op.query[i].check != nil {
+			k.op.query[i].check(p, text)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -21,6 +22,10 @@ func (a *api) operations() []operation {
 	cascade := parameter{name: "cascade", doc: "Erase the source with its sinks, versions, waiting rows and tables.", schema: false}
 	signal := parameter{
 		name: "signal", doc: "Signal of the sample, for an OTLP source: its sample is one flat record in JSON, not an export request. Default: logs.", schema: "", enum: []string{"logs", "metrics", "traces"},
+	}
+	overlap := parameter{
+		name: overlapParameter, doc: fmt.Sprintf("How long the old secret is accepted beside the new one, for example 30m or 24h; at most %s. Default: not at all. "+
+			"A secret that is older ends at once in either case.", catalog.MaxSecretOverlap), schema: "", check: checkOverlap,
 	}
 	failed := parameter{name: "failedFiles", doc: "Only files whose import has failed and not succeeded yet.", schema: false}
 
@@ -80,8 +85,8 @@ func (a *api) operations() []operation {
 			access: admin, status: http.StatusAccepted, answer: taskBody{}, codes: busy(catalog.SourceNotFound), handle: a.sourceTask(a.cat.EnableSource),
 		},
 		{
-			method: http.MethodPost, path: sourcePath + "/rotate-secret", id: "rotateSecret", summary: "Give a source a new secret; the old one ends at once",
-			access: admin, status: http.StatusOK, answer: sourceBody{}, codes: busy(catalog.SourceNotFound), handle: a.rotateSecret,
+			method: http.MethodPost, path: sourcePath + "/rotate-secret", id: "rotateSecret", summary: "Give a source a new secret; the old one ends at once, or after the overlap",
+			access: admin, query: []parameter{overlap}, status: http.StatusOK, answer: sourceBody{}, codes: busy(catalog.SourceNotFound), handle: a.rotateSecret,
 		},
 		{
 			method: http.MethodPut, path: sourcePath + "/undelete", id: "undeleteSource", summary: "Bring a deleted source back",

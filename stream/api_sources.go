@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
@@ -93,6 +94,9 @@ func (a *api) sourceBody(s catalog.Source) sourceBody {
 		ProjectID: a.opts.ProjectID, BranchID: a.opts.BranchID, SourceID: s.ID, Type: string(s.Type), Name: s.Name, Description: s.Description,
 		Version: newVersionBody(s.Version), Created: newCreated(s.Created), Deleted: newDeleted(s.Deleted), Disabled: newDisabled(s.Disabled),
 	}
+	if time.Now().Before(s.OldSecretUntil) {
+		b.OldSecretUntil = catalog.Time(s.OldSecretUntil)
+	}
 	address := func(kind string) string {
 		return fmt.Sprintf("%s/%s/%d/%s", a.opts.IngestURL, kind, a.opts.ProjectID, s.ID)
 	}
@@ -137,8 +141,21 @@ func (b *settingsUpdate) changes() []catalog.SettingChange {
 	return list
 }
 
+// overlapParameter is a duration in the form of the settings.
+const overlapParameter = "overlap"
+
+func checkOverlap(p *problems, text string) {
+	switch d, err := time.ParseDuration(text); {
+	case err != nil:
+		p.add("invalidFieldType", "%s is %q, must be a duration such as 30m or 24h", overlapParameter, text)
+	case d < 0 || d > catalog.MaxSecretOverlap:
+		p.add("invalidRange", "%s is %s, must be from 0s to %s", overlapParameter, d, catalog.MaxSecretOverlap)
+	}
+}
+
 func (a *api) rotateSecret(c *call) (any, error) {
-	s, err := a.cat.RotateSecret(c.ctx, c.by, c.source)
+	overlap, _ := time.ParseDuration(c.query(overlapParameter)) // it was checked
+	s, err := a.cat.RotateSecret(c.ctx, c.by, c.source, overlap)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -100,6 +101,29 @@ func TestExport(t *testing.T) {
 	if len(rows) != 2 || rows[1][0] != "b" || rows[1][1] != "127.0.0.1" || rows[1][2] != `"test"` || strings.Contains(rows[1][3], secret) || strings.Contains(rows[1][3], "User-Agent") {
 		t.Errorf("rows %q", rows)
 	}
+}
+
+// An old secret finds its source until its end, whichever of several sources it is of.
+func TestOldSecret(t *testing.T) {
+	define := func(until time.Time) forebay.Source {
+		src := app(sink("rows", mapping.Body("b")))
+		src.OldSecret, src.OldSecretUntil = "old", until
+		return src
+	}
+	eng, _, conn := start(t, otlpgrpc.Options{}, nil, define(time.Now().Add(time.Hour)), forebay.Source{ID: "other", Type: forebay.OTLP, Secret: "other"})
+	want := func(token string, code codes.Code) {
+		t.Helper()
+		if _, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+token), logs("a")); status.Code(err) != code {
+			t.Errorf("%s: %v, want %s", token, err, code)
+		}
+	}
+	want("old", codes.OK)
+	want(secret, codes.OK)
+	if err := eng.Define(t.Context(), define(time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	want("old", codes.Unauthenticated)
+	want(secret, codes.OK)
 }
 
 // A partial success has the count and the first reason, a batch that nobody takes a warning.

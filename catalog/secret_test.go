@@ -1,0 +1,199 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
+)
+
+// accepts tells which secrets an engine accepts for the source web.
+func accepts(eng *forebay.Engine, secrets ...string) string {
+	var out strings.Builder
+	for _, s := range secrets {
+		mark := "-"
+		if _, ok := eng.SourceWithSecret("web", s); ok {
+			mark = "+"
+		}
+		out.WriteString(mark)
+	}
+	return out.String()
+}
+
+// TestRotationWithOverlap follows the secrets of a source through rotations, restarts and all that changes a source.
+func TestRotationWithOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		var eng *forebay.Engine
+		var cat *catalog.Catalog
+		open := func() {
+			eng = openEngine(t, forebay.Options{})
+			cat = openCatalog(t, eng, catalog.Options{Store: store})
+		}
+		open()
+		must := func(task catalog.Task, err error) { t.Helper(); done(t, cat)(task, err) }
+		rotate := func(overlap time.Duration) string {
+			t.Helper()
+			s, err := cat.RotateSecret(t.Context(), user, "web", overlap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Secret
+		}
+		must(cat.CreateSource(user, spec("Web", "a")))
+		source, _ := cat.Source("web")
+		first := source.Secret
+		want := func(what, marks string, secrets ...string) {
+			t.Helper()
+			if got := accepts(eng, secrets...); got != marks {
+				t.Errorf("%s: the secrets are %s, want %s", what, got, marks)
+			}
+		}
+
+		second := rotate(time.Hour)
+		want("after a rotation with overlap", "++", first, second)
+		source, _ = cat.Source("web")
+		if left := time.Until(source.OldSecretUntil); left > time.Hour || left < time.Hour-time.Millisecond || !strings.Contains(source.Version.Description, "until "+catalog.Time(source.OldSecretUntil)) {
+			t.Errorf("until %s, version %+v", source.OldSecretUntil, source.Version)
+		}
+		if v, content, err := cat.SourceVersion("web", source.Version.Number); err != nil || strings.Contains(string(store.records["version/source/web/0000000002"]), first) {
+			t.Errorf("the version has a secret: %+v %+v %v", v, content, err)
+		}
+		open() // on what a crash would leave
+		want("after a restart", "++", first, second)
+		must(cat.DisableSource(user, "web"))
+		must(cat.EnableSource(user, "web"))
+		must(cat.RollbackSource(user, "web", 1))
+		want("after a rollback", "++", first, second)
+
+		third := rotate(2 * time.Hour)
+		want("after a second rotation with overlap", "-++", first, second, third)
+		time.Sleep(2*time.Hour - 2*time.Millisecond)
+		want("just before the end", "-++", first, second, third)
+		time.Sleep(2 * time.Millisecond)
+		want("at the end", "--+", first, second, third)
+		open()
+		want("at the end, after a restart", "--+", first, second, third)
+		if !strings.Contains(string(store.records["source/web"]), second) {
+			t.Error("the record has changed by itself")
+		}
+		must(cat.DisableSink(user, "web", "a"))
+		if strings.Contains(string(store.records["source/web"]), second) {
+			t.Error("a secret that has ended is still stored after the next change")
+		}
+
+		fourth := rotate(catalog.MaxSecretOverlap)
+		fifth := rotate(0)
+		want("after a rotation without overlap", "--+", third, fourth, fifth)
+
+		sixth := rotate(time.Hour)
+		must(cat.DeleteSource(user, "web"))
+		want("deleted", "--", fifth, sixth)
+		must(cat.UndeleteSource(user, "web"))
+		want("undeleted", "-+", fifth, sixth)
+
+		seventh := rotate(time.Hour)
+		other := forebay.OTLP
+		must(cat.UpdateSource(user, "web", catalog.SourcePatch{Type: &other}))
+		want("of another type", "--", sixth, seventh)
+		source, _ = cat.Source("web")
+		eighth := source.Secret
+		rotate(time.Hour)
+		must(cat.RollbackSource(user, "web", 1))
+		source, _ = cat.Source("web")
+		want("back to the first type", "--+", seventh, eighth, source.Secret)
+
+		rotate(time.Hour)
+		must(cat.DeleteSource(user, "web"))
+		must(cat.CreateSource(user, spec("Web")))
+		want("created again", "-", source.Secret)
+	})
+}
+
+func TestOverlapIsBounded(t *testing.T) {
+	eng := openEngine(t, forebay.Options{})
+	cat := openCatalog(t, eng, catalog.Options{Store: newMemory()})
+	done(t, cat)(cat.CreateSource(user, spec("Web")))
+	before, _ := cat.Source("web")
+	for _, overlap := range []time.Duration{-1, catalog.MaxSecretOverlap + 1} {
+		if _, err := cat.RotateSecret(t.Context(), user, "web", overlap); code(err) != catalog.BadRequest {
+			t.Errorf("%s: %v", overlap, err)
+		}
+	}
+	if after, _ := cat.Source("web"); after.Secret != before.Secret || after.Version != before.Version {
+		t.Errorf("the source has changed: %v", after)
+	}
+}
+
+// gatedTokens has every token wait for its gate.
+type gatedTokens struct{ entered, gate chan struct{} }
+
+func (g *gatedTokens) CreateToken(ctx context.Context, _, _ string) (catalog.Token, error) {
+	g.entered <- struct{}{}
+	select {
+	case <-g.gate:
+		return catalog.Token{ID: "1", Value: "v"}, nil
+	case <-ctx.Done():
+		return catalog.Token{}, ctx.Err()
+	}
+}
+
+func (g *gatedTokens) DeleteToken(context.Context, string) error { return nil }
+
+// TestChangeWaitsForAnother has changes without a task wait for the task of a sink: for a while, and then they are
+// refused with its id, when it is sure that they are not made.
+func TestChangeWaitsForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := &gatedTokens{make(chan struct{}), make(chan struct{})}
+		eng := openEngine(t, forebay.Options{})
+		cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), Tokens: tokens})
+		must := done(t, cat)
+		must(cat.CreateSource(user, spec("Web")))
+		before, _ := cat.Source("web")
+		sink := func(name string) catalog.Task {
+			task, err := cat.CreateSink(user, "web", catalog.SinkSpec{Name: name, TableID: "in.c-web." + name, Columns: columns()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-tokens.entered
+			return task
+		}
+		task := sink("a")
+		go func() {
+			time.Sleep(15 * time.Second)
+			tokens.gate <- struct{}{}
+		}()
+		after, err := cat.RotateSecret(t.Context(), user, "web", 0)
+		if err != nil || after.Secret == before.Secret {
+			t.Errorf("the rotation has not waited: %v", err)
+		}
+		must(task, nil)
+
+		task = sink("b")
+		began := time.Now()
+		for _, change := range []func() error{
+			func() error { _, err := cat.RotateSecret(t.Context(), user, "web", 0); return err },
+			func() error { return cat.ClearSourceStatistics(t.Context(), "web") },
+		} {
+			var refused *catalog.Error
+			if err := change(); !errors.As(err, &refused) || refused.Code != catalog.Busy || refused.Task != task.ID {
+				t.Errorf("%v, want the task %s", err, task.ID)
+			}
+		}
+		if waited := time.Since(began); waited != 40*time.Second {
+			t.Errorf("two changes have waited %s, want 20 s each", waited)
+		}
+		tokens.gate <- struct{}{}
+		must(task, nil)
+		synctest.Wait()
+		if now, _ := cat.Source("web"); now.Secret != after.Secret {
+			t.Error("the refused rotation was made later")
+		}
+		must(cat.DisableSource(user, "web")) // nothing is held
+	})
+}
