@@ -31,6 +31,7 @@ var rooms = map[string][]string{
 	"internal/otlp":       {".", "mapping", "otlpflat"},
 	"internal/otlptest":   {"./..."},
 	"stream/otlpgrpc":     {".", "mapping", "trigger", "buffer"},
+	"stream/fastserver":   {"stream", "mapping"}, // its tests alone
 	"stream/platformauth": {"stream", "catalog", "storageapi", "storageapi/platform"},
 	"forebaytest":         {".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":       {"./..."},
@@ -49,7 +50,8 @@ var lean = map[string][]string{
 	"extractor/internal/function": {},
 	"extractor/internal/flatten":  {},
 
-	"buffer/dir": {"github.com/klauspost/compress/"},
+	"buffer/dir":        {"github.com/klauspost/compress/"},
+	"stream/fastserver": {},
 }
 
 func importRules() []rule {

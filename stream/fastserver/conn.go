@@ -1,0 +1,420 @@
+package fastserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+// The states of a connection. Who changes idle into something else has the connection.
+const (
+	idle   int32 = iota // it waits for the first byte of a request, or has not begun
+	active              // its goroutine has something of a request
+	closed              // the server has ended it
+)
+
+// conn is a connection that is served here. All but nc and state belong to its goroutine.
+type conn struct {
+	s     *Server
+	nc    net.Conn
+	state atomic.Int32
+	// blank is a request without anything but what all requests of this connection have in common.
+	blank *http.Request
+	// cancel ends the context of the requests.
+	cancel context.CancelFunc
+
+	*memory
+	// from and to are the bytes of memory.in that nobody has read yet.
+	from, to int
+	// begun is when the first byte of the request under way was there, done when the last answer was made.
+	begun, done time.Time
+	// readBy and writeBy are the deadlines that nc has; zero: none.
+	readBy, writeBy time.Time
+	// requests have been answered.
+	requests int
+	// breaks is how many line ends may stand before a request.
+	breaks int
+}
+
+// maxBreaks is how many CR and LF are skipped after a POST: some old clients send them, and net/http does the same.
+const maxBreaks = 4
+
+// memory is what a connection needs and another one can have after it.
+type memory struct {
+	in       [maxHead]byte
+	head     head
+	request  http.Request
+	url      url.URL
+	header   http.Header
+	values   []string
+	body     body
+	response response
+}
+
+func newMemory() *memory {
+	return &memory{header: make(http.Header), response: response{header: make(http.Header)}}
+}
+
+// Bounds of what a connection keeps from one request for the next.
+const (
+	maxKeptFields = 64
+	maxKeptAnswer = 16 << 10
+)
+
+// tidy drops what an unusual request has made large.
+func (m *memory) tidy() {
+	if len(m.head.fields) > maxKeptFields {
+		m.head.fields, m.values, m.header = nil, nil, make(http.Header)
+	}
+	if len(m.response.header) > maxKeptFields {
+		m.response.header, m.response.sorted = make(http.Header), nil
+	}
+	if cap(m.response.head)+cap(m.response.text) > maxKeptAnswer {
+		m.response.head, m.response.text = nil, nil
+	}
+}
+
+func newConn(ctx context.Context, s *Server, nc net.Conn) *conn {
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr()))
+	blank := (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String()}).WithContext(ctx)
+	return &conn{s: s, nc: nc, blank: blank, cancel: cancel}
+}
+
+// claimIdle ends an idle connection in the name of the server. It reports false for one that is not idle.
+func (c *conn) claimIdle() bool { return c.state.CompareAndSwap(idle, closed) }
+
+func (c *conn) serve() {
+	defer c.s.end(c)
+	c.memory = c.s.memories.Get().(*memory)
+	kept := false
+	defer func() {
+		if v := recover(); v != nil { // the handler may still have the memory: it is not given back
+			c.s.logPanic(v)
+		}
+		c.cancel()
+		if !kept {
+			c.nc.Close()
+		}
+	}()
+	for {
+		v := c.receive()
+		if v == plain {
+			if !c.makeRequest() {
+				v = other
+			} else if c.answer() {
+				continue
+			}
+		}
+		if v == other {
+			c.handOver()
+			kept = true
+		}
+		break
+	}
+	c.release()
+}
+
+// release gives the memory back, without what it holds of requests.
+func (c *conn) release() {
+	m := c.memory
+	c.memory = nil
+	m.request, m.url, m.body = http.Request{}, url.URL{}, body{}
+	m.tidy()
+	clear(m.values)
+	clear(m.header)
+	clear(m.response.header)
+	m.response.c = nil
+	c.s.memories.Put(m)
+}
+
+// handOver gives the connection to net/http, with what was read of it.
+func (c *conn) handOver() {
+	_ = c.nc.SetDeadline(time.Time{}) // a broken connection is found broken again
+	c.s.handed.give(&replayed{Conn: c.nc, rest: append([]byte(nil), c.in[c.from:c.to]...)})
+}
+
+// receive reads until a plain head is there. With the verdict incomplete the connection is at its end.
+func (c *conn) receive() verdict {
+	c.begun = time.Time{}
+	skipped := 0
+	for {
+		skipped += c.skipBreaks()
+		begun := c.from < c.to && (c.requests == 0 || c.to-c.from+skipped >= minHead)
+		if begun {
+			if c.begun.IsZero() {
+				c.begun = time.Now()
+			}
+			if v := c.head.parse(c.in[c.from:c.to]); v != incomplete {
+				if c.head.size > c.s.opts.MaxHeaderBytes {
+					return other
+				}
+				return v
+			}
+			if c.makeRoom(); c.to == len(c.in) {
+				return other
+			}
+			c.readUntil(c.begun.Add(c.s.opts.ReadHeaderTimeout), 0)
+		} else if c.makeRoom(); !c.waitIdle() {
+			return incomplete
+		}
+		n, err := c.nc.Read(c.in[c.to:])
+		c.to += n
+		if n > 0 {
+			if c.state.Load() == idle && !c.state.CompareAndSwap(idle, active) {
+				return incomplete
+			}
+			continue
+		}
+		if begun && errors.Is(err, io.EOF) {
+			return other // it has an answer for half a head
+		}
+		if err != nil {
+			return incomplete
+		}
+	}
+}
+
+// minHead is how many bytes a further request has at least: net/http waits for as many before it looks at them.
+const minHead = 4
+
+// skipBreaks leaves out line ends that follow the body of a POST. It returns how many bytes they had.
+func (c *conn) skipBreaks() (n int) {
+	for c.from < c.to && c.breaks > 0 {
+		if b := c.in[c.from]; b != '\r' && b != '\n' {
+			c.breaks = 0
+			break
+		}
+		c.breaks--
+		c.from++
+		n++
+	}
+	return n
+}
+
+// waitIdle makes the connection idle. It reports false when the server is stopping.
+func (c *conn) waitIdle() bool {
+	if c.requests == 0 {
+		if c.readBy.IsZero() {
+			c.readUntil(time.Now().Add(c.s.opts.ReadHeaderTimeout), 0)
+		}
+	} else {
+		c.readUntil(c.done.Add(c.s.opts.IdleTimeout), slack(c.s.opts.IdleTimeout))
+	}
+	c.state.Store(idle)
+	return !c.s.stopping.Load()
+}
+
+// slack is how much later than asked for a deadline may be: setting one costs as much as a tenth of a request, and with
+// some slack one serves many.
+func slack(d time.Duration) time.Duration { return min(d/8, time.Second) }
+
+// readUntil lets reads fail at t, or up to slack later.
+func (c *conn) readUntil(t time.Time, slack time.Duration) {
+	if late := c.readBy.Sub(t); c.readBy.IsZero() || late < 0 || late > slack {
+		c.readBy = t.Add(slack)
+		_ = c.nc.SetReadDeadline(c.readBy) // it fails on a closed connection, where the read fails too
+	}
+}
+
+// writeUntil lets writes fail at t, or up to slack later.
+func (c *conn) writeUntil(t time.Time, slack time.Duration) {
+	if late := c.writeBy.Sub(t); c.writeBy.IsZero() || late < 0 || late > slack {
+		c.writeBy = t.Add(slack)
+		_ = c.nc.SetWriteDeadline(c.writeBy)
+	}
+}
+
+// makeRoom moves what is in the buffer to its begin.
+func (c *conn) makeRoom() {
+	c.to = copy(c.in[:], c.in[c.from:c.to])
+	c.from = 0
+}
+
+// makeRequest makes the request of the head that is at the begin of the buffer, and takes the head out of the buffer. It
+// reports false, and takes nothing, when net/http shall look at it.
+func (c *conn) makeRequest() bool {
+	h := &c.head
+	text := string(c.in[c.from : c.from+h.size]) // the only copy: everything below is a part of it
+	target := h.target.of(text)
+	u := &c.url
+	if h.simple {
+		c.url = url.URL{Path: target[:h.query]}
+		if h.query < len(target) {
+			c.url.RawQuery = target[h.query+1:]
+		}
+	} else {
+		var err error
+		if u, err = url.ParseRequestURI(target); err != nil {
+			return false
+		}
+	}
+	c.fillHeader(text)
+	c.from += h.size
+	c.request = *c.blank
+	r := &c.request
+	r.Method, r.URL, r.RequestURI, r.Host = h.method.of(text), u, target, h.host.of(text)
+	r.Header, r.ContentLength, r.Close = c.header, h.length, h.close
+	c.body = body{c: c, left: h.length}
+	r.Body = http.NoBody
+	if h.length > 0 {
+		r.Body = &c.body
+	}
+	return true
+}
+
+// fillHeader makes the map of the headers.
+func (c *conn) fillHeader(text string) {
+	fields := c.head.fields
+	clear(c.header)
+	if cap(c.values) < len(fields) {
+		c.values = make([]string, max(2*len(fields), 16))
+	}
+	values := c.values[:len(fields)]
+	// seen has a bit for each name so far, so that most names need no look into the map. It never misses a repeated one.
+	var seen uint64
+	for i, f := range fields {
+		name := f.name.of(text)
+		values[i] = f.value.of(text)
+		bit := uint64(1) << ((uint(len(name))*7 + uint(name[0]) + uint(name[len(name)-1])*3) % 64)
+		if seen&bit != 0 {
+			if before, ok := c.header[name]; ok {
+				c.header[name] = append(before, values[i])
+				continue
+			}
+		}
+		seen |= bit
+		c.header[name] = values[i : i+1 : i+1]
+	}
+	if c.head.pragma && c.header["Pragma"][0] == "no-cache" { // net/http does so, too
+		if _, ok := c.header["Cache-Control"]; !ok {
+			c.header["Cache-Control"] = []string{"no-cache"}
+		}
+	}
+}
+
+// answer lets the handler answer the request. It reports whether the connection goes on.
+func (c *conn) answer() bool {
+	c.writeUntil(c.begun.Add(c.s.opts.WriteTimeout), slack(c.s.opts.WriteTimeout))
+	w := &c.response
+	w.begin(c)
+	c.s.handler.ServeHTTP(w, &c.request)
+	c.body.leave()
+	c.done = time.Now()
+	goesOn := w.finish()
+	if _, err := c.nc.Write(w.head); err != nil {
+		return false
+	}
+	c.tidy()
+	c.requests++
+	if c.request.Method == http.MethodPost {
+		c.breaks = maxBreaks
+	}
+	if !goesOn {
+		c.linger()
+	}
+	return goesOn
+}
+
+// lingering is how long a connection that ends is read from, for nothing: data that a system finds unread when it closes a
+// connection makes it take the answer back from a client that has not read it yet.
+const lingering = 500 * time.Millisecond
+
+func (c *conn) linger() {
+	if c.body.left == 0 && c.from == c.to {
+		return
+	}
+	if closeWrite(c.nc) != nil {
+		return
+	}
+	c.readUntil(time.Now().Add(lingering), 0)
+	for {
+		if _, err := c.nc.Read(c.in[:]); err != nil {
+			return
+		}
+	}
+}
+
+// body is the body of a request.
+type body struct {
+	c *conn
+	// left is what the reader has not had, also of what is in the buffer already.
+	left int64
+	// broken: the client has ended within the body. failed: it could not be read for another reason. over: the handler has
+	// returned or has closed it.
+	broken, failed, over bool
+}
+
+// Read reads from the buffer first. It tells the end with the last byte, so that nobody asks again.
+func (b *body) Read(p []byte) (n int, err error) {
+	switch {
+	case b.over:
+		return 0, http.ErrBodyReadAfterClose
+	case b.left == 0:
+		return 0, io.EOF
+	case len(p) == 0:
+		return 0, nil
+	}
+	c := b.c
+	p = p[:min(int64(len(p)), b.left)]
+	if c.from < c.to {
+		n = copy(p, c.in[c.from:c.to])
+		c.from += n
+	} else {
+		c.readUntil(c.begun.Add(c.s.opts.ReadTimeout), 0)
+		n, err = c.nc.Read(p)
+	}
+	b.left -= int64(n)
+	switch {
+	case b.left == 0:
+		return n, io.EOF
+	case err == nil:
+		return n, nil
+	}
+	if b.broken = errors.Is(err, io.EOF); b.broken {
+		return n, io.ErrUnexpectedEOF
+	}
+	b.failed = true
+	return n, err
+}
+
+// Close ends the reading by the handler, and reads a short rest for nothing.
+func (b *body) Close() error {
+	if !b.over && !b.skip() && !b.broken {
+		b.failed = true
+	}
+	b.over = true
+	return nil
+}
+
+// leave takes the body from the handler.
+func (b *body) leave() { b.over = true }
+
+// maxSkipped is how much of a body that the handler did not read is read for nothing to keep the connection.
+const maxSkipped = 256 << 10
+
+// skip reads the rest of the body. It reports false when the connection cannot be kept; one that broke ends by itself.
+func (b *body) skip() bool {
+	if b.left == 0 || b.broken {
+		return true
+	}
+	if b.failed || b.left >= maxSkipped {
+		return false
+	}
+	c := b.c
+	n := int(min(int64(c.to-c.from), b.left))
+	c.from += n
+	b.left -= int64(n)
+	b.over = false
+	defer b.leave()
+	for b.left > 0 { // the buffer is empty, and so free
+		if _, err := b.Read(c.in[:]); err != nil && b.left > 0 {
+			return false // also when it breaks only now
+		}
+	}
+	return true
+}

@@ -1,0 +1,329 @@
+package fastserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options are the limits of a [Server]. The zero value has the limits of stream.Server.
+type Options struct {
+	// ReadHeaderTimeout bounds the time for the request line and headers, from their first byte on; of a new connection from
+	// its begin on. Default: 10 s.
+	ReadHeaderTimeout time.Duration
+	// ReadTimeout bounds the time for headers and body. Reads of the body then fail with [os.ErrDeadlineExceeded].
+	// Default: 30 s.
+	ReadTimeout time.Duration
+	// WriteTimeout bounds the time from the headers to the end of the answer. Default: 70 s.
+	WriteTimeout time.Duration
+	// IdleTimeout ends a kept connection without a request. Default: 30 s.
+	IdleTimeout time.Duration
+	// MaxHeaderBytes bounds the request line and headers; net/http answers 431 some 4 KB above it. Default: 64 KB.
+	MaxHeaderBytes int
+	// Logger gets panics of the handler and what net/http has to say, as warnings and errors. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Validate reports every option that is out of bounds.
+func (o Options) Validate() error {
+	var problems []error
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"ReadHeaderTimeout", o.ReadHeaderTimeout}, {"ReadTimeout", o.ReadTimeout},
+		{"WriteTimeout", o.WriteTimeout}, {"IdleTimeout", o.IdleTimeout},
+	} {
+		if d.value < 0 {
+			problems = append(problems, fmt.Errorf("fastserver: %s is %v, must not be negative", d.name, d.value))
+		}
+	}
+	if o.MaxHeaderBytes < 0 {
+		problems = append(problems, fmt.Errorf("fastserver: MaxHeaderBytes is %d, must not be negative", o.MaxHeaderBytes))
+	}
+	return errors.Join(problems...)
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		value *time.Duration
+		usual time.Duration
+	}{
+		{&o.ReadHeaderTimeout, 10 * time.Second}, {&o.ReadTimeout, 30 * time.Second},
+		{&o.WriteTimeout, 70 * time.Second}, {&o.IdleTimeout, 30 * time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.usual
+		}
+	}
+	if o.MaxHeaderBytes == 0 {
+		o.MaxHeaderBytes = 64 << 10
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Server serves the connections of listeners. Its methods may be called by several goroutines. Make one with [New].
+type Server struct {
+	opts    Options
+	handler http.Handler
+	// other serves the connections that are not plain. They reach it through handed.
+	other  *http.Server
+	handed handedOver
+	dates  dates
+	// memories holds *memory.
+	memories sync.Pool
+
+	// stopping is set before the connections are looked at, and read after a connection became idle: one of both sees the other.
+	stopping atomic.Bool
+	started  sync.Once
+
+	mu struct {
+		sync.Mutex
+		listeners map[net.Listener]struct{}
+		conns     map[*conn]struct{}
+		// drained is closed when the server stops and has no connection of its own any more.
+		drained  chan struct{}
+		isClosed bool // drained
+	}
+}
+
+// New returns a server for handler. It fails if opts.Validate does.
+func New(handler http.Handler, opts Options) (*Server, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	s := &Server{opts: opts, handler: handler, handed: handedOver{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	s.memories.New = func() any { return newMemory() }
+	s.mu.listeners, s.mu.conns = make(map[net.Listener]struct{}), make(map[*conn]struct{})
+	s.mu.drained = make(chan struct{})
+	s.other = &http.Server{
+		Handler:           http.HandlerFunc(s.serveOther),
+		ReadHeaderTimeout: opts.ReadHeaderTimeout, ReadTimeout: opts.ReadTimeout,
+		WriteTimeout: opts.WriteTimeout, IdleTimeout: opts.IdleTimeout, MaxHeaderBytes: opts.MaxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(opts.Logger.Handler(), slog.LevelWarn),
+	}
+	return s, nil
+}
+
+// Serve accepts connections from l until the server is stopped, and closes l. Errors of l that are temporary, such as too
+// few file handles, are waited out. It returns [http.ErrServerClosed] after Shutdown or Close, else the error of l.
+func (s *Server) Serve(l net.Listener) error {
+	defer l.Close()
+	if !s.listen(l) {
+		return http.ErrServerClosed
+	}
+	defer s.unlisten(l)
+	s.started.Do(func() { go func() { _ = s.other.Serve(&s.handed) }() }) // it ends with ErrServerClosed
+	ctx := context.WithValue(context.Background(), http.ServerContextKey, s.other)
+	var pause time.Duration
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			s.begin(ctx, nc)
+		case s.stopping.Load():
+			return http.ErrServerClosed
+		case temporary(err):
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.opts.Logger.Warn("no connection can be accepted", "error", err, "retry_after", pause)
+			select {
+			case <-time.After(pause):
+			case <-s.handed.closed:
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func temporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}
+
+// begin starts a connection.
+func (s *Server) begin(ctx context.Context, nc net.Conn) {
+	if _, ok := nc.(interface{ ConnectionState() tls.ConnectionState }); ok {
+		s.handed.give(nc)
+		return
+	}
+	c := newConn(ctx, s, nc)
+	s.mu.Lock()
+	stopped := s.stopping.Load()
+	if !stopped {
+		s.mu.conns[c] = struct{}{}
+	}
+	s.mu.Unlock()
+	if stopped {
+		nc.Close()
+		return
+	}
+	go c.serve()
+}
+
+// end forgets a connection.
+func (s *Server) end(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.conns, c)
+	s.checkDrained()
+}
+
+// checkDrained closes drained when it is time. s.mu is locked.
+func (s *Server) checkDrained() {
+	if s.stopping.Load() && len(s.mu.conns) == 0 && !s.mu.isClosed {
+		s.mu.isClosed = true
+		close(s.mu.drained)
+	}
+}
+
+func (s *Server) listen(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping.Load() {
+		return false
+	}
+	s.mu.listeners[l] = struct{}{}
+	return true
+}
+
+func (s *Server) unlisten(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.listeners, l)
+}
+
+// stop closes the listeners, and the connections that claim accepts.
+func (s *Server) stop(claim func(*conn) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping.Store(true)
+	var problems []error
+	for l := range s.mu.listeners {
+		problems = append(problems, l.Close())
+	}
+	clear(s.mu.listeners)
+	for c := range s.mu.conns {
+		if claim(c) {
+			c.nc.Close()
+		}
+	}
+	s.checkDrained()
+	return errors.Join(problems...)
+}
+
+// Shutdown closes the listeners and the idle connections, lets requests in progress get their answer, and returns when all
+// connections have ended. If ctx ends before that, it returns the error of ctx and leaves the rest running: call Close then.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.stop((*conn).claimIdle)
+	s.other.SetKeepAlivesEnabled(false) // ends its idle connections now; a request may still be handed over to it
+	select {
+	case <-s.mu.drained:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return errors.Join(err, s.other.Shutdown(ctx), s.handed.Close())
+}
+
+// Close ends everything at once. Requests in progress get no answer; their handlers may still run when Close returns.
+func (s *Server) Close() error {
+	return errors.Join(s.stop(func(*conn) bool { return true }), s.other.Close(), s.handed.Close())
+}
+
+// serveOther calls the handler for a request that net/http has read.
+func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.logPanic(v)
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	s.handler.ServeHTTP(w, r)
+}
+
+// logPanic logs what a handler has panicked with. The value may hold anything, also a URL with its secret: of values other
+// than runtime errors only the type is logged. The stack tells the place.
+func (s *Server) logPanic(v any) {
+	if v == http.ErrAbortHandler {
+		return
+	}
+	text := fmt.Sprintf("%T", v)
+	if err, ok := v.(runtime.Error); ok {
+		text = err.Error()
+	}
+	s.opts.Logger.Error("handler panicked", "panic", text, "stack", string(debug.Stack()))
+}
+
+// handedOver is the listener of the other server.
+type handedOver struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// give lets the other server have a connection, or closes it when that server has been stopped.
+func (h *handedOver) give(nc net.Conn) {
+	select {
+	case h.conns <- nc:
+	case <-h.closed:
+		nc.Close()
+	}
+}
+
+func (h *handedOver) Accept() (net.Conn, error) {
+	select {
+	case nc := <-h.conns:
+		return nc, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handedOver) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr has nothing to tell: connections know their own addresses.
+func (h *handedOver) Addr() net.Addr { return &net.TCPAddr{} }
+
+// replayed is a connection of which a part was read before.
+type replayed struct {
+	net.Conn
+	rest []byte
+}
+
+func (r *replayed) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return r.Conn.Read(p)
+	}
+	n := copy(p, r.rest)
+	if r.rest = r.rest[n:]; len(r.rest) == 0 {
+		r.rest = nil
+	}
+	return n, nil
+}
+
+// CloseWrite ends the sending side alone; net/http uses it where a client still sends.
+func (r *replayed) CloseWrite() error { return closeWrite(r.Conn) }
+
+func closeWrite(nc net.Conn) error {
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
