@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -28,7 +29,7 @@ import (
 // It panics if opts.Validate reports an error. Call Validate first on options that a user of your program can set.
 func Ingest(eng *forebay.Engine, opts Options) http.Handler {
 	events := newIngestHandler(submitting{eng}, opts)
-	telemetry := newOTLPHandler(eng, events.opts, events.bodies)
+	telemetry := newOTLPHandler(eng, events.opts, events.bodies, events.deadlines)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, otlpPrefix) {
 			telemetry.ServeHTTP(w, r)
@@ -67,7 +68,7 @@ type ingestHandler struct {
 	requests  sync.Pool
 	bodies    *bodies
 	receipts  *receipts
-	deadlines deadlines
+	deadlines *deadline.Shared
 }
 
 func newIngestHandler(eng engine, opts Options) *ingestHandler {
@@ -75,7 +76,10 @@ func newIngestHandler(eng engine, opts Options) *ingestHandler {
 		panic(err)
 	}
 	opts = opts.withDefaults()
-	h := &ingestHandler{eng: eng, opts: opts, bodies: &bodies{limit: opts.MaxBodyBytes, most: int64(opts.MaxBufferedBytes)}, receipts: newReceipts()}
+	h := &ingestHandler{
+		eng: eng, opts: opts, bodies: &bodies{limit: opts.MaxBodyBytes, most: int64(opts.MaxBufferedBytes)},
+		receipts: newReceipts(), deadlines: new(deadline.Shared),
+	}
 	h.requests.New = func() any { return &ingestRequest{header: make(http.Header, 16)} }
 	return h
 }
@@ -184,7 +188,7 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 		return e
 	}
 	q.fill(r, body, h.opts)
-	ctx := h.deadlines.from(q.rec.Received)
+	ctx := h.deadlines.From(q.rec.Received)
 	if src.Split != forebay.SplitNone || len(r.Header[keyHeader]) > 0 {
 		return h.serveEvents(ctx, w, r, requestID, src, q)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
 )
@@ -31,9 +33,10 @@ type telemetryEngine interface {
 
 // otlpHandler takes export requests over HTTP, as the specification of OTLP says, for the OTLP sources of an engine.
 type otlpHandler struct {
-	eng    telemetryEngine
-	opts   Options
-	bodies *bodies
+	eng       telemetryEngine
+	opts      Options
+	bodies    *bodies
+	deadlines *deadline.Shared
 	// requests holds *otlpRequest.
 	requests sync.Pool
 }
@@ -48,8 +51,8 @@ type otlpRequest struct {
 }
 
 // newOTLPHandler takes options that are valid and have their defaults.
-func newOTLPHandler(eng telemetryEngine, opts Options, b *bodies) *otlpHandler {
-	h := &otlpHandler{eng: eng, opts: opts, bodies: b}
+func newOTLPHandler(eng telemetryEngine, opts Options, b *bodies, d *deadline.Shared) *otlpHandler {
+	h := &otlpHandler{eng: eng, opts: opts, bodies: b, deadlines: d}
 	h.requests.New = func() any { return &otlpRequest{header: make(http.Header, 16)} }
 	return h
 }
@@ -189,21 +192,12 @@ func (h *otlpHandler) export(
 		return otlpRequestError(err)
 	}
 
-	for name, values := range r.Header {
-		if name != "Authorization" {
-			q.header[name] = values
-		}
+	request := mapping.Record{Header: r.Header, Host: r.Host, ClientIP: clientIP(r, h.opts.TrustedProxies), Received: time.Now()}
+	if len(h.opts.HiddenHeaders) > 0 || r.Host == "" || r.Header["Authorization"] != nil {
+		request.Header, request.Host = q.visible(r, h.opts.HiddenHeaders), ""
 	}
-	q.host[0] = r.Host
-	q.header["Host"] = q.host[:]
-	for _, name := range h.opts.HiddenHeaders {
-		delete(q.header, name)
-	}
-	records := otlp.Records(&q.rec, docs, mapping.Record{
-		Header: q.header, ClientIP: clientIP(r, h.opts.TrustedProxies), Received: time.Now(),
-	})
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
-	defer cancel()
+	ctx := h.deadlines.From(request.Received)
+	records := otlp.Records(&q.rec, docs, request)
 	res, err := h.eng.IngestTogether(ctx, target.source, forebay.Batch{Signal: signal, Records: records})
 	if err != nil {
 		return ingestError(err, "")
@@ -230,6 +224,18 @@ func (h *otlpHandler) export(
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(q.answer) // the client may be gone: it has nobody else to tell
 	return nil
+}
+
+// visible returns the headers that a record has when it cannot have those of the request. They are valid until q is reused.
+func (q *otlpRequest) visible(r *http.Request, hidden []string) http.Header {
+	maps.Copy(q.header, r.Header)
+	q.host[0] = r.Host
+	q.header["Host"] = q.host[:] // an empty one, too
+	delete(q.header, "Authorization")
+	for _, name := range hidden {
+		delete(q.header, name)
+	}
+	return q.header
 }
 
 func otlpRequestError(err error) *apiError {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/mapping"
 	"go.uber.org/goleak"
 )
@@ -261,8 +262,8 @@ func TestClientLeavesWithinTheBody(t *testing.T) {
 
 // The durable wait has an end, and the server leaves time to say so.
 func TestDurableWaitIsBounded(t *testing.T) {
-	if s := Server("", nil); s.WriteTimeout < s.ReadTimeout+storeTimeout {
-		t.Errorf("WriteTimeout %v does not cover ReadTimeout %v and %v of storing", s.WriteTimeout, s.ReadTimeout, storeTimeout)
+	if s := Server("", nil); s.WriteTimeout < s.ReadTimeout+deadline.Timeout {
+		t.Errorf("WriteTimeout %v does not cover ReadTimeout %v and %v of storing", s.WriteTimeout, s.ReadTimeout, deadline.Timeout)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		eng := newFake()
@@ -273,8 +274,8 @@ func TestDurableWaitIsBounded(t *testing.T) {
 		start := time.Now()
 		w := serve(newIngestHandler(eng, Options{}), post(rawTarget, "{}"))
 		checkError(t, w, 503, "stream.in.noPipelineReady")
-		if d := time.Since(start); d != storeTimeout {
-			t.Errorf("answered after %v, want %v", d, storeTimeout)
+		if d := time.Since(start); d != deadline.Timeout {
+			t.Errorf("answered after %v, want %v", d, deadline.Timeout)
 		}
 	})
 }

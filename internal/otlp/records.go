@@ -11,11 +11,11 @@ import (
 
 // Records makes records of documents, one after the other in rec, with the headers, address and time of request.
 func Records(rec *mapping.Record, docs iter.Seq[mapping.FieldDocument], request mapping.Record) iter.Seq[*mapping.Record] {
-	header, ip, received := request.Header, request.ClientIP, request.Received
+	header, host, ip, received := request.Header, request.Host, request.ClientIP, request.Received
 	return func(yield func(*mapping.Record) bool) {
 		for doc := range docs {
 			rec.Reset()
-			rec.Document, rec.Header, rec.ClientIP, rec.Received = doc, header, ip, received
+			rec.Document, rec.Header, rec.Host, rec.ClientIP, rec.Received = doc, header, host, ip, received
 			if !yield(rec) {
 				return
 			}
