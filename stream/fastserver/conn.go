@@ -344,9 +344,9 @@ type body struct {
 	c *conn
 	// left is what the reader has not had, also of what is in the buffer already.
 	left int64
-	// broken: the client has ended within the body. failed: it could not be read for another reason. over: the handler has
-	// returned or has closed it.
-	broken, failed, over bool
+	// broken: the client has ended within the body. failed: it could not be read for another reason. closed: the handler has
+	// closed it. over: it has, or has returned.
+	broken, failed, closed, over bool
 }
 
 // Read reads from the buffer first. It tells the end with the last byte, so that nobody asks again.
@@ -384,10 +384,10 @@ func (b *body) Read(p []byte) (n int, err error) {
 
 // Close ends the reading by the handler, and reads a short rest for nothing.
 func (b *body) Close() error {
-	if !b.over && !b.skip() && !b.broken {
+	if !b.over && !b.broken && !b.skip() && !b.broken {
 		b.failed = true
 	}
-	b.over = true
+	b.over, b.closed = true, true
 	return nil
 }
 
@@ -399,11 +399,15 @@ const maxSkipped = 256 << 10
 
 // skip reads the rest of the body. It reports false when the connection cannot be kept; one that broke ends by itself.
 func (b *body) skip() bool {
-	if b.left == 0 || b.broken {
+	switch {
+	case b.left == 0:
 		return true
-	}
-	if b.failed || b.left >= maxSkipped {
+	case b.closed:
+		return !b.failed
+	case b.failed || b.left >= maxSkipped:
 		return false
+	case b.broken:
+		return true
 	}
 	c := b.c
 	n := int(min(int64(c.to-c.from), b.left))

@@ -1,0 +1,273 @@
+package fastserver_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/fastserver"
+)
+
+// pipes is a listener whose connections live in memory, with deadlines that follow the clock of a bubble.
+type pipes struct{ *once }
+
+func newPipes() pipes {
+	return pipes{&once{conn: make(chan net.Conn), end: make(chan struct{})}}
+}
+
+// dial returns the side of the client.
+func (p pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conn <- server
+	return client
+}
+
+// inBubble serves h in a bubble of synctest.
+func inBubble(t *testing.T, h http.Handler, opts fastserver.Options, test func(t *testing.T, l pipes)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := fastserver.New(h, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newPipes()
+		ended := make(chan error)
+		go func() { ended <- srv.Serve(l) }()
+		test(t, l)
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+	})
+}
+
+// send writes, and reads one answer.
+func send(t *testing.T, c net.Conn, r *bufio.Reader, text string) *http.Response {
+	t.Helper()
+	if _, err := c.Write(raw(text)); err != nil {
+		t.Fatal(err)
+	}
+	return receive(t, r)
+}
+
+func receive(t *testing.T, r *bufio.Reader) *http.Response {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body = io.NopCloser(strings.NewReader(string(body)))
+	return resp
+}
+
+// within checks that a time-out came when it should: not early, and no more than its slack late.
+func within(t *testing.T, start time.Time, want time.Duration) {
+	t.Helper()
+	if d := time.Since(start); d < want || d > want+time.Second {
+		t.Errorf("it took %v, want %v and at most a second more", d, want)
+	}
+}
+
+const post = "POST /x HTTP/1.1\nHost: a\nContent-Length: 2\n\n{}"
+
+func TestTimeouts(t *testing.T) {
+	closed := func(t *testing.T, c net.Conn) {
+		t.Helper()
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
+			t.Errorf("read %q, %v, want a closed connection", b, err)
+		}
+	}
+	for name, first := range map[string]string{"nothing": "", "half a head": "POST /x HTTP/1.1\nHost", "one byte": "P"} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
+				c := l.dial()
+				start := time.Now()
+				if _, err := c.Write(raw(first)); err != nil {
+					t.Fatal(err)
+				}
+				closed(t, c)
+				within(t, start, 10*time.Second)
+			})
+		})
+	}
+	t.Run("idle after requests", func(t *testing.T) {
+		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
+			c := l.dial()
+			r := bufio.NewReader(c)
+			for range 10 { // each begins the wait anew
+				send(t, c, r, post)
+				time.Sleep(29 * time.Second)
+			}
+			send(t, c, r, post)
+			start := time.Now()
+			closed(t, c)
+			within(t, start, 30*time.Second)
+		})
+	})
+	t.Run("half a head after a request", func(t *testing.T) {
+		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
+			c := l.dial()
+			send(t, c, bufio.NewReader(c), post)
+			time.Sleep(20 * time.Second)
+			start := time.Now()
+			if _, err := c.Write(raw("POST /x HTTP/1.1\nHo")); err != nil {
+				t.Fatal(err)
+			}
+			closed(t, c)
+			within(t, start, 10*time.Second)
+		})
+	})
+	t.Run("slow body", func(t *testing.T) {
+		o := &observer{}
+		inBubble(t, o, fastserver.Options{}, func(t *testing.T, l pipes) {
+			c := l.dial()
+			r := bufio.NewReader(c)
+			send(t, c, r, post)
+			start := time.Now()
+			if _, err := c.Write(raw("POST /x HTTP/1.1\nHost: a\nContent-Length: 10\n\n12")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+			if _, err := c.Write([]byte("345")); err != nil { // a drop now and then does not help
+				t.Fatal(err)
+			}
+			if resp := receive(t, r); !resp.Close {
+				t.Error("the connection is kept")
+			}
+			within(t, start, 30*time.Second)
+			if s := o.seen[1]; s.Body != "12345" || !strings.Contains(s.Err, "timeout") {
+				t.Errorf("the handler saw %q, %s", s.Body, s.Err)
+			}
+			if _, err := c.Write([]byte("67890")); err == nil {
+				closed(t, c)
+			}
+		})
+	})
+	t.Run("client that does not read", func(t *testing.T) {
+		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
+			failed := make(chan struct{})
+			c := l.dial()
+			start := time.Now()
+			if _, err := c.Write(raw(post)); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				defer close(failed)
+				for { // written to until it is closed, read from never
+					if _, err := c.Write([]byte("x")); err != nil {
+						return
+					}
+				}
+			}()
+			<-failed
+			within(t, start, 70*time.Second)
+		})
+	})
+	t.Run("slow handler", func(t *testing.T) {
+		slow := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(60 * time.Second)
+			_, _ = io.WriteString(w, "late")
+		})
+		inBubble(t, slow, fastserver.Options{}, func(t *testing.T, l pipes) {
+			c := l.dial()
+			r := bufio.NewReader(c)
+			for range 3 { // neither the time for idle connections nor that of the answer before counts
+				if resp := send(t, c, r, post); resp.StatusCode != 200 || resp.Close {
+					t.Errorf("answer is %v", resp)
+				}
+			}
+		})
+	})
+}
+
+// A body that is refused is not read to its end, and its sender gets the answer all the same.
+func TestRefusedBody(t *testing.T) {
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})
+	l := serve(t, refuse, fastserver.Options{})
+	for _, framing := range []string{"Content-Length: 1000000000", "Transfer-Encoding: chunked"} {
+		c := dial(t, l)
+		if _, err := c.Write(raw("POST /x HTTP/1.1\nHost: a\n" + framing + "\n\n")); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			chunk := raw("1000\n" + strings.Repeat("x", 4096) + "\n")
+			for {
+				if _, err := c.Write(chunk); err != nil {
+					return
+				}
+			}
+		}()
+		if resp := receive(t, bufio.NewReader(c)); resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
+			t.Errorf("%s: answer is %v", framing, resp)
+		}
+	}
+}
+
+// A client that has gone within a body leaves nothing behind, and the handler learns of it.
+func TestClientLeavesWithinTheBody(t *testing.T) {
+	errs := make(chan error, 1)
+	l := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		errs <- err
+	}), fastserver.Options{})
+	c := dial(t, l)
+	if _, err := c.Write(raw("POST /x HTTP/1.1\nHost: a\nContent-Length: 10\n\n12")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if err := <-errs; !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the body ended with %v", err)
+	}
+}
+
+// The bound of connections counts those that went over to net/http like others, and gets them back.
+func TestLimitedConnections(t *testing.T) {
+	limited := func(l net.Listener) net.Listener { return stream.LimitConnections(l, 1) }
+	l := serveWith(t, &observer{}, fastserver.Options{}, limited)
+	for i := range 6 {
+		c := dial(t, l)
+		r := bufio.NewReader(c)
+		waiting := dial(t, l)
+		if _, err := waiting.Write(raw(post)); err != nil {
+			t.Fatal(err)
+		}
+		text := post
+		if i%2 == 1 { // for net/http
+			text = "POST /x HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n0\n\n"
+		}
+		if resp := send(t, c, r, text); resp.StatusCode != 200 {
+			t.Errorf("answer is %v", resp)
+		}
+		if err := waiting.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := waiting.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a second connection is served: %v", err)
+		}
+		c.Close()
+		if err := waiting.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if resp := receive(t, bufio.NewReader(waiting)); resp.StatusCode != 200 {
+			t.Errorf("answer is %v", resp)
+		}
+		waiting.Close()
+	}
+}
