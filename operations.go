@@ -50,6 +50,17 @@ func (e *Engine) Forget(ctx context.Context, sourceID, sinkID string) error {
 	return nil
 }
 
+// ForgetSource ends the count of the dropped records of a source whose definition was removed. A source that had no sinks
+// has nothing else; the sinks of others are forgotten with [Engine.Forget]. A source that is defined is
+// [buffer.ErrSinkInUse].
+func (e *Engine) ForgetSource(sourceID string) error {
+	if _, defined := e.Source(sourceID); defined {
+		return fmt.Errorf("forget source %q: it is defined: %w", sourceID, buffer.ErrSinkInUse)
+	}
+	e.dropped.Delete(sourceID)
+	return nil
+}
+
 // Checkpoint writes a copy of the data directory into a new folder while events keep flowing; see
 // [buffer.Buffer.Checkpoint] for what is in it. Open takes the copy up. Staging and tables are not in it, also where
 // they are folders of the data directory: open the copy with those of the original in the Options.

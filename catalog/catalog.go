@@ -58,9 +58,12 @@ type Catalog struct {
 	locks   map[string]*sourceLock // by source
 	busy    map[string]string      // the running task by entity; "" for a change without one
 	tasks   map[string]*running
-	retired map[string]retired // by token id
-	stray   map[string]bool    // sources that the engine may have otherwise, because an undo failed
-	owed    map[string][]byte  // records that could not be written; see owe
+	retired map[string]retired  // by token id
+	stray   map[string]bool     // sources that the engine may have otherwise, because an undo failed
+	owed    map[string][]byte   // records that could not be written; see owe
+	erasing map[string][]string // the tables of running erasures by task; no change begins to use one of them
+	claimed map[string]int      // how many running changes begin to use a table; no erasure drops it meanwhile
+	freed   chan struct{}       // closed when tables are taken out of erasing or claimed
 
 	wake chan struct{} // has sweep look at stray and owed
 }
@@ -96,6 +99,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		opts: opts, eng: eng, store: opts.Store, log: opts.Logger,
 		trees: map[string]*tree{}, locks: map[string]*sourceLock{}, busy: map[string]string{},
 		tasks: map[string]*running{}, retired: map[string]retired{}, stray: map[string]bool{}, owed: map[string][]byte{},
+		erasing: map[string][]string{}, claimed: map[string]int{}, freed: make(chan struct{}),
 		wake: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -317,6 +321,11 @@ func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record fun
 			return err
 		}
 	}
+	release, err := c.claim(ctx, old, next)
+	if err != nil {
+		return err
+	}
+	defer release()
 	var made []Token
 	var gone []retired
 	if next != nil {
@@ -369,6 +378,9 @@ func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record fun
 		delete(c.trees, sourceID)
 	} else {
 		c.trees[sourceID] = next
+	}
+	if e := ch.erasure; e != nil {
+		c.erasing[e.Task.ID] = e.Tables
 	}
 	for _, r := range gone {
 		c.retired[r.Token.ID] = r

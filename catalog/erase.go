@@ -28,7 +28,7 @@ type erasure struct {
 // all the same.
 //
 // The source ends at once and for good; then follow the rows and the tables, also through a restart. The task has ended
-// when nothing is left to do, and until then no source with the id can be made.
+// when nothing is left to do, and until then no source with the id can be made, and no sink for one of the tables.
 func (c *Catalog) EraseSource(id string) (Task, error) {
 	return c.submit("delete.source", id, "", func(_ time.Time, old *tree) (*change, error) {
 		if !old.live() {
@@ -59,6 +59,7 @@ func (c *Catalog) resume(erasures []*erasure) {
 			c.tasks[e.Task.ID] = &running{task: e.Task, done: make(chan struct{})}
 		}
 		c.busy[entity(e.Task.SourceID, "")] = e.Task.ID
+		c.erasing[e.Task.ID] = e.Tables
 		c.work.Add(1)
 		go func() {
 			ctx, cancel := context.WithTimeout(c.ctx, taskTimeout)
@@ -72,6 +73,10 @@ func (c *Catalog) resume(erasures []*erasure) {
 func (c *Catalog) finishErasure(ctx context.Context, e *erasure) {
 	done := e.Task
 	err := c.erase(ctx, e)
+	c.mu.Lock()
+	delete(c.erasing, e.Task.ID)
+	c.free()
+	c.mu.Unlock()
 	if c.ctx.Err() != nil {
 		c.ended(done, ErrClosed)
 		return
@@ -123,6 +128,9 @@ func (c *Catalog) erase(ctx context.Context, e *erasure) error {
 				err = errors.Join(err, fmt.Errorf("counters of sink %q: %w", s.Sink, forget))
 			}
 		}
+		if !again {
+			err = errors.Join(err, c.eng.ForgetSource(e.Task.SourceID))
+		}
 		switch {
 		case !again:
 			return err
@@ -158,8 +166,10 @@ func (c *Catalog) discardRows(ctx context.Context, sourceID string) error {
 func (c *Catalog) dropTables(ctx context.Context, e *erasure) error {
 	var problems []error
 	for _, table := range e.Tables {
-		user := c.userOf(table)
+		user, err := c.userOf(ctx, table)
 		switch {
+		case err != nil:
+			problems = append(problems, fmt.Errorf("table %q: %w", table, err))
 		case user != "":
 			problems = append(problems, fmt.Errorf("table %q stays: sink %s uses it", table, user))
 		case c.opts.DropTable == nil:
@@ -173,18 +183,102 @@ func (c *Catalog) dropTables(ctx context.Context, e *erasure) error {
 	return errors.Join(problems...)
 }
 
-// userOf returns a live sink whose rows go to a table, as text; empty when there is none.
-func (c *Catalog) userOf(table string) string {
+// userOf returns a live sink whose rows go to a table, as text; empty when there is none. It waits for the changes that
+// begin to use the table. No further one does while the table is that of a running erasure.
+func (c *Catalog) userOf(ctx context.Context, table string) (string, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	for c.claimed[table] > 0 {
+		freed := c.freed
+		c.mu.RUnlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+		}
+		c.mu.RLock()
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(c.trees)) {
 		if t := c.trees[id]; t.live() {
 			for _, s := range t.sorted(false) {
 				if s.TableID == table {
-					return fmt.Sprintf("%q of source %q", s.ID, id)
+					return fmt.Sprintf("%q of source %q", s.ID, id), nil
 				}
 			}
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// newTables returns the tables that next uses and old does not.
+func newTables(old, next *tree) map[string]bool {
+	tables := map[string]bool{}
+	if next.live() {
+		for _, s := range next.sorted(false) {
+			tables[s.TableID] = true
+		}
+	}
+	if old.live() {
+		for _, s := range old.sorted(false) {
+			delete(tables, s.TableID)
+		}
+	}
+	return tables
+}
+
+// erasureOf returns one of some tables that is being erased, and the task; empty when none is. c.mu is held.
+func (c *Catalog) erasureOf(tables map[string]bool) (table, task string) {
+	for _, task := range slices.Sorted(maps.Keys(c.erasing)) {
+		for _, table := range c.erasing[task] {
+			if tables[table] {
+				return table, task
+			}
+		}
+	}
+	return "", ""
+}
+
+// claim keeps the tables that a change begins to use from being erased until release, after it has waited for the
+// erasures that have them: else a table could be dropped that a sink has found just before.
+func (c *Catalog) claim(ctx context.Context, old, next *tree) (release func(), err error) {
+	tables := newTables(old, next)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		table, task := c.erasureOf(tables)
+		if task == "" {
+			break
+		}
+		freed := c.freed
+		c.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("task %q is erasing table %q: %w", task, table, context.Cause(ctx))
+		}
+	}
+	for table := range tables {
+		c.claimed[table]++
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for table := range tables {
+			if c.claimed[table]--; c.claimed[table] == 0 {
+				delete(c.claimed, table)
+			}
+		}
+		c.free()
+	}, nil
+}
+
+// free wakes those that wait for tables. c.mu is held.
+func (c *Catalog) free() {
+	close(c.freed)
+	c.freed = make(chan struct{})
 }

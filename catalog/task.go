@@ -162,8 +162,16 @@ func (c *Catalog) check(sourceID string, p plan, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if ch.next.live() {
-		return validate(ch.next)
+	if !ch.next.live() {
+		return nil
+	}
+	if err := validate(ch.next); err != nil {
+		return err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if table, task := c.erasureOf(newTables(c.trees[sourceID], ch.next)); task != "" {
+		return &Error{Code: Busy, Task: task, Message: fmt.Sprintf("Task %q is erasing table %q; wait until it has ended and try again.", task, table)}
 	}
 	return nil
 }

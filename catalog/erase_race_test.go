@@ -1,0 +1,236 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+)
+
+// TestNewSinkDuringErasure makes sinks for a table while it is erased: those that have begun before keep the table, those
+// that are asked for later are refused, also after a restart, and those in between wait and get a table of their own.
+func TestNewSinkDuringErasure(t *testing.T) {
+	shared := func(name string) catalog.SourceSpec {
+		s := spec(name, "a")
+		s.Sinks[0].TableID = "in.c-web.a"
+		return s
+	}
+	// setting is a catalog with the source web, whose drops of tables wait for release.
+	type setting struct {
+		mem      *buffertest.Memory
+		eng      *forebay.Engine
+		store    *memory
+		tokens   *gatedTokens
+		cat      *catalog.Catalog
+		dropping chan struct{}
+		release  chan struct{}
+	}
+	open := func(t *testing.T, tokens *gatedTokens) *setting {
+		s := &setting{
+			mem: buffertest.NewMemory(), store: newMemory(), tokens: tokens,
+			dropping: make(chan struct{}, 10), release: make(chan struct{}),
+		}
+		s.eng = openEngine(t, forebay.Options{Target: s.mem})
+		opts := catalog.Options{Store: s.store, DropTable: func(ctx context.Context, table string) error {
+			s.dropping <- struct{}{}
+			select {
+			case <-s.release:
+				return s.mem.Drop(ctx, table)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		if tokens != nil {
+			opts.Tokens = tokens
+		}
+		s.cat = openCatalog(t, s.eng, opts)
+		return s
+	}
+	wait := func(t *testing.T, cat *catalog.Catalog, id string) catalog.Task {
+		t.Helper()
+		task, err := cat.Wait(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return task
+	}
+
+	t.Run("begun before", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tokens := &gatedTokens{make(chan struct{}, 1), make(chan struct{}, 1)}
+			s := open(t, tokens)
+			tokens.gate <- struct{}{}
+			done(t, s.cat)(s.cat.CreateSource(user, shared("Web")))
+			<-tokens.entered
+			ingest(t, s.eng, "web", true)
+			other, err := s.cat.CreateSource(user, shared("Other"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-tokens.entered // the change has passed all checks and is on its way
+			erased, err := s.cat.EraseSource("web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if len(s.dropping) > 0 {
+				t.Error("the table is dropped while a sink begins to use it")
+			}
+			tokens.gate <- struct{}{}
+			done(t, s.cat)(other, nil)
+			if task := wait(t, s.cat, erased.ID); !task.Partial || !strings.Contains(task.Failure, `"in.c-web.a" stays: sink "a" of source "other" uses it`) {
+				t.Errorf("%+v", task)
+			}
+			ingest(t, s.eng, "other", true)
+			if rows := s.mem.Rows("in.c-web.a"); len(rows) != 2 {
+				t.Errorf("the table has %v", rows)
+			}
+		})
+	})
+	t.Run("asked for later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, nil)
+			done(t, s.cat)(s.cat.CreateSource(user, spec("Web", "a", "b")))
+			done(t, s.cat)(s.cat.CreateSource(user, spec("Other", "c")))
+			old := shared("Old")
+			done(t, s.cat)(s.cat.CreateSource(user, old))
+			done(t, s.cat)(s.cat.DeleteSource(user, "old"))
+			erased, err := s.cat.EraseSource("web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-s.dropping
+			refused := func(cat *catalog.Catalog) {
+				t.Helper()
+				table := "in.c-web.b"
+				for what, change := range map[string]func() (catalog.Task, error){
+					"a new source": func() (catalog.Task, error) { return cat.CreateSource(user, shared("New")) },
+					"a new sink":   func() (catalog.Task, error) { return cat.CreateSink(user, "other", shared("x").Sinks[0]) },
+					"another table": func() (catalog.Task, error) {
+						return cat.UpdateSink(user, "other", "c", catalog.SinkPatch{TableID: &table})
+					},
+					"undeletion": func() (catalog.Task, error) { return cat.UndeleteSource(user, "old") },
+				} {
+					_, err := change()
+					var busy *catalog.Error
+					if !errors.As(err, &busy) || busy.Code != catalog.Busy || busy.Task != erased.ID {
+						t.Errorf("%s: %v, want the task of the erasure", what, err)
+					}
+				}
+				done(t, cat)(cat.DisableSink(user, "other", "c")) // what does not use the tables goes on
+				done(t, cat)(cat.EnableSink(user, "other", "c"))
+			}
+			refused(s.cat)
+			if err := s.cat.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again := openCatalog(t, s.eng, catalog.Options{Store: s.store, DropTable: func(ctx context.Context, table string) error {
+				<-s.release
+				return s.mem.Drop(ctx, table)
+			}})
+			refused(again)
+			close(s.release)
+			if task := wait(t, again, erased.ID); task.Status != catalog.Succeeded {
+				t.Errorf("%+v", task)
+			}
+			done(t, again)(again.CreateSource(user, shared("New")))
+			done(t, again)(again.UndeleteSource(user, "old"))
+		})
+	})
+	t.Run("in between", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tokens := &gatedTokens{make(chan struct{}, 9), make(chan struct{}, 9)}
+			s := open(t, tokens)
+			tokens.gate <- struct{}{}
+			done(t, s.cat)(s.cat.CreateSource(user, shared("Web")))
+			done(t, s.cat)(s.cat.CreateSource(user, spec("Other")))
+			ingest(t, s.eng, "web", true)
+			// The first sink has the source, so that the second one passes its check before the erasure and is made after.
+			first, err := s.cat.CreateSink(user, "other", catalog.SinkSpec{Name: "b", TableID: "in.c-web.b", Columns: columns()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			second, err := s.cat.CreateSink(user, "other", shared("x").Sinks[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			erased, err := s.cat.EraseSource("web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-s.dropping
+			tokens.gate <- struct{}{}
+			tokens.gate <- struct{}{}
+			done(t, s.cat)(first, nil)
+			synctest.Wait()
+			if task, _ := s.cat.Task(second.ID); task.Finished() {
+				t.Errorf("the sink has not waited for the erasure of its table: %+v", task)
+			}
+			close(s.release)
+			if task := wait(t, s.cat, erased.ID); task.Status != catalog.Succeeded {
+				t.Errorf("%+v", task)
+			}
+			done(t, s.cat)(second, nil)
+			ingest(t, s.eng, "other", true)
+			if rows := s.mem.Rows("in.c-web.a"); len(rows) != 1 {
+				t.Errorf("the table has %v, want the row of the new sink alone", rows)
+			}
+		})
+	})
+	t.Run("never ends", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, nil)
+			done(t, s.cat)(s.cat.CreateSource(user, shared("Web")))
+			erased, err := s.cat.EraseSource("web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-s.dropping
+			began := time.Now()
+			if task := wait(t, s.cat, erased.ID); task.Status != catalog.Failed || time.Since(began) > 10*time.Minute {
+				t.Errorf("%+v after %s", task, time.Since(began))
+			}
+			done(t, s.cat)(s.cat.CreateSource(user, shared("New"))) // the table is free
+		})
+	})
+}
+
+// TestErasedSourceIsNotCounted erases sources with and without sinks: no counter of them is left, and one that comes
+// anew begins at zero.
+func TestErasedSourceIsNotCounted(t *testing.T) {
+	eng := openEngine(t, forebay.Options{})
+	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: func(context.Context, string) error { return nil }})
+	must := done(t, cat)
+	for _, sinks := range [][]string{nil, {"a"}} {
+		must(cat.CreateSource(user, spec("Web", sinks...)))
+		for _, sink := range sinks {
+			must(cat.DisableSink(user, "web", sink))
+		}
+		ingest(t, eng, "web", false)
+		if n := eng.Stats().Dropped["web"]; n != 1 {
+			t.Fatalf("with the sinks %v: %d events were dropped, want 1", sinks, n)
+		}
+		if err := eng.ForgetSource("web"); !errors.Is(err, buffer.ErrSinkInUse) {
+			t.Errorf("a source that is defined is forgotten: %v", err)
+		}
+		must(cat.EraseSource("web"))
+		st := eng.Stats()
+		for _, s := range st.Sinks {
+			if !s.SinkStats.Dropped || s.Accepted != 0 || len(s.Rejected) != 0 {
+				t.Errorf("erased, sink %s has %+v", s.Sink, s)
+			}
+		}
+		if len(st.Dropped) != 0 {
+			t.Errorf("with the sinks %v: erased, the counters are %v", sinks, st.Dropped)
+		}
+	}
+}
