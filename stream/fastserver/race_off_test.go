@@ -1,0 +1,5 @@
+//go:build !race
+
+package fastserver_test
+
+const raceEnabled = false
