@@ -17,6 +17,9 @@ const TokenHeader = "X-StorageApi-Token"
 // RunIDHeader carries the id of the run to which a request belongs.
 const RunIDHeader = "X-KBC-RunId"
 
+// ProjectHeader names the project of a request whose token is not bound to one.
+const ProjectHeader = "X-KBC-ProjectId"
+
 // Options configure a [Client].
 type Options struct {
 	// URL is the address of the Storage API without the version, for example "https://storage.example.com". Required.
@@ -103,7 +106,9 @@ type Client struct {
 	opts   Options
 	http   *http.Client
 	branch string // element of the path, "" for the paths without one
-	queue  *lazyURL
+	// project is sent with each call, 0 is not.
+	project int64
+	queue   *lazyURL
 }
 
 // New returns a client. It makes no call.
@@ -159,6 +164,14 @@ func (c *Client) WithToken(token Secret) *Client {
 func (c *Client) WithRunID(runID string) *Client {
 	out := *c
 	out.opts.RunID = runID
+	return &out
+}
+
+// WithProject returns a client whose calls are for one project. It goes with a programmatic token, which stands for a token
+// of the project that the call names; it is sent as "Bearer " and the token. 0 names none.
+func (c *Client) WithProject(id int64) *Client {
+	out := *c
+	out.project = id
 	return &out
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -149,6 +150,9 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte) (*http.Res
 	req.Header.Set("User-Agent", c.opts.UserAgent)
 	if c.opts.RunID != "" {
 		req.Header.Set(RunIDHeader, c.opts.RunID)
+	}
+	if c.project != 0 {
+		req.Header.Set(ProjectHeader, strconv.FormatInt(c.project, 10))
 	}
 	for name, values := range r.header {
 		req.Header[name] = values

@@ -22,6 +22,8 @@ import (
 type APIOptions struct {
 	// Auth verifies tokens. It is required.
 	Auth Authenticator
+	// NoProgrammaticTokens refuses programmatic tokens. Default: they are accepted if Auth is a [ProgrammaticAuthenticator].
+	NoProgrammaticTokens bool
 	// ProjectID and BranchID are those of the ingestion handlers. Default: 1.
 	ProjectID, BranchID int
 	// URL is where clients reach the API and IngestURL where they send events, both without a path's end: answers have
@@ -65,6 +67,8 @@ type api struct {
 	opts APIOptions
 	mux  *http.ServeMux
 	docs *documentation
+	// exchange is nil when programmatic tokens are not exchanged.
+	exchange ProgrammaticAuthenticator
 	// bodies decodes the samples of payload tests.
 	bodies *bodies
 }
@@ -96,6 +100,9 @@ func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 	}
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
 	a := &api{cat: cat, opts: opts, mux: http.NewServeMux(), bodies: &bodies{limit: maxAPIBody, most: DefaultMaxBufferedBytes}}
+	if exchange, ok := opts.Auth.(ProgrammaticAuthenticator); ok && !opts.NoProgrammaticTokens {
+		a.exchange = exchange
+	}
 	ops := a.operations()
 	a.docs = describe(ops, opts)
 	for i := range ops {
@@ -128,7 +135,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		setCommonHeaders(h)
 		h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
-		h.Set("Access-Control-Allow-Headers", "Content-Type, X-StorageApi-Token, X-KBC-ProjectId")
+		h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, "+tokenHeader+", "+projectHeader)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -228,6 +235,7 @@ func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 // endpoint runs an operation: the form of the request first, then the token, the branch, the role, and the content.
 func (a *api) endpoint(op *operation) http.HandlerFunc {
 	checks := a.docs.requestChecks(op)
+	checks.programmatic = a.exchange != nil
 	return func(w http.ResponseWriter, r *http.Request) {
 		id := setCommonHeaders(w.Header())
 		answer, err := a.serve(op, checks, w, r)
@@ -292,7 +300,7 @@ func (a *api) verify(c *call) (Identity, error) {
 	if token == "" {
 		return Identity{}, missingToken
 	}
-	who, err := a.opts.Auth.Verify(c.ctx, token)
+	who, err := a.identify(c, token)
 	switch {
 	case err != nil:
 		return Identity{}, err
@@ -302,6 +310,27 @@ func (a *api) verify(c *call) (Identity, error) {
 		return Identity{}, invalidToken
 	}
 	return who, nil
+}
+
+// identify asks the authenticator, and only for what can be a token of the project.
+func (a *api) identify(c *call, token string) (Identity, error) {
+	switch {
+	case !isProgrammatic(token):
+		return a.opts.Auth.Verify(c.ctx, token)
+	case a.opts.NoProgrammaticTokens:
+		return Identity{}, noProgrammaticTokens
+	case a.exchange == nil:
+		return a.opts.Auth.Verify(c.ctx, token)
+	}
+	var p problems
+	project := requestProject(c.r, &p)
+	if err := p.err(); err != nil {
+		return Identity{}, err
+	}
+	if project != a.opts.ProjectID {
+		return Identity{}, invalidToken
+	}
+	return a.exchange.VerifyProgrammatic(c.ctx, token, project)
 }
 
 // authorize checks the branch and the role, in this order.

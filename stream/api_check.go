@@ -27,6 +27,8 @@ type checks struct {
 	registry huma.Registry
 	body     *huma.Schema
 	query    []*huma.Schema // of op.query
+	// programmatic demands the project of a request with a programmatic token.
+	programmatic bool
 }
 
 // problems collects what is wrong with the form of a request. All of it goes into one answer, whose name is that of the
@@ -53,8 +55,13 @@ func (p *problems) err() error {
 // decode checks the form of a request, whose body has at most that many bytes, and fills the call.
 func (k *checks) decode(c *call, most int64) error {
 	var p problems
-	if k.op.access != open && requestToken(c.r) == "" {
-		p.add("missingField", "%s", missingToken.message)
+	if k.op.access != open {
+		switch token := requestToken(c.r); {
+		case token == "":
+			p.add("missingField", "%s", missingToken.message)
+		case k.programmatic && isProgrammatic(token):
+			requestProject(c.r, &p)
+		}
 	}
 	if err := k.readBody(c, &p, most); err != nil {
 		return err

@@ -27,6 +27,12 @@ type documentation struct {
 	yaml     []byte
 }
 
+// The names of the ways to send a token.
+const (
+	apiKeyScheme = "storage-api-token"
+	bearerScheme = "bearer-token"
+)
+
 // pathParameters describe the placeholders of paths.
 var pathParameters = map[string]struct {
 	doc    string
@@ -50,7 +56,8 @@ func describe(ops []operation, opts APIOptions) *documentation {
 		OpenAPI: "3.1.0",
 		Info:    &huma.Info{Title: "Stream API", Version: "1.0", Description: "Sources, sinks and their settings. Changes are tasks: poll the url of the answer."},
 		Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
-			"storage-api-token": {Type: "apiKey", In: "header", Name: tokenHeader},
+			apiKeyScheme: {Type: "apiKey", In: "header", Name: tokenHeader, Description: "A token of the project."},
+			bearerScheme: {Type: "http", Scheme: "bearer", Description: "The same token, for clients that can send no other header."},
 		}},
 	}}
 	if opts.URL != "" {
@@ -107,7 +114,11 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 
 	failures := map[int][]string{}
 	if op.access != open {
-		o.Security = []map[string][]string{{"storage-api-token": {}}}
+		o.Security = []map[string][]string{{apiKeyScheme: {}}, {bearerScheme: {}}}
+		o.Parameters = append(o.Parameters, &huma.Param{
+			Name: projectHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: ptr(1.0)},
+			Description: "Id of the project; required with a programmatic token (kbc_at_, kbc_pat_), ignored with others.",
+		})
 		failures[http.StatusBadRequest] = []string{apiPrefix + "missingField", apiPrefix + "badRequest"}
 		failures[http.StatusUnauthorized] = []string{invalidToken.Name, apiPrefix + "masterTokenRequired"}
 		failures[http.StatusServiceUnavailable] = []string{unavailableName, apiPrefix + "shutdown"}

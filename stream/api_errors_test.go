@@ -277,6 +277,11 @@ func TestUnknownPaths(t *testing.T) {
 	if methods := a.header.Get("Access-Control-Allow-Methods"); a.status != 200 || !strings.Contains(methods, "PUT") {
 		t.Errorf("preflight: status %d, methods %q", a.status, methods)
 	}
+	for _, name := range []string{"Content-Type", "Authorization", tokenHeader, projectHeader} {
+		if headers := a.header.Get("Access-Control-Allow-Headers"); !strings.Contains(headers, name) {
+			t.Errorf("preflight: headers %q, want %s", headers, name)
+		}
+	}
 	if id := a.header.Get("X-Request-Id"); len(id) != 15 {
 		t.Errorf("request id is %q", id)
 	}

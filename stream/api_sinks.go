@@ -212,8 +212,8 @@ func (a *api) testSource(c *call) (any, error) {
 	rec := mapping.Record{Body: body, Header: c.r.Header.Clone(), ClientIP: clientIP(c.r, a.opts.TrustedProxies), Received: time.Now()}
 	rec.Header.Set("Host", c.r.Host)
 	rec.Header.Del(tokenHeader)
-	if c.r.Header.Get(tokenHeader) == "" {
-		rec.Header.Del("Authorization") // it was the token of this request
+	if c.r.Header.Get(tokenHeader) == "" || source.Type == forebay.OTLP {
+		rec.Header.Del("Authorization") // it was the token of this request, or is where telemetry may have its secret
 	}
 	for _, name := range a.opts.HiddenHeaders {
 		rec.Header.Del(name)

@@ -30,6 +30,16 @@ type Authenticator interface {
 	Verify(ctx context.Context, token string) (Identity, error)
 }
 
+// ProgrammaticAuthenticator is an [Authenticator] that also knows programmatic tokens: those that begin with "kbc_at_" or
+// "kbc_pat_" and are bound to no project. A request with one names its project in X-KBC-ProjectId. An Authenticator that
+// is not one is asked for them by Verify, as for any other token.
+type ProgrammaticAuthenticator interface {
+	Authenticator
+	// VerifyProgrammatic exchanges a programmatic token for a token of the project, and returns what that one stands for.
+	// The errors are those of Verify.
+	VerifyProgrammatic(ctx context.Context, token string, projectID int) (Identity, error)
+}
+
 // AuthError is a token that is refused.
 type AuthError struct {
 	// Status is the HTTP status, Name the machine-readable error, Message the text of the answer. None has the token.
@@ -58,10 +68,16 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 // invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
 var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}
 
+// noProgrammaticTokens says to a client with a token of another kind what would help.
+var noProgrammaticTokens = &AuthError{
+	Status: http.StatusUnauthorized, Name: invalidToken.Name,
+	Message: "Invalid Token: programmatic tokens are not accepted here, send a token of the project.",
+}
+
 // missingToken is told with all else that is wrong with the form of a request.
 var missingToken = badAPIRequest("missingField", "%q is missing from header.", tokenHeader)
 
-// StaticToken accepts one token, for the given project, with all permissions. It panics when the token is empty: an API
+// StaticToken accepts one token, for the given project, with all permissions. It knows no programmatic tokens. It panics when the token is empty: an API
 // that anybody may change must be a decision that can be read in the caller's code.
 func StaticToken(token string, projectID int) Authenticator {
 	if token == "" {
@@ -78,6 +94,9 @@ type staticToken struct {
 func (t *staticToken) Verify(_ context.Context, token string) (Identity, error) {
 	sum := sha256.Sum256([]byte(token)) // so that the comparison tells not even the length
 	if subtle.ConstantTimeCompare(sum[:], t.sum[:]) != 1 {
+		if isProgrammatic(token) {
+			return Identity{}, noProgrammaticTokens
+		}
 		return Identity{}, invalidToken
 	}
 	return Identity{
@@ -86,8 +105,30 @@ func (t *staticToken) Verify(_ context.Context, token string) (Identity, error) 
 	}, nil
 }
 
-// tokenHeader carries the token of a request.
-const tokenHeader = "X-StorageApi-Token"
+// tokenHeader carries the token of a request, projectHeader the project of one with a programmatic token.
+const (
+	tokenHeader   = "X-StorageApi-Token"
+	projectHeader = "X-KBC-ProjectId"
+)
+
+func isProgrammatic(token string) bool {
+	return strings.HasPrefix(token, "kbc_at_") || strings.HasPrefix(token, "kbc_pat_")
+}
+
+// requestProject reads the project of a request with a programmatic token, or adds what is wrong with it.
+func requestProject(r *http.Request, p *problems) int {
+	text := r.Header.Get(projectHeader)
+	n, err := parseInt(text)
+	switch {
+	case text == "":
+		p.add("missingField", "%q is missing from header, a programmatic token needs it", projectHeader)
+	case err != nil:
+		p.add("invalidFieldType", "%s is %q, must be an integer", projectHeader, text)
+	case n < 1:
+		p.add("invalidRange", "%s must be greater or equal than 1 but got %d", projectHeader, n)
+	}
+	return n
+}
 
 // requestToken returns the token of a request without a scheme word before it; empty when there is none.
 func requestToken(r *http.Request) string {

@@ -114,7 +114,8 @@
 //	api, err := stream.API(cat, stream.APIOptions{Auth: stream.StaticToken(token, 1), IngestURL: "https://in.example.com"})
 //	err = stream.Server(":8081", api).ListenAndServe()
 //
-// Requests carry X-StorageApi-Token. A request is checked in this order: its form, the token, the branch, the role, what
+// Requests carry X-StorageApi-Token, or Authorization: Bearer. A programmatic token (kbc_at_, kbc_pat_) also needs its
+// project in X-KBC-ProjectId, and a [ProgrammaticAuthenticator] that exchanges it. A request is checked in this order: its form, the token, the branch, the role, what
 // it asks for; all that is wrong with the form is told at once. What changes something answers 202 with a task; what can
 // be refused is refused before, with its own status. /v1/documentation describes every operation, for people and as
 // OpenAPI; requests are checked by the schemas of that description. Names of errors begin with "stream.api.". What is

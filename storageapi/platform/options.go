@@ -17,6 +17,10 @@ type Options struct {
 	// Token is the master token of the project, which may do everything. It is required at the first opening of a
 	// directory; given later, it replaces the one before. At least 16 characters. Only a hash of it is stored.
 	Token storageapi.Secret
+	// ProgrammaticTokens stand for the master token in calls that name the project with [storageapi.ProjectHeader] and send
+	// them as "Authorization: Bearer". They begin with "kbc_at_" or "kbc_pat_" and have at least 16 characters. They hold
+	// while they are given here: no call makes, lists or ends one. Default: none.
+	ProgrammaticTokens []storageapi.Secret
 	// ProjectID and ProjectName describe the one project of the server; the defaults are 1 and "Project".
 	ProjectID   int64
 	ProjectName string
@@ -98,6 +102,11 @@ func (o Options) Validate() error {
 	}
 	if strings.ContainsAny(string(o.Token), "\r\n\x00 ") {
 		problems = append(problems, errors.New("the token contains a space or a line break"))
+	}
+	for i, t := range o.ProgrammaticTokens {
+		if len(t) < minTokenLength || !isProgrammatic(string(t)) || strings.ContainsAny(string(t), "\r\n\x00 ") {
+			problems = append(problems, fmt.Errorf("programmatic token %d: want at least %d characters that begin with %q or %q, and no space", i, minTokenLength, accessTokenPrefix, personalTokenPrefix))
+		}
 	}
 	if o.ProjectID < 0 || o.StorageJobs < 0 || o.QueueJobs < 0 || o.Grace < 0 {
 		problems = append(problems, errors.New("ProjectID, StorageJobs, QueueJobs or Grace is negative"))

@@ -23,8 +23,10 @@ type Server struct {
 	parts      *parts
 	runs       string // folder of what components write while they run
 	components map[string]*Component
-	handler    http.Handler
-	routes     []route
+	// programmatic are the hashes of Options.ProgrammaticTokens.
+	programmatic map[string]bool
+	handler      http.Handler
+	routes       []route
 
 	// defaultBranch is the branch of paths that name none.
 	defaultBranch devBranch
@@ -51,7 +53,10 @@ func Open(dir string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("platform: open %s: %w", dir, err)
 	}
-	s := &Server{opts: o, log: o.Logger, store: st, components: make(map[string]*Component)}
+	s := &Server{opts: o, log: o.Logger, store: st, components: make(map[string]*Component), programmatic: make(map[string]bool)}
+	for _, t := range o.ProgrammaticTokens {
+		s.programmatic[hashToken(string(t))] = true
+	}
 	for _, c := range o.Components {
 		s.components[c.ID] = describe(c)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -114,10 +115,18 @@ func (c *call) authenticate() error {
 	if secret == "" {
 		return refuse(http.StatusUnauthorized, "", "Access token must be set")
 	}
+	hash := hashToken(secret)
+	idKey := tokenHashKey(hash)
+	if c.s.programmatic[hash] {
+		if err := c.exchange(); err != nil {
+			return err
+		}
+		idKey = masterKey
+	}
 	return c.s.store.view(func(tx *txn) error {
 		var id int64
 		var t token
-		found, err := tx.get(tokenHashKey(hashToken(secret)), &id)
+		found, err := tx.get(idKey, &id)
 		if err == nil && found {
 			found, err = tx.get(tokenKey(id), &t)
 		}
@@ -130,6 +139,28 @@ func (c *call) authenticate() error {
 		c.token = &t
 		return nil
 	})
+}
+
+// The beginnings of programmatic tokens.
+const (
+	accessTokenPrefix   = "kbc_at_"
+	personalTokenPrefix = "kbc_pat_"
+)
+
+func isProgrammatic(secret string) bool {
+	return strings.HasPrefix(secret, accessTokenPrefix) || strings.HasPrefix(secret, personalTokenPrefix)
+}
+
+// exchange checks the rest of a call whose programmatic token is right.
+func (c *call) exchange() error {
+	project := c.r.Header.Get(storageapi.ProjectHeader)
+	switch {
+	case project == "":
+		return refuse(http.StatusBadRequest, "storage.validation", "Header %s is required with a programmatic token", storageapi.ProjectHeader)
+	case project != strconv.FormatInt(c.s.opts.ProjectID, 10), c.r.Header.Get(storageapi.TokenHeader) != "":
+		return refuse(http.StatusUnauthorized, "storage.tokenInvalid", "Invalid Token")
+	}
+	return nil
 }
 
 func (t *token) expired() bool { return !t.Expires.IsZero() && !time.Now().Before(t.Expires.Time) }

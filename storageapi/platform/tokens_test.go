@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/storageapi/platform"
 )
 
 func TestTokens(t *testing.T) {
@@ -199,5 +200,41 @@ func TestPermissionsGoWithTheBucket(t *testing.T) {
 		}
 		_, err := w.client(sink.Token).Bucket(ctx, "in.c-x")
 		expectError(t, err, 403, "accessDenied")
+	}
+}
+
+// TestProgrammaticTokens checks that a token that is bound to no project stands for the master token, for its project and
+// as bearer alone.
+func TestProgrammaticTokens(t *testing.T) {
+	const personal = "kbc_pat_of-a-person"
+	w := newWorld(t, func(o *platform.Options) { o.ProgrammaticTokens = []storageapi.Secret{personal} })
+	ctx := t.Context()
+	self := must(w.VerifyToken(ctx))(t)
+	bearer := w.client("Bearer " + personal)
+	if v := must(bearer.WithProject(1).VerifyToken(ctx))(t); v.ID != self.ID || !v.IsMasterToken || v.Token != "" {
+		t.Errorf("verified %+v", v)
+	}
+	must(bearer.WithProject(1).CreateToken(ctx, storageapi.TokenCreate{Description: "made"}))(t)
+	for code, c := range map[int][]*storageapi.Client{
+		400: {bearer},
+		401: {bearer.WithProject(2), w.client(personal).WithProject(1), w.client("Bearer " + personal + "x").WithProject(1)},
+	} {
+		for i, c := range c {
+			_, err := c.VerifyToken(ctx)
+			name := map[int]string{400: "storage.validation", 401: "storage.tokenInvalid"}[code]
+			expectError(t, err, code, name)
+			if strings.Contains(err.Error(), personal) {
+				t.Errorf("%d, %d: the error has the token", code, i)
+			}
+		}
+	}
+	must(w.WithProject(5).VerifyToken(ctx))(t) // other tokens know their project themselves
+	w.opts.ProgrammaticTokens = nil
+	w.restart()
+	_, err := bearer.WithProject(1).VerifyToken(ctx)
+	expectError(t, err, 401, "storage.tokenInvalid")
+	bad := platform.Options{ProgrammaticTokens: []storageapi.Secret{"kbc_pat_short", "no-prefix-but-long-enough", "kbc_at_with a blank in it", "kbc_at_0123456789"}}
+	if err := bad.Validate(); err == nil || strings.Count(err.Error(), "programmatic token") != 3 || strings.Contains(err.Error(), "blank") {
+		t.Errorf("%v", err)
 	}
 }

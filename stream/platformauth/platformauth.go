@@ -6,6 +6,9 @@
 //
 // The platform is asked once for a token, and its answer remembered for a short time: a token that is taken away there
 // works here for at most [Options.TTL] longer. Only hashes of tokens are kept.
+//
+// A programmatic token (kbc_at_, kbc_pat_) goes to the platform as "Authorization: Bearer", with the project in
+// X-KBC-ProjectId. stream.APIOptions.NoProgrammaticTokens switches them off.
 package platformauth
 
 import (
@@ -61,7 +64,7 @@ const (
 )
 
 // New returns an authenticator that asks the platform of client. The client's own token is not used.
-func New(client *storageapi.Client, opts Options) (stream.Authenticator, error) {
+func New(client *storageapi.Client, opts Options) (stream.ProgrammaticAuthenticator, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -96,9 +99,33 @@ type answer struct {
 // Verify implements [stream.Authenticator]. Requests with the same token share one call.
 func (v *verifier) Verify(ctx context.Context, token string) (stream.Identity, error) {
 	if len(token) > maxToken {
-		return stream.Identity{}, &stream.AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}
+		return stream.Identity{}, invalidToken()
 	}
-	key := sha256.Sum256([]byte(token))
+	return v.verify(ctx, sha256.Sum256([]byte(token)), v.client.WithToken(storageapi.Secret(token)))
+}
+
+// VerifyProgrammatic implements [stream.ProgrammaticAuthenticator]. The platform is asked to verify the token for the
+// project: its answer describes the token of the project that the programmatic one stands for. That token itself is
+// neither needed nor kept.
+func (v *verifier) VerifyProgrammatic(ctx context.Context, token string, projectID int) (stream.Identity, error) {
+	if len(token) > maxToken {
+		return stream.Identity{}, invalidToken()
+	}
+	// No token has a line break, so that no other call has the key.
+	key := sha256.Sum256(fmt.Appendf(nil, "%d\n%s", projectID, token))
+	who, err := v.verify(ctx, key, v.client.WithToken(storageapi.Secret("Bearer "+token)).WithProject(int64(projectID)))
+	if err == nil && who.ProjectID != projectID {
+		return stream.Identity{}, invalidToken()
+	}
+	return who, err
+}
+
+func invalidToken() error {
+	return &stream.AuthError{Status: http.StatusUnauthorized, Name: codes[http.StatusUnauthorized], Message: "Invalid Token"}
+}
+
+// verify returns the answer that is remembered under a key, or asks the platform with a client of the token.
+func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Client) (stream.Identity, error) {
 	v.mu.Lock()
 	a := v.answers[key]
 	if a != nil && a.at != nil && !time.Now().Before(a.expires) {
@@ -109,7 +136,7 @@ func (v *verifier) Verify(ctx context.Context, token string) (stream.Identity, e
 		a = &answer{done: make(chan struct{})}
 		v.answers[key] = a
 		// The call outlives the request that has begun it: others may wait for it.
-		go v.ask(context.WithoutCancel(ctx), key, token, a)
+		go v.ask(context.WithoutCancel(ctx), key, client, a)
 	}
 	v.mu.Unlock()
 	select {
@@ -127,13 +154,13 @@ func (v *verifier) forget(key hash, a *answer) {
 }
 
 // ask fills an answer.
-func (v *verifier) ask(ctx context.Context, key hash, token string, a *answer) {
+func (v *verifier) ask(ctx context.Context, key hash, client *storageapi.Client, a *answer) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var keep time.Duration
 	select {
 	case v.slots <- struct{}{}:
-		a.who, keep, a.err = v.call(ctx, token)
+		a.who, keep, a.err = v.call(ctx, client)
 		<-v.slots
 	case <-ctx.Done():
 		a.err = &stream.UnavailableError{Err: fmt.Errorf("too many are verified at once: %w", ctx.Err())}
@@ -160,8 +187,8 @@ var codes = map[int]string{
 }
 
 // call asks the platform, and says how long its answer is good for.
-func (v *verifier) call(ctx context.Context, token string) (who stream.Identity, keep time.Duration, err error) {
-	t, err := v.client.WithToken(storageapi.Secret(token)).VerifyToken(ctx)
+func (v *verifier) call(ctx context.Context, client *storageapi.Client) (who stream.Identity, keep time.Duration, err error) {
+	t, err := client.VerifyToken(ctx)
 	if err != nil {
 		refused, ok := errors.AsType[*storageapi.Error](err)
 		switch {

@@ -24,11 +24,16 @@ import (
 	"github.com/forebay/forebay/stream/platformauth"
 )
 
-const masterToken = "1-1-master-token-of-the-project"
+const (
+	masterToken   = "1-1-master-token-of-the-project"
+	personalToken = "kbc_pat_of-a-person"
+)
 
 // TestAgainstPlatform puts the Stream API before a server of the platform.
 func TestAgainstPlatform(t *testing.T) {
-	p, err := platform.Open(t.TempDir(), platform.Options{Token: masterToken, ProjectID: 7})
+	p, err := platform.Open(t.TempDir(), platform.Options{
+		Token: masterToken, ProjectID: 7, ProgrammaticTokens: []storageapi.Secret{personalToken},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +59,7 @@ func TestAgainstPlatform(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cat.Close()
-	ask := func(project int, method, token string) (int, string) {
+	ask := func(project int, method, token, header string) (int, string) {
 		t.Helper()
 		auth, err := platformauth.New(client, platformauth.Options{})
 		if err != nil {
@@ -66,24 +71,34 @@ func TestAgainstPlatform(t *testing.T) {
 		}
 		req := httptest.NewRequest(method, "/v1/branches/default/sources", strings.NewReader(`{"type":"http","name":"Web"}`))
 		req.Header.Set("X-StorageApi-Token", token)
+		if header != "" {
+			req.Header.Set("X-KBC-ProjectId", header)
+		}
 		w := httptest.NewRecorder()
 		api.ServeHTTP(w, req)
 		return w.Code, w.Body.String()
 	}
 	for _, tt := range []struct {
-		project       int
-		method, token string
-		status        int
-		part          string
+		project               int
+		method, token, header string
+		status                int
+		part                  string
 	}{
-		{7, "GET", masterToken, 200, `"projectId": 7`},
-		{7, "POST", masterToken, 202, "api.create.source"},
-		{7, "GET", string(limited.Token), 401, "stream.api.masterTokenRequired"},
-		{7, "GET", "1-1-unknown", 401, "storage.tokenInvalid"},
-		{7, "GET", strings.Repeat("x", 5000), 401, "storage.tokenInvalid"},
-		{8, "GET", masterToken, 401, "storage.tokenInvalid"},
+		{7, "GET", personalToken, "7", 200, `"projectId": 7`},
+		{7, "POST", personalToken, "7", 202, "api.create.source"},
+		{7, "GET", personalToken, "", 400, "stream.api.missingField"},
+		{7, "GET", personalToken, "8", 401, "storage.tokenInvalid"},
+		{8, "GET", personalToken, "8", 401, "storage.tokenInvalid"},
+		{7, "GET", personalToken + "x", "7", 401, "storage.tokenInvalid"},
+		{7, "GET", "kbc_at_" + strings.Repeat("x", 5000), "7", 401, "storage.tokenInvalid"},
+		{7, "GET", masterToken, "", 200, `"projectId": 7`},
+		{7, "POST", masterToken, "", 409, "stream.api."},
+		{7, "GET", string(limited.Token), "", 401, "stream.api.masterTokenRequired"},
+		{7, "GET", "1-1-unknown", "", 401, "storage.tokenInvalid"},
+		{7, "GET", strings.Repeat("x", 5000), "", 401, "storage.tokenInvalid"},
+		{8, "GET", masterToken, "", 401, "storage.tokenInvalid"},
 	} {
-		if status, body := ask(tt.project, tt.method, tt.token); status != tt.status || !strings.Contains(body, tt.part) || strings.Contains(body, tt.token) {
+		if status, body := ask(tt.project, tt.method, tt.token, tt.header); status != tt.status || !strings.Contains(body, tt.part) || strings.Contains(body, tt.token) {
 			t.Errorf("project %d, %s with %.30q: %d %s, want %d %s", tt.project, tt.method, tt.token, status, body, tt.status, tt.part)
 		}
 	}
@@ -106,7 +121,11 @@ type stub struct {
 
 func (s *stub) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.calls.Add(1)
-	status, body := s.answer(r.Header.Get(storageapi.TokenHeader))
+	token := r.Header.Get(storageapi.TokenHeader)
+	if token == "" {
+		token = r.Header.Get("Authorization") + " of " + r.Header.Get(storageapi.ProjectHeader)
+	}
+	status, body := s.answer(token)
 	if status == 0 {
 		return nil, errors.New(body)
 	}
@@ -275,6 +294,38 @@ func TestSharedCalls(t *testing.T) {
 			t.Errorf("%d calls, %d at once, want 6 and at most 2", n, most.Load())
 		}
 	})
+}
+
+// TestExchangesAreRemembered checks that the answer for a programmatic token is that of one project alone.
+func TestExchangesAreRemembered(t *testing.T) {
+	auth, s := newStub(t, platformauth.Options{}, func(token string) (int, string) {
+		switch token {
+		case "Bearer kbc_pat_x of 7":
+			return 200, admin
+		case "Bearer kbc_pat_x of 8": // a platform that does not look at the project
+			return 200, admin
+		}
+		return 401, "{}"
+	})
+	programmatic := auth.(stream.ProgrammaticAuthenticator)
+	for range 2 {
+		if who, err := programmatic.VerifyProgrammatic(t.Context(), "kbc_pat_x", 7); err != nil || who.ProjectID != 7 || !who.Admin || who.By.TokenID != "5" {
+			t.Errorf("%+v, %v", who, err)
+		}
+		for token, project := range map[string]int{"kbc_pat_x": 8, "kbc_pat_y": 7} {
+			who, err := programmatic.VerifyProgrammatic(t.Context(), token, project)
+			refused, ok := errors.AsType[*stream.AuthError](err)
+			if who != (stream.Identity{}) || !ok || refused.Status != 401 || strings.Contains(err.Error(), token) {
+				t.Errorf("%s of %d: %+v, %v", token, project, who, err)
+			}
+		}
+		if _, err := auth.Verify(t.Context(), "kbc_pat_x"); err == nil {
+			t.Error("the token is good without a project")
+		}
+	}
+	if n := s.calls.Load(); n != 4 {
+		t.Errorf("%d calls, want 4: every answer is remembered, and each for itself", n)
+	}
 }
 
 func TestOptionsValidate(t *testing.T) {
