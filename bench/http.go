@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/fastserver"
 )
 
 // secret is the last part of the path of the benchmark's source.
@@ -28,15 +29,30 @@ const ingestPath = "/stream/1/" + sourceID + "/" + secret
 // httpCallers is the number of kept connections with one request in flight each.
 const httpCallers = 64
 
+// A httpServer serves the connections of a listener until it is closed, and returns [http.ErrServerClosed] then.
+type httpServer interface {
+	Serve(net.Listener) error
+	Close() error
+}
+
+// newServer makes a server for a handler.
+type newServer func(http.Handler) (httpServer, error)
+
+// netHTTP is the server of the standard library, with the limits of package stream.
+func netHTTP(h http.Handler) (httpServer, error) { return stream.Server("", h), nil }
+
+// fast is the server that examples/server takes events with.
+func fast(h http.Handler) (httpServer, error) { return fastserver.New(h, fastserver.Options{}) }
+
 // httpSingle posts one event a request over loopback to the ingestion handler of an engine.
-func httpSingle(w workload, flow bool) func(context.Context, *env) (*sample, error) {
+func httpSingle(w workload, server newServer) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		db, err := openEngine(ctx, e, forebay.Settings{}, flow)
+		db, err := openEngine(ctx, e, forebay.Settings{}, false)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, db.close()) }()
-		s, err := measureHTTP(ctx, e, w.traffic(), stream.Ingest(db.eng, stream.Options{}))
+		s, err := measureHTTP(ctx, e, w.traffic(), server, stream.Ingest(db.eng, stream.Options{}))
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +74,7 @@ func httpLines(w workload) func(context.Context, *env) (*sample, error) {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, db.close()) }()
-		s, err := measureHTTP(ctx, e, w.lines(), stream.Ingest(db.eng, stream.Options{MaxBodyBytes: stream.MaxBodyBytesLimit}))
+		s, err := measureHTTP(ctx, e, w.lines(), netHTTP, stream.Ingest(db.eng, stream.Options{MaxBodyBytes: stream.MaxBodyBytesLimit}))
 		if err != nil {
 			return nil, err
 		}
@@ -80,11 +96,11 @@ func (w workload) lines() traffic {
 	return t
 }
 
-// httpDiscard answers the same requests with the same server without looking at them: the most that net/http and the
-// load generator can do on this machine.
-func httpDiscard(w workload) func(context.Context, *env) (*sample, error) {
+// httpDiscard answers the same requests without looking at them: the most that a server and the load generator can do on
+// this machine.
+func httpDiscard(w workload, server newServer) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		return measureHTTP(ctx, e, w.traffic(), http.HandlerFunc(discardRequest))
+		return measureHTTP(ctx, e, w.traffic(), server, http.HandlerFunc(discardRequest))
 	}
 }
 
@@ -148,8 +164,12 @@ func post(addr, path string, header http.Header, body []byte) []byte {
 
 // measureHTTP serves handler on a loopback port and lets a child process send the load, so that the CPU of the server
 // can be told from that of its clients.
-func measureHTTP(ctx context.Context, e *env, t traffic, handler http.Handler) (*sample, error) {
+func measureHTTP(ctx context.Context, e *env, t traffic, create newServer, handler http.Handler) (*sample, error) {
 	rowBytes, err := t.rowBytes()
+	if err != nil {
+		return nil, err
+	}
+	server, err := create(handler)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +177,6 @@ func measureHTTP(ctx context.Context, e *env, t traffic, handler http.Handler) (
 	if err != nil {
 		return nil, err
 	}
-	server := stream.Server("", handler)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	s, err := runClient(ctx, e, t, listener.Addr().String(), rowBytes)

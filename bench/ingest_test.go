@@ -122,9 +122,10 @@ func TestBackOffHidesOverloadsAlone(t *testing.T) {
 func TestHTTPScenarios(t *testing.T) {
 	w := workloads()[1]
 	for name, run := range map[string]func() (*sample, error){
-		"engine":  func() (*sample, error) { return httpSingle(w, false)(t.Context(), newEnv(t)) },
+		"engine":  func() (*sample, error) { return httpSingle(w, fast)(t.Context(), newEnv(t)) },
+		"usual":   func() (*sample, error) { return httpSingle(w, netHTTP)(t.Context(), newEnv(t)) },
 		"lines":   func() (*sample, error) { return httpLines(w)(t.Context(), newEnv(t)) },
-		"discard": func() (*sample, error) { return httpDiscard(w)(t.Context(), newEnv(t)) },
+		"discard": func() (*sample, error) { return httpDiscard(w, fast)(t.Context(), newEnv(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := run()
@@ -144,7 +145,7 @@ func TestHTTPScenarios(t *testing.T) {
 func TestHTTPScenarioFailsWithItsServer(t *testing.T) {
 	e := newEnv(t)
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
-	if _, err := measureHTTP(t.Context(), e, workloads()[0].traffic(), refuse); err == nil || !strings.Contains(err.Error(), "403") {
+	if _, err := measureHTTP(t.Context(), e, workloads()[0].traffic(), fast, refuse); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("error is %v, want the status", err)
 	}
 }

@@ -333,7 +333,7 @@ func (t telemetry) overHTTP(ctx context.Context, e *env) (_ *sample, err error) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := measureHTTP(ctx, e, t.traffic(), stream.Ingest(eng, stream.Options{}))
+	s, err := measureHTTP(ctx, e, t.traffic(), netHTTP, stream.Ingest(eng, stream.Options{}))
 	if err != nil {
 		return nil, err
 	}
@@ -342,5 +342,5 @@ func (t telemetry) overHTTP(ctx context.Context, e *env) (_ *sample, err error) 
 
 // discard answers the same requests without looking at them.
 func (t telemetry) discard(ctx context.Context, e *env) (*sample, error) {
-	return measureHTTP(ctx, e, t.traffic(), http.HandlerFunc(discardRequest))
+	return measureHTTP(ctx, e, t.traffic(), netHTTP, http.HandlerFunc(discardRequest))
 }

@@ -89,7 +89,9 @@ func ofWorkload(w workload) []scenario {
 	oneRow, manyRows, most := limitOf(1), limitOf(64), limitOf(maxGroup)
 	limits := map[int]string{1: oneRow, 64: manyRows, 1024: limitOf(1024)}
 
-	add(scenario{name: "limit/http/" + w.name, run: httpDiscard(w)})
+	limitHTTP, fastHTTP := "limit/http/"+w.name, "limit/http/"+w.name+"/server=fast"
+	add(scenario{name: limitHTTP, run: httpDiscard(w, netHTTP)})
+	add(scenario{name: fastHTTP, run: httpDiscard(w, fast)})
 	baselines := make(map[int][]baseline)
 	for _, callers := range []int{64, 1024} {
 		suffix := w.name + callersSuffix(callers)
@@ -163,7 +165,11 @@ func ofWorkload(w workload) []scenario {
 		name: "flow/sync/" + w.name, limit: manyRows, fsync: true,
 		run: ingestion{workload: w, callers: 64, flow: true}.run,
 	})
-	add(scenario{name: "http/single/" + w.name, limit: "limit/http/" + w.name, fsync: true, goals: []goal{atLeast("of_limit", 0.85)}, run: httpSingle(w, false)})
+	add(scenario{
+		name: "http/single/" + w.name, limit: limitHTTP, fsync: true, goals: []goal{atLeast("of_limit", 0.85)}, run: httpSingle(w, fast),
+		against: []baseline{{"fast_limit", fastHTTP}},
+	})
+	add(scenario{name: "http/single/" + w.name + "/server=net-http", limit: limitHTTP, fsync: true, run: httpSingle(w, netHTTP)})
 	add(scenario{
 		name: "http/ndjson/" + w.name, fsync: true, goals: []goal{atLeast("of_ingest_sync", 0.6)}, run: httpLines(w),
 		against: []baseline{{"ingest_sync", "ingest/sync/" + w.name}},
