@@ -37,29 +37,6 @@ type SinkPatch struct {
 	ChangeDescription string
 }
 
-func (s SinkContent) check() *Error {
-	if err := checkTexts(s.Name, s.Description); err != nil {
-		return err
-	}
-	for _, signal := range s.Signals {
-		if signal != "logs" && signal != "metrics" && signal != "traces" {
-			return refuse(BadRequest, "allowedSignals has %q, must be %q, %q or %q.", signal, "logs", "metrics", "traces")
-		}
-	}
-	if parts := strings.Split(s.TableID, "."); len(parts) != 3 || slices.Contains(parts, "") {
-		return refuse(BadRequest, "table.tableId is %q, must have three parts with dots between: stage.bucket.table.", s.TableID)
-	}
-	if r, ok := control(s.TableID, ""); ok {
-		return refuse(BadRequest, "table.tableId has the control character %U, which is not allowed.", r)
-	}
-	for i, col := range s.Columns {
-		if r, ok := control(col.Name, ""); ok {
-			return refuse(BadRequest, "table.mapping.columns[%d].name has the control character %U, which is not allowed.", i, r)
-		}
-	}
-	return nil
-}
-
 // addSink puts a new or revived sink into a change.
 func addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
 	id, bad := newID(spec.ID, spec.Name, "sinkId")
@@ -74,9 +51,7 @@ func addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
 	if len(t.sorted(false)) >= forebay.MaxSinks {
 		return refuse(SinkLimit, "Source %q has %d sinks already, which is the limit; delete one first.", t.source.ID, forebay.MaxSinks)
 	}
-	content := SinkContent{
-		Name: spec.Name, Description: spec.Description, Signals: sortedSignals(spec.Signals), TableID: spec.TableID, Columns: spec.Columns,
-	}
+	content := spec.content()
 	if err := content.check(); err != nil {
 		return err
 	}

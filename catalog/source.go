@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/forebay/forebay"
 )
@@ -35,12 +33,6 @@ type SourcePatch struct {
 	ChangeDescription string
 }
 
-// Limits of texts, in characters.
-const (
-	MaxName        = 40
-	MaxDescription = 4096
-)
-
 // The texts of versions that nobody has described.
 const (
 	updated         = "Updated."
@@ -49,49 +41,6 @@ const (
 
 // MaxVersions is the number of versions that are kept of each source and sink; older ones are forgotten.
 const MaxVersions = 1000
-
-func (s SourceContent) check() *Error {
-	if s.Type != forebay.HTTP && s.Type != forebay.OTLP {
-		return refuse(BadRequest, "type is %q, must be %q or %q.", s.Type, forebay.HTTP, forebay.OTLP)
-	}
-	return checkTexts(s.Name, s.Description)
-}
-
-func checkTexts(name, description string) *Error {
-	if n := utf8.RuneCountInString(name); n < 1 || n > MaxName {
-		return refuse(BadRequest, "name has %d characters, must have 1 to %d.", n, MaxName)
-	}
-	if strings.IndexFunc(name, visible) < 0 {
-		return refuse(BadRequest, "name is blank, must have a character that can be seen.")
-	}
-	if r, ok := control(name, ""); ok {
-		return refuse(BadRequest, "name has the control character %U, which is not allowed.", r)
-	}
-	return checkText("description", description)
-}
-
-// checkText refuses a text of several lines that is too long or cannot be shown.
-func checkText(field, text string) *Error {
-	if n := utf8.RuneCountInString(text); n > MaxDescription {
-		return refuse(BadRequest, "%s has %d characters, at most %d are allowed.", field, n, MaxDescription)
-	}
-	if r, ok := control(text, "\t\n\r"); ok {
-		return refuse(BadRequest, "%s has the control character %U, which is not allowed.", field, r)
-	}
-	return nil
-}
-
-func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
-
-// control returns the first control character of a text that is not one of the allowed.
-func control(text, allowed string) (rune, bool) {
-	i := strings.IndexFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune(allowed, r) })
-	if i < 0 {
-		return 0, false
-	}
-	r, _ := utf8.DecodeRuneInString(text[i:])
-	return r, true
-}
 
 // CreateSource makes a source, with its sinks if there are any. The id of a deleted source brings that one back with the
 // new content; its versions go on, its old sinks stay deleted.
@@ -111,10 +60,10 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 		if old != nil {
 			next = old.clone()
 		}
-		content := SourceContent{Type: spec.Type, Name: spec.Name, Description: spec.Description}
-		if err := content.check(); err != nil {
+		if err := spec.check(); err != nil {
 			return nil, err
 		}
+		content := SourceContent{Type: spec.Type, Name: spec.Name, Description: spec.Description}
 		next.source = Source{
 			ID: id, SourceContent: content, Secret: newSecret(), Created: Mark{At: at, By: by},
 			Version: newVersion(next.source.Version, content, "New source.", at, by),
@@ -219,14 +168,6 @@ func set[T any](field *T, v *T) {
 	if v != nil {
 		*field = *v
 	}
-}
-
-// changeText is the text of a new version.
-func changeText(given, def string) (string, *Error) {
-	if given == "" {
-		return def, nil
-	}
-	return given, checkText("changeDescription", given)
 }
 
 // ChangeSourceSettings overrides settings of a source, and puts those whose value is null back to the default. What

@@ -19,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
 )
 
 // checks is what the requests of one operation must be like.
@@ -43,6 +44,13 @@ func (p *problems) add(name, format string, args ...any) {
 		p.name = name
 	}
 	p.texts = append(p.texts, fmt.Sprintf(format, args...))
+}
+
+// refused adds what the catalog has against a request; nil is nothing.
+func (p *problems) refused(err error) {
+	if e, ok := errors.AsType[*catalog.Error](err); ok {
+		p.add(string(e.Code), "%s", strings.TrimSuffix(e.Message, "."))
+	}
 }
 
 func (p *problems) err() error {

@@ -156,6 +156,18 @@ func TestRequestChecks(t *testing.T) {
 		error, message           string
 	}{
 		{"all problems at once", "POST", "/sources", `{"type":"mqtt","description":5}`, 400, "invalidFieldType", "body.description: expected string; body.name is missing; body.type"},
+		{
+			"all faults of a sink at once", "POST", "/sources/web/sinks", `{"type":"table","name":"a\u0000b","description":"\u0001","table":{"type":"other","tableId":"in.web","mapping":{"columns":[` +
+				id + `,` + id + `,{"type":"path","name":"p"},{"type":"template","name":"t"},{"type":"template","name":"u","template":{"language":"jsonnet","content":"1 +"}}]}}}`, 400, "invalidEnumValue",
+			`body.table.type must be "` + DefaultTableType + `" but got "other"; body.table.mapping.columns[2].path is missing; body.table.mapping.columns[3].template is missing; ` +
+				`name has the control character U+0000, which is not allowed; description has the control character U+0001, which is not allowed; ` +
+				`table.tableId is "in.web", must have three parts with dots between: stage.bucket.table; `,
+		},
+		{"all faults of a sink, its columns", "POST", "/sources/web/sinks", strings.Replace(sink(`[`+id+`,`+id+`,{"type":"template","name":"u","template":{"language":"jsonnet","content":"1 +"}}]`), "in.c-web.new", "new", 1), 400, "badRequest", `stage.bucket.table; mapping: column 2 ("id"): name: column 1 has the same name; names are unique in a mapping; mapping: column 3 ("u"): template.content:1:4`},
+		{"all faults of a sink that exists", "PATCH", "/sources/web/sinks/events", `{"name":" ","changeDescription":"\u0000","table":{"type":"other","tableId":"x","mapping":{"columns":[{"type":"path","name":"p"}]}}}`, 400, "invalidEnumValue", `but got "other"; body.table.mapping.columns[0].path is missing; name is blank, must have a character that can be seen; table.tableId is "x", must have three parts`},
+		{"all faults of the sinks of a source", "POST", "/sources", `{"type":"http","name":"\u0000a","sinks":[` + strings.Replace(sink("["+id+"]"), "in.c-web.new", "new", 1) + `,` + strings.Replace(sink("["+id+"]"), DefaultTableType, "other", 1) + `,` + sink("["+id+","+id+"]") + `]}`, 400, "invalidEnumValue", `body.sinks[1].table.type must be "` + DefaultTableType + `" but got "other"; name has the control character U+0000, which is not allowed; Sink 0: table.tableId is "new"`},
+		{"all faults of a source", "PATCH", "/sources/web", `{"name":" ","description":"\u0001","changeDescription":"\u0002"}`, 400, "badRequest", "name is blank, must have a character that can be seen; description has the control character U+0001, which is not allowed; changeDescription has the control character U+0002"},
+		{"faults of a sink of no source", "POST", "/sources/none/sinks", strings.Replace(sink("["+id+"]"), "in.c-web.new", "new", 1), 404, "sourceNotFound", "none"},
 		{"no type", "POST", "/sources", `{"name":"x"}`, 400, "missingField", "body.type is missing"},
 		{"unknown type", "POST", "/sources", `{"type":"mqtt","name":"x"}`, 400, "invalidEnumValue", "body.type"},
 		{"long name", "POST", "/sources", `{"type":"http","name":"` + strings.Repeat("x", 41) + `"}`, 400, "invalidLength", "body.name"},

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,65 +19,73 @@ func (a *api) sinkTask(do func(by catalog.By, source, id string) (catalog.Task, 
 	return func(c *call) (any, error) { return a.task(c)(do(c.by, c.source, c.sink)) }
 }
 
-// sinkSpec adds the rules that a schema cannot say. at is the place of the sink in the body.
-func (a *api) sinkSpec(b sinkCreate, at string) (catalog.SinkSpec, error) {
-	if err := errors.Join(a.checkTableType(b.Table.Type, at), checkColumns(b.Table.Mapping.Columns, at)); err != nil {
-		return catalog.SinkSpec{}, err
-	}
+// sinkSpec adds to the problems what breaks a rule that a schema cannot say. at is the place of the sink in the body.
+func (a *api) sinkSpec(b sinkCreate, at string, p *problems) catalog.SinkSpec {
+	a.checkTableType(b.Table.Type, at, p)
 	return catalog.SinkSpec{
 		ID: b.SinkID, Name: b.Name, Description: b.Description, Signals: b.AllowedSignals,
-		TableID: b.Table.TableID, Columns: catalogColumns(b.Table.Mapping.Columns),
-	}, nil
-}
-
-func (a *api) checkTableType(given, at string) error {
-	if given != a.opts.TableType {
-		return badAPIRequest("invalidEnumValue", "body.%stable.type must be %q but got %q", at, a.opts.TableType, given)
+		TableID: b.Table.TableID, Columns: requestColumns(b.Table.Mapping.Columns, at, p),
 	}
-	return nil
 }
 
-// checkColumns demands the fields that the type of a column needs.
-func checkColumns(list []column, at string) error {
-	var p problems
+func (a *api) checkTableType(given, at string, p *problems) {
+	if given != a.opts.TableType {
+		p.add("invalidEnumValue", "body.%stable.type must be %q but got %q", at, a.opts.TableType, given)
+	}
+}
+
+// requestColumns demands the fields that the type of a column needs. A column without them is of a type that needs none,
+// so that the rest can be checked too.
+func requestColumns(list []column, at string, p *problems) mapping.Columns {
+	cols := catalogColumns(list)
 	for i, c := range list {
 		field := "body." + at + "table.mapping.columns[" + strconv.Itoa(i) + "]"
 		switch {
 		case mapping.Type(c.Type) == mapping.TypePath && c.Path == nil:
 			p.add("missingField", "%s.path is missing", field)
+			cols[i] = mapping.UUID(c.Name)
 		case mapping.Type(c.Type) == mapping.TypeTemplate && c.Template == nil:
 			p.add("missingField", "%s.template is missing", field)
+			cols[i] = mapping.UUID(c.Name)
 		}
 	}
-	return p.err()
+	return cols
 }
 
 func (a *api) createSink(c *call) (any, error) {
-	spec, err := a.sinkSpec(*c.body.(*sinkCreate), "")
-	if err != nil {
+	if _, err := a.cat.Source(c.source); err != nil {
+		return nil, err
+	}
+	var p problems
+	spec := a.sinkSpec(*c.body.(*sinkCreate), "", &p)
+	p.refused(spec.Validate())
+	if err := p.err(); err != nil {
 		return nil, err
 	}
 	return a.task(c)(a.cat.CreateSink(c.by, c.source, spec))
 }
 
 func (a *api) updateSink(c *call) (any, error) {
+	if _, _, err := a.cat.Sink(c.source, c.sink); err != nil {
+		return nil, err
+	}
 	b := c.body.(*sinkUpdate)
-	p := catalog.SinkPatch{Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, ChangeDescription: b.ChangeDescription}
+	patch := catalog.SinkPatch{Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, ChangeDescription: b.ChangeDescription}
+	var p problems
 	if t := b.Table; t != nil {
 		if t.Type != nil {
-			if err := a.checkTableType(*t.Type, ""); err != nil {
-				return nil, err
-			}
+			a.checkTableType(*t.Type, "", &p)
 		}
-		p.TableID = t.TableID
+		patch.TableID = t.TableID
 		if t.Mapping != nil {
-			if err := checkColumns(t.Mapping.Columns, ""); err != nil {
-				return nil, err
-			}
-			p.Columns = catalogColumns(t.Mapping.Columns)
+			patch.Columns = requestColumns(t.Mapping.Columns, "", &p)
 		}
 	}
-	return a.task(c)(a.cat.UpdateSink(c.by, c.source, c.sink, p))
+	p.refused(patch.Validate())
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return a.task(c)(a.cat.UpdateSink(c.by, c.source, c.sink, patch))
 }
 
 func (a *api) getSink(c *call) (any, error) {

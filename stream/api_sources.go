@@ -57,21 +57,29 @@ func (a *api) getTask(c *call) (any, error) { return a.task(c)(a.cat.Task(c.r.Pa
 func (a *api) createSource(c *call) (any, error) {
 	b := c.body.(*sourceCreate)
 	spec := catalog.SourceSpec{ID: b.SourceID, Type: forebay.SourceType(b.Type), Name: b.Name, Description: b.Description}
+	var p problems
 	for i, s := range b.Sinks {
-		sink, err := a.sinkSpec(s, fmt.Sprintf("sinks[%d].", i))
-		if err != nil {
-			return nil, err
-		}
-		spec.Sinks = append(spec.Sinks, sink)
+		spec.Sinks = append(spec.Sinks, a.sinkSpec(s, fmt.Sprintf("sinks[%d].", i), &p))
+	}
+	p.refused(spec.Validate())
+	if err := p.err(); err != nil {
+		return nil, err
 	}
 	return a.task(c)(a.cat.CreateSource(c.by, spec))
 }
 
 func (a *api) updateSource(c *call) (any, error) {
+	if _, err := a.cat.Source(c.source); err != nil {
+		return nil, err
+	}
 	b := c.body.(*sourceUpdate)
-	return a.task(c)(a.cat.UpdateSource(c.by, c.source, catalog.SourcePatch{
+	patch := catalog.SourcePatch{
 		Type: (*forebay.SourceType)(b.Type), Name: b.Name, Description: b.Description, ChangeDescription: b.ChangeDescription,
-	}))
+	}
+	if err := patch.Validate(); err != nil {
+		return nil, err
+	}
+	return a.task(c)(a.cat.UpdateSource(c.by, c.source, patch))
 }
 
 func (a *api) deleteSource(c *call) (any, error) {

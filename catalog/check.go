@@ -1,0 +1,221 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Limits of texts, in characters.
+const (
+	MaxName        = 40
+	MaxDescription = 4096
+)
+
+// faults are what is wrong with a definition, so that all of it can be told at once. They have no full stop.
+type faults []string
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
+
+// take adds a refusal as it is, after the name of what it is about.
+func (f *faults) take(about string, err *Error) {
+	if err != nil {
+		f.add("%s%s", about, strings.TrimSuffix(err.Message, "."))
+	}
+}
+
+func (f faults) err() *Error {
+	if len(f) == 0 {
+		return nil
+	}
+	return refuse(BadRequest, "%s.", strings.Join(f, "; "))
+}
+
+// validated is err without a type, so that none is nil.
+func validated(err *Error) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}
+
+// Validate reports every breach of the rules above at once, as one [*Error]; nil when the source can be made as far as that
+// does not depend on others.
+func (s SourceSpec) Validate() error { return validated(s.check()) }
+
+// Validate reports every breach of the rules above at once, as one [*Error]; nil when the sink can be made as far as that
+// does not depend on others.
+func (s SinkSpec) Validate() error { return validated(s.check()) }
+
+// Validate reports every breach of the rules above at once, as one [*Error].
+func (p SourcePatch) Validate() error {
+	var f faults
+	if p.Type != nil {
+		f.sourceType(*p.Type)
+	}
+	if p.Name != nil {
+		f.name(*p.Name)
+	}
+	if p.Description != nil {
+		f.text("description", *p.Description)
+	}
+	f.text("changeDescription", p.ChangeDescription)
+	return validated(f.err())
+}
+
+// Validate reports every breach of the rules above at once, as one [*Error].
+func (p SinkPatch) Validate() error {
+	var f faults
+	if p.Name != nil {
+		f.name(*p.Name)
+	}
+	if p.Description != nil {
+		f.text("description", *p.Description)
+	}
+	if p.Signals != nil {
+		f.signals(*p.Signals)
+	}
+	if p.TableID != nil {
+		f.tableID(*p.TableID)
+	}
+	if p.Columns != nil {
+		f.columns(p.Columns)
+	}
+	f.text("changeDescription", p.ChangeDescription)
+	return validated(f.err())
+}
+
+func (s SourceSpec) check() *Error {
+	var f faults
+	f.id(s.ID, s.Name, "sourceId")
+	f.take("", SourceContent{Type: s.Type, Name: s.Name, Description: s.Description}.check())
+	for i, sink := range s.Sinks {
+		f.take(fmt.Sprintf("Sink %d: ", i), sink.check())
+	}
+	return f.err()
+}
+
+func (s SinkSpec) check() *Error {
+	var f faults
+	f.id(s.ID, s.Name, "sinkId")
+	f.take("", s.content().check())
+	return f.err()
+}
+
+// content returns what versions keep of the sink.
+func (s SinkSpec) content() SinkContent {
+	return SinkContent{Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Columns: s.Columns}
+}
+
+func (s SourceContent) check() *Error {
+	var f faults
+	f.sourceType(s.Type)
+	f.name(s.Name)
+	f.text("description", s.Description)
+	return f.err()
+}
+
+func (s SinkContent) check() *Error {
+	var f faults
+	f.name(s.Name)
+	f.text("description", s.Description)
+	f.signals(s.Signals)
+	f.tableID(s.TableID)
+	f.columns(s.Columns)
+	return f.err()
+}
+
+// id checks what an id is made of. A name that cannot be one has faults of its own.
+func (f *faults) id(given, name, field string) {
+	var ofName faults
+	ofName.name(name)
+	if given != "" || len(ofName) == 0 {
+		_, err := newID(given, name, field)
+		f.take("", err)
+	}
+}
+
+func (f *faults) sourceType(t forebay.SourceType) {
+	if t != forebay.HTTP && t != forebay.OTLP {
+		f.add("type is %q, must be %q or %q", t, forebay.HTTP, forebay.OTLP)
+	}
+}
+
+func (f *faults) name(name string) {
+	if n := utf8.RuneCountInString(name); n < 1 || n > MaxName {
+		f.add("name has %d characters, must have 1 to %d", n, MaxName)
+	}
+	if name != "" && strings.IndexFunc(name, visible) < 0 {
+		f.add("name is blank, must have a character that can be seen")
+	}
+	if r, ok := control(name, ""); ok {
+		f.add("name has the control character %U, which is not allowed", r)
+	}
+}
+
+// text checks a text of several lines.
+func (f *faults) text(field, text string) {
+	if n := utf8.RuneCountInString(text); n > MaxDescription {
+		f.add("%s has %d characters, at most %d are allowed", field, n, MaxDescription)
+	}
+	if r, ok := control(text, "\t\n\r"); ok {
+		f.add("%s has the control character %U, which is not allowed", field, r)
+	}
+}
+
+func (f *faults) signals(list []string) {
+	for _, signal := range list {
+		if signal != "logs" && signal != "metrics" && signal != "traces" {
+			f.add("allowedSignals has %q, must be %q, %q or %q", signal, "logs", "metrics", "traces")
+		}
+	}
+}
+
+func (f *faults) tableID(id string) {
+	if parts := strings.Split(id, "."); len(parts) != 3 || slices.Contains(parts, "") {
+		f.add("table.tableId is %q, must have three parts with dots between: stage.bucket.table", id)
+	}
+	if r, ok := control(id, ""); ok {
+		f.add("table.tableId has the control character %U, which is not allowed", r)
+	}
+}
+
+func (f *faults) columns(list mapping.Columns) {
+	for i, col := range list {
+		if r, ok := control(col.Name, ""); ok {
+			f.add("table.mapping.columns[%d].name has the control character %U, which is not allowed", i, r)
+		}
+	}
+	if _, err := mapping.Compile(list, mapping.Options{}); err != nil {
+		for text := range strings.Lines(err.Error()) {
+			f.add("%s", strings.TrimSuffix(text, "\n"))
+		}
+	}
+}
+
+// changeText is the text of a new version.
+func changeText(given, def string) (string, *Error) {
+	if given == "" {
+		return def, nil
+	}
+	var f faults
+	f.text("changeDescription", given)
+	return given, f.err()
+}
+
+func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+
+// control returns the first control character of a text that is not one of the allowed.
+func control(text, allowed string) (rune, bool) {
+	i := strings.IndexFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune(allowed, r) })
+	if i < 0 {
+		return 0, false
+	}
+	r, _ := utf8.DecodeRuneInString(text[i:])
+	return r, true
+}
