@@ -10,6 +10,8 @@
 // -shutdown-timeout is over before that, rows that still wait stay on disk and go on at the next start; nothing that
 // was acknowledged is lost either way. A second signal ends it at once.
 //
+// Events are taken by package fastserver; with -net-http by the server of net/http, which needs more CPU for each.
+//
 // With -admin 127.0.0.1:8082 it takes orders of the machine it runs on: a POST to /checkpoint copies the data directory
 // while events flow, and answers where the copy is. examples/inspect looks into that.
 package main
@@ -35,6 +37,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/fastserver"
 )
 
 func main() {
@@ -103,9 +106,13 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err != nil {
 		return errors.Join(err, ingestListener.Close(), apiListener.Close())
 	}
+	events, err := eventServer(cfg, handler(stream.Ingest(eng, cfg.stream), stream.Ready(eng, nil), draining.Load), logger)
+	if err != nil {
+		return errors.Join(err, ingestListener.Close(), apiListener.Close())
+	}
 	servers := []*server{
-		serve("events", ingestListener, handler(stream.Ingest(eng, cfg.stream), stream.Ready(eng, nil), draining.Load), cfg.maxConnections, logger),
-		serve("api", apiListener, api, cfg.maxConnections, logger),
+		serve("events", ingestListener, events, cfg.maxConnections, logger),
+		serve("api", apiListener, usualServer("api", api, logger), cfg.maxConnections, logger),
 	}
 	stopNow := func() {
 		for _, s := range servers {
@@ -145,17 +152,37 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	return err
 }
 
+// httpServer is what package fastserver and net/http have in common.
+type httpServer interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Close() error
+}
+
+// eventServer takes small requests over kept connections, which is what package fastserver is for.
+func eventServer(cfg config, h http.Handler, logger *slog.Logger) (httpServer, error) {
+	if cfg.netHTTP {
+		return usualServer("events", h, logger), nil
+	}
+	return fastserver.New(h, fastserver.Options{Logger: logger.With("server", "events")})
+}
+
+func usualServer(name string, h http.Handler, logger *slog.Logger) httpServer {
+	s := stream.Server("", h)
+	s.ErrorLog = slog.NewLogLogger(logger.With("server", name).Handler(), slog.LevelWarn)
+	return s
+}
+
 // server is an HTTP server that runs.
 type server struct {
-	*http.Server
+	httpServer
 	log   *slog.Logger
 	ended chan struct{} // closed when err is set
 	err   error
 }
 
-func serve(name string, l net.Listener, h http.Handler, connections int, logger *slog.Logger) *server {
-	s := &server{Server: stream.Server("", h), log: logger, ended: make(chan struct{})}
-	s.ErrorLog = slog.NewLogLogger(logger.With("server", name).Handler(), slog.LevelWarn)
+func serve(name string, l net.Listener, h httpServer, connections int, logger *slog.Logger) *server {
+	s := &server{httpServer: h, log: logger, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		if err := s.Serve(stream.LimitConnections(l, connections)); !errors.Is(err, http.ErrServerClosed) {

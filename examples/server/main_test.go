@@ -134,8 +134,17 @@ func (p *process) stop() {
 	}
 }
 
-func TestServer(t *testing.T) {
-	env := []string{"FOREBAY_DIR=" + t.TempDir(), "FOREBAY_LOG_FORMAT=json", "FOREBAY_SOURCE=shop"}
+// eachServer runs a test with both servers of events.
+func eachServer(t *testing.T, test func(t *testing.T, server string)) {
+	for _, netHTTP := range []string{"false", "true"} {
+		t.Run("net-http="+netHTTP, func(t *testing.T) { test(t, "FOREBAY_NET_HTTP="+netHTTP) })
+	}
+}
+
+func TestServer(t *testing.T) { eachServer(t, testServer) }
+
+func testServer(t *testing.T, server string) {
+	env := []string{"FOREBAY_DIR=" + t.TempDir(), "FOREBAY_LOG_FORMAT=json", "FOREBAY_SOURCE=shop", server}
 	p := start(t, env...)
 	if !strings.Contains(p.url, "/stream/1/shop/") {
 		t.Errorf("address is %q", p.url)
@@ -173,9 +182,11 @@ func TestServer(t *testing.T) {
 }
 
 // A stop in the middle of traffic: what was acknowledged is in the tables, once, and nothing else is.
-func TestStopUnderLoad(t *testing.T) {
+func TestStopUnderLoad(t *testing.T) { eachServer(t, testStopUnderLoad) }
+
+func testStopUnderLoad(t *testing.T, server string) {
 	data := t.TempDir()
-	p := start(t, "FOREBAY_DIR="+data, "FOREBAY_SOURCE=web")
+	p := start(t, "FOREBAY_DIR="+data, "FOREBAY_SOURCE=web", server)
 	const clients = 8
 	var mu sync.Mutex
 	acked, unknown := map[string]bool{}, map[string]bool{}
