@@ -33,10 +33,10 @@ func (e *apiError) Unwrap() error { return e.cause }
 
 // errorBody is the body of every error.
 type errorBody struct {
-	StatusCode  int    `json:"statusCode"`
-	Error       string `json:"error"`
-	Message     string `json:"message"`
-	ExceptionID string `json:"exceptionId,omitempty"`
+	StatusCode  int    `json:"statusCode" doc:"Status of the answer."`
+	Error       string `json:"error" doc:"Name of the error, for programs."`
+	Message     string `json:"message" doc:"Sentences for people."`
+	ExceptionID string `json:"exceptionId,omitempty" doc:"What to tell to support; from status 500 on, or if the platform gave one."`
 }
 
 // exceptionPrefix and the request id make the exception id that a client quotes to support.
