@@ -35,7 +35,7 @@ type conn struct {
 	begun, done time.Time
 	// readBy and writeBy are the deadlines that nc has; zero: none.
 	readBy, writeBy time.Time
-	// requests have been answered.
+	// requests are those that this connection has had.
 	requests int
 	// breaks is how many line ends may stand before a request.
 	breaks int
@@ -44,16 +44,17 @@ type conn struct {
 // maxBreaks is how many CR and LF are skipped after a POST: some old clients send them, and net/http does the same.
 const maxBreaks = 4
 
-// memory is what a connection needs and another one can have after it.
+// memory is what a connection needs and another one can have after it. What is used after the handler stands together at
+// the begin: when a handler has waited for a disk, most of it has left the caches of the processor.
 type memory struct {
-	in       [maxHead]byte
-	head     head
-	request  http.Request
-	url      url.URL
-	header   http.Header
-	values   []string
 	body     body
 	response response
+	url      url.URL
+	request  http.Request
+	header   http.Header
+	values   []string
+	head     head
+	in       [maxHead]byte
 }
 
 func newMemory() *memory {
@@ -68,14 +69,8 @@ const (
 
 // tidy drops what an unusual request has made large.
 func (m *memory) tidy() {
-	if len(m.head.fields) > maxKeptFields {
-		m.head.fields, m.values, m.header = nil, nil, make(http.Header)
-	}
-	if len(m.response.header) > maxKeptFields {
-		m.response.header, m.response.sorted = make(http.Header), nil
-	}
-	if cap(m.response.head)+cap(m.response.text) > maxKeptAnswer {
-		m.response.head, m.response.text = nil, nil
+	if len(m.values) > maxKeptFields { // as many as the request before had
+		m.values, m.header = nil, make(http.Header)
 	}
 }
 
@@ -125,10 +120,12 @@ func (c *conn) release() {
 	c.memory = nil
 	m.request, m.url, m.body = http.Request{}, url.URL{}, body{}
 	m.tidy()
-	clear(m.values)
+	clear(m.values[:cap(m.values)])
 	clear(m.header)
-	clear(m.response.header)
-	m.response.c = nil
+	m.response.begin(nil)
+	if cap(m.head.fields) > 2*maxKeptFields {
+		m.head.fields = nil
+	}
 	c.s.memories.Put(m)
 }
 
@@ -255,6 +252,10 @@ func (c *conn) makeRequest() bool {
 	}
 	c.fillHeader(text)
 	c.from += h.size
+	c.breaks = 0
+	if c.requests++; h.method.of(text) == http.MethodPost {
+		c.breaks = maxBreaks
+	}
 	c.request = *c.blank
 	r := &c.request
 	r.Method, r.URL, r.RequestURI, r.Host = h.method.of(text), u, target, h.host.of(text)
@@ -269,12 +270,14 @@ func (c *conn) makeRequest() bool {
 
 // fillHeader makes the map of the headers.
 func (c *conn) fillHeader(text string) {
+	c.tidy()
 	fields := c.head.fields
 	clear(c.header)
 	if cap(c.values) < len(fields) {
 		c.values = make([]string, max(2*len(fields), 16))
 	}
 	values := c.values[:len(fields)]
+	c.values = values
 	// seen has a bit for each name so far, so that most names need no look into the map. It never misses a repeated one.
 	var seen uint64
 	for i, f := range fields {
@@ -308,11 +311,6 @@ func (c *conn) answer() bool {
 	goesOn := w.finish()
 	if _, err := c.nc.Write(w.head); err != nil {
 		return false
-	}
-	c.tidy()
-	c.requests++
-	if c.request.Method == http.MethodPost {
-		c.breaks = maxBreaks
 	}
 	if !goesOn {
 		c.linger()

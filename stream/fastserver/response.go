@@ -29,6 +29,12 @@ type response struct {
 }
 
 func (w *response) begin(c *conn) {
+	if len(w.sorted) > maxKeptFields {
+		w.header, w.sorted = make(http.Header), nil
+	}
+	if cap(w.head)+cap(w.text) > maxKeptAnswer {
+		w.head, w.text = nil, nil
+	}
 	clear(w.header)
 	clear(w.sorted)
 	*w = response{c: c, header: w.header, sorted: w.sorted[:0], head: w.head[:0], text: w.text[:0], declared: -1}
@@ -54,7 +60,7 @@ func (w *response) WriteHeader(status int) {
 	for name, values := range w.header {
 		w.sorted = append(w.sorted, line{name, values})
 	}
-	slices.SortFunc(w.sorted, func(a, b line) int { return strings.Compare(a.name, b.name) })
+	sortLines(w.sorted)
 	for _, l := range w.sorted {
 		if w.takes(l.name, l.values) {
 			for _, value := range l.values {
@@ -68,6 +74,19 @@ func (w *response) WriteHeader(status int) {
 type line struct {
 	name   string
 	values []string
+}
+
+// sortLines is faster for few lines than a sort by comparisons through a function.
+func sortLines(lines []line) {
+	if len(lines) > 16 {
+		slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.name, b.name) })
+		return
+	}
+	for i := 1; i < len(lines); i++ {
+		for k := i; k > 0 && lines[k].name < lines[k-1].name; k-- {
+			lines[k], lines[k-1] = lines[k-1], lines[k]
+		}
+	}
 }
 
 func appendStatus(b []byte, status int) []byte {
