@@ -33,7 +33,7 @@ type config struct {
 func parseConfig(args []string, getenv func(string) string, usage io.Writer) (config, error) {
 	var cfg config
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
-	flags.SetOutput(usage)
+	flags.SetOutput(io.Discard) // the caller tells the error, and no usage hides it
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "address that events are sent to")
 	flags.StringVar(&cfg.apiAddr, "api-addr", "127.0.0.1:8081", "address of the Stream API")
 	flags.StringVar(&cfg.apiURL, "api-public-url", "", "what addresses of the API begin with in answers (default: http:// and the address it listens on)")
@@ -56,6 +56,11 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	flags.DurationVar(&cfg.shutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time to end in")
 
 	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(usage, "Usage of server:")
+			flags.SetOutput(usage)
+			flags.PrintDefaults()
+		}
 		return cfg, err
 	}
 	given := make(map[string]bool)

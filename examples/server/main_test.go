@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -273,6 +275,13 @@ func TestParseConfig(t *testing.T) {
 	}
 	if err != nil && strings.Contains(err.Error(), "-project-id is 0") {
 		t.Errorf("one problem is told twice: %v", err)
+	}
+	var usage strings.Builder
+	if _, err := parseConfig([]string{"-log-level", "loud"}, os.Getenv, &usage); err == nil || !strings.Contains(err.Error(), `"loud" for flag -log-level`) || usage.Len() > 0 {
+		t.Errorf("an error of a flag is told twice: %v, %s", err, usage.String())
+	}
+	if _, err := parseConfig([]string{"-h"}, os.Getenv, &usage); !errors.Is(err, flag.ErrHelp) || !strings.Contains(usage.String(), "-log-level") {
+		t.Errorf("-h gives %v, %s", err, usage.String())
 	}
 	if _, err := parseConfig([]string{"-project-id", "0"}, os.Getenv, io.Discard); err == nil || !strings.Contains(err.Error(), "-project-id is 0") {
 		t.Errorf("project 0: %v", err)
