@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -21,55 +21,80 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// BenchmarkLogs exports batches of 100 log records, which are encoded once, over loopback to an engine on a real disk. 64
-// requests are in flight, and each waits until its rows are there: one on each connection, or, as HTTP/2 can, several. Both
-// protocols have the same records and senders of the same kind in this process, so that they can be compared.
+// BenchmarkLogs compares OTLP over HTTP and over gRPC: batches of 100 log records, which are encoded before, over loopback to
+// an engine on a real disk. 64 requests are in flight, and each waits until its rows are there: one on each connection, or, as
+// HTTP/2 can, several. The senders of both protocols are of the same kind and have a process of their own, so that the CPU
+// of the server is known apart.
+//
+// A round is a burst over each of the ways, in turns, because the speed of a machine changes by more than they differ;
+// ratios to the first are medians of the ratios within each round. Measure at least 8 rounds: -benchtime 60x.
 func BenchmarkLogs(b *testing.B) {
-	const records, flying = 100, 64
+	const records, flying, burst = 100, 64, 400
 	for _, size := range []int{150, 1024} {
-		data := encoded(b, records, size)
-		for _, c := range []struct {
-			protocol    string
-			connections int
-		}{{"http", flying}, {"grpc", flying}, {"grpc", 8}} {
-			b.Run(fmt.Sprintf("body=%d/over=%s/connections=%d", size, c.protocol, c.connections), func(b *testing.B) {
-				eng, address := serve(b, c.protocol)
-				var senders []sender
-				for range c.connections {
-					open := func() (sender, error) {
-						if c.protocol == "http" {
-							return newHTTPSender(address, "/otlp/1/app/"+secret+"/v1/logs", data)
-						}
-						return newGRPCSender(address, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", secret, data, flying/c.connections)
-					}
-					s, err := open()
-					if err != nil {
-						b.Fatal(err)
-					}
-					defer s.Close()
-					senders = append(senders, s)
+		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
+			ways := []*way{{protocol: "http", connections: 64}, {protocol: "grpc", connections: 64}, {protocol: "grpc", connections: 8}, {protocol: "grpc", connections: 2}}
+			for _, w := range ways {
+				eng, address := serve(b, w.protocol)
+				w.eng = eng
+				w.load = startLoad(b, load{
+					Protocol: w.protocol, Address: address, Connections: w.connections, Calls: flying / w.connections, Records: records, Size: size,
+				})
+				w.load.run(b, burst) // warms up, and says early if it does not work
+			}
+			b.ResetTimer()
+			for round := range b.N {
+				for i := range ways {
+					ways[(round+i)%len(ways)].measure(b, burst, records)
 				}
-				b.SetBytes(int64(len(data)))
-				b.ResetTimer()
-				var left atomic.Int64
-				left.Store(int64(b.N))
-				var wg sync.WaitGroup
-				for _, s := range senders {
-					wg.Go(func() {
-						if err := s.run(func() bool { return left.Add(-1) >= 0 }); err != nil {
-							b.Error(err)
-						}
-					})
+			}
+			b.StopTimer()
+			for _, w := range ways {
+				name := fmt.Sprintf("%s%d-", w.protocol, w.connections)
+				b.ReportMetric(median(w.rate), name+"records/s")
+				b.ReportMetric(median(w.server), name+"server-ns/record")
+				b.ReportMetric(median(w.sender), name+"sender-ns/record")
+				if w != ways[0] {
+					b.ReportMetric(median(ratios(w.rate, ways[0].rate)), name+"rate-of-http")
+					b.ReportMetric(median(ratios(w.server, ways[0].server)), name+"CPU-of-http")
 				}
-				wg.Wait()
-				b.StopTimer()
-				b.ReportMetric(float64(b.N*records)/b.Elapsed().Seconds(), "records/s")
-				if got := eng.Stats().Sinks[0].Accepted; got != int64(b.N*records) {
-					b.Errorf("%d rows of %d records", got, b.N*records)
+				if got, want := w.eng.Stats().Sinks[0].Accepted, int64((b.N+1)*burst*records); got != want {
+					b.Errorf("%s: %d rows of %d records", name, got, want)
 				}
-			})
-		}
+			}
+		})
 	}
+}
+
+// way is one side of the comparison, with what was measured in each round.
+type way struct {
+	protocol    string
+	connections int
+
+	eng                  *forebay.Engine
+	load                 *loader
+	rate, server, sender []float64
+}
+
+func (w *way) measure(b *testing.B, requests, records int) {
+	begin, cpu := time.Now(), processCPU()
+	spent := w.load.run(b, requests)
+	took, used := time.Since(begin), processCPU()-cpu
+	n := float64(requests * records)
+	w.rate = append(w.rate, n/took.Seconds())
+	w.server = append(w.server, float64(used.Nanoseconds())/n)
+	w.sender = append(w.sender, float64(spent.Nanoseconds())/n)
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+func ratios(values, of []float64) (list []float64) {
+	for i, v := range values {
+		list = append(list, v/of[i])
+	}
+	return list
 }
 
 // serve listens for a protocol in front of an engine on disk.
@@ -111,7 +136,7 @@ func serve(b *testing.B, protocol string) (eng *forebay.Engine, address string) 
 }
 
 // encoded is a request with log records of the given size.
-func encoded(b *testing.B, records, size int) []byte {
+func encoded(records, size int) ([]byte, error) {
 	batch := plog.NewLogs()
 	rl := batch.ResourceLogs().AppendEmpty()
 	rl.Resource().Attributes().PutStr("service.name", "checkout")
@@ -128,11 +153,7 @@ func encoded(b *testing.B, records, size int) []byte {
 		r.Attributes().PutInt("http.response.status_code", 200)
 		r.Attributes().PutInt("order.id", int64(i))
 	}
-	data, err := (&plog.ProtoMarshaler{}).MarshalLogs(batch)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return data
+	return (&plog.ProtoMarshaler{}).MarshalLogs(batch)
 }
 
 // noStaging accepts nothing until the engine gives up.

@@ -66,7 +66,7 @@ func (s *httpSender) send() error {
 // grpcSender calls over HTTP/2, with some calls in flight at a time.
 type grpcSender struct {
 	net.Conn
-	framer *http2.Framer
+	in *bufio.Reader
 	// first has the frames of the first call, and frames those of the others, whose fields are in the table of the connection.
 	first, frames []byte
 	size          int // of the message with its prefix
@@ -74,6 +74,10 @@ type grpcSender struct {
 	stream        uint32
 	// window is what the server takes at the moment of the connection, and initial of a new stream.
 	window, initial int
+	out             []byte // calls to be written together
+	fields          *hpack.Decoder
+	// known are header blocks that stand for themselves whatever came before, and tell of no failure.
+	known map[string]bool
 }
 
 const frameSize = 16 << 10
@@ -84,7 +88,10 @@ func newGRPCSender(address, method, secret string, message []byte, most int) (se
 		return nil, err
 	}
 	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
-	s := &grpcSender{Conn: conn, most: most, size: len(data), window: 65535, initial: 65535}
+	s := &grpcSender{
+		Conn: conn, in: bufio.NewReader(conn), most: most, size: len(data), window: 65535, initial: 65535,
+		fields: hpack.NewDecoder(4096, nil), known: make(map[string]bool),
+	}
 	var fields bytes.Buffer
 	enc := hpack.NewEncoder(&fields)
 	for _, to := range []*[]byte{&s.first, &s.frames} {
@@ -116,90 +123,128 @@ func newGRPCSender(address, method, secret string, message []byte, most int) (se
 		}
 		*to = out.Bytes()
 	}
-	s.framer = http2.NewFramer(conn, bufio.NewReader(conn))
-	s.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	s.framer.SetReuseFrames()
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		return nil, err
 	}
-	if err := s.framer.WriteSettings(); err != nil {
+	framer := http2.NewFramer(conn, nil)
+	if err := framer.WriteSettings(); err != nil {
 		return nil, err
 	}
-	return s, s.framer.WriteWindowUpdate(0, 1<<30) // more than the answers are
+	return s, framer.WriteWindowUpdate(0, 1<<30) // more than the answers are
 }
 
+// run reads what the server has sent before it writes the calls that became possible, several at once if there are.
 func (s *grpcSender) run(next func() bool) error {
 	more := true
-	for flying := 0; more || flying > 0; {
+	for flying := 0; ; {
 		for more && flying < s.most && s.size <= min(s.window, s.initial) {
 			if more = next(); more {
-				if err := s.send(); err != nil {
-					return err
-				}
+				s.add()
 				flying++
 			}
 		}
+		if len(s.out) > 0 {
+			if _, err := s.Write(s.out); err != nil {
+				return err
+			}
+			s.out = s.out[:0]
+		}
 		if !more && flying == 0 {
-			break
+			return nil
 		}
-		done, err := s.read()
-		if err != nil {
-			return err
-		}
-		if done {
-			flying--
+		for first := true; first || s.in.Buffered() > 0; first = false {
+			done, err := s.read()
+			if err != nil {
+				return err
+			}
+			if done {
+				flying--
+			}
 		}
 	}
-	return nil
 }
 
-func (s *grpcSender) send() error {
+// add puts the frames of a call to those to be written.
+func (s *grpcSender) add() {
 	frames := s.frames
 	if s.stream == 0 {
 		frames = s.first
 	}
 	s.stream = s.stream + 1 | 1
-	for i := 0; i < len(frames); {
-		binary.BigEndian.PutUint32(frames[i+5:], s.stream)
-		i += 9 + int(binary.BigEndian.Uint32(frames[i:])>>8)
+	from := len(s.out)
+	s.out = append(s.out, frames...)
+	for i := from; i < len(s.out); {
+		binary.BigEndian.PutUint32(s.out[i+5:], s.stream)
+		i += 9 + int(binary.BigEndian.Uint32(s.out[i:])>>8)
 	}
 	s.window -= s.size
-	_, err := s.Write(frames)
-	return err
 }
 
 // read takes one frame and reports whether it ends a call.
 func (s *grpcSender) read() (done bool, err error) {
-	frame, err := s.framer.ReadFrame()
+	head, err := s.in.Peek(9)
 	if err != nil {
 		return false, err
 	}
-	switch f := frame.(type) {
-	case *http2.SettingsFrame:
-		if f.IsAck() {
-			return false, nil
+	size := 9 + int(binary.BigEndian.Uint32(head)>>8)
+	frame, err := s.in.Peek(size)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if _, e := s.in.Discard(size); err == nil {
+			err = e
 		}
-		if size, ok := f.Value(http2.SettingInitialWindowSize); ok {
-			s.initial = int(size)
+	}()
+	kind, flags, stream, content := http2.FrameType(frame[3]), http2.Flags(frame[4]), binary.BigEndian.Uint32(frame[5:]), frame[9:]
+	switch kind {
+	case http2.FrameSettings:
+		if flags.Has(http2.FlagSettingsAck) {
+			break
 		}
-		return false, s.framer.WriteSettingsAck()
-	case *http2.PingFrame:
-		if !f.IsAck() {
-			return false, s.framer.WritePing(true, f.Data)
-		}
-	case *http2.WindowUpdateFrame:
-		if f.StreamID == 0 {
-			s.window += int(f.Increment)
-		}
-	case *http2.MetaHeadersFrame:
-		for _, field := range f.RegularFields() {
-			if field.Name == "grpc-status" && field.Value != "0" {
-				return false, fmt.Errorf("the answer has %v", f.Fields)
+		for ; len(content) >= 6; content = content[6:] {
+			if http2.SettingID(binary.BigEndian.Uint16(content)) == http2.SettingInitialWindowSize {
+				s.initial = int(binary.BigEndian.Uint32(content[2:]))
 			}
 		}
-		return f.StreamEnded(), nil
-	case *http2.RSTStreamFrame, *http2.GoAwayFrame:
-		return false, fmt.Errorf("the answer is %v", f)
+		s.out = append(s.out, 0, 0, 0, byte(http2.FrameSettings), byte(http2.FlagSettingsAck), 0, 0, 0, 0)
+	case http2.FramePing:
+		if !flags.Has(http2.FlagPingAck) {
+			s.out = append(s.out, 0, 0, 8, byte(http2.FramePing), byte(http2.FlagPingAck), 0, 0, 0, 0)
+			s.out = append(s.out, content...)
+		}
+	case http2.FrameWindowUpdate:
+		if stream == 0 {
+			s.window += int(binary.BigEndian.Uint32(content))
+		}
+	case http2.FrameHeaders:
+		return flags.Has(http2.FlagHeadersEndStream), s.answer(content)
+	case http2.FrameRSTStream, http2.FrameGoAway, http2.FrameContinuation:
+		return false, fmt.Errorf("the answer is %v: %q", kind, content)
 	}
 	return false, nil
+}
+
+// answer looks for the status of a call in a block of header fields.
+func (s *grpcSender) answer(block []byte) error {
+	if s.known[string(block)] {
+		return nil
+	}
+	fields, err := s.fields.DecodeFull(block)
+	if err != nil {
+		return err
+	}
+	for _, field := range fields {
+		if field.Name == "grpc-status" && field.Value != "0" {
+			return fmt.Errorf("the answer has %v", fields)
+		}
+	}
+	for _, b := range block {
+		if b < 0x80 { // the block may change what later ones mean
+			clear(s.known)
+			return nil
+		}
+	}
+	s.known[string(block)] = true
+	return nil
 }

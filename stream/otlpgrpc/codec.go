@@ -22,6 +22,18 @@ func newCodec() codec { return codec{encoding.GetCodecV2("proto"), new(sync.Pool
 // maxPooledMessage is the greatest buffer that is kept for later requests.
 const maxPooledMessage = 256 << 10
 
+// Marshal implements [encoding.CodecV2].
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	r, ok := v.(response)
+	switch {
+	case !ok:
+		return c.CodecV2.Marshal(v)
+	case len(r) == 0:
+		return nil, nil
+	}
+	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
+}
+
 // Unmarshal implements [encoding.CodecV2].
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*request)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
 )
@@ -72,6 +73,7 @@ func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 		panic(err)
 	}
 	srv := &server{eng: eng, opts: opts.withDefaults()}
+	srv.calls.New = func() any { return &call{header: make(http.Header, 16)} }
 	for signal, name := range services {
 		s.RegisterService(&grpc.ServiceDesc{
 			ServiceName: name,
@@ -96,9 +98,16 @@ type server struct {
 	eng  *forebay.Engine
 	opts Options
 	// buffered is the part of Options.MaxBufferedBytes that is taken.
-	buffered atomic.Int64
-	// records holds *mapping.Record.
-	records sync.Pool
+	buffered  atomic.Int64
+	deadlines deadline.Shared
+	// calls holds *call.
+	calls sync.Pool
+}
+
+// call is the reusable memory of one call.
+type call struct {
+	rec    mapping.Record
+	header http.Header
 }
 
 // request is the message of a call. It is not a generated one: what it would cost is found out before it is decoded, and
@@ -194,26 +203,21 @@ func (s *server) authorize(md metadata.MD) (source string, err error) {
 	return found[0].ID, nil
 }
 
-// storeTimeout bounds the durable wait of one batch.
-const storeTimeout = 30 * time.Second
-
 func (s *server) export(ctx context.Context, source string, md metadata.MD, req *request) (any, error) {
 	if req.err != nil {
 		return nil, s.failure(ctx, req.err)
 	}
-	rec, ok := s.records.Get().(*mapping.Record)
-	if !ok {
-		rec = new(mapping.Record)
-	}
+	c := s.calls.Get().(*call)
 	defer func() {
-		rec.Reset()
-		s.records.Put(rec)
+		c.rec.Reset()
+		clear(c.header)
+		s.calls.Put(c)
 	}()
-	records := otlp.Records(rec, req.docs, mapping.Record{Header: s.headers(md), ClientIP: clientIP(ctx), Received: time.Now()})
+	s.setHeaders(c.header, md)
+	request := mapping.Record{Header: c.header, ClientIP: clientIP(ctx), Received: time.Now()}
 	// A client that goes away does not undo what has begun: the batch is complete.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	defer cancel()
-	res, err := s.eng.IngestTogether(ctx, source, forebay.Batch{Signal: req.signal, Records: records})
+	wait := s.deadlines.From(request.Received)
+	res, err := s.eng.IngestTogether(wait, source, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request)})
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
@@ -269,9 +273,8 @@ func unavailable(after time.Duration, message string) error {
 	return with.Err()
 }
 
-// headers are the metadata of a call as the headers of a request, without the secret and those to be hidden.
-func (s *server) headers(md metadata.MD) http.Header {
-	h := make(http.Header, len(md))
+// setHeaders sets h to the metadata of a call as the headers of a request, without the secret and those to be hidden.
+func (s *server) setHeaders(h http.Header, md metadata.MD) {
 	for name, values := range md {
 		switch {
 		case name == "authorization":
@@ -284,7 +287,6 @@ func (s *server) headers(md metadata.MD) http.Header {
 	for _, name := range s.opts.HiddenHeaders {
 		h.Del(name)
 	}
-	return h
 }
 
 // clientIP returns the address of the peer, the zero value if it has none.

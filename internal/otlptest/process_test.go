@@ -1,0 +1,148 @@
+package otlptest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// load is what the senders of one process do.
+type load struct {
+	Protocol, Address  string
+	Connections, Calls int // calls in flight on each connection
+	Records, Size      int
+}
+
+// loadVariable makes the test program a process of senders.
+const loadVariable = "OTLPTEST_LOAD"
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(loadVariable)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	var l load
+	err := json.Unmarshal([]byte(text), &l)
+	if err == nil {
+		err = l.serve(os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serve reads how many requests are to be sent, and answers with the CPU time that this took, in nanoseconds, until the input
+// ends.
+func (l load) serve(in io.Reader, out io.Writer) error {
+	data, err := encoded(l.Records, l.Size)
+	if err != nil {
+		return err
+	}
+	var senders []sender
+	for range l.Connections {
+		var s sender
+		if l.Protocol == "http" {
+			s, err = newHTTPSender(l.Address, "/otlp/1/app/"+secret+"/v1/logs", data)
+		} else {
+			s, err = newGRPCSender(l.Address, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", secret, data, l.Calls)
+		}
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		senders = append(senders, s)
+	}
+	for {
+		var requests int64
+		if _, err := fmt.Fscanln(in, &requests); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		before := processCPU()
+		var left atomic.Int64
+		left.Store(requests)
+		failed := make(chan error, len(senders))
+		var wg sync.WaitGroup
+		for _, s := range senders {
+			wg.Go(func() { failed <- s.run(func() bool { return left.Add(-1) >= 0 }) })
+		}
+		wg.Wait()
+		close(failed)
+		for e := range failed {
+			err = errors.Join(err, e)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(out, (processCPU() - before).Nanoseconds()); err != nil {
+			return err
+		}
+	}
+}
+
+// loader is a process of senders that runs.
+type loader struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startLoad(b *testing.B, l load) *loader {
+	b.Helper()
+	text, err := json.Marshal(l)
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0]) // it ends with its input
+	cmd.Env = append(os.Environ(), loadVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			b.Error(err)
+		}
+	})
+	return &loader{in, bufio.NewReader(out)}
+}
+
+// run has requests sent, and returns the CPU time of the senders.
+func (l *loader) run(b *testing.B, requests int) time.Duration {
+	b.Helper()
+	if _, err := fmt.Fprintln(l.in, requests); err != nil {
+		b.Fatal(err)
+	}
+	var spent int64
+	if _, err := fmt.Fscanln(l.out, &spent); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(spent)
+}
+
+// processCPU is the CPU time of this process so far.
+func processCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
