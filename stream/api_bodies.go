@@ -28,12 +28,12 @@ type sourceUpdate struct {
 }
 
 type sinkCreate struct {
-	SinkID         string      `json:"sinkId,omitempty" minLength:"1" maxLength:"48" doc:"Id of the sink. Made from the name if it is not given."`
-	Type           string      `json:"type" enum:"table" doc:"Kind of the sink; one is known."`
-	Name           string      `json:"name" minLength:"1" maxLength:"40" doc:"Name for people, 1 to 40 characters; the id is made from it if none is given."`
-	Description    string      `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
-	AllowedSignals []string    `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"Signals of an OTLP source that the sink takes; none means all."`
-	Table          tableCreate `json:"table" doc:"Table that the events become rows of."`
+	SinkID         string       `json:"sinkId,omitempty" minLength:"1" maxLength:"48" doc:"Id of the sink. Made from the name if it is not given."`
+	Type           string       `json:"type" enum:"table" doc:"Kind of the sink; one is known."`
+	Name           string       `json:"name" minLength:"1" maxLength:"40" doc:"Name for people, 1 to 40 characters; the id is made from it if none is given."`
+	Description    string       `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
+	AllowedSignals []string     `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"Signals of an OTLP source that the sink takes; none means all."`
+	Table          *tableCreate `json:"table,omitempty" doc:"Table that the events become rows of; required for the type table."`
 }
 
 type tableCreate struct {

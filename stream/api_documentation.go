@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,9 +65,19 @@ func describe(ops []operation, opts APIOptions) *documentation {
 		d.spec.Servers = []*huma.Server{{URL: opts.URL}}
 	}
 	errors := registry.Schema(reflect.TypeFor[errorBody](), true, "Error")
+	_, exchanges := opts.Auth.(ProgrammaticAuthenticator)
+	exchanges = exchanges && !opts.NoProgrammaticTokens
 	for i := range ops {
-		d.spec.AddOperation(d.describe(&ops[i], errors))
+		o := d.describe(&ops[i], errors)
+		if exchanges && ops[i].access != open {
+			o.Parameters = append(o.Parameters, &huma.Param{
+				Name: projectHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: ptr(1.0)},
+				Description: "Id of the project; required with a programmatic token (kbc_at_, kbc_pat_), ignored with others.",
+			})
+		}
+		d.spec.AddOperation(o)
 	}
+	d.addEmbedded(reflect.TypeFor[aggregatedBody](), reflect.TypeFor[aggregatedSink](), reflect.TypeFor[aggregatedStatistics]())
 	for _, s := range registry.Map() {
 		if s.AdditionalProperties == false {
 			s.AdditionalProperties = nil // unknown fields are ignored
@@ -90,7 +101,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 		Method: op.method, Path: placeholder.ReplaceAllString(op.path, "{$1}"), OperationID: op.id, Summary: op.summary, Tags: []string{tag},
 		Responses: map[string]*huma.Response{},
 	}
-	for _, m := range placeholder.FindAllStringSubmatch(op.path, -1) {
+	for _, m := range pathNames(op.path) {
 		p := pathParameters[m[1]]
 		o.Parameters = append(o.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Description: p.doc, Schema: &p.schema})
 	}
@@ -115,12 +126,10 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 	failures := map[int][]string{}
 	if op.access != open {
 		o.Security = []map[string][]string{{apiKeyScheme: {}}, {bearerScheme: {}}}
-		o.Parameters = append(o.Parameters, &huma.Param{
-			Name: projectHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: ptr(1.0)},
-			Description: "Id of the project; required with a programmatic token (kbc_at_, kbc_pat_), ignored with others.",
-		})
-		failures[http.StatusBadRequest] = []string{apiPrefix + "missingField", apiPrefix + "badRequest"}
+		failures[http.StatusBadRequest] = op.badRequests()
 		failures[http.StatusUnauthorized] = []string{invalidToken.Name, apiPrefix + "masterTokenRequired"}
+		failures[http.StatusRequestTimeout] = []string{apiPrefix + "internalError"}
+		failures[http.StatusInternalServerError] = []string{apiPrefix + "internalError"}
 		failures[http.StatusServiceUnavailable] = []string{unavailableName, apiPrefix + "shutdown"}
 	}
 	if op.access == admin {
@@ -150,6 +159,42 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 		}
 	}
 	return o
+}
+
+// badRequests are the names of the errors of a request's form.
+func (op *operation) badRequests() []string {
+	names := []string{"badRequest", "missingField"}
+	if len(op.query) > 0 || len(pathNames(op.path)) > 1 { // besides the branch
+		names = append(names, "invalidFieldType", "invalidLength", "invalidRange", "invalidEnumValue")
+	}
+	if op.body != nil {
+		names = append(names, "missingPayload", "decodePayload")
+		for _, m := range schemaMessages {
+			names = append(names, m.name)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for i := range names {
+		names[i] = apiPrefix + names[i]
+	}
+	return names
+}
+
+// pathNames are the placeholders of a path.
+func pathNames(path string) [][]string { return placeholder.FindAllStringSubmatch(path, -1) }
+
+// addEmbedded adds to the schemas of types what they embed, which the library leaves out because the embedded types are not
+// exported.
+func (d *documentation) addEmbedded(types ...reflect.Type) {
+	for _, t := range types {
+		s := d.registry.SchemaFromRef(d.registry.Schema(t, true, "").Ref)
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Anonymous {
+				s.AllOf = append(s.AllOf, d.registry.Schema(f.Type, true, ""))
+			}
+		}
+	}
 }
 
 func (d *documentation) querySchema(p *parameter) *huma.Schema {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -61,7 +62,9 @@ func (a *api) createSource(c *call) (any, error) {
 	for i, s := range b.Sinks {
 		spec.Sinks = append(spec.Sinks, a.sinkSpec(s, fmt.Sprintf("sinks[%d].", i), &p))
 	}
-	p.refused(spec.Validate())
+	if !slices.ContainsFunc(b.Sinks, func(s sinkCreate) bool { return s.Table == nil }) {
+		p.refused(spec.Validate())
+	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}

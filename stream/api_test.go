@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -195,8 +196,50 @@ func (s *service) described(req *http.Request, a answer) {
 		for _, err := range res.Errors {
 			s.t.Errorf("%s %s, status %d: not as described: %v\n%s", op.method, op.path, a.status, err, a.text)
 		}
-		if name, ok := a.body["error"].(string); ok && a.status >= 400 && a.status != 400 && !strings.Contains(response.Description, name) {
+		s.noOthers(op.method+" "+op.path, media.Schema, a.body)
+		if name, ok := a.body["error"].(string); ok && a.status >= 400 && !strings.Contains(response.Description, name) {
 			s.t.Errorf("%s %s, status %d: the error %s is not described", op.method, op.path, a.status, name)
+		}
+	}
+}
+
+// noOthers fails the test when an answer has a member that the description does not have.
+func (s *service) noOthers(where string, schema *huma.Schema, v any) {
+	s.t.Helper()
+	properties := map[string]*huma.Schema{}
+	var items *huma.Schema
+	open := false
+	var collect func(schema *huma.Schema)
+	collect = func(schema *huma.Schema) {
+		if schema.Ref != "" {
+			schema = s.api.docs.registry.SchemaFromRef(schema.Ref)
+		}
+		maps.Copy(properties, schema.Properties)
+		if schema.Items != nil {
+			items = schema.Items
+		}
+		_, ofAny := schema.AdditionalProperties.(*huma.Schema)
+		open = open || ofAny || schema.Type == "" && len(schema.AllOf) == 0
+		for _, part := range schema.AllOf {
+			collect(part)
+		}
+	}
+	collect(schema)
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			switch property := properties[name]; {
+			case property != nil:
+				s.noOthers(where+"."+name, property, value)
+			case !open:
+				s.t.Errorf("%s.%s is not described", where, name)
+			}
+		}
+	case []any:
+		for _, value := range v {
+			if items != nil {
+				s.noOthers(where+"[]", items, value)
+			}
 		}
 	}
 }

@@ -132,6 +132,11 @@ func TestProgrammaticTokens(t *testing.T) {
 			server.Close()
 		}
 	}
+	for what, a := range map[string]*api{"on": on, "off": off, "static": static} {
+		if strings.Contains(string(a.docs.json), projectHeader) != (a == on) {
+			t.Errorf("%s: whether the header of the project is described is wrong", what)
+		}
+	}
 	if strings.Contains(log.String(), "kbc_") || !strings.Contains(log.String(), "a fault of the service") {
 		t.Errorf("the log is %s", log.String())
 	}
