@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -52,7 +53,8 @@ func (h *ingestHandler) store(
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > maxKeyLength {
 		return nil, badKey, nil
 	}
-	key := receiptKey{src.ID, src.Secret, src.Split, keys[0]}
+	// A server may have all headers in one text, which a part of it would keep alive as long as the receipt.
+	key := receiptKey{src.ID, src.Secret, src.Split, strings.Clone(keys[0])}
 	receipt, e := h.receipts.begin(ctx, key, body)
 	if e != nil {
 		return nil, e, nil

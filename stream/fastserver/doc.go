@@ -24,7 +24,9 @@
 //   - The context of a request does not end when the client goes away; it ends with the connection, after the handler.
 //   - The ResponseWriter is no http.Flusher and no http.Hijacker, and [net/http.ResponseController] can do nothing with it.
 //     The answer is held in memory until the handler returns. Informational answers (1xx) and trailers are left out.
-//   - A time-out may take up to an eighth longer, at most a second.
+//   - Header lines of an answer may be in another order.
+//   - A time-out may take up to an eighth longer, at most a second. For a request that goes over to net/http within its headers
+//     the time for headers begins anew.
 //   - A panic of the handler is logged without its value, which could hold a part of the request, unless it is a runtime error.
 //
 // A handler that starts goroutines which outlive it, streams its answer, upgrades connections or waits for a client to go
