@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/forebay/forebay/buffer"
 )
 
 // TaskStatus is how far a task is.
@@ -38,6 +40,9 @@ type Task struct {
 	// Result is one sentence after a success, Failure the text for the user after a failure.
 	Result  string `json:"result,omitempty"`
 	Failure string `json:"failure,omitempty"`
+	// Code names what is at fault where that is the request: of an [Error], and [BadRequest] where the target can never have
+	// the table as it is asked for. It is empty where the same request may succeed later.
+	Code Code `json:"code,omitempty"`
 	// Partial is set on a deletion that was done, though something of it outside is left; Failure says what.
 	Partial bool `json:"partial,omitempty"`
 }
@@ -195,6 +200,7 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 	if err != nil {
 		var unknown *unknownError
 		done.Status, done.Result, done.FinishedAt, done.Failure = Failed, "", now(), c.failure(ctx, err)
+		done.Code = codeOf(err)
 		c.log.Warn("task failed", "task", task.ID, "error", err)
 		if !errors.As(err, &unknown) { // else the record in the store is the truth
 			record := encode(done)
@@ -215,6 +221,17 @@ func (c *Catalog) ended(task Task, err error) {
 	r.task, r.err = task, err
 	c.mu.Unlock()
 	close(r.done)
+}
+
+// codeOf returns the code of a failure; empty when the request is not at fault.
+func codeOf(err error) Code {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.Code
+	}
+	if buffer.IsPermanent(err) {
+		return BadRequest
+	}
+	return ""
 }
 
 // failure returns the text for the user.

@@ -207,17 +207,19 @@ type settingBody struct {
 }
 
 type taskBody struct {
-	TaskID     string       `json:"taskId" doc:"Id of the task, with slashes."`
-	Type       string       `json:"type" doc:"What the task does."`
-	URL        string       `json:"url" doc:"Address to poll."`
-	Status     string       `json:"status" enum:"processing,success,error" doc:"How far it is."`
-	IsFinished bool         `json:"isFinished" doc:"It has ended: the status is not processing."`
-	CreatedAt  string       `json:"createdAt" doc:"Time in UTC with milliseconds when it began."`
-	FinishedAt string       `json:"finishedAt,omitempty" doc:"Time in UTC with milliseconds when it ended."`
-	Duration   *int64       `json:"duration,omitempty" doc:"Milliseconds."`
-	Result     string       `json:"result,omitempty" doc:"One sentence after a success."`
-	Error      string       `json:"error,omitempty" doc:"Reason after a failure."`
-	Outputs    *outputsBody `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
+	TaskID          string       `json:"taskId" doc:"Id of the task, with slashes."`
+	Type            string       `json:"type" doc:"What the task does."`
+	URL             string       `json:"url" doc:"Address to poll."`
+	Status          string       `json:"status" enum:"processing,success,error" doc:"How far it is."`
+	IsFinished      bool         `json:"isFinished" doc:"It has ended: the status is not processing."`
+	CreatedAt       string       `json:"createdAt" doc:"Time in UTC with milliseconds when it began."`
+	FinishedAt      string       `json:"finishedAt,omitempty" doc:"Time in UTC with milliseconds when it ended."`
+	Duration        *int64       `json:"duration,omitempty" doc:"Milliseconds."`
+	Result          string       `json:"result,omitempty" doc:"One sentence after a success."`
+	Error           string       `json:"error,omitempty" doc:"Reason after a failure."`
+	ErrorName       string       `json:"errorName,omitempty" doc:"Name of the error where the request is at fault; left out where the same request may succeed later."`
+	ErrorStatusCode int          `json:"errorStatusCode,omitempty" doc:"Status that goes with the name."`
+	Outputs         *outputsBody `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
 }
 
 type outputsBody struct {

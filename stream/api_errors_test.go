@@ -367,6 +367,12 @@ func TestTableMismatch(t *testing.T) {
 	if text, _ := a.body["error"].(string); a.body["status"] != "error" || !strings.Contains(text, "user") || a.body["outputs"] != nil {
 		t.Fatalf("task is %s", a.text)
 	}
+	s.stop()
+	s.start()
+	a = s.get("/v1/tasks/" + a.body["taskId"].(string))
+	if a.body["errorName"] != "stream.api.badRequest" || a.body["errorStatusCode"] != 400.0 {
+		t.Errorf("after a restart the task is %s", a.text)
+	}
 	s.want(404, "stream.api.sourceNotFound", testToken, "GET", b+"/sources/web", "")
 	if _, ok := s.eng.Source("web"); ok {
 		t.Error("the engine has the source all the same")
@@ -428,7 +434,7 @@ func TestSinkTokens(t *testing.T) {
 		}
 	}
 	k.fail = errors.New("no more tokens")
-	if a := s.task("POST", b+"/sources", `{"type":"http","name":"Second","sinks":[`+webSink+`]}`); !strings.Contains(a.text, "no more tokens") {
+	if a := s.task("POST", b+"/sources", `{"type":"http","name":"Second","sinks":[`+webSink+`]}`); !strings.Contains(a.text, "no more tokens") || strings.Contains(a.text, "errorName") {
 		t.Errorf("task is %s", a.text)
 	}
 	if ids := s.cat.Sources(false); slices.ContainsFunc(ids, func(s catalog.Source) bool { return s.ID == "second" }) {

@@ -34,6 +34,9 @@ func (a *api) taskBody(c *call, t catalog.Task) taskBody {
 		TaskID: t.ID, Type: t.Type, URL: c.base + "/v1/tasks/" + t.ID, Status: string(t.Status), IsFinished: t.Finished(),
 		CreatedAt: catalog.Time(t.CreatedAt), Result: t.Result, Error: t.Failure,
 	}
+	if t.Code != "" {
+		b.ErrorName, b.ErrorStatusCode = apiPrefix+string(t.Code), statusOf[t.Code]
+	}
 	if t.Finished() {
 		ms := t.FinishedAt.Sub(t.CreatedAt).Milliseconds()
 		b.FinishedAt, b.Duration = catalog.Time(t.FinishedAt), &ms
