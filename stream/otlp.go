@@ -179,7 +179,8 @@ func (h *otlpHandler) export(
 		}
 	}
 	// What would never have room is refused for good, so that it is not sent again for ever.
-	cost, err := otlp.Check(signal, enc, data, min(otlpMemory*h.opts.MaxBodyBytes, h.opts.MaxBufferedBytes/2))
+	headers := headerBytes(r)
+	cost, err := otlp.Check(signal, enc, data, headers, min(otlpMemory*h.opts.MaxBodyBytes, h.opts.MaxBufferedBytes/2))
 	if err != nil {
 		return otlpRequestError(err)
 	}
@@ -187,7 +188,7 @@ func (h *otlpHandler) export(
 	if h.bodies.taken.Add(int64(cost)) > h.bodies.most {
 		return tooManyBytes
 	}
-	docs, err := otlp.Decode(signal, enc, data)
+	docs, err := otlp.Decode(signal, enc, data, headers)
 	if err != nil {
 		return otlpRequestError(err)
 	}

@@ -25,7 +25,7 @@ type TooExpensiveError struct {
 
 func (e *TooExpensiveError) Error() string {
 	if e.Copies {
-		return fmt.Sprintf("the records would have more than %d bytes of copies of their resources, scopes and metrics; "+
+		return fmt.Sprintf("the records would have more than %d bytes of copies of their resources, scopes, metrics and headers; "+
 			"send smaller batches", e.Limit)
 	}
 	return fmt.Sprintf("the request would take more than %d bytes of memory when it is decoded; send smaller batches", e.Limit)
@@ -43,17 +43,19 @@ var (
 )
 
 // Check bounds an export request before it is decoded: two bytes can become a record of 300, and the decoder follows any
-// nesting on the stack, and each record has a copy of its resource. It returns about how many bytes of memory the decoded
-// request takes. An error is [ErrRequest]: a [*TooExpensiveError] above limit, or one that says what is malformed.
-func Check(signal forebay.Signal, enc Encoding, data []byte, limit int) (cost int, err error) {
+// nesting on the stack, and each record has a copy of its resource. headers is the size of those of the request, of which
+// each record can have a copy, too. It returns about how many bytes of memory the decoded request takes. An error is
+// [ErrRequest]: a [*TooExpensiveError] above limit, or one that says what is malformed.
+func Check(signal forebay.Signal, enc Encoding, data []byte, headers, limit int) (cost int, err error) {
 	if enc == JSON {
 		cost, err = checkJSON(data, limit)
+		cost += len(data) // see plain
 	} else {
 		c := checker{limit: limit}
 		err = c.message(data, roots[signal], 0)
 		cost = c.cost
 		if err == nil {
-			err = c.checkCopies(len(data))
+			err = c.checkCopies(len(data), headers)
 		}
 	}
 	return cost + len(data), err
@@ -161,8 +163,8 @@ const (
 	copiesPerByte = 16
 )
 
-func (c *checker) checkCopies(size int) error {
-	if limit := freeCopies + copiesPerByte*size; c.copies > limit {
+func (c *checker) checkCopies(size, headers int) error {
+	if limit := freeCopies + copiesPerByte*size; c.copies+c.records*headers > limit {
 		return &TooExpensiveError{Limit: limit, Copies: true}
 	}
 	return nil

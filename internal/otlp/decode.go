@@ -25,8 +25,12 @@ const (
 )
 
 // Decode returns the records of an export request, see [otlpflat]. It keeps no reference to data. The request must have
-// passed [Check]: decoding has no bounds of its own.
-func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.FieldDocument], error) {
+// passed [Check], with the same headers: decoding has no bounds of its own.
+func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (iter.Seq[mapping.FieldDocument], error) {
+	size := len(data)
+	if enc == JSON {
+		data = plain(make([]byte, 0, size), data)
+	}
 	// A request of the services has the fields of the data that it carries, so the decoders of data read it.
 	var docs iter.Seq[mapping.FieldDocument]
 	var err error
@@ -36,7 +40,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		if enc == JSON {
 			batch, err = (&plog.JSONUnmarshaler{}).UnmarshalLogs(data)
 			if err == nil {
-				err = checkDecoded(signal, len(data), batch.LogRecordCount(), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
+				err = checkDecoded(signal, size, headers, batch.LogRecordCount(), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
 			}
 		} else {
 			batch, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
@@ -49,7 +53,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		if enc == JSON {
 			batch, err = (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(data)
 			if err == nil {
-				err = checkDecoded(signal, len(data), batch.DataPointCount(), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
+				err = checkDecoded(signal, size, headers, batch.DataPointCount(), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
 			}
 		} else {
 			batch, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
@@ -62,7 +66,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 		if enc == JSON {
 			batch, err = (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
 			if err == nil {
-				err = checkDecoded(signal, len(data), batch.SpanCount(), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
+				err = checkDecoded(signal, size, headers, batch.SpanCount(), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
 			}
 		} else {
 			batch, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
@@ -83,8 +87,8 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte) (iter.Seq[mapping.
 }
 
 // checkDecoded bounds the copies of a request in JSON, in which they are counted best by what it is in protobuf.
-func checkDecoded(signal forebay.Signal, size, records int, marshal func() ([]byte, error)) error {
-	if size*records <= freeCopies { // as if all of it were copied
+func checkDecoded(signal forebay.Signal, size, headers, records int, marshal func() ([]byte, error)) error {
+	if (size+headers)*records <= freeCopies { // as if all of it were copied
 		return nil
 	}
 	data, err := marshal()
@@ -95,5 +99,5 @@ func checkDecoded(signal forebay.Signal, size, records int, marshal func() ([]by
 	if err := c.message(data, roots[signal], 0); err != nil {
 		return err
 	}
-	return c.checkCopies(size)
+	return c.checkCopies(size, headers)
 }

@@ -31,7 +31,7 @@ func TestJSONIsRefusedWhereRecordsWouldBeLost(t *testing.T) {
 		`{"x":"`:                       "unexpected end",
 		`{"x":"\`:                      "not a valid export",
 	} {
-		_, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 1<<20)
+		_, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 0, 1<<20)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, otlp.ErrRequest) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
@@ -41,7 +41,7 @@ func TestJSONIsRefusedWhereRecordsWouldBeLost(t *testing.T) {
 // Brackets in strings are no nesting.
 func TestBracketsInStrings(t *testing.T) {
 	text := `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"\"` + strings.Repeat("[{", 10_000) + `\\"}}]}]}]}`
-	if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 1<<20); err != nil {
+	if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 0, 1<<20); err != nil {
 		t.Error(err)
 	}
 }

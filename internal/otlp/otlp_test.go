@@ -108,15 +108,15 @@ func TestFullRequests(t *testing.T) {
 			if got, ok := otlp.Sniff(enc, data); !ok || got != signal {
 				t.Errorf("%s %d is taken for %q", signal, enc, got)
 			}
-			cost, err := otlp.Check(signal, enc, data, 1<<20)
+			cost, err := otlp.Check(signal, enc, data, 0, 1<<20)
 			if err != nil || cost < 2*len(data) {
 				t.Errorf("%s %d costs %d, %v", signal, enc, cost, err)
 			}
 			var tooMuch *otlp.TooExpensiveError
-			if _, err := otlp.Check(signal, enc, data, 1000); !errors.As(err, &tooMuch) {
+			if _, err := otlp.Check(signal, enc, data, 0, 1000); !errors.As(err, &tooMuch) {
 				t.Errorf("%s %d with a low limit: %v", signal, enc, err)
 			}
-			docs, err := otlp.Decode(signal, enc, data)
+			docs, err := otlp.Decode(signal, enc, data, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,10 +150,10 @@ func nested(depth int) []byte {
 }
 
 func TestNesting(t *testing.T) {
-	if _, err := otlp.Check(forebay.SignalLogs, otlp.Protobuf, nested(otlp.MaxNesting), 1<<20); err != nil {
+	if _, err := otlp.Check(forebay.SignalLogs, otlp.Protobuf, nested(otlp.MaxNesting), 0, 1<<20); err != nil {
 		t.Error(err)
 	}
-	if _, err := otlp.Check(forebay.SignalLogs, otlp.Protobuf, nested(otlp.MaxNesting+1), 1<<20); err == nil || !strings.Contains(err.Error(), "nested") {
+	if _, err := otlp.Check(forebay.SignalLogs, otlp.Protobuf, nested(otlp.MaxNesting+1), 0, 1<<20); err == nil || !strings.Contains(err.Error(), "nested") {
 		t.Error(err)
 	}
 	batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(nested(otlp.MaxNesting))
@@ -164,7 +164,7 @@ func TestNesting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, text, 1<<20); err != nil {
+	if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, text, 0, 1<<20); err != nil {
 		t.Errorf("JSON: %v", err)
 	}
 }
@@ -195,18 +195,18 @@ func TestCheckSeesWhatIsDecoded(t *testing.T) {
 			for _, n := range numbers {
 				below := append(slices.Clip(path), n)
 				data := probe(below, malformed)
-				_, err := otlp.Decode(signal, otlp.Protobuf, data)
+				_, err := otlp.Decode(signal, otlp.Protobuf, data, 0)
 				if err == nil || strings.Contains(err.Error(), "wireType") || strings.Contains(err.Error(), "SpanID") {
 					continue // no message
 				}
-				if _, err := otlp.Decode(signal, otlp.Protobuf, probe(below, []byte{0})); err == nil {
+				if _, err := otlp.Decode(signal, otlp.Protobuf, probe(below, []byte{0}), 0); err == nil {
 					continue // numbers one after the other
 				}
-				if _, err := otlp.Check(signal, otlp.Protobuf, data, 1<<20); err == nil {
+				if _, err := otlp.Check(signal, otlp.Protobuf, data, 0, 1<<20); err == nil {
 					t.Errorf("%s: the message at %v is not seen", signal, below)
 				}
 				other := append(slices.Clip(path), n+1<<32)
-				if _, err := otlp.Check(signal, otlp.Protobuf, probe(other, malformed), 1<<20); err == nil {
+				if _, err := otlp.Check(signal, otlp.Protobuf, probe(other, malformed), 0, 1<<20); err == nil {
 					t.Errorf("%s: the message at %v is not seen", signal, other)
 				}
 				if len(below) < deepest {
@@ -262,14 +262,14 @@ func TestCostIsAnUpperBound(t *testing.T) {
 			strings.Repeat(`,{"intValue":1}`, n) + `]}}}]}]}]}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cost, err := otlp.Check(c.signal, c.enc, c.data, 1<<30)
+			cost, err := otlp.Check(c.signal, c.enc, c.data, 0, 1<<30)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			docs, err := otlp.Decode(c.signal, c.enc, c.data)
+			docs, err := otlp.Decode(c.signal, c.enc, c.data, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,8 +330,8 @@ func TestCopies(t *testing.T) {
 		{forebay.SignalLogs, logs, 1, 7 << 20, false},
 	} {
 		proto, text := c.request(c.n, c.size)
-		_, protoErr := otlp.Check(c.signal, otlp.Protobuf, proto, 1<<30)
-		_, textErr := otlp.Decode(c.signal, otlp.JSON, text)
+		_, protoErr := otlp.Check(c.signal, otlp.Protobuf, proto, 0, 1<<30)
+		_, textErr := otlp.Decode(c.signal, otlp.JSON, text, 0)
 		for _, err := range []error{protoErr, textErr} {
 			var tooMuch *otlp.TooExpensiveError
 			if bomb := errors.As(err, &tooMuch) && tooMuch.Copies; bomb != c.bomb || !bomb && err != nil {
@@ -347,7 +347,7 @@ func TestTrailingJSON(t *testing.T) {
 		"{} \r\n\t": true, `{"a":{"b":[{}]}}`: true, `{"a":"}"}`: true,
 		"{}{}": false, "{}\n{\"resourceLogs\":[]}": false, "{} x": false, "{}]": false, `{},{}`: false,
 	} {
-		if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 1<<20); (err == nil) != valid || !valid && !errors.Is(err, otlp.ErrRequest) {
+		if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 0, 1<<20); (err == nil) != valid || !valid && !errors.Is(err, otlp.ErrRequest) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -393,10 +393,10 @@ func FuzzDecode(f *testing.F) {
 		for _, enc := range []otlp.Encoding{otlp.Protobuf, otlp.JSON} {
 			otlp.Sniff(enc, data)
 			signal := signals[int(which)%len(signals)]
-			if _, err := otlp.Check(signal, enc, data, 1<<20); err != nil {
+			if _, err := otlp.Check(signal, enc, data, 0, 1<<20); err != nil {
 				continue
 			}
-			docs, err := otlp.Decode(signal, enc, data)
+			docs, err := otlp.Decode(signal, enc, data, 0)
 			if err != nil {
 				continue
 			}

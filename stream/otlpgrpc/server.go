@@ -115,6 +115,7 @@ type call struct {
 type request struct {
 	signal   forebay.Signal
 	srv      *server
+	headers  int // bytes of metadata
 	reserved int
 	docs     iter.Seq[mapping.FieldDocument]
 	err      error
@@ -133,7 +134,7 @@ func (r *request) UnmarshalProto(data []byte) error {
 		return nil
 	}
 	var cost int
-	if cost, r.err = otlp.Check(r.signal, otlp.Protobuf, data, memoryPerByte*r.srv.opts.MaxMessageBytes); r.err != nil {
+	if cost, r.err = otlp.Check(r.signal, otlp.Protobuf, data, r.headers, memoryPerByte*r.srv.opts.MaxMessageBytes); r.err != nil {
 		return nil
 	}
 	r.reserved = cost
@@ -141,7 +142,7 @@ func (r *request) UnmarshalProto(data []byte) error {
 		r.err = errBuffered
 		return nil
 	}
-	r.docs, r.err = otlp.Decode(r.signal, otlp.Protobuf, data)
+	r.docs, r.err = otlp.Decode(r.signal, otlp.Protobuf, data, r.headers)
 	return nil
 }
 
@@ -165,7 +166,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	if err != nil {
 		return nil, err
 	}
-	req := &request{signal: signal, srv: s}
+	req := &request{signal: signal, srv: s, headers: size(md)}
 	defer func() { s.buffered.Add(-int64(req.reserved)) }()
 	if err := dec(req); err != nil {
 		return nil, err
@@ -271,6 +272,16 @@ func unavailable(after time.Duration, message string) error {
 		return st.Err()
 	}
 	return with.Err()
+}
+
+// size is about what the metadata of a call has in bytes.
+func size(md metadata.MD) (n int) {
+	for name, values := range md {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return n
 }
 
 // setHeaders sets h to the metadata of a call as the headers of a request, without the secret and those to be hidden.
