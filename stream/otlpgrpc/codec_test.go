@@ -120,6 +120,34 @@ func TestSecretBeforeMessage(t *testing.T) {
 	}
 }
 
+// A caller with the secret cannot hold a call for ever either, and others do not wait for it.
+func TestSlowMessage(t *testing.T) {
+	eng, _, conn := start(t, otlpgrpc.Options{ReadTimeout: 20 * time.Millisecond}, nil, app(sink("rows", mapping.Body("b"))))
+	ctx, cancel := context.WithTimeout(with(t.Context(), "Bearer "+secret), time.Minute)
+	defer cancel()
+	call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, exportLogs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = call.RecvMsg(raw(nil))
+	st := status.Convert(err)
+	if st.Code() != codes.Unavailable || len(st.Details()) != 1 || !strings.Contains(st.Message(), "in time") {
+		t.Errorf("%v, details %v", err, st.Details())
+	}
+	for { // this one may be slow, too, on a busy machine
+		_, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs("x"))
+		if err == nil {
+			break
+		}
+		if status.Code(err) != codes.Unavailable {
+			t.Fatal(err)
+		}
+	}
+	if got := eng.Stats().Sinks[0].Accepted; got != 1 {
+		t.Errorf("%d rows", got)
+	}
+}
+
 // Metadata can be in every row of a batch, so it is bounded as the headers of HTTP are.
 func TestLargeMetadata(t *testing.T) {
 	_, _, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Headers("h"))))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 )
 
 const (
@@ -13,6 +14,9 @@ const (
 	DefaultMaxBufferedBytes = 256 << 20
 	// memoryPerByte is what a byte of the largest message may take in memory once it is decoded.
 	memoryPerByte = 16
+	// DefaultReadTimeout is the default of Options.ReadTimeout.
+	DefaultReadTimeout = 30 * time.Second
+	maxReadTimeout     = time.Hour
 )
 
 // Options of the services. The zero value is ready to use.
@@ -23,6 +27,9 @@ type Options struct {
 	// MaxBufferedBytes bounds about the memory that the decoded requests in progress take together, at least sixteen times
 	// MaxMessageBytes. Above it requests are answered UNAVAILABLE. Default: DefaultMaxBufferedBytes.
 	MaxBufferedBytes int
+	// ReadTimeout bounds the time from the headers of a request until its whole message is there, at most an hour. A request
+	// that takes longer is answered UNAVAILABLE. Default: DefaultReadTimeout.
+	ReadTimeout time.Duration
 	// HiddenHeaders are names of metadata, in any case, that mappings do not see. They never see authorization.
 	// Default: none.
 	HiddenHeaders []string
@@ -41,6 +48,9 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("otlpgrpc: Options.MaxBufferedBytes is %d, must be at least %d, sixteen times MaxMessageBytes",
 			d.MaxBufferedBytes, memoryPerByte*d.MaxMessageBytes))
 	}
+	if o.ReadTimeout < 0 || o.ReadTimeout > maxReadTimeout {
+		errs = append(errs, fmt.Errorf("otlpgrpc: Options.ReadTimeout is %v, must be at most %v, or 0 for the default", o.ReadTimeout, maxReadTimeout))
+	}
 	return errors.Join(errs...)
 }
 
@@ -50,6 +60,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBufferedBytes == 0 {
 		o.MaxBufferedBytes = DefaultMaxBufferedBytes
+	}
+	if o.ReadTimeout == 0 {
+		o.ReadTimeout = DefaultReadTimeout
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

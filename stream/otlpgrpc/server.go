@@ -38,6 +38,7 @@ import (
 //
 //	ConnectionTimeout     10 s   until a new connection is ready
 //	MaxConnectionIdle     5 min  a connection without a request
+//	Options.ReadTimeout   30 s   from the headers of a request until its message is there
 //	MaxConcurrentStreams  100    requests of one connection at a time
 //	MaxRecvMsgSize        Options.MaxMessageBytes
 //	MaxHeaderListSize     16 KB  of the metadata of a request
@@ -168,7 +169,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	}
 	req := &request{signal: signal, srv: s, headers: size(md)}
 	defer func() { s.buffered.Add(-int64(req.reserved)) }()
-	if err := dec(req); err != nil {
+	if err := s.read(ctx, req, dec); err != nil {
 		return nil, err
 	}
 	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, source, md, req) }
@@ -176,6 +177,27 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 		return export(ctx, req)
 	}
 	return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: s, FullMethod: "/" + services[signal] + "/Export"}, export)
+}
+
+// read reads the message of a call, and ends the call when that takes longer than Options.ReadTimeout. The design that lost:
+// a tap handle, with which a call has a deadline from its start, because a server takes only one, and panics about another.
+func (s *server) read(ctx context.Context, req *request, dec func(any) error) error {
+	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ WriteStatus(*status.Status) error })
+	if !ok { // the server is not one of gRPC
+		return dec(req)
+	}
+	timer := time.AfterFunc(s.opts.ReadTimeout, func() {
+		_ = stream.WriteStatus(status.Convert(errSlow())) // the client may be gone; dec returns
+	})
+	err := dec(req)
+	if !timer.Stop() { // the client has its answer, so nothing must be stored
+		return errSlow()
+	}
+	return err
+}
+
+func errSlow() error {
+	return unavailable(time.Second, "The message did not arrive in time. Send the batch again.")
 }
 
 // authorize finds the source of a call.

@@ -236,7 +236,9 @@ func TestInterceptor(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []otlpgrpc.Options{{MaxMessageBytes: 1}, {MaxMessageBytes: 1 << 30}, {MaxBufferedBytes: 1}} {
+	for _, o := range []otlpgrpc.Options{
+		{MaxMessageBytes: 1}, {MaxMessageBytes: 1 << 30}, {MaxBufferedBytes: 1}, {ReadTimeout: -1}, {ReadTimeout: 2 * time.Hour},
+	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v is valid", o)
 		}
