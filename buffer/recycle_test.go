@@ -69,6 +69,53 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 	}
 }
 
+// Slices that come and go leave what they deleted, and the records of slices and files, among the tables of those that
+// live. Only these leavings may be merged, whatever waits: a table with records and rows would lie across all that is
+// written later.
+func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
+	const slices, perSlice, size, live = 100, 20, 20 << 10, 40 // 16 MB wait behind a write buffer of 1 MB
+	may := make(chan struct{}, slices)
+	mem := buffertest.NewMemory()
+	mem.Before = func(ctx context.Context, c buffertest.Call) error {
+		if c.Op != buffertest.OpPut {
+			return nil
+		}
+		select {
+		case <-may:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	fs := &tableCounter{FS: vfs.NewMem()}
+	opts := memoryOptions(mem)
+	opts.FS = fs
+	b := open(t, opts)
+	s := define(t, b, "a", func(c *buffer.SinkConfig) {
+		c.Encoding = buffer.None
+		c.Upload.Count = perSlice
+	})
+	letters := rand.New(rand.NewPCG(1, 2))
+	value := make([]byte, size)
+	for i := range slices * perSlice {
+		for k := range value {
+			value[k] = 'a' + byte(letters.IntN(26)) // the store compresses a third of it
+		}
+		put1(t, b, s, i, string(value))
+		if i%perSlice == 0 && i/perSlice >= live {
+			may <- struct{}{}
+		}
+	}
+	per := float64(fs.bytes.Load()) / (slices * perSlice * size)
+	t.Logf("%.2f bytes of tables for each byte", per)
+	if per > 1.4 { // 2.4 where chunks and records share tables, and tables are as large as a flush
+		t.Errorf("%.2f bytes of tables are written for each byte of slices that come and go", per)
+	}
+	for range live {
+		may <- struct{}{} // for Close
+	}
+}
+
 type tableCounter struct {
 	vfs.FS
 	bytes atomic.Int64

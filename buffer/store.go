@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"time"
@@ -47,6 +48,14 @@ func openStore(dir string, opts Options, again bool, failed func(*store, error))
 		L0CompactionThreshold: 16,
 		L0StopWritesThreshold: 64,
 	}
+	// A table that lies across others is merged with them, so chunks and records get tables of their own: the last table of
+	// a flush would else hold its newest chunks and all records. What is deleted lies across what lives in one table of each
+	// flush; a flush has about 30. Slices of 6 s at full speed, 2 cores and ext4: 1.37 bytes of tables for each byte without
+	// this, 0.99 with it.
+	o.TargetFileSizes[0] = max(opts.MemTableBytes/32, 64<<10)
+	o.Experimental.SpanPolicyFunc = pebble.MakeStaticSpanPolicyFunc(
+		bytes.Compare, pebble.KeyRange{Start: []byte{prefixChunk}, End: []byte{prefixChunk + 1}}, pebble.SpanPolicy{},
+	)
 	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
 	// each looks for the next when it ends, so an idle buffer can sleep. The name says that the store itself needs this one
 	// for tests alone; it is the usual one without the goroutine that wakes, and the only such one that the store exports.
