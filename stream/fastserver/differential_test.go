@@ -37,6 +37,10 @@ var requests = []struct{ name, text string }{
 	{"all of a query", "POST /a?-_.~$&+,/:;=@!'()*[]{}|\\^`\"<>#? HTTP/1.1\nHost: a\n\n"},
 	{"empty query", "POST /a? HTTP/1.1\nHost: a\n\n"},
 	{"two question marks", "POST /a?? HTTP/1.1\nHost: a\n\n"},
+	{"delete in query", "POST /a?b\x7fc HTTP/1.1\nHost: a\n\n"},
+	{"high bytes in query", "POST /a?b\xffc HTTP/1.1\nHost: a\n\n"},
+	{"each byte of a path", eachByte("/a%cb")},
+	{"each byte of a query", eachByte("/a?b%cc")},
 	{"high bytes in target", "POST /\xff\xfe HTTP/1.1\nHost: a\n\n"},
 	{"control in target", "POST /a\x01b HTTP/1.1\nHost: a\n\n"},
 	{"tab in target", "POST /a\tb HTTP/1.1\nHost: a\n\n"},
@@ -75,6 +79,7 @@ var requests = []struct{ name, text string }{
 	{"folded first line", "POST /x HTTP/1.1\n Host: a\n\n"},
 	{"line feeds alone", "POST /x HTTP/1.1\\nHost: a\\nContent-Length: 2\\n\\n{}"},
 	{"one line feed alone", "POST /x HTTP/1.1\nHost: a\\nContent-Length: 2\n\n{}"},
+	{"another line feed alone", "POST /x HTTP/1.1\nHost: a\nA: 123\\nContent-Length: 2\n\n{}"},
 	{"empty line of a line feed", "POST /x HTTP/1.1\nHost: a\nContent-Length: 2\n\\n{}"},
 	{"CR CR LF", "POST /x HTTP/1.1\r\nHost: a\n\n"},
 	{"leading line ends", "\n\nPOST /x HTTP/1.1\nHost: a\n\n"},
@@ -163,6 +168,16 @@ var requests = []struct{ name, text string }{
 func pipelined(paths ...string) (text string) {
 	for _, p := range paths {
 		text += fmt.Sprintf("POST %s HTTP/1.1\nHost: a\nContent-Length: 2\n\n{}", p)
+	}
+	return text
+}
+
+// eachByte has a request for each printable byte.
+func eachByte(target string) (text string) {
+	for c := rune('!'); c < 0x7f; c++ {
+		if c != '%' {
+			text += fmt.Sprintf("GET "+target+" HTTP/1.1\nHost: a\n\n", c)
+		}
 	}
 	return text
 }

@@ -122,7 +122,7 @@ func TestTimeouts(t *testing.T) {
 		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
 			c := l.dial()
 			send(t, c, bufio.NewReader(c), post)
-			time.Sleep(20 * time.Second)
+			time.Sleep(5 * time.Second)
 			start := time.Now()
 			if _, err := c.Write(raw("POST /x HTTP/1.1\nHo")); err != nil {
 				t.Fatal(err)
@@ -217,6 +217,18 @@ func TestRefusedBody(t *testing.T) {
 		if resp := receive(t, bufio.NewReader(c)); resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
 			t.Errorf("%s: answer is %v", framing, resp)
 		}
+	}
+
+	// A client that reads only after it has sent everything: a server that closed at once would take the answer back.
+	for range 20 {
+		c := dial(t, l)
+		if _, err := c.Write(raw("POST /x HTTP/1.1\nHost: a\nContent-Length: 4000000\n\n" + strings.Repeat("x", 2_000_000))); err != nil {
+			t.Fatal(err)
+		}
+		if resp := receive(t, bufio.NewReader(c)); resp.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("answer is %v", resp)
+		}
+		c.Close()
 	}
 }
 
