@@ -82,11 +82,8 @@ func splitLogs(batch plog.Logs) (singles []plog.Logs) {
 			for _, r := range sl.LogRecords().All() {
 				one := plog.NewLogs()
 				outer := one.ResourceLogs().AppendEmpty()
-				rl.Resource().CopyTo(outer.Resource())
-				outer.SetSchemaUrl(rl.SchemaUrl())
 				inner := outer.ScopeLogs().AppendEmpty()
-				sl.Scope().CopyTo(inner.Scope())
-				inner.SetSchemaUrl(sl.SchemaUrl())
+				copyGroup(outer, rl, inner, sl)
 				r.CopyTo(inner.LogRecords().AppendEmpty())
 				singles = append(singles, one)
 			}
@@ -101,11 +98,8 @@ func splitTraces(batch ptrace.Traces) (singles []ptrace.Traces) {
 			for _, s := range ss.Spans().All() {
 				one := ptrace.NewTraces()
 				outer := one.ResourceSpans().AppendEmpty()
-				rs.Resource().CopyTo(outer.Resource())
-				outer.SetSchemaUrl(rs.SchemaUrl())
 				inner := outer.ScopeSpans().AppendEmpty()
-				ss.Scope().CopyTo(inner.Scope())
-				inner.SetSchemaUrl(ss.SchemaUrl())
+				copyGroup(outer, rs, inner, ss)
 				s.CopyTo(inner.Spans().AppendEmpty())
 				singles = append(singles, one)
 			}
@@ -121,11 +115,8 @@ func splitMetrics(batch pmetric.Metrics) (singles []pmetric.Metrics) {
 				for i := range pointCount(m) {
 					one := pmetric.NewMetrics()
 					outer := one.ResourceMetrics().AppendEmpty()
-					rm.Resource().CopyTo(outer.Resource())
-					outer.SetSchemaUrl(rm.SchemaUrl())
 					inner := outer.ScopeMetrics().AppendEmpty()
-					sm.Scope().CopyTo(inner.Scope())
-					inner.SetSchemaUrl(sm.SchemaUrl())
+					copyGroup(outer, rm, inner, sm)
 					c := inner.Metrics().AppendEmpty()
 					m.CopyTo(c)
 					keepPoint(c, i)
@@ -136,6 +127,28 @@ func splitMetrics(batch pmetric.Metrics) (singles []pmetric.Metrics) {
 	}
 	return singles
 }
+
+// copyGroup copies what the records of a resource and a scope have in common.
+func copyGroup(toResource, resource resourceOf, toScope, scope scopeOf) {
+	resource.Resource().CopyTo(toResource.Resource())
+	toResource.SetSchemaUrl(resource.SchemaUrl())
+	scope.Scope().CopyTo(toScope.Scope())
+	toScope.SetSchemaUrl(scope.SchemaUrl())
+}
+
+// resourceOf and scopeOf are those of any signal.
+type (
+	resourceOf interface {
+		Resource() pcommon.Resource
+		SchemaUrl() string
+		SetSchemaUrl(string)
+	}
+	scopeOf interface {
+		Scope() pcommon.InstrumentationScope
+		SchemaUrl() string
+		SetSchemaUrl(string)
+	}
+)
 
 func pointCount(m pmetric.Metric) int {
 	switch m.Type() {
