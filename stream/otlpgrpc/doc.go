@@ -28,8 +28,9 @@
 //	FAILED_PRECONDITION  the source is disabled, or several sources have the secret
 //	RESOURCE_EXHAUSTED   the message is above Options.MaxMessageBytes
 //	INTERNAL             the message does not have the compression that it claims
-//	UNAVAILABLE        the service is overloaded, stopping or at fault, or the message took longer than Options.ReadTimeout: send the batch again after the delay of the
-//	                   RetryInfo. Nothing was stored, unless the message says that this is unknown
+//	UNAVAILABLE        the service is overloaded, stopping or at fault, or the message took longer than
+//	                   Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
+//	                   unless the message says that this is unknown
 //
 // Exporters repeat a batch that was UNAVAILABLE, and no other of these.
 package otlpgrpc
