@@ -17,6 +17,8 @@
 //     first. Changes of different sinks of one source wait for each other. No update is lost.
 //   - No accepted row is lost by a change: rows go to the table that they were mapped for, also those of sinks that are
 //     disabled or deleted meanwhile, which is why nothing has to be drained before.
+//   - A table that an erasure drops is no live sink's: changes that begin to use it before are waited for, and then it
+//     stays; later ones are refused with [Busy] until the erasure has ended.
 //   - Secrets and tokens are never part of a version, a task, an error or a log line.
 //
 // # Own and inherited states
@@ -51,7 +53,9 @@
 // # Locks
 //
 // The lock of a source is held while a change of it is made, also through calls of drivers; the lock of the catalog is
-// taken after it, for memory alone. Nothing is held while a task waits for its source.
+// taken after it, for memory alone. Nothing is held while a task waits for its source, for as long as a task may take; a
+// change without a task waits 20 s and is then refused with [Busy]. A change claims the tables that it begins to use after
+// it has the lock; an erasure waits for claims without any lock, so neither can wait for itself.
 //
 // # Layout
 //

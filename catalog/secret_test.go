@@ -103,10 +103,10 @@ func TestRotationWithOverlap(t *testing.T) {
 		want("of another type", "--", sixth, seventh)
 		source, _ = cat.Source("web")
 		eighth := source.Secret
-		rotate(time.Hour)
+		ninth := rotate(time.Hour)
 		must(cat.RollbackSource(user, "web", 1))
 		source, _ = cat.Source("web")
-		want("back to the first type", "--+", seventh, eighth, source.Secret)
+		want("back to the first type", "---+", seventh, eighth, ninth, source.Secret)
 
 		rotate(time.Hour)
 		must(cat.DeleteSource(user, "web"))
