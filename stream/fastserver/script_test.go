@@ -47,9 +47,10 @@ func (c *script) Write(p []byte) (int, error) {
 	return c.out.Write(p)
 }
 
-func (c *script) Close() error                       { c.once.Do(func() { close(c.done) }); return nil }
-func (c *script) CloseWrite() error                  { return nil }
-func (c *script) LocalAddr() net.Addr                { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+func (c *script) Close() error      { c.once.Do(func() { close(c.done) }); return nil }
+func (c *script) CloseWrite() error { return nil }
+func (c *script) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+
 func (c *script) RemoteAddr() net.Addr               { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 4321} }
 func (c *script) SetDeadline(t time.Time) error      { return nil }
 func (c *script) SetReadDeadline(t time.Time) error  { return nil }

@@ -40,8 +40,10 @@ func (o Options) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"ReadHeaderTimeout", o.ReadHeaderTimeout}, {"ReadTimeout", o.ReadTimeout},
-		{"WriteTimeout", o.WriteTimeout}, {"IdleTimeout", o.IdleTimeout},
+		{"ReadHeaderTimeout", o.ReadHeaderTimeout},
+		{"ReadTimeout", o.ReadTimeout},
+		{"WriteTimeout", o.WriteTimeout},
+		{"IdleTimeout", o.IdleTimeout},
 	} {
 		if d.value < 0 {
 			problems = append(problems, fmt.Errorf("fastserver: %s is %v, must not be negative", d.name, d.value))
@@ -58,8 +60,10 @@ func (o Options) withDefaults() Options {
 		value *time.Duration
 		usual time.Duration
 	}{
-		{&o.ReadHeaderTimeout, 10 * time.Second}, {&o.ReadTimeout, 30 * time.Second},
-		{&o.WriteTimeout, 70 * time.Second}, {&o.IdleTimeout, 30 * time.Second},
+		{&o.ReadHeaderTimeout, 10 * time.Second},
+		{&o.ReadTimeout, 30 * time.Second},
+		{&o.WriteTimeout, 70 * time.Second},
+		{&o.IdleTimeout, 30 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.usual
