@@ -244,29 +244,43 @@ type chunk struct {
 	def   *definition
 	group *group
 	data  []byte
-	rows  int64
-	first int64
-	last  int64
+	// members is set when data are gzip members, one of each Append: see Sink.early.
+	members bool
+	appends int   // how many have put rows into it
+	raw     int64 // row bytes
+	rows    int64
+	first   int64
+	last    int64
 }
 
 // append puts rows into the sink's open chunk and returns the group that will commit them.
 func (s *Sink) append(data []byte, rows int, at int64) *group {
 	st := s.state
+	size := int64(len(data))
+	e := s.early(data)
+	member := e.member()
 	st.mu.Lock()
 	c := st.open
-	if c == nil || c.def != s.def || len(c.data)+len(data) > chunkBytes && c.rows > 0 {
+	if c == nil || c.def != s.def || c.raw+size > chunkBytes && c.rows > 0 || c.members && member == nil {
 		c = s.b.gate.join(st, s.def)
+		c.members = member != nil
 		st.open = c
+	}
+	if c.members {
+		data = member
 	}
 	if c.rows == 0 {
 		c.first = at
 	}
 	c.first, c.last = min(c.first, at), max(c.last, at)
 	c.data = append(c.data, data...)
+	c.raw += size
 	c.rows += int64(rows)
+	c.appends++
 	g := c.group
 	st.mu.Unlock()
-	s.b.gate.grow(g, int64(len(data)))
+	e.release()
+	s.b.gate.grow(g, size)
 	return g
 }
 
@@ -304,6 +318,9 @@ type gate struct {
 	room     chan struct{}
 	spare    spareChunks
 	expect   int64 // how many waited for the last group
+
+	// spread is that of the payloads of the last group; see Sink.early.
+	spread atomic.Bool
 
 	signal chan struct{} // capacity 1
 	bound  int64         // MaxPendingBytes

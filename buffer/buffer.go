@@ -105,6 +105,8 @@ type sinkState struct {
 	// mu guards open, the chunk that takes rows now; nil between commits. No I/O happens under it.
 	mu   sync.Mutex
 	open *chunk
+	// single is set by the committer when its last commit had rows of one Append for the sink, and compressed them.
+	single atomic.Bool
 
 	// gone is set when a reopening has shown that the sink is not on disk.
 	gone atomic.Bool

@@ -223,7 +223,7 @@ func (b *Buffer) prepare(g *group) {
 			ch.sink.open = nil
 		}
 		ch.sink.mu.Unlock()
-		c.raw += int64(len(ch.data))
+		c.raw += ch.raw
 	}
 	defer b.gate.recycle(g)
 	if f := b.failed.Load(); f != nil {
@@ -238,6 +238,9 @@ func (b *Buffer) prepare(g *group) {
 
 	b.order.sort(g.chunks)
 	payloads := b.pack.pack(g.chunks)
+	if payloads.spread != b.gate.spread.Load() { // all callers read it, so it is written only when it changes
+		b.gate.spread.Store(payloads.spread)
+	}
 	c.batch = b.db.NewBatchWithSize(payloads.size + 1024)
 	t := &txn{b: b, now: b.now()}
 	b.mu.Lock()
@@ -326,13 +329,13 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 		t.openSlice(s)
 	}
 	sl := s.slice
-	sl.add(tally{rows: c.rows, raw: int64(len(c.data)), stored: int64(len(p.data)), first: c.first, last: c.last})
+	sl.add(tally{rows: c.rows, raw: c.raw, stored: int64(len(p.data)), first: c.first, last: c.last})
 
 	op := batch.SetDeferred(chunkKeySize, chunkHeaderSize+len(p.data))
 	putChunkKey(op.Key, sl.num, sl.chunks)
 	copy(op.Value[chunkHeaderSize:], p.data)
 	putChunkHeader(op.Value, chunkHeader{
-		encoding: p.encoding, rows: c.rows, raw: int64(len(c.data)), last: c.last, slice: sl.tally,
+		encoding: p.encoding, rows: c.rows, raw: c.raw, last: c.last, slice: sl.tally,
 	})
 	if err := op.Finish(); err != nil {
 		panic(fmt.Sprintf("buffer: build batch: %v", err)) // only an indexed batch can fail here

@@ -9,6 +9,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/forebay/forebay/internal/quickgzip"
 )
 
 const (
@@ -17,7 +19,8 @@ const (
 	compressMin = 4 << 10
 	// quickFrom is how many bytes of such chunks in one group are worth a quick member each. Many small chunks at once
 	// come from many busy sinks, and then the bytes cost more than to halve them: each is written to the log, inserted
-	// into the write buffer and written to a table. With fewer there is time, and the upload packs them better.
+	// into the write buffer and written to a table. With fewer there is time, and the upload packs them better. Once there
+	// were so many, a quarter is enough: groups are smaller while their chunks take less time.
 	quickFrom = 128 << 10
 	// quickRest is how many chunks of a sink are left alone after one that did not become half as long.
 	quickRest = 16
@@ -46,6 +49,8 @@ func (c *chunk) bestPacking() packing {
 	switch {
 	case c.def.Encoding == None:
 		return packNot
+	case c.members:
+		return packQuick
 	case len(c.data) >= compressMin:
 		return packWell
 	case c.def.Encoding == Gzip:
@@ -58,26 +63,32 @@ func (c *chunk) bestPacking() packing {
 type payloads struct {
 	list []payload
 	size int // upper bound of the batch
+	// spread is set while many sinks have a few rows each: see quickFrom.
+	spread bool
 }
 
 func (p payloads) at(i int) payload { return p.list[i] }
 
 // packer compresses the chunks of a group, on up to four cores. Its zero value is ready; it is the committer's.
 type packer struct {
-	lanes [4]compressor
-	list  []payload
+	lanes  [4]compressor
+	list   []payload
+	spread bool
 }
 
 // pack compresses the chunks that are worth it. The result is valid until reset.
 func (p *packer) pack(chunks []*chunk) payloads {
-	well, quickly := 0, 0
+	well, quickly, early := 0, 0, 0
 	for _, ch := range chunks {
 		pl := payload{encoding: None, data: ch.data, way: ch.bestPacking()}
 		switch pl.way {
 		case packWell:
 			well += len(ch.data)
 		case packQuick:
-			if ch.sink.rest > 0 {
+			if ch.members {
+				pl.encoding = Gzip
+				early += int(ch.raw)
+			} else if ch.sink.rest > 0 {
 				ch.sink.rest--
 				pl.way = packNot
 			} else {
@@ -86,7 +97,13 @@ func (p *packer) pack(chunks []*chunk) payloads {
 		}
 		p.list = append(p.list, pl)
 	}
-	if quickly < quickFrom {
+	switch small := quickly + early; {
+	case small >= quickFrom:
+		p.spread = true
+	case small < quickFrom/4:
+		p.spread = false
+	}
+	if !p.spread {
 		quickly = 0
 	}
 	var next atomic.Int64
@@ -96,7 +113,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 			switch {
 			case pl.way == packWell:
 				pl.encoding, pl.data = ch.def.Encoding, lane.member(ch.def.Encoding, ch.data)
-			case pl.way == packQuick && quickly > 0:
+			case pl.way == packQuick && quickly > 0 && !ch.members:
 				if member := lane.quickMember(ch.data); member != nil {
 					pl.encoding, pl.data = Gzip, member
 				}
@@ -111,10 +128,14 @@ func (p *packer) pack(chunks []*chunk) payloads {
 		work(&p.lanes[0])
 	}
 	others.Wait()
-	if quickly > 0 {
+	if p.spread {
 		for i, pl := range p.list {
+			ch := chunks[i]
 			if pl.way == packQuick && pl.encoding == None {
-				chunks[i].sink.rest = quickRest
+				ch.sink.rest = quickRest
+			}
+			if single := pl.way == packQuick && pl.encoding == Gzip && ch.appends == 1; ch.sink.single.Load() != single {
+				ch.sink.single.Store(single)
 			}
 		}
 	}
@@ -122,7 +143,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 	for _, pl := range p.list {
 		size += len(pl.data) + chunkHeaderSize + chunkKeySize + 16
 	}
-	return payloads{list: p.list, size: size}
+	return payloads{list: p.list, size: size, spread: p.spread}
 }
 
 // reset invalidates all payloads.
@@ -137,17 +158,17 @@ func (p *packer) reset() {
 // compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and its memory from one
 // group to the next. It is not safe for concurrent use; its zero value is ready.
 type compressor struct {
-	gz  *gzip.Writer
-	zs  *zstd.Encoder
-	buf bytes.Buffer
-	quick
+	gz    *gzip.Writer
+	zs    *zstd.Encoder
+	buf   bytes.Buffer
+	quick quickgzip.Encoder
 }
 
 // quickMember is member for gzip and chunks below compressMin. It returns nil when that is not worth it.
 func (c *compressor) quickMember(data []byte) []byte {
-	c.buf.Grow(quickRoom(len(data)))
+	c.buf.Grow(quickgzip.Room(len(data)))
 	start := c.buf.Len()
-	out := c.quick.append(c.buf.AvailableBuffer(), data)
+	out := c.quick.Append(c.buf.AvailableBuffer(), data)
 	if out == nil {
 		return nil
 	}

@@ -2,10 +2,27 @@ package buffer
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
+
+// gunzip reads with the reader of the standard library, which shares nothing with the writers.
+func gunzip(t *testing.T, members []byte) []byte {
+	t.Helper()
+	zr, err := gzip.NewReader(bytes.NewReader(members))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(zr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
 
 // smallChunks returns chunks of as many sinks, of size bytes each, which repeat themselves or not.
 func smallChunks(n, size int, e Encoding, repeating bool) []*chunk {
@@ -21,7 +38,7 @@ func smallChunks(n, size int, e Encoding, repeating bool) []*chunk {
 				text = append(text, byte(rng.Uint32()))
 			}
 		}
-		chunks[i] = &chunk{sink: &sinkState{}, def: def, data: text[:size], rows: 1}
+		chunks[i] = &chunk{sink: &sinkState{}, def: def, data: text[:size], raw: int64(size), rows: 1}
 	}
 	return chunks
 }
@@ -83,6 +100,91 @@ func TestSinksOfNoiseAreLeftAlone(t *testing.T) {
 	}
 	if tried != 3*len(chunks) {
 		t.Errorf("%d attempts, want one of each %d commits", tried, quickRest+1)
+	}
+}
+
+// While many sinks have the rows of one call each, callers compress them. Whatever they append instead, nothing is lost,
+// doubled or out of order, and the way is left when it does not suit any more.
+func TestCallersCompressRowsOfManySinks(t *testing.T) {
+	const size = 1 << 10
+	text := func(sink, n int) []byte {
+		return fmt.Appendf(nil, "%s%d,%d\n", strings.Repeat("the gate opens ", size/15), sink, n)
+	}
+	noise := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	b := &Buffer{}
+	b.gate.init(64 << 20)
+	sinks := make([]*Sink, quickFrom/size)
+	for i := range sinks {
+		sinks[i] = &Sink{b: b, state: &sinkState{}, def: &definition{Encoding: Gzip}}
+	}
+	texts := func(n int) func(int) [][]byte {
+		return func(sink int) (rows [][]byte) {
+			for i := range n {
+				rows = append(rows, text(sink, i))
+			}
+			return rows
+		}
+	}
+	var p packer
+	for i, c := range []struct {
+		rows    func(sink int) [][]byte // of one sink, each by an Append of its own
+		sinks   int                     // how many have rows
+		early   int                     // chunks with members of callers for each sink
+		chunks  int                     // all chunks of a sink
+		members int                     // of the chunks of a sink
+	}{
+		{texts(1), len(sinks), 0, 1, 1},
+		{texts(1), len(sinks), 1, 1, 1},
+		{texts(2), len(sinks), 1, 1, 2}, // more than expected
+		{texts(2), len(sinks), 0, 1, 1},
+		{texts(1), len(sinks), 0, 1, 1},
+		{texts(1), len(sinks), 1, 1, 1},
+		{texts(1), len(sinks) / 3, 1, 1, 1}, // still enough
+		{func(sink int) [][]byte { return [][]byte{text(sink, 0), noise, text(sink, 1)} }, len(sinks) / 3, 1, 2, 1},
+		{texts(1), len(sinks) / 3, 0, 1, 0}, // the chunk with noise has said that it is not worth it
+		{texts(5), len(sinks) / 3, 0, 1, 1}, // long enough for the usual way
+		{texts(1), 3, 0, 1, 0},              // too few
+	} {
+		for k, s := range sinks[:c.sinks] {
+			for _, row := range c.rows(k) {
+				s.append(row, 1, 1)
+			}
+		}
+		g := b.gate.cur
+		b.gate.cur = newGroup(g.seq + 1)
+		stored := p.pack(g.chunks)
+		b.gate.spread.Store(stored.spread)
+		got, plain := make(map[*sinkState]*[3]int), make(map[*sinkState][]byte)
+		for at, ch := range g.chunks {
+			ch.sink.open = nil
+			if got[ch.sink] == nil {
+				got[ch.sink] = new([3]int)
+			}
+			pl, rows := stored.at(at), []byte(nil)
+			if rows = pl.data; pl.encoding == Gzip {
+				rows = gunzip(t, pl.data)
+				got[ch.sink][2] += bytes.Count(pl.data, []byte("\x1f\x8b\x08\x00"))
+			}
+			if ch.members {
+				got[ch.sink][0]++
+			}
+			got[ch.sink][1]++
+			plain[ch.sink] = append(plain[ch.sink], rows...)
+			if int64(len(rows)) != ch.raw || ch.rows < int64(ch.appends) {
+				t.Fatalf("step %d: a chunk of %d bytes and %d rows says %d bytes of %d calls", i, len(rows), ch.rows, ch.raw, ch.appends)
+			}
+		}
+		for k, s := range sinks[:c.sinks] {
+			if want := bytes.Join(c.rows(k), nil); !bytes.Equal(plain[s.state], want) {
+				t.Fatalf("step %d: sink %d has %q, want %q", i, k, plain[s.state], want)
+			}
+			if want := [3]int{c.early, c.chunks, c.members}; *got[s.state] != want {
+				t.Errorf("step %d: sink %d has %d early chunks, chunks and members, want %d", i, k, *got[s.state], want)
+				break
+			}
+		}
+		p.reset()
 	}
 }
 

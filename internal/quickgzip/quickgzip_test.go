@@ -1,4 +1,4 @@
-package buffer
+package quickgzip
 
 import (
 	"bytes"
@@ -24,11 +24,11 @@ func gunzip(t *testing.T, member []byte) []byte {
 	return plain
 }
 
-func checkQuick(t *testing.T, q *quick, src []byte) (kept bool) {
+func check(t *testing.T, e *Encoder, src []byte) (kept bool) {
 	t.Helper()
 	const before = "before"
-	dst := append(make([]byte, 0, len(before)+quickRoom(len(src))), before...)
-	out := q.append(dst, src)
+	dst := append(make([]byte, 0, len(before)+Room(len(src))), before...)
+	out := e.Append(dst, src)
 	if out == nil {
 		return false
 	}
@@ -42,8 +42,8 @@ func checkQuick(t *testing.T, q *quick, src []byte) (kept bool) {
 	return true
 }
 
-func TestQuickMembersAreGzip(t *testing.T) {
-	var q quick
+func TestMembersAreGzip(t *testing.T) {
+	var e Encoder
 	for name, c := range map[string]struct {
 		text string
 		kept bool
@@ -63,28 +63,28 @@ func TestQuickMembersAreGzip(t *testing.T) {
 		"rows": {strings.Repeat("\"{\"\"a\"\":1}\",2026-01-02T03:04:05Z,203.0.113.7\n", 30), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if kept := checkQuick(t, &q, []byte(c.text)); kept != c.kept {
+			if kept := check(t, &e, []byte(c.text)); kept != c.kept {
 				t.Errorf("kept: %v, want %v", kept, c.kept)
 			}
 		})
 	}
 	for length := range 3 * maxMatch { // every length of a match, and every way to split it
 		text := "0123456789abcdefghijklmnopqrstuvwxyz" + strings.Repeat("m", length)
-		checkQuick(t, &q, []byte(text+text))
+		check(t, &e, []byte(text+text))
 	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	kept := 0
 	for range 2000 {
 		var text []byte
-		for size := rng.IntN(compressMin); len(text) < size; {
+		for size := rng.IntN(4 << 10 << (rng.IntN(2) * rng.IntN(4))); len(text) < size; {
 			if from := rng.IntN(len(text) + 1); len(text) > 0 && rng.IntN(3) > 0 {
 				text = append(text, text[from:min(len(text), from+rng.IntN(600))]...)
 			} else {
 				text = fmt.Append(text, rng.Uint64()>>rng.IntN(64), string(rune(rng.IntN(300))))
 			}
 		}
-		if checkQuick(t, &q, text[:min(len(text), compressMin-1)]) {
+		if check(t, &e, text[:min(len(text), Longest)]) {
 			kept++
 		}
 	}
@@ -93,12 +93,24 @@ func TestQuickMembersAreGzip(t *testing.T) {
 	}
 }
 
-func FuzzQuickMember(f *testing.F) {
+// A text in which a match could be too far away is left to another compressor.
+func TestTextsThatAreTooLong(t *testing.T) {
+	var e Encoder
+	text := bytes.Repeat([]byte("the gate opens "), Longest)[:Longest+1]
+	if !check(t, &e, text[:Longest]) {
+		t.Error("the longest text was not compressed")
+	}
+	if check(t, &e, text) {
+		t.Error("a longer text was compressed")
+	}
+}
+
+func FuzzMember(f *testing.F) {
 	f.Add([]byte("the gate opens when the basin is full and the water turns the wheel"), uint8(3))
 	f.Add([]byte{0, 255, 144, 143}, uint8(200))
-	var q quick
+	var e Encoder
 	f.Fuzz(func(t *testing.T, part []byte, times uint8) {
 		text := bytes.Repeat(part, int(times)+1)
-		checkQuick(t, &q, text[:min(len(text), compressMin-1)])
+		check(t, &e, text[:min(len(text), Longest)])
 	})
 }

@@ -1,0 +1,56 @@
+// Package quickgzip makes gzip members of short texts: rows of a few KiB. It looks for matches as snappy does and writes
+// them with the fixed codes of DEFLATE (RFC 1951, section 3.2.6). The usual compressor computes codes for each member, which
+// takes several times as long as all the rest of a row, for a text that is hardly longer than the description of the codes.
+package quickgzip
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Encoder makes members. It keeps its memory from one to the next. Its zero value is ready. It is not safe for concurrent
+// use.
+type Encoder struct {
+	matcher
+	fixed fixedCodes
+}
+
+// gzipHead has no name and no time, and leaves the system unknown.
+const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+
+// Room is what Append may write for n bytes.
+func Room(n int) int { return n + n/8 + 64 }
+
+// Append adds a member with src to dst, which has Room for it. It returns nil when the compressed bytes, without head
+// and sums, are more than half of src, or src is longer than Longest.
+func (e *Encoder) Append(dst, src []byte) []byte {
+	if len(src) > Longest {
+		return nil
+	}
+	if !e.fixed.ready {
+		e.fixed.init()
+	}
+	var (
+		head = append(dst, gzipHead...)
+		out  = bitWriter{out: head[:cap(head)], end: len(head), acc: 0b011, n: 3} // the only block, fixed codes
+		most = out.end + len(src)/2
+		at   = 0
+	)
+	for _, p := range e.find(src) {
+		next := at + int(p.literals)
+		out.fixedLiterals(&e.fixed, src, at, next)
+		if p.length > 0 {
+			out.fixedMatch(&e.fixed, int(p.length), int(p.distance))
+		}
+		at = next + int(p.length)
+		if out.end > most {
+			return nil
+		}
+	}
+	out.n += 7 // the end of the block is seven zeros
+	if out.close(); out.end > most {
+		return nil
+	}
+	done := binary.LittleEndian.AppendUint32(out.out[:out.end], crc32.ChecksumIEEE(src))
+	return binary.LittleEndian.AppendUint32(done, uint32(len(src)))
+}
