@@ -29,6 +29,7 @@
 //     the time for headers begins anew.
 //   - A panic of the handler is logged without its value, which could hold a part of the request, unless it is a runtime error.
 //
-// A handler that starts goroutines which outlive it, streams its answer, upgrades connections or waits for a client to go
-// belongs to net/http. So do servers behind nothing but browsers, which want TLS and HTTP/2: they would work here, with no gain.
+// A handler that starts goroutines which outlive it (http.TimeoutHandler does), streams its answer, upgrades connections or
+// waits for a client to go belongs to net/http. So do servers behind nothing but browsers, which want TLS and HTTP/2: they would
+// work here, with no gain.
 package fastserver
