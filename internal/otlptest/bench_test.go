@@ -98,7 +98,7 @@ func ratios(values, of []float64) (list []float64) {
 }
 
 // serve listens for a protocol in front of an engine on disk.
-func serve(b *testing.B, protocol string) (eng *forebay.Engine, address string) {
+func serve(b testing.TB, protocol string) (eng *forebay.Engine, address string) {
 	eng, err := forebay.Open(b.TempDir(), forebay.Options{Staging: noStaging{}})
 	if err != nil {
 		b.Fatal(err)

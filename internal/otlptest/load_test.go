@@ -21,6 +21,14 @@ type sender interface {
 	io.Closer
 }
 
+// newSender connects to the source of the tests. calls is how many are in flight over gRPC.
+func newSender(protocol, address string, data []byte, calls int) (sender, error) {
+	if protocol == "http" {
+		return newHTTPSender(address, "/otlp/1/app/"+secret+"/v1/logs", data)
+	}
+	return newGRPCSender(address, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", secret, data, calls)
+}
+
 // httpSender posts over HTTP/1.1.
 type httpSender struct {
 	net.Conn

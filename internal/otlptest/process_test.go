@@ -50,12 +50,7 @@ func (l load) serve(in io.Reader, out io.Writer) error {
 	}
 	var senders []sender
 	for range l.Connections {
-		var s sender
-		if l.Protocol == "http" {
-			s, err = newHTTPSender(l.Address, "/otlp/1/app/"+secret+"/v1/logs", data)
-		} else {
-			s, err = newGRPCSender(l.Address, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", secret, data, l.Calls)
-		}
+		s, err := newSender(l.Protocol, l.Address, data, l.Calls)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,5 @@
+//go:build race
+
+package otlptest
+
+const raceEnabled = true
