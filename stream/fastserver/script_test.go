@@ -47,14 +47,24 @@ func (c *script) Write(p []byte) (int, error) {
 	return c.out.Write(p)
 }
 
-func (c *script) Close() error      { c.once.Do(func() { close(c.done) }); return nil }
-func (c *script) CloseWrite() error { return nil }
-func (c *script) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+func (c *script) Close() error {
+	c.once.Do(func() { close(c.done) })
+	return nil
+}
 
-func (c *script) RemoteAddr() net.Addr               { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 4321} }
-func (c *script) SetDeadline(t time.Time) error      { return nil }
-func (c *script) SetReadDeadline(t time.Time) error  { return nil }
-func (c *script) SetWriteDeadline(t time.Time) error { return nil }
+func (c *script) CloseWrite() error { return nil }
+
+func (c *script) LocalAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}
+}
+
+func (c *script) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 4321}
+}
+
+func (c *script) SetDeadline(time.Time) error      { return nil }
+func (c *script) SetReadDeadline(time.Time) error  { return nil }
+func (c *script) SetWriteDeadline(time.Time) error { return nil }
 
 // once is a listener for one connection.
 type once struct {
@@ -71,7 +81,12 @@ func (l *once) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 }
-func (l *once) Close() error   { l.stop.Do(func() { close(l.end) }); return nil }
+
+func (l *once) Close() error {
+	l.stop.Do(func() { close(l.end) })
+	return nil
+}
+
 func (l *once) Addr() net.Addr { return &net.TCPAddr{} }
 
 // seen is a request as a handler sees it.
