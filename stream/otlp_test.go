@@ -454,21 +454,26 @@ func TestOTLPSmallMemory(t *testing.T) {
 
 // Columns do not see the headers that are to be hidden, and never the bearer token.
 func TestOTLPHiddenHeaders(t *testing.T) {
-	s := newService(t, nil, telemetry())
-	srv := httptest.NewServer(stream.Ingest(s.eng, stream.Options{HiddenHeaders: []string{"x-tenant-key"}}))
-	defer srv.Close()
-	s.url = srv.URL
-	status, _, answer := s.export("/otlp/1/app/v1/logs", exports(t, protobuf)[forebay.SignalLogs], "Content-Type", protobuf,
-		"Authorization", "Bearer "+webSecret, "X-Tenant-Key", "hush", "X-Kind", "test")
-	if status != 200 {
-		t.Fatalf("%d %s", status, answer)
-	}
-	if s.tables()["all"] != 1 {
-		t.Fatal("no row")
-	}
-	headers := s.mem.Rows("in.c-app.all")[0][1]
-	if strings.Contains(headers, "hush") || strings.Contains(headers, "Authorization") || !strings.Contains(headers, `"X-Kind":"test"`) {
-		t.Errorf("headers %s", headers)
+	for name, hidden := range map[string][]string{"one hidden": {"x-tenant-key"}, "none hidden": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, nil, telemetry())
+			srv := httptest.NewServer(stream.Ingest(s.eng, stream.Options{HiddenHeaders: hidden}))
+			defer srv.Close()
+			s.url = srv.URL
+			status, _, answer := s.export("/otlp/1/app/v1/logs", exports(t, protobuf)[forebay.SignalLogs], "Content-Type", protobuf,
+				"Authorization", "Bearer "+webSecret, "X-Tenant-Key", "hush", "X-Kind", "test")
+			if status != 200 {
+				t.Fatalf("%d %s", status, answer)
+			}
+			if s.tables()["all"] != 1 {
+				t.Fatal("no row")
+			}
+			headers := s.mem.Rows("in.c-app.all")[0][1]
+			if strings.Contains(headers, "hush") != (hidden == nil) || strings.Contains(headers, "Authorization") ||
+				!strings.Contains(headers, `"X-Kind":"test"`) || !strings.Contains(headers, `"Host":"127.0.0.1`) {
+				t.Errorf("headers %s", headers)
+			}
+		})
 	}
 }
 
