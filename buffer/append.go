@@ -296,7 +296,7 @@ type group struct {
 
 	began   time.Time // when the first chunk joined
 	chunks  []*chunk
-	ops     []func(*txn)
+	ops     []*operation
 	waiters atomic.Int64
 	noticed atomic.Bool // the committer was told of it
 	settled atomic.Bool // no more callers are expected
@@ -383,7 +383,7 @@ func (g *gate) grow(cur *group, size int64) {
 func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
 
 // post adds an operation to the group that gathers now.
-func (g *gate) post(op func(*txn)) (*group, error) {
+func (g *gate) post(op *operation) (*group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.finished {
@@ -393,6 +393,16 @@ func (g *gate) post(op func(*txn)) (*group, error) {
 	g.cur.waiters.Add(1)
 	g.kick()
 	return g.cur, nil
+}
+
+// dropOperations keeps those in the gathering group from being run: the state that they were made for is replaced. The
+// rows beside them stay. New ones come only when the store is in use again.
+func (g *gate) dropOperations() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, op := range g.cur.ops {
+		op.dropped = true
+	}
 }
 
 // roomMade returns a channel that is closed when a commit has ended.

@@ -59,19 +59,34 @@ func (t *txn) then(fn func()) { t.after = append(t.after, fn) }
 
 // do runs op as part of the next commit and returns when it is on disk.
 func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
-	g, err := b.post(op)
+	o := &operation{run: op}
+	g, err := b.post(o)
 	if err != nil {
 		return err
 	}
-	return Ticket{b: b, g: g}.Wait(ctx)
+	if err := (Ticket{b: b, g: g}).Wait(ctx); err != nil {
+		return err
+	}
+	if o.dropped {
+		return errReopened
+	}
+	return nil
 }
 
-// post runs op as part of the next commit.
-func (b *Buffer) post(op func(*txn)) (*group, error) {
+// post runs an operation as part of the next commit.
+func (b *Buffer) post(o *operation) (*group, error) {
 	if f := b.failed.Load(); f != nil {
 		return nil, f
 	}
-	return b.gate.post(op)
+	return b.gate.post(o)
+}
+
+// operation is a change of state that waits for its commit. It may hold what it found in the state when it was asked
+// for, so it must not outlive that state.
+type operation struct {
+	run func(*txn)
+	// dropped is set when the store was reopened before the operation could run. It counts when the group has ended.
+	dropped bool
 }
 
 // commitLoop is the committer. It ends after the group that gathered when the gate was finished.
@@ -248,7 +263,9 @@ func (b *Buffer) prepare(g *group) {
 		c.local += t.addChunk(c.batch, ch, payloads.at(i))
 	}
 	for _, op := range g.ops {
-		op(t)
+		if !op.dropped {
+			op.run(t)
+		}
 	}
 	t.encode(c.batch)
 	b.mu.Unlock()

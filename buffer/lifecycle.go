@@ -245,7 +245,7 @@ func (t *txn) retryFailed(s *sinkState) {
 
 // fire runs on the scheduler's goroutine when a timer is due.
 func (b *Buffer) fire(k timerKey) {
-	_, _ = b.post(func(t *txn) {
+	_, _ = b.post(&operation{run: func(t *txn) {
 		switch k.kind {
 		case timerSlice:
 			if sl := b.mu.slices[k.num]; sl != nil && sl.rec.State == SliceWriting {
@@ -270,7 +270,7 @@ func (b *Buffer) fire(k timerKey) {
 				t.then(func() { b.queueCleanup(f) })
 			}
 		}
-	}) // an error says that the buffer closes or has failed; recovery sets the timers again
+	}}) // an error says that the buffer closes or has failed; recovery sets the timers again
 }
 
 // intervalOfSlice seals a slice whose interval has passed. A clock that was set back makes it wait again.

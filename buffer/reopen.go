@@ -182,6 +182,7 @@ func (b *Buffer) install(o opened) {
 		_ = o.store.close()
 		return
 	}
+	b.gate.dropOperations()
 	b.mu.Lock()
 	o.state.join(b.mu.state)
 	if mutant != mutantTrustMemory {
