@@ -34,7 +34,7 @@ const chunkHead = 56
 // damage changes bytes of the disk while no process has it open: in the value of some chunks, where the checksum of the
 // chunk finds it, or in a file of the store, where that of a block finds it.
 func (r *run) damage() {
-	db, err := pebble.Open(r.localDir(), &pebble.Options{FS: r.disk.mem, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
+	db, err := pebble.Open(r.localDir(), &pebble.Options{FS: r.disk.mem, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}, EventListener: patient()})
 	if err != nil {
 		r.t.Errorf("open the store to damage it: %v", err)
 		return
@@ -217,7 +217,7 @@ func sliceNumber(id string) (uint64, error) {
 
 // checkStore looks into the store that was closed for slices and chunks, and returns the damage that it knows of.
 func (r *run) checkStore() (damage []buffer.Damage) {
-	db, err := pebble.Open(r.localDir(), &pebble.Options{FS: r.disk.mem, ReadOnly: true, Logger: quiet{}})
+	db, err := pebble.Open(r.localDir(), &pebble.Options{FS: r.disk.mem, ReadOnly: true, Logger: quiet{}, EventListener: patient()})
 	if err != nil {
 		r.t.Errorf("open the store: %v", err)
 		return nil
@@ -246,6 +246,11 @@ func (r *run) checkStore() (damage []buffer.Damage) {
 		}
 	}
 	return damage
+}
+
+// patient hears of damage from before and goes on: by itself the store ends the process.
+func patient() *pebble.EventListener {
+	return &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 }
 
 type quiet struct{}

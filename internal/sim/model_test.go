@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -255,16 +256,23 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 		ended    = map[string]*ending{}
 		inTable  = map[string]int64{} // rows of files that were not given up, by sink
 	)
+	r.checkDamage(stats, damage, lost)
+	damaged := maps.Clone(lost)
 	for _, st := range stats.Sinks {
 		for id, e := range r.endings(st) {
 			ended[id] = e
 			for name := range e.known {
 				lost[rowKey(st.ID, name)] = true
 			}
-			nameless[st.ID] += max(0, e.rows-int64(len(e.counted)))
+			counted := int64(0)
+			for name := range e.counted {
+				if !damaged[rowKey(st.ID, name)] { // the file was given up before its object was put again without it
+					counted++
+				}
+			}
+			nameless[st.ID] += max(0, e.rows-counted)
 		}
 	}
-	r.checkDamage(stats, damage, lost)
 	for _, id := range sortedKeys(r.out.files) {
 		f := r.out.files[id]
 		sink := r.sinkOf(f.table)
