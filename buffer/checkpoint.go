@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
-
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/internal/storefs"
 	"github.com/forebay/forebay/trigger"
@@ -81,7 +77,7 @@ func (b *Buffer) copyTo(dir string) (err error) {
 			err = errors.Join(err, disk.RemoveAll(partial))
 		}
 	}()
-	if err := b.copyStore(partial); err != nil {
+	if err := storefs.Checkpoint(b.db, disk, partial); err != nil {
 		return err
 	}
 	// After a failure the store goes on in memory alone, and so would the copy.
@@ -98,43 +94,4 @@ func (b *Buffer) copyTo(dir string) (err error) {
 		return err
 	}
 	return storefs.SyncDir(disk, parent)
-}
-
-// copyStore copies the store with the list of its tables. The store writes the list anew with the first change after an
-// opening, and until then copies an empty one. Where a log is read at the opening, that is a change; a power cut during
-// an earlier opening may have left none.
-func (b *Buffer) copyStore(dir string) error {
-	for attempt := 0; ; attempt++ {
-		if err := b.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
-			return err
-		}
-		listed, err := hasTableList(b.opts.FS, dir)
-		if listed || err != nil {
-			return err
-		}
-		if attempt > 0 {
-			return errors.New("the copy has no list of its tables")
-		}
-		if err := errors.Join(b.opts.FS.RemoveAll(dir), b.db.Flush()); err != nil {
-			return err
-		}
-	}
-}
-
-// hasTableList reports whether a store has a list of its tables with something in it.
-func hasTableList(disk vfs.FS, dir string) (bool, error) {
-	names, err := disk.List(dir)
-	if err != nil {
-		return false, err
-	}
-	for _, name := range names {
-		if !strings.HasPrefix(name, "MANIFEST-") {
-			continue
-		}
-		info, err := disk.Stat(disk.PathJoin(dir, name))
-		if err != nil || info.Size() > 0 {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }

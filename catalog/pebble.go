@@ -371,7 +371,7 @@ func (s *pebbleStore) Checkpoint(dir string) (err error) {
 			err = errors.Join(err, s.fs.RemoveAll(partial))
 		}
 	}()
-	if err := o.db.Checkpoint(partial, pebble.WithFlushedWAL()); err != nil {
+	if err := storefs.Checkpoint(o.db, s.fs, partial); err != nil {
 		return err
 	}
 	if err := o.fs.Failure(); err != nil {
