@@ -100,6 +100,9 @@ func (r *run) damageValues(db *pebble.DB, chunks []storedChunk) {
 	at := r.extra.IntN(len(chunks))
 	for _, c := range chunks[at:min(len(chunks), at+1+r.extra.IntN(3))] {
 		value := c.value
+		if len(value) == 0 {
+			continue // cut off before
+		}
 		how := pick(r.extra, "flip", "flip", "cut off")
 		place := r.extra.IntN(len(value))
 		if how == "flip" {
