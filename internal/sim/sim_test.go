@@ -62,6 +62,8 @@ var regressions = []scenario{
 	{seed: 2455, plain: true},  // a compaction that could not read was repeated without a pause
 	{seed: 27},                 // nothing deleted the staged objects of a discarded file after a restart
 	{seed: 3092},               // a slice of which damage had left nothing was uploaded once more
+	{seed: 5793},               // an operation that waited while the store failed ran on the state after the reopening
+	{seed: 13432},              // the checkpoint of a store that had found no log had no list of its tables
 }
 
 // scenario is what a run is made from.
