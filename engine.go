@@ -43,7 +43,7 @@ type Engine struct {
 type source struct {
 	def     Source
 	secrets secrets
-	sinks []*sink // the enabled ones, in the order of the definition
+	sinks   []*sink // the enabled ones, in the order of the definition
 	// wait is set when an acknowledgement of at least one sink means "on disk".
 	wait bool
 	// kept is the outcome of a record that every sink takes.
