@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -32,9 +33,12 @@ func (l *lateImports) runs(file uint64) bool {
 // importedLate takes up the outcome of a call that had been left alone. Its success is as good as that of any other
 // attempt; its failure was recorded when it was left alone.
 func (b *Buffer) importedLate(num uint64, arg *File, err error) {
-	if err == nil {
-		// Before the count goes down, so that nobody can give the file up in between.
-		_ = b.do(context.Background(), func(t *txn) {
+	// Before the count goes down, so that nobody can give the file up in between; again when the store has failed meanwhile.
+	for again := err == nil; again; {
+		b.mu.RLock()
+		changed := b.waitChange()
+		b.mu.RUnlock()
+		err := b.do(context.Background(), func(t *txn) {
 			f := b.mu.files[num]
 			if f == nil || f.rec.State != FileImporting || b.fileID(f) != arg.ID {
 				return
@@ -43,6 +47,13 @@ func (b *Buffer) importedLate(num uint64, arg *File, err error) {
 			rows := f.rec.Rows
 			t.then(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", rows) })
 		})
+		var failed *FailedError
+		if again = errors.As(err, &failed) && b.ctx.Err() == nil; again && b.failed.Load() != nil {
+			select {
+			case <-changed:
+			case <-b.ctx.Done():
+			}
+		}
 	}
 	b.late.add(num, -1)
 }

@@ -197,6 +197,9 @@ func (b *Buffer) install(o opened) {
 	b.damages.Store(o.state.damages)
 	b.crew = b.newCrew()
 	b.use(o.store)
+	b.mu.Lock()
+	b.signalChange() // for those who wait until operations are taken again
+	b.mu.Unlock()
 	b.healing = false
 	b.log.Warn("local level reopened")
 	for _, s := range b.mu.sinks { // written by this goroutine alone

@@ -54,6 +54,8 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 
 // resume goes on with what an earlier opening has begun. The sources are not in the catalog any more.
 func (c *Catalog) resume(erasures []*erasure) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // the first may end before the last has begun
 	for _, e := range erasures {
 		if c.tasks[e.Task.ID] == nil { // its record has not come back, for example from a copy of the store
 			c.tasks[e.Task.ID] = &running{task: e.Task, done: make(chan struct{})}

@@ -77,8 +77,8 @@ var noProgrammaticTokens = &AuthError{
 // missingToken is told with all else that is wrong with the form of a request.
 var missingToken = badAPIRequest("missingField", "%q is missing from header.", tokenHeader)
 
-// StaticToken accepts one token, for the given project, with all permissions. It knows no programmatic tokens. It panics when the token is empty: an API
-// that anybody may change must be a decision that can be read in the caller's code.
+// StaticToken accepts one token, for the given project, with all permissions. It knows no programmatic tokens. It panics
+// when the token is empty: an API that anybody may change must be a decision that can be read in the caller's code.
 func StaticToken(token string, projectID int) Authenticator {
 	if token == "" {
 		panic("stream: StaticToken with an empty token")

@@ -155,7 +155,9 @@ func (c *conn) receive() verdict {
 			if c.makeRoom(); c.to == len(c.in) {
 				return other
 			}
-			c.readUntil(c.begun.Add(c.s.opts.ReadHeaderTimeout), 0)
+			if c.requests > 0 || c.readBy.IsZero() { // else the time of the connection itself runs
+				c.readUntil(c.begun.Add(c.s.opts.ReadHeaderTimeout), 0)
+			}
 		} else if c.makeRoom(); !c.waitIdle() {
 			return incomplete
 		}

@@ -27,6 +27,7 @@
 //   - Header lines of an answer may be in another order.
 //   - A time-out may take up to an eighth longer, at most a second. For a request that goes over to net/http within its headers
 //     the time for headers begins anew.
+//   - Shutdown ends a new connection of which it has read nothing yet; net/http waits some seconds for its first request.
 //   - A panic of the handler is logged without its value, which could hold a part of the request, unless it is a runtime error.
 //
 // A handler that starts goroutines which outlive it (http.TimeoutHandler does), streams its answer, upgrades connections or

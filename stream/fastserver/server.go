@@ -23,7 +23,7 @@ type Options struct {
 	// ReadTimeout bounds the time for headers and body. Reads of the body then fail with [os.ErrDeadlineExceeded].
 	// Default: 30 s.
 	ReadTimeout time.Duration
-	// WriteTimeout bounds the time from the headers to the end of the answer. Default: 70 s.
+	// WriteTimeout bounds the time from the first byte of the headers to the end of the answer. Default: 70 s.
 	WriteTimeout time.Duration
 	// IdleTimeout ends a kept connection without a request. Default: 30 s.
 	IdleTimeout time.Duration
