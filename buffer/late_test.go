@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 )
@@ -71,6 +74,101 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 				if st.Target.Rows != 3 || st.Accepted != 3 {
 					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
 				}
+				wantIDs(t, target.Memory, "in.c-test.a", 0, 3)
+				verify(t, b)
+			})
+		})
+	}
+}
+
+// slowImport is a target whose first import does not return, whatever its context says, until it is released; then it
+// stores the rows after all. Every further one fails.
+type slowImport struct {
+	*buffertest.Memory
+	release chan struct{}
+	calls   atomic.Int64
+}
+
+func (s *slowImport) Import(ctx context.Context, f *buffer.File) error {
+	if s.calls.Add(1) > 1 {
+		return errors.New("down")
+	}
+	<-s.release
+	return s.Memory.Import(context.WithoutCancel(ctx), f)
+}
+
+// An import that was left alone ends well while the local level is out of reach, or after it has been opened again: its
+// outcome is kept until it can be written, so that the file is imported, once, and nobody can give its rows up.
+func TestLateImportOutlivesAReopening(t *testing.T) {
+	for name, tt := range map[string]struct{ lateBefore, endsBefore bool }{
+		"ends during the failure":                            {lateBefore: true, endsBefore: true},
+		"ends after the reopening":                           {lateBefore: true},
+		"is left alone by the failure, ends during it":       {endsBefore: true},
+		"is left alone by the failure, ends when it is over": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var broken atomic.Bool
+				target := &slowImport{Memory: buffertest.NewMemory(), release: make(chan struct{})}
+				opts := memoryOptions(target.Memory)
+				opts.FS = errorfs.Wrap(opts.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+						return syscall.ENOSPC
+					}
+					return nil
+				}))
+				var log syncBuffer
+				opts.Logger = textLogger(&log)
+				opts.Target, opts.AttemptTimeout, opts.Retention = target, 10*time.Minute, time.Hour
+				b := open(t, opts)
+				s := define(t, b, "a")
+				put(t, b, s, 0, 3)
+				if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if tt.lateBefore {
+					time.Sleep(20 * time.Minute)
+				}
+				broken.Store(true)
+				ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(3, "v"), Count: 1})
+				if err == nil {
+					err = ticket.Wait(t.Context())
+				}
+				var failed *buffer.FailedError
+				if !errors.As(err, &failed) {
+					t.Fatalf("a row on a full disk: %v, want a FailedError", err)
+				}
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				if tt.endsBefore {
+					close(target.release)
+					time.Sleep(time.Minute)
+				}
+				if err := b.Ready(); !errors.As(err, &failed) {
+					t.Fatalf("the local level has not failed: %v", err)
+				}
+				broken.Store(false)
+				time.Sleep(10 * time.Minute)
+				if !tt.endsBefore {
+					st, _ := b.SinkStats("a")
+					if err := b.Discard(t.Context(), "a", st.Files[0].ID); !errors.Is(err, buffer.ErrImportRuns) {
+						t.Errorf("discard: %v, want ErrImportRuns", err)
+					}
+					close(target.release)
+				}
+				synctest.Wait()
+				st, _ := b.SinkStats("a")
+				if st.Target.Rows != 3 || st.Accepted != 3 || st.Files[0].State != buffer.FileImported {
+					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
+				}
+				if err := b.Discard(t.Context(), "a", st.Files[0].ID); !errors.Is(err, buffer.ErrUnknownFile) {
+					t.Errorf("the imported file can be given up: %v", err)
+				}
+				if n := strings.Count(log.String(), "file imported late"); n != 1 {
+					t.Errorf("the late import is taken up %d times:\n%s", n, log.String())
+				}
+				time.Sleep(2 * time.Hour)
 				wantIDs(t, target.Memory, "in.c-test.a", 0, 3)
 				verify(t, b)
 			})
