@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -268,5 +269,48 @@ func TestUnwrittenEndOfErasure(t *testing.T) {
 	again := openCatalog(t, eng, catalog.Options{Store: disk, DropTable: mem.Drop})
 	if _, err := again.Source("web"); err != nil || len(mem.Rows("in.c-web.a")) != 1 {
 		t.Errorf("the new source: %v, its table has %v", err, mem.Rows("in.c-web.a"))
+	}
+}
+
+// TestUnfinishedErasuresAreResumedTogether opens a store that was left with two erasures: the first one has nothing left to
+// do and may end before the other one is begun. That is seldom, so it is opened often; the race detector sees the rest.
+func TestUnfinishedErasuresAreResumedTogether(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	store := &lateEnds{memory: newMemory()}
+	cat := openCatalog(t, eng, catalog.Options{Store: store, DropTable: mem.Drop})
+	done(t, cat)(cat.CreateSource(user, spec("Empty")))
+	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
+	ingest(t, eng, "web", true)
+	store.down.Store(true)
+	tasks := []catalog.Task{done(t, cat)(cat.EraseSource("empty")), done(t, cat)(cat.EraseSource("web"))}
+	if err := cat.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if keys := store.keys("erasure/"); len(keys) != 2 {
+		t.Fatalf("unfinished are %v, want two", keys)
+	}
+	for range 100 {
+		left := newMemory()
+		left.records = maps.Clone(store.records)
+		var drops atomic.Int64
+		again := openCatalog(t, eng, catalog.Options{Store: left, DropTable: func(ctx context.Context, table string) error {
+			drops.Add(1)
+			return mem.Drop(ctx, table)
+		}})
+		// A call of the catalog would put the opening before the end of the first one.
+		for len(left.keys("erasure/")) > 0 {
+			runtime.Gosched()
+		}
+		for _, task := range tasks {
+			if got, err := again.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Succeeded {
+				t.Errorf("task is %+v, %v", got, err)
+			}
+		}
+		if n := drops.Load(); n != 1 {
+			t.Errorf("%d tables were dropped, want 1", n)
+		}
+		done(t, again)(again.CreateSource(user, spec("Empty", "a"))) // the ids and the table are free
+		done(t, again)(again.EraseSource("empty"))
 	}
 }
