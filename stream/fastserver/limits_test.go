@@ -104,6 +104,41 @@ func TestTimeouts(t *testing.T) {
 			})
 		})
 	}
+	t.Run("late first byte of a new connection", func(t *testing.T) { // it does not begin the time anew
+		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
+			c := l.dial()
+			start := time.Now()
+			for _, late := range []time.Duration{8 * time.Second, time.Second} {
+				time.Sleep(late)
+				if _, err := c.Write([]byte("P")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			closed(t, c)
+			within(t, start, 10*time.Second)
+		})
+	})
+	t.Run("late first request", func(t *testing.T) { // its own times begin with its first byte
+		o := &observer{}
+		inBubble(t, o, fastserver.Options{}, func(t *testing.T, l pipes) {
+			c := l.dial()
+			time.Sleep(9 * time.Second)
+			start := time.Now()
+			if _, err := c.Write(raw("POST /x HTTP/1.1\nHost: a\nContent-Length: 3\n\n1")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+			if _, err := c.Write([]byte("2")); err != nil {
+				t.Fatal(err)
+			}
+			receive(t, bufio.NewReader(c))
+			within(t, start, 30*time.Second)
+			if s := o.seen[0]; s.Body != "12" || !strings.Contains(s.Err, "timeout") {
+				t.Errorf("the handler saw %q, %s", s.Body, s.Err)
+			}
+			c.Close()
+		})
+	})
 	t.Run("idle after requests", func(t *testing.T) {
 		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
 			c := l.dial()
