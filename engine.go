@@ -28,6 +28,7 @@ type Engine struct {
 	buf  *buffer.Buffer
 	// observation is nil without a meter.
 	observation metric.Registration
+	portion     int // see portionBytes
 
 	// sources is replaced as a whole by Define and Remove, so that Ingest reads it without a lock.
 	sources atomic.Pointer[map[string]*source]
@@ -52,6 +53,8 @@ type source struct {
 	dropped *atomic.Int64
 	// views are the source without the sinks that do not take a signal, for the signals that some sink does not take.
 	views map[Signal]*source
+	// combiner is for the callers of Ingest, when there are very many.
+	combiner combiner
 }
 
 type sink struct {
@@ -86,7 +89,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf}
+	e := &Engine{define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf, portion: portionOf(opts.Buffer)}
 	e.sources.Store(&map[string]*source{})
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())

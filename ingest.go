@@ -23,10 +23,15 @@ import (
 // The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
 // result, which may be shared by all records that every sink kept.
 func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
-	var one [1]*mapping.Record
-	one[0] = rec
-	var results [1]Result
-	if err := e.ingest(ctx, sourceID, one[:], results[:]); err != nil {
+	src, err := e.open(ctx, sourceID)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case rec != nil && src.combining():
+		return e.ingestCombined(ctx, src, rec)
+	}
+	one, results := [1]*mapping.Record{rec}, [1]Result{}
+	if err := e.ingest(ctx, src, one[:], results[:]); err != nil {
 		return Result{}, err
 	}
 	return results[0], results[0].Err(sourceID)
@@ -36,8 +41,12 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 // error joins those of all records; it is nil when every sink kept every record. A batch of many megabytes is taken in
 // portions: when a bound is reached in the middle, the results tell which records were stored.
 func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mapping.Record) ([]Result, error) {
+	src, err := e.open(ctx, sourceID)
+	if err != nil {
+		return nil, err
+	}
 	results := make([]Result, len(recs))
-	if err := e.ingest(ctx, sourceID, recs, results); err != nil {
+	if err := e.ingest(ctx, src, recs, results); err != nil {
 		return nil, err
 	}
 	var problems []error
@@ -49,19 +58,32 @@ func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 	return results, errors.Join(problems...)
 }
 
-// portionBytes is how many row bytes a call maps before it hands them to the buffer, where they count against the bounds.
-// A huge batch, or a large body for many sinks, goes in several portions, so that what is mapped ahead stays small.
+// portionBytes is how many row bytes a call maps at most before it hands them to the buffer, where they count against the
+// bounds. A huge batch goes in several portions, so that what is mapped ahead stays small; so does a large body for many
+// sinks, while the rows of other records stay together. A row that is larger goes alone. With a small MaxPendingBytes
+// portions are smaller: none may be refused for its size where each of its rows would have been taken.
 const portionBytes = 1 << 20
+
+func portionOf(o buffer.Options) int {
+	if o.MaxPendingBytes == 0 {
+		return portionBytes
+	}
+	return int(min(portionBytes, o.MaxPendingBytes/4))
+}
 
 // scratch is the memory of one call.
 type scratch struct {
 	data     [][]byte // rows by sink
 	n        []int    // number of rows by sink
+	marks    []mark   // where those of the current record begin, by sink
 	full     []error  // why the sink takes nothing now
 	size     int      // bytes of all rows
 	rows     []buffer.Rows
 	portions []portion
 }
+
+// mark is a place in the rows of a sink.
+type mark struct{ bytes, rows int }
 
 // portion is what one Append took: the outcomes up to a place, counted over records and then sinks.
 type portion struct {
@@ -76,6 +98,7 @@ func (sc *scratch) reset(sinks int) {
 	for len(sc.data) < sinks {
 		sc.data = append(sc.data, nil)
 		sc.n = append(sc.n, 0)
+		sc.marks = append(sc.marks, mark{})
 		sc.full = append(sc.full, nil)
 	}
 	sc.empty()
@@ -120,11 +143,7 @@ func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 }
 
 // ingest fills results. Its error is about the whole call; nothing was stored then.
-func (e *Engine) ingest(ctx context.Context, sourceID string, recs []*mapping.Record, results []Result) error {
-	src, err := e.open(ctx, sourceID)
-	if err != nil {
-		return err
-	}
+func (e *Engine) ingest(ctx context.Context, src *source, recs []*mapping.Record, results []Result) error {
 	if i := slices.Index(recs, nil); i >= 0 {
 		return fmt.Errorf("forebay: record %d is nil", i)
 	}
@@ -156,12 +175,29 @@ func (e *Engine) take(ctx context.Context, src *source, recs []*mapping.Record, 
 
 // settle waits for the portions and notes in the results which of them failed.
 func (src *source) settle(ctx context.Context, portions []portion, results []Result) error {
-	begin := 0
+	if src.await(ctx, portions) {
+		return nil
+	}
+	return src.judge(portions, results)
+}
+
+// await waits for the portions and reports whether all are stored.
+func (src *source) await(ctx context.Context, portions []portion) bool {
+	stored := true
 	for i := range portions {
 		p := &portions[i]
 		if p.err == nil && src.wait {
 			p.err = p.ticket.Wait(ctx)
 		}
+		stored = stored && p.err == nil
+	}
+	return stored
+}
+
+// judge notes in the results which portions failed.
+func (src *source) judge(portions []portion, results []Result) error {
+	begin := 0
+	for _, p := range portions {
 		if p.err != nil {
 			if len(portions) == 1 && errors.Is(p.err, ErrClosed) {
 				return ErrClosed
@@ -200,15 +236,28 @@ func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping
 		defer func() { rec.Received = time.Time{} }()
 	}
 	out := src.kept
+	for k := range src.sinks {
+		sc.marks[k] = mark{len(sc.data[k]), sc.n[k]}
+	}
+	ahead := sc.size > 0 // the rows of other records
 	for k, s := range src.sinks {
-		if sc.size >= portionBytes {
-			e.append(ctx, src, now, sc, i*len(src.sinks)+k)
-		}
 		status, err := Failed, sc.full[k]
 		if err == nil {
 			before := len(sc.data[k])
 			status, err = Rejected, e.mapRow(s, rec, &sc.data[k])
-			sc.size += len(sc.data[k]) - before
+			row := sc.data[k][before:]
+			if sc.size > 0 && sc.size+len(row) > e.portion {
+				sc.data[k] = sc.data[k][:before]
+				if ahead {
+					e.appendAhead(ctx, src, now, sc, i*len(src.sinks))
+					ahead = false
+				}
+				if sc.size > 0 && sc.size+len(row) > e.portion {
+					e.append(ctx, src, now, sc, i*len(src.sinks)+k)
+				}
+				sc.data[k] = append(sc.data[k], row...)
+			}
+			sc.size += len(row)
 		} else {
 			s.count.failed.Add(1)
 		}
@@ -263,4 +312,18 @@ func (e *Engine) append(ctx context.Context, src *source, now time.Time, sc *scr
 	clear(rows)
 	sc.rows = rows[:0]
 	sc.empty()
+}
+
+// appendAhead hands over the rows of the records before the current one, whose rows stay.
+func (e *Engine) appendAhead(ctx context.Context, src *source, now time.Time, sc *scratch, end int) {
+	stay, n := make([][]byte, len(src.sinks)), make([]int, len(src.sinks))
+	for k, m := range sc.marks[:len(src.sinks)] {
+		stay[k], n[k] = sc.data[k][m.bytes:], sc.n[k]-m.rows
+		sc.data[k], sc.n[k] = sc.data[k][:m.bytes], m.rows
+	}
+	e.append(ctx, src, now, sc, end)
+	for k, rows := range stay {
+		sc.data[k], sc.n[k] = append(sc.data[k], rows...), n[k]
+		sc.size += len(rows)
+	}
 }

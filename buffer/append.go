@@ -19,6 +19,9 @@ const (
 	heavyBytes = 128 << 10
 	// gatherTurns is how often probe yields without a new waiter before it gives up.
 	gatherTurns = 16
+	// crowd is how many Appends in one chunk are very many: see [Sink.Crowded]. A group of rows of 1 KB is taken at about
+	// a hundred.
+	crowd = 80
 )
 
 // Rows are encoded rows for one sink.
@@ -361,6 +364,9 @@ func (g *gate) join(s *sinkState, def *definition) *chunk {
 // recycle takes the chunks of a group that was written.
 func (g *gate) recycle(done *group) {
 	for _, c := range done.chunks {
+		if crowded := c.appends >= crowd; c.sink.crowded.Load() != crowded { // all callers read it
+			c.sink.crowded.Store(crowded)
+		}
 		*c = chunk{data: c.data[:0]}
 	}
 	g.mu.Lock()

@@ -1,0 +1,266 @@
+package forebay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/mapping"
+)
+
+// A brake holds up every sync of a file system while it is on.
+type brake struct {
+	mu      sync.Mutex
+	held    chan struct{}
+	reached chan struct{} // closed by the first sync that is held up
+}
+
+func (b *brake) fs() vfs.FS {
+	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData && op.Kind != errorfs.OpFileSyncTo {
+			return nil
+		}
+		b.mu.Lock()
+		held := b.held
+		if held != nil && b.reached != nil {
+			close(b.reached)
+			b.reached = nil
+		}
+		b.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+		return nil
+	}))
+}
+
+// hold returns a channel that is closed when a sync is held up.
+func (b *brake) hold() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held, b.reached = make(chan struct{}), make(chan struct{})
+	return b.reached
+}
+
+func (b *brake) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.held)
+	b.held = nil
+}
+
+// callers is a number of them that each ingest one record at a time, all at once.
+const callers = 300
+
+// verdict is what one of them was told.
+type verdict struct {
+	caller int
+	res    forebay.Result
+	err    error
+}
+
+// together lets all callers ingest one record each and returns what they were told. While, unless nil, is called when the
+// disk is held up and callers wait for it.
+func together(e *forebay.Engine, b *brake, ingest func(caller int) (forebay.Result, error), while func()) []verdict {
+	reached := b.hold()
+	verdicts := make([]verdict, callers)
+	var all sync.WaitGroup
+	for i := range verdicts {
+		all.Go(func() {
+			res, err := ingest(i)
+			verdicts[i] = verdict{i, res, err}
+		})
+	}
+	<-reached
+	if while != nil {
+		while()
+	}
+	b.release()
+	all.Wait()
+	return verdicts
+}
+
+// crowd makes callers combine; their rows have ids below 0.
+func crowd(t *testing.T, e *forebay.Engine, b *brake) {
+	t.Helper()
+	for n := 0; !e.Combining("web"); n++ {
+		if n == 100 {
+			t.Fatal("the callers do not combine")
+		}
+		for _, v := range together(e, b, func(int) (forebay.Result, error) {
+			return e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":-1,"user":{"name":"first"}}`)))
+		}, nil) {
+			if v.err != nil {
+				t.Fatal(v.err)
+			}
+		}
+	}
+}
+
+func openCrowded(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory, *brake) {
+	t.Helper()
+	b := new(brake)
+	e, mem := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer.FS = b.fs() })...)
+	mustDefine(t, e, events())
+	crowd(t, e, b)
+	return e, mem, b
+}
+
+// rowsOf counts the rows of the callers in a table, by the id in its first column.
+func rowsOf(t *testing.T, e *forebay.Engine, mem *buffertest.Memory) map[int]int {
+	t.Helper()
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[int]int)
+	for _, row := range mem.Rows("in.c-web.users") {
+		if id, err := strconv.Atoi(row[0]); err != nil {
+			t.Fatal(err)
+		} else if id >= 0 {
+			rows[id]++
+		}
+	}
+	return rows
+}
+
+// Many callers at once: each has the verdict of its own record, and each row that is stored is there once.
+func TestCombinedCallersHaveTheirOwnVerdicts(t *testing.T) {
+	const rounds = 5
+	e, mem, b := openCrowded(t)
+	bad := func(id int) bool { return id%7 == 3 }
+	for round := range rounds {
+		crowd(t, e, b)
+		for _, v := range together(e, b, func(i int) (forebay.Result, error) {
+			id := round*callers + i
+			body := fmt.Sprintf(`{"id":%d,"user":{"name":"Ada"}}`, id)
+			if bad(id) {
+				body = `{"id":1}`
+			}
+			return e.Ingest(t.Context(), "web", mapping.JSON([]byte(body)))
+		}, nil) {
+			var sinkErr *forebay.SinkError
+			switch {
+			case len(v.res.Sinks) != 2 || v.res.Sinks[1].Status != forebay.Stored:
+				t.Fatalf("caller %d: %+v, %v", v.caller, v.res, v.err)
+			case bad(round*callers + v.caller):
+				if !errors.As(v.err, &sinkErr) || sinkErr.Sink != "users" || v.res.Sinks[0].Status != forebay.Rejected {
+					t.Errorf("caller %d: %+v, %v, want a rejection by users", v.caller, v.res, v.err)
+				}
+			case v.err != nil || v.res.Sinks[0].Status != forebay.Stored:
+				t.Errorf("caller %d: %+v, %v", v.caller, v.res, v.err)
+			}
+		}
+	}
+	rows := rowsOf(t, e, mem)
+	for id := range rounds * callers {
+		if want := 1; !bad(id) && rows[id] != want {
+			t.Errorf("record %d: %d rows", id, rows[id])
+		}
+	}
+}
+
+// A caller whose context ends leaves while the disk still writes, also one that maps for others. The others stay.
+func TestCombinedCallersLeaveAlone(t *testing.T) {
+	e, mem, b := openCrowded(t)
+	leaves := func(i int) bool { return i%2 == 0 }
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // by a clock, which orders nothing for the race detector
+	defer cancel()
+	var left sync.WaitGroup
+	left.Add(callers / 2)
+	verdicts := together(e, b, func(i int) (forebay.Result, error) {
+		of := t.Context()
+		if leaves(i) {
+			defer left.Done()
+			of = ctx
+		}
+		rec := mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, i))
+		res, err := e.Ingest(of, "web", rec)
+		clear(rec.Body) // it is the caller's again
+		return res, err
+	}, left.Wait)
+	rows := rowsOf(t, e, mem)
+	for _, v := range verdicts {
+		switch {
+		case !leaves(v.caller) && v.err != nil:
+			t.Errorf("caller %d, who stayed: %v", v.caller, v.err)
+		case leaves(v.caller) && (!errors.Is(v.err, context.DeadlineExceeded) || len(v.res.Sinks) > 0 && v.res.Sinks[0].Status != forebay.Failed):
+			t.Errorf("caller %d, who left: %+v, %v", v.caller, v.res, v.err)
+		}
+		if n := rows[v.caller]; n > 1 || n < 1 && !leaves(v.caller) {
+			t.Errorf("record %d: %d rows", v.caller, n)
+		}
+	}
+}
+
+// When there is no room for the rows of many, each is told so, and what was acknowledged is stored.
+func TestCombinedCallersAreRefused(t *testing.T) {
+	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, -1 })
+	long := strings.Repeat("x", 8<<10)
+	stored := make(map[int]bool)
+	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
+		return e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, long)))
+	}, nil) {
+		var over *buffer.OverloadError
+		switch {
+		case v.err == nil:
+			stored[v.caller] = true
+		case !errors.As(v.err, &over) || over.Resource != "memory" || v.res.Sinks[0].Status != forebay.Failed:
+			t.Errorf("caller %d: %+v, %v", v.caller, v.res, v.err)
+		}
+	}
+	if len(stored) == callers {
+		t.Error("nobody was refused")
+	}
+	rows := rowsOf(t, e, mem)
+	if len(rows) != len(stored) {
+		t.Errorf("%d rows, %d callers were told so", len(rows), len(stored))
+	}
+	for id := range rows {
+		if !stored[id] {
+			t.Errorf("record %d was refused and is stored", id)
+		}
+	}
+}
+
+// A few callers do not wait for each other.
+func TestFewCallersDoNotCombine(t *testing.T) {
+	e, _, _ := openCrowded(t)
+	for range 10 {
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e.Combining("web") {
+		t.Error("a lone caller combines")
+	}
+}
+
+// Portions are never refused for their size where each row would have been taken.
+func TestPortionsFitIntoASmallMemory(t *testing.T) {
+	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes = 1 << 20 })
+	mustDefine(t, e, events())
+	body := fmt.Sprintf(`{"id":1,"user":{"name":"%s"}}`, strings.Repeat("x", 300<<10))
+	recs := make([]*mapping.Record, 6)
+	for i := range recs {
+		recs[i] = mapping.JSON([]byte(body))
+	}
+	if _, err := e.IngestBatch(t.Context(), "web", recs); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != len(recs) || raw != len(recs) {
+		t.Errorf("%d and %d rows, want %d", users, raw, len(recs))
+	}
+}
