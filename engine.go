@@ -35,7 +35,7 @@ type Engine struct {
 	// counts has the *rejections of every sink by its name in the buffer; dropped an *atomic.Int64 by source: the
 	// records that no enabled sink took. Both outlive definitions.
 	counts, dropped sync.Map
-	// define has room for the one call that changes definitions. It may be held during I/O; Ingest never takes it.
+	// define has room for the one call that changes or forgets definitions. It may be held during I/O; Ingest never takes it.
 	define chan struct{}
 	closed atomic.Bool
 }

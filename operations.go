@@ -37,8 +37,13 @@ func (e *Engine) Ready() error {
 
 // Forget ends the memory of a sink whose table is deleted: its counters begin at zero and its list of files is empty. The
 // sink must not be defined any more, and its rows must have come to an end; else it is [buffer.ErrSinkInUse]. Where the
-// source is not defined either, the count of its dropped records goes with it.
+// source is not defined either, the count of its dropped records goes with it. It waits for a call that changes
+// definitions, as long as ctx lets it.
 func (e *Engine) Forget(ctx context.Context, sourceID, sinkID string) error {
+	if err := e.lockDefinitions(ctx); err != nil { // a new definition would count where nobody looks
+		return err
+	}
+	defer func() { <-e.define }()
 	id := bufferID(sourceID, sinkID)
 	if err := e.unknownSink(e.buf.Forget(ctx, id), sourceID, sinkID); err != nil {
 		return err
@@ -52,8 +57,12 @@ func (e *Engine) Forget(ctx context.Context, sourceID, sinkID string) error {
 
 // ForgetSource ends the count of the dropped records of a source whose definition was removed. A source that had no sinks
 // has nothing else; the sinks of others are forgotten with [Engine.Forget]. A source that is defined is
-// [buffer.ErrSinkInUse].
-func (e *Engine) ForgetSource(sourceID string) error {
+// [buffer.ErrSinkInUse]. It waits for a call that changes definitions, as long as ctx lets it.
+func (e *Engine) ForgetSource(ctx context.Context, sourceID string) error {
+	if err := e.lockDefinitions(ctx); err != nil {
+		return err
+	}
+	defer func() { <-e.define }()
 	if _, defined := e.Source(sourceID); defined {
 		return fmt.Errorf("forget source %q: it is defined: %w", sourceID, buffer.ErrSinkInUse)
 	}

@@ -131,7 +131,7 @@ func (c *Catalog) erase(ctx context.Context, e *erasure) error {
 			}
 		}
 		if !again {
-			err = errors.Join(err, c.eng.ForgetSource(e.Task.SourceID))
+			err = errors.Join(err, c.eng.ForgetSource(ctx, e.Task.SourceID))
 		}
 		switch {
 		case !again:
