@@ -19,8 +19,10 @@ import (
 const (
 	// combineMost is how many records one caller maps: enough to share what is paid once, few enough for several cores.
 	combineMost = 64
-	// combineLeast is how many callers must meet for combining to go on.
+	// combineLeast is how many callers meet where combining is worth it, and combineTries after how many groups in a row
+	// with fewer it ends: of those who are woken together, the last ones are always few.
 	combineLeast = 4
+	combineTries = 8
 	// combinePause is how many calls pass before it is tried again where the callers did not meet, for example because the
 	// rows of one goroutine stand in the chunk.
 	combinePause = 256
@@ -38,8 +40,9 @@ type combiner struct {
 	on    atomic.Bool
 	pause atomic.Int32
 
-	mu  sync.Mutex
-	cur *combined // takes records; nil when there is none
+	mu    sync.Mutex
+	cur   *combined // takes records; nil when there is none
+	tries int       // how many groups may still be small
 }
 
 // combined are the records of several callers. The caller that closes it maps them all.
@@ -132,11 +135,14 @@ func (c *combiner) close(g *combined) bool {
 
 // settle decides by the size of a group whether combining goes on.
 func (c *combiner) settle(g *combined) {
-	on := g.n >= combineLeast
-	if !on {
+	if c.tries--; g.n >= combineLeast {
+		c.tries = combineTries
+	}
+	if c.tries <= 0 {
+		c.tries = 0
 		c.pause.Store(combinePause)
 	}
-	if c.on.Load() != on {
+	if on := c.tries > 0; c.on.Load() != on { // all callers read it
 		c.on.Store(on)
 	}
 }
