@@ -207,7 +207,7 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 			}
 			return nil
 		}))
-		var log syncBuffer
+		var log strings.Builder
 		opts.Logger = textLogger(&log)
 		b := open(t, opts)
 		s := define(t, b, "a")

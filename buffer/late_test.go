@@ -117,7 +117,7 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 					}
 					return nil
 				}))
-				var log syncBuffer
+				var log strings.Builder
 				opts.Logger = textLogger(&log)
 				opts.Target, opts.AttemptTimeout, opts.Retention = target, 10*time.Minute, time.Hour
 				b := open(t, opts)
@@ -158,15 +158,15 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 					close(target.release)
 				}
 				synctest.Wait()
+				if n := strings.Count(log.String(), "file imported late"); n != 1 {
+					t.Errorf("the late import is taken up %d times:\n%s", n, log.String())
+				}
 				st, _ := b.SinkStats("a")
 				if st.Target.Rows != 3 || st.Accepted != 3 || st.Files[0].State != buffer.FileImported {
 					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
 				}
 				if err := b.Discard(t.Context(), "a", st.Files[0].ID); !errors.Is(err, buffer.ErrUnknownFile) {
 					t.Errorf("the imported file can be given up: %v", err)
-				}
-				if n := strings.Count(log.String(), "file imported late"); n != 1 {
-					t.Errorf("the late import is taken up %d times:\n%s", n, log.String())
 				}
 				time.Sleep(2 * time.Hour)
 				wantIDs(t, target.Memory, "in.c-test.a", 0, 3)

@@ -154,7 +154,7 @@ func TestExpiryIsLogged(t *testing.T) {
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(mem)
 		opts.Retention = time.Hour
-		var log syncBuffer
+		var log strings.Builder
 		opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 		b := open(t, opts)
 		mustEnsure(t, mem)
@@ -166,23 +166,6 @@ func TestExpiryIsLogged(t *testing.T) {
 			t.Errorf("log: %q", text)
 		}
 	})
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // What comes while the caller goes away must not race with it.
