@@ -38,9 +38,7 @@ func (m *memory) Get(key string) ([]byte, error) {
 }
 
 func (m *memory) Scan(prefix string, visit func(string, []byte) error) error {
-	m.mu.Lock()
-	records := maps.Clone(m.records)
-	m.mu.Unlock()
+	records := m.clone().records
 	for _, key := range slices.Sorted(maps.Keys(records)) {
 		if strings.HasPrefix(key, prefix) {
 			if err := visit(key, records[key]); err != nil {
@@ -69,6 +67,13 @@ func (m *memory) Commit(records map[string][]byte) error {
 }
 
 func (m *memory) Close() error { return nil }
+
+// clone returns what a crash at this moment leaves.
+func (m *memory) clone() *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &memory{records: maps.Clone(m.records)}
+}
 
 func (m *memory) keys(prefix string) []string {
 	m.mu.Lock()

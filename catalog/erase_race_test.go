@@ -53,6 +53,16 @@ func TestNewSinkDuringErasure(t *testing.T) {
 		s.cat = openCatalog(t, s.eng, opts)
 		return s
 	}
+	// erase returns when the first table of web is about to be dropped.
+	erase := func(t *testing.T, s *setting) catalog.Task {
+		t.Helper()
+		erased, err := s.cat.EraseSource("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-s.dropping
+		return erased
+	}
 	wait := func(t *testing.T, cat *catalog.Catalog, id string) catalog.Task {
 		t.Helper()
 		task, err := cat.Wait(t.Context(), id)
@@ -102,11 +112,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			old := shared("Old")
 			done(t, s.cat)(s.cat.CreateSource(user, old))
 			done(t, s.cat)(s.cat.DeleteSource(user, "old"))
-			erased, err := s.cat.EraseSource("web")
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-s.dropping
+			erased := erase(t, s)
 			refused := func(cat *catalog.Catalog) {
 				t.Helper()
 				table := "in.c-web.b"
@@ -163,11 +169,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			erased, err := s.cat.EraseSource("web")
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-s.dropping
+			erased := erase(t, s)
 			tokens.gate <- struct{}{}
 			tokens.gate <- struct{}{}
 			done(t, s.cat)(first, nil)
@@ -190,11 +192,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := open(t, nil)
 			done(t, s.cat)(s.cat.CreateSource(user, shared("Web")))
-			erased, err := s.cat.EraseSource("web")
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-s.dropping
+			erased := erase(t, s)
 			began := time.Now()
 			if task := wait(t, s.cat, erased.ID); task.Status != catalog.Failed || time.Since(began) > 10*time.Minute {
 				t.Errorf("%+v after %s", task, time.Since(began))

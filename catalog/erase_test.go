@@ -3,7 +3,6 @@ package catalog_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -112,10 +111,7 @@ func TestCrashDuringErasure(t *testing.T) {
 	if _, err := cat.CreateSource(user, spec("Web")); code(err) != catalog.Busy {
 		t.Errorf("a source of the same id: %v", err)
 	}
-	disk := newMemory()
-	store.mu.Lock()
-	disk.records = maps.Clone(store.records)
-	store.mu.Unlock()
+	disk := store.clone()
 	if err := cat.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -259,10 +255,7 @@ func TestUnwrittenEndOfErasure(t *testing.T) {
 	must(cat.EraseSource("web"))
 	must(cat.CreateSource(user, spec("Web", "a")))
 	ingest(t, eng, "web", true)
-	disk := newMemory()
-	store.mu.Lock()
-	disk.records = maps.Clone(store.records)
-	store.mu.Unlock()
+	disk := store.clone()
 	if keys := disk.keys("erasure/"); len(keys) > 0 {
 		t.Errorf("the next opening would erase the new source: %v", keys)
 	}
@@ -291,8 +284,7 @@ func TestUnfinishedErasuresAreResumedTogether(t *testing.T) {
 		t.Fatalf("unfinished are %v, want two", keys)
 	}
 	for range 100 {
-		left := newMemory()
-		left.records = maps.Clone(store.records)
+		left := store.clone()
 		var drops atomic.Int64
 		again := openCatalog(t, eng, catalog.Options{Store: left, DropTable: func(ctx context.Context, table string) error {
 			drops.Add(1)
