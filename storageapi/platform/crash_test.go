@@ -109,6 +109,37 @@ func (c *child) kill() {
 	c.http.CloseIdleConnections()
 }
 
+// startAndKill starts a server on a folder and kills it, some rounds long, each time at a moment of span after the first
+// tenth of a second. prepare meets the first server, which has the bucket in.c-k and nothing else; work starts in group
+// what goes on in each round until the server is gone. It returns the server of the last start, which lives on.
+func startAndKill(t *testing.T, dir string, rounds int, span time.Duration, prepare func(c *child),
+	work func(ctx context.Context, group *sync.WaitGroup, c *child, rng *rand.Rand),
+) *child {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
+		c := startChild(t, dir)
+		if round == 0 {
+			_, err := c.client.CreateBucket(t.Context(), storageapi.BucketCreate{Name: "k"})
+			check(t, err)
+			prepare(c)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		work(ctx, &group, c, rng)
+		<-time.NewTimer(100*time.Millisecond + time.Duration(rng.Int64N(int64(span)))).C
+		c.kill()
+		cancel()
+		group.Wait()
+	}
+	return startChild(t, dir)
+}
+
 // acknowledged is what the server has said to be done.
 type acknowledged struct {
 	mu       sync.Mutex
@@ -133,40 +164,22 @@ func (a *acknowledged) id(t *testing.T, id string) {
 // Whatever was acknowledged is there after the process was killed, at any point; nothing is there twice, and jobs
 // that were accepted come to their end.
 func TestKill(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	dir := t.TempDir()
 	a := &acknowledged{versions: make(map[string]map[int]string), ids: make(map[string]bool), deleted: make(map[string]bool)}
-	rounds := 6
-	if testing.Short() {
-		rounds = 2
-	}
-	for round := range rounds {
-		c := startChild(t, dir)
-		if round == 0 {
-			_, err := c.client.CreateBucket(t.Context(), storageapi.BucketCreate{Name: "k"})
-			check(t, err)
-			_, err = c.client.CreateTable(t.Context(), "in.c-k", storageapi.TableCreate{Name: "t", Columns: storageapi.TextColumns("a")})
-			check(t, err)
-			_, err = c.client.CreateConfiguration(t.Context(), "counter", storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"})
-			check(t, err)
-		}
+	workers := 0
+	c := startAndKill(t, t.TempDir(), 6, 500*time.Millisecond, func(c *child) {
+		_, err := c.client.CreateTable(t.Context(), "in.c-k", storageapi.TableCreate{Name: "t", Columns: storageapi.TextColumns("a")})
+		check(t, err)
+		_, err = c.client.CreateConfiguration(t.Context(), "counter", storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"})
+		check(t, err)
+	}, func(ctx context.Context, group *sync.WaitGroup, c *child, rng *rand.Rand) {
 		a.verify(t, c)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for w := range 4 {
-			worker := rand.New(rand.NewPCG(rng.Uint64(), 0))
-			wg.Go(func() { a.edit(ctx, t, c, worker, fmt.Sprintf("r%d-w%d", round, w)) })
+		for range 4 {
+			worker, name := rand.New(rand.NewPCG(rng.Uint64(), 0)), fmt.Sprint("w", workers)
+			workers++
+			group.Go(func() { a.edit(ctx, t, c, worker, name) })
 		}
-		wg.Go(func() { a.load(ctx, t, c) })
-		timer := time.NewTimer(time.Duration(100+rng.IntN(500)) * time.Millisecond)
-		<-timer.C
-		c.kill()
-		cancel()
-		wg.Wait()
-	}
-	c := startChild(t, dir)
+		group.Go(func() { a.load(ctx, t, c) })
+	})
 	a.verify(t, c)
 	a.verifyJobs(t, c)
 	t.Logf("%d configurations, %d storage jobs, %d queue jobs were acknowledged", len(a.versions), len(a.jobs), len(a.queue))

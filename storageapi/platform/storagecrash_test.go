@@ -41,36 +41,18 @@ func body(seed uint64) []byte {
 // SIGKILL in the middle of uploads, imports and exports: what was acknowledged is there as a whole, jobs go on to their
 // end, and nothing is left on disk of what was not.
 func TestKilledDuringTransfers(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	m := &moved{files: make(map[storageapi.IntID]uint64), slices: make(map[storageapi.IntID][]uint64)}
-	rounds := 5
-	if testing.Short() {
-		rounds = 2
-	}
-	for round := range rounds {
-		c := startChild(t, dir)
-		if round == 0 {
-			_, err := c.client.CreateBucket(t.Context(), storageapi.BucketCreate{Name: "k"})
-			check(t, err)
-			_, err = c.client.CreateTable(t.Context(), "in.c-k", storageapi.TableCreate{Name: "t", PrimaryKey: []string{"id"}, Columns: storageapi.TextColumns("id", "n", "pad")})
-			check(t, err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		first := rng.Uint64()
-		wg.Go(func() { m.upload(ctx, c, first) })
-		wg.Go(func() { m.uploadSliced(ctx, c, uint64(round)<<32) })
-		wg.Go(func() { m.load(ctx, c) })
-		wg.Go(func() { m.export(ctx, c) })
-		<-time.NewTimer(time.Duration(200+rng.IntN(900)) * time.Millisecond).C
-		c.kill()
-		cancel()
-		wg.Wait()
-	}
-	c := startChild(t, dir)
+	c := startAndKill(t, dir, 5, time.Second, func(c *child) {
+		_, err := c.client.CreateTable(t.Context(), "in.c-k", storageapi.TableCreate{Name: "t", PrimaryKey: []string{"id"}, Columns: storageapi.TextColumns("id", "n", "pad")})
+		check(t, err)
+	}, func(ctx context.Context, group *sync.WaitGroup, c *child, rng *rand.Rand) {
+		whole, sliced := rng.Uint64(), rng.Uint64()
+		group.Go(func() { m.upload(ctx, c, whole) })
+		group.Go(func() { m.uploadSliced(ctx, c, sliced) })
+		group.Go(func() { m.load(ctx, c) })
+		group.Go(func() { m.export(ctx, c) })
+	})
 	m.verify(t, c)
 	t.Logf("%d files, %d sliced ones, %d imports, %d exports were acknowledged", len(m.files), len(m.slices), len(m.imports), len(m.exports))
 	c.kill()
