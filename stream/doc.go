@@ -116,11 +116,11 @@
 //
 // Requests carry X-StorageApi-Token, or Authorization: Bearer. A programmatic token (kbc_at_, kbc_pat_) also needs its
 // project in X-KBC-ProjectId, and a [ProgrammaticAuthenticator] that exchanges it. A request is checked in this order: its
-// form, the token, the branch, the role, what it asks for; all that is wrong with the form is told at once. What changes
-// something answers 202 with a task; what can
-// be refused is refused before, with its own status. /v1/documentation describes every operation, for people and as
-// OpenAPI; requests are checked by the schemas of that description. Names of errors begin with "stream.api.". What is
-// kept, and what a change guarantees, is told by package catalog.
+// form, the token, the branch, the role, what it asks for. All that is wrong with the form is told at once; then, to those
+// who may ask, all that a schema cannot say, such as a template that does not compile. What changes something answers 202
+// with a task; what can be refused is refused before, with its own status. /v1/documentation describes every operation,
+// for people and as OpenAPI; requests are checked by the schemas of that description. Names of errors begin with
+// "stream.api.". What is kept, and what a change guarantees, is told by package catalog.
 //
 // # Secrets
 //
