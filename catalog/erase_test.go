@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -265,25 +266,32 @@ func TestUnwrittenEndOfErasure(t *testing.T) {
 	}
 }
 
-// TestUnfinishedErasuresAreResumedTogether opens a store that was left with two erasures: the first one has nothing left to
-// do and may end before the other one is begun. That is seldom, so it is opened often; the race detector sees the rest.
+// TestUnfinishedErasuresAreResumedTogether opens a store that was left with erasures of which all but the last have nothing
+// left to do: the first may end before the next is begun. The race detector sees what they share.
 func TestUnfinishedErasuresAreResumedTogether(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
 	store := &lateEnds{memory: newMemory()}
 	cat := openCatalog(t, eng, catalog.Options{Store: store, DropTable: mem.Drop})
-	done(t, cat)(cat.CreateSource(user, spec("Empty")))
+	ids := []string{"web"}
 	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
 	ingest(t, eng, "web", true)
+	for i := range 20 {
+		ids = append(ids, fmt.Sprint("empty", i))
+		done(t, cat)(cat.CreateSource(user, spec(ids[i+1])))
+	}
 	store.down.Store(true)
-	tasks := []catalog.Task{done(t, cat)(cat.EraseSource("empty")), done(t, cat)(cat.EraseSource("web"))}
+	var tasks []catalog.Task
+	for _, id := range ids {
+		tasks = append(tasks, done(t, cat)(cat.EraseSource(id)))
+	}
 	if err := cat.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if keys := store.keys("erasure/"); len(keys) != 2 {
-		t.Fatalf("unfinished are %v, want two", keys)
+	if keys := store.keys("erasure/"); len(keys) != len(ids) {
+		t.Fatalf("unfinished are %v, want %d", keys, len(ids))
 	}
-	for range 100 {
+	for range 30 {
 		left := store.clone()
 		var drops atomic.Int64
 		again := openCatalog(t, eng, catalog.Options{Store: left, DropTable: func(ctx context.Context, table string) error {
@@ -302,7 +310,7 @@ func TestUnfinishedErasuresAreResumedTogether(t *testing.T) {
 		if n := drops.Load(); n != 1 {
 			t.Errorf("%d tables were dropped, want 1", n)
 		}
-		done(t, again)(again.CreateSource(user, spec("Empty", "a"))) // the ids and the table are free
-		done(t, again)(again.EraseSource("empty"))
+		done(t, again)(again.CreateSource(user, spec("empty0", "a"))) // the ids and the table are free
+		done(t, again)(again.EraseSource("empty0"))
 	}
 }
