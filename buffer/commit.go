@@ -392,12 +392,34 @@ func (t *txn) encode(batch *pebble.Batch) {
 		fn(batch)
 	}
 	for _, num := range t.wipe {
-		from, to := chunkBounds(num)
-		_ = batch.DeleteRange(from, to, nil)
+		wipeChunks(batch, num, t.b.mu.slices[num])
 	}
 	if t.counters && mutant != mutantReuseID {
 		set([]byte(keyCounters), encodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))
 	}
+}
+
+// wipeOneByOne is up to how many chunks of a slice are deleted by their keys.
+const wipeOneByOne = 64
+
+// wipeChunks deletes the chunks of a slice; sl is nil when it is forgotten.
+//
+// A deleted range is one key, whatever lies in it, but the first reading after it puts all ranges in the write buffer in
+// order once more. Where each of thousands of sinks has a slice of a few rows, every upload did that: 10,000 of them took
+// 30 s of CPU. A slice with many chunks takes so much of the write buffer that few such ranges fit into it.
+func wipeChunks(batch *pebble.Batch, num uint64, sl *slice) {
+	// Of what was damaged once, the number of the last chunk is not sure.
+	if sl != nil && sl.rec.Chunks > 0 && sl.rec.Chunks <= wipeOneByOne && sl.rec.Reason != reasonSalvaged &&
+		!sl.rec.Salvaged && !sl.rec.Uncounted && sl.rec.Revision == 0 {
+		var key [chunkKeySize]byte
+		for seq := range sl.rec.Chunks {
+			putChunkKey(key[:], num, seq)
+			_ = batch.Delete(key[:], nil)
+		}
+		return
+	}
+	from, to := chunkBounds(num)
+	_ = batch.DeleteRange(from, to, nil)
 }
 
 func encodeCounters(file, slice uint64) []byte {
