@@ -19,6 +19,8 @@ import (
 const (
 	// combineMost is how many records one caller maps: enough to share what is paid once, few enough for several cores.
 	combineMost = 64
+	// combineBody is the largest body, in bytes, that another caller maps: nobody should wait for a long one of someone else.
+	combineBody = 8 << 10
 	// combineLeast is how many callers meet where combining is worth it, and combineTries after how many groups in a row
 	// with fewer it ends: of those who are woken together, the last ones are always few.
 	combineLeast = 4
@@ -50,25 +52,31 @@ type combined struct {
 	n       int // guarded by combiner.mu until it is closed
 	recs    [combineMost]*mapping.Record
 	results [combineMost]Result // as they are if the disk takes the rows; not changed once they are mapped
-	failed  []Result            // as they are if it does not
-	err     error
+	// portions is set when some were refused or have failed. Each caller then settles its own: those who were refused must
+	// not wait for the others.
+	portions []portion
+	err      error
 
 	mapped sync.WaitGroup // until no record is looked at any more
-	done   chan struct{}  // closed when failed and err are there
+	done   chan struct{}  // closed when portions and err are there
 	near   chan struct{}  // closed then, or when patience is over
 	timer  *time.Timer
 }
 
-// combining reports whether a call should look for others.
-func (src *source) combining() bool {
+// combines reports whether a call with the record should look for others. A Document is code of its caller, which stays
+// with it: it may panic.
+func (src *source) combines(rec *mapping.Record) bool {
 	c := &src.combiner
+	if rec == nil || rec.Document != nil || len(rec.Body) > combineBody {
+		return false
+	}
 	if c.on.Load() {
 		return true
 	}
 	return src.wait && src.sinks[0].handle.Crowded() && (c.pause.Load() <= 0 || c.pause.Add(-1) <= 0)
 }
 
-// ingestCombined is ingest for one record of a source that is combining.
+// ingestCombined is ingest for one record that combines.
 func (e *Engine) ingestCombined(ctx context.Context, src *source, rec *mapping.Record) (Result, error) {
 	g, i, last := src.combiner.join(rec)
 	switch {
@@ -80,17 +88,19 @@ func (e *Engine) ingestCombined(ctx context.Context, src *source, rec *mapping.R
 			e.mapCombined(src, g)
 		}
 	}
-	if err := g.wait(ctx); err != nil {
-		left := g.verdicts(i, i+1)
-		src.fail(left, 0, len(src.sinks), err)
-		return left[0], left[0].Err(src.def.ID)
-	}
-	res, err := g.results[i], g.err
-	switch {
+	err := g.wait(ctx)
+	res := g.results[i]
+	switch sinks := len(src.sinks); {
 	case err != nil:
-		return Result{}, err
-	case g.failed != nil:
-		res = g.failed[i]
+		res.Sinks = slices.Clone(res.Sinks)
+		src.fail([]Result{res}, 0, sinks, err)
+	case g.err != nil:
+		return Result{}, g.err
+	case g.portions != nil:
+		res.Sinks = slices.Clone(res.Sinks)
+		if err := src.settle(ctx, g.portionsOf(i, sinks), []Result{res}); err != nil {
+			return Result{}, err
+		}
 	}
 	return res, res.Err(src.def.ID)
 }
@@ -159,21 +169,30 @@ func (e *Engine) mapCombined(src *source, g *combined) {
 	}()
 	portions := e.take(ctx, src, g.recs[:g.n], g.results[:g.n], nil)
 	returned = true
+	if slices.ContainsFunc(portions, func(p portion) bool { return p.err != nil }) {
+		g.portions = portions
+		g.end(nil)
+		return
+	}
 	go func() {
-		if src.await(ctx, portions) {
-			g.end(nil)
-			return
+		if !src.await(ctx, portions) {
+			g.portions = portions
 		}
-		g.failed = g.verdicts(0, g.n)
-		g.end(src.judge(portions, g.failed))
+		g.end(nil)
 	}()
 }
 
-// verdicts returns a copy of the results from one place to another that can be changed.
-func (g *combined) verdicts(from, to int) []Result {
-	list := make([]Result, 0, to-from)
-	for _, res := range g.results[from:to] {
-		list = append(list, Result{Sinks: slices.Clone(res.Sinks)})
+// portionsOf returns those with rows of record i.
+func (g *combined) portionsOf(i, sinks int) []portion {
+	var list []portion
+	begin := 0
+	for _, p := range g.portions {
+		end := p.end
+		if begin < (i+1)*sinks && end > i*sinks {
+			p.end = min(end, (i+1)*sinks) - i*sinks
+			list = append(list, p)
+		}
+		begin = end
 	}
 	return list
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,12 +23,15 @@ import (
 // A brake holds up every sync of a file system while it is on.
 type brake struct {
 	mu      sync.Mutex
+	broken  bool // the syncs that were held up fail, and all later ones
+	disk    vfs.FS
 	held    chan struct{}
 	reached chan struct{} // closed by the first sync that is held up
 }
 
 func (b *brake) fs() vfs.FS {
-	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+	b.disk = vfs.NewMem()
+	return errorfs.Wrap(b.disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData && op.Kind != errorfs.OpFileSyncTo {
 			return nil
 		}
@@ -39,6 +44,11 @@ func (b *brake) fs() vfs.FS {
 		b.mu.Unlock()
 		if held != nil {
 			<-held
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.broken {
+			return errors.New("the disk is broken")
 		}
 		return nil
 	}))
@@ -88,6 +98,12 @@ func together(e *forebay.Engine, b *brake, ingest func(caller int) (forebay.Resu
 	b.release()
 	all.Wait()
 	return verdicts
+}
+
+func (b *brake) setBroken(broken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = broken
 }
 
 // crowd makes callers combine; their rows have ids below 0.
@@ -205,11 +221,17 @@ func TestCombinedCallersLeaveAlone(t *testing.T) {
 // When there is no room for the rows of many, each is told so, and what was acknowledged is stored.
 func TestCombinedCallersAreRefused(t *testing.T) {
 	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, -1 })
-	long := strings.Repeat("x", 8<<10)
+	long := strings.Repeat("x", 4<<10)
 	stored := make(map[int]bool)
+	var once sync.Once
+	refused := make(chan struct{})
 	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
-		return e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, long)))
-	}, nil) {
+		res, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, long)))
+		if err != nil {
+			once.Do(func() { close(refused) })
+		}
+		return res, err
+	}, func() { <-refused }) { // as the disk stands still, somebody must be
 		var over *buffer.OverloadError
 		switch {
 		case v.err == nil:
@@ -217,9 +239,6 @@ func TestCombinedCallersAreRefused(t *testing.T) {
 		case !errors.As(v.err, &over) || over.Resource != "memory" || v.res.Sinks[0].Status != forebay.Failed:
 			t.Errorf("caller %d: %+v, %v", v.caller, v.res, v.err)
 		}
-	}
-	if len(stored) == callers {
-		t.Error("nobody was refused")
 	}
 	rows := rowsOf(t, e, mem)
 	if len(rows) != len(stored) {
@@ -231,6 +250,98 @@ func TestCombinedCallersAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// When the disk fails, each caller is told so for its own record; what was acknowledged is stored once, and nothing twice.
+func TestCombinedCallersOnAFailingDisk(t *testing.T) {
+	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.Retry.Initial = time.Millisecond })
+	verdicts := together(e, b, func(i int) (forebay.Result, error) {
+		return e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, i)))
+	}, func() { b.setBroken(true) })
+	b.setBroken(false)
+	for fault := new(buffer.FailedError); errors.As(e.FlushAll(t.Context()), &fault); { // until it is reopened
+		runtime.Gosched()
+	}
+	rows := rowsOf(t, e, mem)
+	failed := 0
+	for _, v := range verdicts {
+		var fault *buffer.FailedError
+		if v.err != nil {
+			failed++
+			if !errors.As(v.err, &fault) || len(v.res.Sinks) != 2 || v.res.Sinks[1].Status != forebay.Failed {
+				t.Errorf("caller %d: %+v, %v", v.caller, v.res, v.err)
+			}
+		}
+		if n := rows[v.caller]; n > 1 || n < 1 && v.err == nil {
+			t.Errorf("record %d: %d rows, %v", v.caller, n, v.err)
+		}
+	}
+	if failed == 0 {
+		t.Error("no call failed")
+	}
+}
+
+// Close beside many callers: what was acknowledged is there at the next opening, and the others are told.
+func TestCombinedCallersAndClose(t *testing.T) {
+	e, mem, b := openCrowded(t)
+	var closed sync.WaitGroup
+	stored := make(map[int]bool)
+	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
+		return e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, i)))
+	}, func() {
+		closed.Go(func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}) {
+		if v.err == nil {
+			stored[v.caller] = true
+		} else if !errors.Is(v.err, forebay.ErrClosed) {
+			t.Errorf("caller %d: %v", v.caller, v.err)
+		}
+	}
+	closed.Wait()
+	again, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{FS: b.disk}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	rows := rowsOf(t, again, mem)
+	for id := range callers {
+		if (rows[id] == 1) != stored[id] || rows[id] > 1 {
+			t.Errorf("record %d: %d rows, acknowledged: %v", id, rows[id], stored[id])
+		}
+	}
+}
+
+// A document is code of its caller, which panics there and nowhere else.
+func TestDocumentsStayWithTheirCallers(t *testing.T) {
+	e, _, b := openCrowded(t)
+	panics := func(i int) bool { return i%10 == 0 }
+	var caught atomic.Int32
+	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
+		defer func() {
+			if r := recover(); r != nil {
+				caught.Add(1)
+			}
+		}()
+		rec := mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))
+		if panics(i) {
+			rec.Document = badDocument{}
+		}
+		return e.Ingest(t.Context(), "web", rec)
+	}, nil) {
+		if !panics(v.caller) && v.err != nil {
+			t.Errorf("caller %d: %v", v.caller, v.err)
+		}
+	}
+	if n := caught.Load(); n != callers/10 {
+		t.Errorf("%d callers panicked, want %d", n, callers/10)
+	}
+}
+
+// badDocument panics whatever it is asked.
+type badDocument struct{ mapping.Document }
 
 // A few callers do not wait for each other.
 func TestFewCallersDoNotCombine(t *testing.T) {

@@ -334,7 +334,7 @@ func TestSecretIsNotPrinted(t *testing.T) {
 
 // A large body for many sinks is more than the memory bound of the buffer: it goes in portions.
 func TestLargeBodyForManySinks(t *testing.T) {
-	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes = 8 << 20 })
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 8<<20, time.Minute })
 	src := forebay.Source{ID: "web"}
 	for i := range 30 {
 		src.Sinks = append(src.Sinks, forebay.Sink{ID: fmt.Sprint("s", i), Table: forebay.Table{

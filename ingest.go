@@ -27,7 +27,7 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	switch {
 	case err != nil:
 		return Result{}, err
-	case rec != nil && src.combining():
+	case src.combines(rec):
 		return e.ingestCombined(ctx, src, rec)
 	}
 	one, results := [1]*mapping.Record{rec}, [1]Result{}
