@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -18,7 +19,7 @@ import (
 )
 
 // openSinks measures memory and CPU of many sinks of which each has rows that wait, while 100 rows a second arrive over
-// all of them. It is a process of its own.
+// all of them. It is a process of its own, and so are its limits: see quiet.
 func openSinks(variant string) func(context.Context, *env) (*sample, error) {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
 		dir, err := os.MkdirTemp(e.dir, "sinks-")
@@ -39,9 +40,14 @@ func openSinks(variant string) func(context.Context, *env) (*sample, error) {
 			return nil, err
 		}
 		s := &sample{rows: r.Rows, total: r.Total, elapsed: r.Elapsed, cpu: r.CPU, written: -1}
-		s.figures = map[string]float64{"sinks": float64(r.Sinks), "cores": r.CPU.Seconds() / r.Elapsed.Seconds()}
+		cores := r.CPU.Seconds() / r.Elapsed.Seconds()
+		s.figures = map[string]float64{"sinks": float64(r.Sinks), "cores": cores}
 		if r.Resident > 0 {
 			s.figures["resident_mb"] = float64(r.Resident) / 1e6
+		}
+		if r.Pace > 0 && r.Floor > 0 {
+			s.figures["pace_cores"], s.figures["floor_cores"] = r.Pace, r.Floor
+			s.figures["of_floor_cores"] = cores / r.Floor
 		}
 		return s, nil
 	}
@@ -51,7 +57,7 @@ type sinksArgs struct {
 	Dir    string
 	Sinks  int
 	Window time.Duration
-	// Flow lets the rows go on to tables with the default conditions. Otherwise they wait, as under conditions of hours.
+	// Flow lets each row go on to its table at once. Otherwise they wait, as under conditions of hours.
 	Flow bool
 	// NoSync leaves the rows to the next commit; otherwise each is waited for.
 	NoSync bool
@@ -63,6 +69,9 @@ type sinksReport struct {
 	Elapsed, CPU time.Duration
 	// Resident is the most memory at any second of the window.
 	Resident int64
+	// Pace and Floor are the cores that the load took where each call did nothing, and where it wrote a row to a file and
+	// synced it; 0 where they were not measured.
+	Pace, Floor float64
 }
 
 // quietRate is the load over all sinks, in rows per second.
@@ -101,7 +110,7 @@ func openSinksOfEngine(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksRe
 		n++
 		return len(res.Sinks), err
 	}
-	if err := r.measureQuiet(ctx, a, len(sources), perSource, add); err != nil {
+	if err := r.measure(ctx, a.Dir, 0, quiet{window: a.Window, calls: len(sources), rowsPerCall: perSource, add: add}); err != nil {
 		return r, err
 	}
 	report, err := eng.Verify(ctx)
@@ -115,9 +124,12 @@ func openSinksOfEngine(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksRe
 func openSinksOfBuffer(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksReport, err error) {
 	opts := buffer.Options{Staging: closedStaging{}, Target: closedTarget{}}
 	conditions := [2]trigger.Conditions{trigger.Upload().Max, trigger.Import().Max}
+	target := &countingTarget{TableDir: dir.Tables(filepath.Join(a.Dir, "tables"))}
 	if a.Flow {
-		opts.Staging, opts.Target = dir.Staging(filepath.Join(a.Dir, "staging")), dir.Tables(filepath.Join(a.Dir, "tables"))
+		opts.Staging, opts.Target = dir.Staging(filepath.Join(a.Dir, "staging")), target
 		conditions = [2]trigger.Conditions{trigger.Upload().Default, trigger.Import().Default}
+		// Within the intervals of the defaults no row of a window of seconds would move.
+		conditions[0].Count, conditions[1].Count = 1, 1
 	}
 	db, err := openBuffer(ctx, filepath.Join(a.Dir, "local"), opts, a.Sinks, buffer.Gzip, conditions)
 	if err != nil {
@@ -139,8 +151,17 @@ func openSinksOfBuffer(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksRe
 		}
 		return 1, ticket.Wait(ctx)
 	}
-	if err := r.measureQuiet(ctx, a, a.Sinks, 1, add); err != nil {
+	q := quiet{window: a.Window, calls: a.Sinks, rowsPerCall: 1, add: add}
+	if a.Flow {
+		q.drained, q.lead = func() bool { return target.rows.Load() == r.Total }, min(time.Second, a.Window)
+	} else {
+		q.alone = true
+	}
+	if err := r.measure(ctx, a.Dir, len(row), q); err != nil {
 		return r, err
+	}
+	if a.Flow && target.rows.Load() <= int64(a.Sinks) {
+		return r, errors.New("no row of the window reached a table in it")
 	}
 	report, err := db.Verify(ctx)
 	if err != nil {
@@ -154,40 +175,105 @@ func openSinksOfBuffer(ctx context.Context, a sinksArgs, _ io.Writer) (r sinksRe
 	return r, checkAllStored(report, r.Sinks, r.Total)
 }
 
-// measureQuiet fills every sink once with as many calls as that takes, and then measures the quiet load.
-func (r *sinksReport) measureQuiet(ctx context.Context, a sinksArgs, calls, rowsPerCall int, add func() (int, error)) error {
+// quiet is the quiet load: after as many calls as fill every sink once, 100 rows a second.
+type quiet struct {
+	window      time.Duration
+	calls       int
+	rowsPerCall int
+	add         func() (rows int, err error)
+	// drained, if set, reports whether all rows have left the buffer: the load begins then.
+	drained func() bool
+	// lead is how long the load lasts before it is measured.
+	lead time.Duration
+	// alone is set when nothing goes on after a call. Then the limits are measured as well, in turns with the rows and in
+	// the same process: what it costs to sleep, to be woken and to sync changes threefold from one minute to the next.
+	alone bool
+}
+
+// turn is how long rows and limits are measured in turns. The CPU of the rest after it counts as well: the last rows are
+// committed then.
+const (
+	turn = 500 * time.Millisecond
+	rest = 60 * time.Millisecond
+)
+
+// measure puts the load on.
+func (r *sinksReport) measure(ctx context.Context, dir string, rowBytes int, q quiet) (err error) {
 	one := func() error {
-		rows, err := add()
-		if err == nil && rows != rowsPerCall {
-			err = fmt.Errorf("a call stored %d rows, want %d", rows, rowsPerCall)
+		rows, err := q.add()
+		if err == nil && rows != q.rowsPerCall {
+			err = fmt.Errorf("a call stored %d rows, want %d", rows, q.rowsPerCall)
 		}
 		r.Total += int64(rows)
 		return err
 	}
-	for range calls {
+	for range q.calls {
 		if err := one(); err != nil {
 			return err
 		}
 	}
-	gap := time.Second * time.Duration(rowsPerCall) / quietRate
-	begin, cpu, before := time.Now(), processCPU(), r.Total
-	looked := begin
-	for next := begin; time.Since(begin) < a.Window || r.Total == before; {
-		if err := one(); err != nil {
-			return err
-		}
-		next = next.Add(gap)
-		wait(ctx, time.Until(next), nil)
-		if ctx.Err() != nil {
+	for q.drained != nil && !q.drained() {
+		if wait(ctx, 20*time.Millisecond, nil); ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if time.Since(looked) >= time.Second || r.Resident == 0 {
+	}
+	// loads are the rows and, behind them, the limits: each with its calls, CPU and time.
+	type cost struct{ cpu, elapsed time.Duration }
+	loads, costs := []func() error{one}, make([]cost, 3)
+	if q.alone {
+		disk, e := openRing(nil, filepath.Join(dir, "floor"), 1<<20)
+		if e != nil {
+			return e
+		}
+		defer func() { err = errors.Join(err, disk.close()) }()
+		row := noise(rowBytes)
+		loads = append(loads, func() error { return nil }, func() error { return disk.append(row) })
+	}
+	if err := paced(ctx, q.lead, q.rowsPerCall, one); err != nil {
+		return err
+	}
+	length := min(max(turn, gapOf(q.rowsPerCall)), q.window)
+	before := r.Total
+	for costs[0].elapsed < q.window {
+		for i, load := range loads {
+			begin, cpu := time.Now(), processCPU()
+			if err := paced(ctx, length, q.rowsPerCall, load); err != nil {
+				return err
+			}
+			costs[i].elapsed += time.Since(begin)
+			if q.alone {
+				wait(ctx, rest, nil)
+			}
+			costs[i].cpu += processCPU() - cpu
 			now, _ := residentMemory()
 			r.Resident = max(r.Resident, now)
-			looked = time.Now()
 		}
 	}
-	r.Elapsed, r.CPU, r.Rows = time.Since(begin), processCPU()-cpu, r.Total-before
+	r.Elapsed, r.CPU, r.Rows = costs[0].elapsed, costs[0].cpu, r.Total-before
+	if q.alone {
+		r.Pace = costs[1].cpu.Seconds() / costs[1].elapsed.Seconds()
+		r.Floor = costs[2].cpu.Seconds() / costs[2].elapsed.Seconds()
+	}
+	return nil
+}
+
+// gapOf is the time between two calls.
+func gapOf(rowsPerCall int) time.Duration {
+	return time.Second * time.Duration(rowsPerCall) / quietRate
+}
+
+// paced makes calls at the pace of the quiet load.
+func paced(ctx context.Context, length time.Duration, rowsPerCall int, call func() error) error {
+	begin := time.Now()
+	for next := begin; time.Since(begin) < length; {
+		if err := call(); err != nil {
+			return err
+		}
+		next = next.Add(gapOf(rowsPerCall))
+		if wait(ctx, time.Until(next), nil); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
 	return nil
 }
 
@@ -211,6 +297,20 @@ func (closedTarget) Ensure(context.Context, buffer.Table) error { return nil }
 func (closedTarget) Import(ctx context.Context, _ *buffer.File) error {
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// countingTarget counts the rows that have reached the tables.
+type countingTarget struct {
+	*dir.TableDir
+	rows atomic.Int64
+}
+
+func (c *countingTarget) Import(ctx context.Context, f *buffer.File) error {
+	err := c.TableDir.Import(ctx, f)
+	if err == nil {
+		c.rows.Add(f.Rows)
+	}
+	return err
 }
 
 // sinkBuffer is a buffer with many sinks.
