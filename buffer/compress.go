@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/forebay/forebay/internal/quickgzip"
@@ -15,7 +14,7 @@ import (
 
 const (
 	// compressMin is the chunk size below which compression is left to the upload, where small chunks are packed
-	// together: a gzip member of one row takes long and is hardly smaller than the row.
+	// together: codes for one row take long, and to describe them takes nearly what they spare.
 	compressMin = 4 << 10
 	// quickFrom is how many bytes of such chunks in one group are worth a quick member each. Many small chunks at once
 	// come from many busy sinks, and then the bytes cost more than to halve them: each is written to the log, inserted
@@ -158,13 +157,14 @@ func (p *packer) reset() {
 // compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and its memory from one
 // group to the next. It is not safe for concurrent use; its zero value is ready.
 type compressor struct {
-	gz    *gzip.Writer
+	gz    *quickgzip.LongEncoder
 	zs    *zstd.Encoder
 	buf   bytes.Buffer
 	quick quickgzip.Encoder
 }
 
-// quickMember is member for gzip and chunks below compressMin. It returns nil when that is not worth it.
+// quickMember is member for gzip and chunks below compressMin, without codes of its own. It returns nil when that is not
+// worth it.
 func (c *compressor) quickMember(data []byte) []byte {
 	c.buf.Grow(quickgzip.Room(len(data)))
 	start := c.buf.Len()
@@ -182,12 +182,10 @@ func (c *compressor) member(e Encoding, data []byte) []byte {
 	switch e {
 	case Gzip:
 		if c.gz == nil {
-			c.gz, _ = gzip.NewWriterLevel(&c.buf, gzip.BestSpeed) // the level is valid
-		} else {
-			c.gz.Reset(&c.buf)
+			c.gz = new(quickgzip.LongEncoder)
 		}
-		_, _ = c.gz.Write(data) // a bytes.Buffer does not fail
-		_ = c.gz.Close()
+		c.buf.Grow(quickgzip.Room(len(data)))
+		c.buf.Write(c.gz.Append(c.buf.AvailableBuffer(), data))
 	case Zstd:
 		if c.zs == nil {
 			c.zs, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))

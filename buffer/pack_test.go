@@ -85,6 +85,29 @@ func TestManySmallChunksAreCompressed(t *testing.T) {
 	}
 }
 
+// Large chunks become members whatever they contain, also the chunk of a row that is larger than a chunk should be.
+func TestLargeChunksAreCompressed(t *testing.T) {
+	var p packer
+	for range 3 {
+		for _, size := range []int{compressMin, compressMin + 1, 70_000, chunkBytes, 3*chunkBytes + 1} {
+			for _, repeating := range []bool{true, false} {
+				chunks := smallChunks(3, size, Gzip, repeating)
+				stored := p.pack(chunks)
+				for i, ch := range chunks {
+					pl := stored.at(i)
+					if pl.encoding != Gzip || !bytes.Equal(gunzip(t, pl.data), ch.data) {
+						t.Fatalf("chunk %d of %d bytes is stored as %d bytes of %s", i, size, len(pl.data), pl.encoding)
+					}
+					if repeating && len(pl.data) > size/5 || len(pl.data) > size+size/1000+50 {
+						t.Errorf("chunk %d of %d bytes became %d", i, size, len(pl.data))
+					}
+				}
+				p.reset()
+			}
+		}
+	}
+}
+
 // Rows that do not compress are not tried again and again.
 func TestSinksOfNoiseAreLeftAlone(t *testing.T) {
 	var p packer

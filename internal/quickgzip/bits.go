@@ -66,6 +66,13 @@ func (w *bitWriter) spill() {
 	w.n &= 7
 }
 
+// put writes the n lowest bits of v, up to 56, which has no others.
+func (w *bitWriter) put(v uint64, n uint) {
+	w.acc |= v << (w.n & 63)
+	w.n += n
+	w.spill()
+}
+
 // close writes what is left, to the end of a byte.
 func (w *bitWriter) close() {
 	binary.LittleEndian.PutUint64(w.out[w.end:], w.acc)

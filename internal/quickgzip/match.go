@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// Longest is the longest text in which a matcher looks for matches: as far as DEFLATE can refer back.
+	// Longest is the longest text of an Encoder: in it no match can be farther away than DEFLATE can refer back.
 	Longest = 32 << 10
 	// matchBits is the size of the table for short texts, which has to be cleared for each.
 	matchBits = 10
@@ -14,7 +14,8 @@ const (
 	matchMargin = 16
 )
 
-// matcher finds what repeats itself in a text. It keeps its memory from one text to the next. Its zero value is ready.
+// matcher finds what repeats itself in a short text; finder does it in any. It keeps its memory from one text to the next.
+// Its zero value is ready.
 type matcher struct {
 	table [1 << matchBits]uint16
 	parts []part

@@ -1,6 +1,13 @@
-// Package quickgzip makes gzip members of short texts: rows of a few KiB. It looks for matches as snappy does and writes
-// them with the fixed codes of DEFLATE (RFC 1951, section 3.2.6). The usual compressor computes codes for each member, which
-// takes several times as long as all the rest of a row, for a text that is hardly longer than the description of the codes.
+// Package quickgzip makes gzip members of rows, faster than compressors for everything.
+//
+// An [Encoder] is for short texts, of a few KiB at most. It looks for matches as snappy does and writes them with the fixed
+// codes of DEFLATE (RFC 1951, section 3.2.6). The usual compressor computes codes for each member, which takes several times
+// as long as all the rest of a row, for a text that is hardly longer than the description of the codes.
+//
+// A [LongEncoder] is for texts from 4 KiB on, and makes a valid member of whatever it is given. It computes codes for each
+// 64 KiB (section 3.2.7), but looks for matches at few places, and knows one for each hash. For CSV rows of webhooks in chunks
+// of 16 to 256 KiB it takes 0.52 to 0.71 of the time of the usual compressor at level 1, 0.35 to 1.3 ns a byte, and makes
+// 0.88 to 1.04 of its bytes. For rows of random words and numbers it takes 0.66 to 0.81, for as many bytes.
 package quickgzip
 
 import (
@@ -8,8 +15,8 @@ import (
 	"hash/crc32"
 )
 
-// Encoder makes members. It keeps its memory from one to the next. Its zero value is ready. It is not safe for concurrent
-// use.
+// Encoder makes members of short texts. It keeps its memory from one to the next. Its zero value is ready. It is not safe
+// for concurrent use.
 type Encoder struct {
 	matcher
 	fixed fixedCodes
@@ -18,7 +25,8 @@ type Encoder struct {
 // gzipHead has no name and no time, and leaves the system unknown.
 const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
-// Room is what Append may write for n bytes.
+// Room is what both kinds of Append may write for n bytes. It suffices for stored blocks, of which there is one per 64 KiB
+// and which have five bytes more than their text; and for the words that are written beyond the end.
 func Room(n int) int { return n + n/8 + 64 }
 
 // Append adds a member with src to dst, which has Room for it. It returns nil when the compressed bytes, without head

@@ -1,0 +1,131 @@
+package quickgzip
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// maxBlock is the longest text of a block: a stored one has 16 bits for its length (RFC 1951, section 3.2.4).
+const maxBlock = 1<<16 - 1
+
+// shortBlock is where the codes that need no description are not tried any more: what they may spare, that description at
+// most, is little.
+const shortBlock = 2 << 10
+
+// LongEncoder makes members of texts of any length, in blocks with codes of their own. It keeps its memory, 300 KiB at
+// most, from one to the next. Its zero value is ready. It is not safe for concurrent use.
+type LongEncoder struct {
+	finder      finder
+	huffman     huffman
+	literals    [literalSymbols]uint32 // counts
+	description description
+	codes       codes
+}
+
+// Append adds a member with src to dst, which has Room for it, or else it panics. The same src always becomes the same
+// member.
+func (e *LongEncoder) Append(dst, src []byte) []byte {
+	if cap(dst)-len(dst) < Room(len(src)) {
+		panic("quickgzip: no room")
+	}
+	head := append(dst, gzipHead...)
+	w := bitWriter{out: head[:cap(head)], end: len(head)}
+	e.finder.reset()
+	blocks, from := max(1, (len(src)+maxBlock-1)/maxBlock), 0
+	for i := range blocks { // of equal size
+		to := int(int64(len(src)) * int64(i+1) / int64(blocks))
+		e.block(&w, src, from, to, i == blocks-1)
+		from = to
+	}
+	w.close()
+	done := binary.LittleEndian.AppendUint32(w.out[:w.end], crc32.ChecksumIEEE(src))
+	return binary.LittleEndian.AppendUint32(done, uint32(len(src)))
+}
+
+// The kinds of blocks (RFC 1951, section 3.2.3), as they follow the bit of the last block.
+const (
+	storedBlock = 0b00
+	fixedBlock  = 0b01
+	ownBlock    = 0b10
+)
+
+// block writes src[from:to] in the shortest way.
+func (e *LongEncoder) block(w *bitWriter, src []byte, from, to int, last bool) {
+	f := &e.finder
+	f.find(src, from, to)
+	e.count()
+	distances := f.distances[:distanceSymbols]
+	d := &e.description
+	e.huffman.lengths(d.literals[:], e.literals[:], maxCode)
+	e.huffman.lengths(d.distances[:], distances, maxCode)
+	kind, size := uint64(ownBlock), d.init(&e.huffman)+bitsOf(d.literals[:], e.literals[:])+bitsOf(d.distances[:], distances)
+	if to-from < shortBlock {
+		l, d := fixedLengths()
+		if fixed := bitsOf(l[:], e.literals[:]) + bitsOf(d[:], distances); fixed <= size {
+			kind, size = fixedBlock, fixed
+		}
+	}
+	if stored := int(-(w.n+3)&7) + 32 + 8*(to-from); stored <= size+e.extraBits() {
+		kind = storedBlock
+	}
+	if kind <<= 1; last {
+		kind |= 1
+	}
+	w.put(kind, 3)
+	switch kind >> 1 {
+	case storedBlock:
+		w.stored(src[from:to])
+		return
+	case fixedBlock:
+		l, d := fixedLengths()
+		e.codes.init(l[:], d[:])
+	case ownBlock:
+		d.write(w)
+		e.codes.init(d.literals[:], d.distances[:])
+	}
+	w.writeTokens(&e.codes, f.tokens, f.literals[:cap(f.literals)])
+}
+
+// count fills in how often each literal and each length occurs in the block.
+func (e *LongEncoder) count() {
+	clear(e.literals[:])
+	for _, v := range e.finder.literals {
+		e.literals[v]++
+	}
+	e.literals[endOfBlock] = 1
+	for i, s := range lengthSymbols {
+		from, to := s.lengths()
+		for _, n := range e.finder.lengths[from:to] {
+			e.literals[firstLength+i] += n
+		}
+	}
+}
+
+// extraBits is how many bits of the block are not of a code.
+func (e *LongEncoder) extraBits() int {
+	n := 0
+	for i, s := range lengthSymbols {
+		n += int(e.literals[firstLength+i]) * int(s.extra)
+	}
+	for symbol, count := range e.finder.distances[:distanceSymbols] {
+		n += int(count * distanceExtra(symbol))
+	}
+	return n
+}
+
+// bitsOf is how many bits all codes of the symbols have together.
+func bitsOf(lengths []uint8, counts []uint32) int {
+	n := uint32(0)
+	for symbol, count := range counts {
+		n += count * uint32(lengths[symbol])
+	}
+	return int(n)
+}
+
+// stored writes the rest of a stored block (RFC 1951, section 3.2.4).
+func (w *bitWriter) stored(text []byte) {
+	w.close()
+	w.acc, w.n = 0, 0
+	w.put(uint64(len(text))|uint64(^uint16(len(text)))<<16, 32)
+	w.end += copy(w.out[w.end:], text)
+}

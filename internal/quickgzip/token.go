@@ -1,0 +1,146 @@
+package quickgzip
+
+import "math/bits"
+
+// A token is a number of literals and a match behind them:
+//
+//	bits  0 to  7  number of literals; they stand in finder.literals one after the other
+//	bits  8 to 16  length of the match, 3 to maxMatch, or 0: there is none
+//	bits 24 to 28  symbol of its distance, or noDistance
+//	bits 32 to 47  its distance less one
+type token uint64
+
+const (
+	maxLiterals = 255
+	// noDistance is no symbol of DEFLATE. Its code has no bits, and so has that of length 0: the writer need not ask.
+	noDistance = 31
+	noMatch    = token(noDistance << 24)
+)
+
+func match(length, distance int) token {
+	d := uint32(distance - 1)
+	return token(length)<<8 | token(distanceSymbol(d))<<24 | token(d)<<32
+}
+
+func (t token) length() int            { return int(t >> 8 & 511) }
+func (t token) distanceSymbol() uint32 { return uint32(t >> 24 & 31) }
+
+// distanceSymbol is that of a distance less one (RFC 1951, section 3.2.5): the two highest bits, and how many follow.
+func distanceSymbol(d uint32) uint32 {
+	if d < 4 {
+		return d
+	}
+	extra := uint32(bits.Len32(d)-2) & 15
+	return (2*extra + d>>extra) & 31
+}
+
+// lengthSymbol is one of the symbols from 257 on: how many bits follow, and the shortest match (RFC 1951, section 3.2.5).
+type lengthSymbol struct{ extra, base uint16 }
+
+const firstLength = 257
+
+var lengthSymbols = [29]lengthSymbol{
+	{0, 3},
+	{0, 4},
+	{0, 5},
+	{0, 6},
+	{0, 7},
+	{0, 8},
+	{0, 9},
+	{0, 10},
+	{1, 11},
+	{1, 13},
+	{1, 15},
+	{1, 17},
+	{2, 19},
+	{2, 23},
+	{2, 27},
+	{2, 31},
+	{3, 35},
+	{3, 43},
+	{3, 51},
+	{3, 59},
+	{4, 67},
+	{4, 83},
+	{4, 99},
+	{4, 115},
+	{5, 131},
+	{5, 163},
+	{5, 195},
+	{5, 227},
+	{0, 258},
+}
+
+// lengths are the matches of the symbol. The longest has one of its own, so the one before has a length less.
+func (s lengthSymbol) lengths() (from, to int) {
+	from = int(s.base)
+	if to = from + 1<<s.extra; from < maxMatch && to > maxMatch {
+		to = maxMatch
+	}
+	return from, to
+}
+
+// distanceExtra is how many bits follow the symbol.
+func distanceExtra(symbol int) uint32 { return uint32(max(symbol/2-1, 0)) }
+
+// writeTokens writes a block without its head, and its end. It needs 16 bytes more than it writes.
+func (w *bitWriter) writeTokens(c *codes, tokens []token, literals []byte) {
+	// The fields are kept in local variables, which have registers. No more than 64 bits gather in a step: 7 are left of
+	// the one before, and four literals have 4*maxCode, three and a length 4*maxCode+5, a distance maxCode+13.
+	out, end, acc, n := w.out, w.end, w.acc, w.n
+	at := 0
+	for _, t := range tokens {
+		k := int(t & maxLiterals)
+		at += k
+		// All four literals are looked up whether they belong to the token or not: what is too much is masked. So most
+		// tokens take the same way, and processors guess it.
+		v := load32(literals, at-k)
+		first, second := uint64(c.literals[v&255]), uint64(c.literals[v>>8&255])
+		third, fourth := uint64(c.literals[v>>16&255]), uint64(c.literals[v>>24])
+		for k >= 4 {
+			two := first + second // the lowest bytes count bits
+			three := two + third
+			acc |= (first>>8 | second>>8<<(first&63) | third>>8<<(two&63) | fourth>>8<<(three&63)) << (n & 63)
+			n += uint(three+fourth) & 63
+			store64(out, end, acc)
+			end += int(n >> 3)
+			acc >>= n & 56
+			n &= 7
+			k -= 4
+			v = load32(literals, at-k)
+			first, second = uint64(c.literals[v&255]), uint64(c.literals[v>>8&255])
+			third, fourth = uint64(c.literals[v>>16&255]), uint64(c.literals[v>>24])
+		}
+		two := first + second
+		three := two + third
+		size := uint64(0)
+		if k > 0 {
+			size = first
+		}
+		if k > 1 {
+			size = two
+		}
+		if k > 2 {
+			size = three
+		}
+		size &= 63
+		acc |= (first>>8 | second>>8<<(first&63) | third>>8<<(two&63)) & (1<<size - 1) << (n & 63)
+		n += uint(size)
+		length := uint64(c.lengths[t>>8&511])
+		acc |= length >> 8 << (n & 63)
+		n += uint(length & 63)
+		store64(out, end, acc)
+		end += int(n >> 3)
+		acc >>= n & 56
+		n &= 7
+		d := c.distances[t>>24&31]
+		acc |= (uint64(d.code) | uint64(t>>32)&uint64(d.mask)<<(d.bits&63)) << (n & 63)
+		n += uint(d.all)
+		store64(out, end, acc)
+		end += int(n >> 3)
+		acc >>= n & 56
+		n &= 7
+	}
+	w.end, w.acc, w.n = end, acc, n
+	w.put(uint64(c.literals[endOfBlock]>>8), uint(c.literals[endOfBlock]&255))
+}
