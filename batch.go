@@ -125,6 +125,7 @@ func (e *Engine) mapTogether(src *source, sourceID string, rec *mapping.Record, 
 		before := len(sc.data[k])
 		if err := e.mapRow(s, rec, &sc.data[k]); err != nil {
 			rejected = true
+			s.count.rejected(err)
 			if res.First == nil {
 				res.First = &SinkError{Source: sourceID, Sink: s.id, Status: Rejected, Err: err}
 				res.FirstRecord = res.Records

@@ -2,9 +2,7 @@ package forebay
 
 import (
 	"context"
-	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,11 +13,13 @@ import (
 // Combining: while very many callers wait for rows of one source, one of them maps the records of dozens, and the others
 // sleep at once. What mapping needs is then in the caches, and not the stacks of all callers; the buffer is entered once
 // for all of them, and counts one who waits. (Flat combining, Hendler et al. 2010, with sleepers in place of spinners.) It
-// changes no outcome: each caller has its own verdict and leaves when its own context ends.
+// changes no outcome: each caller has its own verdict and leaves when its own context ends, and a record that is not like
+// the others, whose rows are too long for a group or whose mapping panics, is mapped where it came from.
 const (
 	// combineMost is how many records one caller maps: enough to share what is paid once, few enough for several cores.
 	combineMost = 64
 	// combineBody is the largest body, in bytes, that another caller maps: nobody should wait for a long one of someone else.
+	// With many sinks or small portions it is less: see bodyOf.
 	combineBody = 8 << 10
 	// combineLeast is how many callers meet where combining is worth it, and combineTries after how many groups in a row
 	// with fewer it ends: of those who are woken together, the last ones are always few.
@@ -33,41 +33,40 @@ const (
 	combinePatience = 10 * time.Millisecond
 )
 
-// errCombined is the outcome of those whose records were being mapped by a caller that panicked.
-var errCombined = errors.New("forebay: unknown outcome: another record of the source was mapped at the same time and panicked")
-
 // combiner brings the callers of a source together.
 type combiner struct {
 	// on is set while callers meet; pause counts down the calls that do not try.
 	on    atomic.Bool
 	pause atomic.Int32
+	body  int // the largest body that combines
 
 	mu    sync.Mutex
 	cur   *combined // takes records; nil when there is none
 	tries int       // how many groups may still be small
 }
 
-// combined are the records of several callers. The caller that closes it maps them all.
+// combined are the records of several callers. The caller that closes it maps them all; their rows are one Append.
 type combined struct {
 	n       int // guarded by combiner.mu until it is closed
 	recs    [combineMost]*mapping.Record
 	results [combineMost]Result // as they are if the disk takes the rows; not changed once they are mapped
-	// portions is set when some were refused or have failed. Each caller then settles its own: those who were refused must
-	// not wait for the others.
-	portions []portion
-	err      error
+	taken   int                 // how many records it has; those behind are their callers' again. Set once they are mapped
+	err     error               // that of the Append or of the disk
 
 	mapped sync.WaitGroup // until no record is looked at any more
-	done   chan struct{}  // closed when portions and err are there
-	near   chan struct{}  // closed then, or when patience is over
-	timer  *time.Timer
+	done   chan struct{}  // closed when err is there
+	near   chan struct{}  // closed by hurry
+	timer  *time.Timer    // of combinePatience
 }
 
+// bodyOf returns the largest body that combines: the rows of a group should fit into one portion.
+func bodyOf(portion, sinks int) int { return min(combineBody, portion/combineMost/max(sinks, 1)) }
+
 // combines reports whether a call with the record should look for others. A Document is code of its caller, which stays
-// with it: it may panic.
+// with it: it may take its time.
 func (src *source) combines(rec *mapping.Record) bool {
 	c := &src.combiner
-	if rec == nil || rec.Document != nil || len(rec.Body) > combineBody {
+	if rec == nil || rec.Document != nil || len(rec.Body) > c.body {
 		return false
 	}
 	if c.on.Load() {
@@ -88,21 +87,18 @@ func (e *Engine) ingestCombined(ctx context.Context, src *source, rec *mapping.R
 			e.mapCombined(src, g)
 		}
 	}
-	err := g.wait(ctx)
-	res := g.results[i]
-	switch sinks := len(src.sinks); {
+	taken, err := g.wait(ctx, i)
+	switch {
+	case !taken:
+		return e.ingestAlone(ctx, src, rec)
 	case err != nil:
-		res.Sinks = slices.Clone(res.Sinks)
-		src.fail([]Result{res}, 0, sinks, err)
-	case g.err != nil:
-		return Result{}, g.err
-	case g.portions != nil:
-		res.Sinks = slices.Clone(res.Sinks)
-		if err := src.settle(ctx, g.portionsOf(i, sinks), []Result{res}); err != nil {
+		results := []Result{g.results[i]}
+		if err := src.settle(ctx, []portion{{end: len(src.sinks), err: err}}, results); err != nil {
 			return Result{}, err
 		}
+		return results[0], results[0].Err(src.def.ID)
 	}
-	return res, res.Err(src.def.ID)
+	return g.results[i], g.results[i].Err(src.def.ID)
 }
 
 func newCombined() *combined {
@@ -110,6 +106,13 @@ func newCombined() *combined {
 	g.mapped.Add(1)
 	g.timer = time.AfterFunc(combinePatience, func() { close(g.near) })
 	return g
+}
+
+// hurry has all callers look at what there is. It is called by one goroutine at a time, as often as it likes.
+func (g *combined) hurry() {
+	if g.timer.Stop() {
+		close(g.near)
+	}
 }
 
 // join adds a record and returns its place. The caller with the last one has closed the group.
@@ -145,9 +148,23 @@ func (c *combiner) close(g *combined) bool {
 
 // settle decides by the size of a group whether combining goes on.
 func (c *combiner) settle(g *combined) {
-	if c.tries--; g.n >= combineLeast {
+	c.tries--
+	if g.n >= combineLeast {
 		c.tries = combineTries
 	}
+	c.decide()
+}
+
+// rest ends combining for a while: the rows of a group were too long to go together, and so may be the next.
+func (c *combiner) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tries = 0
+	c.decide()
+}
+
+// decide is called with mu held, after a change of tries.
+func (c *combiner) decide() {
 	if c.tries <= 0 {
 		c.tries = 0
 		c.pause.Store(combinePause)
@@ -157,68 +174,82 @@ func (c *combiner) settle(g *combined) {
 	}
 }
 
-// mapCombined maps the records of a closed group and hands their rows to the buffer. It does so under no caller's
-// context: none may fail because another has left.
+// mapCombined maps the records of a closed group and has their rows stored. It does so under no caller's context: none may
+// fail because another has left. While there is no room for the rows, or the disk writes, the records are free already.
 func (e *Engine) mapCombined(src *source, g *combined) {
-	ctx, returned := context.Background(), false
-	defer func() {
-		g.mapped.Done()
-		if !returned { // the panic goes on
-			g.end(errCombined)
-		}
-	}()
-	portions := e.take(ctx, src, g.recs[:g.n], g.results[:g.n], nil)
-	returned = true
-	if slices.ContainsFunc(portions, func(p portion) bool { return p.err != nil }) {
-		g.portions = portions
-		g.end(nil)
+	now := time.Now()
+	sc := scratches.Get().(*scratch)
+	sc.reset(len(src.sinks))
+	taken := e.mapGroup(src, g, now, sc)
+	g.taken = taken
+	g.mapped.Done()
+	if taken < g.n {
+		src.combiner.rest()
+		g.hurry() // for those whose records are theirs again
+	}
+	if taken == 0 {
+		sc.release()
 		return
 	}
 	go func() {
-		if !src.await(ctx, portions) {
-			g.portions = portions
+		ctx := context.Background()
+		e.append(ctx, src, now, sc, taken*len(src.sinks))
+		p := sc.portions[0]
+		sc.release()
+		if p.err == nil {
+			p.err = p.ticket.Wait(ctx)
 		}
-		g.end(nil)
+		g.end(p.err)
 	}()
 }
 
-// portionsOf returns those with rows of record i.
-func (g *combined) portionsOf(i, sinks int) []portion {
-	var list []portion
-	begin := 0
-	for _, p := range g.portions {
-		end := p.end
-		if begin < (i+1)*sinks && end > i*sinks {
-			p.end = min(end, (i+1)*sinks) - i*sinks
-			list = append(list, p)
+// mapGroup maps the records of a group as far as their rows fit into one portion, and returns how many did. When one
+// panics it is none: each is mapped again by its own caller, and the panic is that of one of them.
+func (e *Engine) mapGroup(src *source, g *combined, now time.Time, sc *scratch) (taken int) {
+	taken = -1
+	defer func() {
+		if taken < 0 {
+			_ = recover()
+			taken = 0
 		}
-		begin = end
+	}()
+	src.look(sc)
+	sc.whole = true
+	for i, rec := range g.recs[:g.n] {
+		out := e.mapRecord(context.Background(), src, i, rec, now, sc)
+		rec.Release()
+		if out == nil {
+			return i
+		}
+		g.results[i].Sinks = out
 	}
-	return list
+	return g.n
 }
 
 // end tells all callers what became of their records.
 func (g *combined) end(err error) {
 	g.err = err
 	close(g.done)
-	if g.timer.Stop() {
-		close(g.near)
-	}
+	g.hurry()
 }
 
-// wait returns nil when the outcome is there. With an error of ctx it is unknown, but the record is the caller's again.
-func (g *combined) wait(ctx context.Context) error {
+// wait returns when the outcome of record i is there, or with the error of ctx: then it is unknown, but the record is the
+// caller's again. So it is at once when the record is not taken: nothing was stored of it.
+func (g *combined) wait(ctx context.Context, i int) (taken bool, err error) {
 	<-g.near
+	g.mapped.Wait()
+	if i >= g.taken {
+		return false, nil
+	}
 	select {
 	case <-g.done:
-		return nil
+		return true, g.err
 	default:
 	}
 	select {
 	case <-g.done:
-		return nil
+		return true, g.err
 	case <-ctx.Done():
-		g.mapped.Wait()
-		return context.Cause(ctx)
+		return true, context.Cause(ctx)
 	}
 }

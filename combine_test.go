@@ -218,10 +218,33 @@ func TestCombinedCallersLeaveAlone(t *testing.T) {
 	}
 }
 
+// A caller whose context ends leaves also while there is no room in memory, however long those who wait for it may.
+func TestCombinedCallersLeaveWithoutRoom(t *testing.T) {
+	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, time.Hour })
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	long := strings.Repeat("x", 1900)
+	var left sync.WaitGroup
+	left.Add(callers)
+	verdicts := together(e, b, func(i int) (forebay.Result, error) {
+		defer left.Done()
+		rec := mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, long))
+		res, err := e.Ingest(ctx, "web", rec)
+		clear(rec.Body) // it is the caller's again
+		return res, err
+	}, left.Wait)
+	rows := rowsOf(t, e, mem)
+	for _, v := range verdicts {
+		if !errors.Is(v.err, context.DeadlineExceeded) || rows[v.caller] > 1 {
+			t.Errorf("caller %d: %+v, %v, %d rows", v.caller, v.res, v.err, rows[v.caller])
+		}
+	}
+}
+
 // When there is no room for the rows of many, each is told so, and what was acknowledged is stored.
 func TestCombinedCallersAreRefused(t *testing.T) {
 	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, -1 })
-	long := strings.Repeat("x", 4<<10)
+	long := strings.Repeat("x", 1900)
 	stored := make(map[int]bool)
 	var once sync.Once
 	refused := make(chan struct{})
@@ -342,6 +365,45 @@ func TestDocumentsStayWithTheirCallers(t *testing.T) {
 
 // badDocument panics whatever it is asked.
 type badDocument struct{ mapping.Document }
+
+// Records whose rows are much longer than the records do not fit into one group: those that are left over are stored once
+// and counted once, like the others.
+func TestCombinedRowsThatDoNotFit(t *testing.T) {
+	b := new(brake)
+	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.FS = b.fs() })
+	mustDefine(t, e, events(func(s *forebay.Source) {
+		users := &s.Sinks[0]
+		users.Table.Columns = users.Table.Columns[:1] // the id
+		for i := range 40 {
+			users.Table.Columns = append(users.Table.Columns, mapping.Body(fmt.Sprintf("body%d", i)))
+		}
+		s.Sinks[1].Table.Columns = mapping.Columns{mapping.Path("user", "user.name")}
+	}))
+	crowd(t, e, b)
+	long := strings.Repeat("x", 1000)
+	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
+		return e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"long":"%s"}`, i, long)))
+	}, nil) {
+		if len(v.res.Sinks) != 2 || v.res.Sinks[0].Status != forebay.Stored || v.res.Sinks[1].Status != forebay.Rejected {
+			t.Fatalf("caller %d: %+v, %v", v.caller, v.res, v.err)
+		}
+	}
+	for _, s := range e.Stats().Sinks {
+		var n int64
+		for _, of := range s.Rejected {
+			n += of
+		}
+		if want := map[string]int64{"users": 0, "raw": callers}[s.Sink]; n != want {
+			t.Errorf("sink %s counts %d rejections, want %d", s.Sink, n, want)
+		}
+	}
+	rows := rowsOf(t, e, mem)
+	for id := range callers {
+		if rows[id] != 1 {
+			t.Errorf("record %d: %d rows", id, rows[id])
+		}
+	}
+}
 
 // A few callers do not wait for each other.
 func TestFewCallersDoNotCombine(t *testing.T) {

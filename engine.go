@@ -155,6 +155,7 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 		next.wait = next.wait || status == Stored
 	}
 	next.makeViews()
+	next.combiner.body = bodyOf(e.portion, len(next.sinks))
 	e.store(def.ID, next)
 	return e.endSinks(ctx, old[def.ID], next)
 }

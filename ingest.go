@@ -30,11 +30,16 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	case src.combines(rec):
 		return e.ingestCombined(ctx, src, rec)
 	}
+	return e.ingestAlone(ctx, src, rec)
+}
+
+// ingestAlone is Ingest without other callers.
+func (e *Engine) ingestAlone(ctx context.Context, src *source, rec *mapping.Record) (Result, error) {
 	one, results := [1]*mapping.Record{rec}, [1]Result{}
 	if err := e.ingest(ctx, src, one[:], results[:]); err != nil {
 		return Result{}, err
 	}
-	return results[0], results[0].Err(sourceID)
+	return results[0], results[0].Err(src.def.ID)
 }
 
 // IngestBatch is Ingest for many records, with one durable wait for all of them. Results are in the order of recs. The
@@ -78,6 +83,7 @@ type scratch struct {
 	marks    []mark   // where those of the current record begin, by sink
 	full     []error  // why the sink takes nothing now
 	size     int      // bytes of all rows
+	whole    bool     // a record whose rows exceed the portion is not taken, see mapRecord
 	rows     []buffer.Rows
 	portions []portion
 }
@@ -101,6 +107,7 @@ func (sc *scratch) reset(sinks int) {
 		sc.marks = append(sc.marks, mark{})
 		sc.full = append(sc.full, nil)
 	}
+	sc.whole = false
 	sc.empty()
 }
 
@@ -162,9 +169,7 @@ func (e *Engine) take(ctx context.Context, src *source, recs []*mapping.Record, 
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	sc.reset(len(src.sinks))
-	for i, s := range src.sinks {
-		sc.full[i] = s.handle.Full()
-	}
+	src.look(sc)
 	for i, rec := range recs {
 		results[i].Sinks = e.mapRecord(ctx, src, i, rec, now, sc)
 		rec.Release()
@@ -173,31 +178,21 @@ func (e *Engine) take(ctx context.Context, src *source, recs []*mapping.Record, 
 	return append(list, sc.portions...)
 }
 
-// settle waits for the portions and notes in the results which of them failed.
-func (src *source) settle(ctx context.Context, portions []portion, results []Result) error {
-	if src.await(ctx, portions) {
-		return nil
+// look notes which sinks take rows now.
+func (src *source) look(sc *scratch) {
+	for i, s := range src.sinks {
+		sc.full[i] = s.handle.Full()
 	}
-	return src.judge(portions, results)
 }
 
-// await waits for the portions and reports whether all are stored.
-func (src *source) await(ctx context.Context, portions []portion) bool {
-	stored := true
+// settle waits for the portions and notes in the results which of them failed.
+func (src *source) settle(ctx context.Context, portions []portion, results []Result) error {
+	begin := 0
 	for i := range portions {
 		p := &portions[i]
 		if p.err == nil && src.wait {
 			p.err = p.ticket.Wait(ctx)
 		}
-		stored = stored && p.err == nil
-	}
-	return stored
-}
-
-// judge notes in the results which portions failed.
-func (src *source) judge(portions []portion, results []Result) error {
-	begin := 0
-	for _, p := range portions {
 		if p.err != nil {
 			if len(portions) == 1 && errors.Is(p.err, ErrClosed) {
 				return ErrClosed
@@ -230,12 +225,15 @@ func (src *source) fail(results []Result, begin, end int, err error) {
 
 // mapRecord appends the rows of record i, one a sink, and notes who rejected it. A record that no sink rejects costs no
 // memory: all such records share src.kept.
+//
+// Where they exceed a portion, the rows before them are appended, or, with sc.whole, none of the record's are taken and the
+// result is nil.
 func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping.Record, now time.Time, sc *scratch) []SinkResult {
 	if rec.Received.IsZero() {
 		rec.Received = now
 		defer func() { rec.Received = time.Time{} }()
 	}
-	out := src.kept
+	out, size := src.kept, sc.size
 	for k := range src.sinks {
 		sc.marks[k] = mark{len(sc.data[k]), sc.n[k]}
 	}
@@ -247,6 +245,10 @@ func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping
 			status, err = Rejected, e.mapRow(s, rec, &sc.data[k])
 			row := sc.data[k][before:]
 			if sc.size > 0 && sc.size+len(row) > e.portion {
+				if sc.whole {
+					sc.withdraw(size, len(src.sinks))
+					return nil
+				}
 				sc.data[k] = sc.data[k][:before]
 				if ahead {
 					e.appendAhead(ctx, src, now, sc, i*len(src.sinks))
@@ -258,8 +260,6 @@ func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping
 				sc.data[k] = append(sc.data[k], row...)
 			}
 			sc.size += len(row)
-		} else {
-			s.count.failed.Add(1)
 		}
 		if err == nil {
 			sc.n[k]++
@@ -270,7 +270,30 @@ func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping
 		}
 		out[k].Status, out[k].Err = status, err
 	}
+	if &out[0] != &src.kept[0] {
+		src.count(out)
+	}
 	return out
+}
+
+// withdraw takes out the rows of the current record; size is that of those before it.
+func (sc *scratch) withdraw(size, sinks int) {
+	for k, m := range sc.marks[:sinks] {
+		sc.data[k], sc.n[k] = sc.data[k][:m.bytes], m.rows
+	}
+	sc.size = size
+}
+
+// count counts what the sinks did not take of a mapped record.
+func (src *source) count(results []SinkResult) {
+	for k, r := range results {
+		switch r.Status {
+		case Rejected:
+			src.sinks[k].count.rejected(r.Err)
+		case Failed:
+			src.sinks[k].count.failed.Add(1)
+		}
+	}
 }
 
 // mapRow appends one row to data; with an error data is as before.
@@ -278,18 +301,21 @@ func (e *Engine) mapRow(s *sink, rec *mapping.Record, data *[]byte) error {
 	before := len(*data)
 	row, err := s.mapper.AppendRow(*data, rec)
 	if err != nil {
-		s.count.mapping(err)
 		return err
 	}
 	if size := len(row) - before; size > e.opts.MaxRowBytes {
-		s.count.tooLarge.Add(1)
 		return &RowTooLargeError{Size: size, Limit: e.opts.MaxRowBytes}
 	}
 	*data = row
 	return nil
 }
 
-func (r *rejections) mapping(err error) {
+// rejected counts by the reason.
+func (r *rejections) rejected(err error) {
+	if tooLarge := (*RowTooLargeError)(nil); errors.As(err, &tooLarge) {
+		r.tooLarge.Add(1)
+		return
+	}
 	var m *mapping.Error
 	if errors.As(err, &m) && int(m.Reason) < len(r.byReason) {
 		r.byReason[m.Reason].Add(1)
