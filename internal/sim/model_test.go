@@ -106,15 +106,17 @@ func (r *run) begins(ids []string) {
 	}
 }
 
-// ends notes the outcome: the definitions are effective, or certainly not, or either.
+// ends notes the outcome: the definitions are effective, or certainly not, or either. A refusal leaves open which one is
+// when that was open before.
 func (r *run) ends(ids []string, done, refused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range ids {
-		if refused {
+		known := refused && r.inForce[id] == len(r.history[id])-2
+		if known {
 			r.history[id] = append(r.history[id], r.history[id][r.inForce[id]])
 		}
-		if done || refused {
+		if done || known {
 			r.inForce[id] = len(r.history[id]) - 1
 		}
 	}
