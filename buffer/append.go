@@ -16,7 +16,7 @@ const (
 	commitBytes = 2 << 20
 	// heavyBytes is where compressing and encoding a group takes long enough to do it while the disk writes another.
 	// A lighter group gathers on: fewer and larger writes serve it better.
-	heavyBytes = 128 << 10
+	heavyBytes = 200 << 10
 	// gatherTurns is how often probe yields without a new waiter before it gives up.
 	gatherTurns = 16
 	// crowd is how many Appends in one chunk are very many: see [Sink.Crowded]. A group of rows of 1 KB is taken at about
