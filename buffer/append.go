@@ -20,7 +20,7 @@ const (
 	// gatherTurns is how often probe yields without a new waiter before it gives up.
 	gatherTurns = 16
 	// crowd is how many Appends in one chunk are very many: see [Sink.Crowded]. A group of rows of 1 KB is taken at about
-	// a hundred.
+	// twice as many.
 	crowd = 80
 )
 
