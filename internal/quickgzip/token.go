@@ -22,7 +22,6 @@ func match(length, distance int) token {
 	return token(length)<<8 | token(distanceSymbol(d))<<24 | token(d)<<32
 }
 
-func (t token) length() int            { return int(t >> 8 & 511) }
 func (t token) distanceSymbol() uint32 { return uint32(t >> 24 & 31) }
 
 // distanceSymbol is that of a distance less one (RFC 1951, section 3.2.5): the two highest bits, and how many follow.
