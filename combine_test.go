@@ -185,6 +185,13 @@ func TestCombinedCallersHaveTheirOwnVerdicts(t *testing.T) {
 	}
 }
 
+// ingestAndClear uses the memory of the record again as soon as it is its caller's.
+func ingestAndClear(ctx context.Context, e *forebay.Engine, body []byte) (forebay.Result, error) {
+	res, err := e.Ingest(ctx, "web", mapping.JSON(body))
+	clear(body)
+	return res, err
+}
+
 // A caller whose context ends leaves while the disk still writes, also one that maps for others. The others stay.
 func TestCombinedCallersLeaveAlone(t *testing.T) {
 	e, mem, b := openCrowded(t)
@@ -199,10 +206,7 @@ func TestCombinedCallersLeaveAlone(t *testing.T) {
 			defer left.Done()
 			of = ctx
 		}
-		rec := mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, i))
-		res, err := e.Ingest(of, "web", rec)
-		clear(rec.Body) // it is the caller's again
-		return res, err
+		return ingestAndClear(of, e, fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, i))
 	}, left.Wait)
 	rows := rowsOf(t, e, mem)
 	for _, v := range verdicts {
@@ -228,10 +232,7 @@ func TestCombinedCallersLeaveWithoutRoom(t *testing.T) {
 	left.Add(callers)
 	verdicts := together(e, b, func(i int) (forebay.Result, error) {
 		defer left.Done()
-		rec := mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, long))
-		res, err := e.Ingest(ctx, "web", rec)
-		clear(rec.Body) // it is the caller's again
-		return res, err
+		return ingestAndClear(ctx, e, fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, long))
 	}, left.Wait)
 	rows := rowsOf(t, e, mem)
 	for _, v := range verdicts {

@@ -2,27 +2,13 @@ package buffer
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
-)
 
-// gunzip reads with the reader of the standard library, which shares nothing with the writers.
-func gunzip(t *testing.T, members []byte) []byte {
-	t.Helper()
-	zr, err := gzip.NewReader(bytes.NewReader(members))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := io.ReadAll(zr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plain
-}
+	"github.com/forebay/forebay/internal/gziptest"
+)
 
 // smallChunks returns chunks of as many sinks, of size bytes each, which repeat themselves or not.
 func smallChunks(n, size int, e Encoding, repeating bool) []*chunk {
@@ -70,7 +56,7 @@ func TestManySmallChunksAreCompressed(t *testing.T) {
 					}
 					plain := pl.data
 					if pl.encoding == Gzip {
-						plain = gunzip(t, pl.data)
+						plain = gziptest.Read(t, pl.data)
 					}
 					if !bytes.Equal(plain, ch.data) {
 						t.Fatalf("chunk %d is %q, want %q", i, plain, ch.data)
@@ -95,7 +81,7 @@ func TestLargeChunksAreCompressed(t *testing.T) {
 				stored := p.pack(chunks)
 				for i, ch := range chunks {
 					pl := stored.at(i)
-					if pl.encoding != Gzip || !bytes.Equal(gunzip(t, pl.data), ch.data) {
+					if pl.encoding != Gzip || !bytes.Equal(gziptest.Read(t, pl.data), ch.data) {
 						t.Fatalf("chunk %d of %d bytes is stored as %d bytes of %s", i, size, len(pl.data), pl.encoding)
 					}
 					if repeating && len(pl.data) > size/5 || len(pl.data) > size+size/1000+50 {
@@ -186,7 +172,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 			}
 			pl, rows := stored.at(at), []byte(nil)
 			if rows = pl.data; pl.encoding == Gzip {
-				rows = gunzip(t, pl.data)
+				rows = gziptest.Read(t, pl.data)
 				got[ch.sink][2] += bytes.Count(pl.data, []byte("\x1f\x8b\x08\x00"))
 			}
 			if ch.members {

@@ -2,27 +2,13 @@ package quickgzip
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
-)
 
-// gunzip reads with the reader of the standard library, which shares nothing with the writer.
-func gunzip(t *testing.T, member []byte) []byte {
-	t.Helper()
-	zr, err := gzip.NewReader(bytes.NewReader(member))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := io.ReadAll(zr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plain
-}
+	"github.com/forebay/forebay/internal/gziptest"
+)
 
 func check(t *testing.T, e *Encoder, src []byte) (kept bool) {
 	t.Helper()
@@ -36,7 +22,7 @@ func check(t *testing.T, e *Encoder, src []byte) (kept bool) {
 	if len(member) > len(src)/2+32 || string(out[:len(before)]) != before {
 		t.Fatalf("%d bytes became %d, behind %q", len(src), len(member), out[:len(before)])
 	}
-	if got := gunzip(t, member); !bytes.Equal(got, src) {
+	if got := gziptest.Read(t, member); !bytes.Equal(got, src) {
 		t.Fatalf("%q came back as %q", src, got)
 	}
 	return true
