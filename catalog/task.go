@@ -214,13 +214,13 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 
 // ended lets those go on who wait for a task. With an error it has not ended: the catalog was closed before.
 func (c *Catalog) ended(task Task, err error) {
-	// Who sees the end of the task can start the next one.
-	c.end(entity(task.SourceID, task.SinkID))
 	c.mu.Lock()
+	delete(c.busy, entity(task.SourceID, task.SinkID)) // who sees the end of the task can start the next one
 	r := c.tasks[task.ID]
 	r.task, r.err = task, err
 	c.mu.Unlock()
 	close(r.done)
+	c.work.Done() // and who sees the end of Close sees that of the task
 }
 
 // codeOf returns the code of a failure; empty when the request is not at fault.
