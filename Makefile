@@ -1,11 +1,20 @@
-# `make test` is what CI runs, stage by stage the same. It needs Go and bash; see .ci/run for the stages.
+# Needs Go, bash and make. `make` prints what there is.
 
 include .ci/tools
 
-.PHONY: test fmt lint bench fuzz sim
+.DEFAULT_GOAL := help
+.PHONY: help test ci fmt lint bench fuzz sim
 
-## test: every check that a change must pass
+## help: this list
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## test: format, vet, lint and all tests with the race detector (about 5 minutes on 2 cores)
 test:
+	@bash .ci/run short
+
+## ci: what CI runs: `make test`, then seeds of the simulation, fuzzing and benchmarks (about 15 minutes)
+ci:
 	@bash .ci/run
 
 ## fmt: format all Go files
@@ -26,7 +35,7 @@ FUZZ_RUNS ?= 30s
 fuzz:
 	@FUZZ_RUNS=$(FUZZ_RUNS) bash .ci/run fuzz
 
-## sim: the simulation of faults alone; SIM_SEEDS=20000 plays more seeds than every check does
+## sim: the simulation of faults alone; SIM_SEEDS=20000 plays more seeds than CI does
 SIM_SEEDS ?= 2000
 sim:
 	@SIM_SEEDS=$(SIM_SEEDS) bash .ci/run sim
