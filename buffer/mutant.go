@@ -1,6 +1,6 @@
 package buffer
 
-// The defects that a build with the tag forebay_mutants can have, beside those of internal/storefs. Each is one
+// The defects that a build with the tag forebay_mutants can have, beside those of internal/pebblestore. Each is one
 // line at the place that does it right.
 const (
 	mutantEarlyAck     = "early-ack"     // rows are acknowledged before the commit

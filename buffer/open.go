@@ -16,7 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -32,7 +32,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := storefs.MakeDir(opts.FS, dir); err != nil {
+	if err := pebblestore.MakeDir(opts.FS, dir); err != nil {
 		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
 	}
 	lock, err := lockDir(dir, opts.FS)
@@ -77,7 +77,7 @@ func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
 	if err == nil {
 		return lock, nil
 	}
-	if storefs.IsLocked(err) {
+	if pebblestore.IsLocked(err) {
 		return nil, &InUseError{Dir: dir, Err: err}
 	}
 	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mutants are the defects of buffer/mutant.go and internal/storefs/mutant.go.
+// mutants are the defects of buffer/mutant.go and internal/pebblestore/mutant.go.
 var mutants = []string{
 	"skip-sync", "believe-sync", "early-ack", "late-sync", "new-id", "reuse-id", "forget-slice", "early-delete",
 	"early-wipe", "leak-object", "reverse", "wrong-columns", "early-effect", "trust-memory", "early-expiry",
