@@ -68,7 +68,7 @@ func (c *call) changeConfiguration(deleted bool, change func(conf *configuration
 		if err := change(conf); err != nil {
 			return err
 		}
-		out, err = conf.answer()
+		out, err = conf.changeAnswer()
 		return err
 	})
 	return out, err
@@ -310,7 +310,7 @@ func (c *call) createConfiguration() (reply, error) {
 		if err := tx.put(id.state(), state); err != nil {
 			return err
 		}
-		out, err = conf.answer()
+		out, err = conf.changeAnswer()
 		return err
 	})
 	if err != nil {

@@ -65,7 +65,7 @@ func (rt route) patterns() []string {
 
 func (s *Server) allRoutes() []route {
 	return slices.Concat(
-		s.indexRoutes(), s.branchRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(),
+		s.indexRoutes(), s.branchRoutes(), s.branchMetadataRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(),
 		s.configurationMetadataRoutes(), s.tokenRoutes(), s.bucketRoutes(), s.tableRoutes(), s.tableDataRoutes(),
 		s.tableMetadataRoutes(), s.fileRoutes(), s.blobRoutes(), s.jobRoutes(), s.eventRoutes(), s.queueRoutes(),
 	)
