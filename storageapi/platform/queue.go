@@ -32,10 +32,12 @@ type queueRecord struct {
 	Backend     json.RawMessage `json:"backend,omitempty"`
 	VariablesID string          `json:"variablesId"`
 	Variables   json.RawMessage `json:"variables,omitempty"`
-	Created     storageapi.Time `json:"created"`
-	NotBefore   storageapi.Time `json:"notBefore"`
-	Started     storageapi.Time `json:"started"`
-	Ended       storageapi.Time `json:"ended"`
+	// Values are those of the variables from the beginning of the job on, also when it is run again after a crash.
+	Values    map[string]string `json:"values,omitempty"`
+	Created   storageapi.Time   `json:"created"`
+	NotBefore storageapi.Time   `json:"notBefore"`
+	Started   storageapi.Time   `json:"started"`
+	Ended     storageapi.Time   `json:"ended"`
 	// Rights are those of the token that made the job, as they were then.
 	Rights token                   `json:"rights"`
 	Base   string                  `json:"base"`

@@ -84,6 +84,9 @@ func (c *call) createQueueJob() (reply, error) {
 	if err := in.err(""); err != nil {
 		return failed(err)
 	}
+	if err := checkVariables(r); err != nil {
+		return failed(err)
+	}
 	if parent := c.runID(); parent != nil {
 		if !validID(*parent) || len(*parent) > maxRunID {
 			return failed(refuse(http.StatusBadRequest, "", "Header %s: want the run id of a job", storageapi.RunIDHeader))
