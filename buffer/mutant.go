@@ -21,4 +21,5 @@ const (
 	mutantWrongPlace   = "wrong-place"   // damage is recorded one chunk beside its place
 	mutantKeepDiscard  = "keep-discard"  // the staged objects of a discarded file stay after a restart
 	mutantClockBack    = "clock-back"    // times that lie in the future, after the clock was set back, are believed
+	mutantNoPressure   = "no-pressure"   // files that fill a bound wait for their conditions
 )

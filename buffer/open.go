@@ -57,6 +57,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.mu.changed = make(chan struct{})
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
+	b.gathering.Store(o.state.gathering)
 	b.damages.Store(o.state.damages)
 	b.gate.init(opts.MaxPendingBytes)
 	if b.metrics, err = newMetrics(b); err != nil {
@@ -95,6 +96,8 @@ type recovery struct {
 	local    int64 // payload bytes on the local level
 	staged   int64 // payload bytes in staging
 	damages  int64 // records of damage
+	// gathering are the payload bytes of the writing files.
+	gathering int64
 	state
 }
 
@@ -151,6 +154,10 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	}
 	for _, sink := range r.sinks {
 		sink.recount()
+		if f := sink.file; f != nil {
+			f.gathered = f.tally().stored
+			r.gathering += f.gathered
+		}
 	}
 	list, err := listDamage(db)
 	if err != nil {
@@ -326,4 +333,5 @@ func (b *Buffer) resume() {
 			}
 		}
 	}
+	b.resumePressure()
 }

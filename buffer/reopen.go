@@ -194,6 +194,7 @@ func (b *Buffer) install(o opened) {
 	b.mu.Unlock()
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
+	b.gathering.Store(o.state.gathering)
 	b.damages.Store(o.state.damages)
 	b.crew = b.newCrew()
 	b.use(o.store)
