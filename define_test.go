@@ -228,25 +228,3 @@ func TestCountersOutliveDefinitions(t *testing.T) {
 		}
 	}
 }
-
-func TestDefineGivesUpWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, mem := openMemory(t)
-		hang := make(chan struct{})
-		mem.Before = func(ctx context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpEnsure && c.ID == "in.c-web.raw" {
-				<-hang
-			}
-			return nil
-		}
-		go func() { _ = e.Define(t.Context(), events()) }()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := e.Define(ctx, forebay.Source{ID: "other"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a second Define: %v, want the end of its context", err)
-		}
-		close(hang)
-		synctest.Wait()
-	})
-}

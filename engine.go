@@ -11,11 +11,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -35,16 +35,24 @@ type Engine struct {
 	// counts has the *rejections of every sink by its name in the buffer; dropped an *atomic.Int64 by source: the
 	// records that no enabled sink took. Both outlive definitions.
 	counts, dropped sync.Map
-	// define has room for the one call that changes or forgets definitions. It may be held during I/O; Ingest never takes it.
+	// defining has a source to itself while its definition changes, also through calls of the target. It is taken before
+	// define.
+	defining keylock.Locks
+	// define has room for the one call that changes or forgets definitions. It may be held during I/O of the local disk, and
+	// never during a call of a driver; Ingest never takes it.
 	define chan struct{}
 	closed atomic.Bool
+	// mappers are those that were compiled last.
+	mappers mapperCache
 }
 
 // source is an immutable, compiled definition.
 type source struct {
-	def     Source
-	secrets secrets
-	sinks   []*sink // the enabled ones, in the order of the definition
+	def Source
+	// compiled keeps the mappers of all sinks, also of the disabled ones, for the next definition.
+	compiled *Definition
+	secrets  secrets
+	sinks    []*sink // the enabled ones, in the order of the definition
 	// wait is set when an acknowledgement of at least one sink means "on disk".
 	wait bool
 	// kept is the outcome of a record that every sink takes.
@@ -90,6 +98,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf, portion: portionOf(opts.Buffer)}
+	e.mappers.options = opts.Mapping
 	e.sources.Store(&map[string]*source{})
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())
@@ -103,92 +112,6 @@ const localFolder = "local"
 // bufferID is the name of a sink in the buffer and in what drivers see.
 func bufferID(sourceID, sinkID string) string { return sourceID + "/" + sinkID }
 
-// Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap:
-// a record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where a
-// sink's table, columns or settings have changed, what waits is imported at once.
-//
-// A new or changed sink has its table created, or compared when it exists: different columns are a
-// [*buffer.SchemaError] and the definition is not changed; to change the columns of a sink, give it another table. So it
-// is with an id that the target can never have, and with all that it marks as [buffer.Permanent]. (Tables that were
-// created for other sinks of the same call stay.) A target that cannot be reached within 10 seconds
-// is logged and does not hold up the definition: the import creates the table later. Other errors: [*DefinitionError],
-// [ErrTooManySources], [ErrClosed].
-func (e *Engine) Define(ctx context.Context, def Source) error {
-	compiled, err := compileSource(def, e.opts.Mapping)
-	if err != nil {
-		return err
-	}
-	if err := e.lockDefinitions(ctx); err != nil {
-		return err
-	}
-	defer func() { <-e.define }()
-	old := *e.sources.Load()
-	if _, exists := old[def.ID]; !exists && len(old) >= MaxSources {
-		return fmt.Errorf("define source %q: %w", def.ID, ErrTooManySources)
-	}
-	def.Sinks = slices.Clone(def.Sinks)
-	if def.Type == "" {
-		def.Type = HTTP
-	}
-	if err := e.ensureTables(ctx, def.ID, compiled); err != nil {
-		return err
-	}
-	next := &source{def: def, secrets: newSecrets(def), dropped: load[atomic.Int64](&e.dropped, def.ID)}
-	for i := range compiled {
-		c := &compiled[i]
-		if c.Disabled {
-			continue
-		}
-		id := bufferID(def.ID, c.ID)
-		handle, err := e.buf.Define(ctx, e.config(def.ID, c))
-		if err != nil {
-			return fmt.Errorf("define sink %q: %w", id, err)
-		}
-		next.sinks = append(next.sinks, &sink{
-			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
-		})
-		status := Stored
-		if c.settings.sync == SyncUnsafe {
-			status = Queued
-		}
-		next.kept = append(next.kept, SinkResult{Sink: c.ID, Status: status})
-		next.wait = next.wait || status == Stored
-	}
-	next.makeViews()
-	next.combiner.body = bodyOf(e.portion, len(next.sinks))
-	e.store(def.ID, next)
-	return e.endSinks(ctx, old[def.ID], next)
-}
-
-func (e *Engine) config(sourceID string, c *compiledSink) buffer.SinkConfig {
-	return buffer.SinkConfig{
-		ID:       bufferID(sourceID, c.ID),
-		Table:    buffer.Table{ID: c.Table.ID, Columns: c.mapper.ColumnNames()},
-		Encoding: c.settings.encoding,
-		Upload:   c.settings.upload,
-		Import:   c.settings.imports,
-	}
-}
-
-// ensureTables checks the tables of new and changed sinks.
-func (e *Engine) ensureTables(ctx context.Context, sourceID string, sinks []compiledSink) error {
-	for i := range sinks {
-		c := &sinks[i]
-		cfg := e.config(sourceID, c)
-		if c.Disabled || e.buf.Defined(cfg) {
-			continue
-		}
-		switch err := e.ensure(ctx, cfg.Table); {
-		case err == nil:
-		case buffer.IsPermanent(err), ctx.Err() != nil:
-			return fmt.Errorf("define sink %q: %w", cfg.ID, err)
-		default:
-			e.log.Warn("table could not be checked, the import will create it", "sink", cfg.ID, "table", cfg.Table.ID, "error", err)
-		}
-	}
-	return nil
-}
-
 // lockDefinitions waits until no other call changes definitions.
 func (e *Engine) lockDefinitions(ctx context.Context) error {
 	select {
@@ -201,15 +124,6 @@ func (e *Engine) lockDefinitions(ctx context.Context) error {
 		return ErrClosed
 	}
 	return nil
-}
-
-// ensureTimeout bounds the call of a target during Define.
-const ensureTimeout = 10 * time.Second
-
-func (e *Engine) ensure(ctx context.Context, t buffer.Table) error {
-	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
-	defer cancel()
-	return e.opts.Target.Ensure(ctx, t)
 }
 
 // load returns the counters under a key, making them the first time.
@@ -249,6 +163,11 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 
 // Remove ends a source: no event is taken any more, rows that wait flow to their tables. Statistics stay.
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
+	unlock, err := e.defining.Lock(ctx, sourceID, "")
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := e.lockDefinitions(ctx); err != nil {
 		return err
 	}

@@ -2,3 +2,17 @@ package forebay
 
 // Combining reports whether callers of Ingest map the records of each other now.
 func (e *Engine) Combining(source string) bool { return (*e.sources.Load())[source].combiner.on.Load() }
+
+// Compilations is how often mappings were compiled.
+func (e *Engine) Compilations() int64 {
+	e.mappers.mu.Lock()
+	defer e.mappers.mu.Unlock()
+	return e.mappers.compiled
+}
+
+// KeptMappers is how many mappers the cache keeps alive.
+func (e *Engine) KeptMappers() int {
+	e.mappers.mu.Lock()
+	defer e.mappers.mu.Unlock()
+	return len(e.mappers.kept)
+}

@@ -101,10 +101,13 @@ type Table struct {
 	Columns mapping.Columns
 }
 
-// Validate reports every breach of the rules above at once; nil when the definition can be used. Templates and paths
-// are compiled, so that their errors are found here and not with the first event.
+// Validate reports every breach of the rules above at once; nil when an engine with the default [Options].Mapping can use the
+// definition. Templates and paths are compiled, so that their errors are found here and not with the first event.
+// [Engine.Compile] does the same by the options of an engine.
 func (s Source) Validate() error {
-	_, err := compileSource(s, mapping.Options{})
+	_, err := compileSource(s, func(_ string, columns mapping.Columns) (*mapping.Mapper, error) {
+		return mapping.Compile(columns, mapping.Options{})
+	})
 	return err
 }
 
@@ -129,7 +132,8 @@ type compiledSink struct {
 	mapper   *mapping.Mapper
 }
 
-func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
+// compileSource checks a source. compile makes the mapper of a sink, which is named as in the buffer.
+func compileSource(s Source, compile func(id string, columns mapping.Columns) (*mapping.Mapper, error)) ([]compiledSink, error) {
 	var problems []error
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
@@ -178,7 +182,7 @@ func compileSource(s Source, opts mapping.Options) ([]compiledSink, error) {
 				report("sink %q: settings: %w", sink.ID, err)
 			}
 		}
-		mapper, err := mapping.Compile(sink.Table.Columns, opts)
+		mapper, err := compile(bufferID(s.ID, sink.ID), sink.Table.Columns)
 		if err != nil {
 			for _, err := range each(err) {
 				report("sink %q: %w", sink.ID, err)

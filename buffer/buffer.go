@@ -28,10 +28,6 @@ type Buffer struct {
 	// pending counts the row bytes that are accepted and not yet committed, local the payload bytes on disk, staged
 	// those in staging.
 	pending, local, staged atomic.Int64
-	// gathering counts the payload bytes of the writing files, which only their import moves; relief is what was asked for
-	// because they take too much room.
-	gathering atomic.Int64
-	relief    relief
 	// overloads counts the calls that were refused, by resource.
 	overloadsMemory, overloadsDisk atomic.Int64
 	// damages counts the records of damage.
@@ -151,8 +147,6 @@ type file struct {
 	slices []*slice
 	// failures counts the failed attempts of this process, over all states.
 	failures int
-	// gathered counts the payload bytes that were put into the file while it was written; 0 when it is closed.
-	gathered int64
 }
 
 func (f *file) tally() tally {
@@ -258,6 +252,18 @@ func (b *Buffer) Defined(c SinkConfig) bool {
 	return s != nil && !s.rec.Dropped && s.rec.Def.equal(def)
 }
 
+// TableOf returns the table of the last definition of a sink, also of one that was dropped; false for an unknown sink. The
+// caller must not modify the columns.
+func (b *Buffer) TableOf(id string) (Table, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s := b.mu.sinks[id]
+	if s == nil || s.rec.Def == nil {
+		return Table{}, false
+	}
+	return s.rec.Def.Table, true
+}
+
 // Define creates a sink or changes its definition, durably. A change of anything closes the file that gathers rows
 // now, so that what waits is imported at once, under the definition it was accepted with; imports that failed are
 // tried again.
@@ -288,7 +294,6 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
 		s.def = def
 		if changed {
 			s.rec.Def, s.rec.Dropped = def, false
-			t.then(func() { b.warnUnreachable(c) })
 			t.touchSink(s)
 			t.retryFailed(s)
 		}

@@ -87,12 +87,25 @@ type Counter interface {
 	CountFile(ctx context.Context, t Table, fileID string) (int64, error)
 }
 
+// Uncreator is an optional interface of a [Target] that can take back a table that it has created: a definition that fails
+// in the end, also by a crash, then leaves no table that would refuse the corrected one. Its Ensure marks the tables that it
+// creates with Table.Creation.
+type Uncreator interface {
+	// Uncreate removes a table that Ensure has created with this mark and that has no rows. Every other table stays, and an
+	// absent one is no error. It may be repeated. The caller makes sure that no Ensure or Import of the table runs meanwhile.
+	Uncreate(ctx context.Context, tableID, creation string) error
+}
+
 // Table is a destination table as a driver sees it: every cell is text.
 type Table struct {
 	// ID is the table's name in the target, for example "in.c-web.events".
 	ID string
 	// Columns are the names in the order of the cells of a row. A driver must not modify the slice.
 	Columns []string
+	// Creation is not empty in calls of Target.Ensure whose effect may be taken back: the mark of the table if the call
+	// creates it, see [Uncreator]. It has lower-case letters, digits and '-', at most 64 of them, and is on disk before the
+	// call. A target that is no Uncreator ignores it.
+	Creation string `json:",omitempty"`
 }
 
 // Object describes one sealed slice in staging.

@@ -16,7 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/storefs"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -32,7 +32,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pebblestore.MakeDir(opts.FS, dir); err != nil {
+	if err := storefs.MakeDir(opts.FS, dir); err != nil {
 		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
 	}
 	lock, err := lockDir(dir, opts.FS)
@@ -46,7 +46,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	b := &Buffer{
 		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}), ended: make(chan struct{}),
-		pack: packer{gzipLevel: opts.GzipLevel}, syncs: make(chan *commit, 2), synced: make(chan struct{}, 1), reopened: make(chan opened),
+		syncs: make(chan *commit, 2), synced: make(chan struct{}, 1), reopened: make(chan opened),
 	}
 	o, err := b.openStore()
 	if err != nil {
@@ -57,7 +57,6 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.mu.changed = make(chan struct{})
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
-	b.gathering.Store(o.state.gathering)
 	b.damages.Store(o.state.damages)
 	b.gate.init(opts.MaxPendingBytes)
 	if b.metrics, err = newMetrics(b); err != nil {
@@ -78,7 +77,7 @@ func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
 	if err == nil {
 		return lock, nil
 	}
-	if pebblestore.IsLocked(err) {
+	if storefs.IsLocked(err) {
 		return nil, &InUseError{Dir: dir, Err: err}
 	}
 	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)
@@ -96,8 +95,6 @@ type recovery struct {
 	local    int64 // payload bytes on the local level
 	staged   int64 // payload bytes in staging
 	damages  int64 // records of damage
-	// gathering are the payload bytes of the writing files.
-	gathering int64
 	state
 }
 
@@ -154,10 +151,6 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	}
 	for _, sink := range r.sinks {
 		sink.recount()
-		if f := sink.file; f != nil {
-			f.gathered = f.tally().stored
-			r.gathering += f.gathered
-		}
 	}
 	list, err := listDamage(db)
 	if err != nil {
@@ -333,5 +326,4 @@ func (b *Buffer) resume() {
 			}
 		}
 	}
-	b.resumePressure()
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/keylock"
 )
 
 // Options of a [Catalog]. The zero value works.
@@ -52,28 +53,25 @@ type Catalog struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	// locks are by source: each is held, by the task or by "", while a change of the source is made. They are taken before mu.
+	locks keylock.Locks
+
 	mu      sync.RWMutex
 	closed  bool
-	trees   map[string]*tree       // the trees are immutable
-	locks   map[string]*sourceLock // by source
-	busy    map[string]string      // the running task by entity; "" for a change without one
+	trees   map[string]*tree  // the trees are immutable
+	busy    map[string]string // the running task by entity; "" for a change without one
 	tasks   map[string]*running
 	retired map[string]retired  // by token id
 	stray   map[string]bool     // sources that the engine may have otherwise, because an undo failed
 	owed    map[string][]byte   // records that could not be written; see owe
 	erasing map[string][]string // the tables of running erasures by task; no change begins to use one of them
 	claimed map[string]int      // how many running changes begin to use a table; no erasure drops it meanwhile
-	freed   chan struct{}       // closed when tables are taken out of erasing or claimed
+	undoing map[string][]string // the tables of creations that are being undone, by creation; changes wait for them
+	// creations are those whose change was not made and that are to be undone, by id.
+	creations map[string]*creation
+	freed     chan struct{} // closed when tables are taken out of erasing or claimed
 
-	wake chan struct{} // has sweep look at stray and owed
-}
-
-// sourceLock is held while a change of the source is made.
-type sourceLock struct {
-	free chan struct{} // has room for the one who holds it
-	// Protected by Catalog.mu.
-	users  int    // who holds it or waits
-	holder string // the task of who holds it; "" for a change without one
+	wake chan struct{} // has sweep look at stray, owed and creations
 }
 
 // Open reads the definitions of a folder and lets the engine follow them. The engine must have no sources that come from
@@ -97,9 +95,10 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	}
 	c := &Catalog{
 		opts: opts, eng: eng, store: opts.Store, log: opts.Logger,
-		trees: map[string]*tree{}, locks: map[string]*sourceLock{}, busy: map[string]string{},
+		trees: map[string]*tree{}, busy: map[string]string{},
 		tasks: map[string]*running{}, retired: map[string]retired{}, stray: map[string]bool{}, owed: map[string][]byte{},
 		erasing: map[string][]string{}, claimed: map[string]int{}, freed: make(chan struct{}),
+		undoing: map[string][]string{}, creations: map[string]*creation{},
 		wake: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -108,12 +107,9 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		c.cancel()
 		return nil, errors.Join(fmt.Errorf("catalog: %w", err), c.store.Close())
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.trees)) {
-		if err := c.follow(c.ctx, id, c.trees[id]); err != nil {
-			c.log.Error("a source is out of use until it is changed", "source", id, "error", err)
-		}
-	}
+	c.followAll()
 	c.resume(erasures)
+	c.resumeCreations()
 	c.work.Add(1)
 	go c.sweep()
 	return c, nil
@@ -141,11 +137,12 @@ func (c *Catalog) Close() error {
 
 // The keys of the store. Ids contain no '/', so that prefixes end where ids do.
 const (
-	sourcePrefix  = "source/"
-	sinkPrefix    = "sink/"
-	taskPrefix    = "task/"
-	retiredPrefix = "retired/"
-	erasurePrefix = "erasure/"
+	sourcePrefix   = "source/"
+	sinkPrefix     = "sink/"
+	taskPrefix     = "task/"
+	retiredPrefix  = "retired/"
+	erasurePrefix  = "erasure/"
+	creationPrefix = "creation/"
 )
 
 func sourceKey(id string) string       { return sourcePrefix + id }
@@ -153,6 +150,8 @@ func sinkKey(source, id string) string { return sinkPrefix + source + "/" + id }
 func taskKey(id string) string         { return taskPrefix + id }
 func retiredKey(id string) string      { return retiredPrefix + id }
 func erasuresOf(source string) string  { return erasurePrefix + source + "/" }
+
+func creationKey(id string) string { return creationPrefix + id }
 
 // erasureKey is one for each erasure: what of an earlier one of the source is still to be written must not meet it.
 func erasureKey(t Task) string { return erasuresOf(t.SourceID) + path.Base(t.ID) }
@@ -211,6 +210,14 @@ func (c *Catalog) load() (erasures []*erasure, err error) {
 			erasures = append(erasures, e)
 			return json.Unmarshal(record, e)
 		}),
+		read(creationPrefix, func(_ string, record []byte) error {
+			cr := new(creation)
+			if err := json.Unmarshal(record, cr); err != nil {
+				return err
+			}
+			c.creations[cr.ID] = cr
+			return nil
+		}),
 	)
 	return erasures, errors.Join(err, c.loadTasks(erasures))
 }
@@ -224,65 +231,15 @@ func (c *Catalog) tree(id string) *tree {
 	return c.trees[id]
 }
 
-// lock has a source to itself while a change of it is made, of a task unless task is empty. It is taken before mu. The
-// error is the end of ctx.
-func (c *Catalog) lock(ctx context.Context, sourceID, task string) (unlock func(), err error) {
-	c.mu.Lock()
-	l := c.locks[sourceID]
-	if l == nil {
-		l = &sourceLock{free: make(chan struct{}, 1)}
-		c.locks[sourceID] = l
-	}
-	l.users++
-	c.mu.Unlock()
-	leave := func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(c.locks, sourceID)
-		}
-	}
-	select {
-	case l.free <- struct{}{}:
-	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
-	}
-	if ctx.Err() != nil { // who has been told that it took too long must not find it done later
-		<-l.free
-		leave()
-		return nil, context.Cause(ctx)
-	}
-	c.mu.Lock()
-	l.holder = task
-	c.mu.Unlock()
-	return func() {
-		c.mu.Lock()
-		l.holder = ""
-		c.mu.Unlock()
-		<-l.free
-		leave()
-	}, nil
-}
-
-// holder returns the task that has a source to itself; empty when none has.
-func (c *Catalog) holder(sourceID string) string {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if l := c.locks[sourceID]; l != nil {
-		return l.holder
-	}
-	return ""
-}
-
-// validate refuses a tree that the engine would not take.
-func validate(t *tree) error {
+// compile has the engine compile a live tree, and refuses one that it would not take.
+func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 	def, err := t.definition()
+	var compiled *forebay.Definition
 	if err == nil {
-		err = def.Validate()
+		compiled, err = c.eng.Compile(def)
 	}
 	if err == nil {
-		return nil
+		return compiled, nil
 	}
 	var texts []string
 	if d, ok := err.(*forebay.DefinitionError); ok {
@@ -292,23 +249,23 @@ func validate(t *tree) error {
 	} else {
 		texts = append(texts, err.Error())
 	}
-	return refuse(BadRequest, "%s", sentence(errors.New(strings.Join(texts, "; "))))
+	return nil, refuse(BadRequest, "%s", sentence(errors.New(strings.Join(texts, "; "))))
 }
 
 // change has the source to itself and makes a change.
 func (c *Catalog) change(ctx context.Context, task Task, p plan, record func(*change) (key string, value []byte)) error {
-	unlock, err := c.lock(ctx, task.SourceID, task.ID)
+	unlock, err := c.locks.Lock(ctx, task.SourceID, task.ID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return c.apply(ctx, task.SourceID, p, record)
+	return c.apply(ctx, task.SourceID, task.ID, p, record)
 }
 
 // apply makes a change: outside first, then the engine, then the store, whose write is what counts. Whatever fails
 // before that write is undone; a write that failed is read back (settle). record adds the end of the task to the write, or
-// what remains to be done. The caller has the source's lock.
-func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record func(*change) (key string, value []byte)) error {
+// what remains to be done. The caller has the source's lock, for a task unless that is empty.
+func (c *Catalog) apply(ctx context.Context, sourceID, task string, p plan, record func(*change) (key string, value []byte)) error {
 	at := now()
 	old := c.tree(sourceID)
 	ch, err := p(at, old)
@@ -316,8 +273,9 @@ func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record fun
 		return err
 	}
 	next := ch.next
+	var def *forebay.Definition
 	if next.live() {
-		if err := validate(next); err != nil {
+		if def, err = c.compile(next); err != nil {
 			return err
 		}
 	}
@@ -340,12 +298,18 @@ func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record fun
 			}
 		}
 	}
-	follow := c.follow
-	if c.isStray(sourceID) {
-		follow = c.force
+	intent, err := c.beginCreation(sourceID, task, old, next)
+	if err != nil {
+		return errors.Join(err, c.deleteTokens(made))
 	}
-	if err := follow(ctx, sourceID, next); err != nil {
-		return errors.Join(err, c.undo(sourceID, old, made))
+	if c.isStray(sourceID) || !c.follows(def) {
+		problems, err := c.force(ctx, sourceID, def, forebay.ApplyOptions{
+			Creation: intent.id(), Refuse: func(p forebay.TableProblem) bool { return ch.refuses(old, p) },
+		})
+		if err != nil {
+			return errors.Join(err, c.undo(sourceID, old, made, intent))
+		}
+		ch.warn(problems)
 	}
 
 	records := maps.Clone(ch.versions)
@@ -359,6 +323,9 @@ func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record fun
 	for _, r := range gone {
 		records[retiredKey(r.Token.ID)] = encode(r)
 	}
+	if intent != nil {
+		records[creationKey(intent.ID)] = nil
+	}
 	if record != nil {
 		key, value := record(ch)
 		records[key] = value
@@ -369,7 +336,7 @@ func (c *Catalog) apply(ctx context.Context, sourceID string, p plan, record fun
 		case unknown != nil:
 			return unknown // the tokens stay: they may be those of the store
 		case !stored:
-			return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(sourceID, old, made))
+			return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(sourceID, old, made, intent))
 		}
 	}
 
@@ -426,9 +393,9 @@ func (c *Catalog) direct(ctx context.Context, entity, sourceID string, p plan) e
 	}
 	wait, cancel := context.WithTimeout(ctx, waitForOthers)
 	defer cancel()
-	unlock, err := c.lock(wait, sourceID, "")
+	unlock, err := c.locks.Lock(wait, sourceID, "")
 	if err != nil {
-		task := c.holder(sourceID)
+		task := c.locks.Holder(sourceID)
 		c.end(entity)
 		if ctx.Err() == nil {
 			err = busy(sourceID, task)
@@ -437,7 +404,7 @@ func (c *Catalog) direct(ctx context.Context, entity, sourceID string, p plan) e
 	}
 	result := make(chan error, 1)
 	go func() {
-		err := c.apply(ctx, sourceID, p, nil)
+		err := c.apply(ctx, sourceID, "", p, nil)
 		unlock()
 		c.end(entity)
 		result <- err
@@ -463,34 +430,63 @@ func (c *Catalog) Ready() error {
 // Engine returns the engine that follows the catalog.
 func (c *Catalog) Engine() *forebay.Engine { return c.eng }
 
-// follow makes the engine do what a tree says.
-func (c *Catalog) follow(ctx context.Context, sourceID string, t *tree) error {
-	if t.live() {
-		def, err := t.definition()
-		if err != nil {
-			return err
-		}
-		if have, ok := c.eng.Source(sourceID); ok && reflect.DeepEqual(have, def) {
-			return nil
-		}
+// follows tells whether the engine has a definition already; nil stands for none.
+func (c *Catalog) follows(def *forebay.Definition) bool {
+	if def == nil {
+		return false
 	}
-	return c.force(ctx, sourceID, t)
+	want := def.Source()
+	have, ok := c.eng.Source(want.ID)
+	return ok && reflect.DeepEqual(have, want)
 }
 
-// force is follow for an engine that may be in the middle of another definition.
-func (c *Catalog) force(ctx context.Context, sourceID string, t *tree) error {
-	if !t.live() {
-		if err := c.eng.Remove(ctx, sourceID); err != nil && !errors.Is(err, forebay.ErrUnknownSource) {
+// force makes the engine do what a definition says, also where it may be in the middle of another one; nil ends the source.
+func (c *Catalog) force(ctx context.Context, sourceID string, def *forebay.Definition, opts forebay.ApplyOptions) ([]forebay.TableProblem, error) {
+	if def != nil {
+		return c.eng.Apply(ctx, def, opts)
+	}
+	if err := c.eng.Remove(ctx, sourceID); err != nil && !errors.Is(err, forebay.ErrUnknownSource) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// follow makes the engine do what a tree says that was accepted before: whatever has become of its tables.
+func (c *Catalog) follow(ctx context.Context, sourceID string, t *tree) error {
+	var def *forebay.Definition
+	if t.live() {
+		var err error
+		if def, err = c.compile(t); err != nil {
 			return err
 		}
-		return nil
 	}
-	def, err := t.definition()
-	if err != nil {
-		return err
-	}
-	return c.eng.Define(ctx, def)
+	_, err := c.force(ctx, sourceID, def, forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return false }})
+	return err
 }
+
+// followAll has the engine follow all sources, some side by side: a target that is away costs each of them a time-out.
+func (c *Catalog) followAll() {
+	ids := slices.Sorted(maps.Keys(c.trees))
+	problems := make([]error, len(ids))
+	turns := make(chan struct{}, followers)
+	var all sync.WaitGroup
+	for i, id := range ids {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			problems[i] = c.follow(c.ctx, id, c.trees[id])
+		})
+	}
+	all.Wait()
+	for i, err := range problems {
+		if err != nil {
+			c.log.Error("a source is out of use until it is changed", "source", ids[i], "error", err)
+		}
+	}
+}
+
+// followers is how many sources Open defines side by side.
+const followers = 16
 
 // repairFirst is the pause before something that could not be repaired is tried again; it doubles up to sweepEvery.
 const repairFirst = time.Second

@@ -44,13 +44,18 @@ func validated(err *Error) error {
 	return err
 }
 
-// Validate reports every breach of the rules above at once, as one [*Error]; nil when the source can be made as far as that
-// does not depend on others.
-func (s SourceSpec) Validate() error { return validated(s.check()) }
+// compiler compiles the columns of a sink; ids that are not known yet are empty.
+type compiler func(sourceID, sinkID string, columns mapping.Columns) (*mapping.Mapper, error)
 
-// Validate reports every breach of the rules above at once, as one [*Error]; nil when the sink can be made as far as that
-// does not depend on others.
-func (s SinkSpec) Validate() error { return validated(s.check()) }
+// ValidateSource reports everything that is wrong with a new source at once, as one [*Error]: every breach of the rules of
+// [SourceSpec], and what the engine has against the mappings. Nil when the source can be made as far as that does not
+// depend on others.
+func (c *Catalog) ValidateSource(s SourceSpec) error { return validated(s.check(c.eng.CompileColumns)) }
+
+// ValidateSink is [Catalog.ValidateSource] for a new sink.
+func (c *Catalog) ValidateSink(sourceID string, s SinkSpec) error {
+	return validated(s.check(c.eng.CompileColumns, sourceID))
+}
 
 // Validate reports every breach of the rules above at once, as one [*Error].
 func (p SourcePatch) Validate() error {
@@ -68,8 +73,8 @@ func (p SourcePatch) Validate() error {
 	return validated(f.err())
 }
 
-// Validate reports every breach of the rules above at once, as one [*Error].
-func (p SinkPatch) Validate() error {
+// ValidateSinkPatch is [Catalog.ValidateSource] for a change of a sink.
+func (c *Catalog) ValidateSinkPatch(sourceID, id string, p SinkPatch) error {
 	var f faults
 	if p.Name != nil {
 		f.name(*p.Name)
@@ -84,26 +89,34 @@ func (p SinkPatch) Validate() error {
 		f.tableID(*p.TableID)
 	}
 	if p.Columns != nil {
-		f.columns(p.Columns)
+		f.columns(c.eng.CompileColumns, sourceID, id, p.Columns)
 	}
 	f.text("changeDescription", p.ChangeDescription)
 	return validated(f.err())
 }
 
-func (s SourceSpec) check() *Error {
+func (s SourceSpec) check(compile compiler) *Error {
 	var f faults
-	f.id(s.ID, s.Name, "sourceId")
+	id := f.id(s.ID, s.Name, "sourceId")
 	f.take("", SourceContent{Type: s.Type, Name: s.Name, Description: s.Description}.check())
 	for i, sink := range s.Sinks {
-		f.take(fmt.Sprintf("Sink %d: ", i), sink.check())
+		f.take(fmt.Sprintf("Sink %d: ", i), sink.check(compile, id))
+		// Only one of the two could have its table: the task would fail when the first has made it.
+		first := slices.IndexFunc(s.Sinks[:i], func(o SinkSpec) bool { return o.TableID == sink.TableID })
+		if first >= 0 && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameName) {
+			f.add("Sink %d: table.tableId is %q, which is also that of sink %d; sinks of one table have the same names of columns in the same order",
+				i, sink.TableID, first)
+		}
 	}
 	return f.err()
 }
 
-func (s SinkSpec) check() *Error {
+func sameName(a, b mapping.Column) bool { return a.Name == b.Name }
+
+func (s SinkSpec) check(compile compiler, sourceID string) *Error {
 	var f faults
-	f.id(s.ID, s.Name, "sinkId")
-	f.take("", s.content().check())
+	id := f.id(s.ID, s.Name, "sinkId")
+	f.take("", s.content().check(compile, sourceID, id))
 	return f.err()
 }
 
@@ -120,24 +133,26 @@ func (s SourceContent) check() *Error {
 	return f.err()
 }
 
-func (s SinkContent) check() *Error {
+func (s SinkContent) check(compile compiler, sourceID, id string) *Error {
 	var f faults
 	f.name(s.Name)
 	f.text("description", s.Description)
 	f.signals(s.Signals)
 	f.tableID(s.TableID)
-	f.columns(s.Columns)
+	f.columns(compile, sourceID, id, s.Columns)
 	return f.err()
 }
 
-// id checks what an id is made of. A name that cannot be one has faults of its own.
-func (f *faults) id(given, name, field string) {
+// id returns the id that is made of a text; empty when there is none. A name that cannot be one has faults of its own.
+func (f *faults) id(given, name, field string) (id string) {
 	var ofName faults
 	ofName.name(name)
 	if given != "" || len(ofName) == 0 {
-		_, err := newID(given, name, field)
+		var err *Error
+		id, err = newID(given, name, field)
 		f.take("", err)
 	}
+	return id
 }
 
 func (f *faults) sourceType(t forebay.SourceType) {
@@ -185,13 +200,13 @@ func (f *faults) tableID(id string) {
 	}
 }
 
-func (f *faults) columns(list mapping.Columns) {
+func (f *faults) columns(compile compiler, sourceID, sinkID string, list mapping.Columns) {
 	for i, col := range list {
 		if r, ok := control(col.Name, ""); ok {
 			f.add("table.mapping.columns[%d].name has the control character %U, which is not allowed", i, r)
 		}
 	}
-	if _, err := mapping.Compile(list, mapping.Options{}); err != nil {
+	if _, err := compile(sourceID, sinkID, list); err != nil {
 		for text := range strings.Lines(err.Error()) {
 			f.add("%s", strings.TrimSuffix(text, "\n"))
 		}

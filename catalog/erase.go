@@ -202,16 +202,21 @@ func (c *Catalog) userOf(ctx context.Context, table string) (string, error) {
 			return "", context.Cause(ctx)
 		}
 	}
+	return c.user(table), nil
+}
+
+// user is userOf for the definitions as they are. c.mu is held.
+func (c *Catalog) user(table string) string {
 	for _, id := range slices.Sorted(maps.Keys(c.trees)) {
 		if t := c.trees[id]; t.live() {
 			for _, s := range t.sorted(false) {
 				if s.TableID == table {
-					return fmt.Sprintf("%q of source %q", s.ID, id), nil
+					return fmt.Sprintf("%q of source %q", s.ID, id)
 				}
 			}
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // newTables returns the tables that next uses and old does not.
@@ -250,7 +255,7 @@ func (c *Catalog) claim(ctx context.Context, old, next *tree) (release func(), e
 	defer c.mu.Unlock()
 	for {
 		table, task := c.erasureOf(tables)
-		if task == "" {
+		if task == "" && !c.isUndoing(tables) {
 			break
 		}
 		freed := c.freed
@@ -261,6 +266,9 @@ func (c *Catalog) claim(ctx context.Context, old, next *tree) (release func(), e
 		}
 		c.mu.Lock()
 		if ctx.Err() != nil {
+			if task == "" {
+				return nil, fmt.Errorf("the creation of a table is being undone: %w", context.Cause(ctx))
+			}
 			return nil, fmt.Errorf("task %q is erasing table %q: %w", task, table, context.Cause(ctx))
 		}
 	}

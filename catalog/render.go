@@ -16,9 +16,18 @@ type Rendered struct {
 }
 
 // Render maps a record by all live sinks of a source, also by disabled ones, and stores nothing. For an OTLP source
-// signal chooses the sinks: "logs", "metrics" or "traces".
+// signal chooses the sinks: "logs", "metrics" or "traces". The mappings are compiled by the engine, so the cells are those
+// that an event would give.
 func (c *Catalog) Render(sourceID, signal string, rec *mapping.Record) ([]Rendered, error) {
 	source, sinks, err := c.Sinks(sourceID, false)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{source: source, sinks: make(map[string]Sink, len(sinks))}
+	for _, s := range sinks {
+		t.sinks[s.ID] = s
+	}
+	def, err := c.compile(t)
 	if err != nil {
 		return nil, err
 	}
@@ -27,11 +36,7 @@ func (c *Catalog) Render(sourceID, signal string, rec *mapping.Record) ([]Render
 		if source.Type == forebay.OTLP && len(s.Signals) > 0 && !slices.Contains(s.Signals, signal) {
 			continue
 		}
-		m, err := mapping.Compile(s.Columns, mapping.Options{})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: m.Cells(rec)})
+		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: def.Mapper(s.ID).Cells(rec)})
 	}
 	return all, nil
 }

@@ -78,12 +78,19 @@ func (c *Catalog) holds(records map[string][]byte) (bool, error) {
 // undoTimeout bounds what is undone after a task's own time may be over.
 const undoTimeout = 30 * time.Second
 
-// undo puts the engine and the tokens back to what the catalog says. What of the engine fails is repeated by sweep.
-func (c *Catalog) undo(sourceID string, old *tree, made []Token) error {
+// undo puts the engine, the tokens and the tables back to what the catalog says. What of the engine and the tables fails is
+// repeated by sweep. The caller has claimed the tables.
+func (c *Catalog) undo(sourceID string, old *tree, made []Token, intent *creation) error {
 	err := c.restore(context.WithoutCancel(c.ctx), sourceID, old)
 	if err != nil {
 		c.mu.Lock()
 		c.stray[sourceID] = true
+		c.mu.Unlock()
+		c.wakeSweep()
+	}
+	if intent != nil && !c.undoCreation(c.ctx, intent, 1) { // after Close the next Open does it
+		c.mu.Lock()
+		c.creations[intent.ID] = intent
 		c.mu.Unlock()
 		c.wakeSweep()
 	}
@@ -115,11 +122,11 @@ func (c *Catalog) wakeSweep() {
 	}
 }
 
-// repair writes what is owed, and has the engine follow the sources that it strayed from. It reports whether nothing is
-// left.
+// repair writes what is owed, has the engine follow the sources that it strayed from, and undoes creations. It reports
+// whether nothing is left.
 func (c *Catalog) repair(ctx context.Context) bool {
 	c.mu.RLock()
-	owed, stray := maps.Clone(c.owed), slices.Sorted(maps.Keys(c.stray))
+	owed, stray, creations := maps.Clone(c.owed), slices.Sorted(maps.Keys(c.stray)), maps.Clone(c.creations)
 	c.mu.RUnlock()
 	done := true
 	if len(owed) > 0 {
@@ -142,11 +149,20 @@ func (c *Catalog) repair(ctx context.Context) bool {
 			done = false
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(creations)) {
+		if !c.undoCreation(ctx, creations[id], 0) {
+			done = false
+			continue
+		}
+		c.mu.Lock()
+		delete(c.creations, id)
+		c.mu.Unlock()
+	}
 	return done
 }
 
 func (c *Catalog) followAgain(ctx context.Context, sourceID string) error {
-	unlock, err := c.lock(ctx, sourceID, "")
+	unlock, err := c.locks.Lock(ctx, sourceID, "")
 	if err != nil {
 		return err
 	}
@@ -170,9 +186,9 @@ func (c *Catalog) isStray(sourceID string) bool {
 	return c.stray[sourceID]
 }
 
-// restore is force with a bound of time.
+// restore is follow with a bound of time.
 func (c *Catalog) restore(ctx context.Context, sourceID string, t *tree) error {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
-	return c.force(ctx, sourceID, t)
+	return c.follow(ctx, sourceID, t)
 }

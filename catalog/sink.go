@@ -38,7 +38,7 @@ type SinkPatch struct {
 }
 
 // addSink puts a new or revived sink into a change.
-func addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
+func (c *Catalog) addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
 	id, bad := newID(spec.ID, spec.Name, "sinkId")
 	if bad != nil {
 		return bad
@@ -52,7 +52,7 @@ func addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
 		return refuse(SinkLimit, "Source %q has %d sinks already, which is the limit; delete one first.", t.source.ID, forebay.MaxSinks)
 	}
 	content := spec.content()
-	if err := content.check(); err != nil {
+	if err := content.check(c.eng.CompileColumns, t.source.ID, id); err != nil {
 		return err
 	}
 	s := Sink{
@@ -64,6 +64,7 @@ func addSink(ch *change, by By, at time.Time, spec SinkSpec) *Error {
 	}
 	t.sinks[id] = s
 	ch.keepSink(t.source.ID, s)
+	ch.created = append(ch.created, id)
 	return nil
 }
 
@@ -89,7 +90,7 @@ func (c *Catalog) CreateSink(by By, sourceID string, spec SinkSpec) (Task, error
 	}
 	return c.submit("create.sink", sourceID, id, liveSource(sourceID, func(at time.Time, next *tree) (*change, error) {
 		ch := &change{next: next, result: fmt.Sprintf("Sink %q has been created.", id)}
-		if err := addSink(ch, by, at, spec); err != nil {
+		if err := c.addSink(ch, by, at, spec); err != nil {
 			return nil, err
 		}
 		return ch, nil
@@ -108,8 +109,8 @@ func liveSink(sourceID, id string, p func(at time.Time, next *tree, s Sink) (*ch
 }
 
 // setSink gives a sink another content. It is no new version when nothing differs.
-func setSink(next *tree, s Sink, content SinkContent, description, result string, at time.Time, by By) (*change, error) {
-	if err := content.check(); err != nil {
+func (c *Catalog) setSink(next *tree, s Sink, content SinkContent, description, result string, at time.Time, by By) (*change, error) {
+	if err := content.check(c.eng.CompileColumns, next.source.ID, s.ID); err != nil {
 		return nil, err
 	}
 	ch := &change{next: next, result: result}
@@ -140,7 +141,7 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 		if p.Columns != nil {
 			content.Columns = p.Columns
 		}
-		return setSink(next, s, content, description, fmt.Sprintf("Sink %q has been updated.", id), at, by)
+		return c.setSink(next, s, content, description, fmt.Sprintf("Sink %q has been updated.", id), at, by)
 	}))
 }
 
@@ -158,7 +159,7 @@ func (c *Catalog) ChangeSinkSettings(by By, sourceID, id, description string, ch
 			return nil, err
 		}
 		content.Settings = settings
-		return setSink(next, s, content, description, fmt.Sprintf("Settings of sink %q have been updated.", id), at, by)
+		return c.setSink(next, s, content, description, fmt.Sprintf("Settings of sink %q have been updated.", id), at, by)
 	}))
 }
 

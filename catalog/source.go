@@ -60,7 +60,7 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 		if old != nil {
 			next = old.clone()
 		}
-		if err := spec.check(); err != nil {
+		if err := spec.check(c.eng.CompileColumns); err != nil {
 			return nil, err
 		}
 		content := SourceContent{Type: spec.Type, Name: spec.Name, Description: spec.Description}
@@ -74,7 +74,7 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 		ch := &change{next: next, result: fmt.Sprintf("Source %q has been created.", id)}
 		ch.keep(next.source)
 		for i, s := range spec.Sinks {
-			if err := addSink(ch, by, at, s); err != nil {
+			if err := c.addSink(ch, by, at, s); err != nil {
 				err.Message = fmt.Sprintf("Sink %d: %s", i, err.Message)
 				return nil, err
 			}

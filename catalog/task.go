@@ -43,8 +43,19 @@ type Task struct {
 	// Code names what is at fault where that is the request: of an [Error], and [BadRequest] where the target can never have
 	// the table as it is asked for. It is empty where the same request may succeed later.
 	Code Code `json:"code,omitempty"`
+	// Warnings are what needs somebody's attention though the task has succeeded.
+	Warnings []Warning `json:"warnings,omitempty"`
 	// Partial is set on a deletion that was done, though something of it outside is left; Failure says what.
 	Partial bool `json:"partial,omitempty"`
+}
+
+// Warning is about one sink of a change that was made: its table cannot take its rows, which wait in staging until that is
+// mended. The other sinks are not concerned.
+type Warning struct {
+	// SinkID is the sink.
+	SinkID string `json:"sinkId"`
+	// Message is one sentence for the user. It names the table and what is wrong with it.
+	Message string `json:"message"`
 }
 
 // Finished tells whether the task has ended.
@@ -98,6 +109,11 @@ type change struct {
 	result string
 	// erasure is what of the change remains to be done after it was stored; nil for nothing.
 	erasure *erasure
+	// created are the sinks that are made, or made anew: the table of such a sink must be right, also where a deleted one of
+	// the id had it.
+	created []string
+	// warnings are what the user should know though the change was made.
+	warnings []Warning
 }
 
 // submit checks a change and starts it as a task.
@@ -170,7 +186,7 @@ func (c *Catalog) check(sourceID string, p plan, at time.Time) error {
 	if !ch.next.live() {
 		return nil
 	}
-	if err := validate(ch.next); err != nil {
+	if _, err := c.compile(ch.next); err != nil {
 		return err
 	}
 	c.mu.RLock()
@@ -191,6 +207,7 @@ func (c *Catalog) run(ctx context.Context, task Task, p plan) {
 			return erasureKey(task), encode(rest)
 		}
 		done.Status, done.Result, done.FinishedAt = Succeeded, ch.result, now()
+		done.Warnings = ch.warnings
 		return taskKey(task.ID), encode(done)
 	})
 	if err == nil && rest != nil {
@@ -252,7 +269,7 @@ const interrupted = "The service was stopped while the task was running. Nothing
 
 // sentence makes a text for users of an error.
 func sentence(err error) string {
-	text := err.Error()
+	text := strings.ReplaceAll(err.Error(), "\n", "; ") // joined errors
 	if text == "" {
 		return "Unknown error."
 	}

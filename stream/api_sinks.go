@@ -62,7 +62,7 @@ func (a *api) createSink(c *call) (any, error) {
 	var p problems
 	spec := a.sinkSpec(*c.body.(*sinkCreate), "", &p)
 	if spec.Columns != nil { // else there is no table to check
-		p.refused(spec.Validate())
+		p.refused(a.cat.ValidateSink(c.source, spec))
 	}
 	if err := p.err(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (a *api) updateSink(c *call) (any, error) {
 			patch.Columns = requestColumns(t.Mapping.Columns, "", &p)
 		}
 	}
-	p.refused(patch.Validate())
+	p.refused(a.cat.ValidateSinkPatch(c.source, c.sink, patch))
 	if err := p.err(); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (a *api) createSource(c *call) (any, error) {
 		spec.Sinks = append(spec.Sinks, a.sinkSpec(s, fmt.Sprintf("sinks[%d].", i), &p))
 	}
 	if !slices.ContainsFunc(b.Sinks, func(s sinkCreate) bool { return s.Table == nil }) {
-		p.refused(spec.Validate())
+		p.refused(a.cat.ValidateSource(spec))
 	}
 	if err := p.err(); err != nil {
 		return nil, err

@@ -20,10 +20,11 @@ import (
 // brokenTarget is a Memory whose operations a test replaces.
 type brokenTarget struct {
 	*Memory
-	ensure func(ctx context.Context, m *Memory, t buffer.Table) error
-	imp    func(ctx context.Context, m *Memory, f *buffer.File) error
-	count  func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error)
-	reopen func(m *Memory) *Memory
+	ensure   func(ctx context.Context, m *Memory, t buffer.Table) error
+	imp      func(ctx context.Context, m *Memory, f *buffer.File) error
+	count    func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error)
+	reopen   func(m *Memory) *Memory
+	uncreate func(ctx context.Context, m *Memory, table, creation string) error
 }
 
 func (b *brokenTarget) Ensure(ctx context.Context, t buffer.Table) error {
@@ -45,6 +46,13 @@ func (b *brokenTarget) CountFile(ctx context.Context, t buffer.Table, file strin
 		return b.count(ctx, b.Memory, t, file)
 	}
 	return b.Memory.CountFile(ctx, t, file)
+}
+
+func (b *brokenTarget) Uncreate(ctx context.Context, table, creation string) error {
+	if b.uncreate != nil {
+		return b.uncreate(ctx, b.Memory, table, creation)
+	}
+	return b.Memory.Uncreate(ctx, table, creation)
 }
 
 // forget drops the ids of the imported files, so that a driver built on Memory doubles them.
@@ -197,6 +205,25 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 		})},
 		"the context is ignored": {"ImportCancelled", brokenTarget{imp: func(_ context.Context, m *Memory, f *buffer.File) error {
 			return m.Import(context.Background(), f)
+		}}},
+		"uncreate takes every empty table": {"Uncreate", brokenTarget{uncreate: func(ctx context.Context, m *Memory, table, _ string) error {
+			if len(m.Rows(table)) > 0 {
+				return nil
+			}
+			return m.Drop(ctx, table)
+		}}},
+		"uncreate takes rows": {"Uncreate", brokenTarget{uncreate: func(ctx context.Context, m *Memory, table, creation string) error {
+			if len(m.Rows(table)) > 0 {
+				return m.Drop(ctx, table)
+			}
+			return m.Uncreate(ctx, table, creation)
+		}}},
+		"uncreate takes nothing": {"Uncreate", brokenTarget{uncreate: func(context.Context, *Memory, string, string) error { return nil }}},
+		"uncreate of an absent table fails": {"Uncreate", brokenTarget{uncreate: func(ctx context.Context, m *Memory, table, creation string) error {
+			if m.Columns(table) == nil {
+				return fs.ErrNotExist
+			}
+			return m.Uncreate(ctx, table, creation)
 		}}},
 		"ensure creates nothing": {"Ensure", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
 			if m.Columns(t.ID) == nil {

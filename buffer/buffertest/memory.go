@@ -18,18 +18,19 @@ type Op string
 
 // The operations that [Memory] records.
 const (
-	OpPut    Op = "put"
-	OpOpen   Op = "open"
-	OpDelete Op = "delete"
-	OpEnsure Op = "ensure"
-	OpImport Op = "import"
+	OpPut      Op = "put"
+	OpOpen     Op = "open"
+	OpDelete   Op = "delete"
+	OpEnsure   Op = "ensure"
+	OpUncreate Op = "uncreate"
+	OpImport   Op = "import"
 )
 
 // Call is one recorded operation. Delete makes one Call for each of its objects.
 type Call struct {
 	// Op is the operation.
 	Op Op
-	// ID is the id of the object (put, open, delete), of the table (ensure) or of the file (import).
+	// ID is the id of the object (put, open, delete), of the table (ensure, uncreate) or of the file (import).
 	ID string
 	// Err is what the operation returned. In a hook it is nil.
 	Err error
@@ -63,12 +64,15 @@ type memoryTable struct {
 	columns []string
 	rows    [][]string
 	files   map[string]int64 // imported file id to its rows
+	// creation is the mark of its creation; "" for none.
+	creation string
 }
 
 var (
-	_ buffer.Staging = (*Memory)(nil)
-	_ buffer.Target  = (*Memory)(nil)
-	_ buffer.Counter = (*Memory)(nil)
+	_ buffer.Staging   = (*Memory)(nil)
+	_ buffer.Target    = (*Memory)(nil)
+	_ buffer.Counter   = (*Memory)(nil)
+	_ buffer.Uncreator = (*Memory)(nil)
 )
 
 // NewMemory returns empty levels.
@@ -163,11 +167,23 @@ func (m *Memory) Ensure(ctx context.Context, t buffer.Table) error {
 	})
 }
 
+// Uncreate implements [buffer.Uncreator].
+func (m *Memory) Uncreate(ctx context.Context, tableID, creation string) error {
+	return m.do(ctx, OpUncreate, tableID, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if t := m.tables[tableID]; t != nil && creation != "" && t.creation == creation && len(t.rows) == 0 {
+			delete(m.tables, tableID)
+		}
+		return nil
+	})
+}
+
 // ensure returns the table, new or present. The caller holds mu.
 func (m *Memory) ensure(t buffer.Table) (*memoryTable, error) {
 	table := m.tables[t.ID]
 	if table == nil {
-		table = &memoryTable{columns: slices.Clone(t.Columns), files: make(map[string]int64)}
+		table = &memoryTable{columns: slices.Clone(t.Columns), files: make(map[string]int64), creation: t.Creation}
 		m.tables[t.ID] = table
 	}
 	if !slices.Equal(table.columns, t.Columns) {

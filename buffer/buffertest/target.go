@@ -86,6 +86,7 @@ var targetChecks = []targetCheck{
 	{"ImportSameFileConcurrently", importSameFileConcurrently},
 	{"SaveProgressFails", saveProgressFails},
 	{"CountFile", countFile},
+	{"Uncreate", uncreate},
 }
 
 // bench is one target under test.

@@ -399,3 +399,47 @@ func countFile(t tb, b *bench) {
 	b.expectCount(table, "file", 0)
 	b.expectCount(buffer.Table{ID: "in.c-buffertest.other", Columns: table.Columns}, "file-1", 0)
 }
+
+// uncreate makes tables with marks and takes them back: those of the mark that have no rows, and no others.
+func uncreate(t tb, b *bench) {
+	target, ok := b.Target.(buffer.Uncreator)
+	if !ok {
+		return // it is optional
+	}
+	table := eventsTable()
+	changed := eventsTable("id", "other")
+	take := func(mark string) {
+		t.Helper()
+		if err := target.Uncreate(t.Context(), table.ID, mark); err != nil {
+			t.Errorf("Uncreate %q: %v", mark, err)
+		}
+	}
+	take("mark-1") // absent
+	table.Creation = "mark-1"
+	for range 2 {
+		b.mustEnsure(table)
+	}
+	other := changed
+	other.Creation = "mark-2"
+	b.expectSchemaError(b.Ensure(t.Context(), other), other, table)
+	take("mark-2") // was refused
+	b.mustEnsure(table)
+	if b.reopen != nil {
+		b.Target = b.reopen()
+		target = b.Target.(buffer.Uncreator)
+	}
+	for range 2 {
+		take("mark-1")
+	}
+	b.mustEnsure(changed) // the corrected table, without a mark
+	take("mark-1")
+	take("")
+	b.expectSchemaError(b.Ensure(t.Context(), table), table, changed)
+
+	table.ID, table.Creation = "in.c-buffertest.with-rows", "mark-3"
+	b.mustEnsure(table)
+	f := newFile("file-1", table, makeRows(1, 10, 3))
+	b.mustImport(f)
+	take("mark-3")
+	b.expectRows(table.ID, f)
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 )
 
 // Drop deletes a table with all its rows. A table that is gone already is no error. An import that comes later, or runs
@@ -19,6 +20,35 @@ func (t *TableDir) Drop(ctx context.Context, table string) error {
 		return fmt.Errorf("drop table %q: %w", table, err)
 	}
 	return nil
+}
+
+// Uncreate implements [buffer.Uncreator].
+func (t *TableDir) Uncreate(ctx context.Context, table, creation string) error {
+	if table == "" {
+		return errors.New("the table has no id")
+	}
+	if err := t.uncreate(ctx, table, creation); err != nil {
+		return fmt.Errorf("take back table %q: %w", table, err)
+	}
+	return nil
+}
+
+func (t *TableDir) uncreate(ctx context.Context, table, creation string) error {
+	path := t.Path(table)
+	d, err := t.definition(table)
+	absent := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !absent || !absent && (d.Creation != creation || creation == "") {
+		return err
+	}
+	files, err := t.fs.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// A folder without any file is what a crash leaves between its making and that of the definition.
+	if err != nil || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != definitionFile }) {
+		return err
+	}
+	return t.drop(ctx, path)
 }
 
 func (t *TableDir) drop(ctx context.Context, path string) error {

@@ -35,8 +35,9 @@ type TableDir struct {
 }
 
 var (
-	_ buffer.Target  = (*TableDir)(nil)
-	_ buffer.Counter = (*TableDir)(nil)
+	_ buffer.Target    = (*TableDir)(nil)
+	_ buffer.Counter   = (*TableDir)(nil)
+	_ buffer.Uncreator = (*TableDir)(nil)
 )
 
 // Tables returns a target in the directory path, with the default options. The directory is made by the first Ensure
@@ -84,7 +85,7 @@ func (t *TableDir) ensure(ctx context.Context, table buffer.Table) error {
 	if err := t.compare(table); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	data, err := json.MarshalIndent(definition{Version: definitionVersion, ID: table.ID, Columns: table.Columns}, "", "  ")
+	data, err := json.MarshalIndent(definition{Version: definitionVersion, ID: table.ID, Columns: table.Columns, Creation: table.Creation}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -116,14 +117,22 @@ type definition struct {
 	Version int      `json:"version"`
 	ID      string   `json:"id"`
 	Columns []string `json:"columns"`
+	// Creation is that of the call that has made the table.
+	Creation string `json:"creation,omitempty"`
 }
 
 // Columns returns the columns of a table. An absent table is an error that matches [fs.ErrNotExist].
 func (t *TableDir) Columns(table string) ([]string, error) {
+	d, err := t.definition(table)
+	return d.Columns, err
+}
+
+// definition reads what a table is. An absent table is fs.ErrNotExist.
+func (t *TableDir) definition(table string) (d definition, err error) {
 	path := filepath.Join(t.Path(table), definitionFile)
 	rc, err := t.fs.Open(path)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
 	defer rc.Close()
 	data, err := io.ReadAll(rc)
@@ -131,26 +140,25 @@ func (t *TableDir) Columns(table string) ([]string, error) {
 		if info, e := t.fs.Stat(path); e == nil && !info.Mode().IsRegular() {
 			err = buffer.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
 		}
-		return nil, err
+		return d, err
 	}
 	// The version comes first: a newer format may not even fit the type.
 	var v struct {
 		Version int `json:"version"`
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
-		return nil, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+		return d, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
 	}
 	if v.Version != definitionVersion {
-		return nil, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows version %d", path, v.Version, definitionVersion))
+		return d, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows version %d", path, v.Version, definitionVersion))
 	}
-	var d definition
 	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+		return d, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
 	}
 	if d.ID != table {
-		return nil, buffer.Permanent(fmt.Errorf("%s belongs to table %q, whose id shares a folder with %q: rename one of them", path, d.ID, table))
+		return d, buffer.Permanent(fmt.Errorf("%s belongs to table %q, whose id shares a folder with %q: rename one of them", path, d.ID, table))
 	}
-	return d.Columns, nil
+	return d, nil
 }
 
 const plainPart, gzipPart = ".csv", ".csv.gz"

@@ -46,7 +46,10 @@ type Target struct {
 	locks map[string]*sync.Mutex // by sink: held while its token is made
 }
 
-var _ buffer.Target = (*Target)(nil)
+var (
+	_ buffer.Target    = (*Target)(nil)
+	_ buffer.Uncreator = (*Target)(nil)
+)
 
 // NewTarget returns a target. It makes no call. The client's token must be able to make buckets and tokens, unless those
 // are there already.
@@ -114,6 +117,9 @@ func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table bu
 		return err
 	}
 	columns := storageapi.TextColumns(table.Columns...)
+	if table.Creation != "" {
+		client = client.WithRunID(table.Creation) // by which Uncreate finds the job
+	}
 	_, err = client.CreateTable(ctx, stage+"."+bucket, storageapi.TableCreate{Name: name, Columns: columns})
 	if err == nil {
 		return nil
@@ -123,6 +129,41 @@ func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table bu
 		return compare(table, found.Columns)
 	}
 	return err
+}
+
+// Uncreate implements [buffer.Uncreator]. The mark of a table is the run id of the job that has made it. The bucket stays.
+func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
+	if err := t.uncreate(ctx, tableID, creation); err != nil {
+		return fmt.Errorf("storage api target: take back %q: %w", tableID, classify(err))
+	}
+	return nil
+}
+
+func (t *Target) uncreate(ctx context.Context, tableID, creation string) error {
+	table, err := t.client.Table(ctx, tableID)
+	switch {
+	case storageapi.IsNotFound(err):
+		return nil
+	case err != nil || table.RowsCount > 0 || creation == "":
+		return err
+	}
+	for job, err := range t.client.Jobs(ctx, storageapi.JobQuery{CreatedFrom: table.Created.Add(-clockSkew)}) {
+		if err != nil {
+			return err
+		}
+		var made storageapi.Table
+		if !strings.HasSuffix(job.OperationName, "Create") || json.Unmarshal(job.Results, &made) != nil || made.ID != tableID {
+			continue
+		}
+		if job.RunID == nil || *job.RunID != creation {
+			return nil // the newest job that made a table of the name is somebody else's
+		}
+		if err := t.client.DeleteTable(ctx, tableID, false); !storageapi.IsNotFound(err) {
+			return err
+		}
+		return nil
+	}
+	return nil
 }
 
 // ensureBucket makes a bucket with the client's own token, if it is absent.

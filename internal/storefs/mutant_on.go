@@ -1,6 +1,6 @@
 //go:build forebay_mutants
 
-package pebblestore
+package storefs
 
 import "os"
 

@@ -1,4 +1,4 @@
-package pebblestore
+package storefs
 
 // The defects that a build with the tag forebay_mutants can have; see package buffer, whose simulation finds them.
 const (

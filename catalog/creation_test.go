@@ -1,0 +1,303 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
+)
+
+// failed waits for a task that must fail.
+func failed(t *testing.T, cat *catalog.Catalog, task catalog.Task, err error) catalog.Task {
+	t.Helper()
+	if err == nil {
+		task, err = cat.Wait(t.Context(), task.ID)
+	}
+	if err != nil || task.Status != catalog.Failed {
+		t.Fatalf("task %+v, %v: want a failure", task, err)
+	}
+	return task
+}
+
+// corrected is the source "Web" with other columns.
+func corrected(sinks ...string) catalog.SourceSpec {
+	s := spec("Web", sinks...)
+	for i := range s.Sinks {
+		s.Sinks[i].Columns = mapping.Columns{mapping.Body("only")}
+	}
+	return s
+}
+
+// TestFailedCreateTakesItsTablesBack: those that the task has created go, those that were there stay, and the corrected
+// request succeeds.
+func TestFailedCreateTakesItsTablesBack(t *testing.T) {
+	mem := buffertest.NewMemory()
+	store := newMemory()
+	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
+	mem.Alter("in.c-web.broken", "other")
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.old", Columns: []string{"id", "body"}}); err != nil {
+		t.Fatal(err)
+	}
+	task, err := cat.CreateSource(user, spec("Web", "a", "old", "broken", "b"))
+	task = failed(t, cat, task, err)
+	if task.Code != catalog.BadRequest || !strings.Contains(task.Failure, `"in.c-web.broken"`) {
+		t.Errorf("task %+v", task)
+	}
+	for table, want := range map[string]bool{"in.c-web.a": false, "in.c-web.b": false, "in.c-web.old": true, "in.c-web.broken": true} {
+		if got := mem.Columns(table) != nil; got != want {
+			t.Errorf("table %s is there: %v, want %v", table, got, want)
+		}
+	}
+	if left := store.keys("creation/"); len(left) > 0 {
+		t.Errorf("records %v are left", left)
+	}
+	done(t, cat)(cat.CreateSource(user, corrected("a", "b")))
+}
+
+// TestSuccessfulCreateKeepsItsTables: nothing of the intent is left, also after the next start.
+func TestSuccessfulCreateKeepsItsTables(t *testing.T) {
+	mem := buffertest.NewMemory()
+	store := newMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	cat := openCatalog(t, eng, catalog.Options{Store: store})
+	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
+	if left := store.keys("creation/"); len(left) > 0 || mem.Columns("in.c-web.a") == nil {
+		t.Errorf("records %v are left, columns %v", left, mem.Columns("in.c-web.a"))
+	}
+}
+
+// TestCrashDuringCreateTakesItsTablesBack opens the store as a crash has left it after each call of the target.
+func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		store := newMemory()
+		var mu sync.Mutex
+		var crashes []*memory
+		mem.After = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpEnsure {
+				mu.Lock()
+				defer mu.Unlock()
+				crashes = append(crashes, store.clone())
+			}
+			return nil
+		}
+		cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
+		task, err := cat.CreateSource(user, spec("Web", "a", "b", "c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cat.Wait(t.Context(), task.ID); err != nil {
+			t.Fatal(err)
+		}
+		mem.After = nil
+		if len(crashes) != 3 {
+			t.Fatalf("%d calls of the target", len(crashes))
+		}
+		tables := mem
+		for i, left := range crashes {
+			for _, sink := range []string{"a", "b", "c"} { // the first crash has left all of them, the next ones what is there
+				if i > 0 {
+					break
+				}
+				if tables.Columns("in.c-web."+sink) == nil {
+					t.Errorf("table of %s is not there", sink)
+				}
+			}
+			again := openCatalog(t, openEngine(t, forebay.Options{Target: tables}), catalog.Options{Store: left})
+			// The retry comes at once: it waits until the tables are gone.
+			task, err := again.CreateSource(user, corrected("a", "b", "c"))
+			if err == nil {
+				task, err = again.Wait(t.Context(), task.ID)
+			}
+			if err != nil || task.Status != catalog.Succeeded {
+				t.Fatalf("crash %d: the corrected request: %+v, %v", i, task, err)
+			}
+			if left := left.keys("creation/"); len(left) > 0 {
+				t.Errorf("crash %d: records %v are left", i, left)
+			}
+			for _, sink := range []string{"a", "b", "c"} {
+				if got := tables.Columns("in.c-web." + sink); !slices.Equal(got, []string{"only"}) {
+					t.Errorf("crash %d: table of %s has %v", i, sink, got)
+				}
+				if err := tables.Drop(t.Context(), "in.c-web."+sink); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// TestTablesAreTakenBackLater: a target that is away when a change has failed is asked again until it answers.
+func TestTablesAreTakenBackLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		store := newMemory()
+		away := true
+		var mu sync.Mutex
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.Op == buffertest.OpUncreate && away {
+				return errors.New("away")
+			}
+			return nil
+		}
+		cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
+		mem.Alter("in.c-web.broken", "other")
+		task, err := cat.CreateSource(user, spec("Web", "a", "broken"))
+		failed(t, cat, task, err)
+		if len(store.keys("creation/")) != 1 || mem.Columns("in.c-web.a") == nil {
+			t.Fatalf("records %v, columns %v", store.keys("creation/"), mem.Columns("in.c-web.a"))
+		}
+		mu.Lock()
+		away = false
+		mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if len(store.keys("creation/")) != 0 || mem.Columns("in.c-web.a") != nil {
+			t.Errorf("records %v, columns %v", store.keys("creation/"), mem.Columns("in.c-web.a"))
+		}
+	})
+}
+
+// TestTableOfAnotherSinkStays: a sink that has begun to use the table of a failed change keeps it.
+func TestTableOfAnotherSinkStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		store := newMemory()
+		hang := make(chan struct{})
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpEnsure && c.ID == "in.c-web.broken" {
+				<-hang
+			}
+			return nil
+		}
+		cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
+		mem.Alter("in.c-web.broken", "other")
+		first, err := cat.CreateSource(user, spec("Web", "a", "broken"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		other := spec("Other", "a")
+		done(t, cat)(cat.CreateSource(user, other))
+		close(hang)
+		failed(t, cat, first, nil)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if mem.Columns("in.c-web.a") == nil {
+			t.Error("the table of another sink was taken")
+		}
+		if left := store.keys("creation/"); len(left) > 0 {
+			t.Errorf("records %v are left", left)
+		}
+	})
+}
+
+// TestFailedWriteTakesTablesBack: the change could not be stored.
+func TestFailedWriteTakesTablesBack(t *testing.T) {
+	mem := buffertest.NewMemory()
+	store := &doubtful{memory: newMemory()}
+	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
+	store.mu.Lock()
+	store.armed = ofChange
+	store.mu.Unlock()
+	task, err := cat.CreateSource(user, spec("Web", "a"))
+	failed(t, cat, task, err)
+	if mem.Columns("in.c-web.a") != nil || len(store.keys("creation/")) > 0 {
+		t.Errorf("columns %v, records %v", mem.Columns("in.c-web.a"), store.keys("creation/"))
+	}
+	done(t, cat)(cat.CreateSource(user, corrected("a")))
+}
+
+// TestSinksOfOneTableAgree: what the task could only find after it has created the table is refused before.
+func TestSinksOfOneTableAgree(t *testing.T) {
+	mem := buffertest.NewMemory()
+	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: newMemory()})
+	both := spec("Web", "a", "b")
+	both.Sinks[1].TableID = both.Sinks[0].TableID
+	done(t, cat)(cat.CreateSource(user, both))
+	both.Name = "Other"
+	both.Sinks[1].Columns = mapping.Columns{mapping.Body("body"), mapping.UUID("id")}
+	_, err := cat.CreateSource(user, both)
+	if code(err) != catalog.BadRequest || !strings.Contains(err.Error(), `"in.c-web.a"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestBrokenTableDoesNotBlockItsSource: a table that was changed from outside concerns its sink alone, and the task says so.
+func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	store := newMemory()
+	cat := openCatalog(t, eng, catalog.Options{Store: store})
+	must := done(t, cat)
+	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	mem.Alter("in.c-web.b", "other")
+	change := []catalog.SettingChange{{Key: "storage.level.staging.upload.trigger.count", Value: []byte("5")}}
+	warned := func(task catalog.Task) {
+		t.Helper()
+		if len(task.Warnings) != 1 || task.Warnings[0].SinkID != "b" || !strings.Contains(task.Warnings[0].Message, `"in.c-web.b"`) ||
+			!strings.Contains(task.Result, `"b"`) {
+			t.Errorf("task %+v", task)
+		}
+	}
+	warned(must(cat.ChangeSourceSettings(user, "web", "", change)))
+	if task := must(cat.DisableSource(user, "web")); len(task.Warnings) > 0 {
+		t.Errorf("task %+v", task)
+	}
+	warned(must(cat.EnableSource(user, "web")))
+	must(cat.DeleteSource(user, "web"))
+	warned(must(cat.UndeleteSource(user, "web")))
+	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := eng.Flush(t.Context(), "web", "a"); err != nil || len(mem.Rows("in.c-web.a")) != 1 {
+		t.Errorf("the healthy sink: %v", err)
+	}
+	// A new start, whose engine knows nothing of before, takes the source as well.
+	again := openEngine(t, forebay.Options{Target: mem})
+	openCatalog(t, again, catalog.Options{Store: store.clone()})
+	if _, ok := again.Source("web"); !ok {
+		t.Error("after a restart the source is out of use")
+	}
+	// What a request asks for anew must be right.
+	task, err := cat.CreateSink(user, "web", catalog.SinkSpec{Name: "c", TableID: "in.c-web.b", Columns: columns()})
+	failed(t, cat, task, err)
+	must(cat.DeleteSink(user, "web", "b"))
+	task, err = cat.CreateSink(user, "web", catalog.SinkSpec{Name: "b", TableID: "in.c-web.b", Columns: columns()})
+	failed(t, cat, task, err)
+}
+
+// TestMappingsAreThoseOfTheEngine: what the engine accepts is accepted, and the payload test shows what it will store.
+func TestMappingsAreThoseOfTheEngine(t *testing.T) {
+	for _, compat := range []bool{false, true} {
+		eng := openEngine(t, forebay.Options{Mapping: mapping.Options{Compat: compat}})
+		cat := openCatalog(t, eng, catalog.Options{Store: newMemory()})
+		cols := mapping.Columns{mapping.Template("n", `Body("n")`)}
+		if compat {
+			cols = append(cols, mapping.Path("p", "a[", mapping.Default(1)))
+		}
+		task, err := cat.CreateSource(user, catalog.SourceSpec{Name: "Web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{Name: "a", TableID: "in.c-web.a", Columns: cols}}})
+		done(t, cat)(task, err)
+		want := "12345678901234567890123"
+		if compat {
+			want = "12345678901234567741440"
+		}
+		rec := mapping.JSON([]byte(`{"n":12345678901234567890123}`))
+		rendered, err := cat.Render("web", "", rec)
+		if err != nil || rendered[0].Cells[0].Value != want {
+			t.Errorf("compat %v: the test shows %+v, %v", compat, rendered, err)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package forebay
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// Definition is a [Source] that [Engine.Compile] has checked and compiled by the options of its engine. It is immutable,
+// safe for concurrent use, and of use for that engine alone.
+type Definition struct {
+	engine *Engine
+	source Source
+	sinks  []compiledSink // all, in the order of the source
+}
+
+// Source returns what was compiled, with its defaults filled in. The caller must not modify its slices.
+func (d *Definition) Source() Source { return d.source }
+
+// Mapper returns the mapper of a sink, also of a disabled one; nil when the source has no such sink.
+func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
+	for i := range d.sinks {
+		if d.sinks[i].ID == sinkID {
+			return d.sinks[i].mapper
+		}
+	}
+	return nil
+}
+
+// Compile checks a source and compiles its mappings by the engine's options, as [Engine.Define] does, and changes nothing.
+// It is the one place where mappings are compiled: who shows what a sink would store, or answers whether a definition is
+// valid, gets what the engine will do. What was compiled lately for the same sink is not compiled again. The error is a
+// [*DefinitionError] with all problems.
+func (e *Engine) Compile(def Source) (*Definition, error) {
+	sinks, err := compileSource(def, e.mappers.get)
+	if err != nil {
+		return nil, err
+	}
+	if def.Type == "" {
+		def.Type = HTTP
+	}
+	def.Sinks = slices.Clone(def.Sinks)
+	return &Definition{engine: e, source: def, sinks: sinks}, nil
+}
+
+// CompileColumns is [Engine.Compile] for the columns of one sink. The error is that of [mapping.Compile].
+func (e *Engine) CompileColumns(sourceID, sinkID string, columns mapping.Columns) (*mapping.Mapper, error) {
+	return e.mappers.get(bufferID(sourceID, sinkID), columns)
+}
+
+// mapperCacheText bounds the definitions, in bytes of their text, whose mappers are kept though no source uses them: those
+// of changes that are checked now and made later. A mapper takes some times its text.
+const mapperCacheText = 1 << 20
+
+// mapperCache compiles mappers and finds those that were compiled for the same columns of the same sink. (Sinks share no
+// mapper: they would share the clock of their UUIDs.)
+type mapperCache struct {
+	options mapping.Options
+
+	mu       sync.Mutex // not held while something is compiled
+	known    map[mapperKey]weak.Pointer[mapping.Mapper]
+	kept     []keptMapper // oldest first
+	text     int          // of kept
+	sweepAt  int          // length of known at which the dead are taken out
+	compiled int64
+}
+
+type mapperKey [sha256.Size]byte
+
+type keptMapper struct {
+	key    mapperKey
+	mapper *mapping.Mapper
+	text   int
+}
+
+// get returns the mapper of a sink, by its name in the buffer.
+func (c *mapperCache) get(id string, columns mapping.Columns) (*mapping.Mapper, error) {
+	text := fmt.Appendf(nil, "%q %#v", id, columns) // every field: the JSON form leaves some out
+	key := mapperKey(sha256.Sum256(text))
+	c.mu.Lock()
+	m := c.known[key].Value()
+	c.mu.Unlock()
+	if m != nil {
+		return m, nil
+	}
+	m, err := mapping.Compile(columns, c.options)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.compiled++
+	if err != nil {
+		return nil, err
+	}
+	if other := c.known[key].Value(); other != nil { // somebody was faster
+		return other, nil
+	}
+	if c.known == nil {
+		c.known = map[mapperKey]weak.Pointer[mapping.Mapper]{}
+	}
+	c.known[key] = weak.Make(m)
+	c.kept = append(c.kept, keptMapper{key, m, len(text)})
+	c.text += len(text)
+	for len(c.kept) > 1 && c.text > mapperCacheText {
+		c.text -= c.kept[0].text
+		c.kept = slices.Delete(c.kept, 0, 1)
+	}
+	if len(c.known) > max(c.sweepAt, 256) {
+		for key, p := range c.known {
+			if p.Value() == nil {
+				delete(c.known, key)
+			}
+		}
+		c.sweepAt = 2 * len(c.known)
+	}
+	return m, nil
+}

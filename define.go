@@ -1,0 +1,293 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap:
+// a record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where a
+// sink's table, columns or settings have changed, what waits is imported at once.
+//
+// A new or changed sink has its table created, or compared when it exists. A table that cannot take the rows of a new sink,
+// or of one that is sent to another table, refuses the definition, and nothing is changed: the error joins, for each such
+// sink, a [*buffer.SchemaError] for other columns, or what the target has marked as [buffer.Permanent]. (Tables that were
+// created for other sinks of the same call stay; see [ApplyOptions] for taking them back.) The table of a sink that had it
+// before refuses nothing: it is logged, its rows wait in staging until the table is mended, and the other sinks go on. A
+// target that cannot be reached within 10 seconds is logged and does not hold up the definition either: the import creates
+// the table later.
+//
+// Definitions of one source wait for each other; those of other sources never wait for a target of this one. Other errors:
+// [*DefinitionError], [ErrTooManySources], [ErrClosed].
+func (e *Engine) Define(ctx context.Context, def Source) error {
+	compiled, err := e.Compile(def)
+	if err != nil {
+		return err
+	}
+	_, err = e.Apply(ctx, compiled, ApplyOptions{})
+	return err
+}
+
+// ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.
+type ApplyOptions struct {
+	// Refuse tells whether a problem of a table refuses the definition; otherwise the sink is defined all the same, and its
+	// rows wait in staging until the table is mended. Default: a problem refuses unless TableProblem.Known.
+	Refuse func(TableProblem) bool
+	// Creation marks the tables that the call creates, where the target is a [buffer.Uncreator]: those that nobody needs
+	// in the end can then be taken back with [Engine.Uncreate]. It should be on disk before the call, so that a crash
+	// does not lose it. Default: tables are not marked.
+	Creation string
+}
+
+// TableProblem is a table that cannot take the rows of a sink as it is.
+type TableProblem struct {
+	// Source and Sink are ids, Table is the table's.
+	Source, Sink, Table string
+	// Known tells that the sink had this table, with these columns, before.
+	Known bool
+	// Err is a [*buffer.SchemaError] or marked by [buffer.Permanent].
+	Err error
+}
+
+// Apply is [Engine.Define] for a definition that was compiled by the engine. It returns the problems of tables that did
+// not refuse the definition, in the order of the sinks.
+func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, error) {
+	if d == nil || d.engine != e {
+		return nil, errors.New("forebay: the definition was not compiled by this engine")
+	}
+	id := d.source.ID
+	unlock, err := e.defining.Lock(ctx, id, "")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := e.admits(id); err != nil { // before tables are made for it
+		return nil, err
+	}
+	problems, err := e.ensureTables(ctx, d, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.lockDefinitions(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-e.define }()
+	if err := e.admits(id); err != nil {
+		return nil, err
+	}
+	old := (*e.sources.Load())[id]
+	next, err := e.link(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	e.store(id, next)
+	return problems, e.endSinks(ctx, old, next)
+}
+
+// admits refuses one source too many, and all after Close.
+func (e *Engine) admits(sourceID string) error {
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	have := *e.sources.Load()
+	if _, exists := have[sourceID]; !exists && len(have) >= MaxSources {
+		return fmt.Errorf("define source %q: %w", sourceID, ErrTooManySources)
+	}
+	return nil
+}
+
+// link defines the enabled sinks in the buffer and returns what Ingest needs of the source. The caller has e.define.
+func (e *Engine) link(ctx context.Context, d *Definition) (*source, error) {
+	def := d.source
+	next := &source{def: def, compiled: d, secrets: newSecrets(def), dropped: load[atomic.Int64](&e.dropped, def.ID)}
+	for i := range d.sinks {
+		c := &d.sinks[i]
+		if c.Disabled {
+			continue
+		}
+		id := bufferID(def.ID, c.ID)
+		handle, err := e.buf.Define(ctx, bufferConfig(def.ID, c))
+		if err != nil {
+			return nil, fmt.Errorf("define sink %q: %w", id, err)
+		}
+		next.sinks = append(next.sinks, &sink{
+			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
+		})
+		status := Stored
+		if c.settings.sync == SyncUnsafe {
+			status = Queued
+		}
+		next.kept = append(next.kept, SinkResult{Sink: c.ID, Status: status})
+		next.wait = next.wait || status == Stored
+	}
+	next.makeViews()
+	next.combiner.body = bodyOf(e.portion, len(next.sinks))
+	return next, nil
+}
+
+func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
+	return buffer.SinkConfig{
+		ID:       bufferID(sourceID, c.ID),
+		Table:    buffer.Table{ID: c.Table.ID, Columns: c.mapper.ColumnNames()},
+		Encoding: c.settings.encoding,
+		Upload:   c.settings.upload,
+		Import:   c.settings.imports,
+	}
+}
+
+const (
+	// ensureTimeout bounds a call of the target during a definition. When it is over and a call has failed that may succeed
+	// later, no further call begins: a target that is away costs it once, however many sinks there are.
+	ensureTimeout = 10 * time.Second
+	// ensureGrace is how long a call may take to notice the end of its context. Then it is left alone.
+	ensureGrace = time.Second
+	// ensureCalls is how many tables of one definition are looked at side by side.
+	ensureCalls = 16
+)
+
+// errNotChecked stands for the calls that were not made.
+var errNotChecked = errors.New("the target does not answer, the table was not looked at")
+
+// ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the
+// definition; the error joins those that do.
+func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, error) {
+	type job struct {
+		cfg  buffer.SinkConfig
+		sink string
+		err  error
+	}
+	var jobs []*job
+	for i := range d.sinks {
+		c := &d.sinks[i]
+		if cfg := bufferConfig(d.source.ID, c); !c.Disabled && !e.buf.Defined(cfg) {
+			jobs = append(jobs, &job{cfg: cfg, sink: c.ID})
+		}
+	}
+	callTables(ctx, len(jobs), func(ctx context.Context, i int) error {
+		table := jobs[i].cfg.Table
+		table.Creation = opts.Creation
+		return e.opts.Target.Ensure(ctx, table)
+	}, func(i int, err error) { jobs[i].err = err })
+
+	refuse := opts.Refuse
+	if refuse == nil {
+		refuse = func(p TableProblem) bool { return !p.Known }
+	}
+	var problems []TableProblem
+	var refused []error
+	for _, j := range jobs {
+		if j.err == nil {
+			continue
+		}
+		if !buffer.IsPermanent(j.err) {
+			if ctx.Err() != nil {
+				refused = append(refused, fmt.Errorf("define sink %q: %w", j.cfg.ID, j.err))
+				break // it is the same for all
+			}
+			e.log.Warn("table could not be checked, the import will create it", "sink", j.cfg.ID, "table", j.cfg.Table.ID, "error", j.err)
+			continue
+		}
+		before, known := e.buf.TableOf(j.cfg.ID)
+		p := TableProblem{
+			Source: d.source.ID, Sink: j.sink, Table: j.cfg.Table.ID, Err: j.err,
+			Known: known && before.ID == j.cfg.Table.ID && slices.Equal(before.Columns, j.cfg.Table.Columns),
+		}
+		if refuse(p) {
+			refused = append(refused, fmt.Errorf("define sink %q: %w", j.cfg.ID, j.err))
+			continue
+		}
+		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", j.cfg.ID, "table", p.Table, "error", j.err)
+		problems = append(problems, p)
+	}
+	return problems, errors.Join(refused...)
+}
+
+// callTables makes n calls of a target, some side by side, and hands the outcome of each to done, which it may call in
+// parallel. Calls that were not made because the target is away have errNotChecked.
+func callTables(ctx context.Context, n int, call func(ctx context.Context, i int) error, done func(i int, err error)) {
+	var next atomic.Int64
+	var failed atomic.Bool // a call that may succeed later has failed
+	begun := time.Now()
+	var workers sync.WaitGroup
+	for range min(ensureCalls, n) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				var err error
+				switch {
+				case ctx.Err() != nil:
+					err = context.Cause(ctx)
+				case failed.Load() && time.Since(begun) >= ensureTimeout:
+					err = errNotChecked
+				default:
+					err = callTable(ctx, func(ctx context.Context) error { return call(ctx, i) })
+				}
+				if err != nil && !buffer.IsPermanent(err) {
+					failed.Store(true)
+				}
+				done(i, err)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// callTable makes one call within ensureTimeout. A driver that does not heed its context is left alone.
+func callTable(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
+	result := make(chan error, 1)
+	go func() {
+		defer cancel()
+		result <- call(ctx)
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(ensureGrace):
+		return fmt.Errorf("the target does not end its call: %w", context.Cause(ctx))
+	}
+}
+
+// CanUncreate tells whether the target is a [buffer.Uncreator], so that [Engine.Uncreate] can take tables back.
+func (e *Engine) CanUncreate() bool {
+	_, ok := e.opts.Target.(buffer.Uncreator)
+	return ok
+}
+
+// Uncreate takes tables back that [Engine.Apply] has created with this mark and whose definition was not kept: those that
+// have rows, or that the mark is not of, stay. It fails for tables that a defined sink has, and for those that the target
+// could not look at; it may be repeated. The caller makes sure that no definition begins to use the tables meanwhile and that
+// no rows of theirs wait. The error is [errors.ErrUnsupported] when the target is no [buffer.Uncreator].
+func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string) error {
+	target, ok := e.opts.Target.(buffer.Uncreator)
+	if !ok {
+		return fmt.Errorf("take back tables: %w by the target", errors.ErrUnsupported)
+	}
+	for _, src := range *e.sources.Load() {
+		for _, s := range src.def.Sinks {
+			if !s.Disabled && slices.Contains(tables, s.Table.ID) {
+				return fmt.Errorf("take back table %q: sink %q has it", s.Table.ID, bufferID(src.def.ID, s.ID))
+			}
+		}
+	}
+	problems := make([]error, len(tables))
+	callTables(ctx, len(tables), func(ctx context.Context, i int) error {
+		return target.Uncreate(ctx, tables[i], creation)
+	}, func(i int, err error) {
+		if err != nil {
+			problems[i] = fmt.Errorf("take back table %q: %w", tables[i], err)
+		}
+	})
+	return errors.Join(problems...)
+}

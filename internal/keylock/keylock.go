@@ -1,0 +1,75 @@
+// Package keylock has locks by name: those of different names do not wait for each other, and whoever waits gives up with
+// its context.
+package keylock
+
+import (
+	"context"
+	"sync"
+)
+
+// Locks are locks by name. The zero value is ready. It is safe for concurrent use, and keeps nothing of a name that
+// nobody holds or waits for.
+type Locks struct {
+	mu     sync.Mutex
+	byName map[string]*lock
+}
+
+type lock struct {
+	free   chan struct{} // has room for the one who holds it
+	users  int           // who holds it or waits
+	holder string
+}
+
+// Lock waits until nobody else holds the lock of a name. holder is what [Locks.Holder] returns meanwhile. The error is the
+// cause of the end of ctx; it wins a tie, so that a caller who gave up never holds the lock.
+func (l *Locks) Lock(ctx context.Context, name, holder string) (unlock func(), err error) {
+	l.mu.Lock()
+	k := l.byName[name]
+	if k == nil {
+		if l.byName == nil {
+			l.byName = map[string]*lock{}
+		}
+		k = &lock{free: make(chan struct{}, 1)}
+		l.byName[name] = k
+	}
+	k.users++
+	l.mu.Unlock()
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.users--; k.users == 0 {
+			delete(l.byName, name)
+		}
+	}
+	select {
+	case k.free <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+	if ctx.Err() != nil {
+		<-k.free
+		leave()
+		return nil, context.Cause(ctx)
+	}
+	l.mu.Lock()
+	k.holder = holder
+	l.mu.Unlock()
+	return func() {
+		l.mu.Lock()
+		k.holder = ""
+		l.mu.Unlock()
+		<-k.free
+		leave()
+	}, nil
+}
+
+// Holder returns what the holder of a lock gave; empty when nobody holds it.
+func (l *Locks) Holder(name string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.byName[name]; k != nil {
+		return k.holder
+	}
+	return ""
+}
