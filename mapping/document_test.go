@@ -26,7 +26,7 @@ func (d *jsonDocument) AppendField(dst []byte, path FieldPath) ([]byte, FieldKin
 	if err := t.parse([]byte(d.text)); err != nil {
 		panic(err)
 	}
-	at, ok := t.lookup(0, path.steps)
+	at, _, ok := t.lookup(0, path.steps)
 	switch {
 	case !ok:
 		return dst, NoField

@@ -6,6 +6,12 @@ import (
 	"strings"
 )
 
+// Texts that are long enough to be indexed by the machine.
+const (
+	longText  = `"0123456789<é>&'q$ 0123456789<é>&'q$ 😀 0123456789<é>&'q$ 0123456789<é>&'q$ 0123456789 ends so"`
+	longASCII = `"0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 ends so"`
+)
+
 // generator makes templates and bodies out of the bytes of a fuzz input: each byte is one choice, so that a small
 // change of the input is a small change of the program. When the bytes end every choice is the first, which is a leaf.
 type generator struct {
@@ -80,7 +86,7 @@ func (g *generator) leaf(want byte) string {
 	case 'n':
 		return g.one("1", "0", "-1", "2", "0.5", "1e3", "-0.1", "1e17", "9007199254740993", "3", "10")
 	case 's':
-		return g.one(`"a"`, `""`, `"héllo"`, `"a,b,c"`, `'\u0000\u0085"\\'`, `"10"`, `"%s"`, `"%05d|%-3s"`, `"b"`, `" x "`)
+		return g.one(`"a"`, `""`, `"héllo"`, `"a,b,c"`, `'\u0000\u0085"\\'`, `"10"`, `"%s"`, `"%05d|%-3s"`, `"b"`, `" x "`, `"$1 <é> 'q'"`, longText, longASCII)
 	case 'b':
 		return g.one("true", "false")
 	case 'a':
@@ -142,13 +148,19 @@ func (g *generator) number() string {
 }
 
 func (g *generator) str() string {
-	switch g.pick(12) {
+	switch g.pick(15) {
 	case 0, 1, 2:
 		return "(" + g.expr('s') + " + " + g.expr("snbaoz"[g.pick(6)]) + ")"
+	case 11:
+		return "std.flatMap(" + g.lambda('s', 1) + ", " + g.expr('s') + ")"
+	case 12:
+		return "std.foldl(" + g.lambda('s', 2) + ", " + g.expr("sa"[g.pick(2)]) + ", " + g.expr('s') + ")"
+	case 13:
+		return g.expr('s') + "[" + g.expr('n') + "]"
 	case 3:
 		return "std.toString(" + g.expr('z') + ")"
 	case 4:
-		return "std." + g.one("asciiUpper", "asciiLower", "trim", "escapeStringJson", "escapeStringXML", "md5", "base64", "escapeStringBash", "escapeStringPython") + "(" + g.expr('s') + ")"
+		return "std." + g.one("asciiUpper", "asciiLower", "trim", "escapeStringJson", "escapeStringXML", "md5", "base64", "escapeStringBash", "escapeStringPython", "escapeStringDollars") + "(" + g.expr('s') + ")"
 	case 5:
 		return "std.join(" + g.expr('s') + ", " + g.expr('a') + ")"
 	case 6:
@@ -158,7 +170,7 @@ func (g *generator) str() string {
 	case 8:
 		return "(" + g.expr('s') + " % " + g.expr("asno"[g.pick(4)]) + ")"
 	case 9:
-		return g.expr('s') + "[" + g.expr('n') + ":" + g.one("", g.expr('n')) + "]"
+		return g.expr('s') + "[" + g.one("", "-3", "64", g.expr('n')) + ":" + g.one("", "-2", "70", g.expr('n')) + g.one("", ":2", ":0") + "]"
 	case 10:
 		return "std." + g.one("manifestJsonMinified", "manifestJson", "manifestYamlDoc", "manifestPython", "manifestToml", "type", "manifestXmlJsonml", "manifestYamlStream") + "(" + g.expr("oanb"[g.pick(4)]) + ")"
 	}
@@ -185,7 +197,13 @@ func (g *generator) boolean() string {
 }
 
 func (g *generator) array() string {
-	switch g.pick(14) {
+	switch g.pick(17) {
+	case 13:
+		return "std.foldl(" + g.lambda('a', 2) + ", " + g.expr("sa"[g.pick(2)]) + ", " + g.expr('a') + ")"
+	case 14:
+		return "std.map(" + g.expr('f') + ", " + g.expr('s') + ")"
+	case 15:
+		return "std.flatMap(" + g.lambda('a', 1) + ", " + g.expr('a') + ")"
 	case 0:
 		n := g.pick(4)
 		parts := make([]string, n)
@@ -216,7 +234,7 @@ func (g *generator) array() string {
 	case 7:
 		return "std." + g.one("split", "findSubstr") + "(" + g.expr('s') + ", " + g.expr('s') + ")"
 	case 8:
-		return g.expr('a') + "[" + g.one("", g.expr('n')) + ":" + g.one("", g.expr('n')) + g.one("", ":2", ":-1") + "]"
+		return g.expr('a') + "[" + g.one("", g.expr('n')) + ":" + g.one("", g.expr('n')) + g.one("", ":2", ":-1", ":3") + "]"
 	case 9:
 		return "std." + g.one("objectFields", "objectValues", "objectFieldsAll", "objectKeysValues") + "(" + g.expr('o') + ")"
 	case 10:
@@ -226,7 +244,7 @@ func (g *generator) array() string {
 	case 12:
 		return "std." + g.one("setUnion", "setInter", "setDiff") + "(" + g.expr('a') + ", " + g.expr('a') + ")"
 	}
-	return "std.mapWithIndex(" + g.lambda('n', 2) + ", " + g.expr('a') + ")"
+	return "std.mapWithIndex(" + g.lambda('n', 2) + ", " + g.expr("as"[g.pick(2)]) + ")"
 }
 
 func (g *generator) object() string {

@@ -95,7 +95,9 @@ func (m *machine) body(p *FieldPath, def value) value {
 	}
 	t, fail := m.r.parse(m.compat)
 	if fail == nil {
-		if at, ok := t.lookup(0, p.steps); ok {
+		at, passed, ok := t.lookup(0, p.steps)
+		m.step(passed >> 4)
+		if ok {
 			if m.compat && at == 0 && t.nodes[0].kind != nodeObject {
 				panic(&cause{TemplateFailed, errors.New("Body(): the body is not an object")})
 			}
@@ -159,18 +161,24 @@ func (m *machine) ip() value {
 }
 
 func (m *machine) bodyText() value {
-	b, fail := m.r.rawBody()
-	if fail != nil {
-		panic(fail)
+	if m.bodyStr.kind == kindNull {
+		b, fail := m.r.rawBody()
+		if fail != nil {
+			panic(fail)
+		}
+		m.step(len(b) >> 6)
+		m.bodyStr = text(validUTF8(unsafeString(b)))
 	}
-	m.step(len(b) >> 6)
-	return text(validUTF8(unsafeString(b)))
+	return m.bodyStr
 }
 
 func (m *machine) headerText() value {
-	s := m.r.headersText(m.compat)
-	m.alloc(len(s))
-	return text(validUTF8(s))
+	if m.headerStr.kind == kindNull {
+		s := m.r.headersText(m.compat)
+		m.alloc(len(s))
+		m.headerStr = text(validUTF8(s))
+	}
+	return m.headerStr
 }
 
 // now compiles a call of Now whose format is a constant: the format is parsed once.

@@ -20,7 +20,16 @@ type machine struct {
 	height int // Go stack in use, in nested expressions
 
 	// buf is where strings are made. Strings point into it, so it is only appended to during an evaluation.
-	buf  []byte
+	buf []byte
+	// long is where texts grow that are made by adding to the end: one that is built together with others, which go to buf,
+	// stays at the end here.
+	long []byte
+	// indexed are the long texts that characters were asked of.
+	indexed  [keptTexts]textIndex
+	nextText int
+	// bodyStr and headerStr are the values of these functions of the event, null if they were not called.
+	bodyStr, headerStr value
+
 	tail tailCall
 	std  *object
 	// stack holds the arguments of calls of Go functions, which do not keep them. A call takes the end of it and puts it
@@ -41,13 +50,23 @@ func (m *machine) reset(r *Record, compat bool, b Budget) {
 	m.r, m.compat, m.budget = r, compat, b
 	m.steps, m.memory, m.depth, m.height = b.Steps, b.Memory, 0, 0
 	m.tail, m.std, m.stack = tailCall{}, nil, m.stack[:0]
-	m.buf = keep(m.buf)
+	m.bodyStr, m.headerStr = null, null
+	m.buf, m.long = keep(m.buf), keep(m.long)
+	m.forgetTexts()
+}
+
+func (m *machine) forgetTexts() {
+	if m.nextText > 0 {
+		m.indexed, m.nextText = [keptTexts]textIndex{}, 0
+	}
 }
 
 // release drops what the evaluation refers to, so that a pooled machine keeps no record alive. After a failure the stack
 // still has the arguments of the calls that did not end.
 func (m *machine) release(failed bool) {
 	m.r, m.tail, m.std = nil, tailCall{}, nil
+	m.bodyStr, m.headerStr = null, null
+	m.forgetTexts()
 	if failed {
 		m.stack = nil
 	}
@@ -345,7 +364,7 @@ func (m *machine) fromDoc(t *tape, at uint32) value {
 	case nodeArray:
 		return value{kind: kindArray, ref: &array{doc: t, node: at}}
 	}
-	return newObject(&docObject{t, at})
+	return newObject(&docObject{doc: t, node: at})
 }
 
 // made turns the end of buf into a string.

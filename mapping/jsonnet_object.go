@@ -72,8 +72,11 @@ type restricted struct {
 
 // docObject is an object of a record.
 type docObject struct {
-	doc  *tape
-	node uint32
+	doc    *tape
+	node   uint32
+	walked int               // members that were passed to get at others
+	index  map[string]uint32 // values by name, nil until walked is large
+	names  []string          // sorted, nil until they were asked for
 }
 
 func (*layer) size() int        { return 1 }
@@ -148,10 +151,9 @@ func (m *machine) findField(core objectCore, super int, name string) (place, boo
 		}
 	case *docObject:
 		if super <= 0 {
-			if at, ok := c.doc.member(c.node, name); ok {
+			if at, ok := m.docMember(c, name); ok {
 				return place{doc: c, node: at}, true
 			}
-			m.step(int(c.doc.nodes[c.node].next-c.node) / 16)
 		}
 	case *extended:
 		size := c.right.size()
@@ -174,20 +176,59 @@ func (m *machine) findField(core objectCore, super int, name string) (place, boo
 	return place{}, false
 }
 
-// member returns the value node of the first member of an object with the name.
-func (t *tape) member(obj uint32, name string) (uint32, bool) {
-	for k := obj + 1; k < t.nodes[obj].next; k = t.nodes[k+1].next {
+// docMember returns the value node of the first member of an object of a record with the name.
+func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
+	t := d.doc
+	end := t.nodes[d.node].next
+	if d.index != nil {
+		at, ok := d.index[name]
+		return at, ok
+	}
+	if d.walked > manyWalks {
+		d.index = map[string]uint32{}
+		for k := d.node + 1; k < end; k = t.nodes[k+1].next {
+			m.step(1)
+			m.alloc(64)
+			key := m.docKey(t, k)
+			if _, ok := d.index[key]; !ok {
+				d.index[key] = k + 1
+			}
+		}
+		at, ok := d.index[name]
+		return at, ok
+	}
+	hops := 0
+	for k := d.node + 1; k < end; k = t.nodes[k+1].next {
 		if t.keyIs(k, name) {
+			m.walked(d, hops)
 			return k + 1, true
 		}
+		hops++
 	}
+	m.walked(d, hops)
 	return 0, false
+}
+
+func (m *machine) walked(d *docObject, hops int) {
+	d.walked += hops
+	m.step(hops >> 4)
+}
+
+// docKey returns the text of a key.
+func (m *machine) docKey(t *tape, k uint32) string {
+	n := &t.nodes[k]
+	content := t.text[n.start+1 : n.end-1]
+	if n.flags == 0 {
+		return unsafeString(content)
+	}
+	m.alloc(len(content))
+	return string(appendUnquoted(nil, content))
 }
 
 // get evaluates self[name], or super[name] of the layer before super.
 func (m *machine) get(self *object, super int, name string) value {
 	if d, ok := self.core.(*docObject); ok && super == 0 {
-		at, ok := d.doc.member(d.node, name)
+		at, ok := m.docMember(d, name)
 		if !ok {
 			m.fail("field does not exist: %s", name)
 		}
@@ -346,22 +387,20 @@ func (m *machine) visibility(core objectCore) map[string]ast.ObjectFieldHide {
 
 // docNames returns the names of the members of an object of a record, sorted and each once.
 func (m *machine) docNames(d *docObject) []string {
+	m.step(1)
+	if d.names != nil {
+		return d.names
+	}
 	t := d.doc
-	var names []string
+	names := []string{}
 	for k := d.node + 1; k < t.nodes[d.node].next; k = t.nodes[k+1].next {
 		m.step(1)
-		n := &t.nodes[k]
-		content := t.text[n.start+1 : n.end-1]
-		if n.flags == 0 {
-			names = append(names, unsafeString(content))
-		} else {
-			m.alloc(len(content))
-			names = append(names, string(appendUnquoted(nil, content)))
-		}
+		names = append(names, m.docKey(t, k))
 	}
 	m.alloc(16 * len(names))
 	slices.Sort(names)
-	return slices.Compact(names)
+	d.names = slices.Compact(names)
+	return d.names
 }
 
 // fieldNames returns the names of the visible fields, and of the hidden ones as well if asked for, sorted. The slice
@@ -400,7 +439,7 @@ func (m *machine) hasField(o *object, name string, hidden bool) bool {
 	switch c := o.core.(type) {
 	case *docObject:
 		m.step(1)
-		_, ok := c.doc.member(c.node, name)
+		_, ok := m.docMember(c, name)
 		return ok
 	case *layer:
 		m.step(1)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/google/go-jsonnet/ast"
 )
@@ -135,17 +134,37 @@ func (m *machine) plus(x, y value) value {
 	case kindObject:
 		return m.extend(x.ref.(*object), m.object(y))
 	case kindArray:
-		a, b := m.array(x), m.array(y)
-		m.step((len(a) + len(b)) / 8)
-		m.alloc(64 + 48*(len(a)+len(b)))
-		return list(append(append(make([]value, 0, len(a)+len(b)), a...), b...))
+		return m.appended(x, m.array(y))
 	}
 	m.fail("unexpected type %s", kindNames[x.kind])
 	return null
 }
 
-// concat joins two texts of which one may be any value. When the left one is the newest string in buf it is extended
-// where it stands: this is what makes a chain of n pluses cost n.
+// appended is x + b. An array that was itself made by adding gets room for more, so that a list that grows by single
+// elements costs as much as it has elements: the arrays that it grew through share the room, and the longest of them says
+// how much of it is taken.
+func (m *machine) appended(x value, b []value) value {
+	a := m.array(x)
+	left := x.ref.(*array)
+	n := len(a) + len(b)
+	if r := left.room; r != nil && *r == len(a) && n <= cap(a) {
+		m.step(len(b) / 8)
+		m.alloc(64)
+		*r = n
+		return value{kind: kindArray, ref: &array{elems: append(a, b...), room: r}}
+	}
+	size := n
+	if left.room != nil {
+		size = 2 * n
+	}
+	m.step(n / 8)
+	m.alloc(64 + 48*size)
+	room := n
+	return value{kind: kindArray, ref: &array{elems: append(append(make([]value, 0, size), a...), b...), room: &room}}
+}
+
+// concat joins two texts of which one may be any value. When the left one is the newest text in buf or in long it is
+// extended where it stands: this is what makes a chain of n pluses cost n, also one that other texts are made between.
 func (m *machine) concat(x, y value) value {
 	switch {
 	case x.kind == kindString && y.kind == kindString && y.str == "":
@@ -155,16 +174,29 @@ func (m *machine) concat(x, y value) value {
 	}
 	a, b := m.toString(x), m.toString(y)
 	m.step(1 + len(b)>>6)
-	from := len(m.buf) - len(a)
-	if from < 0 || len(a) == 0 || unsafePointer(a) != unsafePointer(unsafeString(m.buf[from:])) {
+	into := &m.buf
+	switch {
+	case endsWith(m.buf, a):
+	case endsWith(m.long, a):
+		into = &m.long
+	default:
 		m.alloc(len(a))
 		m.step(len(a) >> 6)
-		from = len(m.buf)
-		m.buf = append(m.buf, a...)
+		if len(a) > shortText {
+			into = &m.long
+		}
+		*into = append(*into, a...)
 	}
 	m.alloc(len(b))
-	m.buf = append(m.buf, b...)
-	return m.made(from)
+	out := append(*into, b...)
+	*into = out
+	return text(unsafeString(out[len(out)-len(a)-len(b) : len(out) : len(out)]))
+}
+
+// endsWith reports whether s is the memory at the end of buf.
+func endsWith(buf []byte, s string) bool {
+	from := len(buf) - len(s)
+	return from >= 0 && s != "" && unsafePointer(s) == unsafePointer(unsafeString(buf[from:]))
 }
 
 func (m *machine) index(target, index value) value {
@@ -173,16 +205,17 @@ func (m *machine) index(target, index value) value {
 		return m.get(target.ref.(*object), 0, m.string(index))
 	case kindArray:
 		i := int(m.float(index))
-		if a := target.ref.(*array); a.doc != nil && !a.ready {
+		if a := target.ref.(*array); a.doc != nil && !a.ready && a.walked <= manyWalks {
 			at := 0
-			for k := a.node + 1; k < a.doc.nodes[a.node].next && i >= 0; k = a.doc.nodes[k].next {
-				if at == i {
-					m.step(1 + at>>4)
-					return m.fromDoc(a.doc, k)
-				}
+			k := a.node + 1
+			for ; k < a.doc.nodes[a.node].next && i > at; k = a.doc.nodes[k].next {
 				at++
 			}
-			m.fail("index %d out of bounds, not within [0, %d)", i, at)
+			m.step(1 + at>>4)
+			a.walked += at
+			if k < a.doc.nodes[a.node].next && i == at {
+				return m.fromDoc(a.doc, k)
+			}
 		}
 		elems := m.array(target)
 		if i < 0 || i >= len(elems) {
@@ -192,30 +225,14 @@ func (m *machine) index(target, index value) value {
 	case kindString:
 		i := int(m.float(index))
 		if i >= 0 {
-			m.step(1 + min(i, len(target.str))>>5)
-			if s := runeSlice(target.str, i, i+1); s != "" {
+			if s := m.runeSlice(target.str, i, i+1); s != "" {
 				return text(s)
 			}
 		}
-		m.fail("index %d out of bounds, not within [0, %d)", i, utf8.RuneCountInString(target.str))
+		m.fail("index %d out of bounds, not within [0, %d)", i, m.runeCount(target.str))
 	}
 	m.fail("a value of type %s has no elements", kindNames[target.kind])
 	return null
-}
-
-// runeSlice returns the characters from number from up to number to, or to the end.
-func runeSlice(s string, from, to int) string {
-	start, n := len(s), 0
-	for i := range s {
-		if n == from {
-			start = i
-		}
-		if n == to {
-			return s[start:i]
-		}
-		n++
-	}
-	return s[start:]
 }
 
 // compare orders two numbers, two strings (by code points) or two arrays.

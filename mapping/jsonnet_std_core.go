@@ -50,8 +50,7 @@ func notAvailable(name string) func(*machine, []value) value {
 func (m *machine) sizeOf(v value) int {
 	switch v.kind {
 	case kindString:
-		m.step(len(v.str) >> 6)
-		return utf8.RuneCountInString(v.str)
+		return m.runeCount(v.str)
 	case kindArray:
 		return m.length(v)
 	case kindObject:
@@ -120,11 +119,17 @@ func (m *machine) modulo(x, y value) value {
 // stdArrays are the functions of arrays, and those of functions over them.
 func stdArrays() map[string]goFunction {
 	return map[string]goFunction{
-		"range":   {params: []string{"from", "to"}, run: (*machine).stdRange},
-		"reverse": {params: []string{"arr"}, run: (*machine).stdReverse},
-		"filter":  {params: []string{"func", "arr"}, run: (*machine).stdFilter},
-		"map":     {params: []string{"func", "arr"}, run: (*machine).stdMap},
-		"flatMap": {params: []string{"func", "arr"}, run: (*machine).stdFlatMap},
+		"range": {params: []string{"from", "to"}, run: (*machine).stdRange},
+		"slice": {params: []string{"indexable", "index", "end", "step"}, run: (*machine).stdSlice},
+		"uniq": {
+			params: []string{"arr", "keyF?"}, run: (*machine).stdUniq,
+			defaults: map[string]value{"keyF": identity},
+		},
+		"flattenArrays": {params: []string{"arrs"}, run: (*machine).stdFlattenArrays},
+		"reverse":       {params: []string{"arr"}, run: (*machine).stdReverse},
+		"filter":        {params: []string{"func", "arr"}, run: (*machine).stdFilter},
+		"map":           {params: []string{"func", "arr"}, run: (*machine).stdMap},
+		"flatMap":       {params: []string{"func", "arr"}, run: (*machine).stdFlatMap},
 		"$flatMapArray": {params: []string{"func", "arr"}, run: func(m *machine, a []value) value {
 			m.array(a[1])
 			return m.stdFlatMap(a)
@@ -135,10 +140,10 @@ func stdArrays() map[string]goFunction {
 		"join":      {params: []string{"sep", "arr"}, run: (*machine).stdJoin},
 		"member":    {params: []string{"arr", "x"}, run: func(m *machine, a []value) value { return boolean(m.member(a[0], a[1])) }},
 		"contains": {params: []string{"arr", "elem"}, run: func(m *machine, a []value) value {
-			return boolean(m.indexOf(m.array(a[0]), a[1]) >= 0)
+			return boolean(m.find(m.array(a[0]), a[1]) >= 0)
 		}},
 		"remove": {params: []string{"arr", "elem"}, run: func(m *machine, a []value) value {
-			if i := m.indexOf(m.array(a[0]), a[1]); i >= 0 {
+			if i := m.find(m.array(a[0]), a[1]); i >= 0 {
 				return m.removeAt(a[0], i)
 			}
 			return a[0]
@@ -188,6 +193,99 @@ func (m *machine) stdRange(a []value) value {
 	return list(out)
 }
 
+// stdSlice is x[index:end:step].
+func (m *machine) stdSlice(a []value) value {
+	var at [3]int // index, end, step
+	regular := a[0].kind == kindString || a[0].kind == kindArray
+	for i := range at {
+		switch v := a[i+1]; {
+		case v.kind == kindNumber && m.float(v) == float64(int32(m.float(v))):
+			at[i] = int(m.float(v))
+		case v.kind != kindNull:
+			regular = false
+		}
+	}
+	if a[3].kind == kindNull {
+		at[2] = 1
+	}
+	if !regular || at[2] <= 0 {
+		return m.origin("slice", a...)
+	}
+	n := m.sizeOf(a[0])
+	if a[2].kind == kindNull {
+		at[1] = n
+	}
+	for i := range 2 {
+		if at[i] < 0 {
+			at[i] += n
+		}
+		at[i] = min(max(at[i], 0), n)
+	}
+	from, to, step := at[0], max(at[0], at[1]), at[2]
+	switch {
+	case a[0].kind == kindArray:
+		in := m.array(a[0])
+		out := m.take((to - from + step - 1) / step)
+		for i := from; i < to; i += step {
+			out = append(out, in[i])
+		}
+		return list(out)
+	case step == 1:
+		return text(m.runeSlice(a[0].str, from, to))
+	}
+	s := m.runeSlice(a[0].str, from, to)
+	m.step(len(s) / bytesAStep)
+	m.alloc(len(s))
+	out, n := make([]byte, 0, len(s)), 0
+	for i, r := range s {
+		if n%step == 0 {
+			out = append(out, s[i:i+utf8.RuneLen(r)]...)
+		}
+		n++
+	}
+	return text(unsafeString(out))
+}
+
+func (m *machine) stdFlattenArrays(a []value) value {
+	if a[0].kind != kindArray {
+		return m.origin("flattenArrays", a...)
+	}
+	in := m.array(a[0])
+	n := 0
+	for i := range in {
+		v := m.forceAt(&in[i])
+		if v.kind != kindArray {
+			return m.origin("flattenArrays", a...)
+		}
+		n += m.length(v)
+	}
+	m.step(len(in))
+	out := m.take(n)
+	for i := range in {
+		out = append(out, m.array(in[i])...)
+	}
+	return list(out)
+}
+
+// stdUniq drops elements whose key is that of the one before. The key of a single element is not asked for.
+func (m *machine) stdUniq(a []value) value {
+	in, f := m.elements(a[0]), m.function(a[1])
+	var out []value
+	var last value
+	for i := range in {
+		if len(in) > 1 {
+			key := m.call(f, in[i])
+			if i > 0 && m.equal(last, key) {
+				continue
+			}
+			last = key
+		}
+		m.alloc(96)
+		out = append(out, in[i])
+	}
+	return list(out)
+}
+
 func (m *machine) stdReverse(a []value) value {
 	in := m.array(a[0])
 	out := append(m.take(len(in)), in...)
@@ -209,26 +307,68 @@ func (m *machine) stdFilter(a []value) value {
 
 func (m *machine) stdMap(a []value) value {
 	f := m.function(a[0])
-	var in []value
 	switch a[1].kind {
 	case kindString:
-		in = m.characters(a[1].str)
+		s := a[1].str
+		out := m.take(m.runeCount(s))
+		calls := byRune[value]{make: func(c value) value { return m.later(f, c) }}
+		for i, r := range s {
+			out = append(out, *calls.of(s, i, r))
+		}
+		return list(out)
 	case kindArray:
-		in = m.array(a[1])
-	default:
-		m.fail("std.map second param must be array / string, got %s", kindNames[a[1].kind])
+		in := m.array(a[1])
+		out := m.take(len(in))
+		for i := range in {
+			out = append(out, m.later(f, in[i]))
+		}
+		return list(out)
 	}
-	out := m.take(len(in))
-	for i := range in {
-		out = append(out, m.later(f, in[i]))
+	m.fail("std.map second param must be array / string, got %s", kindNames[a[1].kind])
+	return null
+}
+
+// byRune remembers what a function gives for each character: jsonnet has no side effects, so it gives the same each time,
+// and texts have few different characters.
+type byRune[T any] struct {
+	make  func(c value) T
+	ascii [utf8.RuneSelf]*T
+	other map[rune]*T
+}
+
+// of gives the outcome for the character r, which stands at s[i:].
+func (b *byRune[T]) of(s string, i int, r rune) *T {
+	if r < utf8.RuneSelf {
+		if b.ascii[r] == nil {
+			v := b.make(text(s[i : i+1]))
+			b.ascii[r] = &v
+		}
+		return b.ascii[r]
 	}
-	return list(out)
+	v := b.other[r]
+	if v == nil {
+		made := b.make(text(s[i : i+utf8.RuneLen(r)]))
+		v = &made
+		if b.other == nil {
+			b.other = map[rune]*T{}
+		}
+		b.other[r] = v
+	}
+	return v
 }
 
 // later is a call that is made when its value is asked for.
 func (m *machine) later(f *function, args ...value) value {
 	m.alloc(128)
 	return value{kind: kindThunk, ref: &thunk{run: func(m *machine, _ *env) value { return m.call(f, args...) }}}
+}
+
+// elements returns the elements of an array or the characters of a text.
+func (m *machine) elements(v value) []value {
+	if v.kind == kindString {
+		return m.characters(v.str)
+	}
+	return m.array(v)
 }
 
 func (m *machine) characters(s string) []value {
@@ -255,27 +395,27 @@ func (m *machine) stdFlatMap(a []value) value {
 		}
 		return list(out)
 	case kindString:
-		out := text("")
-		for _, c := range m.characters(a[1].str) {
-			part := m.call(f, c)
-			m.string(part)
-			out = m.concat(out, part)
+		s := a[1].str
+		m.step(1 + len(s)/bytesAStep)
+		var out []byte
+		calls := byRune[string]{make: func(c value) string { return m.string(m.call(f, c)) }}
+		for i, r := range s {
+			part := *calls.of(s, i, r)
+			if n := len(out) + len(part); n > cap(out) {
+				m.alloc(n)
+				out = slices.Grow(out, max(len(part), len(out)))
+			}
+			out = append(out, part...)
 		}
-		return out
+		m.step(len(out) / bytesAStep)
+		return text(unsafeString(out))
 	}
 	m.fail("std.flatMap second param must be array / string, got %s", kindNames[a[1].kind])
 	return null
 }
 
 func (m *machine) fold(a []value, right bool) value {
-	f := m.function(a[0])
-	var in []value
-	if a[1].kind == kindString {
-		in = m.characters(a[1].str)
-	} else {
-		in = m.array(a[1])
-	}
-	acc := a[2]
+	f, in, acc := m.function(a[0]), m.elements(a[1]), a[2]
 	for i := range in {
 		if right {
 			acc = m.call(f, in[len(in)-1-i], acc)
@@ -351,13 +491,13 @@ func (m *machine) member(in, x value) bool {
 		m.step(len(in.str) >> 5)
 		return strings.Contains(in.str, m.string(x))
 	case kindArray:
-		return m.indexOf(m.array(in), x) >= 0
+		return m.find(m.array(in), x) >= 0
 	}
 	m.fail("std.member first argument must be an array or a string")
 	return false
 }
 
-func (m *machine) indexOf(in []value, x value) int {
+func (m *machine) find(in []value, x value) int {
 	for i := range in {
 		if m.equal(m.forceAt(&in[i]), x) {
 			return i

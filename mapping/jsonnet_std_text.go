@@ -87,7 +87,18 @@ func stdStrings() map[string]goFunction {
 		}},
 		"isEmpty":          {params: []string{"str"}, run: func(m *machine, a []value) value { return boolean(m.string(a[0]) == "") }},
 		"equalsIgnoreCase": {params: []string{"str1", "str2"}, run: func(m *machine, a []value) value { return boolean(m.affix(a, strings.EqualFold)) }},
-		"trim":             {params: []string{"str"}, run: func(m *machine, a []value) value { return text(strings.TrimSpace(m.string(a[0]))) }},
+		"trim": {params: []string{"str"}, run: func(m *machine, a []value) value {
+			s := m.string(a[0])
+			short := strings.TrimSpace(s)
+			m.step((len(s) - len(short)) / 4)
+			return text(short)
+		}},
+		"findSubstr":          {params: []string{"pat", "str"}, run: (*machine).stdFindSubstr},
+		"escapeStringXML":     replacing("str_", `<`, `&lt;`, `>`, `&gt;`, `&`, `&amp;`, `"`, `&quot;`, `'`, `&apos;`),
+		"escapeStringDollars": replacing("str_", `$`, `$$`),
+		"escapeStringBash": {params: []string{"str_"}, run: func(m *machine, a []value) value {
+			return text("'" + m.replace(strings.NewReplacer(`'`, `'"'"'`), a[0]) + "'")
+		}},
 		"lstripChars": {params: []string{"str", "chars"}, run: func(m *machine, a []value) value {
 			return text(m.strip(a[0], a[1], true, false))
 		}},
@@ -192,11 +203,10 @@ func (m *machine) stdSubstr(a []value) value {
 	if n < 0 {
 		m.fail("substr third parameter should not be negative, got %d", n)
 	}
-	m.step(len(s) >> 5)
 	if from > float64(len(s)) {
 		return text("")
 	}
-	return text(runeSlice(s, int(from), int(from)+n))
+	return text(m.runeSlice(s, int(from), int(from)+n))
 }
 
 // splits checks the third argument of splitLimit.
@@ -255,6 +265,18 @@ func (m *machine) strip(str, chars value, left, right bool) string {
 		m.typeError(str, kindString)
 	}
 	s := str.str
+	if chars.kind == kindString {
+		before := len(s)
+		if left {
+			s = strings.TrimLeft(s, chars.str)
+		}
+		if right {
+			s = strings.TrimRight(s, chars.str)
+		}
+		m.step((before - len(s)) / 4)
+		m.step((before - len(s)) / 256 * len(chars.str))
+		return s
+	}
 	for left && s != "" {
 		_, n := utf8.DecodeRuneInString(s)
 		m.step(1)
@@ -272,6 +294,46 @@ func (m *machine) strip(str, chars value, left, right bool) string {
 		s = s[:len(s)-n]
 	}
 	return s
+}
+
+// stdFindSubstr gives the numbers of the characters at which pat begins, also where it overlaps itself.
+func (m *machine) stdFindSubstr(a []value) value {
+	pat, s := m.string(a[0]), m.string(a[1])
+	m.step(1 + len(s)/bytesAStep)
+	var out []value
+	if pat == "" {
+		return list(out)
+	}
+	for at := 0; ; {
+		i := strings.Index(s, pat)
+		if i < 0 {
+			return list(out)
+		}
+		m.step(1 + len(pat)/bytesAStep)
+		m.alloc(96) // an append that doubles its room
+		at += utf8.RuneCountInString(s[:i])
+		out = append(out, number(float64(at)))
+		_, n := utf8.DecodeRuneInString(pat)
+		s = s[i+n:]
+		at++
+	}
+}
+
+// replacing is a function that replaces single characters of a text, or of the text of a value.
+func replacing(param string, pairs ...string) goFunction {
+	r := strings.NewReplacer(pairs...)
+	return goFunction{params: []string{param}, run: func(m *machine, a []value) value { return text(m.replace(r, a[0])) }}
+}
+
+func (m *machine) replace(r *strings.Replacer, v value) string {
+	s := m.toString(v)
+	m.step(1 + len(s)/bytesAStep)
+	out := r.Replace(s)
+	if len(out) > len(s) {
+		m.alloc(len(out))
+		m.step(len(out) / bytesAStep)
+	}
+	return out
 }
 
 func (m *machine) stdBase64(a []value) value {

@@ -76,7 +76,14 @@ type array struct {
 	doc   *tape   // where an array of a record stands, nil if it was computed
 	node  uint32
 	ready bool // elems are valid though doc is set
+
+	walked int  // elements of the tape that were passed to get at others
+	room   *int // see machine.appended
 }
+
+// manyWalks is how many elements or members of the tape are passed before an array or object is read as a whole, so that
+// to go through all of it by index or name costs as much as it has parts.
+const manyWalks = 256
 
 // function is a closure, or a function written in Go.
 type function struct {

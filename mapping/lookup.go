@@ -152,8 +152,9 @@ func (s *pathSet) enter(t *tape, at int, value uint32, found []uint32) {
 	}
 }
 
-// lookup follows one path from a value of the tape. It gives the same as a pathSet with that path.
-func (t *tape) lookup(value uint32, steps []step) (uint32, bool) {
+// lookup follows one path from a value of the tape. It gives the same as a pathSet with that path. Passed is the number of
+// members and elements that were looked at.
+func (t *tape) lookup(value uint32, steps []step) (at uint32, passed int, ok bool) {
 steps:
 	for i := range steps {
 		st := &steps[i]
@@ -161,6 +162,7 @@ steps:
 		switch v.kind {
 		case nodeObject:
 			for k := value + 1; k < v.next; k = t.nodes[k+1].next {
+				passed++
 				if t.keyIs(k, st.key) {
 					value = k + 1
 					continue steps
@@ -171,16 +173,18 @@ steps:
 				at := 0
 				for k := value + 1; k < v.next; k = t.nodes[k].next {
 					if at == st.index {
+						passed += at
 						value = k
 						continue steps
 					}
 					at++
 				}
+				passed += at
 			}
 		}
-		return 0, false
+		return 0, passed, false
 	}
-	return value, true
+	return value, passed, true
 }
 
 // keyIs reports whether the key node i has the decoded text key.

@@ -16,6 +16,11 @@ type Options struct {
 
 // Budget bounds one evaluation of a template; zero fields have their default. A template that needs more fails with
 // [BudgetExceeded]. Negative values are refused.
+//
+// A program that goes through a text or list once costs steps and memory in proportion to its length, also one that asks for
+// its characters, elements or members one after the other. With the defaults, functions that make a text of a text, and those
+// that search one, take a body of 1 MB; programs that make a list with an element for each character take texts of at least
+// 10,000 characters, and are then bounded by Memory.
 type Budget struct {
 	// Steps bounds the work: evaluated expressions, and elements and characters that library functions go through.
 	// Default: 200 000.
