@@ -58,7 +58,7 @@ func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *
 		return append(dst, "null"...), nil
 	}
 	if c.def == nil {
-		return dst, &cause{MissingValue, fmt.Errorf("path %q: the body has no such field", c.path.text)}
+		return dst, missingField(d, c.path, false)
 	}
 	return w.put(dst, c.def), nil
 }
@@ -79,13 +79,13 @@ func (m *machine) field(d FieldDocument, p *FieldPath, def value) value {
 		// The tape belongs to the value: it lives as long as somebody uses a part of it.
 		t := &tape{}
 		if err := t.parse(out[from:len(out):len(out)]); err != nil {
-			panic(&cause{InvalidBody, fmt.Errorf("Body(%.100q): the document gave no JSON: %w", p.text, err)})
+			panic(&cause{reason: InvalidBody, err: fmt.Errorf("Body(%.100q): the document gave no JSON: %w", p.text, err)})
 		}
 		m.alloc(16 * len(t.nodes))
 		return m.fromDoc(t, 0)
 	}
 	if def.kind == kindTail {
-		panic(&cause{MissingValue, fmt.Errorf("Body(%.100q): the body has no such field", p.text)})
+		panic(missingField(d, *p, true))
 	}
 	return m.force(def)
 }

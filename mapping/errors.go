@@ -47,9 +47,26 @@ type Error struct {
 	Reason Reason
 	// Err is the cause, never nil.
 	Err error
+	// At is the expression of a template that failed; zero for other columns, and for a value that cannot be written as JSON.
+	At Spot
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("column %q: %v", e.Column, e.Err) }
+// Error returns the column, the place in its template, the cause and the expression, for example
+// column "total": 2:14: unexpected type null, expected number, in x * 1.2.
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Column != "" {
+		fmt.Fprintf(&b, "column %q: ", e.Column)
+	}
+	if e.At.Line > 0 {
+		fmt.Fprintf(&b, "%v: ", e.At)
+	}
+	b.WriteString(e.Err.Error())
+	if e.At.Expr != "" {
+		b.WriteString(", in " + e.At.Expr)
+	}
+	return b.String()
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

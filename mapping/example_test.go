@@ -44,7 +44,7 @@ func Example() {
 	}
 	// Output:
 	// "2024-02-29T13:04:05.067Z","203.0.113.7","{""Content-Type"":""application/json; charset=utf-8""}","{""kind"": ""login"", ""user"": {""id"": 42}}","42","free","login on Thursday"
-	// missingValue column "user": path "user.id": the body has no such field
+	// missingValue column "user": path "user.id": the body has no member "user"; set a default if it may be missing
 }
 
 func ExampleParsePath() {
@@ -89,7 +89,7 @@ func ExampleMapper_Cells() {
 	}
 	// Output:
 	// service "web" <nil>
-	// missing  column "missing": path "nope": the body has no such field
+	// missing  column "missing": path "nope": the body has no member "nope"; set a default if it may be missing
 }
 
 func ExampleCompileTemplate() {
@@ -104,6 +104,6 @@ func ExampleCompileTemplate() {
 	value, err := p.Append(nil, mapping.JSON([]byte(`{"id": 9007199254740993, "tags": ["a", "b"]}`)), false)
 	fmt.Println(string(value), err)
 	// Output:
-	// 2:9: Unknown variable: ident
+	// 2:9: unknown variable: ident
 	// {"id":9007199254740993,"tags":["A","B"]} <nil>
 }

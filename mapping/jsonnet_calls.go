@@ -82,10 +82,12 @@ func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
 	}
 	target := c.node(n.Target, s)
 	args, height := c.arguments(n, s)
-	strict := n.TailStrict
+	strict, at := n.TailStrict, c.place(n)
 	onlyPositional := len(n.Arguments.Named) == 0
 	return expr{height: 1 + max(target.height, height), run: func(m *machine, e *env) value {
-		f := m.function(target.run(m, e))
+		callee := target.run(m, e)
+		m.mark(at)
+		f := m.function(callee)
 		m.alloc(48 * len(f.params))
 		slots := make([]value, len(f.params))
 		for i := range slots {
@@ -99,12 +101,12 @@ func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
 				slots[i] = args[i].lazy(m, e)
 			}
 		} else {
-			at, err := slotsOf(f.params, args)
+			to, err := slotsOf(f.params, args)
 			if err != nil {
 				m.fail("%v", err)
 			}
 			for i := range args {
-				slots[at[i]] = args[i].lazy(m, e)
+				slots[to[i]] = args[i].lazy(m, e)
 			}
 		}
 		if strict && tail && f.native == nil {
@@ -150,7 +152,7 @@ func (c *compiler) stdMember(n *ast.Index, s *scope) (string, bool) {
 
 func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) expr {
 	args, height := c.arguments(n, s)
-	at, err := slotsOf(f.params, args)
+	to, err := slotsOf(f.params, args)
 	if err != nil {
 		return c.fault(n, "%s: %v", name, err)
 	}
@@ -159,11 +161,11 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 	case "std.extVar", "std.native":
 		return c.fault(n, "%s is not available in templates", name)
 	case "Body":
-		if e, ok := c.body(n, args, at); ok {
+		if e, ok := c.body(n, args, to); ok {
 			return e
 		}
 	case "Header":
-		if e, ok := c.header(args, at); ok {
+		if e, ok := c.header(n, args, to); ok {
 			return e
 		}
 	case "Now":
@@ -171,10 +173,11 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 			return e
 		}
 	}
-	params, native, lazy := f.params, f.native, f.lazy
+	params, native, lazy, at := f.params, f.native, f.lazy, c.place(n)
 	if len(params) == 0 {
 		return expr{height: height, run: func(m *machine, _ *env) value {
 			m.step(1)
+			m.mark(at)
 			return native(m, nil)
 		}}
 	}
@@ -190,11 +193,12 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 		}
 		for i := range args {
 			if lazy {
-				slots[at[i]] = args[i].lazy(m, e)
+				slots[to[i]] = args[i].lazy(m, e)
 			} else {
-				slots[at[i]] = args[i].expr.run(m, e)
+				slots[to[i]] = args[i].expr.run(m, e)
 			}
 		}
+		m.mark(at)
 		v := native(m, slots)
 		m.pop(before, slots)
 		m.leave(height + 8)
@@ -227,13 +231,21 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 	} else {
 		part = c.node(body, inner)
 	}
-	in := c.node(n.Arguments.Positional[1].Expr, s)
+	source := n.Arguments.Positional[1].Expr
+	in := c.node(source, s)
+	inAt, bodyAt := c.place(source), c.place(body)
+	condAt := bodyAt
+	if b, ok := f.Body.(*ast.Conditional); ok {
+		condAt = c.place(b.Cond)
+	}
 	height := max(part.height, in.height)
 	if cond != nil {
 		height = max(height, cond.height)
 	}
 	return expr{height: height + 1, run: func(m *machine, e *env) value {
-		elems := m.array(in.run(m, e))
+		over := in.run(m, e)
+		m.mark(inAt)
+		elems := m.array(over)
 		m.enter(height)
 		var out []value
 		for i := range elems {
@@ -248,15 +260,21 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 			if e != nil {
 				v.self, v.super = e.self, e.super
 			}
-			if cond != nil && !m.boolean(cond.run(m, v)) {
-				continue
+			if cond != nil {
+				ok := cond.run(m, v)
+				m.mark(condAt)
+				if !m.boolean(ok) {
+					continue
+				}
 			}
 			if elem != nil {
 				m.alloc(48)
 				out = append(out, elem(m, v))
 				continue
 			}
-			more := m.array(part.run(m, v))
+			made := part.run(m, v)
+			m.mark(bodyAt)
+			more := m.array(made)
 			m.step(len(more))
 			m.alloc(48 * len(more))
 			out = append(out, more...)

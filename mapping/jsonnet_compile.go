@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/go-jsonnet/ast"
@@ -15,6 +16,8 @@ type compiler struct {
 	std    bool
 	source source
 	faults []*TemplateError
+	places []textRange
+	around textRange // of the innermost expression that the user wrote
 }
 
 // expr is a compiled expression with what is known about it.
@@ -50,8 +53,17 @@ func (s *scope) resolve(name string) (up, slot int, ok bool) {
 }
 
 func (c *compiler) fault(n ast.Node, format string, args ...any) expr {
-	c.faults = append(c.faults, c.source.at(n.Loc().Begin, fmt.Sprintf(format, args...)))
+	c.faultAt(n.Loc(), format, args...)
 	return constant(null)
+}
+
+// faultAt notes a fault at a place, or at the expression around it if that has none.
+func (c *compiler) faultAt(l *ast.LocationRange, format string, args ...any) {
+	at := c.around.begin
+	if l != nil && l.IsSet() {
+		at = l.Begin
+	}
+	c.faults = append(c.faults, c.source.at(at, fmt.Sprintf(format, args...)))
 }
 
 func constant(v value) expr {
@@ -86,6 +98,11 @@ func (c *compiler) node(n ast.Node, s *scope) expr { return c.compile(n, s, fals
 
 // compile compiles an expression. Tail says that its value is the value of a function.
 func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
+	if l := n.Loc(); l != nil && l.IsSet() {
+		around := c.around
+		c.around = textRange{l.Begin, l.End}
+		defer func() { c.around = around }()
+	}
 	switch n := n.(type) {
 	case *ast.LiteralNull:
 		return constant(null)
@@ -110,30 +127,42 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.Unary:
 		return c.unary(n, s)
 	case *ast.Conditional:
+		at := c.place(n.Cond)
 		cond, yes, no := c.node(n.Cond, s), c.compile(n.BranchTrue, s, tail), c.compile(n.BranchFalse, s, tail)
 		return expr{height: 1 + max(cond.height, yes.height, no.height), run: func(m *machine, e *env) value {
-			if m.boolean(cond.run(m, e)) {
+			v := cond.run(m, e)
+			m.mark(at)
+			if m.boolean(v) {
 				return yes.run(m, e)
 			}
 			return no.run(m, e)
 		}}
 	case *ast.Error:
+		at := c.place(n)
 		msg := c.node(n.Expr, s)
 		return expr{height: 1 + msg.height, run: func(m *machine, e *env) value {
-			m.fail("%s", excerpt(m.toString(msg.run(m, e))))
+			v := msg.run(m, e)
+			m.mark(at)
+			m.fail("%s", excerpt(m.toString(v)))
 			return null
 		}}
 	case *ast.Index:
 		return c.index(n, s)
 	case *ast.SuperIndex:
+		at := c.place(n)
 		name := c.node(n.Index, s)
 		return expr{height: 1 + name.height, run: func(m *machine, e *env) value {
-			return m.get(e.self, e.super+1, m.string(name.run(m, e)))
+			v := name.run(m, e)
+			m.mark(at)
+			return m.get(e.self, e.super+1, m.string(v))
 		}}
 	case *ast.InSuper:
+		at := c.place(n)
 		name := c.node(n.Index, s)
 		return expr{height: 1 + name.height, run: func(m *machine, e *env) value {
-			_, ok := m.findField(e.self.core, e.super+1, m.string(name.run(m, e)))
+			v := name.run(m, e)
+			m.mark(at)
+			_, ok := m.findField(e.self.core, e.super+1, m.string(v))
 			return boolean(ok)
 		}}
 	case *ast.Local:
@@ -197,7 +226,7 @@ func (c *compiler) array(n *ast.Array, s *scope) expr {
 func (c *compiler) local(n *ast.Local, s *scope, tail bool) expr {
 	inner := &scope{parent: s}
 	for i := range n.Binds {
-		inner.names = append(inner.names, string(n.Binds[i].Variable))
+		c.declare(inner, n.Loc(), "local variable", string(n.Binds[i].Variable))
 	}
 	binds := make([]code, len(n.Binds))
 	height := 0
@@ -221,10 +250,18 @@ func (c *compiler) local(n *ast.Local, s *scope, tail bool) expr {
 	}}
 }
 
+// declare adds a name to a scope, in which it must be new. The parser finds that for locals only.
+func (c *compiler) declare(s *scope, at *ast.LocationRange, what, name string) {
+	if !c.std && slices.Contains(s.names, name) {
+		c.faultAt(at, "duplicate %s: %s", what, name)
+	}
+	s.names = append(s.names, name)
+}
+
 func (c *compiler) function(n *ast.Function, s *scope) expr {
 	inner := &scope{parent: s}
 	for i := range n.Parameters {
-		inner.names = append(inner.names, string(n.Parameters[i].Name))
+		c.declare(inner, &n.Parameters[i].LocRange, "parameter", string(n.Parameters[i].Name))
 	}
 	params := make([]param, len(n.Parameters))
 	height := 0
@@ -257,12 +294,14 @@ func (c *compiler) index(n *ast.Index, s *scope) expr {
 			return c.fault(n, "the standard library has no member %q", name)
 		}
 	}
+	at := c.place(n)
 	target, index := c.node(n.Target, s), c.node(n.Index, s)
 	height := 1 + max(target.height, index.height)
 	if index.lit != nil && index.lit.kind == kindString {
 		name := index.lit.str
 		return expr{height: height, run: func(m *machine, e *env) value {
 			v := target.run(m, e)
+			m.mark(at)
 			if v.kind == kindObject {
 				return m.get(v.ref.(*object), 0, name)
 			}
@@ -271,7 +310,9 @@ func (c *compiler) index(n *ast.Index, s *scope) expr {
 	}
 	return expr{height: height, run: func(m *machine, e *env) value {
 		v := target.run(m, e)
-		return m.index(v, index.run(m, e))
+		i := index.run(m, e)
+		m.mark(at)
+		return m.index(v, i)
 	}}
 }
 
@@ -291,6 +332,7 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 	}
 	type plan struct {
 		name expr
+		at   place
 		field
 	}
 	fields := make([]plan, len(n.Fields))
@@ -316,6 +358,7 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 		} else {
 			fixed = false
 		}
+		p.at = c.place(n.Fields[i].Name)
 		fields[i] = p
 	}
 	for i := range n.Asserts {
@@ -344,6 +387,7 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 		l := &layer{fields: make([]field, 0, len(fields)), locals: locals, asserts: asserts, env: e}
 		for i := range fields {
 			name := fields[i].name.run(m, e)
+			m.mark(fields[i].at)
 			if name.kind == kindNull {
 				continue
 			}

@@ -52,13 +52,13 @@ var eventFunctions = map[string]*function{
 }
 
 // body compiles a call of Body whose path is a constant.
-func (c *compiler) body(n *ast.Apply, args []argument, at []int) (expr, bool) {
-	path := ""
+func (c *compiler) body(n *ast.Apply, args []argument, to []int) (expr, bool) {
+	path, at := "", c.place(n)
 	var def *argument
 	height := 0
 	for i := range args {
 		height = max(height, args[i].expr.height)
-		if at[i] == 1 {
+		if to[i] == 1 {
 			def = &args[i]
 			continue
 		}
@@ -78,13 +78,22 @@ func (c *compiler) body(n *ast.Apply, args []argument, at []int) (expr, bool) {
 		return c.fault(n, "Body: the path %q: %v", path, pe), true
 	}
 	if def == nil {
-		return expr{height: 8, run: func(m *machine, _ *env) value { return m.body(&p, value{kind: kindTail}) }}, true
+		return expr{height: 8, run: func(m *machine, _ *env) value {
+			m.mark(at)
+			return m.body(&p, value{kind: kindTail})
+		}}, true
 	}
 	lazy := def.lazy
 	if lit := def.expr.lit; lit != nil {
-		return expr{height: 8, run: func(m *machine, _ *env) value { return m.body(&p, *lit) }}, true
+		return expr{height: 8, run: func(m *machine, _ *env) value {
+			m.mark(at)
+			return m.body(&p, *lit)
+		}}, true
 	}
-	return expr{height: 8 + height, run: func(m *machine, e *env) value { return m.body(&p, lazy(m, e)) }}, true
+	return expr{height: 8 + height, run: func(m *machine, e *env) value {
+		m.mark(at)
+		return m.body(&p, lazy(m, e))
+	}}, true
 }
 
 // body is Body(path, default). An absent default has kindTail.
@@ -99,12 +108,12 @@ func (m *machine) body(p *FieldPath, def value) value {
 		m.step(passed >> 4)
 		if ok {
 			if m.compat && at == 0 && t.nodes[0].kind != nodeObject {
-				panic(&cause{TemplateFailed, errors.New("Body(): the body is not an object")})
+				panic(&cause{reason: TemplateFailed, err: errors.New("Body(): the body is not an object")})
 			}
 			return m.fromDoc(t, at)
 		}
 		if def.kind == kindTail {
-			fail = &cause{MissingValue, fmt.Errorf("Body(%.100q): %w", p.text, m.r.parsed().noSuchField())}
+			fail = m.r.parsed().missing(*p, true)
 		}
 	}
 	if def.kind == kindTail || fail != nil && m.compat {
@@ -114,14 +123,19 @@ func (m *machine) body(p *FieldPath, def value) value {
 }
 
 // header compiles a call of Header whose name is a constant and whose default is one, or absent.
-func (c *compiler) header(args []argument, at []int) (expr, bool) {
-	name, def := "", value{kind: kindTail}
+func (c *compiler) header(n *ast.Apply, args []argument, to []int) (expr, bool) {
+	name, def, at := "", value{kind: kindTail}, c.place(n)
+	for i := range args {
+		if lit := args[i].expr.lit; lit != nil && to[i] == 0 && lit.kind != kindString {
+			return c.fault(n, "Header: the name must be a string, not %s", kindNames[lit.kind]), true
+		}
+	}
 	for i := range args {
 		lit := args[i].expr.lit
-		if lit == nil || at[i] == 0 && lit.kind != kindString {
+		if lit == nil {
 			return expr{}, false
 		}
-		if at[i] == 0 {
+		if to[i] == 0 {
 			name = lit.str
 		} else {
 			def = *lit
@@ -131,7 +145,10 @@ func (c *compiler) header(args []argument, at []int) (expr, bool) {
 		return expr{}, false
 	}
 	name = http.CanonicalHeaderKey(name)
-	return expr{height: 8, run: func(m *machine, _ *env) value { return m.header(name, def) }}, true
+	return expr{height: 8, run: func(m *machine, _ *env) value {
+		m.mark(at)
+		return m.header(name, def)
+	}}, true
 }
 
 // header is Header(name, default). An absent default has kindTail.
@@ -149,7 +166,7 @@ func (m *machine) header(name string, def value) value {
 		return text(validUTF8(v))
 	}
 	if def.kind == kindTail {
-		panic(&cause{MissingValue, fmt.Errorf("Header(%.100q): the request has no such header", name)})
+		panic(&cause{reason: MissingValue, err: fmt.Errorf("Header(%.100q): the request has no such header; give a default as the second argument if it may be missing", name)})
 	}
 	return m.force(def)
 }

@@ -17,7 +17,8 @@ type machine struct {
 	steps  int // left
 	memory int // left
 	depth  int
-	height int // Go stack in use, in nested expressions
+	at     place // the expression at work
+	height int   // Go stack in use, in nested expressions
 
 	// buf is where strings are made. Strings point into it, so it is only appended to during an evaluation.
 	buf []byte
@@ -48,7 +49,7 @@ const maxHeight = 200_000
 
 func (m *machine) reset(r *Record, compat bool, b Budget) {
 	m.r, m.compat, m.budget = r, compat, b
-	m.steps, m.memory, m.depth, m.height = b.Steps, b.Memory, 0, 0
+	m.steps, m.memory, m.depth, m.height, m.at = b.Steps, b.Memory, 0, 0, 0
 	m.tail, m.std, m.stack = tailCall{}, nil, m.stack[:0]
 	m.bodyStr, m.headerStr = null, null
 	m.buf, m.long = keep(m.buf), keep(m.long)
@@ -94,11 +95,11 @@ func (m *machine) pop(before, slots []value) {
 }
 
 func (m *machine) fail(format string, args ...any) {
-	panic(&cause{TemplateFailed, fmt.Errorf(format, args...)})
+	panic(&cause{reason: TemplateFailed, err: fmt.Errorf(format, args...)})
 }
 
 func (m *machine) exceed(what string, limit int) {
-	panic(&cause{BudgetExceeded, fmt.Errorf("the template needs more than %d %s", limit, what)})
+	panic(&cause{reason: BudgetExceeded, err: fmt.Errorf("the template needs more than %d %s", limit, what)})
 }
 
 func (m *machine) step(n int) {
@@ -145,12 +146,14 @@ func (m *machine) force(v value) value {
 		return t.val
 	}
 	if t.busy {
-		panic(&cause{BudgetExceeded, errors.New("the template has an endless recursion: a value is defined by itself")})
+		panic(&cause{reason: BudgetExceeded, err: errors.New("the template has an endless recursion: a value is defined by itself")})
 	}
 	t.busy = true
+	at := m.at
 	m.enter(1)
 	t.val = t.run(m, t.env)
 	m.leave(1)
+	m.at = at
 	t.done, t.busy, t.run, t.env = true, false, nil, nil
 	return t.val
 }
@@ -183,7 +186,7 @@ func (m *machine) invoke(f *function, slots []value, strict bool) value {
 		return m.invokeNative(f, slots)
 	}
 	e := m.bind(f, slots, strict)
-	height := f.height
+	height, at := f.height, m.at
 	m.enter(height)
 	v := f.body(m, e)
 	for v.kind == kindTail {
@@ -194,6 +197,7 @@ func (m *machine) invoke(f *function, slots []value, strict bool) value {
 		v = f.body(m, e)
 	}
 	m.leave(height)
+	m.at = at
 	return v
 }
 

@@ -130,8 +130,8 @@ func (l *layer) add(f field) bool {
 	return true
 }
 
-// place is a field that was found.
-type place struct {
+// foundField is a field, a *field of a layer or a member of a record.
+type foundField struct {
 	field *field
 	layer *layer
 	doc   *docObject
@@ -140,19 +140,19 @@ type place struct {
 }
 
 // findField looks for a field in the layers from number super on.
-func (m *machine) findField(core objectCore, super int, name string) (place, bool) {
+func (m *machine) findField(core objectCore, super int, name string) (foundField, bool) {
 	m.step(1)
 	switch c := core.(type) {
 	case *layer:
 		if super <= 0 {
 			if f := c.find(name); f != nil {
-				return place{field: f, layer: c}, true
+				return foundField{field: f, layer: c}, true
 			}
 		}
 	case *docObject:
 		if super <= 0 {
 			if at, ok := m.docMember(c, name); ok {
-				return place{doc: c, node: at}, true
+				return foundField{doc: c, node: at}, true
 			}
 		}
 	case *extended:
@@ -167,13 +167,13 @@ func (m *machine) findField(core objectCore, super int, name string) (place, boo
 		return p, ok
 	case *restricted:
 		if _, kept := c.keep[name]; super == 0 && !kept {
-			return place{}, false
+			return foundField{}, false
 		}
 		p, ok := m.findField(c.obj, super-1, name)
 		p.depth++
 		return p, ok
 	}
-	return place{}, false
+	return foundField{}, false
 }
 
 // docMember returns the value node of the first member of an object of a record with the name.
@@ -277,7 +277,7 @@ func (m *machine) get(self *object, super int, name string) value {
 	return v
 }
 
-func (m *machine) evalField(self *object, p place, name string) value {
+func (m *machine) evalField(self *object, p foundField, name string) value {
 	if p.doc != nil {
 		return m.fromDoc(p.doc.doc, p.node)
 	}
@@ -290,7 +290,9 @@ func (m *machine) evalField(self *object, p place, name string) value {
 	if f.env != nil {
 		e = &env{parent: f.env, self: self, super: p.depth}
 	}
+	at := m.at
 	v := f.run(m, e)
+	m.at = at
 	if f.plus {
 		if _, ok := m.findField(self.core, p.depth+1, name); ok {
 			v = m.plus(m.get(self, p.depth+1, name), v)
@@ -340,11 +342,13 @@ func (m *machine) assertCore(self *object, core objectCore, depth int) {
 	case *restricted:
 		m.assertCore(self, c.obj, depth+1)
 	case *layer:
+		at := m.at
 		for _, a := range c.asserts {
 			m.enter(1)
 			a(m, m.layerEnv(self, c, depth))
 			m.leave(1)
 		}
+		m.at = at
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 
 func (c *compiler) unary(n *ast.Unary, s *scope) expr {
 	x := c.node(n.Expr, s)
-	op := n.Op
+	op, at := n.Op, c.place(n)
 	return expr{height: 1 + x.height, run: func(m *machine, e *env) value {
 		v := x.run(m, e)
+		m.mark(at)
 		switch op {
 		case ast.UopNot:
 			return boolean(!m.boolean(v))
@@ -31,22 +32,28 @@ func (c *compiler) binary(n *ast.Binary, s *scope, tail bool) expr {
 	}
 	if n.Op == ast.BopAnd || n.Op == ast.BopOr {
 		x, y := c.node(n.Left, s), c.node(n.Right, s)
-		or := n.Op == ast.BopOr
+		or, at := n.Op == ast.BopOr, c.place(n)
 		return expr{height: 1 + max(x.height, y.height), run: func(m *machine, e *env) value {
-			if m.boolean(x.run(m, e)) == or {
+			v := x.run(m, e)
+			m.mark(at)
+			if m.boolean(v) == or {
 				return boolean(or)
 			}
-			return boolean(m.boolean(y.run(m, e)))
+			v = y.run(m, e)
+			m.mark(at)
+			return boolean(m.boolean(v))
 		}}
 	}
 	x, y := c.node(n.Left, s), c.node(n.Right, s)
-	op := operators[n.Op]
+	op, at := operators[n.Op], c.place(n)
 	if op == nil {
 		return c.fault(n, "unknown operator %s", n.Op)
 	}
 	return expr{height: 1 + max(x.height, y.height), run: func(m *machine, e *env) value {
 		a := x.run(m, e)
-		return op(m, a, y.run(m, e))
+		b := y.run(m, e)
+		m.mark(at)
+		return op(m, a, b)
 	}}
 }
 
@@ -100,25 +107,29 @@ func (m *machine) bits(x, y value, shift bool) (int64, int64) {
 // sum compiles a chain of pluses as one expression, so that a long text is built in one piece.
 func (c *compiler) sum(n *ast.Binary, s *scope) expr {
 	var operands []expr
+	var places []place // of the sum up to each operand
 	var collect func(ast.Node)
 	height := 0
 	collect = func(n ast.Node) {
+		at := c.place(n)
 		if b, ok := n.(*ast.Binary); ok && b.Op == ast.BopPlus {
 			collect(b.Left)
 			n = b.Right
 		}
 		e := c.node(n, s)
 		height = max(height, e.height)
-		operands = append(operands, e)
+		operands, places = append(operands, e), append(places, at)
 	}
 	collect(n.Left)
 	right := c.node(n.Right, s)
-	operands = append(operands, right)
+	operands, places = append(operands, right), append(places, c.place(n))
 	height = 1 + max(height, right.height)
 	return expr{height: height, run: func(m *machine, e *env) value {
 		acc := operands[0].run(m, e)
 		for i := 1; i < len(operands); i++ {
-			acc = m.plus(acc, operands[i].run(m, e))
+			v := operands[i].run(m, e)
+			m.mark(places[i])
+			acc = m.plus(acc, v)
 		}
 		return acc
 	}}

@@ -165,7 +165,7 @@ func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
 	w := rowWriter{m: m, r: r, s: r.parsed(), plain: true}
 	out, fail := w.append(dst, &m.cells[i])
 	if fail != nil {
-		return dst, &Error{m.cells[i].name, fail.reason, fail.err}
+		return dst, fail.error(m.cells[i].name)
 	}
 	return out, nil
 }
@@ -174,8 +174,11 @@ func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
 // is quoted and the quotes in it are doubled. The columns are evaluated from left to right; the first that fails
 // rejects the row: AppendRow then returns dst with its length as it was and an [*Error].
 //
-// dst must not overlap the record. AppendRow keeps no reference to it.
+// dst must not overlap the record. AppendRow keeps no reference to it. The zero Mapper has no columns: it gives another error.
 func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
+	if len(m.cells) == 0 {
+		return dst, errors.New("mapping: a zero Mapper has no columns; Compile makes one")
+	}
 	w := rowWriter{m: m, r: r, s: r.parsed()}
 	out := dst
 	for i := range m.cells {
@@ -186,7 +189,7 @@ func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 		}
 		var fail *cause
 		if out, fail = w.append(out, &m.cells[i]); fail != nil {
-			return dst, &Error{m.cells[i].name, fail.reason, fail.err}
+			return dst, fail.error(m.cells[i].name)
 		}
 		out = append(out, '"')
 	}
@@ -292,7 +295,7 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 	at := s.found[c.node]
 	if at == 0 {
 		if c.def == nil {
-			return dst, &cause{MissingValue, fmt.Errorf("path %q: %w", c.path.text, s.noSuchField())}
+			return dst, s.missing(c.path, false)
 		}
 		return w.put(dst, c.def), nil
 	}

@@ -56,19 +56,19 @@ func TestRejectedRecord(t *testing.T) {
 		reason Reason
 		text   string
 	}{
-		{"missing", Path("c", "a.b"), JSON([]byte(`{}`)), MissingValue, `column "c": path "a.b": the body has no such field`},
+		{"missing", Path("c", "a.b"), JSON([]byte(`{}`)), MissingValue, `column "c": path "a.b": the body has no member "a"; set a default if it may be missing`},
 		{"malformed", Path("c", "a"), JSON([]byte(`{`)), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 1`},
 		{"empty", Path("c", ""), JSON(nil), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 0`},
 		{"opaque", Path("c", "a"), &Record{Body: []byte(`{"a":1}`)}, UnsupportedBody, `column "c": the body has no fields: its Content-Type is neither JSON nor a form`},
-		{"JSON as a form", Path("c", "a"), &Record{Body: []byte(`{"a":1}`), Format: FormatForm}, MissingValue, `column "c": path "a": the body, which was read as a form, has no such field`},
-		{"Body of JSON as a form", Template("c", `Body("a")`), &Record{Body: []byte(`{"a":1}`), Format: FormatForm}, MissingValue, `column "c": Body("a"): the body, which was read as a form, has no such field`},
+		{"JSON as a form", Path("c", "a"), &Record{Body: []byte(`{"a":1}`), Format: FormatForm}, MissingValue, `column "c": path "a": the body, read as a form, has no member "a"; set a default if it may be missing`},
+		{"Body of JSON as a form", Template("c", `Body("a")`), &Record{Body: []byte(`{"a":1}`), Format: FormatForm}, MissingValue, `column "c": 1:1: Body("a"): the body, read as a form, has no member "a"; give a default as the second argument if it may be missing, in Body("a")`},
 		{"form", Path("c", "a"), &Record{Body: []byte(`a=%`), Format: FormatForm}, InvalidBody, `column "c": the body is not a valid form: invalid %-escape in the pair near byte 0`},
-		{"Body", Template("c", `Body("a")`), JSON([]byte(`{}`)), MissingValue, `column "c": Body("a"): the body has no such field`},
-		{"Header", Template("c", `Header("X-A")`), &Record{}, MissingValue, `column "c": Header("X-A"): the request has no such header`},
-		{"error", Template("c", `error "mine"`), &Record{}, TemplateFailed, `column "c": mine`},
-		{"type", Template("c", `1 + null`), &Record{}, TemplateFailed, `column "c": unexpected type null, expected number`},
+		{"Body", Template("c", `Body("a")`), JSON([]byte(`{}`)), MissingValue, `column "c": 1:1: Body("a"): the body has no member "a"; give a default as the second argument if it may be missing, in Body("a")`},
+		{"Header", Template("c", `Header("X-A")`), &Record{}, MissingValue, `column "c": 1:1: Header("X-A"): the request has no such header; give a default as the second argument if it may be missing, in Header("X-A")`},
+		{"error", Template("c", `error "mine"`), &Record{}, TemplateFailed, `column "c": 1:1: mine, in error "mine"`},
+		{"type", Template("c", `1 + null`), &Record{}, TemplateFailed, `column "c": 1:1: unexpected type null, expected number, in 1 + null`},
 		{"function", Template("c", `function(x) x`), &Record{}, TemplateFailed, `column "c": missing argument: x`},
-		{"budget", Template("c", `std.range(1, 1e9)`), &Record{}, BudgetExceeded, `column "c": the template needs more than 200000 steps`},
+		{"budget", Template("c", `std.range(1, 1e9)`), &Record{}, BudgetExceeded, `column "c": 1:1: the template needs more than 200000 steps, in std.range(1, 1e9)`},
 		{"document", Path("c", "a"), &Record{Document: badDocument{}}, InvalidBody, `column "c": the document cannot be written as JSON: unwritable`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -192,7 +192,13 @@ func TestCompileNamesEveryFault(t *testing.T) {
 		`column 3 ("p"): defaultValue (Default): is not a JSON value: expected a value at byte 0 of "chan int cannot be encoded as JSON"`,
 		`column 4 ("n"): type: "number" is not a column type; use uuid, datetime, ip, body, headers, path or template`,
 		`column 5 ("t"): template.content:1:4: Unexpected end of file`,
-		`column 6 ("u"): template.content:2:3: Unknown variable: y`,
+		`column 6 ("u"): template.content:2:3: unknown variable: y`,
+		`column 6 ("u"): template.content:2:7: Body: the function takes at most 2 argument(s), not 3`,
+		`column 6 ("u"): template.content:2:23: the standard library has no member "nope"`,
+		`column 6 ("u"): template.content:2:34: Body: the path "a[": '[' without ']' at position 2`,
+		`column 6 ("u"): template.content:2:47: Now: the format "%Q": failed to compile format: pattern compilation failed: ` +
+			`lookup failed: '%Q' was not found in specification set`,
+		`column 6 ("u"): template.content:2:59: std.length: the argument "x" is missing`,
 		`column 7 ("v"): template.content:1:1: import is not available in templates`,
 		`column 8 ("l"): template.language: "lua" is not known; the language is "jsonnet"`,
 		`column 9 ("e"): template.content: a template has 1 to 4096 characters, not 0`,

@@ -67,7 +67,10 @@ func keep(b []byte) []byte {
 type cause struct {
 	reason Reason
 	err    error
+	spot   Spot // in the template
 }
+
+func (c *cause) error(column string) *Error { return &Error{column, c.reason, c.err, c.spot} }
 
 func (r *Record) format(compat bool) Format {
 	switch {
@@ -86,19 +89,7 @@ func (r *Record) format(compat bool) Format {
 	return FormatOf(contentType)
 }
 
-var (
-	errOpaque      = errors.New("the body has no fields: its Content-Type is neither JSON nor a form")
-	errNoField     = errors.New("the body has no such field")
-	errNoFormField = errors.New("the body, which was read as a form, has no such field")
-)
-
-// noSuchField says what was parsed without finding the field. Many clients declare JSON as a form.
-func (s *recordState) noSuchField() error {
-	if s.parsedAs == FormatForm {
-		return errNoFormField
-	}
-	return errNoField
-}
+var errOpaque = errors.New("the body has no fields: its Content-Type is neither JSON nor a form")
 
 // parse makes the tape of the body, once.
 func (r *Record) parse(compat bool) (*tape, *cause) {
@@ -117,16 +108,16 @@ func (r *Record) parse(compat bool) (*tape, *cause) {
 	case f == FormatForm:
 		var err error
 		if s.text, err = appendForm(s.text[:0], r.Body, compat); err != nil {
-			s.parseErr = &cause{InvalidBody, err}
+			s.parseErr = &cause{reason: InvalidBody, err: err}
 			return &s.tape, s.parseErr
 		}
 		text = s.text
 	case f == FormatOpaque:
-		s.parseErr = &cause{UnsupportedBody, errOpaque}
+		s.parseErr = &cause{reason: UnsupportedBody, err: errOpaque}
 		return &s.tape, s.parseErr
 	}
 	if err := s.tape.parse(text); err != nil {
-		s.parseErr = &cause{InvalidBody, err}
+		s.parseErr = &cause{reason: InvalidBody, err: err}
 	}
 	return &s.tape, s.parseErr
 }
@@ -138,7 +129,7 @@ func (r *Record) documentText() ([]byte, *cause) {
 		s.hasText = true
 		var err error
 		if s.text, err = r.Document.AppendJSON(s.text[:0]); err != nil {
-			s.textErr = &cause{InvalidBody, fmt.Errorf("the document cannot be written as JSON: %w", err)}
+			s.textErr = &cause{reason: InvalidBody, err: fmt.Errorf("the document cannot be written as JSON: %w", err)}
 		}
 	}
 	return s.text, s.textErr

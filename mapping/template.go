@@ -12,10 +12,15 @@ import (
 )
 
 // Program is a compiled template. It is immutable and safe for concurrent use.
+//
+// The zero value is no program: it fails.
 type Program struct {
 	run    code
 	compat bool
 	budget Budget
+	text   source
+	places []textRange
+	root   place // of the whole
 }
 
 // TemplateError says why a template is refused, with the place in the user's text.
@@ -40,7 +45,7 @@ const (
 )
 
 // CompileTemplate parses, checks and compiles a jsonnet program. What the program's text alone shows to be wrong is
-// found here: syntax, unknown variables and members of std, wrong arguments of the functions of the event and of std,
+// found here: syntax, unknown variables and members of std, names that are declared twice, wrong arguments of the functions of the event and of std,
 // malformed constant paths and time formats, import, std.extVar and std.native. All such faults are reported, each as
 // a [*TemplateError]; a fault of the syntax hides the others. A text that is empty, longer than [MaxTemplateLength], or
 // whose brackets nest deeper than 200 levels is refused before it is parsed, so any text can be given, whoever wrote it.
@@ -64,19 +69,39 @@ func compileTemplate(content string, opts Options) (*Program, []*TemplateError) 
 	if fault := text.limits(); fault != nil {
 		return nil, []*TemplateError{fault}
 	}
-	root, err := jsonnet.SnippetToAST("template", prelude+content)
+	root, err := parseTemplate(content)
 	if err != nil {
 		return nil, []*TemplateError{text.fault(err)}
 	}
 	c := &compiler{compat: opts.Compat, source: text}
-	e := c.node(root.(*ast.Local).Body, nil)
+	body := root.(*ast.Local).Body
+	e, whole := c.node(body, nil), c.place(body)
 	if len(c.faults) > 0 {
 		return nil, c.faults
 	}
 	if e.height > maxHeight/4 {
 		return nil, []*TemplateError{{1, 1, "the expressions are nested too deep"}}
 	}
-	return &Program{run: e.run, compat: opts.Compat, budget: opts.Budget.withDefaults()}, nil
+	return &Program{run: e.run, compat: opts.Compat, budget: opts.Budget.withDefaults(), text: text, places: c.places, root: whole}, nil
+}
+
+// parseTemplate parses the text. The parser ends at the first unknown variable; so that the compiler can find all of them,
+// and all other faults, they are declared to it.
+func parseTemplate(content string) (ast.Node, error) {
+	const most = 16 // of them are named in one go
+	declared := strings.TrimSuffix(prelude, ";\n")
+	for n := 0; ; n++ {
+		root, err := jsonnet.SnippetToAST("template", declared+";\n"+content)
+		if err == nil {
+			return root, nil
+		}
+		_, name, ok := strings.Cut(err.Error(), "Unknown variable: ")
+		name = strings.TrimSpace(name)
+		if !ok || n == most || strings.Contains(declared, ","+name+"=0") {
+			return nil, err
+		}
+		declared += "," + name + "=0"
+	}
 }
 
 // Compiled reports whether the program runs as compiled code. It is always true: there is no interpreter that some
@@ -107,22 +132,35 @@ func (s source) fault(err error) *TemplateError {
 	if !errors.As(err, &located) {
 		return &TemplateError{0, 0, msg}
 	}
-	if _, rest, ok := strings.Cut(msg, " "); ok && strings.HasPrefix(msg, "template:") {
+	begin := located.Loc().Begin
+	for strings.HasPrefix(msg, "template:") {
+		where, rest, ok := strings.Cut(msg, " ")
+		if !ok {
+			break
+		}
+		if !begin.IsSet() {
+			// A fault of an escape is an error within an error, and only its text has the place.
+			where = strings.TrimPrefix(strings.TrimPrefix(where, "template:"), "(")
+			_, _ = fmt.Sscanf(where, "%d:%d", &begin.Line, &begin.Column)
+		}
 		msg = rest
 	}
-	return s.at(located.Loc().Begin, msg)
+	return s.at(begin, msg)
 }
 
 // machines are reused between evaluations of any program: a machine is reset before each.
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // Append evaluates the program and appends its value to dst as compact JSON; when raw is set and the value is a
-// string, its plain text. When it fails it returns dst as it was and an [*Error] without a column. dst must not
-// overlap the record.
+// string, its plain text. When it fails it returns dst as it was and an [*Error] without a column, or another error for a
+// zero Program. dst must not overlap the record.
 func (p *Program) Append(dst []byte, r *Record, raw bool) ([]byte, error) {
+	if p.run == nil {
+		return dst, errors.New("mapping: a zero Program has no template; CompileTemplate makes one")
+	}
 	out, fail := p.eval(dst, r, raw)
 	if fail != nil {
-		return dst, &Error{"", fail.reason, fail.err}
+		return dst, fail.error("")
 	}
 	return out, nil
 }
@@ -130,14 +168,19 @@ func (p *Program) Append(dst []byte, r *Record, raw bool) ([]byte, error) {
 func (p *Program) eval(dst []byte, r *Record, raw bool) (out []byte, fail *cause) {
 	m := machines.Get().(*machine)
 	m.reset(r, p.compat, p.budget)
+	m.at = p.root
 	defer func() {
 		if e := recover(); e != nil {
 			out, fail = dst, asCause(e)
+			if m.at > 0 {
+				fail = &cause{fail.reason, fail.err, p.text.spot(p.places[m.at-1])}
+			}
 		}
 		m.release(fail != nil)
 		machines.Put(m)
 	}()
 	v := p.run(m, nil)
+	m.at = 0 // a value that cannot be written has no place
 	if v.kind == kindFunction {
 		v = m.call(v.ref.(*function)) // a function without required parameters is called, as the jsonnet command does
 	}
@@ -160,5 +203,5 @@ func asCause(e any) *cause {
 	if c, ok := e.(*cause); ok {
 		return c
 	}
-	return &cause{TemplateFailed, fmt.Errorf("internal error: %v", e)}
+	return &cause{reason: TemplateFailed, err: fmt.Errorf("internal error: %v", e)}
 }

@@ -363,7 +363,7 @@ func TestOTLPPartialSuccess(t *testing.T) {
 	}
 	status, _, answer := s.export(path, data, "Content-Type", jsonBody)
 	const want = `{"partialSuccess":{"rejectedLogRecords":"2","errorMessage":"2 of 3 log records were rejected, the first is number 1, ` +
-		`by sink \"strict\": column \"n\": path \"body.n\": the body has no such field"}}`
+		`by sink \"strict\": column \"n\": path \"body.n\": \"body\" is a string and has no member \"n\"; set a default if it may be missing"}}`
 	if status != 200 || answer != want {
 		t.Errorf("%d %s\nwant %s", status, answer, want)
 	}

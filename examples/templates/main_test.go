@@ -20,7 +20,7 @@ func Example() {
 func Example_refused() {
 	_ = run([]string{"-e", "local id = Body('id');\n\"id \" + idd"}, strings.NewReader(`{}`), os.Stdout)
 	// Output:
-	// 2:9: Unknown variable: idd
+	// 2:9: unknown variable: idd
 	//     "id " + idd
 	//             ^
 }
