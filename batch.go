@@ -1,6 +1,7 @@
 package forebay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -30,6 +31,8 @@ type Batch struct {
 	// Records are asked for one after the other, once. A record is read before the next is asked for, so one record may
 	// serve for all of them.
 	Records iter.Seq[*mapping.Record]
+	// Once makes the batch one that can be repeated, as [Engine.IngestOnce] does. Default: it has no key.
+	Once Once
 }
 
 // BatchResult is the outcome of a batch that was taken.
@@ -43,6 +46,8 @@ type BatchResult struct {
 	// First is the first rejection, nil if there is none, and FirstRecord the place of its record, from 0.
 	First       *SinkError
 	FirstRecord int
+	// Replayed is the number of records that every sink has from an earlier call with the same key.
+	Replayed int
 }
 
 // batchBytes is how many row bytes a batch may have to be taken or refused as a whole. It bounds what one call maps ahead
@@ -59,6 +64,8 @@ const batchBytes = 16 << 20
 // the wait, the outcome is unknown; and rows above 16 MiB go in portions, of which the later ones wait for room until
 // ctx ends: with an error the earlier ones may be stored. A batch is given up between two records when ctx ends.
 //
+// With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
+//
 // The records are not kept.
 func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
 	src, err := e.open(ctx, sourceID)
@@ -74,25 +81,36 @@ func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (
 		src.dropped.Add(int64(res.Records))
 		return res, nil
 	}
-	for _, s := range src.sinks {
-		if err := s.handle.Full(); err != nil {
+	var once *Once
+	if b.Once.Key != "" {
+		once = &b.Once
+	}
+	attempt, err := e.attempt(ctx, src, once)
+	if err != nil {
+		return BatchResult{}, err
+	}
+	defer attempt.release()
+	sc := scratches.Get().(*scratch)
+	defer sc.release()
+	sc.reset(len(src.sinks))
+	sc.attempt = attempt
+	src.look(sc)
+	for k, full := range sc.full[:len(src.sinks)] {
+		if full != nil && !attempt.knows(k) {
 			for range b.Records {
 				res.Records++
 			}
 			src.countFailed(res.Records)
-			return BatchResult{}, err
+			return BatchResult{}, full
 		}
 	}
-	sc := scratches.Get().(*scratch)
-	defer sc.release()
-	sc.reset(len(src.sinks))
 	now := time.Now()
 	for rec := range b.Records {
 		if err == nil && ctx.Err() != nil { // a few bytes can be rows that take minutes: each has a copy of the resource
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			e.mapTogether(src, sourceID, rec, now, sc, &res)
+			err = e.mapTogether(src, sourceID, rec, now, sc, &res)
 		}
 		res.Records++
 		if err == nil && sc.size >= batchBytes {
@@ -114,14 +132,23 @@ func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (
 	return res, nil
 }
 
-// mapTogether appends the rows of one record, one a sink, and notes who rejected it.
-func (e *Engine) mapTogether(src *source, sourceID string, rec *mapping.Record, now time.Time, sc *scratch, res *BatchResult) {
+// mapTogether appends the rows of one record, one a sink, and notes who rejected it. Its error says that a sink is full.
+func (e *Engine) mapTogether(
+	src *source, sourceID string, rec *mapping.Record, now time.Time, sc *scratch, res *BatchResult,
+) (full error) {
 	unset := rec.Received.IsZero()
 	if unset {
 		rec.Received = now
 	}
-	rejected := false
+	rejected, replayed := false, 0
 	for k, s := range src.sinks {
+		if sc.attempt.has(k, res.Records) {
+			replayed++
+			continue
+		}
+		if full = cmp.Or(full, sc.full[k]); full != nil {
+			continue
+		}
 		before := len(sc.data[k])
 		if err := e.mapRow(s, rec, &sc.data[k]); err != nil {
 			rejected = true
@@ -133,15 +160,20 @@ func (e *Engine) mapTogether(src *source, sourceID string, rec *mapping.Record, 
 			continue
 		}
 		sc.n[k]++
+		sc.attempt.take(k, res.Records)
 		sc.size += len(sc.data[k]) - before
 	}
 	if rejected {
 		res.Rejected++
 	}
+	if replayed == len(src.sinks) {
+		res.Replayed++
+	}
 	if unset {
 		rec.Received = time.Time{}
 	}
 	rec.Release()
+	return full
 }
 
 // appendTogether hands the mapped rows to the buffer. If a portion of the batch is there already, it waits for room.
@@ -152,7 +184,7 @@ func (e *Engine) appendTogether(ctx context.Context, src *source, now time.Time,
 	rows := sc.rows[:0]
 	for i, s := range src.sinks {
 		if sc.n[i] > 0 {
-			rows = append(rows, buffer.Rows{Sink: s.handle, Data: sc.data[i], Count: sc.n[i]})
+			rows = append(rows, sc.attempt.rows(buffer.Rows{Sink: s.handle, Data: sc.data[i], Count: sc.n[i]}, i))
 		}
 	}
 	defer func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 // ingestAlone is Ingest without other callers.
 func (e *Engine) ingestAlone(ctx context.Context, src *source, rec *mapping.Record) (Result, error) {
 	one, results := [1]*mapping.Record{rec}, [1]Result{}
-	if err := e.ingest(ctx, src, one[:], results[:]); err != nil {
+	if err := e.ingest(ctx, src, nil, one[:], results[:]); err != nil {
 		return Result{}, err
 	}
 	return results[0], results[0].Err(src.def.ID)
@@ -51,16 +52,21 @@ func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 		return nil, err
 	}
 	results := make([]Result, len(recs))
-	if err := e.ingest(ctx, src, recs, results); err != nil {
+	if err := e.ingest(ctx, src, nil, recs, results); err != nil {
 		return nil, err
 	}
+	return results, joinResults(sourceID, results)
+}
+
+// joinResults joins the errors of all records.
+func joinResults(sourceID string, results []Result) error {
 	var problems []error
 	for i := range results {
 		if err := results[i].Err(sourceID); err != nil {
 			problems = append(problems, fmt.Errorf("record %d: %w", i, err))
 		}
 	}
-	return results, errors.Join(problems...)
+	return errors.Join(problems...)
 }
 
 // portionBytes is how many row bytes a call maps at most before it hands them to the buffer, where they count against the
@@ -86,6 +92,7 @@ type scratch struct {
 	whole    bool     // a record whose rows exceed the portion is not taken, see mapRecord
 	rows     []buffer.Rows
 	portions []portion
+	attempt  *attempt // nil for a call without a key
 }
 
 // mark is a place in the rows of a sink.
@@ -107,7 +114,7 @@ func (sc *scratch) reset(sinks int) {
 		sc.marks = append(sc.marks, mark{})
 		sc.full = append(sc.full, nil)
 	}
-	sc.whole = false
+	sc.whole, sc.attempt = false, nil
 	sc.empty()
 }
 
@@ -121,6 +128,7 @@ func (sc *scratch) empty() {
 
 // release gives the memory to the pool, unless a huge row has made it so large that it should not stay.
 func (sc *scratch) release() {
+	sc.attempt = nil
 	clear(sc.portions)
 	sc.portions = sc.portions[:0]
 	size := 0
@@ -149,8 +157,8 @@ func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 	return src, nil
 }
 
-// ingest fills results. Its error is about the whole call; nothing was stored then.
-func (e *Engine) ingest(ctx context.Context, src *source, recs []*mapping.Record, results []Result) error {
+// ingest fills results. Its error is about the whole call; nothing was stored then. once is nil for a call without a key.
+func (e *Engine) ingest(ctx context.Context, src *source, once *Once, recs []*mapping.Record, results []Result) error {
 	if i := slices.Index(recs, nil); i >= 0 {
 		return fmt.Errorf("forebay: record %d is nil", i)
 	}
@@ -158,17 +166,25 @@ func (e *Engine) ingest(ctx context.Context, src *source, recs []*mapping.Record
 		src.dropped.Add(int64(len(recs)))
 		return nil
 	}
+	attempt, err := e.attempt(ctx, src, once)
+	if err != nil {
+		return err
+	}
+	defer attempt.release()
 	var one [1]portion // a call of many portions allocates
-	return src.settle(ctx, e.take(ctx, src, recs, results, one[:0]), results)
+	return src.settle(ctx, e.take(ctx, src, attempt, recs, results, one[:0]), results)
 }
 
 // take maps the records and hands their rows to the buffer, and returns the portions behind those of list. Its memory is
 // free again before the caller waits for the disk: with many callers only as much is in use as fits into the caches.
-func (e *Engine) take(ctx context.Context, src *source, recs []*mapping.Record, results []Result, list []portion) []portion {
+func (e *Engine) take(
+	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
+) []portion {
 	now := time.Now()
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	sc.reset(len(src.sinks))
+	sc.attempt = attempt
 	src.look(sc)
 	for i, rec := range recs {
 		results[i].Sinks = e.mapRecord(ctx, src, i, rec, now, sc)
@@ -212,7 +228,7 @@ func (src *source) fail(results []Result, begin, end int, err error) {
 	}
 	for at := begin; at < end; at++ {
 		i, k := at/len(src.sinks), at%len(src.sinks)
-		if results[i].Sinks[k].Err != nil {
+		if results[i].Sinks[k].Err != nil || results[i].Sinks[k].Replayed {
 			continue
 		}
 		if &results[i].Sinks[0] == &src.kept[0] {
@@ -239,6 +255,13 @@ func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping
 	}
 	ahead := sc.size > 0 // the rows of other records
 	for k, s := range src.sinks {
+		if sc.attempt.has(k, i) {
+			if &out[0] == &src.kept[0] {
+				out = slices.Clone(out)
+			}
+			out[k].Replayed = true
+			continue
+		}
 		status, err := Failed, sc.full[k]
 		if err == nil {
 			before := len(sc.data[k])
@@ -263,6 +286,7 @@ func (e *Engine) mapRecord(ctx context.Context, src *source, i int, rec *mapping
 		}
 		if err == nil {
 			sc.n[k]++
+			sc.attempt.take(k, i)
 			continue
 		}
 		if &out[0] == &src.kept[0] {
@@ -329,11 +353,13 @@ func (e *Engine) append(ctx context.Context, src *source, now time.Time, sc *scr
 	rows := sc.rows[:0]
 	for i, s := range src.sinks {
 		if sc.n[i] > 0 {
-			rows = append(rows, buffer.Rows{Sink: s.handle, Data: sc.data[i], Count: sc.n[i]})
+			rows = append(rows, sc.attempt.rows(buffer.Rows{Sink: s.handle, Data: sc.data[i], Count: sc.n[i]}, i))
 		}
 	}
 	p := portion{end: end}
-	p.ticket, p.err = e.buf.Append(ctx, now, rows...)
+	if len(rows) > 0 || sc.attempt == nil { // what is all stored needs no room
+		p.ticket, p.err = e.buf.Append(ctx, now, rows...)
+	}
 	sc.portions = append(sc.portions, p)
 	clear(rows)
 	sc.rows = rows[:0]
@@ -346,6 +372,10 @@ func (e *Engine) appendAhead(ctx context.Context, src *source, now time.Time, sc
 	for k, m := range sc.marks[:len(src.sinks)] {
 		stay[k], n[k] = sc.data[k][m.bytes:], sc.n[k]-m.rows
 		sc.data[k], sc.n[k] = sc.data[k][:m.bytes], m.rows
+	}
+	if sc.attempt != nil {
+		sc.attempt.below = end / len(src.sinks)
+		defer func() { sc.attempt.below = math.MaxInt }()
 	}
 	e.append(ctx, src, now, sc, end)
 	for k, rows := range stay {

@@ -40,6 +40,8 @@ type SinkResult struct {
 	Sink string
 	// Status tells whether the row is kept.
 	Status Status
+	// Replayed is set when the row was stored by an earlier call with the same key: see [Engine.IngestOnce].
+	Replayed bool
 	// Err says why a record was Rejected or Failed: a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
 	// a [*buffer.OverloadError], a [*buffer.FailedError] or an error of the context. Otherwise nil.
 	Err error

@@ -43,7 +43,7 @@ func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 	recs := [1]*mapping.Record{rec}
 	var results [1]Result
 	var first [1]portion
-	list := e.take(ctx, src, recs[:], results[:], first[:0])
+	list := e.take(ctx, src, nil, recs[:], results[:], first[:0])
 	p := Pending{src: src, result: results[0], first: list[0]}
 	if len(list) > 1 {
 		p.more = slices.Clone(list) // and not list, which would put first on the heap

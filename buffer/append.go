@@ -32,6 +32,11 @@ type Rows struct {
 	Data []byte
 	// Count is the number of rows in Data.
 	Count int
+
+	// Claim is the turn of the call that the rows belong to, and Receipt what a later call with its key shall find: they are
+	// stored in one batch with the rows. Append copies Receipt. Default: the rows have no key.
+	Claim   *Claim
+	Receipt []byte
 }
 
 // Ticket stands for rows that were accepted by one Append.
@@ -78,7 +83,7 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 	var last *group
 	for i := range rows {
 		r := &rows[i]
-		g := r.Sink.append(r.Data, r.Count, ms)
+		g := r.Sink.append(r, ms)
 		if last != nil && g != last {
 			ticket.many = true
 		}
@@ -249,7 +254,8 @@ type chunk struct {
 	data  []byte
 	// members is set when data are gzip members, one of each Append: see Sink.early.
 	members bool
-	appends int   // how many have put rows into it
+	appends int // how many have put rows into it
+	notes   []note
 	raw     int64 // row bytes
 	rows    int64
 	first   int64
@@ -257,8 +263,8 @@ type chunk struct {
 }
 
 // append puts rows into the sink's open chunk and returns the group that will commit them.
-func (s *Sink) append(data []byte, rows int, at int64) *group {
-	st := s.state
+func (s *Sink) append(r *Rows, at int64) *group {
+	st, data := s.state, r.Data
 	size := int64(len(data))
 	e := s.early(data)
 	member := e.member()
@@ -278,8 +284,11 @@ func (s *Sink) append(data []byte, rows int, at int64) *group {
 	c.first, c.last = min(c.first, at), max(c.last, at)
 	c.data = append(c.data, data...)
 	c.raw += size
-	c.rows += int64(rows)
+	c.rows += int64(r.Count)
 	c.appends++
+	if r.Claim != nil {
+		c.notes = append(c.notes, newNote(r, at))
+	}
 	g := c.group
 	st.mu.Unlock()
 	e.release()

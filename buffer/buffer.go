@@ -72,7 +72,8 @@ type Buffer struct {
 	epoch  atomic.Uint64
 	closed chan struct{} // closed when the last commit has ended
 
-	late lateImports
+	late     lateImports
+	receipts receipts
 
 	metrics  *metrics      // nil without a meter
 	discards atomic.Uint64 // gives each call of Discard its own job

@@ -221,6 +221,7 @@ type commit struct {
 	local   int64         // payload bytes that come to the local level, less those that leave it
 	staged  int64         // likewise of staging
 	changed bool          // a file has changed
+	notes   []note        // the receipts of its rows
 	after   []func()
 	began   time.Time // set when commits are measured
 }
@@ -244,6 +245,7 @@ func (b *Buffer) prepare(g *group) {
 	if f := b.failed.Load(); f != nil {
 		for _, ch := range g.chunks {
 			ch.sink.unstored.Add(ch.rows)
+			c.notes = append(c.notes, ch.notes...)
 		}
 		c.err = f
 		b.enqueue(c)
@@ -261,6 +263,10 @@ func (b *Buffer) prepare(g *group) {
 	b.mu.Lock()
 	for i, ch := range g.chunks {
 		c.local += t.addChunk(c.batch, ch, payloads.at(i))
+		if len(ch.notes) > 0 {
+			t.addNotes(c.batch, ch)
+			c.notes = append(c.notes, ch.notes...)
+		}
 	}
 	for _, op := range g.ops {
 		if !op.dropped {
@@ -317,6 +323,7 @@ func (b *Buffer) finish(c *commit) {
 	if c.batch != nil && b.metrics != nil {
 		b.metrics.committed(time.Since(c.began))
 	}
+	b.receipts.finish(c.notes, c.err == nil)
 	if c.err != nil {
 		b.gate.ended(c.group, c.err)
 		return

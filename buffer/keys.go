@@ -15,6 +15,7 @@ import (
 //	l <slice 8>         sliceRecord
 //	c <slice 8> <seq 4> chunk
 //	q <slice 8> <revision 4> <number 4>  Damage, kept for Options.DamageRetention
+//	k <segment 8> <key 16> <sink 4> <part 4>  receipt of a call with a key, kept for Options.KeyRetention
 const (
 	formatVersion = 1
 
@@ -22,11 +23,12 @@ const (
 	keyInstance = "m/instance"
 	keyCounters = "m/counters"
 
-	prefixSink   = 's'
-	prefixFile   = 'f'
-	prefixSlice  = 'l'
-	prefixChunk  = 'c'
-	prefixDamage = 'q'
+	prefixSink    = 's'
+	prefixFile    = 'f'
+	prefixSlice   = 'l'
+	prefixChunk   = 'c'
+	prefixDamage  = 'q'
+	prefixReceipt = 'k'
 )
 
 func sinkKey(num uint32) []byte {

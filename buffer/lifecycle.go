@@ -19,12 +19,13 @@ const history = 31
 type timerKind uint8
 
 const (
-	timerSlice   timerKind = iota // the step-1 interval of a slice
-	timerFile                     // the step-2 interval of a file
-	timerUpload                   // the retry of an upload
-	timerImport                   // the retry of an import
-	timerCleanup                  // the retry of a clean-up
-	timerDamage                   // the end of the retention of a record of damage
+	timerSlice    timerKind = iota // the step-1 interval of a slice
+	timerFile                      // the step-2 interval of a file
+	timerUpload                    // the retry of an upload
+	timerImport                    // the retry of an import
+	timerCleanup                   // the retry of a clean-up
+	timerDamage                    // the end of the retention of a record of damage
+	timerReceipts                  // the end of the oldest receipts
 )
 
 type timerKey struct {
@@ -265,6 +266,10 @@ func (b *Buffer) fire(k timerKey) {
 			}
 		case timerDamage:
 			t.then(b.queueExpireDamage)
+		case timerReceipts:
+			b.receipts.mu.Lock()
+			t.forgetReceipts()
+			b.receipts.mu.Unlock()
 		case timerCleanup:
 			if f := b.mu.files[k.num]; f != nil && f.done() {
 				t.then(func() { b.queueCleanup(f) })

@@ -57,6 +57,8 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		pending:   in.gauge("forebay.memory.size", "By", "Row bytes that are accepted and not committed."),
 		local:     in.gauge("forebay.disk.size", "By", "Stored bytes of the local level."),
 		limit:     in.gauge("forebay.disk.limit", "By", "Bound of forebay.disk.size, at which calls are refused."),
+		keys:      in.gauge("forebay.keys", "{key}", "Keys of calls that are known, so that a repetition adds nothing."),
+		forgotten: in.observableCounter("forebay.keys.forgotten", "{key}", "Keys that were forgotten before their time, at a bound."),
 		overloads: in.observableCounter("forebay.overloads", "{call}", "Calls that were refused, by the resource that was short."),
 	}
 	if in.err != nil {
@@ -120,9 +122,9 @@ func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
 
 // observers are the instruments that read [Stats] when somebody collects.
 type observers struct {
-	accepted, imported, expired, discarded, damaged, unstored, overloads metric.Int64ObservableCounter
-	waiting, size, files, held, pending, local, limit, damages, store    metric.Int64ObservableGauge
-	oldest                                                               metric.Float64ObservableGauge
+	accepted, imported, expired, discarded, damaged, unstored, overloads, forgotten metric.Int64ObservableCounter
+	waiting, size, files, held, pending, local, limit, damages, store, keys         metric.Int64ObservableGauge
+	oldest                                                                          metric.Float64ObservableGauge
 }
 
 func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time.Time) {
@@ -131,6 +133,8 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 	to.ObserveInt64(o.store, st.StoreBytes)
 	to.ObserveInt64(o.damages, st.Damages)
 	to.ObserveInt64(o.limit, opts.MaxDiskBytes)
+	to.ObserveInt64(o.keys, st.Keys)
+	to.ObserveInt64(o.forgotten, st.KeysForgotten)
 	to.ObserveInt64(o.overloads, st.OverloadsMemory, metric.WithAttributes(attribute.String("resource", "memory")))
 	to.ObserveInt64(o.overloads, st.OverloadsDisk, metric.WithAttributes(attribute.String("resource", "disk")))
 	for i := range st.Sinks {

@@ -58,6 +58,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
 	b.damages.Store(o.state.damages)
+	b.receipts.replace(o.state.receipts)
 	b.gate.init(opts.MaxPendingBytes)
 	if b.metrics, err = newMetrics(b); err != nil {
 		return nil, errors.Join(err, o.store.close(), lock.Close())
@@ -92,6 +93,7 @@ type recovery struct {
 	db       *pebble.DB
 	now      time.Time
 	instance string
+	receipts []*segment
 	local    int64 // payload bytes on the local level
 	staged   int64 // payload bytes in staging
 	damages  int64 // records of damage
@@ -151,6 +153,9 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	}
 	for _, sink := range r.sinks {
 		sink.recount()
+	}
+	if err := r.recoverReceipts(); err != nil {
+		return nil, err
 	}
 	list, err := listDamage(db)
 	if err != nil {
@@ -302,6 +307,7 @@ func (b *Buffer) resume() {
 		nums = append(nums, num)
 	}
 	slices.Sort(nums)
+	b.resumeReceipts()
 	if b.damages.Load() > 0 {
 		b.queueExpireDamage()
 	}

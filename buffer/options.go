@@ -59,6 +59,15 @@ type Options struct {
 	// Default: 90 days.
 	DamageRetention time.Duration
 
+	// KeyRetention is how long the key of a call is kept, from its rows on: see [Buffer.Claim]. A key may be kept up to a
+	// sixteenth longer. Default: 24 h.
+	KeyRetention time.Duration
+	// MaxKeys and MaxKeyBytes bound the keys that are kept and the bytes that their receipts take on disk, beside those of
+	// MaxDiskBytes. At a bound the oldest sixteenth is forgotten at once, with a warning: calls go on, and those keys are kept
+	// for less than KeyRetention. A key takes 20 to 40 bytes of memory. Defaults: 1,000,000 and 256 MiB.
+	MaxKeys     int
+	MaxKeyBytes int64
+
 	// FS is the file system of the local level. Default: the real disk. Tests put one here that crashes or fails.
 	FS vfs.FS
 	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never
@@ -92,6 +101,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MemTableBytes, 64<<20)
 	setDefault(&o.UnreadableAfter, time.Hour)
 	setDefault(&o.DamageRetention, 90*24*time.Hour)
+	setDefault(&o.KeyRetention, 24*time.Hour)
+	setDefault(&o.MaxKeys, 1_000_000)
+	setDefault(&o.MaxKeyBytes, 256<<20)
 	setDefault(&o.Retry.Initial, time.Second)
 	setDefault(&o.Retry.Max, 5*time.Minute)
 	setDefault(&o.Retry.Multiplier, 2)
@@ -138,6 +150,9 @@ func (o Options) Validate() error {
 	check(o.Retention > 0, "Retention is %s, it must be above 0", o.Retention)
 	check(o.UnreadableAfter > 0, "UnreadableAfter is %s, it must be above 0", o.UnreadableAfter)
 	check(o.DamageRetention > 0, "DamageRetention is %s, it must be above 0", o.DamageRetention)
+	check(o.KeyRetention >= time.Second, "KeyRetention is %s, the least is 1s", o.KeyRetention)
+	check(o.MaxKeys >= 1000, "MaxKeys is %d, the least is 1000", o.MaxKeys)
+	check(o.MaxKeyBytes >= 1<<20, "MaxKeyBytes is %d, the least is %d", o.MaxKeyBytes, 1<<20)
 	check(o.Retry.Initial > 0 && o.Retry.Initial <= o.Retry.Max, "Retry.Initial is %s, it must be above 0 and at most Max (%s)",
 		o.Retry.Initial, o.Retry.Max)
 	check(o.Retry.Multiplier >= 1, "Retry.Multiplier is %g, the least is 1", o.Retry.Multiplier)

@@ -157,7 +157,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	} {
 		for k, s := range sinks[:c.sinks] {
 			for _, row := range c.rows(k) {
-				s.append(row, 1, 1)
+				s.append(&Rows{Data: row, Count: 1}, 1)
 			}
 		}
 		g := b.gate.cur

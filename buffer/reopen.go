@@ -195,6 +195,7 @@ func (b *Buffer) install(o opened) {
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
 	b.damages.Store(o.state.damages)
+	b.receipts.replace(o.state.receipts)
 	b.crew = b.newCrew()
 	b.use(o.store)
 	b.mu.Lock()

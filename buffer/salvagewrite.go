@@ -43,9 +43,21 @@ func (s *salvage) write(opts Options) (err error) {
 		s.out = st.db.NewBatch()
 		return err
 	}
+	set := func(e entry) error {
+		_ = s.out.Set(e.key, e.value, nil) // a plain batch cannot fail
+		if s.out.Len() < salvageBatch {
+			return nil
+		}
+		return flush()
+	}
 	err = s.each(func(e entry) error {
-		if len(e.key) != chunkKeySize || e.key[0] != prefixChunk ||
-			e.kind != pebble.InternalKeyKindSet && e.kind != pebble.InternalKeyKindSetWithDelete || s.wiped(e.key) {
+		if len(e.key) == 0 || e.kind != pebble.InternalKeyKindSet && e.kind != pebble.InternalKeyKindSetWithDelete || s.wiped(e.key) {
+			return nil
+		}
+		if e.key[0] == prefixReceipt && len(e.key) == receiptKeySize { // written once and never changed
+			return set(e)
+		}
+		if len(e.key) != chunkKeySize || e.key[0] != prefixChunk {
 			return nil
 		}
 		num, seq := chunkOf(e.key)
@@ -60,11 +72,7 @@ func (s *salvage) write(opts Options) (err error) {
 			return nil // another copy of it is whole
 		}
 		written[num][seq] = bad == nil
-		_ = s.out.Set(e.key, e.value, nil) // a plain batch cannot fail
-		if s.out.Len() < salvageBatch {
-			return nil
-		}
-		return flush()
+		return set(e)
 	}, false)
 	if err == nil {
 		err = flush()

@@ -74,6 +74,10 @@ type Stats struct {
 	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
 	OverloadsMemory, OverloadsDisk int64
+	// Keys is the number of keys of calls that are known, KeyBytes what their receipts take on disk before its compression:
+	// see [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
+	// Options.KeyRetention was over.
+	Keys, KeyBytes, KeysForgotten int64
 	// Sinks are sorted by id.
 	Sinks []SinkStats
 }
@@ -89,6 +93,7 @@ func (b *Buffer) Stats() Stats {
 		st.StoreBytes = int64(store.db.Metrics().DiskSpaceUsage())
 		store.release()
 	}
+	b.receipts.count(&st)
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.mu.sinks {

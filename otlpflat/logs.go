@@ -1,6 +1,7 @@
 package otlpflat
 
 import (
+	"cmp"
 	"iter"
 
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -51,6 +52,11 @@ func (d *logDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, m
 	d.w.startSeek(dst, path)
 	d.write()
 	return d.w.dst, d.w.kind
+}
+
+// At returns when the record happened or was observed, in Unix nanoseconds; 0 when it does not say.
+func (d *logDocument) At() uint64 {
+	return uint64(cmp.Or(d.record.Timestamp(), d.record.ObservedTimestamp()))
 }
 
 func (d *logDocument) write() {

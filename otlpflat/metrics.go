@@ -107,6 +107,22 @@ func (d *pointDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte,
 	return d.w.dst, d.w.kind
 }
 
+// At returns when the data point was taken, in Unix nanoseconds; 0 when it does not say.
+func (d *pointDocument) At() uint64 {
+	var at pcommon.Timestamp
+	switch d.typ {
+	case pmetric.MetricTypeGauge, pmetric.MetricTypeSum:
+		at = d.number.Timestamp()
+	case pmetric.MetricTypeHistogram:
+		at = d.histogram.Timestamp()
+	case pmetric.MetricTypeExponentialHistogram:
+		at = d.exponential.Timestamp()
+	case pmetric.MetricTypeSummary:
+		at = d.summary.Timestamp()
+	}
+	return uint64(at)
+}
+
 func (d *pointDocument) write() {
 	w := &d.w
 	w.root()

@@ -1,6 +1,7 @@
 package otlpflat
 
 import (
+	"cmp"
 	"iter"
 	"strconv"
 
@@ -52,6 +53,11 @@ func (d *spanDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, 
 	d.w.startSeek(dst, path)
 	d.write()
 	return d.w.dst, d.w.kind
+}
+
+// At returns when the span ended or else began, in Unix nanoseconds; 0 when it does not say.
+func (d *spanDocument) At() uint64 {
+	return uint64(cmp.Or(d.span.EndTimestamp(), d.span.StartTimestamp()))
 }
 
 func (d *spanDocument) write() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/callkey"
 )
 
 // TestOverlapOfSecrets rotates the secret of a source with and without an overlap, and sends with all secrets through a
@@ -148,7 +149,7 @@ func TestKeyOutlivesRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set(keyHeader, "k")
+		req.Header.Set(callkey.Header, "k")
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)

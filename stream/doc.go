@@ -27,9 +27,12 @@
 // without waiting for it; over HTTP/1 the connection is then closed.
 //
 // A client that repeats a request after a 5xx, a timeout or a lost connection gets at-least-once: sinks that had the
-// row have it twice, as two rows. With the same Idempotency-Key, 1 to 255 bytes that name the request, only what is
-// missing of it is stored; keys are remembered for 10 minutes, in a bounded memory and not through a restart. A client
-// that never repeats gets at-most-once.
+// row have it twice, as two rows. With the same Idempotency-Key, 1 to 255 bytes that name the request, it gets exactly
+// once: only what is missing is stored, and the answer is that of the first request; if nothing was missing it has the
+// header Idempotent-Replayed: true. The key is stored in one batch with the rows, so this holds after a crash and when the
+// outcome was unknown. Keys are kept for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Options.
+// Requests at once with one key take turns. Of a request of which nothing was stored no key is kept. A client that never
+// repeats gets at-most-once.
 //
 // # Errors
 //
@@ -100,6 +103,15 @@
 //	     that of the first
 //	503  the service is overloaded, stopping or at fault, or the body came too slowly: exporters send the batch again after
 //	     Retry-After. Nothing was stored, unless the message says that this is unknown
+//
+// Exporters repeat a batch, byte for byte, when its answer was lost. It is then stored once, as with an Idempotency-Key, which
+// a sender may give, too. A batch without a key is a repetition when these are equal: source, secret, signal, encoding, the
+// bytes without their Content-Encoding, and the headers that columns see. Headers that change with each attempt are not
+// compared: Host, Via, Date, those of tracing (traceparent, b3, …), X-Request-Id, X-Correlation-Id, X-Forwarded-For and the
+// like. And each record must have a time within 24 h of now: equal batches then tell of the same nanoseconds. What is equal
+// on purpose is stored every time: a file that is replayed, a heartbeat without a time, one batch for two tenants. A load
+// generator that sends one batch with a fresh time again and again is taken for an exporter that repeats it: give each
+// request an Idempotency-Key of its own, or switch the comparison off with Options.BatchWindow.
 //
 // The body of an error is a google.rpc.Status in the encoding of the request; in JSON it has the members of other errors too.
 // Bounds: the body Options.MaxBodyBytes, eight times of it without Content-Encoding; 128 times of it as decoded

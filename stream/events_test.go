@@ -2,22 +2,18 @@ package stream
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -193,7 +189,9 @@ func TestBrokerConnector(t *testing.T) {
 // TestRetryWithKey lets requests fail at one of two sinks: sent again with the same key they add only what is missing.
 func TestRetryWithKey(t *testing.T) {
 	s, url, _ := newSplitService(t, forebay.SplitArray)
-	key := func(k string) http.Header { return http.Header{"Content-Type": {"application/json"}, keyHeader: {k}} }
+	key := func(k string) http.Header {
+		return http.Header{"Content-Type": {"application/json"}, callkey.Header: {k}}
+	}
 	count := func(want int64) {
 		t.Helper()
 		for _, sink := range []string{"a", "b"} {
@@ -256,7 +254,7 @@ func TestRetryWithKey(t *testing.T) {
 func TestKeyOfOneEvent(t *testing.T) {
 	s, url, _ := newSplitService(t, forebay.SplitNone)
 	for range 3 {
-		if a := s.post(url, `{"n":1}`, http.Header{"Content-Type": {"application/json"}, keyHeader: {"k"}}); a.status != 200 || a.text != "OK" {
+		if a := s.post(url, `{"n":1}`, http.Header{"Content-Type": {"application/json"}, callkey.Header: {"k"}}); a.status != 200 || a.text != "OK" {
 			t.Fatalf("status %d: %s", a.status, a.text)
 		}
 	}
@@ -272,7 +270,7 @@ func TestKeyOfAnErasedSource(t *testing.T) {
 		s.done("POST", b+"/sources", `{"type":"http","name":"web","sinks":[`+sinkBodyOf("a", "web")+`]}`)
 		url := s.get(b + "/sources/web").at("http.url").(string)
 		for range 2 {
-			if a := s.post(url, "event", http.Header{keyHeader: {"k"}}); a.status != 200 {
+			if a := s.post(url, "event", http.Header{callkey.Header: {"k"}}); a.status != 200 {
 				t.Fatalf("status %d: %s", a.status, a.text)
 			}
 		}
@@ -287,7 +285,7 @@ func TestKeyOfAnErasedSource(t *testing.T) {
 // what the first has stored says nothing of them.
 func TestKeyAfterChangeOfSplit(t *testing.T) {
 	s, url, _ := newSplitService(t, forebay.SplitNone)
-	header := http.Header{"Content-Type": {"application/json"}, keyHeader: {"k"}}
+	header := http.Header{"Content-Type": {"application/json"}, callkey.Header: {"k"}}
 	def, _ := s.eng.Source("kafka")
 	def.Sinks = slices.Clone(def.Sinks)
 	for i := range def.Sinks {
@@ -307,75 +305,6 @@ func TestKeyAfterChangeOfSplit(t *testing.T) {
 	}
 }
 
-// TestReceiptOfAGivenUpWait checks that a request which ends before its turn leaves nothing behind.
-func TestReceiptOfAGivenUpWait(t *testing.T) {
-	rs := newReceipts()
-	key := receiptKey{"s", "secret", forebay.SplitNone, "k"}
-	held, e := rs.begin(t.Context(), key, nil)
-	if e != nil {
-		t.Fatal(e)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, e := rs.begin(ended, key, nil); e == nil {
-		t.Fatal("a second request has got the turn")
-	}
-	rs.end(key, held, nil)
-	for range 100 { // whether it takes the free turn or sees its end is left to chance
-		fresh := receiptKey{"s", "secret", forebay.SplitNone, "other"}
-		if r, e := rs.begin(ended, fresh, nil); e == nil {
-			rs.end(fresh, r, nil)
-		} else if r := rs.byKey[fresh]; r != nil && r.at == nil {
-			t.Fatal("a receipt without an answer stays for ever")
-		}
-	}
-}
-
-func TestReceiptsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rs := newReceipts()
-		result := []forebay.Result{{Sinks: []forebay.SinkResult{stored("a")}}}
-		use := func(k string) *receipt {
-			r, e := rs.begin(t.Context(), receiptKey{"s", "secret", forebay.SplitNone, k}, nil)
-			if e != nil {
-				t.Fatal(e)
-			}
-			rs.end(receiptKey{"s", "secret", forebay.SplitNone, k}, r, result)
-			return r
-		}
-		use("old")
-		time.Sleep(receiptsFor / 2)
-		for i := range 1000 {
-			use(fmt.Sprint(i))
-		}
-		if !rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "old"}].has(0, "a") || len(rs.byKey) != 1001 {
-			t.Fatalf("%d receipts", len(rs.byKey))
-		}
-		time.Sleep(receiptsFor/2 + time.Second)
-		use("new")
-		if rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "old"}] != nil || len(rs.byKey) != 1001 {
-			t.Errorf("the old receipt is still there, or %d receipts", len(rs.byKey))
-		}
-		time.Sleep(receiptsFor + time.Second)
-		use("last")
-		if len(rs.byKey) != 1 || rs.size != rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "last"}].size || rs.order.Len() != 1 {
-			t.Errorf("%d keys, %d bytes, %d in order", len(rs.byKey), rs.size, rs.order.Len())
-		}
-		// Too many for the memory: the oldest go, the last ones stay.
-		rs.most = 100_000
-		result = slices.Repeat(result, 1000)
-		for i := range 10 {
-			use(fmt.Sprint("large", i))
-			if rs.size > rs.most {
-				t.Fatalf("%d bytes, want at most %d", rs.size, rs.most)
-			}
-		}
-		if rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "last"}] != nil || rs.byKey[receiptKey{"s", "secret", forebay.SplitNone, "large9"}] == nil || len(rs.byKey) != 4 {
-			t.Errorf("%d receipts are left", len(rs.byKey))
-		}
-	})
-}
-
 // TestNoSinkIsSaid checks that an event which nobody takes is answered as such, without breaking clients that look for OK.
 func TestNoSinkIsSaid(t *testing.T) {
 	s := newService(t, serviceOptions{})
@@ -388,45 +317,5 @@ func TestNoSinkIsSaid(t *testing.T) {
 	}
 	if n := s.eng.Stats().Dropped["empty"]; n != 1 {
 		t.Errorf("%d dropped, want 1", n)
-	}
-}
-
-// TestReceiptCost checks that receipts do not take more bytes than they are taken for.
-func TestReceiptCost(t *testing.T) {
-	for _, tt := range []struct{ receipts, events, sinks int }{{20000, 0, 0}, {20000, 1, 1}, {20000, 1, 20}, {100, 1000, 1}, {100, 1000, 30}} {
-		results := make([]forebay.Result, tt.events)
-		for i := range results {
-			for n := range tt.sinks {
-				results[i].Sinks = append(results[i].Sinks, stored(fmt.Sprint("sink", n)))
-			}
-		}
-		keys := make([]receiptKey, tt.receipts)
-		for i := range keys {
-			keys[i] = receiptKey{"s", "secret", forebay.SplitNone, fmt.Sprintf("%0*d", maxKeyLength, i)}
-		}
-		rs := newReceipts()
-		heap := func() int {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.GC() // pools of other tests end with the second
-			runtime.ReadMemStats(&m)
-			return int(m.HeapAlloc)
-		}
-		before := heap()
-		for _, k := range keys {
-			r, e := rs.begin(t.Context(), k, nil)
-			if e != nil {
-				t.Fatal(e)
-			}
-			rs.end(k, r, results)
-		}
-		// The keys themselves are of this test, in a handler they are held by the receipts.
-		took := heap() - before + tt.receipts*maxKeyLength
-		if took > rs.size*5/4 {
-			t.Errorf("%+v: taken for %d bytes, take %d", tt, rs.size, took)
-		}
-		runtime.KeepAlive(results)
-		runtime.KeepAlive(keys)
-		runtime.KeepAlive(rs)
 	}
 }

@@ -34,26 +34,22 @@ func (f *fakeEngine) Ingest(ctx context.Context, source string, rec *mapping.Rec
 }
 
 func (f *fakeEngine) IngestBatch(ctx context.Context, source string, recs []*mapping.Record) ([]forebay.Result, error) {
-	return f.IngestMissing(ctx, source, recs, func(int, string) bool { return false })
-}
-
-func (f *fakeEngine) IngestMissing(
-	ctx context.Context, source string, recs []*mapping.Record, has func(int, string) bool,
-) ([]forebay.Result, error) {
 	var results []forebay.Result
-	for i, rec := range recs {
+	for _, rec := range recs {
 		res, err := f.ingest(ctx, source, rec)
 		if err != nil {
 			return nil, err
 		}
-		for k, s := range res.Sinks {
-			if has(i, s.Sink) {
-				res.Sinks[k] = forebay.SinkResult{Sink: s.Sink, Status: forebay.Stored}
-			}
-		}
 		results = append(results, res)
 	}
 	return results, nil
+}
+
+// IngestOnce knows no key: what keys do is tested with the real engine.
+func (f *fakeEngine) IngestOnce(
+	ctx context.Context, source string, _ forebay.Once, recs []*mapping.Record,
+) ([]forebay.Result, error) {
+	return f.IngestBatch(ctx, source, recs)
 }
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL"

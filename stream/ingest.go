@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/mapping"
 )
@@ -45,7 +46,7 @@ type engine interface {
 	// Ingest calls mem.release when it needs the record no more, which should be before the durable wait.
 	Ingest(ctx context.Context, source string, rec *mapping.Record, mem *memory) (forebay.Result, error)
 	IngestBatch(ctx context.Context, source string, recs []*mapping.Record) ([]forebay.Result, error)
-	IngestMissing(ctx context.Context, source string, recs []*mapping.Record, has func(record int, sink string) bool) ([]forebay.Result, error)
+	IngestOnce(ctx context.Context, source string, once forebay.Once, recs []*mapping.Record) ([]forebay.Result, error)
 }
 
 // submitting gives back the memory of a record before it waits for the disk: the next request is then read and mapped
@@ -67,7 +68,6 @@ type ingestHandler struct {
 	// requests holds *ingestRequest.
 	requests  sync.Pool
 	bodies    *bodies
-	receipts  *receipts
 	deadlines *deadline.Shared
 }
 
@@ -78,7 +78,7 @@ func newIngestHandler(eng engine, opts Options) *ingestHandler {
 	opts = opts.withDefaults()
 	h := &ingestHandler{
 		eng: eng, opts: opts, bodies: &bodies{limit: opts.MaxBodyBytes, most: int64(opts.MaxBufferedBytes)},
-		receipts: newReceipts(), deadlines: new(deadline.Shared),
+		deadlines: new(deadline.Shared),
 	}
 	h.requests.New = func() any { return &ingestRequest{header: make(http.Header, 16)} }
 	return h
@@ -189,7 +189,7 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 	}
 	q.fill(r, body, h.opts)
 	ctx := h.deadlines.From(q.rec.Received)
-	if src.Split != forebay.SplitNone || len(r.Header[keyHeader]) > 0 {
+	if src.Split != forebay.SplitNone || len(r.Header[callkey.Header]) > 0 {
 		return h.serveEvents(ctx, w, r, requestID, src, q)
 	}
 	res, err := h.eng.Ingest(ctx, target.source, &q.rec, mem)
@@ -242,7 +242,7 @@ func (h *ingestHandler) authorize(project int, target endpoint) (forebay.Source,
 		return forebay.Source{}, noSourceFound
 	}
 	if src.Secret != target.secret {
-		src.Secret = src.OldSecret // receipts go by the one that the sender has
+		src.Secret = src.OldSecret // keys of requests go by the one that the sender has
 	}
 	if src.Disabled {
 		return src, disabledSource
@@ -285,6 +285,8 @@ func (h *ingestHandler) writeResult(
 ) {
 	if len(res.Sinks) == 0 {
 		w.Header()[warningField] = noSinkWarning
+	} else if replayed(res) {
+		w.Header()[replayedField] = replayedValue
 	}
 	verbose := r.URL.RawQuery != "" && r.URL.Query().Get("verbose") == "true"
 	if status, ok := accepted(res); ok && !verbose {

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -41,32 +41,24 @@ func (h *ingestHandler) serveEvents(
 	return nil
 }
 
-// store stores the events of a request, those that are missing if it has a key that is known.
+// store stores the events of a request. With a key it stores what earlier requests with the key have not.
 func (h *ingestHandler) store(
 	ctx context.Context, r *http.Request, src forebay.Source, body []byte, recs []*mapping.Record,
 ) ([]forebay.Result, *apiError, error) {
-	keys := r.Header[keyHeader]
-	if len(keys) == 0 {
+	// Another source can get the id of one that was deleted, and must not inherit what that one has stored. How bodies are
+	// taken apart gives the events their places.
+	key, err := callkey.Of(r.Header[callkey.Header], "event", src.Secret, string(src.Split))
+	if err != nil {
+		return nil, badKey, nil
+	}
+	if key == "" {
 		results, err := h.eng.IngestBatch(ctx, src.ID, recs)
 		return results, nil, err
 	}
-	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > maxKeyLength {
-		return nil, badKey, nil
+	if body == nil {
+		body = []byte{} // an empty body is not the same as any body
 	}
-	// A server may have all headers in one text, which a part of it would keep alive as long as the receipt.
-	key := receiptKey{src.ID, src.Secret, src.Split, strings.Clone(keys[0])}
-	receipt, e := h.receipts.begin(ctx, key, body)
-	if e != nil {
-		return nil, e, nil
-	}
-	var results []forebay.Result
-	defer func() { h.receipts.end(key, receipt, results) }()
-	var err error
-	if receipt.kept == nil {
-		results, err = h.eng.IngestBatch(ctx, src.ID, recs)
-	} else {
-		results, err = h.eng.IngestMissing(ctx, src.ID, recs, receipt.has)
-	}
+	results, err := h.eng.IngestOnce(ctx, src.ID, forebay.Once{Key: key, Content: body}, recs)
 	return results, nil, err
 }
 
@@ -138,6 +130,9 @@ func (h *ingestHandler) writeEvents(w http.ResponseWriter, r *http.Request, requ
 	}
 	if dropped {
 		w.Header()[warningField] = noSinkWarning
+	}
+	if replayed(results...) {
+		w.Header()[replayedField] = replayedValue
 	}
 	if failed == 0 && r.URL.Query().Get("verbose") != "true" {
 		writeOK(w, out.StatusCode)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Limits of one request.
@@ -43,6 +44,11 @@ type Options struct {
 	// HiddenHeaders are names of headers, in any case, that mappings do not see: for example Authorization and Cookie
 	// where they must not end in tables. Default: none, the headers are those of the request.
 	HiddenHeaders []string
+
+	// BatchWindow is how long an OTLP batch without an Idempotency-Key counts as a repetition of an equal one, of which only
+	// what is missing is stored: see the package documentation. Default: as long as the engine keeps keys, 24 h by its own
+	// default. Negative: batches are not compared, and each is stored.
+	BatchWindow time.Duration
 
 	// Logger gets the failures of the service itself, with the request id that the client was given. Secrets and
 	// events are not logged. Default: nothing is logged.

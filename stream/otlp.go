@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
@@ -198,8 +199,15 @@ func (h *otlpHandler) export(
 		request.Header, request.Host = q.visible(r, h.opts.HiddenHeaders), ""
 	}
 	ctx := h.deadlines.From(request.Received)
+	once, err := otlp.Once(&otlp.Request{
+		Secret: target.secret, Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
+		Header: request.Header, Sum: otlp.SumOf(data), Received: request.Received, Window: h.opts.BatchWindow,
+	}, docs)
+	if err != nil {
+		return badKey
+	}
 	records := otlp.Records(&q.rec, docs, request)
-	res, err := h.eng.IngestTogether(ctx, target.source, forebay.Batch{Signal: signal, Records: records})
+	res, err := h.eng.IngestTogether(ctx, target.source, forebay.Batch{Signal: signal, Records: records, Once: once})
 	if err != nil {
 		return ingestError(err, "")
 	}
@@ -220,6 +228,9 @@ func (h *otlpHandler) export(
 	}
 	q.answer = otlp.AppendResponse(q.answer[:0], signal, enc, res.Rejected, message)
 	header := w.Header()
+	if res.Replayed > 0 && res.Replayed == res.Records {
+		header[replayedField] = replayedValue
+	}
 	header["Content-Type"] = otlpTypes[enc]
 	header["Content-Length"] = []string{strconv.Itoa(len(q.answer))}
 	w.WriteHeader(http.StatusOK)

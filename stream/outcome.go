@@ -59,6 +59,8 @@ func ingestError(err error, contentType string) *apiError {
 			status: http.StatusServiceUnavailable, name: "stream.in.shutdown", retryAfter: time.Second,
 			message: "The service is stopping. Send the event again.",
 		}
+	case errors.Is(err, forebay.ErrOtherContent):
+		return otherBody
 	case errors.Is(err, forebay.ErrUnknownSource):
 		return noSourceFound
 	case errors.Is(err, forebay.ErrDisabledSource):

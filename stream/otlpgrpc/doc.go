@@ -32,5 +32,6 @@
 //	                   Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
 //	                   unless the message says that this is unknown
 //
-// Exporters repeat a batch that was UNAVAILABLE, and no other of these.
+// Exporters repeat a batch that was UNAVAILABLE, and no other of these. A batch that is repeated is stored once: by its
+// metadata idempotency-key, or by its bytes as [github.com/forebay/forebay/stream] says under Telemetry, also after a crash.
 package otlpgrpc

@@ -27,6 +27,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
@@ -95,6 +96,9 @@ var services = map[forebay.Signal]string{
 	forebay.SignalTraces:  "opentelemetry.proto.collector.trace.v1.TraceService",
 }
 
+// keyName is the metadata that names a batch, so that sending it again adds only what is missing of it.
+var keyName = strings.ToLower(callkey.Header)
+
 type server struct {
 	eng  *forebay.Engine
 	opts Options
@@ -118,6 +122,7 @@ type request struct {
 	srv      *server
 	headers  int // bytes of metadata
 	reserved int
+	sum      otlp.Sum
 	docs     iter.Seq[mapping.FieldDocument]
 	err      error
 }
@@ -143,6 +148,7 @@ func (r *request) UnmarshalProto(data []byte) error {
 		r.err = errBuffered
 		return nil
 	}
+	r.sum = otlp.SumOf(data)
 	r.docs, r.err = otlp.Decode(r.signal, otlp.Protobuf, data, r.headers)
 	return nil
 }
@@ -163,7 +169,7 @@ func (response) UnmarshalProto([]byte) error { return nil }
 // handle answers one call. The message is read, inflated and decoded only after the secret has been checked.
 func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	source, err := s.authorize(md)
+	source, secret, err := s.authorize(md)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +178,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	if err := s.read(ctx, req, dec); err != nil {
 		return nil, err
 	}
-	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, source, md, req) }
+	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, source, secret, md, req) }
 	if interceptor == nil {
 		return export(ctx, req)
 	}
@@ -201,8 +207,7 @@ func errSlow() error {
 }
 
 // authorize finds the source of a call.
-func (s *server) authorize(md metadata.MD) (source string, err error) {
-	var token string
+func (s *server) authorize(md metadata.MD) (source, token string, err error) {
 	if values := md["authorization"]; len(values) == 1 {
 		scheme, rest, _ := strings.Cut(values[0], " ")
 		if strings.EqualFold(scheme, "Bearer") {
@@ -217,16 +222,16 @@ func (s *server) authorize(md metadata.MD) (source string, err error) {
 	}
 	switch {
 	case len(found) == 0:
-		return "", status.Error(codes.Unauthenticated, "No source has this secret. Send it in the header authorization, after \"Bearer \".")
+		return "", "", status.Error(codes.Unauthenticated, "No source has this secret. Send it in the header authorization, after \"Bearer \".")
 	case len(found) > 1:
-		return "", status.Error(codes.FailedPrecondition, "Several sources have this secret. Give each its own.")
+		return "", "", status.Error(codes.FailedPrecondition, "Several sources have this secret. Give each its own.")
 	case found[0].Disabled:
-		return "", status.Error(codes.FailedPrecondition, "The source is disabled.")
+		return "", "", status.Error(codes.FailedPrecondition, "The source is disabled.")
 	}
-	return found[0].ID, nil
+	return found[0].ID, token, nil
 }
 
-func (s *server) export(ctx context.Context, source string, md metadata.MD, req *request) (any, error) {
+func (s *server) export(ctx context.Context, source, secret string, md metadata.MD, req *request) (any, error) {
 	if req.err != nil {
 		return nil, s.failure(ctx, req.err)
 	}
@@ -238,9 +243,16 @@ func (s *server) export(ctx context.Context, source string, md metadata.MD, req 
 	}()
 	s.setHeaders(c.header, md)
 	request := mapping.Record{Header: c.header, ClientIP: clientIP(ctx), Received: time.Now()}
+	once, err := otlp.Once(&otlp.Request{
+		Secret: secret, Signal: req.signal, Encoding: otlp.Protobuf, Keys: md[keyName],
+		Header: c.header, Sum: req.sum, Received: request.Received, Window: s.opts.BatchWindow,
+	}, req.docs)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, "The metadata "+keyName+" must have 1 to 255 characters.")
+	}
 	// A client that goes away does not undo what has begun: the batch is complete.
 	wait := s.deadlines.From(request.Received)
-	res, err := s.eng.IngestTogether(wait, source, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request)})
+	res, err := s.eng.IngestTogether(wait, source, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
@@ -275,6 +287,8 @@ func (s *server) failure(ctx context.Context, err error) error {
 		return unavailable(time.Second, "The service is stopping. Send the batch again.")
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(time.Second, "The batch was not stored in time, it is unknown whether it will be. Send it again.")
+	case errors.Is(err, forebay.ErrOtherContent):
+		return status.Error(codes.InvalidArgument, "The "+keyName+" was used for another batch. Nothing was stored.")
 	case errors.Is(err, forebay.ErrUnknownSource):
 		return status.Error(codes.Unauthenticated, "The source was removed.")
 	case errors.Is(err, forebay.ErrDisabledSource):

@@ -1,0 +1,393 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Key names a call, so that a repetition of the call is known as one. It is a hash of everything that tells the call from
+// others. Calls with equal keys are one call: use a hash without known collisions.
+type Key [16]byte
+
+// Receipt says what an earlier call with the same key has stored at one sink.
+type Receipt struct {
+	// SinkID is the sink.
+	SinkID string
+	// At is when the rows were accepted.
+	At time.Time
+	// Data is the Rows.Receipt that the rows were appended with.
+	Data []byte
+}
+
+// Claim is the turn of one call with a key. While one call has it, others with the same key wait. The turn ends when
+// Release was called and the outcome of all rows that were appended under the claim is known: so the next call never finds
+// less than what is stored.
+//
+// Only one goroutine may use a claim.
+type Claim struct {
+	b     *Buffer
+	key   Key
+	found []Receipt
+	part  uint32 // of the next receipt
+	// left counts what the turn waits for: the holder, and each receipt that is not on disk.
+	left     atomic.Int32
+	released bool
+	done     chan struct{} // closed at the end of the turn; nil while nobody waits for it. Guarded by receipts.mu
+}
+
+// Claim waits for the turn of a call with a key and looks up what earlier calls with it have stored. Rows that are appended
+// with Rows.Claim and Rows.Receipt are stored in one batch with their receipt: after a crash both are there or none of them.
+// Receipts are kept for Options.KeyRetention, within the bounds Options.MaxKeys and MaxKeyBytes.
+//
+// The caller must call Release. Errors: [*FailedError], [ErrClosed], that of ctx.
+func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
+	for {
+		epoch := b.epoch.Load()
+		if f := b.failed.Load(); f != nil {
+			return nil, f
+		}
+		c, segments, wait := b.receipts.begin(b, key)
+		if wait != nil {
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		var err error
+		if len(segments) > 0 {
+			err = b.findReceipts(c, segments)
+		}
+		// A failure of the store between the first look and the turn: a call before may have ended as unknown, and what it
+		// stored is known only when the store is open again.
+		if f := b.failed.Load(); f != nil {
+			err = f
+		} else if err == nil && b.epoch.Load() != epoch {
+			c.Release()
+			continue
+		}
+		if err != nil {
+			c.Release()
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+// Receipts returns what earlier calls with the key have stored. A sink may have several receipts, whose rows differ. The
+// caller must not modify them.
+func (c *Claim) Receipts() []Receipt { return c.found }
+
+// Release ends the call: no rows are appended under the claim any more. It may be repeated.
+func (c *Claim) Release() {
+	if !c.released {
+		c.released = true
+		c.ended()
+	}
+}
+
+// ended notes that one of those that the turn waits for is done.
+func (c *Claim) ended() {
+	if c.left.Add(-1) > 0 {
+		return
+	}
+	r := &c.b.receipts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.turns, c.key)
+	if c.done != nil {
+		close(c.done)
+	}
+}
+
+// note is a receipt on its way to the disk.
+type note struct {
+	claim   *Claim
+	part    uint32
+	value   []byte // without its head until the committer has it
+	segment uint64 // set by the committer
+}
+
+// newNote makes the receipt of rows. Their chunk takes it over.
+func newNote(r *Rows, at int64) note {
+	c := r.Claim
+	n := note{claim: c, part: c.part, value: append(make([]byte, receiptHead, receiptHead+len(r.Receipt)), r.Receipt...)}
+	putReceiptTime(n.value, at)
+	c.part++
+	c.left.Add(1)
+	return n
+}
+
+// receipts has the keys of the calls that are known. The receipts themselves are on disk and read when a key is repeated.
+//
+// Keys are gathered in segments, which begin one after the other. A segment is forgotten as a whole: its keys stand side by
+// side in the store, where one deleted range removes them all. That costs the same for one receipt and for a million, where
+// an expiry of its own for each would be a second write for every call.
+type receipts struct {
+	mu       sync.Mutex
+	turns    map[Key]*Claim
+	segments []*segment // ascending
+	keys     int        // in all segments
+	bytes    int64
+
+	// early counts the keys that were forgotten before their time; warned is when that was last logged.
+	early  int64
+	warned time.Time
+}
+
+// segment is the receipts of some time.
+type segment struct {
+	num   uint64    // about when it began, Unix ms; ascending whatever the clock does
+	from  time.Time // when it began
+	keys  map[Key]struct{}
+	bytes int64 // in the store, before its compression
+}
+
+// segmentParts is into how many segments the retention and each bound are divided: a key is kept for the retention and at
+// most this part of it longer, and at a bound this part of it is forgotten at once.
+const segmentParts = 16
+
+// begin gives the turn of a key, with the segments that have it, or returns what to wait for.
+func (r *receipts) begin(b *Buffer, key Key) (c *Claim, segments []uint64, wait <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before := r.turns[key]; before != nil {
+		if before.done == nil {
+			before.done = make(chan struct{})
+		}
+		return nil, nil, before.done
+	}
+	if r.turns == nil {
+		r.turns = make(map[Key]*Claim)
+	}
+	c = &Claim{b: b, key: key}
+	c.left.Store(1)
+	r.turns[key] = c
+	for _, s := range r.segments {
+		if _, ok := s.keys[key]; ok {
+			segments = append(segments, s.num)
+		}
+	}
+	return c, segments, nil
+}
+
+// replace takes up what was read from a store. Turns go on.
+func (r *receipts) replace(segments []*segment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.segments, r.keys, r.bytes = segments, 0, 0
+	for _, s := range segments {
+		r.keys += len(s.keys)
+		r.bytes += s.bytes
+	}
+}
+
+// finish notes which receipts are on disk, and ends their part of the turns.
+func (r *receipts) finish(notes []note, stored bool) {
+	if len(notes) == 0 {
+		return
+	}
+	if stored {
+		r.mu.Lock()
+		for _, n := range notes {
+			r.add(n.segment, n.claim.key)
+		}
+		r.mu.Unlock()
+	}
+	for _, n := range notes {
+		n.claim.ended()
+	}
+}
+
+// add is called with mu held.
+func (r *receipts) add(num uint64, key Key) {
+	for i := len(r.segments) - 1; i >= 0; i-- { // one of the last
+		s := r.segments[i]
+		if s.num != num {
+			continue
+		}
+		if _, ok := s.keys[key]; !ok {
+			s.keys[key] = struct{}{}
+			r.keys++
+		}
+		return
+	}
+}
+
+// count adds what is known to st.
+func (r *receipts) count(st *Stats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st.Keys, st.KeyBytes, st.KeysForgotten = int64(r.keys), r.bytes, r.early
+}
+
+// addNotes puts the receipts of a chunk into the batch.
+func (t *txn) addNotes(batch *pebble.Batch, c *chunk) {
+	r := &t.b.receipts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range c.notes {
+		n := &c.notes[i]
+		s := t.segment()
+		n.segment = s.num
+		putReceiptHead(n.value, c.sink.rec.Life)
+		key := receiptKey(s.num, n.claim.key, c.sink.num, n.part)
+		_ = batch.Set(key, n.value, nil) // a plain batch cannot fail
+		size := int64(len(key) + len(n.value))
+		s.bytes += size
+		r.bytes += size
+	}
+}
+
+// segment returns the segment that takes receipts now, with receipts.mu held.
+func (t *txn) segment() *segment {
+	b, r := t.b, &t.b.receipts
+	var num uint64
+	if n := len(r.segments); n > 0 {
+		s := r.segments[n-1]
+		if t.now.Before(s.from.Add(b.opts.KeyRetention/segmentParts)) && len(s.keys) < b.opts.MaxKeys/segmentParts &&
+			s.bytes < b.opts.MaxKeyBytes/segmentParts {
+			return s
+		}
+		num = s.num
+	}
+	s := &segment{num: max(num+1, uint64(max(0, t.now.UnixMilli()))), from: t.now, keys: make(map[Key]struct{})}
+	r.segments = append(r.segments, s)
+	t.forgetReceipts()
+	return s
+}
+
+// forgetReceipts removes the oldest segments that are over their time or above a bound, and sets the timer for the next. It
+// is called with receipts.mu held.
+func (t *txn) forgetReceipts() {
+	b, r := t.b, &t.b.receipts
+	for len(r.segments) > 0 {
+		s := r.segments[0]
+		end := b.endOf(s)
+		over := len(r.segments) > 1 && (r.keys > b.opts.MaxKeys-b.opts.MaxKeys/segmentParts ||
+			r.bytes > b.opts.MaxKeyBytes-b.opts.MaxKeyBytes/segmentParts)
+		if t.now.Before(end) && !over {
+			t.then(func() { b.timers.Set(timerKey{kind: timerReceipts}, end) })
+			return
+		}
+		t.also(func(batch *pebble.Batch) {
+			_ = batch.DeleteRange(receiptBound(s.num), receiptBound(s.num+1), nil)
+		})
+		r.segments = r.segments[1:]
+		r.keys -= len(s.keys)
+		r.bytes -= s.bytes
+		if !t.now.Before(s.from.Add(b.opts.KeyRetention)) {
+			continue
+		}
+		r.early += int64(len(s.keys))
+		if age := t.now.Sub(s.from); r.warned.IsZero() || t.now.Sub(r.warned) >= time.Hour {
+			r.warned = t.now
+			t.then(func() {
+				b.log.Warn("keys of calls are forgotten before their time: a call that is repeated later is stored again",
+					"kept_for", age, "retention", b.opts.KeyRetention, "max_keys", b.opts.MaxKeys, "max_key_bytes", b.opts.MaxKeyBytes)
+			})
+		}
+	}
+}
+
+// endOf is when the last key that a segment may have is over its time.
+func (b *Buffer) endOf(s *segment) time.Time {
+	return s.from.Add(b.opts.KeyRetention + b.opts.KeyRetention/segmentParts)
+}
+
+// resumeReceipts sets the timer after an opening.
+func (b *Buffer) resumeReceipts() {
+	r := &b.receipts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.segments) > 0 {
+		b.timers.Set(timerKey{kind: timerReceipts}, b.endOf(r.segments[0]))
+	}
+}
+
+// recoverReceipts reads the keys of all receipts.
+func (r *recovery) recoverReceipts() error {
+	it, err := r.db.NewIter(iterBounds([]byte{prefixReceipt}, []byte{prefixReceipt + 1}))
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var s *segment
+	for ok := it.First(); ok; ok = it.Next() {
+		num, key, _, _, ok := parseReceiptKey(it.Key())
+		if !ok {
+			return badRecord("receipt %x: the key has %d bytes", it.Key(), len(it.Key()))
+		}
+		if s == nil || s.num != num {
+			s = &segment{num: num, from: r.resumed(time.UnixMilli(int64(num)).UTC()), keys: make(map[Key]struct{})}
+			r.receipts = append(r.receipts, s)
+		}
+		s.keys[key] = struct{}{}
+		value := it.LazyValue()
+		s.bytes += int64(len(it.Key()) + value.Len())
+	}
+	return it.Error()
+}
+
+// findReceipts reads the receipts of a claim from the segments that have its key.
+func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
+	store := b.store.Load()
+	if err := store.read(); err != nil {
+		if f := b.failed.Load(); f != nil {
+			return f
+		}
+		return ErrClosed
+	}
+	defer store.release()
+	now := b.now()
+	for _, num := range segments {
+		from := receiptKey(num, c.key, 0, 0)
+		to := receiptKey(num, c.key, 1<<32-1, 1<<32-1)
+		it, err := store.db.NewIter(iterBounds(from, to))
+		if err == nil {
+			for ok := it.First(); ok && err == nil; ok = it.Next() {
+				err = b.findReceipt(c, it, now)
+			}
+			err = errors.Join(err, it.Error(), it.Close())
+		}
+		switch {
+		case err == nil:
+		case isStoreDamage(err):
+			// It can never be read: the other choice, to refuse the call for as long as keys are kept, would lose its rows.
+			b.log.Error("the receipt of a call is damaged: what the call repeats is stored again", "error", err)
+		default:
+			return fmt.Errorf("buffer: look up the key of a call: %w", err)
+		}
+	}
+	return nil
+}
+
+func (b *Buffer) findReceipt(c *Claim, it *pebble.Iterator, now time.Time) error {
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	_, _, sink, part, _ := parseReceiptKey(it.Key())
+	c.part = max(c.part, part+1)
+	at, life, data, err := parseReceipt(value)
+	if err != nil {
+		return err
+	}
+	if now.Sub(at) >= b.opts.KeyRetention {
+		return nil
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	// What a forgotten sink had stored is gone with its table.
+	if s := b.mu.byNum[sink]; s != nil && s.rec.Life == life {
+		c.found = append(c.found, Receipt{SinkID: s.id, At: at, Data: append([]byte(nil), data...)})
+	}
+	return nil
+}

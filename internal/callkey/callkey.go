@@ -1,0 +1,37 @@
+// Package callkey makes the keys of calls that may be repeated, for the handlers that take requests.
+package callkey
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Header names a request, so that sending it again adds only what is missing of it.
+const Header = "Idempotency-Key"
+
+// maxLength is the greatest length of a key that a sender gives, in bytes.
+const maxLength = 255
+
+// ErrKey says that the keys of a request are not one of 1 to 255 bytes.
+var ErrKey = errors.New("the Idempotency-Key must have 1 to 255 characters")
+
+// Of returns the key of a request from the values of its header, empty if there are none. scope tells requests apart whose
+// senders may choose the same key.
+func Of(values []string, scope ...string) (string, error) {
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 || values[0] == "" || len(values[0]) > maxLength {
+		return "", ErrKey
+	}
+	return Join(append(scope, values[0])...), nil
+}
+
+// Join joins the parts of a key. Different parts never give the same key.
+func Join(parts ...string) string {
+	var b []byte
+	for _, p := range parts {
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
+	}
+	return string(b)
+}

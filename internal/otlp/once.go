@@ -1,0 +1,110 @@
+package otlp
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/callkey"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Sum is a hash of the bytes of an export request.
+type Sum [sha256.Size]byte
+
+// SumOf hashes a request, without its compression.
+func SumOf(data []byte) Sum { return sha256.Sum256(data) }
+
+// Request is what tells an export request from others.
+type Request struct {
+	// Secret is what the sender has authorized itself with.
+	Secret   string
+	Signal   forebay.Signal
+	Encoding Encoding
+	// Keys are the values of the header callkey.Header.
+	Keys []string
+	// Header is what mappings see.
+	Header http.Header
+	Sum    Sum
+	// Received is when the request came.
+	Received time.Time
+	// Window is how long a request without a key counts as the repetition of an equal one. Zero: as long as keys are kept;
+	// negative: never.
+	Window time.Duration
+}
+
+// Once makes an export request one that can be repeated: by its key, or by everything that its rows are made of. Exporters
+// give no key, and repeat a request whose answer they did not get byte for byte.
+//
+// Requests that only look equal must stay apart. So a request without a key is compared only if each of its records has a
+// time of the last 24 h: equal requests then tell of the same moments, to the nanosecond. A heartbeat without times, or a
+// file that is sent again and again, is stored each time. And the headers that mappings see are compared, so that one batch
+// can go to two tenants; but not the name of the host, and those that proxies and tracing change with every attempt.
+//
+// The error is [callkey.ErrKey].
+func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
+	key, err := callkey.Of(r.Keys, "otlp", string(r.Signal), r.Secret)
+	if err != nil || key != "" {
+		return forebay.Once{Key: key, Content: r.Sum[:]}, err
+	}
+	if r.Window < 0 || !recent(docs, r.Received) {
+		return forebay.Once{}, nil
+	}
+	h := sha256.New()
+	var size [binary.MaxVarintLen64]byte
+	number := func(n int) { h.Write(binary.AppendUvarint(size[:0], uint64(n))) }
+	add := func(text string) {
+		number(len(text))
+		h.Write([]byte(text))
+	}
+	add(r.Secret)
+	add(string(r.Signal))
+	h.Write([]byte{byte(r.Encoding)})
+	h.Write(r.Sum[:])
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		if passing[name] {
+			continue
+		}
+		add(name)
+		number(len(r.Header[name]))
+		for _, v := range r.Header[name] {
+			add(v)
+		}
+	}
+	return forebay.Once{Key: callkey.Join("batch", string(h.Sum(nil))), Within: r.Window}, nil
+}
+
+// passing are the headers that belong to one attempt and not to the batch.
+var passing = map[string]bool{
+	"Connection": true, "Content-Encoding": true, "Content-Length": true, "Date": true, "Forwarded": true, "Host": true, "Via": true,
+	"Traceparent": true, "Tracestate": true, "B3": true, "X-B3-Traceid": true, "X-B3-Spanid": true, "X-B3-Parentspanid": true,
+	"X-B3-Sampled": true, "X-B3-Flags": true, "Uber-Trace-Id": true, "X-Amzn-Trace-Id": true, "X-Cloud-Trace-Context": true,
+	"X-Request-Id": true, "X-Correlation-Id": true, "Cf-Ray": true, "X-Real-Ip": true, "X-Forwarded-For": true,
+	"X-Forwarded-Port": true, "X-Envoy-Attempt-Count": true, "X-Envoy-Expected-Rq-Timeout-Ms": true,
+	"Grpc-Previous-Rpc-Attempts": true, "Grpc-Timeout": true, callkey.Header: true,
+}
+
+// recently is how old a record may be, in both directions: clocks differ.
+const recently = 24 * time.Hour
+
+// recent reports whether there are records, and each has a time that is near.
+func recent(docs iter.Seq[mapping.FieldDocument], now time.Time) bool {
+	from, to := now.Add(-recently).UnixNano(), now.Add(recently).UnixNano()
+	records := 0
+	for doc := range docs {
+		timed, ok := doc.(interface{ At() uint64 })
+		if !ok {
+			return false
+		}
+		if at := int64(timed.At()); at < from || at > to { // too large a number is negative
+			return false
+		}
+		records++
+	}
+	return records > 0
+}
