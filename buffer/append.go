@@ -219,6 +219,7 @@ func (b *Buffer) admitSlowly(ctx context.Context, size int64, over *OverloadErro
 	}
 	for {
 		if over.Resource == "disk" {
+			b.seekRelief(size)
 			b.overloadsDisk.Add(1)
 			return over
 		}

@@ -28,6 +28,10 @@ type Buffer struct {
 	// pending counts the row bytes that are accepted and not yet committed, local the payload bytes on disk, staged
 	// those in staging.
 	pending, local, staged atomic.Int64
+	// gathering counts the payload bytes of the writing files, which only their import moves; relief is what was asked for
+	// because they take too much room.
+	gathering atomic.Int64
+	relief    relief
 	// overloads counts the calls that were refused, by resource.
 	overloadsMemory, overloadsDisk atomic.Int64
 	// damages counts the records of damage.
@@ -148,6 +152,8 @@ type file struct {
 	slices []*slice
 	// failures counts the failed attempts of this process, over all states.
 	failures int
+	// gathered counts the payload bytes that were put into the file while it was written; 0 when it is closed.
+	gathered int64
 }
 
 func (f *file) tally() tally {
@@ -295,6 +301,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
 		s.def = def
 		if changed {
 			s.rec.Def, s.rec.Dropped = def, false
+			t.then(func() { b.warnUnreachable(c) })
 			t.touchSink(s)
 			t.retryFailed(s)
 		}

@@ -457,8 +457,8 @@ func TestSecondProcessIsRefused(t *testing.T) {
 }
 
 func TestOptionsReportEveryBreach(t *testing.T) {
-	err := buffer.Options{MaxPendingBytes: 1, SyncInterval: 1, Uploads: -1}.Validate()
-	for _, want := range []string{"Staging", "Target", "MaxPendingBytes", "SyncInterval", "Uploads"} {
+	err := buffer.Options{MaxPendingBytes: 1, SyncInterval: 1, Uploads: -1, GzipLevel: 10}.Validate()
+	for _, want := range []string{"Staging", "Target", "MaxPendingBytes", "SyncInterval", "Uploads", "GzipLevel"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}

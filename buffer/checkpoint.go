@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -77,7 +77,7 @@ func (b *Buffer) copyTo(dir string) (err error) {
 			err = errors.Join(err, disk.RemoveAll(partial))
 		}
 	}()
-	if err := storefs.Checkpoint(b.db, disk, partial); err != nil {
+	if err := pebblestore.Checkpoint(b.db, disk, partial); err != nil {
 		return err
 	}
 	// After a failure the store goes on in memory alone, and so would the copy.
@@ -93,5 +93,5 @@ func (b *Buffer) copyTo(dir string) (err error) {
 	if err := disk.Rename(partial, dir); err != nil {
 		return err
 	}
-	return storefs.SyncDir(disk, parent)
+	return pebblestore.SyncDir(disk, parent)
 }

@@ -273,6 +273,7 @@ func (b *Buffer) prepare(g *group) {
 			op.run(t)
 		}
 	}
+	t.relieve(g.chunks)
 	t.encode(c.batch)
 	b.mu.Unlock()
 	b.pack.reset()
@@ -366,6 +367,8 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 	}
 	sl.chunks++
 	s.waiting.Add(int64(len(p.data)))
+	s.file.gathered += int64(len(p.data))
+	t.b.gathering.Add(int64(len(p.data)))
 
 	if r := c.def.Upload.Due(trigger.Load{Since: sl.rec.Opened, Size: sl.stored, Count: sl.rows}, t.now); r != trigger.None {
 		t.sealSlice(sl, r)

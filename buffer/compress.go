@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/forebay/forebay/internal/quickgzip"
@@ -43,8 +44,9 @@ const (
 	packWell
 )
 
-// bestPacking is what suits the size and the sink of the chunk, whatever else is in its group.
-func (c *chunk) bestPacking() packing {
+// bestPacking is what suits the size and the sink of the chunk, whatever else is in its group. With a gzipLevel there is
+// no quick way.
+func (c *chunk) bestPacking(gzipLevel int) packing {
 	switch {
 	case c.def.Encoding == None:
 		return packNot
@@ -52,7 +54,7 @@ func (c *chunk) bestPacking() packing {
 		return packQuick
 	case len(c.data) >= compressMin:
 		return packWell
-	case c.def.Encoding == Gzip:
+	case c.def.Encoding == Gzip && gzipLevel == 0:
 		return packQuick
 	}
 	return packNot
@@ -70,16 +72,17 @@ func (p payloads) at(i int) payload { return p.list[i] }
 
 // packer compresses the chunks of a group, on up to four cores. Its zero value is ready; it is the committer's.
 type packer struct {
-	lanes  [4]compressor
-	list   []payload
-	spread bool
+	gzipLevel int // Options.GzipLevel
+	lanes     [4]compressor
+	list      []payload
+	spread    bool
 }
 
 // pack compresses the chunks that are worth it. The result is valid until reset.
 func (p *packer) pack(chunks []*chunk) payloads {
 	well, quickly, early := 0, 0, 0
 	for _, ch := range chunks {
-		pl := payload{encoding: None, data: ch.data, way: ch.bestPacking()}
+		pl := payload{encoding: None, data: ch.data, way: ch.bestPacking(p.gzipLevel)}
 		switch pl.way {
 		case packWell:
 			well += len(ch.data)
@@ -107,6 +110,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 	}
 	var next atomic.Int64
 	work := func(lane *compressor) {
+		lane.gzipLevel = p.gzipLevel
 		for i := int(next.Add(1)) - 1; i < len(chunks); i = int(next.Add(1)) - 1 {
 			ch, pl := chunks[i], &p.list[i]
 			switch {
@@ -157,10 +161,12 @@ func (p *packer) reset() {
 // compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and its memory from one
 // group to the next. It is not safe for concurrent use; its zero value is ready.
 type compressor struct {
-	gz    *quickgzip.LongEncoder
-	zs    *zstd.Encoder
-	buf   bytes.Buffer
-	quick quickgzip.Encoder
+	gzipLevel int // 0: quickgzip, otherwise the level of the library
+	gz        *quickgzip.LongEncoder
+	library   *gzip.Writer
+	zs        *zstd.Encoder
+	buf       bytes.Buffer
+	quick     quickgzip.Encoder
 }
 
 // quickMember is member for gzip and chunks below compressMin, without codes of its own. It returns nil when that is not
@@ -181,6 +187,10 @@ func (c *compressor) member(e Encoding, data []byte) []byte {
 	start := c.buf.Len()
 	switch e {
 	case Gzip:
+		if c.gzipLevel > 0 {
+			c.libraryMember(data)
+			break
+		}
 		if c.gz == nil {
 			c.gz = new(quickgzip.LongEncoder)
 		}
@@ -197,6 +207,17 @@ func (c *compressor) member(e Encoding, data []byte) []byte {
 		panic(fmt.Sprintf("buffer: no members of encoding %s", e))
 	}
 	return c.buf.Bytes()[start:]
+}
+
+// libraryMember appends a gzip member of the library to buf.
+func (c *compressor) libraryMember(data []byte) {
+	if c.library == nil {
+		c.library, _ = gzip.NewWriterLevel(&c.buf, c.gzipLevel) // Options.Validate has checked the level
+	} else {
+		c.library.Reset(&c.buf)
+	}
+	_, _ = c.library.Write(data) // a bytes.Buffer does not fail
+	_ = c.library.Close()
 }
 
 // reset invalidates all members.

@@ -51,6 +51,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			known = false
 			return
 		}
+		t.retryFailed(s) // before the newer rows, so that they do not overtake
 		if s.file != nil {
 			t.closeFile(s.file, trigger.Requested)
 		}
@@ -60,7 +61,6 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 				before = append(before, f.failures)
 			}
 		}
-		t.retryFailed(s)
 	})
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // Two small files stand beside those of the store.
@@ -84,7 +84,7 @@ func writeNote(disk vfs.FS, dir, name, text string) error {
 	if err := disk.Rename(path+".new", path); err != nil {
 		return err
 	}
-	return storefs.SyncDir(disk, dir)
+	return pebblestore.SyncDir(disk, dir)
 }
 
 func writeFormat(disk vfs.FS, dir string) error {
@@ -125,7 +125,7 @@ func (r *recovery) adopt(disk vfs.FS, dir string) error {
 	if err := disk.Remove(marker); err != nil {
 		return err
 	}
-	return storefs.SyncDir(disk, dir)
+	return pebblestore.SyncDir(disk, dir)
 }
 
 func newInstance() string {

@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // InspectOptions are the choices of [Inspect]. A zero field means its default.
@@ -68,10 +68,10 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	st := &store{fs: storefs.New(opts.FS, dir, func(error) {})}
+	st := &store{fs: pebblestore.New(opts.FS, dir, func(error) {})}
 	st.db, err = pebble.Open(dir, &pebble.Options{
 		FS: st.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: st.fs.Logger(log),
-		EventListener: storefs.Listener(log),
+		EventListener: pebblestore.Listener(log),
 	})
 	if err == nil {
 		err = checkStore(opts.FS, dir)

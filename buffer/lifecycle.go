@@ -114,6 +114,8 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 		}
 	}
 	s.file = nil
+	b.gathering.Add(-f.gathered)
+	f.gathered = 0
 	f.rec.State, f.rec.Closed, f.rec.Reason = FileClosing, t.now, why.String()
 	t.touchFile(f)
 	t.then(func() {

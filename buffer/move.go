@@ -438,7 +438,7 @@ const packBytes = 1 << 20
 // WriteTo implements [Source].
 func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	var (
-		packer compressor
+		packer = compressor{gzipLevel: s.b.opts.GzipLevel}
 		run    []byte // raw rows that wait to be packed
 	)
 	write := func(p []byte) error {

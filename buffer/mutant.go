@@ -1,6 +1,6 @@
 package buffer
 
-// The defects that a build with the tag forebay_mutants can have, beside those of internal/storefs. Each is one
+// The defects that a build with the tag forebay_mutants can have, beside those of internal/pebblestore. Each is one
 // line at the place that does it right.
 const (
 	mutantEarlyAck     = "early-ack"     // rows are acknowledged before the commit
@@ -21,4 +21,5 @@ const (
 	mutantWrongPlace   = "wrong-place"   // damage is recorded one chunk beside its place
 	mutantKeepDiscard  = "keep-discard"  // the staged objects of a discarded file stay after a restart
 	mutantClockBack    = "clock-back"    // times that lie in the future, after the clock was set back, are believed
+	mutantNoPressure   = "no-pressure"   // files that fill a bound wait for their conditions
 )

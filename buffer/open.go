@@ -16,7 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -32,7 +32,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := storefs.MakeDir(opts.FS, dir); err != nil {
+	if err := pebblestore.MakeDir(opts.FS, dir); err != nil {
 		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
 	}
 	lock, err := lockDir(dir, opts.FS)
@@ -46,7 +46,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	b := &Buffer{
 		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}), ended: make(chan struct{}),
-		syncs: make(chan *commit, 2), synced: make(chan struct{}, 1), reopened: make(chan opened),
+		pack: packer{gzipLevel: opts.GzipLevel}, syncs: make(chan *commit, 2), synced: make(chan struct{}, 1), reopened: make(chan opened),
 	}
 	o, err := b.openStore()
 	if err != nil {
@@ -57,6 +57,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.mu.changed = make(chan struct{})
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
+	b.gathering.Store(o.state.gathering)
 	b.damages.Store(o.state.damages)
 	b.receipts.replace(o.state.receipts)
 	b.gate.init(opts.MaxPendingBytes)
@@ -78,7 +79,7 @@ func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
 	if err == nil {
 		return lock, nil
 	}
-	if storefs.IsLocked(err) {
+	if pebblestore.IsLocked(err) {
 		return nil, &InUseError{Dir: dir, Err: err}
 	}
 	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)
@@ -97,6 +98,8 @@ type recovery struct {
 	local    int64 // payload bytes on the local level
 	staged   int64 // payload bytes in staging
 	damages  int64 // records of damage
+	// gathering are the payload bytes of the writing files.
+	gathering int64
 	state
 }
 
@@ -153,6 +156,10 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	}
 	for _, sink := range r.sinks {
 		sink.recount()
+		if f := sink.file; f != nil {
+			f.gathered = f.tally().stored
+			r.gathering += f.gathered
+		}
 	}
 	if err := r.recoverReceipts(); err != nil {
 		return nil, err
@@ -332,4 +339,5 @@ func (b *Buffer) resume() {
 			}
 		}
 	}
+	b.resumePressure()
 }

@@ -34,11 +34,17 @@ type Options struct {
 	// an [*OverloadError].
 	MaxDiskBytes int64
 	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
-	// room of all. See [Sink.Full]. Default: half of MaxDiskBytes.
+	// room of all. See [Sink.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
+	// reason [trigger.Pressure]: see [Options.Unreachable]. Default: half of MaxDiskBytes.
 	MaxSinkBytes int64
 	// SyncInterval is how long rows that nobody waits for may gather before a commit begins. Default: 25 ms, so that
 	// they are on disk within 50 ms while a commit takes less than 25 ms.
 	SyncInterval time.Duration
+
+	// GzipLevel chooses the encoder of gzip chunks. The members are standard in both cases. 1 to 9: klauspost/compress at
+	// that level, for fewer bytes at the price of more CPU. Default: 0, the built-in encoder, which is made for rows and
+	// faster than level 1.
+	GzipLevel int
 
 	// Uploads and Imports are how many calls of Staging.Put and Target.Import may run at once, over all sinks; of one
 	// sink runs at most one each. Default: 4 each.
@@ -144,6 +150,7 @@ func (o Options) Validate() error {
 	check(o.MemTableBytes >= 1<<20 && o.MemTableBytes <= 1<<30, "MemTableBytes is %d, allowed is %d to %d",
 		o.MemTableBytes, 1<<20, 1<<30)
 	check(o.SyncInterval >= time.Millisecond, "SyncInterval is %s, the least is 1ms", o.SyncInterval)
+	check(o.GzipLevel >= 0 && o.GzipLevel <= 9, "GzipLevel is %d, allowed is 0 to 9", o.GzipLevel)
 	check(o.Uploads >= 1, "Uploads is %d, the least is 1", o.Uploads)
 	check(o.Imports >= 1, "Imports is %d, the least is 1", o.Imports)
 	check(o.AttemptTimeout > 0, "AttemptTimeout is %s, it must be above 0", o.AttemptTimeout)

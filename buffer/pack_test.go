@@ -94,6 +94,33 @@ func TestLargeChunksAreCompressed(t *testing.T) {
 	}
 }
 
+// With a level of the library all members are its own: small chunks wait for the upload, and a higher level makes fewer bytes.
+func TestGzipLevel(t *testing.T) {
+	sizes := make(map[int]int)
+	for _, level := range []int{1, 9} {
+		p := packer{gzipLevel: level}
+		for range 2 {
+			many := smallChunks(quickFrom>>10, 1<<10, Gzip, true)
+			for i := range many {
+				if pl := p.pack(many[i : i+1]).at(i); pl.encoding != None {
+					t.Fatalf("level %d: a small chunk is stored as %s", level, pl.encoding)
+				}
+			}
+			p.reset()
+			large := smallChunks(1, 70_000, Gzip, true)
+			pl := p.pack(large).at(0)
+			if pl.encoding != Gzip || !bytes.Equal(gziptest.Read(t, pl.data), large[0].data) {
+				t.Fatalf("level %d: a large chunk is stored as %d bytes of %s", level, len(pl.data), pl.encoding)
+			}
+			sizes[level] = len(pl.data)
+			p.reset()
+		}
+	}
+	if sizes[9] >= sizes[1] {
+		t.Errorf("level 9 makes %d bytes, level 1 %d", sizes[9], sizes[1])
+	}
+}
+
 // Rows that do not compress are not tried again and again.
 func TestSinksOfNoiseAreLeftAlone(t *testing.T) {
 	var p packer

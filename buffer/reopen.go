@@ -11,7 +11,7 @@ import (
 
 // When the store fails, the buffer treats it as a crash without the end of the process:
 //
-//  1. The store is cut off from the disk (storefs.FS). Appends and operations get a [*FailedError]; of what was being
+//  1. The store is cut off from the disk (pebblestore.FS). Appends and operations get a [*FailedError]; of what was being
 //     written they learn that the outcome is unknown.
 //  2. The timers and the calls of drivers end, as in Close.
 //  3. The store is closed and opened again, with the backoff of Options.Retry, and the state is read from the disk.
@@ -194,6 +194,7 @@ func (b *Buffer) install(o opened) {
 	b.mu.Unlock()
 	b.local.Store(o.state.local)
 	b.staged.Store(o.state.staged)
+	b.gathering.Store(o.state.gathering)
 	b.damages.Store(o.state.damages)
 	b.receipts.replace(o.state.receipts)
 	b.crew = b.newCrew()

@@ -19,7 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // A store that cannot be opened because bytes of it are damaged is salvaged, so that the process starts and what is
@@ -101,7 +101,7 @@ func openDamage(disk vfs.FS, dir string, err error) error {
 		return err
 	}
 	names, e := disk.List(dir)
-	if e != nil || !slices.ContainsFunc(names, func(name string) bool { _, kind := storefs.FileKind(name); return kind != "" }) {
+	if e != nil || !slices.ContainsFunc(names, func(name string) bool { _, kind := pebblestore.FileKind(name); return kind != "" }) {
 		return err // the folder itself is not what it was
 	}
 	return &recordError{err, index}
@@ -204,7 +204,7 @@ func (s *salvage) each(fn func(entry) error, report bool) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		num, kind := storefs.FileKind(name)
+		num, kind := pebblestore.FileKind(name)
 		path := s.disk.PathJoin(s.dir, name)
 		disk := &readWatch{FS: s.disk}
 		lost := func(what string) {
@@ -217,8 +217,8 @@ func (s *salvage) each(fn func(entry) error, report bool) error {
 		case "sst":
 			err = eachTableEntry(disk, path, fn, func(err error) { lost(err.Error()) })
 		case "log":
-			var gaps []storefs.LogGap
-			gaps, err = storefs.EachLogRecord(disk, path, uint32(num), func(record []byte) error { return eachBatchEntry(record, fn) })
+			var gaps []pebblestore.LogGap
+			gaps, err = pebblestore.EachLogRecord(disk, path, uint32(num), func(record []byte) error { return eachBatchEntry(record, fn) })
 			for _, g := range gaps {
 				lost(fmt.Sprintf("byte %d to byte %d cannot be read", g.From, g.To))
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // closedNote lists the files of a store that was closed in order, with their sizes. It is made by Close and removed before
@@ -31,8 +31,8 @@ func checkStore(disk vfs.FS, dir string) error {
 	if err := checkClosed(disk, dir, names); err != nil {
 		return err
 	}
-	var bad *storefs.Damage
-	if err := storefs.CheckFiles(disk, dir); errors.As(err, &bad) {
+	var bad *pebblestore.Damage
+	if err := pebblestore.CheckFiles(disk, dir); errors.As(err, &bad) {
 		return &recordError{bad.Err, bad.List}
 	} else if err != nil {
 		return err
@@ -49,7 +49,7 @@ func noteClosed(disk vfs.FS, dir string) error {
 	slices.Sort(names)
 	var text strings.Builder
 	for _, name := range names {
-		if _, kind := storefs.FileKind(name); kind == "" && !strings.HasPrefix(name, "MANIFEST-") {
+		if _, kind := pebblestore.FileKind(name); kind == "" && !strings.HasPrefix(name, "MANIFEST-") {
 			continue
 		}
 		info, err := disk.Stat(disk.PathJoin(dir, name))
@@ -58,7 +58,7 @@ func noteClosed(disk vfs.FS, dir string) error {
 		}
 		fmt.Fprintf(&text, "%d %s\n", info.Size(), name)
 	}
-	fmt.Fprintf(&text, "%08x\n", storefs.MaskedSum([]byte(text.String())))
+	fmt.Fprintf(&text, "%08x\n", pebblestore.MaskedSum([]byte(text.String())))
 	return writeNote(disk, dir, closedNote, text.String())
 }
 
@@ -73,12 +73,12 @@ func checkClosed(disk vfs.FS, dir string, names []string) error {
 	}
 	body := strings.TrimSuffix(text, "\n")
 	body = body[:strings.LastIndexByte(body, '\n')+1]
-	if fmt.Sprintf("%s%08x\n", body, storefs.MaskedSum([]byte(body))) != text {
+	if fmt.Sprintf("%s%08x\n", body, pebblestore.MaskedSum([]byte(body))) != text {
 		return nil
 	}
 	// Where somebody else has opened the store since, it has other files, and the note is of the past.
 	for _, name := range names {
-		if _, kind := storefs.FileKind(name); (kind != "" || strings.HasPrefix(name, "MANIFEST-")) && !strings.Contains(body, " "+name+"\n") {
+		if _, kind := pebblestore.FileKind(name); (kind != "" || strings.HasPrefix(name, "MANIFEST-")) && !strings.Contains(body, " "+name+"\n") {
 			return nil
 		}
 	}
@@ -112,5 +112,5 @@ func forgetClosed(disk vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	return storefs.SyncDir(disk, dir)
+	return pebblestore.SyncDir(disk, dir)
 }

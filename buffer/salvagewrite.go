@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // salvageBatch is how many bytes of chunks are written at once.
@@ -313,7 +313,7 @@ func chunkOf(key []byte) (num uint64, seq uint32) {
 // swapStores puts the new store in the place of the damaged one. A note says how far it has come, so that after a crash
 // it goes on there: first everything old goes out, then everything new comes in.
 func swapStores(disk vfs.FS, dir, aside string) error {
-	if err := storefs.SyncDir(disk, disk.PathJoin(dir, salvageFolder)); err != nil {
+	if err := pebblestore.SyncDir(disk, disk.PathJoin(dir, salvageFolder)); err != nil {
 		return err
 	}
 	if err := writeNote(disk, dir, salvageNote, "out "+aside+"\n"); err != nil {
@@ -362,7 +362,7 @@ func finishSwap(disk vfs.FS, dir string) error {
 	if err := disk.Remove(note); err != nil {
 		return err
 	}
-	return storefs.SyncDir(disk, dir)
+	return pebblestore.SyncDir(disk, dir)
 }
 
 // moveStore moves the files of a store.
@@ -379,7 +379,7 @@ func moveStore(disk vfs.FS, from, to string) error {
 			return err
 		}
 	}
-	return errors.Join(storefs.SyncDir(disk, to), storefs.SyncDir(disk, from))
+	return errors.Join(pebblestore.SyncDir(disk, to), pebblestore.SyncDir(disk, from))
 }
 
 func readNote(disk vfs.FS, path string) (string, error) {

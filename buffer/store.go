@@ -8,13 +8,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // store is one opening of the database of the local level. After a failure it is closed and another one is opened.
 type store struct {
 	db *pebble.DB
-	fs *storefs.FS
+	fs *pebblestore.FS
 
 	mu      sync.Mutex
 	closed  bool
@@ -28,7 +28,7 @@ var errStoreClosed = errors.New("the local level is closed or being reopened")
 // openStore opens the database, with again only one that exists. failed is called once, with locks of the store held, when it has to end later.
 func openStore(dir string, opts Options, again bool, failed func(*store, error)) (*store, error) {
 	s := &store{}
-	s.fs = storefs.New(opts.FS, dir, func(err error) { failed(s, err) })
+	s.fs = pebblestore.New(opts.FS, dir, func(err error) { failed(s, err) })
 	s.fs.FillLogs(opts.MemTableBytes)
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
@@ -37,7 +37,7 @@ func openStore(dir string, opts Options, again bool, failed func(*store, error))
 		ErrorIfNotExists:            again,
 		Cache:                       cache,
 		Logger:                      s.fs.Logger(opts.Logger),
-		EventListener:               storefs.Listener(opts.Logger),
+		EventListener:               pebblestore.Listener(opts.Logger),
 		MemTableSize:                uint64(opts.MemTableBytes),
 		MemTableStopWritesThreshold: 3,
 		FormatMajorVersion:          pebble.FormatNewest,

@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // storeMemory bounds the memory of the default store: definitions are small.
@@ -54,7 +54,7 @@ type pebbleStore struct {
 // opening is one opening of the database. mu of the store protects users and gone.
 type opening struct {
 	db    *pebble.DB
-	fs    *storefs.FS
+	fs    *pebblestore.FS
 	users int
 	gone  bool // the last user closes it
 }
@@ -69,12 +69,12 @@ func OpenStore(dir string, log *slog.Logger) (Store, error) {
 
 func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 	s := &pebbleStore{fs: disk, dir: filepath.Clean(dir), log: log}
-	if err := storefs.MakeDir(disk, s.dir); err != nil {
+	if err := pebblestore.MakeDir(disk, s.dir); err != nil {
 		return nil, fmt.Errorf("catalog: create %s: %w", dir, err)
 	}
 	var err error
 	if s.lock, err = disk.Lock(disk.PathJoin(s.dir, "LOCK")); err != nil { // the name is the database's
-		if storefs.IsLocked(err) {
+		if pebblestore.IsLocked(err) {
 			return nil, &InUseError{Dir: s.dir, Err: err}
 		}
 		return nil, fmt.Errorf("catalog: lock %s: %w", dir, err)
@@ -88,10 +88,10 @@ func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 // open opens the database; once it is known, only that of the instance. What it returns is durable: the database writes
 // what it reads from a log to a table before it is open.
 func (s *pebbleStore) open() (*opening, error) {
-	if err := storefs.CheckFiles(s.fs, s.dir); err != nil {
+	if err := pebblestore.CheckFiles(s.fs, s.dir); err != nil {
 		return nil, s.damage(fmt.Errorf("catalog: open %s: %w", s.dir, err))
 	}
-	o := &opening{fs: storefs.New(s.fs, s.dir, func(error) {})}
+	o := &opening{fs: pebblestore.New(s.fs, s.dir, func(error) {})}
 	options := &pebble.Options{
 		FS:                 o.fs,
 		ErrorIfNotExists:   s.instance != "", // a volume that is away leaves an empty folder
@@ -99,7 +99,7 @@ func (s *pebbleStore) open() (*opening, error) {
 		CacheSize:          storeMemory,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             o.fs.Logger(s.log),
-		EventListener:      storefs.Listener(s.log),
+		EventListener:      pebblestore.Listener(s.log),
 	}
 	// The usual scheduler wakes ten times a second; this is the same without that (see package buffer).
 	options.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
@@ -151,7 +151,7 @@ func (s *pebbleStore) identify(o *opening) error {
 // damage returns err as a [*DamageError] when it says that files are not what they were. Other errors may pass.
 func (s *pebbleStore) damage(err error) error {
 	text := err.Error()
-	var files *storefs.Damage
+	var files *pebblestore.Damage
 	var options pebble.ErrMissingWALRecoveryDir // the file of options names folders of logs, which this store never has
 	switch {
 	case errors.As(err, &files), errors.As(err, &options), pebble.IsCorruptionError(err), errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk),
@@ -371,7 +371,7 @@ func (s *pebbleStore) Checkpoint(dir string) (err error) {
 			err = errors.Join(err, s.fs.RemoveAll(partial))
 		}
 	}()
-	if err := storefs.Checkpoint(o.db, s.fs, partial); err != nil {
+	if err := pebblestore.Checkpoint(o.db, s.fs, partial); err != nil {
 		return err
 	}
 	if err := o.fs.Failure(); err != nil {
@@ -380,7 +380,7 @@ func (s *pebbleStore) Checkpoint(dir string) (err error) {
 	if err := s.fs.Rename(partial, dir); err != nil {
 		return err
 	}
-	return storefs.SyncDir(s.fs, parent)
+	return pebblestore.SyncDir(s.fs, parent)
 }
 
 func (s *pebbleStore) Close() error {

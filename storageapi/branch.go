@@ -80,6 +80,24 @@ func (c *Client) UpdateDevBranch(ctx context.Context, id IntID, name, descriptio
 	return &out, nil
 }
 
+// BranchMetadata lists the notes on the client's branch, see [Client.Branch].
+func (c *Client) BranchMetadata(ctx context.Context) iter.Seq2[Metadata, error] {
+	return list[Metadata](ctx, c, request{path: c.inBranch().scoped("metadata")})
+}
+
+// SetBranchMetadata sets notes on the client's branch and returns all of them. A note of an existing key is replaced, the
+// others stay.
+func (c *Client) SetBranchMetadata(ctx context.Context, notes ...KeyValue) ([]Metadata, error) {
+	var out []Metadata
+	r := request{method: http.MethodPost, path: c.inBranch().scoped("metadata"), body: map[string]any{"metadata": notes}}
+	return out, c.call(ctx, r, &out)
+}
+
+// DeleteBranchMetadata deletes a note on the client's branch.
+func (c *Client) DeleteBranchMetadata(ctx context.Context, metadataID string) error {
+	return c.delete(ctx, request{path: c.inBranch().scoped("metadata", metadataID)})
+}
+
 // DeleteDevBranch deletes a branch with everything in it, and waits for that. ctx bounds the wait.
 func (c *Client) DeleteDevBranch(ctx context.Context, id IntID) error {
 	return c.job(ctx, request{method: http.MethodDelete, path: path("dev-branches", id.String())}, nil)

@@ -26,8 +26,9 @@ type Configuration struct {
 	Configuration json.RawMessage `json:"configuration"`
 	// RowsSortOrder are the ids of the rows in the order of their execution. Empty means the order of the ids.
 	RowsSortOrder []string `json:"rowsSortOrder"`
-	// Rows are in the order of their execution.
-	Rows []ConfigurationRow `json:"rows"`
+	// Rows are in the order of their execution. Lists and the detail have them; the answer to a change has not, so Rows is nil
+	// there.
+	Rows []ConfigurationRow `json:"rows,omitzero"`
 	// State is what the component has left for its next run, a JSON object. It is not a part of any version.
 	State json.RawMessage `json:"state"`
 	// CurrentVersion describes the last change.

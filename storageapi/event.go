@@ -44,6 +44,11 @@ type Event struct {
 	Duration float64 `json:"duration"`
 	// Token made the event.
 	Token TokenRef `json:"token"`
+	// Event, ObjectType and ObjectID are given when the platform itself made the event: its name, such as
+	// "storage.tableImportDone", and what it is about, such as "table" and the id of the table.
+	Event      string `json:"event,omitempty"`
+	ObjectType string `json:"objectType,omitempty"`
+	ObjectID   string `json:"objectId,omitempty"`
 }
 
 // CreateEvent adds an event and returns its id.
@@ -73,4 +78,9 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, erro
 		query.Set("component", q.Component)
 	}
 	return pages[Event](ctx, c, request{path: c.scoped("events"), query: query})
+}
+
+// TableEvents lists what happened to a table, the newest first.
+func (c *Client) TableEvents(ctx context.Context, table string) iter.Seq2[Event, error] {
+	return pages[Event](ctx, c, request{path: c.scoped("tables", table, "events"), query: url.Values{}})
 }

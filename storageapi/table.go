@@ -46,7 +46,8 @@ type Table struct {
 	// Metadata and ColumnMetadata are notes.
 	Metadata       []Metadata      `json:"metadata,omitzero"`
 	ColumnMetadata Map[[]Metadata] `json:"columnMetadata,omitzero"`
-	// Definition has the types of the columns. It is absent for a table without types.
+	// Definition has the primary key and the columns. In a table without types the columns have names only. Some servers leave it
+	// out for such a table, and lists of tables do not have it.
 	Definition Optional[TableDefinition] `json:"definition"`
 }
 
@@ -54,7 +55,7 @@ type Table struct {
 type TableDefinition struct {
 	// PrimaryKeysNames are the columns of the key.
 	PrimaryKeysNames []string `json:"primaryKeysNames"`
-	// Columns have types. Those of the key may come first.
+	// Columns have types, unless the table has none. Those of the key may come first.
 	Columns []Column `json:"columns"`
 }
 

@@ -241,7 +241,8 @@ func (s *StoredFile) Slices(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// sliceName takes the address of a file off the front of that of its slice. The hosts of both are not compared.
+// sliceName takes the address of a file off the front of that of its slice. The hosts of both are not compared, and for the
+// protocol of Azure neither is what stands before the container, which is a part of the endpoint.
 func sliceName(slice, file string) (string, bool) {
 	scheme, slicePath, ok := strings.Cut(slice, "://")
 	fileScheme, filePath, _ := strings.Cut(file, "://")
@@ -249,8 +250,9 @@ func sliceName(slice, file string) (string, bool) {
 		return "", false
 	}
 	if scheme == "azure" {
-		_, slicePath, _ = strings.Cut(slicePath, "/")
 		_, filePath, _ = strings.Cut(filePath, "/")
+		_, name, ok := strings.Cut(slicePath, "/"+filePath)
+		return name, ok && name != ""
 	}
 	name, ok := strings.CutPrefix(slicePath, filePath)
 	return name, ok && name != ""

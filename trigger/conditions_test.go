@@ -154,7 +154,7 @@ func TestDueDoesNotAllocate(t *testing.T) {
 }
 
 func TestReasonString(t *testing.T) {
-	want := []string{"none", "count", "size", "interval", "changed", "requested", "stopped", "full", "copied", "reason(9)"}
+	want := []string{"none", "count", "size", "interval", "changed", "requested", "stopped", "full", "copied", "pressure", "reason(10)"}
 	for i, w := range want {
 		if got := trigger.Reason(i).String(); got != w {
 			t.Errorf("Reason(%d) = %q, want %q", i, got, w)

@@ -25,11 +25,15 @@ const (
 	Full
 	// Copied means that a checkpoint was made, which must not hold rows that are still being written.
 	Copied
+	// Pressure means that what waits takes most of the room that a bound leaves, so that it must not wait any longer.
+	Pressure
 
 	reasons // the number of reasons
 )
 
-var reasonNames = [reasons]string{"none", "count", "size", "interval", "changed", "requested", "stopped", "full", "copied"}
+var reasonNames = [reasons]string{
+	"none", "count", "size", "interval", "changed", "requested", "stopped", "full", "copied", "pressure",
+}
 
 // String returns one lower-case word, fit for a log line or a metric label.
 func (r Reason) String() string {

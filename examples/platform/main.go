@@ -61,6 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	addr := flags.String("addr", "127.0.0.1:8080", "address to listen on")
 	token := flags.String("token", "", "master token (default: made at the first start, kept in DIR/token)")
 	project := flags.Int("project-id", 1, "id of the project")
+	anyComponent := flags.Bool("any-component", false, "accept configurations of components that are not listed in the index")
 	public := flags.String("public-url", "", "address that clients use, when a proxy stands in front")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -87,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 
 	// The platform.
 	server, err := platform.Open(filepath.Join(*dir, "platform"), platform.Options{
-		Token: storageapi.Secret(*token), ProjectID: int64(*project), PublicURL: *public, Logger: log, AnyComponent: true,
+		Token: storageapi.Secret(*token), ProjectID: int64(*project), PublicURL: *public, Logger: log, AnyComponent: *anyComponent,
 		Components: []platform.Component{{
 			Component: storageapi.Component{ID: component, Type: "application", Name: "Greeter", Description: "Writes a greeting for each name"},
 			Runner:    platform.RunnerFunc(greet),

@@ -9,11 +9,12 @@ import (
 	"testing"
 )
 
-// mutants are the defects of buffer/mutant.go and internal/storefs/mutant.go.
+// mutants are the defects of buffer/mutant.go and internal/pebblestore/mutant.go.
 var mutants = []string{
 	"skip-sync", "believe-sync", "early-ack", "late-sync", "new-id", "reuse-id", "forget-slice", "early-delete",
 	"early-wipe", "leak-object", "reverse", "wrong-columns", "early-effect", "trust-memory", "early-expiry",
 	"silent-expiry", "silent-damage", "wrong-place", "keep-discard", "clock-back",
+	"no-pressure",
 }
 
 // A simulation that finds nothing proves nothing: each build that is broken on purpose must fail within the seeds that

@@ -107,6 +107,9 @@ func newRun(s scenario, sum *summary) *run {
 			r.opts.Retry.Max = 4 * time.Hour // else a run has many thousands of attempts, and learns nothing from them
 		}
 	}
+	if !s.plain && chance(s.seed, 0.4, "small share") {
+		r.opts.MaxSinkBytes = 64 << 10
+	}
 	r.unsynced = 2*r.opts.SyncInterval + time.Millisecond
 	return r
 }
@@ -392,6 +395,8 @@ func (r *run) end() {
 	r.out.mu.Unlock()
 	r.tell("all faults end")
 	time.Sleep(r.opts.Retry.Max + time.Minute) // calls that hang, and the longest delays
+	synctest.Wait()
+	r.checkPressure()
 	if r.extra != nil && r.extra.IntN(3) == 0 {
 		r.drainAlone()
 	}
@@ -413,6 +418,31 @@ func (r *run) end() {
 	r.gen.cancel()
 	damage := r.checkStore()
 	r.check(stats, damage)
+}
+
+// checkPressure finds no bound half used: nobody fails any more, so what is left gathers, and pressure has moved the rest.
+func (r *run) checkPressure() {
+	share := r.opts.MaxSinkBytes
+	if share == 0 {
+		share = r.opts.MaxDiskBytes / 2
+	}
+	const margin = 8 << 10 // what one commit adds
+	all := int64(0)
+	for _, st := range r.gen.level.stats().Sinks {
+		n := st.Local.StoredBytes + st.Staging.StoredBytes
+		all += n
+		if n > share/2+margin {
+			r.t.Errorf("sink %s: %d bytes wait, half of its share is %d", st.ID, n, share/2)
+		}
+		for _, f := range st.Files {
+			if f.Reason == trigger.Pressure.String() {
+				r.sum.add("files: closed by pressure, listed at the end", 1)
+			}
+		}
+	}
+	if all > r.opts.MaxDiskBytes/2+margin {
+		r.t.Errorf("%d bytes wait of all sinks, half of the bound is %d", all, r.opts.MaxDiskBytes/2)
+	}
 }
 
 // drainAlone waits as long as the longest conditions and delays, and finds nothing that waits.

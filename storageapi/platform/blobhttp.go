@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -185,10 +186,16 @@ func (c *call) putBlob() (reply, error) {
 		for _, b := range list.Blocks {
 			ids = append(ids, b.ID)
 		}
+		if err := c.putProperties(file, name, false); err != nil {
+			return failed(err)
+		}
 		if err = c.s.blobs.putBlocks(file, name, ids); errors.Is(err, fs.ErrNotExist) {
 			return failed(&blobError{http.StatusBadRequest, "InvalidBlockList"})
 		}
 	case "":
+		if err := c.putProperties(file, name, true); err != nil {
+			return failed(err)
+		}
 		_, err = c.s.blobs.put(file, name, body)
 	default:
 		return failed(&blobError{http.StatusNotImplemented, "NotImplemented"})
@@ -203,6 +210,15 @@ func (c *call) putBlob() (reply, error) {
 		h.Set("x-ms-request-server-encrypted", "false")
 		w.WriteHeader(http.StatusCreated)
 	}}, nil
+}
+
+// putProperties stores what the request says of the blob.
+func (c *call) putProperties(file int64, name string, whole bool) error {
+	p, err := readBlobProperties(c.r.Header, whole)
+	if err != nil {
+		return err
+	}
+	return c.s.blobs.setProperties(file, name, p)
 }
 
 func (c *call) getBlob() (reply, error) {
@@ -221,16 +237,30 @@ func (c *call) getBlob() (reply, error) {
 	if err != nil {
 		return failed(errors.Join(err, f.Close()))
 	}
+	properties, err := c.s.blobs.properties(file, name)
+	if err != nil {
+		return failed(errors.Join(err, f.Close()))
+	}
+	var content io.ReadSeeker = f
+	if name == storageapi.ManifestName {
+		manifest, err := c.servedManifest(file, f)
+		if err != nil {
+			return failed(errors.Join(err, f.Close()))
+		}
+		content = bytes.NewReader(manifest)
+	}
 	return reply{write: func(w http.ResponseWriter) {
 		defer f.Close()
 		if r := c.r.Header.Get("x-ms-range"); r != "" {
 			c.r.Header.Set("Range", r)
 		}
 		h := w.Header()
-		h.Set("Content-Type", "application/octet-stream")
-		h.Set("x-ms-blob-type", "BlockBlob")
+		properties.write(h, info.ModTime())
 		h.Set("ETag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
-		http.ServeContent(w, c.r, "", info.ModTime(), f)
+		if h.Get("Content-Encoding") != "" && c.r.Header.Get("Range") == "" {
+			h.Set("Content-Length", strconv.FormatInt(info.Size(), 10)) // ServeContent leaves it out then
+		}
+		http.ServeContent(w, c.r, "", info.ModTime(), content)
 	}}, nil
 }
 
@@ -239,7 +269,7 @@ func (c *call) deleteBlob() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	if err := c.s.blobs.remove(file, name); err != nil {
+	if err := errors.Join(c.s.blobs.remove(file, name), c.s.blobs.setProperties(file, name, nil)); err != nil {
 		return failed(err)
 	}
 	return reply{write: func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }}, nil

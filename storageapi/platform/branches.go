@@ -109,6 +109,9 @@ type branchParams struct {
 	Description string `json:"description"`
 }
 
+// branchesLock is held by every change of a branch.
+const branchesLock = "branches"
+
 const (
 	branchCode     = "storage.devBranch.validation"
 	branchNotFound = "storage.devBranch.notFound"
@@ -153,7 +156,7 @@ func (s *Server) branchCreateJob(run *jobRun) error {
 		return err
 	}
 	b := devBranch{ID: p.ID, Name: p.Name, Description: p.Description, Created: now(), Creator: run.record.Creator}
-	return run.finish("branches", func(tx *txn) (any, error) {
+	return run.finish(branchesLock, func(tx *txn) (any, error) {
 		if err := checkBranchName(tx, b.ID, b.Name); err != nil {
 			return nil, err
 		}
@@ -180,7 +183,7 @@ func (c *call) updateBranch() (reply, error) {
 		return failed(err)
 	}
 	var b devBranch
-	err = c.s.store.update("branches", func(tx *txn) (err error) {
+	err = c.s.store.update(branchesLock, func(tx *txn) (err error) {
 		if b, err = c.pathBranch(tx); err != nil {
 			return err
 		}
@@ -232,7 +235,7 @@ func (s *Server) branchDeleteJob(run *jobRun) error {
 	var tables []table
 	var files []storedFile
 	defer s.store.locks.lock(tokensLock)()
-	err := run.finish("branches", func(tx *txn) (_ any, err error) {
+	err := run.finish(branchesLock, func(tx *txn) (_ any, err error) {
 		if tables, err = all[table](tx, key("table", b.key(), "")); err != nil {
 			return nil, err
 		}
@@ -276,7 +279,7 @@ func branchedRecords() (list []string) {
 	for _, kind := range branchedKinds {
 		list = append(list, key(kind, ""))
 	}
-	for _, owner := range []string{"bucket", "table", "column", "config"} {
+	for _, owner := range []string{"branch", "bucket", "table", "column", "config"} {
 		list = append(list, key("metadata", owner, ""))
 	}
 	return list
@@ -285,7 +288,7 @@ func branchedRecords() (list []string) {
 // sweepBranches deletes the records that calls have left which were under way when their branch was deleted. Nobody can
 // reach them, and no branch gets that id again.
 func (s *Server) sweepBranches() error {
-	return s.store.update("branches", func(tx *txn) error {
+	return s.store.update(branchesLock, func(tx *txn) error {
 		branches, err := all[devBranch](tx, key("branch", ""))
 		if err != nil {
 			return err

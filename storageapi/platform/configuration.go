@@ -69,7 +69,7 @@ type rowVersion struct {
 
 // branchedKinds are the kinds of keys whose first element is a branch.
 var branchedKinds = []string{
-	"config", "config-version", "config-content", "config-state", "row", "row-version", "row-state", "bucket", "table", "part", "export", "file-tag",
+	"config", "config-version", "config-content", "config-state", "row", "row-version", "row-state", "bucket", "table", "part", "export", "file-tag", "event-table",
 }
 
 // configID names a configuration in a branch.
@@ -242,12 +242,18 @@ func (v configVersion) ordered() []rowRef {
 	return rows
 }
 
-// parts say what of a configuration is answered.
+// include says what of a configuration is answered.
 type include struct{ content, rows, state bool }
 
-// answer makes the answer of the latest version.
+// answer makes the answer of the latest version, with everything that it has.
 func (c *configuration) answer() (storageapi.Configuration, error) {
-	return c.partialAnswer(include{true, true, true})
+	return c.partialAnswer(include{content: true, rows: true, state: true})
+}
+
+// changeAnswer makes the answer to a change. It has no member rows, not even an empty one: clients decode the answer over the
+// configuration that they have sent, and create its rows afterwards.
+func (c *configuration) changeAnswer() (storageapi.Configuration, error) {
+	return c.partialAnswer(include{content: true, state: true})
 }
 
 func (c *configuration) partialAnswer(with include) (out storageapi.Configuration, err error) {
@@ -258,7 +264,6 @@ func (c *configuration) partialAnswer(with include) (out storageapi.Configuratio
 		CurrentVersion: &storageapi.ConfigurationChange{
 			Created: v.At, CreatorToken: v.By, ChangeDescription: v.Text, VersionIdentifier: v.Identifier,
 		},
-		Rows: []storageapi.ConfigurationRow{},
 	}
 	if with.content {
 		if out.Configuration, err = c.readContent(v); err != nil {

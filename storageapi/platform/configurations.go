@@ -68,7 +68,7 @@ func (c *call) changeConfiguration(deleted bool, change func(conf *configuration
 		if err := change(conf); err != nil {
 			return err
 		}
-		out, err = conf.answer()
+		out, err = conf.changeAnswer()
 		return err
 	})
 	return out, err
@@ -279,7 +279,7 @@ func (c *call) createConfiguration() (reply, error) {
 		in.fail("configurationId", "want at most 255 characters without \"/\" and control characters")
 	}
 	v := configVersion{Name: in.required("name"), Description: in.textOr("description", ""), Disabled: in.flagOr("isDisabled", false)}
-	content, state, text := in.content("configuration", badConfiguration), in.content("state", badState), in.textOr("changeDescription", "")
+	content, state, text := in.configuration(), in.content("state", badState), in.textOr("changeDescription", "")
 	if err := in.err(configCode); err != nil {
 		return failed(err)
 	}
@@ -310,7 +310,7 @@ func (c *call) createConfiguration() (reply, error) {
 		if err := tx.put(id.state(), state); err != nil {
 			return err
 		}
-		out, err = conf.answer()
+		out, err = conf.changeAnswer()
 		return err
 	})
 	if err != nil {
@@ -361,7 +361,7 @@ func (c *call) updateConfiguration() (reply, error) {
 	if name != nil && *name == "" {
 		in.fail("name", "This value should not be blank.")
 	}
-	content, state, text := in.content("configuration", badConfiguration), in.content("state", badState), in.textOr("changeDescription", "")
+	content, state, text := in.configuration(), in.content("state", badState), in.textOr("changeDescription", "")
 	if string(in.fields["rowsSortOrder"]) == `""` { // how some clients write a list that they do not have in a form
 		delete(in.fields, "rowsSortOrder")
 	}

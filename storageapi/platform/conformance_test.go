@@ -222,7 +222,7 @@ func TestIndexAndPortal(t *testing.T) {
 	if region := data["definition"].(map[string]any)["repository"].(map[string]any)["region"]; region == nil {
 		t.Error("no repository.region")
 	}
-	if first["hasRun"] != true || first["configurationDescription"] != nil || len(components) != 1 {
+	if first["hasRun"] != true || first["configurationDescription"] != nil || len(components) != 2 || components[1].(map[string]any)["id"] != platform.DefaultVariablesComponent {
 		t.Errorf("component %v", first)
 	}
 	if got := must(w.Index(t.Context()))(t); got.Service("stream") != "https://stream.example.com" || got.Service("queue") != w.http.URL || got.Service("hidden") == "" {
@@ -243,13 +243,13 @@ func TestIndexAndPortal(t *testing.T) {
 			t.Errorf("portal %+v", s)
 		}
 	}
-	if portal.Stack != "local.example.com" || !slices.Equal(ids, []string{"storage", "queue", "stream"}) {
+	if portal.Stack != "local.example.com" || !slices.Equal(ids, []string{"storage", "queue", "encryption", "stream"}) {
 		t.Errorf("portal %+v", portal)
 	}
-	for _, s := range portal.Services[:2] {
+	for _, s := range portal.Services[:3] {
 		spec := w.raw("GET", strings.TrimPrefix(s.OpenAPISpecURL, w.http.URL), "", "", storageapi.TokenHeader, "").decode(t)
 		paths, _ := spec["paths"].(map[string]any)
-		want := map[string]string{"storage": "/v2/storage/components/{component}/configs/{config}", "queue": "/jobs"}[s.ID]
+		want := map[string]string{"storage": "/v2/storage/components/{component}/configs/{config}", "queue": "/jobs", "encryption": "/encrypt"}[s.ID]
 		if _, ok := paths[want]; spec["openapi"] == nil || !ok {
 			t.Errorf("the description of %s has no %s", s.ID, want)
 		}

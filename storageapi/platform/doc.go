@@ -1,5 +1,5 @@
 // Package platform is an embeddable server of the platform's APIs: the Storage API with component configurations,
-// tokens, buckets, tables, files and their jobs, the queue that runs components, the index and the API portal. It
+// tokens, buckets, tables, files and their jobs, the queue that runs components, encryption, the index and the API portal. It
 // serves one project from one directory, with nothing else beside it, so that a whole system can run on one machine
 // and clients can be tested without the real platform.
 //
@@ -32,6 +32,17 @@
 // row begins. Its log is kept as events with the run id of the job. A program that panics fails its job alone; one that
 // does not end when its job is terminated, or the server closed, is left behind after Options.Grace.
 //
+// # Variables and encrypted values
+//
+// A configuration whose node variables_id names a configuration of [Options.VariablesComponent] has variables. A run
+// replaces {{ name }} in all its texts with the values of the job or of the row variables_values_id. A variable without
+// a value fails the job. Without variables_id and without values {{ }} stays as it is.
+//
+// POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project or a
+// configuration. Configurations keep the encrypted values; only the program of a run in that scope gets the clear text.
+// Encryption is AES-256-GCM. Its key is made at the first opening and is in the file encryption.key: a backup without that
+// file cannot read what was encrypted. Values that another installation has encrypted fail the job.
+//
 // # Files
 //
 // The bytes of files go to an object store with the protocol of Azure's blobs, below /blob of the same server,
@@ -43,6 +54,7 @@
 //	files/<file>/            one disk file for each blob
 //	tables/<incarnation>/    the rows of a table, as parts of CSV without a header, every cell quoted
 //	runs/                    what components write while they run; empty after a start
+//	encryption.key           the key of encrypted values
 //
 // One process at a time may have a directory open. fsync is trusted to make bytes and names durable; a database that
 // cannot be written refuses every later change until the server is opened again.

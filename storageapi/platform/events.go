@@ -2,6 +2,8 @@ package platform
 
 import (
 	"encoding/json"
+	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -18,6 +20,7 @@ func (s *Server) eventRoutes() []route {
 	return []route{
 		{method: "POST", path: "/events", summary: "Create an event", branch: optionalBranch, run: (*call).createEvent},
 		{method: "GET", path: "/events", summary: "List events, the newest first", branch: optionalBranch, run: (*call).listEvents},
+		{method: "GET", path: "/tables/{table}/events", summary: "List the events of a table, the newest first", branch: optionalBranch, run: (*call).listTableEvents},
 		{method: "GET", path: "/events/{id}", summary: "Event detail", branch: optionalBranch, run: (*call).getEvent},
 		{method: "POST", path: "/tickets", summary: "Take a new number", run: (*call).createTicket},
 	}
@@ -78,20 +81,67 @@ func (s *Server) addEvent(e *storageapi.Event) error {
 	if err != nil {
 		return err
 	}
+	return s.store.update("", func(tx *txn) error { return putEvent(tx, id, e) })
+}
+
+// putEvent stores an event under an id.
+func putEvent(tx *txn, id int64, e *storageapi.Event) error {
 	e.ID, e.UUID = storageapi.ID(strconv.FormatInt(id, 10)), newULID(e.Created.Time)
 	for _, object := range []*json.RawMessage{&e.Params, &e.Results} {
 		if *object == nil {
 			*object = emptyObject()
 		}
 	}
-	return s.store.update("", func(tx *txn) error {
-		if e.RunID != "" {
-			if err := tx.put(key("event-run", e.RunID, number(id)), id); err != nil {
-				return err
-			}
+	if e.RunID != "" {
+		if err := tx.put(runEventKey(e.RunID, id), id); err != nil {
+			return err
 		}
-		return tx.put(eventKey(id), e)
-	})
+	}
+	return tx.put(eventKey(id), e)
+}
+
+func runEventKey(run string, id int64) string { return key("event-run", run, number(id)) }
+
+func tableEventKey(branch, table string, id int64) string {
+	return key("event-table", branch, table, number(id))
+}
+
+// tableEvents are the names of the events at the end of the operations on a table.
+var tableEvents = map[string]string{
+	"tableColumnAdd":        "storage.tableColumnAdded",
+	"tableColumnDelete":     "storage.tableColumnDeleted",
+	"tableCreate":           "storage.tableCreated",
+	"tableDefinitionCreate": "storage.tableCreated",
+	"tableDrop":             "storage.tableDeleted",
+	"tableExport":           "storage.tableExported",
+	"tableImport":           "storage.tableImportDone",
+	"tablePrimaryKeyAdd":    "storage.tablePrimaryKeyAdded",
+	"tablePrimaryKeyDelete": "storage.tablePrimaryKeyDeleted",
+	"tableRowsDelete":       "storage.tableRowsDeleted",
+	"tableUpdate":           "storage.tableUpdated",
+}
+
+// putTableEvent stores the event at the end of a job that worked on a table, in the change that ends the job. id is that of
+// the event.
+func putTableEvent(tx *txn, id int64, r jobRecord) error {
+	e := storageapi.Event{
+		Created: r.Ended, Component: "storage", Event: tableEvents[r.Operation], ObjectType: "table", ObjectID: *r.Table, Token: r.Creator,
+		Type: "success", Message: fmt.Sprintf("Job %d: %s of table %s", r.ID, r.Operation, *r.Table), Results: r.Results,
+		Duration: r.Ended.Sub(r.Created.Time).Seconds(),
+	}
+	if r.RunID != nil && validID(*r.RunID) {
+		e.RunID = *r.RunID
+	}
+	if r.Failure != nil {
+		e.Event, e.Type, e.Message = "storage."+r.Operation+"Error", "error", e.Message+" failed: "+r.Failure.Message
+	}
+	if kindOf(e.Results) != '{' || len(e.Results) > maxEvent {
+		e.Results = nil
+	}
+	if err := tx.put(tableEventKey(r.Branch, *r.Table, id), id); err != nil {
+		return err
+	}
+	return putEvent(tx, id, &e)
 }
 
 func (c *call) seesEvent(e storageapi.Event) bool {
@@ -99,51 +149,91 @@ func (c *call) seesEvent(e storageapi.Event) bool {
 }
 
 func (c *call) listEvents() (reply, error) {
-	limit, offset, err := c.paging(1000)
-	if err != nil {
-		return failed(err)
-	}
 	run, component := c.query("runId"), c.query("component")
-	list := []storageapi.Event{}
-	err = c.s.store.view(func(tx *txn) error {
-		n := 0
-		add := func(e storageapi.Event) bool {
-			if !c.seesEvent(e) || component != "" && e.Component != component {
-				return true
-			}
-			if n++; n > offset {
-				list = append(list, e)
-			}
-			return len(list) < limit
-		}
+	if run != "" && !validID(run) {
+		return ok([]storageapi.Event{})
+	}
+	wanted := func(e storageapi.Event) bool { return c.seesEvent(e) && (component == "" || e.Component == component) }
+	return c.answerEvents(func(tx *txn) iter.Seq2[storageapi.Event, error] {
 		if run == "" {
-			for _, rec := range tx.scan(key("event", ""), true) {
-				var e storageapi.Event
-				if err := rec.decode(&e); err != nil || !add(e) {
-					return err
-				}
-			}
-			return nil
+			return allEvents(tx)
 		}
-		if !validID(run) {
-			return nil
-		}
-		for _, rec := range tx.scan(key("event-run", run, ""), true) {
-			var id int64
-			var e storageapi.Event
-			if err := rec.decode(&id); err != nil {
-				return err
-			}
-			if _, err := tx.get(eventKey(id), &e); err != nil || !add(e) {
-				return err
-			}
-		}
-		return nil
+		return indexedEvents(tx, key("event-run", run, ""))
+	}, wanted)
+}
+
+// listTableEvents answers what happened to a table to all who may read it.
+func (c *call) listTableEvents() (reply, error) {
+	var id string
+	err := c.s.store.view(func(tx *txn) error {
+		t, err := c.findTable(tx, c.r.PathValue("table"))
+		id = t.ID
+		return err
 	})
 	if err != nil {
 		return failed(err)
 	}
-	return ok(list)
+	return c.answerEvents(func(tx *txn) iter.Seq2[storageapi.Event, error] {
+		return indexedEvents(tx, key("event-table", c.branch, id, ""))
+	}, func(storageapi.Event) bool { return true })
+}
+
+// answerEvents answers a page of those events that are wanted.
+func (c *call) answerEvents(events func(tx *txn) iter.Seq2[storageapi.Event, error], wanted func(storageapi.Event) bool) (reply, error) {
+	limit, offset, err := c.paging(1000)
+	if err != nil {
+		return failed(err)
+	}
+	list := []storageapi.Event{}
+	err = c.s.store.view(func(tx *txn) error {
+		n := 0
+		for e, err := range events(tx) {
+			if err != nil {
+				return err
+			}
+			if !wanted(e) {
+				continue
+			}
+			if n++; n <= offset {
+				continue
+			}
+			if list = append(list, e); len(list) == limit {
+				break
+			}
+		}
+		return nil
+	})
+	return answered(list, err)
+}
+
+// allEvents yields every event, the newest first.
+func allEvents(tx *txn) iter.Seq2[storageapi.Event, error] {
+	return func(yield func(storageapi.Event, error) bool) {
+		for _, rec := range tx.scan(key("event", ""), true) {
+			var e storageapi.Event
+			err := rec.decode(&e)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// indexedEvents yields the events of an index, the newest first.
+func indexedEvents(tx *txn, prefix string) iter.Seq2[storageapi.Event, error] {
+	return func(yield func(storageapi.Event, error) bool) {
+		for _, rec := range tx.scan(prefix, true) {
+			var id int64
+			var e storageapi.Event
+			err := rec.decode(&id)
+			if err == nil {
+				_, err = tx.get(eventKey(id), &e)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func (c *call) getEvent() (reply, error) {

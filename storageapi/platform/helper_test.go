@@ -135,6 +135,12 @@ func (w *world) raw(method, path, contentType, body string, header ...string) an
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+	return w.do(req)
+}
+
+// do sends a request as it is.
+func (w *world) do(req *http.Request) answer {
+	w.t.Helper()
 	resp, err := w.http.Client().Do(req)
 	if err != nil {
 		w.t.Fatal(err)

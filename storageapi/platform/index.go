@@ -19,6 +19,9 @@ func (s *Server) indexRoutes() []route {
 		{method: "GET", path: "/openapi/queue.json", summary: "Description of the queue", public: true, api: portalAPI, run: func(c *call) (reply, error) {
 			return ok(c.s.describeAPI(queueAPI, "Queue", c.base()))
 		}},
+		{method: "GET", path: "/openapi/encryption.json", summary: "Description of the encryption", public: true, api: portalAPI, run: func(c *call) (reply, error) {
+			return ok(c.s.describeAPI(encryptionAPI, "Encryption", c.base()))
+		}},
 	}
 }
 
@@ -33,10 +36,7 @@ func (c *call) index() (reply, error) {
 	}
 	out := storageapi.Index{
 		Host: host, API: "storage", Version: "v2", Revision: revision, Documentation: base + "/openapi/storage.json",
-		Services: []storageapi.Service{{ID: "queue", URL: base}}, Features: notNil(c.s.opts.Features),
-	}
-	for _, service := range c.s.opts.Services {
-		out.Services = append(out.Services, storageapi.Service{ID: service.ID, URL: service.URL})
+		Services: c.s.serviceList(base), Features: notNil(c.s.opts.Features),
 	}
 	var components any
 	switch {
@@ -58,6 +58,7 @@ func (c *call) portal() (reply, error) {
 	out := storageapi.Portal{Stack: c.s.opts.Stack, Services: []storageapi.PortalService{
 		{ID: "storage", Name: "Storage", APIURL: base, OpenAPISpecURL: base + "/openapi/storage.json"},
 		{ID: "queue", Name: "Queue", APIURL: base, OpenAPISpecURL: base + "/openapi/queue.json"},
+		{ID: "encryption", Name: "Encryption", APIURL: base, OpenAPISpecURL: base + "/openapi/encryption.json"},
 	}}
 	if out.Stack == "" {
 		out.Stack = c.r.Host

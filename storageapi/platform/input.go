@@ -338,6 +338,17 @@ func (in *input) content(name, code string) json.RawMessage {
 	return nil
 }
 
+// configuration returns the content of a configuration or a row, without the nodes that exist at run time alone; nil if it
+// was not sent, or is null.
+func (in *input) configuration() json.RawMessage {
+	content := in.content("configuration", badConfiguration)
+	content, err := withoutRunNodes(content)
+	if err != nil { // it was valid a moment ago
+		in.failCode(badConfiguration, "configuration", "want a JSON object: %s", err)
+	}
+	return content
+}
+
 // unquoted returns the text of a field that is a JSON string, and any other field as it is. Nested fields of a form are
 // such texts.
 func unquoted(raw json.RawMessage) json.RawMessage {

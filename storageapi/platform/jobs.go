@@ -73,7 +73,11 @@ func (r *jobRun) finish(lock string, effect func(tx *txn) (results any, err erro
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
-	err := r.s.store.update(lock, func(tx *txn) error {
+	event, err := r.s.store.ids.take()
+	if err != nil {
+		return err
+	}
+	err = r.s.store.update(lock, func(tx *txn) error {
 		results, err := effect(tx)
 		if err != nil {
 			return err
@@ -83,13 +87,23 @@ func (r *jobRun) finish(lock string, effect func(tx *txn) (results any, err erro
 			return err
 		}
 		record.Status, record.Ended = storageapi.JobSuccess, now()
-		if err := tx.delete(openJobKey(record.ID)); err != nil {
-			return err
-		}
-		return tx.put(jobKey(record.ID), record)
+		return endJob(tx, record, event)
 	})
 	r.over = err == nil
 	return err
+}
+
+// endJob stores the end of a job. event is the id of the event that says so, if the job worked on a table.
+func endJob(tx *txn, record jobRecord, event int64) error {
+	if err := tx.delete(openJobKey(record.ID)); err != nil {
+		return err
+	}
+	if record.Table != nil {
+		if err := putTableEvent(tx, event, record); err != nil {
+			return err
+		}
+	}
+	return tx.put(jobKey(record.ID), record)
 }
 
 // storageJobs runs the operations that go on after their call was answered.
@@ -225,12 +239,10 @@ func (j *storageJobs) fail(record jobRecord, err error) {
 	if e.results != nil {
 		record.Results, _ = encodeJSON(e.results)
 	}
-	err = j.s.store.update("", func(tx *txn) error {
-		if err := tx.delete(openJobKey(record.ID)); err != nil {
-			return err
-		}
-		return tx.put(jobKey(record.ID), record)
-	})
+	event, err := j.s.store.ids.take()
+	if err == nil {
+		err = j.s.store.update("", func(tx *txn) error { return endJob(tx, record, event) })
+	}
 	if err != nil {
 		j.s.log.Error("platform: the end of a job could not be stored, it runs again at the next opening", "job", record.ID, "error", err)
 	}

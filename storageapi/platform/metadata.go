@@ -75,6 +75,70 @@ func deleteNote(tx *txn, owner, id string) error {
 	return refuse(http.StatusNotFound, "storage.metadata.notFound", "Metadata %q not found", cut(id, 80))
 }
 
+func branchOwner(branch string) string { return "branch" + sep + branch }
+
+func (s *Server) branchMetadataRoutes() []route {
+	return []route{
+		{method: "GET", path: "/metadata", summary: "List the metadata of a branch", branch: requiredBranch, run: (*call).listBranchMetadata},
+		{method: "POST", path: "/metadata", summary: "Set metadata of a branch", branch: requiredBranch, run: (*call).setBranchMetadata},
+		{method: "DELETE", path: "/metadata/{metadata}", summary: "Delete metadata of a branch", branch: requiredBranch, run: (*call).deleteBranchMetadata},
+	}
+}
+
+func (c *call) listBranchMetadata() (reply, error) {
+	var list []storageapi.Metadata
+	err := c.s.store.view(func(tx *txn) (err error) {
+		list, err = notes(tx, branchOwner(c.branch))
+		return err
+	})
+	return answered(list, err)
+}
+
+// changeBranchMetadata runs a change of the notes on the branch of the path. It holds the lock of all branches, so that no
+// note is stored for one that is being deleted.
+func (c *call) changeBranchMetadata(change func(tx *txn, owner string) error) error {
+	if !c.token.CanManageBuckets {
+		return accessDenied("the metadata of branch %s are read-only for this token", c.branch)
+	}
+	return c.s.store.update(branchesLock, func(tx *txn) error {
+		if _, err := getBranch(tx, c.branchNumber()); err != nil {
+			return err
+		}
+		return change(tx, branchOwner(c.branch))
+	})
+}
+
+func (c *call) setBranchMetadata() (reply, error) {
+	in, err := c.input()
+	if err != nil {
+		return failed(err)
+	}
+	added, provider := readNotes(in, "user")
+	if err := in.err(metadataCode); err != nil {
+		return failed(err)
+	}
+	var list []storageapi.Metadata
+	err = c.changeBranchMetadata(func(tx *txn, owner string) (err error) {
+		if err = c.s.putNotes(tx, owner, provider, added); err != nil {
+			return err
+		}
+		list, err = notes(tx, owner)
+		return err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return created(list)
+}
+
+func (c *call) deleteBranchMetadata() (reply, error) {
+	err := c.changeBranchMetadata(func(tx *txn, owner string) error { return deleteNote(tx, owner, c.r.PathValue("metadata")) })
+	if err != nil {
+		return failed(err)
+	}
+	return noContent()
+}
+
 const metadataPath = configPath + "/metadata"
 
 func (s *Server) configurationMetadataRoutes() []route {
@@ -160,6 +224,9 @@ func (c *call) searchConfigurations() (reply, error) {
 			}
 			match := storageapi.ConfigurationMatch{ComponentID: component, ConfigurationID: head.ID}
 			if query.Get("include") == "filteredMetadata" {
+				if len(matching) == 0 {
+					continue // a search that shows metadata finds what has some
+				}
 				match.Metadata = matching
 			}
 			list = append(list, match)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,11 +31,14 @@ type Options struct {
 	// the beginning of every address in an answer. By default it is taken from the request, which is right unless a
 	// proxy stands in front.
 	PublicURL string
-	// Services are further services for the index and the portal, such as one with the id "stream". The queue is
-	// there already.
+	// Services are further services for the index and the portal, such as one with the id "stream". Queue and encryption
+	// are there already.
 	Services []PortalService
 	// Components are what configurations can be made for and what the queue can run. Their ids are unique.
 	Components []Component
+	// VariablesComponent is the component whose configurations hold variables for others (variables_id). It is added to
+	// Components when it is not there. The default is [DefaultVariablesComponent].
+	VariablesComponent string
 	// AnyComponent accepts configurations of components that are not in Components. They cannot be run.
 	AnyComponent bool
 	// Features are the stack's features in the index, ProjectFeatures those of the project.
@@ -81,6 +85,14 @@ func (o Options) withDefaults() Options {
 	if o.QueueJobs == 0 {
 		o.QueueJobs = 2
 	}
+	if o.VariablesComponent == "" {
+		o.VariablesComponent = DefaultVariablesComponent
+	}
+	if !slices.ContainsFunc(o.Components, func(c Component) bool { return c.ID == o.VariablesComponent }) {
+		o.Components = append(slices.Clone(o.Components), Component{Component: storageapi.Component{
+			ID: o.VariablesComponent, Type: "other", Name: "Variables", Description: "Variables of configurations, and rows with their values",
+		}})
+	}
 	if o.Grace == 0 {
 		o.Grace = 30 * time.Second
 	}
@@ -118,8 +130,8 @@ func (o Options) Validate() error {
 	}
 	services := make(map[string]bool)
 	for _, s := range o.Services {
-		if s.ID == "" || s.URL == "" || s.ID == "queue" || services[s.ID] {
-			problems = append(problems, fmt.Errorf("service %q: want an address and an id of its own, other than queue", s.ID))
+		if s.ID == "" || s.URL == "" || slices.Contains(ownServices, s.ID) || services[s.ID] {
+			problems = append(problems, fmt.Errorf("service %q: want an address and an id of its own, other than %s", s.ID, strings.Join(ownServices, " and ")))
 		}
 		services[s.ID] = true
 	}

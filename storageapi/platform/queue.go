@@ -26,15 +26,18 @@ type queueRecord struct {
 	ConfigData  json.RawMessage `json:"configData,omitempty"`
 	RowIDs      []string        `json:"rowIds,omitempty"`
 	Branch      string          `json:"branch"`
+	BranchGiven bool            `json:"branchGiven,omitempty"` // the creator named the branch, also if it is the default one
 	Tag         string          `json:"tag"`
 	Parallelism string          `json:"parallelism"`
 	Backend     json.RawMessage `json:"backend,omitempty"`
 	VariablesID string          `json:"variablesId"`
 	Variables   json.RawMessage `json:"variables,omitempty"`
-	Created     storageapi.Time `json:"created"`
-	NotBefore   storageapi.Time `json:"notBefore"`
-	Started     storageapi.Time `json:"started"`
-	Ended       storageapi.Time `json:"ended"`
+	// Values are those of the variables from the beginning of the job on, also when it is run again after a crash.
+	Values    map[string]string `json:"values,omitempty"`
+	Created   storageapi.Time   `json:"created"`
+	NotBefore storageapi.Time   `json:"notBefore"`
+	Started   storageapi.Time   `json:"started"`
+	Ended     storageapi.Time   `json:"ended"`
 	// Rights are those of the token that made the job, as they were then.
 	Rights token                   `json:"rights"`
 	Base   string                  `json:"base"`

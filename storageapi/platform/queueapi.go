@@ -75,10 +75,16 @@ func (c *call) createQueueJob() (reply, error) {
 	if r.ConfigData != nil {
 		r.RowIDs = nil
 	}
-	if branch := in.textOr("branchId", ""); branch != "" && branch != "default" && r.ConfigData == nil {
-		r.Branch = branch
+	if branch := in.textOr("branchId", ""); branch != "" && r.ConfigData == nil {
+		r.BranchGiven = true
+		if branch != "default" {
+			r.Branch = branch
+		}
 	}
 	if err := in.err(""); err != nil {
+		return failed(err)
+	}
+	if err := checkVariables(r); err != nil {
 		return failed(err)
 	}
 	if parent := c.runID(); parent != nil {
@@ -202,7 +208,7 @@ func (c *call) queueAnswer(r queueRecord) queueJob {
 	case r.Status == storageapi.QueueProcessing && r.Desired == storageapi.QueueTerminating:
 		out.Status = storageapi.QueueTerminating
 	}
-	if r.Branch != c.s.defaultBranch.key() {
+	if r.BranchGiven || r.Branch != c.s.defaultBranch.key() {
 		out.Branch = &r.Branch
 	}
 	end := r.Ended.Time
@@ -263,12 +269,10 @@ func (c *call) listQueueJobs() (reply, error) {
 				return err
 			}
 			out := c.queueAnswer(r)
-			branch := "null"
-			if out.Branch != nil {
-				branch = *out.Branch
-			}
+			inBranch := one("branchId", r.Branch) ||
+				r.Branch == c.s.defaultBranch.key() && (one("branchId", "null") || one("branchId", "default"))
 			if !c.seesQueueJob(r) || !one("component", r.Component) || !one("config", r.Config) || !one("status", out.Status) ||
-				!one("id", string(out.ID)) || !one("runId", out.RunID) || !one("branchId", branch) {
+				!one("id", string(out.ID)) || !one("runId", out.RunID) || !inBranch {
 				continue
 			}
 			if n++; n <= offset {

@@ -15,7 +15,7 @@ import (
 // route is one operation of the API. The handlers, the errors for paths that do not exist and the machine-readable
 // description are all made of the routes.
 type route struct {
-	method string
+	method string // "" is any
 	// path is a pattern of [http.ServeMux], below the version's path for storage and below the root for the others.
 	path string
 	// summary is the text of the description.
@@ -43,7 +43,9 @@ const (
 	storageAPI api = iota
 	queueAPI
 	portalAPI
-	blobAPI // the object store behind the files, which is not described
+	encryptionAPI
+	blobAPI   // the object store behind the files, which is not described
+	absentAPI // services that are not there, which are not described
 )
 
 const storagePath = "/v2/storage"
@@ -65,9 +67,10 @@ func (rt route) patterns() []string {
 
 func (s *Server) allRoutes() []route {
 	return slices.Concat(
-		s.indexRoutes(), s.branchRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(),
+		s.indexRoutes(), s.branchRoutes(), s.branchMetadataRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(),
 		s.configurationMetadataRoutes(), s.tokenRoutes(), s.bucketRoutes(), s.tableRoutes(), s.tableDataRoutes(),
 		s.tableMetadataRoutes(), s.fileRoutes(), s.blobRoutes(), s.jobRoutes(), s.eventRoutes(), s.queueRoutes(),
+		s.encryptionRoutes(), s.absentRoutes(),
 	)
 }
 
@@ -75,7 +78,7 @@ func (s *Server) newMux() http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range s.routes {
 		for _, pattern := range rt.patterns() {
-			mux.Handle(rt.method+" "+pattern, s.handle(rt))
+			mux.Handle(strings.TrimSpace(rt.method+" "+pattern), s.handle(rt))
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -150,7 +153,7 @@ func (s *Server) handle(rt route) http.Handler {
 		case err != nil && rt.api == blobAPI:
 			s.writeBlobError(w, r, err)
 		case err != nil:
-			s.writeError(w, r, rt.api == queueAPI, err)
+			s.writeError(w, r, rt.api == queueAPI || rt.api == encryptionAPI, err)
 		case result.write != nil:
 			result.write(w)
 		case result.status == http.StatusNoContent:

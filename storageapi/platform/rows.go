@@ -112,7 +112,7 @@ func (c *call) createRow() (reply, error) {
 	}
 	row := rowVersion{
 		Name: in.textOr("name", ""), Description: in.textOr("description", ""), Disabled: in.flagOr("isDisabled", false),
-		Content: in.content("configuration", badConfiguration),
+		Content: in.configuration(),
 	}
 	state, text := in.content("state", badState), in.textOr("changeDescription", "")
 	if err := in.err(rowCode); err != nil {
@@ -182,7 +182,7 @@ func (c *call) updateRow() (reply, error) {
 		return failed(err)
 	}
 	name, description, disabled := in.text("name"), in.text("description"), in.flag("isDisabled")
-	content, state, text := in.content("configuration", badConfiguration), in.content("state", badState), in.textOr("changeDescription", "")
+	content, state, text := in.configuration(), in.content("state", badState), in.textOr("changeDescription", "")
 	if err := in.err(rowCode); err != nil {
 		return failed(err)
 	}

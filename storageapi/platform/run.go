@@ -121,25 +121,28 @@ func (e *execution) run() error {
 func (e *execution) plan(component *Component) (steps []step, err error) {
 	r := &e.record
 	image := component.ImageParameters
-	if r.ConfigData != nil {
-		content, err := effectiveConfiguration(r.ConfigData, nil, image)
-		return []step{{configuration: content}}, err
-	}
 	s := e.q.s
 	id := configID{r.Branch, r.Component, r.Config}
-	if r.Version == 0 {
-		_, err := e.q.update(r.ID, func(tx *txn, record *queueRecord) error {
-			conf, err := openConfiguration(tx, id, storageapi.TokenRef{}, false)
-			if err != nil {
-				return err
-			}
-			record.Version = conf.head.Latest.Version
-			r.Version = record.Version
-			return nil
-		})
+	if err := e.fix(id); err != nil {
+		return nil, err
+	}
+	effective := func(root, row json.RawMessage) (json.RawMessage, error) {
+		root, err := replaceVariables(root, r.Values)
 		if err != nil {
 			return nil, err
 		}
+		if row, err = replaceVariables(row, r.Values); err != nil {
+			return nil, err
+		}
+		content, err := effectiveConfiguration(root, row, image)
+		if err != nil {
+			return nil, err
+		}
+		return e.decryptSecrets(content)
+	}
+	if r.ConfigData != nil {
+		content, err := effective(r.ConfigData, nil)
+		return []step{{configuration: content}}, err
 	}
 	err = s.store.view(func(tx *txn) error {
 		conf, err := openConfiguration(tx, id, storageapi.TokenRef{}, false)
@@ -163,7 +166,7 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 			}
 		}
 		if len(v.Rows) == 0 {
-			content, err := effectiveConfiguration(root, nil, image)
+			content, err := effective(root, nil)
 			steps = []step{{configuration: content, stateKey: id.state()}}
 			return err
 		}
@@ -175,7 +178,7 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 			if len(r.RowIDs) > 0 && !slices.Contains(r.RowIDs, ref.ID) || len(r.RowIDs) == 0 && row.Disabled {
 				continue
 			}
-			content, err := effectiveConfiguration(root, row.Content, image)
+			content, err := effective(root, row.Content)
 			if err != nil {
 				return err
 			}
@@ -184,6 +187,36 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 		return nil
 	})
 	return steps, err
+}
+
+// fix records what must be the same when the job is run again after a crash: the version of the configuration, and the
+// values of its variables.
+func (e *execution) fix(id configID) error {
+	r := &e.record
+	if r.Version > 0 || r.Values != nil {
+		return nil
+	}
+	_, err := e.q.update(r.ID, func(tx *txn, record *queueRecord) error {
+		root := r.ConfigData
+		if root == nil {
+			conf, err := openConfiguration(tx, id, storageapi.TokenRef{}, false)
+			if err != nil {
+				return err
+			}
+			if root, err = conf.readContent(conf.head.Latest); err != nil {
+				return err
+			}
+			record.Version = conf.head.Latest.Version
+		}
+		values, err := e.resolveVariables(tx, root)
+		if err != nil {
+			return err
+		}
+		record.Values = values
+		r.Version, r.Values = record.Version, values
+		return nil
+	})
+	return err
 }
 
 // step runs the component once: input mapping, run, output mapping, and then the state and the progress of the job in

@@ -21,6 +21,7 @@ type Server struct {
 	store      *store
 	blobs      *blobs
 	parts      *parts
+	vault      *vault
 	runs       string // folder of what components write while they run
 	components map[string]*Component
 	// programmatic are the hashes of Options.ProgrammaticTokens.
@@ -71,6 +72,9 @@ func (s *Server) start(dir string) (err error) {
 		return err
 	}
 	if s.parts, err = openParts(filepath.Join(dir, "tables")); err != nil {
+		return err
+	}
+	if s.vault, err = openVault(filepath.Join(dir, "encryption.key")); err != nil {
 		return err
 	}
 	s.runs = filepath.Join(dir, "runs")

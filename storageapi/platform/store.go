@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // store is the database of all metadata. A change is one batch with an fsync: it is there as a whole or not at all, and
@@ -21,7 +21,7 @@ type store struct {
 	db    *pebble.DB
 	locks keyLocks
 	ids   sequence
-	disk  *storefs.FS // keeps the database from ending the process when the disk fails
+	disk  *pebblestore.FS // keeps the database from ending the process when the disk fails
 }
 
 // formatVersion is the version of everything below the directory.
@@ -32,13 +32,13 @@ func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	s := &store{disk: storefs.New(fs, dir, func(err error) {
+	s := &store{disk: pebblestore.New(fs, dir, func(err error) {
 		log.Error("store: failed, every change is refused until the server is opened again", "error", err)
 	})}
 	cache := pebble.NewCache(16 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS: s.disk, Cache: cache, Logger: s.disk.Logger(log), EventListener: storefs.Listener(log),
+		FS: s.disk, Cache: cache, Logger: s.disk.Logger(log), EventListener: pebblestore.Listener(log),
 		FormatMajorVersion: pebble.FormatNewest, MemTableSize: 8 << 20,
 	}
 	// The usual scheduler wakes ten times a second even when nothing happens.

@@ -47,10 +47,7 @@ const (
 	maxColumnName  = 64
 )
 
-var (
-	validColumn = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	baseTypes   = []string{"BOOLEAN", "DATE", "FLOAT", "INTEGER", "NUMERIC", "STRING", "TIMESTAMP"}
-)
+var validColumn = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // bucketOf is the id of a table's bucket, "" if the id is not that of a table.
 func bucketOf(tableID string) string {
@@ -177,30 +174,25 @@ func (c *call) tableAnswer(t table) storageapi.Table {
 		Created: t.Created, LastImportDate: t.LastImport, LastChangeDate: t.LastChange, RowsCount: t.Rows, DataSizeBytes: t.Bytes,
 		Columns: t.names(), IsAliasable: true, IsTyped: t.Typed, TableType: "table", Path: t.Name,
 	}
-	if t.Typed {
-		d := storageapi.TableDefinition{PrimaryKeysNames: out.PrimaryKey}
-		for _, col := range t.Columns {
-			d.Columns = append(d.Columns, t.describe(col))
-		}
-		out.Definition = storageapi.Some(d)
+	d := storageapi.TableDefinition{PrimaryKeysNames: out.PrimaryKey}
+	for _, col := range t.Columns {
+		d.Columns = append(d.Columns, t.describe(col))
 	}
+	out.Definition = storageapi.Some(d)
 	return out
 }
 
-// describe gives a column of a table with types both of its types: in the words of the API, and of the backend, which
-// has the same ones.
+// describe gives a column its name and, in a table with types, both of its types: in the words of the API, and of the
+// backend.
 func (t table) describe(col column) storageapi.Column {
+	if !t.Typed {
+		return storageapi.Column{Name: col.Name}
+	}
 	var d storageapi.ColumnDefinition
 	if col.Type != nil {
 		d = *col.Type
 	}
-	out := storageapi.Column{Name: col.Name, BaseType: col.BaseType}
-	if out.BaseType == "" {
-		out.BaseType = "STRING"
-		if upper := strings.ToUpper(d.Type); slices.Contains(baseTypes, upper) {
-			out.BaseType = upper
-		}
-	}
+	out := storageapi.Column{Name: col.Name, BaseType: col.base()}
 	if d.Type == "" {
 		d.Type = out.BaseType
 	}
@@ -322,9 +314,7 @@ func checkColumn(in *input, col storageapi.Column) {
 	if !validColumn.MatchString(col.Name) {
 		in.failCode(tableCode+".invalidColumnName", "columns", "column %q: want 1 to %d letters, digits, dashes and underscores", cut(col.Name, 80), maxColumnName)
 	}
-	if col.BaseType != "" && !slices.Contains(baseTypes, col.BaseType) {
-		in.fail("columns", "column %q: basetype %q, want one of %s", cut(col.Name, 80), cut(col.BaseType, 40), strings.Join(baseTypes, ", "))
-	}
+	checkTypes(in, col)
 }
 
 // checkKeyColumns refuses a primary key of columns that are not there, or are named twice.

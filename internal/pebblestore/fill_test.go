@@ -1,4 +1,4 @@
-package storefs_test
+package pebblestore_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/storefs"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 func never(t *testing.T) func(error) {
@@ -22,7 +22,7 @@ func never(t *testing.T) func(error) {
 // sizes is how long a log is behind each write and sync.
 func sizes(t *testing.T, limit int64, writes ...int) (sizes []int64) {
 	t.Helper()
-	fs := storefs.New(vfs.NewMem(), "data", never(t))
+	fs := pebblestore.New(vfs.NewMem(), "data", never(t))
 	fs.FillLogs(limit)
 	if err := fs.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestLogsAreWrittenAhead(t *testing.T) {
 // written over is left alone.
 func TestZerosAreOnlyWrittenBehindTheLog(t *testing.T) {
 	mem := vfs.NewMem()
-	fs := storefs.New(mem, "data", never(t))
+	fs := pebblestore.New(mem, "data", never(t))
 	fs.FillLogs(1 << 20)
 	if err := fs.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestNothingIsLostOfLogsThatAreWrittenAhead(t *testing.T) {
 		last := 0 // the keys up to it were synced
 		next := 0 // those from it on were not written
 		for opening := range 8 {
-			fs := storefs.New(disk, "data", never(t))
+			fs := pebblestore.New(disk, "data", never(t))
 			fs.FillLogs(128 << 10)
 			db, err := pebble.Open("data", &pebble.Options{FS: fs, MemTableSize: 128 << 10, Logger: fs.Logger(quiet())})
 			if err != nil {
@@ -200,7 +200,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // Zeros are an advice: where the disk does not take them the log grows as it would without.
 func TestDiskThatRefusesZeros(t *testing.T) {
 	disk := &refusing{FS: vfs.NewMem()}
-	fs := storefs.New(disk, "data", never(t))
+	fs := pebblestore.New(disk, "data", never(t))
 	fs.FillLogs(1 << 20)
 	if err := fs.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package storefs
+package pebblestore
 
 // The defects that a build with the tag forebay_mutants can have; see package buffer, whose simulation finds them.
 const (

@@ -1,6 +1,6 @@
 //go:build forebay_mutants
 
-package storefs
+package pebblestore
 
 import "os"
 

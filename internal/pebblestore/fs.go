@@ -1,8 +1,8 @@
-// Package storefs keeps a database that ends its process when the disk fails from doing so.
+// Package pebblestore keeps a database that ends its process when the disk fails from doing so.
 //
 // Package buffer and package catalog keep their records in such a database, on an [FS] each. What they do after a
 // failure stands there.
-package storefs
+package pebblestore
 
 import (
 	"errors"

@@ -1,0 +1,177 @@
+package buffer
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// Pressure: rows that gather in a writing file take room that only their import gives back. When what gathers takes half
+// of the room that a bound leaves beside what is on its way already, its file is closed, uploaded and imported at once,
+// whatever its conditions say.
+//
+// The mark falls with the room, and not with the bound alone, so that a sink whose earlier files are stuck can still use
+// the rest. It does not fall below a 64th of the bound: while the target is away a file more brings no room, and an outage
+// leaves half a dozen files and not one for each commit.
+
+// pressureLeast is the smallest share of a bound that pressure closes a file for.
+const pressureLeast = 64
+
+// pressureMark returns from how many gathering bytes on files are closed, when moving bytes are on their way to the table
+// and a call waits for need bytes.
+func pressureMark(bound, moving, need int64) int64 {
+	if mutant == mutantNoPressure {
+		return math.MaxInt64
+	}
+	room := bound - moving
+	return max(min(room/2, room-need), bound/pressureLeast, 1)
+}
+
+// relieve closes the files of the sinks that the chunks belong to, and of the fullest sinks, as far as bounds demand it.
+func (t *txn) relieve(chunks []*chunk) {
+	for _, ch := range chunks {
+		t.relieveSink(ch.sink)
+	}
+	t.relieveAll(0)
+}
+
+func (t *txn) relieveSink(s *sinkState) {
+	if s.file != nil && t.b.pressed(s) {
+		t.closeFile(s.file, trigger.Pressure)
+	}
+}
+
+// pressed reports whether the writing file of a sink takes too much of the sink's room. Called with mu held.
+func (b *Buffer) pressed(s *sinkState) bool {
+	f := s.file
+	return f != nil && f.gathered >= pressureMark(b.opts.MaxSinkBytes, s.waiting.Load()-f.gathered, 0)
+}
+
+// relieveAll closes the files of the fullest sinks when all together leave too little room, or less than need.
+func (t *txn) relieveAll(need int64) {
+	b := t.b
+	mark, gathering := b.mark(need)
+	if gathering < mark {
+		return
+	}
+	var full []*file
+	for _, s := range b.mu.sinks {
+		if s.file != nil && s.file.gathered > 0 {
+			full = append(full, s.file)
+		}
+	}
+	slices.SortFunc(full, func(x, y *file) int {
+		return cmp.Or(cmp.Compare(y.gathered, x.gathered), cmp.Compare(x.num, y.num))
+	})
+	for _, f := range full {
+		if b.gathering.Load() <= mark/2 {
+			break
+		}
+		t.closeFile(f, trigger.Pressure)
+	}
+}
+
+// mark returns how many bytes may gather at all sinks together, and how many do.
+func (b *Buffer) mark(need int64) (mark, gathering int64) {
+	gathering = b.gathering.Load()
+	used := b.pending.Load() + b.local.Load() + b.staged.Load()
+	return pressureMark(b.opts.MaxDiskBytes, max(0, used-gathering), need), gathering
+}
+
+// seekRelief asks for room for a call of size bytes that found the disk full.
+func (b *Buffer) seekRelief(size int64) {
+	if mark, gathering := b.mark(size); gathering < mark {
+		return
+	}
+	if b.relief.ask(size) {
+		_, err := b.post(&operation{run: func(t *txn) { t.relieveAll(b.relief.take()) }})
+		if err != nil { // the buffer closes or has failed
+			b.relief.take()
+		}
+	}
+}
+
+// relief gathers what several calls ask for into one operation. Its zero value is ready.
+type relief struct {
+	mu    sync.Mutex
+	need  int64
+	asked bool
+}
+
+// ask reports whether the caller has to post the operation.
+func (r *relief) ask(size int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := !r.asked
+	r.asked, r.need = true, max(r.need, size)
+	return first
+}
+
+// take returns the largest size that was asked for since the last call.
+func (r *relief) take() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	need := r.need
+	r.asked, r.need = false, 0
+	return need
+}
+
+// resumePressure closes the files that a lower bound, or the end of an earlier process, has left too full.
+func (b *Buffer) resumePressure() {
+	due := false
+	for _, s := range b.mu.sinks {
+		due = due || b.pressed(s)
+	}
+	if mark, gathering := b.mark(0); !due && gathering < mark {
+		return
+	}
+	_, _ = b.gate.post(&operation{run: func(t *txn) {
+		for _, s := range b.mu.sinks {
+			t.relieveSink(s)
+		}
+		t.relieveAll(0)
+	}})
+}
+
+// Unreachable names the conditions of a sink that can never be met with these options, because pressure moves the rows
+// first: from half of MaxSinkBytes or MaxDiskBytes on, whichever is less. Such a sink works: it makes smaller files than
+// its conditions ask for. [Buffer.Define] logs the same texts. Zero fields count as their defaults.
+func (o Options) Unreachable(c SinkConfig) []string {
+	o = o.withDefaults()
+	bound, option, who := o.MaxSinkBytes, "MaxSinkBytes", "a sink"
+	if o.MaxDiskBytes < bound {
+		bound, option, who = o.MaxDiskBytes, "MaxDiskBytes", "all sinks together"
+	}
+	mark := pressureMark(bound, 0, 0)
+	var list []string
+	for _, step := range []struct {
+		name string
+		size int64
+	}{{"upload", trigger.Upload().WithDefaults(c.Upload).Size}, {"import", trigger.Import().WithDefaults(c.Import).Size}} {
+		if step.size > mark {
+			list = append(list, fmt.Sprintf("the %s size of %s is never reached: %s may hold %s (%s), and from %s on rows are imported at once",
+				step.name, trigger.FormatSize(step.size), who, trigger.FormatSize(bound), option, trigger.FormatSize(mark)))
+		}
+	}
+	return list
+}
+
+// warnUnreachable logs what [Options.Unreachable] says of a new definition: as a warning where somebody has chosen the
+// condition.
+func (b *Buffer) warnUnreachable(c SinkConfig) {
+	level := slog.LevelInfo
+	if size := c.Upload.Size; size != 0 && size != trigger.Upload().Default.Size {
+		level = slog.LevelWarn
+	}
+	if size := c.Import.Size; size != 0 && size != trigger.Import().Default.Size {
+		level = slog.LevelWarn
+	}
+	for _, text := range b.opts.Unreachable(c) {
+		b.log.Log(b.ctx, level, "condition is never met", "sink", c.ID, "condition", text)
+	}
+}

@@ -1,0 +1,138 @@
+package platform
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+const (
+	// maxBlobProperties bounds the names and values of the properties of a blob.
+	maxBlobProperties  = 8 << 10
+	defaultContentType = "application/octet-stream"
+)
+
+// blobProperties are what a client says of a blob when it puts it, and gets back with it: standard header fields such as
+// Content-Type, and its own as x-ms-meta-….
+type blobProperties map[string]string
+
+// readBlobProperties reads them from the header of a put. Content-Type is that of the blob only when x-ms-blob-content-type
+// is absent and the request brings the whole blob.
+func readBlobProperties(h http.Header, whole bool) (blobProperties, error) {
+	p := make(blobProperties)
+	size := 0
+	for name, values := range h {
+		lower := strings.ToLower(name)
+		switch {
+		case lower == "x-ms-blob-cache-control":
+			name = "Cache-Control"
+		case lower == "x-ms-blob-content-md5":
+			continue // it is checked by nobody, so it is promised to nobody
+		case strings.HasPrefix(lower, "x-ms-blob-content-"):
+			name = http.CanonicalHeaderKey(strings.TrimPrefix(lower, "x-ms-blob-"))
+		case strings.HasPrefix(lower, "x-ms-meta-"):
+			name = lower
+		default:
+			continue
+		}
+		if values[0] != "" {
+			p[name] = values[0]
+			size += len(name) + len(values[0])
+		}
+	}
+	if whole && p["Content-Type"] == "" {
+		p["Content-Type"] = h.Get("Content-Type")
+	}
+	if size > maxBlobProperties {
+		return nil, &blobError{http.StatusBadRequest, "MetadataTooLarge"}
+	}
+	if kind := p["Content-Type"]; kind == "" || kind == defaultContentType {
+		delete(p, "Content-Type")
+	}
+	return p, nil
+}
+
+// propertiesPath is where the properties of a blob are. No blob has a file of such a name.
+func (b *blobs) propertiesPath(file int64, name string) string {
+	return filepath.Join(b.folder(file), diskName("p-", "ph-", name))
+}
+
+// setProperties stores the properties of a blob, before it. A blob without any has no file for them.
+func (b *blobs) setProperties(file int64, name string, p blobProperties) error {
+	path := b.propertiesPath(file, name)
+	if len(p) == 0 {
+		return ignoreAbsent(os.Remove(path))
+	}
+	_, err := b.writeAt(file, path, func(w io.Writer) error { return json.NewEncoder(w).Encode(p) })
+	return err
+}
+
+func (b *blobs) properties(file int64, name string) (p blobProperties, err error) {
+	data, err := os.ReadFile(b.propertiesPath(file, name))
+	if err == nil {
+		err = json.Unmarshal(data, &p)
+	}
+	return p, ignoreAbsent(err)
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// write sets the header of an answer about a blob.
+func (p blobProperties) write(h http.Header, written time.Time) {
+	h.Set("Content-Type", defaultContentType)
+	for name, value := range p {
+		h.Set(name, value)
+	}
+	h.Set("x-ms-blob-type", "BlockBlob")
+	h.Set("x-ms-creation-time", written.UTC().Format(http.TimeFormat))
+	h.Set("x-ms-server-encrypted", "false")
+	h.Set("Accept-Ranges", "bytes")
+}
+
+// sliceAddress is how a manifest names what is below a name: the address of the container as it is handed out, with the
+// scheme of the object store. Clients compare it with the address that their credentials name.
+func (c *call) sliceAddress(name string) string {
+	_, host, _ := strings.Cut(c.base(), "://")
+	return storageapi.ProviderAzure + "://" + host + blobPath + "/" + blobContainer + "/" + name
+}
+
+// servedManifest reads a manifest as clients get it: whatever address its writer used, each entry begins with the one that
+// is handed out. One that is no manifest is served as it is.
+func (c *call) servedManifest(file int64, f io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Entries []map[string]json.RawMessage `json:"entries"`
+	}
+	if json.Unmarshal(data, &m) != nil || m.Entries == nil {
+		return data, nil
+	}
+	name := blobName(file, true)
+	for _, e := range m.Entries {
+		var address string
+		_ = json.Unmarshal(e["url"], &address)
+		_, inner, ok := strings.Cut(address, "/"+blobContainer+"/"+name)
+		if !ok {
+			return data, nil
+		}
+		if e["url"], err = encodeJSON(c.sliceAddress(name + inner)); err != nil {
+			return nil, err
+		}
+	}
+	return encodeJSON(m)
+}

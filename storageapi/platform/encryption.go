@@ -1,0 +1,317 @@
+package platform
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Encrypted values belong to a scope: a component, a component in a project, or a configuration. A run can read those
+// whose scope it is in. A value is the prefix of its kind of scope and base64 of a version, a nonce and the text under
+// AES-256-GCM, which authenticates the scope as well: a value that is copied to another scope cannot be read there.
+
+const (
+	// maxEncryptBody is how many bytes one call may encrypt.
+	maxEncryptBody = 1 << 20
+	cipherVersion  = 1
+	keyBytes       = 32
+)
+
+// vault encrypts and decrypts with the key of an installation.
+type vault struct{ aead cipher.AEAD }
+
+// openVault reads the key of the installation, which is made at the first opening and never leaves its file.
+func openVault(path string) (*vault, error) {
+	secret, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		secret = make([]byte, keyBytes)
+		_, _ = rand.Read(secret) // never fails
+		_, err = writeDurably(path, "key", func(w io.Writer) error {
+			_, err := w.Write(secret)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(secret) != keyBytes {
+		return nil, fmt.Errorf("the key in %s has %d bytes, want %d: without the right key no encrypted value can be read", path, len(secret), keyBytes)
+	}
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	return &vault{aead}, err
+}
+
+// cipherScope says where a value can be read. A narrower one has all fields of the wider ones.
+type cipherScope struct{ component, project, config string }
+
+// prefix is that of the narrowest scope that the fields name.
+func (s cipherScope) prefix() string {
+	switch {
+	case s.config != "":
+		return configCipher
+	case s.project != "":
+		return projectCipher
+	}
+	return componentCipher
+}
+
+// bound is what is authenticated with a value under the prefix.
+func (s cipherScope) bound(prefix string) []byte {
+	switch prefix {
+	case componentCipher:
+		s.project, s.config = "", ""
+	case projectCipher:
+		s.config = ""
+	}
+	return []byte(strings.Join([]string{prefix, s.component, s.project, s.config}, sep))
+}
+
+// isEncrypted reports whether the text has the form of an encrypted value, and its prefix.
+func isEncrypted(text string) (prefix string, yes bool) {
+	for _, prefix := range []string{componentCipher, projectCipher, configCipher} {
+		if strings.HasPrefix(text, prefix) {
+			return prefix, true
+		}
+	}
+	return "", false
+}
+
+// encrypt returns text as an encrypted value, or as it is when it is one already.
+func (v *vault) encrypt(scope cipherScope, text string) string {
+	if _, done := isEncrypted(text); done {
+		return text
+	}
+	prefix := scope.prefix()
+	sealed := make([]byte, 1+v.aead.NonceSize(), 1+v.aead.NonceSize()+len(text)+v.aead.Overhead())
+	sealed[0] = cipherVersion
+	nonce := sealed[1:]
+	_, _ = rand.Read(nonce) // never fails
+	sealed = v.aead.Seal(sealed, nonce, []byte(text), scope.bound(prefix))
+	return prefix + base64.RawURLEncoding.EncodeToString(sealed)
+}
+
+var errForeignCipher = errors.New("the value was encrypted for another component, project or configuration, by another installation, or is damaged: encrypt it again")
+
+// decrypt returns the text of an encrypted value. Any other text is returned as it is.
+func (v *vault) decrypt(scope cipherScope, text string) (string, error) {
+	prefix, yes := isEncrypted(text)
+	if !yes {
+		return text, nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text[len(prefix):])
+	head := 1 + v.aead.NonceSize()
+	if err != nil || len(sealed) < head || sealed[0] != cipherVersion {
+		return "", errForeignCipher
+	}
+	plain, err := v.aead.Open(nil, sealed[1:head], sealed[head:], scope.bound(prefix))
+	if err != nil {
+		return "", errForeignCipher
+	}
+	return string(plain), nil
+}
+
+// mapSecrets replaces the texts under names that begin with "#", at any depth, and keeps everything else byte by byte
+// but for white space. A path such as parameters.#password is what an error names.
+func mapSecrets(raw json.RawMessage, replace func(text string) (string, error)) (json.RawMessage, error) {
+	if !bytes.Contains(raw, []byte("#")) && !bytes.Contains(raw, []byte(`\u`)) {
+		return raw, nil // no name can begin with "#"
+	}
+	return mapSecretsAt(raw, "", false, replace)
+}
+
+func mapSecretsAt(raw json.RawMessage, path string, secret bool, replace func(string) (string, error)) (json.RawMessage, error) {
+	switch kindOf(raw) {
+	case '{':
+		return mapMembers(raw, path, replace)
+	case '[':
+		var items []json.RawMessage
+		if err := json.Unmarshal(raw, &items); err != nil {
+			return nil, err
+		}
+		for i, item := range items {
+			var err error
+			if items[i], err = mapSecretsAt(item, path+"["+strconv.Itoa(i)+"]", secret, replace); err != nil {
+				return nil, err
+			}
+		}
+		return encodeJSON(items)
+	case '"':
+		if !secret {
+			return raw, nil
+		}
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, err
+		}
+		text, err := replace(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return encodeJSON(text)
+	}
+	return raw, nil
+}
+
+// mapMembers is mapSecretsAt for an object. It keeps the order of the members.
+func mapMembers(raw json.RawMessage, path string, replace func(string) (string, error)) (json.RawMessage, error) {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	err := eachMember(raw, func(name string, rawName, value json.RawMessage) error {
+		below := name
+		if path != "" {
+			below = path + "." + name
+		}
+		value, err := mapSecretsAt(value, below, strings.HasPrefix(name, "#"), replace)
+		if err != nil {
+			return err
+		}
+		if out.Len() > 1 {
+			out.WriteByte(',')
+		}
+		out.Write(rawName)
+		out.WriteByte(':')
+		out.Write(value)
+		return nil
+	})
+	out.WriteByte('}')
+	return out.Bytes(), err
+}
+
+// eachMember calls do with each member of a JSON object, in its order. rawName is the name as JSON.
+func eachMember(raw json.RawMessage, do func(name string, rawName, value json.RawMessage) error) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil { // the brace
+		return err
+	}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string) // a name of a member is nothing else
+		rawName, err := encodeJSON(name)
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		if err := do(name, rawName, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutRunNodes leaves out the nodes that are made at run time and never stored.
+func withoutRunNodes(content json.RawMessage) (json.RawMessage, error) {
+	if kindOf(content) != '{' {
+		return content, nil
+	}
+	var out bytes.Buffer
+	out.WriteByte('{')
+	left := false
+	err := eachMember(content, func(name string, rawName, value json.RawMessage) error {
+		if name == "image_parameters" || name == "action" {
+			left = true
+			return nil
+		}
+		if out.Len() > 1 {
+			out.WriteByte(',')
+		}
+		out.Write(rawName)
+		out.WriteByte(':')
+		out.Write(value)
+		return nil
+	})
+	out.WriteByte('}')
+	if err != nil || !left {
+		return content, err // the bytes as they came
+	}
+	return out.Bytes(), nil
+}
+
+// decryptSecrets makes what the program of a component may read: the values under names that begin with "#" in the clear.
+func (e *execution) decryptSecrets(content json.RawMessage) (json.RawMessage, error) {
+	scope := cipherScope{e.record.Component, strconv.FormatInt(e.q.s.opts.ProjectID, 10), e.record.Config}
+	out, err := mapSecrets(content, func(text string) (string, error) { return e.q.s.vault.decrypt(scope, text) })
+	if errors.Is(err, errForeignCipher) {
+		return nil, UserError(err)
+	}
+	return out, err
+}
+
+func (s *Server) encryptionRoutes() []route {
+	return []route{
+		{method: "POST", path: "/encrypt", summary: "Encrypt a text, or the members of a JSON object whose names begin with #", public: true, api: encryptionAPI, run: (*call).encrypt},
+	}
+}
+
+// encrypt answers in the type of its request. It needs no token: the answer can be read by the components of this
+// installation alone.
+func (c *call) encrypt() (reply, error) {
+	query := c.r.URL.Query()
+	scope := cipherScope{query.Get("componentId"), query.Get("projectId"), query.Get("configId")}
+	switch {
+	case scope.component == "":
+		return failed(refuse(http.StatusBadRequest, "", "Parameter componentId is required"))
+	case scope.config != "" && scope.project == "":
+		return failed(refuse(http.StatusBadRequest, "", "Parameter configId needs projectId"))
+	case scope.project != "" && scope.project != strconv.FormatInt(c.s.opts.ProjectID, 10):
+		return failed(refuse(http.StatusBadRequest, "", "Parameter projectId: this installation has the project %d", c.s.opts.ProjectID))
+	}
+	if _, err := c.s.component(scope.component); err != nil {
+		return failed(refuse(http.StatusBadRequest, "", "Component %q not found", cut(scope.component, 255)))
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxEncryptBody))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return failed(refuse(http.StatusRequestEntityTooLarge, "", "The body has more than %d bytes", maxEncryptBody))
+	}
+	if err != nil {
+		return failed(refuse(http.StatusBadRequest, "", "The body could not be read"))
+	}
+	mediaType, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	switch mediaType {
+	case "text/plain":
+		if len(data) == 0 || !utf8.Valid(data) {
+			return failed(refuse(http.StatusBadRequest, "", "The body is empty or not UTF-8"))
+		}
+		return encryptedReply("text/plain", []byte(c.s.vault.encrypt(scope, string(data))))
+	case "application/json":
+		if kind := kindOf(data); kind != '{' && kind != '[' || !json.Valid(data) {
+			return failed(refuse(http.StatusBadRequest, "", "The body is no JSON object"))
+		}
+		out, err := mapSecrets(data, func(text string) (string, error) { return c.s.vault.encrypt(scope, text), nil })
+		if err != nil {
+			return failed(err)
+		}
+		return encryptedReply("application/json", out)
+	}
+	return failed(refuse(http.StatusUnsupportedMediaType, "", "Content-Type: want text/plain or application/json"))
+}
+
+func encryptedReply(contentType string, body []byte) (reply, error) {
+	return reply{write: func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+	}}, nil
+}

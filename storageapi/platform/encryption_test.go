@@ -1,0 +1,148 @@
+package platform_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/storageapi/platform"
+)
+
+// encrypt calls the encryption as a client without a token does.
+func (w *world) encrypt(query, contentType, body string) answer {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), "POST", w.http.URL+"/encrypt?"+query, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	return w.do(req)
+}
+
+// runError runs a configuration of its own and returns the message of the job, which must fail.
+func (w *world) runError(in storageapi.QueueJobCreate) string {
+	w.t.Helper()
+	_, err := w.runJob(in)
+	var failed *storageapi.QueueJobError
+	if !errors.As(err, &failed) {
+		w.t.Fatalf("the job with %s ended with %v", in.ConfigData, err)
+	}
+	return failed.Job.Result.Value.Message
+}
+
+// What is encrypted can be read by runs of its scope, in the clear, and by nobody else; it survives a restart.
+func TestEncryptedValuesReachTheRunner(t *testing.T) {
+	w, rec := newQueueWorld(t)
+	for name, query := range map[string]string{
+		"component":     "componentId=" + component,
+		"project":       "componentId=" + component + "&projectId=1",
+		"configuration": "componentId=" + component + "&projectId=1&configId=mine",
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := string(w.encrypt(query, "text/plain", `s3cr"t {{ x }}`).body)
+			if !strings.HasPrefix(text, "KBC::") || strings.Contains(text, "s3cr") {
+				t.Fatalf("the encrypted value is %q", text)
+			}
+			w.restart()
+			content := `{"parameters":{"#password":"` + text + `","plain":"` + text + `","list":[{"#a":"not encrypted"}]}}`
+			rec.set(nil)
+			must(w.runJob(storageapi.QueueJobCreate{Config: "mine", ConfigData: raw(content)}))(t)
+			want := `{"action":"run","image_parameters":{"i":1},"parameters":{"#password":"s3cr\"t {{ x }}","plain":"` + text + `","list":[{"#a":"not encrypted"}]}}`
+			expectJSON(t, "configuration of the run", rec.runs[0].Configuration, want)
+		})
+	}
+}
+
+func TestEncryptedValuesOfOthersFailTheJob(t *testing.T) {
+	w, rec := newQueueWorld(t)
+	mine := string(w.encrypt("componentId="+component+"&projectId=1&configId=mine", "text/plain", "secret").body)
+	for name, text := range map[string]string{
+		"another configuration": mine,
+		"another component":     string(w.encrypt("componentId=other", "text/plain", "secret").body),
+		"another installation":  "KBC::ProjectSecure::AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA",
+		"a cut value":           mine[:len(mine)-2],
+		"no base64":             "KBC::ComponentSecure::?",
+		"an empty value":        "KBC::ConfigSecure::",
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec.set(nil)
+			message := w.runError(storageapi.QueueJobCreate{Config: "yours", ConfigData: raw(`{"parameters":{"db":[{"#password":"` + text + `"}]}}`)})
+			if !strings.Contains(message, "parameters.db[0].#password") || !strings.Contains(message, "encrypt it again") || strings.Contains(message, text[5:]) {
+				t.Errorf("the job says %q", message)
+			}
+			if len(rec.rows()) != 0 {
+				t.Error("the program ran")
+			}
+		})
+	}
+}
+
+// In JSON the members whose names begin with # are encrypted, once, and the rest stays byte by byte.
+func TestEncryptJSON(t *testing.T) {
+	w := newWorld(t)
+	const query = "componentId=any&projectId=1"
+	once := w.encrypt(query, "application/json; charset=utf-8", `{"z":1.0,"#b":"x","a":{"#c":"y","d":["#"]},"#n":1}`)
+	var out struct {
+		B string `json:"#b"`
+		A struct {
+			C string `json:"#c"`
+		} `json:"a"`
+	}
+	check(t, json.Unmarshal(once.body, &out))
+	const prefix = "KBC::ProjectSecure::"
+	if !strings.HasPrefix(out.B, prefix) || !strings.HasPrefix(out.A.C, prefix) || once.header.Get("Content-Type") != "application/json" {
+		t.Fatalf("answer %s", once.body)
+	}
+	rest := strings.NewReplacer(out.B, "x", out.A.C, "y").Replace(string(once.body))
+	if rest != `{"z":1.0,"#b":"x","a":{"#c":"y","d":["#"]},"#n":1}` {
+		t.Errorf("the rest is %s", rest)
+	}
+	if twice := w.encrypt(query, "application/json", string(once.body)); string(twice.body) != string(once.body) {
+		t.Errorf("encrypted twice: %s", twice.body)
+	}
+}
+
+func TestEncryptRefuses(t *testing.T) {
+	w := newWorld(t, func(o *platform.Options) { o.AnyComponent = false })
+	for _, c := range []struct {
+		query, contentType, body string
+		status                   int
+		want                     string
+	}{
+		{"", "text/plain", "x", 400, "componentId"},
+		{"componentId=unknown", "text/plain", "x", 400, "not found"},
+		{"componentId=" + platform.DefaultVariablesComponent + "&projectId=2", "text/plain", "x", 400, "projectId"},
+		{"componentId=" + platform.DefaultVariablesComponent + "&configId=c", "text/plain", "x", 400, "projectId"},
+		{"componentId=" + platform.DefaultVariablesComponent, "text/plain", "", 400, "empty"},
+		{"componentId=" + platform.DefaultVariablesComponent, "application/json", "{", 400, "no JSON"},
+		{"componentId=" + platform.DefaultVariablesComponent, "application/xml", "x", 415, "Content-Type"},
+		{"componentId=" + platform.DefaultVariablesComponent, "text/plain", strings.Repeat("x", 1<<20+1), 413, "more than"},
+	} {
+		a := w.encrypt(c.query, c.contentType, c.body)
+		if a.status != c.status || !strings.Contains(string(a.body), c.want) {
+			t.Errorf("%s with %.20q as %s: %d %s, want %d and %q", c.query, c.body, c.contentType, a.status, a.body, c.status, c.want)
+		}
+	}
+}
+
+// A key of the wrong length is refused: with another key no value could be read any more.
+func TestDamagedEncryptionKey(t *testing.T) {
+	w := newWorld(t)
+	path := filepath.Join(w.dir, "encryption.key")
+	key := must(os.ReadFile(path))(t)
+	if info := must(os.Stat(path))(t); info.Mode().Perm() != 0o600 || len(key) != 32 {
+		t.Errorf("the key has %d bytes and mode %s", len(key), info.Mode())
+	}
+	check(t, w.server.Close())
+	check(t, os.WriteFile(path, key[:31], 0o600))
+	if _, err := platform.Open(w.dir, w.opts); err == nil || !strings.Contains(err.Error(), "encryption.key") {
+		t.Errorf("opened with a damaged key: %v", err)
+	}
+	check(t, os.WriteFile(path, key, 0o600))
+	w.open()
+}

@@ -1,0 +1,46 @@
+package platform
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// absentServices are the services of the platform that this server does not have (seed document 1, the index). The index
+// lists them, because clients look for their ids there, and every call to one is answered with what is missing.
+var absentServices = []string{"import", "oauth", "billing", "scheduler", "sync-actions", "notification"}
+
+// ownServices are served here.
+var ownServices = []string{"queue", "encryption"}
+
+// serviceList is what the index says of services: those of this server, those of the embedder, and then those that are
+// in neither.
+func (s *Server) serviceList(base string) []storageapi.Service {
+	var list []storageapi.Service
+	for _, id := range ownServices {
+		list = append(list, storageapi.Service{ID: id, URL: base})
+	}
+	for _, service := range s.opts.Services {
+		list = append(list, storageapi.Service{ID: service.ID, URL: service.URL})
+	}
+	for _, id := range absentServices {
+		if !slices.ContainsFunc(list, func(s storageapi.Service) bool { return s.ID == id }) {
+			list = append(list, storageapi.Service{ID: id, URL: base + "/absent/" + id})
+		}
+	}
+	return list
+}
+
+// absentRoutes answer the calls to services that are not there.
+func (s *Server) absentRoutes() []route {
+	absent := func(c *call) (reply, error) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, "/absent/"), "/")
+		if !slices.Contains(absentServices, id) {
+			return failed(refuse(http.StatusNotFound, "notFound", "There is no service %q", cut(id, 80)))
+		}
+		return failed(refuse(http.StatusNotImplemented, "serviceNotAvailable", "This installation has no service %q", id))
+	}
+	return []route{{path: "/absent/", summary: "Services that are not part of this installation", public: true, api: absentAPI, run: absent}}
+}

@@ -1,0 +1,12 @@
+package platform
+
+// Literals of the wire that existing clients and configurations contain.
+const (
+	// DefaultVariablesComponent is the id of the component whose configurations hold variables, unless
+	// [Options.VariablesComponent] names another one.
+	DefaultVariablesComponent = "keboola.variables"
+
+	componentCipher = "KBC::ComponentSecure::"
+	projectCipher   = "KBC::ProjectSecure::"
+	configCipher    = "KBC::ConfigSecure::"
+)
