@@ -1,0 +1,226 @@
+package celltype
+
+import (
+	"math"
+	"strconv"
+	"unsafe"
+)
+
+// MaxPrecision is the greatest number of digits of a decimal.
+const MaxPrecision = 38
+
+// AnyScale is the scale of decimals that keep the fraction digits that they need.
+const AnyScale = -1
+
+// number is a number of the JSON grammar, taken apart: digits before and after the point, and the exponent.
+type number struct {
+	negative    bool
+	whole, frac []byte
+	exponent    int64 // saturated far beyond the range of every type
+
+	// The significant digits are those from first to before last, counted over whole and frac. A zero has none.
+	first, last int64
+}
+
+const maxExponent = 1 << 40
+
+// parseNumber reads -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? and nothing else.
+func parseNumber(text []byte) (n number, reason Reason) {
+	if len(text) == 0 {
+		return n, EmptyText
+	}
+	rest := text
+	if rest[0] == '-' {
+		n.negative, rest = true, rest[1:]
+	}
+	n.whole, rest = digits(rest)
+	if len(n.whole) == 0 || len(n.whole) > 1 && n.whole[0] == '0' {
+		return n, Malformed
+	}
+	if len(rest) > 0 && rest[0] == '.' {
+		if n.frac, rest = digits(rest[1:]); len(n.frac) == 0 {
+			return n, Malformed
+		}
+	}
+	if len(rest) > 0 && rest[0]|0x20 == 'e' {
+		rest = rest[1:]
+		down := false
+		if len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
+			down, rest = rest[0] == '-', rest[1:]
+		}
+		var exp []byte
+		if exp, rest = digits(rest); len(exp) == 0 {
+			return n, Malformed
+		}
+		for _, d := range exp {
+			n.exponent = min(n.exponent*10+int64(d-'0'), maxExponent)
+		}
+		if down {
+			n.exponent = -n.exponent
+		}
+	}
+	if len(rest) > 0 {
+		return n, Malformed
+	}
+	n.last = int64(len(n.whole) + len(n.frac))
+	for n.last > 0 && n.digit(n.last-1) == '0' {
+		n.last--
+	}
+	for n.first < n.last && n.digit(n.first) == '0' {
+		n.first++
+	}
+	return n, OK
+}
+
+// digits splits the digits off the front.
+func digits(text []byte) (head, rest []byte) {
+	i := 0
+	for i < len(text) && text[i]-'0' <= 9 {
+		i++
+	}
+	return text[:i], text[i:]
+}
+
+// digit is the digit of a place, counted over whole and frac. All places outside of them are zeros.
+func (n *number) digit(at int64) byte {
+	switch {
+	case at < 0:
+	case at < int64(len(n.whole)):
+		return n.whole[at]
+	case at < int64(len(n.whole)+len(n.frac)):
+		return n.frac[at-int64(len(n.whole))]
+	}
+	return '0'
+}
+
+func (n *number) zero() bool { return n.first == n.last }
+
+// point is the place of the first digit after the decimal point.
+func (n *number) point() int64 { return int64(len(n.whole)) + n.exponent }
+
+// wholeDigits is how many digits stand before the point, without leading zeros.
+func (n *number) wholeDigits() int64 { return max(0, n.point()-n.first) }
+
+// fractionDigits is how many digits must stand after the point.
+func (n *number) fractionDigits() int64 { return max(0, n.last-n.point()) }
+
+// maxInt64Digits are the digits of 2^63.
+const maxInt64Digits = 19
+
+// AppendInt64 appends a whole number in decimal digits: 1.0 and 1e3 are the whole numbers 1 and 1000, -0 is 0.
+func AppendInt64(dst, text []byte) ([]byte, Reason) {
+	n, reason := parseNumber(text)
+	switch {
+	case reason != OK:
+		return dst, reason
+	case n.zero():
+		return append(dst, '0'), OK
+	case n.fractionDigits() > 0:
+		return dst, NotIntegral
+	case n.wholeDigits() > maxInt64Digits:
+		return dst, OutOfRange
+	}
+	var value uint64
+	for at := n.first; at < n.point(); at++ {
+		value = value*10 + uint64(n.digit(at)-'0')
+	}
+	if n.negative {
+		if value > 1<<63 {
+			return dst, OutOfRange
+		}
+		return strconv.AppendUint(append(dst, '-'), value, 10), OK
+	}
+	if value > math.MaxInt64 {
+		return dst, OutOfRange
+	}
+	return strconv.AppendUint(dst, value, 10), OK
+}
+
+// AppendDecimal appends a number of at most precision digits, of which exactly scale stand after the point; with [AnyScale] as
+// many as the value needs. Minus zero is zero. Precision is at most [MaxPrecision], and scale at most precision.
+func AppendDecimal(dst, text []byte, precision, scale int) ([]byte, Reason) {
+	n, reason := parseNumber(text)
+	if reason != OK {
+		return dst, reason
+	}
+	var whole, frac int64
+	if !n.zero() {
+		whole, frac = n.wholeDigits(), n.fractionDigits()
+	}
+	places := int64(scale)
+	if scale == AnyScale {
+		switch {
+		case whole > int64(precision):
+			return dst, OutOfRange
+		case whole+frac > int64(precision):
+			return dst, TooPrecise
+		}
+		places = frac
+	}
+	switch {
+	case whole > int64(precision)-places:
+		return dst, OutOfRange
+	case frac > places:
+		return dst, TooPrecise
+	}
+	if n.negative && !n.zero() {
+		dst = append(dst, '-')
+	}
+	point := n.point()
+	if n.zero() {
+		point = 0
+		n.whole, n.frac = nil, nil
+	}
+	if whole == 0 {
+		dst = append(dst, '0')
+	}
+	for at := point - whole; at < point; at++ {
+		dst = append(dst, n.digit(at))
+	}
+	if places > 0 {
+		dst = append(dst, '.')
+		for at := point; at < point+places; at++ {
+			dst = append(dst, n.digit(at))
+		}
+	}
+	return dst, OK
+}
+
+// AppendFloat64 appends the nearest double in the shortest form that reads back as the same, with an exponent from 1e21 up
+// and below 1e-6. NaN, Infinity and -Infinity are read in exactly this spelling. A number that is too small is 0, one that is
+// too large does not fit. Minus zero keeps its sign.
+func AppendFloat64(dst, text []byte) ([]byte, Reason) {
+	switch string(text) {
+	case "NaN", "Infinity", "-Infinity":
+		return append(dst, text...), OK
+	}
+	if _, reason := parseNumber(text); reason != OK {
+		return dst, reason
+	}
+	// The string lives no longer than the call: ParseFloat copies what it puts into an error.
+	f, err := strconv.ParseFloat(unsafe.String(&text[0], len(text)), 64)
+	if err != nil {
+		return dst, OutOfRange
+	}
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	dst = strconv.AppendFloat(dst, f, format, -1, 64)
+	if n := len(dst); format == 'e' && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
+		dst[n-2] = dst[n-1] // e-09 is e-9
+		dst = dst[:n-1]
+	}
+	return dst, OK
+}
+
+// AppendBool appends true or false, which are the only spellings.
+func AppendBool(dst, text []byte) ([]byte, Reason) {
+	switch string(text) {
+	case "true", "false":
+		return append(dst, text...), OK
+	case "":
+		return dst, EmptyText
+	}
+	return dst, Malformed
+}

@@ -1,0 +1,178 @@
+package celltype
+
+import "unicode/utf8"
+
+// AppendDate appends a date, YYYY-MM-DD, of the years 1 to 9999.
+func AppendDate(dst, text []byte) ([]byte, Reason) {
+	days, rest, reason := parseDate(text)
+	switch {
+	case reason != OK:
+		return dst, reason
+	case len(rest) > 0:
+		return dst, Malformed
+	case days < minDay || days > maxDay:
+		return dst, OutOfRange
+	}
+	return append(dst, text...), OK
+}
+
+// AppendTimestamp appends a time in UTC as YYYY-MM-DDThh:mm:ss.ffffffZ. It reads RFC 3339, where t, z and one space for T
+// may stand as well. Digits below a microsecond are dropped. The time must be in the years 1 to 9999 of UTC. A time without Z or
+// an offset is taken as UTC if assumeUTC is set.
+func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
+	days, rest, reason := parseDate(text)
+	if reason != OK {
+		return dst, reason
+	}
+	if len(rest) < 9 || rest[0]|0x20 != 't' && rest[0] != ' ' || rest[3] != ':' || rest[6] != ':' {
+		return dst, Malformed
+	}
+	hour, minute, second := two(rest[1:]), two(rest[4:]), two(rest[7:])
+	if hour < 0 || minute < 0 || second < 0 {
+		return dst, Malformed
+	}
+	rest = rest[9:]
+	var micros [6]byte
+	copy(micros[:], "000000")
+	if len(rest) > 0 && rest[0] == '.' {
+		var frac []byte
+		if frac, rest = digits(rest[1:]); len(frac) == 0 {
+			return dst, Malformed
+		}
+		copy(micros[:], frac)
+	}
+	offset, reason := parseZone(rest, assumeUTC)
+	switch {
+	case reason != OK:
+		return dst, reason
+	case second == 60:
+		return dst, LeapSecond
+	case hour > 23 || minute > 59 || second > 59:
+		return dst, OutOfRange
+	}
+	ofDay := hour*60 + minute - offset // minutes of the day in UTC, which may be one before or after
+	if ofDay < 0 {
+		days, ofDay = days-1, ofDay+24*60
+	} else if ofDay >= 24*60 {
+		days, ofDay = days+1, ofDay-24*60
+	}
+	if days < minDay || days > maxDay {
+		return dst, OutOfRange
+	}
+	dst = appendDate(dst, days)
+	dst = appendTwo(append(dst, 'T'), ofDay/60)
+	dst = appendTwo(append(dst, ':'), ofDay%60)
+	dst = appendTwo(append(dst, ':'), second)
+	dst = append(append(dst, '.'), micros[:]...)
+	return append(dst, 'Z'), OK
+}
+
+// parseZone reads Z or ±hh:mm and returns the minutes east of UTC.
+func parseZone(text []byte, assumeUTC bool) (minutes int, reason Reason) {
+	switch {
+	case len(text) == 0 && assumeUTC, len(text) == 1 && text[0]|0x20 == 'z':
+		return 0, OK
+	case len(text) == 0:
+		return 0, NoZone
+	case len(text) != 6 || text[0] != '+' && text[0] != '-' || text[3] != ':':
+		return 0, Malformed
+	}
+	hours, minutes := two(text[1:]), two(text[4:])
+	switch {
+	case hours < 0 || minutes < 0:
+		return 0, Malformed
+	case hours > 23 || minutes > 59:
+		return 0, OutOfRange
+	}
+	minutes += hours * 60
+	if text[0] == '-' {
+		minutes = -minutes
+	}
+	return minutes, OK
+}
+
+// two reads two digits, -1 if they are none.
+func two(text []byte) int {
+	if text[0]-'0' > 9 || text[1]-'0' > 9 {
+		return -1
+	}
+	return int(text[0]-'0')*10 + int(text[1]-'0')
+}
+
+func appendTwo(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
+
+var daysBefore = [...]int{0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365}
+
+func leap(year int) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
+
+// Days are counted from the 1st of March of the year 0, so that a leap day is the last of its year.
+const (
+	daysIn400 = 146097
+	minDay    = 306                               // 0001-01-01
+	maxDay    = 10000/400*daysIn400 - 1 - 31 - 29 // 9999-12-31; the year 10000 is a leap year
+)
+
+// parseDate reads YYYY-MM-DD, of the year 0 as well, because an offset can move it into the year 1.
+func parseDate(text []byte) (days int, rest []byte, reason Reason) {
+	if len(text) == 0 {
+		return 0, nil, EmptyText
+	}
+	if len(text) < 10 || text[4] != '-' || text[7] != '-' {
+		return 0, nil, Malformed
+	}
+	century, year, month, day := two(text), two(text[2:]), two(text[5:]), two(text[8:])
+	if century < 0 || year < 0 || month < 0 || day < 0 {
+		return 0, nil, Malformed
+	}
+	year += century * 100
+	if month < 1 || month > 12 || day < 1 {
+		return 0, nil, OutOfRange
+	}
+	length := daysBefore[month] - daysBefore[month-1]
+	if month == 2 && leap(year) {
+		length++
+	}
+	if day > length {
+		return 0, nil, OutOfRange
+	}
+	if month -= 3; month < 0 {
+		month, year = month+12, year-1
+	}
+	// From March on the lengths of the months repeat with a period of 153 days in 5 months.
+	days = year*365 + floor(year, 4) - floor(year, 100) + floor(year, 400) + (153*month+2)/5 + day - 1
+	return days, text[10:], OK
+}
+
+func floor(n, by int) int {
+	if n < 0 {
+		return (n - by + 1) / by
+	}
+	return n / by
+}
+
+// appendDate appends the date of a day from minDay to maxDay.
+func appendDate(dst []byte, days int) []byte {
+	era, day := days/daysIn400, days%daysIn400
+	year := (day - day/1460 + day/36524 - day/(daysIn400-1)) / 365
+	day -= 365*year + year/4 - year/100
+	month := (5*day + 2) / 153
+	day -= (153*month + 2) / 5
+	year += era * 400
+	if month += 3; month > 12 {
+		month, year = month-12, year+1
+	}
+	dst = appendTwo(appendTwo(dst, year/100), year%100)
+	dst = appendTwo(append(dst, '-'), month)
+	return appendTwo(append(dst, '-'), day+1)
+}
+
+// CheckText reports whether text is UTF-8 of at most limit characters; 0 is no limit.
+func CheckText(text []byte, limit int) Reason {
+	if !utf8.Valid(text) {
+		return NotUTF8
+	}
+	if limit > 0 && len(text) > limit && utf8.RuneCount(text) > limit {
+		return TooLong
+	}
+	return OK
+}
