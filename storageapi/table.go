@@ -1,6 +1,7 @@
 package storageapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -301,7 +302,8 @@ type RowQuery struct {
 	Filters []Filter
 	// OrderBy sorts; the first has most weight.
 	OrderBy []Order
-	// ChangedSince and ChangedUntil select rows by the time of their import: seconds since 1970, or the text of a time.
+	// ChangedSince and ChangedUntil select rows by the time of their import: seconds since 1970, the text of a time, or a
+	// distance from now such as "-2 days".
 	ChangedSince, ChangedUntil string
 }
 
@@ -390,14 +392,23 @@ func (c *Client) PreviewJSON(ctx context.Context, table string, q RowQuery) (*Pr
 // Export says how the rows of an export are written.
 type Export struct {
 	RowQuery
-	// Gzip compresses the file.
+	// Gzip compresses the slices.
 	Gzip bool
+	// Format is [FormatCSV] by default.
+	Format string
 }
 
-// ExportTable writes rows of a table to a file of the project and waits for it; ctx bounds the wait. The file has a
-// header unless it is sliced, and lives two days.
+// Formats of an export.
+const (
+	FormatCSV  = "rfc"  // comma-separated values without a header
+	FormatJSON = "json" // an object for each row, on a line of its own
+)
+
+// ExportTable writes rows of a table to a sliced file of the project and waits for it; ctx bounds the wait. The slices have
+// no header, [StoredFile.OpenSlices] reads them one after the other. The file lives two days. Some servers write files that are
+// not sliced, with a header: look at [File.IsSliced].
 func (c *Client) ExportTable(ctx context.Context, table string, in Export) (IntID, error) {
-	body := map[string]any{"gzip": in.Gzip, "format": "rfc"}
+	body := map[string]any{"gzip": in.Gzip, "format": cmp.Or(in.Format, FormatCSV)}
 	if in.Limit > 0 {
 		body["limit"] = in.Limit
 	}

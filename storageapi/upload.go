@@ -214,6 +214,55 @@ func (s *StoredFile) OpenSlice(ctx context.Context, name string) (io.ReadCloser,
 	return s.client.get(ctx, s.store, name)
 }
 
+// OpenSlices returns the bytes of all slices, one slice after the other. Compressed slices are so one stream of gzip. ctx bounds
+// the reading as well. The caller closes the reader.
+func (s *StoredFile) OpenSlices(ctx context.Context) (io.ReadCloser, error) {
+	names, err := s.Slices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &sliceReader{ctx: ctx, file: s, names: names}, nil
+}
+
+// sliceReader reads slices one after the other. A slice is opened when the one before it has ended.
+type sliceReader struct {
+	ctx   context.Context
+	file  *StoredFile
+	names []string
+	slice io.ReadCloser
+}
+
+func (r *sliceReader) Read(p []byte) (int, error) {
+	for {
+		if r.slice == nil {
+			if len(r.names) == 0 {
+				return 0, io.EOF
+			}
+			slice, err := r.file.OpenSlice(r.ctx, r.names[0])
+			if err != nil {
+				return 0, err
+			}
+			r.slice, r.names = slice, r.names[1:]
+		}
+		n, err := r.slice.Read(p)
+		if err == io.EOF {
+			err = r.Close()
+		}
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+	}
+}
+
+func (r *sliceReader) Close() error {
+	if r.slice == nil {
+		return nil
+	}
+	slice := r.slice
+	r.slice = nil
+	return slice.Close()
+}
+
 // maxManifest bounds what is read of a manifest.
 const maxManifest = 64 << 20
 

@@ -16,6 +16,7 @@ type Reason string
 const (
 	OK          Reason = ""
 	EmptyText   Reason = "emptyText"   // there is no text at all
+	NullValue   Reason = "nullValue"   // there is no value, where callers want one
 	Malformed   Reason = "malformed"   // the text is not written in the way of the type
 	NotIntegral Reason = "notIntegral" // a whole number is wanted
 	OutOfRange  Reason = "outOfRange"  // beyond the type, such as 2^63, the 30th of February, the year 10000

@@ -70,6 +70,14 @@ func (b *blobs) writeAt(file int64, path string, fill func(w io.Writer) error) (
 	return writeDurably(path, fmt.Sprint(b.temps.Add(1)), fill)
 }
 
+// create begins a blob that is written piece by piece.
+func (b *blobs) create(file int64, name string) (*durableFile, error) {
+	if err := ensureDir(b.folder(file)); err != nil {
+		return nil, err
+	}
+	return createDurably(b.path(file, name), fmt.Sprint(b.temps.Add(1)))
+}
+
 // open opens a blob. An absent one is an error that matches fs.ErrNotExist.
 func (b *blobs) open(file int64, name string) (*os.File, error) { return os.Open(b.path(file, name)) }
 
@@ -149,33 +157,57 @@ func ensureDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// writeDurably writes a file aside, syncs it and renames it into its place. temp makes the name of the file unique
-// while it is written.
-func writeDurably(path, temp string, fill func(w io.Writer) error) (size int64, err error) {
+// durableFile is a file that is written aside. It gets its name when it is complete.
+type durableFile struct {
+	*bufio.Writer
+	f          *os.File
+	temp, path string
+}
+
+// createDurably begins a file. temp makes its name unique while it is written. Either commit or abandon ends it.
+func createDurably(path, temp string) (*durableFile, error) {
 	tempPath := filepath.Join(filepath.Dir(path), tempPrefix+temp)
 	f, err := os.OpenFile(tempPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	buffered := bufio.NewWriterSize(f, 128<<10)
-	err = fill(buffered)
+	return &durableFile{bufio.NewWriterSize(f, 128<<10), f, tempPath, path}, nil
+}
+
+// commit makes the file durable under its name and returns its size.
+func (d *durableFile) commit() (size int64, err error) {
+	if err = d.Flush(); err == nil {
+		size, err = d.f.Seek(0, io.SeekCurrent)
+	}
 	if err == nil {
-		err = buffered.Flush()
+		err = d.f.Sync()
 	}
-	if err == nil {
-		size, err = f.Seek(0, io.SeekCurrent)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tempPath, path)
+	if err = errors.Join(err, d.f.Close()); err == nil {
+		err = os.Rename(d.temp, d.path)
 	}
 	if err != nil {
-		_ = os.Remove(tempPath)
+		_ = os.Remove(d.temp)
 		return 0, err
 	}
-	return size, syncDir(filepath.Dir(path))
+	return size, syncDir(filepath.Dir(d.path))
+}
+
+func (d *durableFile) abandon() {
+	_ = d.f.Close()
+	_ = os.Remove(d.temp) // what stays goes at the next opening
+}
+
+// writeDurably writes a file as a whole.
+func writeDurably(path, temp string, fill func(w io.Writer) error) (size int64, err error) {
+	d, err := createDurably(path, temp)
+	if err != nil {
+		return 0, err
+	}
+	if err := fill(d); err != nil {
+		d.abandon()
+		return 0, err
+	}
+	return d.commit()
 }
 
 func syncDir(path string) error {
@@ -216,4 +248,9 @@ func parseBlobName(name string) (file int64, inner string, ok bool) {
 	}
 	file, err := strconv.ParseInt(digits, 10, 64)
 	return file, inner, err == nil && len(inner) < 1024 && !strings.Contains(inner, "\x00")
+}
+
+// sliceURL is the address of a slice in the manifest of its file.
+func sliceURL(file int64, slice string) string {
+	return "azure://" + blobAccount + ".blob.core.windows.net/" + blobContainer + "/" + blobName(file, true) + slice
 }

@@ -170,6 +170,14 @@ func (c *call) checkBucketName(tx *txn, id, displayName string) error {
 	return nil
 }
 
+// bucketFields are what a new bucket may be described with: the fields that count, and the rest of a bucket's own, because clients
+// send back what they have read. Anything else is a misspelt field, which would make a bucket other than the one that is meant.
+var bucketFields = []string{
+	"name", "stage", "description", "displayName", "backend", "color",
+	"id", "bucketId", "branchId", "idBranch", "uri", "tables", "created", "lastChangeDate", "updated", "isReadOnly", "dataSizeBytes", "rowsCount", "isMaintenance",
+	"sharing", "hasExternalSchema", "databaseName", "path", "isLinkedBucket", "owner", "metadata",
+}
+
 func (c *call) createBucket() (reply, error) {
 	if !c.token.CanManageBuckets {
 		return failed(accessDenied("the token cannot create buckets"))
@@ -183,6 +191,7 @@ func (c *call) createBucket() (reply, error) {
 		in.fail("name", "want 1 to 96 letters, digits, dashes and underscores")
 	}
 	b := bucket{Stage: in.textOr("stage", "in"), Description: in.textOr("description", ""), DisplayName: in.textOr("displayName", name), Color: in.text("color")}
+	in.only(bucketFields...)
 	if b.Stage != "in" && b.Stage != "out" {
 		in.fail("stage", "want in or out")
 	}

@@ -21,9 +21,13 @@ import (
 
 // The files of testdata/contract are the contract of the API: requests and the answers that clients rely on. Each file is
 // replayed by raw HTTP against a new server, so that no client of ours stands between. A file consists of steps that are
-// separated by blank lines. A line that begins with "#" is a comment. There are two kinds of steps:
+// separated by blank lines. A line that begins with "#" is a comment. There are these kinds of steps:
 //
 //	file NAME [OPTIONS]         makes a file of the project; its id is ${NAME}. The option gz compresses it.
+//	first line
+//	...
+//
+//	slices ID                   reads the slices of a file, which are
 //	first line
 //	...
 //
@@ -124,6 +128,9 @@ func (c *contract) play(t *testing.T, file string, s step) {
 	if words := strings.Fields(s.lines[0]); words[0] == "file" {
 		c.makeFile(words[1], words[2:], strings.Join(s.lines[1:], "\n")+"\n")
 		return
+	} else if words[0] == "slices" {
+		c.compareSlices(t, words[1], s.lines[1:])
+		return
 	}
 	arrow := slices.IndexFunc(s.lines, func(l string) bool { return strings.HasPrefix(l, "-> ") })
 	if arrow < 0 {
@@ -157,6 +164,20 @@ func (c *contract) makeFile(name string, options []string, content string) {
 	f, err := c.Upload(c.t.Context(), storageapi.FilePrepare{Name: name}, storageapi.BytesSource(data))
 	check(c.t, err)
 	c.vars[strings.TrimSuffix(name, ".gz")] = f.ID.String()
+}
+
+func (c *contract) compareSlices(t *testing.T, id string, want []string) {
+	var n storageapi.IntID
+	check(t, n.UnmarshalJSON([]byte(id)))
+	got := c.slices(n)
+	if strings.HasPrefix(got, "\x1f\x8b") {
+		zr, err := gzip.NewReader(strings.NewReader(got))
+		check(t, err)
+		got = c.read(zr)
+	}
+	if text := strings.TrimSuffix(got, "\n"); text != strings.Join(want, "\n") {
+		t.Errorf("the slices are %q", got)
+	}
 }
 
 func (c *contract) request(t *testing.T, lines []string) answer {

@@ -43,6 +43,17 @@
 // Encryption is AES-256-GCM. Its key is made at the first opening and is in the file encryption.key: a backup without that
 // file cannot read what was encrypted. Values that another installation has encrypted fail the job.
 //
+// # Tables
+//
+// Cells are UTF-8; an import of anything else fails. In a table with types a cell holds the one text of its value: 1.0 and
+// 1e0 are the INTEGER 1, and a TIMESTAMP is written in UTC with six digits of a second. A value that its type does not hold
+// exactly makes the import fail, with the row, the column and a word for the reason; nothing is rounded or guessed. A TIMESTAMP
+// without a zone is UTC, and a BOOLEAN is true or false. The text that an import treats as null, which is the empty one by
+// default, becomes an empty cell: there is no null beside it.
+//
+// An export is a sliced file without a header, compressed unless gzip is false. Its format is CSV ("rfc") or JSON ("json": one
+// object on each line). changedSince and changedUntil may be distances from now, such as "-2 days".
+//
 // # Files
 //
 // The bytes of files go to an object store with the protocol of Azure's blobs, below /blob of the same server,
@@ -61,11 +72,9 @@
 //
 // # What is not there
 //
-// Typed columns keep their types as a description, cells are text: no value is checked against its type, and there is
-// no null. There are no workspaces, aliases, shared or linked buckets, no snapshots of tables and no table triggers; rows
-// of a job run one after the other, whatever parallelism asks for. Exports are CSV in one file, and an export or a
+// There are no workspaces, aliases, shared or linked buckets, no snapshots of tables and no table triggers; rows
+// of a job run one after the other, whatever parallelism asks for. Exports are not Parquet, and an export or a
 // preview that is sorted sorts in memory. An import into a table with a primary key keeps the keys of its file in
-// memory, and reads every row of the table if it is incremental; parts of a table are never merged. A time in a query
-// is a number of seconds or a date, no "-2 days". Tokens cannot be sent by mail. Records of jobs and events are kept for
-// ever.
+// memory, and reads every row of the table if it is incremental; parts of a table are never merged. Tokens cannot be
+// sent by mail. Records of jobs and events are kept for ever.
 package platform

@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"unicode/utf8"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/storageapi"
 )
@@ -102,9 +99,10 @@ func asCells(texts []string) [][]byte {
 
 // exportParams are the parameters of an export.
 type exportParams struct {
-	Table string    `json:"tableId"`
-	Query selection `json:"query"`
-	Gzip  bool      `json:"gzip"`
+	Table  string    `json:"tableId"`
+	Query  selection `json:"query"`
+	Gzip   bool      `json:"gzip"`
+	Format string    `json:"format"`
 	// File is the id of the file; it is chosen before the job runs.
 	File int64 `json:"file"`
 }
@@ -128,9 +126,9 @@ func (c *call) exportTable() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	p := exportParams{Query: readSelection(in), Gzip: in.flagOr("gzip", false)}
-	if format := in.textOr("format", "rfc"); format != "rfc" {
-		in.fail("format", "want rfc")
+	p := exportParams{Query: readSelection(in), Gzip: in.flagOr("gzip", true), Format: in.textOr("format", formatCSV)}
+	if p.Format != formatCSV && p.Format != formatJSON {
+		in.fail("format", "want %s or %s", formatCSV, formatJSON)
 	}
 	if kind := in.textOr("fileType", "csv"); kind != "csv" {
 		in.fail("fileType", "want csv")
@@ -192,52 +190,25 @@ func (s *Server) tableExportJob(run *jobRun) error {
 	if hit {
 		return run.finish("", func(*txn) (any, error) { return result(cached.File), nil })
 	}
-	var plain int64
-	size, err := s.blobs.write(p.File, "", func(w io.Writer) error {
-		if p.Gzip {
-			zw, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-			if err != nil {
-				return err
-			}
-			if plain, err = s.exportRows(run, t, list, p.Query, zw); err != nil {
-				return err
-			}
-			return zw.Close()
-		}
-		var err error
-		plain, err = s.exportRows(run, t, list, p.Query, w)
-		return err
-	})
+	unload := &unload{s: s, file: p.File, gzip: p.Gzip, format: newRowFormat(p.Format, t, p.Query.names(t)), sliceSize: s.sliceSize}
+	err = s.eachSelected(t, list, p.Query, run.ctx.Err, unload.row)
+	if err == nil {
+		err = unload.finish()
+	}
 	if err != nil {
+		unload.abandon()
 		return errors.Join(fmt.Errorf("export: %w", err), s.blobs.removeAll(p.File))
 	}
 	f := storedFile{
-		ID: p.File, Branch: t.Branch, Name: t.ID + ".csv", Created: now(), Size: size, RunID: run.record.RunID, Creator: run.record.Creator,
-		Tags: []string{"table-export"},
-	}
-	if p.Gzip {
-		f.Name += ".gz"
+		ID: p.File, Branch: t.Branch, Name: t.ID + unload.format.extension, Created: now(), Size: unload.stored, RunID: run.record.RunID,
+		Creator: run.record.Creator, Tags: []string{"table-export"}, Sliced: true,
 	}
 	f.keepFor(exportDays)
-	run.record.Metrics = storageapi.JobMetrics{OutCompressed: p.Gzip, OutBytes: size, OutBytesUncompressed: plain}
+	run.record.Metrics = storageapi.JobMetrics{OutCompressed: p.Gzip, OutBytes: unload.stored, OutBytesUncompressed: unload.plain}
 	return run.finish(fileLock(p.File), func(tx *txn) (any, error) {
 		if err := putFile(tx, f); err != nil {
 			return nil, err
 		}
 		return result(p.File), tx.put(cacheKey, cachedExport{p.File, t.Incarnation, t.Change})
 	})
-}
-
-func (s *Server) exportRows(run *jobRun, t table, list []part, sel selection, w io.Writer) (int64, error) {
-	out := &partWriter{w: w}
-	size := int64(0)
-	write := func(cells [][]byte) error {
-		err := out.row(cells)
-		size += int64(len(out.line))
-		return err
-	}
-	if err := write(asCells(sel.names(t))); err != nil {
-		return 0, err
-	}
-	return size, s.eachSelected(t, list, sel, run.ctx.Err, write)
 }

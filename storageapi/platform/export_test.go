@@ -30,6 +30,8 @@ func TestPreviewAndExport(t *testing.T) {
 		"sorted numbers": {storageapi.RowQuery{Columns: []string{"s"}, Filters: filter("ne", "", "x"), OrderBy: []storageapi.Order{{Column: "n", DataType: "REAL"}}}, "c b a"},
 		"sorted text":    {storageapi.RowQuery{Columns: []string{"s"}, OrderBy: []storageapi.Order{{Column: "s", Order: "DESC"}}, Limit: 3}, "d c b"},
 		"long ago":       {storageapi.RowQuery{Columns: []string{"s"}, ChangedUntil: "2020-01-01"}, ""},
+		"relative":       {storageapi.RowQuery{Columns: []string{"s"}, ChangedUntil: "-2 days"}, ""},
+		"since then":     {storageapi.RowQuery{Columns: []string{"s"}, ChangedSince: "-2 days"}, "a b c d"},
 		"lately":         {storageapi.RowQuery{Columns: []string{"s"}, ChangedSince: "2020-01-01"}, "a b c d"},
 	} {
 		lines := strings.Split(strings.TrimSuffix(w.preview("in.c-p.t", c.q), "\n"), "\n")[1:]
@@ -37,7 +39,7 @@ func TestPreviewAndExport(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		id := must(w.ExportTable(ctx, "in.c-p.t", storageapi.Export{RowQuery: c.q}))(t)
-		lines = strings.Split(strings.TrimSuffix(w.read(must(w.FileContent(ctx, id))(t)), "\n"), "\n")[1:]
+		lines = strings.Split(strings.TrimSuffix(w.slices(id), "\n"), "\n")
 		if got := strings.ReplaceAll(strings.Join(lines, " "), `"`, ""); got != c.want {
 			t.Errorf("%s: exported %q, want %q", name, got, c.want)
 		}
@@ -59,8 +61,8 @@ func TestPreviewAndExport(t *testing.T) {
 	if again := must(w.ExportTable(ctx, "in.c-p.t", storageapi.Export{Gzip: true}))(t); again != one {
 		t.Errorf("file %d, then %d", one, again)
 	}
-	zr := must(gzip.NewReader(must(w.FileContent(ctx, one))(t)))(t)
-	if data := must(io.ReadAll(zr))(t); !strings.HasPrefix(string(data), "\"n\",\"s\"\n\"10\",\"a\"\n") {
+	zr := must(gzip.NewReader(strings.NewReader(w.slices(one))))(t)
+	if data := must(io.ReadAll(zr))(t); !strings.HasPrefix(string(data), "\"10\",\"a\"\n\"9\",\"b\"\n") {
 		t.Errorf("compressed export %q", data)
 	}
 	check(t, w.DeleteRows(ctx, "in.c-p.t", filter("eq", "", "9")...))

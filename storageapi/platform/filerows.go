@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -206,7 +207,10 @@ func (g *gzipReader) Read(p []byte) (int, error) {
 // header returns the first row, copied, or nil if there is none.
 func (r *fileRows) header() (names []string, err error) {
 	err = r.each(func(_ int64, cells [][]byte) error {
-		for _, cell := range cells {
+		for i, cell := range cells {
+			if !utf8.Valid(cell) {
+				return &csvError{0, fmt.Sprintf("cell %d of the header is not UTF-8: %q", i+1, cut(string(cell), maxShown))}
+			}
 			names = append(names, string(cell))
 		}
 		return errStop

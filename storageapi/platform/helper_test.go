@@ -248,3 +248,13 @@ func (w *world) table(ctx context.Context, id string, key []string, columns ...s
 	_, err = w.CreateTable(ctx, parts[0]+"."+parts[1], storageapi.TableCreate{Name: parts[2], PrimaryKey: key, Columns: storageapi.TextColumns(columns...)})
 	check(w.t, err)
 }
+
+// slices reads all slices of a file, one after the other.
+func (w *world) slices(id storageapi.IntID) string {
+	w.t.Helper()
+	f, err := w.Download(w.t.Context(), id)
+	check(w.t, err)
+	rc, err := f.OpenSlices(w.t.Context())
+	check(w.t, err)
+	return w.read(rc)
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -34,6 +35,8 @@ type importHow struct {
 	Enclosure      string   `json:"enclosure"`
 	EscapedBy      string   `json:"escapedBy"`
 	KeepExisting   bool     `json:"keepExisting,omitempty"`
+	// Null is the text that stands for no value, which is an empty cell; nil for none.
+	Null *string `json:"treatValueAsNull,omitempty"`
 }
 
 func (h importHow) format() csvFormat {
@@ -107,8 +110,13 @@ func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error
 		h.IgnoredLines, h.WithoutHeaders = int(*n), false
 	}
 	h.Delimiter, h.Enclosure, h.EscapedBy = readFormat(in).texts()
-	if nulls, _ := in.texts("treatValuesAsNull"); len(nulls) > 1 {
+	h.Null = new(string)
+	if nulls, given := in.texts("treatValuesAsNull"); len(nulls) > 1 {
 		in.fail("treatValuesAsNull", "want at most one value")
+	} else if len(nulls) == 1 {
+		h.Null = &nulls[0]
+	} else if given {
+		h.Null = nil
 	}
 	switch in.textOr("deduplicationStrategy", "upsert") {
 	case "upsert":
@@ -189,18 +197,29 @@ func (s *Server) openSource(run *jobRun) (p importParams, src *fileRows, err err
 	return p, src, err
 }
 
-// columnsNotMatch is the failure of an import whose columns are not those of the table.
+// columnsNotMatch is the failure of an import whose columns are not those of the table: it lacks some, or has some that the
+// table has not and cannot get.
 func columnsNotMatch(t table, got []string) error {
-	var missing []string
+	var missing, unexpected []string
 	for _, name := range t.names() {
 		if !slices.Contains(got, name) {
 			missing = append(missing, name)
 		}
 	}
-	e := refuse(http.StatusBadRequest, "csvImport.columnsNotMatch",
-		"Some columns are missing in the csv file. Missing columns: %s. Expected columns: %s. Please check if the expected delimiter is used in the csv file.",
-		strings.Join(missing, ","), strings.Join(t.names(), ","))
-	e.results = map[string]any{"missingColumns": notNil(missing), "expectedColumns": t.names()}
+	for _, name := range got {
+		if t.find(name) < 0 {
+			unexpected = append(unexpected, cut(strings.ToValidUTF8(name, "\ufffd"), 80))
+		}
+	}
+	what := "Some columns are missing in the csv file. Missing columns: " + strings.Join(missing, ",") + "."
+	if len(missing) == 0 && t.Typed {
+		what = fmt.Sprintf("Some columns of the csv file are not in the table, which has types and does not grow. Unexpected columns: %q.", unexpected)
+	} else if len(missing) == 0 {
+		what = fmt.Sprintf("Some columns of the csv file are not in the table and cannot be added: want 1 to %d letters, digits, dashes and underscores. Unexpected columns: %q.", maxColumnName, unexpected)
+	}
+	e := refuse(http.StatusBadRequest, "csvImport.columnsNotMatch", "%s Expected columns: %s. Please check if the expected delimiter is used in the csv file.",
+		what, strings.Join(t.names(), ","))
+	e.results = map[string]any{"missingColumns": notNil(missing), "unexpectedColumns": notNil(unexpected), "expectedColumns": t.names()}
 	return e
 }
 
@@ -294,6 +313,9 @@ type loader struct {
 	names     []string // columns of the file
 	hasHeader bool
 	how       importHow
+	checks    []cellCheck // of the columns of the file
+	converted []byte      // the cells of one row
+	cells     [][]byte
 
 	rows     int64  // rows of the file
 	rewrites []part // parts that stand for replaced ones
@@ -310,9 +332,13 @@ func (l *loader) discard(id int64, err error) {
 	l.s.parts.removeEmpty(l.t.Incarnation)
 }
 
-// eachRow calls row with every row of the file that is not the header. n counts them from 0.
+// eachRow calls row with every row of the file that is not the header, as the table is to store it. n counts them from 0.
 func (l *loader) eachRow(row func(n int64, cells [][]byte) error) error {
 	var n int64
+	l.checks = l.checks[:0]
+	for _, name := range l.names {
+		l.checks = append(l.checks, l.t.check(l.t.Columns[l.t.find(name)]))
+	}
 	return l.src.each(func(line int64, cells [][]byte) error {
 		if line == 0 && l.hasHeader {
 			return nil
@@ -320,9 +346,29 @@ func (l *loader) eachRow(row func(n int64, cells [][]byte) error) error {
 		if len(cells) != len(l.names) {
 			return refuse(http.StatusBadRequest, "csvImport.loadError", "Load error: row %d has %d cells, the file has %d columns", line+1, len(cells), len(l.names))
 		}
+		cells, err := l.convert(line+1, cells)
+		if err != nil {
+			return err
+		}
 		n++
 		return row(n-1, cells)
 	})
+}
+
+// convert makes the cells of the table of those of the file, good until the next call.
+func (l *loader) convert(row int64, cells [][]byte) ([][]byte, error) {
+	l.converted, l.cells = l.converted[:0], l.cells[:0]
+	for i, text := range cells {
+		begin := len(l.converted)
+		out, reason := l.checks[i].cell(l.converted, text, l.how.Null != nil && string(text) == *l.how.Null)
+		if reason != celltype.OK {
+			return nil, l.checks[i].explainCell(row, text, reason)
+		}
+		// A cell stays where it is when the buffer grows for the next one.
+		l.converted = out
+		l.cells = append(l.cells, out[begin:len(out):len(out)])
+	}
+	return l.cells, nil
 }
 
 // write makes the part of the new rows, and new parts for those of the old ones that lose rows to it.

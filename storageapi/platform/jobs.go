@@ -360,19 +360,6 @@ func (c *call) timeRange(name string) (func(at storageapi.Time) bool, error) {
 	}, nil
 }
 
-// parseTime reads a time of a query: seconds since 1970, or one of the usual forms.
-func parseTime(text string) (time.Time, error) {
-	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return time.Unix(seconds, 0), nil
-	}
-	for _, layout := range []string{storageapi.TimeFormat, time.RFC3339, "2006-01-02 15:04:05", time.DateOnly} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is no time", cut(text, 40))
-}
-
 func (c *call) listJobs() (reply, error) {
 	limit, offset, err := c.paging(1000)
 	if err != nil {

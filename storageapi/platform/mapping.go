@@ -2,6 +2,7 @@ package platform
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -69,7 +70,7 @@ func (m inputMapping) name() string {
 }
 
 // OpenInput returns a table of the input mapping, by its destination name, as CSV with a header. The caller closes
-// the reader.
+// the reader. ctx bounds the reading as well.
 func (r *Run) OpenInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	at := slices.IndexFunc(r.input.Tables, func(m inputMapping) bool { return m.name() == name })
 	if at < 0 {
@@ -80,7 +81,11 @@ func (r *Run) OpenInput(ctx context.Context, name string) (io.ReadCloser, error)
 	if err != nil {
 		return nil, err
 	}
-	q := storageapi.RowQuery{Columns: m.Columns, Limit: int(m.Limit), ChangedSince: m.ChangedSince}
+	columns := m.Columns
+	if len(columns) == 0 {
+		columns = table.Columns
+	}
+	q := storageapi.RowQuery{Columns: columns, Limit: int(m.Limit), ChangedSince: m.ChangedSince}
 	if m.WhereColumn != "" {
 		filter := storageapi.Filter{Column: m.WhereColumn, Operator: cmp.Or(m.WhereOperator, "eq")}
 		for _, value := range m.WhereValues {
@@ -96,8 +101,16 @@ func (r *Run) OpenInput(ctx context.Context, name string) (io.ReadCloser, error)
 	if err != nil {
 		return nil, err
 	}
+	rows, err := file.OpenSlices(ctx)
+	if err != nil {
+		return nil, err
+	}
 	r.inputs = append(r.inputs, usedTable(table))
-	return file.Open(ctx)
+	header := appendRow(nil, asCells(columns)) // an export has none
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(header), rows), rows}, nil
 }
 
 func usedTable(t *storageapi.Table) storageapi.QueueTable {

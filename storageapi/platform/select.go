@@ -7,13 +7,15 @@ import (
 	"math/big"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/forebay/forebay/storageapi"
 )
 
-// selection says which rows and columns of a table are wanted. It is part of jobs, so it is kept as it came.
+// selection says which rows and columns of a table are wanted. It is part of jobs, so times that are relative in the request
+// are seconds since 1970 here.
 type selection struct {
 	Limit        int                 `json:"limit,omitempty"`
 	Columns      []string            `json:"columns,omitempty"`
@@ -27,7 +29,7 @@ var numberTypes = []string{"INTEGER", "DOUBLE", "BIGINT", "REAL", "DECIMAL"}
 
 // readSelection reads the parameters of a preview, an export or a deletion.
 func readSelection(in *input) selection {
-	sel := selection{ChangedSince: in.textOr("changedSince", ""), ChangedUntil: in.textOr("changedUntil", "")}
+	sel := selection{ChangedSince: readMoment(in, "changedSince"), ChangedUntil: readMoment(in, "changedUntil")}
 	if n := in.integer("limit"); n != nil {
 		if *n < 0 {
 			in.fail("limit", "want a whole number from 0")
@@ -65,12 +67,34 @@ func readSelection(in *input) selection {
 		}
 		checkDataType(in, o.DataType)
 	}
-	for name, text := range map[string]string{"changedSince": sel.ChangedSince, "changedUntil": sel.ChangedUntil} {
-		if _, err := parseTime(text); text != "" && err != nil {
-			in.fail(name, "want a time")
-		}
-	}
 	return sel
+}
+
+// readMoment reads a time as seconds since 1970, "" if it was not sent.
+func readMoment(in *input, name string) string {
+	text := in.textOr(name, "")
+	if text == "" {
+		return ""
+	}
+	at, err := parseMoment(text, time.Now())
+	if err != nil {
+		in.fail(name, "want a time, such as 2026-11-22, 1763769600 or \"-2 days\"")
+		return ""
+	}
+	return strconv.FormatInt(at.Unix(), 10)
+}
+
+// wants reports whether a part was made in the time of the selection.
+func (sel selection) wants(pt part) bool {
+	at := func(text string) (time.Time, bool) {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		return time.Unix(seconds, 0), err == nil
+	}
+	if since, bound := at(sel.ChangedSince); bound && pt.At.Before(since) {
+		return false
+	}
+	until, bound := at(sel.ChangedUntil)
+	return !bound || pt.At.Before(until)
 }
 
 func checkDataType(in *input, dataType string) {
@@ -192,13 +216,6 @@ func parseNumber(text []byte) *big.Float {
 // eachSelected calls row with the cells of the wanted columns of every wanted row, good until the next call. Rows are
 // sorted in memory when an order is wanted.
 func (s *Server) eachSelected(t table, list []part, sel selection, stop func() error, row func(cells [][]byte) error) error {
-	since, until := time.Time{}, time.Time{}
-	if sel.ChangedSince != "" {
-		since, _ = parseTime(sel.ChangedSince) // checked when it was read
-	}
-	if sel.ChangedUntil != "" {
-		until, _ = parseTime(sel.ChangedUntil)
-	}
 	var places []int
 	for _, name := range sel.names(t) {
 		places = append(places, t.find(name))
@@ -215,7 +232,7 @@ func (s *Server) eachSelected(t table, list []part, sel selection, stop func() e
 	full := func() bool { return sel.Limit > 0 && n >= sel.Limit }
 	var sorted [][][]byte
 	for _, pt := range list {
-		if !since.IsZero() && pt.At.Before(since) || !until.IsZero() && !pt.At.Before(until) {
+		if !sel.wants(pt) {
 			continue
 		}
 		proj := project(t.ids(), pt)
@@ -327,10 +344,7 @@ func (s *Server) rowsDeleteJob(run *jobRun) error {
 	var added, removed []part
 	var deleted int64
 	for _, pt := range list {
-		if since, err := parseTime(sel.ChangedSince); err == nil && pt.At.Before(since) {
-			continue
-		}
-		if until, err := parseTime(sel.ChangedUntil); err == nil && !pt.At.Before(until) {
+		if !sel.wants(pt) {
 			continue
 		}
 		rest, err := s.rewrite(run, t, pt, func(cells [][]byte) bool { return !match(cells) })

@@ -32,6 +32,9 @@ type Server struct {
 	// defaultBranch is the branch of paths that name none.
 	defaultBranch devBranch
 
+	// sliceSize is how many bytes of rows go into one slice of an export, before they are compressed.
+	sliceSize int64
+
 	jobs       *storageJobs
 	queue      *queue
 	background workers
@@ -84,6 +87,7 @@ func (s *Server) start(dir string) (err error) {
 	if err := s.prepareProject(); err != nil {
 		return err
 	}
+	s.sliceSize = exportSlice
 	s.routes = s.allRoutes()
 	s.handler = s.newMux()
 	s.jobs = newStorageJobs(s)

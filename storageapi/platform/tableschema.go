@@ -50,6 +50,9 @@ func (c *call) addColumn() (reply, error) {
 	if err := checkColumnFree(t, col.Name); err != nil {
 		return failed(err)
 	}
+	if !t.Typed && (col.BaseType != "" || col.Definition.Value != nil) {
+		return failed(refuse(http.StatusBadRequest, tableCode, "The table %q has no types: add the column by its name alone", t.ID))
+	}
 	return c.tableJob("tableColumnAdd", t.ID, tableParams{Table: t.ID, Column: &col})
 }
 

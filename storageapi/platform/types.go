@@ -1,9 +1,12 @@
 package platform
 
 import (
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -52,6 +55,99 @@ func (c column) base() string {
 	return "STRING"
 }
 
+// length reads the length of a type: precision and scale of a number, or how many characters a text may have. Without one a
+// number has as many digits after the point as it needs, and a text has no limit.
+func (c column) length() (first, second int, ok bool) {
+	first, second = 0, celltype.AnyScale
+	base := c.base()
+	if base == "NUMERIC" {
+		first = celltype.MaxPrecision
+	}
+	if c.Type == nil || c.Type.Length == "" {
+		return first, second, true
+	}
+	texts := strings.Split(c.Type.Length, ",")
+	numbers := make([]int, len(texts))
+	for i, text := range texts {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 0 {
+			return 0, 0, base != "NUMERIC" && strings.EqualFold(text, "MAX")
+		}
+		numbers[i] = n
+	}
+	if base != "NUMERIC" {
+		return numbers[0], 0, len(numbers) == 1
+	}
+	if first, second = numbers[0], 0; len(numbers) > 1 {
+		second = numbers[1]
+	}
+	return first, second, len(numbers) <= 2 && first >= 1 && first <= celltype.MaxPrecision && second <= first
+}
+
+// cellCheck converts the cells of one column of a file into those of the table.
+type cellCheck struct {
+	column string
+	// convert appends the cell that stands for a text, nil for a column of text.
+	convert  func(dst, text []byte) ([]byte, celltype.Reason)
+	limit    int  // of the characters of a text, 0 for none
+	nullable bool // there may be no value, which is an empty cell
+}
+
+// check returns the check of a column. A table without types has text of any length.
+func (t table) check(c column) cellCheck {
+	k := cellCheck{column: c.Name, nullable: true}
+	if !t.Typed {
+		return k
+	}
+	first, second, _ := c.length() // checked when the column was made
+	switch c.base() {
+	case "BOOLEAN":
+		k.convert = celltype.AppendBool
+	case "DATE":
+		k.convert = celltype.AppendDate
+	case "FLOAT":
+		k.convert = celltype.AppendFloat64
+	case "INTEGER":
+		k.convert = celltype.AppendInt64
+	case "NUMERIC":
+		k.convert = func(dst, text []byte) ([]byte, celltype.Reason) {
+			return celltype.AppendDecimal(dst, text, first, second)
+		}
+	case "TIMESTAMP":
+		// Databases write times without a zone, which are UTC here.
+		k.convert = func(dst, text []byte) ([]byte, celltype.Reason) { return celltype.AppendTimestamp(dst, text, true) }
+	default:
+		k.limit = first
+		return k // an empty text is one
+	}
+	k.nullable = !slices.Contains(t.PrimaryKey, c.Name)
+	if c.Type != nil && c.Type.Nullable != nil {
+		k.nullable = *c.Type.Nullable
+	}
+	return k
+}
+
+// cell appends the cell that stands for a text. null says that the text stands for no value.
+func (k *cellCheck) cell(dst, text []byte, null bool) ([]byte, celltype.Reason) {
+	switch {
+	case null && !k.nullable:
+		return dst, celltype.NullValue
+	case null:
+		return dst, celltype.OK
+	case k.convert == nil:
+		return append(dst, text...), celltype.CheckText(text, k.limit)
+	}
+	return k.convert(dst, text)
+}
+
+// maxShown bounds what an error shows of a cell.
+const maxShown = 64
+
+// explainCell says why a cell of a file cannot be stored.
+func (k *cellCheck) explainCell(row int64, text []byte, reason celltype.Reason) error {
+	return refuse(http.StatusBadRequest, "csvImport.loadError", "Load error: row %d, column %q: %s: %q", row, k.column, reason, cut(string(text), maxShown))
+}
+
 // checkTypes refuses types of a column that are unknown, or contradict each other.
 func checkTypes(in *input, col storageapi.Column) {
 	name := cut(col.Name, 80)
@@ -60,13 +156,17 @@ func checkTypes(in *input, col storageapi.Column) {
 		return
 	}
 	d := col.Definition.Value
-	if d == nil || d.Type == "" {
+	if d == nil {
 		return
 	}
 	switch base := baseOf(d.Type); {
+	case d.Type == "":
 	case base == "":
 		in.fail("columns", "column %q: unknown type %q", name, cut(d.Type, 40))
 	case col.BaseType != "" && col.BaseType != base:
 		in.fail("columns", "column %q: type %q has the basetype %s, not %s", name, cut(d.Type, 40), base, col.BaseType)
+	}
+	if _, _, ok := (column{BaseType: col.BaseType, Type: d}).length(); !ok {
+		in.fail("columns", "column %q: length %q: want the number of characters, or at most %d digits and how many of them stand after the point", name, cut(d.Length, 40), celltype.MaxPrecision)
 	}
 }
