@@ -78,6 +78,7 @@ type Buffer struct {
 
 	late     lateImports
 	receipts receipts
+	lanes    lanes
 
 	metrics  *metrics      // nil without a meter
 	discards atomic.Uint64 // gives each call of Discard its own job

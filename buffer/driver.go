@@ -18,7 +18,7 @@ import (
 //   - When Put returns nil the object is durable: the buffer then deletes the local rows.
 //   - Delete of an absent id succeeds.
 //
-// An error is retried with backoff; one that is marked by [Permanent] at the longest delay.
+// An error is retried with backoff, up to Retry.Probe; one that is marked by [Permanent] up to Retry.Max.
 // [buffertest.Staging] checks the contract.
 //
 // [buffertest.Staging]: https://pkg.go.dev/github.com/forebay/forebay/buffer/buffertest#Staging
@@ -54,8 +54,8 @@ type Source interface {
 // transaction as the rows gives exactly once. A target that cannot must say "at least once" in its documentation and
 // narrow the window, for example by saving the id of a remote job with File.SaveProgress before it waits for it.
 //
-// Errors are retried with backoff. A [*SchemaError] and those marked by [Permanent] are retried at the longest delay,
-// and at once when the sink is defined anew or somebody asks ([Buffer.Retry], [Buffer.Flush]); the file stays in staging
+// Errors are retried with backoff, up to Retry.Probe. A [*SchemaError] and those marked by [Permanent] are retried up to
+// Retry.Max, and at once when the sink is defined anew or somebody asks ([Buffer.Retry], [Buffer.Flush]); the file stays in staging
 // meanwhile.
 //
 // A call that has not returned 10 seconds after the end of its context counts as failed and is left alone: the next

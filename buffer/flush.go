@@ -122,11 +122,11 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 // held describes the failure of a file, nil when nothing of it failed. Called with mu held.
 func (b *Buffer) held(f *file) *HeldError {
 	h := &HeldError{SinkID: f.sink.id, FileID: b.fileID(f), Rows: f.tally().rows}
-	r := &f.rec.Retry
+	r, e := &f.rec.Retry, b.importErrand(f)
 	if f.rec.State == FileClosing {
 		for _, sl := range f.slices {
 			if sl.rec.State == SliceUploading && sl.rec.Retry.Attempt > 0 {
-				h.SliceID, r = b.sliceID(sl), &sl.rec.Retry
+				h.SliceID, r, e = b.sliceID(sl), &sl.rec.Retry, b.uploadErrand(sl)
 				break
 			}
 		}
@@ -139,6 +139,9 @@ func (b *Buffer) held(f *file) *HeldError {
 		return nil
 	}
 	h.Attempt, h.RetryAfter, h.Err = r.Attempt, r.After, retryReason(r.Reason)
+	if next := b.lanes.next(e.lane); next.After(h.RetryAfter) {
+		h.RetryAfter = next // of the lane: it was probed with other work since
+	}
 	return h
 }
 

@@ -21,9 +21,8 @@ type timerKind uint8
 const (
 	timerSlice    timerKind = iota // the step-1 interval of a slice
 	timerFile                      // the step-2 interval of a file
-	timerUpload                    // the retry of an upload
-	timerImport                    // the retry of an import
-	timerCleanup                   // the retry of a clean-up
+	timerLane                      // the next probe of a lane
+	timerImport                    // the end of the retention of a file that could not be imported
 	timerDamage                    // the end of the retention of a record of damage
 	timerReceipts                  // the end of the oldest receipts
 )
@@ -236,14 +235,23 @@ func (t *txn) retryFailed(s *sinkState) {
 	b := t.b
 	for _, f := range s.files {
 		if f.rec.State == FileImporting && f.rec.Retry.Attempt > 0 {
-			t.then(func() { b.queueImport(f) })
+			t.again(b.importErrand(f))
 		}
 		for _, sl := range f.slices {
 			if sl.rec.State == SliceUploading && sl.rec.Retry.Attempt > 0 {
-				t.then(func() { b.queueUpload(sl) })
+				t.again(b.uploadErrand(sl))
 			}
 		}
 	}
+}
+
+// again repeats a failed attempt without waiting for its turn.
+func (t *txn) again(e errand) {
+	b := t.b
+	t.then(func() {
+		b.lanes.force(e.lane, e.num)
+		e.run()
+	})
 }
 
 // fire runs on the scheduler's goroutine when a timer is due.
@@ -258,13 +266,15 @@ func (b *Buffer) fire(k timerKey) {
 			if f := b.mu.files[k.num]; f != nil && f.rec.State == FileWriting {
 				t.intervalOfFile(f)
 			}
-		case timerUpload:
-			if sl := b.mu.slices[k.num]; sl != nil && sl.rec.State == SliceUploading {
-				t.then(func() { b.queueUpload(sl) })
-			}
+		case timerLane:
+			t.then(func() {
+				if e, ok := b.lanes.due(k.num); ok {
+					e.run()
+				}
+			})
 		case timerImport:
 			if f := b.mu.files[k.num]; f != nil && f.rec.State == FileImporting {
-				t.then(func() { b.queueImport(f) })
+				t.again(b.importErrand(f))
 			}
 		case timerDamage:
 			t.then(b.queueExpireDamage)
@@ -272,10 +282,6 @@ func (b *Buffer) fire(k timerKey) {
 			b.receipts.mu.Lock()
 			t.forgetReceipts()
 			b.receipts.mu.Unlock()
-		case timerCleanup:
-			if f := b.mu.files[k.num]; f != nil && f.done() {
-				t.then(func() { b.queueCleanup(f) })
-			}
 		}
 	}}) // an error says that the buffer closes or has failed; recovery sets the timers again
 }

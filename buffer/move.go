@@ -13,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 // The three calls to drivers. Each follows from a state that is on disk, may be repeated after a crash, and ends in an
@@ -30,7 +28,12 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	due, salvaged := sl.rec.State == SliceUploading, sl.rec.Salvaged
 	since := sl.rec.Unreadable
 	obj, ext := b.object(sl), sl.rec.extent()
+	again, e := sl.rec.Retry.Attempt > 0, b.uploadErrand(sl)
 	b.mu.RUnlock()
+	if !b.enter(e, due && again, time.Time{}) {
+		return
+	}
+	defer b.leave(ctx, e)
 	if !due {
 		return
 	}
@@ -52,6 +55,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		}
 	}
 	if err == nil {
+		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
 			if b.sliceID(sl) == obj.ID {
 				t.uploaded(sl)
@@ -73,14 +77,14 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 }
 
 func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err error) {
-	b.attemptFailed(ctx, "upload", obj.SinkID, obj.ID, err, func(t *txn) (*retryRecord, timerKey) {
+	b.attemptFailed(ctx, b.uploadErrand(sl), obj.ID, err, func(t *txn) *retryRecord {
 		if sl.rec.State != SliceUploading {
-			return nil, timerKey{}
+			return nil
 		}
 		t.touchSlice(sl)
 		t.changed = true
 		sl.file.failures++
-		return &sl.rec.Retry, timerKey{timerUpload, sl.num}
+		return &sl.rec.Retry
 	})
 }
 
@@ -94,7 +98,12 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	due := f.rec.State == FileImporting
 	arg := b.describe(f)
 	copied, salvaged := f.rec.Copied, f.rec.Salvaged
+	retry, e := f.rec.Retry, b.importErrand(f)
 	b.mu.RUnlock()
+	if !b.enter(e, due && retry.Attempt > 0, retry.FirstFailed) {
+		return
+	}
+	defer b.leave(ctx, e)
 	if !due {
 		return
 	}
@@ -137,16 +146,22 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		_ = b.opts.Staging.Delete(ctx, arg.Slices...)
 	}
 	if err == nil {
-		_ = b.do(ctx, func(t *txn) { t.ended(f, FileImported) })
+		b.succeeded(e)
+		_ = b.do(ctx, func(t *txn) {
+			t.ended(f, FileImported)
+			t.then(func() {
+				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
+			})
+		})
 		return
 	}
-	b.attemptFailed(ctx, "import", arg.SinkID, arg.ID, err, func(t *txn) (*retryRecord, timerKey) {
+	b.attemptFailed(ctx, e, arg.ID, err, func(t *txn) *retryRecord {
 		if f.rec.State != FileImporting {
-			return nil, timerKey{}
+			return nil
 		}
 		t.touchFile(f)
 		f.failures++
-		return &f.rec.Retry, timerKey{timerImport, f.num}
+		return &f.rec.Retry
 	})
 }
 
@@ -191,10 +206,16 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 	b.mu.RLock()
 	id := b.fileID(f)
 	var objs []Object
+	again, e := false, b.cleanupErrand(f)
 	for _, sl := range f.slices {
 		objs = append(objs, b.object(sl))
+		again = again || sl.rec.Retry.Attempt > 0
 	}
 	b.mu.RUnlock()
+	if !b.enter(e, again, time.Time{}) {
+		return
+	}
+	defer b.leave(ctx, e)
 	if len(objs) == 0 {
 		return
 	}
@@ -205,15 +226,16 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 		return b.opts.Staging.Delete(ctx, objs...)
 	})
 	if err == nil {
+		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) { t.cleaned(f) })
 		return
 	}
-	b.attemptFailed(ctx, "clean-up", f.sink.id, id, err, func(t *txn) (*retryRecord, timerKey) {
+	b.attemptFailed(ctx, e, id, err, func(t *txn) *retryRecord {
 		if len(f.slices) == 0 {
-			return nil, timerKey{}
+			return nil
 		}
 		t.touchSlice(f.slices[0]) // an expired file keeps the reason of its end
-		return &f.slices[0].rec.Retry, timerKey{timerCleanup, f.num}
+		return &f.slices[0].rec.Retry
 	})
 }
 
@@ -301,68 +323,6 @@ func (e *attemptError) err() error {
 		return Permanent(e)
 	}
 	return e
-}
-
-// attemptFailed records a failure and sets the timer of the next attempt. record returns nil when the work is no
-// longer due.
-func (b *Buffer) attemptFailed(ctx context.Context, what, sink, id string, cause error, record func(*txn) (*retryRecord, timerKey)) {
-	if ctx.Err() != nil {
-		return // the buffer closes; the next Open repeats the attempt
-	}
-	permanent := IsPermanent(cause)
-	_ = b.do(ctx, func(t *txn) {
-		r, key := record(t)
-		if r == nil {
-			return
-		}
-		r.Attempt++
-		r.Reason = cause.Error()
-		r.Permanent = permanent
-		r.LastFailed = t.now
-		if r.FirstFailed.IsZero() {
-			r.FirstFailed = t.now
-		}
-		// Not before a failed attempt: a table may have been mended while no process ran.
-		age := t.now.Sub(r.FirstFailed)
-		if mutant == mutantEarlyExpiry {
-			age *= 2
-		}
-		over := key.kind == timerImport && age >= b.opts.Retention
-		late := over && b.late.runs(key.num)
-		if over && !late {
-			t.expire(b.mu.files[key.num])
-			return
-		}
-		delay := b.opts.Retry.delay(r.Attempt)
-		if r.Permanent || late {
-			delay = b.opts.Retry.Max
-		}
-		// The last attempt is at the end of the retention.
-		if key.kind == timerImport && !late {
-			delay = min(delay, max(0, r.FirstFailed.Add(b.opts.Retention).Sub(t.now)))
-		}
-		r.After = t.now.Add(delay)
-		at := r.After
-		attempt := r.Attempt
-		t.then(func() {
-			b.timers.Set(key, at)
-			b.log.Warn(what+" failed", "sink", sink, "id", id, "attempt", attempt, "permanent", permanent,
-				"retry_after", at, "error", cause)
-		})
-	})
-}
-
-// delay is the time to wait after the given failed attempt, counted from 1.
-func (r Retry) delay(attempt int) time.Duration {
-	e := backoff.ExponentialBackOff{
-		InitialInterval: r.Initial, MaxInterval: r.Max, Multiplier: r.Multiplier, RandomizationFactor: max(0, r.Jitter),
-	}
-	e.Reset()
-	var d time.Duration
-	for range min(attempt, 64) {
-		d = e.NextBackOff()
-	}
-	return min(d, r.Max)
 }
 
 // sliceSource reads the stored bytes of a sealed slice: compressed chunks as they are, runs of raw ones packed into

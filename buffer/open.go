@@ -65,6 +65,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 		return nil, errors.Join(err, o.store.close(), lock.Close())
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.lanes.reset()
 	b.crew = b.newCrew()
 	b.use(o.store)
 	go b.commitLoop()

@@ -16,7 +16,7 @@ type Options struct {
 	// Staging and Target are required.
 	Staging Staging
 	Target  Target
-	// Logger gets state changes at Debug, retries at Warn, losses and damage at Error. Default: nothing is logged.
+	// Logger gets state changes and imports at Debug, failures of drivers at Warn, at a rising pace, losses and damage at Error. Default: nothing is logged.
 	Logger *slog.Logger
 
 	// Meter gets the metrics of docs/operations.md. Default: nothing is measured, at no cost.
@@ -85,7 +85,12 @@ type Options struct {
 type Retry struct {
 	// Initial is the delay after the first failure. Default: 1 s.
 	Initial time.Duration
-	// Max bounds the delay; it is also the delay after a failure that a retry alone cannot mend. Default: 5 min.
+	// Probe bounds the delay while a retry alone may help, so that work goes on soon after the end of an outage, however
+	// long it was. One call of each sink is made to see whether it is over; when that succeeds all others follow.
+	// Default: 10 s, or Max if that is less.
+	Probe time.Duration
+	// Max bounds the delay after failures that a retry alone cannot mend, and the one between attempts to reopen the local
+	// level. Default: 5 min.
 	Max time.Duration
 	// Multiplier is the growth from one delay to the next. Default: 2.
 	Multiplier float64
@@ -112,6 +117,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxKeyBytes, 256<<20)
 	setDefault(&o.Retry.Initial, time.Second)
 	setDefault(&o.Retry.Max, 5*time.Minute)
+	setDefault(&o.Retry.Probe, min(10*time.Second, o.Retry.Max))
 	setDefault(&o.Retry.Multiplier, 2)
 	setDefault(&o.Retry.Jitter, 0.2)
 	if o.FS == nil {
@@ -162,6 +168,8 @@ func (o Options) Validate() error {
 	check(o.MaxKeyBytes >= 1<<20, "MaxKeyBytes is %d, the least is %d", o.MaxKeyBytes, 1<<20)
 	check(o.Retry.Initial > 0 && o.Retry.Initial <= o.Retry.Max, "Retry.Initial is %s, it must be above 0 and at most Max (%s)",
 		o.Retry.Initial, o.Retry.Max)
+	check(o.Retry.Probe > 0 && o.Retry.Probe <= o.Retry.Max, "Retry.Probe is %s, it must be above 0 and at most Max (%s)",
+		o.Retry.Probe, o.Retry.Max)
 	check(o.Retry.Multiplier >= 1, "Retry.Multiplier is %g, the least is 1", o.Retry.Multiplier)
 	check(o.Retry.Jitter < 1, "Retry.Jitter is %g, it must be below 1", o.Retry.Jitter)
 	return errors.Join(problems...)

@@ -197,6 +197,7 @@ func (b *Buffer) install(o opened) {
 	b.gathering.Store(o.state.gathering)
 	b.damages.Store(o.state.damages)
 	b.receipts.replace(o.state.receipts)
+	b.lanes.reset()
 	b.crew = b.newCrew()
 	b.use(o.store)
 	b.mu.Lock()

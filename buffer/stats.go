@@ -164,7 +164,7 @@ func (b *Buffer) fileStats(f *file) FileStats {
 		FinishedAt: f.rec.Finished, Reason: f.rec.Reason, Slices: len(f.slices), Level: level(f.tally()),
 		Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
 	}
-	if h := b.held(f); h != nil && h.SliceID != "" {
+	if h := b.held(f); h != nil && !f.done() {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
 	}
 	return st

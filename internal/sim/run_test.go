@@ -104,7 +104,7 @@ func newRun(s scenario, sum *summary) *run {
 	if r.extra != nil {
 		r.opts.Retention = pick(r.extra, r.opts.Retention, 30*time.Minute, 6*time.Hour)
 		if r.opts.Retention > 6*time.Hour {
-			r.opts.Retry.Max = 4 * time.Hour // else a run has many thousands of attempts, and learns nothing from them
+			r.opts.Retry.Max, r.opts.Retry.Probe = 4*time.Hour, 4*time.Hour // else a run has many thousands of attempts, and learns nothing from them
 		}
 	}
 	if !s.plain && chance(s.seed, 0.4, "small share") {

@@ -1,0 +1,245 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// outage is a pair of drivers that can be away, and counts the calls meanwhile.
+type outage struct {
+	*buffertest.Memory
+	away  atomic.Bool
+	err   error
+	calls atomic.Int64
+	only  string // the sink that it is away for; empty: all
+}
+
+func (o *outage) fails(sink string) error {
+	if !o.away.Load() || o.only != "" && o.only != sink {
+		return nil
+	}
+	o.calls.Add(1)
+	return o.err
+}
+
+func (o *outage) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+	if err := o.fails(obj.SinkID); err != nil {
+		return fmt.Errorf("put %s: %w", obj.ID, err)
+	}
+	return o.Memory.Put(ctx, obj, src)
+}
+
+func (o *outage) Import(ctx context.Context, f *buffer.File) error {
+	if err := o.fails(f.SinkID); err != nil {
+		return fmt.Errorf("import %s: %w", f.ID, err)
+	}
+	return o.Memory.Import(ctx, f)
+}
+
+// lines counts log lines by their message.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), "msg="+message) + strings.Count(l.text.String(), `msg="`+message+`"`)
+}
+
+// withOutage runs a test with three sinks, each of which has many slices that wait for a staging that is away.
+func withOutage(t *testing.T, level slog.Level, check func(t *testing.T, b *buffer.Buffer, o *outage, log *lines)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("connection refused")}
+		o.away.Store(true)
+		log := &lines{}
+		opts := memoryOptions(o.Memory)
+		opts.Staging, opts.Target = o, o
+		opts.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
+		b := open(t, opts)
+		for _, id := range []string{"a", "b", "c"} {
+			s := define(t, b, id, func(c *buffer.SinkConfig) { c.Upload.Count = 1 })
+			putSlices(t, b, s, 100)
+			if err := b.CloseFile(t.Context(), id, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		check(t, b, o, log)
+	})
+}
+
+// putSlices puts rows into slices of their own.
+func putSlices(t *testing.T, b *buffer.Buffer, s *buffer.Sink, n int) {
+	t.Helper()
+	for i := range n {
+		put(t, b, s, i, i+1)
+	}
+}
+
+func arrived(b *buffer.Buffer) (rows int64) {
+	for _, st := range b.Stats().Sinks {
+		rows += st.Target.Rows
+	}
+	return rows
+}
+
+// After an outage of hours everything is in its table within seconds, and meanwhile each sink has made one call every few
+// seconds, however many slices wait.
+func TestOutageEndsForAllAtOnce(t *testing.T) {
+	withOutage(t, slog.LevelWarn, func(t *testing.T, b *buffer.Buffer, o *outage, _ *lines) {
+		first := o.calls.Load()
+		time.Sleep(3 * time.Hour)
+		if n := o.calls.Load() - first; n < 3*1000 || n > 3*1500 {
+			t.Errorf("%d calls in 3 hours, want about one in 10 s for each of 3 sinks", n)
+		}
+		o.away.Store(false)
+		time.Sleep(13 * time.Second) // the longest delay with its random part, and the imports
+		synctest.Wait()
+		if n := arrived(b); n != 300 {
+			t.Errorf("%d rows in the tables 13 s after the outage, want 300", n)
+		}
+		verify(t, b)
+	})
+}
+
+// An outage has few lines in the log, at a rising pace and with counts, and one for its end.
+func TestOutageHasFewLogLines(t *testing.T) {
+	withOutage(t, slog.LevelDebug, func(t *testing.T, b *buffer.Buffer, o *outage, log *lines) {
+		if n := log.count("upload failed"); n != 3 {
+			t.Errorf("%d lines for the first 300 failures, want one a sink", n)
+		}
+		time.Sleep(time.Hour)
+		if n := log.count("upload failed"); n < 3*7 || n > 3*12 {
+			t.Errorf("%d lines in an hour", n)
+		}
+		if text := log.text.String(); !strings.Contains(text, "waiting=100") || !strings.Contains(text, "failures=") {
+			t.Errorf("the lines do not say what they stand for:\n%.2000s", text)
+		}
+		o.away.Store(false)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if n := log.count("upload works again"); n != 3 {
+			t.Errorf("%d lines of the end, want one a sink", n)
+		}
+		if n := log.count("file imported"); n != 3 {
+			t.Errorf("%d lines of imports, want one a file", n)
+		}
+	})
+}
+
+// A sink whose calls fail does not get faster by those of others that succeed, and does not hold them up.
+func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket"), only: "broken"}
+		o.away.Store(true)
+		opts := memoryOptions(o.Memory)
+		opts.Staging, opts.Target = o, o
+		b := open(t, opts)
+		broken, sound := define(t, b, "broken"), define(t, b, "sound")
+		put(t, b, broken, 0, 5)
+		for i := range 3600 {
+			put(t, b, sound, i, i+1)
+			if i%10 == 0 {
+				if err := b.Flush(t.Context(), "sound"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if n := o.calls.Load(); n < 300 || n > 500 {
+			t.Errorf("%d calls for the broken sink in an hour", n)
+		}
+	})
+}
+
+// A table that was mended is noticed within seconds in the first minute, and within Retry.Max later on.
+func TestMendedTableIsNoticed(t *testing.T) {
+	for broken, within := range map[time.Duration]time.Duration{5 * time.Second: 10 * time.Second, 24 * time.Hour: 6 * time.Minute} {
+		t.Run(broken.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				drv := &twist{Memory: buffertest.NewMemory()}
+				var mended atomic.Bool
+				var calls atomic.Int64
+				drv.importer = func(context.Context, *buffer.File) error {
+					if mended.Load() {
+						return nil
+					}
+					calls.Add(1)
+					return &buffer.SchemaError{Table: "in.c-test.a", Want: columns, Got: columns[:1]}
+				}
+				opts := memoryOptions(drv.Memory)
+				opts.Target = drv
+				b := open(t, opts)
+				s := define(t, b, "a")
+				for i := range 5 { // five files
+					put(t, b, s, i, i+1)
+					if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(broken)
+				if n := calls.Load(); n > 5+10+int64(broken/(4*time.Minute)) {
+					t.Errorf("%d calls in %s", n, broken)
+				}
+				if st, _ := b.SinkStats("a"); st.Files[0].RetryAfter.Before(time.Now()) {
+					t.Errorf("the next attempt was at %s, it is %s", st.Files[0].RetryAfter, time.Now())
+				}
+				mended.Store(true)
+				time.Sleep(within)
+				synctest.Wait()
+				if n := arrived(b); n != 5 {
+					t.Errorf("%d rows in the table, want 5", n)
+				}
+			})
+		})
+	}
+}
+
+// What fails for its own sake does not hold up what waits behind it.
+func TestOneBrokenSliceDoesNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drv := &twist{Memory: buffertest.NewMemory()}
+		var outage atomic.Bool
+		var first atomic.Pointer[string]
+		outage.Store(true)
+		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+			first.CompareAndSwap(nil, &obj.ID)
+			if outage.Load() || obj.ID == *first.Load() {
+				return errors.New("refused")
+			}
+			return drv.Memory.Put(ctx, obj, src)
+		}
+		opts := memoryOptions(drv.Memory)
+		opts.Staging, opts.Target = drv, drv
+		b := open(t, opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 1 })
+		putSlices(t, b, s, 20)
+		time.Sleep(time.Hour)
+		outage.Store(false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if st, _ := b.SinkStats("a"); st.Staging.Rows != 19 || st.Local.Rows != 1 {
+			t.Errorf("%s, want all but one slice in staging", state(b, "a"))
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package buffer
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Attempts of calls to drivers, and what is done when they fail: see [lane].
+
+func (b *Buffer) uploadErrand(sl *slice) errand {
+	return errand{laneKey{step: stepUpload, sink: sl.file.sink.id}, sl.num, func() { b.queueUpload(sl) }}
+}
+
+func (b *Buffer) importErrand(f *file) errand {
+	return errand{laneKey{stepImport, f.sink.id, f.rec.Def.Table.ID}, f.num, func() { b.queueImport(f) }}
+}
+
+func (b *Buffer) cleanupErrand(f *file) errand {
+	return errand{laneKey{step: stepCleanup, sink: f.sink.id}, f.num, func() { b.queueCleanup(f) }}
+}
+
+// enter reports whether an errand may make its call now. One that has failed before waits for its turn; firstFailed is set
+// where it has a retention, at the end of which it does not wait.
+func (b *Buffer) enter(e errand, failedBefore bool, firstFailed time.Time) bool {
+	if b.lanes.admit(e, failedBefore) {
+		return true
+	}
+	if !firstFailed.IsZero() {
+		b.timers.Set(timerKey{timerImport, e.num}, firstFailed.Add(b.opts.Retention))
+	}
+	return false
+}
+
+// leave ends an errand that was entered.
+func (b *Buffer) leave(ctx context.Context, e errand) {
+	if ctx.Err() != nil {
+		return // the workers end
+	}
+	if next, ok := b.lanes.left(e); ok {
+		next.run()
+	}
+}
+
+// succeeded lets go what waited for the cause to pass.
+func (b *Buffer) succeeded(e errand) {
+	end := b.lanes.succeeded(e, b.now(), b.opts.Retry.Initial)
+	if end == nil {
+		return
+	}
+	if end.spoken {
+		b.log.Info(string(e.lane.step)+" works again", "sink", e.lane.sink, "since", end.began, "failures", end.failed, "waiting", len(end.errands))
+	}
+	for _, waiting := range end.errands {
+		waiting.run()
+	}
+}
+
+// attemptFailed records a failure and sets the timer of the next attempt of the lane. record returns nil when the work is
+// no longer due.
+func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause error, record func(*txn) *retryRecord) {
+	if ctx.Err() != nil {
+		return // the buffer closes; the next Open repeats the attempt
+	}
+	permanent := IsPermanent(cause)
+	_ = b.do(ctx, func(t *txn) {
+		r := record(t)
+		if r == nil {
+			return
+		}
+		r.Attempt++
+		r.Reason = cause.Error()
+		r.Permanent = permanent
+		r.LastFailed = t.now
+		if r.FirstFailed.IsZero() {
+			r.FirstFailed = t.now
+		}
+		imports := e.lane.step == stepImport
+		// Not before a failed attempt: a table may have been mended while no process ran.
+		age := t.now.Sub(r.FirstFailed)
+		if mutant == mutantEarlyExpiry {
+			age *= 2
+		}
+		over := imports && age >= b.opts.Retention
+		late := over && b.late.runs(e.num)
+		if over && !late {
+			t.expire(b.mu.files[e.num])
+			return
+		}
+		lane := b.lanes.refused(e, t.now, func(streak int) time.Duration {
+			if permanent || late {
+				return b.opts.Retry.delay(streak)
+			}
+			return min(b.opts.Retry.delay(streak), b.opts.Retry.Probe)
+		})
+		r.After = lane.next
+		// The last attempt is at the end of the retention.
+		last := r.FirstFailed.Add(b.opts.Retention)
+		if late {
+			last = t.now.Add(b.opts.Retry.Max)
+		}
+		attempt := r.Attempt
+		t.then(func() {
+			b.timers.Set(timerKey{timerLane, lane.id}, lane.next)
+			if imports {
+				b.timers.Set(timerKey{timerImport, e.num}, last)
+			}
+			if failures, waiting, ok := b.lanes.speak(e.lane, cause.Error(), t.now); ok {
+				b.log.Warn(string(e.lane.step)+" failed", "sink", e.lane.sink, "id", id, "attempt", attempt, "permanent", permanent,
+					"retry_after", lane.next, "failures", failures, "waiting", waiting, "error", cause)
+			}
+		})
+	})
+}
+
+// delay is the time to wait after the given failed attempt, counted from 1.
+func (r Retry) delay(attempt int) time.Duration {
+	e := backoff.ExponentialBackOff{
+		InitialInterval: r.Initial, MaxInterval: r.Max, Multiplier: r.Multiplier, RandomizationFactor: max(0, r.Jitter),
+	}
+	e.Reset()
+	var d time.Duration
+	for range min(attempt, 64) {
+		d = e.NextBackOff()
+	}
+	return min(d, r.Max)
+}
