@@ -11,8 +11,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +36,8 @@ type client struct {
 	traffic *traffic
 	// retrying is called before every pause, nil for nobody.
 	retrying func()
+	// foreign are the origins that the log has told about.
+	foreign sync.Map
 }
 
 // traffic counts what went over the network.
@@ -143,7 +147,9 @@ func (c *client) attempt(ctx context.Context, r *request, n int) (*response, err
 	hop := *r
 	for range maxRedirects + 1 {
 		signed := hop
-		if c.auth != nil && !r.login {
+		if hop.foreign {
+			c.tellForeign(ctx, hop.url)
+		} else if c.auth != nil && !r.login {
 			creds, err := c.auth.credentials(ctx)
 			if err != nil {
 				return nil, err
@@ -163,10 +169,14 @@ func (c *client) attempt(ctx context.Context, r *request, n int) (*response, err
 		if err != nil {
 			return nil, fmt.Errorf("redirect: %w", err)
 		}
-		if u.Host != hop.url.Host {
-			hop.headers = slices.DeleteFunc(slices.Clone(hop.headers), func(h header) bool {
-				return slices.Contains([]string{"authorization", "cookie", "host"}, strings.ToLower(h.name))
-			})
+		if !hop.foreign && !c.plan.trusts(u, hop.home) {
+			if resp.status > 303 && len(hop.body) > 0 {
+				return nil, fmt.Errorf("the answer redirects the body of the request to %s, which http.trustedOrigins does not list", originOf(u))
+			}
+			// For good: whoever answers there must not send a signed request back to the API.
+			hop.foreign, hop.headers = true, c.plan.publicHeaders(hop.headers)
+		} else if originOf(u) != originOf(hop.url) {
+			hop.headers = slices.DeleteFunc(slices.Clone(hop.headers), func(h header) bool { return strings.EqualFold(h.name, "Host") })
 		}
 		if resp.status <= 303 {
 			hop.method, hop.body = http.MethodGet, nil
@@ -177,6 +187,14 @@ func (c *client) attempt(ctx context.Context, r *request, n int) (*response, err
 		hop.url = u
 	}
 	return nil, &networkError{codeTooManyHops, fmt.Errorf("more than %d redirects", maxRedirects)}
+}
+
+// tellForeign logs once for each origin that requests to it are sent without credentials.
+func (c *client) tellForeign(ctx context.Context, u *url.URL) {
+	o := originOf(u)
+	if _, told := c.foreign.LoadOrStore(o, true); !told {
+		c.log.WarnContext(ctx, "requests to another origin are sent without credentials; http.trustedOrigins can list it", "origin", o.String())
+	}
 }
 
 var errTooLarge = errors.New("the answer is larger than allowed")

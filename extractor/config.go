@@ -92,6 +92,7 @@ type plan struct {
 
 	connectTimeout, requestTimeout time.Duration
 	ignoreErrors                   []int
+	trusted                        []origin // beside that of baseURL
 	retry                          retryConfig
 	login                          *loginConfig // nil: no authentication
 	pagination                     *paginationConfig
@@ -227,6 +228,7 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 			required = append(required, n.Text())
 		}
 		pl.ignoreErrors = h.integers("ignoreErrors", nil)
+		pl.trusted = parseTrusted(h)
 		seconds := func(key string, byDefault time.Duration) time.Duration {
 			n, ok := h.get(key)
 			f, isNumber := n.Number()

@@ -39,8 +39,11 @@
 // both have, name[0] is the value of the request and name[1] that of the login.
 //
 // A failed request is repeated after 1, 2, 4 and so on seconds, or when the server's Retry-After says; see retryConfig.
-// The delays are fixed by what configurations rely on, so there is no jitter. Redirects, at most 5, and requests to
-// other hosts that an API links to are signed like all others.
+// The delays are fixed by what configurations rely on, so there is no jitter. At most 5 redirects are followed.
+//
+// Credentials stay with the origins that the configuration names. A redirect, a link or a child's endpoint that leads
+// to another origin is followed without login, configured headers, default parameters and secrets; http.trustedOrigins
+// lists origins that get them too.
 //
 // # Login
 //

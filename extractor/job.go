@@ -36,7 +36,9 @@ func (jr *jobRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	base := apiCall{endpoint: jr.endpoint(), method: jr.job.method, params: params, headers: jr.job.headers}
+	base := apiCall{
+		endpoint: jr.endpoint(), method: jr.job.method, params: params, headers: jr.job.headers, home: jr.plan.home(jr.job.endpoint),
+	}
 	sc, conditions, err := jr.plan.pagination.choose(jr.job)
 	if err != nil {
 		return err
@@ -119,7 +121,7 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 	call := base
 	if sc != nil {
 		var err error
-		if call, err = sc.call(base, jr.plan.baseURL); err != nil {
+		if call, err = sc.call(base, jr.plan); err != nil {
 			return nil, jr.dataError(number, err)
 		}
 	}

@@ -187,10 +187,12 @@ func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, err
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	r, err := pl.build(apiCall{endpoint: lc.endpoint, method: lc.method, params: params, headers: headers})
+	call := apiCall{endpoint: lc.endpoint, method: lc.method, params: params, headers: headers, home: pl.home(lc.endpoint)}
+	u, err := pl.resolve(call)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+	r := pl.build(call, u)
 	r.login = true
 	resp, err := a.send(ctx, r)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestLogin(t *testing.T) {
 			requests: []string{"GET /in", "GET /u?a%5B0%5D=1&a%5B1%5D=1"},
 		},
 		{
-			name: "defaults and pages are signed too", api: `"http": {"defaultOptions": {"params": {"a": 1}}}, "pagination": {"method": "response.url"}, ` + auth(`"loginRequest": {"endpoint": "in"}, "apiRequest": {"query": {"a": 2}}`),
+			name: "defaults and pages are signed too", api: `"http": {"trustedOrigins": ["http://o"], "defaultOptions": {"params": {"a": 1}}}, "pagination": {"method": "response.url"}, ` + auth(`"loginRequest": {"endpoint": "in"}, "apiRequest": {"query": {"a": 2}}`),
 			config: jobs, answers: []string{`{}`, `{"d": [1], "next_page": "http://o/p?z=~ 1&e"}`, `[]`},
 			requests: []string{"GET /in", "GET /u?a%5B0%5D=1&a%5B1%5D=2", "GET http://o/p?z=~%201&e=&a%5B0%5D=1&a%5B1%5D=2"},
 		},

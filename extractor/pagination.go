@@ -3,7 +3,6 @@ package extractor
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -32,7 +31,7 @@ type page struct {
 // A scroller knows at which page a job is. It is used by one job run only.
 type scroller interface {
 	// call returns the request of the page at the position; base is the job as it is configured.
-	call(base apiCall, baseURL *url.URL) (apiCall, error)
+	call(base apiCall, pl *plan) (apiCall, error)
 	// advance moves to the next page after one was read; false when there is none.
 	advance(base apiCall, p *page) (bool, error)
 	// position returns where the scroller is, and resume takes it there. A position has no parameters of the

@@ -103,6 +103,9 @@ func (r *redactor) clean(text string) string {
 	return text
 }
 
+// holds reports whether a text has a secret in it.
+func (r *redactor) holds(text string) bool { return r.clean(text) != text }
+
 // cleanError returns an error without secrets in its text; the one that it wraps is as it was.
 func (r *redactor) cleanError(err error) error {
 	if err == nil {

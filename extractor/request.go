@@ -45,6 +45,8 @@ type apiCall struct {
 	method   string // "" takes that of the defaults, or GET
 	params   tree.Node
 	headers  []header
+	// home is the origin that the configuration names for the call, whatever endpoint an answer put in its place.
+	home origin
 }
 
 // A request is ready to be sent, except for what the login adds to it.
@@ -54,6 +56,9 @@ type request struct {
 	headers []header
 	body    []byte
 	login   bool
+	home    origin
+	// foreign requests carry no credentials: their origin is not one of the configuration.
+	foreign bool
 }
 
 // resolve returns the URL of an endpoint (RFC 3986, section 5).
@@ -102,7 +107,13 @@ func (pl *plan) apiRequest(call apiCall) (*request, error) {
 	if call.method == "" {
 		call.method = pl.defaults.method
 	}
-	call.params = pl.defaults.params.Overlay(call.params)
+	u, err := pl.resolve(call)
+	if err != nil {
+		return nil, err
+	}
+	if pl.trusts(u, call.home) {
+		call.params = pl.defaults.params.Overlay(call.params)
+	}
 	headers := slices.Clone(pl.defaults.headers)
 	for i, h := range call.headers {
 		// The first of a name replaces the default, further ones send the header several times.
@@ -113,16 +124,26 @@ func (pl *plan) apiRequest(call apiCall) (*request, error) {
 		}
 	}
 	call.headers = headers
-	return pl.build(call)
+	return pl.build(call, u), nil
 }
 
-// build makes the HTTP request of a call.
-func (pl *plan) build(call apiCall) (*request, error) {
+// resolve returns the URL of a call.
+func (pl *plan) resolve(call apiCall) (*url.URL, error) {
 	u, err := resolve(pl.baseURL, call.endpoint)
 	if err != nil {
 		return nil, &RequestError{Method: cmp.Or(call.method, methodGet), URL: pl.shownEndpoint(call.endpoint), Err: err}
 	}
-	r := &request{method: http.MethodGet, url: u, headers: slices.Clone(call.headers)}
+	return u, nil
+}
+
+// build makes the HTTP request of a call, whose URL is u.
+func (pl *plan) build(call apiCall, u *url.URL) *request {
+	r := &request{
+		method: http.MethodGet, url: u, headers: slices.Clone(call.headers), home: call.home, foreign: !pl.trusts(u, call.home),
+	}
+	if r.foreign {
+		call.params = pl.publicParams(call.params)
+	}
 	contentType := ""
 	switch call.method {
 	case methodPost:
@@ -142,5 +163,8 @@ func (pl *plan) build(call apiCall) (*request, error) {
 			r.headers = append(r.headers, h)
 		}
 	}
-	return r, nil
+	if r.foreign {
+		r.headers = pl.publicHeaders(r.headers)
+	}
+	return r
 }

@@ -2,7 +2,6 @@ package extractor
 
 import (
 	"fmt"
-	"net/url"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
@@ -40,7 +39,7 @@ func parseOffset(s *section) func() scroller {
 	return func() scroller { sc := configured; return &sc }
 }
 
-func (sc *offsetScroller) call(base apiCall, _ *url.URL) (apiCall, error) {
+func (sc *offsetScroller) call(base apiCall, _ *plan) (apiCall, error) {
 	if !sc.started && !sc.firstPageParams {
 		return base, nil
 	}
@@ -99,7 +98,7 @@ func parsePageNumber(s *section) func() scroller {
 	return func() scroller { sc := configured; return &sc }
 }
 
-func (sc *pageScroller) call(base apiCall, _ *url.URL) (apiCall, error) {
+func (sc *pageScroller) call(base apiCall, _ *plan) (apiCall, error) {
 	if !sc.started && !sc.firstPageParams {
 		return base, nil
 	}
@@ -140,7 +139,7 @@ func parseCursor(s *section) func() scroller {
 	return func() scroller { sc := configured; return &sc }
 }
 
-func (sc *cursorScroller) call(base apiCall, _ *url.URL) (apiCall, error) {
+func (sc *cursorScroller) call(base apiCall, _ *plan) (apiCall, error) {
 	if sc.known {
 		base.params = base.params.With(sc.param, tree.OfInt(sc.id+sc.increment))
 	}

@@ -2,7 +2,6 @@ package extractor
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -28,7 +27,7 @@ func parseResponseURL(s *section) func() scroller {
 	return func() scroller { sc := configured; return &sc }
 }
 
-func (sc *urlScroller) call(base apiCall, baseURL *url.URL) (apiCall, error) {
+func (sc *urlScroller) call(base apiCall, pl *plan) (apiCall, error) {
 	if sc.next == "" {
 		return base, nil
 	}
@@ -40,7 +39,7 @@ func (sc *urlScroller) call(base apiCall, baseURL *url.URL) (apiCall, error) {
 		return base, nil
 	}
 	// A relative link is relative to the URL of the endpoint.
-	from, err := resolve(baseURL, base.endpoint)
+	from, err := resolve(pl.baseURL, base.endpoint)
 	if err != nil {
 		return base, err
 	}
@@ -154,7 +153,7 @@ func parseResponseParam(s *section) func() scroller {
 	return func() scroller { sc := configured; return &sc }
 }
 
-func (sc *paramScroller) call(base apiCall, _ *url.URL) (apiCall, error) {
+func (sc *paramScroller) call(base apiCall, pl *plan) (apiCall, error) {
 	if sc.next.Kind() == tree.Null {
 		return base, nil
 	}
@@ -162,7 +161,7 @@ func (sc *paramScroller) call(base apiCall, _ *url.URL) (apiCall, error) {
 		base.params = tree.OfObject()
 	}
 	if sc.endpoint != "" {
-		base.endpoint = sc.endpoint
+		base.endpoint, base.home = sc.endpoint, pl.home(sc.endpoint)
 	}
 	if sc.method != "" {
 		base.method = sc.method
