@@ -197,17 +197,9 @@ func (c comparison) matches(item tree.Node) bool {
 	case "!~":
 		return !like(text, c.value)
 	}
-	order := strings.Compare(text, c.value)
-	if a, ok := tree.OfString(text).Digits(); ok {
-		if b, ok := tree.OfString(c.value).Digits(); ok {
-			order = int(min(max(a-b, -1), 1))
-			if (a < 0) != (b < 0) { // where the difference may overflow
-				order = 1
-				if a < 0 {
-					order = -1
-				}
-			}
-		}
+	order, ok := tree.CompareDigits(text, c.value)
+	if !ok {
+		order = strings.Compare(text, c.value)
 	}
 	switch c.operator {
 	case ">":

@@ -17,7 +17,9 @@ func TestCredentialsStay(t *testing.T) {
 		job   = `"jobs": [{"endpoint": "u"}]`
 	)
 	all := []string{"A", "B", "C", "T", "Accept", "Authorization", "Cookie"}
-	trust := func(origins string) string { return `"http": {"trustedOrigins": [` + origins + `], "headers": {"A": "key"}}` }
+	trust := func(origins string) string {
+		return `"http": {"trustedOrigins": [` + origins + `], "headers": {"A": "key"}}`
+	}
 	next := func(link string) []string { return []string{`{"d": [1], "next_page": "` + link + `"}`, `[]`} }
 	for _, s := range []story{
 		{
@@ -50,7 +52,7 @@ func TestCredentialsStay(t *testing.T) {
 		},
 		{
 			name: "origins of the configuration", api: trust(""), config: `"jobs": [{"endpoint": "http://two/{x}"}, {"endpoint": "u", "children": [{"endpoint": "//three/{f}", "placeholders": {"f": "f"}}]}]`,
-			answers: []string{"302 Location: http://h/p\n", `[]`, `[{"f": 1}]`, "302 Location: http://two/\n", `[]`},
+			answers:  []string{"302 Location: http://h/p\n", `[]`, `[{"f": 1}]`, "302 Location: http://two/\n", `[]`},
 			requests: []string{"GET http://two/%7Bx%7D A=key", "GET /p A=key", "GET /u A=key", "GET http://three/1 A=key", "GET http://two/"},
 		},
 		{

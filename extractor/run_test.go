@@ -65,6 +65,9 @@ var resumable = []struct {
 	{"cursor", `"method": "cursor", "idKey": "n", "param": "after"`, map[string]string{
 		"/a?k=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&after=2": `[{"n": 4}, {"n": 3}]`, "/a?k=1&after=4": `[{"n": 5}]`, "/a?k=1&after=5": `[]`,
 	}},
+	{"large cursor", `"method": "cursor", "idKey": "n", "param": "after", "increment": 1`, map[string]string{
+		"/a?k=1": `[{"n": 18446744073709551614}]`, "/a?k=1&after=18446744073709551615": `[{"n": 18446744073709551616}]`, "/a?k=1&after=18446744073709551617": `[]`,
+	}},
 	{"identical page", `"method": "pagenum"`, map[string]string{
 		"/a?k=1&page=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&page=2": `[{"n": 3}, {"n": 4}]`, "/a?k=1&page=3": `[{"n": 3}, {"n": 4}]`,
 	}},

@@ -1,7 +1,10 @@
 package extractor
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"math/big"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
@@ -70,7 +73,14 @@ func (sc *offsetScroller) advance(base apiCall, p *page) (bool, error) {
 		return false, nil
 	}
 	if !sc.started {
-		sc.started, sc.offset = true, sc.start(base).Cut()
+		start := sc.start(base)
+		if exact, ok := start.Integer(); ok && !exact.IsInt64() {
+			return false, fmt.Errorf("the parameter %q of the job is beyond all offsets", sc.offsetParam)
+		}
+		sc.started, sc.offset = true, start.Cut()
+	}
+	if sc.offset > math.MaxInt64-n {
+		return false, fmt.Errorf("there is no offset after %d", sc.offset)
 	}
 	sc.offset += n
 	return true, nil
@@ -111,9 +121,15 @@ func (sc *pageScroller) call(base apiCall, _ *plan) (apiCall, error) {
 }
 
 func (sc *pageScroller) advance(_ apiCall, p *page) (bool, error) {
+	if len(p.items) == 0 {
+		return false, nil
+	}
+	if sc.number == math.MaxInt64 {
+		return false, fmt.Errorf("there is no page after %d", sc.number)
+	}
 	sc.started = true
 	sc.number++
-	return len(p.items) > 0, nil
+	return true, nil
 }
 
 func (sc *pageScroller) position() tree.Node { return tree.OfInt(sc.number) }
@@ -127,8 +143,7 @@ type cursorScroller struct {
 	increment    int64
 	reverse      bool
 
-	known bool
-	id    int64
+	id *big.Int // nil on the first page
 }
 
 func parseCursor(s *section) func() scroller {
@@ -140,8 +155,9 @@ func parseCursor(s *section) func() scroller {
 }
 
 func (sc *cursorScroller) call(base apiCall, _ *plan) (apiCall, error) {
-	if sc.known {
-		base.params = base.params.With(sc.param, tree.OfInt(sc.id+sc.increment))
+	if sc.id != nil {
+		next := new(big.Int).Add(sc.id, big.NewInt(sc.increment))
+		base.params = base.params.With(sc.param, tree.OfInteger(next))
 	}
 	return base, nil
 }
@@ -153,14 +169,31 @@ func (sc *cursorScroller) advance(_ apiCall, p *page) (bool, error) {
 		if !ok {
 			return false, fmt.Errorf("the cursor %q of item %d must be a number, not %s", sc.idKey, i, n.Kind().Phrase())
 		}
-		id := number.Cut()
-		if !sc.known || sc.reverse && id < sc.id || !sc.reverse && id > sc.id {
-			sc.known, sc.id = true, id
+		if number.Kind() == tree.Int && sc.id != nil && sc.id.IsInt64() {
+			if sc.farther(cmp.Compare(number.Int(), sc.id.Int64())) {
+				sc.id.SetInt64(number.Int())
+			}
+			continue
+		}
+		id, ok := number.Integer()
+		if !ok {
+			return false, fmt.Errorf("the cursor %q of item %d is beyond all ids", sc.idKey, i)
+		}
+		if sc.id == nil || sc.farther(id.Cmp(sc.id)) {
+			sc.id = id
 		}
 	}
 	return len(p.items) > 0, nil
 }
 
-func (sc *cursorScroller) position() tree.Node { return tree.OfInt(sc.id) }
+// farther reports whether an id that compares so with the one that is known lies further on the way.
+func (sc *cursorScroller) farther(order int) bool {
+	if sc.reverse {
+		return order < 0
+	}
+	return order > 0
+}
 
-func (sc *cursorScroller) resume(n tree.Node) { sc.known, sc.id = true, n.Int() }
+func (sc *cursorScroller) position() tree.Node { return tree.OfInteger(sc.id) }
+
+func (sc *cursorScroller) resume(n tree.Node) { sc.id, _ = n.Integer() }

@@ -2,6 +2,7 @@ package extractor
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -106,7 +107,9 @@ func (st *stopper) limit(c *stopConfig, p *page, _ time.Time) string {
 	switch {
 	case c.countField != "":
 		n, _ := p.response.At(c.countField, ".")
-		most = n.Cut()
+		if most = n.Cut(); most == 0 && n.Real() >= math.MaxInt64 {
+			most = math.MaxInt64 // more than can be counted
+		}
 	case most == 0:
 		return ""
 	}

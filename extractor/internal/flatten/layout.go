@@ -103,12 +103,12 @@ func (s *Set) layoutRow(name, key string, l *Layout, item, extra tree.Node, pare
 			continue
 		case FromExtra:
 			n, _ := extra.Get(c.Path)
-			text = n.Text()
+			text = n.Cell()
 		default:
 			n, _ := item.At(c.Path, ".")
 			switch {
 			case !n.IsCollection():
-				text = n.Text()
+				text = n.Cell()
 			case c.ForceType:
 				text = string(n.AppendJSON(nil, tree.Escaped))
 			default:

@@ -172,14 +172,14 @@ func (s *Set) writeRow(
 		w.fields(row, rows, &link{path: path, row: row}, label)
 	} else {
 		data, _ := rowOf(item, nil).Get(dataColumn)
-		w.cell(data.Text())
+		w.cell(data.Cell())
 	}
 	for _, name := range t.extras {
 		at := slices.IndexFunc(extra, func(m tree.Member) bool { return m.Key == name })
 		if at < 0 {
 			w.cell("")
 		} else {
-			w.cell(extra[at].Value.Text())
+			w.cell(extra[at].Value.Cell())
 		}
 	}
 	s.line = appendLine(s.line[:0], w.cells)
@@ -316,7 +316,7 @@ func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
 			w.cell(l.text())
 			w.lists = append(w.lists, linkedList{l.path + "." + f.name, label + "." + f.name, f.shape.items, items, l.text()})
 		default:
-			w.cell(value.Text())
+			w.cell(value.Cell())
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 // Kind is the type of a [Node].
 type Kind uint8
 
-// The kinds of JSON values. A number without fraction and exponent that fits 64 bits is an Int, every other a Float.
+// The kinds of JSON values. A number without fraction and exponent that fits 64 bits is an Int, every other a Float. A
+// Float that was read keeps digits that a float64 does not hold.
 const (
 	Null Kind = iota
 	Bool
@@ -41,7 +42,8 @@ func (k Kind) Phrase() string {
 // handed out is not modified, except by its owner through Set.
 type Node struct {
 	// num holds an Int, the bits of a Float, or 1 for true.
-	num  uint64
+	num uint64
+	// str is a String, or the digits of a number that the Float in num does not hold exactly.
 	str  string
 	kids []Member
 	kind Kind
@@ -97,7 +99,12 @@ func (n Node) Float() float64 { return math.Float64frombits(n.num) }
 func (n Node) Bool() bool { return n.num != 0 }
 
 // Str returns the value of a String, "" of another kind.
-func (n Node) Str() string { return n.str }
+func (n Node) Str() string {
+	if n.kind != String {
+		return ""
+	}
+	return n.str
+}
 
 // Members returns the members of an object or the items of a list, whose keys are empty. The caller must not modify it.
 func (n Node) Members() []Member { return n.kids }

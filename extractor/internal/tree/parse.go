@@ -242,11 +242,7 @@ func (p *parser) number() (Node, error) {
 			return OfInt(i), nil
 		}
 	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil && f == 0 {
-		return Node{}, errors.New("malformed number")
-	}
-	return OfFloat(f), nil
+	return ofNumber(s, integer && s != "-0"), nil
 }
 
 func (p *parser) text() (string, error) {

@@ -13,6 +13,9 @@ func (n Node) AppendSerialized(dst []byte, arrays bool) []byte {
 	case Int:
 		return append(strconv.AppendInt(append(dst, "i:"...), n.Int(), 10), ';')
 	case Float:
+		if n.str != "" { // different numbers must not become one
+			return append(append(append(dst, "d:"...), n.str...), ';')
+		}
 		return append(append(append(dst, "d:"...), FloatText(n.Float(), 17)...), ';')
 	case String:
 		return appendSerializedText(dst, n.str)

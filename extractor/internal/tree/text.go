@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a scalar as the service writes it in requests and cells: true is "1", false and null are "", floats
-// have up to 14 significant digits. A collection gives "".
+// Text returns a scalar as it is written in requests: true is "1", false and null are "", floats have up to 14
+// significant digits. Numbers of 2^53 and more, which are mostly ids, keep all digits that they were read with. A
+// collection gives "".
 func (n Node) Text() string {
 	switch n.kind {
 	case Bool:
@@ -19,11 +20,22 @@ func (n Node) Text() string {
 	case Int:
 		return strconv.FormatInt(n.Int(), 10)
 	case Float:
+		if n.str != "" && math.Abs(n.Float()) >= largestWhole {
+			return n.str
+		}
 		return FloatText(n.Float(), 14)
 	case String:
 		return n.str
 	}
 	return ""
+}
+
+// Cell is Text as the service writes it in cells of tables, where integers beyond 64 bits are floats.
+func (n Node) Cell() string {
+	if n.kind == Float {
+		return FloatText(n.Float(), 14)
+	}
+	return n.Text()
 }
 
 // FloatText writes f with up to digits significant digits, without trailing zeros, and with an exponent ("1.0E+14")
@@ -91,8 +103,8 @@ func (n Node) Number() (Node, bool) {
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return OfInt(i), true
 		}
-		if f, err := strconv.ParseFloat(s, 64); err == nil {
-			return OfFloat(f), true
+		if _, err := strconv.ParseFloat(s, 64); err == nil {
+			return ofNumber(s, false), true
 		}
 	}
 	return Node{}, false
@@ -224,6 +236,9 @@ func (n Node) AppendJSON(dst []byte, style Style) []byte {
 	case Int:
 		return strconv.AppendInt(dst, n.Int(), 10)
 	case Float:
+		if n.str != "" {
+			return append(dst, n.str...)
+		}
 		if f := n.Float(); math.IsInf(f, 0) { // larger than all floats, and read back as the same
 			return append(dst, strings.Replace(floatText(f, -1, 17, "e"), "INF", "1e999", 1)...)
 		}
