@@ -130,7 +130,7 @@ func extract(t testing.TB, a *api, cfg string, change func(*extractor.State, *ex
 		Transport: transport,
 		Logger:    slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Emit: func(_ context.Context, p *extractor.Page) error {
-			for _, rec := range p.Records {
+			for rec := range p.Records() {
 				r.records = append(r.records, p.DataType+": "+string(rec.JSON()))
 			}
 			return nil

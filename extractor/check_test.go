@@ -78,7 +78,7 @@ func newRoutedAPI(t testing.TB, answers ...map[string]string) *api {
 // emitLines makes the JSON of every record in one buffer.
 func emitLines(line *[]byte) func(context.Context, *extractor.Page) error {
 	return func(_ context.Context, p *extractor.Page) error {
-		for _, rec := range p.Records {
+		for rec := range p.Records() {
 			*line = rec.AppendJSON((*line)[:0])
 		}
 		return nil

@@ -49,7 +49,7 @@ type traffic struct {
 type response struct {
 	status   int
 	header   http.Header
-	body     []byte
+	body     string
 	attempts int
 }
 
@@ -243,7 +243,11 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 		return nil, err
 	}
 	counted := &countingReader{decoded, c.traffic}
-	body, err := io.ReadAll(io.LimitReader(counted, c.maxBody+1))
+	length := resp.ContentLength
+	if decoded != resp.Body {
+		length = -1
+	}
+	body, err := readBody(counted, length, c.maxBody)
 	switch {
 	case int64(len(body)) > c.maxBody:
 		return nil, fmt.Errorf("%w (%d bytes)", errTooLarge, c.maxBody)
@@ -253,6 +257,42 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 		return nil, networkFailure(err)
 	}
 	return &response{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+// readBody reads up to one byte more than most into memory of the size of the text. length is that of the text, -1 when
+// it is not known: then there are two copies of it for a moment, and never more.
+func readBody(r io.Reader, length, most int64) (string, error) {
+	r = io.LimitReader(r, most+1)
+	var text strings.Builder
+	if length >= 0 {
+		text.Grow(int(min(length, most+1)))
+		_, err := io.Copy(&text, r)
+		return text.String(), err
+	}
+	var parts [][]byte
+	for total, size := 0, 1<<12; ; size = min(2*size, 1<<20) {
+		part, n := make([]byte, size), 0
+		var err error
+		for n < size && err == nil {
+			var read int
+			read, err = r.Read(part[n:])
+			n += read
+		}
+		parts = append(parts, part[:n])
+		total += n
+		if err == nil {
+			continue
+		}
+		if err == io.EOF {
+			err = nil
+		}
+		text.Grow(total)
+		for i, part := range parts {
+			text.Write(part)
+			parts[i] = nil
+		}
+		return text.String(), err
+	}
 }
 
 // decodedBody undoes the compression that a configured Accept-Encoding asks for. The transport undoes its own.
@@ -287,6 +327,10 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// mostMembers bounds the members of objects that a page is read into: they may take twice the memory of the largest
+// text, and some megabytes. A member of a large object takes 128 bytes, with its place in the index of names.
+func (c *client) mostMembers() int { return int(2*c.maxBody/128) + 1<<17 }
+
 // fetch sends an API request and decodes the answer.
 func (c *client) fetch(ctx context.Context, r *request) (tree.Node, error) {
 	resp, err := c.do(ctx, r)
@@ -297,16 +341,16 @@ func (c *client) fetch(ctx context.Context, r *request) (tree.Node, error) {
 	if ignored {
 		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.plan.shown(r.url))
 	}
-	n, err := tree.ParseContext(ctx, resp.body)
+	n, err := tree.ParseText(ctx, resp.body, c.mostMembers())
 	switch {
 	case ctx.Err() != nil:
 		return n, context.Cause(ctx)
 	case err == nil:
 		return n, nil
 	case ignored:
-		body := strings.ToValidUTF8(string(resp.body), "")
+		body := strings.ToValidUTF8(resp.body, "")
 		return tree.OfObject(tree.Member{Key: "errorData", Value: tree.OfString(body)}), nil
-	case len(bytes.TrimSpace(resp.body)) == 0:
+	case strings.TrimSpace(resp.body) == "":
 		err = errors.New("the answer is empty, JSON is expected")
 	default:
 		err = fmt.Errorf("the answer is not JSON: %w", err)

@@ -1,7 +1,6 @@
 package extractor
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -35,25 +34,24 @@ func parseDataField(s *section) dataField {
 }
 
 // items finds the items of an answer. The warning says why there are none although the answer has content.
-func (df dataField) items(response tree.Node) (items []tree.Node, warning string, err error) {
+func (df dataField) items(response tree.Node) (items tree.Node, warning string, err error) {
+	nothing := tree.OfList()
 	if df.path != "" {
 		n, ok := response.At(df.path, df.delimiter)
 		switch {
-		case n.Kind() == tree.List && n.Len() > 0:
-			return list(n), "", nil
 		case n.Kind() == tree.List:
-			return nil, "", nil
+			return n, "", nil
 		case !ok || n.Empty():
-			return nil, fmt.Sprintf("no data at %q in the answer", df.path), nil
+			return nothing, fmt.Sprintf("no data at %q in the answer", df.path), nil
 		}
-		return []tree.Node{n}, "", nil
+		return tree.OfList(n), "", nil
 	}
 	switch response.Kind() {
 	case tree.List:
-		return list(response), "", nil
+		return response, "", nil
 	case tree.Object:
 	default:
-		return nil, "", fmt.Errorf("the answer is %s, a list or an object is expected", response.Kind().Phrase())
+		return nothing, "", fmt.Errorf("the answer is %s, a list or an object is expected", response.Kind().Phrase())
 	}
 	var names []string
 	var found tree.Node
@@ -65,16 +63,16 @@ func (df dataField) items(response tree.Node) (items []tree.Node, warning string
 	}
 	switch len(names) {
 	case 0:
-		return nil, "the answer has no list; name one in dataField", nil
+		return nothing, "the answer has no list; name one in dataField", nil
 	case 1:
-		return list(found), "", nil
+		return found, "", nil
 	}
 	const shown = 10
 	more := ""
 	if len(names) > shown {
 		names, more = names[:shown], fmt.Sprintf(" and %d more", len(names)-shown)
 	}
-	return nil, "", fmt.Errorf("the answer has several lists, name one of them in dataField: %s%s", strings.Join(names, ", "), more)
+	return nothing, "", fmt.Errorf("the answer has several lists, name one of them in dataField: %s%s", strings.Join(names, ", "), more)
 }
 
 func list(n tree.Node) []tree.Node {
@@ -108,14 +106,11 @@ func filterItem(n tree.Node, steps []string) (tree.Node, error) {
 	if value.Kind() != tree.List {
 		return n, fmt.Errorf("responseFilter: %q is %s, a list is expected", key, value.Kind().Phrase())
 	}
-	items := list(value)
-	var errs error
-	for i := range items {
-		var err error
-		items[i], err = change(items[i])
-		errs = errors.Join(errs, err)
+	value, err := value.MapItems(func(_ int, item tree.Node) (tree.Node, error) { return change(item) })
+	if err != nil {
+		return n, err
 	}
-	return n.With(key, tree.OfList(items...)), errs
+	return n.With(key, value), nil
 }
 
 // filtered applies the filters of a job to an item.

@@ -21,7 +21,7 @@
 //	cfg, err := extractor.Parse(data)
 //	state, err = extractor.Run(ctx, cfg, state, extractor.Options{
 //		Emit: func(ctx context.Context, p *extractor.Page) error {
-//			for _, rec := range p.Records {
+//			for rec := range p.Records() {
 //				fmt.Printf("%s: %s\n", p.DataType, rec.JSON())
 //			}
 //			return nil

@@ -50,7 +50,7 @@ func ExampleRun() {
 	}
 	_, err = extractor.Run(context.Background(), cfg, extractor.State{}, extractor.Options{
 		Emit: func(_ context.Context, p *extractor.Page) error {
-			for _, rec := range p.Records {
+			for rec := range p.Records() {
 				fmt.Printf("%s, page %d: %s\n", p.DataType, p.Number, rec.JSON())
 			}
 			return nil

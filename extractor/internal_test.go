@@ -160,7 +160,7 @@ func TestRedactor(t *testing.T) {
 			t.Errorf("%q is cleaned to %q, want %q", in, got, want)
 		}
 	}
-	long := []byte(strings.Repeat("x ", 4090) + "my secret text that is cut at the end of the excerpt")
+	long := strings.Repeat("x ", 4090) + "my secret text that is cut at the end of the excerpt"
 	if got := r.excerpt(long); strings.Contains(got, "secret") || len(got) > 510 {
 		t.Errorf("excerpt %q", got)
 	}

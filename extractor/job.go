@@ -146,29 +146,40 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 	if warning != "" {
 		jr.log.WarnContext(ctx, warning, "job", jr.job.id, "page", number)
 	}
-	out := &Page{
-		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number,
-		Records: make([]Record, 0, len(items)),
-	}
-	for i := range items {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	if len(jr.job.filters) > 0 {
+		items, err = items.MapItems(func(i int, item tree.Node) (tree.Node, error) {
+			if ctx.Err() != nil {
+				return item, context.Cause(ctx)
+			}
+			item, err := jr.job.filtered(item)
+			if err != nil {
+				err = jr.dataError(number, fmt.Errorf("item %d: %w", i, err))
+			}
+			return item, err
+		})
+		if err != nil {
+			return err
 		}
-		if items[i], err = jr.job.filtered(items[i]); err != nil {
-			return jr.dataError(number, fmt.Errorf("item %d: %w", i, err))
-		}
-		out.Records = append(out.Records, Record{items[i], jr.extra})
 	}
 	p.items = items
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	out := &Page{
+		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number, items: items, extra: jr.extra,
+	}
 	if err := jr.opts.Emit(ctx, out); err != nil {
 		return err
 	}
 	jr.pages++
-	jr.records += int64(len(items))
+	jr.records += int64(items.Len())
 	jr.progress()
-	for _, item := range items {
+	if len(jr.job.children) == 0 {
+		return context.Cause(ctx)
+	}
+	for m := range items.Each() {
 		for _, child := range jr.job.children {
-			if err := jr.runChildren(ctx, child, item, number); err != nil {
+			if err := jr.runChildren(ctx, child, m.Value, number); err != nil {
 				return err
 			}
 		}
@@ -225,12 +236,13 @@ func (jr *jobRun) placeholderValues(child *jobConfig, ph placeholder, items []tr
 	if !ok || n.Kind() == tree.Null {
 		return nil, fmt.Errorf("placeholder %q of job %q: the item of the parent has no value at %q", ph.key, child.id, ph.path)
 	}
-	entries := []tree.Node{n}
-	if n.Kind() == tree.List {
-		entries = list(n)
+	entries := n
+	if n.Kind() != tree.List {
+		entries = tree.OfList(n)
 	}
-	values := make([]string, 0, len(entries))
-	for _, e := range entries {
+	var values []string
+	for m := range entries.Each() {
+		e := m.Value
 		if ph.value != nil {
 			var err error
 			s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyPlaceholder: {"value": e}}}

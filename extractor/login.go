@@ -228,11 +228,11 @@ func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, err
 }
 
 // read returns the object behind references to the answer.
-func (lc *loginConfig) read(body []byte) (tree.Node, error) {
+func (lc *loginConfig) read(body string) (tree.Node, error) {
 	if lc.text {
-		return tree.OfObject(tree.Member{Key: "data", Value: tree.OfString(string(body))}), nil
+		return tree.OfObject(tree.Member{Key: "data", Value: tree.OfString(body)}), nil
 	}
-	n, err := tree.Parse(body)
+	n, err := tree.Parse([]byte(body))
 	switch {
 	case err != nil:
 		return n, fmt.Errorf("the answer is not JSON: %w", err)

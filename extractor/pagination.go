@@ -25,7 +25,7 @@ type paginationConfig struct {
 // A page is one answer.
 type page struct {
 	response tree.Node
-	items    []tree.Node
+	items    tree.Node // a list
 }
 
 // A scroller knows at which page a job is. It is used by one job run only.

@@ -1,6 +1,8 @@
 package extractor
 
 import (
+	"iter"
+
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
@@ -14,8 +16,24 @@ type Page struct {
 	Bucket string
 	// Number counts the pages of the job from 1.
 	Number int
-	// Records are the items in the order of the answer. There may be none.
-	Records []Record
+
+	items tree.Node // a list
+	extra []tree.Member
+}
+
+// Len returns the number of records.
+func (p *Page) Len() int { return p.items.Len() }
+
+// Records yields the items in the order of the answer. It can be called again, and yields the same. The records of a
+// large page are read from its text one by one, so that they need not be in memory together.
+func (p *Page) Records() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		for m := range p.items.Each() {
+			if !yield(Record{m.Value, p.extra}) {
+				return
+			}
+		}
+	}
 }
 
 // Record is one item of an answer: an object, or whatever else a list of the API holds. It is immutable.

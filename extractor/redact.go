@@ -151,9 +151,9 @@ func alphanumeric(c byte) bool {
 }
 
 // excerpt returns the start of a body for an error. It is cleaned before it is cut, so that no part of a secret stays.
-func (r *redactor) excerpt(body []byte) string {
+func (r *redactor) excerpt(body string) string {
 	const look, most = 8192, 500
-	text := strings.ToValidUTF8(string(body[:min(len(body), look)]), "")
+	text := strings.ToValidUTF8(body[:min(len(body), look)], "")
 	if len(body) > look {
 		// A secret may be cut at the end of what is looked at.
 		text = text[:strings.LastIndexAny(text, " \t\r\n,;\"'&<>")+1]

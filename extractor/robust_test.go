@@ -100,7 +100,7 @@ func TestCompression(t *testing.T) {
 		checkError(t, err, "")
 		var records int
 		_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Emit: func(_ context.Context, p *extractor.Page) error {
-			records += len(p.Records)
+			records += p.Len()
 			return nil
 		}})
 		s.Close()

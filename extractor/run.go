@@ -32,8 +32,9 @@ type Options struct {
 	// behind redirects and changing names, and uses no proxy. For services that run configurations of strangers. It
 	// cannot be combined with Transport.
 	PublicOnly bool
-	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. A page takes a few times its
-	// size in memory while it is worked on, and up to 40 times when it is nothing but brackets. Default: 100 MiB.
+	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. While a page is worked on
+	// its text is held, twice for a moment when its length is not known before, and a few megabytes. Objects with very many
+	// members add up to two times this bound; more end the run. Default: 100 MiB.
 	MaxResponseBytes int64
 	// MaxRetryDelay bounds the pauses before retries. When a server asks for a longer one the request fails at once.
 	// Default: 24 hours.

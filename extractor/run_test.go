@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,7 +101,7 @@ func TestResume(t *testing.T) {
 						if err := step(); err != nil { // before anything of the page is kept
 							return err
 						}
-						for _, rec := range p.Records {
+						for rec := range p.Records() {
 							kept = append(kept, p.DataType+": "+string(rec.JSON()))
 						}
 						return emit(ctx, p)
@@ -187,10 +188,11 @@ func TestRecordFields(t *testing.T) {
 	t.Parallel()
 	extract(t, newAPI(t, `[{"a": 1, "x": 1}, [1]]`), config("", `"outputBucket": "b", "jobs": [{"endpoint": "t", "id": "j", "userData": {"x": 2.50, "y": true}}]`), func(_ *extractor.State, o *extractor.Options) {
 		o.Emit = func(_ context.Context, p *extractor.Page) error {
-			if p.Job != "j" || p.Bucket != "b" || p.Number != 1 || len(p.Records) != 2 {
+			if p.Job != "j" || p.Bucket != "b" || p.Number != 1 || p.Len() != 2 {
 				t.Errorf("page %+v", p)
 			}
-			got := fmt.Sprintf("%v %s %s", p.Records[0].Extra(), p.Records[0].JSON(), p.Records[1].AppendJSON([]byte("> ")))
+			recs := slices.Collect(p.Records())
+			got := fmt.Sprintf("%v %s %s", recs[0].Extra(), recs[0].JSON(), recs[1].AppendJSON([]byte("> ")))
 			if want := `[{x 2.5} {y 1}] {"a":1,"x":2.5,"y":true} > {"data":[1],"x":2.5,"y":true}`; got != want {
 				t.Errorf("record %s, want %s", got, want)
 			}

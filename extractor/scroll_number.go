@@ -69,7 +69,7 @@ func (sc *offsetScroller) advance(base apiCall, p *page) (bool, error) {
 	if !ok {
 		return false, fmt.Errorf("the parameter %q of the job is the page size and must be a positive number", sc.limitParam)
 	}
-	if int64(len(p.items)) < n {
+	if int64(p.items.Len()) < n {
 		return false, nil
 	}
 	if !sc.started {
@@ -121,7 +121,7 @@ func (sc *pageScroller) call(base apiCall, _ *plan) (apiCall, error) {
 }
 
 func (sc *pageScroller) advance(_ apiCall, p *page) (bool, error) {
-	if len(p.items) == 0 {
+	if p.items.Len() == 0 {
 		return false, nil
 	}
 	if sc.number == math.MaxInt64 {
@@ -163,8 +163,10 @@ func (sc *cursorScroller) call(base apiCall, _ *plan) (apiCall, error) {
 }
 
 func (sc *cursorScroller) advance(_ apiCall, p *page) (bool, error) {
-	for i, item := range p.items {
-		n, _ := item.At(sc.idKey, ".")
+	i := -1
+	for m := range p.items.Each() {
+		i++
+		n, _ := m.Value.At(sc.idKey, ".")
 		number, ok := n.Number()
 		if !ok {
 			return false, fmt.Errorf("the cursor %q of item %d must be a number, not %s", sc.idKey, i, n.Kind().Phrase())
@@ -183,7 +185,7 @@ func (sc *cursorScroller) advance(_ apiCall, p *page) (bool, error) {
 			sc.id = id
 		}
 	}
-	return len(p.items) > 0, nil
+	return p.items.Len() > 0, nil
 }
 
 // farther reports whether an id that compares so with the one that is known lies further on the way.

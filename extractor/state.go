@@ -61,9 +61,9 @@ func fingerprint(n tree.Node) string {
 
 // fingerprintIn is fingerprint with memory to be used again.
 func fingerprintIn(scratch []byte, n tree.Node) (string, []byte) {
-	scratch = n.AppendSerialized(scratch[:0], false)
-	sum := sha256.Sum256(scratch)
-	return hex.EncodeToString(sum[:]), scratch
+	h := sha256.New()
+	scratch = n.WriteSerialized(h, scratch)
+	return hex.EncodeToString(h.Sum(nil)), scratch
 }
 
 // withoutSecrets drops members whose names begin with '#', at any depth.

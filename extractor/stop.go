@@ -84,11 +84,12 @@ type stopper struct {
 // stop takes a page into account and returns why the job ends after it, "" when it goes on.
 func (st *stopper) stop(p *page, now time.Time) string {
 	st.Pages++
-	st.Items += int64(len(p.items))
+	st.Items += int64(p.items.Len())
 	for _, c := range st.configs {
 		if c.volume > 0 {
-			st.scratch = p.response.AppendJSON(st.scratch[:0], tree.Escaped)
-			st.Volume += int64(len(st.scratch))
+			var size byteCounter
+			st.scratch = p.response.WriteJSON(&size, st.scratch, tree.Escaped)
+			st.Volume += int64(size)
 			break
 		}
 	}
@@ -100,6 +101,14 @@ func (st *stopper) stop(p *page, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// A byteCounter counts what is written to it.
+type byteCounter int64
+
+func (c *byteCounter) Write(b []byte) (int, error) {
+	*c += byteCounter(len(b))
+	return len(b), nil
 }
 
 func (st *stopper) limit(c *stopConfig, p *page, _ time.Time) string {

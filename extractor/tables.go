@@ -102,15 +102,11 @@ func (t *Tables) Add(ctx context.Context, p *Page) error {
 	if bs == nil {
 		return fmt.Errorf("the page belongs to another configuration: bucket %q", p.Bucket)
 	}
-	var extra []tree.Member
-	if len(p.Records) > 0 {
-		extra = p.Records[0].extra
-	}
-	for _, rec := range p.Records {
+	for rec := range p.Records() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		nested, err := bs.Learn(p.DataType, rec.item, extra)
+		nested, err := bs.Learn(p.DataType, rec.item, p.extra)
 		if err != nil {
 			return &DataError{Job: p.Job, Page: p.Number, Table: flatten.SafeName(p.DataType), Err: err}
 		}
@@ -121,10 +117,10 @@ func (t *Tables) Add(ctx context.Context, p *Page) error {
 	}
 	meta := tree.OfObject(
 		tree.Member{Key: "type", Value: tree.OfString(p.DataType)}, tree.Member{Key: "bucket", Value: tree.OfString(p.Bucket)},
-		tree.Member{Key: "extra", Value: tree.OfObject(extra...)}, tree.Member{Key: "records", Value: tree.OfInt(int64(len(p.Records)))},
+		tree.Member{Key: "extra", Value: tree.OfObject(p.extra...)}, tree.Member{Key: "records", Value: tree.OfInt(int64(p.Len()))},
 	)
 	t.keep(meta)
-	for _, rec := range p.Records {
+	for rec := range p.Records() {
 		t.keep(rec.item)
 	}
 	t.pages++

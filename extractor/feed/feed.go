@@ -48,7 +48,7 @@ func (e *RejectedError) Unwrap() error { return e.First }
 // errors are those of sourceOf, of [forebay.Engine.IngestTogether], and [*RejectedError]. It is for one run at a time.
 func Into(eng Engine, sourceOf func(ctx context.Context, dataType string) (string, error)) func(context.Context, *extractor.Page) error {
 	return func(ctx context.Context, p *extractor.Page) error {
-		if len(p.Records) == 0 {
+		if p.Len() == 0 {
 			return nil
 		}
 		source, err := sourceOf(ctx, p.DataType)
@@ -79,7 +79,7 @@ func records(p *extractor.Page) iter.Seq[*mapping.Record] {
 	return func(yield func(*mapping.Record) bool) {
 		var rec mapping.Record
 		var body []byte
-		for _, r := range p.Records {
+		for r := range p.Records() {
 			body = r.AppendJSON(body[:0])
 			rec.Reset()
 			rec.Body, rec.Format = body, mapping.FormatJSON

@@ -129,34 +129,24 @@ func (s *Set) layoutRow(name, key string, l *Layout, item, extra tree.Node, pare
 	}
 	own := strings.Join(keys, ",")
 	if len(keys) == 0 {
-		b := item.Overlay(extra).AppendSerialized(nil, false)
+		h := md5.New()
+		item.Overlay(extra).WriteSerialized(h, nil)
 		if parent != nil {
-			b = append(b, *parent...)
+			h.Write([]byte(*parent))
 		}
-		sum := md5.Sum(b)
-		own = hex.EncodeToString(sum[:])
+		own = hex.EncodeToString(h.Sum(nil))
 	}
 	for _, c := range l.Columns {
 		if c.Kind != ToTable {
 			continue
 		}
 		n, _ := item.At(c.Path, ".")
-		items := []tree.Node{n}
-		switch n.Kind() {
-		case tree.Null:
-			continue
-		case tree.List:
-			items = items[:0]
-			for _, m := range n.Members() {
-				items = append(items, m.Value)
-			}
-		}
 		link := &own
 		if c.NoParentKey {
 			link = nil
 		}
-		for _, below := range items {
-			if err := s.layoutRow(name, key+"\x00"+c.Path, c.Table, rowOf(below, nil), extra, link); err != nil {
+		for m := range listOf(n).Each() {
+			if err := s.layoutRow(name, key+"\x00"+c.Path, c.Table, rowOf(m.Value, nil), extra, link); err != nil {
 				return err
 			}
 		}

@@ -58,7 +58,7 @@ func (s *shape) learn(v tree.Node, path []string, nested *bool) error {
 			was := *s
 			*s = shape{kind: array, items: &was}
 		}
-		for _, m := range v.Members() {
+		for m := range v.Each() {
 			if err := s.items.learnItem(m.Value, path, nested); err != nil {
 				return err
 			}

@@ -189,8 +189,8 @@ func (s *Set) writeRow(
 	// The rows of lists come after that of their owner; files are independent, so only their own order matters.
 	for _, l := range w.lists {
 		parent := []tree.Member{{Key: parentColumn, Value: tree.OfString(l.link)}}
-		for _, below := range l.items {
-			if err := s.writeRow(l.path, l.label, []string{parentColumn}, l.shape, below, parent); err != nil {
+		for m := range l.items.Each() {
+			if err := s.writeRow(l.path, l.label, []string{parentColumn}, l.shape, m.Value, parent); err != nil {
 				return err
 			}
 		}
@@ -264,12 +264,12 @@ type link struct {
 // text returns the link value: the path, and the checksum of the object and of what is around it.
 func (l *link) text() string {
 	if l.value == nil {
-		b := l.row.AppendSerialized(nil, false)
+		h := md5.New()
+		l.row.WriteSerialized(h, make([]byte, 0, 1<<10))
 		if l.outer != nil {
-			b = append(b, l.outer.text()...)
+			h.Write([]byte(l.outer.text()))
 		}
-		sum := md5.Sum(b)
-		v := l.path + "_" + hex.EncodeToString(sum[:])
+		v := l.path + "_" + hex.EncodeToString(h.Sum(nil))
 		l.value = &v
 	}
 	return *l.value
@@ -284,7 +284,7 @@ type rowWriter struct {
 type linkedList struct {
 	path, label string
 	shape       *shape
-	items       []tree.Node
+	items       tree.Node
 	link        string
 }
 
@@ -299,17 +299,8 @@ func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
 		case object:
 			w.fields(value, f.shape, &link{path: l.path + "." + f.name, row: value, outer: l}, label+"."+f.name)
 		case array:
-			items := []tree.Node{value}
-			switch value.Kind() {
-			case tree.Null:
-				items = nil
-			case tree.List:
-				items = items[:0]
-				for _, m := range value.Members() {
-					items = append(items, m.Value)
-				}
-			}
-			if len(items) == 0 {
+			items := listOf(value)
+			if items.Len() == 0 {
 				w.cell("")
 				continue
 			}
@@ -319,6 +310,17 @@ func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
 			w.cell(value.Cell())
 		}
 	}
+}
+
+// listOf returns the items at a place that holds lists: a single value is a list of one, null has none.
+func listOf(n tree.Node) tree.Node {
+	switch n.Kind() {
+	case tree.Null:
+		return tree.OfList()
+	case tree.List:
+		return n
+	}
+	return tree.OfList(n)
 }
 
 // appendLine appends a CSV line: every cell in quotes, quotes doubled.

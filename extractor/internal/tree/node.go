@@ -3,7 +3,10 @@
 package tree
 
 import (
+	"context"
+	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,9 +44,10 @@ func (k Kind) Phrase() string {
 // Node is a JSON value. The zero Node is null. Nodes share what is below them when they are copied; a node that was
 // handed out is not modified, except by its owner through Set.
 type Node struct {
-	// num holds an Int, the bits of a Float, or 1 for true.
+	// num holds an Int, the bits of a Float, 1 for true, or the length of a List that is kept as text.
 	num uint64
-	// str is a String, or the digits of a number that the Float in num does not hold exactly.
+	// str is a String, the digits of a number that the Float in num does not hold exactly, or the JSON of a List that is
+	// kept as text, in place of kids.
 	str  string
 	kids []Member
 	kind Kind
@@ -107,13 +111,94 @@ func (n Node) Str() string {
 }
 
 // Members returns the members of an object or the items of a list, whose keys are empty. The caller must not modify it.
-func (n Node) Members() []Member { return n.kids }
+// A list of an answer may be too large for that: use Each.
+func (n Node) Members() []Member {
+	if n.asText() {
+		return slices.Collect(n.Each())
+	}
+	return n.kids
+}
+
+// asText reports whether the node is a list that is kept as text.
+func (n Node) asText() bool { return n.kind == List && n.str != "" }
+
+// Each yields the members of an object or the items of a list, whose keys are empty. Those of a list that is kept as
+// text are read one by one, and again each time.
+func (n Node) Each() iter.Seq[Member] {
+	return func(yield func(Member) bool) { // small enough to be inlined, so that nothing is allocated
+		if n.asText() {
+			n.eachOfText(yield)
+			return
+		}
+		for i := range n.kids {
+			if !yield(n.kids[i]) {
+				return
+			}
+		}
+	}
+}
+
+func (n Node) eachOfText(yield func(Member) bool) {
+	p := newParser(context.Background(), n.str, keptFrom)
+	p.at++
+	for p.at < len(p.data) {
+		p.held, p.textFrom = 0, keptFrom
+		value, err := p.value(0)
+		if err != nil {
+			panic("tree: a list that was checked cannot be read: " + err.Error())
+		}
+		if !yield(Member{Value: value}) {
+			return
+		}
+		p.peek()
+		p.at++ // the comma, or the end
+	}
+}
+
+// MapItems returns the list of what change makes of the items. A list that is kept as text becomes another one.
+func (n Node) MapItems(change func(i int, item Node) (Node, error)) (Node, error) {
+	out := Node{kind: List}
+	var text []byte
+	i := 0
+	for m := range n.Each() {
+		item, err := change(i, m.Value)
+		if err != nil {
+			return Node{}, err
+		}
+		if n.asText() {
+			text = item.AppendJSON(append(text, ','), Exact)
+		} else {
+			out.kids = append(out.kids, Member{Value: item})
+		}
+		i++
+	}
+	if n.asText() {
+		text[0] = '['
+		out.num, out.str = n.num, string(append(text, ']'))
+	}
+	return out, nil
+}
 
 // Len returns the number of members or items.
-func (n Node) Len() int { return len(n.kids) }
+func (n Node) Len() int {
+	if n.asText() {
+		return int(n.num)
+	}
+	return len(n.kids)
+}
 
-// Item returns the value of the i-th member or item.
-func (n Node) Item(i int) Node { return n.kids[i].Value }
+// Item returns the value of the i-th member or item. It takes time for a list that is kept as text.
+func (n Node) Item(i int) Node {
+	if !n.asText() {
+		return n.kids[i].Value
+	}
+	for m := range n.Each() {
+		if i--; i < 0 {
+			return m.Value
+		}
+	}
+	panic("tree: no such item")
+}
 
 // IsScalar reports whether the value is neither null nor a list nor an object.
 func (n Node) IsScalar() bool { return n.kind >= Bool && n.kind <= String }
@@ -131,8 +216,8 @@ func (n Node) Get(key string) (Node, bool) {
 			}
 		}
 	case List:
-		if i, ok := position(key); ok && i < len(n.kids) {
-			return n.kids[i].Value, true
+		if i, ok := position(key); ok && i < n.Len() {
+			return n.Item(i), true
 		}
 	}
 	return Node{}, false
@@ -172,7 +257,7 @@ func (n Node) At(path, delimiter string) (Node, bool) {
 func (n Node) With(key string, value Node) Node {
 	out := Node{kind: Object, kids: make([]Member, 0, len(n.kids)+1)}
 	found := false
-	for i, m := range n.kids {
+	for i, m := range n.Members() {
 		if n.kind == List {
 			m.Key = strconv.Itoa(i)
 		}
@@ -273,7 +358,7 @@ func (n Node) Overlay(upper Node) Node {
 		out = OfObject()
 	}
 	asList := n.kind == List && upper.kind == List || n.kind == List && upper.Len() == 0
-	items := append([]Member(nil), out.kids...)
+	items := append([]Member(nil), out.Members()...)
 	if !asList {
 		items = out.named()
 	}
@@ -305,7 +390,7 @@ func (n Node) Overlay(upper Node) Node {
 
 // named returns a copy of the members, items of a list under their positions.
 func (n Node) named() []Member {
-	out := append([]Member(nil), n.kids...)
+	out := append([]Member(nil), n.Members()...)
 	if n.kind == List {
 		for i := range out {
 			out[i].Key = strconv.Itoa(i)
@@ -319,15 +404,13 @@ func (n Node) Named() Node { return Node{kind: Object, kids: n.named()} }
 
 // Equal reports whether two values are the same: same kinds, same members in the same order.
 func (n Node) Equal(o Node) bool {
-	if n.kind != o.kind || n.num != o.num || n.str != o.str || len(n.kids) != len(o.kids) {
+	if n.kind != o.kind {
 		return false
 	}
-	for i := range n.kids {
-		if n.kids[i].Key != o.kids[i].Key || !n.kids[i].Value.Equal(o.kids[i].Value) {
-			return false
-		}
+	if !n.IsCollection() {
+		return n.num == o.num && n.str == o.str
 	}
-	return true
+	return slices.EqualFunc(n.Members(), o.Members(), func(a, b Member) bool { return a.Key == b.Key && a.Value.Equal(b.Value) })
 }
 
 // Empty reports whether the service counts the value as empty: null, false, zero, "", "0" and the empty list. An empty
@@ -343,7 +426,7 @@ func (n Node) Empty() bool {
 	case String:
 		return n.str == "" || n.str == "0"
 	case List:
-		return len(n.kids) == 0
+		return n.Len() == 0
 	}
 	return false
 }
@@ -356,7 +439,8 @@ func (n Node) leaves(path string, visit func(string, Node)) {
 		visit(path, n)
 		return
 	}
-	for i, m := range n.kids {
+	i := 0
+	for m := range n.Each() {
 		key := m.Key
 		if n.kind == List {
 			key = strconv.Itoa(i)
@@ -365,5 +449,6 @@ func (n Node) leaves(path string, visit func(string, Node)) {
 			key = path + "." + key
 		}
 		m.Value.leaves(key, visit)
+		i++
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -27,14 +28,21 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
 }
 
-// Parse reads one JSON value (RFC 8259). Bytes that are no UTF-8 are dropped. Of equal names in an object the last value
-// counts, at the place of the first. Strings share one copy of the text, which lives as long as any of them.
-func Parse(data []byte) (Node, error) { return ParseContext(context.Background(), data) }
+// Parse reads one JSON value (RFC 8259). A byte order mark in front and bytes that are no UTF-8 are dropped. Of equal
+// names in an object the last value counts, at the place of the first. Strings share one copy of the text, which lives
+// as long as any of them.
+func Parse(data []byte) (Node, error) {
+	return ParseText(context.Background(), string(data), math.MaxInt)
+}
 
-// ParseContext is Parse that ends with the cause of ctx when that ends: a text of many megabytes takes seconds.
-func ParseContext(ctx context.Context, data []byte) (Node, error) {
-	text := strings.ToValidUTF8(string(data), "")
-	p := parser{ctx: ctx, data: text}
+// ParseText is Parse for an answer, which may be large. It ends with the cause of ctx when that ends: a text of many
+// megabytes takes seconds. A list with very many values in it is checked, and kept as text: its items are read when
+// they are asked for. What is read at once is bounded so by a few megabytes, but for objects: more than most members in
+// them are an error.
+func ParseText(ctx context.Context, text string, most int) (Node, error) {
+	text = strings.ToValidUTF8(strings.TrimPrefix(text, "\ufeff"), "")
+	p := newParser(ctx, text, keptFrom)
+	p.most = most
 	n, err := p.value(0)
 	if err != nil && ctx.Err() != nil {
 		return Node{}, context.Cause(ctx)
@@ -56,6 +64,10 @@ func ParseContext(ctx context.Context, data []byte) (Node, error) {
 	return n, nil
 }
 
+func newParser(ctx context.Context, text string, step int) parser {
+	return parser{ctx: ctx, data: text, textFrom: step, step: step, most: math.MaxInt, asText: none}
+}
+
 type parser struct {
 	ctx  context.Context
 	data string
@@ -65,6 +77,48 @@ type parser struct {
 	// open holds the members of the collections that are not closed yet, the innermost last: a closed one is copied
 	// out at its exact size.
 	open []Member
+
+	// held counts the members that were made and are not dropped. At textFrom a list is chosen to be kept as text; at
+	// most the text is refused.
+	held, textFrom, most int
+	step                 int // the first textFrom
+	// around are the collections that are not closed yet, by depth.
+	around []frame
+	// asText is the depth of the list that was chosen, none while there is none. What is in it is checked only: dry is
+	// true, and nothing is made.
+	asText int
+	dry    bool
+}
+
+// A frame is a collection that is not closed yet.
+type frame struct {
+	kind Kind
+	held int // before it began
+}
+
+const (
+	// keptFrom is the number of members, of 72 bytes each, from which on a list is kept as text. Pages of a thousand
+	// records stay below.
+	keptFrom = 1 << 16
+	none     = math.MaxInt
+)
+
+var errTooMany = errors.New("objects with more members than fit the memory that is allowed")
+
+// keep accounts for a member that was made. When there are very many, it chooses the innermost list that holds more
+// than half of them.
+func (p *parser) keep() {
+	p.held++
+	if p.held < p.textFrom {
+		return
+	}
+	for depth := len(p.around) - 1; depth >= 0; depth-- {
+		if f := p.around[depth]; f.kind == List && p.held-f.held > p.step/2 {
+			p.asText, p.textFrom = depth, p.step
+			return
+		}
+	}
+	p.textFrom += p.step // objects cannot be kept as text: their names are looked for
 }
 
 var errEnd = errors.New("the text ends within a value")
@@ -126,14 +180,20 @@ const manyMembers = 16
 
 func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 	n := Node{kind: kind}
+	begin := p.at
 	p.at++
 	if p.peek() == shut {
 		p.at++
 		return n, nil
 	}
 	base := len(p.open)
+	p.around = append(p.around, frame{kind, p.held})
 	var index map[string]int
-	for {
+	for count := uint64(1); ; count++ {
+		if p.asText <= depth && !p.dry { // chosen just now, or a list around it was
+			clear(p.open[base:])
+			p.open, index, p.dry = p.open[:base], nil, true
+		}
 		var m Member
 		var err error
 		if kind == Object {
@@ -151,19 +211,30 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 		if m.Value, err = p.value(depth + 1); err != nil {
 			return n, err
 		}
-		if at := indexOf(kind, p.open[base:], m.Key, &index); at >= 0 {
-			p.open[base+at].Value = m.Value
-		} else {
-			p.open = append(p.open, m)
+		switch {
+		case p.asText > depth:
+			p.add(base, kind, m, &index)
+		case kind == List: // the next item is read without this one
+			p.held = p.around[depth].held
+		default: // so many are held when the item is read
+			p.held++
+		}
+		if p.held > p.most {
+			return n, errTooMany
 		}
 		switch p.peek() {
 		case ',':
 			p.at++
 		case shut:
 			p.at++
-			n.kids = append([]Member(nil), p.open[base:]...)
+			if p.asText == depth {
+				p.asText, p.dry, p.held = none, false, p.around[depth].held
+				n.num, n.str = count, p.data[begin:p.at]
+			} else if p.asText > depth {
+				n.kids = append([]Member(nil), p.open[base:]...)
+			}
 			clear(p.open[base:])
-			p.open = p.open[:base]
+			p.open, p.around = p.open[:base], p.around[:depth]
 			return n, nil
 		default:
 			if p.at >= len(p.data) {
@@ -172,6 +243,16 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 			return n, fmt.Errorf("a comma or %q is expected", shut)
 		}
 	}
+}
+
+// add appends a member to the collection that begins at base, or replaces the one of its name.
+func (p *parser) add(base int, kind Kind, m Member, index *map[string]int) {
+	if at := indexOf(kind, p.open[base:], m.Key, index); at >= 0 {
+		p.open[base+at].Value = m.Value
+		return
+	}
+	p.open = append(p.open, m)
+	p.keep()
 }
 
 // indexOf returns the position of a name in an object that is being read, -1 when it is new.
@@ -237,6 +318,9 @@ func (p *parser) number() (Node, error) {
 		}
 	}
 	s := p.data[begin:p.at]
+	if p.dry {
+		return Node{}, nil
+	}
 	if integer && s != "-0" {
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return OfInt(i), nil
@@ -266,7 +350,15 @@ func (p *parser) text() (string, error) {
 
 // escapedText goes on with text from the first backslash.
 func (p *parser) escapedText(begin int) (string, error) {
-	out := append([]byte(nil), p.data[begin:p.at]...)
+	var out []byte
+	add := func(c byte) {
+		if !p.dry {
+			out = append(out, c)
+		}
+	}
+	if !p.dry {
+		out = append(out, p.data[begin:p.at]...)
+	}
 	for p.at < len(p.data) {
 		c := p.data[p.at]
 		p.at++
@@ -277,7 +369,7 @@ func (p *parser) escapedText(begin int) (string, error) {
 			p.at--
 			return "", errors.New("control character in a string")
 		case c != '\\':
-			out = append(out, c)
+			add(c)
 			continue
 		}
 		if p.at >= len(p.data) {
@@ -286,7 +378,7 @@ func (p *parser) escapedText(begin int) (string, error) {
 		c = p.data[p.at]
 		p.at++
 		if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 {
-			out = append(out, "\"\\/\b\f\n\r\t"[i])
+			add("\"\\/\b\f\n\r\t"[i])
 			continue
 		}
 		if c != 'u' {
@@ -309,7 +401,9 @@ func (p *parser) escapedText(begin int) (string, error) {
 				return "", errors.New("half of a surrogate pair in a string")
 			}
 		}
-		out = utf8.AppendRune(out, r)
+		if !p.dry {
+			out = utf8.AppendRune(out, r)
+		}
 	}
 	return "", errEnd
 }

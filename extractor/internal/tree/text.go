@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -142,7 +143,7 @@ func (n Node) Cut() int64 {
 			return cutFloat(f)
 		}
 	case List:
-		if len(n.kids) > 0 {
+		if n.Len() > 0 {
 			return 1
 		}
 	case Object:
@@ -227,7 +228,29 @@ const (
 )
 
 // AppendJSON appends the value as compact JSON.
-func (n Node) AppendJSON(dst []byte, style Style) []byte {
+func (n Node) AppendJSON(dst []byte, style Style) []byte { return n.appendJSON(dst, style, nil) }
+
+// WriteJSON writes the value as compact JSON, a part at a time. It uses the memory of scratch and returns it for the next
+// call. w must not fail.
+func (n Node) WriteJSON(w io.Writer, scratch []byte, style Style) []byte {
+	scratch = n.appendJSON(scratch[:0], style, w)
+	_, _ = w.Write(scratch)
+	return scratch
+}
+
+// writePart is how much is gathered before it is written.
+const writePart = 1 << 15
+
+// spill writes what was gathered to w when it is enough, and returns the memory for what follows. A nil w gathers all.
+func spill(w io.Writer, dst []byte) []byte {
+	if w == nil || len(dst) < writePart {
+		return dst
+	}
+	_, _ = w.Write(dst)
+	return dst[:0]
+}
+
+func (n Node) appendJSON(dst []byte, style Style, w io.Writer) []byte {
 	switch n.kind {
 	case Null:
 		return append(dst, "null"...)
@@ -256,16 +279,32 @@ func (n Node) AppendJSON(dst []byte, style Style) []byte {
 		open, shut = '[', ']'
 	}
 	dst = append(dst, open)
-	for i, m := range n.kids {
+	for i := range n.kids { // without Each, which would allocate for every node
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		if !list {
-			dst = append(appendString(dst, m.Key, style), ':')
+			dst = append(appendString(dst, n.kids[i].Key, style), ':')
 		}
-		dst = m.Value.AppendJSON(dst, style)
+		dst = spill(w, n.kids[i].Value.appendJSON(dst, style, w))
+	}
+	if n.asText() {
+		dst = n.appendItems(dst, style, w)
 	}
 	return append(dst, shut)
+}
+
+// appendItems appends the items of a list that is kept as text.
+func (n Node) appendItems(dst []byte, style Style, w io.Writer) []byte {
+	first := true
+	for m := range n.Each() {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = spill(w, m.Value.appendJSON(dst, style, w))
+	}
+	return dst
 }
 
 // sequential reports whether the names are the positions of a list.

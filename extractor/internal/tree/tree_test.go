@@ -1,11 +1,14 @@
 package tree
 
 import (
+	"bytes"
 	"context"
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -214,10 +217,10 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n, err := Parse(data)
-		if utf8.Valid(data) && (err == nil) != json.Valid(data) {
+		if bare := bytes.TrimPrefix(data, []byte("\ufeff")); utf8.Valid(data) && (err == nil) != json.Valid(bare) {
 			// Halves of surrogates, unlike there, and depth are refused on purpose.
 			if err == nil || !strings.Contains(err.Error(), "surrogate") && !strings.Contains(err.Error(), "deeper") {
-				t.Fatalf("error %v, but valid is %v", err, json.Valid(data))
+				t.Fatalf("error %v, but valid is %v", err, json.Valid(bare))
 			}
 		}
 		if err != nil {
@@ -225,6 +228,11 @@ func FuzzParse(f *testing.F) {
 		}
 		n.Leaves(func(_ string, leaf Node) { leaf.Text(); leaf.Cut(); leaf.Real(); leaf.Number() })
 		out := n.AppendJSON(nil, Escaped)
+		// Lists that are kept as text are the same values.
+		p := newParser(t.Context(), strings.ToValidUTF8(strings.TrimPrefix(string(data), "\ufeff"), ""), 4)
+		if cut, err := p.value(0); err != nil || !cut.Equal(n) || string(cut.AppendJSON(nil, Exact)) != string(n.AppendJSON(nil, Exact)) {
+			t.Fatalf("%s is read with error %v as %s", n.AppendJSON(nil, Exact), err, cut.AppendJSON(nil, Exact))
+		}
 		if same, err := Parse(n.AppendJSON(nil, Exact)); err != nil || !same.Equal(n) {
 			t.Fatalf("%s is read back with error %v as another value", n.AppendJSON(nil, Exact), err)
 		}
@@ -235,15 +243,88 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestParseContext(t *testing.T) {
+func TestParseStops(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	text := []byte("[" + strings.Repeat("[],", 2*contextEvery) + "1]")
-	if n, err := ParseContext(ctx, text); err != nil || n.Len() != 2*contextEvery+1 {
+	text := "[" + strings.Repeat("[],", 2*contextEvery) + "1]"
+	if n, err := ParseText(ctx, text, math.MaxInt); err != nil || n.Len() != 2*contextEvery+1 {
 		t.Errorf("%d items, error %v", n.Len(), err)
 	}
 	cancel(stopped)
-	if _, err := ParseContext(ctx, text); err != stopped {
+	if _, err := ParseText(ctx, text, math.MaxInt); err != stopped {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestListsAsText reads lists that are too large to be made of nodes, wherever they stand.
+func TestListsAsText(t *testing.T) {
+	const many = keptFrom + 1000
+	long := "[" + strings.Repeat(`{"a": [1.50, "\u0041"]}, `, many) + "2]"
+	for name, text := range map[string]string{
+		"root": long, "in an object": `{"x": 1, "l": ` + long + `, "y": {"z": [1]}}`, "in a list": "[" + long + "," + long + ", 3]", "deep": strings.Repeat("[", 500) + long + strings.Repeat("]", 500),
+		"in many objects": `{"o": [` + strings.Repeat(`{"k": {"l": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}}, `, many/10) + `5]}`,
+	} {
+		n := parse(t, text)
+		nodes, p := 0, newParser(t.Context(), text, math.MaxInt)
+		whole, err := p.value(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var count func(n Node)
+		count = func(n Node) {
+			nodes += len(n.kids)
+			for i := range n.kids {
+				count(n.kids[i].Value)
+			}
+		}
+		count(n)
+		if nodes > keptFrom {
+			t.Errorf("%s: %d members are held", name, nodes)
+		}
+		if got, want := n.AppendJSON(nil, Exact), whole.AppendJSON(nil, Exact); string(got) != string(want) {
+			t.Errorf("%s: the JSON differs", name)
+		}
+		var b strings.Builder
+		n.WriteSerialized(&b, nil)
+		if b.String() != string(whole.AppendSerialized(nil, false)) {
+			t.Errorf("%s: the typed text differs", name)
+		}
+	}
+	n := parse(t, long)
+	if got, ok := n.At("66000.a.1", "."); !ok || got.Str() != "A" || n.Len() != many+1 || n.Empty() || n.Item(many).Int() != 2 {
+		t.Errorf("%v, %d items", got, n.Len())
+	}
+	mapped, err := n.MapItems(func(i int, _ Node) (Node, error) { return OfFloat(float64(i)), nil })
+	if first, last := mapped.Item(0), mapped.Item(many); err != nil || mapped.Len() != many+1 || first.Float() != 0 || last.Float() != many || last.Kind() != Float {
+		t.Errorf("mapped to %v … %v, error %v", first, last, err)
+	}
+	if _, err := Parse([]byte(long[:len(long)-5] + "]")); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("error %v of a list that is malformed at its end", err)
+	}
+}
+
+// TestTooManyMembers refuses objects that would take more memory than is allowed.
+func TestTooManyMembers(t *testing.T) {
+	var b strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&b, `, "%d": []`, i)
+	}
+	text := `[{"a": 1` + b.String() + `}]`
+	if _, err := ParseText(t.Context(), text, 2000); err == nil || !strings.Contains(err.Error(), "more members than fit") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := ParseText(t.Context(), text, 3000); err != nil {
+		t.Error(err)
+	}
+	// Where a list is only checked, what reading an item will take counts.
+	items := "[" + strings.Repeat(text[1:len(text)-1]+",", 100) + "0]"
+	if _, err := ParseText(t.Context(), items, keptFrom+3000); err != nil {
+		t.Error(err)
+	}
+	for i := range 2 * keptFrom {
+		fmt.Fprintf(&b, `, "k%d": []`, i)
+	}
+	if _, err := ParseText(t.Context(), items[:len(items)-1]+`, {"a": 1`+b.String()+`}]`, 2*keptFrom); err == nil || !strings.Contains(err.Error(), "more members than fit") {
 		t.Errorf("error %v", err)
 	}
 }
