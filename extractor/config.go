@@ -128,6 +128,7 @@ func parsePlans(p *problems, s *section, baseURL string) []*plan {
 	}
 	iterations := s.list("iterations")
 	s.skip("authorization")
+	s.unsupported("sshProxy", "aws")
 	if s.path != "" {
 		s.done()
 	}
@@ -171,6 +172,7 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 	if pages := api.section("pagination"); pages != nil && pages.node.Len() > 0 {
 		pl.pagination = parsePagination(pages, false)
 	}
+	api.unsupported("sshProxy", "aws", "caCertificate", "clientCertificate", "clientKey")
 	name := api.text("name", "generic")
 	api.done()
 
@@ -183,6 +185,7 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 		config.wrong("jobs", "must be a list of at least one job")
 	}
 	pl.jobs = parseJobs(jobs, config.at("jobs"), timed)
+	pl.pagination.check(p, pl.jobs)
 	return pl
 }
 

@@ -68,6 +68,15 @@ func TestConfigErrors(t *testing.T) {
 		{"cursor", pages(`"method": "cursor", "increment": "x"`), job(""), []string{"pagination.idKey: is required", "pagination.param: is required", "pagination.increment: must be an integer"}},
 		{"multiple", pages(`"method": "multiple", "scrollers": {}`), job(""), []string{api + "pagination.scrollers: must be an object with at least one scroller"}},
 		{"scrollers of multiple", pages(`"method": "multiple", "scrollers": {"a": 5, "b": {"method": "multiple"}, "c": {}}`), job(""), []string{"scrollers.a: must be an object", `scrollers.b.method: unknown method "multiple"`, `scrollers.c.method: unknown method ""`}},
+		{
+			"unknown scrollers", pages(`"method": "multiple", "default": "x", "scrollers": {"a": {"method": "pagenum"}}`), job(`, "scroller": "a", "children": [{"endpoint": "{a}", "placeholders": {"a": "a"}, "scroller": "b"}]`),
+			[]string{api + `pagination.default: there is no scroller "x" in parameters.api.pagination.scrollers`, cfg + `jobs[0].children[0].scroller: there is no scroller "b"`},
+		},
+		{"limitStop misspelled", pages(`"method": "pagenum", "limitStop": {"feild": "total"}`), job(""), []string{"limitStop: must have exactly one of count and field"}},
+		{
+			"connections that are not supported", `"caCertificate": "x", "#clientCertificate": "y", "clientKey": null, "sshProxy": {}`, job("") + `}, "sshProxy": {"host": "h"}, "aws": {"signature": {"a": 1}`,
+			[]string{"parameters.sshProxy: is not supported", "parameters.aws: is not supported", api + "caCertificate: is not supported, and no request is sent without it", api + "#clientCertificate: is not supported"},
+		},
 		{"nextPageFlag", pages(`"method": "pagenum", "nextPageFlag": {}`), job(""), []string{"nextPageFlag.field: is required", "nextPageFlag.stopOn: is required"}},
 		{"nextPageFlag is strict", pages(`"method": "pagenum", "nextPageFlag": {"field": "f", "stopOn": 1, "ifNotSet": "x"}`), job(""), []string{"nextPageFlag.stopOn: must be true or false", "nextPageFlag.ifNotSet: must be true or false"}},
 		{"limitStop with both", pages(`"method": "pagenum", "limitStop": {"count": 1, "field": "x"}`), job(""), []string{api + "pagination.limitStop: must have exactly one of count and field"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -39,10 +40,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 	base := apiCall{
 		endpoint: jr.endpoint(), method: jr.job.method, params: params, headers: jr.job.headers, home: jr.plan.home(jr.job.endpoint),
 	}
-	sc, conditions, err := jr.plan.pagination.choose(jr.job)
-	if err != nil {
-		return err
-	}
+	sc, conditions := jr.plan.pagination.choose(jr.job)
 	st := &stopper{configs: conditions, Started: time.Now()}
 	last := ""
 	if jr.from != nil && sc != nil {
@@ -77,7 +75,11 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return nil
 		}
 		if reason := st.stop(p, time.Now()); reason != "" {
-			jr.log.InfoContext(ctx, "job stopped", "job", jr.job.id, "reason", reason)
+			level := slog.LevelInfo
+			if st.misled {
+				level = slog.LevelWarn
+			}
+			jr.log.Log(ctx, level, "job stopped", "job", jr.job.id, "reason", reason)
 			return nil
 		}
 		more, err := sc.advance(base, p)
@@ -192,7 +194,7 @@ func (jr *jobRun) runChildren(ctx context.Context, child *jobConfig, item tree.N
 	if !child.filter.matches(item) {
 		return nil
 	}
-	if len(child.placeholders) == 0 {
+	if len(child.placeholders) == 0 && !jr.fills(child.endpoint) {
 		jr.log.WarnContext(ctx, "a child job without placeholders is not run", "job", child.id)
 		return nil
 	}
@@ -225,6 +227,16 @@ func (jr *jobRun) runChildren(ctx context.Context, child *jobConfig, item tree.N
 		}
 	}
 	return nil
+}
+
+// fills reports whether an endpoint has a placeholder that this job or an ancestor has a value for.
+func (jr *jobRun) fills(endpoint string) bool {
+	for key := range jr.placeholders {
+		if strings.Contains(endpoint, "{"+key+"}") {
+			return true
+		}
+	}
+	return false
 }
 
 // placeholderValues returns the texts of a placeholder: several when the value is a list.

@@ -1,7 +1,7 @@
 package extractor
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -87,26 +87,45 @@ func (pc *paginationConfig) parseMultiple(s *section) {
 	}
 }
 
+// check reports jobs, at every depth, whose scroller does not exist.
+func (pc *paginationConfig) check(p *problems, jobs []*jobConfig) {
+	multiple := pc != nil && pc.method == "multiple"
+	named := func(name, path string) {
+		if name == "" {
+			return
+		}
+		if !multiple {
+			p.unused = append(p.unused, Problem{path, "ignored: there is no pagination of method multiple"})
+		} else if pc.scrollers[name] == nil {
+			p.add(path, "there is no scroller %q in %s", name, join(pc.path, "scrollers"))
+		}
+	}
+	if multiple {
+		named(pc.fallback, join(pc.path, "default"))
+	}
+	var walk func(jobs []*jobConfig)
+	walk = func(jobs []*jobConfig) {
+		for _, j := range jobs {
+			named(j.scroller, join(j.path, "scroller"))
+			walk(j.children)
+		}
+	}
+	walk(jobs)
+}
+
 // choose returns what a job uses: a scroller, or nil for one page, and the conditions that hold for it.
-func (pc *paginationConfig) choose(j *jobConfig) (scroller, []stopConfig, error) {
+func (pc *paginationConfig) choose(j *jobConfig) (scroller, []stopConfig) {
 	switch {
 	case pc == nil:
-		return nil, nil, nil
+		return nil, nil
 	case pc.scroller != nil:
-		return pc.scroller(), []stopConfig{pc.stops}, nil
+		return pc.scroller(), []stopConfig{pc.stops}
 	}
-	name, path := j.scroller, join(j.path, "scroller")
-	if name == "" {
-		name, path = pc.fallback, join(pc.path, "default")
+	chosen := pc.scrollers[cmp.Or(j.scroller, pc.fallback)]
+	if chosen == nil {
+		return nil, nil
 	}
-	if name == "" {
-		return nil, nil, nil
-	}
-	chosen, ok := pc.scrollers[name]
-	if !ok {
-		return nil, nil, &ConfigError{Problems: []Problem{{path, fmt.Sprintf("there is no scroller %q in %s", name, join(pc.path, "scrollers"))}}}
-	}
-	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}, nil
+	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}
 }
 
 // pageLimit returns the page size in force: the job's own parameter of that name, else the configured one. ok is false

@@ -161,7 +161,7 @@ func TestPagination(t *testing.T) {
 			name:   "multiple: unknown name",
 			api:    method(`"multiple", "scrollers": {"p": {"method": "pagenum"}}`),
 			config: `"jobs": [{"endpoint": "a"}, {"endpoint": "b", "scroller": "x"}]`, answers: []string{`[1]`},
-			requests: []string{"GET /a"}, err: "parameters.config.jobs[1].scroller: there is no scroller \"x\" in parameters.api.pagination.scrollers",
+			err: "parameters.config.jobs[1].scroller: there is no scroller \"x\" in parameters.api.pagination.scrollers",
 		},
 		{name: "none: one page", config: job(""), answers: []string{`{"data": [1], "next_page": "/x"}`}, requests: []string{"GET /u"}},
 		{

@@ -176,6 +176,18 @@ func (s *section) integers(key string, byDefault []int) []int {
 	return out
 }
 
+// unsupported refuses settings that say how to reach or prove something: without them a request would go another way than
+// the configuration asks for. Keys with the sign of a secret count too.
+func (s *section) unsupported(keys ...string) {
+	for _, key := range keys {
+		for _, spelled := range []string{key, "#" + key} {
+			if n, ok := s.get(spelled); ok && !n.Empty() && (n.Kind() != tree.Object || n.Len() > 0) {
+				s.wrong(spelled, "is not supported, and no request is sent without it")
+			}
+		}
+	}
+}
+
 // skip marks a key as known where its value does not matter.
 func (s *section) skip(keys ...string) { s.used = append(s.used, keys...) }
 

@@ -79,6 +79,8 @@ type stopper struct {
 	Volume  int64
 	// scratch is memory for the text of a page.
 	scratch []byte
+	// misled is set when the job ends because a field of the configuration is not in the answer.
+	misled bool
 }
 
 // stop takes a page into account and returns why the job ends after it, "" when it goes on.
@@ -115,7 +117,11 @@ func (st *stopper) limit(c *stopConfig, p *page, _ time.Time) string {
 	most := c.count
 	switch {
 	case c.countField != "":
-		n, _ := p.response.At(c.countField, ".")
+		n, ok := p.response.At(c.countField, ".")
+		if !ok {
+			st.misled = true
+			return fmt.Sprintf("limitStop: the answer has no value at %q", c.countField)
+		}
 		if most = n.Cut(); most == 0 && n.Real() >= math.MaxInt64 {
 			most = math.MaxInt64 // more than can be counted
 		}
