@@ -70,6 +70,12 @@ func TestChildren(t *testing.T) {
 			err: `the value at "id" is an object, not text`,
 		},
 		{
+			name: "only inherited placeholders", config: `"jobs": [{"endpoint": "a", "children": [{"endpoint": "b/{x}", "dataType": "b", "placeholders": {"x": "id"}, "children": [{"endpoint": "c/{x}", "dataType": "c"}, {"endpoint": "d", "id": "d"}]}]}]`,
+			answers: []string{`[{"id": 1}, {"id": 2}]`, `[{}]`, `[{"k": 1}]`, `[{}, {}]`, `[{"k": 2}]`, `[{"k": 3}]`}, requests: []string{"GET /a", "GET /b/1", "GET /c/1", "GET /b/2", "GET /c/2", "GET /c/2"},
+			records: []string{`a: {"id":1}`, `a: {"id":2}`, `b: {"parent_id":"1"}`, `c: {"k":1,"parent_id":"1"}`, `b: {"parent_id":"2"}`, `b: {"parent_id":"2"}`, `c: {"k":2,"parent_id":"2"}`, `c: {"k":3,"parent_id":"2"}`},
+			log:     "a child job without placeholders is not run\" job=d",
+		},
+		{
 			name: "unknown level", config: `"jobs": [{"endpoint": "a", "children": [{"endpoint": "b/{2:x}", "id": "c", "placeholders": {"2:x": "id"}}]}]`, answers: []string{`[{"id": 1}]`}, requests: []string{"GET /a"},
 			err: `there is no ancestor at level 2`,
 		},

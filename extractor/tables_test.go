@@ -185,6 +185,21 @@ func TestTables(t *testing.T) {
 			},
 		},
 		{
+			name: "mapping without a primary key", answers: []string{`[{"id": 1, "items": [{"k": "a", "subs": {"x": 5}}], "other": "o"}, {"id": 2, "items": []}]`, `[{"id": 3, "items": {"k": "b"}}]`},
+			config: `"jobs": [{"endpoint": "t"}, {"endpoint": "u", "dataType": "t", "userData": {"run": "r"}}], "mappings": {"t": {
+				"items": {"type": "table", "destination": "rows", "tableMapping": {"k": "key", "subs": {"type": "table", "destination": "deep", "parentKey": {"primaryKey": true}, "tableMapping": {"x": "x"}}}},
+				"id": "id",
+				"other": {"type": "table", "destination": "more", "parentKey": {"disable": true}, "tableMapping": {"data": "data"}}
+			}}`,
+			files: map[string]string{
+				"t":             lines(`'rows','id'`, `'`+md5Text(mapped1)+`','1'`, `'','2'`, `'`+md5Text(mapped3)+`','3'`),
+				"rows":          lines(`'key','deep','t_pk'`, `'a','`+md5Text(mappedItem)+`','`+md5Text(mapped1)+`'`, `'b','','`+md5Text(mapped3)+`'`),
+				"deep":          lines(`'x','rows_pk'`, `'5','`+md5Text(mappedItem)+`'`),
+				"deep.manifest": `{"incremental":false,"primary_key":["rows_pk"]}`,
+				"more":          lines(`'data'`, `'o'`),
+			},
+		},
+		{
 			name: "mapping of a collection", answers: []string{`[{"id": {"x": 1}}]`}, config: `"jobs": [{"endpoint": "t"}], "mappings": {"t": {"id": "id"}}`,
 			err: `table "t": the value at "id" is an object`,
 		},
@@ -217,6 +232,13 @@ func TestTables(t *testing.T) {
 // row2 is the second row of a nested table, with its extra column.
 var row2 = `O:8:"stdClass":3:{s:1:"k";i:2;s:1:"l";a:1:{i:0;i:3;}s:13:"JSON_parentId";s:34:"` +
 	link("t", `O:8:"stdClass":1:{s:1:"o";a:1:{i:0;O:8:"stdClass":2:{s:1:"k";i:2;s:1:"l";a:1:{i:0;i:3;}}}}`) + `";}`
+
+// Rows of mapped tables without a primary key as their checksums are computed.
+const (
+	mappedItem = `O:8:"stdClass":2:{s:1:"k";s:1:"a";s:4:"subs";O:8:"stdClass":1:{s:1:"x";i:5;}}`
+	mapped1    = `O:8:"stdClass":3:{s:2:"id";i:1;s:5:"items";a:1:{i:0;` + mappedItem + `}s:5:"other";s:1:"o";}`
+	mapped3    = `O:8:"stdClass":2:{s:2:"id";i:3;s:5:"items";O:8:"stdClass":1:{s:1:"k";s:1:"b";}}` + `a:1:{s:3:"run";s:1:"r";}`
+)
 
 func TestColumnsOfTheState(t *testing.T) {
 	t.Parallel()

@@ -4,14 +4,23 @@ import (
 	"crypto/md5"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
 // A Layout says by hand which columns a table has. What it does not list is left out.
+//
+// Rows of a table below hold the primary key of their owner's row. Where the owner has none, a checksum of its row takes
+// that place, and the owner has a column with it for each such table, with the table's name, where the layout lists it.
 type Layout struct {
 	Columns []LayoutColumn
+}
+
+// keyed reports whether rows have a primary key; by is how the layout stands in the one above.
+func (l *Layout) keyed(by LayoutColumn) bool {
+	return by.ParentPrimary && !by.NoParentKey || slices.ContainsFunc(l.Columns, func(c LayoutColumn) bool { return c.PrimaryKey })
 }
 
 // LayoutColumn is a column, or a table of the items at a path.
@@ -52,7 +61,7 @@ func (s *Set) openLayoutAs(key, name string, l *Layout, parent string, by Layout
 		columns := make(taken)
 		t := &Table{Name: s.names.name(name)}
 		for _, c := range l.Columns {
-			if c.Kind == ToTable {
+			if c.Kind == ToTable && (c.NoParentKey || l.keyed(by)) {
 				continue
 			}
 			column := columns.name(SafeName(c.Destination))
@@ -91,16 +100,28 @@ func (s *Set) writeLayout(name string, l *Layout, item tree.Node, extra []tree.M
 	if err := s.openLayout(name, "", l); err != nil {
 		return err
 	}
-	return s.layoutRow(name, name, l, rowOf(item, nil), tree.OfObject(extra...), nil)
+	return s.layoutRow(name, name, l, LayoutColumn{NoParentKey: true}, rowOf(item, nil), tree.OfObject(extra...), "")
 }
 
-func (s *Set) layoutRow(name, key string, l *Layout, item, extra tree.Node, parent *string) error {
+// layoutRow writes a row, and those of the tables below. name is the data type, for errors; key that of the table; by how
+// the layout stands in the one above, whose row has the link value parent.
+func (s *Set) layoutRow(name, key string, l *Layout, by LayoutColumn, item, extra tree.Node, parent string) error {
 	var cells, keys []string
+	keyed := l.keyed(by)
+	own := ""
+	if !keyed && slices.ContainsFunc(l.Columns, func(c LayoutColumn) bool { return c.Kind == ToTable && !c.NoParentKey }) {
+		own = rowSum(item, extra)
+	}
 	for _, c := range l.Columns {
 		var text string
 		switch c.Kind {
 		case ToTable:
-			continue
+			if keyed || c.NoParentKey {
+				continue
+			}
+			if n, _ := item.At(c.Path, "."); !n.Empty() {
+				text = own
+			}
 		case FromExtra:
 			n, _ := extra.Get(c.Path)
 			text = n.Cell()
@@ -120,36 +141,42 @@ func (s *Set) layoutRow(name, key string, l *Layout, item, extra tree.Node, pare
 			keys = append(keys, text)
 		}
 	}
-	if parent != nil {
-		cells = append(cells, *parent)
+	if !by.NoParentKey {
+		cells = append(cells, parent)
+		if by.ParentPrimary {
+			keys = append(keys, parent)
+		}
 	}
 	s.line = appendLine(s.line[:0], cells)
 	if _, err := s.tables[key].w.Write(s.line); err != nil {
 		return err
 	}
-	own := strings.Join(keys, ",")
-	if len(keys) == 0 {
-		h := md5.New()
-		item.Overlay(extra).WriteSerialized(h, nil)
-		if parent != nil {
-			h.Write([]byte(*parent))
-		}
-		own = hex.EncodeToString(h.Sum(nil))
+	if keyed {
+		own = strings.Join(keys, ",")
 	}
 	for _, c := range l.Columns {
 		if c.Kind != ToTable {
 			continue
 		}
 		n, _ := item.At(c.Path, ".")
-		link := &own
-		if c.NoParentKey {
-			link = nil
+		if !keyed && n.Empty() {
+			continue
 		}
 		for m := range listOf(n).Each() {
-			if err := s.layoutRow(name, key+"\x00"+c.Path, c.Table, rowOf(m.Value, nil), extra, link); err != nil {
+			if err := s.layoutRow(name, key+"\x00"+c.Path, c.Table, c, rowOf(m.Value, nil), extra, own); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// rowSum is the link value of a row without a primary key: the checksum of the item and of the extra columns.
+func rowSum(item, extra tree.Node) string {
+	h := md5.New()
+	scratch := item.WriteSerialized(h, nil)
+	if extra.Len() > 0 {
+		h.Write(extra.AppendSerialized(scratch[:0], true))
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
