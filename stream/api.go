@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/intake"
 )
 
 // APIOptions are the choices of [API].
@@ -70,7 +71,7 @@ type api struct {
 	// exchange is nil when programmatic tokens are not exchanged.
 	exchange ProgrammaticAuthenticator
 	// bodies decodes the samples of payload tests.
-	bodies *bodies
+	bodies bodies
 }
 
 // maxAPIBody bounds the body of a request to the API, and maxUnverifiedBody that of one without a valid token.
@@ -99,7 +100,7 @@ func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
-	a := &api{cat: cat, opts: opts, mux: http.NewServeMux(), bodies: &bodies{limit: maxAPIBody, most: DefaultMaxBufferedBytes}}
+	a := &api{cat: cat, opts: opts, mux: http.NewServeMux(), bodies: bodies{intake.New(DefaultMaxBufferedBytes)}}
 	if exchange, ok := opts.Auth.(ProgrammaticAuthenticator); ok && !opts.NoProgrammaticTokens {
 		a.exchange = exchange
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/intake"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -215,8 +216,8 @@ func (a *api) testSource(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var buffer bodyBuffer
-	defer a.bodies.release(&buffer)
+	var buffer intake.Body
+	defer a.bodies.Release(&buffer)
 	body, e := a.bodies.sample(&buffer, c)
 	if e != nil {
 		return nil, e
@@ -267,17 +268,14 @@ func (a *api) testSource(c *call) (any, error) {
 }
 
 // sample returns the body of a payload test as ingestion would see it.
-func (b *bodies) sample(q *bodyBuffer, c *call) ([]byte, *apiError) {
-	switch coding := contentCoding(c.r.Header); coding {
-	case identity:
-		return c.raw, nil
-	case unknownCoding:
+func (b bodies) sample(q *intake.Body, c *call) ([]byte, *apiError) {
+	coding, ok := contentCoding(c.r.Header)
+	if !ok {
 		return nil, apiNamed(unknownEncoding)
-	default:
-		q.sent = c.raw
-		body, e := b.decode(q, coding, b.limit)
-		return body, apiNamed(e)
 	}
+	q.Sent = c.raw
+	body, e := b.decode(q, coding, maxAPIBody)
+	return body, apiNamed(e)
 }
 
 // apiNamed gives an error of ingestion the name that the API has for it.

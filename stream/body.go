@@ -1,213 +1,63 @@
 package stream
 
 import (
-	"bytes"
-	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
-	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
+	"github.com/forebay/forebay/internal/intake"
 )
 
 // bodies reads the bodies of requests and takes off their Content-Encoding. Handlers that share one share its bound of
 // memory.
-type bodies struct {
-	// limit is the greatest body, as it was sent.
-	limit int
-	// most bounds what all requests in progress take together; taken is what they take now.
-	most  int64
-	taken atomic.Int64
+type bodies struct{ *intake.Intake }
 
-	gzips, deflates, zstds sync.Pool
-}
+// bodyLimits are the greatest sizes of one body in bytes: as it is sent, and without its Content-Encoding.
+type bodyLimits struct{ sent, decoded int }
 
-// bodyBuffer is the reusable memory of one body.
-type bodyBuffer struct {
-	sent, decoded []byte
-	// reserved is the part of bodies.taken that this body has.
-	reserved int64
-}
-
-// maxPooledBody is the greatest body buffer that is kept for later requests.
-const maxPooledBody = 256 << 10
-
-// reuse prepares the buffer for another request. It reports false when it is too large to be kept.
-func (q *bodyBuffer) reuse() bool {
-	q.sent, q.decoded = q.sent[:0], q.decoded[:0]
-	return cap(q.sent) <= maxPooledBody && cap(q.decoded) <= maxPooledBody
-}
-
-// release gives back what read has reserved. It is called after every read, also after one that failed.
-func (b *bodies) release(q *bodyBuffer) {
-	b.taken.Add(-q.reserved)
-	q.reserved = 0
-}
-
-// bodyStep is the unit in which body memory is reserved.
-const bodyStep = 16 << 10
-
-// read returns the body of r, decoded, of at most inflated bytes. It is valid until the buffer is reused. Memory is taken
-// as the bytes arrive, not by the announced length, so that a client pays with traffic for what it takes; what a small
-// body inflates to is bounded in the same way.
-func (b *bodies) read(q *bodyBuffer, r *http.Request, inflated int) ([]byte, *apiError) {
-	if r.ContentLength > int64(b.limit) {
-		return nil, bodyTooLarge(b.limit)
+// read returns the body of r, decoded. It is valid until the memory is reused.
+func (b bodies) read(q *intake.Body, r *http.Request, limits bodyLimits) ([]byte, *apiError) {
+	if r.ContentLength > int64(limits.sent) {
+		return nil, bodyTooLarge(limits.sent)
 	}
-	coding := contentCoding(r.Header)
-	if coding == unknownCoding {
+	coding, ok := contentCoding(r.Header)
+	if !ok {
 		return nil, unknownEncoding
 	}
-	var e *apiError
-	if q.sent, e = b.readAll(q, q.sent, r.Body, r.ContentLength, b.limit); e != nil || coding == identity {
-		return q.sent, e
+	if err := b.Read(q, r.Body, r.ContentLength, limits.sent); err != nil {
+		return nil, readError(err)
 	}
-	q.decoded, e = b.decode(q, coding, inflated)
-	return q.decoded, e
+	return b.decode(q, coding, limits.decoded)
 }
 
-// readAll reads all of src, at most limit bytes, into buf. announced is the length, negative if it is not known.
-func (b *bodies) readAll(q *bodyBuffer, buf []byte, src io.Reader, announced int64, limit int) ([]byte, *apiError) {
-	most := limit + 1 // one byte more shows that there is more
-	if announced >= 0 {
-		most = int(announced) + 1 // one byte more: a reader may tell the end only after the last byte
+// decode takes the coding off q.Sent.
+func (b bodies) decode(q *intake.Body, c intake.Coding, limit int) ([]byte, *apiError) {
+	body, err := b.Decode(q, c, limit)
+	if err != nil {
+		return nil, readError(err)
 	}
-	buf = buf[:0]
-	free := 0 // reserved and not used yet
-	for {
-		if free == 0 {
-			step := min(bodyStep, most-len(buf))
-			if step <= 0 {
-				return buf, bodyTooLarge(limit)
-			}
-			q.reserved += int64(step)
-			if b.taken.Add(int64(step)) > b.most {
-				return buf, tooManyBytes
-			}
-			if cap(buf)-len(buf) < step {
-				buf = slices.Grow(buf, max(step, min(cap(buf), most-len(buf))))
-			}
-			free = step
-		}
-		n, err := src.Read(buf[len(buf) : len(buf)+free])
-		buf = buf[:len(buf)+n]
-		free -= n
-		switch {
-		case len(buf) > limit:
-			return buf, bodyTooLarge(limit)
-		case err == io.EOF:
-			return buf, nil
-		case err != nil:
-			return buf, readError(err)
-		}
-	}
+	return body, nil
 }
 
-// coding is a Content-Encoding.
-type coding uint8
+// codings are the names of what a Content-Encoding can be.
+var codings = map[string]intake.Coding{
+	"": intake.Identity, "identity": intake.Identity, "gzip": intake.Gzip, "x-gzip": intake.Gzip,
+	"deflate": intake.Deflate, "zlib": intake.Deflate, "zstd": intake.Zstd,
+	"snappy": intake.Snappy, "x-snappy-framed": intake.Snappy, "lz4": intake.LZ4,
+}
 
-const (
-	identity coding = iota
-	gzipCoding
-	deflateCoding
-	zstdCoding
-	unknownCoding
-)
-
-func contentCoding(h http.Header) coding {
+// contentCoding reports false for a Content-Encoding that is not known.
+func contentCoding(h http.Header) (intake.Coding, bool) {
 	values := h["Content-Encoding"]
 	if len(values) == 0 {
-		return identity
+		return intake.Identity, true
 	}
-	if len(values) > 1 {
-		return unknownCoding
-	}
-	switch strings.ToLower(strings.TrimSpace(values[0])) {
-	case "", "identity":
-		return identity
-	case "gzip", "x-gzip":
-		return gzipCoding
-	case "deflate":
-		return deflateCoding
-	case "zstd":
-		return zstdCoding
-	}
-	return unknownCoding
-}
-
-// decode inflates q.sent.
-func (b *bodies) decode(q *bodyBuffer, c coding, limit int) ([]byte, *apiError) {
-	src := bytes.NewReader(q.sent)
-	var dec io.Reader
-	var err error
-	switch c {
-	case gzipCoding:
-		z, ok := b.gzips.Get().(*gzip.Reader)
-		if !ok {
-			z = new(gzip.Reader)
-		}
-		defer b.gzips.Put(z)
-		dec, err = z, z.Reset(src)
-	case deflateCoding:
-		// The standard means zlib; some clients send the raw stream all the same.
-		if len(q.sent) >= 2 && q.sent[0]&0x0f == 8 && (uint(q.sent[0])<<8|uint(q.sent[1]))%31 == 0 {
-			dec, err = zlib.NewReader(src)
-			break
-		}
-		z, ok := b.deflates.Get().(io.ReadCloser)
-		if !ok {
-			z = flate.NewReader(src)
-		} else {
-			err = z.(flate.Resetter).Reset(src, nil)
-		}
-		defer b.deflates.Put(z)
-		dec = z
-	case zstdCoding:
-		z, ok := b.zstds.Get().(*zstd.Decoder)
-		if !ok {
-			z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
-			if err != nil {
-				return nil, &apiError{status: http.StatusInternalServerError, name: "stream.in.genericError", message: supportMessage, cause: err}
-			}
-		}
-		defer func() {
-			_ = z.Reset(nil) // it must not keep the body
-			b.zstds.Put(z)
-		}()
-		dec, err = z, z.Reset(src)
-	}
-	if err != nil {
-		return nil, malformed(err)
-	}
-	body, e := b.readAll(q, q.decoded, decodeErrors{dec}, -1, limit)
-	return body, e
-}
-
-// zstdWindow bounds the memory that a frame can ask for before any of it is decoded. RFC 8878 recommends 8 MB at least.
-const zstdWindow = 8 << 20
-
-// decodeErrors marks the errors of a decoder, so that they are not taken for those of a connection.
-type decodeErrors struct{ io.Reader }
-
-type decodeError struct{ err error }
-
-func (e *decodeError) Error() string { return e.err.Error() }
-
-func (d decodeErrors) Read(p []byte) (int, error) {
-	n, err := d.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		err = &decodeError{err}
-	}
-	return n, err
+	c, ok := codings[strings.ToLower(strings.TrimSpace(values[0]))]
+	return c, ok && len(values) == 1
 }
 
 func malformed(err error) *apiError {
@@ -219,7 +69,7 @@ func malformed(err error) *apiError {
 
 var unknownEncoding = &apiError{
 	status: http.StatusUnsupportedMediaType, name: "stream.in.unsupportedMediaType", unread: true,
-	message: "The Content-Encoding is not supported. Send gzip, deflate, zstd, or no Content-Encoding.",
+	message: "The Content-Encoding is not supported. Send gzip, deflate, zlib, zstd, snappy, lz4, or no Content-Encoding.",
 }
 
 func bodyTooLarge(limit int) *apiError {
@@ -230,11 +80,18 @@ func bodyTooLarge(limit int) *apiError {
 }
 
 func readError(err error) *apiError {
-	var tooLarge *http.MaxBytesError // a limit that the caller has put around this handler
-	var undecodable *decodeError
+	var (
+		over        *intake.TooLargeError
+		undecodable *intake.DecodeError
+		tooLarge    *http.MaxBytesError // a limit that the caller has put around this handler
+	)
 	switch {
+	case errors.Is(err, intake.ErrBusy):
+		return tooManyBytes
+	case errors.As(err, &over):
+		return bodyTooLarge(over.Limit)
 	case errors.As(err, &undecodable):
-		return malformed(undecodable.err)
+		return malformed(undecodable)
 	case errors.As(err, &tooLarge):
 		return &apiError{
 			status: http.StatusRequestEntityTooLarge, name: "stream.in.bodyTooLarge", unread: true,

@@ -95,7 +95,7 @@ func TestContentEncoding(t *testing.T) {
 			} else if w.Code != 200 || got != tt.body {
 				t.Errorf("status %d, stored %.40q", w.Code, got)
 			}
-			if n := h.bodies.taken.Load(); n != 0 {
+			if n := h.bodies.Taken(); n != 0 {
 				t.Errorf("%d bytes are still reserved", n)
 			}
 		})
@@ -130,7 +130,7 @@ func FuzzContentEncoding(f *testing.F) {
 		default:
 			t.Errorf("status %d", w.Code)
 		}
-		if n := h.bodies.taken.Load(); n != 0 {
+		if n := h.bodies.Taken(); n != 0 {
 			t.Errorf("%d bytes are still reserved", n)
 		}
 	})
@@ -163,7 +163,7 @@ func TestBodySizes(t *testing.T) {
 				} else if w.Code != 200 || !bytes.Equal(got, full[:size]) {
 					t.Errorf("size %d, announced %v: answer %d, %d bytes ingested", size, announced, w.Code, len(got))
 				}
-				if n := h.bodies.taken.Load(); n != 0 {
+				if n := h.bodies.Taken(); n != 0 {
 					t.Fatalf("size %d: %d bytes are still reserved", size, n)
 				}
 			}
@@ -206,7 +206,7 @@ func TestBufferedBytesBound(t *testing.T) {
 		s.writer.CloseWithError(io.ErrUnexpectedEOF)
 		checkError(t, <-s.done, 499, "stream.in.eof")
 	}
-	if n := h.bodies.taken.Load(); n != 0 {
+	if n := h.bodies.Taken(); n != 0 {
 		t.Errorf("%d bytes are still reserved", n)
 	}
 	if w := serve(h, post(path, strings.Repeat("x", 2000))); w.Code != 200 {

@@ -85,7 +85,8 @@
 //
 // # Telemetry
 //
-// Sources of type OTLP take export requests of OpenTelemetry, in protobuf or JSON, plain or as gzip, deflate or zstd:
+// Sources of type OTLP take export requests of OpenTelemetry, in protobuf or JSON, plain or as gzip, deflate, zlib, zstd,
+// snappy (a block, or framed) or lz4 (frames):
 //
 //	POST /otlp/{projectId}/{sourceId}/{secret}/v1/{logs, metrics or traces}
 //	POST /otlp/{projectId}/{sourceId}/v1/{logs, metrics or traces}    with Authorization: Bearer {secret}
@@ -101,8 +102,8 @@
 //	     can never store, with the first reason; without a count it is a warning: no sink takes the signal
 //	4xx  the batch can never be taken: the names of errors are those above. If every record was rejected, the status is
 //	     that of the first
-//	503  the service is overloaded, stopping or at fault, or the body came too slowly: exporters send the batch again after
-//	     Retry-After. Nothing was stored, unless the message says that this is unknown
+//	503  the service is overloaded, stopping or at fault, the source is disabled, or the body came too slowly: exporters send
+//	     the batch again after Retry-After. Nothing was stored, unless the message says that this is unknown
 //
 // Exporters repeat a batch, byte for byte, when its answer was lost. It is then stored once, as with an Idempotency-Key, which
 // a sender may give, too. A batch without a key is a repetition when these are equal: source, secret, signal, encoding, the
@@ -114,9 +115,13 @@
 // request an Idempotency-Key of its own, or switch the comparison off with Options.BatchWindow.
 //
 // The body of an error is a google.rpc.Status in the encoding of the request; in JSON it has the members of other errors too.
-// Bounds: the body Options.MaxBodyBytes, eight times of it without Content-Encoding; 128 times of it as decoded
-// telemetry, or half of Options.MaxBufferedBytes;
-// values nested 64 levels deep.
+//
+// A batch has limits of its own, above what exporters send by default, because they drop a batch that is too large:
+//
+//	Options.MaxExportWireBytes  20 MiB   the body as it is sent
+//	Options.MaxExportBytes      64 MiB   the body without its Content-Encoding
+//	Options.MaxBufferedBytes    256 MB   all requests in progress, with what is decoded of them; half of it for one
+//	                            64       levels of lists and maps in each other in a value
 //
 // # The Stream API
 //

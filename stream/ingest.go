@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/deadline"
+	"github.com/forebay/forebay/internal/intake"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -67,7 +68,7 @@ type ingestHandler struct {
 	opts Options
 	// requests holds *ingestRequest.
 	requests  sync.Pool
-	bodies    *bodies
+	bodies    bodies
 	deadlines *deadline.Shared
 }
 
@@ -77,8 +78,7 @@ func newIngestHandler(eng engine, opts Options) *ingestHandler {
 	}
 	opts = opts.withDefaults()
 	h := &ingestHandler{
-		eng: eng, opts: opts, bodies: &bodies{limit: opts.MaxBodyBytes, most: int64(opts.MaxBufferedBytes)},
-		deadlines: new(deadline.Shared),
+		eng: eng, opts: opts, bodies: bodies{intake.New(opts.MaxBufferedBytes)}, deadlines: new(deadline.Shared),
 	}
 	h.requests.New = func() any { return &ingestRequest{header: make(http.Header, 16)} }
 	return h
@@ -87,7 +87,7 @@ func newIngestHandler(eng engine, opts Options) *ingestHandler {
 // ingestRequest is the reusable memory of one request.
 type ingestRequest struct {
 	rec    mapping.Record
-	buffer bodyBuffer
+	buffer intake.Body
 	events events
 	// header and host are those of the record when it cannot have those of the request.
 	header http.Header
@@ -109,12 +109,12 @@ func (m *memory) release() {
 }
 
 func (h *ingestHandler) release(q *ingestRequest) {
-	h.bodies.release(&q.buffer)
+	h.bodies.Release(&q.buffer)
 	q.rec.Reset()
 	q.events.reuse()
 	clear(q.header)
 	q.host[0] = ""
-	if q.buffer.reuse() {
+	if q.buffer.Reuse() {
 		h.requests.Put(q)
 	}
 }
@@ -180,7 +180,7 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 	q := h.requests.Get().(*ingestRequest)
 	mem := &memory{h, q}
 	defer mem.release()
-	body, e := h.bodies.read(&q.buffer, r, h.opts.MaxBodyBytes)
+	body, e := h.bodies.read(&q.buffer, r, bodyLimits{h.opts.MaxBodyBytes, h.opts.MaxBodyBytes})
 	if e != nil {
 		if e.unread {
 			leaveBody(w, r)

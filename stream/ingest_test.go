@@ -140,7 +140,7 @@ func TestTransportErrors(t *testing.T) {
 			if allow := w.Header().Get("Allow"); (allow == "OPTIONS, POST") != (tt.status == 405) {
 				t.Errorf("Allow is %q", allow)
 			}
-			if n := h.bodies.taken.Load(); n != 0 {
+			if n := h.bodies.Taken(); n != 0 {
 				t.Errorf("%d bytes are still reserved", n)
 			}
 		})

@@ -16,6 +16,12 @@ const (
 	DefaultMaxBodyBytes = 1 << 20
 	// MaxBodyBytesLimit is the highest Options.MaxBodyBytes.
 	MaxBodyBytesLimit = 4 << 20
+	// DefaultMaxExportWireBytes is the default of Options.MaxExportWireBytes.
+	DefaultMaxExportWireBytes = 20 << 20
+	// DefaultMaxExportBytes is the default of Options.MaxExportBytes.
+	DefaultMaxExportBytes = 64 << 20
+	// MaxExportBytesLimit is the highest Options.MaxExportWireBytes and Options.MaxExportBytes.
+	MaxExportBytesLimit = 1 << 30
 	// DefaultMaxHeaderBytes is the default of Options.MaxHeaderBytes.
 	DefaultMaxHeaderBytes = 16 << 10
 	// DefaultMaxBufferedBytes is the default of Options.MaxBufferedBytes.
@@ -28,13 +34,20 @@ type Options struct {
 	// A request for another project finds no source. Default: 1.
 	ProjectID, BranchID int
 
-	// MaxBodyBytes is the greatest body of one request: 100 to MaxBodyBytesLimit. Default: DefaultMaxBodyBytes.
+	// MaxBodyBytes is the greatest body of one request with events: 100 to MaxBodyBytesLimit. Default: DefaultMaxBodyBytes.
 	MaxBodyBytes int
+	// MaxExportWireBytes is the greatest request with telemetry as it is sent, and MaxExportBytes without its
+	// Content-Encoding: 100 to MaxExportBytesLimit. Together they are at most three quarters of MaxBufferedBytes, which
+	// leaves room to decode a request of that size. Exporters drop a batch that is refused for its size, so the
+	// defaults are above what SDKs and Collectors send: DefaultMaxExportWireBytes and DefaultMaxExportBytes, or, if that
+	// is less, a quarter and half of MaxBufferedBytes.
+	MaxExportWireBytes, MaxExportBytes int
 	// MaxHeaderBytes is the greatest size of all header lines of one request, counted as "Name: value" with the line
 	// end. The server must let them pass: see [Server]. Default: DefaultMaxHeaderBytes.
 	MaxHeaderBytes int
-	// MaxBufferedBytes bounds the memory that the bodies of all requests in progress take together, at least
-	// MaxBodyBytes. Above it requests are answered 503 with Retry-After. Default: DefaultMaxBufferedBytes.
+	// MaxBufferedBytes bounds the memory that the bodies of all requests in progress take together, with the telemetry that
+	// was decoded of them, at least MaxBodyBytes. Above it requests are answered 503 with Retry-After. Default:
+	// DefaultMaxBufferedBytes.
 	MaxBufferedBytes int
 
 	// TrustedProxies are the networks of proxies whose X-Forwarded-For header tells the address of the sender.
@@ -69,9 +82,16 @@ func (o Options) Validate() error {
 	between("BranchID", o.BranchID, 1, unbounded)
 	between("MaxBodyBytes", o.MaxBodyBytes, 100, MaxBodyBytesLimit)
 	between("MaxHeaderBytes", o.MaxHeaderBytes, 1024, 1<<20)
-	if o.MaxBufferedBytes != 0 && o.MaxBufferedBytes < o.withDefaults().MaxBodyBytes {
+	between("MaxExportWireBytes", o.MaxExportWireBytes, 100, MaxExportBytesLimit)
+	between("MaxExportBytes", o.MaxExportBytes, 100, MaxExportBytesLimit)
+	d := o.withDefaults()
+	if d.MaxBufferedBytes < d.MaxBodyBytes {
 		errs = append(errs, fmt.Errorf("stream: Options.MaxBufferedBytes is %d, must be at least MaxBodyBytes (%d), or 0 "+
-			"for the default", o.MaxBufferedBytes, o.withDefaults().MaxBodyBytes))
+			"for the default", o.MaxBufferedBytes, d.MaxBodyBytes))
+	}
+	if d.MaxExportWireBytes+d.MaxExportBytes > d.MaxBufferedBytes/4*3 {
+		errs = append(errs, fmt.Errorf("stream: Options.MaxExportWireBytes (%d) and MaxExportBytes (%d) are together more than three "+
+			"quarters of MaxBufferedBytes (%d)", d.MaxExportWireBytes, d.MaxExportBytes, d.MaxBufferedBytes))
 	}
 	for i, p := range o.TrustedProxies {
 		if !p.IsValid() {
@@ -94,6 +114,8 @@ func (o Options) withDefaults() Options {
 	set(&o.MaxBodyBytes, DefaultMaxBodyBytes)
 	set(&o.MaxHeaderBytes, DefaultMaxHeaderBytes)
 	set(&o.MaxBufferedBytes, DefaultMaxBufferedBytes)
+	set(&o.MaxExportWireBytes, min(DefaultMaxExportWireBytes, o.MaxBufferedBytes/4))
+	set(&o.MaxExportBytes, min(DefaultMaxExportBytes, o.MaxBufferedBytes/2))
 	o.TrustedProxies = slices.Clone(o.TrustedProxies)
 	o.HiddenHeaders = slices.Clone(o.HiddenHeaders)
 	for i, name := range o.HiddenHeaders {

@@ -15,15 +15,9 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/deadline"
+	"github.com/forebay/forebay/internal/intake"
 	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
-)
-
-const (
-	// otlpInflation is how much larger than Options.MaxBodyBytes an export request may be without its Content-Encoding.
-	otlpInflation = 8
-	// otlpMemory is how much larger than Options.MaxBodyBytes it may be as decoded telemetry.
-	otlpMemory = 128
 )
 
 // telemetryEngine is what the OTLP endpoints need of a [forebay.Engine].
@@ -36,7 +30,7 @@ type telemetryEngine interface {
 type otlpHandler struct {
 	eng       telemetryEngine
 	opts      Options
-	bodies    *bodies
+	bodies    bodies
 	deadlines *deadline.Shared
 	// requests holds *otlpRequest.
 	requests sync.Pool
@@ -45,14 +39,14 @@ type otlpHandler struct {
 // otlpRequest is the reusable memory of one request.
 type otlpRequest struct {
 	rec    mapping.Record
-	buffer bodyBuffer
+	buffer intake.Body
 	header http.Header
 	host   [1]string
 	answer []byte
 }
 
 // newOTLPHandler takes options that are valid and have their defaults.
-func newOTLPHandler(eng telemetryEngine, opts Options, b *bodies, d *deadline.Shared) *otlpHandler {
+func newOTLPHandler(eng telemetryEngine, opts Options, b bodies, d *deadline.Shared) *otlpHandler {
 	h := &otlpHandler{eng: eng, opts: opts, bodies: b, deadlines: d}
 	h.requests.New = func() any { return &otlpRequest{header: make(http.Header, 16)} }
 	return h
@@ -62,7 +56,7 @@ func (h *otlpHandler) release(q *otlpRequest) {
 	q.rec.Reset()
 	clear(q.header)
 	q.host[0] = ""
-	if q.buffer.reuse() {
+	if q.buffer.Reuse() {
 		h.requests.Put(q)
 	}
 }
@@ -85,6 +79,13 @@ var (
 		message: "Neither the path nor the first record tells the signal. Append /v1/logs, /v1/metrics or /v1/traces to the path.",
 	}
 )
+
+// otlpPausedSource is retryable, unlike the answer to an event: an exporter keeps its batches for a source that is disabled for
+// a while, and would drop them after any other answer.
+var otlpPausedSource = &apiError{
+	status: http.StatusServiceUnavailable, name: "stream.in.disabledSource", retryAfter: otlp.PausedRetryAfter,
+	message: "The source is disabled. Send the batch again later.",
+}
 
 func otlpOtherSignal(address, body forebay.Signal) *apiError {
 	return &apiError{
@@ -127,8 +128,8 @@ func (h *otlpHandler) serve(w http.ResponseWriter, r *http.Request, enc otlp.Enc
 	}
 	q := h.requests.Get().(*otlpRequest)
 	defer h.release(q)
-	defer h.bodies.release(&q.buffer)
-	data, e := h.bodies.read(&q.buffer, r, otlpInflation*h.opts.MaxBodyBytes)
+	defer h.bodies.Release(&q.buffer)
+	data, e := h.bodies.read(&q.buffer, r, bodyLimits{h.opts.MaxExportWireBytes, h.opts.MaxExportBytes})
 	if e != nil {
 		return e
 	}
@@ -159,7 +160,7 @@ func (h *otlpHandler) admit(w http.ResponseWriter, r *http.Request, target *otlp
 		return noSourceFound
 	}
 	if src.Disabled {
-		return disabledSource
+		return otlpPausedSource
 	}
 	return nil
 }
@@ -179,20 +180,29 @@ func (h *otlpHandler) export(
 			}
 		}
 	}
-	// What would never have room is refused for good, so that it is not sent again for ever.
 	headers := headerBytes(r)
-	cost, err := otlp.Check(signal, enc, data, headers, min(otlpMemory*h.opts.MaxBodyBytes, h.opts.MaxBufferedBytes/2))
+	cost, err := otlp.Check(signal, enc, data, headers, h.bodies.Room(&q.buffer))
 	if err != nil {
 		return otlpRequestError(err)
 	}
-	defer h.bodies.taken.Add(-int64(cost))
-	if h.bodies.taken.Add(int64(cost)) > h.bodies.most {
+	if h.bodies.Take(&q.buffer, cost) != nil {
 		return tooManyBytes
 	}
-	docs, err := otlp.Decode(signal, enc, data, headers)
+	docs, n, err := otlp.Decode(signal, enc, data, headers)
 	if err != nil {
 		return otlpRequestError(err)
 	}
+	if n == 0 {
+		// Fields that are not known are ignored, so nothing else tells that the address is wrong, or the guess.
+		if target.signal == "" && len(data) > 0 && enc == otlp.Protobuf {
+			return otlpUnknownSignal
+		}
+		if other, ok := otlp.Sniff(enc, data); ok && other != signal && enc == otlp.JSON {
+			return otlpOtherSignal(signal, other)
+		}
+	}
+	sum := otlp.SumOf(data)
+	h.bodies.Drop(&q.buffer) // what was decoded has its own copy
 
 	request := mapping.Record{Header: r.Header, Host: r.Host, ClientIP: clientIP(r, h.opts.TrustedProxies), Received: time.Now()}
 	if len(h.opts.HiddenHeaders) > 0 || r.Host == "" || r.Header["Authorization"] != nil {
@@ -201,24 +211,18 @@ func (h *otlpHandler) export(
 	ctx := h.deadlines.From(request.Received)
 	once, err := otlp.Once(&otlp.Request{
 		Secret: target.secret, Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
-		Header: request.Header, Sum: otlp.SumOf(data), Received: request.Received, Window: h.opts.BatchWindow,
+		Header: request.Header, Sum: sum, Received: request.Received, Window: h.opts.BatchWindow,
 	}, docs)
 	if err != nil {
 		return badKey
 	}
 	records := otlp.Records(&q.rec, docs, request)
 	res, err := h.eng.IngestTogether(ctx, target.source, forebay.Batch{Signal: signal, Records: records, Once: once})
+	if errors.Is(err, forebay.ErrDisabledSource) {
+		return otlpPausedSource
+	}
 	if err != nil {
 		return ingestError(err, "")
-	}
-	if res.Records == 0 {
-		// Fields that are not known are ignored, so nothing else tells that the address is wrong, or the guess.
-		if target.signal == "" && len(data) > 0 && enc == otlp.Protobuf {
-			return otlpUnknownSignal
-		}
-		if other, ok := otlp.Sniff(enc, data); ok && other != signal && enc == otlp.JSON {
-			return otlpOtherSignal(signal, other)
-		}
 	}
 	message := otlp.Summary(signal, res)
 	if res.Rejected > 0 && res.Rejected == res.Records {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -104,6 +107,23 @@ func compress(t *testing.T, coding string, data []byte) []byte {
 		if _, err := w.Write(data); err != nil || w.Close() != nil {
 			t.Fatal(err)
 		}
+	case "deflate", "zlib":
+		w := zlib.NewWriter(&b)
+		if _, err := w.Write(data); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+	case "lz4": // a frame of one block that is stored as it is
+		b.WriteString("\x04\x22\x4d\x18\x60\x40\x82")
+		b.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(data))|1<<31))
+		b.Write(data)
+		b.Write(make([]byte, 4))
+	case "snappy":
+		return snappy.Encode(nil, data)
+	case "x-snappy-framed":
+		w := snappy.NewBufferedWriter(&b)
+		if _, err := w.Write(data); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
 	case "zstd":
 		w, err := zstd.NewWriter(&b)
 		if err != nil {
@@ -160,7 +180,7 @@ func TestOTLPRequests(t *testing.T) {
 	sent := 0
 	for _, enc := range []string{protobuf, jsonBody} {
 		for signal, data := range exports(t, enc) {
-			for _, coding := range []string{"", "gzip", "zstd"} {
+			for _, coding := range []string{"", "gzip", "deflate", "zlib", "zstd", "snappy", "x-snappy-framed", "lz4"} {
 				body := compress(t, coding, data)
 				for _, path := range []string{
 					"/otlp/1/app/" + webSecret + "/v1/" + string(signal), "/otlp/1/app/" + webSecret + "/v1/" + string(signal) + "/",
@@ -245,10 +265,12 @@ func TestOTLPRefusals(t *testing.T) {
 		"other scheme":         {"/otlp/1/app/v1/logs", good, protobuf, "", "Basic " + webSecret, 404, "No source"},
 		"no secret":            {"/otlp/1/app/v1/logs", good, protobuf, "", "", 404, "No source"},
 		"source of HTTP":       {"/otlp/1/web/" + webSecret + "/v1/logs", good, protobuf, "", "", 404, "No source"},
-		"disabled":             {"/otlp/1/off/" + webSecret + "/v1/logs", good, protobuf, "", "", 404, "disabled"},
+		"disabled":             {"/otlp/1/off/" + webSecret + "/v1/logs", good, protobuf, "", "", 503, "disabled"},
 		"type":                 {path, good, "text/plain", "", "", 415, "Content-Type"},
 		"no type":              {path, good, "", "", "", 415, "Content-Type"},
 		"coding":               {path, good, protobuf, "br", "", 415, "Content-Encoding"},
+		"not snappy":           {path, good, protobuf, "snappy", "", 400, "Content-Encoding"},
+		"not lz4":              {path, good, protobuf, "lz4", "", 400, "Content-Encoding"},
 		"not gzip":             {path, good, protobuf, "gzip", "", 400, "Content-Encoding"},
 		"not protobuf":         {path, []byte("hello"), protobuf, "", "", 400, "not a valid export"},
 		"cut":                  {path, good[:len(good)-1], protobuf, "", "", 400, "not a valid export"},
@@ -264,9 +286,9 @@ func TestOTLPRefusals(t *testing.T) {
 			path, compress(t, "gzip", field(1, append(field(1, field(1, field(1, make([]byte, 1<<20)))), field(2, bytes.Repeat([]byte{2<<3 | 2, 0}, 500))...))),
 			protobuf, "gzip", "", 413, "copies of their resources",
 		},
-		"body too large":    {path, make([]byte, 1<<20+1), protobuf, "", "", 413, "1048576 bytes"},
-		"bomb":              {path, compress(t, "gzip", make([]byte, 100<<20)), protobuf, "gzip", "", 413, "8388608 bytes"},
-		"zstd bomb":         {path, compress(t, "zstd", make([]byte, 100<<20)), protobuf, "zstd", "", 413, "8388608 bytes"},
+		"body too large":    {path, make([]byte, 20<<20+1), protobuf, "", "", 413, "20971520 bytes"},
+		"bomb":              {path, compress(t, "gzip", make([]byte, 100<<20)), protobuf, "gzip", "", 413, "67108864 bytes"},
+		"zstd bomb":         {path, compress(t, "zstd", make([]byte, 100<<20)), protobuf, "zstd", "", 413, "67108864 bytes"},
 		"many tiny records": {path, field(1, field(2, bytes.Repeat([]byte{2<<3 | 2, 0}, 400_000))), protobuf, "", "", 413, "smaller batches"},
 		"many tiny records, JSON": {
 			path, compress(t, "gzip", []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}`+strings.Repeat(",{}", 400_000)+`]}]}]}`)),
@@ -304,6 +326,51 @@ func TestOTLPRefusals(t *testing.T) {
 	}
 	if n := s.tables()["all"]; n != 0 {
 		t.Errorf("%d rows of refused requests", n)
+	}
+}
+
+// What a Collector and an SDK send by default comes through by default: 8,192 records of 1.2 KB in one batch, and spans with
+// their stack traces uncompressed. Events keep their limit of 1 MB.
+func TestOTLPDefaultBatches(t *testing.T) {
+	s := newService(t, nil, telemetry())
+	bodies := make([]string, 8192)
+	for i := range bodies {
+		bodies[i] = fmt.Sprintf("%d %s", i, strings.Repeat("gate ", 240))
+	}
+	batch := logs(bodies...)
+	spans := ptrace.NewTraces()
+	list := spans.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for range 512 {
+		e := list.AppendEmpty().Events().AppendEmpty()
+		e.SetName("exception")
+		e.Attributes().PutStr("exception.stacktrace", strings.Repeat("at basin.Gate.open(Gate.java:42)\n", 100))
+	}
+	proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(batch)
+	text, err2 := (&plog.JSONMarshaler{}).MarshalLogs(batch)
+	trace, err3 := (&ptrace.ProtoMarshaler{}).MarshalTraces(spans)
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		signal, typ, coding string
+		data                []byte
+	}{
+		{"logs", protobuf, "", proto},
+		{"logs", protobuf, "gzip", proto},
+		{"logs", jsonBody, "", text},
+		{"logs", jsonBody, "zstd", text},
+		{"traces", protobuf, "", trace},
+	} {
+		if len(c.data) <= 1<<20 {
+			t.Fatal("the batch is small")
+		}
+		status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/"+c.signal, compress(t, c.coding, c.data), "Content-Type", c.typ, "Content-Encoding", c.coding)
+		if status != 200 || strings.Contains(answer, "artial") {
+			t.Errorf("%s, %s, %q: %d %q", c.signal, c.typ, c.coding, status, answer)
+		}
+	}
+	if got := s.tables(); got["logs"] != 4*len(bodies) || got["traces"] != list.Len() || got["all"] != got["logs"]+got["traces"] {
+		t.Errorf("rows %v", got)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestRecordHost(t *testing.T) {
 func TestMemoryIsFreeDuringTheWait(t *testing.T) {
 	eng := newFake(stored("a"))
 	h := newIngestHandler(&releasingEngine{eng, func(h *ingestHandler) {
-		if n := h.bodies.taken.Load(); n != 0 {
+		if n := h.bodies.Taken(); n != 0 {
 			t.Errorf("%d bytes are taken during the wait", n)
 		}
 	}}, Options{})
@@ -116,7 +116,7 @@ func TestMemoryIsFreeDuringTheWait(t *testing.T) {
 		if w := serve(h, post("/stream/1/web/"+secret, "{}")); w.Code != 200 {
 			t.Fatalf("answer is %d %s", w.Code, w.Body)
 		}
-		if n := h.bodies.taken.Load(); n != 0 {
+		if n := h.bodies.Taken(); n != 0 {
 			t.Fatalf("%d bytes are taken after the request", n)
 		}
 	}

@@ -24,16 +24,14 @@ const (
 	JSON
 )
 
-// Decode returns the records of an export request, see [otlpflat]. It keeps no reference to data. The request must have
+// Decode returns the records of an export request, see [otlpflat], and their number. It keeps no reference to data. The request must have
 // passed [Check], with the same headers: decoding has no bounds of its own.
-func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (iter.Seq[mapping.FieldDocument], error) {
+func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs iter.Seq[mapping.FieldDocument], records int, err error) {
 	size := len(data)
 	if enc == JSON {
 		data = plain(make([]byte, 0, size), data)
 	}
 	// A request of the services has the fields of the data that it carries, so the decoders of data read it.
-	var docs iter.Seq[mapping.FieldDocument]
-	var err error
 	switch signal {
 	case forebay.SignalLogs:
 		var batch plog.Logs
@@ -46,7 +44,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (iter
 			batch, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
 		}
 		if err == nil {
-			docs = otlpflat.Logs(batch)
+			docs, records = otlpflat.Logs(batch), batch.LogRecordCount()
 		}
 	case forebay.SignalMetrics:
 		var batch pmetric.Metrics
@@ -59,7 +57,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (iter
 			batch, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
 		}
 		if err == nil {
-			docs = otlpflat.Metrics(batch)
+			docs, records = otlpflat.Metrics(batch), batch.DataPointCount()
 		}
 	case forebay.SignalTraces:
 		var batch ptrace.Traces
@@ -72,18 +70,18 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (iter
 			batch, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 		}
 		if err == nil {
-			docs = otlpflat.Traces(batch)
+			docs, records = otlpflat.Traces(batch), batch.SpanCount()
 		}
 	default:
-		return nil, fmt.Errorf("unknown signal %q", signal)
+		return nil, 0, fmt.Errorf("unknown signal %q", signal)
 	}
 	if tooMuch := (*TooExpensiveError)(nil); errors.As(err, &tooMuch) {
-		return nil, err
+		return nil, 0, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w of %s: %w", ErrRequest, signal, err)
+		return nil, 0, fmt.Errorf("%w of %s: %w", ErrRequest, signal, err)
 	}
-	return docs, nil
+	return docs, records, nil
 }
 
 // checkDecoded bounds the copies of a request in JSON, in which they are counted best by what it is in protobuf.

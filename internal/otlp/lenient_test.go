@@ -17,7 +17,7 @@ func decodeJSON(t *testing.T, signal forebay.Signal, text string) (string, error
 	if _, err := otlp.Check(signal, otlp.JSON, []byte(text), 0, 1<<20); err != nil {
 		return "", err
 	}
-	docs, err := otlp.Decode(signal, otlp.JSON, []byte(text), 0)
+	docs, _, err := otlp.Decode(signal, otlp.JSON, []byte(text), 0)
 	if err != nil {
 		return "", err
 	}
@@ -115,7 +115,7 @@ func TestCopiesOfHeaders(t *testing.T) {
 	}
 	for headers, bomb := range map[int]bool{0: false, 12 << 10: false, 16 << 10: true} {
 		_, protoErr := otlp.Check(forebay.SignalLogs, otlp.Protobuf, proto, headers, 1<<30)
-		_, textErr := otlp.Decode(forebay.SignalLogs, otlp.JSON, text, headers)
+		_, _, textErr := otlp.Decode(forebay.SignalLogs, otlp.JSON, text, headers)
 		for _, err := range []error{protoErr, textErr} {
 			var tooMuch *otlp.TooExpensiveError
 			if got := errors.As(err, &tooMuch) && tooMuch.Copies; got != bomb || !bomb && err != nil {

@@ -116,7 +116,7 @@ func TestFullRequests(t *testing.T) {
 			if _, err := otlp.Check(signal, enc, data, 0, 1000); !errors.As(err, &tooMuch) {
 				t.Errorf("%s %d with a low limit: %v", signal, enc, err)
 			}
-			docs, err := otlp.Decode(signal, enc, data, 0)
+			docs, _, err := otlp.Decode(signal, enc, data, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,11 +195,11 @@ func TestCheckSeesWhatIsDecoded(t *testing.T) {
 			for _, n := range numbers {
 				below := append(slices.Clip(path), n)
 				data := probe(below, malformed)
-				_, err := otlp.Decode(signal, otlp.Protobuf, data, 0)
+				_, _, err := otlp.Decode(signal, otlp.Protobuf, data, 0)
 				if err == nil || strings.Contains(err.Error(), "wireType") || strings.Contains(err.Error(), "SpanID") {
 					continue // no message
 				}
-				if _, err := otlp.Decode(signal, otlp.Protobuf, probe(below, []byte{0}), 0); err == nil {
+				if _, _, err := otlp.Decode(signal, otlp.Protobuf, probe(below, []byte{0}), 0); err == nil {
 					continue // numbers one after the other
 				}
 				if _, err := otlp.Check(signal, otlp.Protobuf, data, 0, 1<<20); err == nil {
@@ -269,7 +269,7 @@ func TestCostIsAnUpperBound(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			docs, err := otlp.Decode(c.signal, c.enc, c.data, 0)
+			docs, _, err := otlp.Decode(c.signal, c.enc, c.data, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -331,7 +331,7 @@ func TestCopies(t *testing.T) {
 	} {
 		proto, text := c.request(c.n, c.size)
 		_, protoErr := otlp.Check(c.signal, otlp.Protobuf, proto, 0, 1<<30)
-		_, textErr := otlp.Decode(c.signal, otlp.JSON, text, 0)
+		_, _, textErr := otlp.Decode(c.signal, otlp.JSON, text, 0)
 		for _, err := range []error{protoErr, textErr} {
 			var tooMuch *otlp.TooExpensiveError
 			if bomb := errors.As(err, &tooMuch) && tooMuch.Copies; bomb != c.bomb || !bomb && err != nil {
@@ -396,7 +396,7 @@ func FuzzDecode(f *testing.F) {
 			if _, err := otlp.Check(signal, enc, data, 0, 1<<20); err != nil {
 				continue
 			}
-			docs, err := otlp.Decode(signal, enc, data, 0)
+			docs, _, err := otlp.Decode(signal, enc, data, 0)
 			if err != nil {
 				continue
 			}

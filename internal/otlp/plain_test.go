@@ -45,7 +45,7 @@ func BenchmarkPlain(b *testing.B) {
 			if _, err := Check("logs", JSON, src, 0, 1<<30); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := Decode("logs", JSON, src, 0); err != nil {
+			if _, _, err := Decode("logs", JSON, src, 0); err != nil {
 				b.Fatal(err)
 			}
 		}

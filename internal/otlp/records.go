@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/mapping"
@@ -40,6 +41,12 @@ func Summary(signal forebay.Signal, res forebay.BatchResult) string {
 var nouns = map[forebay.Signal]string{
 	forebay.SignalLogs: "log records", forebay.SignalMetrics: "data points", forebay.SignalTraces: "spans",
 }
+
+// PausedRetryAfter is when exporters are told to come again to a source that is disabled.
+const PausedRetryAfter = 30 * time.Second
+
+// NoProfiles is the answer to a signal that is not taken.
+const NoProfiles = "Profiles are not taken, only logs, metrics and traces. Remove the exporter from the pipeline of profiles."
 
 // The codes of gRPC that an answer can have.
 const (

@@ -4,23 +4,25 @@ import (
 	"io"
 	"sync"
 
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
+
+	"github.com/forebay/forebay/internal/intake"
 )
 
-// codec decodes export requests without the copy into zeroed memory that they cost otherwise, and leaves the messages of
-// other services to the codec that it wraps.
-type codec struct {
-	encoding.CodecV2
-	// buffers holds *[]byte, as long as the messages were.
-	buffers *sync.Pool
+// codings are the values of grpc-encoding. Which of them arrive is decided by gRPC: it refuses what the server has no
+// decompressor for, before the call is handled.
+var codings = map[string]intake.Coding{
+	"": intake.Identity, "identity": intake.Identity, "gzip": intake.Gzip, "deflate": intake.Deflate, "zstd": intake.Zstd,
+	"snappy": intake.Snappy,
 }
 
-func newCodec() codec { return codec{encoding.GetCodecV2("proto"), new(sync.Pool)} }
+// codec writes responses without the copy that they cost otherwise, and leaves all else to the codec that it wraps.
+type codec struct{ encoding.CodecV2 }
 
-// maxPooledMessage is the greatest buffer that is kept for later requests.
-const maxPooledMessage = 256 << 10
+func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
 // Marshal implements [encoding.CodecV2].
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -34,32 +36,34 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
 }
 
-// Unmarshal implements [encoding.CodecV2].
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	r, ok := v.(*request)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
+// snappyCompressor makes gRPC let calls with snappy through. A server takes one decompressor of its own, which is zstd's, and
+// the others from the registry of the program. Like the gzip of gRPC, it is there for every client and server of the program.
+type snappyCompressor struct{}
+
+var _ = registerSnappy()
+
+func registerSnappy() bool {
+	known := encoding.GetCompressor("snappy") != nil
+	if !known {
+		encoding.RegisterCompressor(snappyCompressor{})
 	}
-	if len(data) == 1 {
-		return r.UnmarshalProto(data[0].ReadOnlyData())
-	}
-	buf, ok := c.buffers.Get().(*[]byte)
-	if !ok {
-		buf = new([]byte)
-	}
-	*buf = (*buf)[:0]
-	for _, part := range data {
-		*buf = append(*buf, part.ReadOnlyData()...)
-	}
-	err := r.UnmarshalProto(*buf)
-	if cap(*buf) <= maxPooledMessage {
-		c.buffers.Put(buf)
-	}
-	return err
+	return !known
 }
 
-// zstdDecoder is the decompressor of one server. The design that lost: to register it with gRPC, for every server and
-// client of the program.
+// Name is the name in the header grpc-encoding.
+func (snappyCompressor) Name() string { return "snappy" }
+
+// Compress implements [encoding.Compressor].
+func (snappyCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
+	return snappy.NewBufferedWriter(w), nil
+}
+
+// Decompress implements [encoding.Compressor].
+func (snappyCompressor) Decompress(r io.Reader) (io.Reader, error) { return snappy.NewReader(r), nil }
+
+// zstdDecoder makes gRPC let calls with zstd through to the services of this package, which decode them themselves, and decodes
+// the messages of other services of the server. The design that lost: to register it with gRPC, for every server and client
+// of the program.
 type zstdDecoder struct {
 	// limit is the greatest message without its compression, in bytes.
 	limit int

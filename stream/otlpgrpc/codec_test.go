@@ -3,6 +3,7 @@ package otlpgrpc_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"strings"
@@ -92,6 +93,67 @@ func TestZstd(t *testing.T) {
 	}
 	if rows := mem.Rows("in.c-app.rows"); len(rows) != 6 || rows[0][0] != text || rows[5][0] != "b" {
 		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// A message in snappy is read, and bounded, as the others are.
+func TestSnappy(t *testing.T) {
+	eng, mem, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 64 << 10}, nil, app(sink("rows", mapping.Path("b", "body", mapping.RawString()))))
+	ctx := with(t.Context(), "Bearer "+secret)
+	text := strings.Repeat("gate ", 10_000)
+	for range 3 {
+		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs(text), grpc.UseCompressor("snappy")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs(strings.Repeat("x", 4<<20)), grpc.UseCompressor("snappy")); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
+	onlyLogs, err := plogotlp.NewGRPCClient(conn).Export(ctx, plogotlp.NewExportRequest(), grpc.UseCompressor("snappy"))
+	if err != nil || onlyLogs.PartialSuccess().ErrorMessage() != "" {
+		t.Error(err)
+	}
+	if err := eng.Flush(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	if rows := mem.Rows("in.c-app.rows"); len(rows) != 3 || rows[2][0] != text {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// A call is one message, whole. What ends early, or goes on, stores nothing.
+func TestMalformedCalls(t *testing.T) {
+	eng, _, conn := start(t, otlpgrpc.Options{MaxWireBytes: 64 << 10}, nil, app(sink("rows", mapping.Body("b"))))
+	good, err := logs("x").MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := func(flag byte, announced int, data []byte) []byte {
+		return append(binary.BigEndian.AppendUint32([]byte{flag}, uint32(announced)), data...)
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		code codes.Code
+	}{
+		"nothing":         {nil, codes.Internal},
+		"cut prefix":      {[]byte{0, 0}, codes.Internal},
+		"no message":      {message(0, len(good), nil), codes.Internal},
+		"cut":             {message(0, len(good), good[:len(good)-1]), codes.Internal},
+		"two messages":    {append(message(0, len(good), good), message(0, len(good), good)...), codes.Internal},
+		"more":            {append(message(0, len(good), good), 0), codes.Internal},
+		"compressed, how": {message(1, len(good), good), codes.Internal},
+		"unknown flag":    {message(2, len(good), good), codes.Internal},
+		"announced":       {message(0, 1<<32-1, good), codes.ResourceExhausted},
+		"above the wire":  {message(0, 64<<10+1, nil), codes.ResourceExhausted},
+		"whole":           {message(0, len(good), good), codes.OK},
+		"empty":           {message(0, 0, nil), codes.OK},
+	} {
+		if code := call(t, conn.Target(), c.data); code != c.code {
+			t.Errorf("%s: %v, want %v", name, code, c.code)
+		}
+	}
+	if got := eng.Stats().Sinks[0].Accepted; got != 1 {
+		t.Errorf("%d rows", got)
 	}
 }
 

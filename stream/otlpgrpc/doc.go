@@ -13,8 +13,9 @@
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://forebay.example.com:4317
 //	OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20SECRET
 //
-// Messages may be compressed with gzip or, on a server of [Server], with zstd. Nothing of a message is read before the
-// secret has been checked.
+// Messages may be compressed with gzip or snappy or, on a server of [Server], with zstd. Nothing of a message is read before
+// the secret has been checked. From then on every byte counts for Options.MaxBufferedBytes, also of calls that stall: the
+// package reads messages itself, in small steps. So stats handlers of the server see calls without the size of their message.
 //
 // # What an answer means
 //
@@ -25,11 +26,12 @@
 //	                   no enabled sink takes the signal, and the records were dropped
 //	INVALID_ARGUMENT   the batch is malformed, too large once decoded or nested too deep, or every record was rejected
 //	UNAUTHENTICATED    no source has the secret
-//	FAILED_PRECONDITION  the source is disabled, or several sources have the secret
-//	RESOURCE_EXHAUSTED   the message is above Options.MaxMessageBytes
-//	INTERNAL             the message does not have the compression that it claims
-//	UNAVAILABLE        the service is overloaded, stopping or at fault, or the message took longer than
-//	                   Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
+//	FAILED_PRECONDITION  several sources have the secret
+//	RESOURCE_EXHAUSTED   the message is above Options.MaxWireBytes or Options.MaxMessageBytes
+//	INTERNAL             the message is not whole, or does not have the compression that it claims
+//	UNIMPLEMENTED        profiles are not taken
+//	UNAVAILABLE        the service is overloaded, stopping or at fault, the source is disabled, or the message took longer
+//	                   than Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
 //	                   unless the message says that this is unknown
 //
 // Exporters repeat a batch that was UNAVAILABLE, and no other of these. A batch that is repeated is stored once: by its

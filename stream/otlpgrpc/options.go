@@ -4,16 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 )
 
 const (
+	// DefaultMaxWireBytes is the default of Options.MaxWireBytes.
+	DefaultMaxWireBytes = 20 << 20
 	// DefaultMaxMessageBytes is the default of Options.MaxMessageBytes.
-	DefaultMaxMessageBytes = 8 << 20
+	DefaultMaxMessageBytes = 64 << 20
+	// MaxMessageBytesLimit is the highest Options.MaxWireBytes and Options.MaxMessageBytes.
+	MaxMessageBytesLimit = 1 << 30
 	// DefaultMaxBufferedBytes is the default of Options.MaxBufferedBytes.
 	DefaultMaxBufferedBytes = 256 << 20
-	// memoryPerByte is what a byte of the largest message may take in memory once it is decoded.
-	memoryPerByte = 16
 	// DefaultReadTimeout is the default of Options.ReadTimeout.
 	DefaultReadTimeout = 30 * time.Second
 	maxReadTimeout     = time.Hour
@@ -21,11 +24,15 @@ const (
 
 // Options of the services. The zero value is ready to use.
 type Options struct {
-	// MaxMessageBytes is the greatest export request without its compression: 1 KB to 64 MB. With Register it bounds what
-	// is decoded: set grpc.MaxRecvMsgSize on the server, to bound what is inflated. Default: DefaultMaxMessageBytes.
-	MaxMessageBytes int
-	// MaxBufferedBytes bounds about the memory that the decoded requests in progress take together, at least sixteen times
-	// MaxMessageBytes. Above it requests are answered UNAVAILABLE. Default: DefaultMaxBufferedBytes.
+	// MaxWireBytes is the greatest export request as it is sent, and MaxMessageBytes without its compression: 1 KB to
+	// MaxMessageBytesLimit. Together they are at most three quarters of MaxBufferedBytes, which leaves room to decode a
+	// request of that size. Exporters drop a batch that is refused for its size, so the defaults are above what SDKs and
+	// Collectors send: DefaultMaxWireBytes and DefaultMaxMessageBytes, or, if that is less, a quarter and half of
+	// MaxBufferedBytes.
+	MaxWireBytes, MaxMessageBytes int
+	// MaxBufferedBytes bounds the memory that the requests in progress take together, from the first byte on and with what
+	// is decoded of them: at least 1 MB. Each call takes its metadata and 64 KB at least while its message arrives. Above it
+	// requests are answered UNAVAILABLE. Default: DefaultMaxBufferedBytes.
 	MaxBufferedBytes int
 	// ReadTimeout bounds the time from the headers of a request until its whole message is there, at most an hour. A request
 	// that takes longer is answered UNAVAILABLE. Default: DefaultReadTimeout.
@@ -43,13 +50,17 @@ type Options struct {
 // Validate reports every field that is out of its range.
 func (o Options) Validate() error {
 	var errs []error
-	if o.MaxMessageBytes != 0 && (o.MaxMessageBytes < 1<<10 || o.MaxMessageBytes > 64<<20) {
-		errs = append(errs, fmt.Errorf("otlpgrpc: Options.MaxMessageBytes is %d, must be between %d and %d, or 0 for the default",
-			o.MaxMessageBytes, 1<<10, 64<<20))
+	between := func(name string, v, low, high int) {
+		if v != 0 && (v < low || v > high) {
+			errs = append(errs, fmt.Errorf("otlpgrpc: Options.%s is %d, must be between %d and %d, or 0 for the default", name, v, low, high))
+		}
 	}
-	if d := o.withDefaults(); d.MaxBufferedBytes < memoryPerByte*d.MaxMessageBytes {
-		errs = append(errs, fmt.Errorf("otlpgrpc: Options.MaxBufferedBytes is %d, must be at least %d, sixteen times MaxMessageBytes",
-			d.MaxBufferedBytes, memoryPerByte*d.MaxMessageBytes))
+	between("MaxWireBytes", o.MaxWireBytes, 1<<10, MaxMessageBytesLimit)
+	between("MaxMessageBytes", o.MaxMessageBytes, 1<<10, MaxMessageBytesLimit)
+	between("MaxBufferedBytes", o.MaxBufferedBytes, 1<<20, math.MaxInt)
+	if d := o.withDefaults(); d.MaxWireBytes+d.MaxMessageBytes > d.MaxBufferedBytes/4*3 {
+		errs = append(errs, fmt.Errorf("otlpgrpc: Options.MaxWireBytes (%d) and MaxMessageBytes (%d) are together more than three quarters "+
+			"of MaxBufferedBytes (%d)", d.MaxWireBytes, d.MaxMessageBytes, d.MaxBufferedBytes))
 	}
 	if o.ReadTimeout < 0 || o.ReadTimeout > maxReadTimeout {
 		errs = append(errs, fmt.Errorf("otlpgrpc: Options.ReadTimeout is %v, must be at most %v, or 0 for the default", o.ReadTimeout, maxReadTimeout))
@@ -58,11 +69,14 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxMessageBytes == 0 {
-		o.MaxMessageBytes = DefaultMaxMessageBytes
-	}
 	if o.MaxBufferedBytes == 0 {
 		o.MaxBufferedBytes = DefaultMaxBufferedBytes
+	}
+	if o.MaxWireBytes == 0 {
+		o.MaxWireBytes = min(DefaultMaxWireBytes, o.MaxBufferedBytes/4)
+	}
+	if o.MaxMessageBytes == 0 {
+		o.MaxMessageBytes = min(DefaultMaxMessageBytes, o.MaxBufferedBytes/2)
 	}
 	if o.ReadTimeout == 0 {
 		o.ReadTimeout = DefaultReadTimeout

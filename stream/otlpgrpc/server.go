@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	_ "go.opentelemetry.io/collector/pdata/plog/plogotlp" // its codec decodes messages that are not generated, see request
@@ -29,6 +28,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/deadline"
+	"github.com/forebay/forebay/internal/intake"
 	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
 )
@@ -41,10 +41,12 @@ import (
 //	MaxConnectionIdle     5 min  a connection without a request
 //	Options.ReadTimeout   30 s   from the headers of a request until its message is there
 //	MaxConcurrentStreams  100    requests of one connection at a time
-//	MaxRecvMsgSize        Options.MaxMessageBytes
+//	MaxRecvMsgSize        Options.MaxMessageBytes, for other services of the server
 //	MaxHeaderListSize     16 KB  of the metadata of a request
-//	InitialWindowSize     1 MB   that a client may send of a request before it is read
+//	InitialWindowSize     64 KB  that a client may send of a request before it is read; it grows with a message
 //	InitialConnWindowSize 1 MB   of all requests of one connection
+//
+// The number of connections is bounded by the listener: see stream.LimitConnections.
 func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.Server {
 	limit := opts.withDefaults().MaxMessageBytes
 	s := grpc.NewServer(append([]grpc.ServerOption{
@@ -55,7 +57,7 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 		grpc.MaxRecvMsgSize(limit),
 		grpc.MaxHeaderListSize(16 << 10),
 		grpc.InitialWindowSize(window),
-		grpc.InitialConnWindowSize(window),
+		grpc.InitialConnWindowSize(1 << 20),
 		grpc.ForceServerCodecV2(newCodec()),
 		//lint:ignore SA1019 what replaces it is global, see zstdDecoder
 		grpc.RPCDecompressor(&zstdDecoder{limit: limit}),
@@ -64,9 +66,10 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 	return s
 }
 
-// window is enough for most requests to come in one go. A fixed one needs no pings to estimate it, and bounds what is
-// buffered for a connection.
-const window = 1 << 20
+// window is what a client may send of a call ahead of what is read, and so what a call takes before any of it is. It is the
+// least that gRPC allows. A fixed one needs no pings to estimate it. Reading asks for as much as there is memory reserved
+// for, which doubles with what has come, so that a large message does not wait for the window for long.
+const window = 64 << 10
 
 // Register adds the three OTLP services to a server, which must use the codec that gRPC has for "proto" (the default).
 // It panics if opts.Validate reports an error.
@@ -74,7 +77,8 @@ func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 	if err := opts.Validate(); err != nil {
 		panic(err)
 	}
-	srv := &server{eng: eng, opts: opts.withDefaults()}
+	opts = opts.withDefaults()
+	srv := &server{eng: eng, opts: opts, intake: intake.New(opts.MaxBufferedBytes)}
 	srv.calls.New = func() any { return &call{header: make(http.Header, 16)} }
 	for signal, name := range services {
 		s.RegisterService(&grpc.ServiceDesc{
@@ -88,7 +92,20 @@ func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 			}},
 		}, srv)
 	}
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: profiles,
+		HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{
+			MethodName: "Export",
+			Handler: func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
+				return nil, status.Error(codes.Unimplemented, otlp.NoProfiles)
+			},
+		}},
+	}, srv)
 }
+
+// profiles is the service of a signal that is not taken, so that the answer says it.
+const profiles = "opentelemetry.proto.collector.profiles.v1development.ProfilesService"
 
 var services = map[forebay.Signal]string{
 	forebay.SignalLogs:    "opentelemetry.proto.collector.logs.v1.LogsService",
@@ -100,10 +117,9 @@ var services = map[forebay.Signal]string{
 var keyName = strings.ToLower(callkey.Header)
 
 type server struct {
-	eng  *forebay.Engine
-	opts Options
-	// buffered is the part of Options.MaxBufferedBytes that is taken.
-	buffered  atomic.Int64
+	eng       *forebay.Engine
+	opts      Options
+	intake    *intake.Intake
 	deadlines deadline.Shared
 	// calls holds *call.
 	calls sync.Pool
@@ -113,43 +129,48 @@ type server struct {
 type call struct {
 	rec    mapping.Record
 	header http.Header
+	body   intake.Body
+	prefix [5]byte // of the message
 }
 
-// request is the message of a call. It is not a generated one: what it would cost is found out before it is decoded, and
-// so is whether the caller has the secret.
+// request is what interceptors see as the message of a call. What it costs is found out before it is decoded, and so is whether
+// the caller has the secret.
 type request struct {
-	signal   forebay.Signal
-	srv      *server
-	headers  int // bytes of metadata
-	reserved int
-	sum      otlp.Sum
-	docs     iter.Seq[mapping.FieldDocument]
-	err      error
+	signal  forebay.Signal
+	srv     *server
+	call    *call
+	headers int // bytes of metadata
+	sum     otlp.Sum
+	docs    iter.Seq[mapping.FieldDocument]
+	err     error
 }
 
-var (
-	errBuffered = errors.New("otlpgrpc: too many requests are in progress")
-	errTooLarge = errors.New("otlpgrpc: the message is too large")
-)
+var errTooLarge = errors.New("otlpgrpc: the message is too large")
 
-// UnmarshalProto is called by the codec with the bytes of the message, which are valid only during the call. Its errors
-// would become INTERNAL, so it keeps them instead.
+// decode makes records of a message. Its errors are those of the request.
+func (r *request) decode(data []byte) error {
+	in, body := r.srv.intake, &r.call.body
+	cost, err := otlp.Check(r.signal, otlp.Protobuf, data, r.headers, in.Room(body))
+	if err != nil {
+		return err
+	}
+	if err := in.Take(body, cost); err != nil {
+		return err
+	}
+	r.sum = otlp.SumOf(data)
+	r.docs, _, err = otlp.Decode(r.signal, otlp.Protobuf, data, r.headers)
+	in.Drop(body) // what was decoded has its own copy
+	return err
+}
+
+// UnmarshalProto is called by the codec of a server that is not one of gRPC with the bytes of the message, which are valid
+// only during the call. Its errors would become INTERNAL, so it keeps them instead.
 func (r *request) UnmarshalProto(data []byte) error {
 	if len(data) > r.srv.opts.MaxMessageBytes { // the server may have a higher limit
 		r.err = errTooLarge
 		return nil
 	}
-	var cost int
-	if cost, r.err = otlp.Check(r.signal, otlp.Protobuf, data, r.headers, memoryPerByte*r.srv.opts.MaxMessageBytes); r.err != nil {
-		return nil
-	}
-	r.reserved = cost
-	if r.srv.buffered.Add(int64(cost)) > int64(r.srv.opts.MaxBufferedBytes) {
-		r.err = errBuffered
-		return nil
-	}
-	r.sum = otlp.SumOf(data)
-	r.docs, r.err = otlp.Decode(r.signal, otlp.Protobuf, data, r.headers)
+	r.err = r.decode(data)
 	return nil
 }
 
@@ -173,8 +194,9 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	if err != nil {
 		return nil, err
 	}
-	req := &request{signal: signal, srv: s, headers: size(md)}
-	defer func() { s.buffered.Add(-int64(req.reserved)) }()
+	c := s.calls.Get().(*call)
+	defer s.release(c)
+	req := &request{signal: signal, srv: s, call: c, headers: size(md)}
 	if err := s.read(ctx, req, dec); err != nil {
 		return nil, err
 	}
@@ -185,25 +207,13 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: s, FullMethod: "/" + services[signal] + "/Export"}, export)
 }
 
-// read reads the message of a call, and ends the call when that takes longer than Options.ReadTimeout. The design that lost:
-// a tap handle, with which a call has a deadline from its start, because a server takes only one, and panics about another.
-func (s *server) read(ctx context.Context, req *request, dec func(any) error) error {
-	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ WriteStatus(*status.Status) error })
-	if !ok { // the server is not one of gRPC
-		return dec(req)
+func (s *server) release(c *call) {
+	s.intake.Release(&c.body)
+	c.rec.Reset()
+	clear(c.header)
+	if c.body.Reuse() {
+		s.calls.Put(c)
 	}
-	timer := time.AfterFunc(s.opts.ReadTimeout, func() {
-		_ = stream.WriteStatus(status.Convert(errSlow())) // the client may be gone; dec returns
-	})
-	err := dec(req)
-	if !timer.Stop() { // the client has its answer, so nothing must be stored
-		return errSlow()
-	}
-	return err
-}
-
-func errSlow() error {
-	return unavailable(time.Second, "The message did not arrive in time. Send the batch again.")
 }
 
 // authorize finds the source of a call.
@@ -226,7 +236,7 @@ func (s *server) authorize(md metadata.MD) (source, token string, err error) {
 	case len(found) > 1:
 		return "", "", status.Error(codes.FailedPrecondition, "Several sources have this secret. Give each its own.")
 	case found[0].Disabled:
-		return "", "", status.Error(codes.FailedPrecondition, "The source is disabled.")
+		return "", "", errPaused()
 	}
 	return found[0].ID, token, nil
 }
@@ -235,12 +245,7 @@ func (s *server) export(ctx context.Context, source, secret string, md metadata.
 	if req.err != nil {
 		return nil, s.failure(ctx, req.err)
 	}
-	c := s.calls.Get().(*call)
-	defer func() {
-		c.rec.Reset()
-		clear(c.header)
-		s.calls.Put(c)
-	}()
+	c := req.call
 	s.setHeaders(c.header, md)
 	request := mapping.Record{Header: c.header, ClientIP: clientIP(ctx), Received: time.Now()}
 	once, err := otlp.Once(&otlp.Request{
@@ -281,7 +286,7 @@ func (s *server) failure(ctx context.Context, err error) error {
 	case errors.Is(err, errTooLarge):
 		return status.Error(codes.ResourceExhausted, fmt.Sprintf("The message has more than %d bytes without its compression. "+
 			"Send smaller batches.", s.opts.MaxMessageBytes))
-	case errors.Is(err, errBuffered):
+	case errors.Is(err, intake.ErrBusy):
 		return unavailable(time.Second, "Too many requests are in progress. Send the batch again later.")
 	case errors.Is(err, forebay.ErrClosed):
 		return unavailable(time.Second, "The service is stopping. Send the batch again.")
@@ -292,12 +297,17 @@ func (s *server) failure(ctx context.Context, err error) error {
 	case errors.Is(err, forebay.ErrUnknownSource):
 		return status.Error(codes.Unauthenticated, "The source was removed.")
 	case errors.Is(err, forebay.ErrDisabledSource):
-		return status.Error(codes.FailedPrecondition, "The source is disabled.")
+		return errPaused()
 	case errors.Is(err, otlp.ErrRequest):
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	s.opts.Logger.LogAttrs(ctx, slog.LevelError, "export failed", slog.Any("cause", err))
 	return unavailable(time.Second, "Internal error. Send the batch again later.")
+}
+
+// errPaused is retryable: a source is disabled for a while, and enabled again.
+func errPaused() error {
+	return unavailable(otlp.PausedRetryAfter, "The source is disabled. Send the batch again later.")
 }
 
 // unavailable is a status that exporters repeat the batch for, after the delay.

@@ -158,7 +158,7 @@ func TestRefusals(t *testing.T) {
 	twin := func(id string) forebay.Source { return forebay.Source{ID: id, Type: forebay.OTLP, Secret: "twins"} }
 	web := forebay.Source{ID: "web", Secret: "web"}
 	open := forebay.Source{ID: "open", Type: forebay.OTLP}
-	eng, _, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 64 << 10}, nil, app(sink("rows", mapping.Body("b"))), off, twin("one"), twin("two"), web, open)
+	eng, _, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 64 << 10, MaxBufferedBytes: 1 << 20}, nil, app(sink("rows", mapping.Body("b"))), off, twin("one"), twin("two"), web, open)
 	deep := logs("x")
 	v := deep.Logs().ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Body()
 	for range 100 {
@@ -175,7 +175,7 @@ func TestRefusals(t *testing.T) {
 		"other scheme":       {"Basic " + secret, logs("x"), codes.Unauthenticated},
 		"HTTP source":        {"Bearer web", logs("x"), codes.Unauthenticated},
 		"empty secret":       {"Bearer ", logs("x"), codes.Unauthenticated},
-		"disabled":           {"Bearer off", logs("x"), codes.FailedPrecondition},
+		"disabled":           {"Bearer off", logs("x"), codes.Unavailable},
 		"secret of two":      {"Bearer twins", logs("x"), codes.FailedPrecondition},
 		"nested":             {"Bearer " + secret, deep, codes.InvalidArgument},
 		"many records":       {"Bearer " + secret, logs(many...), codes.InvalidArgument},
@@ -196,12 +196,70 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x"))
+	if retryDelay(t, err) <= 0 {
+		t.Errorf("a closed engine: %v", err)
+	}
+}
+
+// retryDelay returns when an exporter is told to send a batch again, zero if it is told not to.
+func retryDelay(t *testing.T, err error) time.Duration {
+	t.Helper()
 	st := status.Convert(err)
 	if st.Code() != codes.Unavailable || len(st.Details()) != 1 {
-		t.Fatalf("a closed engine: %v", err)
+		return 0
 	}
-	if info, ok := st.Details()[0].(*errdetails.RetryInfo); !ok || info.RetryDelay.AsDuration() <= 0 {
-		t.Errorf("detail %v", st.Details()[0])
+	info, ok := st.Details()[0].(*errdetails.RetryInfo)
+	if !ok {
+		return 0
+	}
+	return info.RetryDelay.AsDuration()
+}
+
+// A source that is disabled for a while loses nothing of an exporter that waits.
+func TestPausedSource(t *testing.T) {
+	src := app(sink("rows", mapping.Body("b")))
+	src.Disabled = true
+	eng, _, conn := start(t, otlpgrpc.Options{}, nil, src)
+	export := func() error {
+		_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x"))
+		return err
+	}
+	if err := export(); retryDelay(t, err) <= 0 {
+		t.Errorf("%v", err)
+	}
+	src.Disabled = false
+	if err := eng.Define(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	if err := export(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The signal that is not taken is refused for good, and by its name.
+func TestProfiles(t *testing.T) {
+	_, _, conn := start(t, otlpgrpc.Options{}, nil, app())
+	const method = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
+	err := conn.Invoke(with(t.Context(), "Bearer "+secret), method, raw("x"), raw(nil))
+	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "Profiles are not taken") {
+		t.Error(err)
+	}
+}
+
+// What a Collector sends by default comes through by default: 8,192 records of 1.2 KB in one batch, compressed and not.
+func TestDefaultBatchOfCollector(t *testing.T) {
+	eng, _, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Path("b", "body"))))
+	bodies := make([]string, 8192)
+	for i := range bodies {
+		bodies[i] = fmt.Sprintf("%d %s", i, strings.Repeat("gate ", 240))
+	}
+	for i, opts := range [][]grpc.CallOption{nil, {grpc.UseCompressor("gzip")}} {
+		if _, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs(bodies...), opts...); err != nil {
+			t.Fatal(err)
+		}
+		if got := eng.Stats().Sinks[0].Accepted; got != int64((i+1)*len(bodies)) {
+			t.Errorf("%d rows after %d batches", got, i+1)
+		}
 	}
 }
 
@@ -237,13 +295,23 @@ func TestInterceptor(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []otlpgrpc.Options{
-		{MaxMessageBytes: 1}, {MaxMessageBytes: 1 << 30}, {MaxBufferedBytes: 1}, {ReadTimeout: -1}, {ReadTimeout: 2 * time.Hour},
+		{MaxMessageBytes: 1},
+		{MaxMessageBytes: 1<<30 + 1},
+		{MaxMessageBytes: 1 << 30},
+		{MaxWireBytes: 1},
+		{MaxWireBytes: 1<<30 + 1},
+		{MaxBufferedBytes: 1},
+		{MaxWireBytes: 1 << 20, MaxMessageBytes: 1 << 20, MaxBufferedBytes: 2 << 20},
+		{ReadTimeout: -1},
+		{ReadTimeout: 2 * time.Hour},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v is valid", o)
 		}
 	}
-	if err := (otlpgrpc.Options{}).Validate(); err != nil {
-		t.Error(err)
+	for _, o := range []otlpgrpc.Options{{}, {MaxBufferedBytes: 1 << 20}} {
+		if err := o.Validate(); err != nil {
+			t.Error(err)
+		}
 	}
 }
