@@ -142,29 +142,39 @@ func (c Column) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON reads the form that MarshalJSON writes. A path column without a path is an error (the empty path must
-// be written, since it means the whole body); the other rules are checked by [Compile]. A defaultValue of null is a
+// UnmarshalJSON reads the form that MarshalJSON writes. A member that no column has is an error, and so is a path column
+// without a path (the empty path must be written, since it means the whole body) and a template column without a template.
+// Members that the type does not have are kept, and [Compile] refuses them with the other faults. A defaultValue of null is a
 // default: the value null.
 func (c *Column) UnmarshalJSON(b []byte) error {
 	var j columnJSON
-	if err := json.Unmarshal(b, &j); err != nil {
-		return err
-	}
-	*c = Column{Type: j.Type, Name: j.Name}
-	switch c.Type {
-	case TypePath:
-		if j.Path == nil {
-			return fmt.Errorf("mapping: column %q: path is required for a path column", j.Name)
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&j); err != nil {
+		var named struct {
+			Name string `json:"name"`
 		}
-		c.Path, c.Default, c.DefaultOnNull = *j.Path, j.Default, j.DefaultOnNull
-	case TypeTemplate:
-		if j.Template == nil {
-			return fmt.Errorf("mapping: column %q: template is required for a template column", j.Name)
+		if json.Unmarshal(b, &named) != nil || named.Name == "" {
+			return fmt.Errorf("mapping: a column: %w", err)
 		}
-		c.Template = *j.Template
+		return fmt.Errorf("mapping: column %q: %w", named.Name, err)
 	}
-	if j.RawString != nil && (c.Type == TypePath || c.Type == TypeTemplate) {
-		c.RawString = *j.RawString
+	col := Column{Type: j.Type, Name: j.Name, Default: j.Default, DefaultOnNull: j.DefaultOnNull}
+	switch {
+	case j.Path != nil:
+		col.Path = *j.Path
+	case j.Type == TypePath:
+		return fmt.Errorf("mapping: column %q: path is required for a path column", j.Name)
 	}
+	switch {
+	case j.Template != nil:
+		col.Template = *j.Template
+	case j.Type == TypeTemplate:
+		return fmt.Errorf("mapping: column %q: template is required for a template column", j.Name)
+	}
+	if j.RawString != nil {
+		col.RawString = *j.RawString
+	}
+	*c = col
 	return nil
 }

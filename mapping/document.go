@@ -17,7 +17,7 @@ type FieldDocument interface {
 	Document
 	// AppendField appends the value at path to dst, in the form that the kind says, and returns the extended slice; with
 	// NoField it returns dst as it was. It must agree with AppendJSON: the value is the one that path finds in those
-	// bytes, which is the first of several members with the same key. The path is never empty. It must not keep dst.
+	// bytes, which is the first of several members with the same key, also with Options.Compat. The path is never empty. It must not keep dst.
 	AppendField(dst []byte, path FieldPath) ([]byte, FieldKind)
 }
 

@@ -3,6 +3,7 @@ package mapping
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -26,7 +27,7 @@ func (d *jsonDocument) AppendField(dst []byte, path FieldPath) ([]byte, FieldKin
 	if err := t.parse([]byte(d.text)); err != nil {
 		panic(err)
 	}
-	at, _, ok := t.lookup(0, path.steps)
+	at, _, ok := t.lookup(0, path.steps, false)
 	switch {
 	case !ok:
 		return dst, NoField
@@ -59,6 +60,11 @@ func TestFieldDocument(t *testing.T) {
 		m, err := Compile(cols, Options{Compat: compat})
 		if err != nil {
 			t.Fatal(err)
+		}
+		body := body
+		if compat {
+			// A document gives the first of several members with the same name, in templates with Compat bytes give the last.
+			body = strings.Replace(body, `,"s":"second"`, "", 1)
 		}
 		want, err := m.AppendRow(nil, JSON([]byte(body)))
 		if err != nil {

@@ -23,14 +23,18 @@ type formNode struct {
 	items []*formNode    // elements or values
 }
 
-type formParser struct{ nodes int }
+type formParser struct {
+	nodes  int
+	strict bool // refuse the names that the published service refuses
+}
 
 // appendForm appends a form (application/x-www-form-urlencoded) as a JSON object. a[]=1 appends to an array, a[2]=1
 // sets an element (gaps are null), a[k]=1 sets a member; a name that comes again replaces what was there before. All
-// values are texts and keep the order in which their names first appeared. With html, texts are escaped as in
-// appendJSONString.
-func appendForm(dst, body []byte, html bool) ([]byte, error) {
-	p := formParser{}
+// values are texts and keep the order in which their names first appeared. With compat, texts have the escapes of the
+// published service, and what it refuses is an error: a pair without a name, a bracket that is not closed, and members of a
+// name that has a text.
+func appendForm(dst, body []byte, compat bool) ([]byte, error) {
+	p := formParser{strict: compat}
 	root := &formNode{kind: nodeObject}
 	for rest := string(body); rest != ""; {
 		var pair string
@@ -54,13 +58,16 @@ func appendForm(dst, body []byte, html bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return root.appendJSON(dst, html), nil
+	return root.appendJSON(dst, compat), nil
 }
 
 func (p *formParser) set(root *formNode, name, value string) error {
 	base, brackets := splitFormName(name)
 	if len(brackets) > maxFormDepth {
 		return fmt.Errorf("the body is not a valid form: a name has more than %d brackets", maxFormDepth)
+	}
+	if p.strict && (name == "" || brackets == nil && strings.IndexByte(name, '[') > 0) {
+		return fmt.Errorf("the body is not a valid form: malformed name %.100q", name)
 	}
 	at, err := p.member(root, base)
 	for i := 0; err == nil && i < len(brackets); i++ {
@@ -91,6 +98,8 @@ func splitFormName(name string) (base string, brackets []string) {
 func (p *formParser) child(n *formNode, key string) (*formNode, error) {
 	index := arrayIndex(key)
 	switch {
+	case n.kind == nodeString && p.strict:
+		return nil, fmt.Errorf("the body is not a valid form: a name has both a text and members: %.100q", n.text)
 	case n.kind == nodeArray && key == "":
 		index = len(n.items)
 	case n.kind == nodeArray && index < 0:

@@ -152,6 +152,9 @@ func (r *Record) headersText(compat bool) string {
 		if r.hasHost(name) {
 			continue
 		}
+		if compat && name == "Cookie" && len(values) > 1 {
+			values = []string{headerValue(name, values, compat)}
+		}
 		for _, v := range values {
 			if compat {
 				v = values[0]

@@ -104,7 +104,7 @@ func (m *machine) body(p *FieldPath, def value) value {
 	}
 	t, fail := m.r.parse(m.compat)
 	if fail == nil {
-		at, passed, ok := t.lookup(0, p.steps)
+		at, passed, ok := t.lookup(0, p.steps, m.compat)
 		m.step(passed >> 4)
 		if ok {
 			if m.compat && at == 0 && t.nodes[0].kind != nodeObject {
@@ -113,7 +113,7 @@ func (m *machine) body(p *FieldPath, def value) value {
 			return m.fromDoc(t, at)
 		}
 		if def.kind == kindTail {
-			fail = m.r.parsed().missing(*p, true)
+			fail = m.r.parsed().missing(*p, true, m.compat)
 		}
 	}
 	if def.kind == kindTail || fail != nil && m.compat {

@@ -176,7 +176,8 @@ func (m *machine) findField(core objectCore, super int, name string) (foundField
 	return foundField{}, false
 }
 
-// docMember returns the value node of the first member of an object of a record with the name.
+// docMember returns the value node of the member of an object of a record with the name: the first of several, with Compat the
+// last.
 func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 	t := d.doc
 	end := t.nodes[d.node].next
@@ -190,28 +191,23 @@ func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 			m.step(1)
 			m.alloc(64)
 			key := m.docKey(t, k)
-			if _, ok := d.index[key]; !ok {
+			if _, ok := d.index[key]; !ok || m.compat {
 				d.index[key] = k + 1
 			}
 		}
 		at, ok := d.index[name]
 		return at, ok
 	}
-	hops := 0
-	for k := d.node + 1; k < end; k = t.nodes[k+1].next {
+	at, hops, found := uint32(0), 0, false
+	for k := d.node + 1; k < end && (!found || m.compat); k = t.nodes[k+1].next {
 		if t.keyIs(k, name) {
-			m.walked(d, hops)
-			return k + 1, true
+			at, found = k+1, true
 		}
 		hops++
 	}
-	m.walked(d, hops)
-	return 0, false
-}
-
-func (m *machine) walked(d *docObject, hops int) {
 	d.walked += hops
 	m.step(hops >> 4)
+	return at, found
 }
 
 // docKey returns the text of a key.

@@ -153,20 +153,23 @@ func (s *pathSet) enter(t *tape, at int, value uint32, found []uint32) {
 }
 
 // lookup follows one path from a value of the tape. It gives the same as a pathSet with that path. Passed is the number of
-// members and elements that were looked at.
-func (t *tape) lookup(value uint32, steps []step) (at uint32, passed int, ok bool) {
+// members and elements that were looked at. With last the last of several members with the same key counts, and not the first.
+func (t *tape) lookup(value uint32, steps []step, last bool) (at uint32, passed int, ok bool) {
 steps:
 	for i := range steps {
 		st := &steps[i]
 		v := &t.nodes[value]
 		switch v.kind {
 		case nodeObject:
-			for k := value + 1; k < v.next; k = t.nodes[k+1].next {
+			found := false
+			for k := value + 1; k < v.next && (!found || last); k = t.nodes[k+1].next {
 				passed++
 				if t.keyIs(k, st.key) {
-					value = k + 1
-					continue steps
+					value, found = k+1, true
 				}
+			}
+			if found {
+				continue steps
 			}
 		case nodeArray:
 			if st.index >= 0 {

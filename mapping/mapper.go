@@ -64,6 +64,7 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 	return m, nil
 }
 
+// compileCell makes the plan of a column and reports what is wrong with it, also the fields that its type does not have.
 func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field string, line, col int, err error)) {
 	switch c.Type {
 	case TypeUUID, TypeDatetime, TypeIP, TypeBody, TypeHeaders:
@@ -80,7 +81,7 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 			cl.path, cl.node = p, m.paths.add(p)
 		}
 		if c.Default != nil {
-			if cl.def, err = defaultText(c.Default, c.RawString); err != nil {
+			if cl.def, err = defaultText(c.Default, c.RawString, opts.Compat); err != nil {
 				fault("defaultValue", 0, 0, err)
 			}
 		}
@@ -97,7 +98,13 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 	default:
 		fault("type", 0, 0, fmt.Errorf("%q is not a column type; use uuid, datetime, ip, body, headers, path or template", c.Type))
 	}
+	if c.Type != TypeTemplate && c.Template != (TemplateSource{}) {
+		fault("template", 0, 0, errors.New("applies to template columns only"))
+	}
 	if c.Type != TypePath {
+		if c.Path != "" {
+			fault("path", 0, 0, errors.New("applies to path columns only"))
+		}
 		if c.Default != nil {
 			fault("defaultValue", 0, 0, errors.New("applies to path columns only"))
 		}
@@ -116,16 +123,20 @@ func parsePath(s string, compat bool) (FieldPath, error) {
 	return ParsePath(s)
 }
 
-// defaultText returns the cell text of a default.
-func defaultText(def json.RawMessage, raw bool) ([]byte, error) {
+// defaultText returns the cell text of a default. With compat a text has the escapes of the published service.
+func defaultText(def json.RawMessage, raw, compat bool) ([]byte, error) {
 	var t tape
 	if err := t.parse(def); err != nil {
 		var se *SyntaxError
 		errors.As(err, &se)
 		return nil, fmt.Errorf("is not a JSON value: %s at byte %d of %.60q", se.Msg, se.Offset, def)
 	}
-	if raw && t.nodes[0].kind == nodeString {
+	switch {
+	case t.nodes[0].kind != nodeString:
+	case raw:
 		return t.appendText([]byte{}, 0), nil
+	case compat:
+		return appendJSONString(nil, string(t.appendText(nil, 0)), true), nil
 	}
 	return t.appendValue(nil, 0), nil
 }
@@ -295,7 +306,7 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 	at := s.found[c.node]
 	if at == 0 {
 		if c.def == nil {
-			return dst, s.missing(c.path, false)
+			return dst, s.missing(c.path, false, false)
 		}
 		return w.put(dst, c.def), nil
 	}

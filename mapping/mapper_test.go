@@ -284,9 +284,30 @@ func TestColumnJSON(t *testing.T) {
 			t.Errorf("%s: accepted", s)
 		}
 	}
-	var c Column
-	if err := json.Unmarshal([]byte(`{"type":"uuid","name":"u","rawString":true,"path":"x","id":"5"}`), &c); err != nil || !reflect.DeepEqual(c, UUID("u")) {
-		t.Errorf("fields of other types: %+v %v", c, err)
+	// Nothing that was written is dropped silently: what no column has is an error here, what the type has not, of Compile.
+	for s, want := range map[string]string{
+		`{"type":"path","name":"p","path":"a","rawSring":true}`:                          `mapping: column "p": json: unknown field "rawSring"`,
+		`{"type":"uuid","name":"u","id":"5"}`:                                            `mapping: column "u": json: unknown field "id"`,
+		`{"type":"template","name":"t","template":{"language":"jsonnet","contnet":"1"}}`: `mapping: column "t": json: unknown field "contnet"`,
+		`{"typ":"uuid"}`: `mapping: a column: json: unknown field "typ"`,
+	} {
+		if err := json.Unmarshal([]byte(s), new(Column)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", s, err, want)
+		}
+	}
+	for s, want := range map[string]string{
+		`{"type":"uuid","name":"c","rawString":true}`:                                                     `rawString: applies to path and template columns only`,
+		`{"type":"uuid","name":"c","path":"x"}`:                                                           `path: applies to path columns only`,
+		`{"type":"template","name":"c","defaultValue":1,"template":{"language":"jsonnet","content":"1"}}`: `defaultValue (Default): applies to path columns only`,
+		`{"type":"body","name":"c","template":{"language":"jsonnet","content":"1"}}`:                      `template: applies to template columns only`,
+	} {
+		var c Column
+		if err := json.Unmarshal([]byte(s), &c); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+		if _, err := Compile(Columns{c}, Options{}); err == nil || err.Error() != `mapping: column 1 ("c"): `+want {
+			t.Errorf("%s: %v, want %s", s, err, want)
+		}
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 
 // What an error says of a path that finds nothing: the first step that is not there, and what would help.
 
-// missing is the failure of a path that finds nothing in the body. Call says that it is one of Body, and not a path column.
-func (s *recordState) missing(p FieldPath, call bool) *cause {
+// missing is the failure of a path that finds nothing in the body. Call says that it is one of Body, and not a path column; last is that of lookup.
+func (s *recordState) missing(p FieldPath, call, last bool) *cause {
 	t := &s.tape
 	value, n := uint32(0), 0
 	for ; n < len(p.steps); n++ {
-		at, _, ok := t.lookup(value, p.steps[n:n+1])
+		at, _, ok := t.lookup(value, p.steps[n:n+1], last)
 		if !ok {
 			break
 		}

@@ -85,7 +85,7 @@ func newOracle(content string) (*oracle, error) {
 		if !ok {
 			return nil, fmt.Errorf("path")
 		}
-		v, err := decodeFirst(o.r.Body)
+		v, err := decodeLast(o.r.Body)
 		if err != nil {
 			return nil, err
 		}
@@ -135,8 +135,8 @@ func floats(v any) (_ any, err error) {
 	return v, nil
 }
 
-// decodeFirst decodes JSON in which the first of several members with the same name counts.
-func decodeFirst(b []byte) (any, error) {
+// decodeLast decodes JSON in which the last of several members with the same name counts.
+func decodeLast(b []byte) (any, error) {
 	if !json.Valid(b) {
 		return nil, fmt.Errorf("malformed")
 	}
@@ -172,9 +172,7 @@ func decodeFirst(b []byte) (any, error) {
 				if err != nil {
 					return nil, err
 				}
-				if _, ok := out[k.(string)]; !ok {
-					out[k.(string)] = v
-				}
+				out[k.(string)] = v
 			}
 			_, err := dec.Token()
 			return out, err
