@@ -67,6 +67,8 @@ func missingStep(p FieldPath, call bool, n int, body string, kind FieldKind, len
 	step := p.steps[n]
 	lacks := fmt.Sprintf("has no member %.100q", step.key)
 	switch {
+	case kind == FieldNull && step.index >= 0:
+		lacks = fmt.Sprintf("is null and has no [%d]", step.index)
 	case length >= 0 && step.index >= 0:
 		lacks = fmt.Sprintf("has %d elements and no [%d]", length, step.index)
 	case length >= 0:
