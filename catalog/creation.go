@@ -2,11 +2,12 @@ package catalog
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/forebay/forebay"
 )
@@ -53,7 +54,7 @@ func (c *Catalog) beginCreation(sourceID, task string, old, next *tree) (*creati
 		return nil, nil
 	}
 	slices.Sort(tables)
-	cr := &creation{ID: "forebay-" + strings.ToLower(rand.Text()), Source: sourceID, Task: task, Tables: slices.Compact(tables)}
+	cr := &creation{ID: "forebay-" + uuid.NewString(), Source: sourceID, Task: task, Tables: slices.Compact(tables)}
 	err := c.store.Commit(map[string][]byte{creationKey(cr.ID): encode(cr)})
 	if err == nil {
 		return cr, nil

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
 
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -134,7 +134,7 @@ func (s *pebbleStore) identify(o *opening) error {
 		return nil
 	}
 	if found == nil {
-		found = []byte(rand.Text())
+		found = []byte(uuid.NewString())
 		if err := o.db.Set([]byte(instanceKey), found, pebble.Sync); err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/tidwall/gjson"
 )
 
 // Type is the type of a column. The values are the words of the Stream API.
@@ -151,13 +153,11 @@ func (c *Column) UnmarshalJSON(b []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&j); err != nil {
-		var named struct {
-			Name string `json:"name"`
-		}
-		if json.Unmarshal(b, &named) != nil || named.Name == "" {
+		name := gjson.GetBytes(b, "name").String()
+		if name == "" {
 			return fmt.Errorf("mapping: a column: %w", err)
 		}
-		return fmt.Errorf("mapping: column %q: %w", named.Name, err)
+		return fmt.Errorf("mapping: column %q: %w", name, err)
 	}
 	col := Column{Type: j.Type, Name: j.Name, Default: j.Default, DefaultOnNull: j.DefaultOnNull}
 	switch {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // UUIDs of one mapper ascend as each goroutine sees them, and no two are equal.
@@ -34,6 +36,14 @@ func TestUUIDsOfManyGoroutines(t *testing.T) {
 			}
 			if i > 0 && id <= ids[i-1] {
 				t.Fatalf("%s after %s", id, ids[i-1])
+			}
+			// What others read in it: the version, the variant and the time.
+			u, err := uuid.Parse(id)
+			if err != nil || u.Version() != 7 || u.Variant() != uuid.RFC4122 || u.String() != id {
+				t.Fatalf("%s: version %d, variant %s, %v", id, u.Version(), u.Variant(), err)
+			}
+			if sec, nsec := u.Time().UnixTime(); time.Since(time.Unix(sec, nsec)).Abs() > time.Minute {
+				t.Fatalf("%s is of %s", id, time.Unix(sec, nsec))
 			}
 			seen[id] = true
 		}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/tidwall/gjson"
 )
 
 // The states of a storage job.
@@ -174,9 +176,11 @@ func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	var job Job
-	if err := json.Unmarshal(raw, &job); err == nil && job.OperationName != "" {
-		return &job, nil
+	if gjson.GetBytes(raw, "operationName").String() != "" {
+		var job Job
+		if err := json.Unmarshal(raw, &job); err == nil {
+			return &job, nil
+		}
 	}
 	if out == nil {
 		return nil, nil

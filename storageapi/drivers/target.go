@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/tidwall/gjson"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/storageapi"
@@ -151,8 +152,7 @@ func (t *Target) uncreate(ctx context.Context, tableID, creation string) error {
 		if err != nil {
 			return err
 		}
-		var made storageapi.Table
-		if !strings.HasSuffix(job.OperationName, "Create") || json.Unmarshal(job.Results, &made) != nil || made.ID != tableID {
+		if !strings.HasSuffix(job.OperationName, "Create") || gjson.GetBytes(job.Results, "id").String() != tableID {
 			continue
 		}
 		if job.RunID == nil || *job.RunID != creation {
@@ -313,15 +313,10 @@ func findJob(ctx context.Context, client *storageapi.Client, fileID string, p pr
 		if err != nil {
 			return 0, err
 		}
-		var params struct {
-			Source struct {
-				FileID storageapi.IntID `json:"fileId"`
-			} `json:"source"`
-		}
 		if job.OperationName != "tableImport" || job.RunID == nil || *job.RunID != fileID {
 			continue
 		}
-		if err := json.Unmarshal(job.OperationParams, &params); err == nil && params.Source.FileID == p.File {
+		if storageapi.IntID(gjson.GetBytes(job.OperationParams, "source.fileId").Int()) == p.File {
 			return job.ID, nil
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
 // The calls of this file carry the CSV in their own body, as old clients do: as the file "data" of a multipart form, as
@@ -83,11 +85,10 @@ func (s *Server) dropBodyFile(id int64) {
 		open, err := all[int64](tx, key("job-open", ""))
 		for _, jobID := range open {
 			var record jobRecord
-			var p importParams
 			if _, err := tx.get(jobKey(jobID), &record); err != nil {
 				return err
 			}
-			used = used || json.Unmarshal(record.Params, &p) == nil && p.Source.FileID == id
+			used = used || gjson.GetBytes(record.Params, "source.fileId").Int() == id
 		}
 		return err
 	})

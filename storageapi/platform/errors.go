@@ -1,13 +1,13 @@
 package platform
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/google/uuid"
 
 	"github.com/forebay/forebay/storageapi"
 )
@@ -34,9 +34,7 @@ func accessDenied(format string, args ...any) *apiError {
 
 // newExceptionID makes the id under which a failure is found in the log.
 func newExceptionID() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "forebay-" + hex.EncodeToString(b[:])
+	return "forebay-" + uuid.NewString()
 }
 
 // explain splits an error into what the caller learns and whether it is one of the server itself.
