@@ -26,6 +26,13 @@ type load struct {
 const loadVariable = "OTLPTEST_LOAD"
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(engineVariable); dir != "" {
+		if err := serveEngine(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "engine process:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	text := os.Getenv(loadVariable)
 	if text == "" {
 		os.Exit(m.Run())
