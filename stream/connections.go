@@ -1,54 +1,303 @@
 package stream
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"io"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 )
 
-// LimitConnections returns a listener that has at most n connections open at once; n must be positive. At the bound
-// further ones wait in the queue of the operating system until one ends, and the time-outs of [Server] end those whose
-// clients do nothing: with them a slot is held without progress for at most 30 s. Without a bound each connection costs a
-// file handle and some KB of memory, and a process without free handles cannot open the files of its store.
+// reservedConnections is how many connections above the bound are accepted for checks of health.
+const reservedConnections = 32
+
+// LimitConnections returns a listener that has at most n connections open at once; n must be positive. At the bound a new
+// connection takes the place of one that has no request: the one that was last used longest ago, or has never said
+// anything. If all have a request, those whose headers are not complete give way in the same order. So clients that open
+// connections and are silent keep nobody out.
 //
-// To serve, give it to [net/http.Server.Serve]. Closing it closes l.
-func LimitConnections(l net.Listener, n int) net.Listener {
-	return &limitedListener{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
+// When all n connections have a complete request, a few more are accepted for the paths of checks: GET and HEAD of one of
+// them are served, and everything else on these connections gets 503 with Retry-After. Without checks there is no such
+// reserve, and new connections wait in the queue of the operating system.
+//
+// To serve, give it to [net/http.Server.Serve], or to ServeTLS. Around a listener of [crypto/tls.NewListener] it bounds the
+// connections and HTTP/2 works, but none gives way and there is no reserve: what they say cannot be seen from there. Closing
+// it closes l.
+//
+// An open connection costs a file handle and memory: see docs/operations.md. A process without free handles cannot open the
+// files of its store.
+func LimitConnections(l net.Listener, n int, checks ...string) net.Listener {
+	ll := &limitedListener{
+		Listener: l, most: n, conns: make(map[*limitedConn]struct{}), room: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	for _, path := range checks {
+		for _, method := range []string{"GET ", "HEAD "} {
+			ll.checks = append(ll.checks, []byte(method+path))
+		}
+	}
+	return ll
 }
 
 type limitedListener struct {
 	net.Listener
-	slots  chan struct{}
-	once   sync.Once
-	closed chan struct{}
+	most   int
+	checks [][]byte // how requests for checks begin
+
+	mu       sync.Mutex
+	conns    map[*limitedConn]struct{} // without those of the reserve
+	reserved int
+	leaving  int      // of conns, those that have given way
+	victims  []victim // the next to give way
+	secure   []*tls.Conn
+
+	waiting atomic.Bool   // Accept looks for room
+	room    chan struct{} // has a token when there may be some
+	once    sync.Once
+	closed  chan struct{}
 }
 
+// victim is a connection with what it was when it was chosen.
+type victim struct {
+	c     *limitedConn
+	state int32
+	stamp int64
+}
+
+// The states of a connection, in the order in which they give way.
+const (
+	connIdle    int32 = iota // no byte of a request
+	connPartial              // a part of the headers
+	connBusy                 // a request
+	connShed                 // it has given way
+)
+
+// Accept implements [net.Listener].
 func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
+	inner, err := l.Listener.Accept()
 	if err != nil {
-		<-l.slots
 		return nil, err
 	}
-	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
+	if c, ok := inner.(*tls.Conn); ok {
+		if _, ok := c.NetConn().(syscall.Conn); ok {
+			return l.acceptSecure(c)
+		}
+	}
+	c := &limitedConn{Conn: inner, l: l}
+	c.stamp.Store(time.Now().UnixNano())
+	l.waiting.Store(true)
+	defer l.waiting.Store(false)
+	for !l.enter(c) {
+		select {
+		case <-l.room:
+		case <-l.closed:
+			_ = inner.Close()
+			return nil, net.ErrClosed
+		}
+	}
+	return c, nil
 }
 
+// enter takes a place for a connection. If there is none now it lets another one give way, whose end makes room.
+func (l *limitedListener) enter(c *limitedConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns)+len(l.secure) < l.most {
+		l.conns[c] = struct{}{}
+		return true
+	}
+	if l.leaving > 0 || l.shed() {
+		return false
+	}
+	if len(l.checks) > 0 && l.reserved < reservedConnections {
+		l.reserved++
+		c.reserve = true
+		return true
+	}
+	return false
+}
+
+// acceptSecure returns the connection itself, since a server looks for its type to offer HTTP/2. Nobody tells when it is
+// closed, so at the bound those that are open are counted again and again.
+func (l *limitedListener) acceptSecure(c *tls.Conn) (net.Conn, error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		l.mu.Lock()
+		if len(l.secure)+len(l.conns) >= l.most {
+			l.secure = slices.DeleteFunc(l.secure, isClosed)
+		}
+		fits := len(l.secure)+len(l.conns) < l.most
+		if fits {
+			l.secure = append(l.secure, c)
+		}
+		l.mu.Unlock()
+		if fits {
+			return c, nil
+		}
+		select {
+		case <-tick.C:
+		case <-l.closed:
+			_ = c.NetConn().Close()
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// isClosed asks for the handle of a connection.
+func isClosed(c *tls.Conn) bool {
+	raw, err := c.NetConn().(syscall.Conn).SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
+}
+
+// victimsAtOnce is how many connections are chosen by one look at all.
+const victimsAtOnce = 64
+
+// shed ends the connection that gives way first. It reports false when there is none. l.mu is held.
+func (l *limitedListener) shed() bool {
+	for range 2 {
+		for len(l.victims) > 0 {
+			v := l.victims[0]
+			l.victims = l.victims[1:]
+			if _, open := l.conns[v.c]; open && v.c.stamp.Load() == v.stamp && v.c.state.CompareAndSwap(v.state, connShed) {
+				l.leaving++
+				_ = v.c.Conn.Close() // its server notices, and closes it
+				return true
+			}
+		}
+		l.choose()
+	}
+	return false
+}
+
+// choose finds the connections that give way next. l.mu is held.
+func (l *limitedListener) choose() {
+	list := make([]victim, 0, victimsAtOnce+1)
+	for c := range l.conns {
+		v := victim{c, c.state.Load(), c.stamp.Load()}
+		if v.state >= connBusy || len(list) == victimsAtOnce && v.compare(list[victimsAtOnce-1]) > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(list, v, victim.compare)
+		list = slices.Insert(list, at, v)
+		list = list[:min(len(list), victimsAtOnce)]
+	}
+	l.victims = list
+}
+
+func (v victim) compare(o victim) int {
+	return cmp.Or(cmp.Compare(v.state, o.state), cmp.Compare(v.stamp, o.stamp))
+}
+
+// leave gives a place back.
+func (l *limitedListener) leave(c *limitedConn) {
+	l.mu.Lock()
+	if c.reserve {
+		l.reserved--
+	} else {
+		delete(l.conns, c)
+		if c.state.Load() == connShed {
+			l.leaving--
+		}
+	}
+	l.mu.Unlock()
+	l.notify()
+}
+
+// notify has Accept look for room. It never blocks.
+func (l *limitedListener) notify() {
+	select {
+	case l.room <- struct{}{}:
+	default:
+	}
+}
+
+// Close implements [net.Listener].
 func (l *limitedListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
+// limitedConn tells from what is read and written whether it has a request. That costs a clock a request and no lock.
 type limitedConn struct {
 	net.Conn
-	release func()
+	l       *limitedListener
+	reserve bool
+	opaque  bool // TLS: what is read tells nothing
+	state   atomic.Int32
+	stamp   atomic.Int64 // when it was last used, Unix nanoseconds
+	once    sync.Once
 }
 
+const (
+	headEnd  = "\r\n\r\n"
+	goOn     = "HTTP/1.1 100 Continue\r\n\r\n"
+	tlsHello = 0x16
+)
+
+const tooManyConnections = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 120\r\n" +
+	"Retry-After: 1\r\nConnection: close\r\n\r\n" +
+	`{"statusCode":503,"error":"stream.in.overloaded","message":"Too many requests are in progress. Send the event later."}` + "\n\n"
+
+// Read implements [net.Conn].
+func (c *limitedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	state := c.state.Load()
+	switch state {
+	case connBusy:
+		return n, err
+	case connShed:
+		return 0, net.ErrClosed
+	}
+	if state == connIdle {
+		c.opaque = c.opaque || p[0] == tlsHello
+		if c.reserve && !c.isCheck(p[:n]) {
+			_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = io.WriteString(c.Conn, tooManyConnections) // who is gone needs none
+			return 0, io.EOF
+		}
+	}
+	next := connPartial
+	if c.opaque || bytes.Contains(p[:n], []byte(headEnd)) || state == connPartial && (p[0] == '\r' || p[0] == '\n') {
+		next = connBusy
+	}
+	if !c.state.CompareAndSwap(state, next) {
+		return 0, net.ErrClosed // it gave way: nothing of the request is done
+	}
+	return n, err
+}
+
+func (c *limitedConn) isCheck(request []byte) bool {
+	return slices.ContainsFunc(c.l.checks, func(check []byte) bool {
+		rest, ok := bytes.CutPrefix(request, check)
+		return ok && len(rest) > 0 && (rest[0] == ' ' || rest[0] == '?')
+	})
+}
+
+// Write implements [net.Conn].
+func (c *limitedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if string(p) == goOn {
+		return n, err
+	}
+	c.stamp.Store(time.Now().UnixNano())
+	if state := c.state.Load(); state != connShed && c.state.CompareAndSwap(state, connIdle) && c.l.waiting.Load() {
+		c.l.notify()
+	}
+	return n, err
+}
+
+// Close implements [net.Conn].
 func (c *limitedConn) Close() error {
 	err := c.Conn.Close()
-	c.release()
+	c.once.Do(func() { c.l.leave(c) })
 	return err
 }
 
