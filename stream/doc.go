@@ -81,7 +81,7 @@
 //	address of the sender                  TCP peer         TCP peer, or X-Forwarded-For of Options.TrustedProxies
 //	headers above 16 KB                    413              413 up to the limit of the server, then its own 431
 //	network                                IPv4, HTTP/1.1   whatever net/http and the listener offer
-//	429 and the limit of connections       plain text       none: limit the listener if you need it
+//	429 and the limit of connections       plain text       503 and JSON, see LimitConnections; no limit of the rate
 //
 // # Telemetry
 //

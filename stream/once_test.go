@@ -61,7 +61,7 @@ func TestKeySurvivesARestart(t *testing.T) {
 		if status, again, answer := send(s, "one", `{"n":1}`); status != http.StatusOK || answer != "OK" || again != want {
 			t.Errorf("request %d: %d %q, replayed %q", i, status, answer, again)
 		}
-		if status, again, answer := send(s, "two", `{"x":1}`); status != http.StatusUnprocessableEntity || again != "" || !strings.Contains(answer, "no such field") {
+		if status, again, answer := send(s, "two", `{"x":1}`); status != http.StatusUnprocessableEntity || again != "" || !strings.Contains(answer, "unprocessableContent") {
 			t.Errorf("request %d: %d %q, replayed %q", i, status, answer, again)
 		}
 	}

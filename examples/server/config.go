@@ -40,7 +40,7 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	flags.StringVar(&cfg.ingestURL, "ingest-public-url", "", "the same for addresses that events are sent to")
 	flags.StringVar(&cfg.token, "token", "", "token of the API (default: made at the first start, kept in DIR/token)")
 	flags.StringVar(&cfg.admin, "admin", "", "loopback address to take orders on, such as a checkpoint (default: none are taken)")
-	flags.IntVar(&cfg.maxConnections, "max-connections", 1000, "greatest number of connections at once; others wait")
+	flags.IntVar(&cfg.maxConnections, "max-connections", 20_000, "greatest number of connections for events at once; above it idle ones are closed")
 	flags.BoolVar(&cfg.netHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")
 	flags.StringVar(&cfg.dir, "dir", "data", "data directory; the tables are in the folder tables of it")
 	flags.StringVar(&cfg.source, "source", "", "id of a source to create with two tables, to try the server without the API (default: none)")

@@ -111,8 +111,8 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		return errors.Join(err, ingestListener.Close(), apiListener.Close())
 	}
 	servers := []*server{
-		serve("events", ingestListener, events, cfg.maxConnections, logger),
-		serve("api", apiListener, usualServer("api", api, logger), cfg.maxConnections, logger),
+		serve("events", ingestListener, events, eventConnections(cfg.maxConnections, fileHandles(), logger), logger),
+		serve("api", apiListener, usualServer("api", api, logger), apiConnections, logger),
 	}
 	stopNow := func() {
 		for _, s := range servers {
@@ -185,7 +185,7 @@ func serve(name string, l net.Listener, h httpServer, connections int, logger *s
 	s := &server{httpServer: h, log: logger, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		if err := s.Serve(stream.LimitConnections(l, connections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(stream.LimitConnections(l, connections, "/health-check", "/readiness-check")); !errors.Is(err, http.ErrServerClosed) {
 			s.err = fmt.Errorf("server of %s: %w", name, err)
 		}
 	}()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -37,6 +38,8 @@ type conn struct {
 	readBy, writeBy time.Time
 	// requests are those that this connection has had.
 	requests int
+	// ended is why no more of a head that has begun can be read.
+	ended error
 	// breaks is how many line ends may stand before a request.
 	breaks int
 }
@@ -132,7 +135,7 @@ func (c *conn) release() {
 // handOver gives the connection to net/http, with what was read of it.
 func (c *conn) handOver() {
 	_ = c.nc.SetDeadline(time.Time{}) // a broken connection is found broken again
-	c.s.handed.give(&replayed{Conn: c.nc, rest: append([]byte(nil), c.in[c.from:c.to]...)})
+	c.s.handed.give(&replayed{Conn: c.nc, rest: append([]byte(nil), c.in[c.from:c.to]...), ended: c.ended})
 }
 
 // receive reads until a plain head is there. With the verdict incomplete the connection is at its end.
@@ -169,7 +172,8 @@ func (c *conn) receive() verdict {
 			}
 			continue
 		}
-		if begun && errors.Is(err, io.EOF) {
+		if begun && (errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded)) {
+			c.ended = err
 			return other // it has an answer for half a head
 		}
 		if err != nil {
@@ -320,15 +324,13 @@ func (c *conn) answer() bool {
 	return goesOn
 }
 
-// lingering is how long a connection that ends is read from, for nothing: data that a system finds unread when it closes a
-// connection makes it take the answer back from a client that has not read it yet.
+// lingering is how long a connection that ends is read from, for nothing, unless the client closes it before: data that comes
+// when a connection is closed, or that a system finds unread then, make it take the answer back from a client that has not
+// read it yet. The client need not have done anything wrong: a line end behind the body is enough.
 const lingering = 500 * time.Millisecond
 
 func (c *conn) linger() {
-	if c.body.left == 0 && c.from == c.to {
-		return
-	}
-	if closeWrite(c.nc) != nil {
+	if half, ok := c.nc.(halfCloser); ok && half.CloseWrite() != nil || !ok && c.body.left == 0 && c.from == c.to {
 		return
 	}
 	c.readUntil(time.Now().Add(lingering), 0)

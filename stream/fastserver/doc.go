@@ -3,7 +3,7 @@
 //
 //	srv, err := fastserver.New(stream.Ingest(eng, stream.Options{}), fastserver.Options{Logger: logger})
 //	l, err := net.Listen("tcp", ":8080")
-//	err = srv.Serve(stream.LimitConnections(l, 1000))
+//	err = srv.Serve(stream.LimitConnections(l, 20_000))
 //
 // # Plain requests, and all others
 //

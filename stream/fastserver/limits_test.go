@@ -91,16 +91,40 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("read %q, %v, want a closed connection", b, err)
 		}
 	}
-	for name, first := range map[string]string{"nothing": "", "half a head": "POST /x HTTP/1.1\nHost", "one byte": "P"} {
+	// refused is a connection that ends as net/http ends it: with an answer for a line that was not finished.
+	refused := func(t *testing.T, c net.Conn) {
+		t.Helper()
+		if b, err := io.ReadAll(c); !strings.HasPrefix(string(b), "HTTP/1.1 400 Bad Request\r\n") || err != nil {
+			t.Errorf("read %q, %v, want a status of 400", b, err)
+		}
+	}
+	for name, first := range map[string]string{"nothing": "", "half a head": "POST /x HTTP/1.1\nHost", "one byte": "P", "lines": "POST /x HTTP/1.1\nHost: a\n"} {
 		t.Run(name, func(t *testing.T) {
+			check := refused
+			if first == "" || name == "lines" {
+				check = closed
+			}
 			inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
 				c := l.dial()
 				start := time.Now()
 				if _, err := c.Write(raw(first)); err != nil {
 					t.Fatal(err)
 				}
-				closed(t, c)
+				check(t, c)
 				within(t, start, 10*time.Second)
+			})
+			synctest.Test(t, func(t *testing.T) { // the same
+				l := newPipes()
+				srv := &http.Server{Handler: &observer{}, ReadHeaderTimeout: 10 * time.Second}
+				ended := make(chan error)
+				go func() { ended <- srv.Serve(l) }()
+				c := l.dial()
+				if _, err := c.Write(raw(first)); err != nil {
+					t.Fatal(err)
+				}
+				check(t, c)
+				_ = srv.Close()
+				<-ended
 			})
 		})
 	}
@@ -114,7 +138,7 @@ func TestTimeouts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			closed(t, c)
+			refused(t, c)
 			within(t, start, 10*time.Second)
 		})
 	})
@@ -162,7 +186,7 @@ func TestTimeouts(t *testing.T) {
 			if _, err := c.Write(raw("POST /x HTTP/1.1\nHo")); err != nil {
 				t.Fatal(err)
 			}
-			closed(t, c)
+			refused(t, c)
 			within(t, start, 10*time.Second)
 		})
 	})
@@ -284,23 +308,31 @@ func TestClientLeavesWithinTheBody(t *testing.T) {
 	}
 }
 
-// The bound of connections counts those that went over to net/http like others, and gets them back.
+// The bound of connections counts those that went over to net/http like others, and gets them back. A connection with a
+// request keeps its place, one without gives way.
 func TestLimitedConnections(t *testing.T) {
 	limited := func(l net.Listener) net.Listener { return stream.LimitConnections(l, 1) }
-	l := serveWith(t, &observer{}, fastserver.Options{}, limited)
+	reached, release := make(chan struct{}), make(chan struct{})
+	l := serveWith(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			reached <- struct{}{}
+			<-release
+		}
+		_, _ = io.WriteString(w, "OK")
+	}), fastserver.Options{}, limited)
 	for i := range 6 {
+		slow := "POST /slow HTTP/1.1\nHost: a\nContent-Length: 0\n\n"
+		if i%2 == 1 { // for net/http
+			slow = "POST /slow HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n0\n\n"
+		}
 		c := dial(t, l)
-		r := bufio.NewReader(c)
+		if _, err := c.Write(raw(slow)); err != nil {
+			t.Fatal(err)
+		}
+		<-reached
 		waiting := dial(t, l)
 		if _, err := waiting.Write(raw(post)); err != nil {
 			t.Fatal(err)
-		}
-		text := post
-		if i%2 == 1 { // for net/http
-			text = "POST /x HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n0\n\n"
-		}
-		if resp := send(t, c, r, text); resp.StatusCode != 200 {
-			t.Errorf("answer is %v", resp)
 		}
 		if err := waiting.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -308,7 +340,13 @@ func TestLimitedConnections(t *testing.T) {
 		if _, err := waiting.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a second connection is served: %v", err)
 		}
-		c.Close()
+		release <- struct{}{}
+		if resp := receive(t, bufio.NewReader(c)); resp.StatusCode != 200 {
+			t.Errorf("answer is %v", resp)
+		}
+		if i%3 == 0 {
+			c.Close()
+		}
 		if err := waiting.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
@@ -316,5 +354,30 @@ func TestLimitedConnections(t *testing.T) {
 			t.Errorf("answer is %v", resp)
 		}
 		waiting.Close()
+	}
+}
+
+// A client that says it wants no further request, and sends a line end behind the body in a packet of its own, gets its answer.
+func TestBytesBehindTheLastBody(t *testing.T) {
+	l := serve(t, &observer{}, fastserver.Options{})
+	for i := range 100 {
+		c := dial(t, l)
+		if _, err := c.Write(raw("POST /x HTTP/1.1\nHost: a\nConnection: close\nContent-Length: 2\n\n{}")); err != nil {
+			t.Fatal(err)
+		}
+		r := bufio.NewReader(c)
+		if _, err := r.Peek(1); err != nil { // the answer is on its way
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("\r\n")); err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if resp := receive(t, r); resp.StatusCode != http.StatusOK {
+			t.Fatalf("request %d: %v", i, resp)
+		}
+		if _, err := r.ReadByte(); err != io.EOF {
+			t.Fatalf("request %d: the connection ends with %v", i, err)
+		}
+		c.Close()
 	}
 }

@@ -305,14 +305,18 @@ func (h *handedOver) Close() error {
 // Addr has nothing to tell: connections know their own addresses.
 func (h *handedOver) Addr() net.Addr { return &net.TCPAddr{} }
 
-// replayed is a connection of which a part was read before.
+// replayed is a connection of which a part was read before. ended is what reading gives after that, nil if there may be more.
 type replayed struct {
 	net.Conn
-	rest []byte
+	rest  []byte
+	ended error
 }
 
 func (r *replayed) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 {
+		if r.ended != nil {
+			return 0, r.ended
+		}
 		return r.Conn.Read(p)
 	}
 	n := copy(p, r.rest)
@@ -325,8 +329,11 @@ func (r *replayed) Read(p []byte) (int, error) {
 // CloseWrite ends the sending side alone; net/http uses it where a client still sends.
 func (r *replayed) CloseWrite() error { return closeWrite(r.Conn) }
 
+// halfCloser is a connection whose sending side can be ended alone.
+type halfCloser interface{ CloseWrite() error }
+
 func closeWrite(nc net.Conn) error {
-	if half, ok := nc.(interface{ CloseWrite() error }); ok {
+	if half, ok := nc.(halfCloser); ok {
 		return half.CloseWrite()
 	}
 	return nil
