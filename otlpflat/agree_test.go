@@ -2,6 +2,7 @@ package otlpflat_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"iter"
 	"math/rand/v2"
@@ -70,7 +71,41 @@ func checkAgreement(t *testing.T, doc mapping.FieldDocument) {
 	}
 }
 
-// A key that is not UTF-8 is found by what it is written as, and the first of several that are written alike.
+// A key that is set again has its last value, once, in small maps and large ones, and at every level.
+func TestRepeatedKeys(t *testing.T) {
+	field := func(number byte, content []byte) []byte {
+		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(content))), content...)
+	}
+	member := func(number byte, key string, value int) []byte {
+		return field(number, append(field(1, []byte(key)), field(2, binary.AppendUvarint([]byte{3 << 3}, uint64(value)))...))
+	}
+	for _, n := range []int{1, 2, 3, 15, 16, 17, 100} {
+		var attributes, list []byte
+		for i := range n {
+			attributes = append(attributes, member(6, strconv.Itoa(i), i)...)
+			list = append(list, member(1, strconv.Itoa(i), i)...)
+		}
+		attributes = append(attributes, member(6, "0", 1000)...)
+		list = append(list, member(1, "0", 1000)...)
+		body := field(5, field(6, list))
+		batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(field(1, field(2, field(2, append(body, attributes...)))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for doc := range otlpflat.Logs(batch) {
+			checkAgreement(t, doc)
+			text, err := doc.AppendJSON(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Count(text, []byte(`"0":`)) != 2 || bytes.Count(text, []byte(`"0":1000}`)) != 2 || bytes.Count(text, []byte(`":`)) < 2*n {
+				t.Errorf("%d members: %s", n, text)
+			}
+		}
+	}
+}
+
+// A key that is not UTF-8 is found by what it is written as, and the last of several that are written alike.
 func TestFieldsOfInvalidKeys(t *testing.T) {
 	batch := plog.NewLogs()
 	r := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()

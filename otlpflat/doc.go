@@ -52,5 +52,5 @@
 //	                 Error, aggregation_temporality Unspecified, Delta or Cumulative. A value that has no name is its
 //	                 number, as a string.
 //
-// An attribute that a sender has set twice is written twice; a path finds the first.
+// Of an attribute that a sender has set twice the last value counts: it alone is written, and paths find it.
 package otlpflat

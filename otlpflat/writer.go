@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -20,6 +21,9 @@ import (
 type writer struct {
 	dst  []byte
 	date dateCache
+	// keys and seen are the memory of repeats.
+	keys []string
+	seen map[string]struct{}
 
 	// For seeking; path.Len() steps, of which the first at are taken.
 	seek bool
@@ -290,7 +294,7 @@ func (w *writer) value(v pcommon.Value) {
 	}
 }
 
-// attributes writes a map as an object, in its order.
+// attributes writes a map as an object, in its order. Of members with one key the last is written.
 func (w *writer) attributes(m pcommon.Map) {
 	c := w.open('{')
 	if w.seek {
@@ -298,8 +302,12 @@ func (w *writer) attributes(m pcommon.Map) {
 			w.value(v)
 		}
 	} else {
-		comma := false
+		repeats := w.repeats(m)
+		comma, i := false, -1
 		for k, v := range m.All() {
+			if i++; repeats != nil && repeats[i] {
+				continue
+			}
 			if comma {
 				w.dst = append(w.dst, ',')
 			}
@@ -312,17 +320,68 @@ func (w *writer) attributes(m pcommon.Map) {
 	w.close(c, '}')
 }
 
-// find returns the first value whose key is written as want.
-func find(m pcommon.Map, want string) (pcommon.Value, bool) {
-	if !strings.Contains(want, replacement) {
-		return m.Get(want)
+// repeats tells which members of m are not written, because a later one is written with the same key. It returns nil when
+// there are none, as in all that SDKs send.
+func (w *writer) repeats(m pcommon.Map) []bool {
+	if m.Len() < 2 {
+		return nil
 	}
+	w.keys = w.keys[:0]
+	valid := true
+	for k := range m.All() {
+		valid = valid && utf8.ValidString(k)
+		w.keys = append(w.keys, k)
+	}
+	if valid && w.distinct() {
+		return nil
+	}
+	last := make(map[string]int, len(w.keys))
+	for i, k := range w.keys {
+		last[string([]rune(k))] = i // as it is written
+	}
+	if len(last) == len(w.keys) {
+		return nil
+	}
+	repeats := make([]bool, len(w.keys))
+	for i := range repeats {
+		repeats[i] = true
+	}
+	for _, i := range last {
+		repeats[i] = false
+	}
+	return repeats
+}
+
+// distinct reports whether all of w.keys are different.
+func (w *writer) distinct() bool {
+	const few = 16 // of which each is compared with each
+	if len(w.keys) <= few {
+		for i, k := range w.keys {
+			if slices.Contains(w.keys[:i], k) {
+				return false
+			}
+		}
+		return true
+	}
+	if w.seen == nil {
+		w.seen = make(map[string]struct{}, len(w.keys))
+	}
+	defer clear(w.seen)
+	for _, k := range w.keys {
+		w.seen[k] = struct{}{}
+	}
+	return len(w.seen) == len(w.keys)
+}
+
+// find returns the last value whose key is written as want.
+func find(m pcommon.Map, want string) (found pcommon.Value, ok bool) {
+	invalid := strings.Contains(want, replacement)
 	for k, v := range m.All() {
-		if k == want || !utf8.ValidString(k) && string([]rune(k)) == want {
-			return v, true
+		if k == want || invalid && !utf8.ValidString(k) && string([]rune(k)) == want {
+			found, ok = v, true
 		}
 	}
-	return pcommon.Value{}, false
+	return found, ok
 }
 
 // replacement is what each byte that is not UTF-8 is written as.

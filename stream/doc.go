@@ -90,6 +90,7 @@
 //
 //	POST /otlp/{projectId}/{sourceId}/{secret}/v1/{logs, metrics or traces}
 //	POST /otlp/{projectId}/{sourceId}/v1/{logs, metrics or traces}    with Authorization: Bearer {secret}
+//	POST /v1/{logs, metrics or traces}                                the same; the secret alone tells the source
 //
 // The address of a source for OTEL_EXPORTER_OTLP_ENDPOINT is the path up to /v1, to which exporters append the signal. An
 // endpoint of one signal, which they use as it is, may do without /v1/{signal} too: the first record then tells what it is.
@@ -99,7 +100,7 @@
 // A batch is stored by all sinks of its signal or by none, with one durable wait:
 //
 //	200  every record is stored in every sink that did not reject it. A partial success counts the records that some sink
-//	     can never store, with the first reason; without a count it is a warning: no sink takes the signal
+//	     can never store, with the first reason, or all of them where no enabled sink takes the signal: they were dropped
 //	4xx  the batch can never be taken: the names of errors are those above. If every record was rejected, the status is
 //	     that of the first
 //	503  the service is overloaded, stopping or at fault, the source is disabled, or the body came too slowly: exporters send

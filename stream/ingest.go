@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +32,7 @@ func Ingest(eng *forebay.Engine, opts Options) http.Handler {
 	events := newIngestHandler(submitting{eng}, opts)
 	telemetry := newOTLPHandler(eng, events.opts, events.bodies, events.deadlines)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, otlpPrefix) {
+		if isTelemetry(r.URL.Path) {
 			telemetry.ServeHTTP(w, r)
 		} else {
 			events.ServeHTTP(w, r)
@@ -168,7 +167,7 @@ func (h *ingestHandler) serve(w http.ResponseWriter, r *http.Request, requestID 
 	}
 	if r.Method == http.MethodOptions {
 		leaveBody(w, r)
-		writePreflight(w)
+		writePreflight(w, anyValue)
 		return nil
 	}
 	src, e := h.admit(w, r, target)
@@ -216,12 +215,12 @@ func (h *ingestHandler) admit(w http.ResponseWriter, r *http.Request, target end
 	return h.authorize(project, target)
 }
 
-// writePreflight answers the preflight request of a browser.
-func writePreflight(w http.ResponseWriter) {
+// writePreflight answers the preflight request of a browser. headers are those that the request itself may have.
+func writePreflight(w http.ResponseWriter, headers []string) {
 	header := w.Header()
 	header["Allow"] = ingestMethods
 	header["Access-Control-Allow-Methods"] = ingestMethods
-	header["Access-Control-Allow-Headers"] = anyValue
+	header["Access-Control-Allow-Headers"] = headers
 	w.WriteHeader(http.StatusOK)
 }
 

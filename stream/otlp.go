@@ -23,6 +23,7 @@ import (
 // telemetryEngine is what the OTLP endpoints need of a [forebay.Engine].
 type telemetryEngine interface {
 	SourceWithSecret(id, secret string) (forebay.Source, bool)
+	SourcesWithSecret(secret string) []forebay.Source
 	IngestTogether(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
 }
 
@@ -65,8 +66,9 @@ var (
 	otlpRouteNotFound = &apiError{
 		status: http.StatusNotFound, name: "stream.in.routeNotFound",
 		message: "Not found. Telemetry is posted to /otlp/{projectId}/{sourceId}/{secret}/v1/logs, /v1/metrics or /v1/traces; the " +
-			"secret may be sent as bearer token instead.",
+			"secret may be sent as bearer token instead, also to /v1/logs, /v1/metrics and /v1/traces alone.",
 	}
+	otlpNoProfiles       = &apiError{status: http.StatusNotFound, name: "stream.in.routeNotFound", message: otlp.NoProfiles}
 	otlpMethodNotAllowed = &apiError{
 		status: http.StatusMethodNotAllowed, name: "stream.in.methodNotAllowed", message: "Telemetry is sent with POST.",
 	}
@@ -79,6 +81,9 @@ var (
 		message: "Neither the path nor the first record tells the signal. Append /v1/logs, /v1/metrics or /v1/traces to the path.",
 	}
 )
+
+// otlpHeaders are the headers that a page of another origin may send. The wildcard does not stand for Authorization.
+var otlpHeaders = []string{"Authorization, *"}
 
 // otlpPausedSource is retryable, unlike the answer to an event: an exporter keeps its batches for a source that is disabled for
 // a while, and would drop them after any other answer.
@@ -108,14 +113,19 @@ func (h *otlpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers the request, or returns the error to answer it with. Nothing is read of the body before the secret has
 // been checked. encErr tells that the Content-Type is not one of OTLP.
 func (h *otlpHandler) serve(w http.ResponseWriter, r *http.Request, enc otlp.Encoding, encErr *apiError) *apiError {
-	target, ok := parseOTLPEndpoint(r.URL.EscapedPath())
+	path := r.URL.EscapedPath()
+	if isProfiles(path) {
+		leaveBody(w, r)
+		return otlpNoProfiles
+	}
+	target, ok := parseOTLPEndpoint(path)
 	if !ok {
 		leaveBody(w, r)
 		return otlpRouteNotFound
 	}
 	if r.Method == http.MethodOptions {
 		leaveBody(w, r)
-		writePreflight(w)
+		writePreflight(w, otlpHeaders)
 		return nil
 	}
 	if e := h.admit(w, r, &target); e != nil {
@@ -143,17 +153,17 @@ func (h *otlpHandler) admit(w http.ResponseWriter, r *http.Request, target *otlp
 		return otlpMethodNotAllowed
 	}
 	project, ok := projectID(target.project)
-	if !ok {
+	if !ok && !target.plain {
 		return badProjectID
 	}
 	if e := checkHeaders(r, h.opts.MaxHeaderBytes); e != nil {
 		return e
 	}
 	if target.secret == "" {
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if strings.EqualFold(scheme, "Bearer") {
-			target.secret = strings.TrimSpace(token)
-		}
+		target.secret = otlp.Bearer(r.Header["Authorization"])
+	}
+	if target.plain {
+		return h.admitBearer(target)
 	}
 	src, ok := h.eng.SourceWithSecret(target.source, target.secret)
 	if !ok || project != h.opts.ProjectID || src.Type != forebay.OTLP {
@@ -162,6 +172,21 @@ func (h *otlpHandler) admit(w http.ResponseWriter, r *http.Request, target *otlp
 	if src.Disabled {
 		return otlpPausedSource
 	}
+	return nil
+}
+
+// admitBearer finds the source of a request whose path does not name one.
+func (h *otlpHandler) admitBearer(target *otlpEndpoint) *apiError {
+	src, err := otlp.SourceOf(h.eng.SourcesWithSecret(target.secret))
+	switch {
+	case errors.Is(err, otlp.ErrNoSource):
+		return &apiError{status: http.StatusUnauthorized, name: "stream.in.noSourceFound", message: otlp.ErrNoSource.Error()}
+	case err != nil:
+		return &apiError{status: http.StatusBadRequest, name: "stream.in.badRequest", message: err.Error()}
+	case src.Disabled:
+		return otlpPausedSource
+	}
+	target.source = src.ID
 	return nil
 }
 
@@ -230,7 +255,7 @@ func (h *otlpHandler) export(
 		e.message = message
 		return &e
 	}
-	q.answer = otlp.AppendResponse(q.answer[:0], signal, enc, res.Rejected, message)
+	q.answer = otlp.AppendResponse(q.answer[:0], signal, enc, otlp.Rejected(res), message)
 	header := w.Header()
 	if res.Replayed > 0 && res.Replayed == res.Records {
 		header[replayedField] = replayedValue

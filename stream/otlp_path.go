@@ -16,15 +16,38 @@ type otlpEndpoint struct {
 	// secret is empty when it is not in the path, signal when the path does not tell it.
 	secret string
 	signal forebay.Signal
+	// plain tells that the path has nothing but the signal: the bearer token alone tells the source.
+	plain bool
+}
+
+// isTelemetry reports whether a path is for the endpoints of OTLP.
+func isTelemetry(path string) bool {
+	return strings.HasPrefix(path, otlpPrefix) || isPlain(path)
+}
+
+// isPlain reports whether a path is one that exporters append to an endpoint without a path.
+func isPlain(path string) bool {
+	signal, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/v1/")
+	return ok && otlpSignals[signal] != "" || isProfiles(path)
+}
+
+// isProfiles reports whether a path ends with that of the signal that is not taken.
+func isProfiles(path string) bool {
+	path = strings.TrimSuffix(path, "/")
+	return strings.HasSuffix(path, "/v1development/profiles") || strings.HasSuffix(path, "/v1/profiles")
 }
 
 var otlpSignals = map[string]forebay.Signal{
 	"logs": forebay.SignalLogs, "metrics": forebay.SignalMetrics, "traces": forebay.SignalTraces,
 }
 
-// parseOTLPEndpoint splits an escaped URL path of the form /otlp/{projectId}/{sourceId}[/{secret}][/v1/{signal}][/].
+// parseOTLPEndpoint splits an escaped URL path of the form /otlp/{projectId}/{sourceId}[/{secret}][/v1/{signal}][/], or
+// /v1/{signal}[/].
 // Exporters append the signal to a general endpoint and use the endpoint of one signal as it is, so both must work.
 func parseOTLPEndpoint(path string) (otlpEndpoint, bool) {
+	if isPlain(path) {
+		return otlpEndpoint{signal: otlpSignals[strings.TrimSuffix(path[len("/v1/"):], "/")], plain: true}, true
+	}
 	rest, ok := strings.CutPrefix(path, otlpPrefix)
 	if !ok {
 		return otlpEndpoint{}, false

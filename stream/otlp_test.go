@@ -184,6 +184,7 @@ func TestOTLPRequests(t *testing.T) {
 				body := compress(t, coding, data)
 				for _, path := range []string{
 					"/otlp/1/app/" + webSecret + "/v1/" + string(signal), "/otlp/1/app/" + webSecret + "/v1/" + string(signal) + "/",
+					"/v1/" + string(signal), "/v1/" + string(signal) + "/",
 					"/otlp/1/app/v1/" + string(signal), "/otlp/1/app/" + webSecret, "/otlp/1/app/" + webSecret + "/", "/otlp/1/app",
 				} {
 					auth := ""
@@ -234,7 +235,9 @@ func TestOTLPFieldNames(t *testing.T) {
 // What a retry cannot mend is refused with a 4xx, and says why, in the encoding of the request.
 func TestOTLPRefusals(t *testing.T) {
 	s := newService(t, nil, telemetry(), source("web", mapping.Body("b")),
-		forebay.Source{ID: "off", Type: forebay.OTLP, Secret: webSecret, Disabled: true})
+		forebay.Source{ID: "off", Type: forebay.OTLP, Secret: webSecret, Disabled: true},
+		forebay.Source{ID: "one", Type: forebay.OTLP, Secret: "twins"}, forebay.Source{ID: "two", Type: forebay.OTLP, Secret: "twins"},
+		forebay.Source{ID: "events", Secret: "events"}, forebay.Source{ID: "paused", Type: forebay.OTLP, Secret: "paused", Disabled: true})
 	good := exports(t, protobuf)[forebay.SignalLogs]
 	const path = "/otlp/1/app/" + webSecret + "/v1/logs"
 
@@ -256,7 +259,14 @@ func TestOTLPRefusals(t *testing.T) {
 		message  string
 	}{
 		"no such path":         {"/otlp/1/app/" + webSecret + "/v2/logs", good, protobuf, "", "", 404, "Telemetry is posted to"},
-		"no such signal":       {"/otlp/1/app/" + webSecret + "/v1/profiles", good, protobuf, "", "", 404, "Telemetry is posted to"},
+		"no such signal":       {"/otlp/1/app/" + webSecret + "/v1/traces2", good, protobuf, "", "", 404, "Telemetry is posted to"},
+		"profiles":             {"/otlp/1/app/" + webSecret + "/v1development/profiles", good, protobuf, "", "", 404, "Profiles are not taken"},
+		"profiles, plain":      {"/v1development/profiles", good, protobuf, "", "Bearer " + webSecret, 404, "Profiles are not taken"},
+		"plain, no secret":     {"/v1/logs", good, protobuf, "", "", 401, "No source"},
+		"plain, wrong secret":  {"/v1/logs", good, protobuf, "", "Bearer x" + webSecret, 401, "No source"},
+		"plain, not OTLP":      {"/v1/logs", good, protobuf, "", "Bearer events", 401, "No source"},
+		"plain, secret of two": {"/v1/logs", good, protobuf, "", "Bearer twins", 400, "Several sources"},
+		"plain, paused":        {"/v1/logs", good, protobuf, "", "Bearer paused", 503, "disabled"},
 		"no source":            {"/otlp/1", good, protobuf, "", "", 404, "Telemetry is posted to"},
 		"project":              {"/otlp/x/app/" + webSecret + "/v1/logs", good, protobuf, "", "", 400, "project id"},
 		"other project":        {"/otlp/2/app/" + webSecret + "/v1/logs", good, protobuf, "", "", 404, "No source"},
@@ -397,17 +407,23 @@ func readStatus(t *testing.T, b []byte) (code uint64, message string) {
 func TestOTLPMethods(t *testing.T) {
 	s := newService(t, nil, telemetry())
 	for method, want := range map[string]int{http.MethodOptions: 200, http.MethodGet: 405} {
-		req, err := http.NewRequest(method, s.url+"/otlp/1/app/v1/logs", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != want || resp.Header.Get("Allow") != "OPTIONS, POST" {
-			t.Errorf("%s: %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
+		for _, path := range []string{"/otlp/1/app/v1/logs", "/v1/logs"} {
+			req, err := http.NewRequest(method, s.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want || resp.Header.Get("Allow") != "OPTIONS, POST" {
+				t.Errorf("%s %s: %d, Allow %q", method, path, resp.StatusCode, resp.Header.Get("Allow"))
+			}
+			// A browser does not take the wildcard for the header that has the secret.
+			if allowed := resp.Header.Get("Access-Control-Allow-Headers"); method == http.MethodOptions && !strings.Contains(allowed, "Authorization") {
+				t.Errorf("%s: Access-Control-Allow-Headers is %q", path, allowed)
+			}
 		}
 	}
 }
@@ -445,13 +461,13 @@ func TestOTLPPartialSuccess(t *testing.T) {
 	}
 }
 
-// A signal that nobody wants is a success with a warning, and is counted.
+// A signal that nobody wants is a partial success that says how many records were dropped.
 func TestOTLPWithoutSink(t *testing.T) {
 	src := telemetry()
 	src.Sinks = src.Sinks[:1]
 	s := newService(t, nil, src)
 	status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/traces", exports(t, jsonBody)[forebay.SignalTraces], "Content-Type", jsonBody)
-	const want = `{"partialSuccess":{"errorMessage":"No enabled sink of the source takes traces: 1 spans were dropped."}}`
+	const want = `{"partialSuccess":{"rejectedSpans":"1","errorMessage":"No enabled sink of the source takes traces: 1 spans were dropped."}}`
 	if status != 200 || answer != want || s.eng.Stats().Dropped["app"] != 1 {
 		t.Errorf("%d %s, %d dropped", status, answer, s.eng.Stats().Dropped["app"])
 	}

@@ -319,9 +319,40 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 	}
 	if !json.Valid(b) {
 		var v any
-		return cost, fmt.Errorf("%w: %w", ErrRequest, json.Unmarshal(b, &v)) // says what is wrong, and does not get as far as v
+		var syntax *json.SyntaxError
+		if errors.As(json.Unmarshal(b, &v), &syntax) { // which does not get as far as v
+			what := "invalid character"
+			if syntax.Offset >= int64(len(b)) {
+				what = "unexpected end"
+			}
+			return cost, fmt.Errorf("%w: it is not JSON, %s at byte %d", ErrRequest, what, syntax.Offset)
+		}
+		return cost, fmt.Errorf("%w: it is not JSON", ErrRequest)
 	}
 	return cost, nil
+}
+
+// bracketsAbove reports whether more than depth brackets of valid JSON are open somewhere. A level of a value has three at
+// least, so that what is not above three times MaxNesting is not nested too deep.
+func bracketsAbove(b []byte, depth int) bool {
+	open := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if open++; open > depth {
+				return true
+			}
+		case '}', ']':
+			open--
+		}
+	}
+	return false
 }
 
 // isName reports whether the string that ends at the first byte of b is the name of a member.

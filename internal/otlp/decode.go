@@ -28,7 +28,9 @@ const (
 // passed [Check], with the same headers: decoding has no bounds of its own.
 func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs iter.Seq[mapping.FieldDocument], records int, err error) {
 	size := len(data)
+	deep := false
 	if enc == JSON {
+		deep = bracketsAbove(data, 3*MaxNesting)
 		data = plain(make([]byte, 0, size), data)
 	}
 	// A request of the services has the fields of the data that it carries, so the decoders of data read it.
@@ -38,7 +40,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 		if enc == JSON {
 			batch, err = (&plog.JSONUnmarshaler{}).UnmarshalLogs(data)
 			if err == nil {
-				err = checkDecoded(signal, size, headers, batch.LogRecordCount(), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
+				err = checkDecoded(signal, deep, size, headers, batch.LogRecordCount(), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
 			}
 		} else {
 			batch, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
@@ -51,7 +53,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 		if enc == JSON {
 			batch, err = (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(data)
 			if err == nil {
-				err = checkDecoded(signal, size, headers, batch.DataPointCount(), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
+				err = checkDecoded(signal, deep, size, headers, batch.DataPointCount(), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
 			}
 		} else {
 			batch, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
@@ -64,7 +66,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 		if enc == JSON {
 			batch, err = (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
 			if err == nil {
-				err = checkDecoded(signal, size, headers, batch.SpanCount(), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
+				err = checkDecoded(signal, deep, size, headers, batch.SpanCount(), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
 			}
 		} else {
 			batch, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
@@ -75,18 +77,21 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 	default:
 		return nil, 0, fmt.Errorf("unknown signal %q", signal)
 	}
-	if tooMuch := (*TooExpensiveError)(nil); errors.As(err, &tooMuch) {
+	switch {
+	case errors.Is(err, ErrRequest):
 		return nil, 0, err
-	}
-	if err != nil {
+	case err != nil && enc == JSON: // the decoder quotes what stands around the place, which can be anything
+		return nil, 0, fmt.Errorf("%w of %s: a member has a value that is not one of its type", ErrRequest, signal)
+	case err != nil:
 		return nil, 0, fmt.Errorf("%w of %s: %w", ErrRequest, signal, err)
 	}
 	return docs, records, nil
 }
 
-// checkDecoded bounds the copies of a request in JSON, in which they are counted best by what it is in protobuf.
-func checkDecoded(signal forebay.Signal, size, headers, records int, marshal func() ([]byte, error)) error {
-	if (size+headers)*records <= freeCopies { // as if all of it were copied
+// checkDecoded bounds the copies of a request in JSON and, if it is deep, its nesting, in what it is in protobuf: so both
+// encodings have the same bounds.
+func checkDecoded(signal forebay.Signal, deep bool, size, headers, records int, marshal func() ([]byte, error)) error {
+	if !deep && (size+headers)*records <= freeCopies { // as if all of it were copied
 		return nil
 	}
 	data, err := marshal()

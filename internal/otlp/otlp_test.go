@@ -169,6 +169,59 @@ func TestNesting(t *testing.T) {
 	}
 }
 
+// Both encodings have the same limit, for lists, which take fewer brackets of JSON, and for maps.
+func TestNestingOfBothEncodings(t *testing.T) {
+	list := func(v pcommon.Value) pcommon.Value { return v.SetEmptySlice().AppendEmpty() }
+	object := func(v pcommon.Value) pcommon.Value { return v.SetEmptyMap().PutEmpty("k") }
+	for name, step := range map[string]func(pcommon.Value) pcommon.Value{"lists": list, "maps": object} {
+		for depth, valid := range map[int]bool{
+			otlp.MaxNesting - 1: true, otlp.MaxNesting: true, otlp.MaxNesting + 1: false, otlp.MaxNesting + 20: false, 1000: false,
+		} {
+			batch := plog.NewLogs()
+			v := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body()
+			for range depth - 1 {
+				v = step(v)
+			}
+			proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(batch)
+			text, err2 := (&plog.JSONMarshaler{}).MarshalLogs(batch)
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+			for enc, data := range map[otlp.Encoding][]byte{otlp.Protobuf: proto, otlp.JSON: text} {
+				_, err := otlp.Check(forebay.SignalLogs, enc, data, 0, 1<<24)
+				if err == nil {
+					_, _, err = otlp.Decode(forebay.SignalLogs, enc, data, 0)
+				}
+				if (err == nil) != valid || !valid && !strings.Contains(err.Error(), "nested") {
+					t.Errorf("%d %s, encoding %d: %v", depth, name, enc, err)
+				}
+			}
+		}
+	}
+}
+
+// What a request has is for its tables, not for logs of senders and proxies: errors do not quote it.
+func TestErrorsDoNotQuote(t *testing.T) {
+	for _, text := range []string{
+		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":17},"attributes":[{"key":"password","value":{"stringValue":"hush"}}]}]}]}]}`,
+		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":"hush"}]}]}]}`,
+		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"hush"}]}]}]}`,
+		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"bytesValue":"hush!"}}]}]}]}`,
+		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":"hush"}]}]}]}`,
+		`{"resourceLogs":"hush"}`,
+		`{"resourceLogs":[hush]}`,
+		`{"resourceLogs":[{}]`,
+	} {
+		_, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 0, 1<<20)
+		if err == nil {
+			_, _, err = otlp.Decode(forebay.SignalLogs, otlp.JSON, []byte(text), 0)
+		}
+		if err == nil || !errors.Is(err, otlp.ErrRequest) || strings.Contains(err.Error(), "hush") || strings.ContainsAny(err.Error(), `'|"`) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // probe wraps content in the fields of path.
 func probe(path []uint64, content []byte) []byte {
 	for _, number := range slices.Backward(path) {

@@ -1,9 +1,11 @@
 package otlp
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -37,9 +39,50 @@ func Summary(signal forebay.Signal, res forebay.BatchResult) string {
 	return ""
 }
 
+// Rejected is the count of a partial success: records that a sink can never store, or, where no sink takes the signal, all.
+func Rejected(res forebay.BatchResult) int {
+	if res.Sinks == 0 {
+		return res.Records
+	}
+	return res.Rejected
+}
+
 // nouns are what the records of a signal are called in messages.
 var nouns = map[forebay.Signal]string{
 	forebay.SignalLogs: "log records", forebay.SignalMetrics: "data points", forebay.SignalTraces: "spans",
+}
+
+// ErrNoSource and ErrManySources are the errors of [SourceOf]. Their texts are sentences for senders.
+var (
+	ErrNoSource    = errors.New("No source has this secret. Send it in the header authorization, after \"Bearer \".")
+	ErrManySources = errors.New("Several sources have this secret. Give each its own.")
+)
+
+// SourceOf returns the one source of telemetry among those that have a secret.
+func SourceOf(sources []forebay.Source) (found forebay.Source, err error) {
+	err = ErrNoSource
+	for _, src := range sources {
+		if src.Type != forebay.OTLP {
+			continue
+		}
+		if err == nil {
+			return forebay.Source{}, ErrManySources
+		}
+		found, err = src, nil
+	}
+	return found, err
+}
+
+// Bearer returns the token of the values of an Authorization header, empty if it has none.
+func Bearer(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
 }
 
 // PausedRetryAfter is when exporters are told to come again to a source that is disabled.

@@ -22,8 +22,8 @@
 // A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait.
 //
 //	OK                 every record is on local disk in every sink that did not reject it. A partial success counts the
-//	                   records that a sink can never store, with the first reason; without a count it is a warning:
-//	                   no enabled sink takes the signal, and the records were dropped
+//	                   records that a sink can never store, with the first reason, or all of them where no enabled
+//	                   sink takes the signal: they were dropped
 //	INVALID_ARGUMENT   the batch is malformed, too large once decoded or nested too deep, or every record was rejected
 //	UNAUTHENTICATED    no source has the secret
 //	FAILED_PRECONDITION  several sources have the secret

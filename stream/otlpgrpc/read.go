@@ -28,7 +28,7 @@ type callStream interface {
 // it. Other designs that lost: a tap handle, with which a call has a deadline from its start, because a server takes only
 // one, and panics about another; a buffer pool that counts, because it can neither refuse nor tell whose the bytes are.
 func (s *server) read(ctx context.Context, req *request, dec func(any) error) error {
-	if req.err = s.intake.Take(&req.call.body, req.headers+window); req.err != nil {
+	if req.err = s.intake.Take(&req.call.body, req.headers+callBytes); req.err != nil {
 		return nil // interceptors see the call all the same
 	}
 	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(callStream)
@@ -74,7 +74,7 @@ func (s *server) receive(c *call, stream callStream) ([]byte, error) {
 	case compressed != 1 || !known || coding == intake.Identity:
 		return nil, status.Error(codes.Internal, "The message is compressed, and grpc-encoding does not say how.")
 	}
-	s.intake.Give(&c.body, window)
+	s.intake.Give(&c.body, callBytes)
 	data, err := s.intake.Decode(&c.body, coding, s.opts.MaxMessageBytes)
 	if err != nil {
 		return nil, s.unread(err, "without its compression")

@@ -71,6 +71,10 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 // for, which doubles with what has come, so that a large message does not wait for the window for long.
 const window = 64 << 10
 
+// callBytes is what is reserved for a call while its message arrives: the window, twice because frames that are not full
+// take whole buffers, and because a call is more than its bytes.
+const callBytes = 2 * window
+
 // Register adds the three OTLP services to a server, which must use the codec that gRPC has for "proto" (the default).
 // It panics if opts.Validate reports an error.
 func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
@@ -218,27 +222,17 @@ func (s *server) release(c *call) {
 
 // authorize finds the source of a call.
 func (s *server) authorize(md metadata.MD) (source, token string, err error) {
-	if values := md["authorization"]; len(values) == 1 {
-		scheme, rest, _ := strings.Cut(values[0], " ")
-		if strings.EqualFold(scheme, "Bearer") {
-			token = strings.TrimSpace(rest)
-		}
-	}
-	var found []forebay.Source
-	for _, src := range s.eng.SourcesWithSecret(token) {
-		if src.Type == forebay.OTLP {
-			found = append(found, src)
-		}
-	}
+	token = otlp.Bearer(md["authorization"])
+	src, err := otlp.SourceOf(s.eng.SourcesWithSecret(token))
 	switch {
-	case len(found) == 0:
-		return "", "", status.Error(codes.Unauthenticated, "No source has this secret. Send it in the header authorization, after \"Bearer \".")
-	case len(found) > 1:
-		return "", "", status.Error(codes.FailedPrecondition, "Several sources have this secret. Give each its own.")
-	case found[0].Disabled:
+	case errors.Is(err, otlp.ErrNoSource):
+		return "", "", status.Error(codes.Unauthenticated, err.Error())
+	case err != nil:
+		return "", "", status.Error(codes.FailedPrecondition, err.Error())
+	case src.Disabled:
 		return "", "", errPaused()
 	}
-	return found[0].ID, token, nil
+	return src.ID, token, nil
 }
 
 func (s *server) export(ctx context.Context, source, secret string, md metadata.MD, req *request) (any, error) {
@@ -265,7 +259,7 @@ func (s *server) export(ctx context.Context, source, secret string, md metadata.
 	if res.Rejected > 0 && res.Rejected == res.Records {
 		return nil, status.Error(codes.InvalidArgument, message)
 	}
-	return response(otlp.AppendResponse(nil, req.signal, otlp.Protobuf, res.Rejected, message)), nil
+	return response(otlp.AppendResponse(nil, req.signal, otlp.Protobuf, otlp.Rejected(res), message)), nil
 }
 
 // failure makes the status of a batch that was not taken: UNAVAILABLE when another attempt can mend it.

@@ -126,7 +126,7 @@ func TestOldSecret(t *testing.T) {
 	want(secret, codes.OK)
 }
 
-// A partial success has the count and the first reason, a batch that nobody takes a warning.
+// A partial success has the count and the first reason, also for a batch that nobody takes.
 func TestPartialSuccess(t *testing.T) {
 	onlyLogs := sink("logs", mapping.Path("n", "body.n"))
 	onlyLogs.AllowedSignals = []forebay.Signal{forebay.SignalLogs}
@@ -144,8 +144,8 @@ func TestPartialSuccess(t *testing.T) {
 	traces := ptraceotlp.NewExportRequest()
 	traces.Traces().ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
 	warned, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, traces)
-	if err != nil || !strings.Contains(warned.PartialSuccess().ErrorMessage(), "takes traces") {
-		t.Errorf("%v, %q", err, warned.PartialSuccess().ErrorMessage())
+	if err != nil || warned.PartialSuccess().RejectedSpans() != 1 || !strings.Contains(warned.PartialSuccess().ErrorMessage(), "takes traces") {
+		t.Errorf("%v, %d %q", err, warned.PartialSuccess().RejectedSpans(), warned.PartialSuccess().ErrorMessage())
 	}
 	metrics := pmetricotlp.NewExportRequest()
 	if empty, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, metrics); err != nil || empty.PartialSuccess().ErrorMessage() != "" {
