@@ -18,8 +18,13 @@ import (
 type State struct {
 	// Time has the start of the last run that succeeded.
 	Time StateTime `json:"time"`
-	// Columns are the columns that tables had, in the form of [Tables]. They come first in the tables of the next run.
+	// Columns are the columns and the names that tables had, in the form of [Tables]. The columns come first in the tables
+	// of the next run, and the names stay.
 	Columns json.RawMessage `json:"columns,omitempty"`
+	// Names belong to the receiver of pages: what it calls the tables, or sources, of data types. A run hands them on as
+	// they are. Names that are made unique in the order in which data types come must be here, or rows go to the table of
+	// another data type when a run goes on in the middle.
+	Names map[string]string `json:"names,omitempty"`
 	// Checkpoint is where a run that did not succeed goes on; nil after a success.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/forebay/forebay/extractor/internal/flatten"
 	"github.com/forebay/forebay/extractor/internal/tree"
@@ -31,8 +33,13 @@ type Tables struct {
 	w     *bufio.Writer
 	frame []byte
 	pages int
-	err   error // of the temporary file: nothing can be saved any more
+	// unnamed is true when the temporary file has no name any more.
+	unnamed bool
+	err     error // of the temporary file: nothing can be saved any more
 }
+
+// workPattern is the name of the folders in which tables are written before they get their names.
+const workPattern = ".extract-*"
 
 // bucketSet is the tables with one destination.
 type bucketSet struct {
@@ -43,7 +50,7 @@ type bucketSet struct {
 }
 
 // NewTables returns empty tables for the outputs of a configuration. The columns of the state come first in them, also
-// when no row has them. logger gets warnings about lists in lists; nil logs nothing. Close must be called.
+// when no row has them, and their tables keep the names that it has. logger gets warnings about lists in lists; nil logs nothing. Close must be called.
 func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -65,6 +72,9 @@ func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without a name it is gone with the process, however that ends. Where a file that is open cannot lose its name,
+	// Close removes it.
+	t.unnamed = os.Remove(file.Name()) == nil
 	t.file, t.w = file, bufio.NewWriterSize(file, 1<<16)
 	return t, nil
 }
@@ -75,12 +85,15 @@ func (t *Tables) addSet(out *output, known tree.Node) error {
 	}
 	bs := &bucketSet{output: out, warned: make(map[string]bool)}
 	bs.Set = flatten.NewSet(func(name string) (io.Writer, error) { return bs.open(name) })
-	for _, name := range out.mappedTypes() {
-		bs.SetLayout(name, out.mappings[name])
-	}
 	types, _ := known.Get(out.bucket)
+	for _, name := range out.mappedTypes() { // what a mapping says comes first
+		types = types.Without(name)
+	}
 	if err := bs.Restore(types); err != nil {
 		return fmt.Errorf("the columns of the state cannot be read: %w", err)
+	}
+	for _, name := range out.mappedTypes() {
+		bs.SetLayout(name, out.mappings[name])
 	}
 	t.sets[out.bucket] = bs
 	t.order = append(t.order, out.bucket)
@@ -89,7 +102,11 @@ func (t *Tables) addSet(out *output, known tree.Node) error {
 
 // Close removes the temporary file. Tables that were saved stay.
 func (t *Tables) Close() error {
-	return errors.Join(t.file.Close(), os.Remove(t.file.Name()))
+	err := t.file.Close()
+	if !t.unnamed {
+		err = errors.Join(err, os.Remove(t.file.Name()))
+	}
+	return err
 }
 
 // Add takes the records of a page that a run of the same configuration emits. The error is a *DataError when they do
@@ -150,7 +167,7 @@ func (t *Tables) take(r *bufio.Reader) (tree.Node, error) {
 	return tree.Parse(t.frame)
 }
 
-// Columns returns what State.Columns should be for the next run.
+// Columns returns what State.Columns should be for the next run: after Save, with the names of all tables.
 func (t *Tables) Columns() json.RawMessage {
 	var members []tree.Member
 	for _, bucket := range t.order {
@@ -161,8 +178,8 @@ func (t *Tables) Columns() json.RawMessage {
 
 // Save writes the tables into a folder, which it creates: for each table a CSV file, named bucket.table or table, and
 // beside it a manifest with the name and ".manifest". A table that nothing was found for has no file, unless it is
-// mapped. Files of other names in the folder stay. An error leaves no table half written, but may leave only some of
-// them.
+// mapped; the file that the run before wrote for it, by the state, is removed. Other files in the folder stay. An error
+// leaves no table half written, but may leave only some of them.
 //
 // Every field is in quotes, quotes in it are doubled, lines end with a newline, and the first has the column names.
 func (t *Tables) Save(ctx context.Context, dir string) error {
@@ -176,7 +193,10 @@ func (t *Tables) Save(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp(dir, ".extract-*")
+	if err := removeAbandoned(dir, workPattern); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(dir, workPattern)
 	if err != nil {
 		return err
 	}
@@ -187,9 +207,7 @@ func (t *Tables) Save(ctx context.Context, dir string) error {
 		var opened []*os.File
 		var writers []*bufio.Writer
 		bs.open = func(name string) (io.Writer, error) {
-			if bucket != "" {
-				name = bucket + "." + name
-			}
+			name = fileName(bucket, name)
 			f, err := os.Create(filepath.Join(work, name))
 			if err != nil {
 				return nil, err
@@ -211,7 +229,43 @@ func (t *Tables) Save(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	return t.removeUnused(dir)
+}
+
+// removeUnused removes the tables that the run before wrote and that this one has no rows for: whoever loads the folder
+// would take their rows again.
+func (t *Tables) removeUnused(dir string) error {
+	for _, bucket := range t.order {
+		for _, name := range t.sets[bucket].Unused() {
+			for _, suffix := range []string{"", ".manifest"} {
+				err := os.Remove(filepath.Join(dir, fileName(bucket, name)+suffix))
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+		}
+	}
 	return nil
+}
+
+// fileName returns the name of the file of a table.
+func fileName(bucket, table string) string {
+	if bucket == "" {
+		return table
+	}
+	return bucket + "." + table
+}
+
+// removeAbandoned removes folders that a process left which was killed while it wrote. Those of a day that has passed
+// belong to nobody who is still at work.
+func removeAbandoned(dir, pattern string) error {
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, path := range found {
+		if info, statErr := os.Stat(path); statErr == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
 }
 
 // write reads the kept pages and writes the rows of one bucket, and its manifests.
@@ -253,10 +307,9 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 		return err
 	}
 	for _, table := range tables {
-		name := table.Name
+		name := fileName(bucket, table.Name)
 		manifest := tree.OfObject()
 		if bucket != "" {
-			name = bucket + "." + name
 			manifest = manifest.With("destination", tree.OfString("in.c-"+name))
 		}
 		manifest = manifest.With("incremental", tree.OfBool(bs.output.incremental))

@@ -2,11 +2,15 @@ package extractor_test
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/extractor"
 )
@@ -275,4 +279,78 @@ func TestTablesOfAnotherConfiguration(t *testing.T) {
 	checkError(t, err, "")
 	defer tables.Close()
 	checkError(t, tables.Add(context.Background(), &extractor.Page{Bucket: "other"}), "another configuration")
+}
+
+// TestTemporaryFile leaves nothing behind that a process that is killed would leave.
+func TestTemporaryFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	cfg, err := extractor.Parse([]byte(config("", `"jobs": [{"endpoint": "t"}]`)))
+	checkError(t, err, "")
+	tables, err := extractor.NewTables(cfg, extractor.State{}, nil)
+	checkError(t, err, "")
+	entries, err := os.ReadDir(dir)
+	checkError(t, err, "")
+	if len(entries) > 0 && runtime.GOOS != "windows" {
+		t.Errorf("there is a file %s", entries[0].Name())
+	}
+	checkError(t, tables.Close(), "")
+	if entries, _ = os.ReadDir(dir); len(entries) > 0 {
+		t.Errorf("there is a file %s after Close", entries[0].Name())
+	}
+}
+
+// TestNamesOfTheState keeps the tables of data types apart that have one name, whichever of them has rows in a run.
+func TestNamesOfTheState(t *testing.T) {
+	t.Parallel()
+	cfg, err := extractor.Parse([]byte(config("", `"outputBucket": "b", "jobs": [{"endpoint": "a/b"}, {"endpoint": "a.b"}, {"endpoint": "a_b", "dataType": "a_b"}, {"endpoint": "c"}], "mappings": {"a_b": {"x": "x"}}`)))
+	checkError(t, err, "")
+	dir := t.TempDir()
+	abandoned, current, other := filepath.Join(dir, ".extract-1"), filepath.Join(dir, ".extract-2"), filepath.Join(dir, "b.other")
+	for _, path := range []string{abandoned, current, other} {
+		checkError(t, os.Mkdir(path, 0o700), "")
+	}
+	long := time.Now().Add(-25 * time.Hour)
+	checkError(t, os.Chtimes(abandoned, long, long), "")
+	var state extractor.State
+	for i, run := range []struct {
+		answers []string
+		files   map[string]string
+	}{
+		{
+			[]string{`[{"x": 1, "l": [1]}]`, `[{"x": 2, "l": [2]}]`, `[]`, `[{"x": 3}]`},
+			map[string]string{"b.a_b": `'x'`, "b.a_b_u0": `'x','l' '1'`, "b.a_b_u1": `'x','l' '2'`, "b.a_b_l": `'data','JSON_parentId' '1'`, "b.a_b_l_u0": `'data','JSON_parentId' '2'`, "b.c": `'x' '3'`},
+		},
+		{[]string{`[]`, `[{"x": 4, "l": [4]}]`, `[{"x": 5}]`, `[]`}, map[string]string{"b.a_b": `'x' '5'`, "b.a_b_u1": `'x','l' '4'`, "b.a_b_l_u0": `'data','JSON_parentId' '4'`}},
+		{[]string{`[{"x": 6, "l": [6]}]`, `[]`, `[]`, `[]`}, map[string]string{"b.a_b": `'x'`, "b.a_b_u0": `'x','l' '6'`, "b.a_b_l": `'data','JSON_parentId' '6'`}},
+	} {
+		a := newAPI(t, run.answers...)
+		transport := a.transport()
+		state, err = extractor.RunTables(t.Context(), cfg, state, dir, extractor.Options{Transport: transport})
+		transport.CloseIdleConnections()
+		checkError(t, err, "")
+		got := make(map[string]string)
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if b, err := os.ReadFile(filepath.Join(dir, e.Name())); err == nil && !strings.HasSuffix(e.Name(), ".manifest") {
+				rows := strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(b), `"`, "'"), "\n"), "\n")
+				if len(rows) > 1 {
+					first, _, _ := strings.Cut(rows[1], ",")
+					rows[0] += " " + first
+				}
+				got[e.Name()] = rows[0]
+			}
+		}
+		if !maps.Equal(got, run.files) {
+			t.Errorf("after run %d there are\n%v\nwant\n%v", i, got, run.files)
+		}
+	}
+	if _, err := os.Stat(abandoned); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder of a process that was killed is still there: %v", err)
+	}
+	for _, path := range []string{current, other} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
 }

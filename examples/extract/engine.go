@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,18 +21,23 @@ import (
 // tables feeds an engine with the records of an extraction: a source and a table for every data type, defined when the
 // first page of it comes.
 type tables struct {
-	eng    *forebay.Engine
-	dir    string
-	toy    bool              // the records are those of the bundled API
-	source map[string]string // by data type
+	eng *forebay.Engine
+	dir string
+	toy bool // the records are those of the bundled API
+	// source is by data type. It belongs to the state: an id is made unique in the order in which data types come, and a
+	// run that goes on in the middle sees another order.
+	source  map[string]string
+	defined map[string]bool // by source
 }
 
-func openTables(path string, toy bool, logger *slog.Logger) (*tables, error) {
+func openTables(path string, toy bool, names map[string]string, logger *slog.Logger) (*tables, error) {
 	eng, err := forebay.Open(path, forebay.Options{Logger: logger})
 	if err != nil {
 		return nil, err
 	}
-	return &tables{eng: eng, dir: path, toy: toy, source: make(map[string]string)}, nil
+	t := &tables{eng: eng, dir: path, toy: toy, source: make(map[string]string), defined: make(map[string]bool)}
+	maps.Copy(t.source, names)
+	return t, nil
 }
 
 func (t *tables) close() error { return t.eng.Close() }
@@ -54,12 +60,15 @@ func tableID(source string) string { return "in.c-extract." + source }
 
 // define returns the source of a data type.
 func (t *tables) define(ctx context.Context, dataType string) (string, error) {
-	if id, ok := t.source[dataType]; ok {
+	id, ok := t.source[dataType]
+	if t.defined[id] {
 		return id, nil
 	}
-	id := sourceID(dataType)
-	for n := 2; slices.ContainsFunc(t.eng.Sources(), func(s forebay.Source) bool { return s.ID == id }); n++ {
-		id = fmt.Sprintf("%s-%d", sourceID(dataType), n)
+	if !ok {
+		id = sourceID(dataType)
+		for n := 2; slices.Contains(slices.Collect(maps.Values(t.source)), id); n++ {
+			id = fmt.Sprintf("%s-%d", sourceID(dataType), n)
+		}
 	}
 	err := t.eng.Define(ctx, forebay.Source{ID: id, Sinks: []forebay.Sink{{
 		ID: "records", Table: forebay.Table{ID: tableID(id), Columns: t.columns(dataType)},
@@ -67,7 +76,7 @@ func (t *tables) define(ctx context.Context, dataType string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.source[dataType] = id
+	t.source[dataType], t.defined[id] = id, true
 	return id, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/forebay/forebay/extractor"
@@ -23,7 +22,10 @@ func (f stateFile) load() (state extractor.State, err error) {
 	}
 	text, err := os.ReadFile(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
-		return state, nil
+		return state, f.probe()
+	}
+	if err == nil {
+		err = f.probe()
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &state)
@@ -34,6 +36,18 @@ func (f stateFile) load() (state extractor.State, err error) {
 	return state, nil
 }
 
+// probe reports a folder in which no state can be saved before anything is pulled, not after it.
+func (f stateFile) probe() error {
+	tmp, err := os.OpenFile(f.temporary(), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return usageError{fmt.Errorf("state: %w", err)}
+	}
+	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
+}
+
+// temporary is always the same name, so that a process that is killed leaves at most one file, which the next replaces.
+func (f stateFile) temporary() string { return string(f) + ".tmp" }
+
 // save replaces the file as a whole: a crash leaves the old state or the new one.
 func (f stateFile) save(state extractor.State) error {
 	if f == "" {
@@ -43,7 +57,7 @@ func (f stateFile) save(state extractor.State) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(string(f)), ".state-*")
+	tmp, err := os.OpenFile(f.temporary(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

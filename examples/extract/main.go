@@ -147,14 +147,18 @@ func pull(
 			fmt.Fprintf(stdout, "the data directory of the engine is %s\n", o.data)
 		}
 	}
-	e, err := openTables(o.data, o.config == "", opts.Logger)
+	e, err := openTables(o.data, o.config == "", state.Names, opts.Logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 	opts.Emit = e.emit()
-	opts.Checkpoint = func(_ context.Context, s extractor.State) error { return file.save(s) }
+	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
+		s.Names = e.source
+		return file.save(s)
+	}
 	state, err = extractor.Run(ctx, cfg, state, opts)
+	state.Names = e.source
 	shown.end()
 	// After an error too: the state then has the position at which the next run goes on.
 	if err := errors.Join(err, file.save(state)); err != nil {

@@ -69,6 +69,62 @@ func TestToyFiles(t *testing.T) {
 	}
 }
 
+// TestResumeKeepsTables goes on after a crash with a data type whose name another one has as well.
+func TestResumeKeepsTables(t *testing.T) {
+	t.Parallel()
+	var healed atomic.Bool
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if page := r.URL.Query().Get("page"); page == "2" && r.URL.Path == "/a-b" && !healed.Load() {
+			http.Error(w, "down", http.StatusBadRequest)
+		} else if page == "3" {
+			fmt.Fprint(w, `[]`)
+		} else {
+			fmt.Fprintf(w, `[{"of": "%s", "page": %s}]`, r.URL.Path, page)
+		}
+	}))
+	defer api.Close()
+	work := t.TempDir()
+	path := func(name string) string { return filepath.Join(work, name) }
+	config := `{"parameters": {"api": {"baseUrl": "http://unused/", "pagination": {"method": "pagenum"}}, "config": {"jobs": [{"endpoint": "a_b"}, {"endpoint": "a-b"}]}}}`
+	if err := os.WriteFile(path("config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-config", path("config.json"), "-base-url", api.URL, "-state", path("state.json"), "-data", path("data")}
+	if _, _, err := program(t, args...); exitStatus(err) != 1 {
+		t.Fatalf("error %v", err)
+	}
+	healed.Store(true)
+	if _, log, err := program(t, args...); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	for table, want := range map[string]string{
+		"in.c-extract.a-b": `{"of":"/a_b","page":1} {"of":"/a_b","page":2}`, "in.c-extract.a-b-2": `{"of":"/a-b","page":1} {"of":"/a-b","page":2}`,
+	} {
+		var records []string
+		for row, err := range dir.Tables(path("data/tables")).Rows(table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			records = append(records, row[2])
+		}
+		if got := strings.Join(records, " "); got != want {
+			t.Errorf("table %s has %s, want %s", table, got, want)
+		}
+	}
+}
+
+// TestStateFolder notices before the first request that the state cannot be saved.
+func TestStateFolder(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer api.Close()
+	_, _, err := program(t, "-base-url", api.URL, "-state", filepath.Join(t.TempDir(), "missing", "state.json"))
+	if exitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "state: open ") || asked.Load() > 0 {
+		t.Errorf("error %v after %d requests", err, asked.Load())
+	}
+}
+
 // TestResume lets the API fail in the middle: the next run goes on there, and every record is in the table once.
 func TestResume(t *testing.T) {
 	t.Parallel()

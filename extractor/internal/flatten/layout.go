@@ -51,15 +51,25 @@ const (
 	ToTable
 )
 
-// openLayout opens the tables of a layout that are not open yet. parent is the name of the parent's table.
-func (s *Set) openLayout(key, parent string, l *Layout) error {
-	return s.openLayoutAs(key, SafeName(key), l, parent, LayoutColumn{NoParentKey: true})
+// nameLayout gives names to the tables of a layout.
+func (s *Set) nameLayout(key, wanted string, l *Layout) {
+	s.layouts[key] = s.names.name(wanted)
+	for _, c := range l.Columns {
+		if c.Kind == ToTable {
+			s.nameLayout(key+"\x00"+c.Path, SafeName(c.Destination), c.Table)
+		}
+	}
 }
 
-func (s *Set) openLayoutAs(key, name string, l *Layout, parent string, by LayoutColumn) error {
+// openLayout opens the tables of a layout that are not open yet. parent is the name of the parent's table.
+func (s *Set) openLayout(key, parent string, l *Layout) error {
+	return s.openLayoutAs(key, l, parent, LayoutColumn{NoParentKey: true})
+}
+
+func (s *Set) openLayoutAs(key string, l *Layout, parent string, by LayoutColumn) error {
 	if _, ok := s.tables[key]; !ok {
 		columns := make(taken)
-		t := &Table{Name: s.names.name(name)}
+		t := &Table{Name: s.layouts[key]}
 		for _, c := range l.Columns {
 			if c.Kind == ToTable && (c.NoParentKey || l.keyed(by)) {
 				continue
@@ -87,7 +97,7 @@ func (s *Set) openLayoutAs(key, name string, l *Layout, parent string, by Layout
 	}
 	for _, c := range l.Columns {
 		if c.Kind == ToTable {
-			if err := s.openLayoutAs(key+"\x00"+c.Path, SafeName(c.Destination), c.Table, s.tables[key].Name, c); err != nil {
+			if err := s.openLayoutAs(key+"\x00"+c.Path, c.Table, s.tables[key].Name, c); err != nil {
 				return err
 			}
 		}

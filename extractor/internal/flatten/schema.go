@@ -30,6 +30,9 @@ type shape struct {
 	index  map[string]int
 	// items of a list.
 	items *shape
+	// table is the name of the table for what is shaped so, "" while there is none. It never changes, so that rows of
+	// later runs go to the same table whatever other tables there are.
+	table string
 }
 
 type field struct {
@@ -113,9 +116,25 @@ func (s *shape) field(name string) *shape {
 	return s.fields[i].shape
 }
 
+// eachTable calls visit with every table that has a name.
+func (s *shape) eachTable(visit func(name string)) {
+	if s.table != "" {
+		visit(s.table)
+	}
+	if s.items != nil {
+		s.items.eachTable(visit)
+	}
+	for _, f := range s.fields {
+		f.shape.eachTable(visit)
+	}
+}
+
 // encode and decodeShape keep a shape in the state: a kind, and what is below.
 func (s *shape) encode() tree.Node {
 	members := []tree.Member{{Key: "kind", Value: tree.OfString(kindNames[s.kind])}}
+	if s.table != "" {
+		members = append(members, tree.Member{Key: "table", Value: tree.OfString(s.table)})
+	}
 	switch s.kind {
 	case array:
 		members = append(members, tree.Member{Key: "items", Value: s.items.encode()})
@@ -136,6 +155,11 @@ func decodeShape(n tree.Node, depth int) (*shape, error) {
 		return nil, fmt.Errorf("unknown kind of column %q", kind.Text())
 	}
 	s := &shape{kind: shapeKind(k)}
+	if table, ok := n.Get("table"); ok {
+		if s.table = table.Str(); s.table == "" || s.table != SafeName(s.table) {
+			return nil, fmt.Errorf("%.80q is no name of a table", table.Text())
+		}
+	}
 	switch s.kind {
 	case array:
 		items, _ := n.Get("items")

@@ -22,8 +22,10 @@ type Set struct {
 	types   map[string]*dataType
 	order   []string // of the types
 	tables  map[string]*Table
+	layouts map[string]string // names of the tables of layouts
 	opened  []*Table
 	names   taken
+	known   []string          // tables of the runs before
 	aliases map[string]string // of extra columns that met a column of the data
 	open    func(name string) (io.Writer, error)
 	line    []byte
@@ -52,7 +54,7 @@ type Table struct {
 // NewSet returns an empty set. open is called once for every table, before its header is written.
 func NewSet(open func(name string) (io.Writer, error)) *Set {
 	return &Set{
-		types: make(map[string]*dataType), tables: make(map[string]*Table), names: make(taken),
+		types: make(map[string]*dataType), tables: make(map[string]*Table), layouts: make(map[string]string), names: make(taken),
 		aliases: make(map[string]string), open: open,
 	}
 }
@@ -67,13 +69,26 @@ func (s *Set) typeOf(name string) *dataType {
 	return t
 }
 
-// SetLayout gives a data type a manual layout. Its tables exist without rows too.
-func (s *Set) SetLayout(name string, l *Layout) { s.typeOf(name).layout = l }
+// SetLayout gives a data type a manual layout. Its tables exist without rows too, so they have their names from now on.
+func (s *Set) SetLayout(name string, l *Layout) {
+	s.typeOf(name).layout = l
+	s.nameLayout(name, SafeName(name), l)
+}
 
-// Restore makes columns known that an earlier set returned from Known.
+// Restore makes columns and tables known that an earlier set returned from Known. It comes before SetLayout.
 func (s *Set) Restore(known tree.Node) error {
 	for _, m := range known.Members() {
 		rows, err := decodeShape(m.Value, 0)
+		if err != nil {
+			return err
+		}
+		rows.eachTable(func(name string) {
+			if s.names.has(name) {
+				err = fmt.Errorf("two tables have the name %q", name)
+			}
+			s.names[name] = 0
+			s.known = append(s.known, name)
+		})
 		if err != nil {
 			return err
 		}
@@ -82,7 +97,14 @@ func (s *Set) Restore(known tree.Node) error {
 	return nil
 }
 
-// Known returns the columns of all data types.
+// Unused returns the tables of earlier sets that this one has no rows for. It is for the time after Finish.
+func (s *Set) Unused() []string {
+	return slices.DeleteFunc(slices.Clone(s.known), func(name string) bool {
+		return slices.ContainsFunc(s.opened, func(t *Table) bool { return t.Name == name })
+	})
+}
+
+// Known returns the columns and the tables of all data types.
 func (s *Set) Known() tree.Node {
 	var members []tree.Member
 	for _, name := range s.order {
@@ -223,7 +245,10 @@ func (s *Set) table(path, label string, extras []string, rows *shape) (*Table, e
 		s.tables[path] = nil
 		return nil, nil
 	}
-	t.Name = s.names.name(SafeName(label))
+	if rows.table == "" {
+		rows.table = s.names.name(SafeName(label))
+	}
+	t.Name = rows.table
 	return t, s.begin(path, t)
 }
 
