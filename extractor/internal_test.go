@@ -2,19 +2,26 @@ package extractor
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
+
+	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -166,6 +173,52 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
+// TestRedactorDecodes finds secrets in texts that a server, and whoever is between, has escaped again.
+func TestRedactorDecodes(t *testing.T) {
+	r := new(redactor)
+	r.add("a&b/<c> d=é")
+	r.add("tok")
+	for in, want := range map[string]string{
+		`{"k": "a\u0026b\/\u003cc\u003e d=\u00E9"}`: `{"k": "***"}`, "a&amp;b/&lt;c&gt; d=&#233;!": "***!", "a&#38;b&#x2f;&#x3C;c&gt; d=&eacute;": "***", "x=a%26b%2f%3cc%3e+d%3d%c3%a9&y=1": "x=***&y=1",
+		"a%2526b%252F%253Cc%253E%2520d%253D%25C3%25A9": "***", `\"a%5Cu0026b/<c> d=é\"`: `\"***\"`, "Basic " + base64Std("user:a&b/<c> d=é"): "Basic ***", "/x/" + base64URL("a&b/<c> d=é") + "/y": "/x/***/y",
+		base64Std("12") + "." + base64Std("1a&b/<c> d=é2"): base64Std("12") + ".***", "token tok %74ok": "token *** ***", "100% of \\d & more; &x": "100% of \\d & more; &x", "a&b/<c> d=": "a&b/<c> d=",
+	} {
+		if got := r.clean(in); got != want {
+			t.Errorf("%s is cleaned to %s, want %s", in, got, want)
+		}
+		if r.holds(in) != (in != want) {
+			t.Errorf("holds of %s is %v", in, r.holds(in))
+		}
+	}
+}
+
+func base64Std(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+func base64URL(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }
+
+// FuzzRedactor wraps a secret in escapes, and looks whether it can be read in what is left.
+func FuzzRedactor(f *testing.F) {
+	f.Add("pass&word", "x", uint8(1), uint8(2))
+	f.Fuzz(func(t *testing.T, value, around string, first, second uint8) {
+		value = strings.TrimSpace(value)
+		if len(value) <= shortSecret || !utf8.ValidString(value) || strings.Contains(around, value) || strings.Contains(redacted+around+redacted, value) {
+			return
+		}
+		ways := []func(string) string{
+			func(s string) string { return s }, url.QueryEscape, url.PathEscape, html.EscapeString, func(s string) string { b, _ := json.Marshal(s); return string(b) },
+			func(s string) string { return string(tree.OfString(s).AppendJSON(nil, tree.Escaped)) }, func(s string) string { return strings.ToLower(url.PathEscape(s)) },
+		}
+		if strings.ContainsAny(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+			ways = ways[:6]
+		}
+		r := new(redactor)
+		r.add(value)
+		shown := ways[int(second)%len(ways)](ways[int(first)%len(ways)](value))
+		if got := r.clean(around + " " + shown + " " + around); strings.Contains(got, shown) {
+			t.Errorf("%q is shown in %q", value, got)
+		}
+	})
+}
+
 // TestRedactorIsBounded adds values without end, as a run that logs in before every request does.
 func TestRedactorIsBounded(t *testing.T) {
 	config := new(redactor)
@@ -176,8 +229,8 @@ func TestRedactorIsBounded(t *testing.T) {
 		r.add(fmt.Sprintf("token/%d", i))
 		r.add("used again and again")
 	}
-	if len(r.spellings) > 8*(maxRecent+1) {
-		t.Errorf("%d texts are kept", len(r.spellings))
+	if len(r.recent) > maxRecent || cap(r.recent) > 4*maxRecent {
+		t.Errorf("%d texts are kept", len(r.recent))
 	}
 	if got := r.clean("lasting secret, used again and again, token%2F9999"); got != "***, ***, ***" {
 		t.Error(got)

@@ -1,13 +1,13 @@
 package extractor
 
 import (
-	"net/url"
+	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
-	"github.com/forebay/forebay/extractor/internal/function"
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
@@ -18,12 +18,16 @@ import (
 // although a run may log in before every request.
 type redactor struct {
 	mu sync.Mutex
-	// lasting and recent have the spellings of each value; those of recent are dropped from the front.
-	lasting, recent [][]string
+	// lasting and recent have the values; those of recent are dropped from the front.
+	lasting, recent []secret
 	// dynamic is true during a run: what is added then is recent.
 	dynamic bool
-	// spellings are all of them, the longest first, so that no secret hides the rest of a longer one.
-	spellings []string
+}
+
+// A secret is a value to hide. A text has it as it is, in escapes of any kind, or within base64.
+type secret struct {
+	value  string
+	base64 []core
 }
 
 // maxRecent is how many values of a run are known at once. A login with a handful of values, and the one before it,
@@ -34,7 +38,7 @@ const maxRecent = 64
 func (r *redactor) fork() *redactor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &redactor{lasting: slices.Clone(r.lasting), spellings: slices.Clone(r.spellings), dynamic: true}
+	return &redactor{lasting: slices.Clone(r.lasting), dynamic: true}
 }
 
 const redacted = "***"
@@ -50,24 +54,13 @@ func (r *redactor) addNode(n tree.Node) {
 	})
 }
 
-// add makes a text secret, in the spellings that it has in URLs, JSON and encoded headers.
-func (r *redactor) add(secret string) {
-	secret = strings.TrimSpace(secret)
-	if secret == "" {
+// add makes a text secret.
+func (r *redactor) add(value string) {
+	value = strings.TrimSpace(value)
+	if value == "" {
 		return
 	}
-	quoted := tree.OfString(secret)
-	inner := func(style tree.Style) string {
-		b := quoted.AppendJSON(nil, style)
-		return string(b[1 : len(b)-1])
-	}
-	spellings := []string{
-		secret, function.EncodeForm(secret), url.PathEscape(secret), encodeQuery(secret), normalize(secret, pathBytes),
-		normalize(secret, queryBytes), inner(tree.Plain), inner(tree.Escaped),
-	}
-	slices.Sort(spellings)
-	spellings = slices.Compact(spellings)
-	same := func(known []string) bool { return slices.Equal(known, spellings) }
+	same := func(known secret) bool { return known.value == value }
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,36 +68,102 @@ func (r *redactor) add(secret string) {
 		return
 	}
 	if at := slices.IndexFunc(r.recent, same); at >= 0 { // now it is the latest
-		r.recent = append(slices.Delete(r.recent, at, at+1), spellings)
+		known := r.recent[at]
+		r.recent = append(slices.Delete(r.recent, at, at+1), known)
 		return
 	}
-	if r.dynamic {
-		if r.recent = append(r.recent, spellings); len(r.recent) > maxRecent {
-			r.recent = slices.Delete(r.recent, 0, 1)
-		}
-	} else {
-		r.lasting = append(r.lasting, spellings)
+	added := secret{value, inBase64(value)}
+	if !r.dynamic {
+		r.lasting = append(r.lasting, added)
+	} else if r.recent = append(r.recent, added); len(r.recent) > maxRecent {
+		r.recent = slices.Delete(r.recent, 0, 1)
 	}
-	r.spellings = slices.Concat(slices.Concat(r.lasting...), slices.Concat(r.recent...))
-	slices.SortStableFunc(r.spellings, func(a, b string) int { return len(b) - len(a) })
+}
+
+// A span is a part of a text.
+type span struct{ begin, end int }
+
+// find returns where a text has secrets, in order and apart from each other.
+func (r *redactor) find(text string) []span {
+	r.mu.Lock()
+	secrets := slices.Concat(r.lasting, r.recent)
+	r.mu.Unlock()
+	var found []span
+	v := view{text: text}
+	for range maxDecoding + 1 {
+		for _, s := range secrets {
+			found = s.find(found, v)
+		}
+		var changed bool
+		if v, changed = v.decoded(); !changed {
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b span) int { return cmp.Or(a.begin-b.begin, b.end-a.end) })
+	apart := found[:0]
+	for _, f := range found {
+		if last := len(apart) - 1; last >= 0 && f.begin < apart[last].end {
+			apart[last].end = max(apart[last].end, f.end)
+		} else {
+			apart = append(apart, f)
+		}
+	}
+	return apart
+}
+
+// find appends where a view has the secret, as spans of the text that it is a view of.
+func (s secret) find(found []span, v view) []span {
+	add := func(begin, end int) { found = append(found, span{v.source(begin), v.source(end)}) }
+	for begin, end := range occurrences(v.text, s.value) {
+		if len(s.value) > shortSecret || (begin == 0 || !alphanumeric(v.text[begin-1])) && (end == len(v.text) || !alphanumeric(v.text[end])) {
+			add(begin, end)
+		}
+	}
+	if strings.Contains(s.value, " ") { // in forms
+		for begin, end := range occurrences(v.text, strings.ReplaceAll(s.value, " ", "+")) {
+			add(begin, end)
+		}
+	}
+	for _, c := range s.base64 {
+		for begin, end := range occurrences(v.text, c.text) {
+			add(c.run(v.text, begin, end))
+		}
+	}
+	return found
+}
+
+// occurrences yields the bounds of every occurrence of a part, also of those that overlap.
+func occurrences(text, part string) iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		for from := 0; ; {
+			at := strings.Index(text[from:], part)
+			if at < 0 || !yield(from+at, from+at+len(part)) {
+				return
+			}
+			from += at + 1
+		}
+	}
 }
 
 // clean returns the text without secrets.
 func (r *redactor) clean(text string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, v := range r.spellings {
-		if len(v) > shortSecret {
-			text = strings.ReplaceAll(text, v, redacted)
-		} else {
-			text = replaceWord(text, v)
-		}
+	found := r.find(text)
+	if len(found) == 0 {
+		return text
 	}
-	return text
+	var b strings.Builder
+	from := 0
+	for _, f := range found {
+		b.WriteString(text[from:f.begin])
+		b.WriteString(redacted)
+		from = f.end
+	}
+	b.WriteString(text[from:])
+	return b.String()
 }
 
 // holds reports whether a text has a secret in it.
-func (r *redactor) holds(text string) bool { return r.clean(text) != text }
+func (r *redactor) holds(text string) bool { return len(r.find(text)) > 0 }
 
 // cleanError returns an error without secrets in its text; the one that it wraps is as it was.
 func (r *redactor) cleanError(err error) error {
@@ -124,27 +183,6 @@ type cleanedError struct {
 
 func (e *cleanedError) Error() string { return e.text }
 func (e *cleanedError) Unwrap() error { return e.err }
-
-// replaceWord redacts a short secret where no letter or digit stands beside it.
-func replaceWord(text, word string) string {
-	var b strings.Builder
-	from := 0 // what is not written yet
-	for look := 0; ; {
-		at := strings.Index(text[look:], word)
-		if at < 0 {
-			b.WriteString(text[from:])
-			return b.String()
-		}
-		at += look
-		end := at + len(word)
-		look = at + 1
-		if (at == 0 || !alphanumeric(text[at-1])) && (end == len(text) || !alphanumeric(text[end])) {
-			b.WriteString(text[from:at])
-			b.WriteString(redacted)
-			from, look = end, end
-		}
-	}
-}
 
 func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
