@@ -34,7 +34,7 @@ func ParseAt(data []byte, baseURL string) (*Config, error) {
 		return nil, &ConfigError{Problems: []Problem{{"(root)", "not JSON: " + err.Error()}}}
 	}
 	p := new(problems)
-	cfg := &Config{identity: fingerprint(withoutSecrets(root))}
+	cfg := &Config{identity: fingerprint(identifying(root))}
 	if s := asSection(p, root, ""); s == nil {
 		p.wrong[0].Path = "(root)"
 	} else {

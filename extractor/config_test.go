@@ -134,6 +134,12 @@ func TestConfigErrorTellsUnknownKeys(t *testing.T) {
 	checkError(t, err, "the configuration cannot be used:\n  config.jobs[0].endpoint: is required\n  config.jobs[0].endpont: unknown key, ignored")
 }
 
+func TestConfigByteOrderMark(t *testing.T) {
+	t.Parallel()
+	_, err := extractor.Parse([]byte("\ufeff" + config("", `"jobs": [{"endpoint": "x"}]`)))
+	checkError(t, err, "")
+}
+
 func TestConfigSyntax(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

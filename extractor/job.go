@@ -44,7 +44,8 @@ func (jr *jobRun) run(ctx context.Context) error {
 	st := &stopper{configs: conditions, Started: time.Now()}
 	last := ""
 	if jr.from != nil && sc != nil {
-		st.Pages, st.Items, st.Volume, st.Started = jr.from.Pages, jr.from.Items, jr.from.Volume, jr.from.Started
+		st.Pages, st.Items, st.Volume = jr.from.Pages, jr.from.Items, jr.from.Volume
+		st.Started = st.Started.Add(-jr.from.Elapsed)
 		last = jr.from.Last
 		position, err := tree.Parse(jr.from.Position)
 		if err != nil {
@@ -92,7 +93,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 		}
 		if jr.depth == 0 {
 			cp := Checkpoint{
-				Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Started: st.Started,
+				Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Elapsed: time.Since(st.Started),
 				Last: last, Position: json.RawMessage(sc.position().AppendJSON(nil, tree.Plain)),
 			}
 			if err := jr.checkpoint(ctx, cp); err != nil {

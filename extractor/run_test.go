@@ -148,6 +148,35 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestCheckpointOutlivesSettings changes what people change when a run has failed, and what makes it another one.
+func TestCheckpointOutlivesSettings(t *testing.T) {
+	t.Parallel()
+	const pages, jobs = `"pagination": {"method": "pagenum"}`, `"#s": "x", "jobs": [{"endpoint": "a"}]`
+	first := extract(t, newAPI(t, `[1]`, `400`), config(pages, jobs), nil)
+	checkError(t, first.err, "answered 400")
+	for name, test := range map[string]struct {
+		config string
+		goesOn bool
+	}{
+		"debug":            {config(pages, `"debug": true, `+jobs), true},
+		"secret":           {config(pages, strings.Replace(jobs, `"x"`, `"y"`, 1)), true},
+		"retries":          {config(`"retryConfig": {"maxRetries": 3}, `+pages, jobs), true},
+		"timeouts":         {config(`"http": {"connectTimeout": 5, "requestTimeout": 6}, `+pages, jobs), true},
+		"trusted origins":  {config(`"http": {"trustedOrigins": ["http://o"]}, `+pages, jobs), true},
+		"no parameters":    {strings.TrimSuffix(strings.TrimPrefix(config(pages, `"debug": 1, `+jobs), `{"parameters": `), "}"), false},
+		"headers":          {config(`"http": {"headers": {"A": "1"}}, `+pages, jobs), false},
+		"a parameter":      {config(pages, strings.Replace(jobs, `"a"`, `"a", "params": {"debug": true}`, 1)), false},
+		"another endpoint": {config(pages, strings.Replace(jobs, `"a"`, `"b"`, 1)), false},
+	} {
+		a := newAPI(t, `[2]`, `[]`)
+		r := extract(t, a, test.config, func(s *extractor.State, _ *extractor.Options) { *s = first.state })
+		checkError(t, r.err, "")
+		if goesOn := strings.Contains(a.asked()[0], "page=2"); goesOn != test.goesOn {
+			t.Errorf("%s: the run goes on: %v, requests %s", name, goesOn, a.asked())
+		}
+	}
+}
+
 func TestCheckpointOfAnotherConfiguration(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, `[1]`, `[2]`)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
@@ -37,8 +38,9 @@ type StateTime struct {
 
 // Checkpoint is the position after the last page of a top-level job whose records, and those of its children, were
 // emitted. A run that is given it begins with the page after, at the time of the first run, and with the counters of
-// the stopping conditions as they were. It counts for the same configuration only, apart from attributes whose names
-// begin with '#'; else it is ignored with a warning.
+// the stopping conditions as they were. It counts for the same configuration only, else it is ignored with a warning.
+// Attributes whose names begin with '#', debug, retryConfig, timeouts and trusted origins may be others: people change
+// them to get a run through that failed.
 type Checkpoint struct {
 	// Config identifies the configuration.
 	Config string `json:"config"`
@@ -49,10 +51,11 @@ type Checkpoint struct {
 	Job       int `json:"job"`
 	// Pages is the number of pages of the job that are done; 0 when it has not begun.
 	Pages int64 `json:"pages"`
-	// Items, Volume and Started are the counters of the stopping conditions.
-	Items   int64     `json:"items"`
-	Volume  int64     `json:"volume"`
-	Started time.Time `json:"started"`
+	// Items, Volume and Elapsed are the counters of the stopping conditions. Elapsed is the time, in nanoseconds, that the
+	// job was at work; the time between two runs is not in it.
+	Items   int64         `json:"items"`
+	Volume  int64         `json:"volume"`
+	Elapsed time.Duration `json:"elapsed"`
 	// Last is a checksum of the last page, Position what the scroller needs for the next one.
 	Last     string          `json:"last,omitempty"`
 	Position json.RawMessage `json:"position,omitempty"`
@@ -69,6 +72,35 @@ func fingerprintIn(scratch []byte, n tree.Node) (string, []byte) {
 	h := sha256.New()
 	scratch = n.WriteSerialized(h, scratch)
 	return hex.EncodeToString(h.Sum(nil)), scratch
+}
+
+// identifying returns what of a configuration tells whether a checkpoint fits: not secrets, and not how its requests are
+// sent and logged.
+func identifying(root tree.Node) tree.Node {
+	root = withoutSecrets(root)
+	for _, at := range [][]string{nil, {"parameters"}} {
+		for _, path := range [][]string{
+			{"config", "debug"}, {"api", "retryConfig"}, {"api", "http", "connectTimeout"}, {"api", "http", "requestTimeout"}, {"api", "http", "trustedOrigins"},
+		} {
+			root = without(root, append(slices.Clone(at), path...))
+		}
+	}
+	return root
+}
+
+// without drops the member at a path.
+func without(n tree.Node, path []string) tree.Node {
+	below, ok := n.Get(path[0])
+	switch {
+	case !ok || n.Kind() != tree.Object:
+		return n
+	case len(path) == 1:
+		return n.Without(path[0])
+	}
+	if below = without(below, path[1:]); below.Len() == 0 && below.IsCollection() {
+		return n.Without(path[0]) // as if nobody had ever written something there
+	}
+	return n.With(path[0], below)
 }
 
 // withoutSecrets drops members whose names begin with '#', at any depth.

@@ -72,7 +72,7 @@ func parseStops(s *section) stopConfig {
 // A stopper evaluates the conditions of one job run. Its counters are those of all pages that were read.
 type stopper struct {
 	configs []stopConfig
-	// Started is when the job began; Pages, Items and Volume count what was read.
+	// Started is when the job began, as if it had been at work ever since; Pages, Items and Volume count what was read.
 	Started time.Time
 	Pages   int64
 	Items   int64

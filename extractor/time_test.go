@@ -131,6 +131,25 @@ func TestForceStopTime(t *testing.T) {
 	}
 }
 
+// TestForceStopTimeWithoutDowntime stops a job by the time that it was at work, in two runs with a day between them.
+func TestForceStopTimeWithoutDowntime(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{`20`, `"20 seconds"`} {
+		synctestRun(t, limit, func(t *testing.T) {
+			cfg, err := extractor.Parse([]byte(config(`"pagination": {"method": "pagenum", "forceStop": {"time": `+limit+`}}`, `"jobs": [{"endpoint": "u"}]`)))
+			checkError(t, err, "")
+			a := &clockedAPI{t: t, began: time.Now(), takes: 4 * time.Second, answers: []string{`[1]`, `[2]`, `[3]`, `400`}}
+			state, err := extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Transport: a})
+			checkError(t, err, "answered 400")
+			time.Sleep(24 * time.Hour)
+			a = &clockedAPI{t: t, began: time.Now(), takes: 4 * time.Second, answers: []string{`[4]`, `[5]`, `[6]`, `[7]`}}
+			_, err = extractor.Run(t.Context(), cfg, state, extractor.Options{Transport: a})
+			checkError(t, err, "")
+			same(t, "requests", a.asked, []string{"0 /u?page=4", "4 /u?page=5"})
+		})
+	}
+}
+
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	const job = `"jobs": [{"endpoint": "u"}]`
