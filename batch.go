@@ -3,7 +3,6 @@ package forebay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -68,6 +67,10 @@ const batchBytes = 16 << 20
 //
 // The records are not kept.
 func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
+	return e.ingestTogether(ctx, sourceID, false, b)
+}
+
+func (e *Engine) ingestTogether(ctx context.Context, sourceID string, patient bool, b Batch) (BatchResult, error) {
 	src, err := e.open(ctx, sourceID)
 	if err != nil {
 		return BatchResult{}, err
@@ -93,7 +96,7 @@ func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	sc.reset(len(src.sinks))
-	sc.attempt = attempt
+	sc.attempt, sc.patient = attempt, patient
 	src.look(sc)
 	for k, full := range sc.full[:len(src.sinks)] {
 		if full != nil && !attempt.knows(k) {
@@ -192,31 +195,11 @@ func (e *Engine) appendTogether(ctx context.Context, src *source, now time.Time,
 		sc.rows = rows[:0]
 		sc.empty()
 	}()
-	for {
-		ticket, err := e.buf.Append(ctx, now, rows...)
-		if err == nil {
-			sc.portions = append(sc.portions, portion{ticket: ticket})
-			return nil
-		}
-		var overload *buffer.OverloadError
-		if len(sc.portions) == 0 || !errors.As(err, &overload) {
-			return err
-		}
-		if err := sleep(ctx, overload.RetryAfter); err != nil {
-			return err
-		}
+	ticket, err := e.hand(ctx, now, rows, sc.patient || len(sc.portions) > 0)
+	if err == nil {
+		sc.portions = append(sc.portions, portion{ticket: ticket})
 	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return err
 }
 
 // countFailed counts records that were not stored at any sink.

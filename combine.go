@@ -90,7 +90,7 @@ func (e *Engine) ingestCombined(ctx context.Context, src *source, rec *mapping.R
 	taken, err := g.wait(ctx, i)
 	switch {
 	case !taken:
-		return e.ingestAlone(ctx, src, rec)
+		return e.ingestAlone(ctx, src, false, rec)
 	case err != nil:
 		results := []Result{g.results[i]}
 		if err := src.settle(ctx, []portion{{end: len(src.sinks), err: err}}, results); err != nil {

@@ -19,7 +19,7 @@ import (
 // The error is nil when every sink kept the record, else the join of the [*SinkError]s of the result, or one of
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and that of a ctx that had ended before, with an empty result and
 // nothing stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice.
-// A source without an enabled sink takes the record and drops it, with an empty result and no error; [Stats] counts it.
+// A source without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
 //
 // The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
 // result, which may be shared by all records that every sink kept.
@@ -31,42 +31,36 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	case src.combines(rec):
 		return e.ingestCombined(ctx, src, rec)
 	}
-	return e.ingestAlone(ctx, src, rec)
+	return e.ingestAlone(ctx, src, false, rec)
 }
 
 // ingestAlone is Ingest without other callers.
-func (e *Engine) ingestAlone(ctx context.Context, src *source, rec *mapping.Record) (Result, error) {
+func (e *Engine) ingestAlone(ctx context.Context, src *source, patient bool, rec *mapping.Record) (Result, error) {
 	one, results := [1]*mapping.Record{rec}, [1]Result{}
-	if err := e.ingest(ctx, src, nil, one[:], results[:]); err != nil {
+	if err := e.ingest(ctx, src, nil, patient, one[:], results[:]); err != nil {
 		return Result{}, err
 	}
 	return results[0], results[0].Err(src.def.ID)
 }
 
 // IngestBatch is Ingest for many records, with one durable wait for all of them. Results are in the order of recs. The
-// error joins those of all records; it is nil when every sink kept every record. A batch of many megabytes is taken in
+// error is a [*BatchError], which names each cause once; it is nil when every sink kept every record. A batch of many megabytes is taken in
 // portions: when a bound is reached in the middle, the results tell which records were stored.
 func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mapping.Record) ([]Result, error) {
+	return e.ingestBatch(ctx, sourceID, nil, false, recs)
+}
+
+// ingestBatch is IngestBatch and all its relatives. once is nil for a call without a key; a patient call waits for room.
+func (e *Engine) ingestBatch(ctx context.Context, sourceID string, once *Once, patient bool, recs []*mapping.Record) ([]Result, error) {
 	src, err := e.open(ctx, sourceID)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]Result, len(recs))
-	if err := e.ingest(ctx, src, nil, recs, results); err != nil {
+	if err := e.ingest(ctx, src, once, patient, recs, results); err != nil {
 		return nil, err
 	}
-	return results, joinResults(sourceID, results)
-}
-
-// joinResults joins the errors of all records.
-func joinResults(sourceID string, results []Result) error {
-	var problems []error
-	for i := range results {
-		if err := results[i].Err(sourceID); err != nil {
-			problems = append(problems, fmt.Errorf("record %d: %w", i, err))
-		}
-	}
-	return errors.Join(problems...)
+	return results, batchError(sourceID, results)
 }
 
 // portionBytes is how many row bytes a call maps at most before it hands them to the buffer, where they count against the
@@ -93,6 +87,7 @@ type scratch struct {
 	rows     []buffer.Rows
 	portions []portion
 	attempt  *attempt // nil for a call without a key
+	patient  bool     // the call waits for room
 }
 
 // mark is a place in the rows of a sink.
@@ -114,7 +109,7 @@ func (sc *scratch) reset(sinks int) {
 		sc.marks = append(sc.marks, mark{})
 		sc.full = append(sc.full, nil)
 	}
-	sc.whole, sc.attempt = false, nil
+	sc.whole, sc.attempt, sc.patient = false, nil, false
 	sc.empty()
 }
 
@@ -158,12 +153,17 @@ func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 }
 
 // ingest fills results. Its error is about the whole call; nothing was stored then. once is nil for a call without a key.
-func (e *Engine) ingest(ctx context.Context, src *source, once *Once, recs []*mapping.Record, results []Result) error {
+func (e *Engine) ingest(
+	ctx context.Context, src *source, once *Once, patient bool, recs []*mapping.Record, results []Result,
+) error {
 	if i := slices.Index(recs, nil); i >= 0 {
 		return fmt.Errorf("forebay: record %d is nil", i)
 	}
 	if len(src.sinks) == 0 {
 		src.dropped.Add(int64(len(recs)))
+		for i := range results {
+			results[i].Dropped = true
+		}
 		return nil
 	}
 	attempt, err := e.attempt(ctx, src, once)
@@ -172,19 +172,19 @@ func (e *Engine) ingest(ctx context.Context, src *source, once *Once, recs []*ma
 	}
 	defer attempt.release()
 	var one [1]portion // a call of many portions allocates
-	return src.settle(ctx, e.take(ctx, src, attempt, recs, results, one[:0]), results)
+	return src.settle(ctx, e.take(ctx, src, attempt, patient, recs, results, one[:0]), results)
 }
 
 // take maps the records and hands their rows to the buffer, and returns the portions behind those of list. Its memory is
 // free again before the caller waits for the disk: with many callers only as much is in use as fits into the caches.
 func (e *Engine) take(
-	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
+	ctx context.Context, src *source, attempt *attempt, patient bool, recs []*mapping.Record, results []Result, list []portion,
 ) []portion {
 	now := time.Now()
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	sc.reset(len(src.sinks))
-	sc.attempt = attempt
+	sc.attempt, sc.patient = attempt, patient
 	src.look(sc)
 	for i, rec := range recs {
 		results[i].Sinks = e.mapRecord(ctx, src, i, rec, now, sc)
@@ -194,10 +194,12 @@ func (e *Engine) take(
 	return append(list, sc.portions...)
 }
 
-// look notes which sinks take rows now.
+// look notes which sinks take rows now. A patient call waits for those that do not.
 func (src *source) look(sc *scratch) {
 	for i, s := range src.sinks {
-		sc.full[i] = s.handle.Full()
+		if sc.full[i] = nil; !sc.patient {
+			sc.full[i] = s.handle.Full()
+		}
 	}
 }
 
@@ -358,12 +360,20 @@ func (e *Engine) append(ctx context.Context, src *source, now time.Time, sc *scr
 	}
 	p := portion{end: end}
 	if len(rows) > 0 || sc.attempt == nil { // what is all stored needs no room
-		p.ticket, p.err = e.buf.Append(ctx, now, rows...)
+		p.ticket, p.err = e.hand(ctx, now, rows, sc.patient)
 	}
 	sc.portions = append(sc.portions, p)
 	clear(rows)
 	sc.rows = rows[:0]
 	sc.empty()
+}
+
+// hand gives rows to the buffer.
+func (e *Engine) hand(ctx context.Context, now time.Time, rows []buffer.Rows, patient bool) (buffer.Ticket, error) {
+	if patient {
+		return e.buf.AppendWhenRoom(ctx, now, rows...)
+	}
+	return e.buf.Append(ctx, now, rows...)
 }
 
 // appendAhead hands over the rows of the records before the current one, whose rows stay.

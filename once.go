@@ -40,15 +40,7 @@ var ErrOtherContent = errors.New("the key was used for other content")
 //
 // Errors are those of IngestBatch, and [ErrOtherContent].
 func (e *Engine) IngestOnce(ctx context.Context, sourceID string, once Once, recs []*mapping.Record) ([]Result, error) {
-	src, err := e.open(ctx, sourceID)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]Result, len(recs))
-	if err := e.ingest(ctx, src, &once, recs, results); err != nil {
-		return nil, err
-	}
-	return results, joinResults(sourceID, results)
+	return e.ingestBatch(ctx, sourceID, &once, false, recs)
 }
 
 // attempt is a call with a key under way.

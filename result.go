@@ -48,9 +48,10 @@ type SinkResult struct {
 }
 
 // Result is the outcome of one record: one entry for each enabled sink of the source, in the order of its definition.
-// It is empty when no sink took the record.
 type Result struct {
 	Sinks []SinkResult
+	// Dropped is set when the source has no enabled sink: the record is not kept anywhere.
+	Dropped bool
 }
 
 // Err joins the errors of all sinks, each as a [*SinkError]; nil when every sink kept the record.

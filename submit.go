@@ -9,7 +9,7 @@ import (
 )
 
 // Pending is a record that is in memory, on its way to the disk. It is a value of the caller's; its zero value stands for
-// a record that nobody had to take.
+// no record.
 type Pending struct {
 	src    *source
 	result Result
@@ -29,6 +29,10 @@ type Pending struct {
 // The error is about the whole call, and nothing was stored: [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] or that
 // of a ctx that had ended before. What a single sink has to say comes with Wait.
 func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (Pending, error) {
+	return e.submit(ctx, sourceID, false, rec)
+}
+
+func (e *Engine) submit(ctx context.Context, sourceID string, patient bool, rec *mapping.Record) (Pending, error) {
 	src, err := e.open(ctx, sourceID)
 	if err != nil {
 		return Pending{}, err
@@ -38,12 +42,12 @@ func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 	}
 	if len(src.sinks) == 0 {
 		src.dropped.Add(1)
-		return Pending{}, nil
+		return Pending{result: Result{Dropped: true}}, nil
 	}
 	recs := [1]*mapping.Record{rec}
 	var results [1]Result
 	var first [1]portion
-	list := e.take(ctx, src, nil, recs[:], results[:], first[:0])
+	list := e.take(ctx, src, nil, patient, recs[:], results[:], first[:0])
 	p := Pending{src: src, result: results[0], first: list[0]}
 	if len(list) > 1 {
 		p.more = slices.Clone(list) // and not list, which would put first on the heap
@@ -55,7 +59,7 @@ func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 // and the error of [Engine.Ingest]. Call it once for each record that must be acknowledged.
 func (p Pending) Wait(ctx context.Context) (Result, error) {
 	if p.src == nil {
-		return Result{}, nil
+		return p.result, nil
 	}
 	first := [1]portion{p.first}
 	portions := first[:]

@@ -55,6 +55,20 @@ type Ticket struct {
 // With an error nothing was taken: [*OverloadError] (retry later), [*TooLargeError] (more than can ever be admitted),
 // [ErrClosed], [*FailedError], or that of ctx.
 func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket, error) {
+	return b.append(ctx, at, rows, false)
+}
+
+// AppendWhenRoom is Append that waits where a bound is reached, also that of the share of a sink, until there is room or
+// ctx ends. Callers get room in the order in which they came: calls for one sink among each other, and all calls where the
+// memory or the disk is full. Calls of Append that come meanwhile stand behind them or are refused.
+//
+// When ctx ends nothing was taken, and the error wraps its cause and the [*OverloadError] that says what was full. Errors
+// other than those of a full bound are returned at once.
+func (b *Buffer) AppendWhenRoom(ctx context.Context, at time.Time, rows ...Rows) (Ticket, error) {
+	return b.append(ctx, at, rows, true)
+}
+
+func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient bool) (Ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return Ticket{}, context.Cause(ctx)
 	}
@@ -69,7 +83,7 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 		size += int64(len(rows[i].Data))
 	}
 	ticket := Ticket{b: b, epoch: b.epoch.Load()} // before admit looks whether the store has failed
-	if err := b.admit(ctx, size); err != nil {
+	if err := b.admit(ctx, rows, size, patient); err != nil {
 		return Ticket{}, err
 	}
 	// Close waits for those who are inside, so it finds the rows of all sinks or of none.
@@ -77,6 +91,7 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 	defer b.gate.intake.RUnlock()
 	if b.gate.closed {
 		b.pending.Add(-size)
+		b.release(rows)
 		return Ticket{}, ErrClosed
 	}
 	ms := at.UnixMilli()
@@ -177,18 +192,6 @@ func (t Ticket) outcome() error {
 	return t.g.err
 }
 
-// admit reserves size bytes of memory, or says why there is no room.
-func (b *Buffer) admit(ctx context.Context, size int64) error {
-	if f := b.failed.Load(); f != nil {
-		return f
-	}
-	over := b.reserve(size)
-	if over == nil {
-		return nil
-	}
-	return b.admitSlowly(ctx, size, over)
-}
-
 // reserve adds first and looks then, so that callers at once cannot pass the bounds together. What moves from one counter
 // to another is added there before it is taken off here (see finish), and the counters are read in the order of the way:
 // so no byte is missed.
@@ -200,50 +203,10 @@ func (b *Buffer) reserve(size int64) *OverloadError {
 	}
 	b.pending.Add(-size)
 	if used > b.opts.MaxDiskBytes {
-		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second}
+		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second, size: size}
 	}
-	return &OverloadError{Resource: "memory", Used: pending - size, Limit: b.opts.MaxPendingBytes, RetryAfter: time.Second}
-}
-
-// admitSlowly waits for commits to make room in memory. A full disk is nothing to wait for.
-func (b *Buffer) admitSlowly(ctx context.Context, size int64, over *OverloadError) error {
-	var timeout <-chan time.Time
-	if b.opts.AdmissionWait > 0 {
-		timer := time.NewTimer(b.opts.AdmissionWait)
-		defer timer.Stop()
-		timeout = timer.C
-	} else {
-		expired := make(chan time.Time)
-		close(expired)
-		timeout = expired
-	}
-	for {
-		if over.Resource == "disk" {
-			b.seekRelief(size)
-			b.overloadsDisk.Add(1)
-			return over
-		}
-		if size > b.opts.MaxPendingBytes {
-			return &TooLargeError{Size: size, Limit: b.opts.MaxPendingBytes}
-		}
-		room := b.gate.roomMade()
-		if over = b.reserve(size); over == nil {
-			return nil
-		}
-		b.gate.kick()
-		select {
-		case <-room:
-		case <-timeout:
-			if over.Resource == "memory" {
-				b.overloadsMemory.Add(1)
-				return over
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if f := b.failed.Load(); f != nil {
-			return f
-		}
+	return &OverloadError{
+		Resource: "memory", Used: pending - size, Limit: b.opts.MaxPendingBytes, RetryAfter: time.Second, size: size,
 	}
 }
 
@@ -328,7 +291,6 @@ type gate struct {
 	cur      *group
 	closing  bool // no new rows: what gathers is due at once
 	finished bool // no new operations either
-	room     chan struct{}
 	spare    spareChunks
 	expect   int64 // how many waited for the last group
 
@@ -343,7 +305,6 @@ func (g *gate) init(bound int64) {
 	g.bound = bound
 	g.cur = newGroup(1)
 	g.signal = make(chan struct{}, 1)
-	g.room = make(chan struct{})
 }
 
 func newGroup(seq uint64) *group {
@@ -419,13 +380,6 @@ func (g *gate) dropOperations() {
 	for _, op := range g.cur.ops {
 		op.dropped = true
 	}
-}
-
-// roomMade returns a channel that is closed when a commit has ended.
-func (g *gate) roomMade() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.room
 }
 
 func (g *gate) close() bool {
@@ -508,12 +462,10 @@ func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 	return cur, 0
 }
 
-// ended lets those go on who waited for the group or for room.
+// ended lets those go on who waited for the group.
 func (g *gate) ended(done *group, err error) {
 	done.end(err)
 	g.mu.Lock()
 	g.expect = done.waiters.Load()
-	close(g.room)
-	g.room = make(chan struct{})
 	g.mu.Unlock()
 }

@@ -79,6 +79,7 @@ type Buffer struct {
 	late     lateImports
 	receipts receipts
 	lanes    lanes
+	rooms    rooms
 
 	metrics  *metrics      // nil without a meter
 	discards atomic.Uint64 // gives each call of Discard its own job
@@ -123,8 +124,11 @@ type sinkState struct {
 	// logged.
 	unstored, told atomic.Int64
 
-	// waiting counts the payload bytes in local and staging.
-	waiting atomic.Int64
+	// waiting counts the payload bytes in local and staging, pending the row bytes that are on their way there. What is
+	// committed is added to the one before it is taken off the other.
+	waiting, pending atomic.Int64
+	// room is the line of those who wait for the sink's share.
+	room line
 
 	// Guarded by Buffer.mu, written by the committer.
 	rec   sinkRecord
@@ -185,12 +189,13 @@ func (s *Sink) ID() string { return s.state.id }
 
 // Full returns an [*OverloadError] when as much of the sink waits in local and staging as Options.MaxSinkBytes allows,
 // else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others: whoever
-// appends asks each sink before.
+// appends asks each sink before. It is also full while callers of
+// [Buffer.AppendWhenRoom] wait for it.
 func (s *Sink) Full() error {
 	limit := s.b.opts.MaxSinkBytes
-	if used := s.state.waiting.Load(); used >= limit {
+	if used := s.state.waiting.Load(); used >= limit || s.state.room.n.Load() > 0 {
 		s.b.overloadsDisk.Add(1)
-		return &OverloadError{Resource: "sink", Used: used, Limit: limit, RetryAfter: 5 * time.Second}
+		return fullSink(used, limit)
 	}
 	return nil
 }
@@ -333,6 +338,7 @@ func (b *Buffer) closeOnce() error {
 	b.closing = true
 	c := b.crew
 	b.life.Unlock()
+	b.endRoom()
 	b.metrics.close()
 	b.gate.kick()
 	// The last group may hold the outcomes of driver calls, so the calls end first.

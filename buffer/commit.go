@@ -245,6 +245,7 @@ func (b *Buffer) prepare(g *group) {
 	if f := b.failed.Load(); f != nil {
 		for _, ch := range g.chunks {
 			ch.sink.unstored.Add(ch.rows)
+			ch.sink.pending.Add(-ch.raw)
 			c.notes = append(c.notes, ch.notes...)
 		}
 		c.err = f
@@ -263,6 +264,7 @@ func (b *Buffer) prepare(g *group) {
 	b.mu.Lock()
 	for i, ch := range g.chunks {
 		c.local += t.addChunk(c.batch, ch, payloads.at(i))
+		ch.sink.pending.Add(-ch.raw)
 		if len(ch.notes) > 0 {
 			t.addNotes(c.batch, ch)
 			c.notes = append(c.notes, ch.notes...)
@@ -321,6 +323,7 @@ func (b *Buffer) finish(c *commit) {
 		b.local.Add(c.local)
 	}
 	b.pending.Add(-c.raw)
+	b.serveRoom()
 	if c.batch != nil && b.metrics != nil {
 		b.metrics.committed(time.Since(c.began))
 	}

@@ -43,6 +43,8 @@ type OverloadError struct {
 	Used, Limit int64
 	// RetryAfter is the least time after which a retry makes sense.
 	RetryAfter time.Duration
+
+	size int64 // of the call
 }
 
 func (e *OverloadError) Error() string {
@@ -51,16 +53,18 @@ func (e *OverloadError) Error() string {
 		e.Resource, e.Used, e.Limit, option, e.RetryAfter)
 }
 
-// TooLargeError says that one call carries more bytes than MaxPendingBytes ever admits. Repeating it is useless: split
-// it, or raise the bound.
+// TooLargeError says that one call carries more bytes than a bound ever admits. Repeating it is useless: split it, or raise
+// the bound.
 type TooLargeError struct {
 	// Size and Limit are in bytes.
 	Size, Limit int64
+	// Option is the bound: "MaxPendingBytes" or "MaxDiskBytes".
+	Option string
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("buffer: %d bytes of rows in one call, at most %d are admitted: split the call or raise MaxPendingBytes",
-		e.Size, e.Limit)
+	return fmt.Sprintf("buffer: %d bytes of rows in one call, at most %d are admitted: split the call or raise %s",
+		e.Size, e.Limit, e.Option)
 }
 
 // SchemaError says that a table's columns are not those of the file or definition. The data stays where it is until

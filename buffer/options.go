@@ -27,7 +27,8 @@ type Options struct {
 	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks. Default: 64 MiB.
 	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError].
 	MaxPendingBytes int64
-	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all.
+	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all. [Buffer.AppendWhenRoom]
+	// waits for all bounds, as long as its context.
 	AdmissionWait time.Duration
 	// MaxDiskBytes bounds the bytes that wait in local and staging, over all sinks. Default: 16 GiB. The disk holds up
 	// to about twice as much while old log files and tables wait to be recycled. At the bound Append fails at once with

@@ -135,6 +135,7 @@ func (b *Buffer) watch() {
 	b.mu.Lock()
 	b.signalChange()
 	b.mu.Unlock()
+	b.serveRoom()
 	b.life.Lock()
 	defer b.life.Unlock()
 	if b.closing {
@@ -211,6 +212,7 @@ func (b *Buffer) install(o opened) {
 		}
 	}
 	b.resume()
+	b.serveRoom()
 }
 
 // use makes a store the current one and ends the failed state.

@@ -77,6 +77,11 @@ func (c *client) pause() time.Duration {
 	return 5 * time.Hour
 }
 
+// patient tells whether the next call of the client waits for room.
+func (r *run) patient(c *client) bool {
+	return !r.plain && chance(r.seed, 0.3, fmt.Sprintf("patient %d before %d", c.num, c.next))
+}
+
 // appendRows hands CSV to the buffer.
 func (c *client) appendRows(ctx context.Context, b *buffer.Buffer, w work) {
 	r := c.r
@@ -102,7 +107,11 @@ func (c *client) appendRows(ctx context.Context, b *buffer.Buffer, w work) {
 		batch = append(batch, buffer.Rows{Sink: h.sink, Data: data, Count: w.count})
 	}
 	r.mu.Unlock()
-	ticket, err := b.Append(ctx, time.Now(), batch...)
+	push := b.Append
+	if r.patient(c) {
+		push = b.AppendWhenRoom
+	}
+	ticket, err := push(ctx, time.Now(), batch...)
 	var full *buffer.OverloadError
 	switch {
 	case errors.As(err, &full):
@@ -231,7 +240,11 @@ func (r *run) nothing(g *generation, events ...event) {
 func (c *client) ingestOne(ctx context.Context, l *engineLevel, source string, size int) {
 	r, g := c.r, c.r.generation()
 	e := c.event(g, source, size)
-	res, err := l.Ingest(ctx, source, mapping.JSON(e.body))
+	ingest := l.Ingest
+	if r.patient(c) {
+		ingest = l.WaitForRoom().Ingest
+	}
+	res, err := ingest(ctx, source, mapping.JSON(e.body))
 	r.answered(e)
 	if err != nil && len(res.Sinks) == 0 {
 		r.nothing(g, e)
@@ -249,7 +262,11 @@ func (c *client) ingestBatch(ctx context.Context, l *engineLevel, source string,
 		events = append(events, e)
 		recs = append(recs, mapping.JSON(e.body))
 	}
-	results, err := l.IngestBatch(ctx, source, recs)
+	ingest := l.IngestBatch
+	if r.patient(c) {
+		ingest = l.WaitForRoom().IngestBatch
+	}
+	results, err := ingest(ctx, source, recs)
 	r.answered(events...)
 	if err != nil && results == nil {
 		r.nothing(g, events...)

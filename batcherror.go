@@ -1,0 +1,129 @@
+package forebay
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// BatchError says what the sinks did not take of a batch, each cause once. [errors.As] finds the [*SinkError] of each cause.
+type BatchError struct {
+	// Records is the number of records that at least one sink did not take.
+	Records int
+	// Causes are in the order of their first records.
+	Causes []BatchCause
+}
+
+// BatchCause is one reason why records of a batch were not taken.
+type BatchCause struct {
+	// Err is that of the first of the records.
+	Err *SinkError
+	// Records are the places of the records in the batch, ascending.
+	Records []int
+}
+
+// maxCauses is how many causes the text of a BatchError has.
+const maxCauses = 5
+
+func (e *BatchError) Error() string {
+	var b strings.Builder
+	for i, c := range e.Causes {
+		if i == maxCauses {
+			fmt.Fprintf(&b, "; and %d more causes", len(e.Causes)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s: %v", places(c.Records), c.Err)
+	}
+	return b.String()
+}
+
+// Unwrap returns the error of each cause.
+func (e *BatchError) Unwrap() []error {
+	list := make([]error, len(e.Causes))
+	for i, c := range e.Causes {
+		list[i] = c.Err
+	}
+	return list
+}
+
+// maxPlaces is how many runs of places a text has.
+const maxPlaces = 10
+
+// places writes ascending numbers in short: "records 0-4, 7 and 12 more".
+func places(list []int) string {
+	var b strings.Builder
+	b.WriteString("record ")
+	if len(list) > 1 {
+		b.Reset()
+		b.WriteString("records ")
+	}
+	for i, runs := 0, 0; i < len(list); runs++ {
+		if runs == maxPlaces {
+			fmt.Fprintf(&b, " and %d more", len(list)-i)
+			break
+		}
+		end := i
+		for end+1 < len(list) && list[end+1] == list[end]+1 {
+			end++
+		}
+		if runs > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, list[i])
+		if end > i {
+			fmt.Fprintf(&b, "-%d", list[end])
+		}
+		i = end + 1
+	}
+	return b.String()
+}
+
+// batchError gathers what the sinks did not take; nil when every sink kept every record.
+func batchError(source string, results []Result) error {
+	type cause struct {
+		sink   string
+		status Status
+		text   string
+	}
+	var (
+		e     BatchError
+		known = map[cause]int{} // places in e.Causes
+		last  error             // often that of thousands of records, one after the other
+		text  string
+	)
+	for i := range results {
+		failed := false
+		for _, s := range results[i].Sinks {
+			if s.Err == nil {
+				continue
+			}
+			failed = true
+			if !same(last, s.Err) {
+				last, text = s.Err, s.Err.Error()
+			}
+			c := cause{s.Sink, s.Status, text}
+			at, ok := known[c]
+			if !ok {
+				at = len(e.Causes)
+				known[c] = at
+				e.Causes = append(e.Causes, BatchCause{Err: &SinkError{Source: source, Sink: s.Sink, Status: s.Status, Err: s.Err}})
+			}
+			e.Causes[at].Records = append(e.Causes[at].Records, i)
+		}
+		if failed {
+			e.Records++
+		}
+	}
+	if e.Records == 0 {
+		return nil
+	}
+	return &e
+}
+
+// same reports whether two errors are one, and not only alike. Errors that cannot be compared are not.
+func same(x, y error) bool {
+	return x != nil && y != nil && reflect.TypeOf(x).Comparable() && reflect.TypeOf(y).Comparable() && x == y
+}

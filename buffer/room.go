@@ -1,0 +1,287 @@
+package buffer
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Waiting for room. Callers that wait stand in lines: one for the memory and the disk, which all share, and one for the
+// share of each sink. A caller goes through the lines of its sinks, in the order of its rows, and then through the common
+// one, so that nobody waits behind a caller whose sink is full, and callers of one sink keep their order. Whoever stands
+// first gets what becomes free, by a reservation; whoever comes later and finds somebody in the line stands behind.
+
+// line is a queue of callers. Its zero value is ready.
+type line struct {
+	// n counts those who are in the line or about to be: it is raised before they look for room, so that whoever makes
+	// room and then finds 0 has been seen.
+	n      atomic.Int32
+	mu     sync.Mutex
+	places list.List // of *stand
+	err    error     // set by end
+}
+
+// stand is one caller in a line.
+type stand struct {
+	// try reserves what the caller needs, or says what it lacks.
+	try func() *OverloadError
+	// patient callers wait until their context ends, the others for a time, and not at all for the disk.
+	patient bool
+	short   *OverloadError // the last answer of try
+	ready   chan struct{}  // closed when the caller has its reservation or err
+	err     error
+}
+
+// enter returns nil with the reservation of try. An error of ctx, or a timeout, gives the reservation back by undo.
+func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, try func() *OverloadError, undo func(), lacking func()) error {
+	l.n.Add(1)
+	defer l.n.Add(-1)
+	p := &stand{try: try, patient: patient, ready: make(chan struct{})}
+	l.mu.Lock()
+	switch {
+	case l.err != nil:
+		l.mu.Unlock()
+		return l.err
+	case l.places.Len() > 0:
+		p.short = l.places.Front().Value.(*stand).short
+	default:
+		if p.short = try(); p.short == nil {
+			l.mu.Unlock()
+			return nil
+		}
+	}
+	if !patient && (timeout <= 0 || p.short.Resource == "disk") {
+		l.mu.Unlock()
+		return p.short
+	}
+	at := l.places.PushBack(p)
+	l.mu.Unlock()
+	lacking()
+	var expired <-chan time.Time
+	if !patient {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	var err error
+	select {
+	case <-p.ready:
+		return p.err
+	case <-expired:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	l.mu.Lock()
+	select {
+	case <-p.ready:
+		l.mu.Unlock()
+		if err == nil || p.err != nil { // the room came with the timeout
+			return p.err
+		}
+		undo()
+	default:
+		l.places.Remove(at)
+		l.mu.Unlock()
+	}
+	l.serve(nil) // those behind may need less, or what was given back
+	switch {
+	case err == nil:
+		return p.short
+	case patient:
+		return fmt.Errorf("buffer: no room came: %w; %w", err, p.short)
+	}
+	return err
+}
+
+// serve gives what is free to those who stand first, or, with an error, tells it to all. It returns what the first one
+// still lacks.
+func (l *line) serve(err error) *OverloadError {
+	if l.n.Load() == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at := l.places.Front(); at != nil; at = l.places.Front() {
+		p := at.Value.(*stand)
+		if p.err = err; err == nil {
+			if p.short = p.try(); p.short != nil {
+				if p.patient || p.short.Resource != "disk" {
+					return p.short
+				}
+				p.err = p.short
+			}
+		}
+		l.places.Remove(at)
+		close(p.ready)
+	}
+	return nil
+}
+
+// end ends the line: nobody gets room any more.
+func (l *line) end(err error) {
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	l.serve(err)
+}
+
+// rooms are the lines of a buffer.
+type rooms struct {
+	common line
+	// waiters counts those in the lines of sinks, which are in full.
+	waiters atomic.Int32
+	mu      sync.Mutex
+	full    map[*sinkState]int
+	err     error
+}
+
+// enterSink waits for the share of a sink.
+func (b *Buffer) enterSink(ctx context.Context, s *sinkState, size int64) error {
+	limit := b.opts.MaxSinkBytes
+	if s.room.n.Load() == 0 && s.reserve(size, limit) == nil {
+		return nil
+	}
+	r := &b.rooms
+	r.waiters.Add(1)
+	defer r.waiters.Add(-1)
+	r.mu.Lock()
+	if r.full == nil {
+		r.full = make(map[*sinkState]int)
+	}
+	r.full[s]++
+	if r.err != nil {
+		s.room.end(r.err)
+	}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.full[s]--; r.full[s] == 0 {
+			delete(r.full, s)
+		}
+	}()
+	return s.room.enter(ctx, true, 0, func() *OverloadError { return s.reserve(size, limit) },
+		func() { s.pending.Add(-size) }, b.gate.kick)
+}
+
+// reserve takes a share of the sink. Like Full it looks at what is in use before the call, so a call may exceed the bound.
+func (s *sinkState) reserve(size, limit int64) *OverloadError {
+	pending := s.pending.Add(size)
+	used := pending + s.waiting.Load() - size
+	if used < limit {
+		return nil
+	}
+	s.pending.Add(-size)
+	return fullSink(used, limit)
+}
+
+func fullSink(used, limit int64) *OverloadError {
+	return &OverloadError{Resource: "sink", Used: used, Limit: limit, RetryAfter: 5 * time.Second}
+}
+
+// serveRoom is called after what was in use has become less, or the store has failed, or Close has begun.
+func (b *Buffer) serveRoom() {
+	var err error
+	if f := b.failed.Load(); f != nil {
+		err = f
+	}
+	if b.rooms.waiters.Load() > 0 {
+		b.rooms.mu.Lock()
+		full := make([]*sinkState, 0, len(b.rooms.full))
+		for s := range b.rooms.full {
+			full = append(full, s)
+		}
+		b.rooms.mu.Unlock()
+		for _, s := range full {
+			s.room.serve(err)
+		}
+	}
+	if short := b.rooms.common.serve(err); short != nil && short.Resource == "disk" {
+		b.seekRelief(short.size)
+	}
+}
+
+// endRoom ends all waiting when the buffer closes.
+func (b *Buffer) endRoom() {
+	b.rooms.mu.Lock()
+	b.rooms.err = ErrClosed
+	for s := range b.rooms.full {
+		s.room.end(ErrClosed)
+	}
+	b.rooms.mu.Unlock()
+	b.rooms.common.end(ErrClosed)
+}
+
+// admit reserves the room for rows of size bytes together, or says why there is none. A patient call waits for it.
+func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient bool) error {
+	if f := b.failed.Load(); f != nil {
+		return f
+	}
+	if !patient {
+		if b.rooms.common.n.Load() > 0 || b.reserve(size) != nil {
+			if err := b.enterCommon(ctx, size, false); err != nil {
+				return err
+			}
+		}
+		for i := range rows {
+			rows[i].Sink.state.pending.Add(int64(len(rows[i].Data)))
+		}
+		return nil
+	}
+	for i := range rows {
+		if err := b.enterSink(ctx, rows[i].Sink.state, int64(len(rows[i].Data))); err != nil {
+			b.release(rows[:i])
+			return err
+		}
+	}
+	if b.rooms.common.n.Load() == 0 && b.reserve(size) == nil {
+		return nil
+	}
+	if err := b.enterCommon(ctx, size, true); err != nil {
+		b.release(rows)
+		return err
+	}
+	return nil
+}
+
+// release gives the shares of sinks back.
+func (b *Buffer) release(rows []Rows) {
+	for i := range rows {
+		s := rows[i].Sink.state
+		s.pending.Add(-int64(len(rows[i].Data)))
+		s.room.serve(nil)
+	}
+}
+
+// enterCommon waits for memory and disk.
+func (b *Buffer) enterCommon(ctx context.Context, size int64, patient bool) error {
+	if limit := b.opts.MaxPendingBytes; size > limit {
+		return &TooLargeError{Size: size, Limit: limit, Option: "MaxPendingBytes"}
+	}
+	if limit := b.opts.MaxDiskBytes; size > limit {
+		return &TooLargeError{Size: size, Limit: limit, Option: "MaxDiskBytes"}
+	}
+	err := b.rooms.common.enter(ctx, patient, b.opts.AdmissionWait, func() *OverloadError { return b.reserve(size) },
+		func() { b.pending.Add(-size) },
+		func() {
+			b.gate.kick()
+			b.seekRelief(size)
+		})
+	if over, ok := err.(*OverloadError); ok { //nolint:errorlint // of enter itself
+		if over.Resource == "disk" {
+			b.seekRelief(size)
+		}
+		b.overloads(over.Resource).Add(1)
+	}
+	return err
+}
+
+func (b *Buffer) overloads(resource string) *atomic.Int64 {
+	if resource == "memory" {
+		return &b.overloadsMemory
+	}
+	return &b.overloadsDisk
+}

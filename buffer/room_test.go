@@ -1,0 +1,249 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// wide is a row of about a kilobyte.
+func wide(id int) []byte { return row(id, strings.Repeat("x", 1000)) }
+
+// Callers that wait come in while the target is slow, in their order, and every row is in the table once.
+func TestCallersWaitForRoom(t *testing.T) {
+	for name, set := range map[string]func(*buffer.Options){
+		"memory": func(o *buffer.Options) { o.MaxPendingBytes, o.AdmissionWait = 1<<20, -1 },
+		"disk":   func(o *buffer.Options) { o.MaxDiskBytes, o.MaxSinkBytes = 1<<20, 4<<20 },
+		"sink":   func(o *buffer.Options) { o.MaxSinkBytes = 256 << 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				drv := &twist{Memory: buffertest.NewMemory(), importer: func(context.Context, *buffer.File) error {
+					time.Sleep(time.Second)
+					return nil
+				}}
+				opts := memoryOptions(drv.Memory)
+				opts.Target = drv
+				set(&opts)
+				b := open(t, opts)
+				s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+				const callers, each = 20, 200
+				var all sync.WaitGroup
+				for c := range callers {
+					all.Go(func() {
+						var last buffer.Ticket
+						for i := range each {
+							var err error
+							if last, err = b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: wide(c*each + i), Count: 1}); err != nil {
+								t.Error(err)
+								return
+							}
+							if st, _ := b.SinkStats("a"); name == "sink" && st.Local.StoredBytes+st.Staging.StoredBytes > opts.MaxSinkBytes+2000 {
+								t.Errorf("%d bytes wait, the share is %d", st.Local.StoredBytes+st.Staging.StoredBytes, opts.MaxSinkBytes)
+							}
+						}
+						if err := last.Wait(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if err := b.Flush(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+				seen, last := map[string]bool{}, map[int]int{}
+				for _, text := range ids(drv.Memory, "in.c-test.a") {
+					var id int
+					fmt.Sscan(text, &id)
+					if seen[text] {
+						t.Errorf("row %s is there twice", text)
+					}
+					seen[text] = true
+					if id < last[id/each] {
+						t.Errorf("row %d comes after %d of the same caller", id, last[id/each])
+					}
+					last[id/each] = id
+				}
+				if len(seen) != callers*each {
+					t.Errorf("%d rows, want %d", len(seen), callers*each)
+				}
+				verify(t, b)
+			})
+		})
+	}
+}
+
+// stuck opens a buffer whose sink "a" is full and whose staging is away until the returned function is called.
+func stuck(t *testing.T, set func(*buffer.Options)) (b *buffer.Buffer, a *buffer.Sink, o *outage) {
+	t.Helper()
+	o = &outage{Memory: buffertest.NewMemory(), err: errors.New("away"), only: "a"}
+	o.away.Store(true)
+	opts := memoryOptions(o.Memory)
+	opts.Staging, opts.Target = o, o
+	set(&opts)
+	b = open(t, opts)
+	a = define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	for i := 0; ; i++ {
+		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: wide(i), Count: 1})
+		if err == nil {
+			err = ticket.Wait(t.Context())
+		}
+		if over := (*buffer.OverloadError)(nil); errors.As(err, &over) || a.Full() != nil {
+			return b, a, o
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func small(o *buffer.Options) { o.MaxSinkBytes = 64 << 10 }
+
+// The first who came is the first who gets room, and whoever would not wait does not overtake.
+func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, a, o := stuck(t, small)
+		var mu sync.Mutex
+		var order []int
+		for i := range 50 {
+			go func() {
+				if _, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: wide(1000 + i), Count: 1}); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+			}()
+			synctest.Wait() // it stands in the line
+		}
+		if a.Full() == nil {
+			t.Error("a full sink with callers that wait is not full")
+		}
+		o.away.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		var rows []int
+		for _, id := range ids(o.Memory, "in.c-test.a") {
+			var n int
+			if fmt.Sscan(id, &n); n >= 1000 {
+				rows = append(rows, n-1000)
+			}
+		}
+		if len(rows) != 50 || len(order) != 50 {
+			t.Fatalf("%d rows of %d calls, want 50", len(rows), len(order))
+		}
+		for i, n := range rows {
+			if n != i {
+				t.Fatalf("rows in the order %v", rows)
+			}
+		}
+	})
+}
+
+// A full sink holds up nobody but those who have rows for it.
+func TestAFullSinkHoldsUpItsOwnCallersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, a, o := stuck(t, small)
+		other := define(t, b, "other")
+		var waiting sync.WaitGroup
+		for i := range 10 {
+			waiting.Go(func() {
+				if _, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: other, Data: wide(i), Count: 1},
+					buffer.Rows{Sink: a, Data: wide(1000 + i), Count: 1}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		begin := time.Now()
+		for i := range 100 {
+			if _, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: other, Data: wide(i), Count: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took > time.Second { // a commit may be waited for
+			t.Errorf("the other sink waited %s", took)
+		}
+		o.away.Store(false)
+		waiting.Wait()
+	})
+}
+
+// When its context ends a caller that waits learns that nothing was taken, and why; those behind it go on.
+func TestWaitingEndsWithTheContext(t *testing.T) {
+	for name, set := range map[string]func(*buffer.Options){
+		"sink": small,
+		"disk": func(o *buffer.Options) { o.MaxDiskBytes, o.MaxSinkBytes = 1<<20, 4<<20 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, a, o := stuck(t, set)
+				before, _ := b.SinkStats("a")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				behind := make(chan error, 1)
+				go func() {
+					time.Sleep(time.Second)
+					_, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: wide(2000), Count: 1})
+					behind <- err
+				}()
+				_, err := b.AppendWhenRoom(ctx, time.Now(), buffer.Rows{Sink: a, Data: wide(1000), Count: 1})
+				var over *buffer.OverloadError
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &over) || over.Resource != name {
+					t.Errorf("%v, want the end of the context and an OverloadError of %s", err, name)
+				}
+				o.away.Store(false)
+				if err := <-behind; err != nil {
+					t.Error(err)
+				}
+				if err := b.Flush(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+				if after, _ := b.SinkStats("a"); after.Target.Rows != before.Accepted+1 {
+					t.Errorf("%d rows after %d, want one more", after.Target.Rows, before.Accepted)
+				}
+				if st := b.Stats(); st.PendingBytes != 0 || a.Full() != nil {
+					t.Errorf("%d bytes are reserved for nobody", st.PendingBytes)
+				}
+			})
+		})
+	}
+}
+
+// Close ends the waiting, and a call that never fits does not begin it.
+func TestWaitingEndsWithClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, a, _ := stuck(t, func(o *buffer.Options) { o.MaxDiskBytes, o.MaxSinkBytes = 1<<20, 1<<30 })
+		done := make(chan error, 2)
+		for i := range 2 {
+			go func() {
+				_, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: wide(i), Count: 1})
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		_, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: row(1, strings.Repeat("x", 2<<20)), Count: 1})
+		if large := (*buffer.TooLargeError)(nil); !errors.As(err, &large) || large.Option != "MaxDiskBytes" {
+			t.Errorf("%v, want a TooLargeError", err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-done; !errors.Is(err, buffer.ErrClosed) {
+				t.Errorf("%v, want ErrClosed", err)
+			}
+		}
+	})
+}
