@@ -63,7 +63,7 @@
 //
 //	meta/                    the database of everything but bytes: records under keys, see keys.go
 //	files/<file>/            one disk file for each blob
-//	tables/<incarnation>/    the rows of a table, as parts of CSV without a header, every cell quoted
+//	tables/<incarnation>/    the rows of a table, as parts of CSV without a header, every cell quoted; small ones are merged
 //	runs/                    what components write while they run; empty after a start
 //	encryption.key           the key of encrypted values
 //
@@ -75,6 +75,6 @@
 // There are no workspaces, aliases, shared or linked buckets, no snapshots of tables and no table triggers; rows
 // of a job run one after the other, whatever parallelism asks for. Exports are not Parquet, and an export or a
 // preview that is sorted sorts in memory. An import into a table with a primary key keeps the keys of its file in
-// memory, and reads every row of the table if it is incremental; parts of a table are never merged. Tokens cannot be
-// sent by mail. Records of jobs and events are kept for ever.
+// memory, and reads every row of the table if it is incremental. Tokens cannot be sent by mail. A call to one of the parts that are
+// not there is answered with 501 and what is missing.
 package platform

@@ -81,23 +81,46 @@ func (s *Server) addEvent(e *storageapi.Event) error {
 	if err != nil {
 		return err
 	}
-	return s.store.update("", func(tx *txn) error { return putEvent(tx, id, e) })
+	stored := storedEvent{Event: *e}
+	err = s.store.update("", func(tx *txn) error { return putEvent(tx, id, &stored) })
+	*e = stored.Event
+	return err
 }
 
-// putEvent stores an event under an id.
-func putEvent(tx *txn, id int64, e *storageapi.Event) error {
+// storedEvent is the record of an event. Branch is that of the table that it is about.
+type storedEvent struct {
+	storageapi.Event
+	Branch string `json:"branch,omitempty"`
+}
+
+// keys are those of the record and of all that refers to it.
+func (e storedEvent) keys() []string {
+	id, _ := strconv.ParseInt(string(e.ID), 10, 64) // it was made of a number
+	list := []string{eventKey(id)}
+	if e.RunID != "" {
+		list = append(list, runEventKey(e.RunID, id))
+	}
+	if e.Branch != "" {
+		list = append(list, tableEventKey(e.Branch, e.ObjectID, id))
+	}
+	return list
+}
+
+// putEvent stores an event under an id, and what refers to it.
+func putEvent(tx *txn, id int64, e *storedEvent) error {
 	e.ID, e.UUID = storageapi.ID(strconv.FormatInt(id, 10)), newULID(e.Created.Time)
 	for _, object := range []*json.RawMessage{&e.Params, &e.Results} {
 		if *object == nil {
 			*object = emptyObject()
 		}
 	}
-	if e.RunID != "" {
-		if err := tx.put(runEventKey(e.RunID, id), id); err != nil {
+	keys := e.keys()
+	for _, reference := range keys[1:] {
+		if err := tx.put(reference, id); err != nil {
 			return err
 		}
 	}
-	return tx.put(eventKey(id), e)
+	return tx.put(keys[0], e)
 }
 
 func runEventKey(run string, id int64) string { return key("event-run", run, number(id)) }
@@ -124,22 +147,19 @@ var tableEvents = map[string]string{
 // putTableEvent stores the event at the end of a job that worked on a table, in the change that ends the job. id is that of
 // the event.
 func putTableEvent(tx *txn, id int64, r jobRecord) error {
-	e := storageapi.Event{
+	e := storedEvent{Branch: r.Branch, Event: storageapi.Event{
 		Created: r.Ended, Component: "storage", Event: tableEvents[r.Operation], ObjectType: "table", ObjectID: *r.Table, Token: r.Creator,
 		Type: "success", Message: fmt.Sprintf("Job %d: %s of table %s", r.ID, r.Operation, *r.Table), Results: r.Results,
 		Duration: r.Ended.Sub(r.Created.Time).Seconds(),
-	}
+	}}
 	if r.RunID != nil && validID(*r.RunID) {
 		e.RunID = *r.RunID
 	}
 	if r.Failure != nil {
-		e.Event, e.Type, e.Message = "storage."+r.Operation+"Error", "error", e.Message+" failed: "+r.Failure.Message
+		e.Event.Event, e.Type, e.Message = "storage."+r.Operation+"Error", "error", e.Message+" failed: "+r.Failure.Message
 	}
 	if kindOf(e.Results) != '{' || len(e.Results) > maxEvent {
 		e.Results = nil
-	}
-	if err := tx.put(tableEventKey(r.Branch, *r.Table, id), id); err != nil {
-		return err
 	}
 	return putEvent(tx, id, &e)
 }

@@ -300,6 +300,7 @@ func (s *Server) tableImportJob(run *jobRun) (err error) {
 	})
 	if err == nil {
 		s.parts.remove(t.Incarnation, load.replaced)
+		s.mergeLater(t.Branch, t.ID)
 	}
 	return err
 }
@@ -435,7 +436,7 @@ func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
 	if err != nil || !hit || l.how.KeepExisting {
 		return err
 	}
-	rest, err := l.s.rewrite(l.run, l.t, pt, func(cells [][]byte) bool {
+	rest, err := l.s.rewrite(l.run, l.t, pt, func(_ storageapi.Time, cells [][]byte) bool {
 		k = keyOf(k[:0], cells, places)
 		_, again := fresh[string(k)]
 		return !again
@@ -448,22 +449,21 @@ func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
 }
 
 // rewrite makes a part of the rows of another one that are to stay, in the order of the table's columns.
-func (s *Server) rewrite(run *jobRun, t table, pt part, keep func(cells [][]byte) bool) (part, error) {
+func (s *Server) rewrite(run *jobRun, t table, pt part, keep func(at storageapi.Time, cells [][]byte) bool) (part, error) {
 	id, err := s.store.ids.take()
 	if err != nil {
 		return part{}, err
 	}
-	proj := project(t.ids(), pt)
-	out, err := s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
+	proj, times := project(t.ids(), pt), pt.times()
+	return s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
 		return s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
-			if row := proj.row(cells); keep(row) {
-				return w.row(row)
+			at := times.next()
+			if row := proj.row(cells); keep(at, row) {
+				return w.rowOf(at, row)
 			}
 			return run.ctx.Err()
 		})
 	})
-	out.At = pt.At
-	return out, err
 }
 
 // commit makes the new parts the table's.
@@ -475,7 +475,7 @@ func (l *loader) commit(tx *txn, t *table, fresh part) error {
 // replaceParts stores and deletes the records of parts and counts the rows of the table anew.
 func replaceParts(tx *txn, t *table, added, removed []part) error {
 	for _, pt := range removed {
-		if err := tx.delete(partKey(t.Branch, t.ID, pt.ID)); err != nil {
+		if err := tx.delete(partKey(t.Branch, t.ID, pt.place())); err != nil {
 			return err
 		}
 		t.Rows -= pt.Rows
@@ -485,7 +485,7 @@ func replaceParts(tx *txn, t *table, added, removed []part) error {
 		if pt.Rows == 0 {
 			continue
 		}
-		if err := tx.put(partKey(t.Branch, t.ID, pt.ID), pt); err != nil {
+		if err := tx.put(partKey(t.Branch, t.ID, pt.place()), pt); err != nil {
 			return err
 		}
 		t.Rows += pt.Rows

@@ -45,6 +45,9 @@ type Options struct {
 	Features, ProjectFeatures []string
 	// StorageJobs and QueueJobs are how many jobs of a kind run at once; the defaults are 4 and 2.
 	StorageJobs, QueueJobs int
+	// KeepJobs and KeepEvents are how long the records of jobs that have ended and of events are kept; the default of each is 90
+	// days, negative means for ever. Clients that store the id of a job find nothing under it after that time.
+	KeepJobs, KeepEvents time.Duration
 	// Grace is how long a component may go on after its job was terminated or the server is being closed; the default is
 	// 30 s. Then the job ends without it: its goroutine is left alone, its client and its log do nothing any more.
 	Grace time.Duration
@@ -93,6 +96,12 @@ func (o Options) withDefaults() Options {
 			ID: o.VariablesComponent, Type: "other", Name: "Variables", Description: "Variables of configurations, and rows with their values",
 		}})
 	}
+	if o.KeepJobs == 0 {
+		o.KeepJobs = keepRecords
+	}
+	if o.KeepEvents == 0 {
+		o.KeepEvents = keepRecords
+	}
 	if o.Grace == 0 {
 		o.Grace = 30 * time.Second
 	}
@@ -102,6 +111,9 @@ func (o Options) withDefaults() Options {
 	o.PublicURL = strings.TrimRight(o.PublicURL, "/")
 	return o
 }
+
+// keepRecords is how long jobs and events are kept by default.
+const keepRecords = 90 * 24 * time.Hour
 
 // minTokenLength keeps a token from being guessed in passing.
 const minTokenLength = 16

@@ -20,16 +20,27 @@ import (
 // part is the record of a part.
 type part struct {
 	ID int64 `json:"id"`
+	// Place orders the parts of a table; 0 means ID. A merged part stands where the first of the old ones stood.
+	Place int64 `json:"place,omitempty"`
 	// Columns are the ids of the columns in the order of the cells. A column of the table that is not among them is
 	// empty in all rows, one that the table does not have any more is not shown.
-	Columns []int64         `json:"columns"`
-	Rows    int64           `json:"rows"`
-	Bytes   int64           `json:"bytes"`
-	At      storageapi.Time `json:"at"`
+	Columns []int64 `json:"columns"`
+	Rows    int64   `json:"rows"`
+	Bytes   int64   `json:"bytes"`
+	// At is the time of the import. In a part of several imports it is that of the last one, and Spans has the times of all rows.
+	At    storageapi.Time `json:"at"`
+	Spans []span          `json:"spans,omitempty"`
 }
 
-func partKey(branch, table string, id int64) string {
-	return key("part", branch, table, number(id))
+func (pt part) place() int64 {
+	if pt.Place != 0 {
+		return pt.Place
+	}
+	return pt.ID
+}
+
+func partKey(branch, table string, place int64) string {
+	return key("part", branch, table, number(place))
 }
 
 // parts are the files of all tables.
@@ -63,10 +74,22 @@ func (p *parts) path(incarnation, id int64) string {
 type partWriter struct {
 	w    io.Writer
 	rows int64
+	at   storageapi.Time // of new rows
 	line []byte
+	// spans are the times of the rows that were written.
+	spans []span
 }
 
-func (w *partWriter) row(cells [][]byte) error {
+// row writes a row that is imported now.
+func (w *partWriter) row(cells [][]byte) error { return w.rowOf(w.at, cells) }
+
+// rowOf writes a row that was imported at a time.
+func (w *partWriter) rowOf(at storageapi.Time, cells [][]byte) error {
+	if n := len(w.spans); n > 0 && w.spans[n-1].At.Equal(at.Time) {
+		w.spans[n-1].Rows++
+	} else {
+		w.spans = append(w.spans, span{1, at})
+	}
 	w.line = appendRow(w.line[:0], cells)
 	w.rows++
 	_, err := w.w.Write(w.line)
@@ -78,14 +101,21 @@ func (p *parts) write(incarnation, id int64, columns []int64, fill func(w *partW
 	if err := ensureDir(p.folder(incarnation)); err != nil {
 		return part{}, err
 	}
-	var rows int64
-	size, err := writeDurably(p.path(incarnation, id), strconv.FormatInt(p.temps.Add(1), 10), func(w io.Writer) error {
-		pw := &partWriter{w: w}
+	out := part{ID: id, Columns: columns, At: now()}
+	var err error
+	out.Bytes, err = writeDurably(p.path(incarnation, id), strconv.FormatInt(p.temps.Add(1), 10), func(w io.Writer) error {
+		pw := &partWriter{w: w, at: out.At}
 		err := fill(pw)
-		rows = pw.rows
+		out.Rows = pw.rows
+		if n := len(pw.spans); n > 0 {
+			out.At = pw.spans[n-1].At
+		}
+		if len(pw.spans) > 1 {
+			out.Spans = pw.spans
+		}
 		return err
 	})
-	return part{ID: id, Columns: columns, Rows: rows, Bytes: size, At: now()}, err
+	return out, err
 }
 
 // acquire reads the table and its parts on one state, and keeps the files until release is called.

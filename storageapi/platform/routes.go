@@ -70,7 +70,7 @@ func (s *Server) allRoutes() []route {
 		s.indexRoutes(), s.branchRoutes(), s.branchMetadataRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(),
 		s.configurationMetadataRoutes(), s.tokenRoutes(), s.bucketRoutes(), s.tableRoutes(), s.tableDataRoutes(),
 		s.tableMetadataRoutes(), s.fileRoutes(), s.blobRoutes(), s.jobRoutes(), s.eventRoutes(), s.queueRoutes(),
-		s.encryptionRoutes(), s.absentRoutes(),
+		s.encryptionRoutes(), s.absentRoutes(), absentPartRoutes(),
 	)
 }
 

@@ -84,17 +84,25 @@ func readMoment(in *input, name string) string {
 	return strconv.FormatInt(at.Unix(), 10)
 }
 
-// wants reports whether a part was made in the time of the selection.
-func (sel selection) wants(pt part) bool {
-	at := func(text string) (time.Time, bool) {
+// inTime returns whether rows of a time are wanted, as a function.
+func (sel selection) inTime() func(at storageapi.Time) bool {
+	bound := func(text string) (time.Time, bool) {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		return time.Unix(seconds, 0), err == nil
 	}
-	if since, bound := at(sel.ChangedSince); bound && pt.At.Before(since) {
-		return false
+	since, hasSince := bound(sel.ChangedSince)
+	until, hasUntil := bound(sel.ChangedUntil)
+	return func(at storageapi.Time) bool {
+		return (!hasSince || !at.Before(since)) && (!hasUntil || at.Before(until))
 	}
-	until, bound := at(sel.ChangedUntil)
-	return !bound || pt.At.Before(until)
+}
+
+// anyRow reports whether a part has a row whose time is wanted.
+func (pt part) anyRow(inTime func(at storageapi.Time) bool) bool {
+	if len(pt.Spans) == 0 {
+		return inTime(pt.At)
+	}
+	return slices.ContainsFunc(pt.Spans, func(s span) bool { return inTime(s.At) })
 }
 
 func checkDataType(in *input, dataType string) {
@@ -220,7 +228,7 @@ func (s *Server) eachSelected(t table, list []part, sel selection, stop func() e
 	for _, name := range sel.names(t) {
 		places = append(places, t.find(name))
 	}
-	match := sel.matcher(t)
+	match, inTime := sel.matcher(t), sel.inTime()
 	out := make([][]byte, len(places))
 	emit := func(cells [][]byte) error {
 		for i, at := range places {
@@ -232,16 +240,16 @@ func (s *Server) eachSelected(t table, list []part, sel selection, stop func() e
 	full := func() bool { return sel.Limit > 0 && n >= sel.Limit }
 	var sorted [][][]byte
 	for _, pt := range list {
-		if !sel.wants(pt) {
+		if !pt.anyRow(inTime) {
 			continue
 		}
-		proj := project(t.ids(), pt)
+		proj, times := project(t.ids(), pt), pt.times()
 		err := s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
 			if err := stop(); err != nil {
 				return err
 			}
 			cells = proj.row(cells)
-			if !match(cells) {
+			if !inTime(times.next()) || !match(cells) {
 				return nil
 			}
 			if len(sel.Order) > 0 {
@@ -340,14 +348,14 @@ func (s *Server) rowsDeleteJob(run *jobRun) error {
 	if err := sel.check(t); err != nil {
 		return err
 	}
-	match := sel.matcher(t)
+	match, inTime := sel.matcher(t), sel.inTime()
 	var added, removed []part
 	var deleted int64
 	for _, pt := range list {
-		if !sel.wants(pt) {
+		if !pt.anyRow(inTime) {
 			continue
 		}
-		rest, err := s.rewrite(run, t, pt, func(cells [][]byte) bool { return !match(cells) })
+		rest, err := s.rewrite(run, t, pt, func(at storageapi.Time, cells [][]byte) bool { return !inTime(at) || !match(cells) })
 		if err != nil {
 			return err
 		}
@@ -366,6 +374,7 @@ func (s *Server) rowsDeleteJob(run *jobRun) error {
 	})
 	if err == nil {
 		s.parts.remove(t.Incarnation, removed)
+		s.mergeLater(t.Branch, t.ID)
 	}
 	return err
 }

@@ -92,7 +92,7 @@ func (s *Server) start(dir string) (err error) {
 	s.handler = s.newMux()
 	s.jobs = newStorageJobs(s)
 	s.queue = newQueue(s)
-	if err := errors.Join(s.sweepBranches(), s.parts.sweep(s.store), s.expireFiles(), s.sweepBlobs()); err != nil {
+	if err := errors.Join(s.sweepBranches(), s.parts.sweep(s.store), s.expireFiles(), s.sweepBlobs(), s.prune(time.Now())); err != nil {
 		return err
 	}
 	if err := errors.Join(s.jobs.resume(), s.queue.resume()); err != nil {
@@ -105,7 +105,7 @@ func (s *Server) start(dir string) (err error) {
 	return nil
 }
 
-// expireEvery is how often files are looked at whose life may be over. Reading such a file fails from its last moment on.
+// expireEvery is how often files, jobs and events are looked at whose life may be over. Reading such a file fails from its last moment on.
 const expireEvery = time.Hour
 
 func (s *Server) expireRegularly() {
@@ -118,6 +118,9 @@ func (s *Server) expireRegularly() {
 		case <-ticker.C:
 			if err := s.expireFiles(); err != nil {
 				s.log.Error("platform: expired files could not be deleted", "error", err)
+			}
+			if err := s.prune(time.Now()); err != nil {
+				s.log.Error("platform: the records of old jobs and events could not be deleted", "error", err)
 			}
 		}
 	}

@@ -25,6 +25,10 @@ type moved struct {
 	slices  map[storageapi.IntID][]uint64
 	imports []storageapi.IntID // jobs of numbered imports into the table with a key
 	exports []storageapi.IntID
+	// appended are the jobs of imports of one row into a table without a key, by the number in the row. So many small parts are
+	// merged all the time.
+	appended   map[int]storageapi.IntID
+	nextAppend int
 	next    int // number of the next import
 }
 
@@ -42,9 +46,11 @@ func body(seed uint64) []byte {
 // end, and nothing is left on disk of what was not.
 func TestKilledDuringTransfers(t *testing.T) {
 	dir := t.TempDir()
-	m := &moved{files: make(map[storageapi.IntID]uint64), slices: make(map[storageapi.IntID][]uint64)}
+	m := &moved{files: make(map[storageapi.IntID]uint64), slices: make(map[storageapi.IntID][]uint64), appended: make(map[int]storageapi.IntID)}
 	c := startAndKill(t, dir, 5, time.Second, func(c *child) {
 		_, err := c.client.CreateTable(t.Context(), "in.c-k", storageapi.TableCreate{Name: "t", PrimaryKey: []string{"id"}, Columns: storageapi.TextColumns("id", "n", "pad")})
+		check(t, err)
+		_, err = c.client.CreateTable(t.Context(), "in.c-k", storageapi.TableCreate{Name: "log", Columns: storageapi.TextColumns("n")})
 		check(t, err)
 	}, func(ctx context.Context, group *sync.WaitGroup, c *child, rng *rand.Rand) {
 		whole, sliced := rng.Uint64(), rng.Uint64()
@@ -52,9 +58,11 @@ func TestKilledDuringTransfers(t *testing.T) {
 		group.Go(func() { m.uploadSliced(ctx, c, sliced) })
 		group.Go(func() { m.load(ctx, c) })
 		group.Go(func() { m.export(ctx, c) })
+		group.Go(func() { m.append(ctx, c) })
 	})
 	m.verify(t, c)
-	t.Logf("%d files, %d sliced ones, %d imports, %d exports were acknowledged", len(m.files), len(m.slices), len(m.imports), len(m.exports))
+	m.verifyAppended(t, c)
+	t.Logf("%d files, %d sliced ones, %d imports, %d rows, %d exports were acknowledged", len(m.files), len(m.slices), len(m.imports), len(m.appended), len(m.exports))
 	c.kill()
 
 	// The next opening has removed what was half done.
@@ -125,6 +133,58 @@ func (m *moved) load(ctx context.Context, c *child) {
 		m.mu.Lock()
 		m.imports = append(m.imports, job.ID)
 		m.mu.Unlock()
+	}
+}
+
+func (m *moved) append(ctx context.Context, c *child) {
+	for {
+		m.mu.Lock()
+		n := m.nextAppend
+		m.nextAppend++
+		m.mu.Unlock()
+		f, err := c.client.Upload(ctx, storageapi.FilePrepare{Name: "f"}, storageapi.BytesSource([]byte(strconv.Itoa(n)+"\n")))
+		if err != nil {
+			return
+		}
+		job, err := c.client.StartImport(ctx, "in.c-k.log", storageapi.Import{FileID: f.ID, Incremental: true, WithoutHeaders: true})
+		if err != nil {
+			return
+		}
+		m.mu.Lock()
+		m.appended[n] = job.ID
+		m.mu.Unlock()
+	}
+}
+
+// verifyAppended checks that the rows of acknowledged imports are there once, in their order, whatever was merged when.
+func (m *moved) verifyAppended(t *testing.T, c *child) {
+	t.Helper()
+	for _, id := range m.appended {
+		_, err := c.client.WaitForJob(t.Context(), id)
+		check(t, err)
+	}
+	id, err := c.client.ExportTable(t.Context(), "in.c-k.log", storageapi.Export{})
+	check(t, err)
+	f, err := c.client.Download(t.Context(), id)
+	check(t, err)
+	rc, err := f.OpenSlices(t.Context())
+	check(t, err)
+	defer rc.Close()
+	rows, err := csv.NewReader(rc).ReadAll()
+	check(t, err)
+	last, found := -1, 0
+	for _, row := range rows {
+		n, err := strconv.Atoi(row[0])
+		check(t, err)
+		if n <= last {
+			t.Errorf("row %d comes after row %d", n, last)
+		}
+		if last = n; m.appended[n] != 0 {
+			found++
+		}
+	}
+	if found != len(m.appended) {
+		t.Errorf("%d rows of acknowledged imports are there, want %d", found, len(m.appended))
 	}
 }
 

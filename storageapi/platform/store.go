@@ -178,8 +178,17 @@ func prefixEnd(prefix string) []byte {
 // scan yields the keys after prefix with their records, ascending or descending. The record is good until the next
 // step. Nothing may be written while the loop runs.
 func (tx *txn) scan(prefix string, descending bool) iter.Seq2[string, record] {
+	return tx.scanBetween(prefix, prefix, descending)
+}
+
+// scanFrom is an ascending scan that begins at a key.
+func (tx *txn) scanFrom(prefix, from string) iter.Seq2[string, record] {
+	return tx.scanBetween(prefix, from, false)
+}
+
+func (tx *txn) scanBetween(prefix, from string, descending bool) iter.Seq2[string, record] {
 	return func(yield func(string, record) bool) {
-		it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: prefixEnd(prefix)})
+		it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: prefixEnd(prefix)})
 		if err != nil {
 			yield("", record{err: err})
 			return

@@ -1,0 +1,207 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// Each import leaves a part, and every reading of a table opens all of its parts. So neighbouring parts are merged in the
+// background, after the import that made them too many: mergeCount parts of about one size become one that is as large as all
+// of them. A row is written again as often as its part grows into the next size, not with each import.
+//
+// A merge runs in the lane of its table, one after the other with the jobs that change the table, and has no record of its own: until its one
+// change is on disk the table consists of the old parts, and the file of the new one is swept at the next opening. The merged
+// part keeps the times of the imports, because readings can be limited to rows of a time.
+
+const (
+	// mergeCount is how many parts of about one size make a merge.
+	mergeCount = 10
+	// smallPart is the size up to which parts are of one size, in bytes; each further size is mergeCount times as large.
+	smallPart = 256 << 10
+	// maxMerged bounds the size of a merged part, and thereby how long a merge keeps imports of the table waiting.
+	maxMerged = 128 << 20
+	// maxSpans bounds the imports whose rows are in one part, because their times are in its record.
+	maxSpans = 4096
+)
+
+// sizeClass orders parts by their size.
+func sizeClass(bytes int64) int {
+	class := 0
+	for limit := int64(smallPart); bytes > limit && class < 10; limit *= mergeCount {
+		class++
+	}
+	return class
+}
+
+// planMerge returns neighbouring parts that are to become one, or nothing. Parts are taken from the smallest size on, with the smaller
+// ones between them.
+func planMerge(list []part) []part {
+	for class := 0; class <= sizeClass(maxMerged); class++ {
+		for i := 0; i < len(list); {
+			var size, spans int64
+			count, end := 0, i
+			for end < len(list) && sizeClass(list[end].Bytes) <= class {
+				size += list[end].Bytes
+				spans += int64(max(1, len(list[end].Spans)))
+				if size > maxMerged || spans > maxSpans {
+					break
+				}
+				if sizeClass(list[end].Bytes) == class {
+					count++
+				}
+				end++
+			}
+			if count >= mergeCount {
+				return list[i:end]
+			}
+			i = max(end, i+1)
+		}
+	}
+	return nil
+}
+
+// mergeLater queues a merge of a table's parts if there are enough of them.
+func (s *Server) mergeLater(branch, id string) {
+	due, err := s.mergeDue(branch, id)
+	if err == nil && due {
+		var job int64
+		if job, err = s.store.ids.take(); err == nil {
+			s.jobs.add(laneJob{job, tableLock(branch, id), func(ctx context.Context) { s.runMerge(ctx, branch, id) }})
+		}
+	}
+	if err != nil {
+		s.log.Warn("platform: the parts of a table could not be looked at", "table", id, "error", err)
+	}
+}
+
+func (s *Server) mergeDue(branch, id string) (due bool, err error) {
+	err = s.store.view(func(tx *txn) error {
+		list, err := all[part](tx, key("part", branch, id, ""))
+		due = planMerge(list) != nil
+		return err
+	})
+	return due, err
+}
+
+// runMerge merges until nothing is left to merge. What fails is tried again after the next import.
+func (s *Server) runMerge(ctx context.Context, branch, id string) {
+	for {
+		merged, err := s.mergeParts(ctx, branch, id)
+		if err != nil && ctx.Err() == nil && !isNotFound(err) {
+			s.log.Warn("platform: the parts of a table could not be merged", "table", id, "error", err)
+		}
+		if err != nil || !merged {
+			return
+		}
+	}
+}
+
+// errPartsChanged ends a merge whose parts were replaced meanwhile.
+var errPartsChanged = errors.New("the parts have changed")
+
+// mergeParts makes one merge, if one is due.
+func (s *Server) mergeParts(ctx context.Context, branch, id string) (merged bool, err error) {
+	t, list, release, err := s.parts.acquire(s.store, branch, id)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	old := planMerge(list)
+	if old == nil {
+		return false, nil
+	}
+	fresh, err := s.joinParts(ctx, t, old)
+	if err != nil {
+		return false, err
+	}
+	err = s.store.update(tableLock(branch, id), func(tx *txn) error {
+		now, err := latest(tx, t)
+		if err != nil {
+			return err
+		}
+		for _, pt := range old {
+			var there part
+			if found, err := tx.get(partKey(branch, id, pt.place()), &there); err != nil {
+				return err
+			} else if !found || there.ID != pt.ID {
+				return errPartsChanged
+			}
+			if err := tx.delete(partKey(branch, id, pt.place())); err != nil {
+				return err
+			}
+			now.Bytes -= pt.Bytes
+		}
+		now.Bytes += fresh.Bytes
+		if err := tx.put(partKey(branch, id, fresh.place()), fresh); err != nil {
+			return err
+		}
+		return putTable(tx, now)
+	})
+	if errors.Is(err, errPartsChanged) || isNotFound(err) {
+		s.parts.remove(t.Incarnation, []part{fresh})
+		s.parts.removeEmpty(t.Incarnation)
+		return false, nil
+	}
+	if err != nil { // the change may be on disk nevertheless
+		return false, err
+	}
+	s.parts.remove(t.Incarnation, old)
+	return true, nil
+}
+
+// joinParts writes a part of the rows of several ones, in the place of the first.
+func (s *Server) joinParts(ctx context.Context, t table, old []part) (part, error) {
+	id, err := s.store.ids.take()
+	if err != nil {
+		return part{}, err
+	}
+	out, err := s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
+		for _, pt := range old {
+			proj, times := project(t.ids(), pt), pt.times()
+			err := s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return w.rowOf(times.next(), proj.row(cells))
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	out.Place = old[0].place()
+	return out, err
+}
+
+// span is a run of rows of one import within a part.
+type span struct {
+	Rows int64           `json:"rows"`
+	At   storageapi.Time `json:"at"`
+}
+
+// rowTimes gives the time of each row of a part, one after the other.
+type rowTimes struct {
+	spans []span
+	left  int64
+}
+
+func (pt part) times() *rowTimes {
+	spans := pt.Spans
+	if len(spans) == 0 {
+		spans = []span{{math.MaxInt64, pt.At}}
+	}
+	return &rowTimes{spans: spans, left: spans[0].Rows}
+}
+
+func (r *rowTimes) next() storageapi.Time {
+	for r.left == 0 && len(r.spans) > 1 {
+		r.spans = r.spans[1:]
+		r.left = r.spans[0].Rows
+	}
+	r.left--
+	return r.spans[0].At
+}
