@@ -42,39 +42,51 @@ import (
 // begins with "<has>" needs to contain the others. "<absent>" stands for a member that must not be there, "<any>" for any
 // value, "<number>", "<string>", "<time>" for one of that kind, "<empty>" for null, [], {} or "", and "<NAME=>" for any value, which is
 // kept as ${NAME} for the requests and expectations that follow.
+//
+// Each request and its answer must also be as the OpenAPI documents of the server describe them, and every operation that they
+// describe must be in the contract.
 func TestContract(t *testing.T) {
 	names, err := filepath.Glob("testdata/contract/*.txt")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no contract: %v", err)
 	}
+	api := newDescriptions()
 	for _, name := range names {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
 			data, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := newContract(t)
+			c := newContract(t, api)
 			for _, s := range splitSteps(string(data)) {
 				c.play(t, name, s)
 			}
 		})
+	}
+	if t.Failed() {
+		return
+	}
+	for _, operation := range api.unused() {
+		t.Errorf("the contract has no successful request for %s", operation)
 	}
 }
 
 // contract replays the steps of one file.
 type contract struct {
 	*world
+	api  *descriptions
 	vars map[string]string
 }
 
-func newContract(t *testing.T) *contract {
+func newContract(t *testing.T, api *descriptions) *contract {
 	w := newWorld(t, func(o *platform.Options) {
 		o.Components = []platform.Component{{
 			Component: storageapi.Component{ID: "echo", Type: "application"},
 			Runner:    platform.RunnerFunc(func(context.Context, *platform.Run) error { return nil }),
 		}}
 	})
-	return &contract{w, map[string]string{"HOST": w.http.URL, "TOKEN": masterToken}}
+	api.read(t, w)
+	return &contract{w, api, map[string]string{"HOST": w.http.URL, "TOKEN": masterToken}}
 }
 
 // step is one step of a contract and the number of its first line.
@@ -200,7 +212,12 @@ func (c *contract) request(t *testing.T, lines []string) answer {
 	if contentType == "" && len(lines) > 0 {
 		contentType = jsonType
 	}
-	return c.raw(method, path, contentType, strings.Join(lines, "\n"), header...)
+	body := strings.Join(lines, "\n")
+	got := c.raw(method, path, contentType, body, header...)
+	for _, fault := range c.api.check(method, path, body, got) {
+		t.Error(fault)
+	}
+	return got
 }
 
 // finished waits for the job of an answer, of the Storage API or of the queue, and reads it.

@@ -448,14 +448,14 @@ func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
 	return nil
 }
 
-// rewrite makes a part of the rows of another one that are to stay, in the order of the table's columns.
+// rewrite makes a part of the rows of another one that are to stay, in its place and in the order of the table's columns.
 func (s *Server) rewrite(run *jobRun, t table, pt part, keep func(at storageapi.Time, cells [][]byte) bool) (part, error) {
 	id, err := s.store.ids.take()
 	if err != nil {
 		return part{}, err
 	}
 	proj, times := project(t.ids(), pt), pt.times()
-	return s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
+	out, err := s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
 		return s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
 			at := times.next()
 			if row := proj.row(cells); keep(at, row) {
@@ -464,6 +464,8 @@ func (s *Server) rewrite(run *jobRun, t table, pt part, keep func(at storageapi.
 			return run.ctx.Err()
 		})
 	})
+	out.Place = pt.place()
+	return out, err
 }
 
 // commit makes the new parts the table's.

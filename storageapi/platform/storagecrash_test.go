@@ -29,7 +29,7 @@ type moved struct {
 	// merged all the time.
 	appended   map[int]storageapi.IntID
 	nextAppend int
-	next    int // number of the next import
+	next       int // number of the next import
 }
 
 // body is a few megabytes that are the same for the same seed.
