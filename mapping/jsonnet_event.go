@@ -184,6 +184,7 @@ func (m *machine) bodyText() value {
 			panic(fail)
 		}
 		m.step(len(b) >> 6)
+		m.known = true
 		m.bodyStr = text(validUTF8(unsafeString(b)))
 	}
 	return m.bodyStr
@@ -193,6 +194,7 @@ func (m *machine) headerText() value {
 	if m.headerStr.kind == kindNull {
 		s := m.r.headersText(m.compat)
 		m.alloc(len(s))
+		m.known = true
 		m.headerStr = text(validUTF8(s))
 	}
 	return m.headerStr

@@ -30,6 +30,7 @@ type machine struct {
 	nextText int
 	// bodyStr and headerStr are the values of these functions of the event, null if they were not called.
 	bodyStr, headerStr value
+	known              bool // some of these are set
 
 	tail tailCall
 	std  *object
@@ -51,14 +52,14 @@ func (m *machine) reset(r *Record, compat bool, b Budget) {
 	m.r, m.compat, m.budget = r, compat, b
 	m.steps, m.memory, m.depth, m.height, m.at = b.Steps, b.Memory, 0, 0, 0
 	m.tail, m.std, m.stack = tailCall{}, nil, m.stack[:0]
-	m.bodyStr, m.headerStr = null, null
 	m.buf, m.long = keep(m.buf), keep(m.long)
 	m.forgetTexts()
 }
 
+// forgetTexts drops the long texts, whose memory the next evaluation makes others in. Most evaluations have none.
 func (m *machine) forgetTexts() {
-	if m.nextText > 0 {
-		m.indexed, m.nextText = [keptTexts]textIndex{}, 0
+	if m.known {
+		m.bodyStr, m.headerStr, m.indexed, m.nextText, m.known = null, null, [keptTexts]textIndex{}, 0, false
 	}
 }
 
@@ -66,7 +67,6 @@ func (m *machine) forgetTexts() {
 // still has the arguments of the calls that did not end.
 func (m *machine) release(failed bool) {
 	m.r, m.tail, m.std = nil, tailCall{}, nil
-	m.bodyStr, m.headerStr = null, null
 	m.forgetTexts()
 	if failed {
 		m.stack = nil
@@ -304,7 +304,7 @@ func (m *machine) array(v value) []value {
 		m.typeError(v, kindArray)
 	}
 	a := v.ref.(*array)
-	if a.doc != nil && !a.ready {
+	if a.doc != nil && a.walked != wasRead {
 		t := a.doc
 		n := 0
 		for i := a.node + 1; i < t.nodes[a.node].next; i = t.nodes[i].next {
@@ -316,14 +316,14 @@ func (m *machine) array(v value) []value {
 		for i := a.node + 1; i < t.nodes[a.node].next; i = t.nodes[i].next {
 			a.elems = append(a.elems, m.fromDoc(t, i))
 		}
-		a.ready = true
+		a.walked = wasRead
 	}
 	return a.elems
 }
 
 func (m *machine) length(v value) int {
 	a := v.ref.(*array)
-	if a.doc == nil || a.ready {
+	if a.doc == nil || a.walked == wasRead {
 		return len(a.elems)
 	}
 	return len(m.array(v))

@@ -72,11 +72,24 @@ type restricted struct {
 
 // docObject is an object of a record.
 type docObject struct {
-	doc    *tape
-	node   uint32
-	walked int               // members that were passed to get at others
-	index  map[string]uint32 // values by name, nil until walked is large
-	names  []string          // sorted, nil until they were asked for
+	doc  *tape
+	node uint32
+	// walked is how many members were passed to get at others.
+	walked int32
+	read   *docMembers // nil until they were asked for
+}
+
+// docMembers is what was found out about all members of an object of a record.
+type docMembers struct {
+	index map[string]uint32 // values by name, nil until many were walked
+	names []string          // sorted, nil until they were asked for
+}
+
+func (d *docObject) members() *docMembers {
+	if d.read == nil {
+		d.read = &docMembers{}
+	}
+	return d.read
 }
 
 func (*layer) size() int        { return 1 }
@@ -181,21 +194,22 @@ func (m *machine) findField(core objectCore, super int, name string) (foundField
 func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 	t := d.doc
 	end := t.nodes[d.node].next
-	if d.index != nil {
-		at, ok := d.index[name]
-		return at, ok
-	}
 	if d.walked > manyWalks {
-		d.index = map[string]uint32{}
+		all := d.members()
+		if all.index != nil {
+			at, ok := all.index[name]
+			return at, ok
+		}
+		all.index = map[string]uint32{}
 		for k := d.node + 1; k < end; k = t.nodes[k+1].next {
 			m.step(1)
 			m.alloc(64)
 			key := m.docKey(t, k)
-			if _, ok := d.index[key]; !ok || m.compat {
-				d.index[key] = k + 1
+			if _, ok := all.index[key]; !ok || m.compat {
+				all.index[key] = k + 1
 			}
 		}
-		at, ok := d.index[name]
+		at, ok := all.index[name]
 		return at, ok
 	}
 	at, hops, found := uint32(0), 0, false
@@ -205,7 +219,7 @@ func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 		}
 		hops++
 	}
-	d.walked += hops
+	d.walked = int32(min(int(d.walked)+hops, manyWalks+1))
 	m.step(hops >> 4)
 	return at, found
 }
@@ -388,8 +402,8 @@ func (m *machine) visibility(core objectCore) map[string]ast.ObjectFieldHide {
 // docNames returns the names of the members of an object of a record, sorted and each once.
 func (m *machine) docNames(d *docObject) []string {
 	m.step(1)
-	if d.names != nil {
-		return d.names
+	if d.read != nil && d.read.names != nil {
+		return d.read.names
 	}
 	t := d.doc
 	names := []string{}
@@ -399,8 +413,9 @@ func (m *machine) docNames(d *docObject) []string {
 	}
 	m.alloc(16 * len(names))
 	slices.Sort(names)
-	d.names = slices.Compact(names)
-	return d.names
+	names = slices.Compact(names)
+	d.members().names = names
+	return names
 }
 
 // fieldNames returns the names of the visible fields, and of the hidden ones as well if asked for, sorted. The slice

@@ -216,14 +216,14 @@ func (m *machine) index(target, index value) value {
 		return m.get(target.ref.(*object), 0, m.string(index))
 	case kindArray:
 		i := int(m.float(index))
-		if a := target.ref.(*array); a.doc != nil && !a.ready && a.walked <= manyWalks {
+		if a := target.ref.(*array); a.doc != nil && a.walked != wasRead && a.walked <= manyWalks {
 			at := 0
 			k := a.node + 1
 			for ; k < a.doc.nodes[a.node].next && i > at; k = a.doc.nodes[k].next {
 				at++
 			}
 			m.step(1 + at>>4)
-			a.walked += at
+			a.walked = int32(min(int(a.walked)+at, manyWalks+1))
 			if k < a.doc.nodes[a.node].next && i == at {
 				return m.fromDoc(a.doc, k)
 			}

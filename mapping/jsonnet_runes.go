@@ -29,6 +29,7 @@ func (m *machine) indexOf(s string) *textIndex {
 	m.step(1 + len(s)/bytesAStep)
 	t := &m.indexed[m.nextText%keptTexts]
 	m.nextText++
+	m.known = true
 	*t = textIndex{s: s, count: utf8.RuneCountInString(s)}
 	if t.count == len(s) {
 		return t

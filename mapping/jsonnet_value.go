@@ -75,11 +75,12 @@ type array struct {
 	elems []value // may be thunks
 	doc   *tape   // where an array of a record stands, nil if it was computed
 	node  uint32
-	ready bool // elems are valid though doc is set
-
-	walked int  // elements of the tape that were passed to get at others
+	// walked is how many elements of the tape were passed to get at others, or wasRead when elems are valid though doc is set.
+	walked int32
 	room   *int // see machine.appended
 }
+
+const wasRead = -1
 
 // manyWalks is how many elements or members of the tape are passed before an array or object is read as a whole, so that
 // to go through all of it by index or name costs as much as it has parts.
