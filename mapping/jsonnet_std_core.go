@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/google/go-jsonnet/ast"
 )
 
 // stdCore are the functions that deal with values of any type.
@@ -590,8 +592,51 @@ func stdObjects() map[string]goFunction {
 			delete(r.keep, m.string(a[1]))
 			return newObject(r)
 		}},
+		"prune":            {params: []string{"a"}, run: func(m *machine, a []value) value { return m.prune(a[0]) }},
 		"$objectFlatMerge": {params: []string{"x"}, run: func(m *machine, a []value) value { return m.flatMerge(m.array(a[0])) }},
 	}
+}
+
+// prune drops what is null or empty, from the inside out. It looks at each value once; the library's own looks at it again for
+// each level around it.
+func (m *machine) prune(v value) value {
+	m.step(1)
+	switch v.kind {
+	case kindArray:
+		m.enter(1)
+		in := m.array(v)
+		var out []value
+		for i := range in {
+			if el := m.prune(m.forceAt(&in[i])); m.isContent(el) {
+				m.alloc(96)
+				out = append(out, el)
+			}
+		}
+		m.leave(1)
+		return list(out)
+	case kindObject:
+		m.enter(1)
+		o, l := v.ref.(*object), &layer{}
+		for _, name := range m.fieldNames(o, false) {
+			if el := m.prune(m.get(o, 0, name)); m.isContent(el) {
+				m.alloc(128)
+				l.add(field{name: name, hide: ast.ObjectFieldInherit, val: el})
+			}
+		}
+		m.leave(1)
+		return newObject(l)
+	}
+	return v
+}
+
+func (m *machine) isContent(v value) bool {
+	switch v.kind {
+	case kindNull:
+		return false
+	case kindArray, kindObject:
+		return m.sizeOf(v) > 0
+	}
+	return true
 }
 
 // texts makes an array of strings.

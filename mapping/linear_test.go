@@ -39,6 +39,7 @@ var linear = map[string]string{
 	"mergePatch":               `std.length(std.mergePatch(Body('o'), { a: null }))`,
 	"elements by index":        `local a = Body('a'), f(i, n) = if i >= Body('n') then n else f(i + 1, n + a[i]) tailstrict; f(0, 0)`,
 	"prune":                    `std.length(std.prune(Body('o')))`,
+	"prune of what is nested":  `local f(x, n) = if n == 0 then x else f([x, null], n - 1); std.length(std.toString(std.prune([f(c, 40) for c in std.objectFields(Body('o'))])))`,
 	"stripChars":               `std.length(std.stripChars('   ' + BodyStr(), ' x{}é"'))`,
 	"trim":                     `std.length(std.trim(BodyStr()))`,
 	"split and join":           `std.length(std.join(';', std.split(BodyStr(), ',')))`,
