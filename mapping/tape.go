@@ -83,6 +83,21 @@ func (e *SyntaxError) Error() string {
 const noParent = math.MaxUint32
 
 // parse scans text, which must not change while the tape is used.
+//
+// It is a machine with four states, the labels below. Each says what it expects at text[i]:
+//
+//	value    a value, after white space. A text, number or word is put on the tape: after. A bracket is put on the tape as
+//	         an open container: closing if it is empty, else key or value.
+//	key      a key and a colon: value.
+//	after    what follows a value, after white space: a comma leads to key or value, the bracket of the container to closing.
+//	         Outside of all containers only the end of the text may follow, and the scan is done.
+//	closing  the bracket that ends the innermost container: its node gets its end, its flags and the node after it: after.
+//
+// What holds in every state: nodes[parent] is the innermost open container, noParent outside of all. The next of an open
+// container is its own parent, until closing makes it the node after its content. A container has white space or bytes above
+// 0x7f inside if the last ones seen, lastSpace and lastHigh, are behind its start: so nothing has to be noted on the way out.
+// All of this lives in local variables: that is why the states are labels of one function. What is long or rare, escapes,
+// numbers, words and faults, is in functions of its own.
 func (t *tape) parse(text []byte) error {
 	t.text = text
 	t.nodes = t.nodes[:0]
@@ -163,27 +178,14 @@ value:
 			goto key
 		}
 		goto value
-	case 't':
-		if len(text)-i < 4 || string(text[i:i+4]) != "true" {
+	case 't', 'f', 'n':
+		end, kind := scanWord(text, i)
+		if end < 0 {
 			return fail(i, "unknown word")
 		}
 		nodes = append(nodes, node{})
-		nodes[len(nodes)-1].set(i, i+4, len(nodes), nodeTrue, 0)
-		i += 4
-	case 'f':
-		if len(text)-i < 5 || string(text[i:i+5]) != "false" {
-			return fail(i, "unknown word")
-		}
-		nodes = append(nodes, node{})
-		nodes[len(nodes)-1].set(i, i+5, len(nodes), nodeFalse, 0)
-		i += 5
-	case 'n':
-		if len(text)-i < 4 || string(text[i:i+4]) != "null" {
-			return fail(i, "unknown word")
-		}
-		nodes = append(nodes, node{})
-		nodes[len(nodes)-1].set(i, i+4, len(nodes), nodeNull, 0)
-		i += 4
+		nodes[len(nodes)-1].set(i, end, len(nodes), kind, 0)
+		i = end
 	default:
 		if c != '-' && c-'0' > 9 {
 			return fail(i, "expected a value")
@@ -199,6 +201,7 @@ value:
 
 after:
 	for i < len(text) && isSpace(text[i]) {
+		// White space behind the root is inside of nothing.
 		if parent != noParent {
 			lastSpace = i
 		}
@@ -297,6 +300,20 @@ closing:
 		parent, n.next = n.next, uint32(len(nodes))
 	}
 	goto after
+}
+
+// scanWord returns the end and the kind of the word that begins at text[i]; a negative end means that JSON has no such word.
+func scanWord(text []byte, i int) (end int, kind nodeKind) {
+	rest := text[i:]
+	switch {
+	case len(rest) >= 4 && string(rest[:4]) == "true":
+		return i + 4, nodeTrue
+	case len(rest) >= 5 && string(rest[:5]) == "false":
+		return i + 5, nodeFalse
+	case len(rest) >= 4 && string(rest[:4]) == "null":
+		return i + 4, nodeNull
+	}
+	return -1, nodeNull
 }
 
 func isSpace(c byte) bool { return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') }

@@ -160,3 +160,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestScanWord(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		end  int
+		kind nodeKind
+	}{
+		{"[true]", 5, nodeTrue},
+		{"[false", 6, nodeFalse},
+		{"[null,", 5, nodeNull},
+		{"[nullx", 5, nodeNull},
+		{"[tru", -1, nodeNull},
+		{"[fals", -1, nodeNull},
+		{"[nul", -1, nodeNull},
+		{"[True", -1, nodeNull},
+		{"[nil]", -1, nodeNull},
+		{"[fulse", -1, nodeNull},
+	} {
+		if end, kind := scanWord([]byte(tc.text), 1); end != tc.end || kind != tc.kind {
+			t.Errorf("%s: ends at %d, kind %d; want %d, %d", tc.text, end, kind, tc.end, tc.kind)
+		}
+	}
+}
