@@ -146,14 +146,7 @@ func (c *call) authorizeBlob(right string) (file int64, name string, err error) 
 	if !strings.Contains(c.query("sp"), right) {
 		return 0, "", &blobError{http.StatusForbidden, "AuthorizationPermissionMismatch"}
 	}
-	var f storedFile
-	err = c.s.store.view(func(tx *txn) error {
-		found, err := tx.get(fileKey(file), &f)
-		if err == nil && (!found || f.expired()) {
-			err = &blobError{http.StatusNotFound, "BlobNotFound"}
-		}
-		return err
-	})
+	err = c.s.findBlobFile(file) // an absent one is answered as an absent blob
 	c.w.Header().Set("x-ms-version", blobVersion)
 	return file, name, err
 }

@@ -105,6 +105,9 @@ func (p blobProperties) write(h http.Header, written time.Time) {
 // sliceAddress is how a manifest names what is below a name: the address of the container as it is handed out, with the
 // scheme of the object store. Clients compare it with the address that their credentials name.
 func (c *call) sliceAddress(name string) string {
+	if c.s.opts.S3 != nil {
+		return "s3://" + ObjectBucket + "/" + name
+	}
 	_, host, _ := strings.Cut(c.base(), "://")
 	return storageapi.ProviderAzure + "://" + host + blobPath + "/" + blobContainer + "/" + name
 }

@@ -58,6 +58,7 @@
 //
 // The bytes of files go to an object store with the protocol of Azure's blobs, below /blob of the same server,
 // because that is the one whose address comes with the credentials: clients of the platform upload there unmodified.
+// Clients that know S3 only are served by the module storageapi/platform/s3gateway, with [Options.S3].
 //
 // # On disk
 //

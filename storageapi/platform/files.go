@@ -131,13 +131,41 @@ func (c *call) prepareFile() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	if out.AzureUpload, err = c.uploadParams(f); err != nil {
+	if err = c.addUpload(&out, f); err != nil {
 		return failed(err)
 	}
 	return created(out)
 }
 
-func (c *call) uploadParams(f storedFile) (*storageapi.AzureUploadParams, error) {
+// addUpload adds what an upload of the file needs.
+func (c *call) addUpload(out *storageapi.File, f storedFile) (err error) {
+	if c.s.opts.S3 == nil {
+		out.AzureUpload, err = c.azureUpload(f)
+		return err
+	}
+	upload := &storageapi.S3UploadParams{Key: blobName(f.ID, f.Sliced), Bucket: ObjectBucket, ACL: "private"}
+	if f.Encrypted {
+		upload.Encryption = "AES256"
+	}
+	upload.Credentials, err = c.s.s3Credentials(f.ID, true, uploadLife)
+	out.S3Upload = upload
+	return err
+}
+
+// addDownload adds what a download of the file needs.
+func (c *call) addDownload(out *storageapi.File, f storedFile) (err error) {
+	if c.s.opts.S3 == nil {
+		out.AzurePath = &storageapi.AzurePath{Name: blobName(f.ID, f.Sliced), Container: blobContainer}
+		out.AzureCredentials, err = c.blobCredentials(f.ID, rightsRead, uploadLife)
+		return err
+	}
+	out.S3Path = &storageapi.S3Path{Key: blobName(f.ID, f.Sliced), Bucket: ObjectBucket}
+	credentials, err := c.s.s3Credentials(f.ID, false, uploadLife)
+	out.S3Credentials = &credentials
+	return err
+}
+
+func (c *call) azureUpload(f storedFile) (*storageapi.AzureUploadParams, error) {
 	credentials, err := c.blobCredentials(f.ID, rightsWrite, uploadLife)
 	if err != nil {
 		return nil, err
@@ -159,6 +187,9 @@ func (c *call) fileAnswer(f storedFile) (storageapi.File, error) {
 		Provider: storageapi.ProviderAzure, Region: "local", SizeBytes: f.Size, Tags: notNil(f.Tags), MaxAgeDays: f.MaxAge,
 		IsSliced: f.Sliced, IsEncrypted: f.Encrypted, RunID: f.RunID, RunIDs: []string{},
 		CreatorToken: f.Creator,
+	}
+	if c.s.opts.S3 != nil {
+		out.Provider, out.Region = storageapi.ProviderAWS, c.s.Objects().Region()
 	}
 	if f.RunID != nil {
 		out.RunIDs = append(out.RunIDs, *f.RunID)
@@ -211,8 +242,7 @@ func (c *call) getFile() (reply, error) {
 	if credentials, err := c.queryFlag("federationToken"); err != nil {
 		return failed(err)
 	} else if credentials {
-		out.AzurePath = &storageapi.AzurePath{Name: blobName(f.ID, f.Sliced), Container: blobContainer}
-		if out.AzureCredentials, err = c.blobCredentials(f.ID, rightsRead, uploadLife); err != nil {
+		if err := c.addDownload(&out, f); err != nil {
 			return failed(err)
 		}
 	}
@@ -467,7 +497,7 @@ func (c *call) refreshFile() (reply, error) {
 	}
 	out, err := c.fileAnswer(f)
 	if err == nil {
-		out.AzureUpload, err = c.uploadParams(f)
+		err = c.addUpload(&out, f)
 	}
 	if err != nil {
 		return failed(err)

@@ -1,0 +1,221 @@
+package platform
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/storageapi"
+)
+
+// S3Options make the server hand out temporary credentials of S3 for uploads and downloads, in place of those of Azure.
+// Something must serve them: package s3gateway does, over [Server.Objects].
+type S3Options struct {
+	// Region is what clients sign their requests for. The default is "us-east-1".
+	Region string
+}
+
+// ObjectBucket is the one bucket of all objects.
+const ObjectBucket = blobContainer
+
+// ErrObjectDenied is the error of a call whose access key has no right to the object, is unknown, or has expired.
+var ErrObjectDenied = errors.New("the access key has no right to the object")
+
+// Objects are the bytes of the server's files for a gateway that serves them with S3's protocol. An object is named by its
+// key in [ObjectBucket]. Each call names the access key that has signed the request, and is refused with
+// [ErrObjectDenied] when that does not allow it. An absent object is an error that matches [fs.ErrNotExist]. It is safe
+// for concurrent use.
+type Objects struct{ s *Server }
+
+// Objects returns the bytes of the server's files.
+func (s *Server) Objects() *Objects { return &Objects{s} }
+
+// accessGrant is what an access key says: the file, whether it may be written, and until when.
+type accessGrant struct {
+	file  int64
+	write bool
+	until time.Time
+}
+
+// accessPrefix is that of temporary access keys, by which clients and servers know that a session token belongs to them.
+const accessPrefix = "ASIA"
+
+var accessEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+// key writes the grant as an access key. It is no secret: what signs is derived from it with a key of the server.
+func (g accessGrant) key() string {
+	data := binary.BigEndian.AppendUint64(nil, uint64(g.file))
+	data = binary.BigEndian.AppendUint64(data, uint64(g.until.Unix())<<1)
+	if g.write {
+		data[len(data)-1] |= 1
+	}
+	return accessPrefix + accessEncoding.EncodeToString(data)
+}
+
+func parseAccessKey(key string) (g accessGrant, ok bool) {
+	text, ok := strings.CutPrefix(key, accessPrefix)
+	data, err := accessEncoding.DecodeString(text)
+	if !ok || err != nil || len(data) != 16 {
+		return g, false
+	}
+	end := binary.BigEndian.Uint64(data[8:])
+	g = accessGrant{int64(binary.BigEndian.Uint64(data)), end&1 == 1, time.Unix(int64(end>>1), 0)}
+	return g, g.key() == key
+}
+
+// derive makes a secret of an access key, for one use.
+func (s *Server) derive(use, accessKey string) (string, error) {
+	secret, err := s.blobKey()
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(use + sep + accessKey))
+	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+// s3Credentials are what a client signs requests for a file with.
+func (s *Server) s3Credentials(file int64, write bool, life time.Duration) (storageapi.S3Credentials, error) {
+	until := time.Now().Add(life).Truncate(time.Second)
+	key := accessGrant{file, write, until}.key()
+	secret, err := s.derive("s3 secret", key)
+	if err != nil {
+		return storageapi.S3Credentials{}, err
+	}
+	token, err := s.derive("s3 session", key)
+	return storageapi.S3Credentials{
+		AccessKeyID: key, SecretAccessKey: storageapi.Secret(secret), SessionToken: storageapi.Secret(token),
+		Expiration: storageapi.Time{Time: until.UTC()},
+	}, err
+}
+
+// SecretKey returns what requests of an access key with its session token are signed with, or [ErrObjectDenied].
+func (o *Objects) SecretKey(accessKey, sessionToken string) (string, error) {
+	g, ok := parseAccessKey(accessKey)
+	if !ok || !time.Now().Before(g.until) {
+		return "", ErrObjectDenied
+	}
+	token, err := o.s.derive("s3 session", accessKey)
+	if err != nil {
+		return "", err
+	}
+	if !hmac.Equal([]byte(token), []byte(sessionToken)) {
+		return "", ErrObjectDenied
+	}
+	return o.s.derive("s3 secret", accessKey)
+}
+
+// Region is what clients sign their requests for.
+func (o *Objects) Region() string {
+	if s3 := o.s.opts.S3; s3 != nil && s3.Region != "" {
+		return s3.Region
+	}
+	return defaultS3Region
+}
+
+const defaultS3Region = "us-east-1"
+
+// find checks the right to an object and returns the file and the name of its blob.
+func (o *Objects) find(accessKey, key string, write bool) (file int64, name string, err error) {
+	g, ok := parseAccessKey(accessKey)
+	file, name, known := parseBlobName(key)
+	if !ok || !known || g.file != file || write && !g.write || !time.Now().Before(g.until) {
+		return 0, "", ErrObjectDenied
+	}
+	return file, name, o.s.findBlobFile(file)
+}
+
+// findBlobFile returns an error that matches [fs.ErrNotExist] when the file is not there any more.
+func (s *Server) findBlobFile(id int64) error {
+	return s.store.view(func(tx *txn) error {
+		var f storedFile
+		found, err := tx.get(fileKey(id), &f)
+		if err == nil && (!found || f.expired()) {
+			err = fs.ErrNotExist
+		}
+		return err
+	})
+}
+
+// ObjectInfo describes an object.
+type ObjectInfo struct {
+	// Size is the number of bytes, Written the time of the last put.
+	Size    int64
+	Written time.Time
+	// Properties are what the writer has said of the object: header fields such as Content-Type.
+	Properties map[string]string
+}
+
+// Open opens an object. The caller closes it.
+func (o *Objects) Open(accessKey, key string) (io.ReadSeekCloser, ObjectInfo, error) {
+	file, name, err := o.find(accessKey, key, false)
+	if err != nil {
+		return nil, ObjectInfo{}, err
+	}
+	f, err := o.s.blobs.open(file, name)
+	if err != nil {
+		return nil, ObjectInfo{}, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		var p blobProperties
+		if p, err = o.s.blobs.properties(file, name); err == nil {
+			return f, ObjectInfo{info.Size(), info.ModTime(), p}, nil
+		}
+	}
+	return nil, ObjectInfo{}, errors.Join(err, f.Close())
+}
+
+// Put stores an object with its properties. When it returns nil the bytes are on disk; an earlier object of the key is
+// replaced as a whole. An error of body stores nothing.
+func (o *Objects) Put(ctx context.Context, accessKey, key string, properties map[string]string, body io.Reader) error {
+	file, name, err := o.find(accessKey, key, true)
+	if err != nil {
+		return err
+	}
+	if err := o.s.blobs.setProperties(file, name, properties); err != nil {
+		return err
+	}
+	_, err = o.s.blobs.put(file, name, &contextReader{ctx, body})
+	return err
+}
+
+// PutPart stores a part of an object that [Objects.PutParts] puts together. id names the part among those of the object.
+func (o *Objects) PutPart(ctx context.Context, accessKey, key, id string, body io.Reader) error {
+	file, name, err := o.find(accessKey, key, true)
+	if err != nil {
+		return err
+	}
+	return o.s.blobs.putBlock(file, name, id, &contextReader{ctx, body})
+}
+
+// PutParts makes an object of its parts, in the order of their ids, and removes the parts. A part that is not there is an
+// error that matches [fs.ErrNotExist], and changes nothing.
+func (o *Objects) PutParts(accessKey, key string, properties map[string]string, ids []string) error {
+	file, name, err := o.find(accessKey, key, true)
+	if err != nil {
+		return err
+	}
+	if err := o.s.blobs.setProperties(file, name, properties); err != nil {
+		return err
+	}
+	return o.s.blobs.putBlocks(file, name, ids)
+}
+
+// Remove removes an object. One that is not there is no error.
+func (o *Objects) Remove(accessKey, key string) error {
+	file, name, err := o.find(accessKey, key, true)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ignoreAbsent(os.Remove(o.s.blobs.path(file, name))), o.s.blobs.setProperties(file, name, nil))
+}

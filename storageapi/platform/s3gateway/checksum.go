@@ -1,0 +1,26 @@
+package s3gateway
+
+import (
+	"io"
+
+	"github.com/versity/versitygw/s3api/utils"
+)
+
+// checksums are those that a request gives in its header, by algorithm. Those behind a chunked body are checked by
+// versitygw itself.
+type checksums map[utils.HashType]*string
+
+// verify returns a reader of body that fails at its end when a checksum differs.
+func (c checksums) verify(body io.Reader) (io.Reader, error) {
+	for algorithm, sum := range c {
+		if text(sum) == "" {
+			continue
+		}
+		r, err := utils.NewHashReader(body, *sum, algorithm)
+		if err != nil {
+			return nil, err
+		}
+		body = r
+	}
+	return body, nil
+}

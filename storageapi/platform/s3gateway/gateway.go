@@ -1,0 +1,107 @@
+package s3gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/versity/versitygw/s3api"
+	"github.com/versity/versitygw/s3api/middlewares"
+
+	"github.com/forebay/forebay/storageapi/platform"
+)
+
+// Gateway answers requests of S3. It is an [http.Handler], and safe for concurrent use.
+type Gateway struct {
+	server *s3api.S3ApiServer
+	proxy  *httputil.ReverseProxy
+	dial   *http.Transport
+	dir    string // of the socket between the handler and the gateway
+	served chan error
+}
+
+// running is held by the one gateway of the process.
+var running atomic.Bool
+
+// ErrRunning is the error of a second Open in one process.
+var ErrRunning = errors.New("s3gateway: the process has a gateway already")
+
+// maxRequests bounds the requests that are answered at once; others are told to slow down.
+const maxRequests = 4096
+
+// Open begins to serve. The caller must close the gateway before the server of the objects.
+func Open(objects *platform.Objects) (*Gateway, error) {
+	if !running.CompareAndSwap(false, true) {
+		return nil, ErrRunning
+	}
+	g, err := open(objects)
+	if err != nil {
+		running.Store(false)
+		return nil, fmt.Errorf("s3gateway: %w", err)
+	}
+	return g, nil
+}
+
+func open(objects *platform.Objects) (*Gateway, error) {
+	// The gateway listens by itself and cannot be called. It gets a socket that only this user reaches, and a proxy in front
+	// of it is the handler, so that the embedder's own server has the port and the certificate.
+	dir, err := os.MkdirTemp("", "forebay-s3-") // 0700
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(dir, "s")
+	listening := make(chan struct{})
+	server, err := s3api.New(
+		&backend{objects: objects}, middlewares.RootUserConfig{}, objects.Region(), &identities{objects: objects}, nil, nil, nil, nil,
+		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(), s3api.WithConcurrencyLimiter(maxRequests, maxRequests),
+		s3api.WithSocketPerm(0o600), s3api.WithOnListen(func() { close(listening) }),
+	)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	g := &Gateway{server: server, dir: dir, served: make(chan error, 1)}
+	go func() { g.served <- server.ServeMultiPort([]string{socket}) }()
+	select {
+	case <-listening:
+	case err := <-g.served:
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	g.dial = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+		DisableCompression: true, MaxIdleConnsPerHost: 64,
+	}
+	g.proxy = &httputil.ReverseProxy{
+		Transport:     g.dial,
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			// Host and path are signed: they stay as they came.
+			r.Out.URL = &url.URL{
+				Scheme: "http", Host: "gateway", Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery,
+			}
+			r.Out.Host = r.In.Host
+		},
+	}
+	return g, nil
+}
+
+// ServeHTTP answers one request. Its path begins with the bucket.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.proxy.ServeHTTP(w, r) }
+
+// Close ends the requests that are being answered and stops to serve.
+func (g *Gateway) Close() error {
+	defer running.Store(false)
+	g.dial.CloseIdleConnections()
+	err := g.server.ShutDown()
+	<-g.served // its error is that the listener was closed
+	return errors.Join(err, os.RemoveAll(g.dir))
+}
