@@ -198,10 +198,14 @@ func (t Ticket) outcome() error {
 func (b *Buffer) reserve(size int64) *OverloadError {
 	pending := b.pending.Add(size)
 	used := pending + b.local.Load() + b.staged.Load()
-	if pending <= b.opts.MaxPendingBytes && used <= b.opts.MaxDiskBytes {
+	full := b.store.Load().Full()
+	if pending <= b.opts.MaxPendingBytes && used <= b.opts.MaxDiskBytes && full == nil {
 		return nil
 	}
 	b.pending.Add(-size)
+	if full != nil {
+		return &OverloadError{Resource: "disk", Used: full.Used, Limit: full.Limit, RetryAfter: 5 * time.Second}
+	}
 	if used > b.opts.MaxDiskBytes {
 		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second, size: size}
 	}

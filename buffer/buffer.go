@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -51,7 +53,7 @@ type Buffer struct {
 	}
 
 	// store is the opening that is in use, db its database for the committer alone.
-	store atomic.Pointer[store]
+	store atomic.Pointer[pebblestore.Opening]
 	dir   string
 	lock  io.Closer
 
@@ -347,7 +349,7 @@ func (b *Buffer) closeOnce() error {
 	b.reopening.Wait()
 	b.gate.finish()
 	<-b.closed
-	err := b.store.Load().close()
+	err := closeStore(b.store.Load())
 	if f := b.failed.Load(); f != nil {
 		err = f
 	} else if err != nil {

@@ -2,9 +2,7 @@ package buffer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/forebay/forebay/internal/pebblestore"
@@ -55,43 +53,11 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 }
 
 // copyTo runs on the committer.
-func (b *Buffer) copyTo(dir string) (err error) {
-	disk := b.opts.FS
-	switch _, err := disk.Stat(dir); {
-	case err == nil:
-		return fmt.Errorf("the folder exists: %w", fs.ErrExist)
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	parent := disk.PathDir(dir)
-	if err := disk.MkdirAll(parent, 0o700); err != nil {
-		return err
-	}
-	// The folder gets its name when everything is in it.
-	partial := dir + ".partial"
-	if err := disk.RemoveAll(partial); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, disk.RemoveAll(partial))
+func (b *Buffer) copyTo(dir string) error {
+	return b.store.Load().Checkpoint(dir, func(partial string) error {
+		if err := writeFormat(b.opts.FS, partial); err != nil {
+			return err
 		}
-	}()
-	if err := pebblestore.Checkpoint(b.db, disk, partial); err != nil {
-		return err
-	}
-	// After a failure the store goes on in memory alone, and so would the copy.
-	if err := b.store.Load().fs.Failure(); err != nil {
-		return err
-	}
-	if err := writeFormat(disk, partial); err != nil {
-		return err
-	}
-	if err := writeNote(disk, partial, copyFile, ""); err != nil {
-		return err
-	}
-	if err := disk.Rename(partial, dir); err != nil {
-		return err
-	}
-	return pebblestore.SyncDir(disk, parent)
+		return pebblestore.WriteNote(b.opts.FS, partial, copyFile, "")
+	})
 }

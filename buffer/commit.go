@@ -289,8 +289,12 @@ func (b *Buffer) prepare(g *group) {
 	b.enqueue(c)
 	if c.batch == nil {
 		// An operation that had nothing to write.
-	} else if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
-		c.err = b.fail(fmt.Errorf("commit: %w", err))
+	} else {
+		size := c.batch.Len()
+		if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
+			c.err = b.fail(fmt.Errorf("commit: %w", err))
+		}
+		b.store.Load().Stored(size)
 	}
 	for _, fn := range t.still {
 		fn()

@@ -99,12 +99,12 @@ type examination struct {
 // that is damage too.
 func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tally, giveUp bool) (x examination, err error) {
 	st := b.store.Load()
-	if err := st.read(); err != nil {
+	if err := st.Read(); err != nil {
 		return x, err
 	}
-	defer st.release()
+	defer st.Release()
 	from, to := chunkBounds(num)
-	it, err := st.db.NewIter(iterBounds(from, to))
+	it, err := st.DB.NewIter(iterBounds(from, to))
 	if err != nil {
 		return x, err
 	}
@@ -186,7 +186,7 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 			return x, err
 		}
 		for ; next < end; next++ {
-			if value := st.chunk(num, next); value == nil || good(value) != nil {
+			if value := storedChunk(st.DB, num, next); value == nil || good(value) != nil {
 				bad(int(next), cause, value)
 			}
 		}

@@ -17,11 +17,11 @@ func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
 		return nil, err
 	}
 	st := b.store.Load()
-	if err := st.read(); err != nil {
+	if err := st.Read(); err != nil {
 		return nil, fmt.Errorf("buffer: list damage: %w", err)
 	}
-	defer st.release()
-	list, err := listDamage(st.db)
+	defer st.Release()
+	list, err := listDamage(st.DB)
 	if err != nil {
 		return nil, fmt.Errorf("buffer: list damage: %w", err)
 	}

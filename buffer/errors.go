@@ -37,7 +37,8 @@ var (
 // repeat it after RetryAfter. The bounds are Options.MaxPendingBytes, MaxDiskBytes and MaxSinkBytes.
 type OverloadError struct {
 	// Resource is the bound that was hit: "memory" (bytes not yet committed), "disk" (what waits of all sinks, in local
-	// and staging) or "sink" (what waits of one sink).
+	// and staging, or what the files of the local level take: of MaxDiskBytes, or of their volume) or "sink" (what waits of
+	// one sink).
 	Resource string
 	// Used and Limit are in bytes.
 	Used, Limit int64
@@ -48,7 +49,7 @@ type OverloadError struct {
 }
 
 func (e *OverloadError) Error() string {
-	option := map[string]string{"memory": "MaxPendingBytes", "disk": "MaxDiskBytes", "sink": "MaxSinkBytes"}[e.Resource]
+	option := map[string]string{"memory": "MaxPendingBytes", "disk": "MaxDiskBytes and the volume", "sink": "MaxSinkBytes"}[e.Resource]
 	return fmt.Sprintf("buffer: overloaded: no room in %s (%d of the %d bytes of %s are in use), retry after %s",
 		e.Resource, e.Used, e.Limit, option, e.RetryAfter)
 }
@@ -121,6 +122,22 @@ func (e *FailedError) Error() string {
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }
+
+// RoomError says that the volume of the local level is too small to open it. Nothing is lost: give it room and open it
+// again.
+type RoomError struct {
+	// Dir is the folder of the local level.
+	Dir string
+	// Free are the bytes that the volume has, Needed those that the local level needs.
+	Free, Needed int64
+	// For says what they are needed for.
+	For string
+
+	err error
+}
+
+func (e *RoomError) Error() string { return e.err.Error() }
+func (e *RoomError) Unwrap() error { return e.err }
 
 // errReopened ends calls that began before the local level was reopened.
 var errReopened = &FailedError{Err: errors.New("the local level was reopened during the call")}

@@ -65,30 +65,8 @@ func knownFormat(dir, version string) error {
 	return nil
 }
 
-// writeNote writes a small file durably, all of it or none.
-func writeNote(disk vfs.FS, dir, name, text string) error {
-	path := disk.PathJoin(dir, name)
-	f, err := disk.Create(path+".new", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write([]byte(text)); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := disk.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return pebblestore.SyncDir(disk, dir)
-}
-
 func writeFormat(disk vfs.FS, dir string) error {
-	return writeNote(disk, dir, formatFile, strconv.Itoa(formatVersion)+"\n")
+	return pebblestore.WriteNote(disk, dir, formatFile, strconv.Itoa(formatVersion)+"\n")
 }
 
 // adopt makes a checkpoint the data of an engine of its own, when it is opened first. Everything that the checkpoint

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/internal/pebblestore"
@@ -68,23 +67,18 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	st := &store{fs: pebblestore.New(opts.FS, dir, func(error) {})}
-	st.db, err = pebble.Open(dir, &pebble.Options{
-		FS: st.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: st.fs.Logger(log),
-		EventListener: pebblestore.Listener(log),
-	})
+	st, err := pebblestore.OpenReadOnly(opts.FS, dir, log)
 	if err == nil {
-		err = checkStore(opts.FS, dir)
-		if err != nil {
-			err = errors.Join(err, st.close())
+		if err = checkStore(opts.FS, dir); err != nil {
+			err = errors.Join(err, st.Close())
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(inspectError(opts.FS, dir, err), lock.Close())
 	}
-	r, err := recoverState(dir, st.db)
+	r, err := recoverState(dir, st.DB)
 	if err != nil {
-		return nil, errors.Join(inspectError(opts.FS, dir, err), st.close(), lock.Close())
+		return nil, errors.Join(inspectError(opts.FS, dir, err), st.Close(), lock.Close())
 	}
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, FS: opts.FS}, log: log, dir: dir, instance: r.instance}
 	b.mu.state = r.state
@@ -103,7 +97,7 @@ func inspectError(disk vfs.FS, dir string, err error) error {
 
 // Close ends the inspection.
 func (i *Inspection) Close() error {
-	return errors.Join(i.b.store.Load().close(), i.lock.Close())
+	return errors.Join(closeStore(i.b.store.Load()), i.lock.Close())
 }
 
 // Stats returns the counters of all sinks, as [Buffer.Stats].

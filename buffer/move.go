@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // The three calls to drivers. Each follows from a state that is on disk, may be repeated after a crash, and ends in an
@@ -456,12 +458,12 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 // pass.
 func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHeader, payload []byte) error) error {
 	st := b.store.Load()
-	if err := st.read(); err != nil {
+	if err := st.Read(); err != nil {
 		return fmt.Errorf("read slice: %w", err)
 	}
-	defer st.release()
+	defer st.Release()
 	from, to := chunkBounds(slice)
-	it, err := st.db.NewIter(iterBounds(from, to))
+	it, err := st.DB.NewIter(iterBounds(from, to))
 	if err != nil {
 		return fmt.Errorf("read slice: %w", err)
 	}
@@ -486,7 +488,7 @@ func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHea
 		case it.Error() == nil:
 			return nil
 		default:
-			if value = st.chunk(slice, seq); value == nil {
+			if value = storedChunk(st.DB, slice, seq); value == nil {
 				return damageOf(int(seq), it.Error())
 			}
 		}
@@ -507,13 +509,13 @@ func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHea
 	return nil
 }
 
-// chunk returns a copy of one chunk that an iterator could not come to, nil when it is not there or cannot be read. An
+// storedChunk returns a copy of one chunk that an iterator could not come to, nil when it is not there or cannot be read. An
 // iterator fails when any part of the store that may hold the key is damaged, also one beside it; this ends at the newest
 // part that has it.
-func (s *store) chunk(slice uint64, seq uint32) []byte {
+func storedChunk(db *pebble.DB, slice uint64, seq uint32) []byte {
 	var key [chunkKeySize]byte
 	putChunkKey(key[:], slice, seq)
-	value, closer, err := s.db.Get(key[:])
+	value, closer, err := db.Get(key[:])
 	if err != nil {
 		return nil
 	}

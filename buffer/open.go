@@ -62,7 +62,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.receipts.replace(o.state.receipts)
 	b.gate.init(opts.MaxPendingBytes)
 	if b.metrics, err = newMetrics(b); err != nil {
-		return nil, errors.Join(err, o.store.close(), lock.Close())
+		return nil, errors.Join(err, closeStore(o.store), lock.Close())
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.lanes.reset()
@@ -76,7 +76,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 
 // lockDir takes the lock that keeps other engines out.
 func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
-	lock, err := fs.Lock(fs.PathJoin(dir, "LOCK")) // the name is the store's
+	lock, err := pebblestore.Lock(fs, dir)
 	if err == nil {
 		return lock, nil
 	}

@@ -30,9 +30,10 @@ type Options struct {
 	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all. [Buffer.AppendWhenRoom]
 	// waits for all bounds, as long as its context.
 	AdmissionWait time.Duration
-	// MaxDiskBytes bounds the bytes that wait in local and staging, over all sinks. Default: 16 GiB. The disk holds up
-	// to about twice as much while old log files and tables wait to be recycled. At the bound Append fails at once with
-	// an [*OverloadError].
+	// MaxDiskBytes bounds the bytes that wait in local and staging, over all sinks, and what the files of the local level
+	// take, in allocated blocks, together with what waits in staging. Default: 16 GiB. A part of it is kept for the work of
+	// the store, so rows take three quarters of it at most. At the bound, and when the volume has no more room, Append fails
+	// at once with an [*OverloadError].
 	MaxDiskBytes int64
 	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
 	// room of all. See [Sink.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
@@ -78,7 +79,8 @@ type Options struct {
 	// FS is the file system of the local level. Default: the real disk. Tests put one here that crashes or fails.
 	FS vfs.FS
 	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never
-	// written twice. Up to three of them are in memory while the disk is slower than the rows. Default: 64 MiB.
+	// written twice. Up to three of them are in memory while the disk is slower than the rows. Default: 64 MiB. It is
+	// less, down to 256 KiB, where it would be more than a 64th of MaxDiskBytes or of the volume.
 	MemTableBytes int64
 }
 

@@ -339,18 +339,18 @@ func (r *recovery) recoverReceipts() error {
 // findReceipts reads the receipts of a claim from the segments that have its key.
 func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 	store := b.store.Load()
-	if err := store.read(); err != nil {
+	if err := store.Read(); err != nil {
 		if f := b.failed.Load(); f != nil {
 			return f
 		}
 		return ErrClosed
 	}
-	defer store.release()
+	defer store.Release()
 	now := b.now()
 	for _, num := range segments {
 		from := receiptKey(num, c.key, 0, 0)
 		to := receiptKey(num, c.key, 1<<32-1, 1<<32-1)
-		it, err := store.db.NewIter(iterBounds(from, to))
+		it, err := store.DB.NewIter(iterBounds(from, to))
 		if err == nil {
 			for ok := it.First(); ok && err == nil; ok = it.Next() {
 				err = b.findReceipt(c, it, now)

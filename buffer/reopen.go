@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -50,7 +51,7 @@ func (c crew) stop() {
 
 // opened is a store with the state that was read from it.
 type opened struct {
-	store *store
+	store *pebblestore.Opening
 	state *recovery
 }
 
@@ -71,7 +72,7 @@ func (b *Buffer) openStore() (opened, error) {
 func (b *Buffer) tryStore(again bool) (opened, error) {
 	err := finishSwap(b.opts.FS, b.dir)
 	if err == nil {
-		err = checkStore(b.opts.FS, b.dir)
+		err = checkClosed(b.opts.FS, b.dir)
 	}
 	if err == nil {
 		err = forgetClosed(b.opts.FS, b.dir)
@@ -79,12 +80,12 @@ func (b *Buffer) tryStore(again bool) (opened, error) {
 	if err != nil {
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
-	st, err := openStore(b.dir, b.opts, again, b.storeFailed)
+	st, err := openStore(b.dir, b.opts, again, b)
 	if err != nil {
-		err = openDamage(b.opts.FS, b.dir, err)
+		err = openDamage(b.opts.FS, b.dir, storeDamage(err))
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
-	rec, err := recoverState(b.dir, st.db)
+	rec, err := recoverState(b.dir, st.DB)
 	if err == nil {
 		err = rec.sealDamaged()
 	}
@@ -96,17 +97,17 @@ func (b *Buffer) tryStore(again bool) (opened, error) {
 		err = fmt.Errorf("the data directory was replaced: it belongs to instance %s, not to %s; close the engine and open it again",
 			rec.instance, b.instance)
 	}
-	if e := st.fs.Failure(); e != nil {
+	if e := st.Failure(); e != nil {
 		err = e
 	}
 	if err != nil {
-		return opened{}, errors.Join(fmt.Errorf("buffer: open %s: %w", b.dir, err), st.close())
+		return opened{}, errors.Join(fmt.Errorf("buffer: open %s: %w", b.dir, err), closeStore(st))
 	}
 	return opened{st, rec}, nil
 }
 
 // storeFailed is called by the store, with locks held.
-func (b *Buffer) storeFailed(s *store, err error) {
+func (b *Buffer) storeFailed(s *pebblestore.Opening, err error) {
 	if b.store.Load() == s { // else it is being opened, and the opening reports it
 		b.failed.CompareAndSwap(nil, &FailedError{Err: err})
 		b.epoch.Add(1)
@@ -117,7 +118,7 @@ func (b *Buffer) storeFailed(s *store, err error) {
 
 // fail ends the store because of an error that the store itself did not take for one.
 func (b *Buffer) fail(err error) *FailedError {
-	b.store.Load().fs.End(err)
+	b.store.Load().End(err)
 	if f := b.failed.Load(); f != nil {
 		return f
 	}
@@ -148,14 +149,14 @@ func (b *Buffer) watch() {
 func (b *Buffer) reopen(old crew) {
 	defer b.reopening.Done()
 	old.stop()
-	_ = b.store.Load().close() // reports what is known
+	_ = closeStore(b.store.Load()) // reports what is known
 	for attempt := 1; b.ctx.Err() == nil; attempt++ {
 		o, err := b.openStore()
 		if err == nil {
 			select {
 			case b.reopened <- o:
 			case <-b.ctx.Done():
-				_ = o.store.close()
+				_ = closeStore(o.store)
 			}
 			return
 		}
@@ -180,7 +181,7 @@ func (b *Buffer) install(o opened) {
 	b.life.Lock()
 	defer b.life.Unlock()
 	if b.closing {
-		_ = o.store.close()
+		_ = closeStore(o.store)
 		return
 	}
 	b.gate.dropOperations()
@@ -216,12 +217,12 @@ func (b *Buffer) install(o opened) {
 }
 
 // use makes a store the current one and ends the failed state.
-func (b *Buffer) use(s *store) {
-	b.db = s.db
-	s.fs.OnSync(b.logSynced)
+func (b *Buffer) use(s *pebblestore.Opening) {
+	b.db = s.DB
+	s.OnSync(b.logSynced)
 	b.store.Store(s)
 	b.failed.Store(nil)
-	if err := s.fs.Failure(); err != nil {
+	if err := s.Failure(); err != nil {
 		b.storeFailed(s, err)
 	}
 }

@@ -20,24 +20,19 @@ const closedNote = "forebay-closed"
 
 // checkStore looks for damage that the store would not notice, or would take for a crash. It changes nothing.
 func checkStore(disk vfs.FS, dir string) error {
-	names, err := disk.List(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := checkClosed(disk, dir); err != nil {
 		return err
 	}
-	slices.Sort(names)
-	if err := checkClosed(disk, dir, names); err != nil {
-		return err
-	}
+	return storeDamage(pebblestore.CheckFiles(disk, dir))
+}
+
+// storeDamage marks what package pebblestore has found.
+func storeDamage(err error) error {
 	var bad *pebblestore.Damage
-	if err := pebblestore.CheckFiles(disk, dir); errors.As(err, &bad) {
+	if errors.As(err, &bad) {
 		return &recordError{bad.Err, bad.List}
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // noteClosed writes closedNote for a store that was closed.
@@ -59,22 +54,27 @@ func noteClosed(disk vfs.FS, dir string) error {
 		fmt.Fprintf(&text, "%d %s\n", info.Size(), name)
 	}
 	fmt.Fprintf(&text, "%08x\n", pebblestore.MaskedSum([]byte(text.String())))
-	return writeNote(disk, dir, closedNote, text.String())
+	return pebblestore.WriteNote(disk, dir, closedNote, text.String())
 }
 
-// checkClosed compares the files with closedNote, if it is there. A note that is damaged itself says nothing.
-func checkClosed(disk vfs.FS, dir string, names []string) error {
-	if !slices.Contains(names, closedNote) {
+// checkClosed compares the files with closedNote, if it is there. A note that is damaged itself is damage: without it the
+// end of a log may be missing unseen.
+func checkClosed(disk vfs.FS, dir string) error {
+	text, err := readNote(disk, disk.PathJoin(dir, closedNote))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	text, err := readNote(disk, disk.PathJoin(dir, closedNote))
+	if err != nil {
+		return err
+	}
+	names, err := disk.List(dir)
 	if err != nil {
 		return err
 	}
 	body := strings.TrimSuffix(text, "\n")
 	body = body[:strings.LastIndexByte(body, '\n')+1]
 	if fmt.Sprintf("%s%08x\n", body, pebblestore.MaskedSum([]byte(body))) != text {
-		return nil
+		return badRecord("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
 	}
 	// Where somebody else has opened the store since, it has other files, and the note is of the past.
 	for _, name := range names {

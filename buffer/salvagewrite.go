@@ -26,21 +26,21 @@ func (s *salvage) write(opts Options) (err error) {
 	if err := s.disk.RemoveAll(folder); err != nil {
 		return err
 	}
-	st, err := openStore(folder, opts, false, func(*store, error) {})
+	st, err := openStore(folder, opts, false, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	s.out = st.db.NewBatch()
+	defer func() { err = errors.Join(err, st.Close()) }()
+	s.out = st.DB.NewBatch()
 	s.join()
 	keep := s.settle()
 	// The chunks come first: a store without their records has none.
 	records := s.out
-	s.out = st.db.NewBatch()
+	s.out = st.DB.NewBatch()
 	written := map[uint64]map[uint32]bool{} // whole ones
 	flush := func() error {
-		err := st.db.Apply(s.out, pebble.NoSync)
-		s.out = st.db.NewBatch()
+		err := st.DB.Apply(s.out, pebble.NoSync)
+		s.out = st.DB.NewBatch()
 		return err
 	}
 	set := func(e entry) error {
@@ -78,10 +78,10 @@ func (s *salvage) write(opts Options) (err error) {
 		err = flush()
 	}
 	if err == nil {
-		err = st.db.Apply(records, pebble.Sync)
+		err = st.DB.Apply(records, pebble.Sync)
 	}
 	if err == nil {
-		err = st.db.Flush()
+		err = st.DB.Flush()
 	}
 	return err
 }
@@ -316,7 +316,7 @@ func swapStores(disk vfs.FS, dir, aside string) error {
 	if err := pebblestore.SyncDir(disk, disk.PathJoin(dir, salvageFolder)); err != nil {
 		return err
 	}
-	if err := writeNote(disk, dir, salvageNote, "out "+aside+"\n"); err != nil {
+	if err := pebblestore.WriteNote(disk, dir, salvageNote, "out "+aside+"\n"); err != nil {
 		return err
 	}
 	return finishSwap(disk, dir)
@@ -345,7 +345,7 @@ func finishSwap(disk vfs.FS, dir string) error {
 		if err := forgetClosed(disk, dir); err != nil {
 			return err
 		}
-		if err := writeNote(disk, dir, salvageNote, "in "+aside+"\n"); err != nil {
+		if err := pebblestore.WriteNote(disk, dir, salvageNote, "in "+aside+"\n"); err != nil {
 			return err
 		}
 	} else if step != "in" {
@@ -388,6 +388,6 @@ func readNote(disk vfs.FS, path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	text, err := io.ReadAll(io.LimitReader(f, 64<<20))
 	return string(text), err
 }

@@ -67,8 +67,8 @@ type FileStats struct {
 type Stats struct {
 	// PendingBytes are row bytes in memory, LocalBytes stored bytes on the local level.
 	PendingBytes, LocalBytes int64
-	// StoreBytes are the bytes of the files of the store: the stored bytes, what its logs and tables add, and what waits
-	// to be reclaimed. Folders that were set aside after damage are not in it.
+	// StoreBytes is what the files of the local level take, in allocated blocks as du counts them: the stored bytes, what
+	// logs and tables add, and what waits to be reclaimed. Folders that were set aside after damage are not in it.
 	StoreBytes int64
 	// Damages is the number of records of damage: see [Buffer.Damaged].
 	Damages int64
@@ -89,9 +89,9 @@ func (b *Buffer) Stats() Stats {
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
 	st.Damages = b.damages.Load()
-	if store := b.store.Load(); store.read() == nil {
-		st.StoreBytes = int64(store.db.Metrics().DiskSpaceUsage())
-		store.release()
+	if store := b.store.Load(); store.Read() == nil {
+		st.StoreBytes, _ = store.Taken() // 0 while the disk cannot be read
+		store.Release()
 	}
 	b.receipts.count(&st)
 	b.mu.RLock()

@@ -8,12 +8,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Checkpoint copies a store, with all that it has acknowledged, into a folder that does not exist yet.
+// copyStore copies a store into a folder that does not exist yet.
 //
 // The store writes the list of its tables anew with the first change after an opening, and until then copies an empty one,
 // with which the copy cannot be opened. Where a log is read at the opening, that is a change; a power cut during an earlier
 // opening may have left none.
-func Checkpoint(db *pebble.DB, disk vfs.FS, dir string) error {
+func copyStore(db *pebble.DB, disk vfs.FS, dir string) error {
 	for attempt := 0; ; attempt++ {
 		if err := db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 			return err

@@ -30,13 +30,35 @@ func badList(format string, args ...any) error { return &Damage{fmt.Errorf(forma
 // CheckFiles looks, in a store that nobody has open, for damage that the store would not notice, or would take for a
 // crash. It changes nothing. What it finds is a [*Damage].
 func CheckFiles(disk vfs.FS, dir string) error {
+	_, err := inspectFiles(disk, dir)
+	return err
+}
+
+// logFiles are the logs of a store that nobody has open.
+type logFiles struct {
+	idle   []string         // paths of those whose rows are in tables
+	needed map[string]int64 // up to where those are read that are needed, by path
+	list   string           // path of the list of tables; empty in a new store
+}
+
+// content is how many bytes of the logs an opening writes to tables.
+func (l *logFiles) content() (n int64) {
+	for _, end := range l.needed {
+		n += end
+	}
+	return n
+}
+
+// inspectFiles is [CheckFiles] that says what the logs hold.
+func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	names, err := disk.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return found, nil
 	}
 	if err != nil {
-		return err
+		return found, err
 	}
+	found.needed = map[string]int64{}
 	slices.Sort(names)
 	manifest, table := "", ""
 	logs := map[uint64]bool{}
@@ -55,31 +77,38 @@ func CheckFiles(disk vfs.FS, dir string) error {
 	var needed uint64 // logs before it wait to be written over
 	var failure error
 	if manifest != "" {
-		if needed, failure = checkManifest(disk, disk.PathJoin(dir, manifest), logs); failure != nil {
+		found.list = disk.PathJoin(dir, manifest)
+		if needed, failure = checkManifest(disk, found.list, logs); failure != nil {
 			needed = 0
 		}
 	}
 	for _, name := range names {
 		num, kind := FileKind(name)
-		if kind != "log" || num < needed {
+		if kind != "log" {
 			continue
 		}
-		damaged, err := CheckLog(disk, disk.PathJoin(dir, name), uint32(num))
-		if err != nil {
-			return err
+		path := disk.PathJoin(dir, name)
+		if num < needed {
+			found.idle = append(found.idle, path)
+			continue
 		}
+		damaged, end, err := checkLog(disk, path, uint32(num))
+		if err != nil {
+			return found, err
+		}
+		found.needed[path] = end
 		if len(damaged) > 0 {
 			g := damaged[0]
-			return &Damage{Err: fmt.Errorf("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)}
+			return found, &Damage{Err: fmt.Errorf("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)}
 		}
 	}
 	if manifest == "" {
 		if table != "" {
-			return badList("no list of tables names %s", table)
+			return found, badList("no list of tables names %s", table)
 		}
-		return nil
+		return found, nil
 	}
-	return failure
+	return found, failure
 }
 
 // checkManifest reads the list of tables. The store takes what it cannot read in it for its end, and deletes the tables

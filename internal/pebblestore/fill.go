@@ -36,7 +36,7 @@ func (s *FS) FillLogs(size int64) { s.fill.Store(size) }
 // newFiller returns the filler of a log that was just made or is to be written over, nil if there is none.
 func (f *file) newFiller() *filler {
 	limit := f.fs.fill.Load()
-	if !f.log || limit <= 0 {
+	if f.kind != kindLog || limit <= 0 || f.fs.files.frugal() {
 		return nil
 	}
 	info, err := f.File.Stat()

@@ -1,13 +1,10 @@
-// Package pebblestore keeps a database that ends its process when the disk fails from doing so.
-//
-// Package buffer and package catalog keep their records in such a database, on an [FS] each. What they do after a
-// failure stands there.
 package pebblestore
 
 import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,6 +33,7 @@ type FS struct {
 
 	fill    atomic.Int64 // see FillLogs
 	skipped atomic.Int64 // of mutantSkipSync
+	files   files
 
 	mu      sync.Mutex
 	err     error // what ended this opening; nil while it lives
@@ -49,7 +47,9 @@ type FS struct {
 // not watched. failed is called once, with locks of the store held, by what ends the opening: it must not block, nor call
 // the store.
 func New(fs vfs.FS, dir string, failed func(error)) *FS {
-	return &FS{FS: fs, dir: dir, failed: failed, after: vfs.NewMem()}
+	s := &FS{FS: fs, dir: dir, failed: failed, after: vfs.NewMem()}
+	s.files.init()
+	return s
 }
 
 // OnSync has fn called, from then on, when a log was synced, or would have been after the end.
@@ -117,9 +117,22 @@ func (s *FS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, e
 		return op()
 	}
 	var f vfs.File
-	if s.change(func() (err error) { f, err = op(); return err }) {
-		made := &file{File: f, fs: s, log: strings.HasSuffix(name, ".log")}
+	var refused error
+	if s.change(func() (err error) {
+		f, err = op()
+		if rewrites(c) && isFull(err) {
+			refused, err = err, nil
+		}
+		return err
+	}) {
+		if refused != nil {
+			s.files.pause()
+			return nil, refused
+		}
+		restrict(f)
+		made := &file{File: f, fs: s, name: s.FS.PathBase(name), kind: kindOf(name), rewrites: rewrites(c)}
 		made.filler = made.newFiller()
+		s.files.made(made)
 		return made, nil
 	}
 	if err := s.after.MkdirAll(s.FS.PathDir(name), 0o700); err != nil {
@@ -136,6 +149,11 @@ func (s *FS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 		if strings.HasPrefix(s.FS.PathBase(name), "marker.") {
 			if err := SyncDir(s.FS, s.FS.PathDir(name)); err != nil {
 				return nil, err
+			}
+		}
+		if kindOf(name) == kindLog {
+			if spare := s.files.takeSpare(); spare != "" {
+				return s.FS.ReuseForWrite(spare, name, c)
 			}
 		}
 		return s.FS.Create(name, c)
@@ -224,7 +242,12 @@ func (s *FS) remove(name string, remove, after func(string) error) (err error) {
 	if !s.watched(name) {
 		return remove(name)
 	}
-	if !s.change(func() error { err = remove(name); return nil }) {
+	if !s.change(func() error {
+		if !s.files.keepSpare(name) {
+			err = remove(name)
+		}
+		return nil
+	}) {
 		_ = after(name)
 	}
 	return err
@@ -239,6 +262,16 @@ func (s *FS) MkdirAll(dir string, perm os.FileMode) error {
 	return nil
 }
 
+// List implements [vfs.FS]. It leaves out the files in which the store notes its settings: it would compare them with those
+// of this opening and refuse to open when a byte of them is wrong, while the list of tables names the order of the keys.
+func (s *FS) List(dir string) ([]string, error) {
+	names, err := s.FS.List(dir)
+	if s.watched(dir) {
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, optionsPrefix) })
+	}
+	return names, err
+}
+
 // Lock implements [vfs.FS]. Whoever opens the store holds the real lock over all openings.
 func (s *FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
@@ -248,9 +281,11 @@ func (s *FS) Unwrap() vfs.FS { return s.FS }
 // file is an open file of the real disk.
 type file struct {
 	vfs.File
-	fs     *FS
-	log    bool    // it is a write-ahead log
-	filler *filler // of a log that is written, if it is filled
+	fs       *FS
+	name     string
+	kind     fileKind
+	rewrites bool    // it is made by a compaction, which can be repeated
+	filler   *filler // of a log that is written, if it is filled
 }
 
 // readPause follows an error of reading. The store repeats a compaction that failed at once: without a pause it would
@@ -277,10 +312,24 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 
 // Write implements [vfs.File].
 func (f *file) Write(p []byte) (n int, err error) {
-	if !f.fs.change(func() error { n, err = f.writeLog(p); return err }) {
+	var refused error
+	if f.rewrites {
+		refused = f.fs.files.claim(len(p))
+	}
+	if refused == nil && !f.fs.change(func() error {
+		f.fs.files.written(f)
+		n, err = f.writeLog(p)
+		if f.rewrites && isFull(err) {
+			refused, err = err, nil
+		}
+		return err
+	}) {
 		return len(p), nil
 	}
-	return n, nil
+	if refused != nil {
+		f.fs.files.pause()
+	}
+	return n, refused
 }
 
 // WriteAt implements [vfs.File].
@@ -291,11 +340,10 @@ func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Preallocate implements [vfs.File]. It is only advice: without room the writes will fail.
-func (f *file) Preallocate(off, length int64) error {
-	f.fs.change(func() error { _ = f.File.Preallocate(off, length); return nil })
-	return nil
-}
+// Preallocate implements [vfs.File]. It does nothing: the store asks for a tenth more than its write buffer with the first
+// byte of each log, whatever comes after it. What makes syncs cheap are blocks that were written before: see filler and
+// files.
+func (f *file) Preallocate(int64, int64) error { return nil }
 
 // Sync implements [vfs.File].
 func (f *file) Sync() error { return f.sync(f.File.Sync) }
@@ -305,7 +353,7 @@ func (f *file) SyncData() error { return f.sync(f.File.SyncData) }
 
 func (f *file) sync(sync func() error) error {
 	defer f.told()
-	if mutant == mutantSkipSync && f.log && f.fs.skipped.Add(1)%4 == 0 {
+	if mutant == mutantSkipSync && f.kind == kindLog && f.fs.skipped.Add(1)%4 == 0 {
 		return nil
 	}
 	if mutant == mutantBelieveSync && sync() == nil {
@@ -320,7 +368,7 @@ func (f *file) sync(sync func() error) error {
 
 // told reports a sync of the log.
 func (f *file) told() {
-	if fn := f.fs.synced.Load(); f.log && fn != nil {
+	if fn := f.fs.synced.Load(); f.kind == kindLog && fn != nil {
 		(*fn)()
 	}
 }
@@ -336,8 +384,9 @@ func (f *file) SyncTo(length int64) (full bool, err error) {
 
 // Close implements [vfs.File]. It frees the descriptor also after the end.
 func (f *file) Close() error {
-	if err := f.File.Close(); err != nil {
+	if err := f.File.Close(); err != nil && !f.rewrites {
 		f.fs.End(err)
 	}
+	f.fs.files.closed(f)
 	return nil
 }

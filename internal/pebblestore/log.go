@@ -137,18 +137,27 @@ func allZero(b []byte) bool {
 // CheckLog returns the parts of a log that cannot be read and that were on disk once: a later chunk says so, or the log
 // has its end. Other parts that cannot be read are writes that a crash has torn.
 func CheckLog(disk vfs.FS, path string, num uint32) (damaged []LogGap, err error) {
+	damaged, _, err = checkLog(disk, path, num)
+	return damaged, err
+}
+
+// checkLog is [CheckLog] that says where the last whole chunk ends.
+func checkLog(disk vfs.FS, path string, num uint32) (damaged []LogGap, end int64, err error) {
 	var gaps []LogGap
 	synced := int64(0)
-	closed, err := readLog(disk, path, num, func(c logChunk) { synced = max(synced, c.synced) }, func(g LogGap) { gaps = append(gaps, g) })
+	closed, err := readLog(disk, path, num, func(c logChunk) {
+		synced = max(synced, c.synced)
+		end = c.at + syncHeadSize + int64(len(c.payload))
+	}, func(g LogGap) { gaps = append(gaps, g) })
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, g := range gaps {
 		if closed || g.From < synced {
 			damaged = append(damaged, g)
 		}
 	}
-	return damaged, nil
+	return damaged, end, nil
 }
 
 func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap func(LogGap)) (bool, error) {

@@ -1,0 +1,265 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// onDisk are options for a folder of the real disk, with the default write buffer.
+func onDisk(t *testing.T, mem *buffertest.Memory) (opts buffer.Options, dir string) {
+	t.Helper()
+	opts = memoryOptions(mem)
+	opts.FS, opts.MemTableBytes = nil, 0
+	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
+	return opts, filepath.Join(t.TempDir(), "local")
+}
+
+// What the files of the local level take, in blocks as du counts them, stays within MaxDiskBytes, whatever is sent; the
+// statistics say the same number; and when rows leave there is room again.
+func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
+	const bound = 6 << 20
+	mem := buffertest.NewMemory()
+	var down atomic.Bool
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpPut && down.Load() {
+			return errors.New("staging is down")
+		}
+		return nil
+	}
+	opts, dir := onDisk(t, mem)
+	opts.MaxDiskBytes = bound
+	b, err := buffer.Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "linux" {
+		if n, _ := blocks(t, dir); n == 0 {
+			t.Skip("the file system does not say what it has allocated")
+		}
+	}
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	letters := noise{rand.New(rand.NewPCG(1, 2))}
+	texts := make([]string, 50)
+	for i := range texts {
+		texts[i] = letters.text(8 << 10)
+	}
+	var next, most atomic.Int64
+	for round := range 4 {
+		down.Store(true)
+		before, deadline := next.Load(), time.Now().Add(20*time.Second)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for refused := 0; refused < 3 && next.Load() < before+1_000_000; {
+					id := int(next.Add(1))
+					ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, texts[id%len(texts)]), Count: 1})
+					if err == nil {
+						err = ticket.Wait(t.Context())
+					}
+					var full *buffer.OverloadError
+					switch {
+					case errors.As(err, &full) && full.Resource == "disk":
+						// What was deleted may still take the room: it is given back without rows that come.
+						if b.Stats().LocalBytes > bound/6 || time.Now().After(deadline) {
+							refused++
+						}
+					case err != nil:
+						t.Error(err)
+						return
+					}
+					if n, known := blocks(t, dir); known {
+						most.Store(max(most.Load(), n))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if next.Load() >= before+1_000_000 {
+			t.Fatalf("round %d: the bound refuses nothing", round)
+		}
+		if st := b.Stats(); st.LocalBytes < bound/6 {
+			t.Errorf("round %d: rows were refused when %d bytes waited", round, st.LocalBytes)
+		}
+		n, _ := blocks(t, dir)
+		if st := b.Stats().StoreBytes; st < n-n/4 || st > n+n/4 {
+			t.Errorf("round %d: the statistics say %d bytes, the files take %d", round, st, n)
+		}
+		down.Store(false)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool {
+			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(int(next.Add(1)), "x"), Count: 1})
+			return err == nil && ticket.Wait(t.Context()) == nil
+		})
+	}
+	verify(t, b)
+	t.Logf("at most %d of %d bytes", most.Load(), bound)
+	if most.Load() > bound {
+		t.Errorf("the files took %d bytes, the bound is %d", most.Load(), bound)
+	}
+	if err := b.Flush(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := blocks(t, dir); n > 2<<20 {
+		t.Errorf("closed with nothing waiting, the files take %d bytes", n)
+	}
+}
+
+// A closed buffer gives back what it had for the rows to come, with default options and after much went through it.
+func TestClosedBufferGivesRoomBack(t *testing.T) {
+	mem := buffertest.NewMemory()
+	opts, dir := onDisk(t, mem)
+	b, err := buffer.Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	text := noise{rand.New(rand.NewPCG(1, 2))}.text(64 << 10)
+	for i := range 400 { // 25 MB
+		put1(t, b, s, i, text)
+	}
+	if n, known := blocks(t, dir); known && n > 64<<20 {
+		t.Errorf("for 25 MB of rows the files take %d bytes", n)
+	}
+	if err := b.Flush(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := blocks(t, dir); n > 2<<20 {
+		t.Errorf("closed with nothing waiting, the files take %d bytes", n)
+	}
+}
+
+// An idle buffer gives it back as well, without being closed.
+func TestIdleBufferGivesRoomBack(t *testing.T) {
+	mem := buffertest.NewMemory()
+	opts := memoryOptions(mem)
+	opts.FS, opts.MemTableBytes = vfs.NewMem(), 8<<20
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+		text := noise{rand.New(rand.NewPCG(1, 2))}.text(64 << 10)
+		for i := range 100 {
+			put1(t, b, s, i, text)
+		}
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.Stats().StoreBytes; n < 4<<20 {
+			t.Fatalf("the log of %d bytes is not what this test is about", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := b.Stats().StoreBytes; n > 2<<20 {
+			t.Errorf("idle with nothing waiting, the files have %d bytes", n)
+		}
+		for i := range 20 {
+			put1(t, b, s, 1000+i, text)
+		}
+	})
+}
+
+// Too small a volume is said at the opening, with what the room is for; nothing was made on it but the folder.
+func TestTooSmallVolumeIsNamed(t *testing.T) {
+	disk := vfs.NewMem()
+	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 3 << 20, TotalBytes: 4 << 20, UsedBytes: 1 << 20})
+	opts := memoryOptions(buffertest.NewMemory())
+	opts.FS = disk
+	_, err := buffer.Open("data", opts)
+	var small *buffer.RoomError
+	if !errors.As(err, &small) || small.Free != 3<<20 || small.Needed <= small.Free || !strings.Contains(err.Error(), "write buffer") {
+		t.Fatalf("open: %v, want a RoomError that says what for", err)
+	}
+	names, _ := disk.List("data")
+	for _, name := range names {
+		if strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") {
+			t.Errorf("%s was made", name)
+		}
+	}
+	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64 << 20, TotalBytes: 64 << 20})
+	b, err := buffer.Open("data", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Rows are for their owner: others can read no file of the local level, whatever the umask, nor of a checkpoint.
+func TestFilesAreForTheirOwner(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no permissions")
+	}
+	mem := buffertest.NewMemory()
+	opts, dir := onDisk(t, mem)
+	b, err := buffer.Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := define(t, b, "a")
+	put(t, b, s, 0, 10)
+	check := func(when, dir string) {
+		t.Helper()
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s: %s has the mode %s", when, filepath.Base(path), info.Mode())
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	check("open", dir)
+	if err := b.Checkpoint(t.Context(), dir+"-copy"); err != nil {
+		t.Fatal(err)
+	}
+	check("checkpoint", dir+"-copy")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("closed", dir)
+	// What an earlier version has left is taken along.
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range names {
+		if err := os.Chmod(filepath.Join(dir, e.Name()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err = buffer.Open(dir, opts); err != nil {
+		t.Fatal(err)
+	}
+	check("opened again", dir)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,355 @@
+package pebblestore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Config says how a store is opened.
+type Config struct {
+	// Dir is the folder, which exists; FS the file system that it is on.
+	Dir string
+	FS  vfs.FS
+	// Log hears what the database says.
+	Log *slog.Logger
+	// MemTable is the most that the write buffer takes. Where little room is allowed or there, it is smaller.
+	MemTable int64
+	// Exists demands a store that is there already: a volume that is away leaves an empty folder.
+	Exists bool
+	// FillLogs has logs written ahead while their syncs are small; see [filler].
+	FillLogs bool
+	// Tune changes the settings of the database; nil: none are changed.
+	Tune func(*pebble.Options)
+	// Failed is called once, with locks of the database held, by what ends the opening: it must not block nor call the
+	// database. Nil: nothing is called.
+	Failed func(*Opening, error)
+	// Limit is how many bytes the store may take; 0: as many as there are. Beside is added to what the store takes when it
+	// is compared with the limit; nil: nothing is.
+	Limit  int64
+	Beside func() int64
+	// Live is how many bytes of the store are needed, as far as the owner knows: the rest can be reclaimed. Nil: all.
+	Live func() int64
+}
+
+// Opening is one opening of a database. After a failure of the disk it is closed and another one is opened. It is safe
+// for concurrent use.
+type Opening struct {
+	// DB is the database. Whoever uses it beside the owner calls Read before.
+	DB *pebble.DB
+
+	fs   *FS
+	conf Config
+	room room
+
+	mu      sync.Mutex
+	closed  bool
+	readers sync.WaitGroup
+
+	closeOnce sync.Once
+	closeErr  error
+	abandoned atomic.Bool
+}
+
+// ErrClosed is returned to readers that come too late.
+var ErrClosed = errors.New("the store is closed or being reopened")
+
+// The limits of the write buffer, and its share of the room. The logs and the tables of three of them, and four logs to
+// be written over, take up to ten times as much.
+const (
+	leastMemTable = 256 << 10
+	roomPerMem    = 64
+)
+
+// Open opens a store that nobody else has open, creating it if need be. With a [*RoomError] nothing was changed but files
+// that are not needed. Damage that was found is a [*Damage], or what the database says: see [IsDamage].
+func Open(c Config) (*Opening, error) {
+	logs, err := inspectFiles(c.FS, c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	o := &Opening{conf: c}
+	space, err := o.checkRoom(logs)
+	if err != nil {
+		return nil, err
+	}
+	o.fs = New(c.FS, c.Dir, func(err error) {
+		o.fs.files.stop()
+		if c.Failed != nil {
+			c.Failed(o, err)
+		}
+	})
+	restrictAll(c.FS, c.Dir)
+	removeOptions(c.FS, c.Dir)
+	mem := c.MemTable
+	if space > 0 {
+		mem = max(min(mem, space/roomPerMem), leastMemTable)
+	}
+	if c.FillLogs {
+		o.fs.FillLogs(mem)
+	}
+	cache := pebble.NewCache(8 << 20)
+	defer cache.Unref()
+	settings := &pebble.Options{
+		FS: o.fs, Cache: cache, ErrorIfNotExists: c.Exists, Logger: o.fs.Logger(c.Log), EventListener: Listener(c.Log),
+		MemTableSize: uint64(mem), FormatMajorVersion: pebble.FormatNewest, Cleaner: cleaner{},
+	}
+	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
+	// each looks for the next when it ends, so an idle store can sleep. The name says that the database itself needs this
+	// one for tests alone; it is the usual one without the goroutine that wakes, and the only such one that is exported.
+	settings.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	if c.Tune != nil {
+		c.Tune(settings)
+	}
+	o.DB, err = pebble.Open(c.Dir, settings)
+	if err != nil {
+		o.fs.Cut(err)
+		o.fs.Settle()
+		o.fs.sweep()
+		if e := o.fs.Failure(); e != nil && !errors.Is(err, e) {
+			err = errors.Join(err, e)
+		}
+		return nil, err
+	}
+	if err := o.fs.Failure(); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	o.room.start(o)
+	return o, nil
+}
+
+// OpenReadOnly opens a store that nobody else has open, to look at it. It changes nothing.
+func OpenReadOnly(disk vfs.FS, dir string, log *slog.Logger) (*Opening, error) {
+	o := &Opening{conf: Config{Dir: dir, FS: disk}, fs: New(disk, dir, func(error) {})}
+	var err error
+	o.DB, err = pebble.Open(dir, &pebble.Options{
+		FS: o.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: o.fs.Logger(log), EventListener: Listener(log),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Failure returns what has ended the opening, nil while it lives. What the database has in memory may not be on disk
+// then.
+func (o *Opening) Failure() error { return o.fs.Failure() }
+
+// End ends the opening because of an error that the database itself did not take for one.
+func (o *Opening) End(err error) { o.fs.End(err) }
+
+// OnSync has fn called when a log was synced, or would have been after the end.
+func (o *Opening) OnSync(fn func()) { o.fs.OnSync(fn) }
+
+// Read keeps the database open until the reader calls Release.
+func (o *Opening) Read() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return ErrClosed
+	}
+	o.readers.Add(1)
+	return nil
+}
+
+// Release ends what Read began.
+func (o *Opening) Release() { o.readers.Done() }
+
+// ErrStillRead is returned by [Opening.CloseWithin] when readers were left behind.
+var ErrStillRead = errors.New("the store is still read from: its files stay open until that ends, nothing is lost")
+
+// Close waits for the readers and closes the database. It may be called again.
+func (o *Opening) Close() error { return o.CloseWithin(0) }
+
+// CloseWithin is Close that waits for readers for a while only; 0: for ever. From then on the folder is the next
+// opening's, also after an error.
+//
+// Before, what the store does not need is given back: unless the disk has failed, the rows in large logs become tables,
+// which take only what they hold.
+func (o *Opening) CloseWithin(patience time.Duration) error {
+	o.closeOnce.Do(func() { o.closeErr = o.close(patience) })
+	return o.closeErr
+}
+
+func (o *Opening) close(patience time.Duration) error {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.fs.files.stop()
+	o.room.stop()
+	if !o.drained(patience) {
+		// The database cannot be closed under its readers. Until the last of them ends it stays open, cut off from the disk,
+		// so that whoever opens the folder next has it alone.
+		o.fs.Cut(ErrStillRead)
+		o.fs.Settle()
+		go func() {
+			o.readers.Wait()
+			_ = o.DB.Close() // nothing of it reaches the disk
+		}()
+		return ErrStillRead
+	}
+	if o.fs.Failure() == nil {
+		o.giveBack(closingLogs, true)
+	}
+	err := o.DB.Close()
+	if o.fs.Failure() == nil {
+		o.fs.DropSpares()
+	}
+	o.fs.Settle()
+	o.fs.sweep()
+	if e := o.fs.Failure(); e != nil {
+		err = e // what the database says after its end is of no interest
+	}
+	return err
+}
+
+// drained waits for the readers and reports whether they have ended.
+func (o *Opening) drained(patience time.Duration) bool {
+	if patience <= 0 {
+		o.readers.Wait()
+		return true
+	}
+	idle := make(chan struct{})
+	go func() {
+		o.readers.Wait()
+		close(idle)
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Lock takes the lock that keeps other openings out, also those of other processes. An error for which [IsLocked] is true
+// says that another has it.
+func Lock(disk vfs.FS, dir string) (io.Closer, error) {
+	path := disk.PathJoin(dir, "LOCK") // the name is the database's
+	lock, err := disk.Lock(path)
+	if err == nil {
+		restrictPath(disk, path)
+	}
+	return lock, err
+}
+
+// restrictAll keeps other users from reading what is in a folder, also where an earlier version has made it.
+func restrictAll(disk vfs.FS, dir string) {
+	names, err := disk.List(dir)
+	if err != nil || vfs.Root(disk) != vfs.Default {
+		return
+	}
+	for _, name := range names {
+		path := disk.PathJoin(dir, name)
+		if info, err := disk.Stat(path); err == nil && info.Mode().IsRegular() {
+			restrictPath(disk, path)
+		}
+	}
+}
+
+func restrictPath(disk vfs.FS, path string) {
+	if vfs.Root(disk) == vfs.Default {
+		_ = os.Chmod(path, 0o600) // some file systems have no permissions
+	}
+}
+
+// WriteNote writes a small file durably, all of it or none.
+func WriteNote(disk vfs.FS, dir, name, text string) error {
+	path := disk.PathJoin(dir, name)
+	f, err := disk.Create(path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	restrict(f)
+	if _, err := f.Write([]byte(text)); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := disk.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return SyncDir(disk, dir)
+}
+
+// removeOptions removes the notes of settings that earlier openings have left: nobody reads them.
+func removeOptions(disk vfs.FS, dir string) {
+	names, err := disk.List(dir)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, optionsPrefix) {
+			_ = disk.Remove(disk.PathJoin(dir, name)) // it harms nobody
+		}
+	}
+}
+
+// absent reports whether a path is not there.
+func absent(disk vfs.FS, path string) (bool, error) {
+	switch _, err := disk.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return false, nil
+}
+
+// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet. The
+// folder gets its name when everything is in it, and that is durable. finish adds to it before; nil: nothing. With an
+// error there is no copy.
+func (o *Opening) Checkpoint(dir string, finish func(partial string) error) (err error) {
+	disk := o.conf.FS
+	if free, err := absent(disk, dir); err != nil {
+		return err
+	} else if !free {
+		return fmt.Errorf("the folder exists: %w", fs.ErrExist)
+	}
+	parent := disk.PathDir(dir)
+	if err := disk.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	partial := dir + ".partial"
+	if err := disk.RemoveAll(partial); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, disk.RemoveAll(partial))
+		}
+	}()
+	if err := copyStore(o.DB, disk, partial); err != nil {
+		return err
+	}
+	// After a failure the database goes on in memory alone, and so would the copy.
+	if err := o.fs.Failure(); err != nil {
+		return err
+	}
+	restrictAll(disk, partial)
+	if finish != nil {
+		if err := finish(partial); err != nil {
+			return err
+		}
+	}
+	if err := disk.Rename(partial, dir); err != nil {
+		return err
+	}
+	return SyncDir(disk, parent)
+}

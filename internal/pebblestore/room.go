@@ -1,0 +1,427 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A store needs room that it does not have yet: what stands in its logs is written to tables, at the next opening at the
+// latest, and tables are rewritten to get rid of what was deleted. A store that fills its disk can do neither, and could
+// not be opened again. So the room is measured while the store is written:
+//
+//   - Full says that no more may be stored, while the logs still fit a second time and a reserve is left.
+//   - Compactions may use the reserve and no more: see files.claim.
+//   - From then on nothing is kept for later: no spare logs, nothing written ahead, large logs become tables.
+//
+// The room is that of the volume, or what Config.Limit leaves of it. Both are measured as the system counts, in allocated
+// blocks. A file system in memory does not say; then nothing is measured.
+const (
+	// leastRoom is how much a store must be able to have: a write buffer and its log, the same as tables, and the reserve.
+	leastRoom = 8 << 20
+	// The reserve is a part of the room, within a bound. With an eighth a full store could not always rewrite what it has.
+	reservePart = 4
+	mostReserve = 256 << 20
+	// The room is measured again when a quarter of it may be used up, or after measureEvery, because others write too.
+	measureEvery = time.Second
+	// measureFull is how often it is measured while it is used up.
+	measureFull = 50 * time.Millisecond
+	// idleAfter is how long nothing must be written before the store gives back what it keeps for later.
+	idleAfter = 30 * time.Second
+	// The logs that an idle and a closed store may keep. Their rows are cheap to read at the next opening.
+	idleLogs    = 1 << 20
+	closingLogs = 256 << 10
+	// A store is compacted when it has at least so many bytes that nobody needs, and as many as it has that are needed.
+	leastGarbage = 1 << 20
+	// giveEvery is how often room is given back while it is short.
+	giveEvery = time.Second
+	// compactMost ends a compaction that frees room.
+	compactMost = 5 * time.Second
+)
+
+// RoomError says that a store has not the room that it needs. Nothing is lost: give it room and open it again.
+type RoomError struct {
+	// Dir is the folder.
+	Dir string
+	// Free are the bytes that the volume has for this user, Needed those that the store needs.
+	Free, Needed int64
+	// For says what it needs them for.
+	For string
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("the volume of %s is too small: %d bytes are free for the store, it needs %d %s", e.Dir, e.Free, e.Needed, e.For)
+}
+
+// Usage returns the bytes that the files in a folder take, without folders in it: allocated blocks, as du counts them, or
+// their sizes where the file system does not say; then known is false.
+func Usage(disk vfs.FS, dir string) (total int64, known bool, err error) {
+	names, err := disk.List(dir)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, name := range names {
+		size, ok, err := usageOf(disk, disk.PathJoin(dir, name))
+		if err != nil {
+			return 0, false, err
+		}
+		total += size
+		known = known || ok
+	}
+	return total, known, nil
+}
+
+// usageOf is [Usage] of one file; 0 when it is gone or a folder.
+func usageOf(disk vfs.FS, path string) (int64, bool, error) {
+	info, err := disk.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil || info.IsDir() {
+		return 0, false, err
+	}
+	if n, ok := blocksOf(info); ok {
+		return n, true, nil
+	}
+	return info.Size(), false, nil
+}
+
+// checkRoom returns how much room the store can have, 0 when that is not known, or says at once that it is too small.
+// With too little it first deletes what nobody needs.
+func (o *Opening) checkRoom(logs logFiles) (int64, error) {
+	used, _, err := Usage(o.conf.FS, o.conf.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	volume, err := o.conf.FS.GetDiskUsage(o.conf.Dir)
+	if errors.Is(err, vfs.ErrUnsupported) {
+		return o.conf.Limit, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	free := int64(min(volume.AvailBytes, unlimited))
+	needed := logs.content() + logs.content()/8 + 1<<20
+	if free < needed {
+		if err := o.trim(logs); err != nil {
+			return 0, err
+		}
+		before := used
+		if used, _, err = Usage(o.conf.FS, o.conf.Dir); err != nil {
+			return 0, err
+		}
+		free += max(0, before-used)
+	}
+	if free < needed {
+		return 0, &RoomError{Dir: o.conf.Dir, Free: free, Needed: needed, For: "to write what its logs hold to tables"}
+	}
+	if used+free < leastRoom {
+		return 0, &RoomError{Dir: o.conf.Dir, Free: free, Needed: leastRoom - used, For: "for a write buffer, its log and its tables"}
+	}
+	space := used + free
+	if o.conf.Limit > 0 {
+		space = min(space, o.conf.Limit)
+	}
+	return space, nil
+}
+
+// trim gives back what the files of a store take beyond what they hold.
+func (o *Opening) trim(logs logFiles) error {
+	if len(logs.idle) > 0 {
+		// That their rows are in tables may be known to the memory of the system alone.
+		list, err := o.conf.FS.Open(logs.list)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(list.Sync(), list.Close()); err != nil {
+			return err
+		}
+	}
+	for _, path := range logs.idle {
+		if err := o.conf.FS.Remove(path); err != nil {
+			return err
+		}
+	}
+	if vfs.Root(o.conf.FS) != vfs.Default {
+		return nil
+	}
+	for path, end := range logs.needed {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		// What stands behind the last chunk may be the mark of a log that was closed. Blocks behind the end of the file go too.
+		const block = 4096
+		if err := os.Truncate(path, min(info.Size(), (end+block)&^(block-1)+block)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room is what an opening knows of the room it has.
+type room struct {
+	o *Opening
+
+	left    atomic.Int64 // bytes that may be stored before Full says no; unlimited when nothing is known
+	used    atomic.Int64
+	limit   atomic.Int64 // of used
+	recheck atomic.Int64 // when left is below it, it is measured
+	at      atomic.Int64 // when it was measured, in nanoseconds since began
+	began   time.Time
+	stored  atomic.Bool // something was stored since the idle timer was set
+
+	updating atomic.Bool
+	giving   atomic.Bool // room is being given back
+	measure  sync.Mutex  // held while it is measured
+
+	mu     sync.Mutex // guards what follows
+	idle   *time.Timer
+	closed bool
+	gave   time.Time // when room was given back last
+	runs   sync.WaitGroup
+}
+
+func (r *room) start(o *Opening) {
+	r.o, r.began = o, time.Now()
+	r.left.Store(unlimited)
+	r.recheck.Store(0)
+	r.update()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.idle = time.AfterFunc(idleAfter, r.idled)
+}
+
+// stop ends what runs in the background.
+func (r *room) stop() {
+	r.mu.Lock()
+	r.closed = true
+	if r.idle != nil {
+		r.idle.Stop()
+	}
+	r.mu.Unlock()
+	r.runs.Wait()
+}
+
+// Stored tells the opening that so many bytes were written to its log. It is cheap, and called after each commit by one
+// goroutine or many, with no locks of the database held.
+func (o *Opening) Stored(n int) {
+	r := &o.room
+	left := r.left.Add(-2 * int64(n)) // in the log and, later, in a table
+	if !r.stored.Load() {
+		r.stored.Store(true)
+		r.o.fs.files.save(left < r.recheck.Load())
+		r.awake()
+	}
+	if left < r.recheck.Load() || r.age() > measureEvery {
+		r.updateSoon()
+	}
+}
+
+// Full returns nil while more may be stored, else how much of which limit is used.
+func (o *Opening) Full() *RoomUsed {
+	r := &o.room
+	if r.left.Load() > 0 {
+		return nil
+	}
+	if r.age() > measureFull {
+		r.update()
+	}
+	if r.left.Load() > 0 {
+		return nil
+	}
+	r.give(leastGarbage)
+	return &RoomUsed{Used: r.used.Load(), Limit: r.limit.Load()}
+}
+
+// RoomUsed says how many bytes a store takes, and how many it and what counts beside it may take.
+type RoomUsed struct{ Used, Limit int64 }
+
+func (r *room) age() time.Duration { return time.Since(r.began) - time.Duration(r.at.Load()) }
+
+// updateSoon measures the room in the background.
+func (r *room) updateSoon() {
+	if !r.updating.CompareAndSwap(false, true) {
+		return
+	}
+	if !r.background(func() {
+		r.update()
+		r.updating.Store(false)
+	}) {
+		r.updating.Store(false)
+	}
+}
+
+// background runs fn, which the closing waits for. It reports false when that has begun.
+func (r *room) background(fn func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.runs.Add(1)
+	go func() {
+		defer r.runs.Done()
+		fn()
+	}()
+	return true
+}
+
+// update measures the room.
+func (r *room) update() {
+	if !r.measure.TryLock() {
+		return // somebody does
+	}
+	defer r.measure.Unlock()
+	if r.o.Read() != nil {
+		return
+	}
+	defer r.o.Release()
+	used, known, err := Usage(r.o.conf.FS, r.o.conf.Dir)
+	r.at.Store(int64(time.Since(r.began)))
+	if err != nil || !known {
+		return
+	}
+	m := r.o.DB.Metrics()
+	log, garbage := int64(m.WAL.Size), int64(0)
+	if r.o.conf.Live != nil {
+		garbage = int64(m.Total().TablesSize) - r.o.conf.Live()
+	}
+	space := int64(unlimited)
+	if volume, err := r.o.conf.FS.GetDiskUsage(r.o.conf.Dir); err == nil {
+		space = used + int64(min(volume.AvailBytes, unlimited/2))
+	}
+	beside := int64(0)
+	if r.o.conf.Beside != nil {
+		beside = r.o.conf.Beside()
+	}
+	if limit := r.o.conf.Limit; limit > 0 {
+		space = min(space, max(0, limit-beside))
+	}
+	reserve := min(space/reservePart, mostReserve)
+	left := space - used - log - reserve
+	r.used.Store(used + beside)
+	r.limit.Store(space + beside)
+	r.recheck.Store(left - max(left/4, 64<<10))
+	r.left.Store(left)
+	r.o.fs.files.allow(max(0, space-used-log))
+	switch {
+	case left < space/8:
+		r.o.fs.files.save(true)
+		r.give(leastGarbage)
+	case left < space/2 && garbage > space/8:
+		r.give(unlimited) // before it is short
+	case left > space/4:
+		r.o.fs.files.save(false)
+	}
+}
+
+// awake sets the timer that waits for the store to be idle.
+func (r *room) awake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed && r.idle != nil {
+		r.idle.Reset(idleAfter)
+	}
+}
+
+func (r *room) idled() {
+	if r.stored.Swap(false) {
+		r.awake() // it was not idle: look again
+		return
+	}
+	r.o.fs.files.save(true)
+	r.give(idleLogs)
+}
+
+// give gives room back in the background, at most every giveEvery.
+func (r *room) give(logs int64) {
+	r.mu.Lock()
+	now := r.gave.IsZero() || time.Since(r.gave) >= giveEvery
+	r.mu.Unlock()
+	if !now || !r.giving.CompareAndSwap(false, true) {
+		return
+	}
+	if !r.background(func() {
+		r.o.giveBack(logs, false)
+		r.mu.Lock()
+		r.gave = time.Now()
+		r.mu.Unlock()
+		r.giving.Store(false)
+		r.update()
+	}) {
+		r.giving.Store(false)
+	}
+}
+
+// giveBack gives back what the store does not need: spare logs, the rest of logs that take more than some bytes, whose
+// rows become tables, and tables of which most was deleted. Its failures are found by whoever writes next.
+func (o *Opening) giveBack(logs int64, closing bool) {
+	o.fs.files.save(true)
+	o.fs.DropSpares()
+	took, err := o.logUsage()
+	if err != nil {
+		return
+	}
+	m := o.DB.Metrics()
+	if took > logs && o.fits(int64(m.WAL.Size)) {
+		if o.DB.Flush() != nil {
+			return
+		}
+		m = o.DB.Metrics()
+	}
+	if o.conf.Live == nil {
+		return
+	}
+	if closing {
+		o.fs.files.allow(unlimited)
+	} else {
+		o.room.update()
+	}
+	live := o.conf.Live()
+	if tables := int64(m.Total().TablesSize); tables-live < leastGarbage || tables < 2*live || !o.fits(live) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), compactMost)
+	defer cancel()
+	// Whatever the keys are, they lie between these.
+	_ = o.DB.Compact(ctx, []byte{0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false)
+}
+
+// fits reports whether the volume has room for so many bytes and some more.
+func (o *Opening) fits(n int64) bool {
+	volume, err := o.conf.FS.GetDiskUsage(o.conf.Dir)
+	return err != nil || int64(min(volume.AvailBytes, unlimited)) > n+n/8+1<<20
+}
+
+// logUsage returns what the logs take.
+func (o *Opening) logUsage() (total int64, err error) {
+	names, err := o.conf.FS.List(o.conf.Dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		if kindOf(name) != kindLog {
+			continue
+		}
+		n, _, err := usageOf(o.conf.FS, o.conf.FS.PathJoin(o.conf.Dir, name))
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Taken returns the bytes that the store takes, as du counts them.
+func (o *Opening) Taken() (int64, error) {
+	n, _, err := Usage(o.conf.FS, o.conf.Dir)
+	return n, err
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
+)
+
+// smallVolume mounts an ext4 file system of some MiB.
+func smallVolume(t *testing.T, size int) string {
+	t.Helper()
+	image, at := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(size)<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "0", image}, {"mount", "-o", "loop", image, at}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("needs mkfs.ext4 and the right to mount a small file system (root on Linux): %s: %v: %s", args[0], err, bytes.TrimSpace(out))
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", at).CombinedOutput(); err != nil {
+			t.Errorf("unmount: %v: %s", err, out)
+		}
+	})
+	return at
+}
+
+// diskUse is what du counts: the blocks of the files in a folder and below.
+func diskUse(t *testing.T, dir string) (total int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			total += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return total
+}
+
+// threeSinks has sinks that the same record goes to.
+func threeSinks() forebay.Source {
+	s := source(1_000_000)
+	s.Settings.Upload = trigger.Conditions{Count: 1_000_000, Size: 4 << 20, Interval: time.Second}
+	for _, id := range []string{"b", "c"} {
+		sink := s.Sinks[0]
+		sink.ID = id
+		sink.Table.ID = "in.c-soak." + id
+		s.Sinks = append(s.Sinks, sink)
+	}
+	return s
+}
+
+// noise is text that does not compress.
+func noise(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('a' + rand.IntN(26))
+	}
+	return string(b)
+}
+
+// senders send records at full speed from four clients until each was refused several times, and note what was
+// acknowledged.
+type senders struct {
+	mu    sync.Mutex
+	acked map[string]bool
+	next  int
+}
+
+func (s *senders) fill(t *testing.T, eng *forebay.Engine, most int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for refused, sent := 0, 0; refused < 5 && sent < most; sent++ {
+				s.mu.Lock()
+				s.next++
+				id := fmt.Sprint(s.next)
+				s.mu.Unlock()
+				_, err := eng.Ingest(ctx, sourceID, mapping.JSON(fmt.Appendf(nil, `{"client":0,"seq":%s,"noise":"%s"}`, id, noise(16<<10))))
+				var overload *buffer.OverloadError
+				var failed *buffer.FailedError
+				switch {
+				case err == nil:
+					s.mu.Lock()
+					s.acked[id] = true
+					s.mu.Unlock()
+				case errors.As(err, &overload), errors.As(err, &failed):
+					refused++
+				default:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		t.Fatal("the volume does not become full")
+	}
+}
+
+// taken waits until the engine takes a record again.
+func (s *senders) taken(t *testing.T, eng *forebay.Engine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		s.next++
+		id := fmt.Sprint(s.next)
+		_, err := eng.Ingest(ctx, sourceID, mapping.JSON(fmt.Appendf(nil, `{"client":0,"seq":%s}`, id)))
+		if err == nil {
+			s.acked[id] = true
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("with room the engine takes no record: %v", err)
+		}
+	}
+}
+
+func flushAll(t *testing.T, eng *forebay.Engine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for {
+		err := eng.FlushAll(ctx)
+		var failed *buffer.FailedError
+		if err == nil {
+			return
+		}
+		if !errors.As(err, &failed) { // a reopening ends the barrier
+			t.Fatalf("with room not everything arrives: %v", err)
+		}
+	}
+}
+
+// A volume of 64 MB is a home for an engine with default options. It is filled by rows, or by others, and freed, again and
+// again, with restarts while it is full: what was acknowledged arrives once, nothing has to be mended by hand, and a closed
+// engine with nothing waiting gives the room back.
+func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
+	cycles := 50
+	if testing.Short() {
+		cycles = 6
+	}
+	disk := smallVolume(t, 64)
+	data, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")
+	mem := buffertest.NewMemory()
+	var down sync.Mutex // held while the staging is out of reach
+	mem.Before = func(ctx context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpPut {
+			if !down.TryLock() {
+				return errors.New("down")
+			}
+			down.Unlock()
+		}
+		return ctx.Err()
+	}
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}}}
+	open := func() *forebay.Engine {
+		t.Helper()
+		eng, err := forebay.Open(data, opts)
+		if err == nil {
+			err = eng.Define(t.Context(), threeSinks())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return eng
+	}
+	eng := open()
+	s := &senders{acked: map[string]bool{}}
+	for cycle := range cycles {
+		down.Lock()
+		// Others leave 2 to 50 MB, before or while rows come.
+		free := 2 + rand.IntN(48)
+		fillTo := func() {
+			var st syscall.Statfs_t
+			if err := syscall.Statfs(disk, &st); err != nil {
+				t.Fatal(err)
+			}
+			if size := int(st.Bavail)*int(st.Bsize) - free<<20; size > 0 {
+				_ = fill(ballast, size) // it may not fit any more
+			}
+		}
+		if cycle%3 == 1 {
+			fillTo()
+		}
+		s.fill(t, eng, 5000)
+		if cycle%3 == 2 {
+			free = 0
+			fillTo()
+			s.fill(t, eng, 5000)
+		}
+		if cycle%5 == 4 {
+			_ = eng.Close() // the disk may be full
+			again, err := forebay.Open(data, opts)
+			var small *buffer.RoomError
+			switch {
+			case err == nil:
+				eng = again
+			case errors.As(err, &small):
+				eng = nil
+			default:
+				t.Fatalf("cycle %d: opened on a full volume: %v", cycle, err)
+			}
+		}
+		if err := os.Remove(ballast); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		down.Unlock()
+		if eng == nil || cycle%5 == 4 {
+			if eng != nil {
+				if err := eng.Close(); err != nil {
+					t.Logf("cycle %d: close: %v", cycle, err)
+				}
+			}
+			eng = open()
+		}
+		s.taken(t, eng)
+		flushAll(t, eng)
+	}
+	if report, err := eng.Verify(t.Context()); err != nil || !report.OK() {
+		t.Errorf("verify: %+v, %v", report, err)
+	}
+	if err := eng.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"rows", "b", "c"} {
+		stored := map[string]int{}
+		for _, row := range mem.Rows("in.c-soak." + table) {
+			if stored[row[1]]++; stored[row[1]] > 1 {
+				t.Errorf("%s: row %s is doubled", table, row[1])
+			}
+		}
+		lost := 0
+		for id := range s.acked {
+			if stored[id] == 0 {
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Errorf("%s: %d of %d acknowledged rows are lost", table, lost, len(s.acked))
+		}
+	}
+	use := diskUse(t, data)
+	t.Logf("%d cycles, %d records were acknowledged; closed, the engine takes %d KiB", cycles, len(s.acked), use>>10)
+	if use > 2<<20 {
+		t.Errorf("closed with nothing waiting, the engine takes %d bytes: %s", use, list(data))
+	}
+	var small []string
+	_ = filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		if info, e := d.Info(); err == nil && e == nil && strings.HasSuffix(path, ".sst") && info.Size() == 0 {
+			small = append(small, path)
+		}
+		return nil
+	})
+	if len(small) > 0 {
+		t.Errorf("tables without content are left: %v", small)
+	}
+}
+
+// list describes the files below a folder.
+func list(dir string) string {
+	out, _ := exec.Command("du", "-ak", dir).Output()
+	return string(out)
+}
+
+// Default options, tables on the same volume: the engine takes what fits, says so when it is full, and goes on when rows
+// were taken away.
+func TestSmallVolumeWithItsTables(t *testing.T) {
+	for _, size := range []int{40, 150} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			data := filepath.Join(smallVolume(t, size), "data")
+			eng, err := forebay.Open(data, forebay.Options{Buffer: buffer.Options{Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}}})
+			if err == nil {
+				err = eng.Define(t.Context(), threeSinks())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &senders{acked: map[string]bool{}}
+			s.fill(t, eng, 5000)
+			if got := int64(len(s.acked)) * 3 * 16 << 10; got < int64(size)<<20/8 {
+				t.Errorf("the engine was full after %d bytes of rows", got)
+			}
+			if err := eng.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			eng, err = forebay.Open(data, forebay.Options{})
+			if err != nil {
+				t.Fatalf("a full volume cannot be opened again: %v", err)
+			}
+			if err := eng.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
