@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/forebay/forebay/storageapi"
@@ -117,6 +118,10 @@ func (s *Server) writeBlobError(w http.ResponseWriter, r *http.Request, err erro
 		e = &blobError{http.StatusNotFound, "BlobNotFound"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		e = &blobError{http.StatusBadRequest, "IncompleteBody"}
+	case storeFailed(err) != nil, errors.Is(err, syscall.ENOSPC):
+		e = &blobError{http.StatusServiceUnavailable, "ServerBusy"}
+		w.Header().Set("Retry-After", "5")
+		s.log.Error("platform: object store", "method", r.Method, "error", err)
 	case r.Context().Err() == nil:
 		s.log.Error("platform: object store", "method", r.Method, "error", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,6 +20,8 @@ type apiError struct {
 	message    string
 	violations []storageapi.Violation
 	results    any // of a job that fails with this error
+	// retryAfter is when a call that was refused for now can be repeated; 0: it cannot.
+	retryAfter time.Duration
 }
 
 func (e *apiError) Error() string { return e.message }
@@ -42,6 +45,11 @@ func explain(err error) (e *apiError, internal bool) {
 	if errors.As(err, &e) {
 		return e, false
 	}
+	if f := storeFailed(err); f != nil {
+		e = refuse(http.StatusServiceUnavailable, "storage.unavailable", "The storage cannot be read or written at the moment, try again later")
+		e.retryAfter = max(f.RetryAfter, time.Second)
+		return e, true
+	}
 	return refuse(http.StatusInternalServerError, "internalError", "Internal server error"), true
 }
 
@@ -59,7 +67,15 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, queue bool, 
 	case e.code != "":
 		body.Code, _ = json.Marshal(e.code)
 	}
+	e.setRetry(w)
 	s.writeJSON(w, e.status, body)
+}
+
+// setRetry tells the client when to try again.
+func (e *apiError) setRetry(w http.ResponseWriter) {
+	if e.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((e.retryAfter+time.Second-1)/time.Second)))
+	}
 }
 
 // writeJSON writes an answer. An error means that the client has gone.

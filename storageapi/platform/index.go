@@ -13,6 +13,10 @@ func (s *Server) indexRoutes() []route {
 		{method: "GET", path: "", summary: "Index of the stack", public: true, run: (*call).index},
 		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, run: (*call).index},
 		{method: "GET", path: "/apis.json", summary: "APIs of the stack", public: true, api: portalAPI, run: (*call).portal},
+		{method: "GET", path: "/health-check", summary: "Whether the server runs", public: true, api: portalAPI, run: func(*call) (reply, error) {
+			return ok(map[string]string{"status": "ok"})
+		}},
+		{method: "GET", path: "/readiness-check", summary: "Whether the server can read and store", public: true, api: portalAPI, run: (*call).ready},
 		{method: "GET", path: "/openapi/storage.json", summary: "Description of the Storage API", public: true, api: portalAPI, run: func(c *call) (reply, error) {
 			return ok(c.s.describeAPI(storageAPI, "Storage", c.base()))
 		}},
@@ -51,6 +55,15 @@ func (c *call) index() (reply, error) {
 		storageapi.Index
 		Components any `json:"components"`
 	}{out, components})
+}
+
+// ready answers whether calls can be answered: while the store has failed, 503 with the time of the next attempt to open
+// it. Whoever asks makes that attempt.
+func (c *call) ready() (reply, error) {
+	if err := c.s.store.db.Ready(); err != nil {
+		return failed(err)
+	}
+	return ok(map[string]string{"status": "ok"})
 }
 
 func (c *call) portal() (reply, error) {

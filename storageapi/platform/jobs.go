@@ -169,13 +169,15 @@ func (j *storageJobs) run(ctx context.Context, record jobRecord) {
 	defer j.announce()
 	record.Status, record.Started = storageapi.JobProcessing, now()
 	run := &jobRun{ctx: ctx, s: j.s, record: record}
-	err := j.s.store.update("", func(tx *txn) error { return tx.put(jobKey(record.ID), record) })
-	if err == nil {
-		operation := j.operations[record.Operation]
-		if operation == nil {
-			err = fmt.Errorf("unknown operation %q", record.Operation)
-		} else {
-			err = guard(func() error { return operation(run) })
+	err := j.attempt(run)
+	for storeFailed(err) != nil && !run.over {
+		// As after a crash: what became of the job stands in the store.
+		var finished bool
+		if finished, err = j.reread(ctx, run); finished {
+			return
+		}
+		if err == nil {
+			err = j.attempt(run)
 		}
 	}
 	if err == nil && !run.over {
@@ -184,7 +186,41 @@ func (j *storageJobs) run(ctx context.Context, record jobRecord) {
 	if err == nil || ctx.Err() != nil && !run.over {
 		return
 	}
-	j.fail(run.record, err)
+	j.fail(ctx, run.record, err)
+}
+
+// attempt runs the operation of a job.
+func (j *storageJobs) attempt(run *jobRun) error {
+	record := run.record
+	if err := j.s.store.update("", func(tx *txn) error { return tx.put(jobKey(record.ID), record) }); err != nil {
+		return err
+	}
+	operation := j.operations[record.Operation]
+	if operation == nil {
+		return fmt.Errorf("unknown operation %q", record.Operation)
+	}
+	return guard(func() error { return operation(run) })
+}
+
+// reread waits until the store is open again and takes the job up as it stands there. It reports whether the job has
+// ended.
+func (j *storageJobs) reread(ctx context.Context, run *jobRun) (finished bool, err error) {
+	j.s.log.Warn("platform: the store has failed below a job, which runs again when it is open", "job", run.record.ID)
+	if err := j.s.store.wait(ctx); err != nil {
+		return false, err
+	}
+	var record jobRecord
+	err = j.s.store.view(func(tx *txn) error {
+		_, err := tx.get(jobKey(run.record.ID), &record)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	finished = record.Status == storageapi.JobSuccess || record.Status == storageapi.JobFailed
+	record.Status, record.Started = storageapi.JobProcessing, now()
+	run.record = record
+	return finished, nil
 }
 
 // announce wakes those who wait for a job.
@@ -228,7 +264,7 @@ func guard(run func() error) (err error) {
 	return run()
 }
 
-func (j *storageJobs) fail(record jobRecord, err error) {
+func (j *storageJobs) fail(ctx context.Context, record jobRecord, err error) {
 	e, internal := explain(err)
 	id := newExceptionID()
 	if internal {
@@ -239,10 +275,13 @@ func (j *storageJobs) fail(record jobRecord, err error) {
 	if e.results != nil {
 		record.Results, _ = encodeJSON(e.results)
 	}
-	event, err := j.s.store.ids.take()
-	if err == nil {
-		err = j.s.store.update("", func(tx *txn) error { return endJob(tx, record, event) })
-	}
+	err = j.s.store.insist(ctx, func() error {
+		event, err := j.s.store.ids.take()
+		if err != nil {
+			return err
+		}
+		return j.s.store.update("", func(tx *txn) error { return endJob(tx, record, event) })
+	})
 	if err != nil {
 		j.s.log.Error("platform: the end of a job could not be stored, it runs again at the next opening", "job", record.ID, "error", err)
 	}

@@ -11,6 +11,7 @@ import (
 const (
 	formatKey   = "format"
 	sequenceKey = "sequence"
+	instanceKey = "instance" // of what tells this store from every other one
 )
 
 const sep = "\x00"

@@ -209,6 +209,15 @@ func (q *queue) update(id int64, change func(tx *txn, r *queueRecord) error) (qu
 	return record, err
 }
 
+// insist is update that waits for the store when it fails.
+func (q *queue) insist(ctx context.Context, id int64, change func(tx *txn, r *queueRecord) error) (record queueRecord, err error) {
+	err = q.s.store.insist(ctx, func() (err error) {
+		record, err = q.update(id, change)
+		return err
+	})
+	return record, err
+}
+
 // run runs one job to its end. A job that is stopped by the end of the server stays open and runs again.
 func (q *queue) run(ctx context.Context, id int64) {
 	stopped := ctx
@@ -223,7 +232,7 @@ func (q *queue) run(ctx context.Context, id int64) {
 		q.mu.Unlock()
 	}()
 
-	record, err := q.update(id, func(_ *txn, r *queueRecord) error {
+	record, err := q.insist(stopped, id, func(_ *txn, r *queueRecord) error {
 		switch {
 		case r.finished():
 		case r.Desired == storageapi.QueueTerminating:
@@ -248,7 +257,7 @@ func (q *queue) run(ctx context.Context, id int64) {
 	if stopped.Err() != nil {
 		return
 	}
-	if _, err := q.update(id, func(_ *txn, r *queueRecord) error {
+	if _, err := q.insist(stopped, id, func(_ *txn, r *queueRecord) error {
 		exec.end(r, err)
 		return nil
 	}); err != nil {

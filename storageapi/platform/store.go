@@ -2,12 +2,15 @@ package platform
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,67 +19,92 @@ import (
 )
 
 // store is the database of all metadata. A change is one batch with an fsync: it is there as a whole or not at all, and
-// it is on disk before the call that made it is answered.
+// it is on disk before the call that made it is answered. What can be read is on disk.
+//
+// When the disk fails or is full, calls get a [*pebblestore.FailedError] until the store could open itself anew.
 type store struct {
-	db    *pebble.DB
+	db    *pebblestore.Store
 	locks keyLocks
 	ids   sequence
-	disk  *pebblestore.FS // keeps the database from ending the process when the disk fails
 }
 
 // formatVersion is the version of everything below the directory.
 const formatVersion = 1
+
+// storeMemory is the size of the write buffer.
+const storeMemory = 8 << 20
 
 // openStore opens the database. fs is the disk, nil for the real one.
 func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	s := &store{disk: pebblestore.New(fs, dir, func(err error) {
-		log.Error("store: failed, every change is refused until the server is opened again", "error", err)
-	})}
-	cache := pebble.NewCache(16 << 20)
-	defer cache.Unref()
-	o := &pebble.Options{
-		FS: s.disk, Cache: cache, Logger: s.disk.Logger(log), EventListener: pebblestore.Listener(log),
-		FormatMajorVersion: pebble.FormatNewest, MemTableSize: 8 << 20,
-	}
-	// The usual scheduler wakes ten times a second even when nothing happens.
-	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
-	db, err := pebble.Open(dir, o)
+	s := &store{}
+	s.ids.store = s
+	var err error
+	s.db, err = pebblestore.OpenStore(pebblestore.StoreConfig{
+		Config: pebblestore.Config{Dir: dir, FS: fs, Log: log, MemTable: storeMemory},
+		Name:   "store of the platform", InstanceKey: instanceKey, Check: checkFormat,
+	})
 	if err != nil {
 		return nil, err
-	}
-	s.db = db
-	s.ids.store = s
-	err = s.checkFormat()
-	if err == nil {
-		err = s.failure()
-	}
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
 }
 
-func (s *store) checkFormat() error {
-	return s.update("", func(tx *txn) error {
-		var version int
-		found, err := tx.get(formatKey, &version)
-		if err != nil {
-			return err
-		}
-		if found && version != formatVersion {
-			return fmt.Errorf("the directory has format %d, this release knows format %d", version, formatVersion)
-		}
-		if !found {
-			return tx.put(formatKey, formatVersion)
-		}
-		return nil
-	})
+func checkFormat(o *pebblestore.Opening) error {
+	found, err := pebblestore.Get(o.DB, []byte(formatKey))
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return o.DB.Set([]byte(formatKey), strconv.AppendInt(nil, formatVersion, 10), pebble.Sync)
+	}
+	if version := string(found); version != strconv.Itoa(formatVersion) {
+		return fmt.Errorf("the directory has format %s, this release knows format %d", version, formatVersion)
+	}
+	return nil
 }
 
 func (s *store) close() error { return s.db.Close() }
+
+// wait returns when the store takes changes, or ctx has ended.
+func (s *store) wait(ctx context.Context) error {
+	for {
+		err := s.db.Ready()
+		var failed *pebblestore.FailedError
+		if !errors.As(err, &failed) {
+			return err
+		}
+		timer := time.NewTimer(max(failed.RetryAfter, 100*time.Millisecond))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// insist repeats change, which may be made twice, until the store does not fail below it.
+func (s *store) insist(ctx context.Context, change func() error) error {
+	for {
+		err := change()
+		if storeFailed(err) == nil {
+			return err
+		}
+		if e := s.wait(ctx); e != nil {
+			return errors.Join(err, e)
+		}
+	}
+}
+
+// storeFailed returns the failure of the store that an error comes from, nil when it has another cause.
+func storeFailed(err error) *pebblestore.FailedError {
+	var failed *pebblestore.FailedError
+	errors.As(err, &failed)
+	return failed
+}
 
 // txn is one change, which reads its own writes, or a view, which cannot write.
 type txn struct {
@@ -90,37 +118,12 @@ func (s *store) update(lock string, change func(tx *txn) error) error {
 	if lock != "" {
 		defer s.locks.lock(lock)()
 	}
-	batch := s.db.NewIndexedBatch()
-	defer batch.Close()
-	if err := change(&txn{r: batch, w: batch}); err != nil {
-		return err
-	}
-	if batch.Empty() {
-		return nil
-	}
-	if err := s.failure(); err != nil {
-		return err
-	}
-	if err := batch.Commit(pebble.Sync); err != nil {
-		return err
-	}
-	return s.failure()
-}
-
-// failure returns why the database cannot be written any more. From then on nothing of this opening reaches the disk; a
-// change that was under way may have been.
-func (s *store) failure() error {
-	if err := s.disk.Failure(); err != nil {
-		return fmt.Errorf("the store has failed: %w", err)
-	}
-	return nil
+	return s.db.Update(func(batch *pebble.Batch) error { return change(&txn{r: batch, w: batch}) })
 }
 
 // view runs read on one consistent state.
 func (s *store) view(read func(tx *txn) error) error {
-	snap := s.db.NewSnapshot()
-	defer snap.Close()
-	return read(&txn{r: snap})
+	return s.db.View(func(r pebble.Reader) error { return read(&txn{r: r}) })
 }
 
 // get decodes the record of a key into v and reports whether there is one.
@@ -130,7 +133,7 @@ func (tx *txn) get(key string, v any) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, err
+		return false, pebblestore.Failed(err)
 	}
 	defer closer.Close()
 	if err := json.Unmarshal(data, v); err != nil {
@@ -159,11 +162,11 @@ func (tx *txn) deleteAll(prefix string) error {
 func (tx *txn) deleteRange(from, to []byte) error {
 	it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		return err
+		return pebblestore.Failed(err)
 	}
 	found := it.First()
 	if err := it.Close(); err != nil || !found {
-		return err
+		return pebblestore.Failed(err)
 	}
 	return tx.w.DeleteRange(from, to, nil)
 }
@@ -190,7 +193,7 @@ func (tx *txn) scanBetween(prefix, from string, descending bool) iter.Seq2[strin
 	return func(yield func(string, record) bool) {
 		it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: prefixEnd(prefix)})
 		if err != nil {
-			yield("", record{err: err})
+			yield("", record{err: pebblestore.Failed(err)})
 			return
 		}
 		defer it.Close()
@@ -200,12 +203,12 @@ func (tx *txn) scanBetween(prefix, from string, descending bool) iter.Seq2[strin
 		}
 		for ok := first(); ok; ok = next() {
 			value, err := it.ValueAndErr()
-			if !yield(string(it.Key()[len(prefix):]), record{value, err}) || err != nil {
+			if !yield(string(it.Key()[len(prefix):]), record{value, pebblestore.Failed(err)}) || err != nil {
 				return
 			}
 		}
 		if err := it.Error(); err != nil {
-			yield("", record{err: err})
+			yield("", record{err: pebblestore.Failed(err)})
 		}
 	}
 }

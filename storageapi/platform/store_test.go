@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -58,51 +59,73 @@ func TestStoreOperationsFail(t *testing.T) {
 	}
 }
 
-// When the disk cannot be written, the change fails, every later one is refused, and what was acknowledged before is
-// there at the next opening.
+// While the disk cannot be written every change is refused with an error that says when to try again, and nothing can be
+// read that is not stored. When the disk can be written again the store goes on by itself, and all of it is there at the
+// next opening.
 func TestStoreOnFailingDisk(t *testing.T) {
 	for _, kind := range []errorfs.OpKind{errorfs.OpFileSyncData, errorfs.OpFileWrite} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
-			var broken atomic.Bool
-			disk := vfs.NewMem()
-			fs := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
-				if broken.Load() && (op.Kind == kind || kind == errorfs.OpFileSyncData && op.Kind == errorfs.OpFileSync) {
-					return errors.New("injected fault")
+			synctest.Test(t, func(t *testing.T) {
+				var broken atomic.Bool
+				disk := vfs.NewMem()
+				fs := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if broken.Load() && (op.Kind == kind || kind == errorfs.OpFileSyncData && op.Kind == errorfs.OpFileSync) {
+						return syscall.ENOSPC
+					}
+					return nil
+				}))
+				s, err := openStore("db", slog.New(slog.DiscardHandler), fs)
+				if err != nil {
+					t.Fatal(err)
 				}
-				return nil
-			}))
-			s, err := openStore("db", slog.New(slog.DiscardHandler), fs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			put := func(k string) error { return s.update(k, func(tx *txn) error { return tx.put(key("test", k), k) }) }
-			if err := put("before"); err != nil {
-				t.Fatal(err)
-			}
-			broken.Store(true)
-			done := make(chan error, 1)
-			go func() { done <- put("during") }()
-			if err := <-done; err == nil {
-				t.Error("a change was acknowledged that is not on disk")
-			}
-			broken.Store(false)
-			if err := put("after"); err == nil || !strings.Contains(err.Error(), "the store has failed") {
-				t.Errorf("change after the failure: %v", err)
-			}
-			_ = s.close() // it may fail again
+				put := func(k string) error { return s.update(k, func(tx *txn) error { return tx.put(key("test", k), k) }) }
+				if err := put("before"); err != nil {
+					t.Fatal(err)
+				}
+				broken.Store(true)
+				var got string
+				for _, k := range []string{"first", "second", "third"} {
+					err := put(k)
+					if storeFailed(err) == nil {
+						t.Errorf("a change that is not on disk: %v", err)
+					}
+					if found, err := get(s, key("test", k), &got); found && err == nil {
+						t.Errorf("%s can be read and is not stored", k)
+					}
+				}
+				broken.Store(false)
+				if err := s.wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := put("after"); err != nil {
+					t.Errorf("change after the failure: %v", err)
+				}
+				shown := map[string]bool{}
+				for _, k := range []string{"before", "first", "second", "third", "after"} {
+					if shown[k], err = get(s, key("test", k), &got); err != nil {
+						t.Error(err)
+					}
+				}
+				if !shown["before"] || !shown["after"] {
+					t.Errorf("what was acknowledged is missing: %v", shown)
+				}
+				if err := s.close(); err != nil {
+					t.Error(err)
+				}
 
-			s, err = openStore("db", slog.New(slog.DiscardHandler), disk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close()
-			var got string
-			if found, err := get(s, key("test", "before"), &got); err != nil || !found || got != "before" {
-				t.Errorf("what was acknowledged: %v, %v", found, err)
-			}
-			if found, _ := get(s, key("test", "after"), &got); found {
-				t.Error("a refused change was made")
-			}
+				s, err = openStore("db", slog.New(slog.DiscardHandler), disk)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for k, there := range shown {
+					if found, err := get(s, key("test", k), &got); err != nil || found != there {
+						t.Errorf("%s: %v before the restart, %v after it, %v", k, there, found, err)
+					}
+				}
+				if err := s.close(); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
