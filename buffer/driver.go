@@ -62,8 +62,8 @@ type Source interface {
 // attempt, with the same id, may then run beside it. The same holds for Staging.
 //
 // A cell may hold any bytes: quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, bytes that are not UTF-8. A
-// target that cannot store some of them fails the import with a [Permanent] error; it never changes them. Note that
-// encoding/csv turns "\r\n" inside a cell into "\n" when it reads.
+// target that cannot store some of them fails the import with a [Permanent] error; it never changes them. Read
+// the cells with a [RowReader]: encoding/csv turns "\r\n" inside a cell into "\n".
 //
 // [buffertest.Target] checks the contract.
 //
@@ -94,6 +94,15 @@ type Uncreator interface {
 	// Uncreate removes a table that Ensure has created with this mark and that has no rows. Every other table stays, and an
 	// absent one is no error. It may be repeated. The caller makes sure that no Ensure or Import of the table runs meanwhile.
 	Uncreate(ctx context.Context, tableID, creation string) error
+}
+
+// Taker is an optional interface of a [Target] whose readers may take imported parts away, as a loader does that deletes what
+// it has loaded. It is asked by [Buffer.Verify] for files that a [Counter] counts no rows of: those that were taken away are
+// no difference to the ledger.
+type Taker interface {
+	// TakenAway reports whether the rows of a file that was imported were taken away on purpose, as far as the target can
+	// tell. It is false for a file of which some rows are there.
+	TakenAway(ctx context.Context, t Table, fileID string) (bool, error)
 }
 
 // Table is a destination table as a driver sees it: every cell is text.

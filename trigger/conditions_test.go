@@ -2,7 +2,9 @@ package trigger_test
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,6 +161,15 @@ func TestReasonString(t *testing.T) {
 		if got := trigger.Reason(i).String(); got != w {
 			t.Errorf("Reason(%d) = %q, want %q", i, got, w)
 		}
+	}
+}
+
+// Logs in JSON have the word and not the number.
+func TestReasonIsAWordInJSON(t *testing.T) {
+	var out strings.Builder
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("file closed", "reason", trigger.BySize)
+	if !strings.Contains(out.String(), `"reason":"size"`) {
+		t.Error(out.String())
 	}
 }
 

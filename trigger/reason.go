@@ -42,3 +42,6 @@ func (r Reason) String() string {
 	}
 	return reasonNames[r]
 }
+
+// MarshalText returns the word of String, so that JSON and logs have it, and not a number.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

@@ -72,6 +72,7 @@ var (
 	_ buffer.Staging   = (*Memory)(nil)
 	_ buffer.Target    = (*Memory)(nil)
 	_ buffer.Counter   = (*Memory)(nil)
+	_ buffer.Taker     = (*Memory)(nil)
 	_ buffer.Uncreator = (*Memory)(nil)
 )
 
@@ -259,6 +260,28 @@ func (m *Memory) CountFile(_ context.Context, t buffer.Table, fileID string) (in
 		return table.files[fileID], nil
 	}
 	return 0, nil
+}
+
+// TakeAway removes an imported file from the count of its table, as a loader does that deletes what it has loaded. Rows still
+// has its rows.
+func (m *Memory) TakeAway(table, fileID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.tables[table]; t != nil && t.files[fileID] > 0 {
+		t.files[fileID] = 0
+	}
+}
+
+// TakenAway implements [buffer.Taker]. It is not recorded and has no hooks.
+func (m *Memory) TakenAway(_ context.Context, t buffer.Table, fileID string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	table := m.tables[t.ID]
+	if table == nil {
+		return false, nil
+	}
+	n, known := table.files[fileID]
+	return known && n == 0, nil
 }
 
 // Calls returns the calls so far in the order of their beginning. Err of a call that is still running is nil.

@@ -398,6 +398,11 @@ func countFile(t tb, b *bench) {
 	b.expectCount(table, "file-3", 0)
 	b.expectCount(table, "file", 0)
 	b.expectCount(buffer.Table{ID: "in.c-buffertest.other", Columns: table.Columns}, "file-1", 0)
+	if taker, ok := b.Target.(buffer.Taker); ok {
+		if taken, err := taker.TakenAway(t.Context(), table, "file-1"); err != nil || taken {
+			t.Errorf("TakenAway(file-1) = %v, %v for a file that is there, want false", taken, err)
+		}
+	}
 }
 
 // uncreate makes tables with marks and takes them back: those of the mark that have no rows, and no others.

@@ -78,6 +78,22 @@ func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID str
 	return rows, nil
 }
 
+// TakenAway implements [buffer.Taker]: a part that is gone as a whole, from a table that is there, was taken away. The
+// directory cannot tell who did so; what a broken disk loses is not reported by it either.
+func (t *TableDir) TakenAway(_ context.Context, table buffer.Table, fileID string) (bool, error) {
+	if err := checkID("file", fileID); err != nil {
+		return false, err
+	}
+	path, err := t.findPart(table.ID, fileID)
+	if err == nil && path == "" {
+		err = t.compare(table) // whether the table is there, with its columns
+	}
+	if err != nil {
+		return false, fmt.Errorf("table directory: look for %s in %q: %w", fileID, table.ID, err)
+	}
+	return path == "", nil
+}
+
 // countRows returns the rows of a part. A part that is not made of rows is a [buffer.Permanent] error.
 func (t *TableDir) countRows(ctx context.Context, path string) (int64, error) {
 	var check rowChecker

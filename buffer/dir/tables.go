@@ -37,6 +37,7 @@ type TableDir struct {
 var (
 	_ buffer.Target    = (*TableDir)(nil)
 	_ buffer.Counter   = (*TableDir)(nil)
+	_ buffer.Taker     = (*TableDir)(nil)
 	_ buffer.Uncreator = (*TableDir)(nil)
 )
 

@@ -1,0 +1,123 @@
+package buffer
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// RowReader reads the rows that a driver gets from [File.OpenRows], cell by cell and byte for byte. encoding/csv does not:
+// it turns "\r\n" inside a cell into "\n". It is not safe for concurrent use.
+//
+// A row ends with "\n". A cell is quoted, with "" for a quote inside, and may hold any bytes. A cell without quotes is read as
+// it stands, up to the next comma or row end; an empty one is nil in [RowReader.Cells], apart from the empty text.
+type RowReader struct {
+	in    *bufio.Reader
+	line  []byte // the row
+	cells [][]byte
+	rows  int64
+	err   error
+}
+
+// NewRowReader returns a reader of the rows in r.
+func NewRowReader(r io.Reader) *RowReader { return &RowReader{in: bufio.NewReaderSize(r, 64<<10)} }
+
+// Next reads the next row and reports whether there is one. It returns false at the end and with an error, see
+// [RowReader.Err].
+func (r *RowReader) Next() bool {
+	r.cells = r.cells[:0]
+	if r.err != nil {
+		return false
+	}
+	r.line = r.line[:0]
+	for quoted := false; ; {
+		piece, err := r.in.ReadSlice('\n')
+		r.line = append(r.line, piece...)
+		if bytes.Count(piece, quote)%2 == 1 { // a doubled quote toggles twice
+			quoted = !quoted
+		}
+		switch {
+		case err == nil && !quoted:
+			if r.err = r.split(r.line[:len(r.line)-1]); r.err != nil {
+				r.cells = r.cells[:0]
+				return false
+			}
+			r.rows++
+			return true
+		case err == nil, errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(r.line) == 0:
+			r.err = io.EOF
+			return false
+		case errors.Is(err, io.EOF):
+			r.err = r.fault("the data ends within the row")
+			return false
+		default:
+			r.err = fmt.Errorf("row %d: %w", r.rows, err)
+			return false
+		}
+	}
+}
+
+var quote = []byte{'"'}
+
+// split finds the cells of a row without its end, in place.
+func (r *RowReader) split(row []byte) error {
+	for {
+		var cell []byte
+		if len(row) > 0 && row[0] == '"' {
+			cell = row[1:1]
+			for rest := row[1:]; ; {
+				i := bytes.IndexByte(rest, '"')
+				if i < 0 {
+					return r.fault("a quoted cell has no end")
+				}
+				cell = append(cell, rest[:i]...) // not behind what is read
+				if rest = rest[i+1:]; len(rest) > 0 && rest[0] == '"' {
+					cell, rest = append(cell, '"'), rest[1:]
+					continue
+				}
+				row = rest
+				break
+			}
+		} else {
+			i := bytes.IndexByte(row, ',')
+			if i < 0 {
+				i = len(row)
+			}
+			if cell, row = row[:i:i], row[i:]; len(cell) == 0 {
+				cell = nil
+			}
+			if bytes.IndexByte(cell, '"') >= 0 {
+				return r.fault("a quote stands inside a cell that does not begin with one")
+			}
+		}
+		r.cells = append(r.cells, cell[:len(cell):len(cell)])
+		if len(row) == 0 {
+			return nil
+		}
+		if row[0] != ',' {
+			return r.fault(fmt.Sprintf("%q follows a quoted cell", row[0]))
+		}
+		row = row[1:]
+	}
+}
+
+func (r *RowReader) fault(what string) error {
+	return fmt.Errorf("row %d: %s: these are not rows of a buffer", r.rows, what)
+}
+
+// Cells returns the cells of the row. They are valid until the next call of Next, and the caller may modify them.
+func (r *RowReader) Cells() [][]byte { return r.cells }
+
+// Rows returns the number of rows that were read.
+func (r *RowReader) Rows() int64 { return r.rows }
+
+// Err returns why Next has returned false; nil at the end of the rows.
+func (r *RowReader) Err() error {
+	if errors.Is(r.err, io.EOF) {
+		return nil
+	}
+	return r.err
+}

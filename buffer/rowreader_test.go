@@ -1,0 +1,111 @@
+package buffer_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// readRows returns copies of all rows.
+func readRows(r io.Reader) (rows [][]string, err error) {
+	in := buffer.NewRowReader(r)
+	for in.Next() {
+		var row []string
+		for _, c := range in.Cells() {
+			row = append(row, string(c))
+		}
+		rows = append(rows, row)
+	}
+	return rows, in.Err()
+}
+
+func TestRowReader(t *testing.T) {
+	long := strings.Repeat("a\r\n\"b\",", 40_000)
+	for name, tt := range map[string]struct {
+		text string
+		want [][]string
+		err  string
+	}{
+		"nothing":                {"", nil, ""},
+		"two rows":               {"\"a\",\"b\"\n\"\",\"c\"\n", [][]string{{"a", "b"}, {"", "c"}}, ""},
+		"every kind of line end": {"\"\r\n\",\"\n\",\"\r\"\n", [][]string{{"\r\n", "\n", "\r"}}, ""},
+		"quotes":                 {"\"\"\"\",\"a\"\"b\"\n", [][]string{{`"`, `a"b`}}, ""},
+		"bytes that are no text": {"\"\x00\xff\"\n", [][]string{{"\x00\xff"}}, ""},
+		"a long cell":            {`"` + strings.ReplaceAll(long, `"`, `""`) + "\"\n", [][]string{{long}}, ""},
+		"cells without quotes":   {"a,,\"b\"\n\n,\n", [][]string{{"a", "", "b"}, {""}, {"", ""}}, ""},
+		"torn cell":              {"\"a\"\n\"b", [][]string{{"a"}}, "row 1: the data ends within the row"},
+		"torn row":               {"\"a\",\"b\"", nil, "row 0: the data ends within the row"},
+		"text behind a cell":     {"\"a\"b\n", nil, "row 0: 'b' follows a quoted cell"},
+		"quote in a bare cell":   {"a\"b\"\n", nil, "row 0: a quote stands inside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range []io.Reader{strings.NewReader(tt.text), iotest.OneByteReader(strings.NewReader(tt.text))} {
+				rows, err := readRows(r)
+				if !slices.EqualFunc(rows, tt.want, slices.Equal[[]string]) {
+					t.Errorf("got %.300q", rows)
+				}
+				if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+			}
+		})
+	}
+	broken := errors.New("broken")
+	if _, err := readRows(iotest.ErrReader(broken)); !errors.Is(err, broken) {
+		t.Errorf("%v, want the error of the reader", err)
+	}
+}
+
+func TestRowReaderTellsAnEmptyTextFromNothing(t *testing.T) {
+	r := buffer.NewRowReader(strings.NewReader("\"\",\n"))
+	if !r.Next() || r.Cells()[0] == nil || r.Cells()[1] != nil || r.Rows() != 1 {
+		t.Errorf("%#v, %v", r.Cells(), r.Err())
+	}
+}
+
+func TestRowReaderDoesNotAllocatePerRow(t *testing.T) {
+	data := bytes.Repeat([]byte("\"one\",\"t\"\"wo\",\"\"\n"), 2000)
+	in := bytes.NewReader(data)
+	r := buffer.NewRowReader(in)
+	if !r.Next() {
+		t.Fatal(r.Err())
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		if !r.Next() {
+			t.Fatal(r.Err())
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a row", n)
+	}
+}
+
+// What the mapper writes comes back byte for byte, and no input makes the reader panic or lose bytes of a whole row.
+func FuzzRowReader(f *testing.F) {
+	f.Add("plain", "a\r\nb", []byte("\"a\",\"b\"\n"))
+	f.Add("", `"`, []byte("\"a"))
+	f.Add("\x00\xff", ",\n", []byte("a,b\n\"\"\"\"\n"))
+	mapper, err := mapping.Compile(mapping.Columns{mapping.Body("x"), mapping.Headers("h"), mapping.Body("y")}, mapping.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, one, two string, any []byte) {
+		var data []byte
+		for _, text := range []string{one, two} {
+			if data, err = mapper.AppendRow(data, &mapping.Record{Body: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows, err := readRows(bytes.NewReader(data))
+		if err != nil || len(rows) != 2 || rows[0][0] != one || rows[0][2] != one || rows[1][0] != two || rows[1][2] != two {
+			t.Errorf("%q, %v", rows, err)
+		}
+		_, _ = readRows(bytes.NewReader(any))
+	})
+}

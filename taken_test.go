@@ -1,0 +1,77 @@
+package forebay_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// A loader that deletes the parts that it has loaded leaves a ledger that holds; a part that is cut short does not.
+func TestPartsThatWereTakenAwayAreNoDifference(t *testing.T) {
+	dir := t.TempDir()
+	e, err := forebay.Open(dir, forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	mustDefine(t, e, events())
+	for i := range 3 {
+		if _, err := e.Ingest(t.Context(), "web", padded(i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Flush(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts, err := filepath.Glob(filepath.Join(dir, "tables", "in.c-web.raw", "*.csv"))
+	if err != nil || len(parts) != 3 {
+		t.Fatalf("%q, %v", parts, err)
+	}
+	if err := os.Remove(parts[0]); err != nil {
+		t.Fatal(err)
+	}
+	report, err := e.Verify(t.Context())
+	if err != nil || !report.OK() || report.Sinks[0].TakenAway != 1 || report.Sinks[0].Imported != 3 || report.Sinks[1].TakenAway != 0 {
+		t.Errorf("a part is gone: %+v, %v", report, err)
+	}
+	if err := os.WriteFile(parts[1], nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if report, err = e.Verify(t.Context()); err != nil || report.OK() {
+		t.Errorf("a part is empty: %+v, %v", report, err)
+	}
+}
+
+// A target that cannot say that parts were taken away has lost them.
+func TestPartsThatAreLostAreADifference(t *testing.T) {
+	type mute struct {
+		buffer.Target
+		buffer.Counter
+	}
+	mem := buffertest.NewMemory()
+	for _, target := range []buffer.Target{mem, mute{mem, mem}} {
+		e, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		mustDefine(t, e, events())
+		if _, err := e.Ingest(t.Context(), "web", padded(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Flush(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range e.Stats().Sinks {
+			mem.TakeAway("in.c-web."+s.Sink, s.Files[0].ID)
+		}
+		_, says := target.(buffer.Taker)
+		if report, err := e.Verify(t.Context()); err != nil || report.OK() != says {
+			t.Errorf("%T: %+v, %v", target, report, err)
+		}
+	}
+}
