@@ -36,7 +36,7 @@ func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
 // valid, gets what the engine will do. What was compiled lately for the same sink is not compiled again. The error is a
 // [*DefinitionError] with all problems.
 func (e *Engine) Compile(def Source) (*Definition, error) {
-	sinks, err := compileSource(def, e.mappers.get)
+	sinks, err := compileSource(def, e.opts.Buffer.ImportLimits(), e.mappers.get)
 	if err != nil {
 		return nil, err
 	}

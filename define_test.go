@@ -228,3 +228,14 @@ func TestCountersOutliveDefinitions(t *testing.T) {
 		}
 	}
 }
+
+// The options of the engine lower the least interval of imports for its sources.
+func TestImportIntervalOfTheOptions(t *testing.T) {
+	quick := events(func(s *forebay.Source) { s.Settings.Import.Interval = 2 * time.Second })
+	e, _ := openMemory(t)
+	if err := e.Define(t.Context(), quick); err == nil || !strings.Contains(err.Error(), "below the minimum 30s") {
+		t.Errorf("with the default: %v", err)
+	}
+	e, _ = openMemory(t, func(o *forebay.Options) { o.Buffer.MinImportInterval = time.Second })
+	mustDefine(t, e, quick)
+}

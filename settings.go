@@ -75,7 +75,7 @@ func overConditions(c, base trigger.Conditions) trigger.Conditions {
 	return c
 }
 
-func (s Settings) validate() error {
+func (s Settings) validate(imports trigger.Limits) error {
 	var problems []error
 	if s.Sync > SyncUnsafe {
 		problems = append(problems, fmt.Errorf("sync mode %d is unknown", s.Sync))
@@ -86,7 +86,7 @@ func (s Settings) validate() error {
 	if err := trigger.Upload().Validate(s.Upload); err != nil {
 		problems = append(problems, err)
 	}
-	if err := trigger.Import().Validate(s.Import); err != nil {
+	if err := imports.Validate(s.Import); err != nil {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)

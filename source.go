@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
 )
 
 // Limits of the published service.
@@ -105,7 +106,7 @@ type Table struct {
 // definition. Templates and paths are compiled, so that their errors are found here and not with the first event.
 // [Engine.Compile] does the same by the options of an engine.
 func (s Source) Validate() error {
-	_, err := compileSource(s, func(_ string, columns mapping.Columns) (*mapping.Mapper, error) {
+	_, err := compileSource(s, trigger.Import(), func(_ string, columns mapping.Columns) (*mapping.Mapper, error) {
 		return mapping.Compile(columns, mapping.Options{})
 	})
 	return err
@@ -133,7 +134,7 @@ type compiledSink struct {
 }
 
 // compileSource checks a source. compile makes the mapper of a sink, which is named as in the buffer.
-func compileSource(s Source, compile func(id string, columns mapping.Columns) (*mapping.Mapper, error)) ([]compiledSink, error) {
+func compileSource(s Source, imports trigger.Limits, compile func(id string, columns mapping.Columns) (*mapping.Mapper, error)) ([]compiledSink, error) {
 	var problems []error
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
@@ -155,7 +156,7 @@ func compileSource(s Source, compile func(id string, columns mapping.Columns) (*
 	if n := len(s.Sinks); n > MaxSinks {
 		report("%d sinks: a source may have at most %d", n, MaxSinks)
 	}
-	if err := s.Settings.validate(); err != nil {
+	if err := s.Settings.validate(imports); err != nil {
 		for _, err := range each(err) {
 			report("settings: %w", err)
 		}
@@ -177,7 +178,7 @@ func compileSource(s Source, compile func(id string, columns mapping.Columns) (*
 				report("sink %q: allowed signal %q: must be one of %q", sink.ID, signal, allSignals)
 			}
 		}
-		if err := sink.Settings.validate(); err != nil {
+		if err := sink.Settings.validate(imports); err != nil {
 			for _, err := range each(err) {
 				report("sink %q: settings: %w", sink.ID, err)
 			}

@@ -229,7 +229,7 @@ type SinkConfig struct {
 	Upload, Import trigger.Conditions
 }
 
-func (c SinkConfig) definition() (*definition, error) {
+func (c SinkConfig) definition(imports trigger.Limits) (*definition, error) {
 	var problems []error
 	if c.ID == "" {
 		problems = append(problems, errors.New("id is empty"))
@@ -243,7 +243,7 @@ func (c SinkConfig) definition() (*definition, error) {
 	if c.Encoding > Zstd {
 		problems = append(problems, fmt.Errorf("encoding %d is unknown", c.Encoding))
 	}
-	problems = append(problems, trigger.Upload().Validate(c.Upload), trigger.Import().Validate(c.Import))
+	problems = append(problems, trigger.Upload().Validate(c.Upload), imports.Validate(c.Import))
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("buffer: sink %q: %w", c.ID, err)
 	}
@@ -251,13 +251,13 @@ func (c SinkConfig) definition() (*definition, error) {
 		Table:    Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns)},
 		Encoding: c.Encoding,
 		Upload:   trigger.Upload().WithDefaults(c.Upload),
-		Import:   trigger.Import().WithDefaults(c.Import),
+		Import:   imports.WithDefaults(c.Import),
 	}, nil
 }
 
 // Defined reports whether the sink is known with exactly this configuration, from this process or an earlier one.
 func (b *Buffer) Defined(c SinkConfig) bool {
-	def, err := c.definition()
+	def, err := c.definition(b.opts.ImportLimits())
 	if err != nil {
 		return false
 	}
@@ -283,7 +283,7 @@ func (b *Buffer) TableOf(id string) (Table, bool) {
 // now, so that what waits is imported at once, under the definition it was accepted with; imports that failed are
 // tried again.
 func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
-	def, err := c.definition()
+	def, err := c.definition(b.opts.ImportLimits())
 	if err != nil {
 		return nil, err
 	}

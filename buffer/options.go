@@ -9,6 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/forebay/forebay/trigger"
 )
 
 // Options of a [Buffer]. A zero field means its default.
@@ -51,6 +53,9 @@ type Options struct {
 	// Uploads and Imports are how many calls of Staging.Put and Target.Import may run at once, over all sinks; of one
 	// sink runs at most one each. Default: 4 each.
 	Uploads, Imports int
+	// MinImportInterval is the least Interval that the conditions of an import may have. Default: 30 s, the limit of the
+	// published service. Whoever embeds the buffer, with a target that takes many small imports well, may lower it to 1 s.
+	MinImportInterval time.Duration
 	// AttemptTimeout ends one call of a driver. Default: 15 min.
 	AttemptTimeout time.Duration
 	// Retry says when a failed call is repeated.
@@ -110,6 +115,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.SyncInterval, 25*time.Millisecond)
 	setDefault(&o.Uploads, 4)
 	setDefault(&o.Imports, 4)
+	setDefault(&o.MinImportInterval, trigger.Import().Min.Interval)
 	setDefault(&o.AttemptTimeout, 15*time.Minute)
 	setDefault(&o.Retention, 7*24*time.Hour)
 	setDefault(&o.MemTableBytes, 64<<20)
@@ -133,6 +139,14 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// ImportLimits returns the limits of the conditions of imports with these options.
+func (o Options) ImportLimits() trigger.Limits {
+	l := trigger.Import()
+	setDefault(&o.MinImportInterval, l.Min.Interval)
+	l.Min.Interval = o.MinImportInterval
+	return l
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -162,6 +176,8 @@ func (o Options) Validate() error {
 	check(o.GzipLevel >= 0 && o.GzipLevel <= 9, "GzipLevel is %d, allowed is 0 to 9", o.GzipLevel)
 	check(o.Uploads >= 1, "Uploads is %d, the least is 1", o.Uploads)
 	check(o.Imports >= 1, "Imports is %d, the least is 1", o.Imports)
+	check(o.MinImportInterval >= time.Second && o.MinImportInterval <= trigger.Import().Default.Interval,
+		"MinImportInterval is %s, allowed is 1s to %s", o.MinImportInterval, trigger.Import().Default.Interval)
 	check(o.AttemptTimeout > 0, "AttemptTimeout is %s, it must be above 0", o.AttemptTimeout)
 	check(o.Retention > 0, "Retention is %s, it must be above 0", o.Retention)
 	check(o.UnreadableAfter > 0, "UnreadableAfter is %s, it must be above 0", o.UnreadableAfter)
