@@ -115,7 +115,9 @@ func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
 		var order []int
 		for i := range 50 {
 			go func() {
-				if _, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: wide(1000 + i), Count: 1}); err != nil {
+				// Each takes the whole share, so no two have room at once: what those do first is up to Go's scheduler.
+				data := row(1000+i, strings.Repeat("x", 70_000))
+				if _, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: data, Count: 1}); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -143,9 +145,9 @@ func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
 		if len(rows) != 50 || len(order) != 50 {
 			t.Fatalf("%d rows of %d calls, want 50", len(rows), len(order))
 		}
-		for i, n := range rows {
-			if n != i {
-				t.Fatalf("rows in the order %v", rows)
+		for i := range rows {
+			if rows[i] != i || order[i] != i {
+				t.Fatalf("rows in the order %v, calls in the order %v", rows, order)
 			}
 		}
 	})
