@@ -315,7 +315,7 @@ type loader struct {
 	hasHeader bool
 	how       importHow
 	checks    []cellCheck // of the columns of the file
-	converted []byte      // the cells of one row
+	converted []byte      // the cells of one row that are not text
 	cells     [][]byte
 
 	rows     int64  // rows of the file
@@ -360,14 +360,13 @@ func (l *loader) eachRow(row func(n int64, cells [][]byte) error) error {
 func (l *loader) convert(row int64, cells [][]byte) ([][]byte, error) {
 	l.converted, l.cells = l.converted[:0], l.cells[:0]
 	for i, text := range cells {
-		begin := len(l.converted)
-		out, reason := l.checks[i].cell(l.converted, text, l.how.Null != nil && string(text) == *l.how.Null)
+		cell, grown, reason := l.checks[i].cell(l.converted, text, l.how.Null != nil && string(text) == *l.how.Null)
 		if reason != celltype.OK {
 			return nil, l.checks[i].explainCell(row, text, reason)
 		}
 		// A cell stays where it is when the buffer grows for the next one.
-		l.converted = out
-		l.cells = append(l.cells, out[begin:len(out):len(out)])
+		l.converted = grown
+		l.cells = append(l.cells, cell)
 	}
 	return l.cells, nil
 }

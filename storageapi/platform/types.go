@@ -127,17 +127,19 @@ func (t table) check(c column) cellCheck {
 	return k
 }
 
-// cell appends the cell that stands for a text. null says that the text stands for no value.
-func (k *cellCheck) cell(dst, text []byte, null bool) ([]byte, celltype.Reason) {
+// cell returns the cell that stands for a text: a cell of text is that text, another one is appended to dst. null says that the
+// text stands for no value.
+func (k *cellCheck) cell(dst, text []byte, null bool) (cell, grown []byte, reason celltype.Reason) {
 	switch {
 	case null && !k.nullable:
-		return dst, celltype.NullValue
+		return nil, dst, celltype.NullValue
 	case null:
-		return dst, celltype.OK
+		return nil, dst, celltype.OK
 	case k.convert == nil:
-		return append(dst, text...), celltype.CheckText(text, k.limit)
+		return text, dst, celltype.CheckText(text, k.limit)
 	}
-	return k.convert(dst, text)
+	grown, reason = k.convert(dst, text)
+	return grown[len(dst):len(grown):len(grown)], grown, reason
 }
 
 // maxShown bounds what an error shows of a cell.

@@ -137,8 +137,9 @@ type jsonMember struct {
 	null    bool // an empty cell is null
 }
 
+// newRowFormat returns the format of a name. Jobs that were made when there was one format have none, and mean CSV.
 func newRowFormat(format string, t table, names []string) rowFormat {
-	if format == formatCSV {
+	if format != formatJSON {
 		return rowFormat{extension: ".csv"}
 	}
 	f := rowFormat{extension: ".json"}

@@ -106,6 +106,9 @@ func TestRowsAsJSON(t *testing.T) {
 	typed := table{Typed: true, Columns: []column{
 		{Name: "i", BaseType: "INTEGER"}, {Name: "b", BaseType: "BOOLEAN"}, {Name: "f", BaseType: "FLOAT"}, {Name: "d", BaseType: "DATE"}, {Name: "s-\u2028", BaseType: "STRING"},
 	}}
+	if line := newRowFormat("", typed, typed.names()).appendRow(nil, asCells([]string{"1"})); string(line) != "\"1\"\n" {
+		t.Errorf("a job without a format writes %q", line)
+	}
 	f := newRowFormat(formatJSON, typed, typed.names())
 	for _, c := range []struct {
 		cells []string
