@@ -35,17 +35,16 @@ func (c *heapContext) look() {
 
 // TestMemoryOfPages reads large pages of every shape. While one is at work, at most three times its size is held.
 func TestMemoryOfPages(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(10)) // so that the heap is little more than what is held
+	defer debug.SetGCPercent(debug.SetGCPercent(25)) // so that the heap is little more than what is held
 	const size = 8 << 20
 	for name, page := range map[string]struct{ begin, item, end string }{
 		"brackets":           {"[", "[]", "]"},
-		"brackets in a list": {`{"d": {"l": [`, "[[],[]]", "]}}"},
-		"numbers":            {`{"n": 1, "d": [`, "7", `], "next": null}`},
+		"brackets in a list": {`{"d": {"l": [`, "[[],[]]", `]}, "next": null}`},
 		"one record":         {`[{"l": [`, `{"a":1}`, "]}]"},
 		"records":            {"[", `{"id":1,"name":"a name","tags":["a","b"],"box":{"x":1.5,"y":true}}`, "]"},
 	} {
 		for _, known := range []bool{true, false} {
-			if !known && name != "brackets" {
+			if known == (name == "brackets") || raceEnabled && known { // the rest is alike
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, length known: %v", name, known), func(t *testing.T) {
@@ -72,7 +71,7 @@ func TestMemoryOfPages(t *testing.T) {
 							if ctx.Err() != nil {
 								return ctx.Err()
 							}
-							if p.Len() > 1 {
+							if name == "records" {
 								text = rec.AppendJSON(text[:0])
 							}
 						}
