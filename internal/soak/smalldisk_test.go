@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -22,6 +23,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
+
+var fills = flag.Int("fills", 10, "how often TestSmallVolumeIsFilledAndFreed fills the volume")
 
 // smallVolume mounts an ext4 file system of some MiB.
 func smallVolume(t *testing.T, size int) string {
@@ -169,10 +172,7 @@ func flushAll(t *testing.T, eng *forebay.Engine) {
 // again, with restarts while it is full: what was acknowledged arrives once, nothing has to be mended by hand, and a closed
 // engine with nothing waiting gives the room back.
 func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
-	cycles := 50
-	if testing.Short() {
-		cycles = 6
-	}
+	cycles := *fills
 	disk := smallVolume(t, 64)
 	data, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")
 	mem := buffertest.NewMemory()
