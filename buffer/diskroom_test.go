@@ -263,3 +263,61 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Whoever waits for room on the disk gets it as soon as there is some, also when nobody else calls: rows that leave take
+// their blocks with them only some time later.
+func TestWaitingForBlocksEndsByItself(t *testing.T) {
+	mem := buffertest.NewMemory()
+	var down atomic.Bool
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpPut && down.Load() {
+			return errors.New("staging is down")
+		}
+		return nil
+	}
+	opts, dir := onDisk(t, mem)
+	opts.MaxDiskBytes = 6 << 20
+	b, err := buffer.Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	text := noise{rand.New(rand.NewPCG(1, 2))}.text(8 << 10)
+	down.Store(true)
+	rows := func(id int) buffer.Rows { return buffer.Rows{Sink: s, Data: row(id, text), Count: 1} }
+	for id := 0; ; id++ {
+		ticket, err := b.Append(t.Context(), time.Now(), rows(id))
+		if err == nil {
+			err = ticket.Wait(t.Context())
+		}
+		var full *buffer.OverloadError
+		if errors.As(err, &full) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for id := range 8 {
+		wg.Go(func() {
+			ticket, err := b.AppendWhenRoom(ctx, time.Now(), rows(10_000+id))
+			if err == nil {
+				err = ticket.Wait(ctx)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	down.Store(false)
+	wg.Wait()
+	if err := b.Flush(ctx, "a"); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}

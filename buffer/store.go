@@ -33,7 +33,7 @@ func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Op
 		},
 	}
 	if b != nil {
-		c.Failed, c.Live, c.Beside = b.storeFailed, b.neededBytes, b.staged.Load
+		c.Failed, c.Live, c.Beside, c.Roomier = b.storeFailed, b.neededBytes, b.staged.Load, b.serveRoom
 	}
 	st, err := pebblestore.Open(c)
 	var small *pebblestore.RoomError

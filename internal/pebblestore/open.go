@@ -40,6 +40,9 @@ type Config struct {
 	Beside func() int64
 	// Live is how many bytes of the store are needed, as far as the owner knows: the rest can be reclaimed. Nil: all.
 	Live func() int64
+	// Roomier is called when there is room again after [Opening.Full] said that there is none. Closing waits for it. Nil:
+	// nothing is called.
+	Roomier func()
 }
 
 // Opening is one opening of a database. After a failure of the disk it is closed and another one is opened. It is safe

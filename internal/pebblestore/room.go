@@ -184,6 +184,7 @@ type room struct {
 
 	mu     sync.Mutex // guards what follows
 	idle   *time.Timer
+	again  *time.Timer // while there is no room: the next measurement
 	closed bool
 	gave   time.Time // when room was given back last
 	runs   sync.WaitGroup
@@ -203,8 +204,10 @@ func (r *room) start(o *Opening) {
 func (r *room) stop() {
 	r.mu.Lock()
 	r.closed = true
-	if r.idle != nil {
-		r.idle.Stop()
+	for _, timer := range []*time.Timer{r.idle, r.again} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	r.mu.Unlock()
 	r.runs.Wait()
@@ -225,18 +228,17 @@ func (o *Opening) Stored(n int) {
 	}
 }
 
-// Full returns nil while more may be stored, else how much of which limit is used.
+// Full returns nil while more may be stored, else how much of which limit is used. It does not wait for anything: while it
+// says no the room is measured again and again in the background, and Config.Roomier is called when there is some.
 func (o *Opening) Full() *RoomUsed {
 	r := &o.room
 	if r.left.Load() > 0 {
 		return nil
 	}
 	if r.age() > measureFull {
-		r.update()
+		r.updateSoon()
 	}
-	if r.left.Load() > 0 {
-		return nil
-	}
+	r.updateLater()
 	r.give(leastGarbage)
 	return &RoomUsed{Used: r.used.Load(), Limit: r.limit.Load()}
 }
@@ -257,6 +259,21 @@ func (r *room) updateSoon() {
 	}) {
 		r.updating.Store(false)
 	}
+}
+
+// updateLater sets the timer of the next measurement, if it is not set.
+func (r *room) updateLater() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.again != nil {
+		return
+	}
+	r.again = time.AfterFunc(measureEvery, func() {
+		r.mu.Lock()
+		r.again = nil
+		r.mu.Unlock()
+		r.updateSoon()
+	})
 }
 
 // background runs fn, which the closing waits for. It reports false when that has begun.
@@ -310,7 +327,12 @@ func (r *room) update() {
 	r.used.Store(used + beside)
 	r.limit.Store(space + beside)
 	r.recheck.Store(left - max(left/4, 64<<10))
-	r.left.Store(left)
+	switch before := r.left.Swap(left); {
+	case left <= 0:
+		r.updateLater()
+	case before <= 0 && r.o.conf.Roomier != nil:
+		r.background(r.o.conf.Roomier)
+	}
 	r.o.fs.files.allow(max(0, space-used-log))
 	switch {
 	case left < space/8:
