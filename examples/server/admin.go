@@ -85,7 +85,7 @@ func adminHandler(dir string, eng *forebay.Engine, cat *catalog.Catalog, logger 
 		staging := filepath.Join(dir, "staging")
 		_ = json.NewEncoder(w).Encode(checkpoint{
 			Directory: folder, Staging: staging,
-			Inspect: fmt.Sprintf("go run ./examples/inspect -staging %q %q", staging, folder),
+			Inspect: fmt.Sprintf("go run github.com/forebay/forebay/examples/inspect -staging %q %q", staging, folder),
 		})
 	})
 	return http.NewCrossOriginProtection().Handler(mux)

@@ -1,7 +1,9 @@
 // Command server is a long-running ingestion server, managed by the Stream API. Every flag has an environment variable
 // with the prefix FOREBAY_, for example FOREBAY_ADDR for -addr; the flag wins.
 //
-//	go run ./examples/server -dir data -addr 127.0.0.1:8080 -api-addr 127.0.0.1:8081
+//	cd examples/server && go run . -dir data -addr 127.0.0.1:8080 -api-addr 127.0.0.1:8081
+//
+// It is a module of its own, for the sake of the exporter of metrics.
 //
 // It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it takes requests, then commands to try it, and logs to
 // standard error. Requests to the API need the token that is in DIR/token, or that of -token. With -source web it makes a
@@ -11,6 +13,9 @@
 // was acknowledged is lost either way. A second signal ends it at once.
 //
 // Events are taken by package fastserver; with -net-http by the server of net/http, which needs more CPU for each.
+//
+// GET /metrics on the address of the API gives the metrics of docs/operations.md to Prometheus. It needs no token and tells the
+// ids of sources and sinks and their numbers: keep that address private.
 //
 // With -admin 127.0.0.1:8082 it takes orders of the machine it runs on: a POST to /checkpoint copies the data directory
 // while events flow, and answers where the copy is. examples/inspect looks into that.
@@ -77,7 +82,12 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		return err
 	}
 	tables := dir.Tables(filepath.Join(cfg.dir, "tables"))
-	eng, err := forebay.Open(cfg.dir, forebay.Options{Target: tables, Logger: logger})
+	measured, err := newMetrics()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, measured.close()) }()
+	eng, err := forebay.Open(cfg.dir, forebay.Options{Target: tables, Logger: logger, Meter: measured.meter()})
 	if err != nil {
 		return err
 	}
@@ -112,7 +122,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	servers := []*server{
 		serve("events", ingestListener, events, eventConnections(cfg.maxConnections, fileHandles(), logger), logger),
-		serve("api", apiListener, usualServer("api", api, logger), apiConnections, logger),
+		serve("api", apiListener, usualServer("api", measured.before(api), logger), apiConnections, logger),
 	}
 	stopNow := func() {
 		for _, s := range servers {

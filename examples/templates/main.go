@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) { // the flags were shown
 		fmt.Fprintln(os.Stderr, "templates:", err)
 		os.Exit(1)
 	}

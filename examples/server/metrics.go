@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+)
+
+// metrics are those of docs/operations.md, for Prometheus to collect.
+type metrics struct {
+	provider *sdkmetric.MeterProvider
+	handler  http.Handler
+}
+
+func newMetrics() (*metrics, error) {
+	registry := prometheus.NewRegistry() // of its own: nothing else of the process is told
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	if err != nil {
+		return nil, err
+	}
+	return &metrics{
+		provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		handler:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}),
+	}, nil
+}
+
+func (m *metrics) meter() metric.Meter { return m.provider.Meter("github.com/forebay/forebay") }
+
+// close is called when nothing is measured any more.
+func (m *metrics) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := m.provider.Shutdown(ctx); !errors.Is(err, sdkmetric.ErrReaderShutdown) {
+		return err
+	}
+	return nil
+}
+
+// before serves GET /metrics, and leaves all else to next.
+func (m *metrics) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			m.handler.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,32 @@
+package lint
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Programs show their flags when they are asked to, and do not call that an error.
+func TestHelpIsNoError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir, "./bench", "./examples/templates", "./examples/inspect", "./examples/extract", "./examples/platform", "./examples/quickstart", "./internal/soak")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	programs, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(programs) < 7 {
+		t.Fatalf("programs %v, %v", programs, err)
+	}
+	for _, program := range programs {
+		out, err := exec.Command(program, "-h").CombinedOutput()
+		if err != nil || strings.Contains(string(out), "help requested") || !bytes.Contains(out, []byte("  -")) {
+			t.Errorf("%s -h: %v: %s", filepath.Base(program), err, out)
+		}
+	}
+}
