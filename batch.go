@@ -50,8 +50,16 @@ type BatchResult struct {
 }
 
 // batchBytes is how many row bytes a batch may have to be taken or refused as a whole. It bounds what one call maps ahead
-// of the buffer.
+// of the buffer. With a small MaxPendingBytes it is less, as it is for portionOf: a batch that the buffer can never take as a whole
+// would be refused for good.
 const batchBytes = 16 << 20
+
+func togetherOf(o buffer.Options) int {
+	if o.MaxPendingBytes == 0 {
+		return batchBytes
+	}
+	return int(min(batchBytes, o.MaxPendingBytes/4))
+}
 
 // IngestTogether maps the records of a batch for every enabled sink of a source that takes its signal, and stores the rows
 // of all sinks together, with one durable wait. The result tells of records that could not be mapped; they do not hold
@@ -60,7 +68,8 @@ const batchBytes = 16 << 20
 // With an error nothing was stored: a [*buffer.OverloadError] when memory, the disk or the share of one sink is full,
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or that of a ctx that had ended before. So a caller can send the
 // batch again, and no sink has it twice. There are two exceptions: with a [*buffer.FailedError], or when ctx ends during
-// the wait, the outcome is unknown; and rows above 16 MiB go in portions, of which the later ones wait for room until
+// the wait, the outcome is unknown; and rows above 16 MiB, or a quarter of buffer.Options.MaxPendingBytes,
+// go in portions, of which the later ones wait for room until
 // ctx ends: with an error the earlier ones may be stored. A batch is given up between two records when ctx ends.
 //
 // With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
@@ -116,7 +125,7 @@ func (e *Engine) ingestTogether(ctx context.Context, sourceID string, patient bo
 			err = e.mapTogether(src, sourceID, rec, now, sc, &res)
 		}
 		res.Records++
-		if err == nil && sc.size >= batchBytes {
+		if err == nil && sc.size >= e.together {
 			err = e.appendTogether(ctx, src, now, sc)
 		}
 	}

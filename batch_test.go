@@ -11,10 +11,45 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/mapping"
 )
+
+// A batch that is larger than the buffer ever takes at once goes in portions. Refused as too large, it would be lost: those who
+// send batches do not make them smaller.
+func TestBatchAboveMaxPendingBytes(t *testing.T) {
+	mem := buffertest.NewMemory()
+	e, err := forebay.Open("data", forebay.Options{
+		Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20, MaxPendingBytes: 1 << 20},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Define(t.Context(), forebay.Source{ID: "app", Type: forebay.OTLP, Sinks: []forebay.Sink{{
+		ID: "rows", Table: forebay.Table{ID: "in.c-app.rows", Columns: mapping.Columns{mapping.Path("n", "n")}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	texts := make([]string, 3000)
+	for i := range texts {
+		texts[i] = fmt.Sprintf(`{"n":"%d %s"}`, i, strings.Repeat("x", 1000))
+	}
+	res, err := e.IngestTogether(t.Context(), "app", forebay.Batch{Records: bodies(texts...)})
+	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
+		t.Fatalf("%v, %+v", err, res)
+	}
+	if err := e.Flush(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(mem.Rows("in.c-app.rows")); n != len(texts) {
+		t.Errorf("%d rows", n)
+	}
+}
 
 // bodies yields one reused record for each text.
 func bodies(texts ...string) iter.Seq[*mapping.Record] {

@@ -29,6 +29,7 @@ type Engine struct {
 	// observation is nil without a meter.
 	observation metric.Registration
 	portion     int // see portionBytes
+	together    int // see batchBytes
 
 	// sources is replaced as a whole by Define and Remove, so that Ingest reads it without a lock.
 	sources atomic.Pointer[map[string]*source]
@@ -97,7 +98,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf, portion: portionOf(opts.Buffer)}
+	e := &Engine{define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf, portion: portionOf(opts.Buffer), together: togetherOf(opts.Buffer)}
 	e.mappers.options = opts.Mapping
 	e.sources.Store(&map[string]*source{})
 	if e.observation, err = e.observe(); err != nil {

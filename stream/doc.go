@@ -97,7 +97,8 @@
 // Records are those of package otlpflat; columns see the headers of the request without Authorization. A sink takes the
 // signals of its AllowedSignals. Module stream/otlpgrpc is the same over gRPC.
 //
-// A batch is stored by all sinks of its signal or by none, with one durable wait:
+// A batch is stored by all sinks of its signal or by none, with one durable wait. One of more than 16 MiB of rows goes in
+// portions, of which some may be stored when it is answered 503:
 //
 //	200  every record is stored in every sink that did not reject it. A partial success counts the records that some sink
 //	     can never store, with the first reason, or all of them where no enabled sink takes the signal: they were dropped

@@ -295,8 +295,11 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 		case '"':
 			begin := i + 1
 			for i++; i < len(b) && b[i] != '"'; i++ {
-				if b[i] == '\\' {
+				switch b[i] {
+				case '\\':
 					i++
+				case 'e', 'E':
+					cost += exponent(b, i)
 				}
 			}
 			if i == begin && isName(b[i:]) {
@@ -312,6 +315,8 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 			ended = depth == 0
 		case ',':
 			cost += fieldCost
+		case 'e', 'E':
+			cost += exponent(b, i)
 		}
 		if cost > limit {
 			return cost, &TooExpensiveError{Limit: limit}
@@ -330,6 +335,15 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 		return cost, fmt.Errorf("%w: it is not JSON", ErrRequest)
 	}
 	return cost, nil
+}
+
+// exponent is what the e at a place costs beyond its byte: behind a digit it may be that of a number, which plain writes with
+// as many digits as an integer can have.
+func exponent(b []byte, at int) int {
+	if at > 0 && b[at-1] >= '0' && b[at-1] <= '9' {
+		return 2 * len("18446744073709551615")
+	}
+	return 0
 }
 
 // bracketsAbove reports whether more than depth brackets of valid JSON are open somewhere. A level of a value has three at

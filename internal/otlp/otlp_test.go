@@ -200,6 +200,34 @@ func TestNestingOfBothEncodings(t *testing.T) {
 	}
 }
 
+// A request without a signal in its address is looked at before it is checked: that takes no memory, whatever it has.
+func TestSniffTakesNoMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want forebay.Signal
+	}{
+		"large member":  {`{"x":"` + strings.Repeat("x", 1<<20) + `","y":[` + strings.Repeat(`{"resourceLogs":[1]},`, 1000) + `{}],"z":1,"resourceSpans":[{}]}`, forebay.SignalTraces},
+		"escapes":       {`{"a\\":"\\\"}{","b":[ ] , "resource_metrics" : [ { } ] }`, forebay.SignalMetrics},
+		"empty, then":   {`{"resourceLogs":[ ],"resourceSpans":null,"resourceMetrics":[{}]}`, forebay.SignalMetrics},
+		"only empty":    {`{"resourceSpans":[]}`, forebay.SignalTraces},
+		"null":          {`{"resourceSpans":null,"x":{}}`, forebay.SignalTraces},
+		"nothing":       {`{}`, ""},
+		"no object":     {`[{"resourceLogs":[{}]}]`, ""},
+		"cut":           {`{"x":{"y":"`, ""},
+		"cut in a name": {`{"resourceLo`, ""},
+		"no value":      {`{"x":}`, ""},
+		"no JSON":       {`{"x" 1 "resourceLogs":[{}]}`, ""},
+	} {
+		data := []byte(c.text)
+		if got, _ := otlp.Sniff(otlp.JSON, data); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if n := testing.AllocsPerRun(10, func() { otlp.Sniff(otlp.JSON, data) }); n > 0 && name != "escapes" {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
 // What a request has is for its tables, not for logs of senders and proxies: errors do not quote it.
 func TestErrorsDoNotQuote(t *testing.T) {
 	for _, text := range []string{

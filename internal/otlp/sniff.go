@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/forebay/forebay"
 )
@@ -100,40 +102,131 @@ var jsonNames = map[string]forebay.Signal{
 	"resourceSpans": forebay.SignalTraces, "resource_spans": forebay.SignalTraces,
 }
 
-// sniffJSON goes by the first member that has a record, or by the first that could have some.
+// sniffJSON goes by the first member that has a record, or by the first that could have some. It is called before the request
+// is checked, so it takes no memory, whatever the request has.
 func sniffJSON(data []byte) (forebay.Signal, bool) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+	s := scanner{data: data}
+	if !s.next('{') {
 		return "", false
 	}
 	var empty forebay.Signal
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
+	for !s.next('}') {
+		name, ok := s.text()
+		if !ok || !s.next(':') {
 			return "", false
 		}
-		name, _ := key.(string)
-		signal, known := jsonNames[name]
-		if !known {
-			var other json.RawMessage
-			if d.Decode(&other) != nil {
-				return "", false
+		signal, known := jsonNames[string(name)]
+		if !known && bytes.IndexByte(name, '\\') >= 0 && len(name) <= longestName {
+			var plain string
+			if json.Unmarshal(slices.Concat([]byte{'"'}, name, []byte{'"'}), &plain) == nil {
+				signal, known = jsonNames[plain]
 			}
-			continue
 		}
-		switch value, err := d.Token(); {
-		case err != nil:
-			return "", false
-		case value == json.Delim('[') && !d.More():
-			if _, err := d.Token(); err != nil {
-				return "", false
+		switch {
+		case !known:
+			ok = s.skip()
+		case s.next('['):
+			if !s.next(']') {
+				return signal, true
 			}
-		case value != nil:
+		case s.word("null"):
+		default:
 			return signal, true
+		}
+		if !ok {
+			return "", false
 		}
 		if empty == "" {
 			empty = signal
 		}
+		s.next(',')
 	}
 	return empty, empty != ""
+}
+
+// longestName is how long a known name can be when each of its characters is an escape.
+const longestName = 6 * len("resource_metrics")
+
+// scanner goes through JSON that need not be valid.
+type scanner struct {
+	data []byte
+	at   int
+}
+
+func (s *scanner) blank() {
+	for s.at < len(s.data) && strings.IndexByte(" \t\r\n", s.data[s.at]) >= 0 {
+		s.at++
+	}
+}
+
+// next steps over a byte, if it is the next one.
+func (s *scanner) next(c byte) bool {
+	s.blank()
+	if s.at == len(s.data) || s.data[s.at] != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// word steps over a word, if it is the next one.
+func (s *scanner) word(w string) bool {
+	s.blank()
+	if !bytes.HasPrefix(s.data[s.at:], []byte(w)) {
+		return false
+	}
+	s.at += len(w)
+	return true
+}
+
+// text returns a string without its quotes, as it stands there.
+func (s *scanner) text() ([]byte, bool) {
+	if !s.next('"') {
+		return nil, false
+	}
+	for from := s.at; s.at < len(s.data); s.at++ {
+		switch s.data[s.at] {
+		case '\\':
+			s.at++
+		case '"':
+			s.at++
+			return s.data[from : s.at-1], true
+		}
+	}
+	s.at = len(s.data)
+	return nil, false
+}
+
+// skip steps over a value.
+func (s *scanner) skip() bool {
+	s.blank()
+	depth := 0
+	for s.at < len(s.data) {
+		switch s.data[s.at] {
+		case '"':
+			if _, ok := s.text(); !ok {
+				return false
+			}
+			if depth == 0 {
+				return true
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return true // the end of what the value is in
+			}
+			if depth--; depth == 0 {
+				s.at++
+				return true
+			}
+		case ',':
+			if depth == 0 {
+				return true
+			}
+		}
+		s.at++
+	}
+	return false
 }

@@ -19,7 +19,8 @@
 //
 // # What an answer means
 //
-// A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait.
+// A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait. One of more than 16 MiB
+// of rows goes in portions, of which some may be stored when it is answered UNAVAILABLE.
 //
 //	OK                 every record is on local disk in every sink that did not reject it. A partial success counts the
 //	                   records that a sink can never store, with the first reason, or all of them where no enabled
