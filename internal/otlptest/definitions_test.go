@@ -76,8 +76,12 @@ func TestDefinitionsChangeUnderLoad(t *testing.T) {
 				return false, fmt.Errorf("a partial success: %s", res.PartialSuccess().ErrorMessage())
 			}
 			return true, nil
-		case codes.Unauthenticated, codes.FailedPrecondition:
+		case codes.Unauthenticated: // removed
 			return false, nil
+		case codes.Unavailable:
+			if strings.Contains(err.Error(), "The source is disabled.") {
+				return false, nil
+			}
 		}
 		return false, err
 	}
@@ -95,7 +99,9 @@ func TestDefinitionsChangeUnderLoad(t *testing.T) {
 		switch {
 		case err == nil && resp.StatusCode == http.StatusOK && len(answer) == 0:
 			return true, nil
-		case err == nil && resp.StatusCode == http.StatusNotFound:
+		case err == nil && resp.StatusCode == http.StatusNotFound: // removed
+			return false, nil
+		case err == nil && resp.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(answer), "The source is disabled."):
 			return false, nil
 		}
 		return false, fmt.Errorf("%v, status %d: %q", err, resp.StatusCode, answer)
