@@ -31,7 +31,7 @@ type Options struct {
 	// MaxBufferedBytes.
 	MaxWireBytes, MaxMessageBytes int
 	// MaxBufferedBytes bounds the memory that the requests in progress take together, from the first byte on and with what
-	// is decoded of them: at least 1 MB. Each call takes its metadata and 128 KB while its message arrives. Above it
+	// is decoded of them: at least 1 MB. Each call takes its metadata and 256 KB while its message arrives. Above it
 	// requests are answered UNAVAILABLE. Default: DefaultMaxBufferedBytes.
 	MaxBufferedBytes int
 	// ReadTimeout bounds the time from the headers of a request until its whole message is there, at most an hour. A request

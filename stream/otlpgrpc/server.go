@@ -43,7 +43,7 @@ import (
 //	MaxConcurrentStreams  100    requests of one connection at a time
 //	MaxRecvMsgSize        Options.MaxMessageBytes, for other services of the server
 //	MaxHeaderListSize     16 KB  of the metadata of a request
-//	InitialWindowSize     64 KB  that a client may send of a request before it is read; it grows with a message
+//	InitialWindowSize     128 KB that a client may send of a request before it is read; it grows with a message
 //	InitialConnWindowSize 1 MB   of all requests of one connection
 //
 // The number of connections is bounded by the listener: see stream.LimitConnections.
@@ -66,10 +66,10 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 	return s
 }
 
-// window is what a client may send of a call ahead of what is read, and so what a call takes before any of it is. It is the
-// least that gRPC allows. A fixed one needs no pings to estimate it. Reading asks for as much as there is memory reserved
+// window is what a client may send of a call ahead of what is read, and so what a call takes before any of it is: enough for
+// most requests to come in one go. A fixed one needs no pings to estimate it. Reading asks for as much as there is memory reserved
 // for, which doubles with what has come, so that a large message does not wait for the window for long.
-const window = 64 << 10
+const window = 128 << 10
 
 // callBytes is what is reserved for a call while its message arrives: the window, twice because frames that are not full
 // take whole buffers, and because a call is more than its bytes.

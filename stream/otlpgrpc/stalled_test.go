@@ -213,8 +213,8 @@ func TestStalledCallsAreBounded(t *testing.T) {
 	for range connections {
 		all = append(all, stalling(t, conn.Target(), calls, message))
 	}
-	// Each call takes its message, and 128 KB beside it, when all but the last byte is there.
-	const fit = most / (message + 128<<10)
+	// Each call takes its message, and 256 KB beside it, when all but the last byte is there.
+	const fit = most / (message + 256<<10)
 	for ended := 0; ended < connections*calls-fit; ended++ {
 		var e ending
 		select {
