@@ -49,6 +49,7 @@ type SinkResult struct {
 
 // Result is the outcome of one record: one entry for each enabled sink of the source, in the order of its definition.
 type Result struct {
+	// Sinks is empty when no sink took the record.
 	Sinks []SinkResult
 	// Dropped is set when the source has no enabled sink: the record is not kept anywhere.
 	Dropped bool

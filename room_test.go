@@ -28,7 +28,7 @@ func tight(t *testing.T) (*forebay.Engine, *buffertest.Memory) {
 	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
 	mem.Before = func(_ context.Context, c buffertest.Call) error {
 		if c.Op == buffertest.OpImport {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		return nil
 	}

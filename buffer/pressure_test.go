@@ -23,13 +23,13 @@ func feed(t *testing.T, b *buffer.Buffer, s *buffer.Sink, from, to int) (refused
 	for i := from; i < to; {
 		if s.Full() != nil {
 			refused++
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			continue
 		}
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, strings.Repeat("x", 1000)), Count: 1})
 		if over := (*buffer.OverloadError)(nil); errors.As(err, &over) {
 			refused++
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			continue
 		}
 		if err != nil {

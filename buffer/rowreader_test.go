@@ -10,7 +10,6 @@ import (
 	"testing/iotest"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/mapping"
 )
 
 // readRows returns copies of all rows.
@@ -84,28 +83,4 @@ func TestRowReaderDoesNotAllocatePerRow(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations a row", n)
 	}
-}
-
-// What the mapper writes comes back byte for byte, and no input makes the reader panic or lose bytes of a whole row.
-func FuzzRowReader(f *testing.F) {
-	f.Add("plain", "a\r\nb", []byte("\"a\",\"b\"\n"))
-	f.Add("", `"`, []byte("\"a"))
-	f.Add("\x00\xff", ",\n", []byte("a,b\n\"\"\"\"\n"))
-	mapper, err := mapping.Compile(mapping.Columns{mapping.Body("x"), mapping.Headers("h"), mapping.Body("y")}, mapping.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, one, two string, any []byte) {
-		var data []byte
-		for _, text := range []string{one, two} {
-			if data, err = mapper.AppendRow(data, &mapping.Record{Body: []byte(text)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		rows, err := readRows(bytes.NewReader(data))
-		if err != nil || len(rows) != 2 || rows[0][0] != one || rows[0][2] != one || rows[1][0] != two || rows[1][2] != two {
-			t.Errorf("%q, %v", rows, err)
-		}
-		_, _ = readRows(bytes.NewReader(any))
-	})
 }
