@@ -1,0 +1,141 @@
+package catalog_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
+)
+
+// creationEnv is set, to the folder of all data, in the processes that TestKillDuringCreate kills.
+const creationEnv = "FOREBAY_CREATION_CHILD"
+
+// tellingTables writes a line for every table that it has made or compared.
+type tellingTables struct{ *dir.TableDir }
+
+func (t tellingTables) Ensure(ctx context.Context, table buffer.Table) error {
+	err := t.TableDir.Ensure(ctx, table)
+	if err == nil {
+		_, err = fmt.Println(table.ID)
+	}
+	return err
+}
+
+func tablesOf(folder string) *dir.TableDir { return dir.Tables(filepath.Join(folder, "tables")) }
+
+func createUntilKilled(folder string) error {
+	eng, err := forebay.Open(filepath.Join(folder, "data"), forebay.Options{Target: tellingTables{tablesOf(folder)}})
+	if err != nil {
+		return err
+	}
+	cat, err := catalog.Open(filepath.Join(folder, "catalog"), eng, catalog.Options{})
+	if err != nil {
+		return err
+	}
+	task, err := cat.CreateSource(user, spec("Web", sinksOfKill()...))
+	if err != nil {
+		return err
+	}
+	if task, err = cat.Wait(context.Background(), task.ID); err != nil || task.Status != catalog.Succeeded {
+		return fmt.Errorf("task %+v: %w", task, err)
+	}
+	select {} // until it is killed
+}
+
+func sinksOfKill() (names []string) {
+	for i := range 12 {
+		names = append(names, fmt.Sprint("s", i))
+	}
+	return names
+}
+
+// TestKillDuringCreate kills a process while it creates the tables of a source. Either the source is there with all of
+// them, or the corrected request is not refused by what was left.
+func TestKillDuringCreate(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	undone := 0
+	for range max(*kills/2, 1) {
+		folder := t.TempDir()
+		after := 1 + rng.IntN(len(sinksOfKill()))
+		killDuringCreate(t, folder, after)
+		tables := tablesOf(folder)
+		eng := openAt(t, filepath.Join(folder, "data"), forebay.Options{Target: tables})
+		cat, err := catalog.Open(filepath.Join(folder, "catalog"), eng, catalog.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"id", "body"}
+		if _, err := cat.Source("web"); err != nil {
+			undone++
+			want = []string{"only"}
+			done(t, cat)(cat.CreateSource(user, corrected(sinksOfKill()...)))
+		}
+		for _, sink := range sinksOfKill() {
+			if got, err := tables.Columns("in.c-web." + sink); err != nil || !slices.Equal(got, want) {
+				t.Errorf("killed after %d tables: that of %s has %v, %v, want %v", after, sink, got, err, want)
+			}
+		}
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); err != nil {
+			t.Error(err)
+		}
+		if err := cat.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if undone == 0 {
+		t.Error("no process was killed before its change was made")
+	}
+	t.Logf("%d changes were undone", undone)
+}
+
+func openAt(t *testing.T, folder string, opts forebay.Options) *forebay.Engine {
+	t.Helper()
+	eng, err := forebay.Open(folder, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := eng.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return eng
+}
+
+// killDuringCreate runs a child until it has written some lines, and kills it.
+func killDuringCreate(t *testing.T, folder string, after int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), creationEnv+"="+folder)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	seen := 0
+	for seen < after && lines.Scan() {
+		seen++
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	if seen < after {
+		t.Fatalf("the process ended by itself after %d tables", seen)
+	}
+}
