@@ -31,6 +31,10 @@ const (
 	// SourceLimit, SinkLimit: delete one before another is made.
 	SourceLimit Code = "sourceCountLimitReached"
 	SinkLimit   Code = "sinkCountLimitReached"
+	// FileNotFound: the sink has no such file that waits.
+	FileNotFound Code = "fileNotFound"
+	// ImportRuns: an import of the file that was left alone may still store its rows. Try again when it has ended.
+	ImportRuns Code = "importIsRunning"
 	// Busy: another task changes the same source or sink. Wait for it and ask again.
 	Busy Code = "taskIsRunning"
 )

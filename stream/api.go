@@ -396,6 +396,8 @@ var statusOf = map[catalog.Code]int{
 	catalog.SinkAlreadyExists:     http.StatusConflict,
 	catalog.SourceLimit:           http.StatusConflict,
 	catalog.SinkLimit:             http.StatusConflict,
+	catalog.FileNotFound:          http.StatusNotFound,
+	catalog.ImportRuns:            http.StatusConflict,
 	catalog.Busy:                  http.StatusConflict,
 }
 

@@ -215,11 +215,18 @@ type taskBody struct {
 	CreatedAt       string       `json:"createdAt" doc:"Time in UTC with milliseconds when it began."`
 	FinishedAt      string       `json:"finishedAt,omitempty" doc:"Time in UTC with milliseconds when it ended."`
 	Duration        *int64       `json:"duration,omitempty" doc:"Milliseconds."`
-	Result          string       `json:"result,omitempty" doc:"One sentence after a success."`
+	Result          string       `json:"result,omitempty" doc:"What was done, after a success."`
+	Warnings        []warning    `json:"warnings,omitempty" doc:"What needs attention though the task has succeeded; left out for nothing."`
 	Error           string       `json:"error,omitempty" doc:"Reason after a failure."`
 	ErrorName       string       `json:"errorName,omitempty" doc:"Name of the error where the request is at fault; left out where the same request may succeed later."`
 	ErrorStatusCode int          `json:"errorStatusCode,omitempty" doc:"Status that goes with the name."`
 	Outputs         *outputsBody `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
+}
+
+// warning has the members of [catalog.Warning].
+type warning struct {
+	SinkID  string `json:"sinkId" doc:"Id of the sink that is concerned."`
+	Message string `json:"message" doc:"What is wrong; rows of the sink wait in staging until that is mended."`
 }
 
 type outputsBody struct {
@@ -262,6 +269,7 @@ type filesBody struct {
 }
 
 type fileBody struct {
+	FileID       string         `json:"fileId" doc:"Id of the file, as drivers and logs have it."`
 	State        string         `json:"state" enum:"writing,closing,importing,imported,expired,discarded" doc:"How far it is."`
 	OpenedAt     string         `json:"openedAt" doc:"Time in UTC with milliseconds of its first record."`
 	ClosingAt    string         `json:"closingAt,omitempty" doc:"Time in UTC with milliseconds from which it takes no records."`
@@ -442,7 +450,7 @@ func newTotal(s catalog.Statistics) totalBody {
 }
 
 func newFile(f buffer.FileStats) fileBody {
-	b := fileBody{State: string(f.State), OpenedAt: catalog.Time(f.OpenedAt), ClosingAt: timeText(f.ClosedAt), ImportingAt: timeText(f.ImportingAt)}
+	b := fileBody{FileID: f.ID, State: string(f.State), OpenedAt: catalog.Time(f.OpenedAt), ClosingAt: timeText(f.ClosedAt), ImportingAt: timeText(f.ImportingAt)}
 	b.Statistics.Total = newLevel(f.Level)
 	var none buffer.Level
 	switch f.State {

@@ -42,6 +42,7 @@ var pathParameters = map[string]struct {
 	"branchId":      {"Id of the branch, or \"default\".", huma.Schema{Type: huma.TypeString}},
 	"sourceId":      {"Id of the source.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
 	"sinkId":        {"Id of the sink.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
+	"fileId":        {"Id of the file, as the list of files has it.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
 	"versionNumber": {"Number of the version.", huma.Schema{Type: huma.TypeInteger, Minimum: ptr(1.0)}},
 	"taskId":        {"Id of the task, with its slashes.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
 }

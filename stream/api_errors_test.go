@@ -32,7 +32,7 @@ func sample(op *operation) string {
 
 // pathOf fills the placeholders of an operation's path.
 func pathOf(op *operation, branch, source, sink, version, task string) string {
-	return strings.NewReplacer("{branchId}", branch, "{sourceId}", source, "{sinkId}", sink, "{versionNumber}", version, "{taskId...}", task).Replace(op.path)
+	return strings.NewReplacer("{branchId}", branch, "{sourceId}", source, "{sinkId}", sink, "{versionNumber}", version, "{taskId...}", task, "{fileId}", "none").Replace(op.path)
 }
 
 // TestEveryOperation sends to each operation a request that succeeds and every kind that must not.
@@ -55,6 +55,9 @@ func TestEveryOperation(t *testing.T) {
 			case "undeleteSink":
 				s.done("DELETE", b+"/sources/web/sinks/events", "")
 				undelete = true
+			case "discardFile":
+				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
+				right = strings.Replace(right, "none", s.waitingFile("web", "events"), 1)
 			}
 			if op.access != open {
 				s.want(400, "stream.api.missingField", "", op.method, right, body)

@@ -77,6 +77,10 @@ func (a *api) operations() []operation {
 			access: admin, status: http.StatusOK, codes: busy(sourceCodes...), handle: a.clearSource,
 		},
 		{
+			method: http.MethodPost, path: sourcePath + "/retry", id: "retrySource", summary: "Repeat at once what has failed at the sinks of a source",
+			access: admin, status: http.StatusOK, codes: sourceCodes, handle: a.retrySource,
+		},
+		{
 			method: http.MethodPut, path: sourcePath + "/disable", id: "disableSource", summary: "Refuse events for a source",
 			access: admin, status: http.StatusAccepted, answer: taskBody{}, codes: busy(catalog.SourceNotFound), handle: a.sourceTask(a.cat.DisableSource),
 		},
@@ -149,6 +153,14 @@ func (a *api) operations() []operation {
 		{
 			method: http.MethodDelete, path: sinkPath + "/statistics/clear", id: "clearSinkStatistics", summary: "Start the statistics of a sink anew",
 			access: admin, status: http.StatusOK, codes: busy(sinkCodes...), handle: a.clearSink,
+		},
+		{
+			method: http.MethodPost, path: sinkPath + "/retry", id: "retrySink", summary: "Repeat at once what has failed at a sink, after its cause was mended",
+			access: admin, status: http.StatusOK, codes: sinkCodes, handle: a.retrySink,
+		},
+		{
+			method: http.MethodDelete, path: sinkPath + "/files/{fileId}", id: "discardFile", summary: "Give up a file that is not in its table; its rows are lost",
+			access: admin, status: http.StatusOK, codes: append(slices.Clip(sinkCodes), catalog.FileNotFound, catalog.ImportRuns), handle: a.discardFile,
 		},
 		{
 			method: http.MethodPut, path: sinkPath + "/disable", id: "disableSink", summary: "Stop a sink from taking events",

@@ -188,6 +188,12 @@ func (a *api) clearSink(c *call) (any, error) {
 	return nil, a.cat.ClearSinkStatistics(c.ctx, c.source, c.sink)
 }
 
+func (a *api) retrySink(c *call) (any, error) { return nil, a.cat.RetrySink(c.ctx, c.source, c.sink) }
+
+func (a *api) discardFile(c *call) (any, error) {
+	return nil, a.cat.DiscardFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+}
+
 func (a *api) sinkVersions(c *call) (any, error) {
 	list, err := a.cat.SinkVersions(c.source, c.sink)
 	if err != nil {

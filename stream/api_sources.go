@@ -34,6 +34,9 @@ func (a *api) taskBody(c *call, t catalog.Task) taskBody {
 		TaskID: t.ID, Type: t.Type, URL: c.base + "/v1/tasks/" + t.ID, Status: string(t.Status), IsFinished: t.Finished(),
 		CreatedAt: catalog.Time(t.CreatedAt), Result: t.Result, Error: t.Failure,
 	}
+	for _, w := range t.Warnings {
+		b.Warnings = append(b.Warnings, warning(w))
+	}
 	if t.Code != "" {
 		b.ErrorName, b.ErrorStatusCode = apiPrefix+string(t.Code), statusOf[t.Code]
 	}
@@ -179,6 +182,8 @@ func (a *api) rotateSecret(c *call) (any, error) {
 func (a *api) clearSource(c *call) (any, error) {
 	return nil, a.cat.ClearSourceStatistics(c.ctx, c.source)
 }
+
+func (a *api) retrySource(c *call) (any, error) { return nil, a.cat.RetrySource(c.ctx, c.source) }
 
 func (a *api) sourceVersions(c *call) (any, error) {
 	list, err := a.cat.SourceVersions(c.source)
