@@ -37,8 +37,8 @@ func TestDefinitionReportsEveryProblem(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	for _, want := range []string{
-		"source id", `type "ftp"`, "at most 100", "storage.level.staging.upload.trigger.interval", `"s0": the id is used twice`,
-		`"s2": table id`, `"s3"`, `"s4"`, `"s5"`, "storage.level.target.import.trigger.count",
+		"ID: ", `Type "ftp"`, "at most 100", "Settings: Upload.Interval: 1h0m0s", `"s0": the ID is used twice`,
+		`"s2": Table.ID`, `"s3"`, `"s4"`, `"s5"`, `"s6": Settings: Import.Count: -1`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not tell of %s:\n%v", want, err)
@@ -238,4 +238,27 @@ func TestImportIntervalOfTheOptions(t *testing.T) {
 	}
 	e, _ = openMemory(t, func(o *forebay.Options) { o.Buffer.MinImportInterval = time.Second })
 	mustDefine(t, e, quick)
+}
+
+func TestIDs(t *testing.T) {
+	for id, want := range map[string]bool{
+		"a": true, "my_source-2": true, "0_0": true, "": false, "_a": false, "a_": false, "-a": false, "A": false, "a.b": false, "a/b": false,
+		strings.Repeat("a", 48): true, strings.Repeat("a", 49): false,
+	} {
+		def := forebay.Source{ID: id}
+		if err := def.Validate(); (err == nil) != want {
+			t.Errorf("id %q: %v", id, err)
+		}
+	}
+}
+
+func TestSecretsAreNotPrinted(t *testing.T) {
+	src := forebay.Source{ID: "web", Secret: "hidden-1", OldSecret: "hidden-2", OldSecretUntil: time.Now()}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		for _, v := range []any{src, &src, []forebay.Source{src}, map[string]forebay.Source{"a": src}} {
+			if text := fmt.Sprintf(verb, v); strings.Contains(text, "hidden") {
+				t.Errorf("%s of %T: %s", verb, v, text)
+			}
+		}
+	}
 }

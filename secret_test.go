@@ -76,10 +76,10 @@ func TestSourceWithSecret(t *testing.T) {
 func TestOldSecretIsChecked(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	for problem, s := range map[string]forebay.Source{
-		"":                        {ID: "web", Secret: "new", OldSecret: "old", OldSecretUntil: until},
-		"without a secret":        {ID: "web", OldSecret: "old", OldSecretUntil: until},
-		"are given together":      {ID: "web", Secret: "new", OldSecret: "old"},
-		"old secret: the secret ": {ID: "web", Secret: "new", OldSecretUntil: until},
+		"":                       {ID: "web", Secret: "new", OldSecret: "old", OldSecretUntil: until},
+		"without a secret":       {ID: "web", OldSecret: "old", OldSecretUntil: until},
+		"are given together":     {ID: "web", Secret: "new", OldSecret: "old"},
+		"OldSecret: the secret ": {ID: "web", Secret: "new", OldSecretUntil: until},
 	} {
 		err := s.Validate()
 		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {

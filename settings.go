@@ -3,6 +3,7 @@ package forebay
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/trigger"
@@ -78,18 +79,32 @@ func overConditions(c, base trigger.Conditions) trigger.Conditions {
 func (s Settings) validate(imports trigger.Limits) error {
 	var problems []error
 	if s.Sync > SyncUnsafe {
-		problems = append(problems, fmt.Errorf("sync mode %d is unknown", s.Sync))
+		problems = append(problems, fmt.Errorf("Sync is %d, which is unknown", s.Sync))
 	}
 	if s.Compression > CompressionZstd {
-		problems = append(problems, fmt.Errorf("compression %d is unknown", s.Compression))
+		problems = append(problems, fmt.Errorf("Compression is %d, which is unknown", s.Compression))
 	}
-	if err := trigger.Upload().Validate(s.Upload); err != nil {
-		problems = append(problems, err)
-	}
-	if err := imports.Validate(s.Import); err != nil {
-		problems = append(problems, err)
-	}
+	problems = append(problems, asFields("Upload", trigger.Upload().Validate(s.Upload))...)
+	problems = append(problems, asFields("Import", imports.Validate(s.Import))...)
 	return errors.Join(problems...)
+}
+
+// asFields names the conditions at fault by the fields of [Settings], where package trigger has the keys of the Stream API.
+func asFields(step string, err error) []error {
+	if err == nil {
+		return nil
+	}
+	var list []error
+	for _, err := range each(err) {
+		if limit, ok := errors.AsType[*trigger.LimitError](err); ok {
+			named := *limit
+			condition := named.Key[strings.LastIndexByte(named.Key, '.')+1:]
+			named.Key = step + "." + strings.ToUpper(condition[:1]) + condition[1:]
+			err = &named
+		}
+		list = append(list, err)
+	}
+	return list
 }
 
 // effectiveSettings have no zero field left to inherit.

@@ -45,7 +45,7 @@ const (
 
 // Source is an endpoint that receives events, with the sinks that store them.
 type Source struct {
-	// ID names the source: 1 to 48 characters of a-z, 0-9 and '-', starting and ending with a letter or digit.
+	// ID names the source: 1 to 48 characters of a-z, 0-9, '-' and '_', starting and ending with a letter or digit.
 	ID string
 	// Type is the kind of the source. Default: HTTP.
 	Type SourceType
@@ -75,6 +75,9 @@ func (s Source) String() string {
 	}
 	return fmt.Sprintf("source %s (%s, sinks %v)", s.ID, s.Type, ids)
 }
+
+// GoString is String: the secret stays out of what %#v writes.
+func (s Source) GoString() string { return s.String() }
 
 // LogValue implements [slog.LogValuer]: the secret stays out of logs.
 func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
@@ -139,48 +142,48 @@ func compileSource(s Source, imports trigger.Limits, compile func(id string, col
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
 	if err := validateID(s.ID); err != nil {
-		report("source id: %w", err)
+		report("ID: %w", err)
 	}
 	if s.Type != "" && s.Type != HTTP && s.Type != OTLP {
-		report("type %q: must be %q or %q", s.Type, HTTP, OTLP)
+		report("Type %q: must be %q or %q", s.Type, HTTP, OTLP)
 	}
 	if s.Split != SplitNone && s.Split != SplitArray && s.Split != SplitLines {
-		report("split %q: must be %q, %q or empty", s.Split, SplitArray, SplitLines)
+		report("Split %q: must be %q, %q or empty", s.Split, SplitArray, SplitLines)
 	}
 	switch {
 	case s.OldSecret != "" && s.Secret == "":
-		report("old secret: a source without a secret has no old one")
+		report("OldSecret: a source without a secret has no old one")
 	case (s.OldSecret != "") != !s.OldSecretUntil.IsZero():
-		report("old secret: the secret and the time until which it is accepted are given together")
+		report("OldSecret: the secret and the time until which it is accepted are given together")
 	}
 	if n := len(s.Sinks); n > MaxSinks {
-		report("%d sinks: a source may have at most %d", n, MaxSinks)
+		report("%d Sinks: a source may have at most %d", n, MaxSinks)
 	}
 	if err := s.Settings.validate(imports); err != nil {
 		for _, err := range each(err) {
-			report("settings: %w", err)
+			report("Settings: %w", err)
 		}
 	}
 	compiled := make([]compiledSink, 0, len(s.Sinks))
 	seen := make(map[string]bool, len(s.Sinks))
 	for i, sink := range s.Sinks {
 		if err := validateID(sink.ID); err != nil {
-			report("sink %d: id: %w", i, err)
+			report("sink %d: ID: %w", i, err)
 		} else if seen[sink.ID] {
-			report("sink %q: the id is used twice", sink.ID)
+			report("sink %q: the ID is used twice", sink.ID)
 		}
 		seen[sink.ID] = true
 		if sink.Table.ID == "" {
-			report("sink %q: table id is empty", sink.ID)
+			report("sink %q: Table.ID is empty", sink.ID)
 		}
 		for _, signal := range sink.AllowedSignals {
 			if !slices.Contains(allSignals, signal) {
-				report("sink %q: allowed signal %q: must be one of %q", sink.ID, signal, allSignals)
+				report("sink %q: AllowedSignals: allowed signal %q: must be one of %q", sink.ID, signal, allSignals)
 			}
 		}
 		if err := sink.Settings.validate(imports); err != nil {
 			for _, err := range each(err) {
-				report("sink %q: settings: %w", sink.ID, err)
+				report("sink %q: Settings: %w", sink.ID, err)
 			}
 		}
 		mapper, err := compile(bufferID(s.ID, sink.ID), sink.Table.Columns)
@@ -226,8 +229,8 @@ func validateID(id string) error {
 	for i := range len(id) {
 		c := id[i]
 		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (c != '-' || i == 0 || i == len(id)-1) {
-			return fmt.Errorf("%q: only a-z, 0-9 and inner '-' are allowed", id)
+		if !alnum && (c != '-' && c != '_' || i == 0 || i == len(id)-1) {
+			return fmt.Errorf("%q: only a-z, 0-9 and inner '-' and '_' are allowed", id)
 		}
 	}
 	return nil

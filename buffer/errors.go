@@ -78,12 +78,14 @@ type SchemaError struct {
 }
 
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("table %q: columns differ: %s: the mapping has [%s], the table has [%s]; "+
-		"give the sink another table, or change one of them so that names and order agree",
-		e.Table, e.difference(), strings.Join(e.Want, ", "), strings.Join(e.Got, ", "))
+	return fmt.Sprintf("table %q: columns differ: %s: give the sink another table, or change one of them so that names and order agree",
+		e.Table, e.difference())
 }
 
-// difference names the columns that only one of the two has, or else the first that stands elsewhere.
+// schemaErrorNames is how many columns of each side the text of a SchemaError names.
+const schemaErrorNames = 5
+
+// difference names columns that only one of the two has, or else the first that stands elsewhere.
 func (e *SchemaError) difference() string {
 	var parts []string
 	missing := func(who string, of, in []string) {
@@ -92,6 +94,9 @@ func (e *SchemaError) difference() string {
 			if !slices.Contains(in, name) {
 				names = append(names, fmt.Sprintf("%q", name))
 			}
+		}
+		if more := len(names) - schemaErrorNames; more > 0 {
+			names = append(names[:schemaErrorNames], fmt.Sprintf("and %d more", more))
 		}
 		if len(names) > 0 {
 			parts = append(parts, fmt.Sprintf("the %s has no %s", who, strings.Join(names, ", ")))
@@ -107,7 +112,7 @@ func (e *SchemaError) difference() string {
 			return fmt.Sprintf("column %d is %q in the mapping and %q in the table", i+1, name, e.Got[i])
 		}
 	}
-	return "their number" // a name stands twice
+	return fmt.Sprintf("their number: %d in the mapping, %d in the table", len(e.Want), len(e.Got)) // a name stands twice
 }
 
 // FailedError says that the local level could not be written or read: a broken, full or absent disk. What was

@@ -16,6 +16,7 @@ func TestSchemaErrorNamesTheColumns(t *testing.T) {
 		{"id,user,body", "id,body,user", `column 2 is "user" in the mapping and "body" in the table`},
 		{"id", "", `the table has no "id"`},
 		{"id", "id,id", "their number"},
+		{"id,a,b,c,d,e,f,g,h", "id,x", `the table has no "a", "b", "c", "d", "e", and 3 more, the mapping has no "x": give`},
 	} {
 		split := func(s string) []string {
 			return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })

@@ -135,6 +135,12 @@ func (s Sink) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // String names the sink without its token.
 func (s Sink) String() string { return fmt.Sprintf("sink %s version %d", s.ID, s.Version.Number) }
 
+// GoString is String: the secret stays out of what %#v writes.
+func (s Source) GoString() string { return s.String() }
+
+// GoString is String: the token stays out of what %#v writes.
+func (s Sink) GoString() string { return s.String() }
+
 // tree is a source and all its sinks, live and deleted. It is immutable once it is in the catalog.
 type tree struct {
 	source Source

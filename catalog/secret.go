@@ -45,9 +45,9 @@ func (c *Catalog) RotateSecret(ctx context.Context, by By, id string, overlap ti
 	secret := newSecret()
 	err := c.direct(ctx, id, id, liveSource(id, func(at time.Time, next *tree) (*change, error) {
 		next.source.setSecret(secret, at, overlap)
-		text := "Rotated the secret."
+		text := "Rotated secret."
 		if overlap > 0 {
-			text = fmt.Sprintf("Rotated the secret. The old one is accepted until %s.", Time(next.source.OldSecretUntil))
+			text = fmt.Sprintf("Rotated secret. The old one is accepted until %s.", Time(next.source.OldSecretUntil))
 		}
 		next.source.Version = newVersion(next.source.Version, next.source.SourceContent, text, at, by)
 		ch := &change{next: next}

@@ -99,28 +99,28 @@ var keys = sync.OnceValue(func() []*key {
 			description: "How a request's body is taken apart into events: none, the elements of a JSON array, or the lines.",
 		},
 		{
-			name: encoding + "compression.type", kind: kindText, def: "gzip", protected: true,
+			name: encoding + "compression.type", kind: kindText, def: "gzip", words: []string{"none", "gzip"}, protected: true,
 			description: "Compression of the rows that wait.",
 		},
-		{name: encoding + "compression.gzip.level", kind: kindInt, def: int64(1), protected: true, description: "Level of gzip: 1 (fastest) to 9."},
-		{name: encoding + "compression.gzip.implementation", kind: kindText, def: "parallel", protected: true, description: "Implementation of gzip."},
-		{name: encoding + "compression.gzip.blockSize", kind: kindSize, def: "256KB", protected: true, description: "Block that is compressed at once."},
+		{name: encoding + "compression.gzip.level", kind: kindInt, def: int64(1), low: 1, high: 9, protected: true, description: "Level of gzip: 1 (fastest) to 9."},
+		{name: encoding + "compression.gzip.implementation", kind: kindText, def: "parallel", words: []string{"standard", "fast", "parallel"}, protected: true, description: "Implementation of gzip."},
+		{name: encoding + "compression.gzip.blockSize", kind: kindSize, def: "256KB", low: 16 << 10, high: 100 << 20, protected: true, description: "Block that is compressed at once."},
 		{name: encoding + "compression.gzip.concurrency", kind: kindInt, def: int64(0), protected: true, description: "Blocks that are compressed at the same time; 0 is automatic."},
-		{name: encoding + "encoder.type", kind: kindText, def: "csv", protected: true, description: "Format of the rows."},
-		{name: encoding + "encoder.concurrency", kind: kindInt, def: int64(0), protected: true, description: "Encoders that run at the same time; 0 is the number of cores."},
-		{name: encoding + "inputBuffer", kind: kindSize, def: "2MB", protected: true, description: "Rows that wait to be compressed; 0 is none."},
-		{name: encoding + "maxChunkSize", kind: kindSize, def: "512KB", protected: true, description: "Largest piece that is written at once."},
-		{name: encoding + "failedChunksThreshold", kind: kindInt, def: int64(3), protected: true, description: "Failed writes after which a slice is not ready."},
-		{name: encoding + "sync.mode", kind: kindText, def: "disk", protected: true, description: "What a confirmation waits for."},
-		{name: encoding + "sync.checkInterval", kind: kindDuration, def: "5ms", protected: true, description: "How often the conditions of a sync are looked at."},
-		{name: encoding + "sync.intervalTrigger", kind: kindDuration, def: "50ms", protected: true, description: "Longest time between two syncs."},
-		{name: encoding + "sync.countTrigger", kind: kindInt, def: int64(10000), protected: true, description: "Records after which is synced."},
-		{name: encoding + "sync.uncompressedBytesTrigger", kind: kindSize, def: "1MB", protected: true, description: "Row bytes after which is synced."},
-		{name: encoding + "sync.compressedBytesTrigger", kind: kindSize, def: "256KB", protected: true, description: "Compressed bytes after which is synced."},
-		{name: "storage.level.local.volume.assignment.count", kind: kindInt, def: int64(1), protected: true, description: "Volumes of a file."},
+		{name: encoding + "encoder.type", kind: kindText, def: "csv", words: []string{"csv"}, protected: true, description: "Format of the rows."},
+		{name: encoding + "encoder.concurrency", kind: kindInt, def: int64(0), high: 256, protected: true, description: "Encoders that run at the same time; 0 is the number of cores."},
+		{name: encoding + "inputBuffer", kind: kindSize, def: "2MB", high: 16 << 20, protected: true, description: "Rows that wait to be compressed; 0 is none."},
+		{name: encoding + "maxChunkSize", kind: kindSize, def: "512KB", low: 64 << 10, high: 1 << 20, protected: true, description: "Largest piece that is written at once."},
+		{name: encoding + "failedChunksThreshold", kind: kindInt, def: int64(3), low: 1, high: 100, protected: true, description: "Failed writes after which a slice is not ready."},
+		{name: encoding + "sync.mode", kind: kindText, def: "disk", words: []string{"disk", "cache"}, protected: true, description: "What a confirmation waits for."},
+		{name: encoding + "sync.checkInterval", kind: kindDuration, def: "5ms", low: int64(time.Millisecond), high: int64(30 * time.Second), protected: true, description: "How often the conditions of a sync are looked at."},
+		{name: encoding + "sync.intervalTrigger", kind: kindDuration, def: "50ms", low: int64(10 * time.Millisecond), high: int64(30 * time.Second), protected: true, description: "Longest time between two syncs."},
+		{name: encoding + "sync.countTrigger", kind: kindInt, def: int64(10000), low: 1, high: 1_000_000, protected: true, description: "Records after which is synced."},
+		{name: encoding + "sync.uncompressedBytesTrigger", kind: kindSize, def: "1MB", low: 100, high: 500 << 20, protected: true, description: "Row bytes after which is synced."},
+		{name: encoding + "sync.compressedBytesTrigger", kind: kindSize, def: "256KB", low: 100, high: 100 << 20, protected: true, description: "Compressed bytes after which is synced."},
+		{name: "storage.level.local.volume.assignment.count", kind: kindInt, def: int64(1), low: 1, high: 100, protected: true, description: "Volumes of a file."},
 		{name: "storage.level.local.volume.assignment.preferredTypes", kind: kindTexts, def: []string{"default"}, protected: true, description: "Types of volumes, best first."},
-		{name: imports + "expiration", kind: kindDuration, def: "30m0s", protected: true, description: "A file is imported when its credentials expire within this time."},
-		{name: imports + "slicesCount", kind: kindInt, def: int64(100), protected: true, description: "Slices after which a file is imported."},
+		{name: imports + "expiration", kind: kindDuration, def: "30m0s", low: int64(5 * time.Minute), high: int64(45 * time.Minute), protected: true, description: "A file is imported when its credentials expire within this time."},
+		{name: imports + "slicesCount", kind: kindInt, def: int64(100), low: 1, high: 200, protected: true, description: "Slices after which a file is imported."},
 	}
 	list = append(list, triggerKeys(upload, "Upload a slice to staging", trigger.Upload(), func(s *forebay.Settings) *trigger.Conditions { return &s.Upload })...)
 	list = append(list, triggerKeys(imports, "Import a file into the table", trigger.Import(), func(s *forebay.Settings) *trigger.Conditions { return &s.Import })...)
@@ -159,20 +159,44 @@ func (k *key) typeName() string {
 	return "string"
 }
 
+// validation is the rule for values in the words of the service; empty where there is none.
 func (k *key) validation() string {
-	if k.kind == kindWord {
-		return "required,oneof=" + strings.Join(k.words, " ")
+	var rules []string
+	if k.words != nil {
+		rules = append(rules, "oneof="+strings.Join(k.words, " "))
 	}
-	if k.set == nil || k.high == 0 {
-		return ""
+	if k.kind == kindTexts {
+		rules = append(rules, "min=1") // items
 	}
-	switch k.kind {
-	case kindDuration:
-		return fmt.Sprintf("required,minDuration=%s,maxDuration=%s", time.Duration(k.low), time.Duration(k.high))
-	case kindSize:
-		return fmt.Sprintf("required,minBytes=%s,maxBytes=%s", trigger.FormatSize(k.low), trigger.FormatSize(k.high))
+	if k.high > 0 {
+		name, format := "", strconv.FormatInt
+		switch k.kind {
+		case kindDuration:
+			name, format = "Duration", func(n int64, _ int) string { return shortDuration(time.Duration(n)) }
+		case kindSize:
+			name, format = "Bytes", func(n int64, _ int) string { return trigger.FormatSize(n) }
+		}
+		if k.low > 0 || k.kind == kindInt {
+			rules = append(rules, "min"+name+"="+format(k.low, 10))
+		}
+		rules = append(rules, "max"+name+"="+format(k.high, 10))
 	}
-	return fmt.Sprintf("required,min=%d,max=%d", k.low, k.high)
+	if len(rules) > 0 && (k.low > 0 || k.high == 0) { // else zero is a value
+		rules = append([]string{"required"}, rules...)
+	}
+	return strings.Join(rules, ",")
+}
+
+// shortDuration writes 30m for what String writes as 30m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 func keyOf(name string) *key {

@@ -20,7 +20,8 @@ type Cleared struct {
 
 // Statistics are the counters of one sink since they were cleared last.
 type Statistics struct {
-	// Total is the sum of the levels.
+	// Total is the sum of the levels. Its times are those of all rows that were ever counted: they do not begin anew with a
+	// clearing.
 	Total, Local, Staging, Target buffer.Level
 	// Expired, Damaged and Discarded are rows that are in no level any more and not in the table.
 	Expired, Damaged, Discarded buffer.Level
@@ -82,14 +83,13 @@ func statistics(s Sink, st forebay.SinkStats) Statistics {
 	out.Target.StoredBytes -= s.Cleared.StoredBytes
 	out.Target.RawBytes -= s.Cleared.RawBytes
 	for _, l := range []buffer.Level{out.Local, out.Staging, out.Target} {
-		if l.Rows <= 0 {
-			continue
-		}
 		t := &out.Total
-		t.Rows += l.Rows
-		t.StoredBytes += l.StoredBytes
-		t.RawBytes += l.RawBytes
-		if t.FirstAt.IsZero() || l.FirstAt.Before(t.FirstAt) {
+		if l.Rows > 0 {
+			t.Rows += l.Rows
+			t.StoredBytes += l.StoredBytes
+			t.RawBytes += l.RawBytes
+		}
+		if !l.FirstAt.IsZero() && (t.FirstAt.IsZero() || l.FirstAt.Before(t.FirstAt)) {
 			t.FirstAt = l.FirstAt
 		}
 		if l.LastAt.After(t.LastAt) {

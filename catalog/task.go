@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 )
 
@@ -245,8 +246,11 @@ func codeOf(err error) Code {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.Code
 	}
-	if buffer.IsPermanent(err) {
+	switch {
+	case buffer.IsPermanent(err):
 		return BadRequest
+	case errors.Is(err, forebay.ErrTooManySources): // another task was faster
+		return SourceLimit
 	}
 	return ""
 }

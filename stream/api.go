@@ -36,6 +36,9 @@ type APIOptions struct {
 	TrustedProxies []netip.Prefix
 	// HiddenHeaders are those of the ingestion handler: a payload test hides the same.
 	HiddenHeaders []string
+	// MaxBodyBytes is that of the ingestion handler: a payload test takes no more, sent or decompressed. Default:
+	// [DefaultMaxBodyBytes].
+	MaxBodyBytes int
 	// Logger gets the failures of the service itself. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -48,6 +51,9 @@ func (o APIOptions) Validate() error {
 	}
 	if o.ProjectID < 0 || o.BranchID < 0 {
 		errs = append(errs, fmt.Errorf("stream: APIOptions.ProjectID is %d and BranchID %d, both must be positive, or 0 for the default", o.ProjectID, o.BranchID))
+	}
+	if o.MaxBodyBytes != 0 && (o.MaxBodyBytes < 100 || o.MaxBodyBytes > MaxBodyBytesLimit) {
+		errs = append(errs, fmt.Errorf("stream: APIOptions.MaxBodyBytes is %d, must be between 100 and %d, or 0 for the default", o.MaxBodyBytes, MaxBodyBytesLimit))
 	}
 	check := func(name, text string, required bool) {
 		if text == "" && !required {
@@ -98,6 +104,9 @@ func API(cat *catalog.Catalog, opts APIOptions) (http.Handler, error) {
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.MaxBodyBytes == 0 {
+		opts.MaxBodyBytes = DefaultMaxBodyBytes
 	}
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
 	a := &api{cat: cat, opts: opts, mux: http.NewServeMux(), bodies: bodies{intake.New(DefaultMaxBufferedBytes)}}
@@ -276,8 +285,11 @@ func (a *api) serve(op *operation, checks *checks, w http.ResponseWriter, r *htt
 	// times its size.
 	who, refused := a.verify(c)
 	most := int64(maxAPIBody)
+	if op.raw {
+		most = int64(a.opts.MaxBodyBytes)
+	}
 	if refused != nil {
-		most = maxUnverifiedBody
+		most = min(most, maxUnverifiedBody)
 	}
 	if err := checks.decode(c, most); err != nil {
 		if e, ok := errors.AsType[*apiError](err); ok && refused != nil && e.status == http.StatusRequestEntityTooLarge {

@@ -205,7 +205,7 @@ func TestRequestChecks(t *testing.T) {
 		{"fraction", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":1.5}]}`, 400, "badRequest", "whole number"},
 		{"count too small", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":0}]}`, 400, "badRequest", "out of range"},
 		{"count negative", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":-1}]}`, 400, "badRequest", "out of range"},
-		{"interval too long", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.staging.upload.trigger.interval","value":"31m"}]}`, 400, "badRequest", "maxDuration=30m0s"},
+		{"interval too long", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.staging.upload.trigger.interval","value":"31m"}]}`, 400, "badRequest", "maxDuration=30m"},
 		{"interval as number", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.staging.upload.trigger.interval","value":30}]}`, 400, "badRequest", "text such as"},
 		{"size too large", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.staging.upload.trigger.size","value":"51MB"}]}`, 400, "badRequest", "out of range"},
 		{"size with fraction", "PATCH", "/sources/web/settings", `{"settings":[{"key":"storage.level.staging.upload.trigger.size","value":"1.5MB"}]}`, 400, "badRequest", "not a size"},

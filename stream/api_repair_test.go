@@ -90,3 +90,18 @@ func TestRetryAndDiscard(t *testing.T) {
 		t.Errorf("statistics %s", a.text)
 	}
 }
+
+// TestPayloadTestTakesWhatIngestionTakes: a body that ingestion would refuse for its size is refused, sent or decompressed.
+func TestPayloadTestTakesWhatIngestionTakes(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	s.done("POST", b+"/sources", webSource)
+	body := func(size int) string { return `{"user":{"id":1},"x":"` + strings.Repeat("x", size-24) + `"}` }
+	if n := len(body(1000)); n != 1000 {
+		t.Fatal(n)
+	}
+	s.want(200, "", testToken, "POST", b+"/sources/web/test", body(DefaultMaxBodyBytes))
+	s.want(413, "stream.api.bodyTooLarge", testToken, "POST", b+"/sources/web/test", body(DefaultMaxBodyBytes+1))
+	if err := (APIOptions{Auth: s.api.opts.Auth, IngestURL: "http://in", MaxBodyBytes: 99}).Validate(); err == nil || !strings.Contains(err.Error(), "MaxBodyBytes") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -224,7 +224,7 @@ func (a *api) testSource(c *call) (any, error) {
 	}
 	var buffer intake.Body
 	defer a.bodies.Release(&buffer)
-	body, e := a.bodies.sample(&buffer, c)
+	body, e := a.bodies.sample(&buffer, c, a.opts.MaxBodyBytes)
 	if e != nil {
 		return nil, e
 	}
@@ -273,14 +273,14 @@ func (a *api) testSource(c *call) (any, error) {
 	return b, nil
 }
 
-// sample returns the body of a payload test as ingestion would see it.
-func (b bodies) sample(q *intake.Body, c *call) ([]byte, *apiError) {
+// sample returns the body of a payload test as ingestion would see it, of at most that many bytes.
+func (b bodies) sample(q *intake.Body, c *call, limit int) ([]byte, *apiError) {
 	coding, ok := contentCoding(c.r.Header)
 	if !ok {
 		return nil, apiNamed(unknownEncoding)
 	}
 	q.Sent = c.raw
-	body, e := b.decode(q, coding, maxAPIBody)
+	body, e := b.decode(q, coding, limit)
 	return body, apiNamed(e)
 }
 

@@ -67,7 +67,7 @@ func apiOptions(cfg config, apiURL, ingestURL, token string, logger *slog.Logger
 	return stream.APIOptions{
 		Auth: stream.StaticToken(token, cfg.stream.ProjectID), ProjectID: cfg.stream.ProjectID, BranchID: cfg.stream.BranchID,
 		URL: cmp.Or(cfg.apiURL, apiURL), IngestURL: cmp.Or(cfg.ingestURL, ingestURL),
-		TrustedProxies: cfg.stream.TrustedProxies, Logger: logger,
+		TrustedProxies: cfg.stream.TrustedProxies, MaxBodyBytes: cfg.stream.MaxBodyBytes, Logger: logger,
 	}
 }
 

@@ -1,0 +1,169 @@
+package catalog_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
+)
+
+// TestSettingsSayTheirRules: also those that only the operator may change.
+func TestSettingsSayTheirRules(t *testing.T) {
+	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
+	done(t, cat)(cat.CreateSource(user, spec("Web")))
+	list, err := cat.SourceSettings("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range list {
+		got[s.Key] = s.Validation
+	}
+	const encoding = "storage.level.local.encoding."
+	for key, want := range map[string]string{
+		"ingest.split":                                         "required,oneof=none array lines",
+		encoding + "sync.wait":                                 "",
+		encoding + "compression.type":                          "required,oneof=none gzip",
+		encoding + "compression.gzip.level":                    "required,min=1,max=9",
+		encoding + "compression.gzip.implementation":           "required,oneof=standard fast parallel",
+		encoding + "compression.gzip.blockSize":                "required,minBytes=16KB,maxBytes=100MB",
+		encoding + "compression.gzip.concurrency":              "",
+		encoding + "encoder.type":                              "required,oneof=csv",
+		encoding + "encoder.concurrency":                       "min=0,max=256",
+		encoding + "inputBuffer":                               "maxBytes=16MB",
+		encoding + "maxChunkSize":                              "required,minBytes=64KB,maxBytes=1MB",
+		encoding + "failedChunksThreshold":                     "required,min=1,max=100",
+		encoding + "sync.mode":                                 "required,oneof=disk cache",
+		encoding + "sync.checkInterval":                        "required,minDuration=1ms,maxDuration=30s",
+		encoding + "sync.intervalTrigger":                      "required,minDuration=10ms,maxDuration=30s",
+		encoding + "sync.countTrigger":                         "required,min=1,max=1000000",
+		encoding + "sync.uncompressedBytesTrigger":             "required,minBytes=100B,maxBytes=500MB",
+		encoding + "sync.compressedBytesTrigger":               "required,minBytes=100B,maxBytes=100MB",
+		"storage.level.local.volume.assignment.count":          "required,min=1,max=100",
+		"storage.level.local.volume.assignment.preferredTypes": "required,min=1",
+		"storage.level.staging.upload.trigger.count":           "required,min=1,max=10000000",
+		"storage.level.staging.upload.trigger.size":            "required,minBytes=100B,maxBytes=50MB",
+		"storage.level.staging.upload.trigger.interval":        "required,minDuration=1s,maxDuration=30m",
+		"storage.level.target.import.trigger.count":            "required,min=1,max=10000000",
+		"storage.level.target.import.trigger.size":             "required,minBytes=100B,maxBytes=500MB",
+		"storage.level.target.import.trigger.interval":         "required,minDuration=30s,maxDuration=24h",
+		"storage.level.target.import.trigger.expiration":       "required,minDuration=5m,maxDuration=45m",
+		"storage.level.target.import.trigger.slicesCount":      "required,min=1,max=200",
+	} {
+		if v, ok := got[key]; !ok || v != want {
+			t.Errorf("%s: %q, want %q", key, v, want)
+		}
+		delete(got, key)
+	}
+	for key := range got {
+		t.Errorf("%s is not checked", key)
+	}
+}
+
+// TestRotationHasTheTextOfTheService is about the description of the version.
+func TestRotationHasTheTextOfTheService(t *testing.T) {
+	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
+	done(t, cat)(cat.CreateSource(user, spec("Web")))
+	source, err := cat.RotateSecret(t.Context(), user, "web", 0)
+	if err != nil || source.Version.Description != "Rotated secret." {
+		t.Errorf("%+v, %v", source.Version, err)
+	}
+	if source, err = cat.RotateSecret(t.Context(), user, "web", time.Hour); err != nil || !strings.HasPrefix(source.Version.Description, "Rotated secret. The old one is accepted until ") {
+		t.Errorf("%+v, %v", source.Version, err)
+	}
+	for _, v := range []any{source, &source, catalog.Sink{Token: catalog.Token{Value: source.Secret}}} {
+		if text := fmt.Sprintf("%#v %+v", v, v); strings.Contains(text, source.Secret) || strings.Contains(text, source.OldSecret) && source.OldSecret != "" {
+			t.Errorf("%T: %s", v, text)
+		}
+	}
+}
+
+// TestLimitInTheTaskHasAName: two requests for the last place are both accepted; the task of the slower one says why.
+func TestLimitInTheTaskHasAName(t *testing.T) {
+	// Both wait for the target, and nothing of them is in the catalog before it answers.
+	var met sync.WaitGroup
+	met.Add(2)
+	mem := buffertest.NewMemory()
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpEnsure {
+			met.Done()
+			met.Wait()
+		}
+		return nil
+	}
+	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: newMemory()})
+	for i := range forebay.MaxSources - 1 {
+		done(t, cat)(cat.CreateSource(user, spec(fmt.Sprint("Source ", i))))
+	}
+	var tasks []catalog.Task
+	for _, name := range []string{"x", "y"} {
+		task, err := cat.CreateSource(user, spec(name, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks = append(tasks, task)
+	}
+	refused := 0
+	for _, task := range tasks {
+		task, err := cat.Wait(t.Context(), task.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if task.Status == catalog.Failed {
+			refused++
+			if task.Code != catalog.SourceLimit {
+				t.Errorf("task %+v", task)
+			}
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d of two were refused", refused)
+	}
+}
+
+// TestTimesSurviveAClearing: the first record stays the first one.
+func TestTimesSurviveAClearing(t *testing.T) {
+	eng := openEngine(t, forebay.Options{})
+	cat := openCatalog(t, eng, catalog.Options{Store: newMemory()})
+	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
+	ingest := func() {
+		t.Helper()
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := func(rows int64) time.Time {
+		t.Helper()
+		st, err := cat.SinkStatistics("web", "a")
+		if err != nil || st.Total.Rows != rows {
+			t.Fatalf("%+v, %v", st.Total, err)
+		}
+		return st.Total.FirstAt
+	}
+	ingest()
+	want := first(1)
+	if err := eng.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cat.ClearSinkStatistics(t.Context(), "web", "a"); err != nil {
+		t.Fatal(err)
+	}
+	for rows := range int64(3) {
+		if got := first(rows); got != want || got.IsZero() {
+			t.Errorf("with %d rows after the clearing the first is of %s, want %s", rows, got, want)
+		}
+		ingest()
+		if rows == 1 {
+			if err := eng.Flush(t.Context(), "web"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
