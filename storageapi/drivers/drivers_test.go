@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -173,6 +174,31 @@ func memoryFile(id, rows string, note *[]byte) *buffer.File {
 			*note = slices.Clone(n)
 			return nil
 		},
+	}
+}
+
+// A table says which sink writes it. A note that cannot be written does not hold up the rows.
+func TestTablesNameTheirSink(t *testing.T) {
+	w := newWorld(t)
+	target := newTarget(t, w, drivers.TargetOptions{TempDir: t.TempDir()})
+	for i := range 2 {
+		var progress []byte
+		if err := target.Import(t.Context(), memoryFile(fmt.Sprint("f-", i), "1,2\n", &progress)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make(map[string]string)
+	for note, err := range w.TableMetadata(t.Context(), "in.c-web.events") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if note.Provider == "stream" {
+			got[note.Key] = note.Value
+		}
+	}
+	want := map[string]string{"KBC.stream.source.id": "web", "KBC.stream.sink.id": "events"}
+	if !maps.Equal(got, want) {
+		t.Errorf("notes %v, want %v", got, want)
 	}
 }
 

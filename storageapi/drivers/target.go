@@ -43,8 +43,9 @@ type Target struct {
 	opts   TargetOptions
 	store  TokenStore // nil when tokens are made elsewhere
 
-	mu    sync.Mutex             // guards locks
+	mu    sync.Mutex             // guards the maps
 	locks map[string]*sync.Mutex // by sink: held while its token is made
+	noted map[string]struct{}    // see note
 }
 
 var (
@@ -62,7 +63,7 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	store, _ := o.Tokens.(TokenStore)
-	return &Target{client: client, opts: o, store: store, locks: make(map[string]*sync.Mutex)}, nil
+	return &Target{client: client, opts: o, store: store, locks: make(map[string]*sync.Mutex), noted: make(map[string]struct{})}, nil
 }
 
 var tableID = regexp.MustCompile(`^(in|out)\.([A-Za-z0-9_-]{1,96})\.([A-Za-z0-9_-]{1,96})$`)
@@ -234,6 +235,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	if err != nil {
 		return fmt.Errorf("storage api target: import %s into %q: %w", f.ID, f.Table.ID, classify(err))
 	}
+	t.note(ctx, client, f)
 	return nil
 }
 

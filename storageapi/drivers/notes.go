@@ -1,0 +1,39 @@
+package drivers
+
+import (
+	"context"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/storageapi"
+)
+
+// The notes on a table that say which sink writes it, as clients of the service read them.
+const (
+	noteProvider = "stream"
+	sourceNote   = "KBC.stream.source.id"
+	sinkNote     = "KBC.stream.sink.id"
+)
+
+// note says at the table which sink writes it, once for each table and sink in the life of the target. The rows are in the
+// table whatever comes of it, so a failure is logged, and the next import tries again.
+func (t *Target) note(ctx context.Context, client *storageapi.Client, f *buffer.File) {
+	key := f.Table.ID + " " + f.SinkID
+	t.mu.Lock()
+	_, done := t.noted[key]
+	t.mu.Unlock()
+	source, sink, ok := strings.Cut(f.SinkID, "/")
+	if done || !ok {
+		return
+	}
+	_, err := client.SetTableMetadata(ctx, f.Table.ID, noteProvider, []storageapi.KeyValue{
+		{Key: sourceNote, Value: source}, {Key: sinkNote, Value: sink},
+	})
+	if err != nil {
+		t.opts.Logger.Debug("storage api target: the table could not be given the notes of its sink", "sink", f.SinkID, "table", f.Table.ID, "error", err)
+		return
+	}
+	t.mu.Lock()
+	t.noted[key] = struct{}{}
+	t.mu.Unlock()
+}
