@@ -342,19 +342,20 @@ type indexBody struct {
 	Documentation string `json:"documentation" doc:"Address of its description."`
 }
 
-// catalogColumns returns the columns of a request. The schema has been checked.
+// catalogColumns returns the columns of a request, whose schema has been checked. Options that a column's type does not have
+// stay: the mapping refuses them.
 func catalogColumns(list []column) mapping.Columns {
 	cols := make(mapping.Columns, 0, len(list))
 	for _, c := range list {
-		col := mapping.Column{Type: mapping.Type(c.Type), Name: c.Name}
-		switch {
-		case col.Type == mapping.TypePath && c.Path != nil:
-			col.Path, col.Default, col.DefaultOnNull = *c.Path, c.DefaultValue, c.DefaultOnNull
-		case col.Type == mapping.TypeTemplate && c.Template != nil:
-			col.Template = mapping.TemplateSource{Language: c.Template.Language, Content: c.Template.Content}
+		col := mapping.Column{Type: mapping.Type(c.Type), Name: c.Name, Default: c.DefaultValue, DefaultOnNull: c.DefaultOnNull}
+		if c.Path != nil {
+			col.Path = *c.Path
 		}
-		if c.RawString != nil && (col.Type == mapping.TypePath || col.Type == mapping.TypeTemplate) {
+		if c.RawString != nil {
 			col.RawString = *c.RawString
+		}
+		if c.Template != nil {
+			col.Template = mapping.TemplateSource{Language: c.Template.Language, Content: c.Template.Content}
 		}
 		cols = append(cols, col)
 	}

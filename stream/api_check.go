@@ -201,7 +201,8 @@ func (k *checks) decodeBody(b []byte) (body []byte, v any, err error) {
 }
 
 // canonical writes valid JSON anew: objects have the members of the schema by their exact names, the last where several
-// are equal, and no others. Values that the schema leaves open, or that are of another type, stay as they are.
+// are equal. Other members are left out, unless the schema refuses them. Values that the schema leaves open, or that are of
+// another type, stay as they are.
 func (k *checks) canonical(s *huma.Schema, raw json.RawMessage) (json.RawMessage, error) {
 	if s.Ref != "" {
 		s = k.registry.SchemaFromRef(s.Ref)
@@ -215,14 +216,26 @@ func (k *checks) canonical(s *huma.Schema, raw json.RawMessage) (json.RawMessage
 		}
 		members := map[string]json.RawMessage{}
 		for _, name := range slices.Sorted(maps.Keys(given)) {
+			known := false
 			for property := range s.Properties {
-				if _, exact := given[property]; name == property || !exact && strings.EqualFold(name, property) {
+				if !strings.EqualFold(name, property) {
+					continue
+				}
+				known = true
+				if _, exact := given[property]; name == property || !exact {
 					members[property] = given[name]
 				}
 			}
+			if !known && s.AdditionalProperties == false {
+				members[name] = given[name]
+			}
 		}
 		for name, value := range members {
-			value, err := k.canonical(s.Properties[name], value)
+			property := s.Properties[name]
+			if property == nil {
+				continue // validate refuses it
+			}
+			value, err := k.canonical(property, value)
 			if err != nil {
 				return nil, err
 			}

@@ -84,6 +84,10 @@ func describe(ops []operation, opts APIOptions) *documentation {
 			s.AdditionalProperties = nil // unknown fields are ignored
 		}
 	}
+	// What is stored depends on every option of a column, so one that is misspelt is refused.
+	for _, t := range []reflect.Type{reflect.TypeFor[column](), reflect.TypeFor[templateBody]()} {
+		registry.SchemaFromRef(registry.Schema(t, true, "").Ref).AdditionalProperties = false
+	}
 	d.render()
 	return d
 }
