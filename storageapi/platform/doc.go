@@ -39,7 +39,8 @@
 // a value fails the job. Without variables_id and without values {{ }} stays as it is.
 //
 // POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project or a
-// configuration. Configurations keep the encrypted values; only the program of a run in that scope gets the clear text.
+// configuration. Configurations keep the encrypted values; only the program of a run in that scope gets the clear text. Its
+// log and its error show *** instead, unless the value has less than four bytes.
 // Encryption is AES-256-GCM. Its key is made at the first opening and is in the file encryption.key: a backup without that
 // file cannot read what was encrypted. Values that another installation has encrypted fail the job.
 //

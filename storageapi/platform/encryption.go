@@ -13,6 +13,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -82,14 +83,14 @@ func (s cipherScope) bound(prefix string) []byte {
 	return []byte(strings.Join([]string{prefix, s.component, s.project, s.config}, sep))
 }
 
+// encryptedForm begins every encrypted value, also one of a scope or a key store that this server does not have: such a value
+// must not reach a program as if it were the secret.
+var encryptedForm = regexp.MustCompile(`^` + cipherMark + `[0-9A-Za-z]+(::|==)`)
+
 // isEncrypted reports whether the text has the form of an encrypted value, and its prefix.
 func isEncrypted(text string) (prefix string, yes bool) {
-	for _, prefix := range []string{componentCipher, projectCipher, configCipher} {
-		if strings.HasPrefix(text, prefix) {
-			return prefix, true
-		}
-	}
-	return "", false
+	prefix = encryptedForm.FindString(text)
+	return prefix, prefix != ""
 }
 
 // encrypt returns text as an encrypted value, or as it is when it is one already.
@@ -251,7 +252,13 @@ func withoutRunNodes(content json.RawMessage) (json.RawMessage, error) {
 // decryptSecrets makes what the program of a component may read: the values under names that begin with "#" in the clear.
 func (e *execution) decryptSecrets(content json.RawMessage) (json.RawMessage, error) {
 	scope := cipherScope{e.record.Component, strconv.FormatInt(e.q.s.opts.ProjectID, 10), e.record.Config}
-	out, err := mapSecrets(content, func(text string) (string, error) { return e.q.s.vault.decrypt(scope, text) })
+	out, err := mapSecrets(content, func(text string) (string, error) {
+		clear, err := e.q.s.vault.decrypt(scope, text)
+		if clear != text {
+			e.mask.add(clear)
+		}
+		return clear, err
+	})
 	if errors.Is(err, errForeignCipher) {
 		return nil, UserError(err)
 	}

@@ -1,12 +1,16 @@
 package platform_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/forebay/forebay/storageapi"
@@ -68,6 +72,9 @@ func TestEncryptedValuesOfOthersFailTheJob(t *testing.T) {
 		"a cut value":           mine[:len(mine)-2],
 		"no base64":             "KBC::ComponentSecure::?",
 		"an empty value":        "KBC::ConfigSecure::",
+		"another key store":     "KBC::ProjectSecureKV::eJxLtDK2qs60MrAutjI1",
+		"an unknown scope":      "KBC::ProjectWideSecure::eJxLtDK2qs60MrAutjI1",
+		"an old form":           "KBC::ComponentProjectEncrypted==eJxLtDK2qs60MrAutjI1==",
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec.set(nil)
@@ -80,6 +87,57 @@ func TestEncryptedValuesOfOthersFailTheJob(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a program writes of its secrets, in a log or in its error, cannot be read.
+func TestDecryptedValuesAreMasked(t *testing.T) {
+	for name, mark := range map[string]func(error) error{
+		"an error for the user": platform.UserError, "an internal error": func(err error) error { return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec, log := &recorder{}, &sharedText{}
+			w := newWorld(t, func(o *platform.Options) {
+				o.Components = []platform.Component{{Component: storageapi.Component{ID: component}, Runner: rec}}
+				o.Logger = slog.New(slog.NewJSONHandler(log, nil))
+			})
+			const secret = `s3cr"t, and long`
+			cipher := string(w.encrypt("componentId="+component, "text/plain", secret).body)
+			rec.set(func(_ context.Context, run *platform.Run) error {
+				run.Logger.With("config", run.Configuration).Info("logging in with "+secret, "password", secret, "error", errors.New("denied: "+secret),
+					"all", map[string]any{"list": []string{secret}})
+				return mark(errors.New("login with " + secret + " was refused"))
+			})
+			message := w.runError(storageapi.QueueJobCreate{ConfigData: raw(`{"parameters":{"#password":"` + cipher + `"}}`)})
+			events := w.raw("GET", "/v2/storage/events", "", "").body
+			for where, text := range map[string]string{"the result": message, "the events": string(events), "the log": log.text()} {
+				if strings.Contains(text, "s3cr") || strings.Contains(text, "and long") {
+					t.Errorf("%s: %s", where, text)
+				}
+			}
+			if !bytes.Contains(events, []byte("logging in with ***")) {
+				t.Errorf("events %s", events)
+			}
+		})
+	}
+}
+
+// sharedText collects what several goroutines write.
+type sharedText struct {
+	mu      sync.Mutex
+	written []byte
+}
+
+func (s *sharedText) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written = append(s.written, p...)
+	return len(p), nil
+}
+
+func (s *sharedText) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.written)
 }
 
 // In JSON the members whose names begin with # are encrypted, once, and the rest stays byte by byte.

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -160,6 +161,7 @@ func (w *pipeWriter) Write(p []byte) (int, error) {
 type jobLog struct {
 	life   *runLife
 	record queueRecord
+	mask   mask
 	attrs  []slog.Attr // with the names of their groups
 	group  string
 }
@@ -199,8 +201,9 @@ func (l *jobLog) Handle(_ context.Context, rec slog.Record) error {
 		return true
 	})
 	data, err := encodeJSON(params)
-	if err != nil || len(data) > maxParams {
-		data = emptyObject() // an attribute that has no JSON form, or too much of them
+	data = []byte(l.mask.apply(string(data)))
+	if err != nil || len(data) > maxParams || !json.Valid(data) {
+		data = emptyObject() // an attribute that has no JSON form, too much of them, or a number that is a secret
 	}
 	kind := "info"
 	switch {
@@ -215,7 +218,7 @@ func (l *jobLog) Handle(_ context.Context, rec slog.Record) error {
 		return errRunEnded
 	}
 	return l.life.s.addEvent(&storageapi.Event{
-		Created: now(), Component: l.record.Component, Message: cut(rec.Message, maxEvent/2), Type: kind, ConfigurationID: l.record.Config, RunID: l.record.runID(), Params: data,
+		Created: now(), Component: l.record.Component, Message: cut(l.mask.apply(rec.Message), maxEvent/2), Type: kind, ConfigurationID: l.record.Config, RunID: l.record.runID(), Params: data,
 		Token: storageapi.TokenRef{ID: storageapi.IntID(l.record.Rights.ID), Description: l.record.Rights.Description},
 	})
 }

@@ -276,10 +276,10 @@ func (e *execution) end(r *queueRecord, err error) {
 	case err == nil:
 		r.Status = storageapi.QueueSuccess
 	case forUser(err):
-		r.Status, result.Message = storageapi.QueueError, err.Error()
+		r.Status, result.Message = storageapi.QueueError, e.mask.apply(err.Error())
 	default:
 		id := newExceptionID()
-		e.q.s.log.Error("platform: component failed", "job", r.ID, "component", r.Component, "exception", id, "error", err)
+		e.q.s.log.Error("platform: component failed", "job", r.ID, "component", r.Component, "exception", id, "error", e.mask.apply(err.Error()))
 		r.Status, result.Message = storageapi.QueueError, "Internal error, exception "+id
 	}
 }

@@ -84,6 +84,8 @@ type execution struct {
 	ctx           context.Context
 	record        queueRecord
 	input, output []storageapi.QueueTable
+	// mask has the decrypted values.
+	mask mask
 }
 
 // step is one run of the job: the whole configuration, or one row of it.
@@ -234,7 +236,7 @@ func (e *execution) step(component *Component, st step) error {
 	}
 	life := newRunLife(s)
 	defer life.end()
-	run.Logger = slog.New(&jobLog{life: life, record: r})
+	run.Logger = slog.New(&jobLog{life: life, record: r, mask: e.mask})
 	if run.Client, err = life.client(r); err != nil {
 		return err
 	}

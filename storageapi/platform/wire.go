@@ -6,7 +6,8 @@ const (
 	// [Options.VariablesComponent] names another one.
 	DefaultVariablesComponent = "keboola.variables"
 
-	componentCipher = "KBC::ComponentSecure::"
-	projectCipher   = "KBC::ProjectSecure::"
-	configCipher    = "KBC::ConfigSecure::"
+	cipherMark      = "KBC::"
+	componentCipher = cipherMark + "ComponentSecure::"
+	projectCipher   = cipherMark + "ProjectSecure::"
+	configCipher    = cipherMark + "ConfigSecure::"
 )
