@@ -201,13 +201,26 @@ func (c *call) putBlob() (reply, error) {
 	if err != nil {
 		return failed(err)
 	}
+	var info fs.FileInfo // nil for a block, which is no blob yet
+	if c.query("comp") != "block" {
+		if info, err = c.s.blobs.stat(file, name); err != nil {
+			return failed(err)
+		}
+	}
 	return reply{write: func(w http.ResponseWriter) {
 		h := w.Header()
-		h.Set("ETag", `"`+strconv.FormatInt(time.Now().UnixNano(), 16)+`"`)
-		h.Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		if info != nil {
+			h.Set("ETag", blobETag(info))
+			h.Set("Last-Modified", info.ModTime().UTC().Format(http.TimeFormat))
+		}
 		h.Set("x-ms-request-server-encrypted", "false")
 		w.WriteHeader(http.StatusCreated)
 	}}, nil
+}
+
+// blobETag changes with each put.
+func blobETag(info fs.FileInfo) string {
+	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
 // putProperties stores what the request says of the blob.
@@ -254,7 +267,7 @@ func (c *call) getBlob() (reply, error) {
 		}
 		h := w.Header()
 		properties.write(h, info.ModTime())
-		h.Set("ETag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
+		h.Set("ETag", blobETag(info))
 		if h.Get("Content-Encoding") != "" && c.r.Header.Get("Range") == "" {
 			h.Set("Content-Length", strconv.FormatInt(info.Size(), 10)) // ServeContent leaves it out then
 		}

@@ -51,14 +51,16 @@ func TestBlobProperties(t *testing.T) {
 			w := newWorld(t)
 			f := must(w.PrepareFile(t.Context(), storageapi.FilePrepare{Name: "f"}))(t)
 			url := blobURL(t, f, "")
-			if a := put(w, url, "x-ms-blob-content-type", "text/csv", "x-ms-blob-content-encoding", "gzip", "x-ms-meta-my", "own"); a.status != 201 {
-				t.Fatalf("put: %d %s", a.status, a.body)
+			written := put(w, url, "x-ms-blob-content-type", "text/csv", "x-ms-blob-content-encoding", "gzip", "x-ms-meta-my", "own")
+			if written.status != 201 {
+				t.Fatalf("put: %d %s", written.status, written.body)
 			}
 			w.restart()
 			for _, method := range []string{"HEAD", "GET"} {
 				a := w.blob(method, url, "", "Accept-Encoding", "identity")
 				for field, want := range map[string]string{
 					"Content-Type": "text/csv", "Content-Encoding": "gzip", "x-ms-meta-my": "own", "Content-Length": "7", "x-ms-blob-type": "BlockBlob",
+					"ETag": written.header.Get("ETag"), "Last-Modified": written.header.Get("Last-Modified"),
 				} {
 					if got := a.header.Get(field); got != want {
 						t.Errorf("%s: %s is %q, want %q", method, field, got, want)

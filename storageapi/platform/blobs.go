@@ -81,6 +81,10 @@ func (b *blobs) create(file int64, name string) (*durableFile, error) {
 // open opens a blob. An absent one is an error that matches fs.ErrNotExist.
 func (b *blobs) open(file int64, name string) (*os.File, error) { return os.Open(b.path(file, name)) }
 
+func (b *blobs) stat(file int64, name string) (os.FileInfo, error) {
+	return os.Stat(b.path(file, name))
+}
+
 func (b *blobs) remove(file int64, name string) error { return os.Remove(b.path(file, name)) }
 
 // putBlock stores a part of a blob that is put together by putBlocks.

@@ -338,7 +338,7 @@ func (c *call) defineTable() (reply, error) {
 	checkTableName(in, d.Name)
 	d.PrimaryKey, _ = in.texts("primaryKeysNames")
 	in.decode("columns", &d.Columns, "an array of objects with name")
-	for _, name := range []string{"timePartitioning", "rangePartitioning", "clustering"} {
+	for _, name := range []string{"timePartitioning", "rangePartitioning", "clustering", "distribution", "index"} {
 		if raw := unquoted(in.fields[name]); len(raw) > 0 && string(raw) != "null" && !isEmptyArray(raw) {
 			in.fail(name, "the backend %s does not have it: leave it out", backendName)
 		}
