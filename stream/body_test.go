@@ -68,6 +68,7 @@ func TestContentEncoding(t *testing.T) {
 		{"old name of gzip", "gzip", "x-gzip", `{"a":1}`, 0, 200, ""},
 		{"deflate", "deflate", "deflate", `{"a":1}`, 0, 200, ""},
 		{"deflate without its header", "raw deflate", "deflate", `{"a":1}`, 0, 200, ""},
+		{"zlib", "deflate", "zlib", `{"a":1}`, 0, 200, ""},
 		{"zstd", "zstd", "zstd", `{"a":1}`, 0, 200, ""},
 		{"empty gzip", "gzip", "gzip", "", 0, 200, ""},
 		{"as long as allowed", "gzip", "gzip", long[:limit], 0, 200, ""},

@@ -8,7 +8,8 @@
 //
 // Any body of any type is one event, stored as it was sent: also an array, a file of JSON lines and the empty body. A
 // source with a [forebay.Split] takes arrays or lines apart instead: one answer for all events, which names those that
-// failed by their index. Bodies with Content-Encoding gzip, deflate or zstd are decoded first. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a
+// failed by their index. Bodies with Content-Encoding gzip, deflate, zlib, zstd, snappy (a block, or framed) or lz4 (frames)
+// are decoded first. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a
 // browser; every answer may be read by pages of any origin and has an X-Request-Id.
 //
 // # What an answer means

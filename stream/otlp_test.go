@@ -308,6 +308,7 @@ func TestOTLPRefusals(t *testing.T) {
 		"deep nesting, JSON": {path, []byte(deepJSON), jsonBody, "", "", 400, "nested"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			wantCode := map[int]uint64{400: 3, 401: 16, 404: 5, 413: 3, 415: 3, 503: 14}[c.status]
 			status, header, answer := s.export(c.path, c.body, "Content-Type", c.typ, "Content-Encoding", c.encoding, "Authorization", c.auth)
 			message := answer
 			if c.typ == protobuf {
@@ -315,16 +316,16 @@ func TestOTLPRefusals(t *testing.T) {
 					t.Errorf("the answer has the type %q", header.Get("Content-Type"))
 				}
 				var code uint64
-				if code, message = readStatus(t, []byte(answer)); code == 0 {
-					t.Error("the status has no code")
+				if code, message = readStatus(t, []byte(answer)); code != wantCode {
+					t.Errorf("the status has the code %d, want %d", code, wantCode)
 				}
 			} else {
 				var body struct {
-					Code    int
+					Code    uint64
 					Message string
 					Error   string
 				}
-				if err := json.Unmarshal([]byte(answer), &body); err != nil || body.Code == 0 || !strings.HasPrefix(body.Error, "stream.in.") {
+				if err := json.Unmarshal([]byte(answer), &body); err != nil || body.Code != wantCode || !strings.HasPrefix(body.Error, "stream.in.") {
 					t.Errorf("%v: %s", err, answer)
 				}
 				message = body.Message

@@ -98,11 +98,14 @@ const (
 	CodeNotFound        = 5
 	CodeUnimplemented   = 12
 	CodeUnavailable     = 14
+	CodeUnauthenticated = 16
 )
 
 // Code returns the code that stands for an HTTP status.
 func Code(status int) uint32 {
 	switch {
+	case status == http.StatusUnauthorized:
+		return CodeUnauthenticated
 	case status == http.StatusNotFound:
 		return CodeNotFound
 	case status == http.StatusMethodNotAllowed:
