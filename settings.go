@@ -79,10 +79,10 @@ func overConditions(c, base trigger.Conditions) trigger.Conditions {
 func (s Settings) validate(imports trigger.Limits) error {
 	var problems []error
 	if s.Sync > SyncUnsafe {
-		problems = append(problems, fmt.Errorf("Sync is %d, which is unknown", s.Sync))
+		problems = append(problems, fmt.Errorf("field Sync is %d, which is unknown", s.Sync))
 	}
 	if s.Compression > CompressionZstd {
-		problems = append(problems, fmt.Errorf("Compression is %d, which is unknown", s.Compression))
+		problems = append(problems, fmt.Errorf("field Compression is %d, which is unknown", s.Compression))
 	}
 	problems = append(problems, asFields("Upload", trigger.Upload().Validate(s.Upload))...)
 	problems = append(problems, asFields("Import", imports.Validate(s.Import))...)

@@ -52,10 +52,10 @@ var nouns = map[forebay.Signal]string{
 	forebay.SignalLogs: "log records", forebay.SignalMetrics: "data points", forebay.SignalTraces: "spans",
 }
 
-// ErrNoSource and ErrManySources are the errors of [SourceOf]. Their texts are sentences for senders.
+// ErrNoSource and ErrManySources are the errors of [SourceOf]. Senders get their texts.
 var (
-	ErrNoSource    = errors.New("No source has this secret. Send it in the header authorization, after \"Bearer \".")
-	ErrManySources = errors.New("Several sources have this secret. Give each its own.")
+	ErrNoSource    = errors.New("no source has this secret: send it in the header authorization, after \"Bearer \"")
+	ErrManySources = errors.New("several sources have this secret: give each its own")
 )
 
 // SourceOf returns the one source of telemetry among those that have a secret.

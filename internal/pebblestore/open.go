@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -61,7 +60,6 @@ type Opening struct {
 
 	closeOnce sync.Once
 	closeErr  error
-	abandoned atomic.Bool
 }
 
 // ErrClosed is returned to readers that come too late.
