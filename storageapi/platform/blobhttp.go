@@ -253,12 +253,13 @@ func (c *call) getBlob() (reply, error) {
 		return failed(errors.Join(err, f.Close()))
 	}
 	var content io.ReadSeeker = f
+	size := info.Size()
 	if name == storageapi.ManifestName {
-		manifest, err := c.servedManifest(file, f)
+		manifest, err := servedManifest(file, f, c.sliceAddress)
 		if err != nil {
 			return failed(errors.Join(err, f.Close()))
 		}
-		content = bytes.NewReader(manifest)
+		content, size = bytes.NewReader(manifest), int64(len(manifest))
 	}
 	return reply{write: func(w http.ResponseWriter) {
 		defer f.Close()
@@ -269,7 +270,7 @@ func (c *call) getBlob() (reply, error) {
 		properties.write(h, info.ModTime())
 		h.Set("ETag", blobETag(info))
 		if h.Get("Content-Encoding") != "" && c.r.Header.Get("Range") == "" {
-			h.Set("Content-Length", strconv.FormatInt(info.Size(), 10)) // ServeContent leaves it out then
+			h.Set("Content-Length", strconv.FormatInt(size, 10)) // ServeContent leaves it out then
 		}
 		http.ServeContent(w, c.r, "", info.ModTime(), content)
 	}}, nil

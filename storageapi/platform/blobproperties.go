@@ -106,15 +106,18 @@ func (p blobProperties) write(h http.Header, written time.Time) {
 // scheme of the object store. Clients compare it with the address that their credentials name.
 func (c *call) sliceAddress(name string) string {
 	if c.s.opts.S3 != nil {
-		return "s3://" + ObjectBucket + "/" + name
+		return objectAddress(name)
 	}
 	_, host, _ := strings.Cut(c.base(), "://")
 	return storageapi.ProviderAzure + "://" + host + blobPath + "/" + blobContainer + "/" + name
 }
 
-// servedManifest reads a manifest as clients get it: whatever address its writer used, each entry begins with the one that
-// is handed out. One that is no manifest is served as it is.
-func (c *call) servedManifest(file int64, f io.Reader) ([]byte, error) {
+// objectAddress is sliceAddress for S3.
+func objectAddress(name string) string { return "s3://" + ObjectBucket + "/" + name }
+
+// servedManifest reads a manifest as clients get it: whatever address its writer used, each entry is what address makes of
+// its name. One that is no manifest is served as it is.
+func servedManifest(file int64, f io.Reader, address func(name string) string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest))
 	if err != nil {
 		return nil, err
@@ -127,13 +130,13 @@ func (c *call) servedManifest(file int64, f io.Reader) ([]byte, error) {
 	}
 	name := blobName(file, true)
 	for _, e := range m.Entries {
-		var address string
-		_ = json.Unmarshal(e["url"], &address)
-		_, inner, ok := strings.Cut(address, "/"+blobContainer+"/"+name)
+		var written string
+		_ = json.Unmarshal(e["url"], &written)
+		_, inner, ok := strings.Cut(written, "/"+blobContainer+"/"+name)
 		if !ok {
 			return data, nil
 		}
-		if e["url"], err = encodeJSON(c.sliceAddress(name + inner)); err != nil {
+		if e["url"], err = encodeJSON(address(name + inner)); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -165,14 +166,31 @@ func (o *Objects) Open(accessKey, key string) (io.ReadSeekCloser, ObjectInfo, er
 	if err != nil {
 		return nil, ObjectInfo{}, err
 	}
-	info, err := f.Stat()
-	if err == nil {
-		var p blobProperties
-		if p, err = o.s.blobs.properties(file, name); err == nil {
-			return f, ObjectInfo{info.Size(), info.ModTime(), p}, nil
-		}
+	content, info, err := describeObject(o.s.blobs, f, file, name)
+	if err != nil {
+		return nil, ObjectInfo{}, errors.Join(err, f.Close())
 	}
-	return nil, ObjectInfo{}, errors.Join(err, f.Close())
+	return content, info, nil
+}
+
+// describeObject returns what is served of an open blob: of a manifest what clients are to read, of all others the blob.
+func describeObject(b *blobs, f *os.File, file int64, name string) (io.ReadSeekCloser, ObjectInfo, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, ObjectInfo{}, err
+	}
+	properties, err := b.properties(file, name)
+	if err != nil || name != storageapi.ManifestName {
+		return f, ObjectInfo{info.Size(), info.ModTime(), properties}, err
+	}
+	manifest, err := servedManifest(file, f, objectAddress)
+	return servedObject{bytes.NewReader(manifest), f}, ObjectInfo{int64(len(manifest)), info.ModTime(), properties}, err
+}
+
+// servedObject is an object whose bytes are not those of its blob.
+type servedObject struct {
+	*bytes.Reader
+	io.Closer
 }
 
 // Put stores an object with its properties. When it returns nil the bytes are on disk; an earlier object of the key is

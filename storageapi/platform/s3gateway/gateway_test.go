@@ -123,6 +123,41 @@ func TestOwnClient(t *testing.T) {
 	}
 }
 
+// An export is a sliced file like any other: its manifest names the slices as the credentials name the bucket.
+func TestExport(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	_, err := w.CreateBucket(ctx, storageapi.BucketCreate{Stage: "in", Name: "b"})
+	check(t, err)
+	_, err = w.CreateTable(ctx, "in.c-b", storageapi.TableCreate{Name: "t", Columns: storageapi.TextColumns("a")})
+	check(t, err)
+	in, err := w.Upload(ctx, storageapi.FilePrepare{Name: "f"}, storageapi.BytesSource([]byte("a\nrow\n")))
+	check(t, err)
+	_, err = w.ImportFile(ctx, "in.c-b.t", storageapi.Import{FileID: in.ID})
+	check(t, err)
+	id, err := w.ExportTable(ctx, "in.c-b.t", storageapi.Export{})
+	check(t, err)
+
+	stored, err := w.Download(ctx, id)
+	check(t, err)
+	rc, err := stored.OpenSlices(ctx)
+	check(t, err)
+	rows, err := io.ReadAll(rc)
+	check(t, errors.Join(err, rc.Close()))
+	if string(rows) != "\"row\"\n" {
+		t.Errorf("our client reads %q", rows)
+	}
+	r := w.readable(id)
+	key := r.S3Path.Key + storageapi.ManifestName
+	out, err := w.sdk(r, *r.S3Credentials).GetObject(ctx, &s3.GetObjectInput{Bucket: &r.S3Path.Bucket, Key: &key})
+	check(t, err)
+	manifest, err := io.ReadAll(out.Body)
+	check(t, errors.Join(err, out.Body.Close()))
+	if !strings.Contains(string(manifest), `"url":"s3://`+r.S3Path.Bucket+"/"+r.S3Path.Key) {
+		t.Errorf("manifest %s", manifest)
+	}
+}
+
 // The SDK puts, reads, reads in part and deletes, with properties and checksums.
 func TestSDK(t *testing.T) {
 	w := newWorld(t)
