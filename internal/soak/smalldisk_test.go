@@ -24,7 +24,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-var fills = flag.Int("fills", 10, "how often TestSmallVolumeIsFilledAndFreed fills the volume")
+var fills = flag.Int("fills", 5, "how often TestSmallVolumeIsFilledAndFreed fills the volume")
 
 // smallVolume mounts an ext4 file system of some MiB.
 func smallVolume(t *testing.T, size int) string {
