@@ -75,7 +75,7 @@ func TestConfigErrors(t *testing.T) {
 		{"limitStop misspelled", pages(`"method": "pagenum", "limitStop": {"feild": "total"}`), job(""), []string{"limitStop: must have exactly one of count and field"}},
 		{
 			"connections that are not supported", `"caCertificate": "x", "#clientCertificate": "y", "clientKey": null, "sshProxy": {}`, job("") + `}, "sshProxy": {"host": "h"}, "aws": {"signature": {"a": 1}`,
-			[]string{"parameters.sshProxy: is not supported", "parameters.aws: is not supported", api + "caCertificate: is not supported, and no request is sent without it", api + "#clientCertificate: is not supported"},
+			[]string{"parameters.sshProxy: is not supported", "parameters.aws: is not supported", api + "caCertificate: is not supported: nothing is requested while it is set", api + "#clientCertificate: is not supported"},
 		},
 		{"nextPageFlag", pages(`"method": "pagenum", "nextPageFlag": {}`), job(""), []string{"nextPageFlag.field: is required", "nextPageFlag.stopOn: is required"}},
 		{"nextPageFlag is strict", pages(`"method": "pagenum", "nextPageFlag": {"field": "f", "stopOn": 1, "ifNotSet": "x"}`), job(""), []string{"nextPageFlag.stopOn: must be true or false", "nextPageFlag.ifNotSet: must be true or false"}},

@@ -182,7 +182,7 @@ func (s *section) unsupported(keys ...string) {
 	for _, key := range keys {
 		for _, spelled := range []string{key, "#" + key} {
 			if n, ok := s.get(spelled); ok && !n.Empty() && (n.Kind() != tree.Object || n.Len() > 0) {
-				s.wrong(spelled, "is not supported, and no request is sent without it")
+				s.wrong(spelled, "is not supported: nothing is requested while it is set")
 			}
 		}
 	}
