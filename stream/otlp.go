@@ -82,6 +82,9 @@ var (
 	}
 )
 
+// bearerChallenge is the header of every 401.
+var bearerChallenge = []string{"Bearer"}
+
 // otlpHeaders are the headers that a page of another origin may send. The wildcard does not stand for Authorization.
 var otlpHeaders = []string{"Authorization, *"}
 
@@ -180,9 +183,9 @@ func (h *otlpHandler) admitBearer(target *otlpEndpoint) *apiError {
 	src, err := otlp.SourceOf(h.eng.SourcesWithSecret(target.secret))
 	switch {
 	case errors.Is(err, otlp.ErrNoSource):
-		return &apiError{status: http.StatusUnauthorized, name: "stream.in.noSourceFound", message: otlp.ErrNoSource.Error()}
+		return &apiError{status: http.StatusUnauthorized, name: "stream.in.noSourceFound", message: otlp.Sentence(otlp.ErrNoSource)}
 	case err != nil:
-		return &apiError{status: http.StatusBadRequest, name: "stream.in.badRequest", message: err.Error()}
+		return &apiError{status: http.StatusBadRequest, name: "stream.in.badRequest", message: otlp.Sentence(err)}
 	case src.Disabled:
 		return otlpPausedSource
 	}
@@ -280,11 +283,10 @@ func (q *otlpRequest) visible(r *http.Request, hidden []string) http.Header {
 }
 
 func otlpRequestError(err error) *apiError {
-	e := &apiError{status: http.StatusBadRequest, name: "stream.in.badRequest", message: err.Error()}
+	e := &apiError{status: http.StatusBadRequest, name: "stream.in.badRequest", message: otlp.Sentence(err)}
 	if tooMuch := (*otlp.TooExpensiveError)(nil); errors.As(err, &tooMuch) {
 		e.status, e.name = http.StatusRequestEntityTooLarge, "stream.in.bodyTooLarge"
 	}
-	e.message = strings.ToUpper(e.message[:1]) + e.message[1:] + "."
 	return e
 }
 
@@ -330,6 +332,9 @@ type otlpErrorBody struct {
 func (h *otlpHandler) writeError(w http.ResponseWriter, r *http.Request, requestID string, enc otlp.Encoding, e *apiError) {
 	logFault(r, h.opts.Logger, requestID, e)
 	setRetryAfter(w.Header(), e.retryAfter)
+	if e.status == http.StatusUnauthorized {
+		w.Header()["Www-Authenticate"] = bearerChallenge
+	}
 	code := otlp.Code(e.status)
 	if enc == otlp.Protobuf {
 		body := otlp.AppendStatus(nil, code, e.message)

@@ -310,6 +310,9 @@ func TestOTLPRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wantCode := map[int]uint64{400: 3, 401: 16, 404: 5, 413: 3, 415: 3, 503: 14}[c.status]
 			status, header, answer := s.export(c.path, c.body, "Content-Type", c.typ, "Content-Encoding", c.encoding, "Authorization", c.auth)
+			if got := header.Get("WWW-Authenticate"); (status == 401) != (got == "Bearer") {
+				t.Errorf("%d with WWW-Authenticate %q", status, got)
+			}
 			message := answer
 			if c.typ == protobuf {
 				if header.Get("Content-Type") != protobuf {

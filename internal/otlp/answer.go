@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/forebay/forebay"
 )
@@ -44,6 +45,12 @@ func AppendResponse(dst []byte, signal forebay.Signal, enc Encoding, rejected in
 	}
 	partial = appendText(partial, 2, message)
 	return appendText(dst, 1, string(partial))
+}
+
+// Sentence is the text of an error as senders get it.
+func Sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // AppendStatus appends a google.rpc.Status, which the protocol wants as the body of every error over HTTP.

@@ -226,9 +226,9 @@ func (s *server) authorize(md metadata.MD) (source, token string, err error) {
 	src, err := otlp.SourceOf(s.eng.SourcesWithSecret(token))
 	switch {
 	case errors.Is(err, otlp.ErrNoSource):
-		return "", "", status.Error(codes.Unauthenticated, err.Error())
+		return "", "", status.Error(codes.Unauthenticated, otlp.Sentence(err))
 	case err != nil:
-		return "", "", status.Error(codes.FailedPrecondition, err.Error())
+		return "", "", status.Error(codes.FailedPrecondition, otlp.Sentence(err))
 	case src.Disabled:
 		return "", "", errPaused()
 	}
@@ -293,7 +293,7 @@ func (s *server) failure(ctx context.Context, err error) error {
 	case errors.Is(err, forebay.ErrDisabledSource):
 		return errPaused()
 	case errors.Is(err, otlp.ErrRequest):
-		return status.Error(codes.InvalidArgument, err.Error())
+		return status.Error(codes.InvalidArgument, otlp.Sentence(err))
 	}
 	s.opts.Logger.LogAttrs(ctx, slog.LevelError, "export failed", slog.Any("cause", err))
 	return unavailable(time.Second, "Internal error. Send the batch again later.")
