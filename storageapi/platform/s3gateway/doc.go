@@ -17,7 +17,4 @@
 // conditions and errors are its own. Put, get, head, delete and multipart uploads are served. Everything else (lists,
 // policies, versions, tags, copies) is refused as not implemented. An access key reaches the objects of its file only, and
 // reads or writes as it was handed out.
-//
-// The gateway of versitygw keeps settings of the whole process, so a process may have one Gateway at a time: a second Open
-// fails.
 package s3gateway

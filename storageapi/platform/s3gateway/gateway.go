@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/versity/versitygw/s3api"
 	"github.com/versity/versitygw/s3api/middlewares"
@@ -27,23 +26,13 @@ type Gateway struct {
 	served chan error
 }
 
-// running is held by the one gateway of the process.
-var running atomic.Bool
-
-// ErrRunning is the error of a second Open in one process.
-var ErrRunning = errors.New("s3gateway: the process has a gateway already")
-
 // maxRequests bounds the requests that are answered at once; others are told to slow down.
 const maxRequests = 4096
 
 // Open begins to serve. The caller must close the gateway before the server of the objects.
 func Open(objects *platform.Objects) (*Gateway, error) {
-	if !running.CompareAndSwap(false, true) {
-		return nil, ErrRunning
-	}
 	g, err := open(objects)
 	if err != nil {
-		running.Store(false)
 		return nil, fmt.Errorf("s3gateway: %w", err)
 	}
 	return g, nil
@@ -99,7 +88,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.proxy.Se
 
 // Close ends the requests that are being answered and stops to serve.
 func (g *Gateway) Close() error {
-	defer running.Store(false)
 	g.dial.CloseIdleConnections()
 	err := g.server.ShutDown()
 	<-g.served // its error is that the listener was closed

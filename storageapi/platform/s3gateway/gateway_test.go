@@ -294,10 +294,32 @@ func TestTornBody(t *testing.T) {
 	}
 }
 
-func TestOneGatewayAProcess(t *testing.T) {
-	w := newWorld(t)
-	if _, err := s3gateway.Open(w.server.Objects()); !errors.Is(err, s3gateway.ErrRunning) {
-		t.Errorf("a second gateway: %v", err)
+// Gateways of several servers work at once in one process, and know their own keys alone.
+func TestGatewaysAtOnce(t *testing.T) {
+	for i := range 3 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			w, other := newWorld(t), newWorld(t)
+			ctx := t.Context()
+			for n := range 20 {
+				f := w.prepare(storageapi.FilePrepare{})
+				in := &s3.PutObjectInput{Bucket: &f.S3Upload.Bucket, Key: &f.S3Upload.Key, Body: strings.NewReader(fmt.Sprint(i, n))}
+				_, err := other.sdk(f, f.S3Upload.Credentials).PutObject(ctx, in)
+				wantCode(t, err, "InvalidToken")
+				in.Body = strings.NewReader(fmt.Sprint(i, n))
+				_, err = w.sdk(f, f.S3Upload.Credentials).PutObject(ctx, in)
+				check(t, err)
+				stored, err := w.Download(ctx, f.ID)
+				check(t, err)
+				rc, err := stored.Open(ctx)
+				check(t, err)
+				got, err := io.ReadAll(rc)
+				check(t, errors.Join(err, rc.Close()))
+				if string(got) != fmt.Sprint(i, n) {
+					t.Errorf("the object is %q", got)
+				}
+			}
+		})
 	}
 }
 
