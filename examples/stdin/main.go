@@ -35,6 +35,9 @@ func main() {
 // underWay is how many lines may be in memory and not on disk yet.
 const underWay = 4096
 
+// maxLine is the length of the longest line, in bytes.
+const maxLine = 1 << 20
+
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("stdin", flag.ContinueOnError)
 	data := flags.String("data", "stdin-data", "data directory; the table is a folder in its tables")
@@ -83,9 +86,11 @@ func feed(ctx context.Context, intake forebay.Intake, in io.Reader) (stored int,
 		}
 	}()
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
+	lines.Buffer(nil, maxLine+1) // with the line end
 	var rec mapping.Record
+	read := 0
 	for lines.Scan() {
+		read++
 		rec.Reset()
 		rec.Body = lines.Bytes() // free again when Submit returns
 		p, err := intake.Submit(ctx, "stdin", &rec)
@@ -97,5 +102,9 @@ func feed(ctx context.Context, intake forebay.Intake, in io.Reader) (stored int,
 	}
 	close(pending)
 	<-settled
-	return stored, errors.Join(lines.Err(), context.Cause(ctx))
+	err = lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("line %d has more than %d bytes", read+1, maxLine)
+	}
+	return stored, errors.Join(err, context.Cause(ctx))
 }

@@ -73,3 +73,11 @@ func TestAnEndedContextSaysWhatIsStored(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestALineThatIsTooLongIsNamed(t *testing.T) {
+	in := strings.NewReader("one\ntwo\n" + strings.Repeat("x", maxLine+1))
+	err := run(t.Context(), []string{"-data", filepath.Join(t.TempDir(), "data")}, in, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "2 lines are on disk") || !strings.Contains(err.Error(), "line 3 has more than") {
+		t.Errorf("%v", err)
+	}
+}
