@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // change replaces the content of a file of the data directory.
@@ -17,19 +15,7 @@ func (w *damageWorld) change(t *testing.T, name string, change func([]byte) []by
 		t.Fatal(err)
 	}
 	data := change(bytes.Clone(old))
-	f, err := w.fs.Create("data/"+name, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, w.fs, "data/"+name, data)
 }
 
 // The database notes its settings in a file, and compares them when it is opened. No byte of it stops the start.

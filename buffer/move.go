@@ -282,6 +282,8 @@ func (b *Buffer) attemptWatched(ctx context.Context, step, sinkID string, call f
 				late(failure.err())
 			}
 		}()
+		// When the log of the store is shorter later, what the call does outside is newer than the records.
+		b.store.Load().NoteReach()
 		err := call(ctx)
 		if err == nil {
 			failure = nil

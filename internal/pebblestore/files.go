@@ -58,6 +58,10 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	if err != nil {
 		return found, err
 	}
+	reached, err := readReach(disk, dir)
+	if err != nil {
+		return found, err
+	}
 	found.needed = map[string]int64{}
 	slices.Sort(names)
 	manifest, table := "", ""
@@ -92,7 +96,7 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 			found.idle = append(found.idle, path)
 			continue
 		}
-		damaged, end, err := checkLog(disk, path, uint32(num))
+		damaged, end, err := checkLog(disk, path, num, reached)
 		if err != nil {
 			return found, err
 		}
@@ -101,6 +105,9 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 			g := damaged[0]
 			return found, &Damage{Err: fmt.Errorf("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)}
 		}
+	}
+	if manifest != "" && reached.log > 0 && reached.log >= needed && failure == nil && !logs[reached.log] {
+		return found, &Damage{Err: fmt.Errorf("log %06d, which had %d bytes, is missing", reached.log, reached.length)}
 	}
 	if manifest == "" {
 		if table != "" {

@@ -34,6 +34,7 @@ type FS struct {
 	fill    atomic.Int64 // see FillLogs
 	skipped atomic.Int64 // of mutantSkipSync
 	files   files
+	reacher reacher
 
 	mu      sync.Mutex
 	err     error // what ended this opening; nil while it lives
@@ -131,6 +132,7 @@ func (s *FS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, e
 		}
 		restrict(f)
 		made := &file{File: f, fs: s, name: s.FS.PathBase(name), kind: kindOf(name), rewrites: rewrites(c)}
+		made.num, _ = FileKind(made.name)
 		made.filler = made.newFiller()
 		s.files.made(made)
 		return made, nil
@@ -284,8 +286,10 @@ type file struct {
 	fs       *FS
 	name     string
 	kind     fileKind
-	rewrites bool    // it is made by a compaction, which can be repeated
-	filler   *filler // of a log that is written, if it is filled
+	num      uint64       // of a log
+	length   atomic.Int64 // of a log: what was written
+	rewrites bool         // it is made by a compaction, which can be repeated
+	filler   *filler      // of a log that is written, if it is filled
 }
 
 // readPause follows an error of reading. The store repeats a compaction that failed at once: without a pause it would
@@ -319,6 +323,7 @@ func (f *file) Write(p []byte) (n int, err error) {
 	if refused == nil && !f.fs.change(func() error {
 		f.fs.files.written(f)
 		n, err = f.writeLog(p)
+		f.length.Add(int64(n))
 		if f.rewrites && isFull(err) {
 			refused, err = err, nil
 		}
@@ -359,10 +364,13 @@ func (f *file) sync(sync func() error) error {
 	if mutant == mutantBelieveSync && sync() == nil {
 		return nil
 	}
-	f.fs.change(func() error {
+	length := f.length.Load()
+	if f.fs.change(func() error {
 		f.fill()
 		return sync()
-	})
+	}) && f.kind == kindLog {
+		f.fs.reacher.synced(reach{f.num, length})
+	}
 	return nil
 }
 

@@ -134,18 +134,17 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// CheckLog returns the parts of a log that cannot be read and that were on disk once: a later chunk says so, or the log
-// has its end. Other parts that cannot be read are writes that a crash has torn.
-func CheckLog(disk vfs.FS, path string, num uint32) (damaged []LogGap, err error) {
-	damaged, _, err = checkLog(disk, path, num)
-	return damaged, err
-}
-
-// checkLog is [CheckLog] that says where the last whole chunk ends.
-func checkLog(disk vfs.FS, path string, num uint32) (damaged []LogGap, end int64, err error) {
+// checkLog returns the parts of a log that cannot be read and that were on disk once: a later chunk or the note says so, or
+// the log has its end. Other parts that cannot be read are writes that a crash has torn. end is where the last whole chunk
+// ends.
+func checkLog(disk vfs.FS, path string, num uint64, reached reach) (damaged []LogGap, end int64, err error) {
 	var gaps []LogGap
 	synced := int64(0)
-	closed, err := readLog(disk, path, num, func(c logChunk) {
+	if reached.log == num {
+		synced = reached.length
+	}
+	noted := synced
+	closed, err := readLog(disk, path, uint32(num), func(c logChunk) {
 		synced = max(synced, c.synced)
 		end = c.at + syncHeadSize + int64(len(c.payload))
 	}, func(g LogGap) { gaps = append(gaps, g) })
@@ -156,6 +155,14 @@ func checkLog(disk vfs.FS, path string, num uint32) (damaged []LogGap, end int64
 		if closed || g.From < synced {
 			damaged = append(damaged, g)
 		}
+	}
+	// The rest of a block that has no room for a head is written too.
+	whole := end
+	if rest := logBlock - end%logBlock; rest < syncHeadSize {
+		whole += rest
+	}
+	if !closed && whole < noted {
+		damaged = append(damaged, LogGap{end, noted})
 	}
 	return damaged, end, nil
 }
@@ -172,7 +179,12 @@ func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap fun
 // EachLogRecord calls fn with every whole record of a log, up to the first write that was torn. The record is valid
 // during the call.
 func EachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) error) (damaged []LogGap, err error) {
-	if damaged, err = CheckLog(disk, path, num); err != nil {
+	reached, err := readReach(disk, disk.PathDir(path))
+	var bad *Damage
+	if err != nil && !errors.As(err, &bad) { // a damaged note says nothing
+		return nil, err
+	}
+	if damaged, _, err = checkLog(disk, path, uint64(num), reached); err != nil {
 		return nil, err
 	}
 	var (

@@ -188,6 +188,7 @@ func (o *Opening) close(patience time.Duration) error {
 	o.mu.Unlock()
 	o.fs.files.stop()
 	o.room.stop()
+	defer o.fs.closeReach()
 	if !o.drained(patience) {
 		// The database cannot be closed under its readers. Until the last of them ends it stays open, cut off from the disk,
 		// so that whoever opens the folder next has it alone.

@@ -1,0 +1,213 @@
+package pebblestore_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+func openAll(t *testing.T, disk vfs.FS) *pebblestore.Opening {
+	t.Helper()
+	if err := disk.MkdirAll("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o, err := pebblestore.Open(config(disk))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func set(t *testing.T, o *pebblestore.Opening, i, size int) {
+	t.Helper()
+	if err := o.DB.Set(fmt.Appendf(nil, "key %06d", i), bytes.Repeat([]byte{byte(i)}, size), pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newestLog returns the path of the newest log and its content.
+func newestLog(t *testing.T, disk *vfs.MemFS) (path string, content []byte) {
+	t.Helper()
+	names, err := disk.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") && "data/"+name > path {
+			path = "data/" + name
+		}
+	}
+	if content, err = disk.UnsafeGetFileDataBuffer(path); err != nil {
+		t.Fatal(err)
+	}
+	return path, content
+}
+
+func replace(t *testing.T, disk vfs.FS, path string, data []byte) {
+	t.Helper()
+	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(bytes.Clone(data))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a log held when its owner acted on it is not lost without a word, whatever the cause: cut anywhere, rotten, or gone.
+// What came later looks like a torn write.
+func TestShorterLogIsDamage(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	o := openAll(t, disk)
+	for i := range 20 {
+		set(t, o, i, 1000)
+		if i%3 == 0 {
+			o.NoteReach()
+		}
+	}
+	killed := func() *vfs.MemFS { return disk.CrashClone(vfs.CrashCloneCfg{}) }
+	_, content := newestLog(t, killed())
+	noted := len(bytes.TrimRight(content, "\x00"))
+	// Not noted: zeros may be cut off, and what is written from here on.
+	set(t, o, 20, 1000)
+	opened := func(after *vfs.MemFS) error {
+		o, err := pebblestore.Open(config(after))
+		if err == nil {
+			err = o.Close()
+		}
+		return err
+	}
+	var damage *pebblestore.Damage
+	for cut := 0; cut < noted-1000; cut += 97 {
+		after := killed()
+		path, content := newestLog(t, after)
+		replace(t, after, path, content[:cut])
+		if err := opened(after); !errors.As(err, &damage) {
+			t.Errorf("cut at %d of %d: %v, want damage", cut, noted, err)
+		}
+		after = killed()
+		path, content = newestLog(t, after)
+		content[cut] ^= 4
+		if err := opened(after); !errors.As(err, &damage) {
+			t.Errorf("rotten at %d of %d: %v, want damage", cut, noted, err)
+		}
+	}
+	after := killed()
+	path, _ := newestLog(t, after)
+	if err := after.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := opened(after); !errors.As(err, &damage) {
+		t.Errorf("gone: %v, want damage", err)
+	}
+	after = killed()
+	path, content = newestLog(t, after)
+	replace(t, after, path, content[:noted+10])
+	if err := opened(after); err != nil {
+		t.Errorf("torn after what was noted: %v", err)
+	}
+	// The note itself: one slot may be torn, both are damage.
+	for at, want := range map[int]bool{0: false, 4096: false, -1: true} {
+		after := killed()
+		note, err := after.UnsafeGetFileDataBuffer("data/reach")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at < 0 {
+			note[0] ^= 4
+			at = 4096
+		}
+		note[at] ^= 4
+		if err := opened(after); errors.As(err, &damage) != want {
+			t.Errorf("note damaged at %d: %v, want damage: %v", at, err, want)
+		}
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A note that the disk refuses ends nothing, and is written as soon as the disk takes it.
+func TestRefusedNoteEndsNothing(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	var full atomic.Bool
+	o := openAll(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && strings.Contains(op.Path, "reach") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})))
+	for i := range 12 {
+		full.Store(i%4 < 2) // at the first note, and later
+		set(t, o, i, 1000)
+		o.NoteReach()
+		if err := o.Failure(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := disk.CrashClone(vfs.CrashCloneCfg{})
+	path, content := newestLog(t, cut)
+	replace(t, cut, path, content[:10_000])
+	var damage *pebblestore.Damage
+	if _, err := pebblestore.Open(config(cut)); !errors.As(err, &damage) {
+		t.Errorf("cut: %v, want damage", err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// No kill and no loss of power makes a store that looks damaged, however its logs come and go.
+func TestCrashIsNoDamage(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	rng := rand.New(rand.NewPCG(seed, 1))
+	disk := vfs.NewCrashableMem()
+	o := openAll(t, disk)
+	rows := 0
+	for round := range 40 {
+		for range rng.IntN(40) {
+			set(t, o, rows, rng.IntN(60_000))
+			rows++
+			if rng.IntN(3) == 0 {
+				o.NoteReach()
+			}
+			if rng.IntN(20) == 0 {
+				if err := o.DB.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if rng.IntN(5) > 0 {
+			crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+			_ = o.Close()
+			disk = crashed
+		} else if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if o, err = pebblestore.Open(config(disk)); err != nil {
+			t.Fatalf("seed %d, round %d: %v", seed, round, err)
+		}
+	}
+	for i := range rows {
+		if _, err := pebblestore.Get(o.DB, fmt.Appendf(nil, "key %06d", i)); err != nil {
+			t.Fatalf("seed %d: key %d: %v", seed, i, err)
+		}
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
