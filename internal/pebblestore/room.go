@@ -108,7 +108,7 @@ func (o *Opening) checkRoom(logs logFiles) (int64, error) {
 		return 0, err
 	}
 	free := int64(min(volume.AvailBytes, unlimited))
-	needed := logs.content() + logs.content()/8 + 1<<20
+	needed := logs.content() + logs.content()/8 + 256<<10
 	if free < needed {
 		if err := o.trim(logs); err != nil {
 			return 0, err
