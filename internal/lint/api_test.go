@@ -71,9 +71,7 @@ func exportedAPI(t *tree) map[string]string {
 			continue
 		}
 		for _, decl := range f.ast.Decls {
-			for _, text := range exportedDecl(t.fset, decl) {
-				declarations[f.dir] = append(declarations[f.dir], text)
-			}
+			declarations[f.dir] = append(declarations[f.dir], exportedDecl(decl)...)
 		}
 	}
 	out := make(map[string]string)
@@ -89,7 +87,7 @@ func exportedAPI(t *tree) map[string]string {
 }
 
 // exportedDecl prints what of a declaration is exported, without comments and bodies, one text for each name of a group.
-func exportedDecl(fset *token.FileSet, decl ast.Decl) (texts []string) {
+func exportedDecl(decl ast.Decl) (texts []string) {
 	add := func(node any) {
 		var b bytes.Buffer
 		if err := (&printer.Config{Mode: printer.UseSpaces, Tabwidth: 4}).Fprint(&b, token.NewFileSet(), node); err != nil {

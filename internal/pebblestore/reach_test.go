@@ -101,6 +101,7 @@ func TestShorterLogIsDamage(t *testing.T) {
 		after = killed()
 		path, content = newestLog(t, after)
 		content[cut] ^= 4
+		replace(t, after, path, content)
 		if err := opened(after); !errors.As(err, &damage) {
 			t.Errorf("rotten at %d of %d: %v, want damage", cut, noted, err)
 		}
