@@ -25,7 +25,7 @@ import (
 // blocks. A file system in memory does not say; then nothing is measured.
 const (
 	// leastRoom is how much a store must be able to have: a write buffer and its log, the same as tables, and the reserve.
-	leastRoom = 8 << 20
+	leastRoom = 4 << 20
 	// The reserve is a part of the room, within a bound. With an eighth a full store could not always rewrite what it has.
 	reservePart = 4
 	mostReserve = 256 << 20
