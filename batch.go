@@ -23,7 +23,7 @@ const (
 
 var allSignals = []Signal{SignalLogs, SignalMetrics, SignalTraces}
 
-// Batch is records that are stored together, see [Engine.IngestTogether].
+// Batch is records that are stored together, see [Engine.IngestAtomic].
 type Batch struct {
 	// Signal leaves out the sinks whose AllowedSignals do not have it. Empty: every enabled sink takes the batch.
 	Signal Signal
@@ -61,7 +61,7 @@ func togetherOf(o buffer.Options) int {
 	return int(min(batchBytes, o.MaxPendingBytes/4))
 }
 
-// IngestTogether maps the records of a batch for every enabled sink of a source that takes its signal, and stores the rows
+// IngestAtomic maps the records of a batch for every enabled sink of a source that takes its signal, and stores the rows
 // of all sinks together, with one durable wait. The result tells of records that could not be mapped; they do not hold
 // up the others.
 //
@@ -75,11 +75,11 @@ func togetherOf(o buffer.Options) int {
 // With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
 //
 // The records are not kept.
-func (e *Engine) IngestTogether(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
-	return e.ingestTogether(ctx, sourceID, false, b)
+func (e *Engine) IngestAtomic(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
+	return e.ingestAtomic(ctx, sourceID, false, b)
 }
 
-func (e *Engine) ingestTogether(ctx context.Context, sourceID string, patient bool, b Batch) (BatchResult, error) {
+func (e *Engine) ingestAtomic(ctx context.Context, sourceID string, patient bool, b Batch) (BatchResult, error) {
 	src, err := e.open(ctx, sourceID)
 	if err != nil {
 		return BatchResult{}, err
@@ -122,15 +122,15 @@ func (e *Engine) ingestTogether(ctx context.Context, sourceID string, patient bo
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			err = e.mapTogether(src, sourceID, rec, now, sc, &res)
+			err = e.mapAtomic(src, sourceID, rec, now, sc, &res)
 		}
 		res.Records++
 		if err == nil && sc.size >= e.together {
-			err = e.appendTogether(ctx, src, now, sc)
+			err = e.appendAtomic(ctx, src, now, sc)
 		}
 	}
 	if err == nil {
-		err = e.appendTogether(ctx, src, now, sc)
+		err = e.appendAtomic(ctx, src, now, sc)
 	}
 	for i := range sc.portions {
 		if err == nil && src.wait {
@@ -144,8 +144,8 @@ func (e *Engine) ingestTogether(ctx context.Context, sourceID string, patient bo
 	return res, nil
 }
 
-// mapTogether appends the rows of one record, one a sink, and notes who rejected it. Its error says that a sink is full.
-func (e *Engine) mapTogether(
+// mapAtomic appends the rows of one record, one a sink, and notes who rejected it. Its error says that a sink is full.
+func (e *Engine) mapAtomic(
 	src *source, sourceID string, rec *mapping.Record, now time.Time, sc *scratch, res *BatchResult,
 ) (full error) {
 	unset := rec.Received.IsZero()
@@ -188,8 +188,8 @@ func (e *Engine) mapTogether(
 	return full
 }
 
-// appendTogether hands the mapped rows to the buffer. If a portion of the batch is there already, it waits for room.
-func (e *Engine) appendTogether(ctx context.Context, src *source, now time.Time, sc *scratch) error {
+// appendAtomic hands the mapped rows to the buffer. If a portion of the batch is there already, it waits for room.
+func (e *Engine) appendAtomic(ctx context.Context, src *source, now time.Time, sc *scratch) error {
 	if sc.size == 0 {
 		return nil
 	}

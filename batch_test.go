@@ -39,7 +39,7 @@ func TestBatchAboveMaxPendingBytes(t *testing.T) {
 	for i := range texts {
 		texts[i] = fmt.Sprintf(`{"n":"%d %s"}`, i, strings.Repeat("x", 1000))
 	}
-	res, err := e.IngestTogether(t.Context(), "app", forebay.Batch{Records: bodies(texts...)})
+	res, err := e.IngestAtomic(t.Context(), "app", forebay.Batch{Records: bodies(texts...)})
 	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
 		t.Fatalf("%v, %+v", err, res)
 	}
@@ -78,7 +78,7 @@ func telemetry() forebay.Source {
 }
 
 // Each sink gets the batches of the signals that it takes.
-func TestIngestTogetherBySignal(t *testing.T) {
+func TestIngestAtomicBySignal(t *testing.T) {
 	e, mem := openMemory(t)
 	ctx := context.Background()
 	if err := e.Define(ctx, telemetry()); err != nil {
@@ -94,7 +94,7 @@ func TestIngestTogetherBySignal(t *testing.T) {
 		{forebay.SignalTraces, `{"n":3}`, 2},
 		{"", `{"n":4}`, 3},
 	} {
-		res, err := e.IngestTogether(ctx, "app", forebay.Batch{Signal: b.signal, Records: bodies(b.text)})
+		res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Signal: b.signal, Records: bodies(b.text)})
 		if err != nil || res != (forebay.BatchResult{Records: 1, Sinks: b.sinks}) {
 			t.Errorf("%q: %+v, %v", b.signal, res, err)
 		}
@@ -112,13 +112,13 @@ func TestIngestTogetherBySignal(t *testing.T) {
 }
 
 // Records that cannot be mapped are counted, and the others are stored.
-func TestIngestTogetherRejections(t *testing.T) {
+func TestIngestAtomicRejections(t *testing.T) {
 	e, mem := openMemory(t)
 	ctx := context.Background()
 	if err := e.Define(ctx, telemetry()); err != nil {
 		t.Fatal(err)
 	}
-	res, err := e.IngestTogether(ctx, "app", forebay.Batch{
+	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{
 		Signal: forebay.SignalLogs, Records: bodies(`{"n":1}`, `{}`, `{"n":3}`, `{"m":4}`),
 	})
 	if err != nil || res.Records != 4 || res.Rejected != 2 || res.FirstRecord != 1 {
@@ -137,7 +137,7 @@ func TestIngestTogetherRejections(t *testing.T) {
 }
 
 // A batch of a signal that no sink takes is counted as dropped.
-func TestIngestTogetherWithoutSink(t *testing.T) {
+func TestIngestAtomicWithoutSink(t *testing.T) {
 	e, _ := openMemory(t)
 	ctx := context.Background()
 	src := telemetry()
@@ -145,14 +145,14 @@ func TestIngestTogetherWithoutSink(t *testing.T) {
 	if err := e.Define(ctx, src); err != nil {
 		t.Fatal(err)
 	}
-	res, err := e.IngestTogether(ctx, "app", forebay.Batch{Signal: forebay.SignalTraces, Records: bodies(`{}`, `{}`)})
+	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Signal: forebay.SignalTraces, Records: bodies(`{}`, `{}`)})
 	if err != nil || res != (forebay.BatchResult{Records: 2}) || e.Stats().Dropped["app"] != 2 {
 		t.Errorf("%+v, %v, %d dropped", res, err, e.Stats().Dropped["app"])
 	}
 }
 
 // While one sink takes nothing the whole batch is refused: a caller that repeats it doubles no row of the other sinks.
-func TestIngestTogetherIsAllOrNone(t *testing.T) {
+func TestIngestAtomicIsAllOrNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
 		ctx := context.Background()
@@ -168,7 +168,7 @@ func TestIngestTogetherIsAllOrNone(t *testing.T) {
 		var overload *buffer.OverloadError
 		taken, refused := 0, 0
 		for range 20 {
-			_, err := e.IngestTogether(ctx, "app", forebay.Batch{Signal: forebay.SignalLogs, Records: bodies(big, big)})
+			_, err := e.IngestAtomic(ctx, "app", forebay.Batch{Signal: forebay.SignalLogs, Records: bodies(big, big)})
 			switch {
 			case err == nil:
 				taken++
@@ -197,7 +197,7 @@ func TestIngestTogetherIsAllOrNone(t *testing.T) {
 }
 
 // Rows above the greatest batch go in portions, and all of them arrive.
-func TestIngestTogetherInPortions(t *testing.T) {
+func TestIngestAtomicInPortions(t *testing.T) {
 	e, mem := openMemory(t)
 	ctx := context.Background()
 	src := telemetry()
@@ -209,7 +209,7 @@ func TestIngestTogetherInPortions(t *testing.T) {
 	for i := range texts {
 		texts[i] = fmt.Sprintf(`{"n":%d,"fill":"%s"}`, i, strings.Repeat("x", 1<<20))
 	}
-	res, err := e.IngestTogether(ctx, "app", forebay.Batch{Records: bodies(texts...)})
+	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Records: bodies(texts...)})
 	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -222,7 +222,7 @@ func TestIngestTogetherInPortions(t *testing.T) {
 }
 
 // A batch is given up when its time is over, also while no record of it reaches the buffer.
-func TestIngestTogetherEndsWithItsContext(t *testing.T) {
+func TestIngestAtomicEndsWithItsContext(t *testing.T) {
 	e, _ := openMemory(t)
 	src := telemetry()
 	src.Sinks = src.Sinks[1:2]
@@ -238,7 +238,7 @@ func TestIngestTogetherEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	}
-	res, err := e.IngestTogether(ctx, "app", forebay.Batch{Records: records})
+	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Records: records})
 	if !errors.Is(err, context.Canceled) || res != (forebay.BatchResult{}) {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -247,10 +247,10 @@ func TestIngestTogetherEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestIngestTogetherErrors(t *testing.T) {
+func TestIngestAtomicErrors(t *testing.T) {
 	e, _ := openMemory(t)
 	ctx := context.Background()
-	if _, err := e.IngestTogether(ctx, "none", forebay.Batch{Records: bodies()}); !errors.Is(err, forebay.ErrUnknownSource) {
+	if _, err := e.IngestAtomic(ctx, "none", forebay.Batch{Records: bodies()}); !errors.Is(err, forebay.ErrUnknownSource) {
 		t.Errorf("unknown source: %v", err)
 	}
 	src := telemetry()
@@ -263,7 +263,7 @@ func TestIngestTogetherErrors(t *testing.T) {
 	if err := e.Define(ctx, src); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.IngestTogether(ctx, "app", forebay.Batch{Records: bodies()}); !errors.Is(err, forebay.ErrDisabledSource) {
+	if _, err := e.IngestAtomic(ctx, "app", forebay.Batch{Records: bodies()}); !errors.Is(err, forebay.ErrDisabledSource) {
 		t.Errorf("disabled source: %v", err)
 	}
 }

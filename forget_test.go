@@ -61,7 +61,7 @@ func TestForgetBesideDefine(t *testing.T) {
 					t.Errorf("the second call: %v, want %v", err, tt.want)
 				}
 				batch := forebay.Batch{Signal: forebay.SignalTraces, Records: bodies(`{}`, `{}`)}
-				if _, err := e.IngestTogether(t.Context(), "app", batch); err != nil {
+				if _, err := e.IngestAtomic(t.Context(), "app", batch); err != nil {
 					t.Fatal(err)
 				}
 				if n := e.Stats().Dropped["app"]; n != 2 {

@@ -159,7 +159,7 @@ func TestLargeCallsSurviveAPowerCut(t *testing.T) {
 			if call%2 == 0 {
 				_, err = e.WaitForRoom().IngestOnce(t.Context(), "web", once, batch(call))
 			} else {
-				_, err = e.WaitForRoom().IngestTogether(t.Context(), "web", forebay.Batch{Once: once, Records: sequence(batch(call))})
+				_, err = e.WaitForRoom().IngestAtomic(t.Context(), "web", forebay.Batch{Once: once, Records: sequence(batch(call))})
 			}
 			if rejected := (*forebay.SinkError)(nil); err != nil && (!errors.As(err, &rejected) || rejected.Status != forebay.Rejected) {
 				t.Error(err)
@@ -200,7 +200,7 @@ func TestRepeatedBatchNeedsNoRoom(t *testing.T) {
 	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 1 << 10 })
 	mustDefine(t, e, numbered())
 	store := func(key int) (forebay.BatchResult, error) {
-		return e.IngestTogether(t.Context(), "web", forebay.Batch{
+		return e.IngestAtomic(t.Context(), "web", forebay.Batch{
 			Once: forebay.Once{Key: fmt.Sprint(key)}, Records: slices.Values([]*mapping.Record{number(`{"n":%d,"m":"%s"}`, key, strings.Repeat("m", 300))}),
 		})
 	}

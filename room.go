@@ -45,9 +45,9 @@ func (in Intake) IngestOnce(ctx context.Context, sourceID string, once Once, rec
 	return in.e.ingestBatch(ctx, sourceID, &once, true, recs)
 }
 
-// IngestTogether is [Engine.IngestTogether] that waits for room.
-func (in Intake) IngestTogether(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
-	return in.e.ingestTogether(ctx, sourceID, true, b)
+// IngestAtomic is [Engine.IngestAtomic] that waits for room.
+func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
+	return in.e.ingestAtomic(ctx, sourceID, true, b)
 }
 
 // Submit is [Engine.Submit] that waits for room before it takes the record.

@@ -84,10 +84,10 @@ func TestIntakeWaitsForRoom(t *testing.T) {
 				}
 			}
 		},
-		"IngestTogether": func(t *testing.T, in forebay.Intake) {
+		"IngestAtomic": func(t *testing.T, in forebay.Intake) {
 			for i := range n {
 				one := slices.Values([]*mapping.Record{padded(i)})
-				if _, err := in.IngestTogether(t.Context(), "web", forebay.Batch{Records: one}); err != nil {
+				if _, err := in.IngestAtomic(t.Context(), "web", forebay.Batch{Records: one}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -24,7 +24,7 @@ import (
 type telemetryEngine interface {
 	SourceWithSecret(id, secret string) (forebay.Source, bool)
 	SourcesWithSecret(secret string) []forebay.Source
-	IngestTogether(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
+	IngestAtomic(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
 }
 
 // otlpHandler takes export requests over HTTP, as the specification of OTLP says, for the OTLP sources of an engine.
@@ -245,7 +245,7 @@ func (h *otlpHandler) export(
 		return badKey
 	}
 	records := otlp.Records(&q.rec, docs, request)
-	res, err := h.eng.IngestTogether(ctx, target.source, forebay.Batch{Signal: signal, Records: records, Once: once})
+	res, err := h.eng.IngestAtomic(ctx, target.source, forebay.Batch{Signal: signal, Records: records, Once: once})
 	if errors.Is(err, forebay.ErrDisabledSource) {
 		return otlpPausedSource
 	}

@@ -22,8 +22,8 @@ import (
 
 // Engine is the part of a [forebay.Engine] that is used.
 type Engine interface {
-	// IngestTogether is that of [forebay.Engine].
-	IngestTogether(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
+	// IngestAtomic is that of [forebay.Engine].
+	IngestAtomic(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
 }
 
 // RejectedError is a page with records that a sink can never store as they are. The other sinks and the other records of
@@ -45,7 +45,7 @@ func (e *RejectedError) Unwrap() error { return e.First }
 
 // Into returns a function for [extractor.Options] that stores the records of each page at the source that sourceOf names
 // for their data type. It returns when the rows of all sinks are on disk, and waits while there is no room for them. Its
-// errors are those of sourceOf, of [forebay.Engine.IngestTogether], and [*RejectedError]. It is for one run at a time.
+// errors are those of sourceOf, of [forebay.Engine.IngestAtomic], and [*RejectedError]. It is for one run at a time.
 func Into(eng Engine, sourceOf func(ctx context.Context, dataType string) (string, error)) func(context.Context, *extractor.Page) error {
 	return func(ctx context.Context, p *extractor.Page) error {
 		if p.Len() == 0 {
@@ -56,7 +56,7 @@ func Into(eng Engine, sourceOf func(ctx context.Context, dataType string) (strin
 			return err
 		}
 		for {
-			res, err := eng.IngestTogether(ctx, source, forebay.Batch{Records: records(p)})
+			res, err := eng.IngestAtomic(ctx, source, forebay.Batch{Records: records(p)})
 			var full *buffer.OverloadError
 			switch {
 			case errors.As(err, &full): // nothing of the page was taken

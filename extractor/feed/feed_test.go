@@ -101,7 +101,7 @@ type full struct {
 	rows          []string
 }
 
-func (f *full) IngestTogether(_ context.Context, _ string, b forebay.Batch) (forebay.BatchResult, error) {
+func (f *full) IngestAtomic(_ context.Context, _ string, b forebay.Batch) (forebay.BatchResult, error) {
 	if f.calls++; f.calls <= f.refuse {
 		return forebay.BatchResult{}, &buffer.OverloadError{RetryAfter: time.Second}
 	}

@@ -251,7 +251,7 @@ func (s *server) export(ctx context.Context, source, secret string, md metadata.
 	}
 	// A client that goes away does not undo what has begun: the batch is complete.
 	wait := s.deadlines.From(request.Received)
-	res, err := s.eng.IngestTogether(wait, source, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
+	res, err := s.eng.IngestAtomic(wait, source, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
