@@ -12,10 +12,10 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	data, _ := os.MkdirTemp("", "forebay")
-	defer os.RemoveAll(data)
+	dir, _ := os.MkdirTemp("", "forebay")
+	defer os.RemoveAll(dir)
 
-	eng, err := forebay.Open(data, forebay.Options{}) // tables are folders of CSV files below data
+	eng, err := forebay.Open(dir, forebay.Options{}) // tables are folders of CSV files in dir/tables
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -24,30 +24,23 @@ func Example() {
 	err = eng.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{
 		ID: "events",
 		Table: forebay.Table{ID: "in.c-web.events", Columns: mapping.Columns{
-			mapping.UUID("id"),
-			mapping.Datetime("at"),
-			mapping.Path("user", "user.id"),
-			mapping.Template("label", `Body("kind") + "/" + Header("X-Env", "prod")`),
+			mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user", "user.id"),
 		}},
 	}}})
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	res, err := eng.Ingest(ctx, "web", mapping.JSON([]byte(`{"kind":"login","user":{"id":42}}`)))
+	res, err := eng.Ingest(ctx, "web", mapping.JSON([]byte(`{"user":{"id":42}}`)))
 	if err != nil {
 		log.Fatal(err) // names the sink, the column and the cause
 	}
-	fmt.Println(res.Sinks[0].Sink, res.Sinks[0].Status) // on local disk: a crash does not lose it
-
-	if err := eng.Flush(ctx, "web"); err != nil { // in the table
-		log.Fatal(err)
-	}
-	fmt.Println(eng.Stats().Sinks[0].Target.Rows, "row in the table")
+	fmt.Println(res.Sinks[0].Status)   // stored: on local disk, a crash does not lose it
+	fmt.Println(eng.Flush(ctx, "web")) // returns when the row is in the table
 
 	// Output:
-	// events stored
-	// 1 row in the table
+	// stored
+	// <nil>
 }
 
 // Events that are values of the program need no marshalling by the caller: one by one, many with one wait, or submitted and
