@@ -1,0 +1,48 @@
+package buffer
+
+import (
+	"context"
+	"time"
+)
+
+// queueCleanup asks for Staging.Delete of the objects of an ended file.
+func (b *Buffer) queueCleanup(f *file) {
+	b.cleanups.add(f.sink.num, job{key: f.num, run: func(ctx context.Context) { b.cleanup(ctx, f) }})
+}
+
+func (b *Buffer) cleanup(ctx context.Context, f *file) {
+	b.mu.RLock()
+	id := b.fileID(f)
+	var objs []Object
+	again, e := false, b.cleanupErrand(f)
+	for _, sl := range f.slices {
+		objs = append(objs, b.object(sl))
+		again = again || sl.rec.Retry.Attempt > 0
+	}
+	b.mu.RUnlock()
+	if !b.enter(e, again, time.Time{}) {
+		return
+	}
+	defer b.leave(ctx, e)
+	if len(objs) == 0 {
+		return
+	}
+	if mutant == mutantLeakObject {
+		objs = objs[1:]
+	}
+	err := b.attempt(ctx, "clean-up", f.sink.id, func(ctx context.Context) error {
+		return b.opts.Staging.Delete(ctx, objs...)
+	})
+	if err == nil {
+		b.succeeded(e)
+		_ = b.do(ctx, func(t *txn) { t.cleaned(f) })
+		return
+	}
+	b.attemptFailed(ctx, e, id, err, func(t *txn) *retryRecord {
+		if len(f.slices) == 0 {
+			return nil
+		}
+		t.touchSlice(f.slices[0]) // an expired file keeps the reason of its end
+		return &f.slices[0].rec.Retry
+	})
+}

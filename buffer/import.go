@@ -1,0 +1,144 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// queueImport asks for Target.Import of a file whose slices are all in staging.
+func (b *Buffer) queueImport(f *file) {
+	b.imports.add(f.sink.num, job{key: f.num, run: func(ctx context.Context) { b.importFile(ctx, f) }})
+}
+
+func (b *Buffer) importFile(ctx context.Context, f *file) {
+	b.mu.RLock()
+	due := f.rec.State == FileImporting
+	arg := b.describe(f)
+	copied, salvaged := f.rec.Copied, f.rec.Salvaged
+	retry, e := f.rec.Retry, b.importErrand(f)
+	b.mu.RUnlock()
+	if !b.enter(e, due && retry.Attempt > 0, retry.FirstFailed) {
+		return
+	}
+	defer b.leave(ctx, e)
+	if !due {
+		return
+	}
+	if salvaged && b.takeImported(ctx, f, arg) {
+		return
+	}
+	arg.OpenSlice = b.opts.Staging.Open
+	arg.SaveProgress = func(ctx context.Context, note []byte) error {
+		if len(note) > 4<<10 {
+			return fmt.Errorf("buffer: progress note of %d bytes, at most 4096 are kept", len(note))
+		}
+		note = append([]byte(nil), note...)
+		over := false
+		err := b.do(ctx, func(t *txn) {
+			if over = b.mu.files[f.num] != f || f.rec.State != FileImporting; over {
+				return
+			}
+			f.rec.Progress = note
+			t.touchFile(f)
+		})
+		if err == nil && over {
+			err = fmt.Errorf("buffer: file %s: its import has ended", arg.ID)
+		}
+		return err
+	}
+	if mutant == mutantNewID {
+		arg.ID = fmt.Sprintf("%s-%d", arg.ID, b.now().UnixNano())
+	}
+	if mutant == mutantReverse {
+		slices.Reverse(arg.Slices)
+	}
+	err := b.attemptWatched(ctx, "import", arg.SinkID, func(ctx context.Context) error {
+		err := b.opts.Target.Import(ctx, arg)
+		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
+			return nil
+		}
+		return err
+	}, func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) })
+	if err == nil && mutant == mutantEarlyDelete {
+		_ = b.opts.Staging.Delete(ctx, arg.Slices...)
+	}
+	if err == nil {
+		b.succeeded(e)
+		_ = b.do(ctx, func(t *txn) {
+			t.ended(f, FileImported)
+			t.then(func() {
+				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
+			})
+		})
+		return
+	}
+	b.attemptFailed(ctx, e, arg.ID, err, func(t *txn) *retryRecord {
+		if f.rec.State != FileImporting {
+			return nil
+		}
+		t.touchFile(f)
+		f.failures++
+		return &f.rec.Retry
+	})
+}
+
+// holds reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
+// one restored from a checkpoint of the other, and the other has imported it and cleaned up: see [Buffer.Checkpoint].
+func (b *Buffer) holds(ctx context.Context, f *File) bool {
+	counter, ok := b.opts.Target.(Counter)
+	if !ok {
+		return false
+	}
+	n, err := counter.CountFile(ctx, f.Table, f.ID)
+	return err == nil && n == f.Rows
+}
+
+// describe makes the argument of Import. Called with mu held.
+func (b *Buffer) describe(f *file) *File {
+	out := &File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.rec.Def.Table, Progress: f.rec.Progress}
+	for _, sl := range f.slices {
+		out.Slices = append(out.Slices, b.object(sl))
+		out.Rows += sl.rows
+		out.RawBytes += sl.raw
+	}
+	return out
+}
+
+// expire gives up a file whose retention has passed: its rows leave the buffer, counted and logged.
+func (t *txn) expire(f *file) {
+	t.ended(f, FileExpired)
+	log, rows, retry := t.b.log, f.rec.Rows, f.rec.Retry
+	t.then(func() {
+		log.Error("file expired: its rows are given up", "sink", f.sink.id, "file", t.b.fileID(f), "rows", rows,
+			"first_failed", retry.FirstFailed, "attempts", retry.Attempt, "reason", retry.Reason)
+	})
+}
+
+// takeImported finds out whether a file that was found in a damaged store is in its table already, perhaps with other
+// rows than the records say. A target that cannot be asked gets the file under its old id, which it takes once.
+func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
+	counter, ok := b.opts.Target.(Counter)
+	if !ok {
+		return false
+	}
+	var n int64
+	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) (err error) {
+		n, err = counter.CountFile(ctx, arg.Table, arg.ID)
+		return err
+	})
+	if err != nil || n == 0 {
+		return false
+	}
+	return b.do(ctx, func(t *txn) {
+		if f.rec.State != FileImporting {
+			return
+		}
+		more := n - arg.Rows // which the records had forgotten, or had too many
+		f.sink.rec.Sealed.add(more, 0)
+		f.slices[0].rows += more
+		t.ended(f, FileImported)
+	}) == nil
+}

@@ -1,0 +1,209 @@
+package buffer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// sliceSource reads the stored bytes of a sealed slice: compressed chunks as they are, runs of raw ones packed into
+// members.
+type sliceSource struct {
+	b     *Buffer
+	slice uint64
+	obj   Object
+	ext   extent
+	// damaged is set when a reading met damage.
+	damaged atomic.Bool
+	// unreadable is set when the disk gave an error for a chunk.
+	unreadable atomic.Bool
+
+	mu      sync.Mutex
+	over    bool
+	readers []*io.PipeReader
+}
+
+// errSourceOver is returned to a driver that reads after its Put has returned.
+var errSourceOver = errors.New("the call of Put that this source belongs to is over")
+
+// end closes what the driver has left open, and refuses further reading.
+func (s *sliceSource) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, r := range s.readers {
+		_ = r.CloseWithError(errSourceOver)
+	}
+}
+
+func (s *sliceSource) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Open implements [Source].
+func (s *sliceSource) Open() (io.ReadCloser, error) {
+	r, w := io.Pipe()
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return nil, errSourceOver
+	}
+	s.readers = append(s.readers, r)
+	s.mu.Unlock()
+	reader := &sliceReader{PipeReader: r, ended: make(chan struct{})}
+	go func() {
+		defer close(reader.ended)
+		_, err := s.WriteTo(w)
+		w.CloseWithError(err)
+	}()
+	return reader, nil
+}
+
+// sliceReader ends with its writer: after Close nothing reads from the store any more.
+type sliceReader struct {
+	*io.PipeReader
+	ended chan struct{}
+}
+
+func (r *sliceReader) Close() error {
+	err := r.PipeReader.Close()
+	<-r.ended
+	return err
+}
+
+// packBytes is how many raw bytes of small chunks make one member.
+const packBytes = 1 << 20
+
+// WriteTo implements [Source].
+func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
+	var (
+		packer = compressor{gzipLevel: s.b.opts.GzipLevel}
+		run    []byte // raw rows that wait to be packed
+	)
+	write := func(p []byte) error {
+		if s.isOver() {
+			return errSourceOver
+		}
+		k, err := w.Write(p)
+		n += int64(k)
+		return err
+	}
+	flush := func() error {
+		if len(run) == 0 {
+			return nil
+		}
+		err := write(packer.member(s.obj.Encoding, run))
+		packer.reset()
+		run = run[:0]
+		return err
+	}
+	rows := int64(0)
+	err = s.b.eachChunk(s.slice, s.ext, func(_ int, h chunkHeader, data []byte) error {
+		rows += h.rows
+		if h.encoding == s.obj.Encoding {
+			if err := flush(); err != nil {
+				return err
+			}
+			return write(data)
+		}
+		run = append(run, data...)
+		if len(run) >= packBytes {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil {
+		err = flush()
+	}
+	if err == nil && rows != s.obj.Rows {
+		err = &DamageError{Chunk: -1, Rows: s.obj.Rows - rows, Err: errors.New("chunks are missing")}
+	}
+	var unreadable *readError
+	if errors.As(err, &unreadable) {
+		s.unreadable.Store(true)
+	}
+	var damage *DamageError
+	if errors.As(err, &damage) {
+		damage.SinkID, damage.SliceID = s.obj.SinkID, s.obj.ID
+		s.damaged.Store(true)
+	}
+	return n, err
+}
+
+// eachChunk calls fn with the chunks of a slice in order, without those that were set aside: their part of the store
+// may still be unreadable. The payload is valid during the call. Damage is a [*DamageError]; other errors of reading may
+// pass.
+func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHeader, payload []byte) error) error {
+	st := b.store.Load()
+	if err := st.Read(); err != nil {
+		return fmt.Errorf("read slice: %w", err)
+	}
+	defer st.Release()
+	from, to := chunkBounds(slice)
+	it, err := st.DB.NewIter(iterBounds(from, to))
+	if err != nil {
+		return fmt.Errorf("read slice: %w", err)
+	}
+	defer it.Close()
+	var key [chunkKeySize]byte
+	// A mere SeekGE would step there through the part that cannot be read.
+	seek := func(seq uint32) bool {
+		putChunkKey(key[:], slice, seq)
+		it.SetBounds(key[:], to)
+		return it.First()
+	}
+	next, more := ext.next(0)
+	for ok := more && seek(next); more; {
+		seq := next
+		var value []byte
+		switch {
+		case ok:
+			seq = binary.BigEndian.Uint32(it.Key()[9:])
+			if value, err = it.ValueAndErr(); err != nil {
+				return damageOf(int(seq), err)
+			}
+		case it.Error() == nil:
+			return nil
+		default:
+			if value = storedChunk(st.DB, slice, seq); value == nil {
+				return damageOf(int(seq), it.Error())
+			}
+		}
+		h, payload, err := parseChunk(value)
+		if err != nil {
+			return damageOf(int(seq), err)
+		}
+		if err := fn(int(seq), h, payload); err != nil {
+			return err
+		}
+		next, more = ext.next(seq + 1)
+		if ok && next == seq+1 {
+			ok = it.Next()
+		} else {
+			ok = more && seek(next)
+		}
+	}
+	return nil
+}
+
+// storedChunk returns a copy of one chunk that an iterator could not come to, nil when it is not there or cannot be read. An
+// iterator fails when any part of the store that may hold the key is damaged, also one beside it; this ends at the newest
+// part that has it.
+func storedChunk(db *pebble.DB, slice uint64, seq uint32) []byte {
+	var key [chunkKeySize]byte
+	putChunkKey(key[:], slice, seq)
+	value, closer, err := db.Get(key[:])
+	if err != nil {
+		return nil
+	}
+	defer closer.Close()
+	return bytes.Clone(value)
+}

@@ -1,0 +1,125 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+)
+
+// queueUpload asks for Staging.Put of a sealed slice.
+func (b *Buffer) queueUpload(sl *slice) {
+	b.uploads.add(sl.file.sink.num, job{key: sl.num, run: func(ctx context.Context) { b.upload(ctx, sl) }})
+}
+
+func (b *Buffer) upload(ctx context.Context, sl *slice) {
+	b.mu.RLock()
+	due, salvaged := sl.rec.State == SliceUploading, sl.rec.Salvaged
+	since := sl.rec.Unreadable
+	obj, ext := b.object(sl), sl.rec.extent()
+	again, e := sl.rec.Retry.Attempt > 0, b.uploadErrand(sl)
+	b.mu.RUnlock()
+	if !b.enter(e, due && again, time.Time{}) {
+		return
+	}
+	defer b.leave(ctx, e)
+	if !due {
+		return
+	}
+	if salvaged {
+		b.takeStaged(ctx, sl, obj)
+		return
+	}
+	if mutant == mutantEarlyWipe && obj.Rows%2 == 0 {
+		_ = b.do(ctx, func(t *txn) { t.wipe = append(t.wipe, sl.num) })
+	}
+	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
+	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error { return b.opts.Staging.Put(ctx, obj, src) })
+	src.end()
+	giveUp := src.unreadable.Load() && !since.IsZero() && b.now().Sub(since) >= b.opts.UnreadableAfter
+	if src.damaged.Load() || giveUp {
+		// A driver that reports success all the same has stored less than all: it is put again without the damage.
+		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }); err == nil {
+			return
+		}
+	}
+	if err == nil {
+		b.succeeded(e)
+		_ = b.do(ctx, func(t *txn) {
+			if b.sliceID(sl) == obj.ID {
+				t.uploaded(sl)
+			} else { // damage was set aside meanwhile: what is in staging is not what the slice is now
+				t.then(func() { b.queueUpload(sl) })
+			}
+		})
+		return
+	}
+	if unreadable := src.unreadable.Load(); unreadable == since.IsZero() {
+		_ = b.do(ctx, func(t *txn) {
+			if sl.rec.Unreadable = (time.Time{}); unreadable {
+				sl.rec.Unreadable = t.now
+			}
+			t.touchSlice(sl)
+		})
+	}
+	b.uploadFailed(ctx, sl, obj, err)
+}
+
+func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err error) {
+	b.attemptFailed(ctx, b.uploadErrand(sl), obj.ID, err, func(t *txn) *retryRecord {
+		if sl.rec.State != SliceUploading {
+			return nil
+		}
+		t.touchSlice(sl)
+		t.changed = true
+		sl.file.failures++
+		return &sl.rec.Retry
+	})
+}
+
+// takeStaged finds out whether a slice that was found in a damaged store is in staging: its records may be older than
+// its upload. Put leaves nothing that is not whole, so an object that can be read counts, with the rows in it. Else
+// what is on the local level is uploaded, under an id that no other rows can have.
+func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
+	var rows, raw int64
+	there := false
+	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) (err error) {
+		rows, raw, err = b.countStaged(ctx, obj)
+		there = err == nil
+		if unreadable := (*stagedError)(nil); errors.Is(err, fs.ErrNotExist) || errors.As(err, &unreadable) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		b.uploadFailed(ctx, sl, obj, err)
+		return
+	}
+	_ = b.do(ctx, func(t *txn) {
+		if sl.rec.State != SliceUploading || !sl.rec.Salvaged || b.sliceID(sl) != obj.ID {
+			return
+		}
+		s := sl.file.sink
+		sl.rec.Salvaged = false
+		t.touchSlice(sl)
+		switch {
+		case there:
+			s.rec.Sealed.add(rows-sl.rows, raw-sl.raw)
+			sl.rows, sl.raw = rows, raw
+			sl.rec.setTally(sl.tally)
+			t.touchSink(s)
+			t.uploaded(sl)
+		case sl.rows == 0:
+			d := Damage{
+				SinkID: obj.SinkID, FileID: obj.FileID, SliceID: obj.ID, FirstChunk: -1, LastChunk: -1, At: t.now, Uncounted: true,
+				Reason: "nothing is left of the slice, neither on the local level nor in staging",
+			}
+			t.lose(sl, examination{bad: []Damage{d}})
+			t.then(func() { logDamage(b.log, d) })
+		default:
+			sl.rec.Revision++
+			sl.rec.Instance = b.instance
+			t.then(func() { b.queueUpload(sl) })
+		}
+	})
+}
