@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
@@ -29,16 +29,6 @@ type killedWorld struct {
 	left, all int
 	// table returns the ids of the rows in the table.
 	table func() []string
-}
-
-// down makes drivers that fail while they are down.
-type down struct{ staging, target atomic.Bool }
-
-func (d *down) err(staging bool) error {
-	if staging && d.staging.Load() || !staging && d.target.Load() {
-		return errors.New("down")
-	}
-	return nil
 }
 
 type stagingDir struct {

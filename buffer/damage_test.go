@@ -5,15 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 )
@@ -237,6 +242,63 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 			if len(got) < 50 || len(got) == 100 || !all {
 				t.Errorf("%d rows in the table, %d damaged", len(got), st.Damaged.Rows)
 			}
+		})
+	}
+}
+
+// A sector that the disk does not give back is tried for Options.UnreadableAfter. If it comes back by then nothing is
+// lost; else its rows are damage, and the others go on.
+func TestUnreadableSector(t *testing.T) {
+	for _, comesBack := range []bool{true, false} {
+		t.Run(fmt.Sprintf("comes back=%v", comesBack), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var down, broken atomic.Bool
+				mem, disk := downMemory(&down), vfs.NewMem()
+				opts := memoryOptions(mem)
+				tenChunks(t, disk, opts, &down)
+				opts.FS = errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") &&
+						op.Offset > 28<<10 && op.Offset < 36<<10 {
+						return syscall.EIO
+					}
+					return nil
+				}))
+				broken.Store(true)
+				b := open(t, opts)
+				time.Sleep(59 * time.Minute)
+				synctest.Wait()
+				st, _ := b.SinkStats("a")
+				if st.Damaged.Rows != 0 || st.Local.Rows != 100 {
+					t.Fatalf("after 59 minutes: %s, damaged %d", state(b, "a"), st.Damaged.Rows)
+				}
+				if st.Files[0].Attempt < 10 {
+					t.Errorf("%d attempts in 59 minutes", st.Files[0].Attempt)
+				}
+				broken.Store(!comesBack)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if err := b.Flush(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+				verify(t, b)
+				st, _ = b.SinkStats("a")
+				list, err := b.Damaged(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if comesBack {
+					if st.Target.Rows != 100 || len(list) != 0 {
+						t.Errorf("%s, damage %+v", state(b, "a"), list)
+					}
+					return
+				}
+				if st.Target.Rows < 70 || st.Damaged.Rows == 0 || st.Target.Rows+st.Damaged.Rows != 100 {
+					t.Errorf("%s, damaged %d", state(b, "a"), st.Damaged.Rows)
+				}
+				if len(list) != 1 || list[0].Rows != st.Damaged.Rows || !strings.Contains(list[0].Reason, "input/output error") {
+					t.Errorf("damage %+v", list)
+				}
+			})
 		})
 	}
 }

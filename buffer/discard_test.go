@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/trigger"
 )
 
 // The staged objects of a discarded file are deleted also when the process ends before it came to that.
@@ -49,5 +51,101 @@ func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 		if st, _ := b.SinkStats("a"); st.Discarded.Rows != 5 || len(st.Slices) != 0 {
 			t.Errorf("discarded %d rows, slices %v", st.Discarded.Rows, st.Slices)
 		}
+	})
+}
+
+// waitingFile returns the id of the first file that is not in its table.
+func waitingFile(t *testing.T, b *buffer.Buffer) string {
+	t.Helper()
+	for _, f := range b.Stats().Sinks[0].Files {
+		if f.State == buffer.FileWriting || f.State == buffer.FileClosing || f.State == buffer.FileImporting {
+			return f.ID
+		}
+	}
+	t.Fatal("no file waits")
+	return ""
+}
+
+func TestDiscard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		gate := &gated{}
+		mem.Before = gate.before
+		b := open(t, memoryOptions(mem))
+		s := define(t, b, "a")
+
+		put(t, b, s, 0, 5)
+		barrier := make(chan error)
+		go func() { barrier <- b.Flush(t.Context(), "a") }()
+		synctest.Wait() // until the import has failed
+		id := waitingFile(t, b)
+		if err := b.Discard(t.Context(), "a", id); err != nil {
+			t.Fatal(err)
+		}
+		var held *buffer.HeldError
+		if err := <-barrier; !errors.As(err, &held) {
+			t.Errorf("flush of a file that was discarded: %v", err)
+		}
+		for what, err := range map[string]error{
+			"twice":      b.Discard(t.Context(), "a", id),
+			"no file":    b.Discard(t.Context(), "a", "x-f1"),
+			"no sink":    b.Discard(t.Context(), "b", id),
+			"wrong sink": func() error { define(t, b, "b"); return b.Discard(t.Context(), "b", id) }(),
+		} {
+			want := buffer.ErrUnknownFile
+			if what == "no sink" {
+				want = buffer.ErrUnknownSink
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+		}
+
+		put(t, b, s, 5, 7) // rows that are still local
+		if err := b.Discard(t.Context(), "a", waitingFile(t, b)); err != nil {
+			t.Fatal(err)
+		}
+		put(t, b, s, 7, 10)
+		gate.open.Store(true)
+		flush(t, b, "a")
+		synctest.Wait() // until the clean-up
+		wantIDs(t, mem, "in.c-test.a", 7, 10)
+		st := b.Stats()
+		if a := st.Sinks[0]; a.Discarded.Rows != 7 || a.Accepted != 10 || a.Target.Rows != 3 || st.LocalBytes != 0 {
+			t.Errorf("stats are %+v, %d local bytes", a, st.LocalBytes)
+		}
+		if n := len(mem.Objects()); n != 0 {
+			t.Errorf("staging still holds %d objects", n)
+		}
+		verify(t, b)
+	})
+}
+
+// An import that runs while its file is to be discarded decides: its rows are in the table.
+func TestDiscardWaitsForARunningImport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		proceed := make(chan struct{})
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport {
+				<-proceed
+			}
+			return nil
+		}
+		b := open(t, memoryOptions(mem))
+		put(t, b, define(t, b, "a"), 0, 5)
+		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		discarded := make(chan error)
+		go func() { discarded <- b.Discard(t.Context(), "a", waitingFile(t, b)) }()
+		synctest.Wait()
+		close(proceed)
+		if err := <-discarded; !errors.Is(err, buffer.ErrUnknownFile) {
+			t.Errorf("discard of a file that was being imported: %v", err)
+		}
+		wantIDs(t, mem, "in.c-test.a", 0, 5)
+		verify(t, b)
 	})
 }

@@ -3,8 +3,6 @@ package buffer_test
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -14,13 +12,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 )
-
-func textLogger(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
-}
 
 // lateTarget is a target whose imports do not return, whatever their context says, until they are released; then they
 // store the rows after all.
@@ -246,56 +241,5 @@ func TestLateSettingAsideIsIgnored(t *testing.T) {
 			t.Errorf("the rest was stored %d times, want once", puts)
 		}
 		verify(t, b)
-	})
-}
-
-// stuckWriter never takes a byte until it is released.
-type stuckWriter struct{ release chan struct{} }
-
-func (w stuckWriter) Write([]byte) (int, error) {
-	<-w.release
-	return 0, errors.New("released")
-}
-
-// A Put that never returns and holds the rows: Close says so after a while, and the folder can be opened anew, because
-// nothing of the old opening reaches it any more.
-func TestCloseUnderAStuckReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None } // is written as it is read
-		release := make(chan struct{})
-		var stuck atomic.Bool
-		stuck.Store(true)
-		drv := &twist{Memory: buffertest.NewMemory()}
-		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Source) error {
-			if stuck.Load() {
-				_, err := src.WriteTo(stuckWriter{release})
-				return err
-			}
-			return drv.Memory.Put(ctx, obj, src)
-		}
-		opts := memoryOptions(drv.Memory)
-		opts.Staging, opts.Target, opts.AttemptTimeout = drv, drv, time.Minute
-		b, err := buffer.Open("data", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, b, define(t, b, "a", plain), 0, 5)
-		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		begin := time.Now()
-		if err := b.Close(); err == nil || time.Since(begin) > time.Minute {
-			t.Errorf("Close returned %v after %s", err, time.Since(begin))
-		}
-		stuck.Store(false)
-		after := open(t, opts)
-		put(t, after, define(t, after, "a", plain), 5, 8)
-		close(release)
-		if err := after.Flush(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		wantAll(t, drv.Memory, "in.c-test.a", 0, 8)
-		verify(t, after)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -132,56 +133,4 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 		return true
 	})
 	verify(t, b)
-}
-
-// slowLog is a file system whose logs can be held up.
-type slowLog struct {
-	vfs.FS
-	gate chan struct{}
-}
-
-func (f *slowLog) hold() { f.gate <- struct{}{} }
-
-func (f *slowLog) release() { <-f.gate }
-
-func (f *slowLog) log(name string, file vfs.File, err error) (vfs.File, error) {
-	if err != nil || !strings.HasSuffix(name, ".log") {
-		return file, err
-	}
-	return &slowFile{file, f.gate}, nil
-}
-
-func (f *slowLog) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.Create(name, c)
-	return f.log(name, file, err)
-}
-
-func (f *slowLog) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.ReuseForWrite(old, name, c)
-	return f.log(name, file, err)
-}
-
-type slowFile struct {
-	vfs.File
-	gate chan struct{}
-}
-
-func (f *slowFile) wait() {
-	f.gate <- struct{}{}
-	<-f.gate
-}
-
-func (f *slowFile) Write(p []byte) (int, error) {
-	f.wait()
-	return f.File.Write(p)
-}
-
-func (f *slowFile) SyncData() error {
-	f.wait()
-	return f.File.SyncData()
-}
-
-func (f *slowFile) Sync() error {
-	f.wait()
-	return f.File.Sync()
 }

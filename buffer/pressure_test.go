@@ -207,38 +207,3 @@ func TestConditionsThatCanNeverBeMetAreNamed(t *testing.T) {
 		t.Errorf("%d lines in the log, want 1:\n%s", n, &log)
 	}
 }
-
-// The least interval of imports is the service's, unless the options lower it.
-func TestImportIntervalCanBeLowered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
-		c := buffer.SinkConfig{
-			ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}, Import: trigger.Conditions{Interval: time.Second},
-		}
-		b := open(t, opts)
-		var limit *trigger.LimitError
-		if _, err := b.Define(t.Context(), c); !errors.As(err, &limit) || limit.Min != "30s" {
-			t.Errorf("with the default: %v", err)
-		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
-		opts.MinImportInterval = time.Second
-		b = open(t, opts)
-		s, err := b.Define(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, b, s, 0, 1)
-		time.Sleep(1100 * time.Millisecond)
-		synctest.Wait()
-		wantIDs(t, mem, "in.c-test.a", 0, 1)
-		for _, bad := range []time.Duration{time.Millisecond, time.Hour} {
-			opts.MinImportInterval = bad
-			if err := opts.Validate(); err == nil || !strings.Contains(err.Error(), "MinImportInterval") {
-				t.Errorf("MinImportInterval %s: %v", bad, err)
-			}
-		}
-	})
-}

@@ -249,3 +249,141 @@ func TestWaitingEndsWithClose(t *testing.T) {
 		}
 	})
 }
+
+func TestOverloadByMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		opts := memoryOptions(mem)
+		opts.MaxPendingBytes, opts.AdmissionWait, opts.SyncInterval = 1<<20, -1, time.Hour
+		b := open(t, opts)
+		s := define(t, b, "a")
+		big := row(0, strings.Repeat("x", 2<<20))
+		_, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: big, Count: 1})
+		var never *buffer.TooLargeError
+		if !errors.As(err, &never) || never.Limit != 1<<20 {
+			t.Fatalf("got %v, want a TooLargeError", err)
+		}
+		// What nobody waits for fills the memory while the committer has no turn.
+		var over *buffer.OverloadError
+		for err = nil; err == nil; {
+			_, err = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: big[:100<<10], Count: 1})
+		}
+		if !errors.As(err, &over) || over.Resource != "memory" || over.RetryAfter <= 0 {
+			t.Fatalf("got %v, want a memory OverloadError", err)
+		}
+		synctest.Wait() // the committer has made room
+		put(t, b, s, 0, 1)
+		if st := b.Stats(); st.OverloadsMemory != 1 || st.PendingBytes != 0 {
+			t.Fatalf("stats %+v", st)
+		}
+	})
+}
+
+func TestOverloadByDisk(t *testing.T) {
+	mem := buffertest.NewMemory()
+	down := true
+	var mu sync.Mutex
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if down && c.Op == buffertest.OpPut {
+			return errors.New("staging is down")
+		}
+		return nil
+	}
+	opts := memoryOptions(mem)
+	opts.MaxDiskBytes = 1 << 20
+	b := open(t, opts)
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	n := 0
+	var over *buffer.OverloadError
+	for ; ; n++ {
+		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(n, strings.Repeat("x", 1000)), Count: 1})
+		if errors.As(err, &over) {
+			break
+		}
+		if err == nil {
+			err = ticket.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 2000 {
+			t.Fatal("no overload")
+		}
+	}
+	if over.Resource != "disk" || n < 900 {
+		t.Fatalf("overload %v after %d rows", over, n)
+	}
+	mu.Lock()
+	down = false
+	mu.Unlock()
+	if err := b.Flush(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, b, s, n, n+10) // the room is back
+	if err := b.Flush(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	// Pressure has made several files, which may overtake each other after failures.
+	seen := map[string]int{}
+	for _, id := range ids(mem, "in.c-test.a") {
+		seen[id]++
+	}
+	for i := range n + 10 {
+		if seen[fmt.Sprint(i)] != 1 {
+			t.Fatalf("row %d is %d times in the table", i, seen[fmt.Sprint(i)])
+		}
+	}
+	if len(seen) != n+10 {
+		t.Fatalf("%d rows in the table, want %d", len(seen), n+10)
+	}
+}
+
+// An outage of the target must not fill staging without bound.
+func TestBacklogInStagingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		down := true
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if down && c.Op == buffertest.OpImport {
+				return errors.New("the target is down")
+			}
+			return nil
+		}
+		opts := memoryOptions(mem)
+		opts.MaxDiskBytes = 1 << 20
+		b := open(t, opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Upload.Size = 100 << 10 })
+		var over *buffer.OverloadError
+		n := 0
+		for ; n < 1000 && over == nil; n++ {
+			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(n, strings.Repeat("x", 10<<10)), Count: 1})
+			if errors.As(err, &over) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ticket.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if over == nil || over.Resource != "disk" || n < 50 {
+			t.Fatalf("after %d rows of 10 KiB: %v, want an overload of the disk at 1 MiB", n, over)
+		}
+		if over := s.Full(); over == nil {
+			t.Error("the sink is over its share and does not say so")
+		}
+		down = false
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		put(t, b, s, n, n+1)
+		if s.Full() != nil {
+			t.Error("the sink is still full after its rows have gone")
+		}
+	})
+}

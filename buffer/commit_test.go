@@ -1,12 +1,82 @@
 package buffer
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
+
+// An operation holds what it found in the state when it was asked for. When the store fails before its commit and is
+// opened again, it must not act on the state that was read since: the end of an import would be counted twice. Rows that
+// wait beside it are stored all the same.
+func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
+	b, err := Open("data", Options{Staging: nothing{}, Target: nothing{}, FS: vfs.NewMem(), SyncInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s, err := b.Define(t.Context(), SinkConfig{ID: "a", Table: Table{ID: "in.c-test.a", Columns: []string{"id"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The committer waits for callers that do not come.
+	b.gate.mu.Lock()
+	b.gate.expect = 1 << 30
+	b.gate.cur.probed = true
+	group := b.gate.cur
+	b.gate.mu.Unlock()
+	ticket, err := b.Append(t.Context(), time.Now(), Rows{Sink: s, Data: []byte("\"1\"\n"), Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := false
+	ended := make(chan error, 1)
+	go func() { ended <- b.do(t.Context(), func(*txn) { ran = true }) }()
+	for group.waiters.Load() == 0 {
+		runtime.Gosched()
+	}
+
+	_ = b.fail(errors.New("the cable was pulled"))
+	for b.failed.Load() != nil {
+		runtime.Gosched()
+	}
+	group.settled.Store(true)
+	b.gate.kick()
+	var failed *FailedError
+	if err := <-ended; !errors.As(err, &failed) || ran {
+		t.Errorf("the operation ran: %v; its error is %v", ran, err)
+	}
+	if err := ticket.Wait(t.Context()); err != nil {
+		t.Errorf("the row beside it: %v", err)
+	}
+	if st := b.Stats().Sinks[0]; st.Local.Rows != 1 {
+		t.Errorf("%d rows are stored", st.Local.Rows)
+	}
+}
+
+// nothing is a staging and a target that are never reached.
+type nothing struct{}
+
+func (nothing) Put(context.Context, Object, Source) error { return errors.ErrUnsupported }
+
+func (nothing) Open(context.Context, Object) (io.ReadCloser, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (nothing) Delete(context.Context, ...Object) error { return nil }
+func (nothing) Ensure(context.Context, Table) error     { return nil }
+func (nothing) Import(context.Context, *File) error     { return errors.ErrUnsupported }
 
 // Slices of few chunks leave no deleted ranges in the store, for each reading would order them again; and however a slice
 // is deleted, all of it goes and nothing of its neighbours.

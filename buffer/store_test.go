@@ -2,6 +2,7 @@ package buffer_test
 
 import (
 	"context"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"

@@ -1,0 +1,82 @@
+package buffer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+func TestInspect(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "local")
+	if _, err := buffer.Inspect(dir, buffer.InspectOptions{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("inspect of nothing: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Fatal("the folder was created")
+	}
+	mem := buffertest.NewMemory()
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpImport {
+			return buffer.Permanent(errors.New("not yet"))
+		}
+		return nil
+	}
+	b := openAt(t, dir, diskOptions(mem))
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Table.Columns = []string{"id", `the "value"`} })
+	put(t, b, s, 0, 3)
+	var held *buffer.HeldError
+	if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+		t.Fatalf("flush: %v", err)
+	}
+	put(t, b, s, 3, 5)
+	var inUse *buffer.InUseError
+	if _, err := buffer.Inspect(dir, buffer.InspectOptions{}); !errors.As(err, &inUse) {
+		t.Fatalf("inspect of a running engine: %v", err)
+	}
+	closeBuffer(t, b)
+
+	before := snapshot(t, dir)
+	i, err := buffer.Inspect(dir, buffer.InspectOptions{Staging: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := i.Stats().Sinks[0]
+	if st.Accepted != 5 || st.Local.Rows != 2 || st.Staging.Rows != 3 || len(st.Files) != 2 || st.Files[0].RetryReason != "not yet" {
+		t.Errorf("stats are %+v", st)
+	}
+	list := i.Slices()
+	if len(list) != 2 || list[0].State != buffer.SliceUploaded || list[1].State != buffer.SliceWriting || list[0].Level.Rows != 3 {
+		t.Errorf("slices are %+v", list)
+	}
+	report, err := i.Verify(t.Context())
+	if err != nil || !report.OK() || report.Sinks[0].Local != 2 {
+		t.Errorf("verify: %+v, %v", report, err)
+	}
+	for n, want := range []string{
+		"\"id\",\"the \"\"value\"\"\"\n\"0\",\"v\"\n\"1\",\"v\"\n\"2\",\"v\"\n",
+		"\"id\",\"the \"\"value\"\"\"\n\"3\",\"v\"\n\"4\",\"v\"\n",
+	} {
+		var out bytes.Buffer
+		if err := i.WriteRows(t.Context(), &out, list[n].ID); err != nil || out.String() != want {
+			t.Errorf("rows of slice %d: %q, %v", n, out.String(), err)
+		}
+	}
+	if err := i.WriteRows(t.Context(), io.Discard, "no-such"); err == nil {
+		t.Error("an unknown slice was exported")
+	}
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after := snapshot(t, dir)
+	lock := filepath.Join(dir, "LOCK")
+	after[lock] = before[lock] // taking it changes its time
+	wantUntouched(t, before, after)
+}

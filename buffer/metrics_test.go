@@ -1,0 +1,86 @@
+package buffer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/metertest"
+	"github.com/forebay/forebay/trigger"
+)
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		gate := &gated{}
+		mem.Before = gate.before
+		meter := metertest.New()
+		opts := memoryOptions(mem)
+		opts.Meter, opts.MaxDiskBytes = meter, 1<<20
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 3 })
+		put(t, b, s, 0, 3)
+		put(t, b, s, 3, 5)
+		time.Sleep(10 * time.Second)
+		want := func(values map[string]float64) {
+			t.Helper()
+			got := meter.Collect()
+			for k, v := range values {
+				if g, ok := got[k]; !ok || g != v {
+					t.Errorf("%s = %v, want %v", k, g, v)
+				}
+			}
+			if t.Failed() {
+				t.Fatal(got)
+			}
+		}
+		want(map[string]float64{
+			"forebay.rows.accepted{sink=a}":                          5,
+			"forebay.rows.imported{sink=a}":                          0,
+			"forebay.rows.waiting{level=local,sink=a}":               2,
+			"forebay.rows.waiting{level=staging,sink=a}":             3,
+			"forebay.rows.age{sink=a}":                               10,
+			"forebay.files{sink=a,state=writing}":                    1,
+			"forebay.files{sink=a,state=importing}":                  0,
+			"forebay.triggers{reason=count,sink=a,step=upload}":      1,
+			"forebay.driver.duration{outcome=ok,sink=a,step=upload}": 1,
+			"forebay.disk.limit{}":                                   1 << 20,
+			"forebay.memory.size{}":                                  0,
+			"forebay.overloads{resource=memory}":                     0,
+		})
+		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want(map[string]float64{
+			"forebay.files{sink=a,state=importing}":                     1,
+			"forebay.files.held{sink=a}":                                1,
+			"forebay.triggers{reason=requested,sink=a,step=import}":     1,
+			"forebay.driver.duration{outcome=retry,sink=a,step=import}": 1,
+		})
+		gate.open.Store(true)
+		flush(t, b, "a")
+		put(t, b, s, 5, 6)
+		if err := b.Discard(t.Context(), "a", waitingFile(t, b)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want(map[string]float64{
+			"forebay.rows.imported{sink=a}":     5,
+			"forebay.rows.discarded{sink=a}":    1,
+			"forebay.rows.age{sink=a}":          0,
+			"forebay.files.held{sink=a}":        0,
+			"forebay.delivery.duration{sink=a}": 1,
+			"forebay.disk.size{}":               0,
+		})
+		if n := meter.Collect()["forebay.commit.duration{}"]; n < 5 {
+			t.Errorf("%v commits were measured", n)
+		}
+		closeBuffer(t, b)
+		if n := meter.Callbacks(); n != 0 {
+			t.Errorf("%d callbacks are left after Close", n)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// The process was down longer than the retention, and the table was mended meanwhile: the rows are imported. They were
+// given up without an attempt once.
+func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		opts := memoryOptions(mem)
+		b, err := buffer.Open("data", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustEnsure(t, mem)
+		mem.Alter("in.c-test.a", "id", "other")
+		put(t, b, define(t, b, "a"), 0, 3)
+		if err := b.Flush(t.Context(), "a"); err == nil {
+			t.Fatal("imported into other columns")
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(8 * 24 * time.Hour)
+		mem.Alter("in.c-test.a", columns...)
+		b = open(t, opts)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		wantIDs(t, mem, "in.c-test.a", 0, 3)
+	})
+}
+
+func mustEnsure(t *testing.T, mem *buffertest.Memory) {
+	t.Helper()
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-test.a", Columns: columns}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A mended table is found without anybody's asking.
+func TestMendedTableIsFoundByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		b := open(t, memoryOptions(mem))
+		mustEnsure(t, mem)
+		mem.Alter("in.c-test.a", "id", "other")
+		put(t, b, define(t, b, "a"), 0, 3)
+		time.Sleep(10 * time.Minute)
+		mem.Alter("in.c-test.a", columns...)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		wantIDs(t, mem, "in.c-test.a", 0, 3)
+	})
+}
+
+func TestExpiryIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		opts := memoryOptions(mem)
+		opts.Retention = time.Hour
+		var log strings.Builder
+		opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+		b := open(t, opts)
+		mustEnsure(t, mem)
+		mem.Alter("in.c-test.a", "id", "other")
+		put(t, b, define(t, b, "a"), 0, 3)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if text := log.String(); !strings.Contains(text, "expired") || !strings.Contains(text, "sink=a") || !strings.Contains(text, "rows=3") {
+			t.Errorf("log: %q", text)
+		}
+	})
+}
+
+func TestSchemaMismatchWaitsInStagingAndExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		b := open(t, memoryOptions(mem))
+		s := define(t, b, "a")
+		if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-test.a", Columns: columns}); err != nil {
+			t.Fatal(err)
+		}
+		mem.Alter("in.c-test.a", "id", "other")
+		put(t, b, s, 0, 3)
+		var held *buffer.HeldError
+		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), "columns differ") {
+			t.Fatalf("flush: %v, want a HeldError that tells of the columns", err)
+		}
+		if got, want := state(b, "a"), "accepted 3 local 0 staging 3 target 0 expired 0 files [importing/requested]"; got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		verify(t, b)
+
+		// Mended: the next attempt succeeds.
+		mem.Alter("in.c-test.a", columns...)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		wantIDs(t, mem, "in.c-test.a", 0, 3)
+
+		// Not mended: the rows expire after the retention, and are counted.
+		mem.Alter("in.c-test.a", "id", "other")
+		put(t, b, s, 3, 7)
+		time.Sleep(7 * 24 * time.Hour)
+		synctest.Wait()
+		if got, want := state(b, "a"), "accepted 7 local 0 staging 4 target 3 expired 0 files [imported/requested importing/interval]"; got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got, want := state(b, "a"), "accepted 7 local 0 staging 0 target 3 expired 4 files [imported/requested expired/interval]"; got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		if left := mem.Objects(); len(left) > 0 {
+			t.Fatalf("objects left in staging: %v", left)
+		}
+		verify(t, b)
+	})
+}
+
+func TestOneFailingSinkDoesNotDelayAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		mem.Before = func(ctx context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpEnsure || c.Op == buffertest.OpImport && strings.Contains(c.ID, "f000000000001") {
+				<-ctx.Done() // hangs
+				return ctx.Err()
+			}
+			return nil
+		}
+		b := open(t, memoryOptions(mem))
+		bad, good := define(t, b, "bad"), define(t, b, "good")
+		put(t, b, bad, 0, 1)
+		put(t, b, good, 0, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.Flush(ctx, "good"); err != nil {
+			t.Fatal(err)
+		}
+		var held *buffer.HeldError
+		if err := b.Flush(ctx, "bad"); !errors.As(err, &held) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("flush of the hanging sink: %v, want a HeldError that wraps the deadline", err)
+		}
+	})
+}

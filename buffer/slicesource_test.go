@@ -1,0 +1,90 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// A reader that Put forgets ends with Put, so it cannot keep the store open.
+func TestForgottenReaderEndsWithPut(t *testing.T) {
+	drv := &twist{put: func(_ context.Context, _ buffer.Object, src buffer.Source) error {
+		rc, err := src.Open()
+		if err != nil {
+			return err
+		}
+		var one [1]byte
+		_, _ = rc.Read(one[:])
+		return errors.New("connection refused")
+	}}
+	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
+		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("Close waited %s", took)
+		}
+	})
+}
+
+// stuckWriter never takes a byte until it is released.
+type stuckWriter struct{ release chan struct{} }
+
+func (w stuckWriter) Write([]byte) (int, error) {
+	<-w.release
+	return 0, errors.New("released")
+}
+
+// A Put that never returns and holds the rows: Close says so after a while, and the folder can be opened anew, because
+// nothing of the old opening reaches it any more.
+func TestCloseUnderAStuckReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None } // is written as it is read
+		release := make(chan struct{})
+		var stuck atomic.Bool
+		stuck.Store(true)
+		drv := &twist{Memory: buffertest.NewMemory()}
+		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+			if stuck.Load() {
+				_, err := src.WriteTo(stuckWriter{release})
+				return err
+			}
+			return drv.Memory.Put(ctx, obj, src)
+		}
+		opts := memoryOptions(drv.Memory)
+		opts.Staging, opts.Target, opts.AttemptTimeout = drv, drv, time.Minute
+		b, err := buffer.Open("data", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, b, define(t, b, "a", plain), 0, 5)
+		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		begin := time.Now()
+		if err := b.Close(); err == nil || time.Since(begin) > time.Minute {
+			t.Errorf("Close returned %v after %s", err, time.Since(begin))
+		}
+		stuck.Store(false)
+		after := open(t, opts)
+		put(t, after, define(t, after, "a", plain), 5, 8)
+		close(release)
+		if err := after.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		wantAll(t, drv.Memory, "in.c-test.a", 0, 8)
+		verify(t, after)
+	})
+}

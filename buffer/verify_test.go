@@ -1,0 +1,71 @@
+package buffer_test
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+)
+
+// Verify must find what is wrong, not only say that all is well.
+func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
+	for name, tc := range map[string]struct {
+		harm func(t *testing.T, mem *buffertest.Memory, obj buffer.Object)
+		want string
+	}{
+		"missing": {func(t *testing.T, mem *buffertest.Memory, obj buffer.Object) {
+			if err := mem.Delete(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+		}, "not in staging any more"},
+		"fewer rows": {func(t *testing.T, mem *buffertest.Memory, obj buffer.Object) {
+			replace(t, mem, obj, row(0, "v"))
+		}, "the ledger has 3"},
+		"torn row": {func(t *testing.T, mem *buffertest.Memory, obj buffer.Object) {
+			replace(t, mem, obj, []byte(`"0","v`))
+		}, "cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := buffertest.NewMemory()
+				b := open(t, memoryOptions(mem))
+				mustEnsure(t, mem)
+				mem.Alter("in.c-test.a", "id", "other")
+				put(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None }), 0, 3)
+				if err := b.Flush(t.Context(), "a"); err == nil {
+					t.Fatal("imported into other columns")
+				}
+				verify(t, b)
+				tc.harm(t, mem, mem.Objects()[0])
+				report, err := b.Verify(t.Context())
+				if err != nil || report.OK() || !strings.Contains(strings.Join(report.Sinks[0].Differences, "\n"), tc.want) {
+					t.Errorf("%+v %v, want a difference that tells %q", report, err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// replace stores other bytes under the id of an object.
+func replace(t *testing.T, mem *buffertest.Memory, obj buffer.Object, data []byte) {
+	t.Helper()
+	if err := mem.Delete(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.Put(t.Context(), obj, plainSource(data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type plainSource []byte
+
+func (p plainSource) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p)), nil }
+
+func (p plainSource) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(p)
+	return int64(n), err
+}
