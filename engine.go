@@ -69,7 +69,7 @@ type source struct {
 type sink struct {
 	id     string
 	mapper *mapping.Mapper
-	handle *buffer.Sink
+	handle *buffer.SinkHandle
 	sync   SyncMode
 	count  *rejections
 }

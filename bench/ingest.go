@@ -234,7 +234,7 @@ func (i *instance) close() error {
 // staging is out of reach.
 type closedStaging struct{ buffer.Staging }
 
-func (closedStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Source) error {
+func (closedStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Content) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -164,7 +164,7 @@ type outageStaging struct {
 
 var errDown = errors.New("staging is down")
 
-func (s *outageStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s *outageStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if s.down.Load() {
 		return errDown
 	}

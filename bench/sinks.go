@@ -316,7 +316,7 @@ func (c *countingTarget) Import(ctx context.Context, f *buffer.File) error {
 // sinkBuffer is a buffer with many sinks.
 type sinkBuffer struct {
 	*buffer.Buffer
-	sinks []*buffer.Sink
+	sinks []*buffer.SinkHandle
 }
 
 // openBuffer defines the sinks side by side, so that many share one sync.
@@ -325,7 +325,7 @@ func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int
 	if err != nil {
 		return nil, err
 	}
-	db := &sinkBuffer{Buffer: opened, sinks: make([]*buffer.Sink, sinks)}
+	db := &sinkBuffer{Buffer: opened, sinks: make([]*buffer.SinkHandle, sinks)}
 	mapper, err := mapping.Compile(columns(), mapping.Options{})
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())

@@ -93,7 +93,7 @@ type gatedStaging struct {
 	open chan struct{}
 }
 
-func (s *gatedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s *gatedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	select {
 	case <-s.open:
 		return s.Staging.Put(ctx, obj, src)

@@ -183,7 +183,7 @@ func (s *delayedStaging) due(rows int64) bool {
 	return true
 }
 
-func (s *delayedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s *delayedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	for !s.due(obj.Rows) {
 		wait(ctx, 10*time.Millisecond, nil)
 		if err := ctx.Err(); err != nil {

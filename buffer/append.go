@@ -3,31 +3,16 @@ package buffer
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
-const (
-	// chunkBytes is where a chunk is full and a new one begins, within the same commit.
-	chunkBytes = 256 << 10
-	// commitBytes is where a commit begins although nobody waits and SyncInterval has not passed.
-	commitBytes = 2 << 20
-	// heavyBytes is where compressing and encoding a group takes long enough to do it while the disk writes another.
-	// A lighter group gathers on: fewer and larger writes serve it better.
-	heavyBytes = 200 << 10
-	// gatherTurns is how often probe yields without a new waiter before it gives up.
-	gatherTurns = 16
-	// crowd is how many Appends in one chunk are very many: see [Sink.Crowded]. A group of rows of 1 KB is taken at about
-	// twice as many.
-	crowd = 80
-)
+// chunkBytes is the size at which a chunk is full and a new one begins, within the same commit.
+const chunkBytes = 256 << 10
 
 // Rows are encoded rows for one sink.
 type Rows struct {
 	// Sink is a handle of [Buffer.Define].
-	Sink *Sink
+	Sink *SinkHandle
 	// Data is CSV: each row ends with "\n". Append copies it.
 	Data []byte
 	// Count is the number of rows in Data.
@@ -37,16 +22,6 @@ type Rows struct {
 	// stored in one batch with the rows. Append copies Receipt. Default: the rows have no key.
 	Claim   *Claim
 	Receipt []byte
-}
-
-// Ticket stands for rows that were accepted by one Append.
-type Ticket struct {
-	b *Buffer
-	g *group // the last that holds rows of the Append
-	// many is set when earlier groups hold rows, too; epoch is that of the Append. Groups are written in order, so an
-	// earlier one can have failed only if the store has failed since.
-	many  bool
-	epoch uint64
 }
 
 // Append accepts rows for one or more sinks, all or none of them. It returns as soon as they are in memory; at is the
@@ -116,82 +91,6 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	return ticket, nil
 }
 
-// Wait returns nil when the rows are on disk. With an error of ctx the outcome is unknown: the rows may be stored.
-// Other errors are [*FailedError] and [ErrClosed]. That ctx has ended is noticed within 10 ms.
-func (t Ticket) Wait(ctx context.Context) error {
-	if t.g == nil {
-		return nil
-	}
-	waiters := t.g.waiters.Add(1)
-	if waiters == 1 {
-		t.b.gate.kick()
-	}
-	done := ctx.Done()
-	if done == nil {
-		<-t.g.done
-		return t.outcome()
-	}
-	if waiters > fewWaiters {
-		<-t.g.soon()
-		select {
-		case <-t.g.done:
-			return t.outcome()
-		default:
-		}
-	}
-	select {
-	case <-t.g.done:
-		return t.outcome()
-	case <-done:
-		return context.Cause(ctx)
-	}
-}
-
-// A waiter behind fewWaiters others looks at its group alone for the time of patience, and then at its context as well. To
-// wait for two channels means to enter and to leave both queues, each under its lock, and the channel of a context is
-// often that of all callers at once. A commit takes less than patience unless the disk stalls. The first ones spare the
-// group its timer, which costs more than they gain.
-const (
-	fewWaiters = 16
-	patience   = 10 * time.Millisecond
-)
-
-// soon returns a channel that is closed when the group has ended, or when patience is over.
-func (g *group) soon() <-chan struct{} {
-	if g.timed.Load() == nil {
-		t := time.AfterFunc(patience, g.hurry)
-		if !g.timed.CompareAndSwap(nil, t) {
-			t.Stop()
-		}
-	}
-	return g.near
-}
-
-// hurry closes near, once.
-func (g *group) hurry() {
-	if g.hurried.CompareAndSwap(false, true) {
-		close(g.near)
-	}
-}
-
-// end tells all who wait for the group what became of it.
-func (g *group) end(err error) {
-	g.err = err
-	close(g.done)
-	g.hurry()
-	if t := g.timed.Load(); t != nil {
-		t.Stop()
-	}
-}
-
-// outcome is that of all groups of the ticket, once the last of them has ended.
-func (t Ticket) outcome() error {
-	if t.g.err == nil && t.many && t.b.epoch.Load() != t.epoch {
-		return errReopened
-	}
-	return t.g.err
-}
-
 // reserve adds first and looks then, so that callers at once cannot pass the bounds together. What moves from one counter
 // to another is added there before it is taken off here (see finish), and the counters are read in the order of the way:
 // so no byte is missed.
@@ -220,30 +119,30 @@ type chunk struct {
 	def   *definition
 	group *group
 	data  []byte
-	// members is set when data are gzip members, one of each Append: see Sink.early.
-	members bool
-	appends int // how many have put rows into it
-	notes   []note
-	raw     int64 // row bytes
-	rows    int64
-	first   int64
-	last    int64
+	// precompressed is set when data holds one gzip member for each Append: see SinkHandle.precompress.
+	precompressed bool
+	appends       int // how many have put rows into it
+	notes         []note
+	raw           int64 // row bytes
+	rows          int64
+	first         int64
+	last          int64
 }
 
 // append puts rows into the sink's open chunk and returns the group that will commit them.
-func (s *Sink) append(r *Rows, at int64) *group {
+func (s *SinkHandle) append(r *Rows, at int64) *group {
 	st, data := s.state, r.Data
 	size := int64(len(data))
-	e := s.early(data)
-	member := e.member()
+	pre := s.precompress(data)
+	member := pre.member()
 	st.mu.Lock()
 	c := st.open
-	if c == nil || c.def != s.def || c.raw+size > chunkBytes && c.rows > 0 || c.members && member == nil {
+	if c == nil || c.def != s.def || c.raw+size > chunkBytes && c.rows > 0 || c.precompressed && member == nil {
 		c = s.b.gate.join(st, s.def)
-		c.members = member != nil
+		c.precompressed = member != nil
 		st.open = c
 	}
-	if c.members {
+	if c.precompressed {
 		data = member
 	}
 	if c.rows == 0 {
@@ -259,217 +158,7 @@ func (s *Sink) append(r *Rows, at int64) *group {
 	}
 	g := c.group
 	st.mu.Unlock()
-	e.release()
+	pre.release()
 	s.b.gate.grow(g, size)
 	return g
-}
-
-// group is what one commit writes.
-type group struct {
-	seq  uint64
-	done chan struct{} // closed after err is set
-	err  error
-
-	near    chan struct{} // closed by hurry
-	hurried atomic.Bool
-	timed   atomic.Pointer[time.Timer]
-
-	began   time.Time // when the first chunk joined
-	chunks  []*chunk
-	ops     []*operation
-	waiters atomic.Int64
-	noticed atomic.Bool // the committer was told of it
-	settled atomic.Bool // no more callers are expected
-	probed  bool        // probe runs or has run; guarded by gate.mu
-	bytes   atomic.Int64
-}
-
-// gate hands groups to the committer.
-type gate struct {
-	// intake is held for reading by those who append, and guards closed. Lock order: intake before mu.
-	intake sync.RWMutex
-	closed bool
-
-	// mu guards the fields below. Held for a few instructions.
-	mu       sync.Mutex
-	cur      *group
-	closing  bool // no new rows: what gathers is due at once
-	finished bool // no new operations either
-	spare    spareChunks
-	expect   int64 // how many waited for the last group
-
-	// spread is that of the payloads of the last group; see Sink.early.
-	spread atomic.Bool
-
-	signal chan struct{} // capacity 1
-	bound  int64         // MaxPendingBytes
-}
-
-func (g *gate) init(bound int64) {
-	g.bound = bound
-	g.cur = newGroup(1)
-	g.signal = make(chan struct{}, 1)
-}
-
-func newGroup(seq uint64) *group {
-	return &group{seq: seq, done: make(chan struct{}), near: make(chan struct{})}
-}
-
-// kick wakes the committer. It never blocks.
-func (g *gate) kick() {
-	select {
-	case g.signal <- struct{}{}:
-	default:
-	}
-}
-
-// join adds a chunk of the sink to the group that gathers now.
-func (g *gate) join(s *sinkState, def *definition) *chunk {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.cur.chunks) == 0 {
-		g.cur.began = time.Now()
-	}
-	c := g.spare.take()
-	c.sink, c.def, c.group = s, def, g.cur
-	g.cur.chunks = append(g.cur.chunks, c)
-	return c
-}
-
-// recycle takes the chunks of a group that was written.
-func (g *gate) recycle(done *group) {
-	for _, c := range done.chunks {
-		if crowded := c.appends >= crowd; c.sink.crowded.Load() != crowded { // all callers read it
-			c.sink.crowded.Store(crowded)
-		}
-		*c = chunk{data: c.data[:0]}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.spare.put(done.chunks)
-	done.chunks = nil
-}
-
-// grow counts the bytes of a group and tells the committer where they reach a mark.
-func (g *gate) grow(cur *group, size int64) {
-	after := cur.bytes.Add(size)
-	for _, mark := range [...]int64{heavyBytes, g.due()} {
-		if after >= mark && after-size < mark {
-			g.kick()
-		}
-	}
-}
-
-// due is the size from which a group is committed although nobody waits.
-func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
-
-// post adds an operation to the group that gathers now.
-func (g *gate) post(op *operation) (*group, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.finished {
-		return nil, ErrClosed
-	}
-	g.cur.ops = append(g.cur.ops, op)
-	g.cur.waiters.Add(1)
-	g.kick()
-	return g.cur, nil
-}
-
-// dropOperations keeps those in the gathering group from being run: the state that they were made for is replaced. The
-// rows beside them stay. New ones come only when the store is in use again.
-func (g *gate) dropOperations() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, op := range g.cur.ops {
-		op.dropped = true
-	}
-}
-
-func (g *gate) close() bool {
-	g.intake.Lock()
-	g.closed = true
-	g.intake.Unlock()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	was := g.closing
-	g.closing = true
-	return !was
-}
-
-func (g *gate) finish() {
-	g.mu.Lock()
-	g.finished = true
-	g.mu.Unlock()
-	g.kick()
-}
-
-// gathered reports whether the gathering group need not wait for more callers: as many wait as for the last group, it is
-// heavy, or no more come. After a commit all its callers come back within microseconds; without this the first of them
-// would have a commit alone and the others would wait for two.
-//
-// While it is false the committer sleeps, and is told when to look again: by the caller that makes the group heavy, or
-// by probe. Were it to yield instead, it would stand behind all callers that can run, and the disk would be idle until
-// the last of a thousand has mapped its row.
-func (g *gate) gathered() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	cur := g.cur
-	n := cur.waiters.Load()
-	if n == 0 || n >= g.expect || g.closing || cur.bytes.Load() >= heavyBytes || cur.settled.Load() {
-		return true
-	}
-	if !cur.probed {
-		cur.probed = true
-		go g.probe(cur, g.expect)
-	}
-	return false
-}
-
-// probe gives the processor to callers that are about to wait for a group, and wakes the committer when no more come. It
-// counts turns and not time: a lone caller must not wait, and a fake clock stands still meanwhile.
-func (g *gate) probe(cur *group, expect int64) {
-	n := cur.waiters.Load()
-	for idle := 0; n < expect && idle < gatherTurns && cur.bytes.Load() < heavyBytes; idle++ {
-		runtime.Gosched()
-		if now := cur.waiters.Load(); now > n {
-			n, idle = now, 0
-		}
-	}
-	cur.settled.Store(true)
-	g.kick()
-}
-
-// heavy reports whether the gathering group is worth preparing while another is being written.
-func (g *gate) heavy() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.cur.bytes.Load() >= heavyBytes
-}
-
-// take swaps the gathering group when it is due. Otherwise it says how long it may still gather; negative: it is empty.
-func (g *gate) take(interval time.Duration) (*group, time.Duration) {
-	due := g.due()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	cur := g.cur
-	if len(cur.chunks) == 0 && len(cur.ops) == 0 {
-		return nil, -1
-	}
-	if cur.waiters.Load() == 0 && !g.closing && cur.bytes.Load() < due {
-		if rest := interval - time.Since(cur.began); rest > 0 {
-			return nil, rest
-		}
-	}
-	g.cur = newGroup(cur.seq + 1)
-	g.cur.chunks, g.spare.list = g.spare.list, nil
-	return cur, 0
-}
-
-// ended lets those go on who waited for the group.
-func (g *gate) ended(done *group, err error) {
-	done.end(err)
-	g.mu.Lock()
-	g.expect = done.waiters.Load()
-	g.mu.Unlock()
 }

@@ -1,10 +1,8 @@
 package buffer_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"sync"
 	"testing"
@@ -16,46 +14,6 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 )
-
-// While the disk holds still, each caller whose context ends goes away, however many wait; those who stay are
-// acknowledged when the disk moves again.
-func TestWaitEndsWithItsContext(t *testing.T) {
-	const callers = 100
-	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
-	opts := memoryOptions(buffertest.NewMemory())
-	opts.FS = fs
-	b := open(t, opts)
-	s := define(t, b, "a")
-
-	fs.hold()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	gone := errors.New("the client has gone")
-	var leaving, staying sync.WaitGroup
-	for i := range callers {
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "x"), Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i%2 == 0 {
-			staying.Go(func() {
-				if err := ticket.Wait(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-			continue
-		}
-		leaving.Go(func() {
-			if err := ticket.Wait(ctx); !errors.Is(err, gone) {
-				t.Errorf("Wait: %v, want that the client has gone", err)
-			}
-		})
-	}
-	cancel(gone)
-	leaving.Wait()
-	fs.release()
-	staying.Wait()
-	verify(t, b)
-}
 
 func TestRowsReachTheTableInOrder(t *testing.T) {
 	for _, enc := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
@@ -203,7 +161,7 @@ func TestRowsOfManySinksGoToTheirTables(t *testing.T) {
 	)
 	mem := buffertest.NewMemory()
 	b := open(t, memoryOptions(mem))
-	handles := make([]*buffer.Sink, sinks)
+	handles := make([]*buffer.SinkHandle, sinks)
 	for i := range handles {
 		handles[i] = define(t, b, fmt.Sprintf("s%d", i))
 	}

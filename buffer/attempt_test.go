@@ -21,11 +21,11 @@ func (e *nilError) Error() string { return e.text } // panics on a nil pointer
 // twist is a driver whose calls are replaced.
 type twist struct {
 	*buffertest.Memory
-	put      func(ctx context.Context, obj buffer.Object, src buffer.Source) error
+	put      func(ctx context.Context, obj buffer.Object, src buffer.Content) error
 	importer func(ctx context.Context, f *buffer.File) error
 }
 
-func (t *twist) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (t *twist) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if t.put != nil {
 		return t.put(ctx, obj, src)
 	}

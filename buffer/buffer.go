@@ -178,22 +178,22 @@ func (f *file) done() bool {
 	return f.rec.State == FileImported || f.rec.State == FileExpired || f.rec.State == FileDiscarded
 }
 
-// Sink is a handle on one definition of a sink. Handles of earlier definitions stay usable: their rows go to a file of
+// SinkHandle stands for one definition of a sink. Handles of earlier definitions stay usable: their rows go to a file of
 // their own, with the columns they were mapped for.
-type Sink struct {
+type SinkHandle struct {
 	b     *Buffer
 	state *sinkState
 	def   *definition
 }
 
 // ID returns the id of the sink.
-func (s *Sink) ID() string { return s.state.id }
+func (s *SinkHandle) ID() string { return s.state.id }
 
 // Full returns an [*OverloadError] when as much of the sink waits in local and staging as Options.MaxSinkBytes allows,
 // else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others: whoever
 // appends asks each sink before. It is also full while callers of
 // [Buffer.AppendWhenRoom] wait for it.
-func (s *Sink) Full() error {
+func (s *SinkHandle) Full() error {
 	limit := s.b.opts.MaxSinkBytes
 	if used := s.state.waiting.Load(); used >= limit || s.state.room.n.Load() > 0 {
 		s.b.overloadsDisk.Add(1)
@@ -204,7 +204,7 @@ func (s *Sink) Full() error {
 
 // Crowded reports whether very many Appends had rows in the last chunk of the sink, as when hundreds of callers wait for
 // the disk. Callers may then do better to bring their rows in one Append.
-func (s *Sink) Crowded() bool { return s.state.crowded.Load() }
+func (s *SinkHandle) Crowded() bool { return s.state.crowded.Load() }
 
 // recount sets waiting. Called with Buffer.mu held.
 func (s *sinkState) recount() {
@@ -282,12 +282,12 @@ func (b *Buffer) TableOf(id string) (Table, bool) {
 // Define creates a sink or changes its definition, durably. A change of anything closes the file that gathers rows
 // now, so that what waits is imported at once, under the definition it was accepted with; imports that failed are
 // tried again.
-func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
+func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) {
 	def, err := c.definition(b.opts.ImportLimits())
 	if err != nil {
 		return nil, err
 	}
-	var handle *Sink
+	var handle *SinkHandle
 	err = b.do(ctx, func(t *txn) {
 		s := b.mu.sinks[c.ID]
 		if s == nil {
@@ -309,11 +309,11 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*Sink, error) {
 		s.def = def
 		if changed {
 			s.rec.Def, s.rec.Dropped = def, false
-			t.then(func() { b.warnUnreachable(c) })
+			t.onDurable(func() { b.warnUnreachable(c) })
 			t.touchSink(s)
 			t.retryFailed(s)
 		}
-		handle = &Sink{b: b, state: s, def: def}
+		handle = &SinkHandle{b: b, state: s, def: def}
 	})
 	if err != nil {
 		return nil, err // the committer may still set handle

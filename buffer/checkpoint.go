@@ -40,7 +40,7 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 				}
 			}
 		}
-		t.still = append(t.still, func() { failure = b.copyTo(dir) })
+		t.afterApply = append(t.afterApply, func() { failure = b.copyTo(dir) })
 	})
 	if err == nil {
 		err = failure // was written before the commit ended

@@ -50,7 +50,7 @@ func (c *chunk) bestPacking(gzipLevel int) packing {
 	switch {
 	case c.def.Encoding == None:
 		return packNot
-	case c.members:
+	case c.precompressed:
 		return packQuick
 	case len(c.data) >= compressMin:
 		return packWell
@@ -80,16 +80,16 @@ type packer struct {
 
 // pack compresses the chunks that are worth it. The result is valid until reset.
 func (p *packer) pack(chunks []*chunk) payloads {
-	well, quickly, early := 0, 0, 0
+	well, quickly, precompressed := 0, 0, 0
 	for _, ch := range chunks {
 		pl := payload{encoding: None, data: ch.data, way: ch.bestPacking(p.gzipLevel)}
 		switch pl.way {
 		case packWell:
 			well += len(ch.data)
 		case packQuick:
-			if ch.members {
+			if ch.precompressed {
 				pl.encoding = Gzip
-				early += int(ch.raw)
+				precompressed += int(ch.raw)
 			} else if ch.sink.rest > 0 {
 				ch.sink.rest--
 				pl.way = packNot
@@ -99,7 +99,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 		}
 		p.list = append(p.list, pl)
 	}
-	switch small := quickly + early; {
+	switch small := quickly + precompressed; {
 	case small >= quickFrom:
 		p.spread = true
 	case small < quickFrom/4:
@@ -116,7 +116,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 			switch {
 			case pl.way == packWell:
 				pl.encoding, pl.data = ch.def.Encoding, lane.member(ch.def.Encoding, ch.data)
-			case pl.way == packQuick && quickly > 0 && !ch.members:
+			case pl.way == packQuick && quickly > 0 && !ch.precompressed:
 				if member := lane.quickMember(ch.data); member != nil {
 					pl.encoding, pl.data = Gzip, member
 				}

@@ -150,9 +150,9 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	b := &Buffer{}
 	b.gate.init(64 << 20)
-	sinks := make([]*Sink, quickFrom/size)
+	sinks := make([]*SinkHandle, quickFrom/size)
 	for i := range sinks {
-		sinks[i] = &Sink{b: b, state: &sinkState{}, def: &definition{Encoding: Gzip}}
+		sinks[i] = &SinkHandle{b: b, state: &sinkState{}, def: &definition{Encoding: Gzip}}
 	}
 	texts := func(n int) func(int) [][]byte {
 		return func(sink int) (rows [][]byte) {
@@ -164,11 +164,11 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	}
 	var p packer
 	for i, c := range []struct {
-		rows    func(sink int) [][]byte // of one sink, each by an Append of its own
-		sinks   int                     // how many have rows
-		early   int                     // chunks with members of callers for each sink
-		chunks  int                     // all chunks of a sink
-		members int                     // of the chunks of a sink
+		rows          func(sink int) [][]byte // of one sink, each by an Append of its own
+		sinks         int                     // how many have rows
+		precompressed int                     // chunks with members of callers for each sink
+		chunks        int                     // all chunks of a sink
+		members       int                     // of the chunks of a sink
 	}{
 		{texts(1), len(sinks), 0, 1, 1},
 		{texts(1), len(sinks), 1, 1, 1},
@@ -202,7 +202,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 				rows = gziptest.Read(t, pl.data)
 				got[ch.sink][2] += bytes.Count(pl.data, []byte("\x1f\x8b\x08\x00"))
 			}
-			if ch.members {
+			if ch.precompressed {
 				got[ch.sink][0]++
 			}
 			got[ch.sink][1]++
@@ -215,8 +215,8 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 			if want := bytes.Join(c.rows(k), nil); !bytes.Equal(plain[s.state], want) {
 				t.Fatalf("step %d: sink %d has %q, want %q", i, k, plain[s.state], want)
 			}
-			if want := [3]int{c.early, c.chunks, c.members}; *got[s.state] != want {
-				t.Errorf("step %d: sink %d has %d early chunks, chunks and members, want %d", i, k, *got[s.state], want)
+			if want := [3]int{c.precompressed, c.chunks, c.members}; *got[s.state] != want {
+				t.Errorf("step %d: sink %d has %d precompressed chunks, chunks and members, want %d", i, k, *got[s.state], want)
 				break
 			}
 		}

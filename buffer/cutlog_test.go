@@ -36,7 +36,7 @@ type stagingDir struct {
 	down *down
 }
 
-func (s stagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s stagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if err := s.down.err(true); err != nil {
 		return err
 	}

@@ -229,13 +229,13 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 			d := &x.bad[i]
 			d.SinkID, d.FileID, d.SliceID, d.At = obj.SinkID, file, obj.ID, t.now
 		}
-		t.then(func() {
+		t.onDurable(func() {
 			for _, d := range x.bad {
 				logDamage(b.log, d)
 			}
 		})
 		t.lose(sl, x)
-		t.then(b.queueExpireDamage) // which sets its timer
+		t.onDurable(b.queueExpireDamage) // which sets its timer
 	})
 }
 
@@ -264,7 +264,7 @@ func (t *txn) lose(sl *slice, x examination) {
 	t.touchSlice(sl)
 	t.touchFile(sl.file)
 	num, revision := sl.num, sl.rec.Revision
-	t.also(func(batch *pebble.Batch) {
+	t.addToBatch(func(batch *pebble.Batch) {
 		b.damages.Add(int64(len(x.bad)))
 		for i, d := range x.bad {
 			record := d
@@ -282,7 +282,7 @@ func (t *txn) lose(sl *slice, x examination) {
 		}
 	})
 	if sl.rows > 0 {
-		t.then(func() { b.queueUpload(sl) })
+		t.onDurable(func() { b.queueUpload(sl) })
 		return
 	}
 	// Nothing is left of the slice. Another attempt of its upload may be queued.

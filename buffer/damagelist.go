@@ -62,7 +62,7 @@ func (b *Buffer) forgetDamage(ctx context.Context, keys [][]byte) error {
 		return nil
 	}
 	err := b.do(ctx, func(t *txn) {
-		t.also(func(batch *pebble.Batch) {
+		t.addToBatch(func(batch *pebble.Batch) {
 			for _, key := range keys {
 				_ = batch.Delete(key, nil) // a plain batch cannot fail
 			}

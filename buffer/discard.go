@@ -28,7 +28,7 @@ func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 		for _, f := range s.files {
 			if !f.done() && b.fileID(f) == fileID {
 				known = true
-				t.then(func() { b.queueDiscard(f, func(err error) { result <- err }, unknown) })
+				t.onDurable(func() { b.queueDiscard(f, func(err error) { result <- err }, unknown) })
 			}
 		}
 	})
@@ -92,7 +92,7 @@ func (b *Buffer) discard(ctx context.Context, f *file, unknown error) error {
 		}
 		t.ended(f, FileDiscarded)
 		rows := f.rec.Rows
-		t.then(func() { b.log.Warn("file discarded", "sink", f.sink.id, "file", b.fileID(f), "rows", rows) })
+		t.onDurable(func() { b.log.Warn("file discarded", "sink", f.sink.id, "file", b.fileID(f), "rows", rows) })
 	})
 	if err == nil && over {
 		err = unknown

@@ -25,7 +25,7 @@ import (
 type Staging interface {
 	// Put stores one object. src may be read only during the call. A cancelled ctx ends the call soon; the outcome is
 	// then unknown.
-	Put(ctx context.Context, obj Object, src Source) error
+	Put(ctx context.Context, obj Object, src Content) error
 
 	// Open returns the stored bytes exactly as Put got them. The caller closes the reader. An absent object is an
 	// error that matches [fs.ErrNotExist].
@@ -35,8 +35,8 @@ type Staging interface {
 	Delete(ctx context.Context, objs ...Object) error
 }
 
-// Source gives the bytes of one object, as often as a driver needs to read them (a driver may retry by itself).
-type Source interface {
+// Content gives the bytes of one object, as often as a driver needs to read them (a driver may retry by itself).
+type Content interface {
 	// Open starts a new reading from the first byte. The caller closes the reader before Put returns. The bytes are
 	// the same at every reading.
 	Open() (io.ReadCloser, error)

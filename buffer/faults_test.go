@@ -34,7 +34,7 @@ func (o *outage) fails(sink string) error {
 	return o.err
 }
 
-func (o *outage) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (o *outage) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if err := o.fails(obj.SinkID); err != nil {
 		return fmt.Errorf("put %s: %w", obj.ID, err)
 	}

@@ -29,7 +29,7 @@ func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 			t.dropFile = append(t.dropFile, f)
 			return true
 		})
-		t.then(func() { b.log.Info("sink forgotten", "sink", s.id) })
+		t.onDurable(func() { b.log.Info("sink forgotten", "sink", s.id) })
 	})
 	if err == nil && inUse {
 		err = fmt.Errorf("%w: %q", ErrSinkInUse, sinkID)

@@ -42,7 +42,7 @@ func memoryOptions(mem *buffertest.Memory) buffer.Options {
 	return buffer.Options{Staging: mem, Target: mem, FS: vfs.NewMem(), MemTableBytes: 1 << 20}
 }
 
-func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.Sink {
+func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.SinkHandle {
 	t.Helper()
 	c := buffer.SinkConfig{ID: id, Table: buffer.Table{ID: "in.c-test." + id, Columns: columns}, Encoding: buffer.Gzip}
 	for _, f := range change {
@@ -61,7 +61,7 @@ func row(id int, value string) []byte {
 }
 
 // put appends rows from, from+1, …, to-1, one a call, and waits for the last.
-func put(t *testing.T, b *buffer.Buffer, s *buffer.Sink, from, to int) {
+func put(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "v"), Count: 1})
@@ -207,7 +207,7 @@ func diskOptions(mem *buffertest.Memory) buffer.Options {
 	return buffer.Options{Staging: mem, Target: mem, MemTableBytes: 1 << 20}
 }
 
-func put1(t *testing.T, b *buffer.Buffer, s *buffer.Sink, id int, value string) {
+func put1(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, id int, value string) {
 	t.Helper()
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, value), Count: 1})
 	if err != nil {

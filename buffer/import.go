@@ -69,7 +69,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
 			t.ended(f, FileImported)
-			t.then(func() {
+			t.onDurable(func() {
 				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
 			})
 		})
@@ -111,7 +111,7 @@ func (b *Buffer) describe(f *file) *File {
 func (t *txn) expire(f *file) {
 	t.ended(f, FileExpired)
 	log, rows, retry := t.b.log, f.rec.Rows, f.rec.Retry
-	t.then(func() {
+	t.onDurable(func() {
 		log.Error("file expired: its rows are given up", "sink", f.sink.id, "file", t.b.fileID(f), "rows", rows,
 			"first_failed", retry.FirstFailed, "attempts", retry.Attempt, "reason", retry.Reason)
 	})

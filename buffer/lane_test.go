@@ -15,7 +15,7 @@ import (
 )
 
 // putSlices puts rows into slices of their own.
-func putSlices(t *testing.T, b *buffer.Buffer, s *buffer.Sink, n int) {
+func putSlices(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, n int) {
 	t.Helper()
 	for i := range n {
 		put(t, b, s, i, i+1)
@@ -148,7 +148,7 @@ func TestOneBrokenSliceDoesNotHoldUpTheOthers(t *testing.T) {
 		var outage atomic.Bool
 		var first atomic.Pointer[string]
 		outage.Store(true)
-		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 			first.CompareAndSwap(nil, &obj.ID)
 			if outage.Load() || obj.ID == *first.Load() {
 				return errors.New("refused")

@@ -45,7 +45,7 @@ func (b *Buffer) importedLate(num uint64, arg *File, err error) {
 			}
 			t.ended(f, FileImported)
 			rows := f.rec.Rows
-			t.then(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", rows) })
+			t.onDurable(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", rows) })
 		})
 		var failed *FailedError
 		if again = errors.As(err, &failed) && b.ctx.Err() == nil; again && b.failed.Load() != nil {

@@ -186,7 +186,7 @@ func (l *lateDelete) Delete(ctx context.Context, objs ...buffer.Object) error {
 	return l.Memory.Delete(ctx, objs...)
 }
 
-func (l *lateDelete) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (l *lateDelete) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if l.deletes.Load() > 1 { // the damage was set aside
 		<-l.put
 	}

@@ -45,7 +45,7 @@ func (t *txn) openFile(s *sinkState, def *definition) {
 	t.counters = true
 	t.touchFile(f)
 	at := f.rec.Opened.Add(def.Import.Interval)
-	t.then(func() { b.timers.Set(timerKey{timerFile, f.num}, at) })
+	t.onDurable(func() { b.timers.Set(timerKey{timerFile, f.num}, at) })
 }
 
 // openSlice opens a slice in the sink's writing file.
@@ -60,7 +60,7 @@ func (t *txn) openSlice(s *sinkState) {
 	t.counters = true
 	t.touchSlice(sl)
 	at := sl.rec.Opened.Add(f.rec.Def.Upload.Interval)
-	t.then(func() { b.timers.Set(timerKey{timerSlice, sl.num}, at) })
+	t.onDurable(func() { b.timers.Set(timerKey{timerSlice, sl.num}, at) })
 }
 
 // sealSlice ends the writing of a slice: its totals are final and it waits for its upload.
@@ -76,13 +76,13 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 	s.rec.Sealed.add(sl.rows, sl.raw)
 	t.touchSlice(sl)
 	t.touchSink(s)
-	t.then(func() {
+	t.onDurable(func() {
 		b.timers.Remove(timerKey{timerSlice, sl.num})
 		b.metrics.triggered(s.id, "upload", why)
 		b.queueUpload(sl)
 	})
 	id, rows := b.sliceID(sl), sl.rows
-	t.then(func() { b.log.Debug("slice sealed", "sink", s.id, "slice", id, "reason", why, "rows", rows) })
+	t.onDurable(func() { b.log.Debug("slice sealed", "sink", s.id, "slice", id, "reason", why, "rows", rows) })
 }
 
 // checkFile closes the sink's writing file when one of its conditions is met.
@@ -117,12 +117,12 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 	f.gathered = 0
 	f.rec.State, f.rec.Closed, f.rec.Reason = FileClosing, t.now, why.String()
 	t.touchFile(f)
-	t.then(func() {
+	t.onDurable(func() {
 		b.timers.Remove(timerKey{timerFile, f.num})
 		b.metrics.triggered(s.id, "import", why)
 	})
 	n := len(f.slices)
-	t.then(func() { b.log.Debug("file closed", "sink", s.id, "file", b.fileID(f), "reason", why, "slices", n) })
+	t.onDurable(func() { b.log.Debug("file closed", "sink", s.id, "file", b.fileID(f), "reason", why, "slices", n) })
 	t.checkUploaded(f)
 }
 
@@ -142,7 +142,7 @@ func (t *txn) checkUploaded(f *file) {
 	}
 	f.rec.State, f.rec.Sealed, f.rec.Retry = FileImporting, t.now, retryRecord{}
 	t.touchFile(f)
-	t.then(func() { t.b.queueImport(f) })
+	t.onDurable(func() { t.b.queueImport(f) })
 }
 
 // uploaded records that a slice is in staging and frees its local rows.
@@ -179,7 +179,7 @@ func (t *txn) ended(f *file, state FileState) {
 		}
 		s.rec.LastAt = max(s.rec.LastAt, sum.last)
 		oldest := unixMilli(sum.first)
-		t.then(func() { b.metrics.delivered(s.id, time.Since(oldest)) })
+		t.onDurable(func() { b.metrics.delivered(s.id, time.Since(oldest)) })
 	case FileDiscarded:
 		s.rec.Discarded.add(sum.rows, sum.raw)
 	default:
@@ -197,7 +197,7 @@ func (t *txn) ended(f *file, state FileState) {
 	}
 	t.touchFile(f)
 	t.touchSink(s)
-	t.then(func() {
+	t.onDurable(func() {
 		b.timers.Remove(timerKey{timerImport, f.num})
 		b.queueCleanup(f)
 	})
@@ -248,7 +248,7 @@ func (t *txn) retryFailed(s *sinkState) {
 // again repeats a failed attempt without waiting for its turn.
 func (t *txn) again(e errand) {
 	b := t.b
-	t.then(func() {
+	t.onDurable(func() {
 		b.lanes.force(e.lane, e.num)
 		e.run()
 	})
@@ -267,7 +267,7 @@ func (b *Buffer) fire(k timerKey) {
 				t.intervalOfFile(f)
 			}
 		case timerLane:
-			t.then(func() {
+			t.onDurable(func() {
 				if e, ok := b.lanes.due(k.num); ok {
 					e.run()
 				}
@@ -277,7 +277,7 @@ func (b *Buffer) fire(k timerKey) {
 				t.again(b.importErrand(f))
 			}
 		case timerDamage:
-			t.then(b.queueExpireDamage)
+			t.onDurable(b.queueExpireDamage)
 		case timerReceipts:
 			b.receipts.mu.Lock()
 			t.forgetReceipts()
@@ -294,7 +294,7 @@ func (t *txn) intervalOfSlice(sl *slice) {
 		return
 	}
 	at := sl.file.rec.Def.Upload.Deadline(load)
-	t.then(func() { t.b.timers.Set(timerKey{timerSlice, sl.num}, at) })
+	t.onDurable(func() { t.b.timers.Set(timerKey{timerSlice, sl.num}, at) })
 }
 
 func (t *txn) intervalOfFile(f *file) {
@@ -305,7 +305,7 @@ func (t *txn) intervalOfFile(f *file) {
 		return
 	}
 	at := f.rec.Def.Import.Deadline(load)
-	t.then(func() { t.b.timers.Set(timerKey{timerFile, f.num}, at) })
+	t.onDurable(func() { t.b.timers.Set(timerKey{timerFile, f.num}, at) })
 }
 
 func (b *Buffer) fileID(f *file) string {

@@ -2,7 +2,6 @@ package buffer_test
 
 import (
 	"errors"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"

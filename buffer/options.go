@@ -38,7 +38,7 @@ type Options struct {
 	// at once with an [*OverloadError].
 	MaxDiskBytes int64
 	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
-	// room of all. See [Sink.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
+	// room of all. See [SinkHandle.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
 	// reason [trigger.Pressure]: see [Options.Unreachable]. Default: half of MaxDiskBytes.
 	MaxSinkBytes int64
 	// SyncInterval is how long rows that nobody waits for may gather before a commit begins. Default: 25 ms, so that

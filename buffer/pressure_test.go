@@ -17,7 +17,7 @@ import (
 )
 
 // feed appends rows of about a kilobyte as fast as the bound of the sink allows, and returns how often it was refused.
-func feed(t *testing.T, b *buffer.Buffer, s *buffer.Sink, from, to int) (refused int) {
+func feed(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, from, to int) (refused int) {
 	t.Helper()
 	var last buffer.Ticket
 	for i := from; i < to; {

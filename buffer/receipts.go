@@ -274,10 +274,10 @@ func (t *txn) forgetReceipts() {
 		over := len(r.segments) > 1 && (r.keys > b.opts.MaxKeys-b.opts.MaxKeys/segmentParts ||
 			r.bytes > b.opts.MaxKeyBytes-b.opts.MaxKeyBytes/segmentParts)
 		if t.now.Before(end) && !over {
-			t.then(func() { b.timers.Set(timerKey{kind: timerReceipts}, end) })
+			t.onDurable(func() { b.timers.Set(timerKey{kind: timerReceipts}, end) })
 			return
 		}
-		t.also(func(batch *pebble.Batch) {
+		t.addToBatch(func(batch *pebble.Batch) {
 			_ = batch.DeleteRange(receiptBound(s.num), receiptBound(s.num+1), nil)
 		})
 		r.segments = r.segments[1:]
@@ -289,7 +289,7 @@ func (t *txn) forgetReceipts() {
 		r.early += int64(len(s.keys))
 		if age := t.now.Sub(s.from); r.warned.IsZero() || t.now.Sub(r.warned) >= time.Hour {
 			r.warned = t.now
-			t.then(func() {
+			t.onDurable(func() {
 				b.log.Warn("keys of calls are forgotten before their time: a call that is repeated later is stored again",
 					"kept_for", age, "retention", b.opts.KeyRetention, "max_keys", b.opts.MaxKeys, "max_key_bytes", b.opts.MaxKeyBytes)
 			})

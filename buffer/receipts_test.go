@@ -28,7 +28,7 @@ func keyOf(n int) (k buffer.Key) {
 }
 
 // storeOnce appends a row under a key unless a receipt says that the sink has it, and reports whether it did.
-func storeOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.Sink) (appended int, err error) {
+func storeOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.SinkHandle) (appended int, err error) {
 	t.Helper()
 	c, err := b.Claim(t.Context(), keyOf(key))
 	if err != nil {
@@ -52,7 +52,7 @@ func storeOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.Sink) (
 }
 
 // mustOnce is storeOnce for a store that works.
-func mustOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.Sink) int {
+func mustOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.SinkHandle) int {
 	t.Helper()
 	n, err := storeOnce(t, b, key, sinks...)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		opts := memoryOptions(mem)
 		opts.FS = fs
 		b := openAt(t, "data", opts)
-		sinks := []*buffer.Sink{define(t, b, "a"), define(t, b, "b")}
+		sinks := []*buffer.SinkHandle{define(t, b, "a"), define(t, b, "b")}
 		var answered atomic.Int64
 		var wg sync.WaitGroup
 		cut := make(chan *vfs.MemFS, 1)
@@ -106,7 +106,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		mem = buffertest.NewMemory() // what the old process uploaded after the cut is not of this world
 		opts.Staging, opts.Target, opts.FS = mem, mem, <-cut
 		b = openAt(t, "data", opts)
-		sinks = []*buffer.Sink{define(t, b, "a"), define(t, b, "b")}
+		sinks = []*buffer.SinkHandle{define(t, b, "a"), define(t, b, "b")}
 		for key := range clients * calls {
 			if n := mustOnce(t, b, key, sinks...); n > 0 && onDisk[key] {
 				t.Errorf("call %d was acknowledged and is stored again at %d sinks", key, n)
@@ -166,7 +166,7 @@ func TestOneCallAKeyAtATime(t *testing.T) {
 }
 
 // mustOnceHeld stores a row under another key once the log goes on.
-func mustOnceHeld(t *testing.T, b *buffer.Buffer, gate *slowLog, s *buffer.Sink) int {
+func mustOnceHeld(t *testing.T, b *buffer.Buffer, gate *slowLog, s *buffer.SinkHandle) int {
 	t.Helper()
 	gate.release()
 	return mustOnce(t, b, 2, s)

@@ -101,7 +101,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 			last = t.now.Add(b.opts.Retry.Max)
 		}
 		attempt := r.Attempt
-		t.then(func() {
+		t.onDurable(func() {
 			b.timers.Set(timerKey{timerLane, lane.id}, lane.next)
 			if imports {
 				b.timers.Set(timerKey{timerImport, e.num}, last)

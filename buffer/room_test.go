@@ -82,7 +82,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 }
 
 // stuck opens a buffer whose sink "a" is full and whose staging is away until the returned function is called.
-func stuck(t *testing.T, set func(*buffer.Options)) (b *buffer.Buffer, a *buffer.Sink, o *outage) {
+func stuck(t *testing.T, set func(*buffer.Options)) (b *buffer.Buffer, a *buffer.SinkHandle, o *outage) {
 	t.Helper()
 	o = &outage{Memory: buffertest.NewMemory(), err: errors.New("away"), only: "a"}
 	o.away.Store(true)

@@ -57,7 +57,7 @@ func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables bool) *damageWorld {
 		t.Fatal(err)
 	}
 	noise := noise{rand.New(rand.NewPCG(1, 2))}
-	var sinks []*buffer.Sink
+	var sinks []*buffer.SinkHandle
 	for _, id := range damageSinks {
 		sinks = append(sinks, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Import.Count = 1000 }))
 	}

@@ -48,7 +48,7 @@ func (s *sliceSource) isOver() bool {
 	return s.over
 }
 
-// Open implements [Source].
+// Open implements [Content].
 func (s *sliceSource) Open() (io.ReadCloser, error) {
 	r, w := io.Pipe()
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (r *sliceReader) Close() error {
 // packBytes is how many raw bytes of small chunks make one member.
 const packBytes = 1 << 20
 
-// WriteTo implements [Source].
+// WriteTo implements [Content].
 func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	var (
 		packer = compressor{gzipLevel: s.b.opts.GzipLevel}

@@ -14,7 +14,7 @@ import (
 
 // A reader that Put forgets ends with Put, so it cannot keep the store open.
 func TestForgottenReaderEndsWithPut(t *testing.T) {
-	drv := &twist{put: func(_ context.Context, _ buffer.Object, src buffer.Source) error {
+	drv := &twist{put: func(_ context.Context, _ buffer.Object, src buffer.Content) error {
 		rc, err := src.Open()
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 		var stuck atomic.Bool
 		stuck.Store(true)
 		drv := &twist{Memory: buffertest.NewMemory()}
-		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 			if stuck.Load() {
 				_, err := src.WriteTo(stuckWriter{release})
 				return err

@@ -2,7 +2,6 @@ package buffer_test
 
 import (
 	"context"
-	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"

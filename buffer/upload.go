@@ -49,7 +49,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 			if b.sliceID(sl) == obj.ID {
 				t.uploaded(sl)
 			} else { // damage was set aside meanwhile: what is in staging is not what the slice is now
-				t.then(func() { b.queueUpload(sl) })
+				t.onDurable(func() { b.queueUpload(sl) })
 			}
 		})
 		return
@@ -115,11 +115,11 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 				Reason: "nothing is left of the slice, neither on the local level nor in staging",
 			}
 			t.lose(sl, examination{bad: []Damage{d}})
-			t.then(func() { logDamage(b.log, d) })
+			t.onDurable(func() { logDamage(b.log, d) })
 		default:
 			sl.rec.Revision++
 			sl.rec.Instance = b.instance
-			t.then(func() { b.queueUpload(sl) })
+			t.onDurable(func() { b.queueUpload(sl) })
 		}
 	})
 }

@@ -25,7 +25,7 @@ func (c *connection) call(ctx context.Context, do func(context.Context) error) e
 }
 
 // Put implements [buffer.Staging].
-func (c *connection) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (c *connection) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	return c.call(ctx, func(ctx context.Context) error { return c.memory.Put(ctx, obj, src) })
 }
 

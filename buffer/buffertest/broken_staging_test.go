@@ -20,12 +20,12 @@ import (
 // brokenStaging is a Memory whose operations a test replaces.
 type brokenStaging struct {
 	*Memory
-	put  func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error
+	put  func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error
 	open func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error)
 	del  func(ctx context.Context, m *Memory, objs []buffer.Object) error
 }
 
-func (b *brokenStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (b *brokenStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if b.put != nil {
 		return b.put(ctx, b.Memory, obj, src)
 	}
@@ -65,34 +65,34 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 		caughtBy string
 		driver   brokenStaging
 	}{
-		"an interrupted put is visible": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"an interrupted put is visible": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var data bytes.Buffer
 			_, err := src.WriteTo(&contextWriter{ctx, &data})
 			m.storeRaw(obj, data.Bytes())
 			return err
 		}}},
-		"an error of the source is swallowed": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"an error of the source is swallowed": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var data bytes.Buffer
 			_, _ = src.WriteTo(&contextWriter{ctx, &data})
 			m.storeRaw(obj, data.Bytes())
 			return nil
 		}}},
-		"a failed put is permanent": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"a failed put is permanent": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			return buffer.Permanent(m.Put(ctx, obj, src))
 		}}},
-		"the cause of a failed put is lost": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"the cause of a failed put is lost": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			if m.Put(ctx, obj, src) != nil {
 				return errors.New("put failed")
 			}
 			return nil
 		}}},
-		"a second put is refused": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"a second put is refused": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			if m.has(obj.ID) {
 				return fs.ErrExist
 			}
 			return m.Put(ctx, obj, src)
 		}}},
-		"a second put appends": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"a second put appends": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var data bytes.Buffer
 			if old, err := m.Open(ctx, obj); err == nil {
 				must(0, func() error { _, err := data.ReadFrom(old); return err }())
@@ -103,7 +103,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 			m.storeRaw(obj, data.Bytes())
 			return nil
 		}}},
-		"a second put overwrites in place": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"a second put overwrites in place": {"PutAgain", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var old, data bytes.Buffer
 			if rc, err := m.Open(ctx, obj); err == nil {
 				must(0, func() error { _, err := old.ReadFrom(rc); return err }())
@@ -114,14 +114,14 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 			m.storeRaw(obj, append(data.Bytes(), old.Bytes()[min(old.Len(), data.Len()):]...))
 			return nil
 		}}},
-		"a failed second put destroys the object": {"PutAgainFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"a failed second put destroys the object": {"PutAgainFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			_ = m.Delete(ctx, obj)
 			return m.Put(ctx, obj, src)
 		}}},
-		"the context is ignored": {"PutCancelled", brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"the context is ignored": {"PutCancelled", brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			return m.Put(context.Background(), obj, src)
 		}}},
-		"a cancelled put stores what it has": {"PutCancelled", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"a cancelled put stores what it has": {"PutCancelled", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var data bytes.Buffer
 			_, err := src.WriteTo(&contextWriter{ctx, &data})
 			if err == nil || ctx.Err() != nil {
@@ -130,7 +130,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 			}
 			return err
 		}}},
-		"readers stay open": {"PutThenOpen", brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"readers stay open": {"PutThenOpen", brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			rc, err := src.Open()
 			if err != nil {
 				return err
@@ -207,7 +207,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 			}
 			return nil
 		}}},
-		"ids are cut": {"LookAlikeIDs", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+		"ids are cut": {"LookAlikeIDs", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			obj.ID = obj.ID[:min(63, len(obj.ID))]
 			return m.Put(ctx, obj, src)
 		}, open: func(ctx context.Context, m *Memory, obj buffer.Object) (io.ReadCloser, error) {
@@ -218,7 +218,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 			var mu sync.Mutex
 			var shared bytes.Buffer
 			meet := meeting(16) // the calls of the check
-			return brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			return brokenStaging{put: func(_ context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 				w := writerFunc(func(p []byte) (int, error) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -236,7 +236,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 		}()},
 		"a repeated put is visible while it is written": {"PutSameObjectConcurrently", func() brokenStaging {
 			var opened atomic.Int64
-			return brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Source) error {
+			return brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 				m.storeRaw(obj, []byte("the beginning"))
 				for before, i := opened.Load(), 0; opened.Load() == before && i < 1000; i++ {
 					runtime.Gosched()

@@ -111,7 +111,7 @@ func (m *Memory) do(ctx context.Context, op Op, id string, effect func() error) 
 }
 
 // Put implements [buffer.Staging].
-func (m *Memory) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (m *Memory) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	return m.do(ctx, OpPut, obj.ID, func() error {
 		var data bytes.Buffer
 		if _, err := src.WriteTo(&contextWriter{ctx, &data}); err != nil {

@@ -77,7 +77,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // overran tells whether the reader did not notice.
 func (e *endless) overran() bool { return e.given >= stopAfter }
 
-// source is a [buffer.Source] with faults.
+// source is a [buffer.Content] with faults.
 type source struct {
 	reader   func() io.Reader
 	failOpen bool

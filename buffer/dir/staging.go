@@ -25,7 +25,7 @@ func (s *StagingDir) path(id string) string { return filepath.Join(s.root, id+".
 
 // Put implements [buffer.Staging]. An object that is already stored is kept, and src is then not read. An
 // empty file cannot be an object with rows: it is replaced.
-func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if err := checkID("object", obj.ID); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Sour
 	return nil
 }
 
-func (s *StagingDir) put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s *StagingDir) put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func encoded(records, size int) ([]byte, error) {
 // noStaging accepts nothing until the engine gives up.
 type noStaging struct{}
 
-func (noStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Source) error {
+func (noStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Content) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

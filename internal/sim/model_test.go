@@ -39,7 +39,7 @@ func newModel() model {
 }
 
 type handle struct {
-	sink *buffer.Sink
+	sink *buffer.SinkHandle
 	conf buffer.SinkConfig
 }
 

@@ -111,7 +111,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault) (out 
 		var b *buffer.Buffer
 		again("open", func() (err error) { b, err = buffer.Open("data", opts); return err })
 		for part := range 3 {
-			var s *buffer.Sink
+			var s *buffer.SinkHandle
 			again("define", func() (err error) { s, err = b.Define(t.Context(), conf); return err })
 			for i := range 15 {
 				id := fmt.Sprintf("%d.%d.%02d", session, part, i)

@@ -174,7 +174,7 @@ func (d *drivers) do(fn func() error) error {
 	return fn()
 }
 
-func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	return d.call(ctx, "staging", "put "+obj.ID, func() error {
 		var data bytes.Buffer
 		if chance(d.o.seed, 0.5, "reader "+obj.ID[strings.Index(obj.ID, "-"):]) {

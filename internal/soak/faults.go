@@ -64,7 +64,7 @@ func (d *drivers) call(ctx context.Context, down int32, effect func() error) err
 	return effect()
 }
 
-func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	return d.call(ctx, stagingDown, func() error { return d.Staging.Put(ctx, obj, src) })
 }
 

@@ -152,7 +152,7 @@ func prepareFile(sinkID, fileID string) storageapi.FilePrepare {
 }
 
 // Put implements [buffer.Staging]. The slice and a manifest that names it are stored when it returns nil.
-func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	var err error
 	renewed := false
 	for range maxReplaced {
@@ -189,7 +189,7 @@ func (s *Staging) drop(fileID string) {
 	delete(s.files, fileID)
 }
 
-func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Source) error {
+func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	f := s.stored(obj.FileID)
 	f.mu.Lock()
 	err := s.prepare(ctx, f, obj)

@@ -1,0 +1,234 @@
+package buffer
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// commitBytes is the size at which a commit begins although nobody waits and SyncInterval has not passed.
+	commitBytes = 2 << 20
+	// heavyBytes is the size from which a group takes so long to compress and encode that it is prepared while the disk
+	// writes another. A lighter group gathers on: fewer and larger writes are cheaper.
+	heavyBytes = 200 << 10
+	// gatherTurns is how often probe yields without a new waiter before it gives up.
+	gatherTurns = 16
+	// crowd is the number of Appends in one chunk from which the sink counts as contended: see [SinkHandle.Crowded].
+	crowd = 80
+)
+
+// group is what one commit writes.
+type group struct {
+	seq   uint64
+	done  chan struct{} // closed after err is set
+	err   error
+	grace grace
+
+	began   time.Time // when the first chunk joined
+	chunks  []*chunk
+	ops     []*operation
+	waiters atomic.Int64
+	noticed atomic.Bool // the committer was told of it
+	settled atomic.Bool // no more callers are expected
+	probed  bool        // probe runs or has run; guarded by gate.mu
+	bytes   atomic.Int64
+}
+
+// gate hands groups to the committer.
+type gate struct {
+	// intake is held for reading by those who append, and guards closed. Lock order: intake before mu.
+	intake sync.RWMutex
+	closed bool
+
+	// mu guards the fields below. Held for a few instructions.
+	mu       sync.Mutex
+	cur      *group
+	closing  bool // no new rows: what gathers is due at once
+	finished bool // no new operations either
+	spare    spareChunks
+	expect   int64 // how many waited for the last group
+
+	// spread is that of the payloads of the last group; see SinkHandle.precompress.
+	spread atomic.Bool
+
+	signal chan struct{} // capacity 1
+	bound  int64         // MaxPendingBytes
+}
+
+func (g *gate) init(bound int64) {
+	g.bound = bound
+	g.cur = newGroup(1)
+	g.signal = make(chan struct{}, 1)
+}
+
+func newGroup(seq uint64) *group {
+	return &group{seq: seq, done: make(chan struct{}), grace: grace{over: make(chan struct{})}}
+}
+
+// kick wakes the committer. It never blocks.
+func (g *gate) kick() {
+	select {
+	case g.signal <- struct{}{}:
+	default:
+	}
+}
+
+// join adds a chunk of the sink to the group that gathers now.
+func (g *gate) join(s *sinkState, def *definition) *chunk {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.cur.chunks) == 0 {
+		g.cur.began = time.Now()
+	}
+	c := g.spare.take()
+	c.sink, c.def, c.group = s, def, g.cur
+	g.cur.chunks = append(g.cur.chunks, c)
+	return c
+}
+
+// recycle takes the chunks of a group that was written.
+func (g *gate) recycle(done *group) {
+	for _, c := range done.chunks {
+		if crowded := c.appends >= crowd; c.sink.crowded.Load() != crowded { // all callers read it
+			c.sink.crowded.Store(crowded)
+		}
+		*c = chunk{data: c.data[:0]}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.spare.put(done.chunks)
+	done.chunks = nil
+}
+
+// grow counts the bytes of a group and tells the committer where they reach a mark.
+func (g *gate) grow(cur *group, size int64) {
+	after := cur.bytes.Add(size)
+	for _, mark := range [...]int64{heavyBytes, g.due()} {
+		if after >= mark && after-size < mark {
+			g.kick()
+		}
+	}
+}
+
+// due is the size from which a group is committed although nobody waits.
+func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
+
+// post adds an operation to the group that gathers now.
+func (g *gate) post(op *operation) (*group, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.finished {
+		return nil, ErrClosed
+	}
+	g.cur.ops = append(g.cur.ops, op)
+	g.cur.waiters.Add(1)
+	g.kick()
+	return g.cur, nil
+}
+
+// dropOperations keeps those in the gathering group from being run: the state that they were made for is replaced. The
+// rows beside them stay. New ones come only when the store is in use again.
+func (g *gate) dropOperations() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, op := range g.cur.ops {
+		op.dropped = true
+	}
+}
+
+func (g *gate) close() bool {
+	g.intake.Lock()
+	g.closed = true
+	g.intake.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.closing
+	g.closing = true
+	return !was
+}
+
+func (g *gate) finish() {
+	g.mu.Lock()
+	g.finished = true
+	g.mu.Unlock()
+	g.kick()
+}
+
+// gathered reports whether the gathering group need not wait for more callers: as many wait as for the last group, it is
+// heavy, or no more come. After a commit all its callers come back within microseconds; without this the first of them
+// would have a commit alone and the others would wait for two.
+//
+// While it is false the committer sleeps, and is told when to look again: by the caller that makes the group heavy, or
+// by probe. Were it to yield instead, it would stand behind all callers that can run, and the disk would be idle until
+// the last of a thousand has mapped its row.
+func (g *gate) gathered() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cur := g.cur
+	n := cur.waiters.Load()
+	if n == 0 || n >= g.expect || g.closing || cur.bytes.Load() >= heavyBytes || cur.settled.Load() {
+		return true
+	}
+	if !cur.probed {
+		cur.probed = true
+		go g.probe(cur, g.expect)
+	}
+	return false
+}
+
+// probe gives the processor to callers that are about to wait for a group, and wakes the committer when no more come. It
+// counts turns and not time: a lone caller must not wait, and a fake clock stands still meanwhile.
+func (g *gate) probe(cur *group, expect int64) {
+	n := cur.waiters.Load()
+	for idle := 0; n < expect && idle < gatherTurns && cur.bytes.Load() < heavyBytes; idle++ {
+		runtime.Gosched()
+		if now := cur.waiters.Load(); now > n {
+			n, idle = now, 0
+		}
+	}
+	cur.settled.Store(true)
+	g.kick()
+}
+
+// heavy reports whether the gathering group is worth preparing while another is being written.
+func (g *gate) heavy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cur.bytes.Load() >= heavyBytes
+}
+
+// take swaps the gathering group when it is due. Otherwise it says how long it may still gather; negative: it is empty.
+func (g *gate) take(interval time.Duration) (*group, time.Duration) {
+	due := g.due()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cur := g.cur
+	if len(cur.chunks) == 0 && len(cur.ops) == 0 {
+		return nil, -1
+	}
+	if cur.waiters.Load() == 0 && !g.closing && cur.bytes.Load() < due {
+		if rest := interval - time.Since(cur.began); rest > 0 {
+			return nil, rest
+		}
+	}
+	g.cur = newGroup(cur.seq + 1)
+	g.cur.chunks, g.spare.list = g.spare.list, nil
+	return cur, 0
+}
+
+// ended lets those go on who waited for the group.
+func (g *gate) ended(done *group, err error) {
+	done.end(err)
+	g.mu.Lock()
+	g.expect = done.waiters.Load()
+	g.mu.Unlock()
+}
+
+// drained reports whether nothing can come any more.
+func (g *gate) drained() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.finished && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
+}

@@ -1,0 +1,96 @@
+package buffer
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Ticket stands for rows that were accepted by one Append.
+type Ticket struct {
+	b *Buffer
+	g *group // the last that holds rows of the Append
+	// many is set when earlier groups hold rows, too; epoch is that of the Append. Groups are written in order, so an
+	// earlier one can have failed only if the store has failed since.
+	many  bool
+	epoch uint64
+}
+
+// Wait returns nil when the rows are on disk. With an error of ctx the outcome is unknown: the rows may be stored.
+// Other errors are [*FailedError] and [ErrClosed]. That ctx has ended is noticed within 10 ms.
+func (t Ticket) Wait(ctx context.Context) error {
+	if t.g == nil {
+		return nil
+	}
+	waiters := t.g.waiters.Add(1)
+	if waiters == 1 {
+		t.b.gate.kick()
+	}
+	done := ctx.Done()
+	if done == nil {
+		<-t.g.done
+		return t.outcome()
+	}
+	if waiters > graceWaiters {
+		<-t.g.grace.wait()
+		select {
+		case <-t.g.done:
+			return t.outcome()
+		default:
+		}
+	}
+	select {
+	case <-t.g.done:
+		return t.outcome()
+	case <-done:
+		return context.Cause(ctx)
+	}
+}
+
+// grace is the time for which most waiters of a group look at the group alone, before they look at their contexts as well.
+//
+// Waiting for two channels means entering and leaving both queues, each under its lock, and the context's channel is often
+// shared by all callers. A commit is shorter than gracePeriod unless the disk stalls. The first graceWaiters of a group skip
+// it: so few would gain less than the timer costs.
+type grace struct {
+	over       chan struct{} // closed when the group or the period has ended
+	start, end sync.Once
+	timer      *time.Timer // set by start
+}
+
+const (
+	graceWaiters = 16
+	gracePeriod  = 10 * time.Millisecond
+)
+
+// wait returns a channel that is closed when the group has ended, or after gracePeriod.
+func (g *grace) wait() <-chan struct{} {
+	g.start.Do(func() { g.timer = time.AfterFunc(gracePeriod, g.finish) })
+	return g.over
+}
+
+func (g *grace) finish() { g.end.Do(func() { close(g.over) }) }
+
+// stop ends the grace with its group. No timer starts afterwards.
+func (g *grace) stop() {
+	g.start.Do(func() {})
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	g.finish()
+}
+
+// end tells everyone who waits for the group how it ended.
+func (g *group) end(err error) {
+	g.err = err
+	close(g.done)
+	g.grace.stop()
+}
+
+// outcome is that of all groups of the ticket, once the last of them has ended.
+func (t Ticket) outcome() error {
+	if t.g.err == nil && t.many && t.b.epoch.Load() != t.epoch {
+		return errReopened
+	}
+	return t.g.err
+}

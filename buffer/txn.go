@@ -1,0 +1,187 @@
+package buffer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// txn is one atomic change of the local level: chunks and the state changes that follow from them or were asked for.
+// Its operations run in memory, under Buffer.mu, on the committer's goroutine.
+type txn struct {
+	b   *Buffer
+	now time.Time
+
+	// Records to write at the end; a record may be touched many times. Most commits touch none, so the maps are made late.
+	sinks    map[*sinkState]bool
+	files    map[*file]bool
+	slices   map[*slice]bool
+	drop     []*slice // slices whose records go
+	dropFile []*file
+	wipe     []uint64 // slices whose chunks go
+	extra    []func(*pebble.Batch)
+	counters bool
+	changed  bool
+	freed    int64 // payload bytes that leave the local level
+	staged   int64 // payload bytes that come to staging, less those that leave it
+
+	durable []func() // runs when the batch is on disk
+	// afterApply runs on the committer, after the batch was applied and before the next one can start.
+	afterApply []func()
+}
+
+func (t *txn) touchSink(s *sinkState) { touch(&t.sinks, s) }
+
+func (t *txn) touchFile(f *file) {
+	touch(&t.files, f)
+	t.changed = true
+}
+
+func (t *txn) touchSlice(s *slice) { touch(&t.slices, s) }
+
+func touch[T comparable](set *map[T]bool, element T) {
+	if *set == nil {
+		*set = make(map[T]bool)
+	}
+	(*set)[element] = true
+}
+
+// addToBatch adds to the batch what is not a record of a sink, file or slice.
+func (t *txn) addToBatch(fn func(*pebble.Batch)) { t.extra = append(t.extra, fn) }
+
+// onDurable runs fn when this change is on disk. Effects outside the store start here and nowhere else.
+func (t *txn) onDurable(fn func()) { t.durable = append(t.durable, fn) }
+
+// do runs op as part of the next commit and returns when it is on disk.
+func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
+	o := &operation{run: op}
+	g, err := b.post(o)
+	if err != nil {
+		return err
+	}
+	if err := (Ticket{b: b, g: g}).Wait(ctx); err != nil {
+		return err
+	}
+	if o.dropped {
+		return errReopened
+	}
+	return nil
+}
+
+// post runs an operation as part of the next commit.
+func (b *Buffer) post(o *operation) (*group, error) {
+	if f := b.failed.Load(); f != nil {
+		return nil, f
+	}
+	return b.gate.post(o)
+}
+
+// operation is a change of state that waits for its commit. It may hold what it found in the state when it was asked
+// for, so it must not outlive that state.
+type operation struct {
+	run func(*txn)
+	// dropped is set when the store was reopened before the operation could run. It counts when the group has ended.
+	dropped bool
+}
+
+// addChunk puts one chunk into the batch, opening slice and file where there are none, and closing them when their
+// conditions are met. It returns the bytes stored.
+func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
+	s := c.sink
+	if s.file != nil && s.file.rec.Def != c.def && mutant != mutantWrongColumns {
+		t.closeFile(s.file, trigger.Changed)
+	}
+	if s.file == nil {
+		t.openFile(s, c.def)
+	}
+	if s.slice == nil {
+		t.openSlice(s)
+	}
+	sl := s.slice
+	sl.add(tally{rows: c.rows, raw: c.raw, stored: int64(len(p.data)), first: c.first, last: c.last})
+
+	op := batch.SetDeferred(chunkKeySize, chunkHeaderSize+len(p.data))
+	putChunkKey(op.Key, sl.num, sl.chunks)
+	copy(op.Value[chunkHeaderSize:], p.data)
+	putChunkHeader(op.Value, chunkHeader{
+		encoding: p.encoding, rows: c.rows, raw: c.raw, last: c.last, slice: sl.tally,
+	})
+	if err := op.Finish(); err != nil {
+		panic(fmt.Sprintf("buffer: build batch: %v", err)) // only an indexed batch can fail here
+	}
+	sl.chunks++
+	s.waiting.Add(int64(len(p.data)))
+	s.file.gathered += int64(len(p.data))
+	t.b.gathering.Add(int64(len(p.data)))
+
+	if r := c.def.Upload.Due(trigger.Load{Since: sl.rec.Opened, Size: sl.stored, Count: sl.rows}, t.now); r != trigger.None {
+		t.sealSlice(sl, r)
+	}
+	t.checkFile(s, t.now)
+	return int64(len(p.data))
+}
+
+// encode writes the touched records into the batch.
+func (t *txn) encode(batch *pebble.Batch) {
+	set := func(key []byte, value []byte) { _ = batch.Set(key, value, nil) } // a plain batch cannot fail
+	for _, s := range t.drop {
+		delete(t.slices, s)
+		_ = batch.Delete(sliceKey(s.num), nil)
+	}
+	for _, f := range t.dropFile {
+		delete(t.files, f)
+		_ = batch.Delete(fileKey(f.num), nil)
+	}
+	for s := range t.sinks {
+		set(sinkKey(s.num), encodeRecord(&s.rec))
+	}
+	for f := range t.files {
+		f.sink.recount()
+		set(fileKey(f.num), encodeRecord(&f.rec))
+	}
+	for s := range t.slices {
+		set(sliceKey(s.num), encodeRecord(&s.rec))
+	}
+	for _, fn := range t.extra {
+		fn(batch)
+	}
+	for _, num := range t.wipe {
+		wipeChunks(batch, num, t.b.mu.slices[num])
+	}
+	if t.counters && mutant != mutantReuseID {
+		set([]byte(keyCounters), encodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))
+	}
+}
+
+// wipeOneByOne is up to how many chunks of a slice are deleted by their keys.
+const wipeOneByOne = 64
+
+// wipeChunks deletes the chunks of a slice; sl is nil when it is forgotten.
+//
+// A deleted range is one key, whatever lies in it, but the first reading after it puts all ranges in the write buffer in
+// order once more. Where each of thousands of sinks has a slice of a few rows, every upload did that: 10,000 of them took
+// 30 s of CPU. A slice with many chunks takes so much of the write buffer that few such ranges fit into it.
+func wipeChunks(batch *pebble.Batch, num uint64, sl *slice) {
+	// Of what was damaged once, the number of the last chunk is not sure.
+	if sl != nil && sl.rec.Chunks > 0 && sl.rec.Chunks <= wipeOneByOne && sl.rec.Reason != reasonSalvaged &&
+		!sl.rec.Salvaged && !sl.rec.Uncounted && sl.rec.Revision == 0 {
+		var key [chunkKeySize]byte
+		for seq := range sl.rec.Chunks {
+			putChunkKey(key[:], num, seq)
+			_ = batch.Delete(key[:], nil)
+		}
+		return
+	}
+	from, to := chunkBounds(num)
+	_ = batch.DeleteRange(from, to, nil)
+}
+
+func encodeCounters(file, slice uint64) []byte {
+	b := binary.BigEndian.AppendUint64(nil, file)
+	return binary.BigEndian.AppendUint64(b, slice)
+}
