@@ -24,6 +24,8 @@ type tree struct {
 	files []*file
 	// texts are the contents of all files that people read, Go files included, by slash-separated path.
 	texts map[string]string
+	// paths are all files and folders.
+	paths map[string]bool
 }
 
 // A file is one parsed Go file.
@@ -101,6 +103,7 @@ func (t *tree) line(pos token.Pos) int { return t.fset.Position(pos).Line }
 // add parses one file into the tree.
 func (t *tree) add(name, text string) error {
 	t.texts[name] = text
+	t.addPath(name)
 	if !strings.HasSuffix(name, ".go") {
 		return nil
 	}
@@ -114,7 +117,9 @@ func (t *tree) add(name, text string) error {
 	return nil
 }
 
-func newTree() *tree { return &tree{fset: token.NewFileSet(), texts: make(map[string]string)} }
+func newTree() *tree {
+	return &tree{fset: token.NewFileSet(), texts: make(map[string]string), paths: make(map[string]bool)}
+}
 
 // textual are the suffixes and names of the files that people read.
 var textual = []string{".go", ".md", ".mod", ".yml", ".yaml", ".sh", "Makefile", ".ci/run", ".ci/tools"}
@@ -139,7 +144,9 @@ func loadTree(t *testing.T) *tree {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if entry.IsDir() {
+		if !entry.IsDir() {
+			tr.addPath(rel)
+		} else {
 			if entry.Name() == ".git" || entry.Name() == "testdata" || rel == "bin" {
 				return fs.SkipDir
 			}
@@ -172,7 +179,7 @@ type rule struct {
 }
 
 func rules() []rule {
-	return slices.Concat(importRules(), codeRules(), docRules(), textRules())
+	return slices.Concat(importRules(), codeRules(), docRules(), textRules(), proseRules())
 }
 
 func TestHouseRules(t *testing.T) {
@@ -201,7 +208,7 @@ type breach struct {
 
 func TestRulesFindBreaches(t *testing.T) {
 	tested := make(map[string]bool)
-	for _, b := range slices.Concat(importBreaches(), codeBreaches(), docBreaches(), textBreaches()) {
+	for _, b := range slices.Concat(importBreaches(), codeBreaches(), docBreaches(), textBreaches(), proseBreaches()) {
 		tr := newTree()
 		for i := 0; i < len(b.files); i += 2 {
 			name, text := b.files[i], b.files[i+1]
