@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/pebblestore"
-	"github.com/forebay/forebay/trigger"
+	"github.com/forebay/forebay/internal/schedule"
 )
 
 // When the store fails, the buffer treats it as a crash without the end of the process:
@@ -24,7 +24,7 @@ import (
 
 // crew is everything that acts by itself.
 type crew struct {
-	timers   *trigger.Scheduler[timerKey]
+	timers   *schedule.Scheduler[timerKey]
 	uploads  *workers
 	imports  *workers
 	cleanups *workers
@@ -35,7 +35,7 @@ type crew struct {
 func (b *Buffer) newCrew() crew {
 	ctx, cancel := context.WithCancel(b.ctx)
 	return crew{
-		timers: trigger.NewScheduler(b.fire), uploads: newWorkers(ctx, b.opts.Uploads),
+		timers: schedule.New(b.fire), uploads: newWorkers(ctx, b.opts.Uploads),
 		imports: newWorkers(ctx, b.opts.Imports), cleanups: newWorkers(ctx, 2), cancel: cancel,
 	}
 }

@@ -55,7 +55,7 @@ func (c Conditions) Due(l Load, now time.Time) Reason {
 }
 
 // Deadline returns when the interval condition will be met: from this moment on [Conditions.Due] is not [None].
-// It is the zero time for an empty load, which [Scheduler.Set] takes as "no deadline".
+// It is the zero time for an empty load, which has no deadline.
 func (c Conditions) Deadline(l Load) time.Time {
 	if l.Count <= 0 {
 		return time.Time{}

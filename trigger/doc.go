@@ -10,8 +10,7 @@
 //		// seal the slice, and remember why
 //	}
 //
-// Only the interval can be met while nothing is written. A [Scheduler] covers that: it holds one deadline per key and
-// calls back when it has come. Keys that wait cost a heap entry and nothing else, there is no polling.
+// Only the interval can be met while nothing is written: the owner asks again at [Conditions.Deadline].
 //
 // # Clocks
 //

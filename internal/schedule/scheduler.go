@@ -1,4 +1,6 @@
-package trigger
+// Package schedule calls back when deadlines have come. Keys that wait cost a heap entry and nothing else: there is no
+// polling.
+package schedule
 
 import (
 	"container/heap"
@@ -7,10 +9,9 @@ import (
 	"time"
 )
 
-// Scheduler calls a function for each key when the deadline of the key has come. One goroutine and one timer serve
-// all keys, and a key that waits is one heap entry, so ten thousand idle keys cost no time at all.
+// Scheduler calls a function for each key when its deadline has come. One goroutine and one timer serve all keys.
 //
-// All methods are safe for concurrent use. A Scheduler must be stopped when it is no longer needed.
+// It is safe for concurrent use and must be stopped.
 type Scheduler[K comparable] struct {
 	fire  func(key K)
 	base  time.Time // the zero of entry.at; its monotonic reading makes every deadline immune to steps of the wall clock
@@ -27,12 +28,12 @@ type Scheduler[K comparable] struct {
 	stopped bool
 }
 
-// NewScheduler starts a scheduler that calls fire with each key whose deadline has come, in the order of the
-// deadlines, and of the calls of Set where deadlines are equal. The entry of the key is gone when fire is called.
+// New starts a scheduler. It calls fire with each key whose deadline has come, in the order of the deadlines; equal
+// deadlines fire in the order of their calls of Set. The entry of the key is gone when fire is called.
 //
-// fire runs on the goroutine of the scheduler, one call at a time and without a lock held: it may call Set and Remove,
-// it must not block for long because the other keys wait meanwhile, and it must not call Stop, which waits for it.
-func NewScheduler[K comparable](fire func(key K)) *Scheduler[K] {
+// fire runs on the scheduler's goroutine, one call at a time and without a lock: it may call Set and Remove. The other keys
+// wait while it runs. It must not call Stop, which waits for it.
+func New[K comparable](fire func(key K)) *Scheduler[K] {
 	s := &Scheduler[K]{
 		fire:    fire,
 		base:    time.Now(),
@@ -46,11 +47,10 @@ func NewScheduler[K comparable](fire func(key K)) *Scheduler[K] {
 	return s
 }
 
-// Set gives the key the deadline at, in place of the one that it may have. A deadline that has passed fires soon. The
-// zero time removes the entry, so that a [Conditions.Deadline] can be handed over as it is.
+// Set gives the key the deadline at and replaces an earlier one. A deadline that has passed fires soon; the zero time
+// removes the entry. After Stop, Set does nothing.
 //
-// A deadline without a monotonic reading is compared with the wall clock once, during the call. After Stop, Set does
-// nothing.
+// A deadline without a monotonic reading is compared with the wall clock once, during the call.
 func (s *Scheduler[K]) Set(key K, at time.Time) {
 	if at.IsZero() {
 		s.Remove(key)
@@ -84,7 +84,7 @@ func (s *Scheduler[K]) Set(key K, at time.Time) {
 	}
 }
 
-// Remove drops the entry of the key, if there is one. A call of fire with the key may be running when it returns.
+// Remove drops the entry of the key, if there is one. A call of fire with the key may still run when it returns.
 func (s *Scheduler[K]) Remove(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,7 @@ func (s *Scheduler[K]) Remove(key K) {
 	}
 }
 
-// Stop ends the scheduler: when it returns no call of fire is running and none will follow. It waits for a running
-// one, and may be called several times and at once. fire itself must not call it.
+// Stop ends the scheduler and waits for a running call of fire: none follows. It may be called several times, also at once.
 func (s *Scheduler[K]) Stop() {
 	s.mu.Lock()
 	if !s.stopped {

@@ -1,4 +1,4 @@
-package trigger_test
+package schedule_test
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/forebay/forebay/trigger"
+	"github.com/forebay/forebay/internal/schedule"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,18 +57,18 @@ func (r *recorder) expect(t *testing.T, want ...firing) {
 }
 
 // bubble runs a test with a scheduler and a recorder under a fake clock.
-func bubble(t *testing.T, test func(t *testing.T, s *trigger.Scheduler[string], r *recorder)) {
+func bubble(t *testing.T, test func(t *testing.T, s *timers.Timers[string], r *recorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
-		s := trigger.NewScheduler(r.fire)
+		s := schedule.New(r.fire)
 		defer s.Stop()
 		test(t, s, r)
 	})
 }
 
-func TestSchedulerFiresInOrderOfDeadlines(t *testing.T) {
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+func TestFiresInOrderOfDeadlines(t *testing.T) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
 		s.Set("c", r.start.Add(3*time.Second))
 		s.Set("a", r.start.Add(time.Second))
 		s.Set("b", r.start.Add(2*time.Second))
@@ -78,8 +78,8 @@ func TestSchedulerFiresInOrderOfDeadlines(t *testing.T) {
 	})
 }
 
-func TestSchedulerFiresEqualDeadlinesInOrderOfSet(t *testing.T) {
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+func TestFiresEqualDeadlinesInOrderOfSet(t *testing.T) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
 		at := r.start.Add(time.Second)
 		var want []firing
 		for i := range 50 {
@@ -94,8 +94,8 @@ func TestSchedulerFiresEqualDeadlinesInOrderOfSet(t *testing.T) {
 	})
 }
 
-func TestSchedulerSetReplaces(t *testing.T) {
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+func TestSetReplaces(t *testing.T) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
 		s.Set("later", r.start.Add(time.Second))
 		s.Set("later", r.start.Add(5*time.Second))
 		s.Set("sooner", r.start.Add(time.Hour))
@@ -105,8 +105,8 @@ func TestSchedulerSetReplaces(t *testing.T) {
 	})
 }
 
-func TestSchedulerFiresPastDeadlineAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+func TestFiresPastDeadlineAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
 		s.Set("past", r.start.Add(-time.Hour))
 		s.Set("now", r.start)
 		s.Set("long past", time.Unix(0, 0))
@@ -114,14 +114,14 @@ func TestSchedulerFiresPastDeadlineAtOnce(t *testing.T) {
 	})
 }
 
-func TestSchedulerRemove(t *testing.T) {
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+func TestRemove(t *testing.T) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
 		s.Set("removed", r.start.Add(time.Second))
 		s.Set("kept", r.start.Add(time.Second))
 		s.Set("emptied", r.start.Add(time.Second))
 		s.Remove("removed")
 		s.Remove("never set")
-		s.Set("emptied", trigger.Conditions{Interval: time.Second}.Deadline(trigger.Load{}))
+		s.Set("emptied", Conditions{Interval: time.Second}.Deadline(Load{}))
 		time.Sleep(time.Minute)
 		r.expect(t, firing{"kept", time.Second})
 		s.Set("removed", time.Now())
@@ -130,8 +130,8 @@ func TestSchedulerRemove(t *testing.T) {
 }
 
 // A deadline restored from disk has no monotonic reading.
-func TestSchedulerTakesWallTime(t *testing.T) {
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+func TestTakesWallTime(t *testing.T) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
 		time.Sleep(time.Millisecond) // the wait and what has passed are more than a Duration holds
 		s.Set("wall", r.start.Round(0).Add(time.Second))
 		s.Set("far", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)) // further than a Duration reaches
@@ -144,22 +144,22 @@ func TestSchedulerTakesWallTime(t *testing.T) {
 }
 
 // The whole way of a load whose start was read back after the wall clock had been set back by a day.
-func TestSchedulerAfterWallClockStep(t *testing.T) {
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
-		c := trigger.Upload().Default
-		l := trigger.Load{Since: r.start.Round(0).Add(24 * time.Hour), Size: 1, Count: 1}.Resume(time.Now())
+func TestAfterWallClockStep(t *testing.T) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+		c := Upload().Default
+		l := Load{Since: r.start.Round(0).Add(24 * time.Hour), Size: 1, Count: 1}.Resume(time.Now())
 		s.Set("sink", c.Deadline(l))
 		time.Sleep(time.Hour)
 		r.expect(t, firing{"sink", 30 * time.Second})
 	})
 }
 
-func TestSchedulerFireMaySetAndRemove(t *testing.T) {
+func TestFireMaySetAndRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
 		ticks := 0
-		var s *trigger.Scheduler[string]
-		s = trigger.NewScheduler(func(key string) {
+		var s *timers.Timers[string]
+		s = schedule.New(func(key string) {
 			r.fire(key)
 			if ticks++; ticks < 3 {
 				s.Set(key, time.Now().Add(time.Second))
@@ -175,10 +175,10 @@ func TestSchedulerFireMaySetAndRemove(t *testing.T) {
 }
 
 // A key that asks to be called at once, for ever, must starve neither another key nor Stop.
-func TestSchedulerIsFairToAllKeys(t *testing.T) {
-	var s *trigger.Scheduler[string]
+func TestIsFairToAllKeys(t *testing.T) {
+	var s *timers.Timers[string]
 	ready, other := make(chan struct{}), make(chan struct{})
-	s = trigger.NewScheduler(func(key string) {
+	s = schedule.New(func(key string) {
 		<-ready
 		if key == "other" {
 			close(other)
@@ -193,11 +193,11 @@ func TestSchedulerIsFairToAllKeys(t *testing.T) {
 	s.Stop()
 }
 
-func TestSchedulerStopWaitsForFire(t *testing.T) {
+func TestStopWaitsForFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
 		entered := make(chan struct{})
-		s := trigger.NewScheduler(func(string) {
+		s := schedule.New(func(string) {
 			close(entered)
 			time.Sleep(time.Minute)
 			ended.Store(true)
@@ -224,10 +224,10 @@ func TestSchedulerStopWaitsForFire(t *testing.T) {
 }
 
 // Random operations against a model that looks at every key at every step.
-func TestSchedulerAgainstModel(t *testing.T) {
+func TestAgainstModel(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	bubble(t, func(t *testing.T, s *trigger.Scheduler[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
 		model := map[string]time.Duration{} // deadline since start
 		for step := range 5000 {
 			key := fmt.Sprint(rng.IntN(20))
@@ -259,11 +259,11 @@ func TestSchedulerAgainstModel(t *testing.T) {
 }
 
 // Every key that was set last with a near deadline fires, whatever happens at the same time.
-func TestSchedulerStress(t *testing.T) {
+func TestStress(t *testing.T) {
 	const workers, keys, rounds = 8, 50, 400
 	var fired [workers * keys]atomic.Int64
-	var s *trigger.Scheduler[int]
-	s = trigger.NewScheduler(func(key int) {
+	var s *timers.Timers[int]
+	s = schedule.New(func(key int) {
 		if fired[key].Add(1)%7 == 0 {
 			s.Set(key, time.Now())
 		}
@@ -315,8 +315,8 @@ func TestSchedulerStress(t *testing.T) {
 }
 
 // A sink that is written often moves its deadline often: no allocation may come with it.
-func TestSchedulerSetDoesNotAllocate(t *testing.T) {
-	s := trigger.NewScheduler(func(int) {})
+func TestSetDoesNotAllocate(t *testing.T) {
+	s := schedule.New(func(int) {})
 	defer s.Stop()
 	for key := range 100 {
 		s.Set(key, time.Now().Add(time.Hour))
@@ -327,12 +327,12 @@ func TestSchedulerSetDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// go test -bench Scheduler ./trigger
+// go test -bench Scheduler ./internal/schedule
 func BenchmarkScheduler(b *testing.B) {
 	for _, keys := range []int{100, 10_000} {
 		start := time.Now().Add(time.Hour)
-		fill := func(fire func(int)) *trigger.Scheduler[int] {
-			s := trigger.NewScheduler(fire)
+		fill := func(fire func(int)) *timers.Timers[int] {
+			s := schedule.New(fire)
 			for key := range keys {
 				s.Set(key, start.Add(time.Duration(key)*time.Millisecond))
 			}
