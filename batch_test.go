@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -24,7 +25,7 @@ import (
 func TestBatchAboveMaxPendingBytes(t *testing.T) {
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open("data", forebay.Options{
-		Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20, MaxPendingBytes: 1 << 20},
+		Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20, MaxPendingBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem())),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -126,7 +127,7 @@ func crowd(t *testing.T, e *forebay.Engine, b *brake) {
 func openCrowded(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory, *brake) {
 	t.Helper()
 	b := new(brake)
-	e, mem := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer.FS = b.fs() })...)
+	e, mem := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(b.fs())) })...)
 	mustDefine(t, e, events())
 	crowd(t, e, b)
 	return e, mem, b
@@ -325,7 +326,7 @@ func TestCombinedCallersAndClose(t *testing.T) {
 		}
 	}
 	closed.Wait()
-	again, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{FS: b.disk}})
+	again, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{}.OnDisk(localdisk.Of(b.disk))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +372,7 @@ type badDocument struct{ mapping.Document }
 // and counted once, like the others.
 func TestCombinedRowsThatDoNotFit(t *testing.T) {
 	b := new(brake)
-	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.FS = b.fs() })
+	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(b.fs())) })
 	mustDefine(t, e, events(func(s *forebay.Source) {
 		users := &s.Sinks[0]
 		users.Table.Columns = users.Table.Columns[:1] // the id

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 	"go.uber.org/goleak"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func openMemory(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory) {
 	t.Helper()
 	mem := buffertest.NewMemory()
-	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20}}
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))}
 	for _, f := range change {
 		f(&opts)
 	}
@@ -254,7 +255,7 @@ func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 		}
 		return nil
 	}))
-	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.FS = fs })
+	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(fs)) })
 	mustDefine(t, e, events())
 	ctx, cancel := context.WithCancel(t.Context())
 	hang.Store(true)

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // A source is forgotten while it is being defined again: whichever of the two comes first, what the new definition drops
@@ -40,7 +41,7 @@ func TestForgetBesideDefine(t *testing.T) {
 					}
 					return nil
 				}))
-				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.FS = disk })
+				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(disk)) })
 				mustDefine(t, e, logsAlone)
 				if err := e.Remove(t.Context(), "app"); err != nil {
 					t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -148,7 +149,10 @@ func TestLargeCallsSurviveAPowerCut(t *testing.T) {
 	for range 8 {
 		fs := vfs.NewCrashableMem()
 		open := func(fs vfs.FS) (*forebay.Engine, *buffertest.Memory) {
-			e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.FS, o.Buffer.MaxPendingBytes = fs, 8<<20 })
+			e, mem := openMemory(t, func(o *forebay.Options) {
+				o.Buffer = o.Buffer.OnDisk(localdisk.Of(fs))
+				o.Buffer.MaxPendingBytes = 8 << 20
+			})
 			mustDefine(t, e, numbered())
 			return e, mem
 		}

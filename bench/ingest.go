@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -168,7 +169,7 @@ func openSplitting(ctx context.Context, e *env, settings forebay.Settings, flow 
 	if err != nil {
 		return nil, err
 	}
-	opts := forebay.Options{Buffer: buffer.Options{FS: e.volume.fs()}}
+	opts := forebay.Options{Buffer: buffer.Options{}.OnDisk(localdisk.Of(e.volume.fs()))}
 	if !flow {
 		opts.Staging = closedStaging{}
 		settings.Upload = trigger.Upload().Max

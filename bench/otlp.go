@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 	"github.com/forebay/forebay/stream"
@@ -320,7 +321,7 @@ func (t telemetry) overHTTP(ctx context.Context, e *env) (_ *sample, err error) 
 	if err != nil {
 		return nil, err
 	}
-	eng, err := forebay.Open(dir, forebay.Options{Staging: closedStaging{}, Buffer: buffer.Options{FS: e.volume.fs()}})
+	eng, err := forebay.Open(dir, forebay.Options{Staging: closedStaging{}, Buffer: buffer.Options{}.OnDisk(localdisk.Of(e.volume.fs()))})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

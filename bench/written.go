@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -45,7 +46,7 @@ func (x written) run(ctx context.Context, e *env) (_ *sample, err error) {
 	}
 	fs := &countingFS{FS: vfs.Default}
 	eng, err := forebay.Open(filepath.Join(path, "data"), forebay.Options{
-		Staging: staging, Target: closedTarget{}, Buffer: buffer.Options{FS: fs, MaxDiskBytes: roomForAll},
+		Staging: staging, Target: closedTarget{}, Buffer: buffer.Options{MaxDiskBytes: roomForAll}.OnDisk(localdisk.Of(fs)),
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 func TestRowsReachTheTableInOrder(t *testing.T) {
@@ -60,7 +61,7 @@ func TestRowsNobodyWaitsForAreSynced(t *testing.T) {
 		fs := vfs.NewCrashableMem()
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(mem)
-		opts.FS = fs
+		opts = opts.OnDisk(localdisk.Of(fs))
 		b := open(t, opts)
 		s := define(t, b, "a")
 		for i := range 10 {
@@ -70,7 +71,7 @@ func TestRowsNobodyWaitsForAreSynced(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		opts.FS = fs.CrashClone(vfs.CrashCloneCfg{}) // nothing that was not synced survives
+		opts = opts.OnDisk(localdisk.Of(fs.CrashClone(vfs.CrashCloneCfg{}))) // nothing that was not synced survives
 		after := open(t, opts)
 		if got, want := state(after, "a"), "accepted 10 local 10 staging 0 target 0 expired 0 files [writing/]"; got != want {
 			t.Fatalf("got %s, want %s", got, want)
@@ -82,7 +83,8 @@ func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
 	fs := vfs.NewMem()
 	mem := buffertest.NewMemory()
 	opts := memoryOptions(mem)
-	opts.FS, opts.SyncInterval = fs, time.Hour
+	opts = opts.OnDisk(localdisk.Of(fs))
+	opts.SyncInterval = time.Hour
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)

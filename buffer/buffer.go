@@ -354,7 +354,7 @@ func (b *Buffer) closeOnce() error {
 		err = f
 	} else if err != nil {
 		err = fmt.Errorf("buffer: close the local level: %w", err)
-	} else if e := noteClosed(b.opts.FS, b.dir); e != nil {
+	} else if e := noteClosed(b.opts.fs, b.dir); e != nil {
 		b.log.Warn("that the local level was closed in order could not be noted", "error", e) // Open then takes it for a crash
 	}
 	if e := b.lock.Close(); err == nil && e != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -189,7 +190,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	opts := memoryOptions(buffertest.NewMemory())
-	opts.FS = disk
+	opts = opts.OnDisk(localdisk.Of(disk))
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +201,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	opts.FS = disk
+	opts = opts.OnDisk(localdisk.Of(disk))
 	if b, err = buffer.Open("data", opts); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +221,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 		}
 	}
 
-	opts.FS = disk
+	opts = opts.OnDisk(localdisk.Of(disk))
 	if b, err = buffer.Open("data", opts); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 		if err := b.Checkpoint(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
-		i, err := buffer.Inspect(dir, buffer.InspectOptions{FS: disk})
+		i, err := buffer.Inspect(dir, buffer.InspectOptions{}.OnDisk(localdisk.Of(disk)))
 		if err != nil {
 			t.Fatal(err)
 		}

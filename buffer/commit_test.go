@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // An operation holds what it found in the state when it was asked for. When the store fails before its commit and is
 // opened again, it must not act on the state that was read since: the end of an import would be counted twice. Rows that
 // wait beside it are stored all the same.
 func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
-	b, err := Open("data", Options{Staging: nothing{}, Target: nothing{}, FS: vfs.NewMem(), SyncInterval: time.Hour})
+	b, err := Open("data", Options{Staging: nothing{}, Target: nothing{}, SyncInterval: time.Hour}.OnDisk(localdisk.Of(vfs.NewMem())))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // killedWorld is a data directory as a killed process leaves it: rows are imported, in staging and open, and nothing tells
@@ -111,7 +112,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 		w.opts, w.table = inMemory(d)
 	}
 	disk := vfs.NewCrashableMem()
-	w.opts.FS = disk
+	w.opts = w.opts.OnDisk(localdisk.Of(disk))
 	w.opts.Retry = buffer.Retry{Initial: time.Hour, Max: time.Hour, Probe: time.Hour}
 	b, err := buffer.Open("data", w.opts)
 	if err != nil {
@@ -152,7 +153,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	}
 	d.staging.Store(false)
 	d.target.Store(false)
-	w.opts.FS = w.fs
+	w.opts = w.opts.OnDisk(localdisk.Of(w.fs))
 	w.opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}
 	return w
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // editChunks changes the stored chunks of a store that is closed. change returns the new value, nil to delete it.
@@ -81,7 +82,8 @@ func damagedRun(t *testing.T, sealed bool, enc buffer.Encoding, damage func(fs *
 	}
 	var text bytes.Buffer
 	opts := memoryOptions(mem)
-	opts.FS, opts.Logger = fs, slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))
+	opts = opts.OnDisk(localdisk.Of(fs))
+	opts.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -255,13 +257,13 @@ func TestUnreadableSector(t *testing.T) {
 				mem, disk := downMemory(&down), vfs.NewMem()
 				opts := memoryOptions(mem)
 				tenChunks(t, disk, opts, &down)
-				opts.FS = errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = opts.OnDisk(localdisk.Of(errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") &&
 						op.Offset > 28<<10 && op.Offset < 36<<10 {
 						return syscall.EIO
 					}
 					return nil
-				}))
+				}))))
 				broken.Store(true)
 				b := open(t, opts)
 				time.Sleep(59 * time.Minute)

@@ -12,13 +12,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // tenChunks stores ten chunks of ten rows of a sink "a", sealed, in one table of the store, and closes it.
 func tenChunks(t *testing.T, fs *vfs.MemFS, opts buffer.Options, down *atomic.Bool) {
 	t.Helper()
 	down.Store(true)
-	opts.FS = fs
+	opts = opts.OnDisk(localdisk.Of(fs))
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func TestForgetDamage(t *testing.T) {
 	if err := b.Checkpoint(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
-	in, err := buffer.Inspect(copied, buffer.InspectOptions{FS: disk})
+	in, err := buffer.Inspect(copied, buffer.InspectOptions{}.OnDisk(localdisk.Of(disk)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,15 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // onDisk are options for a folder of the real disk, with the default write buffer.
 func onDisk(t *testing.T, mem *buffertest.Memory) (opts buffer.Options, dir string) {
 	t.Helper()
 	opts = memoryOptions(mem)
-	opts.FS, opts.MemTableBytes = nil, 0
+	opts = opts.OnDisk(localdisk.Disk{})
+	opts.MemTableBytes = 0
 	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
 	return opts, filepath.Join(t.TempDir(), "local")
 }
@@ -156,7 +158,8 @@ func TestClosedBufferGivesRoomBack(t *testing.T) {
 func TestIdleBufferGivesRoomBack(t *testing.T) {
 	mem := buffertest.NewMemory()
 	opts := memoryOptions(mem)
-	opts.FS, opts.MemTableBytes = vfs.NewMem(), 8<<20
+	opts = opts.OnDisk(localdisk.Of(vfs.NewMem()))
+	opts.MemTableBytes = 8 << 20
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
@@ -185,7 +188,7 @@ func TestTooSmallVolumeIsNamed(t *testing.T) {
 	disk := vfs.NewMem()
 	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 3 << 20, TotalBytes: 4 << 20, UsedBytes: 1 << 20})
 	opts := memoryOptions(buffertest.NewMemory())
-	opts.FS = disk
+	opts = opts.OnDisk(localdisk.Of(disk))
 	_, err := buffer.Open("data", opts)
 	var small *buffer.RoomError
 	if !errors.As(err, &small) || small.Free != 3<<20 || small.Needed <= small.Free || !strings.Contains(err.Error(), "write buffer") {

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // A sink that is forgotten begins anew, also after a restart, and the ledger does not miss the table that went with it.
@@ -99,7 +102,8 @@ func TestForget(t *testing.T) {
 func TestSalvageKeepsForgotten(t *testing.T) {
 	for name, again := range map[string]bool{"forgotten": false, "defined again": true} {
 		t.Run(name, func(t *testing.T) {
-			opts := memoryOptions(buffertest.NewMemory())
+			disk := vfs.NewMem()
+			opts := memoryOptions(buffertest.NewMemory()).OnDisk(localdisk.Of(disk))
 			b, err := buffer.Open("data", opts)
 			if err != nil {
 				t.Fatal(err)
@@ -116,13 +120,13 @@ func TestSalvageKeepsForgotten(t *testing.T) {
 				flush(t, b, "a")
 			}
 			closeBuffer(t, b)
-			names, err := opts.FS.List("data")
+			names, err := disk.List("data")
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, file := range names {
 				if strings.HasPrefix(file, "MANIFEST-") {
-					rot(t, opts.FS, "data/"+file, func(int) int { return 10 })
+					rot(t, disk, "data/"+file, func(int) int { return 10 })
 				}
 			}
 			b = open(t, opts)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,7 +40,7 @@ func open(t *testing.T, opts buffer.Options) *buffer.Buffer {
 }
 
 func memoryOptions(mem *buffertest.Memory) buffer.Options {
-	return buffer.Options{Staging: mem, Target: mem, FS: vfs.NewMem(), MemTableBytes: 1 << 20}
+	return buffer.Options{Staging: mem, Target: mem, MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))
 }
 
 func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.SinkHandle {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -23,8 +24,14 @@ type InspectOptions struct {
 	Staging Staging
 	// Target, when it is given and a [Counter], lets Verify count imported rows. It is only asked.
 	Target Target
-	// FS is the file system. Default: the real disk.
-	FS vfs.FS
+
+	fs vfs.FS
+}
+
+// OnDisk returns the options with another disk below the local level, for the tests of this module.
+func (o InspectOptions) OnDisk(d localdisk.Disk) InspectOptions {
+	o.fs = d.FS()
+	return o
 }
 
 // Inspection is a local level that is looked at and not changed: no file of it is written but the
@@ -51,36 +58,36 @@ func (e *InUseError) Unwrap() error { return e.Err }
 // Inspect opens the local level of an engine that is closed, or a checkpoint of one that runs, for reading. A folder
 // that an engine has open is an [*InUseError]. The caller closes the Inspection.
 func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
-	if opts.FS == nil {
-		opts.FS = vfs.Default
+	if opts.fs == nil {
+		opts.fs = vfs.Default
 	}
 	dir = filepath.Clean(dir)
-	found, err := checkFormat(opts.FS, dir)
+	found, err := checkFormat(opts.fs, dir)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
 	}
-	lock, err := lockDir(dir, opts.FS)
+	lock, err := lockDir(dir, opts.fs)
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	st, err := pebblestore.OpenReadOnly(opts.FS, dir, log)
+	st, err := pebblestore.OpenReadOnly(opts.fs, dir, log)
 	if err == nil {
-		if err = checkStore(opts.FS, dir); err != nil {
+		if err = checkStore(opts.fs, dir); err != nil {
 			err = errors.Join(err, st.Close())
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(inspectError(opts.FS, dir, err), lock.Close())
+		return nil, errors.Join(inspectError(opts.fs, dir, err), lock.Close())
 	}
 	r, err := recoverState(dir, st.DB)
 	if err != nil {
-		return nil, errors.Join(inspectError(opts.FS, dir, err), st.Close(), lock.Close())
+		return nil, errors.Join(inspectError(opts.fs, dir, err), st.Close(), lock.Close())
 	}
-	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, FS: opts.FS}, log: log, dir: dir, instance: r.instance}
+	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, fs: opts.fs}, log: log, dir: dir, instance: r.instance}
 	b.mu.state = r.state
 	b.local.Store(r.local)
 	b.damages.Store(r.damages)

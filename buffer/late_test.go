@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // lateTarget is a target whose imports do not return, whatever their context says, until they are released; then they
@@ -106,12 +107,12 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 				var broken atomic.Bool
 				target := &slowImport{Memory: buffertest.NewMemory(), release: make(chan struct{})}
 				opts := memoryOptions(target.Memory)
-				opts.FS = errorfs.Wrap(opts.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = opts.OnDisk(localdisk.Of(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 						return syscall.ENOSPC
 					}
 					return nil
-				}))
+				}))))
 				var log strings.Builder
 				opts.Logger = textLogger(&log)
 				opts.Target, opts.AttemptTimeout, opts.Retention = target, 10*time.Minute, time.Hour
@@ -208,7 +209,8 @@ func TestLateSettingAsideIsIgnored(t *testing.T) {
 			return v
 		})
 		staging := &lateDelete{Memory: mem, release: make(chan struct{}), put: make(chan struct{})}
-		opts.FS, opts.Staging, opts.AttemptTimeout = disk, staging, time.Minute
+		opts = opts.OnDisk(localdisk.Of(disk))
+		opts.Staging, opts.AttemptTimeout = staging, time.Minute
 		b := open(t, opts)
 		time.Sleep(80 * time.Second)
 		synctest.Wait()

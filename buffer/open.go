@@ -28,19 +28,19 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	opts = opts.withDefaults()
 	dir = filepath.Clean(dir)
-	found, err := checkFormat(opts.FS, dir)
+	found, err := checkFormat(opts.fs, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := pebblestore.MakeDir(opts.FS, dir); err != nil {
+	if err := pebblestore.MakeDir(opts.fs, dir); err != nil {
 		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
 	}
-	lock, err := lockDir(dir, opts.FS)
+	lock, err := lockDir(dir, opts.fs)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
-		if err := writeFormat(opts.FS, dir); err != nil {
+		if err := writeFormat(opts.fs, dir); err != nil {
 			return nil, errors.Join(fmt.Errorf("buffer: create %s: %w", dir, err), lock.Close())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 func TestSecondProcessIsRefused(t *testing.T) {
@@ -34,13 +35,13 @@ func TestNewFoldersSurviveAPowerCut(t *testing.T) {
 	for _, dir := range []string{"local", "data/local", "a/b/c/local"} {
 		fs := vfs.NewCrashableMem()
 		opts := memoryOptions(buffertest.NewMemory())
-		opts.FS = fs
+		opts = opts.OnDisk(localdisk.Of(fs))
 		b, err := buffer.Open(dir, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		put(t, b, define(t, b, "a"), 0, 3)
-		opts.FS = fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})
+		opts = opts.OnDisk(localdisk.Of(fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})))
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}

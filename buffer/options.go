@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -81,12 +82,18 @@ type Options struct {
 	MaxKeys     int
 	MaxKeyBytes int64
 
-	// FS is the file system of the local level. Default: the real disk. Tests put one here that crashes or fails.
-	FS vfs.FS
 	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never
 	// written twice. Up to three of them are in memory while the disk is slower than the rows. Default: 64 MiB. It is
 	// less, down to 256 KiB, where it would be more than a 64th of MaxDiskBytes or of the volume.
 	MemTableBytes int64
+
+	fs vfs.FS // of the local level
+}
+
+// OnDisk returns the options with another disk below the local level, for the tests of this module.
+func (o Options) OnDisk(d localdisk.Disk) Options {
+	o.fs = d.FS()
+	return o
 }
 
 // Retry is an exponential backoff with jitter. A zero field means its default.
@@ -129,8 +136,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Retry.Probe, min(10*time.Second, o.Retry.Max))
 	setDefault(&o.Retry.Multiplier, 2)
 	setDefault(&o.Retry.Jitter, 0.2)
-	if o.FS == nil {
-		o.FS = vfs.Default
+	if o.fs == nil {
+		o.fs = vfs.Default
 	}
 	if o.SinkAttributes == nil {
 		o.SinkAttributes = func(id string) []attribute.KeyValue { return []attribute.KeyValue{attribute.String("sink", id)} }

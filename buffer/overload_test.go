@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // Many callers run into the bounds of memory and disk at once, while the staging is out of reach. Both bounds hold, each
@@ -35,7 +36,8 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	}
 	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
 	opts := memoryOptions(mem)
-	opts.FS, opts.MaxDiskBytes, opts.MaxPendingBytes, opts.AdmissionWait = fs, maxDisk, maxBytes, -1
+	opts = opts.OnDisk(localdisk.Of(fs))
+	opts.MaxDiskBytes, opts.MaxPendingBytes, opts.AdmissionWait = maxDisk, maxBytes, -1
 	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })

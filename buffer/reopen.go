@@ -70,19 +70,19 @@ func (b *Buffer) openStore() (opened, error) {
 
 // tryStore opens the store, with again only that of this instance.
 func (b *Buffer) tryStore(again bool) (opened, error) {
-	err := finishSwap(b.opts.FS, b.dir)
+	err := finishSwap(b.opts.fs, b.dir)
 	if err == nil {
-		err = checkClosed(b.opts.FS, b.dir)
+		err = checkClosed(b.opts.fs, b.dir)
 	}
 	if err == nil {
-		err = forgetClosed(b.opts.FS, b.dir)
+		err = forgetClosed(b.opts.fs, b.dir)
 	}
 	if err != nil {
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
 	st, err := openStore(b.dir, b.opts, again, b)
 	if err != nil {
-		err = openDamage(b.opts.FS, b.dir, storeDamage(err))
+		err = openDamage(b.opts.fs, b.dir, storeDamage(err))
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
 	rec, err := recoverState(b.dir, st.DB)
@@ -90,7 +90,7 @@ func (b *Buffer) tryStore(again bool) (opened, error) {
 		err = rec.sealDamaged()
 	}
 	if err == nil {
-		err = rec.adopt(b.opts.FS, b.dir)
+		err = rec.adopt(b.opts.fs, b.dir)
 	}
 	// A folder that was replaced meanwhile has other numbers: going on in it would give ids a second time.
 	if err == nil && again && rec.instance != b.instance {

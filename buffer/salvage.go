@@ -167,7 +167,7 @@ type salvage struct {
 // salvageStore replaces a damaged store. cause is why it could not be opened.
 func salvageStore(dir string, opts Options, cause error) error {
 	s := &salvage{
-		disk: opts.FS, dir: dir, log: opts.Logger, now: time.Now().UTC(),
+		disk: opts.fs, dir: dir, log: opts.Logger, now: time.Now().UTC(),
 		sinks: map[uint32]*version[sinkRecord]{}, files: map[uint64]*version[fileRecord]{}, slices: map[uint64]*version[sliceRecord]{},
 		chunks: map[uint64]*chunks{}, damage: map[string][]byte{}, gone: map[string]bool{},
 	}

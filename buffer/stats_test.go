@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 type statsHandler struct{ stats *func() }
@@ -80,12 +81,12 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 		var broken atomic.Bool
 		mem, disk := buffertest.NewMemory(), vfs.NewMem()
 		opts := memoryOptions(mem)
-		opts.FS = errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = opts.OnDisk(localdisk.Of(errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return syscall.ENOSPC
 			}
 			return nil
-		}))
+		}))))
 		var log strings.Builder
 		opts.Logger = textLogger(&log)
 		b := open(t, opts)

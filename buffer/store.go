@@ -13,7 +13,7 @@ import (
 // buffer uses.
 func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Opening, error) {
 	c := pebblestore.Config{
-		Dir: dir, FS: opts.FS, Log: opts.Logger, MemTable: opts.MemTableBytes, Exists: again, FillLogs: true, Limit: opts.MaxDiskBytes,
+		Dir: dir, FS: opts.fs, Log: opts.Logger, MemTable: opts.MemTableBytes, Exists: again, FillLogs: true, Limit: opts.MaxDiskBytes,
 		Tune: func(o *pebble.Options) {
 			o.MemTableStopWritesThreshold = 3
 			// Rows that wait are deleted soon: to merge their tables is to write them once more for nothing. The store's own

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // A sync is much cheaper where the blocks of the file exist already. So the log must not grow new files for ever: after
@@ -19,7 +20,7 @@ import (
 func TestLogFilesAreRecycled(t *testing.T) {
 	fs := &logCounter{FS: vfs.NewMem()}
 	opts := memoryOptions(buffertest.NewMemory())
-	opts.FS = fs
+	opts = opts.OnDisk(localdisk.Of(fs))
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
 	value := strings.Repeat("x", 100<<10)
@@ -49,7 +50,7 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 	}
 	fs := &tableCounter{FS: vfs.NewMem()}
 	opts := memoryOptions(mem)
-	opts.FS = fs
+	opts = opts.OnDisk(localdisk.Of(fs))
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
 	const rows, size = 150, 100 << 10 // through a write buffer of 1 MB
@@ -89,7 +90,7 @@ func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
 	}
 	fs := &tableCounter{FS: vfs.NewMem()}
 	opts := memoryOptions(mem)
-	opts.FS = fs
+	opts = opts.OnDisk(localdisk.Of(fs))
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) {
 		c.Encoding = buffer.None

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // While the disk holds still, each caller whose context ends goes away, however many wait; those who stay are
@@ -19,7 +20,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	const callers = 100
 	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
 	opts := memoryOptions(buffertest.NewMemory())
-	opts.FS = fs
+	opts = opts.OnDisk(localdisk.Of(fs))
 	b := open(t, opts)
 	s := define(t, b, "a")
 

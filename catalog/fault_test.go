@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // doubtful is a store whose next commit fails after or before it was made, and that cannot be read for a while then.
@@ -302,7 +303,7 @@ func playCatalog(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
 	if err != nil {
 		return false // TestStoreOnFailingDisk
 	}
-	eng := openEngine(t, forebay.Options{Buffer: buffer.Options{FS: vfs.NewMem()}})
+	eng := openEngine(t, forebay.Options{Buffer: buffer.Options{}.OnDisk(localdisk.Of(vfs.NewMem()))})
 	cat, err := catalog.Open("", eng, catalog.Options{Store: store})
 	if err != nil {
 		return false
@@ -372,7 +373,7 @@ func reopenClone(t *testing.T, disk *vfs.MemFS, rng *rand.Rand) stored {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng, err := forebay.Open("data", forebay.Options{Buffer: buffer.Options{FS: vfs.NewMem()}, Target: buffertest.NewMemory()})
+	eng, err := forebay.Open("data", forebay.Options{Buffer: buffer.Options{}.OnDisk(localdisk.Of(vfs.NewMem())), Target: buffertest.NewMemory()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // ErrInjected is returned by calls of drivers that were told to fail or to lose their answer.
@@ -105,7 +106,7 @@ func (k *Kit) open() {
 	k.tb.Helper()
 	p := &process{}
 	opts := k.opts
-	opts.Buffer.FS = k.disk
+	opts.Buffer = opts.Buffer.OnDisk(localdisk.Of(k.disk))
 	opts.Staging, opts.Target = &connection{k.memory, p}, &connection{k.memory, p}
 	engine, err := forebay.Open("data", opts)
 	if err != nil {

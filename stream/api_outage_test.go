@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // failingStore is a store whose disk can be away.
@@ -100,7 +101,7 @@ func TestReady(t *testing.T) {
 		return nil
 	}))
 	opts := serviceOptions{catalog: catalog.Options{Store: store}, engine: forebay.Options{
-		Target: buffertest.NewMemory(), Buffer: buffer.Options{FS: disk, Retry: buffer.Retry{Initial: time.Millisecond}},
+		Target: buffertest.NewMemory(), Buffer: buffer.Options{Retry: buffer.Retry{Initial: time.Millisecond}}.OnDisk(localdisk.Of(disk)),
 	}}
 	s := newService(t, opts)
 	s.done("POST", b+"/sources", webSource)

@@ -38,7 +38,7 @@ func codeRules() []rule {
 		{
 			name:  "the disk behind its seam",
 			check: checkSeam,
-			why:   "The local level reaches the disk through Options.FS alone, so that tests can crash it and fail every operation.",
+			why:   "The local level reaches the disk through the disk of its options alone, so that tests can crash it and fail every operation.",
 		},
 		{
 			name:  "context comes first",
@@ -340,7 +340,7 @@ func checkSeam(t *tree) []problem {
 		for _, pkg := range []string{"os", "io/ioutil"} {
 			f.uses(f.ast, pkg, func(pos token.Pos, name string) {
 				if fileCall.MatchString(name) {
-					problems = append(problems, problem{t.at(pos), pkg + "." + name + " passes by Options.FS"})
+					problems = append(problems, problem{t.at(pos), pkg + "." + name + " passes by the disk of the options"})
 				}
 			})
 		}

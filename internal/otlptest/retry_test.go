@@ -28,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // slowDisk is a disk whose syncs wait while it is held.
@@ -206,7 +207,7 @@ func TestRetryAfterOverload(t *testing.T) {
 			t.Run(protocol+"/"+signal, func(t *testing.T) {
 				disk := new(slowDisk)
 				s := newService(t, func(o *forebay.Options) {
-					o.Buffer.FS = errorfs.Wrap(vfs.NewMem(), disk)
+					o.Buffer = o.Buffer.OnDisk(localdisk.Of(errorfs.Wrap(vfs.NewMem(), disk)))
 					o.Buffer.MaxPendingBytes = 1 << 20
 					o.Buffer.AdmissionWait = -1
 				})

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/otlpgrpc"
@@ -57,7 +58,7 @@ func (w *statusWriter) WriteHeader(status int) {
 func newService(t *testing.T, tune func(*forebay.Options)) *service {
 	t.Helper()
 	mem := buffertest.NewMemory()
-	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20}}
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))}
 	if tune != nil {
 		tune(&opts)
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/internal/schedule"
+	"github.com/forebay/forebay/trigger"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,7 +58,7 @@ func (r *recorder) expect(t *testing.T, want ...firing) {
 }
 
 // bubble runs a test with a scheduler and a recorder under a fake clock.
-func bubble(t *testing.T, test func(t *testing.T, s *timers.Timers[string], r *recorder)) {
+func bubble(t *testing.T, test func(t *testing.T, s *schedule.Scheduler[string], r *recorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -68,7 +69,7 @@ func bubble(t *testing.T, test func(t *testing.T, s *timers.Timers[string], r *r
 }
 
 func TestFiresInOrderOfDeadlines(t *testing.T) {
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		s.Set("c", r.start.Add(3*time.Second))
 		s.Set("a", r.start.Add(time.Second))
 		s.Set("b", r.start.Add(2*time.Second))
@@ -79,7 +80,7 @@ func TestFiresInOrderOfDeadlines(t *testing.T) {
 }
 
 func TestFiresEqualDeadlinesInOrderOfSet(t *testing.T) {
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		at := r.start.Add(time.Second)
 		var want []firing
 		for i := range 50 {
@@ -95,7 +96,7 @@ func TestFiresEqualDeadlinesInOrderOfSet(t *testing.T) {
 }
 
 func TestSetReplaces(t *testing.T) {
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		s.Set("later", r.start.Add(time.Second))
 		s.Set("later", r.start.Add(5*time.Second))
 		s.Set("sooner", r.start.Add(time.Hour))
@@ -106,7 +107,7 @@ func TestSetReplaces(t *testing.T) {
 }
 
 func TestFiresPastDeadlineAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		s.Set("past", r.start.Add(-time.Hour))
 		s.Set("now", r.start)
 		s.Set("long past", time.Unix(0, 0))
@@ -115,13 +116,13 @@ func TestFiresPastDeadlineAtOnce(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		s.Set("removed", r.start.Add(time.Second))
 		s.Set("kept", r.start.Add(time.Second))
 		s.Set("emptied", r.start.Add(time.Second))
 		s.Remove("removed")
 		s.Remove("never set")
-		s.Set("emptied", Conditions{Interval: time.Second}.Deadline(Load{}))
+		s.Set("emptied", time.Time{})
 		time.Sleep(time.Minute)
 		r.expect(t, firing{"kept", time.Second})
 		s.Set("removed", time.Now())
@@ -131,7 +132,7 @@ func TestRemove(t *testing.T) {
 
 // A deadline restored from disk has no monotonic reading.
 func TestTakesWallTime(t *testing.T) {
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		time.Sleep(time.Millisecond) // the wait and what has passed are more than a Duration holds
 		s.Set("wall", r.start.Round(0).Add(time.Second))
 		s.Set("far", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)) // further than a Duration reaches
@@ -145,9 +146,9 @@ func TestTakesWallTime(t *testing.T) {
 
 // The whole way of a load whose start was read back after the wall clock had been set back by a day.
 func TestAfterWallClockStep(t *testing.T) {
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
-		c := Upload().Default
-		l := Load{Since: r.start.Round(0).Add(24 * time.Hour), Size: 1, Count: 1}.Resume(time.Now())
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
+		c := trigger.Upload().Default
+		l := trigger.Load{Since: r.start.Round(0).Add(24 * time.Hour), Size: 1, Count: 1}.Resume(time.Now())
 		s.Set("sink", c.Deadline(l))
 		time.Sleep(time.Hour)
 		r.expect(t, firing{"sink", 30 * time.Second})
@@ -158,7 +159,7 @@ func TestFireMaySetAndRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
 		ticks := 0
-		var s *timers.Timers[string]
+		var s *schedule.Scheduler[string]
 		s = schedule.New(func(key string) {
 			r.fire(key)
 			if ticks++; ticks < 3 {
@@ -176,7 +177,7 @@ func TestFireMaySetAndRemove(t *testing.T) {
 
 // A key that asks to be called at once, for ever, must starve neither another key nor Stop.
 func TestIsFairToAllKeys(t *testing.T) {
-	var s *timers.Timers[string]
+	var s *schedule.Scheduler[string]
 	ready, other := make(chan struct{}), make(chan struct{})
 	s = schedule.New(func(key string) {
 		<-ready
@@ -227,7 +228,7 @@ func TestStopWaitsForFire(t *testing.T) {
 func TestAgainstModel(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	bubble(t, func(t *testing.T, s *timers.Timers[string], r *recorder) {
+	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		model := map[string]time.Duration{} // deadline since start
 		for step := range 5000 {
 			key := fmt.Sprint(rng.IntN(20))
@@ -262,7 +263,7 @@ func TestAgainstModel(t *testing.T) {
 func TestStress(t *testing.T) {
 	const workers, keys, rounds = 8, 50, 400
 	var fired [workers * keys]atomic.Int64
-	var s *timers.Timers[int]
+	var s *schedule.Scheduler[int]
 	s = schedule.New(func(key int) {
 		if fired[key].Add(1)%7 == 0 {
 			s.Set(key, time.Now())
@@ -331,7 +332,7 @@ func TestSetDoesNotAllocate(t *testing.T) {
 func BenchmarkScheduler(b *testing.B) {
 	for _, keys := range []int{100, 10_000} {
 		start := time.Now().Add(time.Hour)
-		fill := func(fire func(int)) *timers.Timers[int] {
+		fill := func(fire func(int)) *schedule.Scheduler[int] {
 			s := schedule.New(fire)
 			for key := range keys {
 				s.Set(key, start.Add(time.Duration(key)*time.Millisecond))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -19,7 +20,7 @@ func TestClockSetBackBetweenProcesses(t *testing.T) {
 	}
 	session := func(t *testing.T, play func(b *buffer.Buffer)) {
 		g := &generation{ctx: t.Context()}
-		b, err := buffer.Open("data", buffer.Options{FS: d, MemTableBytes: 1 << 20, Staging: &drivers{o, g}, Target: &drivers{o, g}})
+		b, err := buffer.Open("data", buffer.Options{MemTableBytes: 1 << 20, Staging: &drivers{o, g}, Target: &drivers{o, g}}.OnDisk(localdisk.Of(d)))
 		if err != nil {
 			t.Fatal(err)
 		}

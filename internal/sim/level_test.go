@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 )
@@ -229,7 +230,7 @@ func (r *run) localOf(dir string) string {
 // open opens the data directory as a new process.
 func (r *run) open(g *generation) (level, error) {
 	opts := r.opts
-	opts.FS = r.disk
+	opts = opts.OnDisk(localdisk.Of(r.disk))
 	d := &drivers{r.out, g}
 	if r.engine() {
 		eng, err := forebay.Open(r.dataDir(), forebay.Options{

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -79,8 +80,8 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault) (out 
 	o := newOutside(1, newSummary())
 	log := &problems{}
 	opts := buffer.Options{
-		FS: d, MemTableBytes: 1 << 20, Logger: slog.New(log), Retry: buffer.Retry{Jitter: -1},
-	}
+		MemTableBytes: 1 << 20, Logger: slog.New(log), Retry: buffer.Retry{Jitter: -1},
+	}.OnDisk(localdisk.Of(d))
 	g := &generation{ctx: t.Context()}
 	opts.Staging, opts.Target = &drivers{o, g}, &drivers{o, g}
 	conf := buffer.SinkConfig{
@@ -193,8 +194,8 @@ func TestFullDiskSurfacesAndPasses(t *testing.T) {
 		o := newOutside(1, newSummary())
 		g := &generation{ctx: t.Context()}
 		b, err := buffer.Open("data", buffer.Options{
-			FS: d, MemTableBytes: 1 << 20, Staging: &drivers{o, g}, Target: &drivers{o, g}, Retry: buffer.Retry{Jitter: -1},
-		})
+			MemTableBytes: 1 << 20, Staging: &drivers{o, g}, Target: &drivers{o, g}, Retry: buffer.Retry{Jitter: -1},
+		}.OnDisk(localdisk.Of(d)))
 		if err != nil {
 			t.Fatal(err)
 		}

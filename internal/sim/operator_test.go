@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 var syncModes = []forebay.SyncMode{forebay.SyncDefault, forebay.SyncWait, forebay.SyncUnsafe}
@@ -300,7 +301,7 @@ func (r *run) checkpoint() {
 		}
 		return
 	}
-	copied, err := buffer.Inspect(r.localOf(dir), buffer.InspectOptions{FS: mem})
+	copied, err := buffer.Inspect(r.localOf(dir), buffer.InspectOptions{}.OnDisk(localdisk.Of(mem)))
 	if err != nil {
 		r.t.Errorf("inspect the checkpoint: %v", err)
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -33,7 +34,7 @@ func newIngestion(t *testing.T, fast bool, readTimeout time.Duration) *ingestion
 	t.Helper()
 	mem := buffertest.NewMemory()
 	eng, err := forebay.Open("data", forebay.Options{
-		Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20},
+		Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem())),
 	})
 	if err != nil {
 		t.Fatal(err)

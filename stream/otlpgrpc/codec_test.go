@@ -24,6 +24,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/otlpgrpc"
 )
@@ -248,7 +249,7 @@ func TestMessageSizes(t *testing.T) {
 
 // Other services of the same server, and the services on a server of the user, have the codec of gRPC.
 func TestOtherServices(t *testing.T) {
-	eng, err := forebay.Open("data", forebay.Options{Staging: noStaging{}, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20}})
+	eng, err := forebay.Open("data", forebay.Options{Staging: noStaging{}, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))})
 	if err != nil {
 		t.Fatal(err)
 	}

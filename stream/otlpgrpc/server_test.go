@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/otlpgrpc"
 )
@@ -38,7 +39,7 @@ func sink(id string, columns ...mapping.Column) forebay.Sink {
 func start(t *testing.T, opts otlpgrpc.Options, more []grpc.ServerOption, sources ...forebay.Source) (*forebay.Engine, *buffertest.Memory, *grpc.ClientConn) {
 	t.Helper()
 	mem := buffertest.NewMemory()
-	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20}})
+	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))})
 	if err != nil {
 		t.Fatal(err)
 	}
