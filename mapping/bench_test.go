@@ -177,28 +177,6 @@ func BenchmarkUUID(b *testing.B) {
 
 func BenchmarkUUIDRow(b *testing.B) { benchRow(b, mustCompile(b, UUID("id")), nil) }
 
-func BenchmarkParse(b *testing.B) {
-	body := kilobyte()
-	var t tape
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := t.parse(body); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkAppendCSV(b *testing.B) {
-	body := kilobyte()
-	var buf []byte
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = appendCSV(buf[:0], body)
-	}
-}
-
 // webhook is an event as the benchmarks of the project store it: few fields and one long text.
 func webhook(size int) []byte {
 	var b bytes.Buffer

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/forebay/forebay/mapping/internal/template"
 )
 
 // Type is the type of a column. The values are the words of the Stream API.
@@ -25,8 +27,8 @@ const (
 // MaxColumns is the highest number of columns of one mapping.
 const MaxColumns = 100
 
-// MaxTemplateLength is the highest number of characters of a template.
-const MaxTemplateLength = 4096
+// MaxTemplateLength is the highest number of characters of a template, 4096.
+const MaxTemplateLength = template.MaxLength
 
 // Column is the definition of one column. It is plain data; its JSON form is that of the Stream API. Use the
 // constructors, which set only the fields that the type has.

@@ -16,14 +16,14 @@ import (
 // first: what breaks our bounds must not reach the reference, which has none and cannot be stopped.
 func sameOrFail(t *testing.T, content string, r *Record) {
 	t.Helper()
-	if source(content).limits() != nil {
+	prog, err := compileTemplate(content, Options{Compat: true})
+	if err != nil && (strings.Contains(err.Error(), "a template has 1 to") || strings.Contains(err.Error(), "brackets are nested deeper")) {
 		return // the reference has no such limits
 	}
-	prog, err := CompileTemplate(content, Options{Compat: true})
 	var got []byte
 	var gotErr error
 	if err == nil {
-		got, gotErr = prog.Append(nil, r, false)
+		got, gotErr = prog.AppendCell(nil, 0, r)
 		var fail *Error
 		if errors.As(gotErr, &fail) && (fail.Reason == BudgetExceeded || strings.Contains(fail.Error(), "internal error")) {
 			if fail.Reason != BudgetExceeded {
@@ -131,11 +131,11 @@ func TestDefaultModeGivesTheSameValues(t *testing.T) {
 		`Body('a.n[3]') + ''`, `'' + Body('a.n')`, `std.md5(std.toString(Body('a.n')))`, `'%(b)s/%(n)s' % Body('a')`,
 	}
 	value := func(content string, compat bool) (string, error) {
-		p, err := CompileTemplate(content, Options{Compat: compat})
+		p, err := compileTemplate(content, Options{Compat: compat})
 		if err != nil {
 			return "", err
 		}
-		out, err := p.Append(nil, sampleRecord(), false)
+		out, err := p.AppendCell(nil, 0, sampleRecord())
 		if err != nil {
 			return "", err
 		}

@@ -1,6 +1,9 @@
 package mapping
 
-import "fmt"
+import (
+	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/mapping/internal/tape"
+)
 
 // Document is a record body that is structured data instead of bytes. It is written as JSON only when a column needs
 // it, and at most once for all mappers of a record.
@@ -37,19 +40,19 @@ const (
 )
 
 // appendField is appendPath for a document that gives single fields.
-func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *cause) {
+func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *Error) {
 	s := w.s
-	text, kind := d.AppendField(s.scratch[:0], c.path)
+	text, kind := d.AppendField(s.scratch[:0], FieldPath{c.path})
 	s.scratch = text
 	switch kind {
 	case FieldJSON:
 		return w.put(dst, text), nil
 	case FieldText:
 		if c.raw {
-			s.scratch = repairUTF8(text, 0)
+			s.scratch = tape.RepairUTF8(text, 0)
 			return w.put(dst, s.scratch), nil
 		}
-		s.quoted = appendJSONString(s.quoted[:0], unsafeString(text), w.m.compat)
+		s.quoted = jsontext.AppendString(s.quoted[:0], tape.AsString(text), w.m.compat)
 		return w.put(dst, s.quoted), nil
 	case FieldNull:
 		if c.onNull {
@@ -58,34 +61,7 @@ func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *
 		return append(dst, "null"...), nil
 	}
 	if c.def == nil {
-		return dst, missingField(d, c.path, false)
+		return dst, missingField(d, &c.path, false)
 	}
 	return w.put(dst, c.def), nil
-}
-
-// field is body for a document that gives single fields.
-func (m *machine) field(d FieldDocument, p *FieldPath, def value) value {
-	from := len(m.buf)
-	out, kind := d.AppendField(m.buf, *p)
-	m.buf = out
-	m.alloc(len(out) - from)
-	switch kind {
-	case FieldNull:
-		return null
-	case FieldText:
-		m.buf = repairUTF8(out, from)
-		return m.made(from)
-	case FieldJSON:
-		// The tape belongs to the value: it lives as long as somebody uses a part of it.
-		t := &tape{}
-		if err := t.parse(out[from:len(out):len(out)]); err != nil {
-			panic(&cause{reason: InvalidBody, err: fmt.Errorf("Body(%.100q): the document gave no JSON: %w", p.text, err)})
-		}
-		m.alloc(16 * len(t.nodes))
-		return m.fromDoc(t, 0)
-	}
-	if def.kind == kindTail {
-		panic(missingField(d, *p, true))
-	}
-	return m.force(def)
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
 // jsonDocument gives the fields of a JSON text as a FieldDocument does, and counts who asks for the whole.
@@ -23,24 +25,24 @@ func (d *jsonDocument) AppendField(dst []byte, path FieldPath) ([]byte, FieldKin
 	if d.broken {
 		return append(dst, "{"...), FieldJSON
 	}
-	var t tape
-	if err := t.parse([]byte(d.text)); err != nil {
+	var t tape.Tape
+	if err := t.Parse([]byte(d.text)); err != nil {
 		panic(err)
 	}
-	at, _, ok := t.lookup(0, path.steps, false)
+	at, _, ok := t.Lookup(0, path.path.Steps, false)
 	switch {
 	case !ok:
 		return dst, NoField
-	case t.nodes[at].kind == nodeNull:
+	case t.Nodes[at].Kind == tape.Null:
 		return dst, FieldNull
-	case t.nodes[at].kind == nodeString:
-		n := t.nodes[at]
-		if n.flags&flagEscaped == 0 {
-			return append(dst, t.text[n.start+1:n.end-1]...), FieldText // also what is not UTF-8
+	case t.Nodes[at].Kind == tape.String:
+		n := t.Nodes[at]
+		if n.Flags&tape.Escaped == 0 {
+			return append(dst, t.Text[n.Start+1:n.End-1]...), FieldText // also what is not UTF-8
 		}
-		return t.appendText(dst, at), FieldText
+		return t.AppendText(dst, at), FieldText
 	}
-	return t.appendValue(dst, at), FieldJSON
+	return t.AppendValue(dst, at), FieldJSON
 }
 
 // Cells are the same, whether a body is bytes or a document that gives single fields, and path columns do not ask for

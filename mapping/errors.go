@@ -71,6 +71,24 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// in returns a copy of e for a column. The failure to read a body is shared by all columns that need it.
+func (e *Error) in(column string) *Error {
+	c := *e
+	c.Column = column
+	return &c
+}
+
+// Spot is a place in a template.
+type Spot struct {
+	// Line and Col count from 1; Col counts characters. Both are 0 where there is no place.
+	Line, Col int
+	// Expr is the expression that stands there, cut to 60 characters and one line.
+	Expr string
+}
+
+// String returns the place as it stands in error messages, for example 2:14.
+func (s Spot) String() string { return fmt.Sprintf("%d:%d", s.Line, s.Col) }
+
 // DefinitionError is one fault of a mapping's definition, found by [Compile].
 type DefinitionError struct {
 	// Index is the position of the column, from 0, or -1 for a fault of the whole mapping. Column is its name.

@@ -92,18 +92,21 @@ func ExampleMapper_Cells() {
 	// missing  column "missing": path "nope": the body has no member "nope"; set a default if it may be missing
 }
 
-func ExampleCompileTemplate() {
-	_, err := mapping.CompileTemplate("local id = Body('id');\n'id-' + ident", mapping.Options{})
+// A template that cannot work is refused with the place of each fault.
+func ExampleTemplate() {
+	_, err := mapping.Compile(mapping.Columns{mapping.Template("key", "local id = Body('id');\n'id-' + ident")}, mapping.Options{})
 	fmt.Println(err)
 
-	p, err := mapping.CompileTemplate(`{ id: Body("id"), tags: [std.asciiUpper(t) for t in Body("tags", [])] }`, mapping.Options{})
+	m, err := mapping.Compile(mapping.Columns{
+		mapping.Template("tags", `{ id: Body("id"), tags: [std.asciiUpper(t) for t in Body("tags", [])] }`),
+	}, mapping.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	value, err := p.Append(nil, mapping.JSON([]byte(`{"id": 9007199254740993, "tags": ["a", "b"]}`)), false)
-	fmt.Println(string(value), err)
+	cell, err := m.AppendCell(nil, 0, mapping.JSON([]byte(`{"id": 9007199254740993, "tags": ["a", "b"]}`)))
+	fmt.Println(string(cell), err)
 	// Output:
-	// 2:9: unknown variable: ident
+	// mapping: column 1 ("key"): template.content:2:9: unknown variable: ident
 	// {"id":9007199254740993,"tags":["A","B"]} <nil>
 }

@@ -6,6 +6,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
 // Bounds of a form, against bodies that are small but mean much: a[99999999]=x asks for an array with gaps.
@@ -16,7 +19,7 @@ const (
 
 // formNode is a text, an array or an object of a form.
 type formNode struct {
-	kind  nodeKind // nodeNull for a gap, nodeString, nodeArray or nodeObject
+	kind  tape.Kind // tape.Null for a gap, tape.String, tape.Array or tape.Object
 	text  string
 	keys  []string       // of an object, in order of appearance
 	index map[string]int // of an object
@@ -35,7 +38,7 @@ type formParser struct {
 // name that has a text.
 func appendForm(dst, body []byte, compat bool) ([]byte, error) {
 	p := formParser{strict: compat}
-	root := &formNode{kind: nodeObject}
+	root := &formNode{kind: tape.Object}
 	for rest := string(body); rest != ""; {
 		var pair string
 		pair, rest, _ = strings.Cut(rest, "&")
@@ -76,7 +79,7 @@ func (p *formParser) set(root *formNode, name, value string) error {
 	if err != nil {
 		return err
 	}
-	*at = formNode{kind: nodeString, text: value}
+	*at = formNode{kind: tape.String, text: value}
 	return nil
 }
 
@@ -96,27 +99,27 @@ func splitFormName(name string) (base string, brackets []string) {
 }
 
 func (p *formParser) child(n *formNode, key string) (*formNode, error) {
-	index := arrayIndex(key)
+	index := tape.ArrayIndex(key)
 	switch {
-	case n.kind == nodeString && p.strict:
+	case n.kind == tape.String && p.strict:
 		return nil, fmt.Errorf("the body is not a valid form: a name has both a text and members: %.100q", n.text)
-	case n.kind == nodeArray && key == "":
+	case n.kind == tape.Array && key == "":
 		index = len(n.items)
-	case n.kind == nodeArray && index < 0:
+	case n.kind == tape.Array && index < 0:
 		n.toObject()
-	case n.kind == nodeArray:
-	case n.kind == nodeObject && key == "":
+	case n.kind == tape.Array:
+	case n.kind == tape.Object && key == "":
 		key = strconv.Itoa(len(n.items))
-	case n.kind == nodeObject:
+	case n.kind == tape.Object:
 	case key == "":
-		*n = formNode{kind: nodeArray}
+		*n = formNode{kind: tape.Array}
 		index = 0
 	case index >= 0:
-		*n = formNode{kind: nodeArray}
+		*n = formNode{kind: tape.Array}
 	default:
-		*n = formNode{kind: nodeObject}
+		*n = formNode{kind: tape.Object}
 	}
-	if n.kind == nodeObject {
+	if n.kind == tape.Object {
 		return p.member(n, key)
 	}
 	for len(n.items) <= index {
@@ -153,7 +156,7 @@ func (p *formParser) count() error {
 
 // toObject turns an array into an object whose keys are the indexes, for a form that uses both kinds of brackets.
 func (n *formNode) toObject() {
-	n.kind, n.index = nodeObject, make(map[string]int, len(n.items))
+	n.kind, n.index = tape.Object, make(map[string]int, len(n.items))
 	for i := range n.items {
 		key := strconv.Itoa(i)
 		n.keys = append(n.keys, key)
@@ -163,9 +166,9 @@ func (n *formNode) toObject() {
 
 func (n *formNode) appendJSON(dst []byte, html bool) []byte {
 	switch n.kind {
-	case nodeString:
-		return appendJSONString(dst, n.text, html)
-	case nodeArray:
+	case tape.String:
+		return jsontext.AppendString(dst, n.text, html)
+	case tape.Array:
 		dst = append(dst, '[')
 		for i, item := range n.items {
 			if i > 0 {
@@ -174,13 +177,13 @@ func (n *formNode) appendJSON(dst []byte, html bool) []byte {
 			dst = item.appendJSON(dst, html)
 		}
 		return append(dst, ']')
-	case nodeObject:
+	case tape.Object:
 		dst = append(dst, '{')
 		for i, item := range n.items {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = appendJSONString(dst, n.keys[i], html)
+			dst = jsontext.AppendString(dst, n.keys[i], html)
 			dst = append(dst, ':')
 			dst = item.appendJSON(dst, html)
 		}

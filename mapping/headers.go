@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
 // headerField is one header of a request.
@@ -20,7 +23,7 @@ func (f *headerField) before(g *headerField) bool {
 
 func prefixOf(name string) (prefix uint64) {
 	if len(name) >= 8 {
-		return binary.BigEndian.Uint64(unsafeBytes(name))
+		return binary.BigEndian.Uint64(tape.AsBytes(name))
 	}
 	for i := range len(name) {
 		prefix |= uint64(name[i]) << (56 - 8*i)
@@ -130,14 +133,14 @@ func (s *recordState) appendHeaderText(dst []byte, text string, style headerStyl
 	compat := style&styleCompat != 0
 	switch {
 	case style&styleCSV == 0:
-		return appendJSONString(dst, text, compat)
-	case !compat && isPlain(text):
+		return jsontext.AppendString(dst, text, compat)
+	case !compat && jsontext.IsPlain(text):
 		dst = append(dst, '"', '"')
 		dst = append(dst, text...)
 		return append(dst, '"', '"')
 	}
-	s.scratch = appendJSONString(s.scratch[:0], text, compat)
-	return appendCSV(dst, s.scratch)
+	s.scratch = jsontext.AppendString(s.scratch[:0], text, compat)
+	return tape.AppendCSV(dst, s.scratch)
 }
 
 // headersText returns one "name: value" line for each value, sorted, each with its line end.

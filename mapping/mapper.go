@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/mapping/internal/tape"
+	"github.com/forebay/forebay/mapping/internal/template"
 )
 
 // Mapper turns records into CSV rows by the columns of one sink. It is immutable and safe for concurrent use; a record
 // belongs to one goroutine at a time.
 type Mapper struct {
 	cells  []cell
-	paths  pathSet
+	paths  tape.Paths
 	uuids  uuidSource
 	compat bool
 }
@@ -19,12 +23,12 @@ type Mapper struct {
 type cell struct {
 	typ    Type
 	name   string
-	path   FieldPath
+	path   tape.Path
 	node   int // of the path in Mapper.paths
 	raw    bool
 	onNull bool
 	def    []byte // text of the default, nil if there is none
-	prog   *Program
+	prog   *template.Program
 }
 
 // Compile checks the columns and makes a mapper of them. The error is a [DefinitionErrors] that lists every fault, or
@@ -59,7 +63,7 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	m.paths.index()
+	m.paths.Index()
 	m.uuids.begin()
 	return m, nil
 }
@@ -72,13 +76,12 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 			fault("rawString", 0, 0, errors.New("applies to path and template columns only"))
 		}
 	case TypePath:
-		p, err := parsePath(c.Path, opts.Compat)
-		if err != nil {
-			var pe *PathError
-			errors.As(err, &pe)
+		p, err := tape.ParsePath(c.Path, opts.Compat)
+		var pe *tape.PathError
+		if errors.As(err, &pe) {
 			fault("path", 1, pe.Offset+1, errors.New(pe.Msg))
 		} else {
-			cl.path, cl.node = p, m.paths.add(p)
+			cl.path, cl.node = p, m.paths.Add(p)
 		}
 		if c.Default != nil {
 			if cl.def, err = defaultText(c.Default, c.RawString, opts.Compat); err != nil {
@@ -90,7 +93,7 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 			fault("template.language", 0, 0, fmt.Errorf("%q is not known; the language is %q", c.Template.Language, "jsonnet"))
 			return
 		}
-		prog, faults := compileTemplate(c.Template.Content, opts)
+		prog, faults := template.Compile(c.Template.Content, template.Options{Budget: template.Budget(opts.Budget), Compat: opts.Compat})
 		for _, f := range faults {
 			fault("template.content", f.Line, f.Col, errors.New(f.Msg))
 		}
@@ -116,29 +119,21 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 	}
 }
 
-func parsePath(s string, compat bool) (FieldPath, error) {
-	if compat {
-		return parseCompatPath(s), nil
-	}
-	return ParsePath(s)
-}
-
 // defaultText returns the cell text of a default. With compat a text has the escapes of the published service.
 func defaultText(def json.RawMessage, raw, compat bool) ([]byte, error) {
-	var t tape
-	if err := t.parse(def); err != nil {
-		var se *SyntaxError
-		errors.As(err, &se)
+	var t tape.Tape
+	var se *tape.SyntaxError
+	if errors.As(t.Parse(def), &se) {
 		return nil, fmt.Errorf("is not a JSON value: %s at byte %d of %.60q", se.Msg, se.Offset, def)
 	}
 	switch {
-	case t.nodes[0].kind != nodeString:
+	case t.Nodes[0].Kind != tape.String:
 	case raw:
-		return t.appendText([]byte{}, 0), nil
+		return t.AppendText([]byte{}, 0), nil
 	case compat:
-		return appendJSONString(nil, string(t.appendText(nil, 0)), true), nil
+		return jsontext.AppendString(nil, string(t.AppendText(nil, 0)), true), nil
 	}
-	return t.appendValue(nil, 0), nil
+	return t.AppendValue(nil, 0), nil
 }
 
 // ColumnNames returns the names of the columns in the order of the cells. The caller owns the slice.
@@ -176,7 +171,7 @@ func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
 	w := rowWriter{m: m, r: r, s: r.parsed(), plain: true}
 	out, fail := w.append(dst, &m.cells[i])
 	if fail != nil {
-		return dst, fail.error(m.cells[i].name)
+		return dst, fail.in(m.cells[i].name)
 	}
 	return out, nil
 }
@@ -198,9 +193,9 @@ func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 		} else {
 			out = append(out, '"')
 		}
-		var fail *cause
+		var fail *Error
 		if out, fail = w.append(out, &m.cells[i]); fail != nil {
-			return dst, fail.error(m.cells[i].name)
+			return dst, fail.in(m.cells[i].name)
 		}
 		out = append(out, '"')
 	}
@@ -214,12 +209,12 @@ type rowWriter struct {
 	s     *recordState // that of r
 	plain bool         // no CSV quoting
 
-	looked bool   // the places of the paths are in recordState.found
-	tape   *tape  // the parsed body
-	unread *cause // or why it cannot be read
+	looked bool       // the places of the paths are in recordState.found
+	tape   *tape.Tape // the parsed body
+	unread *Error     // or why it cannot be read
 }
 
-func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
+func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 	r := w.r
 	switch c.typ {
 	case TypeUUID:
@@ -229,13 +224,13 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 	case TypeIP:
 		return appendIP(dst, r, w.m.compat), nil
 	case TypeBody:
-		if _, fields := r.Document.(FieldDocument); !fields && !w.plain && len(w.m.paths.nodes) > 0 {
+		if _, fields := r.Document.(FieldDocument); !fields && !w.plain && w.m.paths.Len() > 0 {
 			// The body is parsed for the paths anyway, and that tells where its quotes are.
 			if !w.looked {
 				w.find()
 			}
 			if w.unread == nil && w.s.parsedAs == FormatJSON {
-				return w.tape.appendCSV(dst), nil
+				return w.tape.AppendCSV(dst), nil
 			}
 		}
 		body, fail := r.rawBody()
@@ -255,10 +250,11 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *cause) {
 	case TypePath:
 		return w.appendPath(dst, c)
 	}
-	text, fail := c.prog.eval(w.s.scratch[:0], r, c.raw)
+	w.s.event = event{r, w.m.compat}
+	text, fail := c.prog.Append(w.s.scratch[:0], &w.s.event, c.raw)
 	w.s.scratch = text
 	if fail != nil {
-		return dst, fail
+		return dst, templateError(fail)
 	}
 	return w.put(dst, text), nil
 }
@@ -267,7 +263,7 @@ func (w *rowWriter) put(dst, text []byte) []byte {
 	if w.plain {
 		return append(dst, text...)
 	}
-	return appendCSV(dst, text)
+	return tape.AppendCSV(dst, text)
 }
 
 // find parses the body and looks for all paths of the mapper, once for a row.
@@ -277,18 +273,11 @@ func (w *rowWriter) find() {
 	if w.tape, w.unread = r.parse(w.m.compat); w.unread != nil {
 		return
 	}
-	found := w.s.found
-	if n := len(w.m.paths.nodes); cap(found) < n {
-		found = make([]uint32, n)
-	} else {
-		found = found[:n]
-	}
-	w.s.found = found
-	w.m.paths.find(w.tape, found)
+	w.s.found = w.m.paths.Find(w.tape, w.s.found)
 }
 
-func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
-	if w.r.Document != nil && len(c.path.steps) > 0 {
+func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *Error) {
+	if w.r.Document != nil && len(c.path.Steps) > 0 {
 		if d, ok := w.r.Document.(FieldDocument); ok {
 			return w.appendField(dst, d, c)
 		}
@@ -306,31 +295,31 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *cause) {
 	at := s.found[c.node]
 	if at == 0 {
 		if c.def == nil {
-			return dst, s.missing(c.path, false, false)
+			return dst, s.missing(&c.path, false, false)
 		}
 		return w.put(dst, c.def), nil
 	}
-	n := &t.nodes[at-1]
+	n := &t.Nodes[at-1]
 	switch {
-	case n.kind == nodeNull && c.onNull:
+	case n.Kind == tape.Null && c.onNull:
 		return w.put(dst, c.def), nil
-	case n.kind == nodeString && n.flags == 0: // no escape, hence no quote
-		switch text := t.text[n.start+1 : n.end-1]; {
+	case n.Kind == tape.String && n.Flags == 0: // no escape, hence no quote
+		switch text := t.Text[n.Start+1 : n.End-1]; {
 		case c.raw:
 			return append(dst, text...), nil
 		case !w.plain:
 			return append(append(append(dst, '"', '"'), text...), '"', '"'), nil
 		}
-		return append(dst, t.text[n.start:n.end]...), nil
-	case n.kind == nodeString && c.raw:
-		s.scratch = t.appendText(s.scratch[:0], at-1)
+		return append(dst, t.Text[n.Start:n.End]...), nil
+	case n.Kind == tape.String && c.raw:
+		s.scratch = t.AppendText(s.scratch[:0], at-1)
 		return w.put(dst, s.scratch), nil
-	case n.kind < nodeString:
-		return append(dst, t.text[n.start:n.end]...), nil
-	case n.flags&(flagSpaced|flagNonASCII) == 0:
-		return w.put(dst, t.text[n.start:n.end]), nil
+	case n.Kind < tape.String:
+		return append(dst, t.Text[n.Start:n.End]...), nil
+	case n.Flags&(tape.Spaced|tape.NonASCII) == 0:
+		return w.put(dst, t.Text[n.Start:n.End]), nil
 	}
-	s.scratch = t.appendValue(s.scratch[:0], at-1)
+	s.scratch = t.AppendValue(s.scratch[:0], at-1)
 	return w.put(dst, s.scratch), nil
 }
 

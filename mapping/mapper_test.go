@@ -252,9 +252,9 @@ func TestTemplateErrorPlace(t *testing.T) {
 		"1e999":                 "1:1",
 		"Header()()(":           "1:12",
 	} {
-		_, err := CompileTemplate(content, Options{})
-		var te *TemplateError
-		if !errors.As(err, &te) || fmt.Sprintf("%d:%d", te.Line, te.Col) != want {
+		_, err := Compile(Columns{Template("t", content)}, Options{})
+		var fault *DefinitionError
+		if !errors.As(err, &fault) || fmt.Sprintf("%d:%d", fault.Line, fault.Col) != want {
 			t.Errorf("%q: %v, want it at %s", content, err, want)
 		}
 	}
@@ -390,7 +390,7 @@ func TestEventFunctions(t *testing.T) {
 		`Now(format="%s")`:             "",
 		`Ip()`:                         "203.0.113.7",
 	} {
-		p, err := CompileTemplate(content, Options{})
+		p, err := compileTemplate(content, Options{}, RawString())
 		if want == "" {
 			if err == nil {
 				t.Errorf("%s: accepted", content)
@@ -401,7 +401,7 @@ func TestEventFunctions(t *testing.T) {
 			t.Errorf("%s: %v", content, err)
 			continue
 		}
-		if got, err := p.Append(nil, r, true); string(got) != want || err != nil {
+		if got, err := p.AppendCell(nil, 0, r); string(got) != want || err != nil {
 			t.Errorf("%s: %q %v, want %q", content, got, err, want)
 		}
 	}
@@ -430,6 +430,33 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
 			t.Errorf("%s: %v allocations per row", name, n)
+		}
+	}
+}
+
+// A body is the same in a row whether the mapper reads its fields or not.
+func TestBodyCellIsTheSameWithPaths(t *testing.T) {
+	alone, with := mustCompile(t, Body("b")), mustCompile(t, Body("b"), Path("p", "x", Default(0)))
+	bodies := []string{
+		``, ` `, `null`, `-10.5`, `""`, `"a"`, `"\"\\\/\b\f\n\r\t"`, `"\u00e9\uD83D\uDE00"`, `"é😀"`, "\"\xff\"", `[]`, `[ 1 , 2 ]`, `[[],[[]]]`, `{ }`, `{"a":1,"a":2}`,
+		`{"":{"":""}}`, " \t\r\n{ \"a\" \n:\t1 } ", `{"x":[{"b":null}]}`, `"` + strings.Repeat("x", 100) + `"`, "\"12345678\\u0031\"", `nul`, `01`, `"`, `"a`, `"\`, "\"\n\"",
+		`[1,`, `{"a":1,}`, `{"a" 1}`, `{"a":1 "b":2}`, `[1]x`, `"a""b"`, `{"a":"b\"}`, sampleBody, string(kilobyte()), " {\"x\": \"\\\"\"}\n\t",
+	}
+	for _, s := range bodies {
+		for _, f := range []Format{FormatJSON, FormatForm, FormatOpaque} {
+			r := &Record{Body: []byte(s), Format: f}
+			a, err := alone.AppendRow(nil, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := with.AppendRow([]byte("row\n"), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cell, _, _ := strings.Cut(string(b), "\",\"")
+			if want := "row\n" + strings.TrimSuffix(string(a), "\"\n"); !strings.HasPrefix(string(b), want+"\",\"") {
+				t.Errorf("%.60q as %s: %.80q, want %.80q", s, f, cell, want)
+			}
 		}
 	}
 }

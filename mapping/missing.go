@@ -2,18 +2,19 @@ package mapping
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
 // What an error says of a path that finds nothing: the first step that is not there, and what would help.
 
 // missing is the failure of a path that finds nothing in the body. Call says that it is one of Body, and not a path column; last is that of lookup.
-func (s *recordState) missing(p FieldPath, call, last bool) *cause {
+func (s *recordState) missing(p *tape.Path, call, last bool) *Error {
 	t := &s.tape
 	value, n := uint32(0), 0
-	for ; n < len(p.steps); n++ {
-		at, _, ok := t.lookup(value, p.steps[n:n+1], last)
+	for ; n < len(p.Steps); n++ {
+		at, _, ok := t.Lookup(value, p.Steps[n:n+1], last)
 		if !ok {
 			break
 		}
@@ -25,14 +26,14 @@ func (s *recordState) missing(p FieldPath, call, last bool) *cause {
 	}
 	kind := FieldJSON
 	length := -1
-	switch v := &t.nodes[value]; v.kind {
-	case nodeNull:
+	switch v := &t.Nodes[value]; v.Kind {
+	case tape.Null:
 		kind = FieldNull
-	case nodeString:
+	case tape.String:
 		kind = FieldText
-	case nodeArray:
+	case tape.Array:
 		length = 0
-		for k := value + 1; k < v.next; k = t.nodes[k].next {
+		for k := value + 1; k < v.Next; k = t.Nodes[k].Next {
 			length++
 		}
 	}
@@ -40,10 +41,10 @@ func (s *recordState) missing(p FieldPath, call, last bool) *cause {
 }
 
 // missingField is missing for a document that gives single fields.
-func missingField(d FieldDocument, p FieldPath, call bool) *cause {
+func missingField(d FieldDocument, p *tape.Path, call bool) *Error {
 	kind, n := FieldJSON, 0
-	for n < len(p.steps)-1 {
-		_, k := d.AppendField(nil, FieldPath{text: p.text, steps: p.steps[:n+1]})
+	for n < len(p.Steps)-1 {
+		_, k := d.AppendField(nil, FieldPath{tape.Path{Text: p.Text, Steps: p.Steps[:n+1]}})
 		if k == NoField {
 			break
 		}
@@ -55,22 +56,22 @@ func missingField(d FieldDocument, p FieldPath, call bool) *cause {
 
 // missingStep says that step n is not there. Kind is the form of the value that the steps before it lead to, and length the
 // number of its elements, negative unless it is known to be an array.
-func missingStep(p FieldPath, call bool, n int, body string, kind FieldKind, length int) *cause {
-	what, help := fmt.Sprintf("path %.100q", p.text), "set a default if it may be missing"
+func missingStep(p *tape.Path, call bool, n int, body string, kind FieldKind, length int) *Error {
+	what, help := fmt.Sprintf("path %.100q", p.Text), "set a default if it may be missing"
 	if call {
-		what, help = fmt.Sprintf("Body(%.100q)", p.text), "give a default as the second argument if it may be missing"
+		what, help = fmt.Sprintf("Body(%.100q)", p.Text), "give a default as the second argument if it may be missing"
 	}
 	in := body
 	if n > 0 {
-		in = excerpt(strconv.Quote(pathText(p.steps[:n])))
+		in = fmt.Sprintf("%.100q", pathText(p.Steps[:n]))
 	}
-	step := p.steps[n]
-	lacks := fmt.Sprintf("has no member %.100q", step.key)
+	step := p.Steps[n]
+	lacks := fmt.Sprintf("has no member %.100q", step.Key)
 	switch {
-	case kind == FieldNull && step.index >= 0:
-		lacks = fmt.Sprintf("is null and has no [%d]", step.index)
-	case length >= 0 && step.index >= 0:
-		lacks = fmt.Sprintf("has %d elements and no [%d]", length, step.index)
+	case kind == FieldNull && step.Index >= 0:
+		lacks = fmt.Sprintf("is null and has no [%d]", step.Index)
+	case length >= 0 && step.Index >= 0:
+		lacks = fmt.Sprintf("has %d elements and no [%d]", length, step.Index)
 	case length >= 0:
 		lacks = "is an array and " + lacks
 	case kind == FieldText:
@@ -78,23 +79,23 @@ func missingStep(p FieldPath, call bool, n int, body string, kind FieldKind, len
 	case kind == FieldNull:
 		lacks = "is null and " + lacks
 	}
-	return &cause{reason: MissingValue, err: fmt.Errorf("%s: %s %s; %s", what, in, lacks, help)}
+	return &Error{Reason: MissingValue, Err: fmt.Errorf("%s: %s %s; %s", what, in, lacks, help)}
 }
 
 // pathText writes steps as a path.
-func pathText(steps []step) string {
+func pathText(steps []tape.Step) string {
 	var b strings.Builder
 	for i, st := range steps {
 		switch {
-		case st.index >= 0 && i > 0:
-			fmt.Fprintf(&b, "[%d]", st.index)
-		case st.key == "" || strings.ContainsAny(st.key, `.[\`):
-			fmt.Fprintf(&b, "[%q]", st.key)
+		case st.Index >= 0 && i > 0:
+			fmt.Fprintf(&b, "[%d]", st.Index)
+		case st.Key == "" || strings.ContainsAny(st.Key, `.[\`):
+			fmt.Fprintf(&b, "[%q]", st.Key)
 		default:
 			if i > 0 {
 				b.WriteByte('.')
 			}
-			b.WriteString(st.key)
+			b.WriteString(st.Key)
 		}
 	}
 	return b.String()

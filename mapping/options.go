@@ -33,13 +33,6 @@ type Budget struct {
 	Output int
 }
 
-const (
-	defaultSteps  = 200_000
-	defaultDepth  = 500
-	defaultMemory = 8 << 20
-	defaultOutput = 1536 << 10
-)
-
 // Validate reports every field that is out of its range.
 func (o Options) Validate() error {
 	var errs []error
@@ -54,17 +47,4 @@ func (o Options) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (b Budget) withDefaults() Budget {
-	set := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	set(&b.Steps, defaultSteps)
-	set(&b.Depth, defaultDepth)
-	set(&b.Memory, defaultMemory)
-	set(&b.Output, defaultOutput)
-	return b
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/google/go-jsonnet"
 	"github.com/google/go-jsonnet/ast"
+	"github.com/lestrrat-go/strftime"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
 // oracle evaluates a template on the reference implementation of jsonnet. The functions of the event are written anew,
@@ -53,7 +56,7 @@ func newOracle(content string) (*oracle, error) {
 		if !ok {
 			return nil, fmt.Errorf("format")
 		}
-		f, err := parseTimeFormat(s)
+		f, err := strftime.New(s, strftime.WithMilliseconds('f'))
 		if err != nil {
 			return nil, err
 		}
@@ -89,21 +92,22 @@ func newOracle(content string) (*oracle, error) {
 		if err != nil {
 			return nil, err
 		}
-		steps := parseCompatPath(path).steps
+		parsed, _ := tape.ParsePath(path, true)
+		steps := parsed.Steps
 		if _, isObj := v.(map[string]any); !isObj && len(steps) == 0 {
 			return nil, fmt.Errorf("not an object")
 		}
 		for _, s := range steps {
 			switch in := v.(type) {
 			case map[string]any:
-				if v, ok = in[s.key]; !ok {
+				if v, ok = in[s.Key]; !ok {
 					return found(nil, false, path), nil
 				}
 			case []any:
-				if s.index < 0 || s.index >= len(in) {
+				if s.Index < 0 || s.Index >= len(in) {
 					return found(nil, false, path), nil
 				}
-				v = in[s.index]
+				v = in[s.Index]
 			default:
 				return found(nil, false, path), nil
 			}

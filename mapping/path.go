@@ -1,36 +1,9 @@
 package mapping
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-	"unicode/utf8"
-)
+import "github.com/forebay/forebay/mapping/internal/tape"
 
 // FieldPath is a parsed path of a field in a body. The zero value is the whole body. It is immutable.
-type FieldPath struct {
-	text  string
-	steps []step
-}
-
-// step goes from a value to one value inside it.
-type step struct {
-	key   string // the member of an object
-	index int    // the element of an array, or -1 if the step never means one
-}
-
-// PathError says where a path is malformed.
-type PathError struct {
-	// Offset is the number of bytes before the fault.
-	Offset int
-	// Msg says what is wrong.
-	Msg string
-}
-
-func (e *PathError) Error() string { return fmt.Sprintf("%s at position %d", e.Msg, e.Offset+1) }
-
-// maxIndex bounds indexes so that they fit an int on every platform.
-const maxIndex = 1<<31 - 1
+type FieldPath struct{ path tape.Path }
 
 // ParsePath parses a path. The syntax:
 //
@@ -41,193 +14,25 @@ const maxIndex = 1<<31 - 1
 //
 // A name of digits also means an element of an array (a.0 is a[0]), and an index also means the member with these
 // digits of an object; a quoted key only means a member. The empty path is the whole body.
-// A malformed path gives a [*PathError].
+// The error of a malformed path says what is wrong and where.
 func ParsePath(s string) (FieldPath, error) {
-	p := FieldPath{text: s}
-	for i := 0; i < len(s); {
-		switch s[i] {
-		case '.':
-			i++
-		case '[':
-			st, end, err := parseBracket(s, i)
-			if err != nil {
-				return FieldPath{}, err
-			}
-			p.steps = append(p.steps, st)
-			i = end
-		default:
-			st, end, err := parseName(s, i)
-			if err != nil {
-				return FieldPath{}, err
-			}
-			p.steps = append(p.steps, st)
-			i = end
-		}
-	}
-	return p, nil
+	p, err := tape.ParsePath(s, false)
+	return FieldPath{p}, err
 }
 
 // String returns the path as it was given to [ParsePath].
-func (p FieldPath) String() string { return p.text }
+func (p FieldPath) String() string { return p.path.Text }
 
 // Len returns the number of steps: 0 means the whole body.
-func (p FieldPath) Len() int { return len(p.steps) }
+func (p FieldPath) Len() int { return len(p.path.Steps) }
 
 // Step returns step i: from an object it goes to the member key, from an array to the element index; index is -1 when
 // the step never means an element.
-func (p FieldPath) Step(i int) (key string, index int) { return p.steps[i].key, p.steps[i].index }
+func (p FieldPath) Step(i int) (key string, index int) {
+	return p.path.Steps[i].Key, p.path.Steps[i].Index
+}
 
 // From returns the path without its first n steps, for a value that those lead to.
-func (p FieldPath) From(n int) FieldPath { return FieldPath{text: p.text, steps: p.steps[n:]} }
-
-func parseName(s string, i int) (st step, end int, err error) {
-	rest := s[i:]
-	n := strings.IndexAny(rest, `.[\`)
-	if n < 0 {
-		n = len(rest)
-	}
-	if n == len(rest) || rest[n] != '\\' {
-		return step{key: rest[:n], index: arrayIndex(rest[:n])}, i + n, nil
-	}
-	var b strings.Builder
-	for ; i < len(s) && s[i] != '.' && s[i] != '['; i++ {
-		if s[i] == '\\' {
-			if i++; i == len(s) {
-				return step{}, 0, &PathError{i - 1, "a backslash must be followed by a character"}
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return step{key: b.String(), index: -1}, i, nil
-}
-
-func parseBracket(s string, i int) (st step, end int, err error) {
-	open := i
-	i++
-	if i < len(s) && (s[i] == '"' || s[i] == '\'') {
-		key, end, err := parseQuotedKey(s, i)
-		if err != nil {
-			return step{}, 0, err
-		}
-		if end >= len(s) || s[end] != ']' {
-			return step{}, 0, &PathError{end, "expected ']' after the quoted key"}
-		}
-		return step{key: key, index: -1}, end + 1, nil
-	}
-	n := strings.IndexByte(s[i:], ']')
-	if n < 0 {
-		return step{}, 0, &PathError{open, "'[' without ']'"}
-	}
-	digits := s[i : i+n]
-	for k := range len(digits) {
-		if digits[k]-'0' > 9 {
-			return step{}, 0, &PathError{i + k, `expected an index or a quoted key, like [0] or ["a.b"]`}
-		}
-	}
-	if n == 0 {
-		return step{}, 0, &PathError{i, `expected an index or a quoted key, like [0] or ["a.b"]`}
-	}
-	index := arrayIndex(digits)
-	if index < 0 {
-		return step{}, 0, &PathError{i, fmt.Sprintf("the index is above %d", maxIndex)}
-	}
-	return step{key: digits, index: index}, i + n + 1, nil
-}
-
-func parseQuotedKey(s string, i int) (key string, end int, err error) {
-	open, quote := i, s[i]
-	var b strings.Builder
-	for i++; i < len(s); {
-		switch c := s[i]; {
-		case c == quote:
-			return b.String(), i + 1, nil
-		case c != '\\':
-			b.WriteByte(c)
-			i++
-		case i+1 == len(s):
-			return "", 0, &PathError{i, "a backslash must be followed by a character"}
-		default:
-			n, ok := appendEscape(&b, s[i:])
-			if !ok {
-				return "", 0, &PathError{i, "unknown escape"}
-			}
-			i += n
-		}
-	}
-	return "", 0, &PathError{open, "quoted key without end"}
-}
-
-// appendEscape decodes the escape at the start of s, which begins with a backslash and one more byte.
-func appendEscape(b *strings.Builder, s string) (n int, ok bool) {
-	switch c := s[1]; c {
-	case '"', '\'', '\\', '/':
-		b.WriteByte(c)
-	case 'b':
-		b.WriteByte('\b')
-	case 'f':
-		b.WriteByte('\f')
-	case 'n':
-		b.WriteByte('\n')
-	case 'r':
-		b.WriteByte('\r')
-	case 't':
-		b.WriteByte('\t')
-	case 'u':
-		var buf [utf8.UTFMax]byte
-		out, n := appendUnicodeEscape(buf[:0], s)
-		if n == 0 {
-			return 0, false
-		}
-		b.Write(out)
-		return n, true
-	default:
-		return 0, false
-	}
-	return 2, true
-}
-
-// arrayIndex returns the number that a name of digits means, or -1.
-func arrayIndex(name string) int {
-	if name == "" {
-		return -1
-	}
-	for k := range len(name) {
-		if name[k]-'0' > 9 {
-			return -1
-		}
-	}
-	n, err := strconv.ParseInt(name, 10, 64)
-	if err != nil || n > maxIndex {
-		return -1
-	}
-	return int(n)
-}
-
-// parseCompatPath is the published service's reading: no quotes, no escapes, no errors. A bracket that is not an index
-// belongs to a name.
-func parseCompatPath(s string) FieldPath {
-	p := FieldPath{text: s}
-	for i := 0; i < len(s); {
-		if s[i] == '.' {
-			i++
-			continue
-		}
-		if s[i] == '[' {
-			if n := strings.IndexByte(s[i:], ']'); n > 0 && arrayIndex(s[i+1:i+n]) >= 0 {
-				p.steps = append(p.steps, step{key: s[i+1 : i+n], index: arrayIndex(s[i+1 : i+n])})
-				i += n + 1
-				continue
-			}
-			i++
-		}
-		n := strings.IndexAny(s[i:], ".[")
-		if n < 0 {
-			n = len(s) - i
-		}
-		if n > 0 {
-			p.steps = append(p.steps, step{key: s[i : i+n], index: arrayIndex(s[i : i+n])})
-		}
-		i += n
-	}
-	return p
+func (p FieldPath) From(n int) FieldPath {
+	return FieldPath{tape.Path{Text: p.path.Text, Steps: p.path.Steps[n:]}}
 }

@@ -5,76 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
-
-func TestParsePath(t *testing.T) {
-	key := func(k string) step { return step{k, -1} }
-	idx := func(k string, i int) step { return step{k, i} }
-	for _, tc := range []struct {
-		path string
-		want []step
-	}{
-		{``, nil},
-		{`a`, []step{key("a")}},
-		{`a.b`, []step{key("a"), key("b")}},
-		{`a..b.`, []step{key("a"), key("b")}},
-		{`.a`, []step{key("a")}},
-		{`a[0].b`, []step{key("a"), idx("0", 0), key("b")}},
-		{`a[0][12]`, []step{key("a"), idx("0", 0), idx("12", 12)}},
-		{`[3]`, []step{idx("3", 3)}},
-		{`a.0`, []step{key("a"), idx("0", 0)}},
-		{`a[007]`, []step{key("a"), idx("007", 7)}},
-		{`resource["service.name"]`, []step{key("resource"), key("service.name")}},
-		{`resource['service.name'].x`, []step{key("resource"), key("service.name"), key("x")}},
-		{`["0"]`, []step{key("0")}},
-		{`[""]`, []step{key("")}},
-		{`["a\"b\\\n\u00e9\ud83d\ude00"]`, []step{key("a\"b\\\né😀")}},
-		{`['it\'s']`, []step{key("it's")}},
-		{`["]"]`, []step{key("]")}},
-		{`a\.b.c`, []step{key("a.b"), key("c")}},
-		{`a\[0\]`, []step{key("a[0]")}},
-		{`a\\b`, []step{key(`a\b`)}},
-		{`\0`, []step{key("0")}},
-		{`9999999999`, []step{key("9999999999")}},
-		{`-1`, []step{key("-1")}},
-		{`a]b`, []step{key("a]b")}},
-		{`é.ü`, []step{key("é"), key("ü")}},
-	} {
-		p, err := ParsePath(tc.path)
-		if err != nil || !slices.Equal(p.steps, tc.want) || p.String() != tc.path {
-			t.Errorf("%s: %v %v, want %v", tc.path, p.steps, err, tc.want)
-		}
-	}
-}
-
-func TestParsePathFaults(t *testing.T) {
-	for path, want := range map[string]string{
-		`a[`:            `'[' without ']' at position 2`,
-		`a[0`:           `'[' without ']' at position 2`,
-		`a[]`:           `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
-		`a[b]`:          `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
-		`a[-1]`:         `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
-		`a[1x]`:         `expected an index or a quoted key, like [0] or ["a.b"] at position 4`,
-		`a["b`:          `quoted key without end at position 3`,
-		`a["b"`:         `expected ']' after the quoted key at position 6`,
-		`a["b"x]`:       `expected ']' after the quoted key at position 6`,
-		`a["\q"]`:       `unknown escape at position 4`,
-		`a["\u12"]`:     `unknown escape at position 4`,
-		`a["b\`:         `a backslash must be followed by a character at position 5`,
-		`ab\`:           `a backslash must be followed by a character at position 3`,
-		`a[9999999999]`: `the index is above 2147483647 at position 3`,
-	} {
-		_, err := ParsePath(path)
-		var pe *PathError
-		if !errors.As(err, &pe) || pe.Error() != want {
-			t.Errorf("%s:\n got %v\nwant %s", path, err, want)
-		}
-	}
-}
 
 // TestPathSemantics is the one rule for what a path finds: in JSON, in documents and in Body(path). TestPathSemanticsOfForms
 // has the same for forms.
@@ -263,15 +199,15 @@ func FuzzPath(f *testing.F) {
 			return
 		}
 		for _, compat := range []bool{false, true} {
-			p, err := parsePath(path, compat)
-			var pe *PathError
+			p, err := tape.ParsePath(path, compat)
+			var pe *tape.PathError
 			switch {
 			case errors.As(err, &pe) && (pe.Offset < 0 || pe.Offset > len(path)):
 				t.Fatalf("%q: offset %d", path, pe.Offset)
 			case err != nil:
 				continue
-			case p.String() != path:
-				t.Fatalf("%q became %q", path, p)
+			case p.Text != path:
+				t.Fatalf("%q became %q", path, p.Text)
 			}
 			quoted, err := json.Marshal(path)
 			if err != nil {

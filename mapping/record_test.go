@@ -49,7 +49,7 @@ func TestCopyOfARecordHasItsOwnState(t *testing.T) {
 			state := r.state
 			dup := *r
 			end(&dup)
-			if dup.state != nil || r.state != state || len(state.tape.nodes) == 0 {
+			if dup.state != nil || r.state != state || len(state.tape.Nodes) == 0 {
 				t.Fatal("the copy has ended the state of the original")
 			}
 			dup = *r

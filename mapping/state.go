@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
 // recordState is what mappers have found out about a record. Everything in it belongs to the record alone, so nothing
@@ -13,16 +15,17 @@ type recordState struct {
 
 	parsedAs Format // the format in which the body was parsed, FormatFromHeader if it was not
 	html     bool   // the reading in which a form was written as JSON
-	parseErr *cause // the outcome
-	tape     tape
+	parseErr *Error // the outcome
+	tape     tape.Tape
 	text     []byte // JSON text made of a form or a document
-	textErr  *cause
+	textErr  *Error
 	hasText  bool
 
 	headers     []byte      // the headers as a cell
 	headerStyle headerStyle // how that cell was written, zero if it was not
 	fields      []headerField
 
+	event   event    // what templates read
 	found   []uint32 // scratch of the path walk of the mapper that is at work
 	scratch []byte   // scratch of one cell
 	quoted  []byte   // scratch of one text that becomes a JSON string
@@ -42,35 +45,17 @@ func (r *Record) parsed() *recordState {
 	return s
 }
 
-// maxKeptBytes bounds each buffer that the pool keeps after an unusually large event.
-const maxKeptBytes = 256 << 10
-
 func (s *recordState) reset() {
 	s.parsedAs, s.parseErr, s.textErr, s.hasText = FormatFromHeader, nil, nil, false
-	s.tape.reset()
-	s.text = keep(s.text)
-	s.headers, s.headerStyle = keep(s.headers), 0
+	s.tape.Reset()
+	s.text = tape.Keep(s.text)
+	s.headers, s.headerStyle = tape.Keep(s.headers), 0
+	s.event = event{}
 	clear(s.fields)
 	s.fields = s.fields[:0]
-	s.scratch = keep(s.scratch)
-	s.quoted = keep(s.quoted)
+	s.scratch = tape.Keep(s.scratch)
+	s.quoted = tape.Keep(s.quoted)
 }
-
-func keep(b []byte) []byte {
-	if cap(b) > maxKeptBytes {
-		return nil
-	}
-	return b[:0]
-}
-
-// cause is the failure of a cell before the column is known.
-type cause struct {
-	reason Reason
-	err    error
-	spot   Spot // in the template
-}
-
-func (c *cause) error(column string) *Error { return &Error{column, c.reason, c.err, c.spot} }
 
 func (r *Record) format(compat bool) Format {
 	switch {
@@ -92,7 +77,7 @@ func (r *Record) format(compat bool) Format {
 var errOpaque = errors.New("the body has no fields: its Content-Type is neither JSON nor a form")
 
 // parse makes the tape of the body, once.
-func (r *Record) parse(compat bool) (*tape, *cause) {
+func (r *Record) parse(compat bool) (*tape.Tape, *Error) {
 	s := r.parsed()
 	f := r.format(compat)
 	if s.parsedAs == f && (f != FormatForm || s.html == compat) {
@@ -108,35 +93,35 @@ func (r *Record) parse(compat bool) (*tape, *cause) {
 	case f == FormatForm:
 		var err error
 		if s.text, err = appendForm(s.text[:0], r.Body, compat); err != nil {
-			s.parseErr = &cause{reason: InvalidBody, err: err}
+			s.parseErr = &Error{Reason: InvalidBody, Err: err}
 			return &s.tape, s.parseErr
 		}
 		text = s.text
 	case f == FormatOpaque:
-		s.parseErr = &cause{reason: UnsupportedBody, err: errOpaque}
+		s.parseErr = &Error{Reason: UnsupportedBody, Err: errOpaque}
 		return &s.tape, s.parseErr
 	}
-	if err := s.tape.parse(text); err != nil {
-		s.parseErr = &cause{reason: InvalidBody, err: err}
+	if err := s.tape.Parse(text); err != nil {
+		s.parseErr = &Error{Reason: InvalidBody, Err: err}
 	}
 	return &s.tape, s.parseErr
 }
 
 // documentText writes the document, once.
-func (r *Record) documentText() ([]byte, *cause) {
+func (r *Record) documentText() ([]byte, *Error) {
 	s := r.parsed()
 	if !s.hasText {
 		s.hasText = true
 		var err error
 		if s.text, err = r.Document.AppendJSON(s.text[:0]); err != nil {
-			s.textErr = &cause{reason: InvalidBody, err: fmt.Errorf("the document cannot be written as JSON: %w", err)}
+			s.textErr = &Error{Reason: InvalidBody, Err: fmt.Errorf("the document cannot be written as JSON: %w", err)}
 		}
 	}
 	return s.text, s.textErr
 }
 
 // rawBody returns the bytes of the body as they were received.
-func (r *Record) rawBody() ([]byte, *cause) {
+func (r *Record) rawBody() ([]byte, *Error) {
 	if r.Document != nil {
 		return r.documentText()
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -54,7 +55,7 @@ func (s *uuidSource) appendText(dst []byte) []byte {
 		}
 	}
 	high, low := tick>>12<<16|0x7000|tick&0xfff, rand.Uint64()>>2|1<<63
-	dst = grow(dst, uuidTextLen)
+	dst = slices.Grow(dst, uuidTextLen)
 	n := len(dst)
 	dst = dst[:n+uuidTextLen]
 	out := dst[n:]
@@ -72,6 +73,8 @@ func putGroups(out []byte, digits uint64) {
 	out[5] = '-'
 	binary.LittleEndian.PutUint32(out[6:], uint32(digits>>32))
 }
+
+const ones = 0x0101010101010101
 
 // hexText returns the eight hexadecimal digits of x, the first in the lowest byte.
 func hexText(x uint32) uint64 {

@@ -1,5 +1,5 @@
 // Command templates evaluates a jsonnet template over one JSON event, and shows the value, the definition of the column
-// as the Stream API has it, that the template runs compiled, and what it costs per record:
+// as the Stream API has it, and what it costs per record:
 //
 //	go run ./examples/templates -template label.jsonnet -event event.json -header X-Env=prod
 //	echo '{"a":{"b":1}}' | go run ./examples/templates -e "Body('a.b') + 1"
@@ -72,8 +72,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		opts = append(opts, mapping.RawString())
 	}
 	col := mapping.Template("value", content, opts...)
-	options := mapping.Options{Compat: *compat}
-	m, err := mapping.Compile(mapping.Columns{col}, options)
+	m, err := mapping.Compile(mapping.Columns{col}, mapping.Options{Compat: *compat})
 	var faults mapping.DefinitionErrors
 	if errors.As(err, &faults) {
 		for _, f := range faults {
@@ -93,17 +92,12 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if errors.As(cell.Err, &rejected) {
 		return fmt.Errorf("the record is rejected (%s): %w", rejected.Reason, rejected.Err)
 	}
-	program, err := mapping.CompileTemplate(content, options)
-	if err != nil {
-		return err
-	}
 	definition, err := json.Marshal(col)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "value       %s\n", cell.Value)
 	fmt.Fprintf(stdout, "definition  %s\n", definition)
-	fmt.Fprintf(stdout, "compiled    %t\n", program.Compiled())
 	if *cost {
 		fmt.Fprintf(stdout, "per record  %s\n", measure(m, record))
 	}

@@ -14,7 +14,6 @@ func Example() {
 	// Output:
 	// value       "click/prod/9007199254740993"
 	// definition  {"type":"template","name":"value","rawString":false,"template":{"language":"jsonnet","content":"Body(\"kind\") + \"/\" + Header(\"X-Env\") + \"/\" + Body(\"user.id\")"}}
-	// compiled    true
 }
 
 func Example_refused() {

@@ -24,6 +24,31 @@ func SpecialBits(w uint64) uint64 {
 	return ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones) | w
 }
 
+// IsPlain reports whether s stands in a JSON string as it is: ASCII without quotes, backslashes and control characters.
+func IsPlain(s string) bool {
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	switch {
+	case len(b) >= 8:
+		for i := 0; ; {
+			if Special(binary.LittleEndian.Uint64(b[i:])) != 0 {
+				return false
+			}
+			if i += 8; i >= len(b) {
+				return true
+			}
+			i = min(i, len(b)-8) // the last word overlaps the one before
+		}
+	case len(b) >= 4:
+		return Special(uint64(binary.LittleEndian.Uint32(b))|uint64(binary.LittleEndian.Uint32(b[len(b)-4:]))<<32) == 0
+	}
+	for _, c := range b {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string with as few escapes as RFC 8259 allows. Invalid UTF-8 becomes U+FFFD.

@@ -49,3 +49,32 @@ func BenchmarkAppendString(b *testing.B) {
 		})
 	}
 }
+
+func TestAppendStringOfChosenTexts(t *testing.T) {
+	for in, want := range map[string]string{
+		"": `""`, "a": `"a"`, "plain text of some length": `"plain text of some length"`, "12345678\n": `"12345678\n"`,
+		"1234\"67": `"1234\"67"`, "12345678\\": `"12345678\\"`, "\x00\x1f\x7f\b\f\t\r": "\"\\u0000\\u001f\x7f\\b\\f\\t\\r\"",
+		"1234567é😀": `"1234567é😀"`, "\xffabcdefgh\xc3": "\"\ufffdabcdefgh\ufffd\"", "<a href=\"&\">": `"<a href=\"&\">"`, "\u2028": "\"\u2028\"",
+	} {
+		if got := string(jsontext.AppendString(nil, in, false)); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+	if got := string(jsontext.AppendString(nil, "12345678<>&\u2028\u2029", true)); got != `"12345678\u003c\u003e\u0026\u2028\u2029"` {
+		t.Error(got)
+	}
+}
+
+// A plain text is one that is written as it stands.
+func TestIsPlain(t *testing.T) {
+	for n := range 40 {
+		for at := 0; at <= n; at++ {
+			for _, special := range []string{"", `"`, `\`, "\n", "\x1f", "é", "\xff", "<", "\x7f"} {
+				text := strings.Repeat("a", at) + special + strings.Repeat("b", n-at)
+				if got, want := jsontext.IsPlain(text), string(jsontext.AppendString(nil, text, false)) == `"`+text+`"` && utf8.ValidString(text) && len([]rune(text)) == len(text); got != want {
+					t.Fatalf("%q: %v, want %v", text, got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
+	"github.com/forebay/forebay/mapping/internal/template"
+)
+
+// event is a record as templates read it, a [template.Event]. It is a part of the record's state, so that to evaluate a
+// template allocates nothing.
+type event struct {
+	r      *Record
+	compat bool
+}
+
+func (e *event) AppendIP(dst []byte) []byte   { return appendIP(dst, e.r, e.compat) }
+func (e *event) AppendTime(dst []byte) []byte { return appendDatetime(dst, e.r.Received) }
+func (e *event) Time() time.Time              { return e.r.Received }
+func (e *event) HeaderText() string           { return e.r.headersText(e.compat) }
+
+func (e *event) BodyBytes() ([]byte, error) {
+	b, fail := e.r.rawBody()
+	if fail != nil {
+		return nil, fail
+	}
+	return b, nil
+}
+
+func (e *event) Body() (*tape.Tape, error) {
+	t, fail := e.r.parse(e.compat)
+	if fail != nil {
+		return nil, fail
+	}
+	return t, nil
+}
+
+func (e *event) AppendField(dst []byte, path *tape.Path) ([]byte, template.FieldKind) {
+	d, ok := e.r.Document.(FieldDocument)
+	if !ok {
+		return dst, template.FieldUnknown
+	}
+	dst, kind := d.AppendField(dst, FieldPath{*path})
+	return dst, template.FieldMissing + template.FieldKind(kind)
+}
+
+func (e *event) Missing(path *tape.Path) error {
+	if d, ok := e.r.Document.(FieldDocument); ok && len(path.Steps) > 0 {
+		return missingField(d, path, true)
+	}
+	return e.r.parsed().missing(path, true, e.compat)
+}
+
+func (e *event) Header(name string) (string, bool) { return e.r.header(name, e.compat) }
+
+func (e *event) MissingHeader(name string) error {
+	return &Error{Reason: MissingValue, Err: fmt.Errorf("Header(%.100q): the request has no such header; give a default as the second argument if it may be missing", name)}
+}
+
+func (e *event) Headers() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for _, f := range e.r.headerFields(e.compat) {
+			if !yield(f.name, f.value) {
+				return
+			}
+		}
+	}
+}
+
+// templateError makes the error of a column of the failure of its template.
+func templateError(fail *template.Error) *Error {
+	e := &Error{Reason: TemplateFailed, Err: fail.Err, At: Spot(fail.At)}
+	var own *Error
+	switch {
+	case fail.Kind == template.Exceeded:
+		e.Reason = BudgetExceeded
+	case fail.Kind == template.Unreadable && errors.As(fail.Err, &own):
+		e.Reason, e.Err = own.Reason, own.Err
+	case fail.Kind == template.Unreadable:
+		e.Reason = InvalidBody
+	}
+	return e
+}

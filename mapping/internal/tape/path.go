@@ -1,0 +1,216 @@
+package tape
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Path is a parsed path of a field in a body. The zero value is the whole body. It is immutable.
+type Path struct {
+	// Text is the path as it was given to ParsePath.
+	Text  string
+	Steps []Step
+}
+
+// Step goes from a value to one value inside it.
+type Step struct {
+	Key   string // the member of an object
+	Index int    // the element of an array, or -1 if the step never means one
+}
+
+// PathError says where a path is malformed.
+type PathError struct {
+	// Offset is the number of bytes before the fault.
+	Offset int
+	// Msg says what is wrong.
+	Msg string
+}
+
+func (e *PathError) Error() string { return fmt.Sprintf("%s at position %d", e.Msg, e.Offset+1) }
+
+// maxIndex bounds indexes so that they fit an int on every platform.
+const maxIndex = 1<<31 - 1
+
+// ParsePath parses a path; mapping.ParsePath documents the syntax. A malformed path gives a [*PathError]. With compat it
+// reads the path as the published service does, which has no quotes, no escapes and no errors.
+func ParsePath(s string, compat bool) (Path, error) {
+	if compat {
+		return parseCompatPath(s), nil
+	}
+	p := Path{Text: s}
+	for i := 0; i < len(s); {
+		switch s[i] {
+		case '.':
+			i++
+		case '[':
+			st, end, err := parseBracket(s, i)
+			if err != nil {
+				return Path{}, err
+			}
+			p.Steps = append(p.Steps, st)
+			i = end
+		default:
+			st, end, err := parseName(s, i)
+			if err != nil {
+				return Path{}, err
+			}
+			p.Steps = append(p.Steps, st)
+			i = end
+		}
+	}
+	return p, nil
+}
+
+func parseName(s string, i int) (st Step, end int, err error) {
+	rest := s[i:]
+	n := strings.IndexAny(rest, `.[\`)
+	if n < 0 {
+		n = len(rest)
+	}
+	if n == len(rest) || rest[n] != '\\' {
+		return Step{Key: rest[:n], Index: ArrayIndex(rest[:n])}, i + n, nil
+	}
+	var b strings.Builder
+	for ; i < len(s) && s[i] != '.' && s[i] != '['; i++ {
+		if s[i] == '\\' {
+			if i++; i == len(s) {
+				return Step{}, 0, &PathError{i - 1, "a backslash must be followed by a character"}
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return Step{Key: b.String(), Index: -1}, i, nil
+}
+
+func parseBracket(s string, i int) (st Step, end int, err error) {
+	open := i
+	i++
+	if i < len(s) && (s[i] == '"' || s[i] == '\'') {
+		key, end, err := parseQuotedKey(s, i)
+		if err != nil {
+			return Step{}, 0, err
+		}
+		if end >= len(s) || s[end] != ']' {
+			return Step{}, 0, &PathError{end, "expected ']' after the quoted key"}
+		}
+		return Step{Key: key, Index: -1}, end + 1, nil
+	}
+	n := strings.IndexByte(s[i:], ']')
+	if n < 0 {
+		return Step{}, 0, &PathError{open, "'[' without ']'"}
+	}
+	digits := s[i : i+n]
+	for k := range len(digits) {
+		if digits[k]-'0' > 9 {
+			return Step{}, 0, &PathError{i + k, `expected an index or a quoted key, like [0] or ["a.b"]`}
+		}
+	}
+	if n == 0 {
+		return Step{}, 0, &PathError{i, `expected an index or a quoted key, like [0] or ["a.b"]`}
+	}
+	index := ArrayIndex(digits)
+	if index < 0 {
+		return Step{}, 0, &PathError{i, fmt.Sprintf("the index is above %d", maxIndex)}
+	}
+	return Step{Key: digits, Index: index}, i + n + 1, nil
+}
+
+func parseQuotedKey(s string, i int) (key string, end int, err error) {
+	open, quote := i, s[i]
+	var b strings.Builder
+	for i++; i < len(s); {
+		switch c := s[i]; {
+		case c == quote:
+			return b.String(), i + 1, nil
+		case c != '\\':
+			b.WriteByte(c)
+			i++
+		case i+1 == len(s):
+			return "", 0, &PathError{i, "a backslash must be followed by a character"}
+		default:
+			n, ok := appendEscape(&b, s[i:])
+			if !ok {
+				return "", 0, &PathError{i, "unknown escape"}
+			}
+			i += n
+		}
+	}
+	return "", 0, &PathError{open, "quoted key without end"}
+}
+
+// appendEscape decodes the escape at the start of s, which begins with a backslash and one more byte.
+func appendEscape(b *strings.Builder, s string) (n int, ok bool) {
+	switch c := s[1]; c {
+	case '"', '\'', '\\', '/':
+		b.WriteByte(c)
+	case 'b':
+		b.WriteByte('\b')
+	case 'f':
+		b.WriteByte('\f')
+	case 'n':
+		b.WriteByte('\n')
+	case 'r':
+		b.WriteByte('\r')
+	case 't':
+		b.WriteByte('\t')
+	case 'u':
+		var buf [utf8.UTFMax]byte
+		out, n := appendUnicodeEscape(buf[:0], s)
+		if n == 0 {
+			return 0, false
+		}
+		b.Write(out)
+		return n, true
+	default:
+		return 0, false
+	}
+	return 2, true
+}
+
+// ArrayIndex returns the number that a name of digits means, or -1.
+func ArrayIndex(name string) int {
+	if name == "" {
+		return -1
+	}
+	for k := range len(name) {
+		if name[k]-'0' > 9 {
+			return -1
+		}
+	}
+	n, err := strconv.ParseInt(name, 10, 64)
+	if err != nil || n > maxIndex {
+		return -1
+	}
+	return int(n)
+}
+
+// parseCompatPath is the published service's reading: no quotes, no escapes, no errors. A bracket that is not an index
+// belongs to a name.
+func parseCompatPath(s string) Path {
+	p := Path{Text: s}
+	for i := 0; i < len(s); {
+		if s[i] == '.' {
+			i++
+			continue
+		}
+		if s[i] == '[' {
+			if n := strings.IndexByte(s[i:], ']'); n > 0 && ArrayIndex(s[i+1:i+n]) >= 0 {
+				p.Steps = append(p.Steps, Step{Key: s[i+1 : i+n], Index: ArrayIndex(s[i+1 : i+n])})
+				i += n + 1
+				continue
+			}
+			i++
+		}
+		n := strings.IndexAny(s[i:], ".[")
+		if n < 0 {
+			n = len(s) - i
+		}
+		if n > 0 {
+			p.Steps = append(p.Steps, Step{Key: s[i : i+n], Index: ArrayIndex(s[i : i+n])})
+		}
+		i += n
+	}
+	return p
+}

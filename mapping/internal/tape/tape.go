@@ -1,0 +1,309 @@
+// Package tape scans a JSON text once and finds values in it: the values stand on a flat tape of nodes, and stay text until
+// somebody asks for them. It also has the paths of fields, and the texts of cells: decoded, repaired, compact, quoted for CSV.
+package tape
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/forebay/forebay/internal/jsontext"
+)
+
+// Kind is the type of a JSON value on the tape.
+type Kind uint8
+
+// The kinds. Those below String are short words and digits.
+const (
+	Null Kind = iota
+	False
+	True
+	Number
+	String
+	Array
+	Object
+)
+
+const (
+	// Escaped marks a string with at least one backslash.
+	Escaped = 1 << iota
+	// NonASCII marks a value whose text has a byte above 0x7f, which may be invalid UTF-8.
+	NonASCII
+	// Spaced marks an array or object whose text has insignificant white space.
+	Spaced
+)
+
+// Node is one JSON value, or one key of an object. A container is followed by its content: elements, or keys and
+// values in turn, each with its own subtree.
+type Node struct {
+	Start, End uint32 // the text of the value, for strings with the quotes
+	// Next is the index of the node after the subtree. While Parse has a container open it is the index of its parent, so
+	// that the scan needs no stack and nesting costs nothing extra.
+	Next  uint32
+	Kind  Kind
+	Flags uint8
+}
+
+// set writes field by field: a node that is put together first costs more than half of the time of a scan.
+func (n *Node) set(start, end, next int, kind Kind, flags uint8) {
+	n.Start, n.End, n.Next, n.Kind, n.Flags = uint32(start), uint32(end), uint32(next), kind, flags
+}
+
+// Tape is the result of one pass over a JSON text (RFC 8259, any value as the root, any depth). The first node is the
+// root. Numbers and strings stay in the text: nothing is decoded before somebody asks for it.
+//
+// The design that lost: a scan that looks only for the wanted paths. It is faster for a single mapper, but a record
+// goes through one mapper per sink, and templates ask for paths that are known only when they run.
+type Tape struct {
+	// Text is what was parsed. Strings that the template package makes point into it.
+	Text []byte
+	// Nodes are the values in the order of the text; the first is the root.
+	Nodes []Node
+}
+
+// maxKeptNodes bounds the memory that a pooled record keeps after a body with very many values.
+const maxKeptNodes = 1 << 14
+
+// Reset forgets the text and keeps the memory of the nodes, unless it is very much.
+func (t *Tape) Reset() {
+	t.Text = nil
+	if cap(t.Nodes) > maxKeptNodes {
+		t.Nodes = nil
+	}
+	t.Nodes = t.Nodes[:0]
+}
+
+// SyntaxError says where a body is not JSON.
+type SyntaxError struct {
+	// Offset is the number of bytes before the fault.
+	Offset int64
+	// Msg says what is wrong.
+	Msg string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("the body is not valid JSON: %s at byte %d", e.Msg, e.Offset)
+}
+
+const noParent = math.MaxUint32
+
+// Parse scans text, which must not change while the tape is used.
+//
+// It is a machine with four states, the labels below. Each says what it expects at text[i]:
+//
+//	value    a value, after white space. A text, number or word is put on the tape: after. A bracket is put on the tape as
+//	         an open container: closing if it is empty, else key or value.
+//	key      a key and a colon: value.
+//	after    what follows a value, after white space: a comma leads to key or value, the bracket of the container to closing.
+//	         Outside of all containers only the end of the text may follow, and the scan is done.
+//	closing  the bracket that ends the innermost container: its node gets its end, its flags and the node after it: after.
+//
+// What holds in every state: nodes[parent] is the innermost open container, noParent outside of all. The next of an open
+// container is its own parent, until closing makes it the node after its content. A container has white space or bytes above
+// 0x7f inside if the last ones seen, lastSpace and lastHigh, are behind its start: so nothing has to be noted on the way out.
+// All of this lives in local variables: that is why the states are labels of one function. What is long or rare, escapes,
+// numbers, words and faults, is in functions of its own.
+func (t *Tape) Parse(text []byte) error {
+	t.Text = text
+	t.Nodes = t.Nodes[:0]
+	nodes := t.Nodes
+	fail := func(at int, msg string) error {
+		if at >= len(text) {
+			msg = "unexpected end"
+		}
+		return &SyntaxError{Offset: int64(at), Msg: msg}
+	}
+	if uint64(len(text)) >= math.MaxUint32 {
+		return fail(0, "the text is longer than 4 GiB")
+	}
+
+	var (
+		i         = 0
+		parent    = uint32(noParent)
+		lastSpace = -1 // offsets of the last insignificant space and of the last byte above 0x7f
+		lastHigh  = -1
+		c         byte
+		at        int
+	)
+
+value:
+	for i < len(text) && isSpace(text[i]) {
+		lastSpace = i
+		i++
+	}
+	if i >= len(text) {
+		return fail(i, "")
+	}
+	switch c = text[i]; c {
+	case '"':
+		at = i + 1
+		for len(text)-at >= 8 {
+			if m := jsontext.Special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
+				at += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			if at += 8; at-i > 24 {
+				at = skipPlain(text, at)
+			}
+		}
+		if at < len(text) && text[at] == '"' {
+			at++
+			nodes = append(nodes, Node{})
+			nodes[len(nodes)-1].set(i, at, len(nodes), String, 0)
+			i = at
+			break
+		}
+		end, flags := scanString(text, at-1) // what was passed is plain
+		if end < 0 {
+			return fail(stringFault(text, i))
+		}
+		if flags&NonASCII != 0 {
+			lastHigh = i
+		}
+		nodes = append(nodes, Node{})
+		nodes[len(nodes)-1].set(i, end, len(nodes), String, flags)
+		i = end
+	case '{', '[':
+		kind := Object
+		if c == '[' {
+			kind = Array
+		}
+		nodes = append(nodes, Node{})
+		nodes[len(nodes)-1].set(i, 0, int(parent), kind, 0)
+		parent = uint32(len(nodes) - 1)
+		i++
+		for i < len(text) && isSpace(text[i]) {
+			lastSpace = i
+			i++
+		}
+		if i < len(text) && text[i] == c+2 { // the closing bracket
+			goto closing
+		}
+		if kind == Object {
+			goto key
+		}
+		goto value
+	case 't', 'f', 'n':
+		end, kind := scanWord(text, i)
+		if end < 0 {
+			return fail(i, "unknown word")
+		}
+		nodes = append(nodes, Node{})
+		nodes[len(nodes)-1].set(i, end, len(nodes), kind, 0)
+		i = end
+	default:
+		if c != '-' && c-'0' > 9 {
+			return fail(i, "expected a value")
+		}
+		end := scanNumber(text, i)
+		if end < 0 {
+			return fail(^end, "expected a digit")
+		}
+		nodes = append(nodes, Node{})
+		nodes[len(nodes)-1].set(i, end, len(nodes), Number, 0)
+		i = end
+	}
+
+after:
+	for i < len(text) && isSpace(text[i]) {
+		// White space behind the root is inside of nothing.
+		if parent != noParent {
+			lastSpace = i
+		}
+		i++
+	}
+	if parent == noParent {
+		if i < len(text) {
+			return fail(i, "data after the value")
+		}
+		t.Nodes = nodes
+		return nil
+	}
+	if i >= len(text) {
+		return fail(i, "")
+	}
+	if nodes[parent].Kind == Array {
+		switch text[i] {
+		case ',':
+			i++
+			goto value
+		case ']':
+			goto closing
+		}
+		return fail(i, "expected ',' or ']'")
+	}
+	switch text[i] {
+	case ',':
+		if i++; i < len(text) && text[i] == '"' {
+			goto key
+		}
+		for i < len(text) && isSpace(text[i]) {
+			lastSpace = i
+			i++
+		}
+		goto key
+	case '}':
+		goto closing
+	}
+	return fail(i, "expected ',' or '}'")
+
+key:
+	if i >= len(text) || text[i] != '"' {
+		return fail(i, "expected a key")
+	}
+	// Most keys have neither escapes nor bytes above 0x7f: they are scanned here, without a call.
+	at = i + 1
+	for len(text)-at >= 8 {
+		if m := jsontext.Special(binary.LittleEndian.Uint64(text[at:])); m != 0 {
+			at += bits.TrailingZeros64(m) >> 3
+			break
+		}
+		at += 8
+	}
+	if at < len(text) && text[at] == '"' {
+		at++
+		nodes = append(nodes, Node{})
+		nodes[len(nodes)-1].set(i, at, len(nodes), String, 0)
+		i = at
+	} else {
+		end, flags := scanString(text, at-1) // what was passed is plain
+		if end < 0 {
+			return fail(stringFault(text, i))
+		}
+		if flags&NonASCII != 0 {
+			lastHigh = i
+		}
+		nodes = append(nodes, Node{})
+		nodes[len(nodes)-1].set(i, end, len(nodes), String, flags)
+		i = end
+	}
+	if i < len(text) && text[i] == ':' {
+		i++
+		goto value
+	}
+	for i < len(text) && isSpace(text[i]) {
+		lastSpace = i
+		i++
+	}
+	if i >= len(text) || text[i] != ':' {
+		return fail(i, "expected ':'")
+	}
+	i++
+	goto value
+
+closing:
+	i++
+	{
+		n := &nodes[parent]
+		n.End = uint32(i)
+		if lastSpace > int(n.Start) {
+			n.Flags |= Spaced
+		}
+		if lastHigh > int(n.Start) {
+			n.Flags |= NonASCII
+		}
+		parent, n.Next = n.Next, uint32(len(nodes))
+	}
+	goto after
+}

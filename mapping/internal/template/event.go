@@ -1,0 +1,325 @@
+package template
+
+import (
+	"fmt"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/google/go-jsonnet/ast"
+	"github.com/lestrrat-go/strftime"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
+)
+
+// Event is the record that a program reads. What its methods return must not change during the evaluation; an error ends
+// the evaluation and becomes [Error.Err].
+type Event interface {
+	// AppendIP appends the text of Ip().
+	AppendIP(dst []byte) []byte
+	// AppendTime appends the text of Now() without a format.
+	AppendTime(dst []byte) []byte
+	// Time is the time that Now(format) formats. The zero time gives the empty text.
+	Time() time.Time
+	// BodyBytes returns the text of BodyStr(), which may be invalid UTF-8.
+	BodyBytes() ([]byte, error)
+	// Body returns the parsed body.
+	Body() (*tape.Tape, error)
+	// AppendField reads a single field where the event can do so without Body. Path has at least one step.
+	AppendField(dst []byte, path *tape.Path) ([]byte, FieldKind)
+	// Missing returns the error of Body(path) without a default when the body has no such field.
+	Missing(path *tape.Path) error
+	// Header returns the value of a header by its canonical name.
+	Header(name string) (value string, ok bool)
+	// MissingHeader returns the error of Header(name) without a default when there is no such header.
+	MissingHeader(name string) error
+	// Headers yields the name and the value of each header.
+	Headers() iter.Seq2[string, string]
+	// HeaderText returns the text of HeaderStr(), which may be invalid UTF-8.
+	HeaderText() string
+}
+
+// FieldKind says how [Event.AppendField] found a field.
+type FieldKind uint8
+
+const (
+	// FieldUnknown: the event gives no single fields; Body has the answer.
+	FieldUnknown FieldKind = iota
+	// FieldMissing: there is no such field.
+	FieldMissing
+	// FieldNull: the value is null; nothing was appended.
+	FieldNull
+	// FieldText: the plain text of a string was appended, which may be invalid UTF-8.
+	FieldText
+	// FieldJSON: a value was appended as JSON.
+	FieldJSON
+)
+
+// eventFunctions are the functions through which a program reads the event. Their parameters may be named.
+var eventFunctions = map[string]*function{
+	"Ip":        {name: "Ip", native: func(m *machine, _ []value) value { return m.ip() }},
+	"BodyStr":   {name: "BodyStr", native: func(m *machine, _ []value) value { return m.bodyText() }},
+	"HeaderStr": {name: "HeaderStr", native: func(m *machine, _ []value) value { return m.headerText() }},
+	"Now": {
+		name: "Now", params: []param{{name: "format", optional: true}},
+		native: func(m *machine, args []value) value { return m.now(args[0]) },
+	},
+	"Body": {
+		name: "Body", lazy: true,
+		params: []param{{name: "path", optional: true, val: value{kind: kindTail}}, {name: "default", optional: true, val: value{kind: kindTail}}},
+		native: func(m *machine, args []value) value {
+			path := ""
+			if args[0].kind != kindTail {
+				path = m.string(m.force(args[0]))
+			}
+			m.step(len(path))
+			m.alloc(16 * len(path))
+			p, err := tape.ParsePath(path, m.compat)
+			if err != nil {
+				m.fail("Body: the path %.100q: %v", path, err)
+			}
+			return m.body(&p, args[1])
+		},
+	},
+	"Header": {
+		name: "Header", lazy: true,
+		params: []param{{name: "header", optional: true, val: value{kind: kindTail}}, {name: "default", optional: true, val: value{kind: kindTail}}},
+		native: func(m *machine, args []value) value {
+			name := ""
+			if args[0].kind != kindTail {
+				name = m.string(m.force(args[0]))
+			}
+			m.step(len(name) >> 2)
+			return m.header(name, args[1])
+		},
+	},
+}
+
+// body compiles a call of Body whose path is a constant.
+func (c *compiler) body(n *ast.Apply, args []argument, to []int) (expr, bool) {
+	path, at := "", c.place(n)
+	var def *argument
+	height := 0
+	for i := range args {
+		height = max(height, args[i].expr.height)
+		if to[i] == 1 {
+			def = &args[i]
+			continue
+		}
+		lit := args[i].expr.lit
+		if lit == nil {
+			return expr{}, false
+		}
+		if lit.kind != kindString {
+			return c.fault(n, "Body: the path must be a string, not %s", kindNames[lit.kind]), true
+		}
+		path = lit.str
+	}
+	p, err := tape.ParsePath(path, c.compat)
+	if err != nil {
+		return c.fault(n, "Body: the path %q: %v", path, err), true
+	}
+	if def == nil {
+		return expr{height: 8, run: func(m *machine, _ *env) value {
+			m.mark(at)
+			return m.body(&p, value{kind: kindTail})
+		}}, true
+	}
+	lazy := def.lazy
+	if lit := def.expr.lit; lit != nil {
+		return expr{height: 8, run: func(m *machine, _ *env) value {
+			m.mark(at)
+			return m.body(&p, *lit)
+		}}, true
+	}
+	return expr{height: 8 + height, run: func(m *machine, e *env) value {
+		m.mark(at)
+		return m.body(&p, lazy(m, e))
+	}}, true
+}
+
+// body is Body(path, default). An absent default has kindTail.
+func (m *machine) body(p *tape.Path, def value) value {
+	m.step(1 + len(p.Steps))
+	if len(p.Steps) > 0 {
+		if v, ok := m.field(p, def); ok {
+			return v
+		}
+	}
+	t, err := m.event.Body()
+	if err == nil {
+		at, passed, ok := t.Lookup(0, p.Steps, m.compat)
+		m.step(passed >> 4)
+		if ok {
+			if m.compat && at == 0 && t.Nodes[0].Kind != tape.Object {
+				m.fail("Body(): the body is not an object")
+			}
+			return m.fromDoc(t, at)
+		}
+		if def.kind == kindTail {
+			err = m.event.Missing(p)
+		}
+	}
+	if def.kind == kindTail || err != nil && m.compat {
+		m.unreadable(err)
+	}
+	return m.force(def)
+}
+
+// field is body for an event that gives single fields. It returns false for other events.
+func (m *machine) field(p *tape.Path, def value) (value, bool) {
+	from := len(m.buf)
+	out, kind := m.event.AppendField(m.buf, p)
+	if kind == FieldUnknown {
+		return null, false
+	}
+	m.buf = out
+	m.alloc(len(out) - from)
+	switch kind {
+	case FieldNull:
+		return null, true
+	case FieldText:
+		m.buf = tape.RepairUTF8(out, from)
+		return m.made(from), true
+	case FieldJSON:
+		// The tape belongs to the value: it lives as long as somebody uses a part of it.
+		t := &tape.Tape{}
+		if err := t.Parse(out[from:len(out):len(out)]); err != nil {
+			m.unreadable(fmt.Errorf("Body(%.100q): the document gave no JSON: %w", p.Text, err))
+		}
+		m.alloc(16 * len(t.Nodes))
+		return m.fromDoc(t, 0), true
+	}
+	if def.kind == kindTail {
+		m.unreadable(m.event.Missing(p))
+	}
+	return m.force(def), true
+}
+
+// header compiles a call of Header whose name is a constant and whose default is one, or absent.
+func (c *compiler) header(n *ast.Apply, args []argument, to []int) (expr, bool) {
+	name, def, at := "", value{kind: kindTail}, c.place(n)
+	for i := range args {
+		if lit := args[i].expr.lit; lit != nil && to[i] == 0 && lit.kind != kindString {
+			return c.fault(n, "Header: the name must be a string, not %s", kindNames[lit.kind]), true
+		}
+	}
+	for i := range args {
+		lit := args[i].expr.lit
+		if lit == nil {
+			return expr{}, false
+		}
+		if to[i] == 0 {
+			name = lit.str
+		} else {
+			def = *lit
+		}
+	}
+	if name == "" {
+		return expr{}, false
+	}
+	name = http.CanonicalHeaderKey(name)
+	return expr{height: 8, run: func(m *machine, _ *env) value {
+		m.mark(at)
+		return m.header(name, def)
+	}}, true
+}
+
+// header is Header(name, default). An absent default has kindTail.
+func (m *machine) header(name string, def value) value {
+	m.step(1)
+	if name == "" {
+		l := &layer{}
+		for name, v := range m.event.Headers() {
+			m.alloc(128 + len(name) + len(v))
+			l.add(field{name: tape.ValidUTF8(name), hide: ast.ObjectFieldInherit, val: text(tape.ValidUTF8(v))})
+		}
+		return newObject(l)
+	}
+	if v, ok := m.event.Header(name); ok {
+		return text(tape.ValidUTF8(v))
+	}
+	if def.kind == kindTail {
+		m.unreadable(m.event.MissingHeader(name))
+	}
+	return m.force(def)
+}
+
+func (m *machine) ip() value {
+	from := len(m.buf)
+	m.buf = m.event.AppendIP(m.buf)
+	return m.made(from)
+}
+
+func (m *machine) bodyText() value {
+	if m.bodyStr.kind == kindNull {
+		b, err := m.event.BodyBytes()
+		if err != nil {
+			m.unreadable(err)
+		}
+		m.step(len(b) >> 6)
+		m.known = true
+		m.bodyStr = text(tape.ValidUTF8(tape.AsString(b)))
+	}
+	return m.bodyStr
+}
+
+func (m *machine) headerText() value {
+	if m.headerStr.kind == kindNull {
+		s := m.event.HeaderText()
+		m.alloc(len(s))
+		m.known = true
+		m.headerStr = text(tape.ValidUTF8(s))
+	}
+	return m.headerStr
+}
+
+// now compiles a call of Now whose format is a constant: the format is parsed once.
+func (c *compiler) now(n *ast.Apply, args []argument) (expr, bool) {
+	if len(args) == 0 {
+		return expr{height: 8, run: func(m *machine, _ *env) value { return m.now(null) }}, true
+	}
+	lit := args[0].expr.lit
+	if lit == nil {
+		return expr{}, false
+	}
+	if lit.kind != kindString {
+		return c.fault(n, "Now: the format must be a string, not %s", kindNames[lit.kind]), true
+	}
+	f, err := parseTimeFormat(lit.str)
+	if err != nil {
+		return c.fault(n, "Now: the format %q: %v", lit.str, err), true
+	}
+	return expr{height: 8, run: func(m *machine, _ *env) value { return m.formatTime(f) }}, true
+}
+
+// now is Now(format); null stands for no format.
+func (m *machine) now(format value) value {
+	if format.kind == kindNull {
+		from := len(m.buf)
+		m.buf = m.event.AppendTime(m.buf)
+		return m.made(from)
+	}
+	s := m.string(format)
+	m.step(len(s))
+	m.alloc(32 * len(s))
+	f, err := parseTimeFormat(s)
+	if err != nil {
+		m.fail("Now: the format %.100q: %v", s, err)
+	}
+	return m.formatTime(f)
+}
+
+func (m *machine) formatTime(f *strftime.Strftime) value {
+	from := len(m.buf)
+	if t := m.event.Time(); !t.IsZero() {
+		m.buf = f.FormatBuffer(m.buf, t.UTC())
+	}
+	m.alloc(len(m.buf) - from)
+	return m.made(from)
+}
+
+// parseTimeFormat parses a format of strftime, with %f for the three digits of the milliseconds.
+func parseTimeFormat(s string) (*strftime.Strftime, error) {
+	return strftime.New(s, strftime.WithMilliseconds('f'))
+}

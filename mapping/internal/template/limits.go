@@ -1,0 +1,122 @@
+package template
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxLength is the highest number of characters of a template.
+const MaxLength = 4096
+
+// maxNesting is how deep the brackets of a template may nest. The parser recurses some twenty frames for each level, and
+// a stack that overflows ends the process: a deferred recover does not help. So the depth is checked before.
+const maxNesting = 200
+
+// limits refuses a text that must not reach the parser.
+func (s source) limits() *Fault {
+	if n := utf8.RuneCountInString(string(s)); n == 0 || n > MaxLength {
+		return &Fault{0, 0, fmt.Sprintf("a template has 1 to %d characters, not %d", MaxLength, n)}
+	}
+	if i := s.tooDeep(); i >= 0 {
+		before := string(s[:i])
+		line := 1 + strings.Count(before, "\n")
+		col := 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
+		return &Fault{line, col, fmt.Sprintf("brackets are nested deeper than %d levels; give the inner parts names with local", maxNesting)}
+	}
+	return nil
+}
+
+// tooDeep returns the offset of the first bracket beyond maxNesting, or -1. Brackets in strings and comments do not
+// count. It need not know which bracket closes which: the parser goes no further than the first that does not match.
+// Nor does it matter what follows a token that never ends: the parser is not reached, for all of the text is divided
+// into tokens first.
+func (s source) tooDeep() int {
+	depth := 0
+	for i := 0; i < len(s); {
+		rest := string(s[i:])
+		n := 1
+		switch c := rest[0]; {
+		case c == '(' || c == '[' || c == '{':
+			if depth++; depth > maxNesting {
+				return i
+			}
+		case c == ')' || c == ']' || c == '}':
+			depth = max(depth-1, 0)
+		case c == '"' || c == '\'':
+			n = quotedLen(rest)
+		case c == '@' && len(rest) > 1 && (rest[1] == '"' || rest[1] == '\''):
+			n = 1 + verbatimLen(rest[1:])
+		case strings.HasPrefix(rest, "|||"):
+			n = textBlockLen(rest)
+		case c == '#' || strings.HasPrefix(rest, "//"):
+			n = lineLen(rest)
+		case strings.HasPrefix(rest, "/*"):
+			n = len(rest)
+			if end := strings.Index(rest[2:], "*/"); end >= 0 {
+				n = 2 + end + 2
+			}
+		}
+		i += n
+	}
+	return -1
+}
+
+// quotedLen returns the length of the string at the start of s, which ends at the first quote without a backslash.
+func quotedLen(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case s[0]:
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// verbatimLen returns the length of the string at the start of s, in which a quote is written as two.
+func verbatimLen(s string) int {
+	for i := 1; i < len(s); i++ {
+		if s[i] != s[0] {
+			continue
+		}
+		if i+1 == len(s) || s[i+1] != s[0] {
+			return i + 1
+		}
+		i++
+	}
+	return len(s)
+}
+
+// textBlockLen returns the length of the text block at the start of s: it goes on while lines are empty or begin with
+// the white space of its first line that is not empty.
+func textBlockLen(s string) int {
+	i := lineLen(s)
+	for i < len(s) && s[i] == '\n' {
+		i++
+	}
+	indent := s[i : i+blankLen(s[i:])]
+	if indent == "" {
+		return len(s) // refused
+	}
+	for i < len(s) && (s[i] == '\n' || strings.HasPrefix(s[i:], indent)) {
+		i += lineLen(s[i:])
+	}
+	i += blankLen(s[i:])
+	if !strings.HasPrefix(s[i:], "|||") {
+		return len(s) // refused
+	}
+	return i + len("|||")
+}
+
+// lineLen returns the length of the first line of s with its line end.
+func lineLen(s string) int {
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(s)
+}
+
+// blankLen returns the length of the white space at the start of s.
+func blankLen(s string) int { return len(s) - len(strings.TrimLeft(s, " \t")) }

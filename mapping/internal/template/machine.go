@@ -1,0 +1,380 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
+)
+
+// machine evaluates one template for one record. It is reused, but nothing of an evaluation is reachable from it
+// afterwards except spare capacity: reset runs before each evaluation, whatever became of the last one.
+type machine struct {
+	event  Event
+	compat bool
+	budget Budget
+
+	steps  int // left
+	memory int // left
+	depth  int
+	at     place // the expression at work
+	height int   // Go stack in use, in nested expressions
+
+	// buf is where strings are made. Strings point into it, so it is only appended to during an evaluation.
+	buf []byte
+	// long is where texts grow that are made by adding to the end: one that is built together with others, which go to buf,
+	// stays at the end here.
+	long []byte
+	// indexed are the long texts that characters were asked of.
+	indexed  [keptTexts]textIndex
+	nextText int
+	// bodyStr and headerStr are the values of these functions of the event, null if they were not called.
+	bodyStr, headerStr value
+	known              bool // some of these are set
+
+	tail tailCall
+	std  *object
+	// stack holds the arguments of calls of Go functions, which do not keep them. A call takes the end of it and puts it
+	// back as it was.
+	stack []value
+}
+
+type tailCall struct {
+	fn *function
+	e  *env
+}
+
+// maxHeight bounds the Go stack of one evaluation: nested expressions times nested calls. An expression takes about
+// 200 bytes.
+const maxHeight = 200_000
+
+func (m *machine) reset(ev Event, compat bool, b Budget) {
+	m.event, m.compat, m.budget = ev, compat, b
+	m.steps, m.memory, m.depth, m.height, m.at = b.Steps, b.Memory, 0, 0, 0
+	m.tail, m.std, m.stack = tailCall{}, nil, m.stack[:0]
+	m.buf, m.long = tape.Keep(m.buf), tape.Keep(m.long)
+	m.forgetTexts()
+}
+
+// forgetTexts drops the long texts, whose memory the next evaluation makes others in. Most evaluations have none.
+func (m *machine) forgetTexts() {
+	if m.known {
+		m.bodyStr, m.headerStr, m.indexed, m.nextText, m.known = null, null, [keptTexts]textIndex{}, 0, false
+	}
+}
+
+// release drops what the evaluation refers to, so that a pooled machine keeps no record alive. After a failure the stack
+// still has the arguments of the calls that did not end.
+func (m *machine) release(failed bool) {
+	m.event, m.tail, m.std = nil, tailCall{}, nil
+	m.forgetTexts()
+	if failed {
+		m.stack = nil
+	}
+}
+
+// push takes n slots of the stack. When it is full a larger one takes its place: the slots in use stay where they are.
+func (m *machine) push(n int) []value {
+	if len(m.stack)+n > cap(m.stack) {
+		m.stack = make([]value, 0, max(32, 2*cap(m.stack)+n))
+	}
+	from := len(m.stack)
+	m.stack = m.stack[:from+n]
+	return m.stack[from : from+n : from+n]
+}
+
+// pop gives back the slots that push took when the stack was before. Once a larger stack has taken its place, all that is
+// in use of the larger one is above what is given back.
+func (m *machine) pop(before, slots []value) {
+	clear(slots)
+	if cap(before) == cap(m.stack) {
+		m.stack = before
+	} else {
+		m.stack = m.stack[:0]
+	}
+}
+
+func (m *machine) fail(format string, args ...any) {
+	panic(&Error{Kind: Failed, Err: fmt.Errorf(format, args...)})
+}
+
+func (m *machine) exceed(what string, limit int) {
+	panic(&Error{Kind: Exceeded, Err: fmt.Errorf("the template needs more than %d %s", limit, what)})
+}
+
+// unreadable ends the evaluation with an error of the event.
+func (m *machine) unreadable(err error) { panic(&Error{Kind: Unreadable, Err: err}) }
+
+func (m *machine) step(n int) {
+	if m.steps -= n; m.steps < 0 {
+		m.exceed("steps", m.budget.Steps)
+	}
+}
+
+// alloc accounts for memory before it is taken. Large pieces also cost steps, for the time it takes to fill them.
+func (m *machine) alloc(n int) {
+	m.memory -= n
+	if m.memory < 0 {
+		m.exceed("bytes of memory", m.budget.Memory)
+	}
+	if n >= 1024 {
+		m.step(n >> 10)
+	}
+}
+
+// enter and leave bound nested evaluations. After a failure leave is not called: reset follows.
+func (m *machine) enter(height int) {
+	m.step(1)
+	m.depth++
+	m.height += height
+	if m.depth > m.budget.Depth {
+		m.exceed("nested calls or values", m.budget.Depth)
+	}
+	if m.height > maxHeight {
+		m.exceed("nested expressions", maxHeight)
+	}
+}
+
+func (m *machine) leave(height int) {
+	m.depth--
+	m.height -= height
+}
+
+func (m *machine) force(v value) value {
+	if v.kind != kindThunk {
+		return v
+	}
+	t := v.ref.(*thunk)
+	if t.done {
+		return t.val
+	}
+	if t.busy {
+		panic(&Error{Kind: Exceeded, Err: errors.New("the template has an endless recursion: a value is defined by itself")})
+	}
+	t.busy = true
+	at := m.at
+	m.enter(1)
+	t.val = t.run(m, t.env)
+	m.leave(1)
+	m.at = at
+	t.done, t.busy, t.run, t.env = true, false, nil, nil
+	return t.val
+}
+
+// forceAt forces a slot and remembers the value there.
+func (m *machine) forceAt(p *value) value {
+	if p.kind == kindThunk {
+		*p = m.force(*p)
+	}
+	return *p
+}
+
+// call calls a function with arguments for its parameters in order, which may be thunks.
+func (m *machine) call(f *function, args ...value) value {
+	if len(args) > len(f.params) {
+		m.fail("the function takes %d arguments, but got %d", len(f.params), len(args))
+	}
+	slots := make([]value, len(f.params))
+	n := copy(slots, args)
+	for i := n; i < len(slots); i++ {
+		slots[i].kind = kindTail
+	}
+	return m.invoke(f, slots, false)
+}
+
+// invoke calls a function. Slots has one value for each parameter, kindTail where the argument is absent.
+func (m *machine) invoke(f *function, slots []value, strict bool) value {
+	m.alloc(64 + 48*len(slots))
+	if f.native != nil {
+		return m.invokeNative(f, slots)
+	}
+	e := m.bind(f, slots, strict)
+	height, at := f.height, m.at
+	m.enter(height)
+	v := f.body(m, e)
+	for v.kind == kindTail {
+		f, e = m.tail.fn, m.tail.e
+		m.step(1)
+		m.height += f.height - height
+		height = f.height
+		v = f.body(m, e)
+	}
+	m.leave(height)
+	m.at = at
+	return v
+}
+
+// bind makes the scope of a call of a closure.
+func (m *machine) bind(f *function, slots []value, strict bool) *env {
+	e := &env{parent: f.env, slots: slots}
+	if f.env != nil {
+		e.self, e.super = f.env.self, f.env.super
+	}
+	for i := range slots {
+		if slots[i].kind == kindTail {
+			p := &f.params[i]
+			if p.def == nil {
+				m.fail("missing argument: %s", p.name)
+			}
+			slots[i] = value{kind: kindThunk, ref: &thunk{run: p.def, env: e}}
+		}
+	}
+	if strict {
+		for i := range slots {
+			m.forceAt(&slots[i])
+		}
+	}
+	return e
+}
+
+func (m *machine) invokeNative(f *function, slots []value) value {
+	m.enter(8)
+	for i := range slots {
+		switch {
+		case slots[i].kind == kindTail && !f.params[i].optional:
+			m.fail("missing argument: %s", f.params[i].name)
+		case slots[i].kind == kindTail:
+			slots[i] = f.params[i].val
+		case !f.lazy:
+			m.forceAt(&slots[i])
+		}
+	}
+	v := f.native(m, slots)
+	m.leave(8)
+	return v
+}
+
+func (m *machine) typeError(v value, want kind) {
+	m.fail("unexpected type %s, expected %s", kindNames[v.kind], kindNames[want])
+}
+
+func (m *machine) boolean(v value) bool {
+	if v.kind != kindBool {
+		m.typeError(v, kindBool)
+	}
+	return v.num != 0
+}
+
+// float returns the number as a 64-bit float, which is what jsonnet computes with.
+func (m *machine) float(v value) float64 {
+	if v.kind != kindNumber {
+		m.typeError(v, kindNumber)
+	}
+	if v.str == "" {
+		return v.num
+	}
+	f, err := strconv.ParseFloat(v.str, 64)
+	if err != nil {
+		m.fail("the number %.40s is out of the range of a 64-bit float", v.str)
+	}
+	return f
+}
+
+// integer returns a number that must be a 32-bit integer, like every index and count of jsonnet.
+func (m *machine) integer(v value) int {
+	f := m.float(v)
+	if n := int(int32(f)); float64(n) == f {
+		return n
+	}
+	m.fail("expected an integer, but got %v", f)
+	return 0
+}
+
+func (m *machine) string(v value) string {
+	if v.kind != kindString {
+		m.typeError(v, kindString)
+	}
+	return v.str
+}
+
+func (m *machine) object(v value) *object {
+	if v.kind != kindObject {
+		m.typeError(v, kindObject)
+	}
+	return v.ref.(*object)
+}
+
+func (m *machine) function(v value) *function {
+	if v.kind != kindFunction {
+		m.typeError(v, kindFunction)
+	}
+	return v.ref.(*function)
+}
+
+// array returns the elements, which may be thunks. The caller must not change them but by forceAt.
+func (m *machine) array(v value) []value {
+	if v.kind != kindArray {
+		m.typeError(v, kindArray)
+	}
+	a := v.ref.(*array)
+	if a.doc != nil && a.walked != wasRead {
+		t := a.doc
+		n := 0
+		for i := a.node + 1; i < t.Nodes[a.node].Next; i = t.Nodes[i].Next {
+			n++
+		}
+		m.step(n)
+		m.alloc(48 * n)
+		a.elems = make([]value, 0, n)
+		for i := a.node + 1; i < t.Nodes[a.node].Next; i = t.Nodes[i].Next {
+			a.elems = append(a.elems, m.fromDoc(t, i))
+		}
+		a.walked = wasRead
+	}
+	return a.elems
+}
+
+func (m *machine) length(v value) int {
+	a := v.ref.(*array)
+	if a.doc == nil || a.walked == wasRead {
+		return len(a.elems)
+	}
+	return len(m.array(v))
+}
+
+// checked refuses the floats that are no jsonnet numbers.
+func (m *machine) checked(f float64) value {
+	if math.IsNaN(f) {
+		m.fail("not a number")
+	}
+	if math.IsInf(f, 0) {
+		m.fail("overflow")
+	}
+	return number(f)
+}
+
+// fromDoc makes the value of a node of a tape, without looking into arrays and objects.
+func (m *machine) fromDoc(t *tape.Tape, at uint32) value {
+	n := &t.Nodes[at]
+	switch n.Kind {
+	case tape.Null:
+		return null
+	case tape.True:
+		return vTrue
+	case tape.False:
+		return vZero
+	case tape.Number:
+		v := value{kind: kindNumber, str: tape.AsString(t.Text[n.Start:n.End])}
+		if m.compat {
+			v = number(m.float(v))
+		}
+		return v
+	case tape.String:
+		content := t.Text[n.Start+1 : n.End-1]
+		if n.Flags == 0 {
+			return text(tape.AsString(content))
+		}
+		m.alloc(len(content))
+		from := len(m.buf)
+		m.buf = tape.AppendUnquoted(m.buf, content)
+		return value{kind: kindString, str: tape.AsString(m.buf[from:]), num: float64(at), ref: t}
+	case tape.Array:
+		return value{kind: kindArray, ref: &array{doc: t, node: at}}
+	}
+	return newObject(&docObject{doc: t, node: at})
+}
+
+// made turns the end of buf into a string.
+func (m *machine) made(from int) value { return text(tape.AsString(m.buf[from:len(m.buf):len(m.buf)])) }

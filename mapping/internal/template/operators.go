@@ -1,0 +1,326 @@
+package template
+
+import (
+	"cmp"
+	"math"
+	"strings"
+
+	"github.com/google/go-jsonnet/ast"
+
+	"github.com/forebay/forebay/mapping/internal/tape"
+)
+
+func (c *compiler) unary(n *ast.Unary, s *scope) expr {
+	x := c.node(n.Expr, s)
+	op, at := n.Op, c.place(n)
+	return expr{height: 1 + x.height, run: func(m *machine, e *env) value {
+		v := x.run(m, e)
+		m.mark(at)
+		switch op {
+		case ast.UopNot:
+			return boolean(!m.boolean(v))
+		case ast.UopBitwiseNot:
+			return number(float64(^int64(m.float(v))))
+		case ast.UopMinus:
+			return number(-m.float(v))
+		}
+		return number(m.float(v))
+	}}
+}
+
+func (c *compiler) binary(n *ast.Binary, s *scope, tail bool) expr {
+	if n.Op == ast.BopPlus {
+		return c.sum(n, s)
+	}
+	if n.Op == ast.BopAnd || n.Op == ast.BopOr {
+		x, y := c.node(n.Left, s), c.node(n.Right, s)
+		or, at := n.Op == ast.BopOr, c.place(n)
+		return expr{height: 1 + max(x.height, y.height), run: func(m *machine, e *env) value {
+			v := x.run(m, e)
+			m.mark(at)
+			if m.boolean(v) == or {
+				return boolean(or)
+			}
+			v = y.run(m, e)
+			m.mark(at)
+			return boolean(m.boolean(v))
+		}}
+	}
+	x, y := c.node(n.Left, s), c.node(n.Right, s)
+	op, at := operators[n.Op], c.place(n)
+	if op == nil {
+		return c.fault(n, "unknown operator %s", n.Op)
+	}
+	return expr{height: 1 + max(x.height, y.height), run: func(m *machine, e *env) value {
+		a := x.run(m, e)
+		b := y.run(m, e)
+		m.mark(at)
+		return op(m, a, b)
+	}}
+}
+
+var operators = map[ast.BinaryOp]func(m *machine, x, y value) value{
+	ast.BopMult:  func(m *machine, x, y value) value { return m.checked(m.float(x) * m.float(y)) },
+	ast.BopDiv:   (*machine).div,
+	ast.BopMinus: func(m *machine, x, y value) value { return m.checked(m.float(x) - m.float(y)) },
+	ast.BopShiftL: func(m *machine, x, y value) value {
+		a, b := m.bits(x, y, true)
+		return m.checked(float64(a << uint(b%64)))
+	},
+	ast.BopShiftR: func(m *machine, x, y value) value {
+		a, b := m.bits(x, y, true)
+		return m.checked(float64(a >> uint(b%64)))
+	},
+	ast.BopBitwiseAnd:      func(m *machine, x, y value) value { a, b := m.bits(x, y, false); return number(float64(a & b)) },
+	ast.BopBitwiseXor:      func(m *machine, x, y value) value { a, b := m.bits(x, y, false); return number(float64(a ^ b)) },
+	ast.BopBitwiseOr:       func(m *machine, x, y value) value { a, b := m.bits(x, y, false); return number(float64(a | b)) },
+	ast.BopGreater:         func(m *machine, x, y value) value { return boolean(m.compare(x, y) > 0) },
+	ast.BopGreaterEq:       func(m *machine, x, y value) value { return boolean(m.compare(x, y) >= 0) },
+	ast.BopLess:            func(m *machine, x, y value) value { return boolean(m.compare(x, y) < 0) },
+	ast.BopLessEq:          func(m *machine, x, y value) value { return boolean(m.compare(x, y) <= 0) },
+	ast.BopManifestEqual:   func(m *machine, x, y value) value { return boolean(m.equal(x, y)) },
+	ast.BopManifestUnequal: func(m *machine, x, y value) value { return boolean(!m.equal(x, y)) },
+}
+
+func (m *machine) div(x, y value) value {
+	a, b := m.float(x), m.float(y)
+	if b == 0 {
+		m.fail("division by zero")
+	}
+	return m.checked(a / b)
+}
+
+// maxSafe is the largest integer below which every integer is a 64-bit float.
+const maxSafe = 1<<53 - 1
+
+func (m *machine) bits(x, y value, shift bool) (int64, int64) {
+	a, b := m.float(x), m.float(y)
+	for _, f := range [2]float64{a, b} {
+		if math.Abs(f) > maxSafe {
+			m.fail("bitwise operator argument %v is outside of the range of safe integers", f)
+		}
+	}
+	if shift && b < 0 {
+		m.fail("shift by negative exponent")
+	}
+	return int64(a), int64(b)
+}
+
+// sum compiles a chain of pluses as one expression, so that a long text is built in one piece.
+func (c *compiler) sum(n *ast.Binary, s *scope) expr {
+	var operands []expr
+	var places []place // of the sum up to each operand
+	var collect func(ast.Node)
+	height := 0
+	collect = func(n ast.Node) {
+		at := c.place(n)
+		if b, ok := n.(*ast.Binary); ok && b.Op == ast.BopPlus {
+			collect(b.Left)
+			n = b.Right
+		}
+		e := c.node(n, s)
+		height = max(height, e.height)
+		operands, places = append(operands, e), append(places, at)
+	}
+	collect(n.Left)
+	right := c.node(n.Right, s)
+	operands, places = append(operands, right), append(places, c.place(n))
+	height = 1 + max(height, right.height)
+	return expr{height: height, run: func(m *machine, e *env) value {
+		acc := operands[0].run(m, e)
+		for i := 1; i < len(operands); i++ {
+			v := operands[i].run(m, e)
+			m.mark(places[i])
+			acc = m.plus(acc, v)
+		}
+		return acc
+	}}
+}
+
+func (m *machine) plus(x, y value) value {
+	if x.kind == kindString || y.kind == kindString {
+		return m.concat(x, y)
+	}
+	switch x.kind {
+	case kindNumber:
+		return m.checked(m.float(x) + m.float(y))
+	case kindObject:
+		return m.extend(x.ref.(*object), m.object(y))
+	case kindArray:
+		return m.appended(x, m.array(y))
+	}
+	m.fail("unexpected type %s", kindNames[x.kind])
+	return null
+}
+
+// appended is x + b. An array that was itself made by adding gets room for more, so that a list that grows by single
+// elements costs as much as it has elements: the arrays that it grew through share the room, and the longest of them says
+// how much of it is taken.
+func (m *machine) appended(x value, b []value) value {
+	a := m.array(x)
+	left := x.ref.(*array)
+	n := len(a) + len(b)
+	if r := left.room; r != nil && *r == len(a) && n <= cap(a) {
+		m.step(len(b) / 8)
+		m.alloc(64)
+		*r = n
+		return value{kind: kindArray, ref: &array{elems: append(a, b...), room: r}}
+	}
+	size := n
+	if left.room != nil {
+		size = 2 * n
+	}
+	m.step(n / 8)
+	m.alloc(64 + 48*size)
+	room := n
+	return value{kind: kindArray, ref: &array{elems: append(append(make([]value, 0, size), a...), b...), room: &room}}
+}
+
+// concat joins two texts of which one may be any value. When the left one is the newest text in buf or in long it is
+// extended where it stands: this is what makes a chain of n pluses cost n, also one that other texts are made between.
+func (m *machine) concat(x, y value) value {
+	switch {
+	case x.kind == kindString && y.kind == kindString && y.str == "":
+		return text(x.str)
+	case x.kind == kindString && y.kind == kindString && x.str == "":
+		return text(y.str)
+	}
+	a, b := m.toString(x), m.toString(y)
+	m.step(1 + len(b)>>6)
+	into := &m.buf
+	switch {
+	case endsWith(m.buf, a):
+	case endsWith(m.long, a):
+		into = &m.long
+	default:
+		m.alloc(len(a))
+		m.step(len(a) >> 6)
+		if len(a) > shortText {
+			into = &m.long
+		}
+		*into = append(*into, a...)
+	}
+	m.alloc(len(b))
+	out := append(*into, b...)
+	*into = out
+	return text(tape.AsString(out[len(out)-len(a)-len(b) : len(out) : len(out)]))
+}
+
+// endsWith reports whether s is the memory at the end of buf.
+func endsWith(buf []byte, s string) bool {
+	from := len(buf) - len(s)
+	return from >= 0 && s != "" && sameMemory(s, tape.AsString(buf[from:]))
+}
+
+func (m *machine) index(target, index value) value {
+	switch target.kind {
+	case kindObject:
+		return m.get(target.ref.(*object), 0, m.string(index))
+	case kindArray:
+		i := int(m.float(index))
+		if a := target.ref.(*array); a.doc != nil && a.walked != wasRead && a.walked <= manyWalks {
+			at := 0
+			k := a.node + 1
+			for ; k < a.doc.Nodes[a.node].Next && i > at; k = a.doc.Nodes[k].Next {
+				at++
+			}
+			m.step(1 + at>>4)
+			a.walked = int32(min(int(a.walked)+at, manyWalks+1))
+			if k < a.doc.Nodes[a.node].Next && i == at {
+				return m.fromDoc(a.doc, k)
+			}
+		}
+		elems := m.array(target)
+		if i < 0 || i >= len(elems) {
+			m.fail("index %d out of bounds, not within [0, %d)", i, len(elems))
+		}
+		return m.forceAt(&elems[i])
+	case kindString:
+		i := int(m.float(index))
+		if i >= 0 {
+			if s := m.runeSlice(target.str, i, i+1); s != "" {
+				return text(s)
+			}
+		}
+		m.fail("index %d out of bounds, not within [0, %d)", i, m.runeCount(target.str))
+	}
+	m.fail("a value of type %s has no elements", kindNames[target.kind])
+	return null
+}
+
+// compare orders two numbers, two strings (by code points) or two arrays.
+func (m *machine) compare(x, y value) int {
+	m.step(1)
+	switch x.kind {
+	case kindNumber:
+		return cmp.Compare(m.float(x), m.float(y))
+	case kindString:
+		b := m.string(y)
+		m.step(min(len(x.str), len(b)) >> 6)
+		return strings.Compare(x.str, b) // the order of valid UTF-8 is that of its code points
+	case kindArray:
+		a, b := m.array(x), m.array(y)
+		m.enter(1)
+		for i := range min(len(a), len(b)) {
+			if r := m.compare(m.forceAt(&a[i]), m.forceAt(&b[i])); r != 0 {
+				m.leave(1)
+				return r
+			}
+		}
+		m.leave(1)
+		return cmp.Compare(len(a), len(b))
+	}
+	m.fail("values of type %s have no order", kindNames[x.kind])
+	return 0
+}
+
+func (m *machine) equal(x, y value) bool {
+	m.step(1)
+	if x.kind != y.kind {
+		return false
+	}
+	switch x.kind {
+	case kindBool:
+		return x.num == y.num
+	case kindNumber:
+		return m.float(x) == m.float(y)
+	case kindString:
+		m.step(min(len(x.str), len(y.str)) >> 6)
+		return x.str == y.str
+	case kindArray:
+		a, b := m.array(x), m.array(y)
+		if len(a) != len(b) {
+			return false
+		}
+		m.enter(1)
+		for i := range a {
+			if !m.equal(m.forceAt(&a[i]), m.forceAt(&b[i])) {
+				m.leave(1)
+				return false
+			}
+		}
+		m.leave(1)
+	case kindObject:
+		a, b := x.ref.(*object), y.ref.(*object)
+		names, others := m.fieldNames(a, false), m.fieldNames(b, false)
+		if len(names) != len(others) {
+			return false
+		}
+		for i := range names {
+			if names[i] != others[i] {
+				return false
+			}
+		}
+		m.enter(1)
+		for _, name := range names {
+			if !m.equal(m.get(a, 0, name), m.get(b, 0, name)) {
+				m.leave(1)
+				return false
+			}
+		}
+		m.leave(1)
+	case kindFunction:
+		m.fail("functions cannot be compared")
+	}
+	return true
+}

@@ -1,0 +1,87 @@
+package template
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/go-jsonnet/ast"
+)
+
+// An error of an evaluation says where in the template it happened. An expression that can fail puts the number of its
+// place into machine.at when its operands are known, just before it works on them; whatever evaluates something else in
+// between, a thunk, a field or a call, puts the number back. So there is nothing to unwind, and all it costs is a store.
+
+// place is the number of a piece of the user's text, 0 for none.
+type place int32
+
+// mark says that the expression at p is at work. The standard library has no places: its errors are at the user's call.
+func (m *machine) mark(p place) {
+	if p != 0 {
+		m.at = p
+	}
+}
+
+// place gives a number to where a node stands. Nodes that the parser adds stand where the one around them does.
+func (c *compiler) place(n ast.Node) place {
+	if c.std {
+		return 0
+	}
+	at := c.around
+	if l := n.Loc(); l != nil && l.IsSet() {
+		at = textRange{l.Begin, l.End}
+	}
+	if !at.begin.IsSet() {
+		return 0
+	}
+	if n := len(c.places); n > 0 && c.places[n-1] == at {
+		return place(n)
+	}
+	c.places = append(c.places, at)
+	return place(len(c.places))
+}
+
+// textRange is where a node stands, as the parser counts.
+type textRange struct{ begin, end ast.Location }
+
+// Spot is a place in a template, for error messages.
+type Spot struct {
+	// Line and Col count from 1; Col counts characters. Both are 0 where there is no place.
+	Line, Col int
+	// Expr is the expression that stands there, cut to 60 characters and one line.
+	Expr string
+}
+
+// spot finds a place that the parser gave in the user's text.
+func (s source) spot(r textRange) Spot {
+	if r.begin.Line <= preludeLines {
+		return Spot{}
+	}
+	begin := s.at(r.begin, "")
+	from, to := s.offset(r.begin), s.offset(r.end)
+	expr := strings.TrimSpace(string(s[from:max(from, to)]))
+	if line, _, more := strings.Cut(expr, "\n"); more {
+		expr = strings.TrimSpace(line) + " ..."
+	}
+	const limit = 60
+	if utf8.RuneCountInString(expr) > limit {
+		expr = string([]rune(expr)[:limit]) + " ..."
+	}
+	return Spot{begin.Line, begin.Col, expr}
+}
+
+// offset returns where a location is in the text.
+func (s source) offset(loc ast.Location) int {
+	at := 0
+	for range loc.Line - preludeLines - 1 {
+		i := strings.IndexByte(string(s[at:]), '\n')
+		if i < 0 {
+			return len(s)
+		}
+		at += i + 1
+	}
+	return min(at+max(loc.Column-1, 0), len(s))
+}
+
+// String returns the place as it stands in error messages, for example 2:14.
+func (s Spot) String() string { return fmt.Sprintf("%d:%d", s.Line, s.Col) }

@@ -1,0 +1,206 @@
+// Package template compiles jsonnet programs to closures over an [Event] and evaluates them within a [Budget].
+//
+// [Compile] parses the text with the reference implementation, which also desugars it, and turns the tree into closures
+// (compile.go, calls.go, operators.go). A [Program] runs on a machine (machine.go), which counts what it costs and makes the
+// strings. Values are lazy (value.go); objects are bound late (object.go). The standard library is written in Go (std_*.go)
+// where that is faster, and otherwise compiled from the library's own text (std.go).
+package template
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/google/go-jsonnet"
+	"github.com/google/go-jsonnet/ast"
+)
+
+// Program is a compiled template. It is immutable and safe for concurrent use.
+type Program struct {
+	run    code
+	opts   Options
+	text   source
+	places []textRange
+	root   place // of the whole
+}
+
+// Options are the options of [Compile]; mapping.Options documents them.
+type Options struct {
+	Budget Budget // of each evaluation
+	Compat bool   // give the bytes and failures of the published service
+}
+
+// Budget bounds one evaluation; zero fields have their default. mapping.Budget documents it.
+type Budget struct{ Steps, Depth, Memory, Output int }
+
+func (b Budget) withDefaults() Budget {
+	return Budget{cmp.Or(b.Steps, 200_000), cmp.Or(b.Depth, 500), cmp.Or(b.Memory, 8<<20), cmp.Or(b.Output, 1536<<10)}
+}
+
+// Fault says why a template is refused, with the place in the user's text.
+type Fault struct {
+	// Line and Col count from 1; Col counts characters. Both are 0 when the fault has no place.
+	Line, Col int
+	// Msg says what is wrong.
+	Msg string
+}
+
+// Error is the failure of an evaluation.
+type Error struct {
+	// Kind is the reaction that the failure calls for.
+	Kind ErrorKind
+	// Err is the cause. When Kind is Unreadable it is the error of the event, unchanged.
+	Err error
+	// At is the expression that failed; zero for a value that cannot be written as JSON.
+	At Spot
+}
+
+// ErrorKind is the kind of an [Error].
+type ErrorKind uint8
+
+const (
+	Failed     ErrorKind = iota // the program raised an error, such as a wrong type
+	Exceeded                    // the program needs more than its budget
+	Unreadable                  // the event gave an error
+)
+
+// The functions of the event are declared to the parser before the user's text, on lines of their own.
+const (
+	prelude      = "local Ip=0,Body=0,BodyStr=0,Header=0,HeaderStr=0,Now=0;\n"
+	preludeLines = 1
+)
+
+// Compile parses, checks and compiles a program. What the text alone shows to be wrong is found here: syntax, unknown
+// variables and members of std, names that are declared twice, wrong arguments of the functions of the event and of std,
+// malformed constant paths and time formats, import, std.extVar and std.native. All such faults are returned; a fault of the
+// syntax hides the others. A text that is empty, longer than [MaxLength], or whose brackets nest deeper than 200 levels is
+// refused before it is parsed, so any text can be given, whoever wrote it.
+func Compile(content string, opts Options) (*Program, []*Fault) {
+	text := source(content)
+	if fault := text.limits(); fault != nil {
+		return nil, []*Fault{fault}
+	}
+	root, err := parseTemplate(content)
+	if err != nil {
+		return nil, []*Fault{text.fault(err)}
+	}
+	c := &compiler{compat: opts.Compat, source: text}
+	body := root.(*ast.Local).Body
+	e, whole := c.node(body, nil), c.place(body)
+	if len(c.faults) > 0 {
+		return nil, c.faults
+	}
+	if e.height > maxHeight/4 {
+		return nil, []*Fault{{1, 1, "the expressions are nested too deep"}}
+	}
+	opts.Budget = opts.Budget.withDefaults()
+	return &Program{run: e.run, opts: opts, text: text, places: c.places, root: whole}, nil
+}
+
+// parseTemplate parses the text. The parser ends at the first unknown variable; so that the compiler can find all of them,
+// and all other faults, they are declared to it.
+func parseTemplate(content string) (ast.Node, error) {
+	const most = 16 // of them are named in one go
+	declared := strings.TrimSuffix(prelude, ";\n")
+	for n := 0; ; n++ {
+		root, err := jsonnet.SnippetToAST("template", declared+";\n"+content)
+		if err == nil {
+			return root, nil
+		}
+		_, name, ok := strings.Cut(err.Error(), "Unknown variable: ")
+		name = strings.TrimSpace(name)
+		if !ok || n == most || strings.Contains(declared, ","+name+"=0") {
+			return nil, err
+		}
+		declared += "," + name + "=0"
+	}
+}
+
+// source is the user's text.
+type source string
+
+// at makes a fault at a place that the parser gave, which counts lines with the prelude and bytes in a line.
+func (s source) at(loc ast.Location, msg string) *Fault {
+	e := &Fault{max(loc.Line-preludeLines, 1), loc.Column, msg}
+	line := string(s)
+	for range e.Line - 1 {
+		_, line, _ = strings.Cut(line, "\n")
+	}
+	if n := e.Col - 1; n > 0 && n <= len(line) {
+		e.Col = utf8.RuneCountInString(line[:n]) + 1
+	}
+	return e
+}
+
+// fault takes the place out of an error of the parser.
+func (s source) fault(err error) *Fault {
+	msg := err.Error()
+	var located interface{ Loc() ast.LocationRange }
+	if !errors.As(err, &located) {
+		return &Fault{0, 0, msg}
+	}
+	begin := located.Loc().Begin
+	for strings.HasPrefix(msg, "template:") {
+		where, rest, ok := strings.Cut(msg, " ")
+		if !ok {
+			break
+		}
+		if !begin.IsSet() {
+			// A fault of an escape is an error within an error, and only its text has the place.
+			where = strings.TrimPrefix(strings.TrimPrefix(where, "template:"), "(")
+			_, _ = fmt.Sscanf(where, "%d:%d", &begin.Line, &begin.Column)
+		}
+		msg = rest
+	}
+	return s.at(begin, msg)
+}
+
+// machines are reused between evaluations of any program: a machine is reset before each.
+var machines = sync.Pool{New: func() any { return new(machine) }}
+
+// Append evaluates the program and appends its value to dst as compact JSON; when raw is set and the value is a string, its
+// plain text. When it fails it returns dst as it was. dst must not overlap what the event gives.
+func (p *Program) Append(dst []byte, ev Event, raw bool) (out []byte, fail *Error) {
+	m := machines.Get().(*machine)
+	budget := p.opts.Budget
+	m.reset(ev, p.opts.Compat, budget)
+	m.at = p.root
+	defer func() {
+		if e := recover(); e != nil {
+			out, fail = dst, asError(e)
+			if m.at > 0 {
+				fail.At = p.text.spot(p.places[m.at-1])
+			}
+		}
+		m.release(fail != nil)
+		machines.Put(m)
+	}()
+	v := p.run(m, nil)
+	m.at = 0 // a value that cannot be written has no place
+	if v.kind == kindFunction {
+		v = m.call(v.ref.(*function)) // a function without required parameters is called, as the jsonnet command does
+	}
+	limit := len(dst) + budget.Output
+	if raw && v.kind == kindString {
+		out = append(dst, v.str...)
+	} else {
+		w := writer{m: m, verbatim: !p.opts.Compat, limit: limit, unit: "output"}
+		out = w.value(dst, v)
+	}
+	if len(out) > limit {
+		m.exceed("bytes of output", budget.Output)
+	}
+	return out, nil
+}
+
+// asError turns what was thrown into a failure. Anything but an *Error is a defect of this package or of a library under
+// it, but it must not end the process of others.
+func asError(e any) *Error {
+	if fail, ok := e.(*Error); ok {
+		return fail
+	}
+	return &Error{Err: fmt.Errorf("internal error: %v", e)}
+}

@@ -1,0 +1,111 @@
+package template
+
+import (
+	"github.com/forebay/forebay/mapping/internal/tape"
+)
+
+// kind is the type of a jsonnet value.
+type kind uint8
+
+const (
+	kindNull kind = iota
+	kindBool
+	kindNumber
+	kindString
+	kindArray
+	kindObject
+	kindFunction
+	kindThunk // not evaluated yet; never seen by an operation that asked for a value
+	kindTail  // a tailstrict call in tail position, to be made by the caller: machine.tail
+)
+
+var kindNames = [...]string{"null", "boolean", "number", "string", "array", "object", "function", "thunk", "tail call"}
+
+// value is a jsonnet value. It is passed by value and never changed; what it refers to is changed only to remember the
+// outcome of an evaluation.
+type value struct {
+	kind kind
+	// num is the number; 1 or 0 of a boolean; the node on the tape of a string that has a ref.
+	num float64
+	// str is the text of a string. For a number that came out of a record it is the number as it was written there,
+	// and num is not set: see machine.float.
+	str string
+	// ref is an *array, *object, *function or *thunk. For a string it is the *tape.Tape it was read from, if its text there
+	// is not simply the quoted str.
+	ref any
+}
+
+var (
+	null  = value{}
+	vTrue = value{kind: kindBool, num: 1}
+	vZero = value{kind: kindBool}
+)
+
+func number(f float64) value   { return value{kind: kindNumber, num: f} }
+func text(s string) value      { return value{kind: kindString, str: s} }
+func list(elems []value) value { return value{kind: kindArray, ref: &array{elems: elems}} }
+
+func boolean(b bool) value {
+	if b {
+		return vTrue
+	}
+	return vZero
+}
+
+// code is a compiled expression. It gives a value, or panics with a *cause.
+type code func(m *machine, e *env) value
+
+// env holds the variables of one scope: a call, a local, or the locals of an object.
+type env struct {
+	parent *env
+	slots  []value
+	// self is the object around the expression, nil outside of objects, and super the number of layers of it that
+	// super skips.
+	self  *object
+	super int
+}
+
+// thunk is an expression that is evaluated at most once, when its value is asked for.
+type thunk struct {
+	run  code
+	env  *env
+	val  value
+	busy bool
+	done bool
+}
+
+// array is a jsonnet array, or one on the tape of which nobody has asked for the elements.
+type array struct {
+	elems []value    // may be thunks
+	doc   *tape.Tape // where an array of a record stands, nil if it was computed
+	node  uint32
+	// walked is how many elements of the tape were passed to get at others, or wasRead when elems are valid though doc is set.
+	walked int32
+	room   *int // see machine.appended
+}
+
+const wasRead = -1
+
+// manyWalks is how many elements or members of the tape are passed before an array or object is read as a whole, so that
+// to go through all of it by index or name costs as much as it has parts.
+const manyWalks = 256
+
+// function is a closure, or a function written in Go.
+type function struct {
+	params []param
+	// closure
+	body   code
+	env    *env
+	height int
+	// written in Go; gets one value for each parameter, forced unless lazy is set; an absent one has kindTail
+	native func(m *machine, args []value) value
+	lazy   bool
+	name   string
+}
+
+type param struct {
+	name     string
+	optional bool
+	def      code  // default of a closure, evaluated in the scope of the body
+	val      value // default of a Go function
+}
