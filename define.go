@@ -124,11 +124,10 @@ func (e *Engine) link(ctx context.Context, d *Definition) (*source, error) {
 		if c.settings.sync == SyncUnsafe {
 			status = Queued
 		}
-		next.kept = append(next.kept, SinkResult{Sink: c.ID, Status: status})
+		next.allStored = append(next.allStored, SinkResult{Sink: c.ID, Status: status})
 		next.wait = next.wait || status == Stored
 	}
 	next.makeViews()
-	next.combiner.body = bodyOf(e.portion, len(next.sinks))
 	return next, nil
 }
 

@@ -27,9 +27,8 @@ type Engine struct {
 	log  *slog.Logger
 	buf  *buffer.Buffer
 	// observation is nil without a meter.
-	observation metric.Registration
-	portion     int // see portionBytes
-	together    int // see batchBytes
+	observation    metric.Registration
+	portion, batch int // see portionBytes and batchBytes
 
 	// sources is replaced as a whole by Define and Remove, so that Ingest reads it without a lock.
 	sources atomic.Pointer[map[string]*source]
@@ -56,14 +55,12 @@ type source struct {
 	sinks    []*sink // the enabled ones, in the order of the definition
 	// wait is set when an acknowledgement of at least one sink means "on disk".
 	wait bool
-	// kept is the outcome of a record that every sink takes.
-	kept []SinkResult
+	// allStored are the outcomes of a record that every sink takes.
+	allStored []SinkResult
 	// dropped counts the records that no enabled sink took.
 	dropped *atomic.Int64
 	// views are the source without the sinks that do not take a signal, for the signals that some sink does not take.
 	views map[Signal]*source
-	// combiner is for the callers of Ingest, when there are very many.
-	combiner combiner
 }
 
 type sink struct {
@@ -98,7 +95,10 @@ func Open(dir string, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf, portion: portionOf(opts.Buffer), together: togetherOf(opts.Buffer)}
+	e := &Engine{
+		define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf,
+		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
+	}
 	e.mappers.options = opts.Mapping
 	e.sources.Store(&map[string]*source{})
 	if e.observation, err = e.observe(); err != nil {

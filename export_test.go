@@ -1,8 +1,5 @@
 package forebay
 
-// Combining reports whether callers of Ingest map the records of each other now.
-func (e *Engine) Combining(source string) bool { return (*e.sources.Load())[source].combiner.on.Load() }
-
 // Compilations is how often mappings were compiled.
 func (e *Engine) Compilations() int64 {
 	e.mappers.mu.Lock()

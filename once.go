@@ -1,17 +1,14 @@
 package forebay
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/mapping"
 )
 
 // Once makes a call repeatable: see [Engine.IngestOnce].
@@ -28,30 +25,13 @@ type Once struct {
 // ErrOtherContent is returned for a key that an earlier call has used for other content. Nothing was stored.
 var ErrOtherContent = errors.New("the key was used for other content")
 
-// IngestOnce is [Engine.IngestBatch] for a call that may be repeated, because its caller did not learn the outcome or some
-// sinks have failed. What a call with the same key has stored is not stored again: at those sinks the result is that of the
-// first call, with SinkResult.Replayed. All else is stored now, and what was rejected is rejected again. The records must be
-// the same, in the same order.
-//
-// The key is stored in one batch with the rows, so the promise holds after a crash, a power cut or an unknown outcome
-// ([buffer.FailedError], a ctx that ended), in copies of the data directory too. It is kept for
-// buffer.Options.KeyRetention, by default 24 h, within the bounds of MaxKeys and MaxKeyBytes. Calls at once with one key take turns.
-// A call without a key costs nothing for it.
-//
-// Errors are those of IngestBatch, and [ErrOtherContent].
-func (e *Engine) IngestOnce(ctx context.Context, sourceID string, once Once, recs []*mapping.Record) ([]Result, error) {
-	return e.ingestBatch(ctx, sourceID, &once, false, recs)
-}
-
 // attempt is a call with a key under way.
 type attempt struct {
 	claim *buffer.Claim
 	sum   contentSum
-	// stored are the records that earlier calls have stored, taken those that this call has mapped and that have no receipt
-	// yet; both by sink of the source.
+	// By sink of the source: stored are the records that earlier calls have stored, taken those that this call has mapped and
+	// that have no receipt yet.
 	stored, taken []spans
-	// below bounds the records of the next receipts: rows of later ones are mapped and not handed to the buffer yet.
-	below int
 }
 
 // contentSum is a hash of a content; the zero value stands for none.
@@ -85,9 +65,7 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{
-		claim: claim, sum: sumOf(once.Content), stored: make([]spans, len(src.sinks)), taken: make([]spans, len(src.sinks)), below: math.MaxInt,
-	}
+	a := &attempt{claim: claim, sum: sumOf(once.Content), stored: make([]spans, len(src.sinks)), taken: make([]spans, len(src.sinks))}
 	for _, r := range claim.Receipts() {
 		if once.Within > 0 && time.Since(r.At) >= once.Within {
 			continue
@@ -128,97 +106,14 @@ func (a *attempt) take(k, i int) {
 	}
 }
 
-// rows completes the rows of sink k with their receipt.
-func (a *attempt) rows(r buffer.Rows, k int) buffer.Rows {
+// withReceipt completes the rows of sink k with their receipt. They are of records below a number: the rows of later ones
+// are mapped and not handed to the buffer yet.
+func (a *attempt) withReceipt(r buffer.Rows, k, below int) buffer.Rows {
 	if a == nil {
 		return r
 	}
-	now, later := a.taken[k].cut(a.below)
+	now, later := a.taken[k].cut(below)
 	a.taken[k] = later
 	r.Claim, r.Receipt = a.claim, appendReceipt(nil, a.sum, now)
 	return r
-}
-
-// spans are record numbers: ascending, not empty and apart from each other.
-type spans []span
-
-type span struct{ from, to int } // to is outside
-
-func (s spans) has(i int) bool {
-	at, found := slices.BinarySearchFunc(s, i, func(p span, i int) int { return cmp.Compare(p.from, i) })
-	return found || at > 0 && i < s[at-1].to
-}
-
-// with adds a number above all others.
-func (s spans) with(i int) spans {
-	if n := len(s); n > 0 && s[n-1].to == i {
-		s[n-1].to++
-		return s
-	}
-	return append(s, span{i, i + 1})
-}
-
-// cut returns the numbers below a bound, and the others.
-func (s spans) cut(below int) (low, high spans) {
-	for _, p := range s {
-		if p.from < below {
-			low = append(low, span{p.from, min(p.to, below)})
-		}
-		if p.to > below {
-			high = append(high, span{max(p.from, below), p.to})
-		}
-	}
-	return low, high
-}
-
-func (s spans) join(o spans) spans {
-	all := slices.Concat(s, o)
-	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	joined := all[:0]
-	for _, p := range all {
-		if n := len(joined); n > 0 && p.from <= joined[n-1].to {
-			joined[n-1].to = max(joined[n-1].to, p.to)
-			continue
-		}
-		joined = append(joined, p)
-	}
-	return joined
-}
-
-// A receipt is the hash of the content, and then for each span of records how far it begins behind the one before and how
-// long it is, as varints. It says nothing of records that it does not name.
-const receiptVersion = 1
-
-func appendReceipt(b []byte, sum contentSum, stored spans) []byte {
-	b = append(append(b, receiptVersion), sum[:]...)
-	at := 0
-	for _, p := range stored {
-		b = binary.AppendUvarint(b, uint64(p.from-at))
-		b = binary.AppendUvarint(b, uint64(p.to-p.from))
-		at = p.to
-	}
-	return b
-}
-
-func parseReceipt(b []byte) (sum contentSum, stored spans, ok bool) {
-	if len(b) < 1+len(sum) || b[0] != receiptVersion {
-		return sum, nil, false
-	}
-	b = b[1+copy(sum[:], b[1:]):]
-	at := 0
-	for len(b) > 0 {
-		gap, n := binary.Uvarint(b)
-		if n <= 0 {
-			return sum, nil, false
-		}
-		size, m := binary.Uvarint(b[n:])
-		if m <= 0 || gap > math.MaxInt32 || size == 0 || size > math.MaxInt32 {
-			return sum, nil, false
-		}
-		b = b[n+m:]
-		at += int(gap)
-		stored = append(stored, span{at, at + int(size)})
-		at += int(size)
-	}
-	return sum, stored, true
 }

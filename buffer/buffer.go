@@ -116,8 +116,6 @@ type sinkState struct {
 	open *chunk
 	// single is set by the committer when its last commit had rows of one Append for the sink, and compressed them.
 	single atomic.Bool
-	// crowded is set by the committer when the last chunk had rows of very many Appends.
-	crowded atomic.Bool
 
 	// gone is set when a reopening has shown that the sink is not on disk.
 	gone atomic.Bool
@@ -201,10 +199,6 @@ func (s *SinkHandle) Full() error {
 	}
 	return nil
 }
-
-// Crowded reports whether very many Appends had rows in the last chunk of the sink, as when hundreds of callers wait for
-// the disk. Callers may then do better to bring their rows in one Append.
-func (s *SinkHandle) Crowded() bool { return s.state.crowded.Load() }
 
 // recount sets waiting. Called with Buffer.mu held.
 func (s *sinkState) recount() {

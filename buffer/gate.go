@@ -15,8 +15,6 @@ const (
 	heavyBytes = 200 << 10
 	// gatherTurns is how often probe yields without a new waiter before it gives up.
 	gatherTurns = 16
-	// crowd is the number of Appends in one chunk from which the sink counts as contended: see [SinkHandle.Crowded].
-	crowd = 80
 )
 
 // group is what one commit writes.
@@ -91,9 +89,6 @@ func (g *gate) join(s *sinkState, def *definition) *chunk {
 // recycle takes the chunks of a group that was written.
 func (g *gate) recycle(done *group) {
 	for _, c := range done.chunks {
-		if crowded := c.appends >= crowd; c.sink.crowded.Load() != crowded { // all callers read it
-			c.sink.crowded.Store(crowded)
-		}
 		*c = chunk{data: c.data[:0]}
 	}
 	g.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,29 +106,11 @@ func (b *brake) setBroken(broken bool) {
 	b.broken = broken
 }
 
-// crowd makes callers combine; their rows have ids below 0.
-func crowd(t *testing.T, e *forebay.Engine, b *brake) {
-	t.Helper()
-	for n := 0; !e.Combining("web"); n++ {
-		if n == 100 {
-			t.Fatal("the callers do not combine")
-		}
-		for _, v := range together(e, b, func(int) (forebay.Result, error) {
-			return e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":-1,"user":{"name":"first"}}`)))
-		}, nil) {
-			if v.err != nil {
-				t.Fatal(v.err)
-			}
-		}
-	}
-}
-
-func openCrowded(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory, *brake) {
+func openBraked(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory, *brake) {
 	t.Helper()
 	b := new(brake)
 	e, mem := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(b.fs())) })...)
 	mustDefine(t, e, events())
-	crowd(t, e, b)
 	return e, mem, b
 }
 
@@ -143,7 +124,7 @@ func rowsOf(t *testing.T, e *forebay.Engine, mem *buffertest.Memory) map[int]int
 	for _, row := range mem.Rows("in.c-web.users") {
 		if id, err := strconv.Atoi(row[0]); err != nil {
 			t.Fatal(err)
-		} else if id >= 0 {
+		} else {
 			rows[id]++
 		}
 	}
@@ -151,12 +132,11 @@ func rowsOf(t *testing.T, e *forebay.Engine, mem *buffertest.Memory) map[int]int
 }
 
 // Many callers at once: each has the verdict of its own record, and each row that is stored is there once.
-func TestCombinedCallersHaveTheirOwnVerdicts(t *testing.T) {
+func TestManyCallersHaveTheirOwnVerdicts(t *testing.T) {
 	const rounds = 5
-	e, mem, b := openCrowded(t)
+	e, mem, b := openBraked(t)
 	bad := func(id int) bool { return id%7 == 3 }
 	for round := range rounds {
-		crowd(t, e, b)
 		for _, v := range together(e, b, func(i int) (forebay.Result, error) {
 			id := round*callers + i
 			body := fmt.Sprintf(`{"id":%d,"user":{"name":"Ada"}}`, id)
@@ -193,9 +173,9 @@ func ingestAndClear(ctx context.Context, e *forebay.Engine, body []byte) (foreba
 	return res, err
 }
 
-// A caller whose context ends leaves while the disk still writes, also one that maps for others. The others stay.
-func TestCombinedCallersLeaveAlone(t *testing.T) {
-	e, mem, b := openCrowded(t)
+// A caller whose context ends leaves while the disk still writes, and the others stay.
+func TestCallersLeaveAlone(t *testing.T) {
+	e, mem, b := openBraked(t)
 	leaves := func(i int) bool { return i%2 == 0 }
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // by a clock, which orders nothing for the race detector
 	defer cancel()
@@ -224,8 +204,8 @@ func TestCombinedCallersLeaveAlone(t *testing.T) {
 }
 
 // A caller whose context ends leaves also while there is no room in memory, however long those who wait for it may.
-func TestCombinedCallersLeaveWithoutRoom(t *testing.T) {
-	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, time.Hour })
+func TestCallersLeaveWithoutRoom(t *testing.T) {
+	e, mem, b := openBraked(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, time.Hour })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	long := strings.Repeat("x", 1900)
@@ -244,8 +224,8 @@ func TestCombinedCallersLeaveWithoutRoom(t *testing.T) {
 }
 
 // When there is no room for the rows of many, each is told so, and what was acknowledged is stored.
-func TestCombinedCallersAreRefused(t *testing.T) {
-	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, -1 })
+func TestManyCallersAreRefused(t *testing.T) {
+	e, mem, b := openBraked(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, -1 })
 	long := strings.Repeat("x", 1900)
 	stored := make(map[int]bool)
 	var once sync.Once
@@ -277,8 +257,8 @@ func TestCombinedCallersAreRefused(t *testing.T) {
 }
 
 // When the disk fails, each caller is told so for its own record; what was acknowledged is stored once, and nothing twice.
-func TestCombinedCallersOnAFailingDisk(t *testing.T) {
-	e, mem, b := openCrowded(t, func(o *forebay.Options) { o.Buffer.Retry.Initial = time.Millisecond })
+func TestManyCallersOnAFailingDisk(t *testing.T) {
+	e, mem, b := openBraked(t, func(o *forebay.Options) { o.Buffer.Retry.Initial = time.Millisecond })
 	verdicts := together(e, b, func(i int) (forebay.Result, error) {
 		return e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, i)))
 	}, func() { b.setBroken(true) })
@@ -306,8 +286,8 @@ func TestCombinedCallersOnAFailingDisk(t *testing.T) {
 }
 
 // Close beside many callers: what was acknowledged is there at the next opening, and the others are told.
-func TestCombinedCallersAndClose(t *testing.T) {
-	e, mem, b := openCrowded(t)
+func TestManyCallersAndClose(t *testing.T) {
+	e, mem, b := openBraked(t)
 	var closed sync.WaitGroup
 	stored := make(map[int]bool)
 	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
@@ -336,87 +316,6 @@ func TestCombinedCallersAndClose(t *testing.T) {
 		if (rows[id] == 1) != stored[id] || rows[id] > 1 {
 			t.Errorf("record %d: %d rows, acknowledged: %v", id, rows[id], stored[id])
 		}
-	}
-}
-
-// A document is code of its caller, which panics there and nowhere else.
-func TestDocumentsStayWithTheirCallers(t *testing.T) {
-	e, _, b := openCrowded(t)
-	panics := func(i int) bool { return i%10 == 0 }
-	var caught atomic.Int32
-	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
-		defer func() {
-			if r := recover(); r != nil {
-				caught.Add(1)
-			}
-		}()
-		rec := mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))
-		if panics(i) {
-			rec.Document = badDocument{}
-		}
-		return e.Ingest(t.Context(), "web", rec)
-	}, nil) {
-		if !panics(v.caller) && v.err != nil {
-			t.Errorf("caller %d: %v", v.caller, v.err)
-		}
-	}
-	if n := caught.Load(); n != callers/10 {
-		t.Errorf("%d callers panicked, want %d", n, callers/10)
-	}
-}
-
-// badDocument panics whatever it is asked.
-type badDocument struct{ mapping.Document }
-
-// Records whose rows are much longer than the records do not fit into one group: those that are left over are stored once
-// and counted once, like the others.
-func TestCombinedRowsThatDoNotFit(t *testing.T) {
-	b := new(brake)
-	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(b.fs())) })
-	mustDefine(t, e, events(func(s *forebay.Source) {
-		users := &s.Sinks[0]
-		users.Table.Columns = users.Table.Columns[:1] // the id
-		for i := range 40 {
-			users.Table.Columns = append(users.Table.Columns, mapping.Body(fmt.Sprintf("body%d", i)))
-		}
-		s.Sinks[1].Table.Columns = mapping.Columns{mapping.Path("user", "user.name")}
-	}))
-	crowd(t, e, b)
-	long := strings.Repeat("x", 1000)
-	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
-		return e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"long":"%s"}`, i, long)))
-	}, nil) {
-		if len(v.res.Sinks) != 2 || v.res.Sinks[0].Status != forebay.Stored || v.res.Sinks[1].Status != forebay.Rejected {
-			t.Fatalf("caller %d: %+v, %v", v.caller, v.res, v.err)
-		}
-	}
-	for _, s := range e.Stats().Sinks {
-		var n int64
-		for _, of := range s.Rejected {
-			n += of
-		}
-		if want := map[string]int64{"users": 0, "raw": callers}[s.Sink]; n != want {
-			t.Errorf("sink %s counts %d rejections, want %d", s.Sink, n, want)
-		}
-	}
-	rows := rowsOf(t, e, mem)
-	for id := range callers {
-		if rows[id] != 1 {
-			t.Errorf("record %d: %d rows", id, rows[id])
-		}
-	}
-}
-
-// A few callers do not wait for each other.
-func TestFewCallersDoNotCombine(t *testing.T) {
-	e, _, _ := openCrowded(t)
-	for range 10 {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if e.Combining("web") {
-		t.Error("a lone caller combines")
 	}
 }
 

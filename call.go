@@ -1,0 +1,317 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// A call is the core of the intake: every way to bring records goes through it.
+//
+//	begin ─▶ add, once for each record ─▶ finish ─▶ wait for the portions
+//
+// It is for one source, with the sinks that take the call. Its rows go to the buffer in portions: a portion is stored as a
+// whole or not at all, and its ticket tells which. A call that is
+//
+//   - atomic stores nothing after its first error, and its portions are large (see batchBytes). Otherwise sinks and portions
+//     are independent, and each record has its own outcomes.
+//   - an attempt has a key: rows that earlier attempts have stored are left out, and each portion carries receipts.
+//   - patient waits for room. Otherwise it is refused at a bound.
+//
+// Only one goroutine may use a call. Its memory is pooled, so a record that every sink takes costs no allocation.
+type call struct {
+	src             *source
+	buf             *buffer.Buffer
+	attempt         *attempt // nil for a call without a key
+	atomic, patient bool
+	limit           int // most bytes of a portion
+	maxRow          int
+	now             time.Time
+
+	records int      // how many were added before the current one
+	full    []error  // by sink: why it takes nothing now
+	data    [][]byte // by sink: rows that the buffer does not have yet
+	n       []int    // by sink: number of rows in data
+	marks   []mark   // by sink: where the row of the current record begins
+	size    int      // bytes of all rows in data
+	rows    []buffer.Rows
+
+	portions []portion
+	err      error // that of the first portion that failed
+}
+
+// mark is a place in the rows of a sink.
+type mark struct{ bytes, rows int }
+
+// portion is what one Append took: the outcomes up to a place, counted over records and then sinks.
+type portion struct {
+	end    int
+	ticket buffer.Ticket
+	err    error
+}
+
+const (
+	// portionBytes is how many row bytes a call maps at most before it hands them to the buffer, where they count against
+	// the bounds. So what a huge batch, or a large body for many sinks, maps ahead stays small. The rows of one record stay
+	// together where they fit. A row that is larger goes alone.
+	portionBytes = 1 << 20
+	// batchBytes is the same for an atomic call: up to here it is taken or refused as a whole.
+	batchBytes = 16 << 20
+)
+
+// portionOf lowers a size where MaxPendingBytes is small: no portion may be refused for its size where each of its rows
+// would have been taken.
+func portionOf(most int, o buffer.Options) int {
+	if o.MaxPendingBytes == 0 {
+		return most
+	}
+	return int(min(int64(most), o.MaxPendingBytes/4))
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// begin starts a call. The caller releases it.
+func (in Intake) begin(src *source, attempt *attempt, atomic bool) *call {
+	e, c := in.engine, calls.Get().(*call)
+	c.src, c.buf, c.attempt, c.atomic, c.patient = src, e.buf, attempt, atomic, in.patient
+	c.limit, c.maxRow, c.now = e.portion, e.opts.MaxRowBytes, time.Now()
+	if atomic {
+		c.limit = e.batch
+	}
+	for len(c.data) < len(src.sinks) {
+		c.data, c.n = append(c.data, nil), append(c.n, 0)
+		c.marks, c.full = append(c.marks, mark{}), append(c.full, nil)
+	}
+	for k, s := range src.sinks {
+		c.full[k] = c.checkCapacity(s)
+	}
+	return c
+}
+
+// checkCapacity returns why a sink takes no rows now. A patient call waits for those that do not.
+func (c *call) checkCapacity(s *sink) error {
+	if c.patient {
+		return nil
+	}
+	return s.handle.Full()
+}
+
+// noCapacity is the error of a sink that can take nothing and, as far as receipts tell, needs something.
+func (c *call) noCapacity() error {
+	for k, full := range c.full[:len(c.src.sinks)] {
+		if full != nil && !c.attempt.knows(k) {
+			return full
+		}
+	}
+	return nil
+}
+
+// release gives the memory to the pool, unless a huge row has made it so large that it should not stay.
+func (c *call) release() {
+	size := 0
+	for k := range c.data {
+		size += cap(c.data[k])
+		c.data[k], c.n[k], c.full[k] = c.data[k][:0], 0, nil
+	}
+	clear(c.portions)
+	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
+	if size <= 4*portionBytes {
+		calls.Put(c)
+	}
+}
+
+// add maps a record for every sink and hands full portions to the buffer. A record that every sink takes has the outcomes
+// src.allStored, which all such records share.
+func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
+	unset := rec.Received.IsZero()
+	if unset {
+		rec.Received = c.now
+	}
+	c.mark(len(c.src.sinks))
+	out := c.src.allStored
+	for k, s := range c.src.sinks {
+		status, err := Failed, c.full[k]
+		switch {
+		case c.attempt.has(k, c.records):
+			out = c.src.own(out)
+			out[k].Replayed = true
+			continue
+		case err == nil:
+			status, err = Rejected, c.mapRow(ctx, k, rec)
+		case !c.atomic:
+			s.count.failed.Add(1)
+		}
+		if err != nil {
+			out = c.src.own(out)
+			out[k].Status, out[k].Err = status, err
+		}
+	}
+	if unset {
+		rec.Received = time.Time{}
+	}
+	rec.Release()
+	c.records++
+	return out
+}
+
+// mapRow appends the row of a record for sink k. Its error is a rejection, which is counted.
+func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) error {
+	s := c.src.sinks[k]
+	data, err := s.mapper.AppendRow(c.data[k], rec)
+	size := len(data) - len(c.data[k])
+	if err == nil && size > c.maxRow {
+		err = &RowTooLargeError{Size: size, Limit: c.maxRow}
+	}
+	if err != nil {
+		s.count.rejected(err)
+		return err
+	}
+	c.data[k] = data
+	c.n[k]++
+	c.size += size
+	c.attempt.take(k, c.records)
+	if c.size > c.limit {
+		c.handOver(ctx, c.records*len(c.src.sinks)) // the records before this one
+	}
+	if c.size > c.limit { // of this record: the rows of the sinks before
+		c.mark(k)
+		c.handOver(ctx, c.records*len(c.src.sinks)+k)
+	}
+	return nil
+}
+
+// mark moves the marks of the first sinks behind all their rows.
+func (c *call) mark(sinks int) {
+	for k := range sinks {
+		c.marks[k] = mark{len(c.data[k]), c.n[k]}
+	}
+}
+
+// finish hands over what is left.
+func (c *call) finish(ctx context.Context) {
+	c.mark(len(c.src.sinks))
+	c.handOver(ctx, c.records*len(c.src.sinks))
+}
+
+// handOver gives the rows before the marks to the buffer, as one portion; end is the place behind the last outcome that
+// they stand for. The rows behind the marks stay.
+func (c *call) handOver(ctx context.Context, end int) {
+	sinks := c.src.sinks
+	rows := c.rows[:0]
+	for k, s := range sinks {
+		if m := c.marks[k]; m.rows > 0 {
+			r := buffer.Rows{Sink: s.handle, Data: c.data[k][:m.bytes], Count: m.rows}
+			rows = append(rows, c.attempt.withReceipt(r, k, (end+len(sinks)-1)/len(sinks)))
+		}
+	}
+	if len(rows) == 0 || c.atomic && c.err != nil {
+		return
+	}
+	p := portion{end: end}
+	if c.patient || c.atomic && len(c.portions) > 0 { // the rest of a batch waits for room where the first portion has it
+		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
+	} else {
+		p.ticket, p.err = c.buf.Append(ctx, c.now, rows...)
+	}
+	if c.err == nil {
+		c.err = p.err
+	}
+	c.portions = append(c.portions, p)
+	clear(rows)
+	c.rows = rows[:0]
+	for k := range sinks {
+		m := &c.marks[k]
+		c.data[k] = append(c.data[k][:0], c.data[k][m.bytes:]...)
+		c.n[k] -= m.rows
+		c.size -= m.bytes
+		*m = mark{}
+	}
+}
+
+// open returns the source that a call is for, if it takes records now.
+func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
+	if e.closed.Load() {
+		return nil, ErrClosed
+	}
+	src := (*e.sources.Load())[sourceID]
+	switch {
+	case src == nil:
+		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+	case src.def.Disabled:
+		return nil, fmt.Errorf("%w: %q", ErrDisabledSource, sourceID)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return src, nil
+}
+
+// await returns when the portions are on disk, and notes in the results which of them failed. Its error is about the
+// whole call; nothing was stored then.
+func (src *source) await(ctx context.Context, portions []portion, results []Result) error {
+	begin := 0
+	for i := range portions {
+		p := &portions[i]
+		if p.err == nil && src.wait {
+			p.err = p.ticket.Wait(ctx)
+		}
+		if p.err != nil {
+			if len(portions) == 1 && errors.Is(p.err, ErrClosed) {
+				return ErrClosed
+			}
+			src.fail(results, begin, p.end, p.err)
+		}
+		begin = p.end
+	}
+	return nil
+}
+
+// fail notes an error in the outcomes of a portion, except for those that had no row in it.
+func (src *source) fail(results []Result, begin, end int, err error) {
+	status := Failed
+	if tooLarge := (*buffer.TooLargeError)(nil); errors.As(err, &tooLarge) {
+		status = Rejected
+	}
+	for at := begin; at < end; at++ {
+		i, k := at/len(src.sinks), at%len(src.sinks)
+		if results[i].Sinks[k].Err != nil || results[i].Sinks[k].Replayed {
+			continue
+		}
+		results[i].Sinks = src.own(results[i].Sinks)
+		results[i].Sinks[k].Status, results[i].Sinks[k].Err = status, err
+		src.sinks[k].count.failed.Add(1)
+	}
+}
+
+// own returns outcomes that may be changed: a copy of the shared ones.
+func (src *source) own(out []SinkResult) []SinkResult {
+	if &out[0] == &src.allStored[0] {
+		return slices.Clone(out)
+	}
+	return out
+}
+
+// countFailed counts records that were not stored at any sink.
+func (src *source) countFailed(records int) {
+	for _, s := range src.sinks {
+		s.count.failed.Add(int64(records))
+	}
+}
+
+// rejected counts a rejection by its reason.
+func (r *rejections) rejected(err error) {
+	if _, ok := errors.AsType[*RowTooLargeError](err); ok {
+		r.tooLarge.Add(1)
+		return
+	}
+	reason := mapping.Reason(0)
+	if m, ok := errors.AsType[*mapping.Error](err); ok && int(m.Reason) < len(r.byReason) {
+		reason = m.Reason
+	}
+	r.byReason[reason].Add(1)
+}

@@ -1,0 +1,245 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// Intake takes records for its [Engine], as the methods of the engine do. The calls of [Engine.WaitForRoom] wait for room
+// where those of the engine fail with a [*buffer.OverloadError]: for memory, for the disk, and for the share of every sink
+// of the source. A program that reads a file, a pipe or a queue then goes as fast as its rows reach the tables, without a
+// retry loop. It is safe for concurrent use.
+//
+// Callers get room in the order in which they came. A call waits until there is room or its context ends. Then nothing of
+// it was stored, unless it is so large that it goes in portions; its error wraps the cause of the context and the
+// OverloadError. A sink whose table is broken fills its share and holds up all calls for its source: give ctx a deadline,
+// or disable the sink. While it waits, a call keeps its mapped rows in memory, up to a portion of 1 MiB.
+//
+// A server that answers requests should use the engine and pass its refusal on.
+type Intake struct {
+	engine  *Engine
+	patient bool // calls wait for room
+}
+
+// WaitForRoom returns the intake whose calls wait for room.
+func (e *Engine) WaitForRoom() Intake { return Intake{e, true} }
+
+// Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
+// disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
+//
+// The error is nil when every sink kept the record, else the join of the [*SinkError]s of the result, or one of
+// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and that of a ctx that had ended before, with an empty result and
+// nothing stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice.
+// A source without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
+//
+// The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
+// result, which may be shared by all records that every sink kept.
+func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
+	return Intake{engine: e}.Ingest(ctx, sourceID, rec)
+}
+
+// Ingest is [Engine.Ingest] on this intake.
+func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
+	p, err := in.Submit(ctx, sourceID, rec)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.Wait(ctx)
+}
+
+// Submit is Ingest without the wait: it maps the record, takes its rows into memory and returns. [Pending.Wait] then gives
+// what Ingest returns. The record may be reused as soon as Submit returns.
+//
+// It is for callers that have many records under way at once, such as a consumer of a queue. One goroutine submits a few
+// hundred and waits for them in turn. Ingest needs as many goroutines, and putting those to sleep and waking them costs as
+// much as everything else. Rows reach the disk in the order in which a goroutine has submitted them. They are there within
+// about Options.Buffer.SyncInterval even when nobody waits; until then a record that nobody waits for is as unsafe as one
+// of a SyncUnsafe sink. What is under way is bounded as for Ingest.
+//
+// The error is about the whole call, and nothing was stored: [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] or that
+// of a ctx that had ended before. What a single sink has to say comes with Wait.
+func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (Pending, error) {
+	return Intake{engine: e}.Submit(ctx, sourceID, rec)
+}
+
+// Submit is [Engine.Submit] on this intake. It waits for room before it takes the record.
+func (in Intake) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (Pending, error) {
+	src, err := in.engine.open(ctx, sourceID)
+	switch {
+	case err != nil:
+		return Pending{}, err
+	case rec == nil:
+		return Pending{}, errors.New("forebay: the record is nil")
+	case len(src.sinks) == 0:
+		src.dropped.Add(1)
+		return Pending{result: Result{Dropped: true}}, nil
+	}
+	recs, results := [1]*mapping.Record{rec}, [1]Result{}
+	var memory [1]portion
+	portions := in.take(ctx, src, nil, recs[:], results[:], memory[:0])
+	p := Pending{src: src, result: results[0]}
+	if len(portions) > 1 {
+		p.more = slices.Clone(portions) // and not portions, which would put memory on the heap
+	} else if len(portions) == 1 {
+		p.first = portions[0]
+	}
+	return p, nil
+}
+
+// IngestBatch is Ingest for many records, with one durable wait for all of them. Results are in the order of recs. The
+// error is a [*BatchError], which names each cause once; it is nil when every sink kept every record. A batch of many
+// megabytes is taken in portions: when a bound is reached in the middle, the results tell which records were stored.
+func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mapping.Record) ([]Result, error) {
+	return Intake{engine: e}.IngestBatch(ctx, sourceID, recs)
+}
+
+// IngestBatch is [Engine.IngestBatch] on this intake. It waits for room for each portion of a large batch.
+func (in Intake) IngestBatch(ctx context.Context, sourceID string, recs []*mapping.Record) ([]Result, error) {
+	return in.ingest(ctx, sourceID, nil, recs)
+}
+
+// IngestOnce is [Engine.IngestBatch] for a call that may be repeated, because its caller did not learn the outcome or some
+// sinks have failed. What an earlier call with the same key has stored is not stored again: at those sinks the result is
+// that of the first call, with SinkResult.Replayed. Everything else is stored now, and what was rejected is rejected again.
+// The records must be the same, in the same order.
+//
+// The key is stored in one batch with the rows, so the promise holds after a crash, a power cut or an unknown outcome
+// ([buffer.FailedError], a ctx that ended), and in copies of the data directory. It is kept for
+// buffer.Options.KeyRetention, by default 24 h, within the bounds of MaxKeys and MaxKeyBytes. Concurrent calls with one key
+// take turns. A call without a key costs nothing for it.
+//
+// Errors are those of IngestBatch, and [ErrOtherContent].
+func (e *Engine) IngestOnce(ctx context.Context, sourceID string, once Once, recs []*mapping.Record) ([]Result, error) {
+	return Intake{engine: e}.IngestOnce(ctx, sourceID, once, recs)
+}
+
+// IngestOnce is [Engine.IngestOnce] on this intake.
+func (in Intake) IngestOnce(ctx context.Context, sourceID string, once Once, recs []*mapping.Record) ([]Result, error) {
+	return in.ingest(ctx, sourceID, &once, recs)
+}
+
+// ingest is IngestBatch and, with a key, IngestOnce.
+func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs []*mapping.Record) ([]Result, error) {
+	src, err := in.engine.open(ctx, sourceID)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.Index(recs, nil); i >= 0 {
+		return nil, fmt.Errorf("forebay: record %d is nil", i)
+	}
+	results := make([]Result, len(recs))
+	if len(src.sinks) == 0 {
+		src.dropped.Add(int64(len(recs)))
+		for i := range results {
+			results[i].Dropped = true
+		}
+		return results, nil
+	}
+	attempt, err := in.engine.attempt(ctx, src, once)
+	if err != nil {
+		return nil, err
+	}
+	defer attempt.release()
+	if err := src.await(ctx, in.take(ctx, src, attempt, recs, results, nil), results); err != nil {
+		return nil, err
+	}
+	return results, batchError(sourceID, results)
+}
+
+// take maps the records, hands their rows to the buffer and appends the portions to list. The memory of the call is free
+// again before the caller waits for the disk: with many callers only as much is in use as fits into the caches.
+func (in Intake) take(
+	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
+) []portion {
+	c := in.begin(src, attempt, false)
+	defer c.release()
+	for i, rec := range recs {
+		results[i].Sinks = c.add(ctx, rec)
+	}
+	c.finish(ctx)
+	return append(list, c.portions...)
+}
+
+// IngestAtomic maps the records of a batch for every enabled sink of a source that takes its signal, and stores the rows
+// of all sinks together, with one durable wait. The result tells of records that could not be mapped; they do not hold
+// up the others.
+//
+// With an error nothing was stored: a [*buffer.OverloadError] when memory, the disk or the share of one sink is full,
+// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or that of a ctx that had ended before. So a caller can send the
+// batch again, and no sink has it twice. There are two exceptions:
+//
+//   - With a [*buffer.FailedError], or when ctx ends during the wait, the outcome is unknown.
+//   - Rows above 16 MiB, or a quarter of buffer.Options.MaxPendingBytes, go in portions. The later ones wait for room until
+//     ctx ends. With an error the earlier ones may be stored.
+//
+// With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
+//
+// A batch is given up between two records when ctx ends. The records are not kept.
+func (e *Engine) IngestAtomic(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
+	return Intake{engine: e}.IngestAtomic(ctx, sourceID, b)
+}
+
+// IngestAtomic is [Engine.IngestAtomic] on this intake.
+func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
+	src, err := in.engine.open(ctx, sourceID)
+	if err != nil {
+		return BatchResult{}, err
+	}
+	src = src.forSignal(b.Signal)
+	res := BatchResult{Sinks: len(src.sinks)}
+	if res.Sinks == 0 {
+		for range b.Records {
+			res.Records++
+		}
+		src.dropped.Add(int64(res.Records))
+		return res, nil
+	}
+	var once *Once
+	if b.Once.Key != "" {
+		once = &b.Once
+	}
+	attempt, err := in.engine.attempt(ctx, src, once)
+	if err != nil {
+		return BatchResult{}, err
+	}
+	defer attempt.release()
+	portions, err := in.takeAtomic(ctx, src, attempt, b, &res)
+	for i := range portions {
+		if err == nil && src.wait {
+			err = portions[i].ticket.Wait(ctx)
+		}
+	}
+	if err != nil {
+		src.countFailed(res.Records)
+		return BatchResult{}, err
+	}
+	return res, nil
+}
+
+// takeAtomic is take for a batch that ends with its first error. The records behind it are counted and not mapped.
+func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, b Batch, res *BatchResult) ([]portion, error) {
+	c := in.begin(src, attempt, true)
+	defer c.release()
+	err := c.noCapacity()
+	for rec := range b.Records {
+		if err == nil && ctx.Err() != nil { // a few bytes can be rows that take minutes: each has a copy of the resource
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = res.add(src, c.add(ctx, rec))
+		}
+		if err == nil {
+			err = c.err
+		}
+		res.Records++
+	}
+	if err == nil {
+		c.finish(ctx)
+		err = c.err
+	}
+	return slices.Clone(c.portions), err
+}

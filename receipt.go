@@ -1,0 +1,92 @@
+package forebay
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// spans are record numbers: ascending, not empty and apart from each other.
+type spans []span
+
+type span struct{ from, to int } // to is outside
+
+func (s spans) has(i int) bool {
+	at, found := slices.BinarySearchFunc(s, i, func(p span, i int) int { return cmp.Compare(p.from, i) })
+	return found || at > 0 && i < s[at-1].to
+}
+
+// with adds a number above all others.
+func (s spans) with(i int) spans {
+	if n := len(s); n > 0 && s[n-1].to == i {
+		s[n-1].to++
+		return s
+	}
+	return append(s, span{i, i + 1})
+}
+
+// cut returns the numbers below a bound, and the others.
+func (s spans) cut(below int) (low, high spans) {
+	for _, p := range s {
+		if p.from < below {
+			low = append(low, span{p.from, min(p.to, below)})
+		}
+		if p.to > below {
+			high = append(high, span{max(p.from, below), p.to})
+		}
+	}
+	return low, high
+}
+
+func (s spans) join(o spans) spans {
+	all := slices.Concat(s, o)
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	joined := all[:0]
+	for _, p := range all {
+		if n := len(joined); n > 0 && p.from <= joined[n-1].to {
+			joined[n-1].to = max(joined[n-1].to, p.to)
+			continue
+		}
+		joined = append(joined, p)
+	}
+	return joined
+}
+
+// A receipt is the hash of the content, and then for each span of records how far it begins behind the one before and how
+// long it is, as varints. It says nothing of records that it does not name.
+const receiptVersion = 1
+
+func appendReceipt(b []byte, sum contentSum, stored spans) []byte {
+	b = append(append(b, receiptVersion), sum[:]...)
+	at := 0
+	for _, p := range stored {
+		b = binary.AppendUvarint(b, uint64(p.from-at))
+		b = binary.AppendUvarint(b, uint64(p.to-p.from))
+		at = p.to
+	}
+	return b
+}
+
+func parseReceipt(b []byte) (sum contentSum, stored spans, ok bool) {
+	if len(b) < 1+len(sum) || b[0] != receiptVersion {
+		return sum, nil, false
+	}
+	b = b[1+copy(sum[:], b[1:]):]
+	at := 0
+	for len(b) > 0 {
+		gap, n := binary.Uvarint(b)
+		if n <= 0 {
+			return sum, nil, false
+		}
+		size, m := binary.Uvarint(b[n:])
+		if m <= 0 || gap > math.MaxInt32 || size == 0 || size > math.MaxInt32 {
+			return sum, nil, false
+		}
+		b = b[n+m:]
+		at += int(gap)
+		stored = append(stored, span{at, at + int(size)})
+		at += int(size)
+	}
+	return sum, stored, true
+}
