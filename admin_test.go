@@ -24,7 +24,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	documented := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
-		if len(cells) > 3 && strings.HasPrefix(strings.TrimSpace(cells[1]), "`forebay.") {
+		if len(cells) > 4 && strings.HasPrefix(strings.TrimSpace(cells[1]), "`forebay.") {
 			documented[strings.Trim(cells[1], " `")] = strings.Trim(cells[2], " `")
 		}
 	}
