@@ -2,57 +2,322 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 )
 
-// mutants are the defects of buffer/mutant.go and internal/pebblestore/mutant.go.
-var mutants = []string{
-	"skip-sync", "believe-sync", "early-ack", "late-sync", "new-id", "reuse-id", "forget-slice", "early-delete",
-	"early-wipe", "leak-object", "reverse", "wrong-columns", "early-effect", "trust-memory", "early-expiry",
-	"silent-expiry", "silent-damage", "wrong-place", "keep-discard", "clock-back",
-	"no-pressure",
+// mutantEnv chooses the mutant of a build that has them all.
+const mutantEnv = "FOREBAY_MUTANT"
+
+// mutant is one defect, of testdata/mutants/NAME.txt. The file says in its first line what is wrong. Then come the
+// changes, each like a hunk of a diff whose line numbers are replaced by the folder of the package:
+//
+//	Rows are acknowledged before the commit.
+//
+//	@@ buffer
+//	+	if MUTANT {
+//	+		return Ticket{b: b}, nil
+//	+	}
+//	 	ticket.g = last
+//
+// The lines without + must stand exactly once in the package, tests aside. MUTANT is true when the mutant was chosen. All
+// mutants are in one build, so a change must do nothing while MUTANT is false.
+//
+// A mutant fails TestSimulation, unless a second line of its file names another test: "caught by DIR PATTERN".
+type mutant struct {
+	name    string
+	dir     string // folder of the tests
+	pattern string // for -test.run
+	hunks   []hunk
 }
 
-// A simulation that finds nothing proves nothing: each build that is broken on purpose must fail within the seeds that
-// every run of the tests plays.
+type hunk struct{ dir, find, put string }
+
+func parseMutant(name, text string) (mutant, error) {
+	m := mutant{name: name, dir: "internal/sim", pattern: "^TestSimulation$"}
+	about, changes, _ := strings.Cut(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n")
+	why, caught, named := strings.Cut(about, "\n")
+	if named {
+		if _, err := fmt.Sscanf(caught, "caught by %s %s", &m.dir, &m.pattern); err != nil {
+			return m, fmt.Errorf("mutant %s: line %q: %w", name, caught, err)
+		}
+	}
+	if why == "" || changes == "" {
+		return m, fmt.Errorf("mutant %s: want a line that says what is wrong, an empty line, and changes", name)
+	}
+	chosen := fmt.Sprintf("(mutantChosen == %q)", name)
+	var h *hunk
+	for _, line := range strings.SplitAfter(strings.TrimRight(changes, "\n")+"\n", "\n") {
+		kind, rest := line[:min(1, len(line))], line[min(1, len(line)):]
+		switch {
+		case kind == "":
+		case kind == "@":
+			m.hunks = append(m.hunks, hunk{dir: strings.TrimSpace(strings.TrimLeft(line, "@"))})
+			h = &m.hunks[len(m.hunks)-1]
+		case h == nil:
+			return m, fmt.Errorf("mutant %s: line %q stands before the first @@", name, line)
+		case kind == "+":
+			h.put += regexp.MustCompile(`\bMUTANT\b`).ReplaceAllString(rest, chosen)
+		case kind == "-":
+			h.find += rest
+		case kind == " ":
+			h.find += rest
+			h.put += rest
+		default:
+			return m, fmt.Errorf("mutant %s: line %q begins with none of + - space @", name, line)
+		}
+	}
+	if !slices.ContainsFunc(m.hunks, func(h hunk) bool { return strings.Contains(h.put, chosen) }) {
+		return m, fmt.Errorf("mutant %s: no change depends on MUTANT", name)
+	}
+	return m, nil
+}
+
+// mutate returns the changed and the new files, by path, of the module at root with all mutants in it.
+func mutate(root string, mutants []mutant) (map[string]string, error) {
+	type edit struct {
+		mutant     string
+		begin, end int
+		put        string
+	}
+	sources := map[string]map[string]string{} // by folder and path
+	edits := map[string][]edit{}              // by path
+	out := map[string]string{}
+	for _, m := range mutants {
+		for _, h := range m.hunks {
+			if sources[h.dir] == nil {
+				files, err := packageFiles(filepath.Join(root, filepath.FromSlash(h.dir)))
+				if err != nil {
+					return nil, fmt.Errorf("mutant %s: %w", m.name, err)
+				}
+				sources[h.dir] = files
+			}
+			places := 0
+			for path, text := range sources[h.dir] {
+				if n := strings.Count("\n"+text, "\n"+h.find); n > 0 {
+					places += n
+					begin := strings.Index("\n"+text, "\n"+h.find)
+					edits[path] = append(edits[path], edit{m.name, begin, begin + len(h.find), h.put})
+				}
+			}
+			if places != 1 || h.find == "" {
+				return nil, fmt.Errorf("mutant %s: the lines that it changes stand %d times in %s, not once:\n%s", m.name, places, h.dir, h.find)
+			}
+		}
+	}
+	for dir, files := range sources {
+		for path, text := range files {
+			list := edits[path]
+			slices.SortFunc(list, func(a, b edit) int { return cmp.Compare(b.begin, a.begin) }) // the last first
+			for i, e := range list {
+				if i > 0 && list[i-1].begin < e.end {
+					return nil, fmt.Errorf("mutants %s and %s change the same lines", e.mutant, list[i-1].mutant)
+				}
+				text = text[:e.begin] + e.put + text[e.end:]
+			}
+			if len(list) > 0 {
+				out[path] = text
+			}
+			clause := regexp.MustCompile(`(?m)^package \w+$`).FindString(text)
+			out[filepath.Join(root, filepath.FromSlash(dir), "mutant_chosen.go")] = clause + "\n\nimport \"os\"\n\nvar mutantChosen = os.Getenv(\"" + mutantEnv + "\")\n"
+		}
+	}
+	return out, nil
+}
+
+// packageFiles reads the files of a package, tests aside, by path.
+func packageFiles(dir string) (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		files[path] = string(text)
+	}
+	return files, nil
+}
+
+// readMutants reads the mutants of testdata, and returns the files of the module with all of them in it.
+func readMutants(t *testing.T, root string) ([]mutant, map[string]string) {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/mutants/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("mutants %v, %v", paths, err)
+	}
+	var list []mutant
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := parseMutant(strings.TrimSuffix(filepath.Base(path), ".txt"), string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, m)
+	}
+	files, err := mutate(root, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list, files
+}
+
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// A change of the code that a mutant no longer fits is seen at once, without a build.
+func TestMutantsFitTheCode(t *testing.T) { readMutants(t, moduleRoot(t)) }
+
+// A simulation that finds nothing proves nothing: each mutant must fail its test, the simulation within the seeds that every
+// run of the tests plays.
 func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs many variants")
 	}
-	if os.Getenv("FOREBAY_MUTANT") != "" {
+	if os.Getenv(mutantEnv) != "" {
 		t.Skip("this is a mutant")
 	}
-	binary := filepath.Join(t.TempDir(), "sim.test")
-	if runtime.GOOS == "windows" {
-		binary += ".exe"
+	root, dir := moduleRoot(t), t.TempDir()
+	mutants, files := readMutants(t, root)
+	overlay := map[string]string{}
+	for path, text := range files {
+		overlay[path] = filepath.Join(dir, fmt.Sprintf("%d.go", len(overlay)))
+		if err := os.WriteFile(overlay[path], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "forebay_mutants", "-o", binary, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	replace, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
 	}
-	run := func(t *testing.T, mutant, seeds string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulation$", "-seeds", seeds)
-		cmd.Env = append(os.Environ(), "FOREBAY_MUTANT="+mutant)
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), replace, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := func(m mutant) string {
+		name := filepath.Join(dir, strings.ReplaceAll(m.dir, "/", "_")+".test")
+		if runtime.GOOS == "windows" {
+			name += ".exe"
+		}
+		return name
+	}
+	run := func(t *testing.T, m mutant, chosen, seeds string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), binary(m), "-test.run", m.pattern, "-test.timeout", "5m")
+		if m.dir == "internal/sim" {
+			cmd.Args = append(cmd.Args, "-seeds", seeds)
+		}
+		cmd.Dir = filepath.Join(root, filepath.FromSlash(m.dir))
+		cmd.Env = append(os.Environ(), mutantEnv+"="+chosen)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		err := cmd.Run()
 		return out.String(), err
 	}
-	// A binary that cannot run at all would look like a caught defect.
-	if out, err := run(t, "", "3"); err != nil {
-		t.Fatalf("the build without a defect fails: %v\n%s", err, out)
+	healthy := map[string]bool{} // tests that pass without a mutant, by folder and pattern
+	for _, m := range mutants {
+		if _, err := os.Stat(binary(m)); err != nil {
+			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary(m), "./"+m.dir)
+			build.Dir = root
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("build: %v\n%s", err, out)
+			}
+		}
+		// A test that cannot run at all, or that always fails, would look like a caught defect.
+		if key := m.dir + " " + m.pattern; !healthy[key] {
+			out, err := run(t, m, "", "3")
+			if err != nil || strings.Contains(out, "no tests to run") {
+				t.Fatalf("%s without a defect: %v\n%s", key, err, out)
+			}
+			healthy[key] = true
+		}
 	}
-	for _, mutant := range mutants {
-		t.Run(mutant, func(t *testing.T) {
-			out, err := run(t, mutant, "300")
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			out, err := run(t, m, m.name, "300")
 			if err == nil {
-				t.Fatalf("300 seeds did not find the defect")
+				t.Fatalf("%s %s did not find the defect", m.dir, m.pattern)
 			}
 			t.Logf("found: %.300s", out)
 		})
+	}
+}
+
+func TestMutantFilesAreChecked(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"no reason", "\n\n@@ a\n+	MUTANT\n 	x\n", "want a line that says what is wrong"},
+		{"no change", "why\n", "want a line that says what is wrong"},
+		{"unknown line", "why\nfound by luck\n\n@@ a\n", `line "found by luck"`},
+		{"no folder", "why\n\n 	x\n", "before the first @@"},
+		{"bad line", "why\n\n@@ a\nx\n", "begins with none of"},
+		{"no choice", "why\n\n@@ a\n+	y()\n 	x\n", "no change depends on MUTANT"},
+	} {
+		if _, err := parseMutant("m", c.text); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	m, err := parseMutant("m", "why\ncaught by a/b ^TestX$\n\n@@ a\n-	x := 1\n+	x := 1\n+	if MUTANT {\n+		x = 2\n+	}\n 	return x\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.dir != "a/b" || m.pattern != "^TestX$" {
+		t.Errorf("tests %s %s", m.dir, m.pattern)
+	}
+	const source = "package a\n\nfunc f() int {\n\tx := 1\n\treturn x\n}\n"
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, "a", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("f.go", source)
+	write("f_test.go", source)
+	write("g.go", "package a\n")
+	files, err := mutate(root, []mutant{m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "package a\n\nfunc f() int {\n\tx := 1\n\tif (mutantChosen == \"m\") {\n\t\tx = 2\n\t}\n\treturn x\n}\n"
+	if got := files[filepath.Join(root, "a", "f.go")]; got != want || len(files) != 2 {
+		t.Errorf("%d files, got\n%s", len(files), got)
+	}
+	if _, err := mutate(root, []mutant{m, m}); err == nil || !strings.Contains(err.Error(), "change the same lines") {
+		t.Errorf("twice: %v", err)
+	}
+	write("h.go", strings.ReplaceAll(source, "f()", "h()"))
+	if _, err := mutate(root, []mutant{m}); err == nil || !strings.Contains(err.Error(), "stand 2 times") {
+		t.Errorf("two places: %v", err)
+	}
+	write("f.go", "package a\n")
+	write("h.go", "package a\n")
+	if _, err := mutate(root, []mutant{m}); err == nil || !strings.Contains(err.Error(), "stand 0 times") {
+		t.Errorf("no place: %v", err)
 	}
 }
