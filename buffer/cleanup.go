@@ -27,9 +27,6 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 	if len(objs) == 0 {
 		return
 	}
-	if mutant == mutantLeakObject {
-		objs = objs[1:]
-	}
 	err := b.attempt(ctx, "clean-up", f.sink.id, func(ctx context.Context) error {
 		return b.opts.Staging.Delete(ctx, objs...)
 	})

@@ -42,9 +42,6 @@ func (b *Buffer) commitLoop() {
 }
 
 func (b *Buffer) syncInterval() time.Duration {
-	if mutant == mutantLateSync {
-		return 20 * b.opts.SyncInterval
-	}
 	return b.opts.SyncInterval
 }
 
@@ -216,12 +213,6 @@ func (b *Buffer) prepare(g *group) {
 
 // finish waits until the commit is on disk and tells everybody.
 func (b *Buffer) finish(c *commit) {
-	if mutant == mutantEarlyEffect {
-		for _, fn := range c.durable {
-			fn()
-		}
-		c.durable = nil
-	}
 	if c.err == nil && c.batch != nil {
 		if err := c.batch.SyncWait(); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))

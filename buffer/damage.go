@@ -267,13 +267,7 @@ func (t *txn) lose(sl *slice, x examination) {
 	t.addToBatch(func(batch *pebble.Batch) {
 		b.damages.Add(int64(len(x.bad)))
 		for i, d := range x.bad {
-			record := d
-			if mutant == mutantWrongPlace {
-				record.FirstChunk, record.LastChunk = d.FirstChunk+1, d.LastChunk+1
-			}
-			if mutant != mutantSilentDamage {
-				_ = batch.Set(damageKey(num, revision, uint32(i)), encodeRecord(&record), nil)
-			}
+			_ = batch.Set(damageKey(num, revision, uint32(i)), encodeRecord(&d), nil)
 			for c := max(0, d.FirstChunk); c <= d.LastChunk; c++ {
 				var key [chunkKeySize]byte
 				putChunkKey(key[:], num, uint32(c))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 )
 
 // queueImport asks for Target.Import of a file whose slices are all in staging.
@@ -49,12 +48,6 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		}
 		return err
 	}
-	if mutant == mutantNewID {
-		arg.ID = fmt.Sprintf("%s-%d", arg.ID, b.now().UnixNano())
-	}
-	if mutant == mutantReverse {
-		slices.Reverse(arg.Slices)
-	}
 	err := b.attemptWatched(ctx, "import", arg.SinkID, func(ctx context.Context) error {
 		err := b.opts.Target.Import(ctx, arg)
 		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
@@ -62,9 +55,6 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		}
 		return err
 	}, func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) })
-	if err == nil && mutant == mutantEarlyDelete {
-		_ = b.opts.Staging.Delete(ctx, arg.Slices...)
-	}
 	if err == nil {
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {

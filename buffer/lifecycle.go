@@ -106,11 +106,7 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 	b := t.b
 	s := f.sink
 	if s.slice != nil && s.slice.file == f {
-		if mutant == mutantForgetSlice && len(f.slices) > 1 {
-			f.slices, s.slice = f.slices[:len(f.slices)-1], nil
-		} else {
-			t.sealSlice(s.slice, why)
-		}
+		t.sealSlice(s.slice, why)
 	}
 	s.file = nil
 	b.gathering.Add(-f.gathered)
@@ -183,9 +179,7 @@ func (t *txn) ended(f *file, state FileState) {
 	case FileDiscarded:
 		s.rec.Discarded.add(sum.rows, sum.raw)
 	default:
-		if mutant != mutantSilentExpiry {
-			s.rec.Expired.add(sum.rows, sum.raw)
-		}
+		s.rec.Expired.add(sum.rows, sum.raw)
 	}
 	for _, sl := range f.slices {
 		if sl.rec.State == SliceUploading { // only a discarded file still has local rows

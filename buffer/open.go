@@ -185,7 +185,7 @@ func (r *recovery) initStore() error {
 // resumed moves a time of the records to the clock of this process: an age is kept, and a time that lies in the future,
 // because the clock was set back meanwhile, becomes now. Otherwise rows would wait until the clock has caught up.
 func (r *recovery) resumed(t time.Time) time.Time {
-	if t.IsZero() || mutant == mutantClockBack {
+	if t.IsZero() {
 		return t
 	}
 	return trigger.Load{Since: t}.Resume(r.now).Since
@@ -327,7 +327,7 @@ func (b *Buffer) resume() {
 		case FileImporting:
 			b.queueImport(f)
 		case FileImported, FileExpired, FileDiscarded:
-			if len(f.slices) > 0 && (f.rec.State != FileDiscarded || mutant != mutantKeepDiscard) {
+			if len(f.slices) > 0 {
 				b.queueCleanup(f)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 
@@ -25,9 +24,6 @@ const pressureLeast = 64
 // pressureMark returns from how many gathering bytes on files are closed, when moving bytes are on their way to the table
 // and a call waits for need bytes.
 func pressureMark(bound, moving, need int64) int64 {
-	if mutant == mutantNoPressure {
-		return math.MaxInt64
-	}
 	room := bound - moving
 	return max(min(room/2, room-need), bound/pressureLeast, 1)
 }

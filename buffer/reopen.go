@@ -187,9 +187,7 @@ func (b *Buffer) install(o opened) {
 	b.gate.dropOperations()
 	b.mu.Lock()
 	o.state.join(b.mu.state)
-	if mutant != mutantTrustMemory {
-		b.mu.state = o.state.state
-	}
+	b.mu.state = o.state.state
 	b.instance = o.state.instance
 	b.mu.generation++
 	b.signalChange()

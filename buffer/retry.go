@@ -79,9 +79,6 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		imports := e.lane.step == stepImport
 		// Not before a failed attempt: a table may have been mended while no process ran.
 		age := t.now.Sub(r.FirstFailed)
-		if mutant == mutantEarlyExpiry {
-			age *= 2
-		}
 		over := imports && age >= b.opts.Retention
 		late := over && b.late.runs(e.num)
 		if over && !late {

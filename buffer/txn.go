@@ -93,7 +93,7 @@ type operation struct {
 // conditions are met. It returns the bytes stored.
 func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 	s := c.sink
-	if s.file != nil && s.file.rec.Def != c.def && mutant != mutantWrongColumns {
+	if s.file != nil && s.file.rec.Def != c.def {
 		t.closeFile(s.file, trigger.Changed)
 	}
 	if s.file == nil {
@@ -153,7 +153,7 @@ func (t *txn) encode(batch *pebble.Batch) {
 	for _, num := range t.wipe {
 		wipeChunks(batch, num, t.b.mu.slices[num])
 	}
-	if t.counters && mutant != mutantReuseID {
+	if t.counters {
 		set([]byte(keyCounters), encodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))
 	}
 }

@@ -30,9 +30,6 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		b.takeStaged(ctx, sl, obj)
 		return
 	}
-	if mutant == mutantEarlyWipe && obj.Rows%2 == 0 {
-		_ = b.do(ctx, func(t *txn) { t.wipe = append(t.wipe, sl.num) })
-	}
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
 	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error { return b.opts.Staging.Put(ctx, obj, src) })
 	src.end()

@@ -42,6 +42,6 @@
 //	go test ./internal/sim -run TestSimulation -seed 42 -cpu 1      one run, with its story
 //	go test ./internal/sim -run TestSimulation -seeds 2000          many runs
 //
-// The simulation proves itself with builds of the buffer that are broken on purpose (build tag forebay_mutants):
+// The simulation proves itself with defects that are put into a build on purpose, one of testdata/mutants at a time:
 // TestMutantsAreCaught.
 package sim

@@ -45,7 +45,7 @@ type hunk struct{ dir, find, put string }
 func parseMutant(name, text string) (mutant, error) {
 	m := mutant{name: name, dir: "internal/sim", pattern: "^TestSimulation$"}
 	about, changes, _ := strings.Cut(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n")
-	why, caught, named := strings.Cut(about, "\n")
+	why, caught, named := strings.Cut(strings.TrimSpace(about), "\n")
 	if named {
 		if _, err := fmt.Sscanf(caught, "caught by %s %s", &m.dir, &m.pattern); err != nil {
 			return m, fmt.Errorf("mutant %s: line %q: %w", name, caught, err)
