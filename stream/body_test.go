@@ -53,7 +53,7 @@ func TestContentEncoding(t *testing.T) {
 		return forebay.Result{Sinks: []forebay.SinkResult{stored("a")}}, nil
 	}
 	const limit = 64 << 10
-	h := newIngestHandler(eng, Options{MaxBodyBytes: limit})
+	h := newHandler(eng, Options{MaxBodyBytes: limit})
 	long := strings.Repeat("0123456789", limit/10+1)
 	for _, tt := range []struct {
 		name, coding, header, body string
@@ -108,7 +108,7 @@ func TestContentEncoding(t *testing.T) {
 
 // TestInflatedBodiesAreBoundedTogether checks that what bodies inflate to counts for the bound of all requests.
 func TestInflatedBodiesAreBoundedTogether(t *testing.T) {
-	h := newIngestHandler(newFake(stored("a")), Options{MaxBodyBytes: 64 << 10, MaxBufferedBytes: 64 << 10})
+	h := newHandler(newFake(stored("a")), Options{MaxBodyBytes: 64 << 10, MaxBufferedBytes: 64 << 10})
 	r := post("/stream/1/web/"+secret, string(encoded(t, "gzip", strings.Repeat("x", 60<<10))))
 	r.Header.Set("Content-Encoding", "gzip")
 	w := serve(h, r)
@@ -122,7 +122,7 @@ func FuzzContentEncoding(f *testing.F) {
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
 		f.Add(coding, encoded(f, coding, `{"a":"b"}`))
 	}
-	h := newIngestHandler(newFake(stored("a")), Options{MaxBodyBytes: 1000, MaxBufferedBytes: 1 << 20})
+	h := newHandler(newFake(stored("a")), Options{MaxBodyBytes: 1000, MaxBufferedBytes: 1 << 20})
 	f.Fuzz(func(t *testing.T, coding string, body []byte) {
 		r := post("/stream/1/web/"+secret, string(body))
 		r.Header["Content-Encoding"] = []string{coding}
@@ -146,7 +146,7 @@ func TestBodySizes(t *testing.T) {
 		return forebay.Result{}, nil
 	}
 	const limit = 100_000
-	h := newIngestHandler(eng, Options{MaxBodyBytes: limit, MaxBufferedBytes: limit + 1})
+	h := newHandler(eng, Options{MaxBodyBytes: limit, MaxBufferedBytes: limit + 1})
 	full := bytes.Repeat([]byte("0123456789abcdef-"), limit/17+1)
 	for _, size := range []int{0, 1, 4095, 4096, 4097, 16383, 16384, 16385, 32768, 65536, 65537, limit - 1, limit, limit + 1} {
 		for _, announced := range []bool{true, false} {
@@ -175,7 +175,7 @@ func TestBodySizes(t *testing.T) {
 // A client that has announced a large body and sends nothing takes one step of the bound, not the announced size.
 func TestBufferedBytesBound(t *testing.T) {
 	eng := newFake(stored("a"))
-	h := newIngestHandler(eng, Options{MaxBodyBytes: 100_000, MaxBufferedBytes: 100_000})
+	h := newHandler(eng, Options{MaxBodyBytes: 100_000, MaxBufferedBytes: 100_000})
 
 	const path = "/stream/1/web/" + secret
 	type slowBody struct {

@@ -20,7 +20,7 @@ func TestLimitConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	var open, most atomic.Int64
-	srv := Server("", newIngestHandler(newFake(stored("a")), Options{}))
+	srv := Server("", newHandler(newFake(stored("a")), Options{}))
 	srv.ReadHeaderTimeout, srv.IdleTimeout = 200*time.Millisecond, 200*time.Millisecond
 	srv.ConnState = func(_ net.Conn, s http.ConnState) {
 		switch s {

@@ -126,22 +126,6 @@
 //	Options.MaxBufferedBytes    256 MB   all requests in progress, with what is decoded of them; half of it for one
 //	                            64       levels of lists and maps in each other in a value
 //
-// # The Stream API
-//
-// [API] serves the management of sources and sinks, for clients that were written for the service:
-//
-//	cat, err := catalog.Open("data/catalog", eng, catalog.Options{})
-//	api, err := stream.API(cat, stream.APIOptions{Auth: stream.StaticToken(token, 1), IngestURL: "https://in.example.com"})
-//	err = stream.Server(":8081", api).ListenAndServe()
-//
-// Requests carry X-StorageApi-Token, or Authorization: Bearer. A programmatic token (kbc_at_, kbc_pat_) also needs its
-// project in X-KBC-ProjectId, and a [ProgrammaticAuthenticator] that exchanges it. A request is checked in this order: its
-// form, the token, the branch, the role, what it asks for. All that is wrong with the form is told at once; then, to those
-// who may ask, all that a schema cannot say, such as a template that does not compile. What changes something answers 202
-// with a task; what can be refused is refused before, with its own status. /v1/documentation describes every operation,
-// for people and as OpenAPI; requests are checked by the schemas of that description. Names of errors begin with
-// "stream.api.". What is kept, and what a change guarantees, is told by package catalog.
-//
 // # Secrets
 //
 // The secret is a part of the URL. This package never logs it; a proxy in front of it should not either.

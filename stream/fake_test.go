@@ -16,6 +16,7 @@ import (
 
 // fakeEngine gives every outcome that an engine can have. The real one is tested in package stream_test.
 type fakeEngine struct {
+	engine  // nil: it takes no telemetry
 	sources map[string]forebay.Source
 	ingest  func(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
 }

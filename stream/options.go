@@ -66,6 +66,9 @@ type Options struct {
 	// Logger gets the failures of the service itself, with the request id that the client was given. Secrets and
 	// events are not logged. Default: nothing is logged.
 	Logger *slog.Logger
+
+	// hiddenFromTelemetry is HiddenHeaders and Authorization, which may have the secret.
+	hiddenFromTelemetry []string
 }
 
 // Validate reports every field that is out of its range.
@@ -121,6 +124,7 @@ func (o Options) withDefaults() Options {
 	for i, name := range o.HiddenHeaders {
 		o.HiddenHeaders[i] = http.CanonicalHeaderKey(name)
 	}
+	o.hiddenFromTelemetry = append(slices.Clone(o.HiddenHeaders), "Authorization")
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

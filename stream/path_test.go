@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-func TestParseEndpoint(t *testing.T) {
+func TestParseEvent(t *testing.T) {
 	tests := []struct {
 		path string
 		want endpoint
 		ok   bool
 	}{
-		{"/stream/1/web/s3cret", endpoint{"1", "web", "s3cret"}, true},
-		{"/stream/x/web/s3cret", endpoint{"x", "web", "s3cret"}, true},
-		{"/stream/1/web/a%2Fb", endpoint{"1", "web", "a/b"}, true},
-		{"/stream/1/web/a%20b%C3%BC", endpoint{"1", "web", "a bü"}, true},
+		{"/stream/1/web/s3cret", endpoint{project: "1", source: "web", secret: "s3cret"}, true},
+		{"/stream/x/web/s3cret", endpoint{project: "x", source: "web", secret: "s3cret"}, true},
+		{"/stream/1/web/a%2Fb", endpoint{project: "1", source: "web", secret: "a/b"}, true},
+		{"/stream/1/web/a%20b%C3%BC", endpoint{project: "1", source: "web", secret: "a bü"}, true},
 		{"/stream/1/web/s3cret/", endpoint{}, false},
 		{"/stream/1/web/s3cret/more", endpoint{}, false},
 		{"/stream/1/web/", endpoint{}, false},
@@ -33,30 +33,30 @@ func TestParseEndpoint(t *testing.T) {
 		{"*", endpoint{}, false},
 	}
 	for _, tt := range tests {
-		got, ok := parseEndpoint(tt.path)
+		got, ok := parseEvent(tt.path)
 		if got != tt.want || ok != tt.ok {
-			t.Errorf("parseEndpoint(%q) = %+v, %v, want %+v, %v", tt.path, got, ok, tt.want, tt.ok)
+			t.Errorf("parseEvent(%q) = %+v, %v, want %+v, %v", tt.path, got, ok, tt.want, tt.ok)
 		}
 	}
 }
 
-// FuzzParseEndpoint checks that a parsed path has three parts without a way to smuggle a fourth, and that the address
+// FuzzParseEvent checks that a parsed path has three parts without a way to smuggle a fourth, and that the address
 // of every source is found again.
-func FuzzParseEndpoint(f *testing.F) {
+func FuzzParseEvent(f *testing.F) {
 	f.Add("1", "web", "s3cret")
 	f.Add("", "%2F", "a/b")
 	f.Add("1", "..", "?#")
 	f.Add("1/web/s3cret", "\x00", "ü")
 	f.Fuzz(func(t *testing.T, project, source, secret string) {
-		want := endpoint{project, source, secret}
-		path := ingestPrefix + url.PathEscape(project) + "/" + url.PathEscape(source) + "/" + url.PathEscape(secret)
-		got, ok := parseEndpoint(path)
+		want := endpoint{project: project, source: source, secret: secret}
+		path := eventPrefix + url.PathEscape(project) + "/" + url.PathEscape(source) + "/" + url.PathEscape(secret)
+		got, ok := parseEvent(path)
 		if complete := project != "" && source != "" && secret != ""; ok != complete || ok && got != want {
-			t.Errorf("parseEndpoint(%q) = %+v, %v, want %+v, %v", path, got, ok, want, complete)
+			t.Errorf("parseEvent(%q) = %+v, %v, want %+v, %v", path, got, ok, want, complete)
 		}
-		raw := ingestPrefix + project + "/" + source + "/" + secret
-		if _, ok := parseEndpoint(raw); ok && strings.Count(raw, "/") != 4 {
-			t.Errorf("parseEndpoint(%q) is taken although it does not have three parts", raw)
+		raw := eventPrefix + project + "/" + source + "/" + secret
+		if _, ok := parseEvent(raw); ok && strings.Count(raw, "/") != 4 {
+			t.Errorf("parseEvent(%q) is taken although it does not have three parts", raw)
 		}
 	})
 }

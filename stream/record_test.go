@@ -30,7 +30,7 @@ func TestRecord(t *testing.T) {
 		got.ip, got.received, got.format = rec.ClientIP, rec.Received, rec.Format
 		return forebay.Result{Sinks: []forebay.SinkResult{stored("a")}}, nil
 	}
-	h := newIngestHandler(eng, Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
+	h := newHandler(eng, Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	before := time.Now()
 	body := "\x1f\x8b not really gzip \x00\xff"
 	r := post("/stream/1/web/"+secret, body)
@@ -91,7 +91,7 @@ func TestRecordHost(t *testing.T) {
 			r := post("/stream/1/web/"+secret, "{}")
 			r.Host, r.Header = tt.host, tt.sent
 			before := r.Header.Clone()
-			if w := serve(newIngestHandler(eng, Options{HiddenHeaders: tt.hidden}), r); w.Code != 200 {
+			if w := serve(newHandler(eng, Options{HiddenHeaders: tt.hidden}), r); w.Code != 200 {
 				t.Fatalf("answer is %d %s", w.Code, w.Body)
 			}
 			if got := strings.ReplaceAll(strings.Trim(string(row), "\"\n"), `""`, `"`); got != tt.want {
@@ -107,7 +107,7 @@ func TestRecordHost(t *testing.T) {
 // The memory of a request is free while its row waits for the disk, and is given back once.
 func TestMemoryIsFreeDuringTheWait(t *testing.T) {
 	eng := newFake(stored("a"))
-	h := newIngestHandler(&releasingEngine{eng, func(h *ingestHandler) {
+	h := newHandler(&releasingEngine{eng, func(h *handler) {
 		if n := h.bodies.Taken(); n != 0 {
 			t.Errorf("%d bytes are taken during the wait", n)
 		}
@@ -125,7 +125,7 @@ func TestMemoryIsFreeDuringTheWait(t *testing.T) {
 // releasingEngine releases the memory as the real one does, and then waits.
 type releasingEngine struct {
 	*fakeEngine
-	wait func(*ingestHandler)
+	wait func(*handler)
 }
 
 func (e *releasingEngine) Ingest(ctx context.Context, source string, rec *mapping.Record, mem *memory) (forebay.Result, error) {

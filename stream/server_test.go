@@ -33,7 +33,7 @@ type rawConn struct {
 // serveRaw starts a server as [Server] makes it, changed by tune, and returns a way to connect to it.
 func serveRaw(t *testing.T, eng engine, opts Options, tune func(*http.Server)) (dial func() *rawConn) {
 	t.Helper()
-	srv := Server("", newIngestHandler(eng, opts))
+	srv := Server("", newHandler(eng, opts))
 	if tune != nil {
 		tune(srv)
 	}
@@ -272,7 +272,7 @@ func TestDurableWaitIsBounded(t *testing.T) {
 			return forebay.Result{}, ctx.Err()
 		}
 		start := time.Now()
-		w := serve(newIngestHandler(eng, Options{}), post(rawTarget, "{}"))
+		w := serve(newHandler(eng, Options{}), post(rawTarget, "{}"))
 		checkError(t, w, 503, "stream.in.noPipelineReady")
 		if d := time.Since(start); d != deadline.Timeout {
 			t.Errorf("answered after %v, want %v", d, deadline.Timeout)
@@ -315,7 +315,7 @@ func TestErrorKnownBeforeTheBodyIsAnsweredBeforeIt(t *testing.T) {
 
 // Over HTTP/2 a refused body ends its stream, not the connection that other requests share.
 func TestHTTP2(t *testing.T) {
-	srv := httptest.NewUnstartedServer(newIngestHandler(newFake(stored("a")), Options{MaxBodyBytes: 1000}))
+	srv := httptest.NewUnstartedServer(newHandler(newFake(stored("a")), Options{MaxBodyBytes: 1000}))
 	srv.EnableHTTP2 = true
 	srv.StartTLS()
 	defer srv.Close()

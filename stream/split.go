@@ -3,11 +3,11 @@ package stream
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/internal/wire"
 )
 
 // maxEvents bounds the events of one request, and with them the memory that their records take.
@@ -20,16 +20,14 @@ type events struct {
 }
 
 // split cuts body into events that share the rest of rec. They are valid until the body is, and until reuse.
-func (ev *events) split(mode forebay.Split, body []byte, rec *mapping.Record) ([]*mapping.Record, *apiError) {
-	var e *apiError
+func (ev *events) split(mode forebay.Split, body []byte, rec *mapping.Record) ([]*mapping.Record, *wire.Error) {
+	var e *wire.Error
 	switch {
 	case mode == forebay.SplitLines:
 		e = ev.lines(body, rec)
 	case !json.Valid(body):
-		e = &apiError{
-			status: http.StatusUnprocessableEntity, name: "stream.in.unprocessableContent",
-			message: "The source takes bodies apart as JSON, and this body is not JSON. Nothing of it was stored.",
-		}
+		e = names.Errorf(http.StatusUnprocessableEntity, "unprocessableContent",
+			"The source takes bodies apart as JSON, and this body is not JSON. Nothing of it was stored.")
 	default:
 		e = ev.elements(body, rec)
 	}
@@ -58,14 +56,12 @@ func (ev *events) reuse() {
 	ev.n = 0
 }
 
-func tooManyEvents() *apiError {
-	return &apiError{
-		status: http.StatusRequestEntityTooLarge, name: "stream.in.payloadTooLarge",
-		message: fmt.Sprintf("The body has more than %d events. Nothing of it was stored: send smaller batches.", maxEvents),
-	}
+func tooManyEvents() *wire.Error {
+	return names.Errorf(http.StatusRequestEntityTooLarge, "payloadTooLarge",
+		"The body has more than %d events. Nothing of it was stored: send smaller batches.", maxEvents)
 }
 
-func (ev *events) lines(body []byte, rec *mapping.Record) *apiError {
+func (ev *events) lines(body []byte, rec *mapping.Record) *wire.Error {
 	for len(body) > 0 {
 		line, rest, _ := bytes.Cut(body, []byte("\n"))
 		body = rest
@@ -77,7 +73,7 @@ func (ev *events) lines(body []byte, rec *mapping.Record) *apiError {
 }
 
 // elements cuts a valid JSON value.
-func (ev *events) elements(body []byte, rec *mapping.Record) *apiError {
+func (ev *events) elements(body []byte, rec *mapping.Record) *wire.Error {
 	body = bytes.TrimSpace(body)
 	if body[0] != '[' {
 		ev.add(body, rec)

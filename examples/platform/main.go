@@ -37,6 +37,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/platformauth"
+	"github.com/forebay/forebay/stream/streamapi"
 )
 
 func main() {
@@ -143,16 +144,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	api, err := stream.API(cat, stream.APIOptions{
-		Auth: auth, ProjectID: *project, URL: base, IngestURL: base, Logger: log,
-	})
+	ingest := stream.Options{ProjectID: *project, Logger: log}
+	api, err := streamapi.New(cat, streamapi.Options{Auth: auth, Ingest: ingest, URL: base, IngestURL: base})
 	if err != nil {
 		return err
 	}
-	h.streams.Store(&streams{api: api, ingest: stream.Ingest(engine, stream.Options{ProjectID: *project, Logger: log})})
+	h.streams.Store(&streams{api: api, ingest: stream.Ingest(engine, ingest)})
 
 	fmt.Fprintf(stdout, "ready addr=%s\n\n", listener.Addr())
-	fmt.Fprintf(stdout, howTo, base, shown, component, stream.DefaultTableType)
+	fmt.Fprintf(stdout, howTo, base, shown, component, streamapi.DefaultTableType)
 	select {
 	case <-ctx.Done():
 	case err := <-served:

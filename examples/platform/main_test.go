@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/storageapi"
-	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/streamapi"
 )
 
 // Nothing of the program goes on when it has ended.
@@ -94,7 +94,7 @@ func TestReadme(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.WaitDelay = time.Second
-	cmd.Env = append(os.Environ(), "URL="+in.url, "TOKEN="+token, "TABLE_TYPE="+stream.DefaultTableType)
+	cmd.Env = append(os.Environ(), "URL="+in.url, "TOKEN="+token, "TABLE_TYPE="+streamapi.DefaultTableType)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

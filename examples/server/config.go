@@ -100,7 +100,7 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	if cfg.source != "" && catalog.NormalizeID(cfg.source) != cfg.source {
 		problems = append(problems, fmt.Errorf("-source is %q, must be an id such as %q", cfg.source, "web"))
 	}
-	problems = append(problems, cfg.stream.Validate(), apiOptions(cfg, "http://127.0.0.1", "http://127.0.0.1", "any", nil).Validate())
+	problems = append(problems, apiOptions(cfg, "http://127.0.0.1", "http://127.0.0.1", "any").Validate())
 	return cfg, errors.Join(problems...)
 }
 

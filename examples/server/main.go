@@ -43,6 +43,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
+	"github.com/forebay/forebay/stream/streamapi"
 )
 
 func main() {
@@ -63,11 +64,10 @@ func main() {
 }
 
 // apiOptions are those of the Stream API.
-func apiOptions(cfg config, apiURL, ingestURL, token string, logger *slog.Logger) stream.APIOptions {
-	return stream.APIOptions{
-		Auth: stream.StaticToken(token, cfg.stream.ProjectID), ProjectID: cfg.stream.ProjectID, BranchID: cfg.stream.BranchID,
+func apiOptions(cfg config, apiURL, ingestURL, token string) streamapi.Options {
+	return streamapi.Options{
+		Auth: streamapi.StaticToken(token, cfg.stream.ProjectID), Ingest: cfg.stream,
 		URL: cmp.Or(cfg.apiURL, apiURL), IngestURL: cmp.Or(cfg.ingestURL, ingestURL),
-		TrustedProxies: cfg.stream.TrustedProxies, MaxBodyBytes: cfg.stream.MaxBodyBytes, Logger: logger,
 	}
 }
 
@@ -111,12 +111,12 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	var draining atomic.Bool
 	cfg.stream.Logger = logger
 	ingestAddr, apiAddr := ingestListener.Addr().String(), apiListener.Addr().String()
-	opts := apiOptions(cfg, "http://"+apiAddr, "http://"+ingestAddr, token, logger)
-	api, err := stream.API(cat, opts)
+	opts := apiOptions(cfg, "http://"+apiAddr, "http://"+ingestAddr, token)
+	api, err := streamapi.New(cat, opts)
 	if err != nil {
 		return errors.Join(err, ingestListener.Close(), apiListener.Close())
 	}
-	events, err := eventServer(cfg, handler(stream.Ingest(eng, cfg.stream), stream.Ready(eng, nil), draining.Load), logger)
+	events, err := eventServer(cfg, handler(stream.Ingest(eng, cfg.stream), stream.Ready(eng), draining.Load), logger)
 	if err != nil {
 		return errors.Join(err, ingestListener.Close(), apiListener.Close())
 	}
@@ -217,14 +217,14 @@ func (s *server) close() {
 }
 
 // tryOut prints that the server is ready, and commands to try it.
-func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts stream.APIOptions, out io.Writer, ingestAddr, apiAddr string) error {
+func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts streamapi.Options, out io.Writer, ingestAddr, apiAddr string) error {
 	var events string
 	if cfg.source != "" {
 		secret, err := exampleSource(ctx, cat, cfg.source)
 		if err != nil {
 			return err
 		}
-		events = fmt.Sprintf("%s/stream/%d/%s/%s", opts.IngestURL, opts.ProjectID, cfg.source, secret)
+		events = fmt.Sprintf("%s/stream/%d/%s/%s", opts.IngestURL, opts.Ingest.ProjectID, cfg.source, secret)
 	}
 	fmt.Fprintf(out, "ready api=%s ingest=%s\n\n", apiAddr, ingestAddr)
 	if events == "" {
@@ -232,7 +232,7 @@ func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts stream.A
 		if cfg.token == "" {
 			token = fmt.Sprintf("$(cat '%s')", filepath.Join(cfg.dir, tokenFile))
 		}
-		fmt.Fprintf(out, useAPI, opts.URL, token, stream.DefaultTableType, filepath.Join(cfg.dir, "tables"))
+		fmt.Fprintf(out, useAPI, opts.URL, token, streamapi.DefaultTableType, filepath.Join(cfg.dir, "tables"))
 		return nil
 	}
 	fmt.Fprintf(out, useSource, events)

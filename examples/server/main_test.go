@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/streamapi"
 )
 
 // The test binary stands in for the program when this variable is set.
@@ -361,7 +361,7 @@ func TestAPI(t *testing.T) {
 	env := []string{"FOREBAY_DIR=" + t.TempDir(), "FOREBAY_PROJECT_ID=7", "FOREBAY_BRANCH_ID=3", "FOREBAY_INGEST_PUBLIC_URL=https://in.example.com"}
 	p := start(t, env...)
 	task := p.call("POST", "/v1/branches/default/sources", `{"type":"http","name":"Web","sinks":[{"type":"table","name":"Events","table":{
-		"type":"`+stream.DefaultTableType+`","tableId":"in.c-web.events","mapping":{"columns":[{"type":"body","name":"body"}]}}}]}`)
+		"type":"`+streamapi.DefaultTableType+`","tableId":"in.c-web.events","mapping":{"columns":[{"type":"body","name":"body"}]}}}]}`)
 	for task["isFinished"] != true {
 		task = p.call("GET", strings.TrimPrefix(task["url"].(string), p.api), "")
 	}
@@ -440,7 +440,7 @@ func TestPrintedCommands(t *testing.T) {
 	for given, want := range map[string]string{"": "X-StorageApi-Token: $(cat 'some dir/token')", "top-secret": "X-StorageApi-Token: $TOKEN"} {
 		var out strings.Builder
 		cfg := config{dir: "some dir", token: given}
-		if err := tryOut(t.Context(), cfg, nil, stream.APIOptions{URL: "http://api"}, &out, "in:1", "api:2"); err != nil {
+		if err := tryOut(t.Context(), cfg, nil, streamapi.Options{URL: "http://api"}, &out, "in:1", "api:2"); err != nil {
 			t.Fatal(err)
 		}
 		if text := out.String(); !strings.HasPrefix(text, "ready api=api:2 ingest=in:1\n") || strings.Count(text, want) != 2 || strings.Contains(text, "top-secret") {

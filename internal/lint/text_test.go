@@ -45,7 +45,7 @@ var forbidden = []string{
 }
 
 // wireFiles may contain forbidden words, as constants that the protocol needs.
-var wireFiles = []string{"stream/wire.go", "storageapi/platform/wire.go"}
+var wireFiles = []string{"stream/streamapi/wire.go", "storageapi/platform/wire.go"}
 
 var letters = regexp.MustCompile(`\pL+`)
 

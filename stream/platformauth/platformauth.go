@@ -2,13 +2,13 @@
 //
 //	client, err := storageapi.New(storageapi.Options{URL: "https://storage.example.com"})
 //	auth, err := platformauth.New(client, platformauth.Options{})
-//	api, err := stream.API(cat, stream.APIOptions{Auth: auth, ProjectID: 123, IngestURL: "https://in.example.com"})
+//	api, err := streamapi.New(cat, streamapi.Options{Auth: auth, Ingest: opts, IngestURL: "https://in.example.com"})
 //
 // The platform is asked once for a token, and its answer remembered for a short time: a token that is taken away there
 // works here for at most [Options.TTL] longer. Only hashes of tokens are kept.
 //
 // A programmatic token (kbc_at_, kbc_pat_) goes to the platform as "Authorization: Bearer", with the project in
-// X-KBC-ProjectId. stream.APIOptions.NoProgrammaticTokens switches them off.
+// X-KBC-ProjectId. streamapi.Options.NoProgrammaticTokens switches them off.
 package platformauth
 
 import (
@@ -24,7 +24,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/storageapi"
-	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/streamapi"
 )
 
 // Options configure [New]. The zero value works.
@@ -64,7 +64,7 @@ const (
 )
 
 // New returns an authenticator that asks the platform of client. The client's own token is not used.
-func New(client *storageapi.Client, opts Options) (stream.ProgrammaticAuthenticator, error) {
+func New(client *storageapi.Client, opts Options) (streamapi.ProgrammaticAuthenticator, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -90,42 +90,42 @@ type verifier struct {
 // answer is what is known of a token. All but at is written before done is closed, and not after.
 type answer struct {
 	done    chan struct{}
-	who     stream.Identity
+	who     streamapi.Identity
 	err     error
 	expires time.Time
 	at      *list.Element // nil while the platform is asked
 }
 
-// Verify implements [stream.Authenticator]. Requests with the same token share one call.
-func (v *verifier) Verify(ctx context.Context, token string) (stream.Identity, error) {
+// Verify implements [streamapi.Authenticator]. Requests with the same token share one call.
+func (v *verifier) Verify(ctx context.Context, token string) (streamapi.Identity, error) {
 	if len(token) > maxToken {
-		return stream.Identity{}, invalidToken()
+		return streamapi.Identity{}, invalidToken()
 	}
 	return v.verify(ctx, sha256.Sum256([]byte(token)), v.client.WithToken(storageapi.Secret(token)))
 }
 
-// VerifyProgrammatic implements [stream.ProgrammaticAuthenticator]. The platform is asked to verify the token for the
+// VerifyProgrammatic implements [streamapi.ProgrammaticAuthenticator]. The platform is asked to verify the token for the
 // project: its answer describes the token of the project that the programmatic one stands for. That token itself is
 // neither needed nor kept.
-func (v *verifier) VerifyProgrammatic(ctx context.Context, token string, projectID int) (stream.Identity, error) {
+func (v *verifier) VerifyProgrammatic(ctx context.Context, token string, projectID int) (streamapi.Identity, error) {
 	if len(token) > maxToken {
-		return stream.Identity{}, invalidToken()
+		return streamapi.Identity{}, invalidToken()
 	}
 	// No token has a line break, so that no other call has the key.
 	key := sha256.Sum256(fmt.Appendf(nil, "%d\n%s", projectID, token))
 	who, err := v.verify(ctx, key, v.client.WithToken(storageapi.Secret("Bearer "+token)).WithProject(int64(projectID)))
 	if err == nil && who.ProjectID != projectID {
-		return stream.Identity{}, invalidToken()
+		return streamapi.Identity{}, invalidToken()
 	}
 	return who, err
 }
 
 func invalidToken() error {
-	return &stream.AuthError{Status: http.StatusUnauthorized, Name: codes[http.StatusUnauthorized], Message: "Invalid Token"}
+	return &streamapi.AuthError{Status: http.StatusUnauthorized, Name: codes[http.StatusUnauthorized], Message: "Invalid Token"}
 }
 
 // verify returns the answer that is remembered under a key, or asks the platform with a client of the token.
-func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Client) (stream.Identity, error) {
+func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Client) (streamapi.Identity, error) {
 	v.mu.Lock()
 	a := v.answers[key]
 	if a != nil && a.at != nil && !time.Now().Before(a.expires) {
@@ -143,7 +143,7 @@ func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Clie
 	case <-a.done:
 		return a.who, a.err
 	case <-ctx.Done():
-		return stream.Identity{}, context.Cause(ctx)
+		return streamapi.Identity{}, context.Cause(ctx)
 	}
 }
 
@@ -163,7 +163,7 @@ func (v *verifier) ask(ctx context.Context, key hash, client *storageapi.Client,
 		a.who, keep, a.err = v.call(ctx, client)
 		<-v.slots
 	case <-ctx.Done():
-		a.err = &stream.UnavailableError{Err: fmt.Errorf("too many are verified at once: %w", ctx.Err())}
+		a.err = &streamapi.UnavailableError{Err: fmt.Errorf("too many are verified at once: %w", ctx.Err())}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -187,15 +187,15 @@ var codes = map[int]string{
 }
 
 // call asks the platform, and says how long its answer is good for.
-func (v *verifier) call(ctx context.Context, client *storageapi.Client) (who stream.Identity, keep time.Duration, err error) {
+func (v *verifier) call(ctx context.Context, client *storageapi.Client) (who streamapi.Identity, keep time.Duration, err error) {
 	t, err := client.VerifyToken(ctx)
 	if err != nil {
 		refused, ok := errors.AsType[*storageapi.Error](err)
 		switch {
 		case !ok:
-			return who, 0, &stream.UnavailableError{Err: err}
+			return who, 0, &streamapi.UnavailableError{Err: err}
 		case refused.Status == http.StatusTooManyRequests || refused.Status >= http.StatusInternalServerError:
-			return who, 0, &stream.UnavailableError{
+			return who, 0, &streamapi.UnavailableError{
 				Name: cmp.Or(refused.Code, "storage.unavailable"), Message: refused.Message, ExceptionID: refused.ExceptionID,
 				RetryAfter: refused.RetryAfter, Err: err,
 			}
@@ -203,7 +203,7 @@ func (v *verifier) call(ctx context.Context, client *storageapi.Client) (who str
 		if refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden {
 			keep = min(v.ttl, refusedTTL)
 		}
-		return who, keep, &stream.AuthError{
+		return who, keep, &streamapi.AuthError{
 			Status: refused.Status, Name: cmp.Or(refused.Code, codes[refused.Status], "storage.error"), Message: refused.Message, ExceptionID: refused.ExceptionID,
 		}
 	}
@@ -211,7 +211,7 @@ func (v *verifier) call(ctx context.Context, client *storageapi.Client) (who str
 	if !t.Expires.IsZero() {
 		keep = min(keep, time.Until(t.Expires.Time))
 	}
-	who = stream.Identity{
+	who = streamapi.Identity{
 		ProjectID: int(t.Owner.ID), Master: t.IsMasterToken, Admin: t.IsMasterToken && t.Admin != nil && t.Admin.Role == adminRole,
 		By: catalog.By{Type: "user", TokenID: string(t.ID), TokenDesc: t.Description},
 	}

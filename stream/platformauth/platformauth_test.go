@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/platformauth"
+	"github.com/forebay/forebay/stream/streamapi"
 )
 
 const (
@@ -65,7 +66,7 @@ func TestAgainstPlatform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		api, err := stream.API(cat, stream.APIOptions{Auth: auth, ProjectID: project, IngestURL: "http://in.example.com"})
+		api, err := streamapi.New(cat, streamapi.Options{Auth: auth, Ingest: stream.Options{ProjectID: project}, IngestURL: "http://in.example.com"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,7 @@ func (s *stub) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-func newStub(t *testing.T, opts platformauth.Options, answer func(token string) (int, string)) (stream.Authenticator, *stub) {
+func newStub(t *testing.T, opts platformauth.Options, answer func(token string) (int, string)) (streamapi.Authenticator, *stub) {
 	t.Helper()
 	s := &stub{answer: answer}
 	client, err := storageapi.New(storageapi.Options{
@@ -157,30 +158,30 @@ func TestAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		status int
 		body   string
-		who    stream.Identity
-		refuse *stream.AuthError
-		later  *stream.UnavailableError
+		who    streamapi.Identity
+		refuse *streamapi.AuthError
+		later  *streamapi.UnavailableError
 	}{
-		{200, admin, stream.Identity{
+		{200, admin, streamapi.Identity{
 			ProjectID: 7, Master: true, Admin: true, By: catalog.By{Type: "user", TokenID: "5", TokenDesc: "mine", UserID: "12", UserName: "Ann"},
 		}, nil, nil},
-		{200, reader, stream.Identity{ProjectID: 7, Master: true, By: catalog.By{Type: "user", TokenID: "6", UserID: "13", UserName: "Bob"}}, nil, nil},
-		{200, `{"id":"8","owner":{"id":7},"admin":{"id":13,"role":"admin"}}`, stream.Identity{
+		{200, reader, streamapi.Identity{ProjectID: 7, Master: true, By: catalog.By{Type: "user", TokenID: "6", UserID: "13", UserName: "Bob"}}, nil, nil},
+		{200, `{"id":"8","owner":{"id":7},"admin":{"id":13,"role":"admin"}}`, streamapi.Identity{
 			ProjectID: 7, By: catalog.By{Type: "user", TokenID: "8", UserID: "13"},
 		}, nil, nil},
-		{401, `{"error":"Invalid access token","code":"storage.tokenInvalid","exceptionId":"e1"}`, stream.Identity{}, &stream.AuthError{
+		{401, `{"error":"Invalid access token","code":"storage.tokenInvalid","exceptionId":"e1"}`, streamapi.Identity{}, &streamapi.AuthError{
 			Status: 401, Name: "storage.tokenInvalid", Message: "Invalid access token", ExceptionID: "e1",
 		}, nil},
-		{403, `<html>`, stream.Identity{}, &stream.AuthError{Status: 403, Name: "storage.accessDenied", Message: "Forbidden"}, nil},
-		{503, `{"status":"maintenance","reason":"Back at noon"}`, stream.Identity{}, nil, &stream.UnavailableError{
+		{403, `<html>`, streamapi.Identity{}, &streamapi.AuthError{Status: 403, Name: "storage.accessDenied", Message: "Forbidden"}, nil},
+		{503, `{"status":"maintenance","reason":"Back at noon"}`, streamapi.Identity{}, nil, &streamapi.UnavailableError{
 			Name: "storage.unavailable", Message: "Back at noon",
 		}},
-		{500, `{"error":"Oops","code":"storage.internal","exceptionId":"e2"}`, stream.Identity{}, nil, &stream.UnavailableError{
+		{500, `{"error":"Oops","code":"storage.internal","exceptionId":"e2"}`, streamapi.Identity{}, nil, &streamapi.UnavailableError{
 			Name: "storage.internal", Message: "Oops", ExceptionID: "e2",
 		}},
-		{429, `{}`, stream.Identity{}, nil, &stream.UnavailableError{Name: "storage.unavailable", Message: "Too Many Requests"}},
-		{200, `<html>`, stream.Identity{}, nil, &stream.UnavailableError{}},
-		{0, "connection refused", stream.Identity{}, nil, &stream.UnavailableError{}},
+		{429, `{}`, streamapi.Identity{}, nil, &streamapi.UnavailableError{Name: "storage.unavailable", Message: "Too Many Requests"}},
+		{200, `<html>`, streamapi.Identity{}, nil, &streamapi.UnavailableError{}},
+		{0, "connection refused", streamapi.Identity{}, nil, &streamapi.UnavailableError{}},
 	} {
 		auth, _ := newStub(t, platformauth.Options{}, func(string) (int, string) { return tt.status, tt.body })
 		who, err := auth.Verify(t.Context(), "the-secret")
@@ -190,11 +191,11 @@ func TestAnswers(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "the-secret") {
 			t.Errorf("the error has the token: %v", err)
 		}
-		refused, ok := errors.AsType[*stream.AuthError](err)
+		refused, ok := errors.AsType[*streamapi.AuthError](err)
 		if ok != (tt.refuse != nil) || ok && *refused != *tt.refuse {
 			t.Errorf("%d %s: refused with %+v, want %+v", tt.status, tt.body, refused, tt.refuse)
 		}
-		later, ok := errors.AsType[*stream.UnavailableError](err)
+		later, ok := errors.AsType[*streamapi.UnavailableError](err)
 		if ok != (tt.later != nil) {
 			t.Fatalf("%d %s: %v, want %+v", tt.status, tt.body, err, tt.later)
 		}
@@ -307,15 +308,15 @@ func TestExchangesAreRemembered(t *testing.T) {
 		}
 		return 401, "{}"
 	})
-	programmatic := auth.(stream.ProgrammaticAuthenticator)
+	programmatic := auth.(streamapi.ProgrammaticAuthenticator)
 	for range 2 {
 		if who, err := programmatic.VerifyProgrammatic(t.Context(), "kbc_pat_x", 7); err != nil || who.ProjectID != 7 || !who.Admin || who.By.TokenID != "5" {
 			t.Errorf("%+v, %v", who, err)
 		}
 		for token, project := range map[string]int{"kbc_pat_x": 8, "kbc_pat_y": 7} {
 			who, err := programmatic.VerifyProgrammatic(t.Context(), token, project)
-			refused, ok := errors.AsType[*stream.AuthError](err)
-			if who != (stream.Identity{}) || !ok || refused.Status != 401 || strings.Contains(err.Error(), token) {
+			refused, ok := errors.AsType[*streamapi.AuthError](err)
+			if who != (streamapi.Identity{}) || !ok || refused.Status != 401 || strings.Contains(err.Error(), token) {
 				t.Errorf("%s of %d: %+v, %v", token, project, who, err)
 			}
 		}

@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"net/http"
+	"time"
+)
+
+// ReopenRetryAfter gives a store that failed time to be reopened.
+const ReopenRetryAfter = 2 * time.Second
+
+// Ready answers whether a process can take requests: 200, or 503 with Retry-After. catalog is nil where there is none.
+func Ready(local, catalog func() error) http.Handler {
+	type readiness struct {
+		Ready      bool   `json:"ready"`
+		LocalLevel string `json:"localLevel"`
+		Catalog    string `json:"catalog,omitempty"`
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		SetCommonHeaders(w.Header())
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		body, status := readiness{Ready: true}, http.StatusOK
+		check := func(state *string, ready func() error) {
+			*state = "ok"
+			if ready() != nil {
+				*state, body.Ready, status = "unavailable", false, http.StatusServiceUnavailable
+				SetRetryAfter(w.Header(), ReopenRetryAfter)
+			}
+		}
+		check(&body.LocalLevel, local)
+		if catalog != nil {
+			check(&body.Catalog, catalog)
+		}
+		WriteJSON(w, status, body)
+	})
+}

@@ -1,0 +1,301 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/internal/wire"
+)
+
+// ingestError returns the answer for err, which the engine returned for a record or for one sink. contentType is the
+// request's. Errors of the engine become statuses only here; the package documentation lists them.
+func ingestError(err error, contentType string) *wire.Error {
+	var (
+		mapped   *mapping.Error
+		overload *buffer.OverloadError
+		failed   *buffer.FailedError
+		tooLarge *forebay.RowTooLargeError
+		tooMany  *buffer.TooLargeError
+	)
+	switch {
+	case errors.As(err, &mapped):
+		switch {
+		case mapped.Reason == mapping.UnsupportedBody:
+			return names.Errorf(http.StatusUnsupportedMediaType, "unsupportedMediaType", "%v", mapped)
+		case mapped.Reason == mapping.InvalidBody && mapping.FormatOf(contentType) == mapping.FormatForm:
+			return names.Errorf(http.StatusBadRequest, "badRequest", "%v", mapped)
+		}
+		return names.Errorf(http.StatusUnprocessableEntity, "unprocessableContent", "%v", mapped)
+	case errors.As(err, &tooLarge):
+		return names.Errorf(http.StatusRequestEntityTooLarge, "payloadTooLarge", "%v", tooLarge)
+	case errors.As(err, &tooMany):
+		return names.Errorf(http.StatusRequestEntityTooLarge, "payloadTooLarge",
+			"The rows of all sinks together have %d bytes, at most %d are taken at once.", tooMany.Size, tooMany.Limit)
+	case errors.As(err, &overload):
+		return names.Errorf(http.StatusServiceUnavailable, "overloaded",
+			"The bound of the %s is reached. Send the event again later.", overload.Resource).Retry(max(overload.RetryAfter, time.Second))
+	case errors.As(err, &failed): // the buffer logs it, once
+		return names.Errorf(http.StatusServiceUnavailable, "noPipelineReady",
+			"The local disk cannot be written. It is unknown whether the event was stored. Send it again later.").Retry(wire.ReopenRetryAfter)
+	case errors.Is(err, forebay.ErrClosed):
+		return names.Errorf(http.StatusServiceUnavailable, "shutdown", "The service is stopping. Send the event again.").Retry(time.Second)
+	case errors.Is(err, forebay.ErrOtherContent):
+		return names.Errorf(http.StatusUnprocessableEntity, "unprocessableContent",
+			"The Idempotency-Key was used for another body. Nothing was stored.")
+	case errors.Is(err, forebay.ErrUnknownSource):
+		return noSourceFound
+	case errors.Is(err, forebay.ErrDisabledSource):
+		return disabledSource
+	case errors.Is(err, context.Canceled):
+		return names.ClientGone()
+	case errors.Is(err, context.DeadlineExceeded):
+		return names.Errorf(http.StatusServiceUnavailable, "noPipelineReady",
+			"The event was not stored in time, it is unknown whether it will be. Send it again.").Retry(time.Second)
+	}
+	e := names.Errorf(http.StatusInternalServerError, "genericError",
+		"Internal error. Send the event again later; if it fails again, quote the exception id to the operator.")
+	e.Cause = err
+	return e
+}
+
+// sinkResult is the outcome at one sink.
+type sinkResult struct {
+	SinkID     string `json:"sinkId"`
+	StatusCode int    `json:"statusCode"`
+	Error      string `json:"error,omitempty"`
+	Message    string `json:"message"`
+}
+
+type sourceResult struct {
+	ProjectID  int          `json:"projectId"`
+	SourceID   string       `json:"sourceId"`
+	BranchID   int          `json:"branchId"`
+	StatusCode int          `json:"statusCode"`
+	Error      string       `json:"error,omitempty"`
+	Message    string       `json:"message"`
+	Sinks      []sinkResult `json:"sinks,omitempty"`
+}
+
+// resultBody is the body of an answer that has the outcome per sink.
+type resultBody struct {
+	StatusCode  int            `json:"statusCode"`
+	Error       string         `json:"error,omitempty"`
+	Message     string         `json:"message"`
+	ExceptionID string         `json:"exceptionId,omitempty"`
+	Sources     []sourceResult `json:"sources,omitempty"`
+}
+
+// eventResult is the outcome of one event that not every sink has taken.
+type eventResult struct {
+	Index      int          `json:"index"`
+	StatusCode int          `json:"statusCode"`
+	Error      string       `json:"error"`
+	Message    string       `json:"message"`
+	Sinks      []sinkResult `json:"sinks"`
+}
+
+// eventsBody is the answer to a request with several events.
+type eventsBody struct {
+	StatusCode  int    `json:"statusCode"`
+	Error       string `json:"error,omitempty"`
+	Message     string `json:"message"`
+	ExceptionID string `json:"exceptionId,omitempty"`
+	ProjectID   int    `json:"projectId"`
+	SourceID    string `json:"sourceId"`
+	BranchID    int    `json:"branchId"`
+	Events      int    `json:"events"`
+	// Failed has the events that not every sink has taken, at most maxFailed.
+	Failed []eventResult `json:"failed,omitempty"`
+}
+
+// maxFailed bounds the events that an answer names.
+const maxFailed = 100
+
+const (
+	writeFailed = "stream.in.writeFailed"
+	// warningField says what is wrong although the request was accepted.
+	warningField = "X-Stream-Warning"
+	// replayedField marks the answer to a request of which an earlier one with the same key had stored everything.
+	replayedField = "Idempotent-Replayed"
+)
+
+var (
+	textType      = []string{"text/plain; charset=utf-8"}
+	okLength      = []string{"2"}
+	noSinkWarning = []string{"no enabled sink, the event was dropped"}
+	replayedValue = []string{"true"}
+)
+
+// answer writes what became of the events of one request.
+type answer struct {
+	h                 *handler
+	w                 http.ResponseWriter
+	r                 *http.Request
+	requestID, source string
+
+	// retryAfter and exceptionID cover all sinks that were added.
+	retryAfter  time.Duration
+	exceptionID string
+	logged      map[string]bool // by sink and error: one line each, not one per event
+}
+
+func (a *answer) contentType() string { return a.r.Header.Get("Content-Type") }
+
+func (a *answer) verbose() bool {
+	return a.r.URL.RawQuery != "" && a.r.URL.Query().Get("verbose") == "true"
+}
+
+// mark sets the headers that need no verbose answer.
+func (a *answer) mark(dropped bool, results ...forebay.Result) {
+	if dropped {
+		a.w.Header()[warningField] = noSinkWarning
+	}
+	if replayed(results...) {
+		a.w.Header()[replayedField] = replayedValue
+	}
+}
+
+// add returns the outcome of one event at its sinks, by sink id, with the highest status and a summary.
+func (a *answer) add(res forebay.Result) (sinks []sinkResult, status int, summary string) {
+	status = http.StatusOK
+	sinks = make([]sinkResult, 0, len(res.Sinks))
+	written := 0
+	for _, s := range res.Sinks {
+		out := sinkResult{SinkID: s.Sink}
+		switch s.Status {
+		case forebay.Stored:
+			out.StatusCode, out.Message = http.StatusOK, "processed"
+			written++
+		case forebay.Queued:
+			out.StatusCode, out.Message = http.StatusAccepted, "accepted"
+			written++
+		default:
+			e := ingestError(s.Err, a.contentType())
+			out.StatusCode, out.Error, out.Message = e.Status, e.Name, e.Message
+			a.retryAfter = max(a.retryAfter, e.RetryAfter)
+			if e.Status >= http.StatusInternalServerError {
+				a.exceptionID = wire.ExceptionID(a.requestID)
+			}
+			if at := s.Sink + " " + e.Name; !a.logged[at] {
+				if a.logged == nil {
+					a.logged = map[string]bool{}
+				}
+				a.logged[at] = true
+				wire.LogFault(a.r, a.h.opts.Logger, a.requestID, e, slog.String("source", a.source), slog.String("sink", s.Sink))
+			}
+		}
+		status = max(status, out.StatusCode)
+		sinks = append(sinks, out)
+	}
+	slices.SortFunc(sinks, func(a, b sinkResult) int { return cmp.Compare(a.SinkID, b.SinkID) })
+	return sinks, status, fmt.Sprintf("%d/%d sinks written", written, len(res.Sinks))
+}
+
+// writeOne answers a request with one event.
+func (a *answer) writeOne(res forebay.Result) {
+	dropped := len(res.Sinks) == 0
+	a.mark(dropped, res)
+	status, ok := accepted(res)
+	if ok && !a.verbose() {
+		a.writeOK(status)
+		return
+	}
+	out := sourceResult{ProjectID: a.h.opts.ProjectID, SourceID: a.source, BranchID: a.h.opts.BranchID}
+	out.Sinks, out.StatusCode, out.Message = a.add(res)
+	if dropped {
+		out.Message = noSinkWarning[0]
+	}
+	if !ok {
+		out.Error = writeFailed
+	}
+	wire.SetRetryAfter(a.w.Header(), a.retryAfter)
+	wire.WriteJSON(a.w, out.StatusCode, resultBody{
+		StatusCode: out.StatusCode, Error: out.Error, Message: out.Message, ExceptionID: a.exceptionID, Sources: []sourceResult{out},
+	})
+}
+
+// writeMany answers a request with several events. Its status is the highest of all events and sinks.
+func (a *answer) writeMany(results []forebay.Result) {
+	out := eventsBody{
+		StatusCode: http.StatusOK, ProjectID: a.h.opts.ProjectID, BranchID: a.h.opts.BranchID, SourceID: a.source, Events: len(results),
+	}
+	failed := 0
+	dropped := len(results) > 0
+	for i, res := range results {
+		dropped = dropped && len(res.Sinks) == 0
+		status, ok := accepted(res)
+		if !ok {
+			failed++
+			ev := eventResult{Index: i, Error: writeFailed}
+			ev.Sinks, ev.StatusCode, ev.Message = a.add(res)
+			if status = ev.StatusCode; len(out.Failed) < maxFailed {
+				out.Failed = append(out.Failed, ev)
+			}
+		}
+		out.StatusCode = max(out.StatusCode, status)
+	}
+	a.mark(dropped, results...)
+	switch {
+	case failed == 0 && !a.verbose():
+		a.writeOK(out.StatusCode)
+		return
+	case failed > 0:
+		out.Error, out.ExceptionID = writeFailed, a.exceptionID
+		out.Message = fmt.Sprintf("%d/%d events written by all sinks", len(results)-failed, len(results))
+	case dropped:
+		out.Message = fmt.Sprintf("no enabled sink, %d events were dropped", len(results))
+	default:
+		out.Message = fmt.Sprintf("%d/%d events written", len(results), len(results))
+	}
+	wire.SetRetryAfter(a.w.Header(), a.retryAfter)
+	wire.WriteJSON(a.w, out.StatusCode, out)
+}
+
+// writeOK answers events that every sink has taken.
+func (a *answer) writeOK(status int) {
+	header := a.w.Header()
+	header["Content-Type"] = textType
+	header["Content-Length"] = okLength
+	a.w.WriteHeader(status)
+	_, _ = io.WriteString(a.w, "OK") // if the client is gone, nobody needs the error
+}
+
+// accepted returns the status of a result without a failure: 200, or 202 if some sink has the row in memory only. It
+// reports false when a sink has failed.
+func accepted(res forebay.Result) (status int, ok bool) {
+	status = http.StatusOK
+	for i := range res.Sinks {
+		switch res.Sinks[i].Status {
+		case forebay.Stored:
+		case forebay.Queued:
+			status = http.StatusAccepted
+		default:
+			return 0, false
+		}
+	}
+	return status, true
+}
+
+// replayed reports whether an earlier request has stored all rows of a request.
+func replayed(results ...forebay.Result) bool {
+	rows := 0
+	for _, res := range results {
+		for _, s := range res.Sinks {
+			if !s.Replayed {
+				return false
+			}
+			rows++
+		}
+	}
+	return rows > 0
+}

@@ -1,0 +1,87 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/internal/wire"
+)
+
+func splitBodies(t testing.TB, mode forebay.Split, body string) ([]string, *wire.Error) {
+	t.Helper()
+	var ev events
+	recs, e := ev.split(mode, []byte(body), &mapping.Record{})
+	var list []string
+	for _, r := range recs {
+		list = append(list, string(r.Body))
+	}
+	return list, e
+}
+
+func TestSplit(t *testing.T) {
+	for _, tt := range []struct {
+		mode forebay.Split
+		body string
+		want []string
+	}{
+		{forebay.SplitArray, `[]`, nil},
+		{forebay.SplitArray, " [ ] ", nil},
+		{forebay.SplitArray, `[1]`, []string{"1"}},
+		{forebay.SplitArray, ` [ {"a": [1, 2]} , "x,]\"[" , null ] `, []string{`{"a": [1, 2]}`, `"x,]\"["`, "null"}},
+		{forebay.SplitArray, `["\\",[[]],{}]`, []string{`"\\"`, "[[]]", "{}"}},
+		{forebay.SplitArray, `{"a":[1,2]}`, []string{`{"a":[1,2]}`}},
+		{forebay.SplitArray, `"text"`, []string{`"text"`}},
+		{forebay.SplitLines, "", nil},
+		{forebay.SplitLines, "\n \n\r\n", nil},
+		{forebay.SplitLines, "{\"a\":1}\n{\"b\":2}", []string{`{"a":1}`, `{"b":2}`}},
+		{forebay.SplitLines, "{\"a\":1}\r\n\r\nnot json\n", []string{`{"a":1}`, "not json"}},
+	} {
+		got, e := splitBodies(t, tt.mode, tt.body)
+		if e != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s %q: %q, %v, want %q", tt.mode, tt.body, got, e, tt.want)
+		}
+	}
+	for _, body := range []string{"", "[", "[1,", "[1 2]", "{]", `["a`, "[1]]"} {
+		if _, e := splitBodies(t, forebay.SplitArray, body); e == nil || e.Status != 422 {
+			t.Errorf("%q: %v", body, e)
+		}
+	}
+	many := strings.Repeat("1,", maxEvents)
+	if got, e := splitBodies(t, forebay.SplitArray, "["+strings.TrimSuffix(many, ",")+"]"); e != nil || len(got) != maxEvents {
+		t.Errorf("%d events, %v", len(got), e)
+	}
+	if _, e := splitBodies(t, forebay.SplitArray, "["+many+"1]"); e == nil || e.Status != 413 {
+		t.Errorf("one event more: %v", e)
+	}
+	if _, e := splitBodies(t, forebay.SplitLines, strings.Repeat("1\n", maxEvents+1)); e == nil || e.Status != 413 {
+		t.Errorf("one line more: %v", e)
+	}
+}
+
+// FuzzSplitArray compares the elements with those of the standard decoder.
+func FuzzSplitArray(f *testing.F) {
+	f.Add(`[{"a":"b,]"},[1,2],"\\\"",null]`)
+	f.Fuzz(func(t *testing.T, body string) {
+		got, e := splitBodies(t, forebay.SplitArray, body)
+		if (e == nil) != json.Valid([]byte(body)) && e.Status != 413 {
+			t.Fatalf("%q: %v", body, e)
+		}
+		var want []json.RawMessage
+		if e != nil || json.Unmarshal([]byte(body), &want) != nil || want == nil {
+			return
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%q: %q, want %q", body, got, want)
+		}
+		for i := range got {
+			if got[i] != string(bytes.TrimSpace(want[i])) {
+				t.Errorf("%q: event %d is %q, want %q", body, i, got[i], want[i])
+			}
+		}
+	})
+}

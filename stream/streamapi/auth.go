@@ -1,0 +1,147 @@
+package streamapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/catalog"
+)
+
+// Identity is what a token stands for.
+type Identity struct {
+	// ProjectID is the token's project. The API serves one project; tokens of others are as good as unknown ones.
+	ProjectID int
+	// Master tells that the token may use the API at all, Admin that it may change something.
+	Master, Admin bool
+	// By is recorded with every change.
+	By catalog.By
+}
+
+// Authenticator verifies the tokens of the Stream API: [StaticToken] knows one, package stream/platformauth asks the
+// platform. Implementations must be safe for concurrent use and should remember answers for a short time.
+type Authenticator interface {
+	// Verify returns what a token stands for. A token that is refused is an [*AuthError]. When nobody can tell now it is
+	// an [*UnavailableError]; other errors are faults of the service.
+	Verify(ctx context.Context, token string) (Identity, error)
+}
+
+// ProgrammaticAuthenticator is an [Authenticator] that also knows programmatic tokens: those that begin with "kbc_at_" or
+// "kbc_pat_" and are bound to no project. A request with one names its project in X-KBC-ProjectId. An Authenticator that
+// is not one is asked for them by Verify, as for any other token.
+type ProgrammaticAuthenticator interface {
+	Authenticator
+	// VerifyProgrammatic exchanges a programmatic token for a token of the project, and returns what that one stands for.
+	// The errors are those of Verify.
+	VerifyProgrammatic(ctx context.Context, token string, projectID int) (Identity, error)
+}
+
+// AuthError is a token that is refused.
+type AuthError struct {
+	// Status is the HTTP status, Name the machine-readable error, Message the text of the answer. None has the token.
+	Status        int
+	Name, Message string
+	// ExceptionID is that of the platform, if it gave one.
+	ExceptionID string
+}
+
+func (e *AuthError) Error() string { return e.Name + ": " + e.Message }
+
+// UnavailableError says that a token cannot be verified now, because the platform cannot be reached or is at fault. The
+// request is answered 503, with Retry-After.
+type UnavailableError struct {
+	// Name, Message and ExceptionID are those of the platform's answer. Empty: there was none.
+	Name, Message, ExceptionID string
+	// RetryAfter is when the client should try again. Default: 5 seconds.
+	RetryAfter time.Duration
+	// Err is the cause. It goes to the log only.
+	Err error
+}
+
+func (e *UnavailableError) Error() string { return fmt.Sprintf("tokens cannot be verified: %v", e.Err) }
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
+var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}
+
+// noProgrammaticTokens says to a client with a token of another kind what would help.
+var noProgrammaticTokens = &AuthError{
+	Status: http.StatusUnauthorized, Name: invalidToken.Name,
+	Message: "Invalid Token: programmatic tokens are not accepted here, send a token of the project.",
+}
+
+// missingToken is told with all else that is wrong with the form of a request.
+var missingToken = names.Errorf(http.StatusBadRequest, "missingField", "%q is missing from header.", tokenHeader)
+
+// StaticToken accepts one token, for the given project, with all permissions. It knows no programmatic tokens. It panics
+// when the token is empty: an API that anybody may change must be a decision that can be read in the caller's code.
+func StaticToken(token string, projectID int) Authenticator {
+	if token == "" {
+		panic("streamapi: StaticToken with an empty token")
+	}
+	return &staticToken{sum: sha256.Sum256([]byte(token)), project: projectID}
+}
+
+type staticToken struct {
+	sum     [sha256.Size]byte
+	project int
+}
+
+func (t *staticToken) Verify(_ context.Context, token string) (Identity, error) {
+	sum := sha256.Sum256([]byte(token)) // so that the comparison tells not even the length
+	if subtle.ConstantTimeCompare(sum[:], t.sum[:]) != 1 {
+		if isProgrammatic(token) {
+			return Identity{}, noProgrammaticTokens
+		}
+		return Identity{}, invalidToken
+	}
+	return Identity{
+		ProjectID: t.project, Master: true, Admin: true,
+		By: catalog.By{Type: "user", TokenID: "static", TokenDesc: "static token"},
+	}, nil
+}
+
+// tokenHeader carries the token of a request, projectHeader the project of one with a programmatic token.
+const (
+	tokenHeader   = "X-StorageApi-Token"
+	projectHeader = "X-KBC-ProjectId"
+)
+
+func isProgrammatic(token string) bool {
+	return strings.HasPrefix(token, "kbc_at_") || strings.HasPrefix(token, "kbc_pat_")
+}
+
+// requestProject reads the project of a request with a programmatic token, or adds what is wrong with it.
+func requestProject(r *http.Request, p *problems) int {
+	text := r.Header.Get(projectHeader)
+	n, err := parseInt(text)
+	switch {
+	case text == "":
+		p.add("missingField", "%q is missing from header, a programmatic token needs it", projectHeader)
+	case err != nil:
+		p.add("invalidFieldType", "%s is %q, must be an integer", projectHeader, text)
+	case n < 1:
+		p.add("invalidRange", "%s must be greater or equal than 1 but got %d", projectHeader, n)
+	}
+	return n
+}
+
+// requestToken returns the token of a request without a scheme word before it; empty when there is none.
+func requestToken(r *http.Request) string {
+	token := strings.TrimSpace(r.Header.Get(tokenHeader))
+	if token == "" {
+		scheme, rest, ok := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+		if !ok || !strings.EqualFold(scheme, "Bearer") {
+			return ""
+		}
+		token = strings.TrimSpace(rest)
+	}
+	if _, rest, ok := strings.Cut(token, " "); ok {
+		token = strings.TrimSpace(rest)
+	}
+	return token
+}

@@ -1,0 +1,471 @@
+package streamapi
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/internal/wire"
+)
+
+// The bodies of the Stream API. Requests are checked by the schemas that are made of these types, and the description of
+// the API is made of the same schemas.
+
+type sourceCreate struct {
+	SourceID    string       `json:"sourceId,omitempty" minLength:"1" maxLength:"48" doc:"Id of the source. Made from the name if it is not given."`
+	Type        string       `json:"type" enum:"http,otlp" doc:"Kind of the source."`
+	Name        string       `json:"name" minLength:"1" maxLength:"40" doc:"Name for people, 1 to 40 characters; the id is made from it if none is given."`
+	Description string       `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
+	Sinks       []sinkCreate `json:"sinks,omitempty" maxItems:"100" doc:"Sinks that are created with the source."`
+}
+
+type sourceUpdate struct {
+	Type              *string `json:"type,omitempty" enum:"http,otlp" doc:"Another kind gives the source a new secret."`
+	Name              *string `json:"name,omitempty" minLength:"1" maxLength:"40" doc:"Name for people."`
+	Description       *string `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
+	ChangeDescription string  `json:"changeDescription,omitempty" maxLength:"4096" doc:"Text of the new version."`
+}
+
+type sinkCreate struct {
+	SinkID         string       `json:"sinkId,omitempty" minLength:"1" maxLength:"48" doc:"Id of the sink. Made from the name if it is not given."`
+	Type           string       `json:"type" enum:"table" doc:"Kind of the sink; one is known."`
+	Name           string       `json:"name" minLength:"1" maxLength:"40" doc:"Name for people, 1 to 40 characters; the id is made from it if none is given."`
+	Description    string       `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
+	AllowedSignals []string     `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"Signals of an OTLP source that the sink takes; none means all."`
+	Table          *tableCreate `json:"table,omitempty" doc:"Table that the events become rows of; required for the type table."`
+}
+
+type tableCreate struct {
+	Type    string  `json:"type" doc:"Kind of the table; one value is allowed."`
+	TableID string  `json:"tableId" minLength:"1" doc:"Destination: stage.bucket.table. It is created if there is none."`
+	Mapping columns `json:"mapping" doc:"What a row is made of."`
+}
+
+type columns struct {
+	Columns []column `json:"columns" minItems:"1" maxItems:"100" doc:"Columns of the table in their order."`
+}
+
+type column struct {
+	Type          string          `json:"type" enum:"uuid,datetime,ip,body,headers,path,template" doc:"What the column holds: a new UUID, the time of the event, the address of its sender, its whole body, its headers, one field, or the result of a template."`
+	Name          string          `json:"name" doc:"Name of the column, unique in the mapping."`
+	Path          *string         `json:"path,omitempty" doc:"Field of the event; required in columns of type path. The empty path is the whole event."`
+	DefaultValue  json.RawMessage `json:"defaultValue,omitempty" doc:"Value of a path column whose field cannot be had."`
+	DefaultOnNull bool            `json:"defaultOnNull,omitempty" doc:"Use defaultValue also for a field that is null."`
+	RawString     *bool           `json:"rawString,omitempty" doc:"Store a JSON string without quotes; columns of type path and template."`
+	Template      *templateBody   `json:"template,omitempty" doc:"Required in columns of type template."`
+}
+
+type templateBody struct {
+	Language string `json:"language" enum:"jsonnet" doc:"Language of the template; one is known."`
+	Content  string `json:"content" minLength:"1" maxLength:"4096" doc:"Text of the template."`
+}
+
+type sinkUpdate struct {
+	Type              *string      `json:"type,omitempty" enum:"table" doc:"Kind of the sink; it cannot change."`
+	Name              *string      `json:"name,omitempty" minLength:"1" maxLength:"40" doc:"Name for people."`
+	Description       *string      `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
+	ChangeDescription string       `json:"changeDescription,omitempty" maxLength:"4096" doc:"Text of the new version."`
+	AllowedSignals    *[]string    `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"An empty list means all."`
+	Table             *tableUpdate `json:"table,omitempty" doc:"Changes of the table; a member that is left out stays as it is."`
+}
+
+type tableUpdate struct {
+	Type    *string  `json:"type,omitempty" doc:"Kind of the table; one value is allowed."`
+	TableID *string  `json:"tableId,omitempty" minLength:"1" doc:"Destination of new rows: stage.bucket.table. Rows that wait go to the one before."`
+	Mapping *columns `json:"mapping,omitempty" doc:"Replaces all columns."`
+}
+
+type settingsUpdate struct {
+	ChangeDescription string          `json:"changeDescription,omitempty" maxLength:"4096" doc:"Text of the new version."`
+	Settings          []settingUpdate `json:"settings,omitempty" doc:"Settings to change; those that are not listed stay as they are."`
+}
+
+type settingUpdate struct {
+	Key   string          `json:"key" minLength:"1" doc:"Key of the setting."`
+	Value json.RawMessage `json:"value" doc:"Null puts the setting back to what it inherits."`
+}
+
+// byBody has the members of [catalog.By].
+type byBody struct {
+	Type      string `json:"type" doc:"Kind of the actor: user for a request, system for the service itself."`
+	TokenID   string `json:"tokenId,omitempty" doc:"Id of the token of the request."`
+	TokenDesc string `json:"tokenDesc,omitempty" doc:"Description of the token of the request."`
+	UserID    string `json:"userId,omitempty" doc:"Id of the person whose token it is."`
+	UserName  string `json:"userName,omitempty" doc:"Name of the person whose token it is."`
+}
+
+type createdBody struct {
+	At string `json:"at" doc:"Time in UTC with milliseconds."`
+	By byBody `json:"by" doc:"Who did it."`
+}
+
+type disabledBody struct {
+	At     string `json:"at" doc:"Time in UTC with milliseconds."`
+	By     byBody `json:"by" doc:"Who did it."`
+	Reason string `json:"reason" doc:"Why; API when it was asked for."`
+}
+
+type versionBody struct {
+	Number      int    `json:"number" minimum:"1" doc:"Number of the version, from 1."`
+	Hash        string `json:"hash" doc:"Versions with the same content have the same 16 hex digits."`
+	Description string `json:"description" doc:"What was changed."`
+	At          string `json:"at" doc:"Time in UTC with milliseconds when it was made."`
+	By          byBody `json:"by" doc:"Who made it."`
+	Content     any    `json:"content,omitempty" doc:"What the version holds; in the detail of a version only."`
+}
+
+type sourceBody struct {
+	ProjectID      int           `json:"projectId" doc:"Id of the project."`
+	BranchID       int           `json:"branchId" doc:"Id of the branch."`
+	SourceID       string        `json:"sourceId" doc:"Id of the source."`
+	Type           string        `json:"type" enum:"http,otlp" doc:"Kind of the source."`
+	Name           string        `json:"name" doc:"Name for people."`
+	Description    string        `json:"description" doc:"Text for people."`
+	HTTP           *httpBody     `json:"http,omitempty" doc:"Address of a source of type http."`
+	OTLP           *otlpBody     `json:"otlp,omitempty" doc:"Address of a source of type otlp."`
+	OldSecretUntil string        `json:"oldSecretUntil,omitempty" doc:"Time until which the secret before this one is accepted too; only while it is."`
+	Version        versionBody   `json:"version" doc:"Newest version."`
+	Created        createdBody   `json:"created" doc:"When and by whom it was created."`
+	Deleted        *createdBody  `json:"deleted,omitempty" doc:"When and by whom it was deleted; only while it is."`
+	Disabled       *disabledBody `json:"disabled,omitempty" doc:"When, by whom and why it was disabled; only while it is."`
+}
+
+type httpBody struct {
+	URL string `json:"url" doc:"Where events are posted."`
+}
+
+type otlpBody struct {
+	URL     string `json:"url" doc:"Endpoint with the secret."`
+	BaseURL string `json:"baseUrl" doc:"Endpoint for clients that send the secret as bearer token."`
+	Secret  string `json:"secret" doc:"Secret of the source."`
+}
+
+type sinkBody struct {
+	ProjectID      int           `json:"projectId" doc:"Id of the project."`
+	BranchID       int           `json:"branchId" doc:"Id of the branch."`
+	SourceID       string        `json:"sourceId" doc:"Id of the source."`
+	SinkID         string        `json:"sinkId" doc:"Id of the sink."`
+	Type           string        `json:"type" enum:"table" doc:"Kind of the sink."`
+	Name           string        `json:"name" doc:"Name for people."`
+	Description    string        `json:"description" doc:"Text for people."`
+	AllowedSignals []string      `json:"allowedSignals,omitempty" doc:"Signals of an OTLP source that the sink takes; left out for all."`
+	Table          tableBody     `json:"table" doc:"Table that the events become rows of."`
+	Version        versionBody   `json:"version" doc:"Newest version."`
+	Created        createdBody   `json:"created" doc:"When and by whom it was created."`
+	Deleted        *createdBody  `json:"deleted,omitempty" doc:"When and by whom it was deleted; only while it is."`
+	Disabled       *disabledBody `json:"disabled,omitempty" doc:"When, by whom and why it takes no events, also because its source is disabled; only while it takes none."`
+}
+
+type tableBody struct {
+	Type    string  `json:"type" doc:"Kind of the table."`
+	TableID string  `json:"tableId" doc:"Destination: stage.bucket.table."`
+	Mapping columns `json:"mapping" doc:"What a row is made of."`
+}
+
+type pageBody struct {
+	Limit      int    `json:"limit" doc:"Greatest length of this page."`
+	TotalCount int    `json:"totalCount" doc:"Number of items of all pages."`
+	AfterID    string `json:"afterId" doc:"Id after which the page begins, as it was asked for."`
+	LastID     string `json:"lastId" doc:"Id of the last item, for the next page; empty on an empty page."`
+}
+
+type sourcesBody struct {
+	ProjectID int          `json:"projectId" doc:"Id of the project."`
+	BranchID  int          `json:"branchId" doc:"Id of the branch."`
+	Page      pageBody     `json:"page" doc:"Which part of the list it is."`
+	Sources   []sourceBody `json:"sources" doc:"Sources by id."`
+}
+
+type sinksBody struct {
+	ProjectID int        `json:"projectId" doc:"Id of the project."`
+	BranchID  int        `json:"branchId" doc:"Id of the branch."`
+	SourceID  string     `json:"sourceId" doc:"Id of the source."`
+	Page      pageBody   `json:"page" doc:"Which part of the list it is."`
+	Sinks     []sinkBody `json:"sinks" doc:"Sinks by id."`
+}
+
+type versionsBody struct {
+	Versions []versionBody `json:"versions" doc:"Versions by number, without their content."`
+	Page     pageBody      `json:"page" doc:"Which part of the list it is."`
+}
+
+type settingsBody struct {
+	Settings []settingBody `json:"settings" doc:"All settings by key."`
+}
+
+type settingBody struct {
+	Key          string `json:"key" doc:"Key of the setting."`
+	Type         string `json:"type" doc:"Type of the value: string, int, bool or []string; durations and sizes are strings."`
+	Description  string `json:"description" doc:"What it does."`
+	Value        any    `json:"value" doc:"Value that counts."`
+	DefaultValue any    `json:"defaultValue" doc:"Value that counts where nobody has set another."`
+	Overwritten  bool   `json:"overwritten" doc:"The source or sink has a value of its own."`
+	Origin       string `json:"origin" enum:"default,source,sink" doc:"Where the value comes from."`
+	Protected    bool   `json:"protected" doc:"Only the operator can change it."`
+	Validation   string `json:"validation,omitempty" doc:"Rule for values."`
+}
+
+type taskBody struct {
+	TaskID          string       `json:"taskId" doc:"Id of the task, with slashes."`
+	Type            string       `json:"type" doc:"What the task does."`
+	URL             string       `json:"url" doc:"Address to poll."`
+	Status          string       `json:"status" enum:"processing,success,error" doc:"How far it is."`
+	IsFinished      bool         `json:"isFinished" doc:"It has ended: the status is not processing."`
+	CreatedAt       string       `json:"createdAt" doc:"Time in UTC with milliseconds when it began."`
+	FinishedAt      string       `json:"finishedAt,omitempty" doc:"Time in UTC with milliseconds when it ended."`
+	Duration        *int64       `json:"duration,omitempty" doc:"Milliseconds."`
+	Result          string       `json:"result,omitempty" doc:"What was done, after a success."`
+	Warnings        []warning    `json:"warnings,omitempty" doc:"What needs attention though the task has succeeded; left out for nothing."`
+	Error           string       `json:"error,omitempty" doc:"Reason after a failure."`
+	ErrorName       string       `json:"errorName,omitempty" doc:"Name of the error where the request is at fault; left out where the same request may succeed later."`
+	ErrorStatusCode int          `json:"errorStatusCode,omitempty" doc:"Status that goes with the name."`
+	Outputs         *outputsBody `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
+}
+
+// warning has the members of [catalog.Warning].
+type warning struct {
+	SinkID  string `json:"sinkId" doc:"Id of the sink that is concerned."`
+	Message string `json:"message" doc:"What is wrong; rows of the sink wait in staging until that is mended."`
+}
+
+type outputsBody struct {
+	URL       string `json:"url" doc:"Address of the source or sink in the API."`
+	ProjectID int    `json:"projectId" doc:"Id of the project."`
+	BranchID  int    `json:"branchId" doc:"Id of the branch."`
+	SourceID  string `json:"sourceId" doc:"Id of the source."`
+	SinkID    string `json:"sinkId,omitempty" doc:"Id of the sink, if the task was about one."`
+}
+
+type levelBody struct {
+	FirstRecordAt    string `json:"firstRecordAt,omitempty" doc:"Time in UTC with milliseconds of the first record; left out if there is none."`
+	LastRecordAt     string `json:"lastRecordAt,omitempty" doc:"Time in UTC with milliseconds of the last record; left out if there is none."`
+	RecordsCount     int64  `json:"recordsCount" doc:"Number of records."`
+	CompressedSize   int64  `json:"compressedSize" doc:"Bytes as they are stored."`
+	UncompressedSize int64  `json:"uncompressedSize" doc:"Bytes of the rows before compression."`
+}
+
+type levelsBody struct {
+	Local   *levelBody `json:"local,omitempty" doc:"On local disk; left out if it is empty."`
+	Staging *levelBody `json:"staging,omitempty" doc:"In staging, waiting for the import; left out if it is empty."`
+	Target  *levelBody `json:"target,omitempty" doc:"In the table; left out if it is empty."`
+}
+
+type totalBody struct {
+	Total    levelBody        `json:"total" doc:"Sum of the levels."`
+	Levels   levelsBody       `json:"levels" doc:"Where the records are."`
+	Lost     lostBody         `json:"lost" doc:"Accepted records that are in no level any more and not in the table."`
+	Rejected map[string]int64 `json:"rejected" doc:"Records that were not stored since the service was started, by reason."`
+}
+
+type lostBody struct {
+	Expired   int64 `json:"expired" doc:"Given up after the retention of failed imports."`
+	Damaged   int64 `json:"damaged" doc:"Not given back by the disk."`
+	Discarded int64 `json:"discarded" doc:"Given up on request."`
+}
+
+type filesBody struct {
+	Files []fileBody `json:"files" doc:"Files of the sink: those that were imported, those that wait, those whose last attempt has failed, each by time."`
+}
+
+type fileBody struct {
+	FileID       string         `json:"fileId" doc:"Id of the file, as drivers and logs have it."`
+	State        string         `json:"state" enum:"writing,closing,importing,imported,expired,discarded" doc:"How far it is."`
+	OpenedAt     string         `json:"openedAt" doc:"Time in UTC with milliseconds of its first record."`
+	ClosingAt    string         `json:"closingAt,omitempty" doc:"Time in UTC with milliseconds from which it takes no records."`
+	ImportingAt  string         `json:"importingAt,omitempty" doc:"Time in UTC with milliseconds when all of it was in staging."`
+	ImportedAt   string         `json:"importedAt,omitempty" doc:"Time in UTC with milliseconds when it was in the table."`
+	RetryAttempt int            `json:"retryAttempt,omitempty" doc:"Number of failed attempts of the present step."`
+	RetryReason  string         `json:"retryReason,omitempty" doc:"Why the last attempt has failed."`
+	RetryAfter   string         `json:"retryAfter,omitempty" doc:"Time in UTC with milliseconds of the next attempt."`
+	Statistics   fileStatistics `json:"statistics" doc:"Records of the file."`
+}
+
+type fileStatistics struct {
+	Total  levelBody  `json:"total" doc:"Sum of the levels."`
+	Levels levelsBody `json:"levels" doc:"Where the records are."`
+}
+
+type aggregationBody struct {
+	ProjectID int              `json:"projectId" doc:"Id of the project."`
+	BranchID  int              `json:"branchId" doc:"Id of the branch."`
+	Page      pageBody         `json:"page" doc:"Which part of the list it is."`
+	Sources   []aggregatedBody `json:"sources" doc:"Sources by id, with their sinks."`
+}
+
+type aggregatedBody struct {
+	sourceBody
+	Sinks []aggregatedSink `json:"sinks" doc:"Sinks of the source by id."`
+}
+
+type aggregatedSink struct {
+	sinkBody
+	Statistics aggregatedStatistics `json:"statistics" doc:"Records of the sink."`
+}
+
+type aggregatedStatistics struct {
+	totalBody
+	Files []fileBody `json:"files" doc:"Files of the sink."`
+}
+
+type testBody struct {
+	ProjectID int         `json:"projectId" doc:"Id of the project."`
+	BranchID  int         `json:"branchId" doc:"Id of the branch."`
+	SourceID  string      `json:"sourceId" doc:"Id of the source."`
+	Tables    []testTable `json:"tables" doc:"What the sample becomes, by sink."`
+}
+
+type testTable struct {
+	SinkID  string    `json:"sinkId" doc:"Id of the sink."`
+	TableID string    `json:"tableId" doc:"Destination: stage.bucket.table."`
+	Rows    []testRow `json:"rows" doc:"The row of the sample."`
+}
+
+type testRow struct {
+	Columns []testColumn `json:"columns" doc:"Values in the order of the columns."`
+}
+
+type testColumn struct {
+	Name  string `json:"name" doc:"Name of the column."`
+	Value string `json:"value" doc:"Text of the cell."`
+	Error string `json:"error,omitempty" doc:"Why the column has no value."`
+}
+
+// testFailure is the error of a payload test with what was rendered all the same.
+type testFailure struct {
+	wire.ErrorBody
+	testBody
+}
+
+type indexBody struct {
+	API           string `json:"api" doc:"Name of the API."`
+	Documentation string `json:"documentation" doc:"Address of its description."`
+}
+
+// catalogColumns returns the columns of a request, whose schema has been checked. Options that a column's type does not have
+// stay: the mapping refuses them.
+func catalogColumns(list []column) mapping.Columns {
+	cols := make(mapping.Columns, 0, len(list))
+	for _, c := range list {
+		col := mapping.Column{Type: mapping.Type(c.Type), Name: c.Name, Default: c.DefaultValue, DefaultOnNull: c.DefaultOnNull}
+		if c.Path != nil {
+			col.Path = *c.Path
+		}
+		if c.RawString != nil {
+			col.RawString = *c.RawString
+		}
+		if c.Template != nil {
+			col.Template = mapping.TemplateSource{Language: c.Template.Language, Content: c.Template.Content}
+		}
+		cols = append(cols, col)
+	}
+	return cols
+}
+
+func bodyColumns(cols mapping.Columns) []column {
+	list := make([]column, 0, len(cols))
+	for _, c := range cols {
+		col := column{Type: string(c.Type), Name: c.Name}
+		switch c.Type {
+		case mapping.TypePath:
+			col.Path, col.DefaultValue, col.DefaultOnNull, col.RawString = &c.Path, c.Default, c.DefaultOnNull, &c.RawString
+		case mapping.TypeTemplate:
+			col.Template = &templateBody{Language: c.Template.Language, Content: c.Template.Content}
+			col.RawString = &c.RawString
+		}
+		list = append(list, col)
+	}
+	return list
+}
+
+func newVersionBody(v catalog.Version) versionBody {
+	return versionBody{Number: v.Number, Hash: v.Hash, Description: v.Description, At: catalog.Time(v.At), By: byBody(v.By)}
+}
+
+func newCreated(m catalog.Mark) createdBody {
+	return createdBody{At: catalog.Time(m.At), By: byBody(m.By)}
+}
+
+func newDeleted(m *catalog.Mark) *createdBody {
+	if m == nil {
+		return nil
+	}
+	b := newCreated(*m)
+	return &b
+}
+
+func newDisabled(m *catalog.Mark) *disabledBody {
+	if m == nil {
+		return nil
+	}
+	return &disabledBody{At: catalog.Time(m.At), By: byBody(m.By), Reason: m.Reason}
+}
+
+func newSettings(list []catalog.Setting) settingsBody {
+	b := settingsBody{Settings: make([]settingBody, 0, len(list))}
+	for _, s := range list {
+		b.Settings = append(b.Settings, settingBody{
+			Key: s.Key, Type: s.Type, Description: s.Description, Value: s.Value, DefaultValue: s.Default,
+			Overwritten: s.Overwritten, Origin: s.Origin, Protected: s.Protected, Validation: s.Validation,
+		})
+	}
+	return b
+}
+
+func newLevel(l buffer.Level) levelBody {
+	return levelBody{
+		FirstRecordAt: timeText(l.FirstAt), LastRecordAt: timeText(l.LastAt),
+		RecordsCount: l.Rows, CompressedSize: l.StoredBytes, UncompressedSize: l.RawBytes,
+	}
+}
+
+// timeText is empty for the zero time.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return catalog.Time(t)
+}
+
+// newLevels leaves empty levels out.
+func newLevels(local, staging, target buffer.Level) levelsBody {
+	some := func(l buffer.Level) *levelBody {
+		if l.Rows <= 0 {
+			return nil
+		}
+		b := newLevel(l)
+		return &b
+	}
+	return levelsBody{Local: some(local), Staging: some(staging), Target: some(target)}
+}
+
+func newTotal(s catalog.Statistics) totalBody {
+	b := totalBody{
+		Total: newLevel(s.Total), Levels: newLevels(s.Local, s.Staging, s.Target), Rejected: s.Rejected,
+		Lost: lostBody{Expired: s.Expired.Rows, Damaged: s.Damaged.Rows, Discarded: s.Discarded.Rows},
+	}
+	if b.Rejected == nil {
+		b.Rejected = map[string]int64{}
+	}
+	return b
+}
+
+func newFile(f buffer.FileStats) fileBody {
+	b := fileBody{FileID: f.ID, State: string(f.State), OpenedAt: catalog.Time(f.OpenedAt), ClosingAt: timeText(f.ClosedAt), ImportingAt: timeText(f.ImportingAt)}
+	b.Statistics.Total = newLevel(f.Level)
+	var none buffer.Level
+	switch f.State {
+	case buffer.FileImported:
+		b.ImportedAt = timeText(f.FinishedAt)
+		b.Statistics.Levels = newLevels(none, none, f.Level)
+	case buffer.FileImporting:
+		b.Statistics.Levels = newLevels(none, f.Level, none)
+	case buffer.FileWriting, buffer.FileClosing:
+		b.Statistics.Levels = newLevels(f.Level, none, none)
+	}
+	if f.Attempt > 0 {
+		b.RetryAttempt, b.RetryReason, b.RetryAfter = f.Attempt, f.RetryReason, timeText(f.RetryAfter)
+	}
+	return b
+}

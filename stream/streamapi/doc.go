@@ -1,0 +1,37 @@
+// Package streamapi serves the Stream API: the management of sources and sinks over HTTP, for clients that were written for
+// the service.
+//
+//	cat, err := catalog.Open("data/catalog", eng, catalog.Options{})
+//	opts := stream.Options{}
+//	api, err := streamapi.New(cat, streamapi.Options{
+//		Auth: streamapi.StaticToken(token, 1), IngestURL: "https://in.example.com", Ingest: opts,
+//	})
+//	err = stream.Server(":8081", api).ListenAndServe()
+//
+// /v1/documentation describes every operation, for people and as OpenAPI. Requests are checked by the schemas of that
+// description.
+//
+// # Requests
+//
+// A request has a token in X-StorageApi-Token, or in Authorization: Bearer. A programmatic token (kbc_at_, kbc_pat_) also
+// needs its project in X-KBC-ProjectId, and a [ProgrammaticAuthenticator] that exchanges it. Checks come in this order:
+// the form of the request, the token, the branch, the role, the content. All faults of the form are reported together. To
+// callers with the role, so are all faults that a schema cannot express, such as a template that does not compile.
+//
+// # Answers
+//
+// An operation that changes something answers 202 with a task; poll its url. What can be refused at once is refused
+// before that, with its own status. Package catalog says what is stored and what a change guarantees. The names of errors
+// begin with "stream.api.", those of the platform with "storage.".
+//
+// # Beyond the service
+//
+// Clients of the service see these additions only if they ask for them:
+//
+//	POST   …/sources/{id}/rotate-secret                     a new secret, with or without overlap
+//	POST   …/sources/{id}/retry, …/sinks/{id}/retry         repeat failed attempts now
+//	POST   …/sinks/{id}/files/{fileId}/retry                the same for one file
+//	DELETE …/sinks/{id}/files/{fileId}                      give up a file that is not in its table
+//	DELETE …/sources/{id}?cascade=true                      erase a source with its rows and tables
+//	warning of a setting                                    a condition above half of a bound, which never decides
+package streamapi

@@ -1,0 +1,178 @@
+package streamapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/intake"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/internal/wire"
+)
+
+// Options of [New].
+type Options struct {
+	// Auth verifies tokens. It is required.
+	Auth Authenticator
+	// NoProgrammaticTokens refuses programmatic tokens. Default: they are accepted if Auth is a [ProgrammaticAuthenticator].
+	NoProgrammaticTokens bool
+	// Ingest has the options of the ingestion handler. The ids of project and branch stand in all answers, and a payload test
+	// reads a sample as ingestion would. The logger gets failures of the API, too.
+	Ingest stream.Options
+	// URL is the address of the API and IngestURL that of ingestion, both without a trailing path. Addresses in answers
+	// begin with them. Default of URL: the host of the request. IngestURL is required.
+	URL, IngestURL string
+	// TableType is the value of table.type for tables of the platform. Default: [DefaultTableType].
+	TableType string
+}
+
+// Validate reports every field that is out of its range.
+func (o Options) Validate() error {
+	errs := []error{o.Ingest.Validate()}
+	if o.Auth == nil {
+		errs = append(errs, errors.New("streamapi: Options.Auth is required, see StaticToken"))
+	}
+	check := func(name, text string, required bool) {
+		if text == "" && !required {
+			return
+		}
+		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("streamapi: Options.%s is %q, must be an http or https address", name, text))
+		}
+	}
+	check("URL", o.URL, false)
+	check("IngestURL", o.IngestURL, true)
+	return errors.Join(errs...)
+}
+
+// api serves a catalog over HTTP.
+type api struct {
+	cat  *catalog.Catalog
+	opts Options
+	mux  *http.ServeMux
+	docs *documentation
+	// exchange is nil when programmatic tokens are not exchanged.
+	exchange ProgrammaticAuthenticator
+	// bodies decodes the samples of payload tests.
+	bodies wire.Bodies
+}
+
+const (
+	// maxBody bounds the body of a request, maxUnverifiedBody that of a request without a valid token.
+	maxBody           = 4 << 20
+	maxUnverifiedBody = 64 << 10
+	// requestTimeout bounds one request. Whatever takes longer is a task.
+	requestTimeout = 30 * time.Second
+)
+
+// New returns the Stream API of a catalog: the endpoints under /v1, their description at /v1/documentation, /health-check
+// and /readiness-check. The last answers 503 while the local level of the engine or the store of the catalog cannot be
+// written, or is closed. Close the catalog after the last request is answered; if it is closed earlier, requests get 503.
+func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	in := &opts.Ingest
+	in.ProjectID, in.BranchID = cmp.Or(in.ProjectID, 1), cmp.Or(in.BranchID, 1)
+	in.MaxBodyBytes = cmp.Or(in.MaxBodyBytes, stream.DefaultMaxBodyBytes)
+	if in.Logger == nil {
+		in.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.TableType = cmp.Or(opts.TableType, DefaultTableType)
+	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
+	a := &api{cat: cat, opts: opts, mux: http.NewServeMux(), bodies: wire.Bodies{Intake: intake.New(stream.DefaultMaxBufferedBytes), Names: names}}
+	if exchange, ok := opts.Auth.(ProgrammaticAuthenticator); ok && !opts.NoProgrammaticTokens {
+		a.exchange = exchange
+	}
+	ops := a.operations()
+	a.docs = describe(ops, opts)
+	for i := range ops {
+		op := &ops[i]
+		a.mux.Handle(op.method+" "+op.path, a.endpoint(op))
+	}
+	a.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		wire.SetCommonHeaders(w.Header())
+		http.Redirect(w, r, "/v1", http.StatusMovedPermanently)
+	})
+	a.mux.HandleFunc("GET /health-check", func(w http.ResponseWriter, _ *http.Request) {
+		wire.SetCommonHeaders(w.Header())
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("OK"))
+	})
+	a.mux.Handle("GET /readiness-check", wire.Ready(cat.Engine().Ready, cat.Ready))
+	a.docs.mount(a.mux)
+	a.mux.HandleFunc("/", a.noEndpoint)
+	// The mux would redirect the path of no task to that of one without a name.
+	a.mux.HandleFunc("/v1/tasks", a.unknownPath)
+	return a, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodOptions {
+		h := w.Header()
+		wire.SetCommonHeaders(h)
+		h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
+		h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, "+tokenHeader+", "+projectHeader)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	if !isClean(r.URL.Path) {
+		a.unknownPath(w, r)
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// isClean reports whether a path is in the form that endpoints have. The mux would redirect others, also requests whose
+// bodies would then be lost.
+func isClean(p string) bool {
+	clean := path.Clean("/" + p)
+	return p == clean || p == clean+"/"
+}
+
+// noEndpoint answers what no pattern has taken: an unknown path, or a known one with another method.
+func (a *api) noEndpoint(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := a.mux.Handler(other); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		a.unknownPath(w, r)
+		return
+	}
+	wire.SetCommonHeaders(w.Header())
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	w.WriteHeader(http.StatusMethodNotAllowed)
+}
+
+func (a *api) unknownPath(w http.ResponseWriter, r *http.Request) {
+	id := wire.SetCommonHeaders(w.Header())
+	wire.LeaveBody(w, r)
+	wire.WriteError(w, r, a.opts.Ingest.Logger, id, names.Errorf(http.StatusNotFound, "endpointNotFound", "Endpoint %q not found.", r.URL.Path))
+}
+
+// base returns the address of the API.
+func (a *api) base(r *http.Request) string {
+	if a.opts.URL != "" {
+		return a.opts.URL
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
+}

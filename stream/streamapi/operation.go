@@ -1,0 +1,186 @@
+package streamapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/stream/internal/wire"
+)
+
+// access says who may use an operation.
+type access uint8
+
+const (
+	open   access = iota // everybody
+	member               // every master token of the project
+	admin                // those whose role is admin
+)
+
+// operation is one endpoint: everything that is needed to check, run and describe it.
+type operation struct {
+	method, path string
+	id, summary  string
+	access       access
+	query        []parameter
+	// body is a pointer to the zero value of the request's JSON body; nil for no body. With raw it is any bytes.
+	body any
+	raw  bool
+	// status and answer are those of a success; answer is a zero value, nil for no body.
+	status int
+	answer any
+	// codes are the errors that the catalog can return.
+	codes  []catalog.Code
+	handle func(*call) (any, error)
+}
+
+// parameter is one of the query.
+type parameter struct {
+	name, doc string
+	schema    any // a zero value of its type
+	enum      []string
+	// check adds the faults of a value that its schema cannot express; nil for none.
+	check func(p *problems, text string)
+}
+
+// call is one checked request to an operation.
+type call struct {
+	r      *http.Request
+	ctx    context.Context
+	base   string // address of the API
+	by     catalog.By
+	source string
+	sink   string // empty for an operation of a source
+	number int    // of a version
+	page   page
+	body   any
+	raw    []byte
+}
+
+// query returns a parameter of the query.
+func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
+
+// endpoint runs an operation.
+func (a *api) endpoint(op *operation) http.HandlerFunc {
+	checks := a.docs.requestChecks(op)
+	checks.programmatic = a.exchange != nil
+	return func(w http.ResponseWriter, r *http.Request) {
+		id := wire.SetCommonHeaders(w.Header())
+		answer, err := a.serve(op, checks, w, r)
+		if err != nil {
+			e := answerTo(err)
+			if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+				e = names.ClientGone()
+			}
+			if f, ok := answer.(*testFailure); ok {
+				f.ErrorBody = e.Body(id)
+				wire.WriteJSON(w, e.Status, f)
+				return
+			}
+			if e.Unread {
+				wire.LeaveBody(w, r)
+			}
+			wire.WriteError(w, r, a.opts.Ingest.Logger, id, e)
+			return
+		}
+		if answer == nil {
+			w.WriteHeader(op.status)
+			return
+		}
+		wire.WriteJSON(w, op.status, answer)
+	}
+}
+
+// serve checks a request in the order that the package documentation promises, and runs the operation.
+func (a *api) serve(op *operation, checks *checks, w http.ResponseWriter, r *http.Request) (any, error) {
+	c := &call{r: r, ctx: r.Context(), base: a.base(r), source: r.PathValue("sourceId"), sink: r.PathValue("sinkId")}
+	if op.access == open {
+		if err := checks.decode(c, maxBody); err != nil {
+			return nil, err
+		}
+		return op.handle(c)
+	}
+	// Faults of the form come first, but only callers with a valid token may send a large body: decoded JSON takes many
+	// times its size.
+	who, refused := a.verify(c)
+	most := int64(maxBody)
+	if op.raw {
+		most = int64(a.opts.Ingest.MaxBodyBytes)
+	}
+	if refused != nil {
+		most = min(most, maxUnverifiedBody)
+	}
+	if err := checks.decode(c, most); err != nil {
+		if e, ok := errors.AsType[*wire.Error](err); ok && refused != nil && e.Status == http.StatusRequestEntityTooLarge {
+			wire.LeaveBody(w, r)
+			return nil, refused
+		}
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	if err := a.authorize(op, c, who); err != nil {
+		return nil, err
+	}
+	return op.handle(c)
+}
+
+// verify returns whose token it is and refuses those without access to the project.
+func (a *api) verify(c *call) (Identity, error) {
+	token := requestToken(c.r)
+	if token == "" {
+		return Identity{}, missingToken
+	}
+	who, err := a.identify(c, token)
+	switch {
+	case err != nil:
+		return Identity{}, err
+	case !who.Master:
+		return Identity{}, names.Errorf(http.StatusUnauthorized, "masterTokenRequired", "A master token is required.")
+	case who.ProjectID != a.opts.Ingest.ProjectID:
+		return Identity{}, invalidToken
+	}
+	return who, nil
+}
+
+// identify asks the authenticator, but only about tokens that can be of the project.
+func (a *api) identify(c *call, token string) (Identity, error) {
+	switch {
+	case !isProgrammatic(token):
+		return a.opts.Auth.Verify(c.ctx, token)
+	case a.opts.NoProgrammaticTokens:
+		return Identity{}, noProgrammaticTokens
+	case a.exchange == nil:
+		return a.opts.Auth.Verify(c.ctx, token)
+	}
+	var p problems
+	project := requestProject(c.r, &p)
+	if err := p.err(); err != nil {
+		return Identity{}, err
+	}
+	if project != a.opts.Ingest.ProjectID {
+		return Identity{}, invalidToken
+	}
+	return a.exchange.VerifyProgrammatic(c.ctx, token, project)
+}
+
+// authorize checks the branch and then the role.
+func (a *api) authorize(op *operation, c *call, who Identity) error {
+	if branch := c.r.PathValue("branchId"); branch != "" && branch != "default" {
+		n, err := strconv.Atoi(branch)
+		switch {
+		case err != nil || branch[0] == '+':
+			return names.Errorf(http.StatusBadRequest, "badRequest", "branchId is %q, must be a number or \"default\".", branch)
+		case n != a.opts.Ingest.BranchID:
+			return names.Errorf(http.StatusBadRequest, "badRequest", "Branch %d is not the default branch, and no other is supported.", n)
+		}
+	}
+	if op.access == admin && !who.Admin {
+		return names.Errorf(http.StatusForbidden, "forbidden", "The role admin is required to change something.")
+	}
+	c.by = who.By
+	return nil
+}
