@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 )
 
-// connection is the way of one process to the drivers. When the process is dead nothing goes through.
+// connection is how one process reaches the drivers. Nothing gets through after the process is dead.
 type connection struct {
 	memory  *buffertest.Memory
 	process *process

@@ -1,9 +1,8 @@
-// Package forebaytest lets the users of forebay test their own pipelines, with everything that can go wrong: an engine
-// whose disk, staging and tables are in memory, whose drivers fail, hang and lose answers on demand, and whose power can
-// be cut.
+// Package forebaytest tests pipelines that use forebay under faults: an engine with disk, staging and tables in memory,
+// whose drivers fail, hang and lose answers on demand, and whose power can be cut.
 //
 // In testing/synctest the clock is fake: hours of triggers and backoff pass at once, and [Kit.Advance] returns when
-// everything that is due has happened.
+// everything due has happened.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		kit := forebaytest.New(t, forebay.Options{}, source)
@@ -32,11 +31,11 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// ErrInjected is returned by calls of drivers that were told to fail or to lose their answer.
+// ErrInjected is the error of driver calls that were told to fail or to lose their answer.
 var ErrInjected = errors.New("forebaytest: injected failure")
 
-// Kit is an engine in memory with its faults. Its methods may be called at once, but for Crash, Restart and Advance,
-// which belong to the goroutine of the test.
+// Kit is an engine in memory with its faults. Its methods are safe for concurrent use, except Crash, Restart and Advance,
+// which belong to the test's goroutine.
 type Kit struct {
 	tb      testing.TB
 	opts    forebay.Options
@@ -49,20 +48,19 @@ type Kit struct {
 	faults map[buffertest.Op][]fault
 }
 
-// fault is what happens to one call.
 type fault struct {
 	before, after error
 	delay         time.Duration
 }
 
-// process is one opening of the engine. Calls of one that has crashed have no effect any more.
+// process is one opening of the engine. Calls from a crashed process have no effect.
 type process struct {
 	engine *forebay.Engine
 	dead   atomic.Bool
 }
 
-// New opens an engine in memory and defines the sources. FS, Staging and Target of the options are replaced. The engine
-// is closed with the test, which fails when that fails.
+// New opens an engine in memory and defines the sources. It replaces the disk, Staging and Target of the options. The engine
+// is closed with the test, which fails if that fails.
 func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 	tb.Helper()
 	k := &Kit{
@@ -70,7 +68,7 @@ func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 		faults: make(map[buffertest.Op][]fault),
 	}
 	if k.opts.Buffer.MemTableBytes == 0 {
-		k.opts.Buffer.MemTableBytes = 1 << 20 // tests have many engines
+		k.opts.Buffer.MemTableBytes = 1 << 20 // because tests open many engines
 	}
 	k.memory.Before, k.memory.After = k.before, k.after
 	k.makeFolders()
@@ -83,10 +81,10 @@ func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 	return k
 }
 
-// Engine returns the engine. After Crash and Restart it is another one.
+// Engine returns the current engine. Crash and Restart replace it.
 func (k *Kit) Engine() *forebay.Engine { return k.process.engine }
 
-// makeFolders makes the data directory, as if it had been there for long: a cut of the power does not take it.
+// makeFolders creates the data directory durably, so that a power cut does not remove it.
 func (k *Kit) makeFolders() {
 	err := k.disk.MkdirAll("data/local", 0o700)
 	for _, dir := range []string{"", "data", "data/local"} {
@@ -120,14 +118,14 @@ func (k *Kit) open() {
 	}
 }
 
-// Crash cuts the power and opens the engine again, with the sources of New. What the disk had not synced is gone, calls
-// of drivers that were running have an unknown outcome. Calls of the old engine that still run end with an error.
+// Crash cuts the power and opens the engine again, with the sources of New. Unsynced data is lost, driver calls in progress
+// have an unknown outcome, and running calls of the old engine end with an error.
 func (k *Kit) Crash() {
 	k.tb.Helper()
 	old := k.process
 	old.dead.Store(true)
 	k.disk = k.disk.CrashClone(vfs.CrashCloneCfg{})
-	_ = old.engine.Close() // writes to the disk that was left behind
+	_ = old.engine.Close() // writes to the disk that was abandoned
 	k.open()
 }
 
@@ -140,22 +138,21 @@ func (k *Kit) Restart() {
 	k.open()
 }
 
-// Advance lets time pass on the fake clock and returns when everything that was due has happened. Call it inside
-// synctest.Test only.
+// Advance lets time pass on the fake clock and returns when everything due has happened. Call it inside synctest.Test only.
 func (k *Kit) Advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// StepUpload lets time pass until no accepted row is on the local level alone, so until the first step has moved
-// everything, and returns how long that took. It fails the test after a day. Inside synctest.Test only.
+// StepUpload lets time pass until every accepted row has left the local level, and returns how long that took. It fails the
+// test after a day. Call it inside synctest.Test only.
 func (k *Kit) StepUpload() time.Duration {
 	k.tb.Helper()
 	return k.step("upload", func(s forebay.SinkStats) int64 { return s.Local.Rows })
 }
 
 // StepImport lets time pass until every accepted row is in its table, and returns how long that took. It fails the test
-// after a day. Inside synctest.Test only.
+// after a day. Call it inside synctest.Test only.
 func (k *Kit) StepImport() time.Duration {
 	k.tb.Helper()
 	return k.step("import", func(s forebay.SinkStats) int64 { return s.Local.Rows + s.Staging.Rows })
@@ -179,18 +176,18 @@ func (k *Kit) step(name string, waiting func(forebay.SinkStats) int64) time.Dura
 	}
 }
 
-// Fail lets the next calls of an operation fail with [ErrInjected] before they have done anything.
+// Fail makes the next calls of an operation fail with [ErrInjected] before they take effect.
 func (k *Kit) Fail(op buffertest.Op, times int) { k.inject(op, times, fault{before: ErrInjected}) }
 
-// FailWith is Fail with an error, for example one that is marked by [buffer.Permanent].
+// FailWith is Fail with err, for example one marked by [buffer.Permanent].
 func (k *Kit) FailWith(op buffertest.Op, times int, err error) {
 	k.inject(op, times, fault{before: err})
 }
 
-// Lose lets the next calls of an operation do their work and lose the answer: they fail with [ErrInjected] afterwards.
+// Lose makes the next calls of an operation take effect and then fail with [ErrInjected].
 func (k *Kit) Lose(op buffertest.Op, times int) { k.inject(op, times, fault{after: ErrInjected}) }
 
-// Delay lets the next calls of an operation wait before they begin. One that waits for longer than
+// Delay makes the next calls of an operation wait before they start. A call that waits longer than
 // buffer.Options.AttemptTimeout fails.
 func (k *Kit) Delay(op buffertest.Op, times int, d time.Duration) {
 	k.inject(op, times, fault{delay: d})
@@ -210,7 +207,7 @@ func (k *Kit) Rows(table string) [][]string { return k.memory.Rows(table) }
 // Calls returns the calls of all drivers so far.
 func (k *Kit) Calls() []buffertest.Call { return k.memory.Calls() }
 
-// Memory returns staging and tables, to look at them and to alter them. Its hooks belong to the kit.
+// Memory returns staging and tables, to inspect and alter them. Its hooks belong to the kit.
 func (k *Kit) Memory() *buffertest.Memory { return k.memory }
 
 // lost carries the second half of a fault from before to after.

@@ -1,19 +1,18 @@
-// Package otlpflat turns batches of OpenTelemetry logs, metrics and traces into flat records, one for each log record,
-// data point and span.
+// Package otlpflat turns batches of OpenTelemetry logs, metrics and traces into flat records, one for each log record, data
+// point and span.
 //
 //	for doc := range otlpflat.Logs(batch) {
 //		row, err := mapper.AppendRow(row[:0], &mapping.Record{Document: doc, Received: now})
 //	}
 //
-// A record is a [mapping.FieldDocument] over the data as it was decoded: a column that wants one field reads that field,
-// and the record is written as JSON only for a column that wants all of it. The resource and the scope are written once
-// for all records that share them.
+// A record is a [mapping.FieldDocument] over the decoded data. A column that wants one field reads that field; the record is
+// written as JSON only for a column that wants all of it. Records of one resource and scope share their JSON.
 //
 // # Records
 //
-// A record is one compact JSON object. Its members stand in the order below; a member with a question mark is there only
-// if the sender has set it, all others always. Resource and attributes are objects whose keys keep their dots, so that
-// a path to one needs quotes: attributes["http.route"].
+// A record is one compact JSON object with the members below, in this order. A member with a question mark is present only
+// if the sender has set it; all others are always present. Resource and attributes are objects whose keys keep their dots,
+// so a path to one needs quotes: attributes["http.route"].
 //
 //	log        timestamp, observed_timestamp, severity_number, severity_text, body, flags, trace_id?, span_id?,
 //	           attributes, resource, scope, event_name?, dropped_attributes_count?
@@ -40,7 +39,7 @@
 //
 // # Values
 //
-//	time             RFC 3339 in UTC, up to nine digits of a second without the zeros at their end; "" if it is not set
+//	time             RFC 3339 in UTC, up to nine digits of a second without trailing zeros; "" if it is not set
 //	trace and span   lower-case hexadecimal digits; "" if it is not set
 //	integer, count   a number, exact over the whole range of 64 bits
 //	double           the shortest number that reads back as the same double; NaN, Infinity and -Infinity are strings
@@ -49,8 +48,8 @@
 //	map, list        an object, an array
 //	no value         null
 //	enumeration      its name: kind is Unspecified, Internal, Server, Client, Producer or Consumer, status_code Unset, Ok or
-//	                 Error, aggregation_temporality Unspecified, Delta or Cumulative. A value that has no name is its
+//	                 Error, aggregation_temporality Unspecified, Delta or Cumulative. A value without a name is its
 //	                 number, as a string.
 //
-// Of an attribute that a sender has set twice the last value counts: it alone is written, and paths find it.
+// If a sender has set an attribute twice, the last value counts: it alone is written, and paths find it.
 package otlpflat

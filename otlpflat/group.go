@@ -2,15 +2,14 @@ package otlpflat
 
 import "go.opentelemetry.io/collector/pdata/pcommon"
 
-// group is what the records of one resource and one scope have in common. It is written as JSON once, by the first
-// record that needs it.
+// group is what the records of one resource and one scope share. The first record that needs its JSON writes it, once.
 type group struct {
 	resource       pcommon.Resource
 	resourceSchema string
 	scope          pcommon.InstrumentationScope
 	scopeSchema    string
 
-	hasResource, hasScope bool   // the texts below are made
+	hasResource, hasScope bool   // the texts below are ready
 	resourceText          []byte // the attributes of the resource
 	scopeText             []byte
 	sub                   writer // makes the texts
@@ -24,7 +23,6 @@ func (g *group) setScope(s pcommon.InstrumentationScope, schema string) {
 	g.scope, g.scopeSchema, g.hasScope = s, schema, false
 }
 
-// write writes the members resource and scope.
 func (g *group) write(w *writer) {
 	if w.member("resource") {
 		if w.seek && w.at < w.path.Len() {
@@ -80,7 +78,7 @@ func (g *group) writeScope(w *writer) {
 	w.close(c, '}')
 }
 
-// writeEnd writes the members of the resource that stand at the end of a record, if they are set.
+// writeEnd writes the resource members that end a record, if they are set.
 func (g *group) writeEnd(w *writer) {
 	w.dropped("resource_dropped_attributes_count", g.resource.DroppedAttributesCount())
 	if g.resourceSchema != "" && w.member("resource_schema_url") {

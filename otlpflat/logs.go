@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Logs returns the log records of a batch, one document each, in the order of the batch. A document stands for its
-// record only until the next one is asked for.
+// Logs returns the log records of a batch, one document each, in the order of the batch. A document is valid until the next
+// one is yielded.
 func Logs(batch plog.Logs) iter.Seq[mapping.FieldDocument] {
 	return func(yield func(mapping.FieldDocument) bool) {
 		d := new(logDocument)
@@ -54,7 +54,7 @@ func (d *logDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, m
 	return d.w.dst, d.w.kind
 }
 
-// At returns when the record happened or was observed, in Unix nanoseconds; 0 when it does not say.
+// At returns when the record happened or, without that, when it was observed, in Unix nanoseconds; 0 if neither is set.
 func (d *logDocument) At() uint64 {
 	return uint64(cmp.Or(d.record.Timestamp(), d.record.ObservedTimestamp()))
 }
@@ -77,7 +77,7 @@ func (d *logDocument) write() {
 	if w.member("body") {
 		w.value(r.Body())
 	}
-	if w.done { // most paths lead here or to an attribute
+	if w.done { // most paths end above
 		return
 	}
 	if w.member("flags") {

@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Metrics returns the data points of a batch, one document each, in the order of the batch. A metric without data gives
-// none. A document stands for its point only until the next one is asked for.
+// Metrics returns the data points of a batch, one document each, in the order of the batch. A metric without data has none.
+// A document is valid until the next one is yielded.
 func Metrics(batch pmetric.Metrics) iter.Seq[mapping.FieldDocument] {
 	return func(yield func(mapping.FieldDocument) bool) {
 		d := new(pointDocument)
@@ -33,7 +33,7 @@ func Metrics(batch pmetric.Metrics) iter.Seq[mapping.FieldDocument] {
 	}
 }
 
-// pointDocument is one data point: of the points below, the one that the type of the metric says is set.
+// pointDocument is one data point. The type of the metric says which of the point fields is set.
 type pointDocument struct {
 	group
 	w           writer
@@ -48,7 +48,6 @@ type pointDocument struct {
 	summary     pmetric.SummaryDataPoint
 }
 
-// points yields the points of one metric.
 func (d *pointDocument) points(m pmetric.Metric, yield func(mapping.FieldDocument) bool) bool {
 	d.metric, d.typ = m, m.Type()
 	switch d.typ {
@@ -107,7 +106,7 @@ func (d *pointDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte,
 	return d.w.dst, d.w.kind
 }
 
-// At returns when the data point was taken, in Unix nanoseconds; 0 when it does not say.
+// At returns when the data point was taken, in Unix nanoseconds; 0 if it is not set.
 func (d *pointDocument) At() uint64 {
 	var at pcommon.Timestamp
 	switch d.typ {
@@ -182,7 +181,7 @@ func (d *pointDocument) write() {
 	d.writeEnd(w)
 }
 
-// writeCommon writes what stands between the metric and the values of a point.
+// writeCommon writes the members between the metric and the values of a point.
 func (d *pointDocument) writeCommon(typ string, start, at pcommon.Timestamp, attributes pcommon.Map) {
 	w := &d.w
 	if w.member("metric_type") {
@@ -221,7 +220,7 @@ func (d *pointDocument) writeNumber(p pmetric.NumberDataPoint) {
 	}
 }
 
-// distribution is what points of both kinds of histograms have.
+// distribution is what both kinds of histogram points share.
 type distribution interface {
 	Count() uint64
 	HasSum() bool
@@ -232,7 +231,7 @@ type distribution interface {
 	Max() float64
 }
 
-// writeDistribution has a parameter for its type so that the point is not put on the heap.
+// writeDistribution is generic so that the point stays off the heap.
 func writeDistribution[P distribution](w *writer, p P) {
 	if w.member("count") {
 		w.uint(p.Count())

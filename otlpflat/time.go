@@ -2,14 +2,14 @@ package otlpflat
 
 import "time"
 
-// dateCache remembers the text of the last date: the records of a batch are of the same day.
+// dateCache remembers the text of the last date, because the records of a batch usually share their day.
 type dateCache struct {
 	day  uint64
 	text [len("2006-01-02T")]byte
 }
 
-// appendTime appends a time in nanoseconds since 1970 as RFC 3339 in UTC, with up to nine digits of a second and
-// without the zeros at their end.
+// appendTime appends nanoseconds since 1970 as RFC 3339 in UTC, with up to nine digits of a second and without trailing
+// zeros.
 func (c *dateCache) appendTime(dst []byte, nanos uint64) []byte {
 	const perDay = 24 * 60 * 60
 	seconds := nanos / 1e9

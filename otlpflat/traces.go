@@ -11,7 +11,7 @@ import (
 )
 
 // Traces returns the spans of a batch, one document each, in the order of the batch. Events and links are arrays in the
-// document of their span. A document stands for its span only until the next one is asked for.
+// document of their span. A document is valid until the next one is yielded.
 func Traces(batch ptrace.Traces) iter.Seq[mapping.FieldDocument] {
 	return func(yield func(mapping.FieldDocument) bool) {
 		d := new(spanDocument)
@@ -55,7 +55,7 @@ func (d *spanDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, 
 	return d.w.dst, d.w.kind
 }
 
-// At returns when the span ended or else began, in Unix nanoseconds; 0 when it does not say.
+// At returns when the span ended or, without that, when it started, in Unix nanoseconds; 0 if neither is set.
 func (d *spanDocument) At() uint64 {
 	return uint64(cmp.Or(d.span.EndTimestamp(), d.span.StartTimestamp()))
 }
@@ -90,7 +90,7 @@ func (d *spanDocument) write() {
 	if w.member("flags") {
 		w.uint(uint64(s.Flags()))
 	}
-	if w.done { // most paths lead here or to an attribute
+	if w.done { // most paths end above
 		return
 	}
 	if w.member("status_code") {
@@ -121,7 +121,7 @@ func (d *spanDocument) write() {
 	d.writeEnd(w)
 }
 
-// enum returns the name of a value, or its number if a later version of the protocol gave it its name.
+// enum returns the name of a value, or the number of a value that has no name yet.
 func enum(name string, value int32) string {
 	if name == "" {
 		return strconv.Itoa(int(value))

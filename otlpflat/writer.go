@@ -15,37 +15,36 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// writer goes through the members of a record. It does one of two things with the same calls: it writes them all as JSON,
-// or it seeks the one value that a path leads to. So the record that is written and the fields that are found cannot
-// disagree. The design that lost: a table of fields beside the code that writes them, which is the same record told twice.
+// writer visits the members of a record and either writes them all as JSON or seeks the one value of a path. Both use the
+// same calls, so what is written and what is found cannot disagree. A table of fields beside the writing code lost: it
+// describes the record twice.
 type writer struct {
 	dst  []byte
 	date dateCache
-	// keys and seen are the memory of repeats.
+	// keys and seen are memory of repeats.
 	keys []string
 	seen map[string]struct{}
 
-	// For seeking; path.Len() steps, of which the first at are taken.
+	// Seeking: at of path.Len() steps have been taken.
 	seek bool
 	path mapping.FieldPath
 	at   int
-	want string            // the key of the member that is looked for
-	done bool              // the place was reached, or it was found that it does not exist
-	kind mapping.FieldKind // of what was found
+	want string            // the key of the member to find
+	done bool              // found, or known to be missing
+	kind mapping.FieldKind // of the value that was found
 }
 
-// startWrite makes the writer append to dst.
 func (w *writer) startWrite(dst []byte) {
 	w.dst, w.seek, w.done = dst, false, false
 }
 
-// startSeek makes the writer look for path, which is not empty, and append its value to dst.
+// startSeek makes the writer find path, which is not empty, and append its value to dst.
 func (w *writer) startSeek(dst []byte, path mapping.FieldPath) {
 	w.dst, w.seek, w.done, w.kind, w.path, w.at = dst, true, false, mapping.NoField, path, 0
 }
 
-// arrived reports, while seeking, whether the path ends at the value at hand. A scalar has nothing below it, so with
-// or without an arrival the search has ended.
+// arrived reports, while seeking, whether the path ends at the current value. A scalar has no members, so the search ends
+// here in any case.
 func (w *writer) arrived(kind mapping.FieldKind) bool {
 	w.done = true
 	if w.at < w.path.Len() {
@@ -55,13 +54,13 @@ func (w *writer) arrived(kind mapping.FieldKind) bool {
 	return true
 }
 
-// scope of open and close: what to go back to.
+// container is what open returns to close.
 type container bool
 
-// whole is the container that the path ends at: it is written, and then the search has ended.
+// whole is the container at the end of the path. Closing it ends the search.
 const whole container = true
 
-// open begins an object or an array, by its bracket.
+// open starts an object or an array, by its bracket.
 func (w *writer) open(bracket byte) container {
 	switch {
 	case !w.seek:
@@ -78,7 +77,6 @@ func (w *writer) open(bracket byte) container {
 	return !whole
 }
 
-// close ends what open began.
 func (w *writer) close(c container, bracket byte) {
 	if !w.seek {
 		w.dst = append(w.dst, bracket)
@@ -91,10 +89,10 @@ func (w *writer) close(c container, bracket byte) {
 	}
 }
 
-// root begins the record itself, whose end is not a matter of close.
+// root starts the record, which close does not end.
 func (w *writer) root() { w.open('{') }
 
-// member begins a member of the object at hand and reports whether its value is wanted.
+// member starts a member of the current object and reports whether its value is wanted.
 func (w *writer) member(key string) bool {
 	if w.seek {
 		return !w.done && key == w.want
@@ -104,12 +102,12 @@ func (w *writer) member(key string) bool {
 	} else {
 		w.dst = append(w.dst, '"')
 	}
-	w.dst = append(w.dst, key...) // the names of fields need no escape
+	w.dst = append(w.dst, key...) // field names need no escape
 	w.dst = append(w.dst, '"', ':')
 	return true
 }
 
-// elements returns the range of the elements that are wanted of the n elements of the array at hand.
+// elements returns the range of wanted elements, of n elements of the current array.
 func (w *writer) elements(n int) (from, to int) {
 	if !w.seek {
 		return 0, n
@@ -123,14 +121,14 @@ func (w *writer) elements(n int) (from, to int) {
 	return i, i + 1
 }
 
-// element begins element i of the array at hand.
+// element starts element i of the current array.
 func (w *writer) element(i int) {
 	if !w.seek && i > 0 {
 		w.dst = append(w.dst, ',')
 	}
 }
 
-// json writes a value, not null and not a string, that is JSON already.
+// json writes a value that is JSON already, neither null nor a string.
 func (w *writer) json(text []byte) {
 	if !w.seek || w.arrived(mapping.FieldJSON) {
 		w.dst = append(w.dst, text...)
@@ -155,7 +153,7 @@ func (w *writer) text(s string) {
 	}
 }
 
-// beginPlain begins a text that needs no escape; it reports whether it is wanted.
+// beginPlain starts a text that needs no escape and reports whether it is wanted.
 func (w *writer) beginPlain() bool {
 	if w.seek {
 		return w.arrived(mapping.FieldText)
@@ -188,8 +186,8 @@ func (w *writer) uint(u uint64) {
 	}
 }
 
-// float writes the shortest number that reads back as f. JSON has no number for NaN and the infinities: they become
-// the strings that the JSON form of protobuf has for them.
+// float writes the shortest number that reads back as f. NaN and the infinities become the strings of protobuf's JSON form,
+// because JSON has no numbers for them.
 func (w *writer) float(f float64) {
 	switch {
 	case math.IsNaN(f):
@@ -228,7 +226,6 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-// bytes writes standard base64 with padding.
 func (w *writer) bytes(b pcommon.ByteSlice) {
 	if !w.beginPlain() {
 		return
@@ -272,7 +269,6 @@ func (w *writer) time(t pcommon.Timestamp) {
 	}
 }
 
-// value writes an attribute value.
 func (w *writer) value(v pcommon.Value) {
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
@@ -294,7 +290,7 @@ func (w *writer) value(v pcommon.Value) {
 	}
 }
 
-// attributes writes a map as an object, in its order. Of members with one key the last is written.
+// attributes writes a map as an object, in its order. Of equal keys the last is written.
 func (w *writer) attributes(m pcommon.Map) {
 	c := w.open('{')
 	if w.seek {
@@ -320,8 +316,8 @@ func (w *writer) attributes(m pcommon.Map) {
 	w.close(c, '}')
 }
 
-// repeats tells which members of m are not written, because a later one is written with the same key. It returns nil when
-// there are none, as in all that SDKs send.
+// repeats marks the members of m that a later one with the same written key replaces. It returns nil if there are none, as
+// for everything that SDKs send.
 func (w *writer) repeats(m pcommon.Map) []bool {
 	if m.Len() < 2 {
 		return nil
@@ -337,7 +333,7 @@ func (w *writer) repeats(m pcommon.Map) []bool {
 	}
 	last := make(map[string]int, len(w.keys))
 	for i, k := range w.keys {
-		last[string([]rune(k))] = i // as it is written
+		last[string([]rune(k))] = i // the key as it is written
 	}
 	if len(last) == len(w.keys) {
 		return nil
@@ -354,7 +350,7 @@ func (w *writer) repeats(m pcommon.Map) []bool {
 
 // distinct reports whether all of w.keys are different.
 func (w *writer) distinct() bool {
-	const few = 16 // of which each is compared with each
+	const few = 16 // up to here, comparing each with each is faster
 	if len(w.keys) <= few {
 		for i, k := range w.keys {
 			if slices.Contains(w.keys[:i], k) {
@@ -384,7 +380,7 @@ func find(m pcommon.Map, want string) (found pcommon.Value, ok bool) {
 	return found, ok
 }
 
-// replacement is what each byte that is not UTF-8 is written as.
+// replacement replaces each byte that is not UTF-8.
 const replacement = string(utf8.RuneError)
 
 func (w *writer) slice(s pcommon.Slice) {
@@ -417,7 +413,7 @@ func (w *writer) floats(s pcommon.Float64Slice) {
 	w.close(c, ']')
 }
 
-// dropped writes a count of what the sender left out, if there is any.
+// dropped writes how much the sender left out, if anything.
 func (w *writer) dropped(key string, n uint32) {
 	if n != 0 && w.member(key) {
 		w.uint(uint64(n))

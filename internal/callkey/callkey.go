@@ -1,4 +1,4 @@
-// Package callkey makes the keys of calls that may be repeated, for the handlers that take requests.
+// Package callkey makes the keys of repeatable calls for request handlers.
 package callkey
 
 import (
@@ -6,16 +6,16 @@ import (
 	"errors"
 )
 
-// Header names a request, so that sending it again adds only what is missing of it.
+// Header is the header that names a request. Repeating the request adds only what is missing.
 const Header = "Idempotency-Key"
 
-// maxLength is the greatest length of a key that a sender gives, in bytes.
+// maxLength is the longest key from a sender, in bytes.
 const maxLength = 255
 
-// ErrKey says that the keys of a request are not one of 1 to 255 bytes.
+// ErrKey says that a request has several keys, or one that does not have 1 to 255 bytes.
 var ErrKey = errors.New("the Idempotency-Key must have 1 to 255 characters")
 
-// Of returns the key of a request from the values of its header, empty if there are none. scope tells requests apart whose
+// Of returns the key of a request from the values of its header, empty if there are none. scope separates requests whose
 // senders may choose the same key.
 func Of(values []string, scope ...string) (string, error) {
 	if len(values) == 0 {

@@ -9,22 +9,22 @@ import (
 // MaxPrecision is the greatest number of digits of a decimal.
 const MaxPrecision = 38
 
-// AnyScale is the scale of decimals that keep the fraction digits that they need.
+// AnyScale is the scale of decimals with as many fraction digits as the value needs.
 const AnyScale = -1
 
-// number is a number of the JSON grammar, taken apart: digits before and after the point, and the exponent.
+// number is a parsed JSON number: digits before and after the point, and the exponent.
 type number struct {
 	negative    bool
 	whole, frac []byte
 	exponent    int64 // saturated far beyond the range of every type
 
-	// The significant digits are those from first to before last, counted over whole and frac. A zero has none.
+	// The significant digits are [first, last), counted over whole and frac. A zero has none.
 	first, last int64
 }
 
 const maxExponent = 1 << 40
 
-// parseNumber reads -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? and nothing else.
+// parseNumber accepts exactly -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?.
 func parseNumber(text []byte) (n number, reason Reason) {
 	if len(text) == 0 {
 		return n, EmptyText
@@ -72,7 +72,7 @@ func parseNumber(text []byte) (n number, reason Reason) {
 	return n, OK
 }
 
-// digits splits the digits off the front.
+// digits splits leading digits from text.
 func digits(text []byte) (head, rest []byte) {
 	i := 0
 	for i < len(text) && text[i]-'0' <= 9 {
@@ -81,7 +81,7 @@ func digits(text []byte) (head, rest []byte) {
 	return text[:i], text[i:]
 }
 
-// digit is the digit of a place, counted over whole and frac. All places outside of them are zeros.
+// digit is the digit at a place, counted over whole and frac. Places outside of them are zeros.
 func (n *number) digit(at int64) byte {
 	switch {
 	case at < 0:
@@ -98,16 +98,16 @@ func (n *number) zero() bool { return n.first == n.last }
 // point is the place of the first digit after the decimal point.
 func (n *number) point() int64 { return int64(len(n.whole)) + n.exponent }
 
-// wholeDigits is how many digits stand before the point, without leading zeros.
+// wholeDigits is the number of digits before the point, without leading zeros.
 func (n *number) wholeDigits() int64 { return max(0, n.point()-n.first) }
 
-// fractionDigits is how many digits must stand after the point.
+// fractionDigits is the number of digits required after the point.
 func (n *number) fractionDigits() int64 { return max(0, n.last-n.point()) }
 
 // maxInt64Digits are the digits of 2^63.
 const maxInt64Digits = 19
 
-// AppendInt64 appends a whole number in decimal digits: 1.0 and 1e3 are the whole numbers 1 and 1000, -0 is 0.
+// AppendInt64 appends a whole number in decimal digits: 1.0 and 1e3 are 1 and 1000, -0 is 0.
 func AppendInt64(dst, text []byte) ([]byte, Reason) {
 	n, reason := parseNumber(text)
 	switch {
@@ -136,8 +136,8 @@ func AppendInt64(dst, text []byte) ([]byte, Reason) {
 	return strconv.AppendUint(dst, value, 10), OK
 }
 
-// AppendDecimal appends a number of at most precision digits, of which exactly scale stand after the point; with [AnyScale] as
-// many as the value needs. Minus zero is zero. Precision is at most [MaxPrecision], and scale at most precision.
+// AppendDecimal appends a number of at most precision digits with exactly scale digits after the point, or with [AnyScale]
+// as many as the value needs. Negative zero becomes zero. Precision is at most [MaxPrecision], and scale at most precision.
 func AppendDecimal(dst, text []byte, precision, scale int) ([]byte, Reason) {
 	n, reason := parseNumber(text)
 	if reason != OK {
@@ -186,9 +186,9 @@ func AppendDecimal(dst, text []byte, precision, scale int) ([]byte, Reason) {
 	return dst, OK
 }
 
-// AppendFloat64 appends the nearest double in the shortest form that reads back as the same, with an exponent from 1e21 up
-// and below 1e-6. NaN, Infinity and -Infinity are read in exactly this spelling. A number that is too small is 0, one that is
-// too large does not fit. Minus zero keeps its sign.
+// AppendFloat64 appends the nearest double in the shortest form that reads back as the same double, with an exponent from
+// 1e21 on and below 1e-6. NaN, Infinity and -Infinity are accepted in exactly this spelling. Values too small become 0;
+// values too large do not fit. Negative zero keeps its sign.
 func AppendFloat64(dst, text []byte) ([]byte, Reason) {
 	switch string(text) {
 	case "NaN", "Infinity", "-Infinity":
@@ -197,7 +197,7 @@ func AppendFloat64(dst, text []byte) ([]byte, Reason) {
 	if _, reason := parseNumber(text); reason != OK {
 		return dst, reason
 	}
-	// The string lives no longer than the call: ParseFloat copies what it puts into an error.
+	// The string does not outlive the call: ParseFloat copies what it puts into an error.
 	f, err := strconv.ParseFloat(unsafe.String(&text[0], len(text)), 64)
 	if err != nil {
 		return dst, OutOfRange
@@ -214,7 +214,7 @@ func AppendFloat64(dst, text []byte) ([]byte, Reason) {
 	return dst, OK
 }
 
-// AppendBool appends true or false, which are the only spellings.
+// AppendBool appends true or false, the only accepted spellings.
 func AppendBool(dst, text []byte) ([]byte, Reason) {
 	switch string(text) {
 	case "true", "false":

@@ -16,9 +16,9 @@ func AppendDate(dst, text []byte) ([]byte, Reason) {
 	return append(dst, text...), OK
 }
 
-// AppendTimestamp appends a time in UTC as YYYY-MM-DDThh:mm:ss.ffffffZ. It reads RFC 3339, where t, z and one space for T
-// may stand as well. Digits below a microsecond are dropped. The time must be in the years 1 to 9999 of UTC. A time without Z or
-// an offset is taken as UTC if assumeUTC is set.
+// AppendTimestamp appends a time in UTC as YYYY-MM-DDThh:mm:ss.ffffffZ. It accepts RFC 3339, with t, z, and one space in
+// place of T. Digits below a microsecond are dropped. The time must be in the years 1 to 9999 of UTC. A time without Z or an
+// offset counts as UTC if assumeUTC is set.
 func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	days, rest, reason := parseDate(text)
 	if reason != OK {
@@ -50,7 +50,7 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	case hour > 23 || minute > 59 || second > 59:
 		return dst, OutOfRange
 	}
-	ofDay := hour*60 + minute - offset // minutes of the day in UTC, which may be one before or after
+	ofDay := hour*60 + minute - offset // minutes of the day in UTC; may be in the day before or after
 	if ofDay < 0 {
 		days, ofDay = days-1, ofDay+24*60
 	} else if ofDay >= 24*60 {
@@ -91,7 +91,7 @@ func parseZone(text []byte, assumeUTC bool) (minutes int, reason Reason) {
 	return minutes, OK
 }
 
-// two reads two digits, -1 if they are none.
+// two reads two digits, or returns -1.
 func two(text []byte) int {
 	if text[0]-'0' > 9 || text[1]-'0' > 9 {
 		return -1
@@ -105,14 +105,14 @@ var daysBefore = [...]int{0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334,
 
 func leap(year int) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
 
-// Days are counted from the 1st of March of the year 0, so that a leap day is the last of its year.
+// Days are counted from 1 March of the year 0, so that a leap day is the last of its year.
 const (
 	daysIn400 = 146097
 	minDay    = 306                               // 0001-01-01
 	maxDay    = 10000/400*daysIn400 - 1 - 31 - 29 // 9999-12-31; the year 10000 is a leap year
 )
 
-// parseDate reads YYYY-MM-DD, of the year 0 as well, because an offset can move it into the year 1.
+// parseDate reads YYYY-MM-DD, also of the year 0, because an offset can move it into the year 1.
 func parseDate(text []byte) (days int, rest []byte, reason Reason) {
 	if len(text) == 0 {
 		return 0, nil, EmptyText
@@ -138,7 +138,7 @@ func parseDate(text []byte) (days int, rest []byte, reason Reason) {
 	if month -= 3; month < 0 {
 		month, year = month+12, year-1
 	}
-	// From March on the lengths of the months repeat with a period of 153 days in 5 months.
+	// From March on, month lengths repeat with a period of 153 days in 5 months.
 	days = year*365 + floor(year, 4) - floor(year, 100) + floor(year, 400) + (153*month+2)/5 + day - 1
 	return days, text[10:], OK
 }
@@ -150,7 +150,7 @@ func floor(n, by int) int {
 	return n / by
 }
 
-// appendDate appends the date of a day from minDay to maxDay.
+// appendDate appends the date of a day between minDay and maxDay.
 func appendDate(dst []byte, days int) []byte {
 	era, day := days/daysIn400, days%daysIn400
 	year := (day - day/1460 + day/36524 - day/(daysIn400-1)) / 365

@@ -12,11 +12,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Coding is a compression of bodies.
+// Coding is a compression of request bodies.
 type Coding uint8
 
-// The codings that an Intake takes off. Deflate is zlib's format or the bare one, and Snappy the framed format or one block,
-// whichever it is: for both names, clients disagree about what it means.
+// The supported codings. Clients disagree on two names, so both forms are detected: Deflate is zlib's format or raw DEFLATE,
+// Snappy is the framed format or one block.
 const (
 	Identity Coding = iota
 	Gzip
@@ -26,18 +26,18 @@ const (
 	LZ4
 )
 
-// DecodeError says that a body does not have the coding that it claims.
+// DecodeError says that a body is not valid in its declared coding.
 type DecodeError struct{ Err error }
 
 func (e *DecodeError) Error() string { return e.Err.Error() }
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// zstdWindow bounds the memory that a frame can ask for before any of it is decoded. RFC 8878 recommends 8 MB at least.
+// zstdWindow bounds the memory that a frame can request before any of it is decoded. RFC 8878 recommends at least 8 MB.
 const zstdWindow = 8 << 20
 
-// Decode takes the coding off b.Sent, and frees it if it is large. It returns at most limit bytes, which are valid until b is
-// reused or dropped. What a small body inflates to is bounded and counted as it comes, like what arrives. An error is ErrBusy,
-// a [*TooLargeError] or a [*DecodeError].
+// Decode decompresses b.Sent, and frees it if it is large. The result has at most limit bytes and is valid until b is reused
+// or dropped. Decompressed bytes count against the memory bound as they appear. An error is ErrBusy, a [*TooLargeError] or a
+// [*DecodeError].
 func (in *Intake) Decode(b *Body, c Coding, limit int) ([]byte, error) {
 	if c == Identity {
 		return b.Sent, nil
@@ -74,7 +74,7 @@ func (in *Intake) decode(b *Body, c Coding, limit int) error {
 		}
 		in.slots <- struct{}{}
 		defer func() {
-			_ = z.Reset(nil) // it must not keep the body
+			_ = z.Reset(nil) // so that it does not keep the body
 			in.zstds.Put(z)
 			<-in.slots
 		}()
@@ -115,7 +115,7 @@ func (in *Intake) decode(b *Body, c Coding, limit int) error {
 	return in.readAll(b, &b.decoded, &b.heldDecoded, decoder{dec}, -1, limit)
 }
 
-// deflate returns a reader of the format that the body has. The standard means zlib's; some clients send the bare one.
+// deflate returns a reader for the format of the body. The standard means zlib's; some clients send raw DEFLATE.
 func (in *Intake) deflate(sent []byte, src io.Reader) (io.Reader, error) {
 	if len(sent) >= 2 && sent[0]&0x0f == 8 && (uint(sent[0])<<8|uint(sent[1]))%31 == 0 {
 		if z, ok := in.zlibs.Get().(zlibReader); ok {
@@ -151,10 +151,10 @@ type bareReader interface {
 	flate.Resetter
 }
 
-// snappyMagic begins the framed format. A block cannot begin like this: it would be a copy from before its first byte.
+// snappyMagic starts the framed format. A block cannot start like this: it would copy from before its first byte.
 const snappyMagic = "\xff\x06\x00\x00sNaPpY"
 
-// snappyGain is how many bytes one byte of a snappy block can become at most: a copy of three bytes stands for 64.
+// snappyGain is the most bytes that one byte of a snappy block can become: a copy of three bytes stands for 64.
 const snappyGain = 22
 
 func (in *Intake) snappyBlock(b *Body, limit int) error {
@@ -162,7 +162,7 @@ func (in *Intake) snappyBlock(b *Body, limit int) error {
 	switch {
 	case err != nil:
 		return &DecodeError{err}
-	case size > snappyGain*len(b.Sent): // before memory is taken for it
+	case size > snappyGain*len(b.Sent): // before memory is allocated for it
 		return &DecodeError{snappy.ErrCorrupt}
 	case size > limit:
 		return &TooLargeError{limit}
@@ -180,7 +180,7 @@ func (in *Intake) snappyBlock(b *Body, limit int) error {
 	return nil
 }
 
-// decoder marks the errors of a decoder, so that they are not taken for those of a connection.
+// decoder marks the errors of a decoder, to tell them from those of a connection.
 type decoder struct{ io.Reader }
 
 func (d decoder) Read(p []byte) (int, error) {

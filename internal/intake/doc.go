@@ -1,3 +1,3 @@
-// Package intake reads the bodies of requests within a bound of memory and takes off their compression. The endpoints for
-// events, for telemetry over HTTP and for telemetry over gRPC share it.
+// Package intake reads and decompresses request bodies within a bound of memory, for the endpoints of events and of
+// telemetry over HTTP and gRPC.
 package intake

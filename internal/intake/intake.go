@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// ErrBusy says that the requests in progress hold as much memory as they may. The request can be sent again later.
+// ErrBusy says that the requests in progress have reached the memory bound. The request can be sent again later.
 var ErrBusy = errors.New("too many requests are in progress")
 
-// TooLargeError says that a body is larger than it may be.
+// TooLargeError says that a body exceeds its limit.
 type TooLargeError struct {
 	// Limit is in bytes.
 	Limit int
@@ -22,18 +22,18 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the body has more than %d bytes", e.Limit)
 }
 
-// Intake reads bodies. Its memory bound holds for all of them together. It is safe for concurrent use.
+// Intake reads bodies within one memory bound for all of them. It is safe for concurrent use.
 type Intake struct {
 	most  int64
 	taken atomic.Int64
-	// slots bounds how many decoders with large windows work at once. They wait for nothing but the CPU, so more of them
-	// than CPUs would take memory and gain no time.
+	// slots bounds how many decoders with large windows work at once. They only wait for the CPU, so more of them than CPUs
+	// would take memory and gain no time.
 	slots chan struct{}
 
 	gzips, deflates, zlibs, zstds, snappies, lz4s sync.Pool
 }
 
-// New returns an Intake whose bodies take at most most bytes together.
+// New returns an Intake whose bodies together take at most most bytes.
 func New(most int) *Intake {
 	return &Intake{most: int64(most), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
@@ -48,11 +48,11 @@ type Body struct {
 	Sent    []byte
 	decoded []byte
 	held    int // bytes of Intake.taken
-	// heldSent and heldDecoded are the parts of held that the two buffers have.
+	// heldSent and heldDecoded are the parts of held for the two buffers.
 	heldSent, heldDecoded int
 }
 
-// Take reserves n bytes more for the request, or returns ErrBusy.
+// Take reserves n more bytes for the request, or returns ErrBusy.
 func (in *Intake) Take(b *Body, n int) error {
 	if in.taken.Add(int64(n)) > in.most {
 		in.taken.Add(int64(-n))
@@ -62,23 +62,23 @@ func (in *Intake) Take(b *Body, n int) error {
 	return nil
 }
 
-// Room returns how much more the request may ever take: half of the bound of all, so that others have room beside it, and
-// never more than the bound leaves it when it is alone. Waiting does not help a request that needs more.
+// Room returns how much more the request may ever take: at most half of the common bound, so that others have room beside
+// it. Waiting does not help a request that needs more.
 func (in *Intake) Room(b *Body) int { return min(int(in.most)/2, int(in.most)-b.held) }
 
-// Give returns n bytes of what the request holds.
+// Give returns n bytes that the request holds.
 func (in *Intake) Give(b *Body, n int) {
 	in.taken.Add(int64(-n))
 	b.held -= n
 }
 
-// Release returns all that the request holds. The buffers stay, for the next request.
+// Release returns all bytes that the request holds. The buffers stay for the next request.
 func (in *Intake) Release(b *Body) {
 	in.Give(b, b.held)
 	b.heldSent, b.heldDecoded = 0, 0
 }
 
-// Drop frees the buffers of a request that needs its body no more, except small ones, which the next request can use.
+// Drop frees the buffers of a request that no longer needs its body, except small ones, which the next request can use.
 func (in *Intake) Drop(b *Body) {
 	in.drop(b, &b.Sent, &b.heldSent)
 	in.drop(b, &b.decoded, &b.heldDecoded)
@@ -92,10 +92,10 @@ func (in *Intake) drop(b *Body, buf *[]byte, held *int) {
 	}
 }
 
-// maxKept is the greatest buffer that is kept for later requests.
+// maxKept is the largest buffer that is kept for later requests.
 const maxKept = 256 << 10
 
-// Reuse prepares the memory for another request, after Release. It reports false when it is too large to be kept.
+// Reuse prepares the memory for another request, after Release. It returns false if the memory is too large to be kept.
 func (b *Body) Reuse() bool {
 	b.Sent, b.decoded = b.Sent[:0], b.decoded[:0]
 	return cap(b.Sent) <= maxKept && cap(b.decoded) <= maxKept
@@ -104,21 +104,21 @@ func (b *Body) Reuse() bool {
 // step is the unit in which memory is reserved.
 const step = 16 << 10
 
-// Read reads all of src, at most limit bytes, into b.Sent. announced is the length, negative if it is not known. Memory is
-// taken as the bytes arrive, not by the announced length, so that a client pays with traffic for what it takes. An error is
-// ErrBusy, a [*TooLargeError], or that of src.
+// Read reads all of src, at most limit bytes, into b.Sent. announced is the length, negative if unknown. Memory is reserved
+// as bytes arrive and not by the announced length, so a client pays with traffic for what it takes. An error is ErrBusy, a
+// [*TooLargeError], or an error of src.
 func (in *Intake) Read(b *Body, src io.Reader, announced int64, limit int) error {
 	return in.readAll(b, &b.Sent, &b.heldSent, src, announced, limit)
 }
 
 // readAll reads into one of the buffers of b.
 func (in *Intake) readAll(b *Body, to *[]byte, held *int, src io.Reader, announced int64, limit int) error {
-	most := limit + 1 // one byte more shows that there is more
+	most := limit + 1 // one byte more shows that the limit is exceeded
 	if announced >= 0 {
 		if announced > int64(limit) {
 			return &TooLargeError{limit}
 		}
-		most = int(announced) + 1 // one byte more: a reader may tell the end only after the last byte
+		most = int(announced) + 1 // one byte more, because a reader may report the end only after the last byte
 	}
 	buf := (*to)[:0]
 	defer func() { *to = buf }()

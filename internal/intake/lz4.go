@@ -7,29 +7,29 @@ import (
 	"math/bits"
 )
 
-// lz4Reader reads LZ4 frames, one after the other, out of memory. The format is small and frozen; docs/dependencies.md
-// says why no library reads it.
+// lz4Reader reads concatenated LZ4 frames from memory. The format is small and frozen; docs/dependencies.md says why no
+// library reads it.
 type lz4Reader struct {
 	src []byte
 	err error
-	// out is what was decoded: the window of the next block, and what Read has not returned yet, which begins at next.
+	// out is decoded data: the window of the next block, and from next on what Read has not returned yet.
 	out  []byte
 	next int
 
-	// Of the frame at hand.
+	// State of the current frame.
 	inFrame, independent, blockSum, contentSum, hasSize bool
 
-	blockMost       int // bytes of a decoded block
+	blockMost       int // limit of a decoded block in bytes
 	size, delivered uint64
 	sum             xxh32
 }
 
-// lz4Window is how far back a match can begin.
+// lz4Window is the greatest distance of a match.
 const lz4Window = 64 << 10
 
 const (
 	lz4Magic     = 0x184D2204
-	lz4Skippable = 0x184D2A50 // and the fifteen numbers behind it
+	lz4Skippable = 0x184D2A50 // and the next fifteen numbers
 )
 
 var (
@@ -118,7 +118,7 @@ func (z *lz4Reader) more() error {
 	return nil
 }
 
-// firstError returns err, or other when there is none.
+// firstError returns err, or other if err is nil.
 func firstError(err, other error) error {
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (z *lz4Reader) header() error {
 	return nil
 }
 
-// end reads what stands behind the last block of a frame.
+// end reads what follows the last block of a frame.
 func (z *lz4Reader) end() error {
 	z.inFrame = false
 	if z.hasSize && z.size != z.delivered {
@@ -196,9 +196,9 @@ func (z *lz4Reader) end() error {
 	return nil
 }
 
-// lz4Block appends a decoded block to dst, which begins with its window and may get as long as most.
+// lz4Block appends a decoded block to dst, which starts with the window of the block and may grow to most bytes.
 func lz4Block(dst, src []byte, most int) ([]byte, error) {
-	length := func(n int) (int, bool) { // the rest of a length of which n are in the token
+	length := func(n int) (int, bool) { // the rest of a length whose first part n is in the token
 		if n < 15 {
 			return n, true
 		}
@@ -238,7 +238,7 @@ func lz4Block(dst, src []byte, most int) ([]byte, error) {
 		if !ok || offset == 0 || offset > len(dst) || len(dst)+n > most {
 			return dst, errLZ4
 		}
-		for n > 0 { // a match may overlap what it makes
+		for n > 0 { // a match may overlap its own output
 			from := len(dst) - offset
 			part := min(n, offset)
 			dst = append(dst, dst[from:from+part]...)
@@ -248,7 +248,7 @@ func lz4Block(dst, src []byte, most int) ([]byte, error) {
 	}
 }
 
-// xxh32 is the checksum of the format, with the seed zero. The zero value is ready to use.
+// xxh32 is the checksum of the format, with seed zero. The zero value is ready to use.
 type xxh32 struct {
 	v     [4]uint32
 	total uint64

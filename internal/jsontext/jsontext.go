@@ -13,18 +13,16 @@ const (
 	highs = 0x8080808080808080
 )
 
-// Special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and
-// bytes above 0x7f. The lowest mark is always true: a byte up to 0x7f gets a mark from a subtraction only when it is what
-// is looked for, or when a byte below it was and borrows.
+// Special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and bytes
+// above 0x7f. Only the lowest mark is reliable: a subtraction also marks a byte up to 0x7f when a byte below it borrows.
 func Special(w uint64) uint64 { return SpecialBits(w) & highs }
 
-// SpecialBits is Special with bits below the marks that mean nothing, so that the marks of several words can be taken
-// together.
+// SpecialBits is Special with meaningless bits below the marks, so that the marks of several words can be combined.
 func SpecialBits(w uint64) uint64 {
 	return ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones) | w
 }
 
-// IsPlain reports whether s stands in a JSON string as it is: ASCII without quotes, backslashes and control characters.
+// IsPlain reports whether s needs no escape in a JSON string: ASCII without quotes, backslashes and control characters.
 func IsPlain(s string) bool {
 	b := unsafe.Slice(unsafe.StringData(s), len(s))
 	switch {
@@ -51,8 +49,8 @@ func IsPlain(s string) bool {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string with as few escapes as RFC 8259 allows. Invalid UTF-8 becomes U+FFFD.
-// With html the characters <, > and & and the separators U+2028 and U+2029 are escaped as encoding/json does.
+// AppendString appends s as a JSON string with as few escapes as RFC 8259 allows. Invalid UTF-8 becomes U+FFFD. With html,
+// the characters <, > and & and the separators U+2028 and U+2029 are escaped as encoding/json does.
 func AppendString(dst []byte, s string, html bool) []byte {
 	dst = append(dst, '"')
 	plain := 0

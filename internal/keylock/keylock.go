@@ -1,5 +1,4 @@
-// Package keylock has locks by name: those of different names do not wait for each other, and whoever waits gives up with
-// its context.
+// Package keylock has locks by name, which a waiting caller can leave with its context.
 package keylock
 
 import (
@@ -7,21 +6,21 @@ import (
 	"sync"
 )
 
-// Locks are locks by name. The zero value is ready. It is safe for concurrent use, and keeps nothing of a name that
-// nobody holds or waits for.
+// Locks are locks by name; different names never wait for each other. The zero value is ready. It is safe for concurrent
+// use, and stores nothing for a name that nobody holds or waits for.
 type Locks struct {
 	mu     sync.Mutex
 	byName map[string]*lock
 }
 
 type lock struct {
-	free   chan struct{} // has room for the one who holds it
-	users  int           // who holds it or waits
+	free   chan struct{} // buffered; the holder occupies it
+	users  int           // holder and waiting callers
 	holder string
 }
 
-// Lock waits until nobody else holds the lock of a name. holder is what [Locks.Holder] returns meanwhile. The error is the
-// cause of the end of ctx; it wins a tie, so that a caller who gave up never holds the lock.
+// Lock waits until nobody else holds the lock of name. [Locks.Holder] returns holder until unlock is called. The error is
+// the cause of ctx. ctx wins a tie, so a caller that gave up never holds the lock.
 func (l *Locks) Lock(ctx context.Context, name, holder string) (unlock func(), err error) {
 	l.mu.Lock()
 	k := l.byName[name]
@@ -64,7 +63,7 @@ func (l *Locks) Lock(ctx context.Context, name, holder string) (unlock func(), e
 	}, nil
 }
 
-// Holder returns what the holder of a lock gave; empty when nobody holds it.
+// Holder returns the holder of a lock; empty if nobody holds it.
 func (l *Locks) Holder(name string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

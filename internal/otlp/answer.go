@@ -9,13 +9,13 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// rejectedNames are the fields of a partial success that count what was rejected.
+// rejectedNames are the partial-success fields that count rejected records.
 var rejectedNames = map[forebay.Signal]string{
 	forebay.SignalLogs: "rejectedLogRecords", forebay.SignalMetrics: "rejectedDataPoints", forebay.SignalTraces: "rejectedSpans",
 }
 
-// AppendResponse appends the response to an export request. rejected and message make its partial success; a message
-// without a rejection is a warning. Without both the response is the empty one of a full success.
+// AppendResponse appends the response to an export request. rejected and message make its partial success; a message without
+// a rejection is a warning. Without both the response is the empty one of a full success.
 func AppendResponse(dst []byte, signal forebay.Signal, enc Encoding, rejected int, message string) []byte {
 	if enc == JSON {
 		dst = append(dst, '{')
@@ -47,20 +47,19 @@ func AppendResponse(dst []byte, signal forebay.Signal, enc Encoding, rejected in
 	return appendText(dst, 1, string(partial))
 }
 
-// Sentence is the text of an error as senders get it.
+// Sentence is the text of an error as senders see it.
 func Sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// AppendStatus appends a google.rpc.Status, which the protocol wants as the body of every error over HTTP.
+// AppendStatus appends a google.rpc.Status, the body that the protocol demands for every HTTP error.
 func AppendStatus(dst []byte, code uint32, message string) []byte {
 	dst = append(dst, 1<<3)
 	dst = binary.AppendUvarint(dst, uint64(code))
 	return appendText(dst, 2, message)
 }
 
-// appendText appends a field of wire type 2.
 func appendText(dst []byte, field byte, s string) []byte {
 	dst = append(dst, field<<3|2)
 	dst = binary.AppendUvarint(dst, uint64(len(s)))

@@ -9,17 +9,17 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// ErrRequest is what every error of [Check] and [Decode] is: the request can never be taken as it is.
+// ErrRequest matches every error of [Check] and [Decode]: the request can never be accepted as it is.
 var ErrRequest = errors.New("the request is not a valid export")
 
-// MaxNesting is how deep lists and maps may stand in each other in the value of an attribute or a body.
+// MaxNesting bounds how deeply lists and maps may be nested in the value of an attribute or a body.
 const MaxNesting = 64
 
-// TooExpensiveError refuses a request that would take more memory than is allowed once it is decoded.
+// TooExpensiveError refuses a request that would take too much memory after decoding.
 type TooExpensiveError struct {
 	// Limit is in bytes.
 	Limit int
-	// Copies tells that it is not the memory of the request, but what its records have in common, once a record.
+	// Copies is set if the limit was exceeded by what the records share, counted once for each record.
 	Copies bool
 }
 
@@ -31,7 +31,7 @@ func (e *TooExpensiveError) Error() string {
 	return fmt.Sprintf("the request would take more than %d bytes of memory when it is decoded; send smaller batches", e.Limit)
 }
 
-// Is reports that target is [ErrRequest].
+// Is reports whether target is [ErrRequest].
 func (e *TooExpensiveError) Is(target error) bool { return target == ErrRequest }
 
 var (
@@ -42,14 +42,14 @@ var (
 	errWireType  = fmt.Errorf("%w: a field has an unknown wire type", ErrRequest)
 )
 
-// Check bounds an export request before it is decoded: two bytes can become a record of 300, and the decoder follows any
-// nesting on the stack, and each record has a copy of its resource. headers is the size of those of the request, of which
-// each record can have a copy, too. It returns about how many bytes of memory the decoded request takes. An error is
-// [ErrRequest]: a [*TooExpensiveError] above limit, or one that says what is malformed.
+// Check bounds an export request before it is decoded: two bytes can become a record of 300, the decoder follows any nesting
+// on the stack, and each record gets a copy of its resource. headers is the size of the request headers, of which each
+// record may get a copy too. cost is about the memory of the decoded request in bytes. The error matches [ErrRequest]: a
+// [*TooExpensiveError] above limit, or one that says what is malformed.
 func Check(signal forebay.Signal, enc Encoding, data []byte, headers, limit int) (cost int, err error) {
 	if enc == JSON {
 		cost, err = checkJSON(data, limit)
-		cost += len(data) // see plain
+		cost += len(data) // for the copy that plain makes
 	} else {
 		c := checker{limit: limit}
 		err = c.message(data, roots[signal], 0)
@@ -61,7 +61,7 @@ func Check(signal forebay.Signal, enc Encoding, data []byte, headers, limit int)
 	return cost + len(data), err
 }
 
-// The messages of the protocol, as far as they have messages in them.
+// The messages of the protocol that contain messages.
 const (
 	leaf uint8 = iota
 	logsRequest
@@ -137,27 +137,28 @@ var fields = [messages][16]uint8{
 	mapValue:         {1: keyValue},
 }
 
-// oldScopes is the number that the scopes of a resource had in an early version of the protocol. The decoder still takes it.
+// oldScopes is the field number of scopes in an early version of the protocol. The decoder still accepts it.
 const oldScopes = 1000
 
 const (
-	// messageCost is what a decoded message takes at most, with its place in the slice of its parent; keyValue and
-	// anyValue are smaller, and much more frequent.
+	// messageCost bounds a decoded message with its place in the slice of its parent. keyValue and anyValue are smaller and
+	// far more frequent.
 	messageCost = 384
 	valueCost   = 96
-	// fieldCost is for a field that is not a message; packedCost for a byte of a packed field, of which each can be a number.
+	// fieldCost is for a field that is not a message, packedCost for a byte of a packed field, which can be a number of its
+	// own.
 	fieldCost  = 24
 	packedCost = 16
 )
 
 type checker struct {
 	cost, limit int
-	// records counts records; copies is the bytes that they have in common with others, once a record.
+	// records counts records; copies are the bytes that records share, once for each record.
 	records, copies int
 }
 
-// A request may have freeCopies bytes of copies, and copiesPerByte for each of its bytes. Telemetry of many small records
-// with a large resource stays well below; what is above are bombs, of which a kilobyte becomes gigabytes of rows.
+// A request may have freeCopies bytes of copies, plus copiesPerByte for each of its bytes. Telemetry of many small records
+// with a large resource stays well below. What exceeds it turns kilobytes into gigabytes of rows.
 const (
 	freeCopies    = 128 << 20
 	copiesPerByte = 16
@@ -170,7 +171,7 @@ func (c *checker) checkCopies(size, headers int) error {
 	return nil
 }
 
-// isRecord and isShared tell the messages that become records, and those that each record has a copy of.
+// isRecord and isShared mark the messages that become records, and those that each record copies.
 var (
 	isRecord = [messages]bool{
 		logRecord: true, span: true, numberPoint: true, histogramPoint: true, exponentialPoint: true, summaryPoint: true,
@@ -178,7 +179,7 @@ var (
 	isShared = [messages]bool{resource: true, scope: true}
 )
 
-// message goes through the fields of one message. Its recursion is bounded by the nesting of values.
+// message walks the fields of one message. Its recursion is bounded by the nesting of values.
 func (c *checker) message(b []byte, kind uint8, nesting int) error {
 	children := fields[kind]
 	before, shared := c.records, 0
@@ -231,7 +232,7 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 			}
 			end := i + int(size)
 			child := leaf
-			// The decoder takes the lower 32 bits for the number, so that there are other tags for the same field.
+			// The decoder uses the lower 32 bits as the number, so one field can have several tags.
 			switch field := uint32(tag >> 3); {
 			case field < uint32(len(children)):
 				child = children[field]
@@ -274,12 +275,12 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 	return nil
 }
 
-// maxBrackets is how many brackets of JSON may be open: four for each level of a value, and those of the messages around.
+// maxBrackets bounds the open brackets of JSON: four for each level of a value, plus those of the messages around it.
 const maxBrackets = 4*MaxNesting + 24
 
-// checkJSON counts brackets and commas, and refuses what the decoder takes for something else: it stops at the end of the
-// first value, it takes a member without a name for the end of an object, and it is lenient about what stands between
-// members. So what follows would be lost, or read as if it stood elsewhere.
+// checkJSON counts brackets and commas, and refuses what the decoder misreads: it stops at the end of the first value, takes
+// a member without a name for the end of an object, and is lenient between members. The rest would be lost or read in the
+// wrong place.
 func checkJSON(b []byte, limit int) (cost int, err error) {
 	depth := 0
 	ended := false
@@ -325,7 +326,7 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 	if !json.Valid(b) {
 		var v any
 		var syntax *json.SyntaxError
-		if errors.As(json.Unmarshal(b, &v), &syntax) { // which does not get as far as v
+		if errors.As(json.Unmarshal(b, &v), &syntax) { // a syntax error, found before v is set
 			what := "invalid character"
 			if syntax.Offset >= int64(len(b)) {
 				what = "unexpected end"
@@ -337,8 +338,8 @@ func checkJSON(b []byte, limit int) (cost int, err error) {
 	return cost, nil
 }
 
-// exponent is what the e at a place costs beyond its byte: behind a digit it may be that of a number, which plain writes with
-// as many digits as an integer can have.
+// exponent returns the cost of an e beyond its byte: after a digit it may belong to a number, which plain writes with as
+// many digits as an integer can have.
 func exponent(b []byte, at int) int {
 	if at > 0 && b[at-1] >= '0' && b[at-1] <= '9' {
 		return 2 * len("18446744073709551615")
@@ -346,8 +347,8 @@ func exponent(b []byte, at int) int {
 	return 0
 }
 
-// bracketsAbove reports whether more than depth brackets of valid JSON are open somewhere. A level of a value has three at
-// least, so that what is not above three times MaxNesting is not nested too deep.
+// bracketsAbove reports whether valid JSON has more than depth brackets open somewhere. A level of a value has at least
+// three, so up to three times MaxNesting brackets are never nested too deeply.
 func bracketsAbove(b []byte, depth int) bool {
 	open := 0
 	for i := 0; i < len(b); i++ {

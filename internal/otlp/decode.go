@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// Encoding is the encoding of a request and of its answer.
+// Encoding is the encoding of a request and of its response.
 type Encoding uint8
 
 // The encodings of the protocol.
@@ -24,8 +24,8 @@ const (
 	JSON
 )
 
-// Decode returns the records of an export request, see [otlpflat], and their number. It keeps no reference to data. The request must have
-// passed [Check], with the same headers: decoding has no bounds of its own.
+// Decode returns the records of an export request, see [otlpflat], and their number. It keeps no reference to data. The
+// request must have passed [Check] with the same headers, because decoding has no bounds of its own.
 func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs iter.Seq[mapping.FieldDocument], records int, err error) {
 	size := len(data)
 	deep := false
@@ -33,7 +33,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 		deep = bracketsAbove(data, 3*MaxNesting)
 		data = plain(make([]byte, 0, size), data)
 	}
-	// A request of the services has the fields of the data that it carries, so the decoders of data read it.
+	// The service requests have the fields of the data that they carry, so the decoders of the data can read them.
 	switch signal {
 	case forebay.SignalLogs:
 		var batch plog.Logs
@@ -80,7 +80,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 	switch {
 	case errors.Is(err, ErrRequest):
 		return nil, 0, err
-	case err != nil && enc == JSON: // the decoder quotes what stands around the place, which can be anything
+	case err != nil && enc == JSON: // the decoder quotes surrounding bytes, which can be anything
 		return nil, 0, fmt.Errorf("%w of %s: a member has a value that is not one of its type", ErrRequest, signal)
 	case err != nil:
 		return nil, 0, fmt.Errorf("%w of %s: %w", ErrRequest, signal, err)
@@ -88,10 +88,10 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 	return docs, records, nil
 }
 
-// checkDecoded bounds the copies of a request in JSON and, if it is deep, its nesting, in what it is in protobuf: so both
-// encodings have the same bounds.
+// checkDecoded bounds the copies of a JSON request and, if it is deep, its nesting, in its protobuf form. Both encodings
+// thus have the same bounds.
 func checkDecoded(signal forebay.Signal, deep bool, size, headers, records int, marshal func() ([]byte, error)) error {
-	if !deep && (size+headers)*records <= freeCopies { // as if all of it were copied
+	if !deep && (size+headers)*records <= freeCopies { // even if all of it were copied
 		return nil
 	}
 	data, err := marshal()

@@ -1,3 +1,3 @@
-// Package otlp reads OTLP requests for the endpoints that take them, over HTTP and gRPC: it bounds what a request may cost
-// before it is decoded, decodes it, and writes the answer.
+// Package otlp reads OTLP requests for the HTTP and gRPC endpoints. It bounds the cost of a request before it decodes it,
+// and writes the response.
 package otlp

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// plain appends a request in JSON in the form that the decoder takes, which is narrower than the JSON mapping of protobuf:
-// a member that is null is left out (its default is meant), a whole number is written without point and exponent, and bytes
-// are in padded base64 of the standard alphabet. Everything else is as it was; src must be valid JSON.
+// plain appends a JSON request in the form that the decoder accepts, which is narrower than protobuf's JSON mapping: null
+// members are omitted (they mean the default), whole numbers lose point and exponent, and bytes become padded base64 of the
+// standard alphabet. Everything else stays unchanged. src must be valid JSON.
 func plain(dst, src []byte) []byte {
 	p := plainer{src: src, dst: dst}
 	p.value(nil)
@@ -24,7 +24,7 @@ type plainer struct {
 	at       int
 }
 
-// value copies one value, that of the member name or in the list of that member, and reports whether it is null.
+// value copies one value, of the member name or in its list, and reports whether it is null.
 func (p *plainer) value(name []byte) (null bool) {
 	p.blank()
 	if p.at == len(p.src) {
@@ -114,7 +114,7 @@ func (p *plainer) list(name []byte) {
 	}
 }
 
-// text copies a string that is no name.
+// text copies a string that is not a name.
 func (p *plainer) text(name []byte) {
 	token := p.token()
 	switch {
@@ -129,7 +129,7 @@ func (p *plainer) text(name []byte) {
 		}
 		data, err := alphabet.DecodeString(strings.TrimRight(s, "="))
 		if err != nil {
-			break // the decoder says what is wrong
+			break // the decoder reports the error
 		}
 		p.dst = append(p.dst, '"')
 		p.dst = base64.StdEncoding.AppendEncode(p.dst, data)
@@ -148,11 +148,11 @@ func (p *plainer) text(name []byte) {
 	p.dst = append(p.dst, token...)
 }
 
-// isNumber reports whether a value is a number, if it is one at all.
+// isNumber reports whether a value is a number, if it is valid.
 func isNumber(b []byte) bool { return len(b) > 0 && (b[0] == '-' || b[0] >= '0' && b[0] <= '9') }
 
-// number copies a number, without point and exponent if it is whole and not too great for an integer. Floating-point
-// numbers do not change by that; the negative zero, which would, stays as it is.
+// number copies a number. A whole number that fits an integer loses its point and exponent, which does not change
+// floating-point numbers, except for negative zero: it stays as it is.
 func (p *plainer) number(text []byte) {
 	const most = len("18446744073709551615")
 	mantissa, exponent := text, 0
@@ -185,7 +185,7 @@ func (p *plainer) number(text []byte) {
 	}
 }
 
-// token returns the string that begins here, with its quotes.
+// token returns the string that starts here, with its quotes.
 func (p *plainer) token() []byte {
 	from := p.at
 	for p.at++; p.at < len(p.src); {

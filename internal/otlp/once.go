@@ -17,34 +17,34 @@ import (
 // Sum is a hash of the bytes of an export request.
 type Sum [sha256.Size]byte
 
-// SumOf hashes a request, without its compression.
+// SumOf hashes a request after decompression.
 func SumOf(data []byte) Sum { return sha256.Sum256(data) }
 
-// Request is what tells an export request from others.
+// Request is what identifies an export request.
 type Request struct {
-	// Secret is what the sender has authorized itself with.
+	// Secret is the secret that the sender authorized itself with.
 	Secret   string
 	Signal   forebay.Signal
 	Encoding Encoding
 	// Keys are the values of the header callkey.Header.
 	Keys []string
-	// Header is what mappings see.
+	// Header has the headers that mappings see.
 	Header http.Header
 	Sum    Sum
-	// Received is when the request came.
+	// Received is when the request arrived.
 	Received time.Time
-	// Window is how long a request without a key counts as the repetition of an equal one. Zero: as long as keys are kept;
-	// negative: never.
+	// Window is how long a request without a key counts as a repetition of an equal one. Zero: as long as keys are kept.
+	// Negative: never.
 	Window time.Duration
 }
 
-// Once makes an export request one that can be repeated: by its key, or by everything that its rows are made of. Exporters
-// give no key, and repeat a request whose answer they did not get byte for byte.
+// Once makes an export request repeatable, by its key or by everything that its rows are made of. Exporters give no key, and
+// repeat a request byte for byte if they did not get its answer.
 //
-// Requests that only look equal must stay apart. So a request without a key is compared only if each of its records has a
-// time of the last 24 h: equal requests then tell of the same moments, to the nanosecond. A heartbeat without times, or a
-// file that is sent again and again, is stored each time. And the headers that mappings see are compared, so that one batch
-// can go to two tenants; but not the name of the host, and those that proxies and tracing change with every attempt.
+// Requests that only look equal must stay apart. A request without a key is therefore compared only if each of its records
+// has a time within 24 h: equal requests then report the same moments, to the nanosecond. A heartbeat without times, or a
+// file that is replayed, is stored every time. The headers that mappings see are compared too, so that one batch can go to
+// two tenants, but not the host and the headers that proxies and tracing change with every attempt.
 //
 // The error is [callkey.ErrKey].
 func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
@@ -89,10 +89,10 @@ var passing = map[string]bool{
 	"Grpc-Previous-Rpc-Attempts": true, "Grpc-Timeout": true, callkey.Header: true,
 }
 
-// recently is how old a record may be, in both directions: clocks differ.
+// recently bounds the distance of a record's time, in both directions, because clocks differ.
 const recently = 24 * time.Hour
 
-// recent reports whether there are records, and each has a time that is near.
+// recent reports whether there are records and all have a time near now.
 func recent(docs iter.Seq[mapping.FieldDocument], now time.Time) bool {
 	from, to := now.Add(-recently).UnixNano(), now.Add(recently).UnixNano()
 	records := 0
@@ -101,7 +101,7 @@ func recent(docs iter.Seq[mapping.FieldDocument], now time.Time) bool {
 		if !ok {
 			return false
 		}
-		if at := int64(timed.At()); at < from || at > to { // too large a number is negative
+		if at := int64(timed.At()); at < from || at > to { // times above 2^63 are negative
 			return false
 		}
 		records++

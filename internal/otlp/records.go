@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Records makes records of documents, one after the other in rec, with the headers, address and time of request.
+// Records yields one record for each document, always in rec, with the headers, address and time of request.
 func Records(rec *mapping.Record, docs iter.Seq[mapping.FieldDocument], request mapping.Record) iter.Seq[*mapping.Record] {
 	header, host, ip, received := request.Header, request.Host, request.ClientIP, request.Received
 	return func(yield func(*mapping.Record) bool) {
@@ -39,7 +39,8 @@ func Summary(signal forebay.Signal, res forebay.BatchResult) string {
 	return ""
 }
 
-// Rejected is the count of a partial success: records that a sink can never store, or, where no sink takes the signal, all.
+// Rejected is the count of a partial success: the records that some sink can never store, or all of them if no sink takes
+// the signal.
 func Rejected(res forebay.BatchResult) int {
 	if res.Sinks == 0 {
 		return res.Records
@@ -47,18 +48,18 @@ func Rejected(res forebay.BatchResult) int {
 	return res.Rejected
 }
 
-// nouns are what the records of a signal are called in messages.
+// nouns name the records of a signal in messages.
 var nouns = map[forebay.Signal]string{
 	forebay.SignalLogs: "log records", forebay.SignalMetrics: "data points", forebay.SignalTraces: "spans",
 }
 
-// ErrNoSource and ErrManySources are the errors of [SourceOf]. Senders get their texts.
+// ErrNoSource and ErrManySources are the errors of [SourceOf]. Senders see their texts.
 var (
 	ErrNoSource    = errors.New("no source has this secret: send it in the header authorization, after \"Bearer \"")
 	ErrManySources = errors.New("several sources have this secret: give each its own")
 )
 
-// SourceOf returns the one source of telemetry among those that have a secret.
+// SourceOf returns the only telemetry source among the sources of a secret.
 func SourceOf(sources []forebay.Source) (found forebay.Source, err error) {
 	err = ErrNoSource
 	for _, src := range sources {
@@ -73,7 +74,7 @@ func SourceOf(sources []forebay.Source) (found forebay.Source, err error) {
 	return found, err
 }
 
-// Bearer returns the token of the values of an Authorization header, empty if it has none.
+// Bearer returns the token of an Authorization header, empty if there is none.
 func Bearer(values []string) string {
 	if len(values) != 1 {
 		return ""
@@ -85,13 +86,13 @@ func Bearer(values []string) string {
 	return strings.TrimSpace(token)
 }
 
-// PausedRetryAfter is when exporters are told to come again to a source that is disabled.
+// PausedRetryAfter is when exporters should retry at a disabled source.
 const PausedRetryAfter = 30 * time.Second
 
-// NoProfiles is the answer to a signal that is not taken.
+// NoProfiles is the answer to the signal that is not supported.
 const NoProfiles = "Profiles are not taken, only logs, metrics and traces. Remove the exporter from the pipeline of profiles."
 
-// The codes of gRPC that an answer can have.
+// The gRPC codes of answers.
 const (
 	CodeUnknown         = 2
 	CodeInvalidArgument = 3
@@ -101,7 +102,7 @@ const (
 	CodeUnauthenticated = 16
 )
 
-// Code returns the code that stands for an HTTP status.
+// Code returns the gRPC code for an HTTP status.
 func Code(status int) uint32 {
 	switch {
 	case status == http.StatusUnauthorized:

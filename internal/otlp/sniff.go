@@ -10,9 +10,9 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// Sniff finds out the signal of a request that was sent to an address without one. A request without any record tells
-// no signal, and false is returned. Protobuf does not name its fields, but the wire types of the first record tell what it
-// is: log records, metrics and spans have their times and numbers at different places.
+// Sniff finds the signal of a request that was sent to an address without one. It returns false for a request without
+// records. Protobuf does not name its fields, but the wire types of the first record identify it: log records, metrics and
+// spans have their times and numbers in different fields.
 func Sniff(enc Encoding, data []byte) (forebay.Signal, bool) {
 	if enc == JSON {
 		return sniffJSON(data)
@@ -38,7 +38,7 @@ func eachField(b []byte, number uint64, f func([]byte) bool) {
 	})
 }
 
-// walk goes through the fields of a message, until f returns false or the message is malformed.
+// walk visits the fields of a message until f returns false or the message is malformed.
 func walk(b []byte, f func(number uint64, wire uint8, content []byte) bool) {
 	for len(b) > 0 {
 		tag, n := binary.Uvarint(b)
@@ -74,8 +74,8 @@ func walk(b []byte, f func(number uint64, wire uint8, content []byte) bool) {
 	}
 }
 
-// sniffRecord tells the signal of one record: times are fixed64 and numbers are varint at places where the other messages
-// have texts or nothing. A metric has texts and messages only.
+// sniffRecord finds the signal of one record: its times are fixed64 and its numbers varint, in fields where the other
+// messages have texts or nothing. A metric has only texts and messages.
 func sniffRecord(record []byte) forebay.Signal {
 	var found forebay.Signal
 	walk(record, func(number uint64, wire uint8, _ []byte) bool {
@@ -95,15 +95,15 @@ func sniffRecord(record []byte) forebay.Signal {
 	return found
 }
 
-// jsonNames are the members of requests that have their records. The JSON form of protobuf takes a field by either name.
+// jsonNames are the request members that hold records. Protobuf's JSON form accepts a field by either name.
 var jsonNames = map[string]forebay.Signal{
 	"resourceLogs": forebay.SignalLogs, "resource_logs": forebay.SignalLogs,
 	"resourceMetrics": forebay.SignalMetrics, "resource_metrics": forebay.SignalMetrics,
 	"resourceSpans": forebay.SignalTraces, "resource_spans": forebay.SignalTraces,
 }
 
-// sniffJSON goes by the first member that has a record, or by the first that could have some. It is called before the request
-// is checked, so it takes no memory, whatever the request has.
+// sniffJSON uses the first member that has a record, or the first that could have some. It runs before the request is
+// checked, so it allocates nothing.
 func sniffJSON(data []byte) (forebay.Signal, bool) {
 	s := scanner{data: data}
 	if !s.next('{') {
@@ -144,10 +144,10 @@ func sniffJSON(data []byte) (forebay.Signal, bool) {
 	return empty, empty != ""
 }
 
-// longestName is how long a known name can be when each of its characters is an escape.
+// longestName is the length of the longest known name with every character escaped.
 const longestName = 6 * len("resource_metrics")
 
-// scanner goes through JSON that need not be valid.
+// scanner reads JSON that may be invalid.
 type scanner struct {
 	data []byte
 	at   int
@@ -159,7 +159,7 @@ func (s *scanner) blank() {
 	}
 }
 
-// next steps over a byte, if it is the next one.
+// next skips c if it is the next byte.
 func (s *scanner) next(c byte) bool {
 	s.blank()
 	if s.at == len(s.data) || s.data[s.at] != c {
@@ -169,7 +169,7 @@ func (s *scanner) next(c byte) bool {
 	return true
 }
 
-// word steps over a word, if it is the next one.
+// word skips w if it comes next.
 func (s *scanner) word(w string) bool {
 	s.blank()
 	if !bytes.HasPrefix(s.data[s.at:], []byte(w)) {
@@ -179,7 +179,7 @@ func (s *scanner) word(w string) bool {
 	return true
 }
 
-// text returns a string without its quotes, as it stands there.
+// text returns a string without its quotes, escapes included.
 func (s *scanner) text() ([]byte, bool) {
 	if !s.next('"') {
 		return nil, false
@@ -197,7 +197,7 @@ func (s *scanner) text() ([]byte, bool) {
 	return nil, false
 }
 
-// skip steps over a value.
+// skip skips a value.
 func (s *scanner) skip() bool {
 	s.blank()
 	depth := 0
@@ -215,7 +215,7 @@ func (s *scanner) skip() bool {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return true // the end of what the value is in
+				return true // the end of the surrounding value
 			}
 			if depth--; depth == 0 {
 				s.at++

@@ -10,10 +10,10 @@ const (
 	distanceSymbols = 30
 )
 
-// fixedCodes are the codes of DEFLATE that need no description (RFC 1951, section 3.2.6), each in the order of the stream.
+// fixedCodes are DEFLATE's predefined codes (RFC 1951, section 3.2.6), each in the bit order of the stream.
 type fixedCodes struct {
 	ready bool
-	// literals and lengths have their number of bits in the upper byte, lengths their extra bits too.
+	// literals and lengths hold their number of bits in the upper byte; lengths include their extra bits.
 	literals  [256]uint32
 	lengths   [maxMatch + 1]uint32
 	distances [32]uint8
@@ -53,12 +53,12 @@ func (c *fixedCodes) init() {
 // bitWriter writes codes, the first in the lowest bits. Between its steps n is below 8.
 type bitWriter struct {
 	out []byte // at least eight bytes longer than what is written
-	end int    // what was written of out
+	end int    // length of what is written
 	acc uint64
 	n   uint // bits in acc
 }
 
-// spill writes whole bytes.
+// spill writes the whole bytes of acc.
 func (w *bitWriter) spill() {
 	binary.LittleEndian.PutUint64(w.out[w.end:], w.acc)
 	w.end += int(w.n >> 3)
@@ -66,14 +66,14 @@ func (w *bitWriter) spill() {
 	w.n &= 7
 }
 
-// put writes the n lowest bits of v, up to 56, which has no others.
+// put writes the n lowest bits of v, at most 56. All higher bits of v must be zero.
 func (w *bitWriter) put(v uint64, n uint) {
 	w.acc |= v << (w.n & 63)
 	w.n += n
 	w.spill()
 }
 
-// close writes what is left, to the end of a byte.
+// close writes the remaining bits, padded to a byte.
 func (w *bitWriter) close() {
 	binary.LittleEndian.PutUint64(w.out[w.end:], w.acc)
 	w.end += int(w.n+7) / 8
@@ -91,7 +91,7 @@ func (w *bitWriter) fixedMatch(c *fixedCodes, length, distance int) {
 	for length > 0 {
 		part := min(length, maxMatch)
 		if rest := length - part; rest > 0 && rest < 3 {
-			part -= 3 // three is the shortest
+			part -= 3 // the shortest match has three bytes
 		}
 		length -= part
 		of := c.lengths[part]
@@ -101,7 +101,7 @@ func (w *bitWriter) fixedMatch(c *fixedCodes, length, distance int) {
 	}
 }
 
-// fixedLiterals writes src[from:to]. Eight bytes of ASCII are one step: their codes are the bytes and 0x30, reversed.
+// fixedLiterals writes src[from:to]. Eight bytes of ASCII are one step: their codes are the bytes plus 0x30, reversed.
 func (w *bitWriter) fixedLiterals(c *fixedCodes, src []byte, from, to int) {
 	const ascii = 0x8080808080808080
 	le := binary.LittleEndian
@@ -137,7 +137,7 @@ func (w *bitWriter) fixedLiterals(c *fixedCodes, src []byte, from, to int) {
 	w.fixedBytes(c, src[from:to])
 }
 
-// fixedBytes writes up to four literals.
+// fixedBytes writes at most four literals.
 func (w *bitWriter) fixedBytes(c *fixedCodes, src []byte) {
 	for _, v := range src {
 		code := c.literals[v]

@@ -1,7 +1,7 @@
 package quickgzip
 
-// description is the head of a block with codes of its own (RFC 1951, section 3.2.7): the lengths of all its codes, one
-// after the other, themselves in a code.
+// description is the header of a block with codes of its own (RFC 1951, section 3.2.7): the lengths of all codes in order,
+// themselves encoded.
 type description struct {
 	literals  [literalSymbols]uint8
 	distances [distanceSymbols]uint8
@@ -17,7 +17,7 @@ type description struct {
 type run struct{ symbol, extra uint8 }
 
 const (
-	repeatLength    = 16 // the one before, 3 to 6 times
+	repeatLength    = 16 // the previous length, 3 to 6 times
 	repeatZero      = 17 // 3 to 10 times
 	repeatManyZeros = 18 // 11 to 138 times
 	runSymbols      = 19
@@ -25,19 +25,19 @@ const (
 )
 
 var (
-	// extraOfRun is how many bits follow the symbol.
+	// extraOfRun is the number of bits after the symbol.
 	extraOfRun = [runSymbols]uint8{repeatLength: 2, repeatZero: 3, repeatManyZeros: 7}
-	// lengthOrder is that of the stream, the symbols last that are needed least.
+	// lengthOrder is the order of the stream: rarely needed symbols come last.
 	lengthOrder = [runSymbols]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 )
 
-// init prepares the description of literals and distances and returns how many bits it has.
+// init prepares the description of literals and distances and returns its size in bits.
 func (d *description) init(h *huffman) int {
 	d.literalCount, d.distanceCount = literalSymbols, distanceSymbols
-	for d.literals[d.literalCount-1] == 0 { // the end of the block has a code
+	for d.literals[d.literalCount-1] == 0 { // the end of the block always has a code
 		d.literalCount--
 	}
-	for d.distances[d.distanceCount-1] == 0 { // two distances have one
+	for d.distances[d.distanceCount-1] == 0 { // at least two distances have a code
 		d.distanceCount--
 	}
 	var all [literalSymbols + distanceSymbols]uint8
@@ -108,8 +108,8 @@ func (d *description) write(w *bitWriter) {
 	}
 }
 
-// fixedLengths are those of the codes that need no description (RFC 1951, section 3.2.6). The last two literals never
-// occur, but the longest codes come behind theirs.
+// fixedLengths are the lengths of the predefined codes (RFC 1951, section 3.2.6). The last two literals never occur, but
+// they take part in the assignment of codes.
 func fixedLengths() (literals [literalSymbols + 2]uint8, distances [distanceSymbols]uint8) {
 	for symbol := range literals {
 		switch {

@@ -4,33 +4,36 @@ import "math/bits"
 
 const (
 	finderBits = 13
-	// window is how far DEFLATE can refer back.
+	// window is the greatest distance that DEFLATE can refer back.
 	window = 32 << 10
-	// finderMargin is how far before the end of the text the last match begins: words are read there without a check.
+	// finderMargin is the distance between the start of the last match and the end of the text: words are read there without
+	// a check.
 	finderMargin = 48
 )
 
-// finder finds what repeats itself in a text of any length, makes tokens of it, and counts for the codes. Its zero value is
-// ready. Matches of four and five bytes are found by chance: a hash of five bytes finds more, and gains less than the time it
-// takes. To choose among the three places of a step without branches takes longer, too, and to put the ends of matches into
-// the table hides better places.
+// finder finds repetitions in a text of any length, turns them into tokens, and counts symbols for the codes. Its zero value
+// is ready.
+//
+// Designs that lost: a hash of five bytes finds more matches of four and five bytes, but takes more time than they save;
+// choosing among the three places of a step without branches is slower; putting the ends of matches into the table hides
+// better places.
 type finder struct {
-	table  [1 << finderBits]uint32 // the last place of a hash, before the one that is looked up; 0 where there is none
+	table  [1 << finderBits]uint32 // the previous place of each hash; 0 if there is none
 	tokens []token
 	// literals have room for a few more, which writeTokens reads.
 	literals []byte
-	lengths  [512]uint32 // of matches
+	lengths  [512]uint32 // counts of match lengths
 	// distances are counted by symbol.
 	distances [32]uint32
 }
 
-// reset begins another text.
+// reset starts another text.
 func (f *finder) reset() { clear(f.table[:]) }
 
-// finderPlace is where the six lowest bytes of v have their place.
+// finderPlace is the table index of the six lowest bytes of v.
 func finderPlace(v uint64) uint64 { return v << 16 * 0x9e3779b185ebca87 >> (64 - finderBits) }
 
-// grow makes room for a block of n bytes: a token stands for three bytes at least, but for the last.
+// grow makes room for a block of n bytes. Every token except the last stands for at least three bytes.
 func (f *finder) grow(n int) {
 	if cap(f.literals) < n+finderMargin {
 		f.literals = make([]byte, n+finderMargin)
@@ -38,26 +41,26 @@ func (f *finder) grow(n int) {
 	}
 }
 
-// find makes the tokens of src[from:to], a block. Blocks come in their order, without a gap, after a reset. Matches begin
-// before to-8, so that none is cut off below the shortest.
+// find makes the tokens of the block src[from:to]. Blocks follow each other without a gap after a reset. Matches start
+// before to-8, so that none is cut off below the shortest length.
 func (f *finder) find(src []byte, from, to int) {
 	f.grow(to - from)
 	clear(f.lengths[:])
 	clear(f.distances[:])
 	tokens, literals := f.tokens[:cap(f.tokens)], f.literals[:cap(f.literals)]
-	made, copied := 0, 0 // of tokens, and of literals
-	done := from         // where the bytes begin that have no token yet
+	made, copied := 0, 0 // tokens, literals
+	done := from         // start of the bytes without a token
 	last := min(to-8, len(src)-finderMargin)
-	for at := max(from, 8); at < last; { // the first bytes repeat nothing
+	for at := max(from, 8); at < last; { // the first bytes cannot repeat anything
 		distance := 0
-		for { // three places in one step
+		for { // three places a step
 			word := load64(src, at)
 			first, second, third := &f.table[finderPlace(word)], &f.table[finderPlace(word>>8)], &f.table[finderPlace(word>>16)]
 			one, two := int(*first), int(*second)
 			*first, *second = uint32(at), uint32(at+1)
 			three := int(*third)
 			*third = uint32(at + 2)
-			other, another := load32(src, two), load32(src, three) // early: they take long
+			other, another := load32(src, two), load32(src, three) // early, because loads take long
 			if uint32(word) == load32(src, one) {
 				distance = at - one
 				break
@@ -72,16 +75,16 @@ func (f *finder) find(src []byte, from, to int) {
 				distance = at - three
 				break
 			}
-			if at += 3 + (at-done)>>6; at >= last { // steps grow where nothing repeats
+			if at += 3 + (at-done)>>6; at >= last { // larger steps where nothing repeats
 				break
 			}
 		}
-		if uint(distance-1) >= window { // none, or too far away
+		if uint(distance-1) >= window { // no match, or too far away
 			at += 3
 			continue
 		}
 		end := at + 4
-		for { // sixteen bytes in one step
+		for { // sixteen bytes a step
 			if diff := load64(src, end) ^ load64(src, end-distance); diff != 0 {
 				end += bits.TrailingZeros64(diff) >> 3
 				break
@@ -116,7 +119,7 @@ func (f *finder) find(src []byte, from, to int) {
 		t := match(0, distance)
 		symbol := t.distanceSymbol()
 		for length > maxMatch {
-			part := min(maxMatch, length-3) // three is the shortest
+			part := min(maxMatch, length-3) // the shortest match has three bytes
 			tokens[made] = t | token(part)<<8 | token(n)
 			f.lengths[part]++
 			f.distances[symbol]++

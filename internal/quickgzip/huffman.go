@@ -8,19 +8,19 @@ import (
 const (
 	endOfBlock     = 256
 	literalSymbols = 286
-	// maxCode is how long codes of literals, lengths and distances may be. DEFLATE allows 15; with 12 four literals are
+	// maxCode bounds the length of codes for literals, lengths and distances. DEFLATE allows 15. With 12 four literals are
 	// written in one step, and hardly a byte is lost.
 	maxCode = 12
 )
 
-// huffman finds lengths of codes. It has only memory, so its zero value is ready.
+// huffman finds the lengths of codes. It only holds memory, so its zero value is ready.
 type huffman struct {
 	keys, sorted [literalSymbols]uint32
 	nodes        [literalSymbols]uint32
 }
 
-// lengths fills in how long the code of each symbol is, at most limit bits and 0 for one that does not occur. At least
-// two symbols have a code, as the oldest readers expect. Together the codes use up all there are.
+// lengths sets the code length of each symbol: at most limit bits, 0 for a symbol that does not occur. At least two symbols
+// have a code, as the oldest readers expect. The codes are complete.
 func (h *huffman) lengths(lengths []uint8, counts []uint32, limit int) {
 	clear(lengths)
 	n := 0
@@ -38,7 +38,7 @@ func (h *huffman) lengths(lengths []uint8, counts []uint32, limit int) {
 	}
 	keys := h.sort(n)
 	perLength := h.count(keys, limit)
-	for length := limit; length > 0; length-- { // the rarest get the longest
+	for length := limit; length > 0; length-- { // the rarest symbols get the longest codes
 		for _, key := range keys[:perLength[length]] {
 			lengths[key&511] = uint8(length)
 		}
@@ -73,9 +73,9 @@ func (h *huffman) sort(n int) []uint32 {
 	return from
 }
 
-// count returns how many codes of each length the sorted keys need: the tree is built in place after Moffat and Katajainen,
-// so that each node knows its parent, and then unfolded from its root. Where a node would be split below the limit,
-// the deepest leaf above it is split instead. So the lengths always are those of a tree.
+// count returns how many codes of each length the sorted keys need. The tree is built in place (Moffat and Katajainen), so
+// that each node knows its parent, and is then unfolded from its root. If a node would be split below the limit, the deepest
+// leaf above the limit is split instead, so the lengths always form a tree.
 func (h *huffman) count(keys []uint32, limit int) (perLength [maxCode + 1]int) {
 	n := len(keys)
 	nodes := h.nodes[:n]
@@ -83,7 +83,7 @@ func (h *huffman) count(keys []uint32, limit int) (perLength [maxCode + 1]int) {
 		nodes[i] = key >> 9
 	}
 	leaf, inner := 0, 0
-	for next := range n - 1 { // the place of a leaf is free when its parent is made
+	for next := range n - 1 { // the place of a leaf is free once its parent exists
 		sum := uint32(0)
 		for range 2 {
 			if leaf == n || inner < next && nodes[inner] < nodes[leaf] {
@@ -98,7 +98,7 @@ func (h *huffman) count(keys []uint32, limit int) (perLength [maxCode + 1]int) {
 		nodes[next] = sum
 	}
 	perLength[1] = 2
-	nodes[n-2] = 0 // from here on depths
+	nodes[n-2] = 0 // from here on nodes holds depths
 	for i := n - 3; i >= 0; i-- {
 		depth := int(nodes[nodes[i]]) + 1
 		nodes[i] = uint32(depth)
@@ -114,8 +114,8 @@ func (h *huffman) count(keys []uint32, limit int) (perLength [maxCode + 1]int) {
 	return perLength
 }
 
-// assign gives codes to symbols by their lengths (RFC 1951, section 3.2.2): the code in the order of the stream from bit
-// 8 on, its number of bits below.
+// assign gives codes to symbols by their lengths (RFC 1951, section 3.2.2): the code in stream order from bit 8 on, its
+// number of bits below.
 func assign(out []uint32, lengths []uint8) {
 	var next [17]uint32
 	for _, n := range lengths {
@@ -135,15 +135,16 @@ func assign(out []uint32, lengths []uint8) {
 	}
 }
 
-// codes are those of one block, as its writer needs them. Literals and lengths have their bits from bit 8 on and the
-// number of them below, lengths with their extra bits.
+// codes are the codes of one block. Literals and lengths have their bits from bit 8 on and the number of bits below, lengths
+// with their extra bits.
 type codes struct {
 	literals  [288]uint32
 	lengths   [512]uint32
 	distances [32]distanceCode
 }
 
-// distanceCode has the number of its bits, without and with the extra ones, and which bits of a distance less one those are.
+// distanceCode has the number of its bits, without and with the extra ones, and the mask of the extra bits in a distance
+// minus one.
 type distanceCode struct {
 	code, mask uint16
 	bits, all  uint8

@@ -5,15 +5,14 @@ import (
 	"hash/crc32"
 )
 
-// maxBlock is the longest text of a block: a stored one has 16 bits for its length (RFC 1951, section 3.2.4).
+// maxBlock is the longest text of a block, because a stored block has 16 bits for its length (RFC 1951, section 3.2.4).
 const maxBlock = 1<<16 - 1
 
-// shortBlock is where the codes that need no description are not tried any more: what they may spare, that description at
-// most, is little.
+// shortBlock is the size from which the predefined codes are not tried: they save at most the description of the codes.
 const shortBlock = 2 << 10
 
-// LongEncoder makes members of texts of any length, in blocks with codes of their own. It keeps its memory, 300 KiB at
-// most, from one to the next. Its zero value is ready. It is not safe for concurrent use.
+// LongEncoder makes members of texts of any length, in blocks with codes of their own. It reuses its memory, at most 300
+// KiB. Its zero value is ready. It is not safe for concurrent use.
 type LongEncoder struct {
 	finder      finder
 	huffman     huffman
@@ -22,8 +21,7 @@ type LongEncoder struct {
 	codes       codes
 }
 
-// Append adds a member with src to dst, which has Room for it, or else it panics. The same src always becomes the same
-// member.
+// Append appends a member with src to dst. It panics if dst has no [Room] for it. Equal texts give equal members.
 func (e *LongEncoder) Append(dst, src []byte) []byte {
 	if cap(dst)-len(dst) < Room(len(src)) {
 		panic("quickgzip: no room")
@@ -42,14 +40,14 @@ func (e *LongEncoder) Append(dst, src []byte) []byte {
 	return binary.LittleEndian.AppendUint32(done, uint32(len(src)))
 }
 
-// The kinds of blocks (RFC 1951, section 3.2.3), as they follow the bit of the last block.
+// The kinds of blocks (RFC 1951, section 3.2.3), with the bit before them that marks the last block.
 const (
 	storedBlock = 0b00
 	fixedBlock  = 0b01
 	ownBlock    = 0b10
 )
 
-// block writes src[from:to] in the shortest way.
+// block writes src[from:to] in the shortest form.
 func (e *LongEncoder) block(w *bitWriter, src []byte, from, to int, last bool) {
 	f := &e.finder
 	f.find(src, from, to)
@@ -86,7 +84,7 @@ func (e *LongEncoder) block(w *bitWriter, src []byte, from, to int, last bool) {
 	w.writeTokens(&e.codes, f.tokens, f.literals[:cap(f.literals)])
 }
 
-// count fills in how often each literal and each length occurs in the block.
+// count counts each literal and each length of the block.
 func (e *LongEncoder) count() {
 	clear(e.literals[:])
 	for _, v := range e.finder.literals {
@@ -101,7 +99,7 @@ func (e *LongEncoder) count() {
 	}
 }
 
-// extraBits is how many bits of the block are not of a code.
+// extraBits is the number of bits of the block that belong to no code.
 func (e *LongEncoder) extraBits() int {
 	n := 0
 	for i, s := range lengthSymbols {
@@ -113,7 +111,7 @@ func (e *LongEncoder) extraBits() int {
 	return n
 }
 
-// bitsOf is how many bits all codes of the symbols have together.
+// bitsOf is the size of all codes of the symbols in bits.
 func bitsOf(lengths []uint8, counts []uint32) int {
 	n := uint32(0)
 	for symbol, count := range counts {

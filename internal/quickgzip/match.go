@@ -6,40 +6,39 @@ import (
 )
 
 const (
-	// Longest is the longest text of an Encoder: in it no match can be farther away than DEFLATE can refer back.
+	// Longest is the longest text of an Encoder. In it every match is within the window of DEFLATE.
 	Longest = 32 << 10
-	// matchBits is the size of the table for short texts, which has to be cleared for each.
+	// matchBits is the size of the table for short texts, which is cleared for each.
 	matchBits = 10
-	// matchMargin is how far before the end the last match begins: whole words are read where one is looked for.
+	// matchMargin is the distance between the start of the last match and the end: whole words are read while searching.
 	matchMargin = 16
 )
 
-// matcher finds what repeats itself in a short text; finder does it in any. It keeps its memory from one text to the next.
-// Its zero value is ready.
+// matcher finds repetitions in a short text, finder in any text. It reuses its memory. Its zero value is ready.
 type matcher struct {
 	table [1 << matchBits]uint16
 	parts []part
 }
 
-// part is a number of bytes as they are, and behind them as many as stood the distance before. Only the last part of a
-// text may have no length.
+// part is a number of literal bytes, followed by a match of length bytes at the distance. Only the last part of a text may
+// have length 0.
 type part struct{ literals, length, distance uint16 }
 
-// matchPlace is where the six lowest bytes of v have their place. Matches of four and five bytes are found by chance: to
-// look for them gains a byte or two each, and takes as long as for a long one.
+// matchPlace is the table index of the six lowest bytes of v. Looking for matches of four and five bytes would save a byte
+// or two each, and take as long as for a long one.
 func matchPlace(v uint64) uint64 { return v << 16 * 0x9e3779b185ebca87 >> (64 - matchBits) }
 
-// find divides src into parts. They are valid until the next call.
+// find divides src into parts, which are valid until the next call.
 func (m *matcher) find(src []byte) []part {
 	clear(m.table[:])
 	le := binary.LittleEndian
 	m.parts = m.parts[:0]
-	literal := 0 // where the bytes begin that have no part yet
+	literal := 0 // start of the bytes without a part
 	last := len(src) - matchMargin
 	for at := 1; at < last; {
 		word := le.Uint64(src[at:])
 		before := 0
-		for { // three places in one step
+		for { // three places a step
 			first, second, third := &m.table[matchPlace(word)], &m.table[matchPlace(word>>8)], &m.table[matchPlace(word>>16)]
 			one, two := int(*first), int(*second)
 			*first, *second = uint16(at), uint16(at+1)
@@ -59,7 +58,7 @@ func (m *matcher) find(src []byte) []part {
 				at += 2
 				break
 			}
-			if at += 3 + (at-literal)>>5; at >= last { // steps grow where nothing repeats
+			if at += 3 + (at-literal)>>5; at >= last { // larger steps where nothing repeats
 				m.parts = append(m.parts, part{literals: uint16(len(src) - literal)})
 				return m.parts
 			}
@@ -81,7 +80,7 @@ func (m *matcher) find(src []byte) []part {
 	return m.parts
 }
 
-// commonPrefix returns how many bytes a has in common with b, which is longer.
+// commonPrefix returns how many bytes a shares with b, which is longer.
 func commonPrefix(a, b []byte) int {
 	le, all := binary.LittleEndian, len(a)
 	for len(a) >= 16 && len(b) >= 16 {

@@ -1,13 +1,13 @@
-// Package quickgzip makes gzip members of rows, faster than compressors for everything.
+// Package quickgzip makes gzip members of CSV rows, faster than general compressors. Any gzip reader reads them.
 //
-// An [Encoder] is for short texts, of a few KiB at most. It looks for matches as snappy does and writes them with the fixed
-// codes of DEFLATE (RFC 1951, section 3.2.6). The usual compressor computes codes for each member, which takes several times
-// as long as all the rest of a row, for a text that is hardly longer than the description of the codes.
+// An [Encoder] is for texts of a few KiB. It looks for matches as snappy does and writes them with DEFLATE's predefined
+// codes (RFC 1951, section 3.2.6). Computing codes for each member, as usual compressors do, would take several times as
+// long as all other work on a row, and their description would be about as long as the text.
 //
-// A [LongEncoder] is for texts from 4 KiB on, and makes a valid member of whatever it is given. It computes codes for each
-// 64 KiB (section 3.2.7), but looks for matches at few places, and knows one for each hash. For rows of random words and
-// numbers in chunks of 16 and 128 KiB it takes 0.75 and 0.82 of the time of klauspost/compress at level 1 and makes as many
-// bytes (BenchmarkMember, 2026-11-22, Intel Xeon). For rows that repeat more it gains more.
+// A [LongEncoder] is for texts from 4 KiB on. It computes codes for each 64 KiB (section 3.2.7), but looks for matches at
+// few places and remembers one place for each hash. Compared with klauspost/compress at level 1, rows of random words and
+// numbers take 0.75 (16 KiB) and 0.82 (128 KiB) of the time for as many bytes (BenchmarkMember, 2026-11-22, Intel Xeon).
+// Rows that repeat more gain more.
 package quickgzip
 
 import (
@@ -15,22 +15,21 @@ import (
 	"hash/crc32"
 )
 
-// Encoder makes members of short texts. It keeps its memory from one to the next. Its zero value is ready. It is not safe
-// for concurrent use.
+// Encoder makes members of short texts. It reuses its memory. Its zero value is ready. It is not safe for concurrent use.
 type Encoder struct {
 	matcher
 	fixed fixedCodes
 }
 
-// gzipHead has no name and no time, and leaves the system unknown.
+// gzipHead has no name, no time and an unknown system.
 const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
-// Room is what both kinds of Append may write for n bytes. It suffices for stored blocks, of which there is one per 64 KiB
-// and which have five bytes more than their text; and for the words that are written beyond the end.
+// Room is the number of bytes that Append of both encoders may write for n bytes of text: enough for stored blocks, which
+// add five bytes for each 64 KiB, and for words written beyond the end.
 func Room(n int) int { return n + n/8 + 64 }
 
-// Append adds a member with src to dst, which has Room for it. It returns nil when the compressed bytes, without head
-// and sums, are more than half of src, or src is longer than Longest.
+// Append appends a member with src to dst, which must have [Room] for it. It returns nil if the compressed bytes, without
+// header and sums, are more than half of src, or if src is longer than [Longest].
 func (e *Encoder) Append(dst, src []byte) []byte {
 	if len(src) > Longest {
 		return nil
@@ -40,7 +39,7 @@ func (e *Encoder) Append(dst, src []byte) []byte {
 	}
 	var (
 		head = append(dst, gzipHead...)
-		out  = bitWriter{out: head[:cap(head)], end: len(head), acc: 0b011, n: 3} // the only block, fixed codes
+		out  = bitWriter{out: head[:cap(head)], end: len(head), acc: 0b011, n: 3} // the only block, predefined codes
 		most = out.end + len(src)/2
 		at   = 0
 	)

@@ -2,17 +2,17 @@ package quickgzip
 
 import "math/bits"
 
-// A token is a number of literals and a match behind them:
+// A token is a number of literals followed by a match:
 //
-//	bits  0 to  7  number of literals; they stand in finder.literals one after the other
-//	bits  8 to 16  length of the match, 3 to maxMatch, or 0: there is none
+//	bits  0 to  7  number of literals, which follow each other in finder.literals
+//	bits  8 to 16  length of the match, 3 to maxMatch, or 0 for none
 //	bits 24 to 28  symbol of its distance, or noDistance
-//	bits 32 to 47  its distance less one
+//	bits 32 to 47  its distance minus one
 type token uint64
 
 const (
 	maxLiterals = 255
-	// noDistance is no symbol of DEFLATE. Its code has no bits, and so has that of length 0: the writer need not ask.
+	// noDistance is not a symbol of DEFLATE. Its code has no bits, like the code of length 0, so the writer needs no branch.
 	noDistance = 31
 	noMatch    = token(noDistance << 24)
 )
@@ -24,7 +24,8 @@ func match(length, distance int) token {
 
 func (t token) distanceSymbol() uint32 { return uint32(t >> 24 & 31) }
 
-// distanceSymbol is that of a distance less one (RFC 1951, section 3.2.5): the two highest bits, and how many follow.
+// distanceSymbol is the symbol of a distance minus one (RFC 1951, section 3.2.5): its two highest bits, and the number of
+// bits after them.
 func distanceSymbol(d uint32) uint32 {
 	if d < 4 {
 		return d
@@ -33,7 +34,7 @@ func distanceSymbol(d uint32) uint32 {
 	return (2*extra + d>>extra) & 31
 }
 
-// lengthSymbol is one of the symbols from 257 on: how many bits follow, and the shortest match (RFC 1951, section 3.2.5).
+// lengthSymbol is a symbol from 257 on: its number of extra bits, and its shortest match (RFC 1951, section 3.2.5).
 type lengthSymbol struct{ extra, base uint16 }
 
 const firstLength = 257
@@ -70,7 +71,8 @@ var lengthSymbols = [29]lengthSymbol{
 	{0, 258},
 }
 
-// lengths are the matches of the symbol. The longest has one of its own, so the one before has a length less.
+// lengths returns the range of match lengths of the symbol. The longest match has a symbol of its own, so the symbol before
+// has one length less.
 func (s lengthSymbol) lengths() (from, to int) {
 	from = int(s.base)
 	if to = from + 1<<s.extra; from < maxMatch && to > maxMatch {
@@ -79,25 +81,25 @@ func (s lengthSymbol) lengths() (from, to int) {
 	return from, to
 }
 
-// distanceExtra is how many bits follow the symbol.
+// distanceExtra is the number of extra bits of the symbol.
 func distanceExtra(symbol int) uint32 { return uint32(max(symbol/2-1, 0)) }
 
-// writeTokens writes a block without its head, and its end. It needs 16 bytes more than it writes.
+// writeTokens writes a block without its header, and its end. It needs 16 bytes more room than it writes.
 func (w *bitWriter) writeTokens(c *codes, tokens []token, literals []byte) {
-	// The fields are kept in local variables, which have registers. No more than 64 bits gather in a step: 7 are left of
-	// the one before, and four literals have 4*maxCode, three and a length 4*maxCode+5, a distance maxCode+13.
+	// Local variables can live in registers. At most 64 bits gather in a step: 7 from the step before, and either four
+	// literals with 4*maxCode, three literals and a length with 4*maxCode+5, or a distance with maxCode+13.
 	out, end, acc, n := w.out, w.end, w.acc, w.n
 	at := 0
 	for _, t := range tokens {
 		k := int(t & maxLiterals)
 		at += k
-		// All four literals are looked up whether they belong to the token or not: what is too much is masked. So most
-		// tokens take the same way, and processors guess it.
+		// All four literals are looked up even if the token has fewer; the excess is masked. Most tokens then take the same
+		// branch, which processors predict.
 		v := load32(literals, at-k)
 		first, second := uint64(c.literals[v&255]), uint64(c.literals[v>>8&255])
 		third, fourth := uint64(c.literals[v>>16&255]), uint64(c.literals[v>>24])
 		for k >= 4 {
-			two := first + second // the lowest bytes count bits
+			two := first + second // the lowest bytes add up the bits
 			three := two + third
 			acc |= (first>>8 | second>>8<<(first&63) | third>>8<<(two&63) | fourth>>8<<(three&63)) << (n & 63)
 			n += uint(three+fourth) & 63
