@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // chunkBytes is the size at which a chunk is full and a new one begins, within the same commit.
@@ -113,7 +115,7 @@ func (b *Buffer) reserve(size int64) *OverloadError {
 // chunk gathers the rows of one sink and definition for one commit.
 type chunk struct {
 	sink  *sinkState
-	def   *definition
+	def   *format.Definition
 	group *group
 	data  []byte
 	// precompressed is set when data holds one gzip member for each Append: see SinkHandle.precompress.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -131,11 +132,11 @@ type sinkState struct {
 	room line
 
 	// Guarded by Buffer.mu, written by the committer.
-	rec   sinkRecord
-	def   *definition // nil until the sink is defined in this process
-	file  *file       // the writing file, nil when no row waits
-	slice *slice      // the writing slice, nil when no row waits
-	files []*file     // all that have a record, ascending
+	rec   format.Sink
+	def   *format.Definition // nil until the sink is defined in this process
+	file  *file              // the writing file, nil when no row waits
+	slice *slice             // the writing slice, nil when no row waits
+	files []*file            // all that have a record, ascending
 
 	rest int // of the committer: how many small chunks are not to be compressed
 }
@@ -144,8 +145,8 @@ type sinkState struct {
 type slice struct {
 	num  uint64
 	file *file
-	rec  sliceRecord
-	tally
+	rec  format.Slice
+	format.Tally
 	chunks uint32 // the next sequence number
 	cut    bool   // of recovery: its last chunk cannot be read
 }
@@ -153,7 +154,7 @@ type slice struct {
 type file struct {
 	num    uint64
 	sink   *sinkState
-	rec    fileRecord
+	rec    format.File
 	slices []*slice
 	// failures counts the failed attempts of this process, over all states.
 	failures int
@@ -161,27 +162,25 @@ type file struct {
 	gathered int64
 }
 
-func (f *file) tally() tally {
+func (f *file) tally() format.Tally {
 	if f.rec.Rows > 0 {
-		return f.rec.tally()
+		return f.rec.Tally
 	}
-	var t tally
+	var t format.Tally
 	for _, s := range f.slices {
-		t.add(s.tally)
+		t.Add(s.Tally)
 	}
 	return t
 }
 
-func (f *file) done() bool {
-	return f.rec.State == FileImported || f.rec.State == FileExpired || f.rec.State == FileDiscarded
-}
+func (f *file) done() bool { return f.rec.Done() }
 
 // SinkHandle stands for one definition of a sink. Handles of earlier definitions stay usable: their rows go to a file of
 // their own, with the columns they were mapped for.
 type SinkHandle struct {
 	b     *Buffer
 	state *sinkState
-	def   *definition
+	def   *format.Definition
 }
 
 // ID returns the id of the sink.
@@ -205,7 +204,7 @@ func (s *sinkState) recount() {
 	var n int64
 	for _, f := range s.files {
 		for _, sl := range f.slices {
-			n += sl.stored
+			n += sl.Stored
 		}
 	}
 	s.waiting.Store(n)
@@ -223,7 +222,7 @@ type SinkConfig struct {
 	Upload, Import trigger.Conditions
 }
 
-func (c SinkConfig) definition(imports trigger.Limits) (*definition, error) {
+func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, error) {
 	var problems []error
 	if c.ID == "" {
 		problems = append(problems, errors.New("id is empty"))
@@ -241,13 +240,16 @@ func (c SinkConfig) definition(imports trigger.Limits) (*definition, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("buffer: sink %q: %w", c.ID, err)
 	}
-	return &definition{
-		Table:    Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns)},
-		Encoding: c.Encoding,
+	return &format.Definition{
+		Table:    format.Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns)},
+		Encoding: format.Encoding(c.Encoding),
 		Upload:   trigger.Upload().WithDefaults(c.Upload),
 		Import:   imports.WithDefaults(c.Import),
 	}, nil
 }
+
+// tableOf is the table of a definition as drivers see it.
+func tableOf(d *format.Definition) Table { return Table{ID: d.Table.ID, Columns: d.Table.Columns} }
 
 // Defined reports whether the sink is known with exactly this configuration, from this process or an earlier one.
 func (b *Buffer) Defined(c SinkConfig) bool {
@@ -258,7 +260,7 @@ func (b *Buffer) Defined(c SinkConfig) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	s := b.mu.sinks[c.ID]
-	return s != nil && !s.rec.Dropped && s.rec.Def.equal(def)
+	return s != nil && !s.rec.Dropped && s.rec.Def.Equal(def)
 }
 
 // TableOf returns the table of the last definition of a sink, also of one that was dropped; false for an unknown sink. The
@@ -270,7 +272,7 @@ func (b *Buffer) TableOf(id string) (Table, bool) {
 	if s == nil || s.rec.Def == nil {
 		return Table{}, false
 	}
-	return s.rec.Def.Table, true
+	return tableOf(s.rec.Def), true
 }
 
 // Define creates a sink or changes its definition, durably. A change of anything closes the file that gathers rows
@@ -286,15 +288,15 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		s := b.mu.sinks[c.ID]
 		if s == nil {
 			b.mu.lastSink++
-			s = &sinkState{num: b.mu.lastSink, id: c.ID, rec: sinkRecord{ID: c.ID}}
+			s = &sinkState{num: b.mu.lastSink, id: c.ID, rec: format.Sink{ID: c.ID}}
 			b.mu.sinks[c.ID] = s
 			b.mu.byNum[s.num] = s
 		}
-		changed := !s.rec.Def.equal(def) || s.rec.Dropped
+		changed := !s.rec.Def.Equal(def) || s.rec.Dropped
 		switch {
 		case !changed && s.def != nil:
 			def = s.def
-		case s.file != nil && s.file.rec.Def.equal(def):
+		case s.file != nil && s.file.rec.Def.Equal(def):
 			def = s.file.rec.Def
 		}
 		if s.file != nil && s.file.rec.Def != def {

@@ -3,6 +3,8 @@ package buffer
 import (
 	"context"
 	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // queueCleanup asks for Staging.Delete of the objects of an ended file.
@@ -35,7 +37,7 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 		_ = b.do(ctx, func(t *txn) { t.cleaned(f) })
 		return
 	}
-	b.attemptFailed(ctx, e, id, err, func(t *txn) *retryRecord {
+	b.attemptFailed(ctx, e, id, err, func(t *txn) *format.Retry {
 		if len(f.slices) == 0 {
 			return nil
 		}

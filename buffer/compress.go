@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/quickgzip"
 )
 
@@ -30,7 +31,7 @@ const (
 
 // payload is what of a chunk is stored. It is valid until the compressor is reset.
 type payload struct {
-	encoding Encoding
+	encoding format.Encoding
 	data     []byte
 	way      packing
 }
@@ -48,13 +49,13 @@ const (
 // no quick way.
 func (c *chunk) bestPacking(gzipLevel int) packing {
 	switch {
-	case c.def.Encoding == None:
+	case c.def.Encoding == format.None:
 		return packNot
 	case c.precompressed:
 		return packQuick
 	case len(c.data) >= compressMin:
 		return packWell
-	case c.def.Encoding == Gzip && gzipLevel == 0:
+	case c.def.Encoding == format.Gzip && gzipLevel == 0:
 		return packQuick
 	}
 	return packNot
@@ -82,13 +83,13 @@ type packer struct {
 func (p *packer) pack(chunks []*chunk) payloads {
 	well, quickly, precompressed := 0, 0, 0
 	for _, ch := range chunks {
-		pl := payload{encoding: None, data: ch.data, way: ch.bestPacking(p.gzipLevel)}
+		pl := payload{encoding: format.None, data: ch.data, way: ch.bestPacking(p.gzipLevel)}
 		switch pl.way {
 		case packWell:
 			well += len(ch.data)
 		case packQuick:
 			if ch.precompressed {
-				pl.encoding = Gzip
+				pl.encoding = format.Gzip
 				precompressed += int(ch.raw)
 			} else if ch.sink.rest > 0 {
 				ch.sink.rest--
@@ -118,7 +119,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 				pl.encoding, pl.data = ch.def.Encoding, lane.member(ch.def.Encoding, ch.data)
 			case pl.way == packQuick && quickly > 0 && !ch.precompressed:
 				if member := lane.quickMember(ch.data); member != nil {
-					pl.encoding, pl.data = Gzip, member
+					pl.encoding, pl.data = format.Gzip, member
 				}
 			}
 		}
@@ -134,17 +135,17 @@ func (p *packer) pack(chunks []*chunk) payloads {
 	if p.spread {
 		for i, pl := range p.list {
 			ch := chunks[i]
-			if pl.way == packQuick && pl.encoding == None {
+			if pl.way == packQuick && pl.encoding == format.None {
 				ch.sink.rest = quickRest
 			}
-			if single := pl.way == packQuick && pl.encoding == Gzip && ch.appends == 1; ch.sink.single.Load() != single {
+			if single := pl.way == packQuick && pl.encoding == format.Gzip && ch.appends == 1; ch.sink.single.Load() != single {
 				ch.sink.single.Store(single)
 			}
 		}
 	}
 	size := 0
 	for _, pl := range p.list {
-		size += len(pl.data) + chunkHeaderSize + chunkKeySize + 16
+		size += len(pl.data) + format.ChunkHeaderSize + format.ChunkKeySize + 16
 	}
 	return payloads{list: p.list, size: size, spread: p.spread}
 }
@@ -183,10 +184,10 @@ func (c *compressor) quickMember(data []byte) []byte {
 }
 
 // member appends one complete member to the compressor's memory and returns it.
-func (c *compressor) member(e Encoding, data []byte) []byte {
+func (c *compressor) member(e format.Encoding, data []byte) []byte {
 	start := c.buf.Len()
 	switch e {
-	case Gzip:
+	case format.Gzip:
 		if c.gzipLevel > 0 {
 			c.libraryMember(data)
 			break
@@ -196,7 +197,7 @@ func (c *compressor) member(e Encoding, data []byte) []byte {
 		}
 		c.buf.Grow(quickgzip.Room(len(data)))
 		c.buf.Write(c.gz.Append(c.buf.AvailableBuffer(), data))
-	case Zstd:
+	case format.Zstd:
 		if c.zs == nil {
 			c.zs, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 		}
@@ -204,7 +205,7 @@ func (c *compressor) member(e Encoding, data []byte) []byte {
 		out := c.zs.EncodeAll(data, c.buf.AvailableBuffer())
 		c.buf.Write(out)
 	default:
-		panic(fmt.Sprintf("buffer: no members of encoding %s", e))
+		panic(fmt.Sprintf("buffer: no members of encoding %s", Encoding(e)))
 	}
 	return c.buf.Bytes()[start:]
 }

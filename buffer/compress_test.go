@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/gziptest"
 )
 
 // smallChunks returns chunks of as many sinks, of size bytes each, which repeat themselves or not.
-func smallChunks(n, size int, e Encoding, repeating bool) []*chunk {
+func smallChunks(n, size int, e format.Encoding, repeating bool) []*chunk {
 	rng := rand.New(rand.NewPCG(1, 1))
-	def := &definition{Encoding: e}
+	def := &format.Definition{Encoding: e}
 	chunks := make([]*chunk, n)
 	for i := range chunks {
 		var text []byte
@@ -35,13 +36,13 @@ func TestManySmallChunksAreCompressed(t *testing.T) {
 	const size = 1 << 10
 	for name, c := range map[string]struct {
 		chunks []*chunk
-		want   Encoding
+		want   format.Encoding
 	}{
-		"many":            {smallChunks(quickFrom/size, size, Gzip, true), Gzip},
-		"few":             {smallChunks(quickFrom/size-1, size, Gzip, true), None},
-		"of noise":        {smallChunks(quickFrom/size, size, Gzip, false), None},
-		"not compressed":  {smallChunks(quickFrom/size, size, None, true), None},
-		"by another code": {smallChunks(quickFrom/size, size, Zstd, true), None},
+		"many":            {smallChunks(quickFrom/size, size, format.Gzip, true), format.Gzip},
+		"few":             {smallChunks(quickFrom/size-1, size, format.Gzip, true), format.None},
+		"of noise":        {smallChunks(quickFrom/size, size, format.Gzip, false), format.None},
+		"not compressed":  {smallChunks(quickFrom/size, size, format.None, true), format.None},
+		"by another code": {smallChunks(quickFrom/size, size, format.Zstd, true), format.None},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p packer
@@ -52,10 +53,10 @@ func TestManySmallChunksAreCompressed(t *testing.T) {
 					pl := stored.at(i)
 					size += len(pl.data)
 					if pl.encoding != c.want {
-						t.Fatalf("chunk %d is stored as %s, want %s", i, pl.encoding, c.want)
+						t.Fatalf("chunk %d is stored as %s, want %s", i, Encoding(pl.encoding), Encoding(c.want))
 					}
 					plain := pl.data
-					if pl.encoding == Gzip {
+					if pl.encoding == format.Gzip {
 						plain = gziptest.Read(t, pl.data)
 					}
 					if !bytes.Equal(plain, ch.data) {
@@ -77,12 +78,12 @@ func TestLargeChunksAreCompressed(t *testing.T) {
 	for range 3 {
 		for _, size := range []int{compressMin, compressMin + 1, 70_000, chunkBytes, 3*chunkBytes + 1} {
 			for _, repeating := range []bool{true, false} {
-				chunks := smallChunks(3, size, Gzip, repeating)
+				chunks := smallChunks(3, size, format.Gzip, repeating)
 				stored := p.pack(chunks)
 				for i, ch := range chunks {
 					pl := stored.at(i)
-					if pl.encoding != Gzip || !bytes.Equal(gziptest.Read(t, pl.data), ch.data) {
-						t.Fatalf("chunk %d of %d bytes is stored as %d bytes of %s", i, size, len(pl.data), pl.encoding)
+					if pl.encoding != format.Gzip || !bytes.Equal(gziptest.Read(t, pl.data), ch.data) {
+						t.Fatalf("chunk %d of %d bytes is stored as %d bytes of %s", i, size, len(pl.data), Encoding(pl.encoding))
 					}
 					if repeating && len(pl.data) > size/5 || len(pl.data) > size+size/1000+50 {
 						t.Errorf("chunk %d of %d bytes became %d", i, size, len(pl.data))
@@ -100,17 +101,17 @@ func TestGzipLevel(t *testing.T) {
 	for _, level := range []int{1, 9} {
 		p := packer{gzipLevel: level}
 		for range 2 {
-			many := smallChunks(quickFrom>>10, 1<<10, Gzip, true)
+			many := smallChunks(quickFrom>>10, 1<<10, format.Gzip, true)
 			for i := range many {
-				if pl := p.pack(many[i : i+1]).at(i); pl.encoding != None {
-					t.Fatalf("level %d: a small chunk is stored as %s", level, pl.encoding)
+				if pl := p.pack(many[i : i+1]).at(i); pl.encoding != format.None {
+					t.Fatalf("level %d: a small chunk is stored as %s", level, Encoding(pl.encoding))
 				}
 			}
 			p.reset()
-			large := smallChunks(1, 70_000, Gzip, true)
+			large := smallChunks(1, 70_000, format.Gzip, true)
 			pl := p.pack(large).at(0)
-			if pl.encoding != Gzip || !bytes.Equal(gziptest.Read(t, pl.data), large[0].data) {
-				t.Fatalf("level %d: a large chunk is stored as %d bytes of %s", level, len(pl.data), pl.encoding)
+			if pl.encoding != format.Gzip || !bytes.Equal(gziptest.Read(t, pl.data), large[0].data) {
+				t.Fatalf("level %d: a large chunk is stored as %d bytes of %s", level, len(pl.data), Encoding(pl.encoding))
 			}
 			sizes[level] = len(pl.data)
 			p.reset()
@@ -124,7 +125,7 @@ func TestGzipLevel(t *testing.T) {
 // Rows that do not compress are not tried again and again.
 func TestSinksOfNoiseAreLeftAlone(t *testing.T) {
 	var p packer
-	chunks := smallChunks(200, 1<<10, Gzip, false)
+	chunks := smallChunks(200, 1<<10, format.Gzip, false)
 	tried := 0
 	for range 3 * (quickRest + 1) {
 		for _, pl := range p.pack(chunks).list {
@@ -152,7 +153,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	b.gate.init(64 << 20)
 	sinks := make([]*SinkHandle, quickFrom/size)
 	for i := range sinks {
-		sinks[i] = &SinkHandle{b: b, state: &sinkState{}, def: &definition{Encoding: Gzip}}
+		sinks[i] = &SinkHandle{b: b, state: &sinkState{}, def: &format.Definition{Encoding: format.Gzip}}
 	}
 	texts := func(n int) func(int) [][]byte {
 		return func(sink int) (rows [][]byte) {
@@ -198,7 +199,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 				got[ch.sink] = new([3]int)
 			}
 			pl, rows := stored.at(at), []byte(nil)
-			if rows = pl.data; pl.encoding == Gzip {
+			if rows = pl.data; pl.encoding == format.Gzip {
 				rows = gziptest.Read(t, pl.data)
 				got[ch.sink][2] += bytes.Count(pl.data, []byte("\x1f\x8b\x08\x00"))
 			}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // DamageError says that stored rows cannot be read back. It names where they were.
@@ -60,7 +62,7 @@ type Damage struct {
 
 // damageOf returns err as a DamageError of a chunk when the bytes are wrong for good. Other errors of reading may pass.
 func damageOf(chunk int, err error) error {
-	if errors.Is(err, errChunk) || pebble.IsCorruptionError(err) {
+	if errors.Is(err, format.ErrChunk) || pebble.IsCorruptionError(err) {
 		return &DamageError{Chunk: chunk, Err: err}
 	}
 	return &readError{chunk, err}
@@ -91,67 +93,71 @@ func lostOf(err error, giveUp bool) error {
 
 // examination is what can be read of a slice.
 type examination struct {
-	good tally
-	bad  []Damage
+	good format.Tally
+	bad  []format.Damage
 }
 
 // examine reads a sealed slice and finds what cannot be read. An error says that the reading itself failed; with giveUp
 // that is damage too.
-func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tally, giveUp bool) (x examination, err error) {
+func (b *Buffer) examine(num uint64, chunks uint32, known []format.ChunkRange, all format.Tally, giveUp bool) (x examination, err error) {
 	st := b.store.Load()
 	if err := st.Read(); err != nil {
 		return x, err
 	}
 	defer st.Release()
-	from, to := chunkBounds(num)
+	from, to := format.ChunkBounds(num)
 	it, err := st.DB.NewIter(iterBounds(from, to))
 	if err != nil {
 		return x, err
 	}
 	defer it.Close()
 
-	var before tally // running totals after the last chunk that was good
-	open := -1       // the damage that the next good chunk ends
+	var before format.Tally // running totals after the last chunk that was good
+	open := -1              // the damage that the next good chunk ends
 	bad := func(chunk int, reason error, data []byte) {
 		if open >= 0 && x.bad[open].LastChunk == chunk-1 {
 			x.bad[open].LastChunk = chunk
 			return
 		}
-		x.bad = append(x.bad, Damage{FirstChunk: chunk, LastChunk: chunk, Reason: reason.Error(), Data: append([]byte(nil), data...)})
+		x.bad = append(x.bad, format.Damage{FirstChunk: chunk, LastChunk: chunk, Reason: reason.Error(), Data: append([]byte(nil), data...)})
 		open = len(x.bad) - 1
 	}
 	closeGap := func(rows, raw int64) {
 		if open >= 0 {
-			x.bad[open].Rows, x.bad[open].Bytes = rows-before.rows, raw-before.raw
+			x.bad[open].Rows, x.bad[open].Bytes = rows-before.Rows, raw-before.Raw
 			open = -1
 		}
 	}
 	good := func(value []byte) error {
-		h, _, err := parseChunk(value)
+		h, _, err := format.ParseChunk(value)
 		if err != nil {
 			return err
 		}
-		closeGap(h.slice.rows-h.rows, h.slice.raw-h.raw)
-		before = h.slice
-		x.good.add(tally{rows: h.rows, raw: h.raw, stored: int64(len(value) - chunkHeaderSize), first: h.last, last: h.last})
+		closeGap(h.Slice.Rows-h.Rows, h.Slice.Raw-h.Raw)
+		before = h.Slice
+		x.good.Add(format.Tally{Rows: h.Rows, Raw: h.Raw, Stored: int64(len(value) - format.ChunkHeaderSize), First: h.Last, Last: h.Last})
 		return nil
 	}
-	var key [chunkKeySize]byte
+	var key [format.ChunkKeySize]byte
+	isLost := func(seq uint32) bool {
+		first, _ := format.Extent{Lost: known}.Next(seq)
+		return first != seq
+	}
 	skip := func(next uint32) uint32 {
 		for _, r := range known {
 			if r.First <= next && next <= r.Last {
 				next = r.Last + 1
-				before.rows += r.Rows
-				before.raw += r.Bytes
+				before.Rows += r.Rows
+				before.Raw += r.Bytes
 			}
 		}
 		return next
 	}
 	for next := skip(0); next < chunks; next = skip(next) {
-		putChunkKey(key[:], num, next)
+		format.PutChunkKey(key[:], num, next)
 		it.SetBounds(key[:], to)
 		ok := it.First()
-		for ; ok; ok = skipLost(next, known) == next && it.Next() {
+		for ; ok; ok = !isLost(next) && it.Next() {
 			seq := binary.BigEndian.Uint32(it.Key()[9:])
 			next = seq + 1
 			value, err := it.ValueAndErr()
@@ -191,7 +197,7 @@ func (b *Buffer) examine(num uint64, chunks uint32, known []chunkRange, all tall
 			}
 		}
 	}
-	closeGap(all.rows, all.raw)
+	closeGap(all.Rows, all.Raw)
 	return x, nil
 }
 
@@ -202,17 +208,17 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 	b.mu.RLock()
 	obj, file := b.object(sl), b.fileID(sl.file)
 	// The totals in the chunks are those before anything was set aside.
-	whole, chunks := sl.tally, sl.rec.Chunks
-	whole.rows += sl.rec.Lost.Rows
-	whole.raw += sl.rec.Lost.Bytes
-	known, here, uncounted := sl.rec.LostChunks, sl.tally, sl.rec.Uncounted
+	whole, chunks := sl.Tally, sl.rec.Chunks
+	whole.Rows += sl.rec.Lost.Rows
+	whole.Raw += sl.rec.Lost.Bytes
+	known, here, uncounted := sl.rec.LostChunks, sl.Tally, sl.rec.Uncounted
 	b.mu.RUnlock()
 	x, err := b.examine(sl.num, chunks, known, whole, giveUp)
 	if err != nil {
 		return err
 	}
-	if lost := here.rows - x.good.rows; lost > 0 && len(x.bad) == 0 {
-		x.bad = append(x.bad, Damage{FirstChunk: -1, LastChunk: -1, Rows: lost, Bytes: here.raw - x.good.raw, Reason: "chunks are missing"})
+	if lost := here.Rows - x.good.Rows; lost > 0 && len(x.bad) == 0 {
+		x.bad = append(x.bad, format.Damage{FirstChunk: -1, LastChunk: -1, Rows: lost, Bytes: here.Raw - x.good.Raw, Reason: "chunks are missing"})
 	}
 	if len(x.bad) == 0 {
 		return errors.New("damage was met, and cannot be found any more")
@@ -222,7 +228,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 		return fmt.Errorf("delete what an earlier attempt may have left: %w", err)
 	}
 	return b.do(ctx, func(t *txn) {
-		if b.mu.slices[sl.num] != sl || sl.rec.State != SliceUploading || b.sliceID(sl) != obj.ID {
+		if b.mu.slices[sl.num] != sl || sl.rec.State != format.SliceUploading || b.sliceID(sl) != obj.ID {
 			return // a later attempt was first
 		}
 		for i := range x.bad {
@@ -242,24 +248,26 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 // lose records the damage of a slice and uploads the rest of it.
 func (t *txn) lose(sl *slice, x examination) {
 	b, s := t.b, sl.file.sink
-	lost := ledgerEntry{Rows: sl.rows - x.good.rows, Bytes: sl.raw - x.good.raw}
-	s.rec.Damaged.add(lost.Rows, lost.Bytes)
-	sl.rec.Lost.add(lost.Rows, lost.Bytes)
-	t.freed += sl.stored - x.good.stored
-	sl.rows, sl.raw, sl.stored = x.good.rows, x.good.raw, x.good.stored
-	sl.rec.setTally(sl.tally)
+	lost := format.Count{Rows: sl.Rows - x.good.Rows, Bytes: sl.Raw - x.good.Raw}
+	s.rec.Damaged.Add(lost.Rows, lost.Bytes)
+	sl.rec.Lost.Add(lost.Rows, lost.Bytes)
+	t.freed += sl.Stored - x.good.Stored
+	sl.Rows, sl.Raw, sl.Stored = x.good.Rows, x.good.Raw, x.good.Stored
+	sl.rec.Tally = sl.Tally
 	sl.rec.Revision++
 	sl.rec.Instance = b.instance              // a copy of this engine may set aside something else
 	ranges := slices.Clone(sl.rec.LostChunks) // the old one may be in use
 	for _, d := range x.bad {
 		if d.FirstChunk >= 0 {
-			ranges = append(ranges, chunkRange{uint32(d.FirstChunk), uint32(d.LastChunk), ledgerEntry{d.Rows, d.Bytes}})
+			ranges = append(ranges, format.ChunkRange{
+				First: uint32(d.FirstChunk), Last: uint32(d.LastChunk), Count: format.Count{Rows: d.Rows, Bytes: d.Bytes},
+			})
 		}
 	}
-	slices.SortFunc(ranges, func(a, b chunkRange) int { return cmp.Compare(a.First, b.First) })
+	slices.SortFunc(ranges, func(a, b format.ChunkRange) int { return cmp.Compare(a.First, b.First) })
 	sl.rec.LostChunks = ranges
 	sl.rec.Uncounted, sl.rec.Unreadable = false, time.Time{}
-	sl.rec.Retry = retryRecord{}
+	sl.rec.Retry = format.Retry{}
 	t.touchSink(s)
 	t.touchSlice(sl)
 	t.touchFile(sl.file)
@@ -267,21 +275,21 @@ func (t *txn) lose(sl *slice, x examination) {
 	t.addToBatch(func(batch *pebble.Batch) {
 		b.damages.Add(int64(len(x.bad)))
 		for i, d := range x.bad {
-			_ = batch.Set(damageKey(num, revision, uint32(i)), encodeRecord(&d), nil)
+			_ = batch.Set(format.DamageKey(num, revision, uint32(i)), format.Encode(&d), nil)
 			for c := max(0, d.FirstChunk); c <= d.LastChunk; c++ {
-				var key [chunkKeySize]byte
-				putChunkKey(key[:], num, uint32(c))
+				var key [format.ChunkKeySize]byte
+				format.PutChunkKey(key[:], num, uint32(c))
 				_ = batch.Delete(key[:], nil)
 			}
 		}
 	})
-	if sl.rows > 0 {
+	if sl.Rows > 0 {
 		t.onDurable(func() { b.queueUpload(sl) })
 		return
 	}
 	// Nothing is left of the slice. Another attempt of its upload may be queued.
 	f := sl.file
-	sl.rec.State = SliceImported
+	sl.rec.State = format.SliceImported
 	t.wipe = append(t.wipe, sl.num)
 	t.drop = append(t.drop, sl)
 	delete(b.mu.slices, sl.num)
@@ -301,10 +309,10 @@ const farChunk = 1 << 30
 // a block of the store that cannot be read. Reading fails in all of the block and goes on behind it, so the steps may
 // grow until it does, and then close in on its end.
 func passDamage(it *pebble.Iterator, num uint64, first, limit uint32, giveUp bool) (uint32, error) {
-	_, to := chunkBounds(num)
+	_, to := format.ChunkBounds(num)
 	readable := func(seq uint32) (bool, error) {
-		var key [chunkKeySize]byte
-		putChunkKey(key[:], num, seq)
+		var key [format.ChunkKeySize]byte
+		format.PutChunkKey(key[:], num, seq)
 		it.SetBounds(key[:], to)
 		it.First()
 		err := it.Error()
@@ -347,27 +355,27 @@ func passDamage(it *pebble.Iterator, num uint64, first, limit uint32, giveUp boo
 // until the upload finds what is damaged, and counts it.
 func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
 	var (
-		key    [chunkKeySize]byte
+		key    [format.ChunkKeySize]byte
 		hidden bool // a part of the store cannot be read at all after the last chunk that can
-		tail   []chunkHeader
+		tail   []format.ChunkHeader
 		lost   bool
 	)
-	_, to := chunkBounds(sl.num)
-	defer it.SetBounds([]byte{prefixChunk}, []byte{prefixChunk + 1}) // as the caller has them
+	_, to := format.ChunkBounds(sl.num)
+	defer it.SetBounds([]byte{format.PrefixChunk}, []byte{format.PrefixChunk + 1}) // as the caller has them
 	for next := uint32(0); next < farChunk; {
-		putChunkKey(key[:], sl.num, next)
+		format.PutChunkKey(key[:], sl.num, next)
 		it.SetBounds(key[:], to)
 		for ok := it.First(); ok; ok = it.Next() {
 			next = binary.BigEndian.Uint32(it.Key()[9:]) + 1
 			sl.chunks = next
 			hidden = false
 			value, err := it.ValueAndErr()
-			var h chunkHeader
+			var h format.ChunkHeader
 			if err == nil {
-				h, _, err = parseChunk(value)
+				h, _, err = format.ParseChunk(value)
 			}
 			if err == nil {
-				sl.tally, tail, lost = h.slice, nil, false
+				sl.Tally, tail, lost = h.Slice, nil, false
 				continue
 			}
 			var damage *DamageError
@@ -375,8 +383,8 @@ func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
 				return err
 			}
 			lost = true
-			if len(value) >= chunkHeaderSize {
-				tail = append(tail, parseHeader(value))
+			if len(value) >= format.ChunkHeaderSize {
+				tail = append(tail, format.ParseChunkHeader(value))
 			}
 		}
 		err := it.Error()
@@ -399,12 +407,12 @@ func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
 	// The head of a damaged chunk is believed where it fits to what stands before it.
 	known := false
 	for _, h := range tail {
-		if known = h.rows > 0 && h.slice.rows-h.rows == sl.rows && h.slice.raw-h.raw == sl.raw && h.slice.stored > sl.stored; known {
-			sl.tally = h.slice
+		if known = h.Rows > 0 && h.Slice.Rows-h.Rows == sl.Rows && h.Slice.Raw-h.Raw == sl.Raw && h.Slice.Stored > sl.Stored; known {
+			sl.Tally = h.Slice
 		}
 	}
 	if lost && (hidden || !known) {
-		sl.rows++ // how many there were stood only there: at least one
+		sl.Rows++ // how many there were stood only there: at least one
 		sl.rec.Uncounted = true
 	}
 	return nil
@@ -420,12 +428,12 @@ func (r *recovery) sealDamaged() error {
 		}
 		s := sl.file.sink
 		s.slice = nil
-		sl.rec.State, sl.rec.Closed, sl.rec.Reason = SliceUploading, r.now, reasonSalvaged
-		sl.rec.setTally(sl.tally)
+		sl.rec.State, sl.rec.Closed, sl.rec.Reason = format.SliceUploading, r.now, reasonSalvaged
+		sl.rec.Tally = sl.Tally
 		sl.rec.Chunks = sl.chunks
-		s.rec.Sealed.add(sl.rows, sl.raw)
-		_ = batch.Set(sliceKey(sl.num), encodeRecord(&sl.rec), nil) // a plain batch cannot fail
-		_ = batch.Set(sinkKey(s.num), encodeRecord(&s.rec), nil)
+		s.rec.Sealed.Add(sl.Rows, sl.Raw)
+		_ = batch.Set(format.SliceKey(sl.num), format.Encode(&sl.rec), nil) // a plain batch cannot fail
+		_ = batch.Set(format.SinkKey(s.num), format.Encode(&s.rec), nil)
 	}
 	if batch.Empty() {
 		return batch.Close()

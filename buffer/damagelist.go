@@ -3,11 +3,12 @@ package buffer
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // Damaged lists the damage that was found and neither forgotten nor older than Options.DamageRetention: first that of the
@@ -29,13 +30,13 @@ func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
 }
 
 func listDamage(db *pebble.DB) (list []Damage, err error) {
-	err = eachRecord(db, prefixDamage, func(key, value []byte) error {
-		var d Damage
-		if err := json.Unmarshal(value, &d); err != nil {
+	err = eachRecord(db, format.PrefixDamage, func(key, value []byte) error {
+		var d format.Damage
+		if err := format.Decode(value, &d); err != nil {
 			return badRecord("damage record %x: %w", key, err)
 		}
 		d.ID = hex.EncodeToString(key)
-		list = append(list, d)
+		list = append(list, Damage(d))
 		return nil
 	})
 	return list, err
@@ -49,10 +50,10 @@ func (b *Buffer) ForgetDamage(ctx context.Context, ids ...string) error {
 	keys := make([][]byte, len(ids))
 	for i, id := range ids {
 		key, err := hex.DecodeString(id)
-		if err != nil || len(key) != 16 {
+		if err != nil || len(key) != format.DamageKeySize-1 {
 			return fmt.Errorf("buffer: forget damage: %q is no id of a record of damage", id)
 		}
-		keys[i] = append([]byte{prefixDamage}, key...)
+		keys[i] = append([]byte{format.PrefixDamage}, key...)
 	}
 	return b.forgetDamage(ctx, keys)
 }
@@ -105,7 +106,7 @@ func (b *Buffer) expireDamage(ctx context.Context) {
 			continue
 		}
 		if key, err := hex.DecodeString(d.ID); err == nil {
-			keys = append(keys, append([]byte{prefixDamage}, key...))
+			keys = append(keys, append([]byte{format.PrefixDamage}, key...))
 		}
 	}
 	if err := b.forgetDamage(ctx, keys); err != nil {

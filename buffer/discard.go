@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -87,10 +88,10 @@ func (b *Buffer) discard(ctx context.Context, f *file, unknown error) error {
 		if runs = b.late.runs(f.num); runs {
 			return
 		}
-		if f.rec.State == FileWriting {
+		if f.rec.State == format.FileWriting {
 			t.closeFile(f, trigger.Requested)
 		}
-		t.ended(f, FileDiscarded)
+		t.ended(f, format.FileDiscarded)
 		rows := f.rec.Rows
 		t.onDurable(func() { b.log.Warn("file discarded", "sink", f.sink.id, "file", b.fileID(f), "rows", rows) })
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -76,11 +77,11 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 		left, first, hopeless := 0, "", false
 		rows := int64(0)
 		for i, f := range waiting {
-			if f.rec.State == FileImported {
+			if f.rec.State == format.FileImported {
 				continue
 			}
 			if left++; left == 1 {
-				first, rows = b.fileID(f), f.tally().rows
+				first, rows = b.fileID(f), f.tally().Rows
 			}
 			if h := b.held(f); h != nil && (held == nil || h.Attempt > held.Attempt) {
 				held = h
@@ -121,17 +122,17 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 
 // held describes the failure of a file, nil when nothing of it failed. Called with mu held.
 func (b *Buffer) held(f *file) *HeldError {
-	h := &HeldError{SinkID: f.sink.id, FileID: b.fileID(f), Rows: f.tally().rows}
+	h := &HeldError{SinkID: f.sink.id, FileID: b.fileID(f), Rows: f.tally().Rows}
 	r, e := &f.rec.Retry, b.importErrand(f)
-	if f.rec.State == FileClosing {
+	if f.rec.State == format.FileClosing {
 		for _, sl := range f.slices {
-			if sl.rec.State == SliceUploading && sl.rec.Retry.Attempt > 0 {
+			if sl.rec.State == format.SliceUploading && sl.rec.Retry.Attempt > 0 {
 				h.SliceID, r, e = b.sliceID(sl), &sl.rec.Retry, b.uploadErrand(sl)
 				break
 			}
 		}
 	}
-	if f.rec.State == FileDiscarded {
+	if f.rec.State == format.FileDiscarded {
 		h.Attempt, h.Err = r.Attempt, errDiscarded
 		return h
 	}
@@ -147,7 +148,7 @@ func (b *Buffer) held(f *file) *HeldError {
 
 // hopeless reports whether the file has been given up, or failed last in a way that a retry alone cannot mend.
 func (f *file) hopeless() bool {
-	if f.rec.State == FileExpired || f.rec.State == FileDiscarded || f.rec.Retry.Permanent {
+	if f.rec.State == format.FileExpired || f.rec.State == format.FileDiscarded || f.rec.Retry.Permanent {
 		return true
 	}
 	return slices.ContainsFunc(f.slices, func(sl *slice) bool { return sl.rec.Retry.Permanent })

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // Forget ends the memory of a sink that was dropped: its ledger begins at zero and its list of files is empty, as if there
@@ -17,7 +19,7 @@ func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits); inUse {
 			return
 		}
-		s.rec = sinkRecord{ID: s.id, Dropped: true, Life: s.rec.Life + 1}
+		s.rec = format.Sink{ID: s.id, Dropped: true, Life: s.rec.Life + 1}
 		t.touchSink(s)
 		s.files = slices.DeleteFunc(s.files, func(f *file) bool {
 			if len(f.slices) > 0 { // its staged objects are about to be deleted

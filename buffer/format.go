@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -20,7 +21,7 @@ import (
 //
 // formatFile holds the format version as decimal text. It is read before anything else, so that the data of a newer
 // version is refused before the store replays its log or writes a byte. It is written before the store is created. The
-// same version stands in the store, under keyFormat.
+// same version stands in the store, under format.KeyFormat.
 //
 // copyFile marks a checkpoint that was not opened yet: see recovery.adopt.
 const (
@@ -59,14 +60,14 @@ func checkFormat(disk vfs.FS, dir string) (found bool, err error) {
 }
 
 func knownFormat(dir, version string) error {
-	if known := strconv.Itoa(formatVersion); version != known {
+	if known := strconv.Itoa(format.Version); version != known {
 		return &FormatError{Dir: dir, Found: version, Known: known}
 	}
 	return nil
 }
 
 func writeFormat(disk vfs.FS, dir string) error {
-	return pebblestore.WriteNote(disk, dir, formatFile, strconv.Itoa(formatVersion)+"\n")
+	return pebblestore.WriteNote(disk, dir, formatFile, strconv.Itoa(format.Version)+"\n")
 }
 
 // adopt makes a checkpoint the data of an engine of its own, when it is opened first. Everything that the checkpoint
@@ -86,17 +87,17 @@ func (r *recovery) adopt(disk vfs.FS, dir string) error {
 	for _, f := range r.files {
 		if f.rec.Instance == "" {
 			f.rec.Instance = r.instance
-			_ = batch.Set(fileKey(f.num), encodeRecord(&f.rec), nil) // a plain batch cannot fail
+			_ = batch.Set(format.FileKey(f.num), format.Encode(&f.rec), nil) // a plain batch cannot fail
 		}
 	}
 	for _, sl := range r.slices {
 		if sl.rec.Instance == "" {
 			sl.rec.Instance = r.instance
-			_ = batch.Set(sliceKey(sl.num), encodeRecord(&sl.rec), nil)
+			_ = batch.Set(format.SliceKey(sl.num), format.Encode(&sl.rec), nil)
 		}
 	}
 	r.instance = newInstance()
-	_ = batch.Set([]byte(keyInstance), []byte(r.instance), nil)
+	_ = batch.Set([]byte(format.KeyInstance), []byte(r.instance), nil)
 	if err := r.db.Apply(batch, pebble.Sync); err != nil {
 		return err
 	}

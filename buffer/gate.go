@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 const (
@@ -74,7 +76,7 @@ func (g *gate) kick() {
 }
 
 // join adds a chunk of the sink to the group that gathers now.
-func (g *gate) join(s *sinkState, def *definition) *chunk {
+func (g *gate) join(s *sinkState, def *format.Definition) *chunk {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.cur.chunks) == 0 {

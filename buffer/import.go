@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // queueImport asks for Target.Import of a file whose slices are all in staging.
@@ -14,7 +16,7 @@ func (b *Buffer) queueImport(f *file) {
 
 func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.mu.RLock()
-	due := f.rec.State == FileImporting
+	due := f.rec.State == format.FileImporting
 	arg := b.describe(f)
 	copied, salvaged := f.rec.Copied, f.rec.Salvaged
 	retry, e := f.rec.Retry, b.importErrand(f)
@@ -37,7 +39,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		note = append([]byte(nil), note...)
 		over := false
 		err := b.do(ctx, func(t *txn) {
-			if over = b.mu.files[f.num] != f || f.rec.State != FileImporting; over {
+			if over = b.mu.files[f.num] != f || f.rec.State != format.FileImporting; over {
 				return
 			}
 			f.rec.Progress = note
@@ -58,15 +60,15 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	if err == nil {
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
-			t.ended(f, FileImported)
+			t.ended(f, format.FileImported)
 			t.onDurable(func() {
 				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
 			})
 		})
 		return
 	}
-	b.attemptFailed(ctx, e, arg.ID, err, func(t *txn) *retryRecord {
-		if f.rec.State != FileImporting {
+	b.attemptFailed(ctx, e, arg.ID, err, func(t *txn) *format.Retry {
+		if f.rec.State != format.FileImporting {
 			return nil
 		}
 		t.touchFile(f)
@@ -88,18 +90,18 @@ func (b *Buffer) holds(ctx context.Context, f *File) bool {
 
 // describe makes the argument of Import. Called with mu held.
 func (b *Buffer) describe(f *file) *File {
-	out := &File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.rec.Def.Table, Progress: f.rec.Progress}
+	out := &File{ID: b.fileID(f), SinkID: f.sink.id, Table: tableOf(f.rec.Def), Progress: f.rec.Progress}
 	for _, sl := range f.slices {
 		out.Slices = append(out.Slices, b.object(sl))
-		out.Rows += sl.rows
-		out.RawBytes += sl.raw
+		out.Rows += sl.Rows
+		out.RawBytes += sl.Raw
 	}
 	return out
 }
 
 // expire gives up a file whose retention has passed: its rows leave the buffer, counted and logged.
 func (t *txn) expire(f *file) {
-	t.ended(f, FileExpired)
+	t.ended(f, format.FileExpired)
 	log, rows, retry := t.b.log, f.rec.Rows, f.rec.Retry
 	t.onDurable(func() {
 		log.Error("file expired: its rows are given up", "sink", f.sink.id, "file", t.b.fileID(f), "rows", rows,
@@ -123,12 +125,12 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 		return false
 	}
 	return b.do(ctx, func(t *txn) {
-		if f.rec.State != FileImporting {
+		if f.rec.State != format.FileImporting {
 			return
 		}
 		more := n - arg.Rows // which the records had forgotten, or had too many
-		f.sink.rec.Sealed.add(more, 0)
-		f.slices[0].rows += more
-		t.ended(f, FileImported)
+		f.sink.rec.Sealed.Add(more, 0)
+		f.slices[0].Rows += more
+		t.ended(f, format.FileImported)
 	}) == nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -137,8 +138,8 @@ func (i *Inspection) Slices() []SliceStats {
 	for _, sl := range i.slices() {
 		r := &sl.rec
 		list = append(list, SliceStats{
-			ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, State: r.State, OpenedAt: r.Opened,
-			ClosedAt: r.Closed, Reason: r.Reason, Level: level(sl.tally), Attempt: r.Retry.Attempt,
+			ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, State: SliceState(r.State), OpenedAt: r.Opened,
+			ClosedAt: r.Closed, Reason: r.Reason, Level: level(sl.Tally), Attempt: r.Retry.Attempt,
 			RetryReason: r.Retry.Reason, RetryAfter: r.Retry.After,
 		})
 	}
@@ -181,8 +182,8 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 	var stored io.ReadCloser
 	var err error
 	switch {
-	case sl.rec.State == SliceWriting || sl.rec.State == SliceUploading:
-		stored, err = (&sliceSource{b: b, slice: sl.num, obj: obj, ext: sl.rec.extent()}).Open()
+	case sl.rec.State == format.SliceWriting || sl.rec.State == format.SliceUploading:
+		stored, err = (&sliceSource{b: b, slice: sl.num, obj: obj, ext: sl.rec.Extent()}).Open()
 	case b.opts.Staging == nil:
 		err = errors.New("its rows are not on the local level any more, and no staging store was given")
 	default:

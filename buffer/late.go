@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // lateImports counts by file the calls of Target.Import that were left alone and have not returned. As long as there is
@@ -40,10 +42,10 @@ func (b *Buffer) importedLate(num uint64, arg *File, err error) {
 		b.mu.RUnlock()
 		err := b.do(context.Background(), func(t *txn) {
 			f := b.mu.files[num]
-			if f == nil || f.rec.State != FileImporting || b.fileID(f) != arg.ID {
+			if f == nil || f.rec.State != format.FileImporting || b.fileID(f) != arg.ID {
 				return
 			}
-			t.ended(f, FileImported)
+			t.ended(f, format.FileImported)
 			rows := f.rec.Rows
 			t.onDurable(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", rows) })
 		})

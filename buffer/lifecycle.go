@@ -2,10 +2,10 @@ package buffer
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -33,11 +33,11 @@ type timerKey struct {
 }
 
 // openFile opens the file of a sink with its first row.
-func (t *txn) openFile(s *sinkState, def *definition) {
+func (t *txn) openFile(s *sinkState, def *format.Definition) {
 	b := t.b
 	b.mu.lastFile++
-	f := &file{num: b.mu.lastFile, sink: s, rec: fileRecord{
-		Instance: b.instance, Sink: s.num, SinkID: s.id, State: FileWriting, Def: def, Opened: t.now,
+	f := &file{num: b.mu.lastFile, sink: s, rec: format.File{
+		Instance: b.instance, Sink: s.num, SinkID: s.id, State: format.FileWriting, Def: def, Opened: t.now,
 	}}
 	b.mu.files[f.num] = f
 	s.files = append(s.files, f)
@@ -53,7 +53,7 @@ func (t *txn) openSlice(s *sinkState) {
 	b := t.b
 	f := s.file
 	b.mu.lastSlice++
-	sl := &slice{num: b.mu.lastSlice, file: f, rec: sliceRecord{Instance: b.instance, File: f.num, State: SliceWriting, Opened: t.now}}
+	sl := &slice{num: b.mu.lastSlice, file: f, rec: format.Slice{Instance: b.instance, File: f.num, State: format.SliceWriting, Opened: t.now}}
 	b.mu.slices[sl.num] = sl
 	f.slices = append(f.slices, sl)
 	s.slice = sl
@@ -70,10 +70,10 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 	if s.slice == sl {
 		s.slice = nil
 	}
-	sl.rec.State, sl.rec.Closed, sl.rec.Reason = SliceUploading, t.now, why.String()
-	sl.rec.setTally(sl.tally)
+	sl.rec.State, sl.rec.Closed, sl.rec.Reason = format.SliceUploading, t.now, why.String()
+	sl.rec.Tally = sl.Tally
 	sl.rec.Chunks = sl.chunks
-	s.rec.Sealed.add(sl.rows, sl.raw)
+	s.rec.Sealed.Add(sl.Rows, sl.Raw)
 	t.touchSlice(sl)
 	t.touchSink(s)
 	t.onDurable(func() {
@@ -81,7 +81,7 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 		b.metrics.triggered(s.id, "upload", why)
 		b.queueUpload(sl)
 	})
-	id, rows := b.sliceID(sl), sl.rows
+	id, rows := b.sliceID(sl), sl.Rows
 	t.onDurable(func() { b.log.Debug("slice sealed", "sink", s.id, "slice", id, "reason", why, "rows", rows) })
 }
 
@@ -92,7 +92,7 @@ func (t *txn) checkFile(s *sinkState, now time.Time) {
 		return
 	}
 	sum := f.tally()
-	why := f.rec.Def.Import.Due(trigger.Load{Since: f.rec.Opened, Size: sum.stored, Count: sum.rows}, now)
+	why := f.rec.Def.Import.Due(trigger.Load{Since: f.rec.Opened, Size: sum.Stored, Count: sum.Rows}, now)
 	if why == trigger.None && len(f.slices) >= maxSlices && s.slice == nil {
 		why = trigger.Full
 	}
@@ -111,7 +111,7 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 	s.file = nil
 	b.gathering.Add(-f.gathered)
 	f.gathered = 0
-	f.rec.State, f.rec.Closed, f.rec.Reason = FileClosing, t.now, why.String()
+	f.rec.State, f.rec.Closed, f.rec.Reason = format.FileClosing, t.now, why.String()
 	t.touchFile(f)
 	t.onDurable(func() {
 		b.timers.Remove(timerKey{timerFile, f.num})
@@ -124,69 +124,69 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 
 // checkUploaded starts the import of a closed file once all its slices are in staging.
 func (t *txn) checkUploaded(f *file) {
-	if f.rec.State != FileClosing {
+	if f.rec.State != format.FileClosing {
 		return
 	}
 	for _, sl := range f.slices {
-		if sl.rec.State != SliceUploaded {
+		if sl.rec.State != format.SliceUploaded {
 			return
 		}
 	}
 	if len(f.slices) == 0 {
-		t.ended(f, FileImported) // everything in it was damaged
+		t.ended(f, format.FileImported) // everything in it was damaged
 		return
 	}
-	f.rec.State, f.rec.Sealed, f.rec.Retry = FileImporting, t.now, retryRecord{}
+	f.rec.State, f.rec.Sealed, f.rec.Retry = format.FileImporting, t.now, format.Retry{}
 	t.touchFile(f)
 	t.onDurable(func() { t.b.queueImport(f) })
 }
 
 // uploaded records that a slice is in staging and frees its local rows.
 func (t *txn) uploaded(sl *slice) {
-	if sl.rec.State != SliceUploading {
+	if sl.rec.State != format.SliceUploading {
 		return
 	}
-	sl.rec.State, sl.rec.Retry = SliceUploaded, retryRecord{}
+	sl.rec.State, sl.rec.Retry = format.SliceUploaded, format.Retry{}
 	t.touchSlice(sl)
 	t.wipe = append(t.wipe, sl.num)
-	t.freed += sl.stored
-	t.staged += sl.stored
+	t.freed += sl.Stored
+	t.staged += sl.Stored
 	t.touchFile(sl.file)
 	t.checkUploaded(sl.file)
 }
 
 // ended records the end of a file: imported, expired or discarded. Its staged objects are cleaned up afterwards.
-func (t *txn) ended(f *file, state FileState) {
+func (t *txn) ended(f *file, state format.FileState) {
 	if f.done() {
 		return
 	}
 	b := t.b
 	s := f.sink
 	sum := f.tally()
-	f.rec.setTally(sum)
+	f.rec.Tally = sum
 	f.rec.State, f.rec.Finished, f.rec.Progress = state, t.now, nil
 	switch state {
-	case FileImported:
-		f.rec.Retry = retryRecord{}
-		s.rec.Imported.add(sum.rows, sum.raw)
-		s.rec.StoredImported += sum.stored
-		if s.rec.FirstAt == 0 || sum.first < s.rec.FirstAt {
-			s.rec.FirstAt = sum.first
+	case format.FileImported:
+		f.rec.Retry = format.Retry{}
+		s.rec.Imported.Add(sum.Rows, sum.Raw)
+		s.rec.StoredImported += sum.Stored
+		if s.rec.FirstAt == 0 || sum.First < s.rec.FirstAt {
+			s.rec.FirstAt = sum.First
 		}
-		s.rec.LastAt = max(s.rec.LastAt, sum.last)
-		oldest := unixMilli(sum.first)
+		s.rec.LastAt = max(s.rec.LastAt, sum.Last)
+		oldest := format.Time(sum.First)
 		t.onDurable(func() { b.metrics.delivered(s.id, time.Since(oldest)) })
-	case FileDiscarded:
-		s.rec.Discarded.add(sum.rows, sum.raw)
+	case format.FileDiscarded:
+		s.rec.Discarded.Add(sum.Rows, sum.Raw)
 	default:
-		s.rec.Expired.add(sum.rows, sum.raw)
+		s.rec.Expired.Add(sum.Rows, sum.Raw)
 	}
 	for _, sl := range f.slices {
-		if sl.rec.State == SliceUploading { // only a discarded file still has local rows
+		if sl.rec.State == format.SliceUploading { // only a discarded file still has local rows
 			t.wipe = append(t.wipe, sl.num)
-			t.freed += sl.stored
+			t.freed += sl.Stored
 		}
-		sl.rec.State, sl.rec.Retry = SliceImported, retryRecord{}
+		sl.rec.State, sl.rec.Retry = format.SliceImported, format.Retry{}
 		t.touchSlice(sl)
 	}
 	t.touchFile(f)
@@ -200,14 +200,14 @@ func (t *txn) ended(f *file, state FileState) {
 // cleaned forgets the slices of an ended file and the oldest history of its sink.
 func (t *txn) cleaned(f *file) {
 	for _, sl := range f.slices {
-		t.staged -= sl.stored
+		t.staged -= sl.Stored
 		t.drop = append(t.drop, sl)
 		delete(t.b.mu.slices, sl.num)
 	}
 	f.slices = nil
 	s := f.sink
 	s.recount()
-	ended := map[FileState]int{}
+	ended := map[format.FileState]int{}
 	for _, o := range s.files {
 		if o.done() && len(o.slices) == 0 {
 			ended[o.rec.State]++
@@ -228,11 +228,11 @@ func (t *txn) cleaned(f *file) {
 func (t *txn) retryFailed(s *sinkState) {
 	b := t.b
 	for _, f := range s.files {
-		if f.rec.State == FileImporting && f.rec.Retry.Attempt > 0 {
+		if f.rec.State == format.FileImporting && f.rec.Retry.Attempt > 0 {
 			t.again(b.importErrand(f))
 		}
 		for _, sl := range f.slices {
-			if sl.rec.State == SliceUploading && sl.rec.Retry.Attempt > 0 {
+			if sl.rec.State == format.SliceUploading && sl.rec.Retry.Attempt > 0 {
 				t.again(b.uploadErrand(sl))
 			}
 		}
@@ -253,11 +253,11 @@ func (b *Buffer) fire(k timerKey) {
 	_, _ = b.post(&operation{run: func(t *txn) {
 		switch k.kind {
 		case timerSlice:
-			if sl := b.mu.slices[k.num]; sl != nil && sl.rec.State == SliceWriting {
+			if sl := b.mu.slices[k.num]; sl != nil && sl.rec.State == format.SliceWriting {
 				t.intervalOfSlice(sl)
 			}
 		case timerFile:
-			if f := b.mu.files[k.num]; f != nil && f.rec.State == FileWriting {
+			if f := b.mu.files[k.num]; f != nil && f.rec.State == format.FileWriting {
 				t.intervalOfFile(f)
 			}
 		case timerLane:
@@ -267,7 +267,7 @@ func (b *Buffer) fire(k timerKey) {
 				}
 			})
 		case timerImport:
-			if f := b.mu.files[k.num]; f != nil && f.rec.State == FileImporting {
+			if f := b.mu.files[k.num]; f != nil && f.rec.State == format.FileImporting {
 				t.again(b.importErrand(f))
 			}
 		case timerDamage:
@@ -282,7 +282,7 @@ func (b *Buffer) fire(k timerKey) {
 
 // intervalOfSlice seals a slice whose interval has passed. A clock that was set back makes it wait again.
 func (t *txn) intervalOfSlice(sl *slice) {
-	load := trigger.Load{Since: sl.rec.Opened, Size: sl.stored, Count: sl.rows}
+	load := trigger.Load{Since: sl.rec.Opened, Size: sl.Stored, Count: sl.Rows}
 	if why := sl.file.rec.Def.Upload.Due(load, t.now); why != trigger.None {
 		t.sealSlice(sl, why)
 		return
@@ -293,7 +293,7 @@ func (t *txn) intervalOfSlice(sl *slice) {
 
 func (t *txn) intervalOfFile(f *file) {
 	sum := f.tally()
-	load := trigger.Load{Since: f.rec.Opened, Size: sum.stored, Count: sum.rows}
+	load := trigger.Load{Since: f.rec.Opened, Size: sum.Stored, Count: sum.Rows}
 	if why := f.rec.Def.Import.Due(load, t.now); why != trigger.None {
 		t.closeFile(f, why)
 		return
@@ -303,22 +303,17 @@ func (t *txn) intervalOfFile(f *file) {
 }
 
 func (b *Buffer) fileID(f *file) string {
-	return objectID(cmp.Or(f.rec.Instance, b.instance), 'f', f.num)
+	return format.FileID(cmp.Or(f.rec.Instance, b.instance), f.num)
 }
 
-// sliceID changes when damage is set aside: an id is never given to other rows.
 func (b *Buffer) sliceID(sl *slice) string {
-	id := objectID(cmp.Or(sl.rec.Instance, b.instance), 's', sl.num)
-	if sl.rec.Revision > 0 {
-		id += fmt.Sprintf("-r%d", sl.rec.Revision)
-	}
-	return id
+	return format.SliceID(cmp.Or(sl.rec.Instance, b.instance), sl.num, sl.rec.Revision)
 }
 
 // object describes a slice to a driver. Call it with mu held or on a slice that is sealed.
 func (b *Buffer) object(sl *slice) Object {
 	return Object{
-		ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, Encoding: sl.file.rec.Def.Encoding,
-		Rows: sl.rows, RawBytes: sl.raw,
+		ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, Encoding: Encoding(sl.file.rec.Def.Encoding),
+		Rows: sl.Rows, RawBytes: sl.Raw,
 	}
 }

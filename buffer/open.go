@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -123,29 +123,26 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 		sinks: make(map[string]*sinkState), byNum: make(map[uint32]*sinkState),
 		files: make(map[uint64]*file), slices: make(map[uint64]*slice),
 	}}
-	format, err := r.get(keyFormat)
+	version, err := r.get(format.KeyFormat)
 	if err != nil {
 		return nil, err
 	}
-	if format == nil {
+	if version == nil {
 		return r, r.initStore()
 	}
-	if err := knownFormat(dir, string(format)); err != nil {
+	if err := knownFormat(dir, string(version)); err != nil {
 		return nil, err
 	}
-	instance, err := r.get(keyInstance)
+	instance, err := r.get(format.KeyInstance)
 	if err != nil {
 		return nil, err
 	}
 	r.instance = string(instance)
-	counters, err := r.get(keyCounters)
+	counters, err := r.get(format.KeyCounters)
 	if err != nil {
 		return nil, err
 	}
-	if len(counters) == 16 {
-		r.lastFile = binary.BigEndian.Uint64(counters)
-		r.lastSlice = binary.BigEndian.Uint64(counters[8:])
-	}
+	r.lastFile, r.lastSlice, _ = format.ParseCounters(counters)
 	if err := r.recoverSinks(); err != nil {
 		return nil, err
 	}
@@ -158,7 +155,7 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	for _, sink := range r.sinks {
 		sink.recount()
 		if f := sink.file; f != nil {
-			f.gathered = f.tally().stored
+			f.gathered = f.tally().Stored
 			r.gathering += f.gathered
 		}
 	}
@@ -176,9 +173,9 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 func (r *recovery) initStore() error {
 	r.instance = newInstance()
 	batch := r.db.NewBatch()
-	_ = batch.Set([]byte(keyFormat), []byte(strconv.Itoa(formatVersion)), nil)
-	_ = batch.Set([]byte(keyInstance), []byte(r.instance), nil)
-	_ = batch.Set([]byte(keyCounters), encodeCounters(0, 0), nil)
+	_ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(format.Version)), nil)
+	_ = batch.Set([]byte(format.KeyInstance), []byte(r.instance), nil)
+	_ = batch.Set([]byte(format.KeyCounters), format.EncodeCounters(0, 0), nil)
 	return r.db.Apply(batch, pebble.Sync)
 }
 
@@ -192,9 +189,9 @@ func (r *recovery) resumed(t time.Time) time.Time {
 }
 
 func (r *recovery) recoverSinks() error {
-	return eachRecord(r.db, prefixSink, func(key, value []byte) error {
+	return eachRecord(r.db, format.PrefixSink, func(key, value []byte) error {
 		s := &sinkState{num: binary.BigEndian.Uint32(key)}
-		if err := json.Unmarshal(value, &s.rec); err != nil {
+		if err := format.Decode(value, &s.rec); err != nil {
 			return badRecord("sink record %d: %w", s.num, err)
 		}
 		s.id = s.rec.ID
@@ -206,9 +203,9 @@ func (r *recovery) recoverSinks() error {
 }
 
 func (r *recovery) recoverFiles() error {
-	return eachRecord(r.db, prefixFile, func(key, value []byte) error {
+	return eachRecord(r.db, format.PrefixFile, func(key, value []byte) error {
 		f := &file{num: binary.BigEndian.Uint64(key)}
-		if err := json.Unmarshal(value, &f.rec); err != nil {
+		if err := format.Decode(value, &f.rec); err != nil {
 			return badRecord("file record %d: %w", f.num, err)
 		}
 		if f.sink = r.byNum[f.rec.Sink]; f.sink == nil {
@@ -217,7 +214,7 @@ func (r *recovery) recoverFiles() error {
 		f.rec.Retry.FirstFailed = r.resumed(f.rec.Retry.FirstFailed)
 		r.files[f.num] = f
 		f.sink.files = append(f.sink.files, f)
-		if f.rec.State == FileWriting {
+		if f.rec.State == format.FileWriting {
 			f.rec.Opened = r.resumed(f.rec.Opened)
 			f.sink.file = f
 		}
@@ -226,14 +223,14 @@ func (r *recovery) recoverFiles() error {
 }
 
 func (r *recovery) recoverSlices() error {
-	it, err := r.db.NewIter(iterBounds([]byte{prefixChunk}, []byte{prefixChunk + 1}))
+	it, err := r.db.NewIter(iterBounds([]byte{format.PrefixChunk}, []byte{format.PrefixChunk + 1}))
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	return eachRecord(r.db, prefixSlice, func(key, value []byte) error {
+	return eachRecord(r.db, format.PrefixSlice, func(key, value []byte) error {
 		sl := &slice{num: binary.BigEndian.Uint64(key)}
-		if err := json.Unmarshal(value, &sl.rec); err != nil {
+		if err := format.Decode(value, &sl.rec); err != nil {
 			return badRecord("slice record %d: %w", sl.num, err)
 		}
 		if sl.file = r.files[sl.rec.File]; sl.file == nil {
@@ -241,19 +238,19 @@ func (r *recovery) recoverSlices() error {
 		}
 		r.slices[sl.num] = sl
 		sl.file.slices = append(sl.file.slices, sl)
-		if sl.rec.State == SliceWriting {
+		if sl.rec.State == format.SliceWriting {
 			sl.rec.Opened = r.resumed(sl.rec.Opened)
 			if err := sl.recoverWriting(it); err != nil {
 				return fmt.Errorf("slice record %d: %w", sl.num, err)
 			}
 			sl.file.sink.slice = sl
 		} else {
-			sl.tally = sl.rec.tally()
+			sl.Tally = sl.rec.Tally
 		}
-		if sl.rec.State == SliceWriting || sl.rec.State == SliceUploading {
-			r.local += sl.stored
+		if sl.rec.State == format.SliceWriting || sl.rec.State == format.SliceUploading {
+			r.local += sl.Stored
 		} else {
-			r.staged += sl.stored
+			r.staged += sl.Stored
 		}
 		return nil
 	})
@@ -261,7 +258,7 @@ func (r *recovery) recoverSlices() error {
 
 // recoverWriting reads the running totals from the last chunk.
 func (sl *slice) recoverWriting(it *pebble.Iterator) error {
-	from, to := chunkBounds(sl.num)
+	from, to := format.ChunkBounds(sl.num)
 	ok := it.SeekLT(to) && bytes.Compare(it.Key(), from) >= 0
 	err := it.Error()
 	if !ok && err == nil {
@@ -271,12 +268,12 @@ func (sl *slice) recoverWriting(it *pebble.Iterator) error {
 	if err == nil {
 		value, err = it.ValueAndErr()
 	}
-	var h chunkHeader
+	var h format.ChunkHeader
 	if err == nil {
-		h, _, err = parseChunk(value)
+		h, _, err = format.ParseChunk(value)
 	}
 	if err == nil {
-		sl.tally = h.slice
+		sl.Tally = h.Slice
 		sl.chunks = binary.BigEndian.Uint32(it.Key()[9:]) + 1
 		return nil
 	}
@@ -322,20 +319,20 @@ func (b *Buffer) resume() {
 	for _, num := range nums {
 		f := b.mu.files[num]
 		switch f.rec.State {
-		case FileWriting:
+		case format.FileWriting:
 			b.timers.Set(timerKey{timerFile, f.num}, f.rec.Opened.Add(f.rec.Def.Import.Interval))
-		case FileImporting:
+		case format.FileImporting:
 			b.queueImport(f)
-		case FileImported, FileExpired, FileDiscarded:
+		case format.FileImported, format.FileExpired, format.FileDiscarded:
 			if len(f.slices) > 0 {
 				b.queueCleanup(f)
 			}
 		}
 		for _, sl := range f.slices {
 			switch sl.rec.State {
-			case SliceWriting:
+			case format.SliceWriting:
 				b.timers.Set(timerKey{timerSlice, sl.num}, sl.rec.Opened.Add(f.rec.Def.Upload.Interval))
-			case SliceUploading:
+			case format.SliceUploading:
 				b.queueUpload(sl)
 			}
 		}

@@ -3,6 +3,7 @@ package buffer
 import (
 	"sync"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/quickgzip"
 )
 
@@ -22,7 +23,7 @@ var precompressedPool = sync.Pool{New: func() any { return new(precompressed) }}
 // If other rows join the chunk after all, it holds one member for each Append. That is longer than one member for all; the
 // committer sees it in chunk.appends and stops the callers with sinkState.single.
 func (s *SinkHandle) precompress(data []byte) *precompressed {
-	if !s.b.gate.spread.Load() || !s.state.single.Load() || len(data) >= compressMin || s.def.Encoding != Gzip {
+	if !s.b.gate.spread.Load() || !s.state.single.Load() || len(data) >= compressMin || s.def.Encoding != format.Gzip {
 		return nil
 	}
 	p := precompressedPool.Get().(*precompressed)

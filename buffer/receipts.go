@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // Key names a call, so that a repetition of the call is known as one. It is a hash of everything that tells the call from
@@ -118,8 +120,8 @@ type note struct {
 // newNote makes the receipt of rows. Their chunk takes it over.
 func newNote(r *Rows, at int64) note {
 	c := r.Claim
-	n := note{claim: c, part: c.part, value: append(make([]byte, receiptHead, receiptHead+len(r.Receipt)), r.Receipt...)}
-	putReceiptTime(n.value, at)
+	n := note{claim: c, part: c.part, value: append(make([]byte, format.ReceiptHeadSize, format.ReceiptHeadSize+len(r.Receipt)), r.Receipt...)}
+	format.PutReceiptTime(n.value, at)
 	c.part++
 	c.left.Add(1)
 	return n
@@ -237,8 +239,8 @@ func (t *txn) addNotes(batch *pebble.Batch, c *chunk) {
 		n := &c.notes[i]
 		s := t.segment()
 		n.segment = s.num
-		putReceiptHead(n.value, c.sink.rec.Life)
-		key := receiptKey(s.num, n.claim.key, c.sink.num, n.part)
+		format.PutReceiptLife(n.value, c.sink.rec.Life)
+		key := format.ReceiptKey(s.num, n.claim.key, c.sink.num, n.part)
 		_ = batch.Set(key, n.value, nil) // a plain batch cannot fail
 		size := int64(len(key) + len(n.value))
 		s.bytes += size
@@ -278,7 +280,7 @@ func (t *txn) forgetReceipts() {
 			return
 		}
 		t.addToBatch(func(batch *pebble.Batch) {
-			_ = batch.DeleteRange(receiptBound(s.num), receiptBound(s.num+1), nil)
+			_ = batch.DeleteRange(format.ReceiptBound(s.num), format.ReceiptBound(s.num+1), nil)
 		})
 		r.segments = r.segments[1:]
 		r.keys -= len(s.keys)
@@ -314,14 +316,14 @@ func (b *Buffer) resumeReceipts() {
 
 // recoverReceipts reads the keys of all receipts.
 func (r *recovery) recoverReceipts() error {
-	it, err := r.db.NewIter(iterBounds([]byte{prefixReceipt}, []byte{prefixReceipt + 1}))
+	it, err := r.db.NewIter(iterBounds([]byte{format.PrefixReceipt}, []byte{format.PrefixReceipt + 1}))
 	if err != nil {
 		return err
 	}
 	defer it.Close()
 	var s *segment
 	for ok := it.First(); ok; ok = it.Next() {
-		num, key, _, _, ok := parseReceiptKey(it.Key())
+		num, key, _, _, ok := format.ParseReceiptKey(it.Key())
 		if !ok {
 			return badRecord("receipt %x: the key has %d bytes", it.Key(), len(it.Key()))
 		}
@@ -348,8 +350,8 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 	defer store.Release()
 	now := b.now()
 	for _, num := range segments {
-		from := receiptKey(num, c.key, 0, 0)
-		to := receiptKey(num, c.key, 1<<32-1, 1<<32-1)
+		from := format.ReceiptKey(num, c.key, 0, 0)
+		to := format.ReceiptKey(num, c.key, 1<<32-1, 1<<32-1)
 		it, err := store.DB.NewIter(iterBounds(from, to))
 		if err == nil {
 			for ok := it.First(); ok && err == nil; ok = it.Next() {
@@ -374,9 +376,9 @@ func (b *Buffer) findReceipt(c *Claim, it *pebble.Iterator, now time.Time) error
 	if err != nil {
 		return err
 	}
-	_, _, sink, part, _ := parseReceiptKey(it.Key())
+	_, _, sink, part, _ := format.ParseReceiptKey(it.Key())
 	c.part = max(c.part, part+1)
-	at, life, data, err := parseReceipt(value)
+	at, life, data, err := format.ParseReceipt(value)
 	if err != nil {
 		return err
 	}

@@ -246,12 +246,12 @@ func (r *recovery) join(before state) {
 		s.recount()
 		r.sinks[id], r.byNum[s.num] = s, s
 		// The chunks of a definition are told apart by its pointer.
-		if !s.rec.Def.equal(s.def) {
+		if !s.rec.Def.Equal(s.def) {
 			s.def = nil
 			continue
 		}
 		s.rec.Def = s.def
-		if s.file != nil && s.file.rec.Def.equal(s.def) {
+		if s.file != nil && s.file.rec.Def.Equal(s.def) {
 			s.file.rec.Def = s.def
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // Attempts of calls to drivers, and what is done when they fail: see [lane].
@@ -59,7 +61,7 @@ func (b *Buffer) succeeded(e errand) {
 
 // attemptFailed records a failure and sets the timer of the next attempt of the lane. record returns nil when the work is
 // no longer due.
-func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause error, record func(*txn) *retryRecord) {
+func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause error, record func(*txn) *format.Retry) {
 	if ctx.Err() != nil {
 		return // the buffer closes; the next Open repeats the attempt
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -131,9 +131,9 @@ func offer[K comparable, R any](m map[K]*version[R], k K, v version[R]) {
 type chunks struct {
 	found map[uint32]bool // true: whole
 	last  uint32
-	tally tally  // running totals of the last that is whole
-	at    uint32 // its number
-	rows  int64  // of those that are whole
+	tally format.Tally // running totals of the last that is whole
+	at    uint32       // its number
+	rows  int64        // of those that are whole
 	raw   int64
 }
 
@@ -151,16 +151,16 @@ type salvage struct {
 
 	instance            string
 	lastFile, lastSlice uint64
-	sinks               map[uint32]*version[sinkRecord]
-	files               map[uint64]*version[fileRecord]
-	slices              map[uint64]*version[sliceRecord]
+	sinks               map[uint32]*version[format.Sink]
+	files               map[uint64]*version[format.File]
+	slices              map[uint64]*version[format.Slice]
 	chunks              map[uint64]*chunks
 	damage              map[string][]byte // records of earlier damage, by key
 	gone                map[string]bool   // keys that were deleted
 	ranges              []keyRange
 
 	// found is the damage that is reported.
-	found []Damage
+	found []format.Damage
 	out   *pebble.Batch
 }
 
@@ -168,7 +168,7 @@ type salvage struct {
 func salvageStore(dir string, opts Options, cause error) error {
 	s := &salvage{
 		disk: opts.fs, dir: dir, log: opts.Logger, now: time.Now().UTC(),
-		sinks: map[uint32]*version[sinkRecord]{}, files: map[uint64]*version[fileRecord]{}, slices: map[uint64]*version[sliceRecord]{},
+		sinks: map[uint32]*version[format.Sink]{}, files: map[uint64]*version[format.File]{}, slices: map[uint64]*version[format.Slice]{},
 		chunks: map[uint64]*chunks{}, damage: map[string][]byte{}, gone: map[string]bool{},
 	}
 	s.aside = damagedPrefix + s.now.Format("20060102-150405.000000")
@@ -178,7 +178,7 @@ func salvageStore(dir string, opts Options, cause error) error {
 	}
 	var bad *recordError
 	if len(s.found) == 0 && !(errors.As(cause, &bad) && bad.index) {
-		s.lose(Damage{
+		s.lose(format.Damage{
 			FirstChunk: -1, LastChunk: -1, Uncounted: true,
 			Reason: fmt.Sprintf("%v; everything else could be read, and what only stood there is not counted", cause),
 		})
@@ -209,7 +209,7 @@ func (s *salvage) each(fn func(entry) error, report bool) error {
 		disk := &readWatch{FS: s.disk}
 		lost := func(what string) {
 			if report {
-				s.lose(Damage{Reason: fmt.Sprintf("%s of the store: %s; rows that stood there and that no record speaks of are not counted",
+				s.lose(format.Damage{Reason: fmt.Sprintf("%s of the store: %s; rows that stood there and that no record speaks of are not counted",
 					name, what), Uncounted: true, FirstChunk: -1, LastChunk: -1})
 			}
 		}
@@ -265,29 +265,29 @@ func (s *salvage) take(e entry) error {
 		return nil
 	}
 	switch rest := e.key[1:]; {
-	case string(e.key) == keyInstance:
+	case string(e.key) == format.KeyInstance:
 		s.instance = string(e.value)
-	case string(e.key) == keyCounters && len(e.value) == 16:
-		s.lastFile = max(s.lastFile, binary.BigEndian.Uint64(e.value))
-		s.lastSlice = max(s.lastSlice, binary.BigEndian.Uint64(e.value[8:]))
-	case e.key[0] == prefixSink && len(rest) == 4:
-		var r sinkRecord
-		if json.Unmarshal(e.value, &r) == nil && r.ID != "" {
-			offer(s.sinks, binary.BigEndian.Uint32(rest), version[sinkRecord]{r, r.Life, r.Sealed.Rows + r.ended(), e.seq})
+	case string(e.key) == format.KeyCounters:
+		file, slice, _ := format.ParseCounters(e.value)
+		s.lastFile, s.lastSlice = max(s.lastFile, file), max(s.lastSlice, slice)
+	case e.key[0] == format.PrefixSink && len(rest) == 4:
+		var r format.Sink
+		if format.Decode(e.value, &r) == nil && r.ID != "" {
+			offer(s.sinks, binary.BigEndian.Uint32(rest), version[format.Sink]{r, r.Life, r.Sealed.Rows + r.Ended().Rows, e.seq})
 		}
-	case e.key[0] == prefixFile && len(rest) == 8:
-		var r fileRecord
-		if json.Unmarshal(e.value, &r) == nil && r.Def != nil {
-			offer(s.files, binary.BigEndian.Uint64(rest), version[fileRecord]{r, 0, r.State.rank(), e.seq})
+	case e.key[0] == format.PrefixFile && len(rest) == 8:
+		var r format.File
+		if format.Decode(e.value, &r) == nil && r.Def != nil {
+			offer(s.files, binary.BigEndian.Uint64(rest), version[format.File]{r, 0, fileRank(r.State), e.seq})
 		}
-	case e.key[0] == prefixSlice && len(rest) == 8:
-		var r sliceRecord
-		if json.Unmarshal(e.value, &r) == nil {
-			offer(s.slices, binary.BigEndian.Uint64(rest), version[sliceRecord]{r, 0, r.State.rank()<<32 + int64(r.Revision), e.seq})
+	case e.key[0] == format.PrefixSlice && len(rest) == 8:
+		var r format.Slice
+		if format.Decode(e.value, &r) == nil {
+			offer(s.slices, binary.BigEndian.Uint64(rest), version[format.Slice]{r, 0, sliceRank(r.State)<<32 + int64(r.Revision), e.seq})
 		}
-	case e.key[0] == prefixChunk && len(rest) == 12:
+	case e.key[0] == format.PrefixChunk && len(rest) == 12:
 		s.takeChunk(binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:]), e.value)
-	case e.key[0] == prefixDamage:
+	case e.key[0] == format.PrefixDamage:
 		s.damage[string(e.key)] = bytes.Clone(e.value)
 	}
 	return nil
@@ -300,32 +300,32 @@ func (s *salvage) takeChunk(num uint64, seq uint32, value []byte) {
 		s.chunks[num] = c
 	}
 	c.last = max(c.last, seq)
-	h, _, err := parseChunk(value)
+	h, _, err := format.ParseChunk(value)
 	if c.found[seq] {
 		return
 	}
 	if c.found[seq] = err == nil; err != nil {
 		return
 	}
-	c.rows += h.rows
-	c.raw += h.raw
-	if c.tally.rows == 0 || seq > c.at {
-		c.tally, c.at = h.slice, seq
+	c.rows += h.Rows
+	c.raw += h.Raw
+	if c.tally.Rows == 0 || seq > c.at {
+		c.tally, c.at = h.Slice, seq
 	}
 }
 
-func (r *sinkRecord) ended() int64 {
-	return r.Imported.Rows + r.Expired.Rows + r.Damaged.Rows + r.Discarded.Rows
+// fileRank orders the states as a file goes through them.
+func fileRank(s format.FileState) int64 {
+	return int64(slices.Index([]format.FileState{
+		format.FileWriting, format.FileClosing, format.FileImporting, format.FileExpired, format.FileDiscarded, format.FileImported,
+	}, s))
 }
 
-// rank orders the states as a file goes through them.
-func (s FileState) rank() int64 {
-	return int64(slices.Index([]FileState{FileWriting, FileClosing, FileImporting, FileExpired, FileDiscarded, FileImported}, s))
-}
-
-// rank orders the states as a slice goes through them.
-func (s SliceState) rank() int64 {
-	return int64(slices.Index([]SliceState{SliceWriting, SliceUploading, SliceUploaded, SliceImported}, s))
+// sliceRank orders the states as a slice goes through them.
+func sliceRank(s format.SliceState) int64 {
+	return int64(slices.Index([]format.SliceState{
+		format.SliceWriting, format.SliceUploading, format.SliceUploaded, format.SliceImported,
+	}, s))
 }
 
 // wiped reports whether a key was deleted.
@@ -358,12 +358,12 @@ func (s *salvage) join() {
 	s.ranges = joined
 }
 
-func (s *salvage) lose(d Damage) {
+func (s *salvage) lose(d format.Damage) {
 	d.At, d.Store = s.now, s.aside
 	s.found = append(s.found, d)
 }
 
-func logDamage(log *slog.Logger, d Damage) {
+func logDamage(log *slog.Logger, d format.Damage) {
 	log.Error("stored rows are damaged and set aside", "sink", d.SinkID, "file", d.FileID, "slice", d.SliceID,
 		"first_chunk", d.FirstChunk, "last_chunk", d.LastChunk, "rows", d.Rows, "uncounted", d.Uncounted, "reason", d.Reason)
 }

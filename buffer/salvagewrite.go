@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -54,20 +55,20 @@ func (s *salvage) write(opts Options) (err error) {
 		if len(e.key) == 0 || e.kind != pebble.InternalKeyKindSet && e.kind != pebble.InternalKeyKindSetWithDelete || s.wiped(e.key) {
 			return nil
 		}
-		if e.key[0] == prefixReceipt && len(e.key) == receiptKeySize { // written once and never changed
+		if e.key[0] == format.PrefixReceipt && len(e.key) == format.ReceiptKeySize { // written once and never changed
 			return set(e)
 		}
-		if len(e.key) != chunkKeySize || e.key[0] != prefixChunk {
+		if len(e.key) != format.ChunkKeySize || e.key[0] != format.PrefixChunk {
 			return nil
 		}
-		num, seq := chunkOf(e.key)
+		num, seq := format.ParseChunkKey(e.key)
 		if !keep[num] || written[num][seq] {
 			return nil
 		}
 		if written[num] == nil {
 			written[num] = map[uint32]bool{}
 		}
-		_, _, bad := parseChunk(e.value)
+		_, _, bad := format.ParseChunk(e.value)
 		if bad != nil && s.chunks[num].found[seq] {
 			return nil // another copy of it is whole
 		}
@@ -98,21 +99,21 @@ func (s *salvage) settle() (keep map[uint64]bool) {
 			if v := s.sinks[num]; v != nil {
 				l.rec = v.rec
 			} else {
-				l.rec = sinkRecord{ID: cmp.Or(id, fmt.Sprintf("lost-%d", num))}
+				l.rec = format.Sink{ID: cmp.Or(id, fmt.Sprintf("lost-%d", num))}
 			}
 			bySink[num] = l
 		}
 		return l
 	}
 	for num := range s.sinks {
-		if !s.wiped(sinkKey(num)) {
+		if !s.wiped(format.SinkKey(num)) {
 			sink(num, "")
 		}
 	}
 	parts := map[uint64][]uint64{} // slices by file
 	for _, num := range slices.Sorted(maps.Keys(s.slices)) {
 		s.lastSlice = max(s.lastSlice, num)
-		if sl := s.slices[num]; s.wiped(sliceKey(num)) {
+		if sl := s.slices[num]; s.wiped(format.SliceKey(num)) {
 			delete(s.slices, num)
 		} else {
 			s.lastFile = max(s.lastFile, sl.rec.File)
@@ -122,7 +123,7 @@ func (s *salvage) settle() (keep map[uint64]bool) {
 	for _, num := range slices.Sorted(maps.Keys(s.files)) {
 		s.lastFile = max(s.lastFile, num)
 		f := &s.files[num].rec
-		if s.wiped(fileKey(num)) {
+		if s.wiped(format.FileKey(num)) {
 			delete(s.files, num)
 			continue
 		}
@@ -134,14 +135,14 @@ func (s *salvage) settle() (keep map[uint64]bool) {
 		}
 		waiting := s.settleFile(num, f, l, parts[num], keep)
 		delete(parts, num)
-		if waiting == 0 && f.State.rank() <= FileImporting.rank() {
-			s.lose(Damage{
-				SinkID: l.rec.ID, FileID: objectID(f.Instance, 'f', num), FirstChunk: -1, LastChunk: -1, Uncounted: true,
+		if waiting == 0 && !f.Done() {
+			s.lose(format.Damage{
+				SinkID: l.rec.ID, FileID: format.FileID(f.Instance, num), FirstChunk: -1, LastChunk: -1, Uncounted: true,
 				Reason: "the records of its slices are lost",
 			})
 			continue
 		}
-		set(fileKey(num), encodeRecord(f))
+		set(format.FileKey(num), format.Encode(f))
 	}
 	for _, num := range slices.Sorted(maps.Keys(parts)) {
 		s.losePart(nil, num, parts[num], "the record of its file is lost, so its table is not known; its rows may be there already")
@@ -149,48 +150,46 @@ func (s *salvage) settle() (keep map[uint64]bool) {
 	for _, num := range slices.Sorted(maps.Keys(bySink)) {
 		l := bySink[num]
 		l.balance(s)
-		set(sinkKey(num), encodeRecord(&l.rec))
+		set(format.SinkKey(num), format.Encode(&l.rec))
 	}
 	for _, num := range slices.Sorted(maps.Keys(s.slices)) {
-		if keep[num] || s.slices[num].rec.State.rank() >= SliceUploaded.rank() && s.files[s.slices[num].rec.File] != nil {
-			set(sliceKey(num), encodeRecord(&s.slices[num].rec))
+		if keep[num] || sliceRank(s.slices[num].rec.State) >= sliceRank(format.SliceUploaded) && s.files[s.slices[num].rec.File] != nil {
+			set(format.SliceKey(num), format.Encode(&s.slices[num].rec))
 		}
 	}
 	s.loseOrphans()
-	set([]byte(keyFormat), []byte(strconv.Itoa(formatVersion)))
-	set([]byte(keyInstance), []byte(newInstance()))
-	set([]byte(keyCounters), encodeCounters(s.lastFile, s.lastSlice))
+	set([]byte(format.KeyFormat), []byte(strconv.Itoa(format.Version)))
+	set([]byte(format.KeyInstance), []byte(newInstance()))
+	set([]byte(format.KeyCounters), format.EncodeCounters(s.lastFile, s.lastSlice))
 	for key, value := range s.damage {
 		if !s.wiped([]byte(key)) {
 			set([]byte(key), value)
 		}
 	}
 	for i, d := range s.found {
-		set(damageKey(0, uint32(s.now.Unix()), uint32(i)), encodeRecord(&d)) // no slice has the number 0
+		set(format.DamageKey(0, uint32(s.now.Unix()), uint32(i)), format.Encode(&d)) // no slice has the number 0
 	}
 	return keep
 }
 
 // ledgerOf gathers what the ledger of a sink must hold.
 type ledgerOf struct {
-	rec     sinkRecord
-	waiting ledgerEntry
-	sealed  ledgerEntry // of slices that were open, and so are not in rec.Sealed
+	rec     format.Sink
+	waiting format.Count
+	sealed  format.Count // of slices that were open, and so are not in rec.Sealed
 }
 
 // balance makes the ledger hold. Rows that it knew and that are nowhere are damaged.
 func (l *ledgerOf) balance(s *salvage) {
 	r := &l.rec
-	sum := ledgerEntry{}
-	for _, e := range []ledgerEntry{r.Imported, r.Expired, r.Damaged, r.Discarded, l.waiting} {
-		sum.add(e.Rows, e.Bytes)
-	}
-	r.Sealed.add(l.sealed.Rows, l.sealed.Bytes)
+	sum := r.Ended()
+	sum.Add(l.waiting.Rows, l.waiting.Bytes)
+	r.Sealed.Add(l.sealed.Rows, l.sealed.Bytes)
 	if lost := r.Sealed.Rows - sum.Rows; lost > 0 {
 		size := max(0, r.Sealed.Bytes-sum.Bytes)
-		r.Damaged.add(lost, size)
-		sum.add(lost, size)
-		s.lose(Damage{
+		r.Damaged.Add(lost, size)
+		sum.Add(lost, size)
+		s.lose(format.Damage{
 			SinkID: r.ID, FirstChunk: -1, LastChunk: -1, Rows: lost, Bytes: size,
 			Reason: "the ledger has rows that no record speaks of: they are lost, or in the table and the record of that is lost",
 		})
@@ -199,76 +198,76 @@ func (l *ledgerOf) balance(s *salvage) {
 }
 
 // settleFile decides about a file and its slices, and returns how many slices wait.
-func (s *salvage) settleFile(num uint64, f *fileRecord, l *ledgerOf, parts []uint64, keep map[uint64]bool) (waiting int) {
-	over := f.State.rank() > FileImporting.rank()
+func (s *salvage) settleFile(num uint64, f *format.File, l *ledgerOf, parts []uint64, keep map[uint64]bool) (waiting int) {
+	over := f.Done()
 	local := 0
 	for _, part := range parts {
 		sl := &s.slices[part].rec
 		sl.Instance = cmp.Or(sl.Instance, s.instance)
 		if over {
-			sl.State, sl.Retry = SliceImported, retryRecord{}
+			sl.State, sl.Retry = format.SliceImported, format.Retry{}
 			continue
 		}
 		waiting++
 		switch sl.State {
-		case SliceImported:
+		case format.SliceImported:
 			// The record of the file is older than this. Importing it once more under its id is harmless.
-			sl.State = SliceUploaded
-		case SliceWriting, SliceUploading:
+			sl.State = format.SliceUploaded
+		case format.SliceWriting, format.SliceUploading:
 			local++
 			keep[part] = true
 			s.seal(part, sl, l)
 		}
-		l.waiting.add(sl.Rows, sl.Raw)
+		l.waiting.Add(sl.Rows, sl.Raw)
 	}
 	if over || waiting == 0 {
 		return waiting
 	}
-	if f.State == FileWriting {
+	if f.State == format.FileWriting {
 		f.Closed, f.Reason = s.now, reasonSalvaged
 	}
-	f.Retry, f.State = retryRecord{}, FileClosing
+	f.Retry, f.State = format.Retry{}, format.FileClosing
 	if local == 0 {
-		f.State = FileImporting
+		f.State = format.FileImporting
 		f.Sealed = s.now
 	}
 	return waiting
 }
 
 // seal ends the writing of a slice that was found on the local level.
-func (s *salvage) seal(num uint64, sl *sliceRecord, l *ledgerOf) {
-	sl.Salvaged, sl.Retry = true, retryRecord{}
-	if sl.State == SliceUploading {
+func (s *salvage) seal(num uint64, sl *format.Slice, l *ledgerOf) {
+	sl.Salvaged, sl.Retry = true, format.Retry{}
+	if sl.State == format.SliceUploading {
 		return
 	}
-	sl.State, sl.Closed, sl.Reason = SliceUploading, s.now, reasonSalvaged
+	sl.State, sl.Closed, sl.Reason = format.SliceUploading, s.now, reasonSalvaged
 	if c := s.chunks[num]; c != nil {
-		sl.setTally(c.tally)
+		sl.Tally = c.tally
 		sl.Chunks = c.last + 1
-		if c.last > c.at || c.tally.rows == 0 {
+		if c.last > c.at || c.tally.Rows == 0 {
 			sl.Uncounted = true
 			sl.Rows++ // how many there were stood only in what is damaged: at least one
 		}
 	}
-	l.sealed.add(sl.Rows, sl.Raw)
+	l.sealed.Add(sl.Rows, sl.Raw)
 }
 
 // losePart reports slices that cannot be attributed.
 func (s *salvage) losePart(l *ledgerOf, file uint64, parts []uint64, reason string) {
 	for _, part := range parts {
 		sl := &s.slices[part].rec
-		if sl.State == SliceImported {
+		if sl.State == format.SliceImported {
 			continue // its file had ended
 		}
-		d := Damage{
-			FileID: objectID(cmp.Or(sl.Instance, s.instance, "?"), 'f', file), LastChunk: int(sl.Chunks) - 1,
-			SliceID: objectID(cmp.Or(sl.Instance, s.instance, "?"), 's', part), Rows: sl.Rows, Bytes: sl.Raw, Reason: reason,
+		d := format.Damage{
+			FileID: format.FileID(cmp.Or(sl.Instance, s.instance, "?"), file), LastChunk: int(sl.Chunks) - 1,
+			SliceID: format.SliceID(cmp.Or(sl.Instance, s.instance, "?"), part, 0), Rows: sl.Rows, Bytes: sl.Raw, Reason: reason,
 		}
 		if l != nil {
 			d.SinkID = l.rec.ID
 		}
 		if c := s.chunks[part]; c != nil && sl.Chunks == 0 {
-			d.LastChunk, d.Rows, d.Bytes = int(c.last), c.tally.rows, c.tally.raw
+			d.LastChunk, d.Rows, d.Bytes = int(c.last), c.tally.Rows, c.tally.Raw
 		}
 		s.lose(d)
 	}
@@ -278,13 +277,13 @@ func (s *salvage) losePart(l *ledgerOf, file uint64, parts []uint64, reason stri
 func (s *salvage) loseOrphans() {
 	for _, num := range slices.Sorted(maps.Keys(s.chunks)) {
 		s.lastSlice = max(s.lastSlice, num)
-		if s.slices[num] != nil || s.wiped(sliceKey(num)) {
+		if s.slices[num] != nil || s.wiped(format.SliceKey(num)) {
 			continue
 		}
 		first := uint32(1<<32 - 1)
 		for seq := range s.chunks[num].found {
-			var key [chunkKeySize]byte
-			if putChunkKey(key[:], num, seq); !s.wiped(key[:]) {
+			var key [format.ChunkKeySize]byte
+			if format.PutChunkKey(key[:], num, seq); !s.wiped(key[:]) {
 				first = min(first, seq)
 			}
 		}
@@ -292,22 +291,12 @@ func (s *salvage) loseOrphans() {
 		if first > c.last {
 			continue
 		}
-		s.lose(Damage{
-			SliceID: objectID(cmp.Or(s.instance, "?"), 's', num), FirstChunk: int(first), LastChunk: int(c.last),
+		s.lose(format.Damage{
+			SliceID: format.SliceID(cmp.Or(s.instance, "?"), num, 0), FirstChunk: int(first), LastChunk: int(c.last),
 			Rows: c.rows, Bytes: c.raw,
 			Reason: "the record of the slice is lost, so its table is not known; its rows may be there already",
 		})
 	}
-}
-
-func chunkOf(key []byte) (num uint64, seq uint32) {
-	for _, b := range key[1:9] {
-		num = num<<8 | uint64(b)
-	}
-	for _, b := range key[9:] {
-		seq = seq<<8 | uint32(b)
-	}
-	return num, seq
 }
 
 // swapStores puts the new store in the place of the damaged one. A note says how far it has come, so that after a crash

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // sliceSource reads the stored bytes of a sealed slice: compressed chunks as they are, runs of raw ones packed into
@@ -18,7 +20,7 @@ type sliceSource struct {
 	b     *Buffer
 	slice uint64
 	obj   Object
-	ext   extent
+	ext   format.Extent
 	// damaged is set when a reading met damage.
 	damaged atomic.Bool
 	// unreadable is set when the disk gave an error for a chunk.
@@ -100,15 +102,15 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 		if len(run) == 0 {
 			return nil
 		}
-		err := write(packer.member(s.obj.Encoding, run))
+		err := write(packer.member(format.Encoding(s.obj.Encoding), run))
 		packer.reset()
 		run = run[:0]
 		return err
 	}
 	rows := int64(0)
-	err = s.b.eachChunk(s.slice, s.ext, func(_ int, h chunkHeader, data []byte) error {
-		rows += h.rows
-		if h.encoding == s.obj.Encoding {
+	err = s.b.eachChunk(s.slice, s.ext, func(_ int, h format.ChunkHeader, data []byte) error {
+		rows += h.Rows
+		if h.Encoding == format.Encoding(s.obj.Encoding) {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -141,26 +143,26 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 // eachChunk calls fn with the chunks of a slice in order, without those that were set aside: their part of the store
 // may still be unreadable. The payload is valid during the call. Damage is a [*DamageError]; other errors of reading may
 // pass.
-func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHeader, payload []byte) error) error {
+func (b *Buffer) eachChunk(slice uint64, ext format.Extent, fn func(seq int, h format.ChunkHeader, payload []byte) error) error {
 	st := b.store.Load()
 	if err := st.Read(); err != nil {
 		return fmt.Errorf("read slice: %w", err)
 	}
 	defer st.Release()
-	from, to := chunkBounds(slice)
+	from, to := format.ChunkBounds(slice)
 	it, err := st.DB.NewIter(iterBounds(from, to))
 	if err != nil {
 		return fmt.Errorf("read slice: %w", err)
 	}
 	defer it.Close()
-	var key [chunkKeySize]byte
+	var key [format.ChunkKeySize]byte
 	// A mere SeekGE would step there through the part that cannot be read.
 	seek := func(seq uint32) bool {
-		putChunkKey(key[:], slice, seq)
+		format.PutChunkKey(key[:], slice, seq)
 		it.SetBounds(key[:], to)
 		return it.First()
 	}
-	next, more := ext.next(0)
+	next, more := ext.Next(0)
 	for ok := more && seek(next); more; {
 		seq := next
 		var value []byte
@@ -177,14 +179,14 @@ func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHea
 				return damageOf(int(seq), it.Error())
 			}
 		}
-		h, payload, err := parseChunk(value)
+		h, payload, err := format.ParseChunk(value)
 		if err != nil {
 			return damageOf(int(seq), err)
 		}
 		if err := fn(int(seq), h, payload); err != nil {
 			return err
 		}
-		next, more = ext.next(seq + 1)
+		next, more = ext.Next(seq + 1)
 		if ok && next == seq+1 {
 			ok = it.Next()
 		} else {
@@ -198,8 +200,8 @@ func (b *Buffer) eachChunk(slice uint64, ext extent, fn func(seq int, h chunkHea
 // iterator fails when any part of the store that may hold the key is damaged, also one beside it; this ends at the newest
 // part that has it.
 func storedChunk(db *pebble.DB, slice uint64, seq uint32) []byte {
-	var key [chunkKeySize]byte
-	putChunkKey(key[:], slice, seq)
+	var key [format.ChunkKeySize]byte
+	format.PutChunkKey(key[:], slice, seq)
 	value, closer, err := db.Get(key[:])
 	if err != nil {
 		return nil

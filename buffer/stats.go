@@ -3,6 +3,8 @@ package buffer
 import (
 	"slices"
 	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // Level counts the rows of one level.
@@ -13,9 +15,31 @@ type Level struct {
 	FirstAt, LastAt time.Time
 }
 
-func level(t tally) Level {
-	return Level{Rows: t.rows, RawBytes: t.raw, StoredBytes: t.stored, FirstAt: unixMilli(t.first), LastAt: unixMilli(t.last)}
+func level(t format.Tally) Level {
+	return Level{Rows: t.Rows, RawBytes: t.Raw, StoredBytes: t.Stored, FirstAt: format.Time(t.First), LastAt: format.Time(t.Last)}
 }
+
+// SliceState is the state of a slice; see the package documentation.
+type SliceState string
+
+const (
+	SliceWriting   SliceState = "writing"   // takes rows, on local disk
+	SliceUploading SliceState = "uploading" // sealed, on local disk until it is in staging
+	SliceUploaded  SliceState = "uploaded"  // in staging
+	SliceImported  SliceState = "imported"  // its file has ended; the staged object is about to be deleted
+)
+
+// FileState is the state of a file; see the package documentation.
+type FileState string
+
+const (
+	FileWriting   FileState = "writing"   // takes slices
+	FileClosing   FileState = "closing"   // waits until all its slices are in staging
+	FileImporting FileState = "importing" // waits for its import, or for the next attempt
+	FileImported  FileState = "imported"  // its rows are in the table
+	FileExpired   FileState = "expired"   // given up after Options.Retention
+	FileDiscarded FileState = "discarded" // given up with Discard
+)
 
 // SinkStats are the counters of one sink.
 type SinkStats struct {
@@ -120,16 +144,16 @@ func (b *Buffer) SinkStats(id string) (SinkStats, bool) {
 }
 
 func (b *Buffer) sinkStats(s *sinkState) SinkStats {
-	var local, staging tally
+	var local, staging format.Tally
 	st := SinkStats{ID: s.id, Dropped: s.rec.Dropped, Slices: make(map[SliceState]int)}
 	for _, f := range s.files {
 		for _, sl := range f.slices {
-			st.Slices[sl.rec.State]++
+			st.Slices[SliceState(sl.rec.State)]++
 			switch sl.rec.State {
-			case SliceWriting, SliceUploading:
-				local.add(sl.tally)
-			case SliceUploaded:
-				staging.add(sl.tally)
+			case format.SliceWriting, format.SliceUploading:
+				local.Add(sl.Tally)
+			case format.SliceUploaded:
+				staging.Add(sl.Tally)
 			}
 		}
 		if !f.rec.Forgotten {
@@ -141,7 +165,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 	st.Local, st.Staging = level(local), level(staging)
 	st.Target = Level{
 		Rows: s.rec.Imported.Rows, RawBytes: s.rec.Imported.Bytes, StoredBytes: s.rec.StoredImported,
-		FirstAt: unixMilli(s.rec.FirstAt), LastAt: unixMilli(s.rec.LastAt),
+		FirstAt: format.Time(s.rec.FirstAt), LastAt: format.Time(s.rec.LastAt),
 	}
 	st.Expired = Level{Rows: s.rec.Expired.Rows, RawBytes: s.rec.Expired.Bytes}
 	st.Damaged = Level{Rows: s.rec.Damaged.Rows, RawBytes: s.rec.Damaged.Bytes}
@@ -150,17 +174,17 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 }
 
 // accepted is the left side of the ledger. Called with mu held.
-func (s *sinkState) accepted() ledgerEntry {
+func (s *sinkState) accepted() format.Count {
 	e := s.rec.Sealed
 	if s.slice != nil {
-		e.add(s.slice.rows, s.slice.raw)
+		e.Add(s.slice.Rows, s.slice.Raw)
 	}
 	return e
 }
 
 func (b *Buffer) fileStats(f *file) FileStats {
 	st := FileStats{
-		ID: b.fileID(f), State: f.rec.State, OpenedAt: f.rec.Opened, ClosedAt: f.rec.Closed, ImportingAt: f.rec.Sealed,
+		ID: b.fileID(f), State: FileState(f.rec.State), OpenedAt: f.rec.Opened, ClosedAt: f.rec.Closed, ImportingAt: f.rec.Sealed,
 		FinishedAt: f.rec.Finished, Reason: f.rec.Reason, Slices: len(f.slices), Level: level(f.tally()),
 		Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -125,5 +126,25 @@ func TestStatsHaveTheRealBytesOfTheStore(t *testing.T) {
 	put(t, b, define(t, b, "a"), 0, 100)
 	if st := b.Stats(); st.StoreBytes <= st.LocalBytes || st.LocalBytes == 0 {
 		t.Errorf("%d bytes of files, %d of rows in them", st.StoreBytes, st.LocalBytes)
+	}
+}
+
+// The states of the API are those of the records.
+func TestStatesAreThoseOfTheRecords(t *testing.T) {
+	for api, record := range map[buffer.SliceState]format.SliceState{
+		buffer.SliceWriting: format.SliceWriting, buffer.SliceUploading: format.SliceUploading,
+		buffer.SliceUploaded: format.SliceUploaded, buffer.SliceImported: format.SliceImported,
+	} {
+		if string(api) != string(record) {
+			t.Errorf("a slice that is %s is reported as %s", record, api)
+		}
+	}
+	for api, record := range map[buffer.FileState]format.FileState{
+		buffer.FileWriting: format.FileWriting, buffer.FileClosing: format.FileClosing, buffer.FileImporting: format.FileImporting,
+		buffer.FileImported: format.FileImported, buffer.FileExpired: format.FileExpired, buffer.FileDiscarded: format.FileDiscarded,
+	} {
+		if string(api) != string(record) {
+			t.Errorf("a file that is %s is reported as %s", record, api)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -28,7 +29,7 @@ func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Op
 			// byte without this, 0.99 with it.
 			o.TargetFileSizes[0] = max(int64(o.MemTableSize)/32, 64<<10)
 			o.Experimental.SpanPolicyFunc = pebble.MakeStaticSpanPolicyFunc(
-				bytes.Compare, pebble.KeyRange{Start: []byte{prefixChunk}, End: []byte{prefixChunk + 1}}, pebble.SpanPolicy{},
+				bytes.Compare, pebble.KeyRange{Start: []byte{format.PrefixChunk}, End: []byte{format.PrefixChunk + 1}}, pebble.SpanPolicy{},
 			)
 		},
 	}

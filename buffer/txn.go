@@ -2,12 +2,12 @@ package buffer
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -103,13 +103,13 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 		t.openSlice(s)
 	}
 	sl := s.slice
-	sl.add(tally{rows: c.rows, raw: c.raw, stored: int64(len(p.data)), first: c.first, last: c.last})
+	sl.Add(format.Tally{Rows: c.rows, Raw: c.raw, Stored: int64(len(p.data)), First: c.first, Last: c.last})
 
-	op := batch.SetDeferred(chunkKeySize, chunkHeaderSize+len(p.data))
-	putChunkKey(op.Key, sl.num, sl.chunks)
-	copy(op.Value[chunkHeaderSize:], p.data)
-	putChunkHeader(op.Value, chunkHeader{
-		encoding: p.encoding, rows: c.rows, raw: c.raw, last: c.last, slice: sl.tally,
+	op := batch.SetDeferred(format.ChunkKeySize, format.ChunkHeaderSize+len(p.data))
+	format.PutChunkKey(op.Key, sl.num, sl.chunks)
+	copy(op.Value[format.ChunkHeaderSize:], p.data)
+	format.PutChunkHeader(op.Value, format.ChunkHeader{
+		Encoding: p.encoding, Rows: c.rows, Raw: c.raw, Last: c.last, Slice: sl.Tally,
 	})
 	if err := op.Finish(); err != nil {
 		panic(fmt.Sprintf("buffer: build batch: %v", err)) // only an indexed batch can fail here
@@ -119,7 +119,7 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 	s.file.gathered += int64(len(p.data))
 	t.b.gathering.Add(int64(len(p.data)))
 
-	if r := c.def.Upload.Due(trigger.Load{Since: sl.rec.Opened, Size: sl.stored, Count: sl.rows}, t.now); r != trigger.None {
+	if r := c.def.Upload.Due(trigger.Load{Since: sl.rec.Opened, Size: sl.Stored, Count: sl.Rows}, t.now); r != trigger.None {
 		t.sealSlice(sl, r)
 	}
 	t.checkFile(s, t.now)
@@ -131,21 +131,21 @@ func (t *txn) encode(batch *pebble.Batch) {
 	set := func(key []byte, value []byte) { _ = batch.Set(key, value, nil) } // a plain batch cannot fail
 	for _, s := range t.drop {
 		delete(t.slices, s)
-		_ = batch.Delete(sliceKey(s.num), nil)
+		_ = batch.Delete(format.SliceKey(s.num), nil)
 	}
 	for _, f := range t.dropFile {
 		delete(t.files, f)
-		_ = batch.Delete(fileKey(f.num), nil)
+		_ = batch.Delete(format.FileKey(f.num), nil)
 	}
 	for s := range t.sinks {
-		set(sinkKey(s.num), encodeRecord(&s.rec))
+		set(format.SinkKey(s.num), format.Encode(&s.rec))
 	}
 	for f := range t.files {
 		f.sink.recount()
-		set(fileKey(f.num), encodeRecord(&f.rec))
+		set(format.FileKey(f.num), format.Encode(&f.rec))
 	}
 	for s := range t.slices {
-		set(sliceKey(s.num), encodeRecord(&s.rec))
+		set(format.SliceKey(s.num), format.Encode(&s.rec))
 	}
 	for _, fn := range t.extra {
 		fn(batch)
@@ -154,7 +154,7 @@ func (t *txn) encode(batch *pebble.Batch) {
 		wipeChunks(batch, num, t.b.mu.slices[num])
 	}
 	if t.counters {
-		set([]byte(keyCounters), encodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))
+		set([]byte(format.KeyCounters), format.EncodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))
 	}
 }
 
@@ -170,18 +170,13 @@ func wipeChunks(batch *pebble.Batch, num uint64, sl *slice) {
 	// Of what was damaged once, the number of the last chunk is not sure.
 	if sl != nil && sl.rec.Chunks > 0 && sl.rec.Chunks <= wipeOneByOne && sl.rec.Reason != reasonSalvaged &&
 		!sl.rec.Salvaged && !sl.rec.Uncounted && sl.rec.Revision == 0 {
-		var key [chunkKeySize]byte
+		var key [format.ChunkKeySize]byte
 		for seq := range sl.rec.Chunks {
-			putChunkKey(key[:], num, seq)
+			format.PutChunkKey(key[:], num, seq)
 			_ = batch.Delete(key[:], nil)
 		}
 		return
 	}
-	from, to := chunkBounds(num)
+	from, to := format.ChunkBounds(num)
 	_ = batch.DeleteRange(from, to, nil)
-}
-
-func encodeCounters(file, slice uint64) []byte {
-	b := binary.BigEndian.AppendUint64(nil, file)
-	return binary.BigEndian.AppendUint64(b, slice)
 }

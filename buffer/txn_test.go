@@ -6,14 +6,16 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // Slices of few chunks leave no deleted ranges in the store, for each reading would order them again; and however a slice
 // is deleted, all of it goes and nothing of its neighbours.
 func TestWipeChunks(t *testing.T) {
 	const num = 7
-	sealed := func(chunks uint32) *slice { return &slice{num: num, rec: sliceRecord{Chunks: chunks}} }
-	with := func(sl *slice, change func(*sliceRecord)) *slice {
+	sealed := func(chunks uint32) *slice { return &slice{num: num, rec: format.Slice{Chunks: chunks}} }
+	with := func(sl *slice, change func(*format.Slice)) *slice {
 		change(&sl.rec)
 		return sl
 	}
@@ -28,10 +30,10 @@ func TestWipeChunks(t *testing.T) {
 		{"more", sealed(wipeOneByOne + 1), wipeOneByOne + 1, true},
 		{"forgotten", nil, 3, true},
 		{"sealed by a version that did not count", sealed(0), 3, true},
-		{"found in a damaged store", with(sealed(2), func(r *sliceRecord) { r.Salvaged = true }), 3, true},
-		{"closed by a salvage", with(sealed(2), func(r *sliceRecord) { r.Reason = reasonSalvaged }), 3, true},
-		{"its end is damaged", with(sealed(2), func(r *sliceRecord) { r.Uncounted = true }), 3, true},
-		{"damage set aside", with(sealed(2), func(r *sliceRecord) { r.Revision = 1 }), 3, true},
+		{"found in a damaged store", with(sealed(2), func(r *format.Slice) { r.Salvaged = true }), 3, true},
+		{"closed by a salvage", with(sealed(2), func(r *format.Slice) { r.Reason = reasonSalvaged }), 3, true},
+		{"its end is damaged", with(sealed(2), func(r *format.Slice) { r.Uncounted = true }), 3, true},
+		{"damage set aside", with(sealed(2), func(r *format.Slice) { r.Revision = 1 }), 3, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem()})
@@ -42,8 +44,8 @@ func TestWipeChunks(t *testing.T) {
 			fill := db.NewBatch()
 			for _, slice := range []uint64{num - 1, num, num + 1} {
 				for seq := range c.stored {
-					var key [chunkKeySize]byte
-					putChunkKey(key[:], slice, seq)
+					var key [format.ChunkKeySize]byte
+					format.PutChunkKey(key[:], slice, seq)
 					_ = fill.Set(key[:], []byte("rows"), nil)
 				}
 			}
@@ -73,7 +75,7 @@ func TestWipeChunks(t *testing.T) {
 			}
 			defer it.Close()
 			for ok := it.First(); ok; ok = it.Next() {
-				slice, _ := chunkOf(it.Key())
+				slice, _ := format.ParseChunkKey(it.Key())
 				left[slice]++
 			}
 			want := map[uint64]uint32{num - 1: c.stored, num + 1: c.stored}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // queueUpload asks for Staging.Put of a sealed slice.
@@ -14,9 +16,9 @@ func (b *Buffer) queueUpload(sl *slice) {
 
 func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.mu.RLock()
-	due, salvaged := sl.rec.State == SliceUploading, sl.rec.Salvaged
+	due, salvaged := sl.rec.State == format.SliceUploading, sl.rec.Salvaged
 	since := sl.rec.Unreadable
-	obj, ext := b.object(sl), sl.rec.extent()
+	obj, ext := b.object(sl), sl.rec.Extent()
 	again, e := sl.rec.Retry.Attempt > 0, b.uploadErrand(sl)
 	b.mu.RUnlock()
 	if !b.enter(e, due && again, time.Time{}) {
@@ -63,8 +65,8 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 }
 
 func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err error) {
-	b.attemptFailed(ctx, b.uploadErrand(sl), obj.ID, err, func(t *txn) *retryRecord {
-		if sl.rec.State != SliceUploading {
+	b.attemptFailed(ctx, b.uploadErrand(sl), obj.ID, err, func(t *txn) *format.Retry {
+		if sl.rec.State != format.SliceUploading {
 			return nil
 		}
 		t.touchSlice(sl)
@@ -93,7 +95,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 		return
 	}
 	_ = b.do(ctx, func(t *txn) {
-		if sl.rec.State != SliceUploading || !sl.rec.Salvaged || b.sliceID(sl) != obj.ID {
+		if sl.rec.State != format.SliceUploading || !sl.rec.Salvaged || b.sliceID(sl) != obj.ID {
 			return
 		}
 		s := sl.file.sink
@@ -101,17 +103,17 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 		t.touchSlice(sl)
 		switch {
 		case there:
-			s.rec.Sealed.add(rows-sl.rows, raw-sl.raw)
-			sl.rows, sl.raw = rows, raw
-			sl.rec.setTally(sl.tally)
+			s.rec.Sealed.Add(rows-sl.Rows, raw-sl.Raw)
+			sl.Rows, sl.Raw = rows, raw
+			sl.rec.Tally = sl.Tally
 			t.touchSink(s)
 			t.uploaded(sl)
-		case sl.rows == 0:
-			d := Damage{
+		case sl.Rows == 0:
+			d := format.Damage{
 				SinkID: obj.SinkID, FileID: obj.FileID, SliceID: obj.ID, FirstChunk: -1, LastChunk: -1, At: t.now, Uncounted: true,
 				Reason: "nothing is left of the slice, neither on the local level nor in staging",
 			}
-			t.lose(sl, examination{bad: []Damage{d}})
+			t.lose(sl, examination{bad: []format.Damage{d}})
 			t.onDurable(func() { logDamage(b.log, d) })
 		default:
 			sl.rec.Revision++

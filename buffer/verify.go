@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // Report is the result of a verification: what the ledger says and what is really stored.
@@ -72,9 +74,9 @@ func (b *Buffer) Verify(ctx context.Context) (Report, error) {
 // part is one slice as the ledger has it, ended one imported file.
 type part struct {
 	sl    *slice
-	state SliceState
-	tally
-	ext   extent
+	state format.SliceState
+	format.Tally
+	ext   format.Extent
 	whole int64 // rows before damage was set aside, as the chunks count them
 	obj   Object
 }
@@ -104,13 +106,13 @@ func (b *Buffer) ledger(id string) ledger {
 	l.report.Accepted, l.report.Imported = s.accepted().Rows, s.rec.Imported.Rows
 	l.report.Expired, l.report.Damaged, l.report.Discarded = s.rec.Expired.Rows, s.rec.Damaged.Rows, s.rec.Discarded.Rows
 	for _, f := range s.files {
-		if f.rec.State == FileImported && !f.rec.Forgotten {
-			l.imported = append(l.imported, ended{f.rec.Def.Table, b.fileID(f), f.rec.Rows})
+		if f.rec.State == format.FileImported && !f.rec.Forgotten {
+			l.imported = append(l.imported, ended{tableOf(f.rec.Def), b.fileID(f), f.rec.Rows})
 		}
 		for _, sl := range f.slices {
-			if sl.rec.State != SliceImported {
-				l.parts = append(l.parts, part{sl, sl.rec.State, sl.tally, sl.rec.extent(), sl.rows + sl.rec.Lost.Rows, b.object(sl)})
-				l.waiting += sl.rows
+			if sl.rec.State != format.SliceImported {
+				l.parts = append(l.parts, part{sl, sl.rec.State, sl.Tally, sl.rec.Extent(), sl.Rows + sl.rec.Lost.Rows, b.object(sl)})
+				l.waiting += sl.Rows
 			}
 		}
 	}
@@ -132,15 +134,15 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		var rows, raw int64
 		var err error
 		switch {
-		case p.state == SliceUploaded && b.opts.Staging == nil: // of an inspection
-			rows, raw = p.rows, p.raw
-		case p.state == SliceUploaded:
+		case p.state == format.SliceUploaded && b.opts.Staging == nil: // of an inspection
+			rows, raw = p.Rows, p.Raw
+		case p.state == format.SliceUploaded:
 			rows, raw, err = b.countStaged(ctx, p.obj)
 		default:
 			rows, raw, err = b.countLocal(p.sl.num, p.ext, p.whole)
 		}
 		b.mu.RLock()
-		moved := p.sl.rec.State != p.state && (p.sl.rec.State != SliceUploading || p.state != SliceWriting)
+		moved := p.sl.rec.State != p.state && (p.sl.rec.State != format.SliceUploading || p.state != format.SliceWriting)
 		reopened := b.mu.generation != l.generation
 		b.mu.RUnlock()
 		if f := b.failed.Load(); f != nil {
@@ -159,23 +161,23 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 			continue
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			differ("slice %s: its %d rows are not in staging any more", p.obj.ID, p.rows)
+			differ("slice %s: its %d rows are not in staging any more", p.obj.ID, p.Rows)
 			continue
 		}
 		if unreadable := (*stagedError)(nil); errors.As(err, &unreadable) && ctx.Err() == nil {
-			differ("slice %s: %d rows in staging cannot be read: %v", p.obj.ID, p.rows, unreadable.err)
+			differ("slice %s: %d rows in staging cannot be read: %v", p.obj.ID, p.Rows, unreadable.err)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if p.state == SliceUploaded {
+		if p.state == format.SliceUploaded {
 			r.Staging += rows
 		} else {
 			r.Local += rows
 		}
-		if rows != p.rows || raw != p.raw {
-			differ("slice %s (%s): %d rows of %d bytes are stored, the ledger has %d of %d", p.obj.ID, p.state, rows, raw, p.rows, p.raw)
+		if rows != p.Rows || raw != p.Raw {
+			differ("slice %s (%s): %d rows of %d bytes are stored, the ledger has %d of %d", p.obj.ID, p.state, rows, raw, p.Rows, p.Raw)
 		}
 	}
 	if counter, ok := b.opts.Target.(Counter); ok {
@@ -203,18 +205,18 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 
 // countLocal counts the rows of the stored chunks of a slice, up to a number that was committed before: a writing
 // slice grows meanwhile.
-func (b *Buffer) countLocal(num uint64, ext extent, upTo int64) (rows, raw int64, err error) {
-	err = b.eachChunk(num, ext, func(seq int, h chunkHeader, payload []byte) error {
-		if h.slice.rows > upTo {
+func (b *Buffer) countLocal(num uint64, ext format.Extent, upTo int64) (rows, raw int64, err error) {
+	err = b.eachChunk(num, ext, func(seq int, h format.ChunkHeader, payload []byte) error {
+		if h.Slice.Rows > upTo {
 			return io.EOF
 		}
-		n, size, err := countRows(h.encoding, payload)
+		n, size, err := countRows(Encoding(h.Encoding), payload)
 		if err != nil {
-			return &DamageError{Chunk: seq, Rows: h.rows, Err: err}
+			return &DamageError{Chunk: seq, Rows: h.Rows, Err: err}
 		}
-		if n != h.rows || size != h.raw {
-			return &DamageError{Chunk: seq, Rows: h.rows, Err: fmt.Errorf("%d rows of %d bytes, its head says %d of %d",
-				n, size, h.rows, h.raw)}
+		if n != h.Rows || size != h.Raw {
+			return &DamageError{Chunk: seq, Rows: h.Rows, Err: fmt.Errorf("%d rows of %d bytes, its head says %d of %d",
+				n, size, h.Rows, h.Raw)}
 		}
 		rows += n
 		raw += size

@@ -23,7 +23,8 @@ var rooms = map[string][]string{
 	"extractor/feed": {"extractor", ".", "buffer", "buffer/dir", "mapping"},
 	// The component joins two rooms that do not know each other.
 	"extractor/component": {"extractor", "storageapi", "storageapi/platform"},
-	"buffer":              {"trigger"},
+	"buffer":              {"trigger", "buffer/internal/..."},
+	"buffer/internal/...": {"trigger", "buffer/internal/..."},
 	"buffer/buffertest":   {"buffer"},
 	"buffer/dir":          {"buffer"},
 	"buffer/...":          {"buffer"},

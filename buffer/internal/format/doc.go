@@ -1,0 +1,62 @@
+// Package format is the on-disk format of the buffer's local level: the keys of the store, and the bytes of chunks,
+// receipts and records. It only encodes and decodes. It holds no state, opens nothing and knows nothing of package buffer.
+//
+// The format has a version, [Version]. A data directory of another version is refused before anything in it is changed. The
+// folders in buffer/testdata/format were written by earlier releases; a test opens them for ever.
+//
+// # Keys
+//
+// A key is a prefix byte and big-endian numbers, so keys sort by creation.
+//
+//	m/format                                   format version, decimal text
+//	m/instance                                 random name of the data directory, the first part of every id
+//	m/counters                                 highest file number and slice number given out, 8 bytes each, big endian
+//	s <sink 4>                                 [Sink], JSON
+//	f <file 8>                                 [File], JSON
+//	l <slice 8>                                [Slice], JSON
+//	c <slice 8> <seq 4>                        chunk
+//	q <slice 8> <revision 4> <number 4>        [Damage], JSON
+//	k <segment 8> <key 16> <sink 4> <part 4>   receipt of a call with a key
+//
+// # Chunks
+//
+// A chunk is what one commit adds to one slice: a header of 56 bytes, little endian, and the payload.
+//
+//	 0        1          2    4        8        12       16             24             32
+//	┌─────────┬──────────┬────┬────────┬────────┬────────┬──────────────┬──────────────┐
+//	│ version │ encoding │ 0  │ CRC-32C│ rows   │ raw    │ slice rows   │ slice raw    │
+//	└─────────┴──────────┴────┴────────┴────────┴────────┴──────────────┴──────────────┘
+//	 32             40             48             56
+//	┌──────────────┬──────────────┬──────────────┬─────────────
+//	│ slice stored │ slice first  │ last         │ payload …
+//	└──────────────┴──────────────┴──────────────┴─────────────
+//
+//	version        1
+//	encoding       [Encoding] of the payload: None, or that of the slice
+//	CRC-32C        of bytes 0 to 3 and of everything from byte 8 on
+//	rows, raw      rows of this chunk, and their bytes before compression
+//	slice …        running totals of the slice, this chunk included: rows, bytes before compression, payload bytes
+//	slice first    acceptance time of the first row of the slice, Unix milliseconds
+//	last           acceptance time of the last row of this chunk, Unix milliseconds
+//
+// The running totals stand in the chunk and not in a record of their own. So counters and rows cannot disagree, one key for
+// each commit and sink is enough, and recovery reads only the last chunk of an open slice.
+//
+// # Receipts
+//
+// A receipt says what a call with a key has stored at one sink. It is in the batch of the chunk that holds the rows.
+//
+//	 0         1          9        13
+//	┌─────────┬──────────┬────────┬─────────
+//	│ version │ accepted │ life   │ data …
+//	└─────────┴──────────┴────────┴─────────
+//
+//	version    1
+//	accepted   acceptance time of the rows, Unix milliseconds, little endian
+//	life       Sink.Life when the rows were stored, little endian
+//	data       what the caller gave (buffer.Rows.Receipt)
+//
+// # Records
+//
+// Records are JSON. They are written once for each change of state, not once for each row, and a person can read them.
+package format

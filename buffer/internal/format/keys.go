@@ -1,0 +1,98 @@
+package format
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Version is the version of the format that this release reads and writes.
+const Version = 1
+
+// Keys of single values.
+const (
+	KeyFormat   = "m/format"
+	KeyInstance = "m/instance"
+	KeyCounters = "m/counters"
+)
+
+// First bytes of the keys of each kind.
+const (
+	PrefixSink    = 's'
+	PrefixFile    = 'f'
+	PrefixSlice   = 'l'
+	PrefixChunk   = 'c'
+	PrefixDamage  = 'q'
+	PrefixReceipt = 'k'
+)
+
+// SinkKey is the key of a [Sink].
+func SinkKey(num uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{PrefixSink}, num)
+}
+
+// FileKey is the key of a [File].
+func FileKey(num uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{PrefixFile}, num)
+}
+
+// SliceKey is the key of a [Slice].
+func SliceKey(num uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{PrefixSlice}, num)
+}
+
+// ChunkKeySize is the length of the key of a chunk.
+const ChunkKeySize = 1 + 8 + 4
+
+// PutChunkKey fills b[:ChunkKeySize].
+func PutChunkKey(b []byte, slice uint64, seq uint32) {
+	b[0] = PrefixChunk
+	binary.BigEndian.PutUint64(b[1:], slice)
+	binary.BigEndian.PutUint32(b[9:], seq)
+}
+
+// ParseChunkKey reads a key of ChunkKeySize bytes.
+func ParseChunkKey(key []byte) (slice uint64, seq uint32) {
+	return binary.BigEndian.Uint64(key[1:]), binary.BigEndian.Uint32(key[9:])
+}
+
+// ChunkBounds are the bounds of all chunks of one slice: from is inside, to is outside.
+func ChunkBounds(slice uint64) (from, to []byte) {
+	from = binary.BigEndian.AppendUint64([]byte{PrefixChunk}, slice)
+	to = binary.BigEndian.AppendUint64([]byte{PrefixChunk}, slice+1)
+	return from, to
+}
+
+// DamageKeySize is the length of the key of a [Damage].
+const DamageKeySize = 1 + 8 + 4 + 4
+
+// DamageKey is the key of a [Damage]. Damage of the store as a whole has slice 0, which no slice has, and the Unix time as
+// its revision.
+func DamageKey(slice uint64, revision, number uint32) []byte {
+	b := binary.BigEndian.AppendUint64([]byte{PrefixDamage}, slice)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, revision), number)
+}
+
+// FileID is the id of a file for drivers: unique over engines by the instance, ascending by the number.
+func FileID(instance string, num uint64) string { return fmt.Sprintf("%s-f%012x", instance, num) }
+
+// SliceID is likewise the id of a slice. It has the revision, because an id is never given to other rows.
+func SliceID(instance string, num uint64, revision uint32) string {
+	id := fmt.Sprintf("%s-s%012x", instance, num)
+	if revision > 0 {
+		id += fmt.Sprintf("-r%d", revision)
+	}
+	return id
+}
+
+// EncodeCounters encodes the value of KeyCounters.
+func EncodeCounters(file, slice uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, file), slice)
+}
+
+// ParseCounters reads the value of KeyCounters. A value of another length is not ok.
+func ParseCounters(b []byte) (file, slice uint64, ok bool) {
+	if len(b) != 16 {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), true
+}

@@ -1,0 +1,235 @@
+package format
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// Table is the destination of a sink's rows.
+type Table struct {
+	ID      string   // the name in the target
+	Columns []string // in the order of the cells
+}
+
+// Definition is what a file keeps of its sink from the moment it is opened. It is immutable.
+type Definition struct {
+	// The fields are those of buffer.SinkConfig, with its defaults filled in.
+	Table    Table              `json:"table"`
+	Encoding Encoding           `json:"encoding"`
+	Upload   trigger.Conditions `json:"upload"`
+	Import   trigger.Conditions `json:"import"`
+}
+
+// Equal compares by value. Either may be nil.
+func (d *Definition) Equal(o *Definition) bool {
+	return d == o || d != nil && o != nil && d.Table.ID == o.Table.ID && slices.Equal(d.Table.Columns, o.Table.Columns) &&
+		d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import
+}
+
+// Count is a number of rows and their bytes before compression.
+type Count struct {
+	Rows  int64 `json:"rows"`  // rows
+	Bytes int64 `json:"bytes"` // before compression
+}
+
+// Add adds rows.
+func (c *Count) Add(rows, bytes int64) {
+	c.Rows += rows
+	c.Bytes += bytes
+}
+
+// Sink is the record of a sink. It holds the sink's ledger:
+//
+//	accepted = local + staging + Imported + Expired + Damaged + Discarded
+type Sink struct {
+	// ID and Def are as the user defined the sink last. Dropped is set while it is dropped.
+	ID      string      `json:"id"`
+	Def     *Definition `json:"def,omitempty"`
+	Dropped bool        `json:"dropped,omitempty"`
+	// Life counts how often the ledger was deleted. Within a life no counter goes down.
+	Life int `json:"life,omitempty"`
+	// Sealed counts the accepted rows of all slices that were ever sealed. Those of the open slice stand in its last chunk.
+	Sealed   Count `json:"sealed"`
+	Imported Count `json:"imported"`
+	Expired  Count `json:"expired"`
+	Damaged  Count `json:"damaged,omitzero"`
+	// Discarded counts the rows of files that somebody gave up.
+	Discarded Count `json:"discarded,omitzero"`
+	// FirstAt and LastAt are the acceptance times of the first and last imported row, Unix milliseconds.
+	FirstAt int64 `json:"firstAt,omitempty"`
+	LastAt  int64 `json:"lastAt,omitempty"`
+	// StoredImported are the compressed bytes of imported files.
+	StoredImported int64 `json:"storedImported,omitempty"`
+}
+
+// Ended returns how many rows are no longer in local or staging.
+func (s *Sink) Ended() Count {
+	var sum Count
+	for _, c := range []Count{s.Imported, s.Expired, s.Damaged, s.Discarded} {
+		sum.Add(c.Rows, c.Bytes)
+	}
+	return sum
+}
+
+// SliceState is the state of a slice.
+type SliceState string
+
+// The states of a slice, in the order in which it goes through them.
+const (
+	SliceWriting   SliceState = "writing"
+	SliceUploading SliceState = "uploading"
+	SliceUploaded  SliceState = "uploaded"
+	SliceImported  SliceState = "imported"
+)
+
+// FileState is the state of a file.
+type FileState string
+
+// The states of a file. The last three end it.
+const (
+	FileWriting   FileState = "writing"
+	FileClosing   FileState = "closing"
+	FileImporting FileState = "importing"
+	FileImported  FileState = "imported"
+	FileExpired   FileState = "expired"
+	FileDiscarded FileState = "discarded"
+)
+
+// Retry says how often an upload, import or clean-up has failed. Every change of state clears it.
+type Retry struct {
+	// Attempt counts the failures since FirstFailed. Reason is the last one, and Permanent says that retrying alone is useless.
+	// After is the earliest time of the next attempt.
+	Attempt     int       `json:"attempt,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
+	Permanent   bool      `json:"permanent,omitempty"`
+	FirstFailed time.Time `json:"firstFailed,omitzero"`
+	LastFailed  time.Time `json:"lastFailed,omitzero"`
+	After       time.Time `json:"after,omitzero"`
+}
+
+// File is the record of a file.
+type File struct {
+	// Instance is the first part of the id; empty: the name of the data directory. The two differ in a restored copy: it has
+	// a new name, and the files that it found keep their ids.
+	Instance string `json:"instance,omitempty"`
+	// Copied is set when a checkpoint holds the file too. The owner of the other copy may then import it and delete the
+	// staged objects.
+	Copied bool   `json:"copied,omitempty"`
+	Sink   uint32 `json:"sink"`
+	// SinkID is the id of the sink, in case the sink's own record is lost.
+	SinkID string `json:"sinkID,omitempty"`
+	// Salvaged is set when the file was found in a damaged store: its records may be older than what was done.
+	Salvaged bool `json:"salvaged,omitempty"`
+	// Forgotten is set on a file that has ended and whose record is deleted together with its staged objects.
+	Forgotten bool        `json:"forgotten,omitempty"`
+	State     FileState   `json:"state"`
+	Def       *Definition `json:"def"`
+	Opened    time.Time   `json:"opened"`
+	Closed    time.Time   `json:"closed,omitzero"`
+	// Sealed is when the file began to wait for its import.
+	Sealed   time.Time `json:"sealed,omitzero"`
+	Finished time.Time `json:"finished,omitzero"`
+	// Reason is the trigger that closed the file.
+	Reason   string `json:"reason,omitempty"`
+	Retry    Retry  `json:"retry,omitzero"`
+	Progress []byte `json:"progress,omitempty"`
+	// Tally is set when the file ends. Before, the totals are those of its slices.
+	Tally
+}
+
+// Done reports whether the file has ended.
+func (f *File) Done() bool {
+	return f.State == FileImported || f.State == FileExpired || f.State == FileDiscarded
+}
+
+// Slice is the record of a slice.
+type Slice struct {
+	// Instance is as in File.
+	Instance string     `json:"instance,omitempty"`
+	File     uint64     `json:"file"`
+	State    SliceState `json:"state"`
+	Opened   time.Time  `json:"opened"`
+	Closed   time.Time  `json:"closed,omitzero"`
+	// Reason is the trigger that sealed the slice.
+	Reason string `json:"reason,omitempty"`
+	Retry  Retry  `json:"retry,omitzero"`
+	// Tally is set when the slice is sealed. Before, the totals stand in its last chunk.
+	Tally
+	// Salvaged is set while it is not known whether a slice that was found in a damaged store is in staging already.
+	Salvaged bool `json:"salvaged,omitempty"`
+	// Chunks is the number of chunks that the slice was sealed with.
+	Chunks uint32 `json:"chunks,omitempty"`
+	// Lost counts what was set aside because it was damaged; Tally does not contain it. Revision counts how often that
+	// happened and is part of the id.
+	Lost       Count        `json:"lost,omitzero"`
+	LostChunks []ChunkRange `json:"lostChunks,omitempty"` // ascending
+	Revision   uint32       `json:"revision,omitempty"`
+	// Unreadable is when the disk first failed to read a chunk, zero while it reads them.
+	Unreadable time.Time `json:"unreadable,omitzero"`
+	// Uncounted is set while Tally is a lower bound, because what counted the last rows is damaged.
+	Uncounted bool `json:"uncounted,omitempty"`
+}
+
+// Extent returns which chunks the slice has.
+func (s *Slice) Extent() Extent { return Extent{s.Chunks, s.LostChunks} }
+
+// ChunkRange is a range of chunk numbers, both ends included.
+type ChunkRange struct {
+	// First and Last are numbers of chunks. Count is what the range held.
+	First uint32 `json:"first"`
+	Last  uint32 `json:"last"`
+	Count
+}
+
+// Extent says which chunk numbers a slice has: those below Chunks without those in Lost. Chunks is 0 while the slice is open.
+type Extent struct {
+	// Chunks is an upper bound, Lost is left out.
+	Chunks uint32
+	Lost   []ChunkRange // ascending
+}
+
+// Next returns the first number from seq on that the slice may have; false when there is none.
+func (e Extent) Next(seq uint32) (uint32, bool) {
+	for _, r := range e.Lost {
+		if r.First <= seq && seq <= r.Last {
+			seq = r.Last + 1
+		}
+	}
+	return seq, e.Chunks == 0 || seq < e.Chunks
+}
+
+// Damage is the record of one place whose rows were lost. buffer.Damage has the same fields.
+type Damage struct {
+	ID         string    `json:"-"`                   // the key in hexadecimal digits
+	SinkID     string    `json:"sink"`                // empty where it is not known, like the next two
+	FileID     string    `json:"file"`                // of the file
+	SliceID    string    `json:"slice"`               // of the slice before the damage was set aside
+	FirstChunk int       `json:"firstChunk"`          // from 0; -1: not known
+	LastChunk  int       `json:"lastChunk"`           // included
+	Rows       int64     `json:"rows"`                // at least so many rows
+	Bytes      int64     `json:"bytes"`               // of those rows before compression
+	At         time.Time `json:"at"`                  // when it was found
+	Reason     string    `json:"reason"`              // what was found
+	Uncounted  bool      `json:"uncounted,omitempty"` // more rows may be lost than Rows says
+	Store      string    `json:"store,omitempty"`     // the folder of a store that was set aside as a whole
+	Data       []byte    `json:"data,omitempty"`      // what could be read of the first chunk
+}
+
+// Record is any of the records.
+type Record interface{ Sink | File | Slice | Damage }
+
+// Encode encodes a record. It cannot fail: records hold only strings, numbers and times of the years 0 to 9999.
+func Encode[R Record](record *R) []byte {
+	b, err := json.Marshal(record)
+	if err != nil {
+		panic(fmt.Sprintf("buffer: encode %T: %v", record, err))
+	}
+	return b
+}
+
+// Decode decodes a record. Unknown members are ignored, so a later release may add some.
+func Decode[R Record](b []byte, record *R) error { return json.Unmarshal(b, record) }
