@@ -17,8 +17,8 @@ var absentPaths = map[string][]string{
 // absentPartRoutes answer the paths of absent parts with an error that says so. It is 501 so that clients do not try again.
 func absentPartRoutes() (list []route) {
 	for what, paths := range absentPaths {
-		absent := func(*call) (reply, error) {
-			return failed(refuse(http.StatusNotImplemented, "notImplemented", "This server does not have %s", what))
+		absent := func(*call) (any, error) {
+			return nil, refuse(http.StatusNotImplemented, "notImplemented", "This server does not have %s", what)
 		}
 		for _, path := range paths {
 			for _, pattern := range (route{path: path, branch: optionalBranch}).patterns() {

@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -90,16 +89,13 @@ func (s *Server) signedQuery(file int64, rights string, until time.Time) (string
 }
 
 // blobCredentials are what a client needs to reach the blobs of a file.
-func (c *call) blobCredentials(file int64, rights string, life time.Duration) (*storageapi.AzureCredentials, error) {
+func (c *call) blobCredentials(file int64, rights string, life time.Duration) (storageapi.AzureCredentials, error) {
 	until := time.Now().Add(life)
 	query, err := c.s.signedQuery(file, rights, until)
-	if err != nil {
-		return nil, err
-	}
-	return &storageapi.AzureCredentials{
+	return storageapi.AzureCredentials{
 		SASConnectionString: storageapi.Secret("BlobEndpoint=" + c.base() + blobPath + ";SharedAccessSignature=" + query),
 		Expiration:          storageapi.Time{Time: until.UTC()},
-	}, nil
+	}, err
 }
 
 // blobError is an error in the words of the object store.
@@ -163,51 +159,51 @@ type blockList struct {
 	} `xml:",any"`
 }
 
-func (c *call) putBlob() (reply, error) {
+func (c *call) putBlob() (any, error) {
 	file, name, err := c.authorizeBlob("w")
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	body := &contextReader{c.r.Context(), c.r.Body}
 	switch c.query("comp") {
 	case "block":
 		if c.query("blockid") == "" {
-			return failed(&blobError{http.StatusBadRequest, "InvalidQueryParameterValue"})
+			return nil, &blobError{http.StatusBadRequest, "InvalidQueryParameterValue"}
 		}
 		err = c.s.blobs.putBlock(file, name, c.query("blockid"), body)
 	case "blocklist":
 		var list blockList
 		if xml.NewDecoder(io.LimitReader(body, 8<<20)).Decode(&list) != nil {
-			return failed(&blobError{http.StatusBadRequest, "InvalidXmlDocument"})
+			return nil, &blobError{http.StatusBadRequest, "InvalidXmlDocument"}
 		}
 		var ids []string
 		for _, b := range list.Blocks {
 			ids = append(ids, b.ID)
 		}
 		if err := c.putProperties(file, name, false); err != nil {
-			return failed(err)
+			return nil, err
 		}
 		if err = c.s.blobs.putBlocks(file, name, ids); errors.Is(err, fs.ErrNotExist) {
-			return failed(&blobError{http.StatusBadRequest, "InvalidBlockList"})
+			return nil, &blobError{http.StatusBadRequest, "InvalidBlockList"}
 		}
 	case "":
 		if err := c.putProperties(file, name, true); err != nil {
-			return failed(err)
+			return nil, err
 		}
 		_, err = c.s.blobs.put(file, name, body)
 	default:
-		return failed(&blobError{http.StatusNotImplemented, "NotImplemented"})
+		return nil, &blobError{http.StatusNotImplemented, "NotImplemented"}
 	}
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	var info fs.FileInfo // nil for a block, which is no blob yet
 	if c.query("comp") != "block" {
 		if info, err = c.s.blobs.stat(file, name); err != nil {
-			return failed(err)
+			return nil, err
 		}
 	}
-	return reply{write: func(w http.ResponseWriter) {
+	return rawAnswer(func(w http.ResponseWriter) {
 		h := w.Header()
 		if info != nil {
 			h.Set("ETag", blobETag(info))
@@ -215,7 +211,7 @@ func (c *call) putBlob() (reply, error) {
 		}
 		h.Set("x-ms-request-server-encrypted", "false")
 		w.WriteHeader(http.StatusCreated)
-	}}, nil
+	}), nil
 }
 
 // blobETag changes with each put.
@@ -232,57 +228,40 @@ func (c *call) putProperties(file int64, name string, whole bool) error {
 	return c.s.blobs.setProperties(file, name, p)
 }
 
-func (c *call) getBlob() (reply, error) {
+func (c *call) getBlob() (any, error) {
 	file, name, err := c.authorizeBlob("r")
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if c.query("comp") != "" { // about the blob, such as its list of blocks
-		return failed(&blobError{http.StatusNotImplemented, "NotImplemented"})
+		return nil, &blobError{http.StatusNotImplemented, "NotImplemented"}
 	}
-	f, err := c.s.blobs.open(file, name)
+	content, info, err := c.s.blobs.serve(file, name, c.sliceAddress)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return failed(errors.Join(err, f.Close()))
-	}
-	properties, err := c.s.blobs.properties(file, name)
-	if err != nil {
-		return failed(errors.Join(err, f.Close()))
-	}
-	var content io.ReadSeeker = f
-	size := info.Size()
-	if name == storageapi.ManifestName {
-		manifest, err := servedManifest(file, f, c.sliceAddress)
-		if err != nil {
-			return failed(errors.Join(err, f.Close()))
-		}
-		content, size = bytes.NewReader(manifest), int64(len(manifest))
-	}
-	return reply{write: func(w http.ResponseWriter) {
-		defer f.Close()
+	return rawAnswer(func(w http.ResponseWriter) {
+		defer content.Close()
 		if r := c.r.Header.Get("x-ms-range"); r != "" {
 			c.r.Header.Set("Range", r)
 		}
 		h := w.Header()
-		properties.write(h, info.ModTime())
-		h.Set("ETag", blobETag(info))
+		blobProperties(info.Properties).write(h, info.Written)
+		h.Set("ETag", info.etag)
 		if h.Get("Content-Encoding") != "" && c.r.Header.Get("Range") == "" {
-			h.Set("Content-Length", strconv.FormatInt(size, 10)) // ServeContent leaves it out then
+			h.Set("Content-Length", strconv.FormatInt(info.Size, 10)) // ServeContent leaves it out then
 		}
-		http.ServeContent(w, c.r, "", info.ModTime(), content)
-	}}, nil
+		http.ServeContent(w, c.r, "", info.Written, content)
+	}), nil
 }
 
-func (c *call) deleteBlob() (reply, error) {
+func (c *call) deleteBlob() (any, error) {
 	file, name, err := c.authorizeBlob("d")
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	if err := errors.Join(c.s.blobs.remove(file, name), c.s.blobs.setProperties(file, name, nil)); err != nil {
-		return failed(err)
+	if err := c.s.blobs.remove(file, name); err != nil {
+		return nil, err
 	}
-	return reply{write: func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }}, nil
+	return rawAnswer(func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }), nil
 }

@@ -85,7 +85,14 @@ func (b *blobs) stat(file int64, name string) (os.FileInfo, error) {
 	return os.Stat(b.path(file, name))
 }
 
-func (b *blobs) remove(file int64, name string) error { return os.Remove(b.path(file, name)) }
+// remove removes a blob with its properties. An absent one is an error that matches fs.ErrNotExist.
+func (b *blobs) remove(file int64, name string) error {
+	err := os.Remove(b.path(file, name))
+	if e := b.setProperties(file, name, nil); e != nil {
+		return e
+	}
+	return err
+}
 
 // putBlock stores a part of a blob that is put together by putBlocks.
 func (b *blobs) putBlock(file int64, name, block string, src io.Reader) error {

@@ -1,13 +1,13 @@
 package platform
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -23,29 +23,24 @@ const bodyFileDays = 1
 // maxFormFields bounds the memory of the fields beside the file.
 const maxFormFields = 4 << 20
 
-func (c *call) importBody() (reply, error) {
+func (c *call) importBody() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	results, err := c.ofBody(func(in *input, file func(*input) (int64, error)) (jobSpec, error) { return c.importSpec(in, t, file) })
-	return answered(results, err)
+	return c.ofBody(func(in *input, file func(*input) (int64, error)) (jobSpec, error) { return c.importSpec(in, t, file) })
 }
 
-func (c *call) createTableOfBody() (reply, error) {
+func (c *call) createTableOfBody() (any, error) {
 	// Before the bytes are taken.
-	if err := c.s.store.view(func(tx *txn) error { return c.findWritable(tx, c.r.PathValue("bucket")) }); err != nil {
-		return failed(err)
+	if err := c.view(func(tx *txn) error { return c.findWritable(tx, c.r.PathValue("bucket")) }); err != nil {
+		return nil, err
 	}
-	results, err := c.ofBody(c.createSpec)
-	if err != nil {
-		return failed(err)
-	}
-	return created(results)
+	return c.ofBody(c.createSpec)
 }
 
 // ofBody stores the bytes of the body as a file, runs the job that spec makes of it, and returns the job's results.
-func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jobSpec, error)) (json.RawMessage, error) {
+func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jobSpec, error)) (any, error) {
 	in, name, id, err := c.readBodyFile()
 	if id != 0 {
 		defer c.s.dropBodyFile(id)
@@ -82,26 +77,14 @@ func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jo
 func (s *Server) dropBodyFile(id int64) {
 	var used bool
 	err := s.store.view(func(tx *txn) error {
-		open, err := all[int64](tx, key("job-open", ""))
-		for _, jobID := range open {
-			var record jobRecord
-			if _, err := tx.get(jobKey(jobID), &record); err != nil {
-				return err
-			}
-			used = used || gjson.GetBytes(record.Params, "source.fileId").Int() == id
-		}
+		open, err := openJobs(tx)
+		used = slices.ContainsFunc(open, func(r jobRecord) bool { return gjson.GetBytes(r.Params, "source.fileId").Int() == id })
 		return err
 	})
 	if err != nil || used {
 		return
 	}
-	err = s.store.update(fileLock(id), func(tx *txn) error {
-		var f storedFile
-		if found, err := tx.get(fileKey(id), &f); err != nil || !found {
-			return err
-		}
-		return dropFile(tx, f)
-	})
+	err = s.store.update(fileLock(id), func(tx *txn) error { return dropFileOf(tx, id) })
 	if err != nil {
 		s.log.Warn("platform: the file of an import could not be deleted, it expires by itself", "file", id, "error", err)
 		return
@@ -115,7 +98,8 @@ func (c *call) readBodyFile() (in *input, name string, id int64, err error) {
 	if kind == "multipart/form-data" {
 		return c.readFormFile(params["boundary"])
 	}
-	if in, err = c.input(); err != nil {
+	in = c.input(tableCode)
+	if err := c.fault(); err != nil {
 		return nil, "", 0, err
 	}
 	for _, field := range []string{"data", "dataString"} {
@@ -136,7 +120,7 @@ func (c *call) readFormFile(boundary string) (in *input, name string, id int64, 
 		p, err := r.NextPart()
 		if err == io.EOF {
 			in, err = formInput(values)
-			return in, name, id, err
+			return c.reading(in, tableCode, err), name, id, err
 		}
 		if err != nil {
 			return nil, "", id, malformed

@@ -30,11 +30,11 @@ func (b devBranch) key() string { return strconv.FormatInt(b.ID, 10) }
 
 func (s *Server) branchRoutes() []route {
 	return []route{
-		{method: "GET", path: "/dev-branches", summary: "List branches", run: (*call).listBranches},
-		{method: "POST", path: "/dev-branches", summary: "Create a branch", run: (*call).createBranch},
-		{method: "GET", path: "/dev-branches/{id}", summary: "Branch detail", run: (*call).getBranch},
-		{method: "PUT", path: "/dev-branches/{id}", summary: "Update a branch", run: (*call).updateBranch},
-		{method: "DELETE", path: "/dev-branches/{id}", summary: "Delete a branch", run: (*call).deleteBranch},
+		{method: "GET", path: "/dev-branches", summary: "List branches", answer: []storageapi.DevBranch{}, read: (*call).listBranches},
+		{method: "POST", path: "/dev-branches", summary: "Create a branch", body: "name! description", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).createBranch},
+		{method: "GET", path: "/dev-branches/{id}", summary: "Branch detail", answer: storageapi.DevBranch{}, read: (*call).getBranch},
+		{method: "PUT", path: "/dev-branches/{id}", summary: "Update a branch", body: "name description", answer: storageapi.DevBranch{}, run: (*call).updateBranch},
+		{method: "DELETE", path: "/dev-branches/{id}", summary: "Delete a branch", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deleteBranch},
 	}
 }
 
@@ -59,48 +59,26 @@ func (c *call) findBranch() error {
 }
 
 func getBranch(tx *txn, id int64) (devBranch, error) {
-	var b devBranch
-	found, err := tx.get(branchKey(id), &b)
-	if err == nil && !found {
-		err = refuse(http.StatusNotFound, branchNotFound, "Branch %d not found", id)
-	}
-	return b, err
+	return find[devBranch](tx, branchKey(id), refuse(http.StatusNotFound, branchNotFound, "Branch %d not found", id))
 }
 
-func (c *call) listBranches() (reply, error) {
+func (c *call) listBranches(tx *txn) (any, error) {
 	list := []storageapi.DevBranch{}
-	err := c.s.store.view(func(tx *txn) error {
-		branches, err := all[devBranch](tx, key("branch", ""))
-		for _, b := range branches {
-			list = append(list, b.answer())
-		}
-		return err
-	})
-	if err != nil {
-		return failed(err)
+	branches, err := all[devBranch](tx, key("branch", ""))
+	for _, b := range branches {
+		list = append(list, b.answer())
 	}
-	return ok(list)
+	return list, err
 }
 
 // pathBranch reads the branch whose number is the last element of the path.
 func (c *call) pathBranch(tx *txn) (devBranch, error) {
-	id, err := c.knownID("id", "Branch", branchNotFound)
-	if err != nil {
-		return devBranch{}, err
-	}
-	return getBranch(tx, id)
+	return pathRecord[devBranch](c, tx, "Branch", branchNotFound, branchKey)
 }
 
-func (c *call) getBranch() (reply, error) {
-	var b devBranch
-	err := c.s.store.view(func(tx *txn) (err error) {
-		b, err = c.pathBranch(tx)
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(b.answer())
+func (c *call) getBranch(tx *txn) (any, error) {
+	b, err := c.pathBranch(tx)
+	return b.answer(), err
 }
 
 type branchParams struct {
@@ -117,22 +95,19 @@ const (
 	branchNotFound = "storage.devBranch.notFound"
 )
 
-func (c *call) createBranch() (reply, error) {
+var errNotMaster = accessDenied("only a master token can change branches")
+
+func (c *call) createBranch() (any, error) {
 	if !c.token.Master {
-		return failed(accessDenied("only a master token can change branches"))
+		return nil, errNotMaster
 	}
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
+	in := c.input(branchCode)
+	p := branchParams{Name: in.required("name"), Description: in.textOr("description", "")}
+	var err error
+	if p.ID, err = c.s.store.ids.take(); err != nil {
+		return nil, err
 	}
-	params := branchParams{Name: in.required("name"), Description: in.textOr("description", "")}
-	if err := in.err(branchCode); err != nil {
-		return failed(err)
-	}
-	if params.ID, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
-	}
-	return c.startJob(jobSpec{operation: "devBranchCreate", params: params})
+	return c.startJob(jobSpec{operation: "devBranchCreate", params: p})
 }
 
 // checkBranchName refuses a name that another branch has.
@@ -150,11 +125,7 @@ func checkBranchName(tx *txn, id int64, name string) error {
 }
 
 // branchCreateJob makes the branch, with a copy of the configurations of the default one.
-func (s *Server) branchCreateJob(run *jobRun) error {
-	var p branchParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) branchCreateJob(run *jobRun, p branchParams) error {
 	b := devBranch{ID: p.ID, Name: p.Name, Description: p.Description, Created: now(), Creator: run.record.Creator}
 	return run.finish(branchesLock, func(tx *txn) (any, error) {
 		if err := checkBranchName(tx, b.ID, b.Name); err != nil {
@@ -167,70 +138,56 @@ func (s *Server) branchCreateJob(run *jobRun) error {
 	})
 }
 
-func (c *call) updateBranch() (reply, error) {
+func (c *call) updateBranch() (any, error) {
 	if !c.token.Master {
-		return failed(accessDenied("only a master token can change branches"))
+		return nil, errNotMaster
 	}
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+	in := c.input(branchCode)
 	name, description := in.text("name"), in.text("description")
 	if name != nil && *name == "" {
 		in.fail("name", "This value should not be blank.")
 	}
-	if err := in.err(branchCode); err != nil {
-		return failed(err)
-	}
-	var b devBranch
-	err = c.s.store.update(branchesLock, func(tx *txn) (err error) {
-		if b, err = c.pathBranch(tx); err != nil {
-			return err
+	return c.change(branchesLock, func(tx *txn) (any, error) {
+		b, err := c.pathBranch(tx)
+		if err != nil {
+			return nil, err
 		}
 		if name != nil && *name != b.Name {
 			if b.IsDefault {
-				return refuse(http.StatusBadRequest, branchCode, "The name of the default branch cannot be changed")
+				return nil, refuse(http.StatusBadRequest, branchCode, "The name of the default branch cannot be changed")
 			}
 			if err := checkBranchName(tx, b.ID, *name); err != nil {
-				return err
+				return nil, err
 			}
 			b.Name = *name
 		}
 		if description != nil {
 			b.Description = *description
 		}
-		return tx.put(branchKey(b.ID), b)
+		return b.answer(), tx.put(branchKey(b.ID), b)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(b.answer())
 }
 
-func (c *call) deleteBranch() (reply, error) {
+func (c *call) deleteBranch() (any, error) {
 	if !c.token.Master {
-		return failed(accessDenied("only a master token can change branches"))
+		return nil, errNotMaster
 	}
 	var b devBranch
-	err := c.s.store.view(func(tx *txn) (err error) {
+	err := c.view(func(tx *txn) (err error) {
 		b, err = c.pathBranch(tx)
 		return err
 	})
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if b.IsDefault {
-		return failed(refuse(http.StatusBadRequest, branchCode, "The default branch cannot be deleted"))
+		return nil, refuse(http.StatusBadRequest, branchCode, "The default branch cannot be deleted")
 	}
 	return c.startJob(jobSpec{operation: "devBranchDelete", params: branchParams{ID: b.ID}})
 }
 
 // branchDeleteJob deletes the branch with everything in it.
-func (s *Server) branchDeleteJob(run *jobRun) error {
-	var p branchParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) branchDeleteJob(run *jobRun, p branchParams) error {
 	b := devBranch{ID: p.ID}
 	var tables []table
 	var files []storedFile

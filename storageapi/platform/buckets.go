@@ -23,6 +23,7 @@ type bucket struct {
 
 const (
 	bucketCode     = "storage.buckets.validation"
+	bucketNotFound = "storage.buckets.notFound"
 	bucketExists   = "storage.buckets.alreadyExists"
 	backendName    = "directory"
 	noPrefix       = "disable-legacy-bucket-prefix"
@@ -33,14 +34,11 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,96}$`)
 
 func (s *Server) bucketRoutes() []route {
 	return []route{
-		{method: "GET", path: "/buckets", summary: "List buckets", branch: optionalBranch, run: (*call).listBuckets},
-		{method: "POST", path: "/buckets", summary: "Create a bucket", branch: optionalBranch, run: (*call).createBucket},
-		{method: "GET", path: "/buckets/{bucket}", summary: "Bucket detail with tables", branch: optionalBranch, run: (*call).getBucket},
-		{method: "PUT", path: "/buckets/{bucket}", summary: "Update a bucket", branch: optionalBranch, run: (*call).updateBucket},
-		{method: "DELETE", path: "/buckets/{bucket}", summary: "Delete a bucket", branch: optionalBranch, run: (*call).deleteBucket},
-		{method: "GET", path: "/buckets/{bucket}/metadata", summary: "List the metadata of a bucket", branch: optionalBranch, run: (*call).listBucketMetadata},
-		{method: "POST", path: "/buckets/{bucket}/metadata", summary: "Set metadata of a bucket", branch: optionalBranch, run: (*call).setBucketMetadata},
-		{method: "DELETE", path: "/buckets/{bucket}/metadata/{metadata}", summary: "Delete metadata of a bucket", branch: optionalBranch, run: (*call).deleteBucketMetadata},
+		{method: "GET", path: "/buckets", summary: "List buckets", branch: optionalBranch, query: "include", answer: []listedBucketShape{}, read: (*call).listBuckets},
+		{method: "POST", path: "/buckets", summary: "Create a bucket", branch: optionalBranch, body: "name! stage description displayName backend color *", status: http.StatusCreated, answer: listedBucketShape{}, run: (*call).createBucket},
+		{method: "GET", path: "/buckets/{bucket}", summary: "Bucket detail with tables", branch: optionalBranch, query: "include", answer: bucketShape{}, read: (*call).getBucket},
+		{method: "PUT", path: "/buckets/{bucket}", summary: "Update a bucket", branch: optionalBranch, query: "async", body: "displayName color", answer: listedBucketShape{}, async: true, run: (*call).updateBucket},
+		{method: "DELETE", path: "/buckets/{bucket}", summary: "Delete a bucket", branch: optionalBranch, query: "force async", async: true, run: (*call).deleteBucket},
 	}
 }
 
@@ -56,7 +54,7 @@ func (c *call) findBucket(tx *txn, id string) (bucket, error) {
 		return b, err
 	}
 	if !found && (c.token.CanManageBuckets || c.token.Buckets[id] != "") {
-		return b, refuse(http.StatusNotFound, "storage.buckets.notFound", "The bucket %q was not found in the project \"%d\"", cut(id, 120), c.s.opts.ProjectID)
+		return b, refuse(http.StatusNotFound, bucketNotFound, "The bucket %q was not found in the project \"%d\"", cut(id, 120), c.s.opts.ProjectID)
 	}
 	if !c.token.mayRead(id) {
 		return b, accessDenied("bucket %q", cut(id, 120))
@@ -94,66 +92,55 @@ func (c *call) includes(name string) bool {
 	return slices.Contains(strings.Split(c.query("include"), ","), name)
 }
 
-func (c *call) listBuckets() (reply, error) {
-	list := []bucketDetail{}
-	err := c.s.store.view(func(tx *txn) error {
-		buckets, err := all[bucket](tx, key("bucket", c.branch, ""))
-		if err != nil {
-			return err
-		}
-		for _, b := range buckets {
-			if !c.token.mayRead(b.ID) {
-				continue
-			}
-			out, _, err := c.bucketAnswer(tx, b)
-			if err != nil {
-				return err
-			}
-			if c.includes("metadata") {
-				if out.Metadata, err = notes(tx, bucketOwner(c.branch, b.ID)); err != nil {
-					return err
-				}
-			}
-			list = append(list, bucketDetail{out, out.URI + "/tables"})
-		}
-		return nil
-	})
+func (c *call) listBuckets(tx *txn) (any, error) {
+	buckets, err := all[bucket](tx, key("bucket", c.branch, ""))
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(list)
+	list := []bucketDetail{}
+	for _, b := range buckets {
+		if !c.token.mayRead(b.ID) {
+			continue
+		}
+		out, err := c.briefBucket(tx, b)
+		if err == nil && c.includes("metadata") {
+			out.Metadata, err = notes(tx, bucketOwner(c.branch, b.ID))
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, out)
+	}
+	return list, nil
 }
 
-func (c *call) getBucket() (reply, error) {
-	var out bucketDetail
-	err := c.s.store.view(func(tx *txn) error {
-		b, err := c.findBucket(tx, c.r.PathValue("bucket"))
-		if err != nil {
-			return err
-		}
-		answer, tables, err := c.bucketAnswer(tx, b)
-		if err != nil {
-			return err
-		}
-		answer.Metadata, err = notes(tx, bucketOwner(c.branch, b.ID))
-		if err != nil {
-			return err
-		}
-		items := []storageapi.Table{}
-		for _, t := range tables {
-			item := c.tableAnswer(t)
-			if err := c.addNotes(tx, t, &item, c.includes("metadata"), c.includes("columnMetadata")); err != nil {
-				return err
-			}
-			items = append(items, item)
-		}
-		out = bucketDetail{answer, items}
-		return nil
-	})
+// briefBucket describes a bucket with the address of its tables.
+func (c *call) briefBucket(tx *txn, b bucket) (bucketDetail, error) {
+	out, _, err := c.bucketAnswer(tx, b)
+	return bucketDetail{out, out.URI + "/tables"}, err
+}
+
+func (c *call) getBucket(tx *txn) (any, error) {
+	b, err := c.findBucket(tx, c.r.PathValue("bucket"))
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(out)
+	out, tables, err := c.bucketAnswer(tx, b)
+	if err != nil {
+		return nil, err
+	}
+	if out.Metadata, err = notes(tx, bucketOwner(c.branch, b.ID)); err != nil {
+		return nil, err
+	}
+	items := []storageapi.Table{}
+	for _, t := range tables {
+		item := c.tableAnswer(t)
+		if err := c.addNotes(tx, t, &item, c.includes("metadata"), c.includes("columnMetadata")); err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return bucketDetail{out, items}, nil
 }
 
 // checkBucketName refuses a name that another bucket shows.
@@ -178,65 +165,48 @@ var bucketFields = []string{
 	"sharing", "hasExternalSchema", "databaseName", "path", "isLinkedBucket", "owner", "metadata",
 }
 
-func (c *call) createBucket() (reply, error) {
+func (c *call) createBucket() (any, error) {
 	if !c.token.CanManageBuckets {
-		return failed(accessDenied("the token cannot create buckets"))
+		return nil, accessDenied("the token cannot create buckets")
 	}
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+	in := c.input(bucketCode)
 	name := in.required("name")
-	if name != "" && !validName.MatchString(name) {
-		in.fail("name", "want 1 to 96 letters, digits, dashes and underscores")
-	}
+	in.name("name", name)
 	b := bucket{Stage: in.textOr("stage", "in"), Description: in.textOr("description", ""), DisplayName: in.textOr("displayName", name), Color: in.text("color")}
 	in.only(bucketFields...)
 	if b.Stage != "in" && b.Stage != "out" {
 		in.fail("stage", "want in or out")
 	}
-	if b.DisplayName != "" && !validName.MatchString(b.DisplayName) {
-		in.fail("displayName", "want 1 to 96 letters, digits, dashes and underscores")
-	}
-	if backend := in.text("backend"); backend != nil && *backend != "" && *backend != backendName {
+	in.name("displayName", b.DisplayName)
+	if backend := in.textOr("backend", ""); backend != "" && backend != backendName {
 		in.fail("backend", "want %s", backendName)
-	}
-	if err := in.err(bucketCode); err != nil {
-		return failed(err)
 	}
 	b.Name = name
 	if !slices.Contains(c.s.opts.Features, noPrefix) {
 		b.Name = "c-" + name
 	}
 	b.ID, b.Created = b.Stage+"."+b.Name, now()
-	var out storageapi.Bucket
 	// One lock for all creations, because display names are unique over all buckets.
-	err = c.s.store.update(bucketLock(c.branch, ""), func(tx *txn) error {
-		if found, err := tx.get(bucketKey(c.branch, b.ID), &bucket{}); err != nil {
-			return err
+	return c.change(bucketLock(c.branch, ""), func(tx *txn) (any, error) {
+		if found, err := tx.has(bucketKey(c.branch, b.ID)); err != nil {
+			return nil, err
 		} else if found {
-			return refuse(http.StatusBadRequest, bucketExists, "The bucket %q already exists", b.ID)
+			return nil, refuse(http.StatusBadRequest, bucketExists, "The bucket %q already exists", b.ID)
 		}
 		// The display name is only in the way when somebody has chosen it.
-		if err := c.checkBucketName(tx, b.ID, b.DisplayName); err != nil {
-			if in.has("displayName") {
-				return err
-			}
+		err := c.checkBucketName(tx, b.ID, b.DisplayName)
+		if err != nil && !in.has("displayName") {
 			b.DisplayName = b.Stage + "-" + name
-			if err := c.checkBucketName(tx, b.ID, b.DisplayName); err != nil {
-				return err
-			}
+			err = c.checkBucketName(tx, b.ID, b.DisplayName)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if err := tx.put(bucketKey(c.branch, b.ID), b); err != nil {
-			return err
+			return nil, err
 		}
-		out, _, err = c.bucketAnswer(tx, b)
-		return err
+		return c.briefBucket(tx, b)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(bucketDetail{out, out.URI + "/tables"})
 }
 
 type bucketParams struct {
@@ -246,110 +216,62 @@ type bucketParams struct {
 	Color       *string `json:"color,omitempty"`
 }
 
-func (c *call) updateBucket() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) updateBucket() (any, error) {
+	in := c.input(bucketCode)
 	p := bucketParams{Bucket: c.r.PathValue("bucket"), DisplayName: in.text("displayName"), Color: in.text("color")}
 	if p.DisplayName != nil && !validName.MatchString(*p.DisplayName) {
 		in.fail("displayName", "want 1 to 96 letters, digits, dashes and underscores")
 	}
-	if err := in.err(bucketCode); err != nil {
-		return failed(err)
-	}
-	if err := c.checkManage(p.Bucket); err != nil {
-		return failed(err)
-	}
-	if async, err := c.queryFlag("async"); err != nil {
-		return failed(err)
-	} else if async {
-		return c.startJob(jobSpec{operation: "bucketUpdate", params: p})
-	}
-	var out storageapi.Bucket
-	err = c.s.store.update(bucketLock(c.branch, ""), func(tx *txn) error {
-		out, err = c.applyBucketUpdate(tx, p)
+	return c.manageBucket("bucketUpdate", p)
+}
+
+// manageBucket changes a bucket that is there, if the caller may.
+func (c *call) manageBucket(operation string, p bucketParams) (any, error) {
+	err := c.view(func(tx *txn) error {
+		_, err := c.findBucket(tx, p.Bucket)
+		if err == nil && !c.token.CanManageBuckets {
+			err = accessDenied("bucket %q", p.Bucket)
+		}
 		return err
 	})
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(bucketDetail{out, out.URI + "/tables"})
+	return c.perform(jobSpec{operation: operation, params: p})
 }
 
-// checkManage checks that a bucket is there and that the caller may change it.
-func (c *call) checkManage(id string) error {
-	return c.s.store.view(func(tx *txn) error {
-		if _, err := c.findBucket(tx, id); err != nil {
-			return err
-		}
-		if !c.token.CanManageBuckets {
-			return accessDenied("bucket %q", id)
-		}
-		return nil
-	})
-}
-
-func (c *call) applyBucketUpdate(tx *txn, p bucketParams) (storageapi.Bucket, error) {
-	b, err := c.findBucket(tx, p.Bucket)
-	if err != nil {
-		return storageapi.Bucket{}, err
-	}
-	if p.DisplayName != nil {
-		if err := c.checkBucketName(tx, b.ID, *p.DisplayName); err != nil {
-			return storageapi.Bucket{}, err
-		}
-		b.DisplayName = *p.DisplayName
-	}
-	if p.Color != nil {
-		b.Color = p.Color
-	}
-	b.Changed = now()
-	if err := tx.put(bucketKey(c.branch, b.ID), b); err != nil {
-		return storageapi.Bucket{}, err
-	}
-	out, _, err := c.bucketAnswer(tx, b)
-	return out, err
-}
-
-func (s *Server) bucketUpdateJob(run *jobRun) error {
-	var p bucketParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) bucketUpdateJob(run *jobRun, p bucketParams) error {
 	c := run.call()
 	return run.finish(bucketLock(c.branch, ""), func(tx *txn) (any, error) {
-		out, err := c.applyBucketUpdate(tx, p)
-		return bucketDetail{out, out.URI + "/tables"}, err
+		b, err := c.findBucket(tx, p.Bucket)
+		if err != nil {
+			return nil, err
+		}
+		if p.DisplayName != nil {
+			if err := c.checkBucketName(tx, b.ID, *p.DisplayName); err != nil {
+				return nil, err
+			}
+			b.DisplayName = *p.DisplayName
+		}
+		if p.Color != nil {
+			b.Color = p.Color
+		}
+		b.Changed = now()
+		if err := tx.put(bucketKey(c.branch, b.ID), b); err != nil {
+			return nil, err
+		}
+		return c.briefBucket(tx, b)
 	})
 }
 
-func (c *call) deleteBucket() (reply, error) {
-	force, err := c.queryFlag("force")
-	if err != nil {
-		return failed(err)
-	}
-	async, err := c.queryFlag("async")
-	if err != nil {
-		return failed(err)
-	}
-	p := bucketParams{Bucket: c.r.PathValue("bucket"), Force: force}
-	if err := c.checkManage(p.Bucket); err != nil {
-		return failed(err)
-	}
-	if async {
-		return c.startJob(jobSpec{operation: "bucketDelete", params: p})
-	}
-	err = c.s.deleteBucket(c.branch, p, func(effect func(tx *txn) error) error { return c.s.store.update("", effect) })
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
+func (c *call) deleteBucket() (any, error) {
+	return c.manageBucket("bucketDelete", bucketParams{Bucket: c.r.PathValue("bucket"), Force: c.queryFlag("force")})
 }
 
-// deleteBucket deletes a bucket, the data of its tables and the rights on it, in a change that commit makes. It holds the
-// locks of the bucket and of all its tables: a change of one of them that began before could otherwise store it anew.
-func (s *Server) deleteBucket(branch string, p bucketParams, commit func(effect func(tx *txn) error) error) error {
+// bucketDeleteJob deletes a bucket, the data of its tables and the rights on it. It holds the locks of the bucket and of all
+// its tables: a change of one of them that began before could otherwise store it anew.
+func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
+	branch := run.record.Branch
 	// Bucket first, tables after it, in their order, tokens last: nobody who holds the lock of a table asks for another one,
 	// nor does who holds that of the tokens.
 	defer s.store.locks.lock(bucketLock(branch, ""))()
@@ -366,13 +288,12 @@ func (s *Server) deleteBucket(branch string, p bucketParams, commit func(effect 
 		defer s.store.locks.lock(tableLock(branch, t.ID))()
 	}
 	defer s.store.locks.lock(tokensLock)()
-	var dropped []table
-	err = commit(func(tx *txn) (err error) {
-		dropped, err = dropBucket(tx, branch, p)
-		return err
+	err = run.finish("", func(tx *txn) (_ any, err error) {
+		tables, err = dropBucket(tx, branch, p)
+		return nil, err
 	})
 	if err == nil {
-		s.parts.dropTables(dropped)
+		s.parts.dropTables(tables)
 	}
 	return err
 }
@@ -398,73 +319,6 @@ func dropBucket(tx *txn, branch string, p bucketParams) ([]table, error) {
 		return nil, err
 	}
 	return tables, dropPermissions(tx, p.Bucket)
-}
-
-func (s *Server) bucketDeleteJob(run *jobRun) error {
-	var p bucketParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
-	return s.deleteBucket(run.record.Branch, p, func(effect func(tx *txn) error) error {
-		return run.finish("", func(tx *txn) (any, error) { return nil, effect(tx) })
-	})
-}
-
-func (c *call) listBucketMetadata() (reply, error) {
-	var list []storageapi.Metadata
-	err := c.s.store.view(func(tx *txn) error {
-		b, err := c.findBucket(tx, c.r.PathValue("bucket"))
-		if err != nil {
-			return err
-		}
-		list, err = notes(tx, bucketOwner(c.branch, b.ID))
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(list)
-}
-
-func (c *call) setBucketMetadata() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	added, provider := readNotes(in, "")
-	if err := in.err(metadataCode); err != nil {
-		return failed(err)
-	}
-	var list []storageapi.Metadata
-	id := c.r.PathValue("bucket")
-	err = c.s.store.update(bucketLock(c.branch, id), func(tx *txn) error {
-		if err := c.findWritable(tx, id); err != nil {
-			return err
-		}
-		if err := c.s.putNotes(tx, bucketOwner(c.branch, id), provider, added); err != nil {
-			return err
-		}
-		list, err = notes(tx, bucketOwner(c.branch, id))
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(list)
-}
-
-func (c *call) deleteBucketMetadata() (reply, error) {
-	id := c.r.PathValue("bucket")
-	err := c.s.store.update(bucketLock(c.branch, id), func(tx *txn) error {
-		if err := c.findWritable(tx, id); err != nil {
-			return err
-		}
-		return deleteNote(tx, bucketOwner(c.branch, id), c.r.PathValue("metadata"))
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
 }
 
 // findWritable checks that a bucket is there and that the caller may write to it.

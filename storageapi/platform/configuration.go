@@ -109,11 +109,11 @@ func notFound(id configID) *apiError {
 func openConfiguration(tx *txn, id configID, by storageapi.TokenRef, deleted bool) (*configuration, error) {
 	c := &configuration{configID: id, tx: tx, by: by}
 	found, err := tx.get(id.key("config"), &c.head)
+	if err == nil && (!found || c.head.Latest.Deleted != deleted) {
+		err = notFound(id)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if !found || c.head.Latest.Deleted != deleted {
-		return nil, notFound(id)
 	}
 	return c, nil
 }
@@ -164,33 +164,33 @@ func (c *configuration) putRow(id string, row rowVersion, text, fallback string)
 	return rowRef{id, head.Version}, c.tx.put(c.rowVersion(id, head.Version), row)
 }
 
+// copyRows makes new versions of rows of another configuration.
+func (c *configuration) copyRows(from *configuration, rows []rowRef, text, fallback string) (copied []rowRef, err error) {
+	for _, ref := range rows {
+		row, err := from.readRow(ref)
+		if err != nil {
+			return nil, err
+		}
+		if ref, err = c.putRow(ref.ID, row, text, fallback); err != nil {
+			return nil, err
+		}
+		copied = append(copied, ref)
+	}
+	return copied, nil
+}
+
 // readRow reads the version of a row that a reference names.
 func (c *configuration) readRow(ref rowRef) (rowVersion, error) {
-	var row rowVersion
-	found, err := c.tx.get(c.rowVersion(ref.ID, ref.Version), &row)
-	if err == nil && !found {
-		err = fmt.Errorf("configuration %s/%s: version %d of row %s is not there", c.component, c.config, ref.Version, ref.ID)
-	}
-	return row, err
+	return find[rowVersion](c.tx, c.rowVersion(ref.ID, ref.Version), fmt.Errorf("configuration %s/%s: version %d of row %s is not there", c.component, c.config, ref.Version, ref.ID))
 }
 
 func (c *configuration) readContent(v configVersion) (json.RawMessage, error) {
-	var content json.RawMessage
-	found, err := c.tx.get(c.content(v.Content), &content)
-	if err == nil && !found {
-		err = fmt.Errorf("configuration %s/%s: content of version %d is not there", c.component, c.config, v.Version)
-	}
-	return content, err
+	return find[json.RawMessage](c.tx, c.content(v.Content), fmt.Errorf("configuration %s/%s: content of version %d is not there", c.component, c.config, v.Version))
 }
 
 // readVersion reads an earlier version.
 func (c *configuration) readVersion(v int) (configVersion, error) {
-	var out configVersion
-	found, err := c.tx.get(c.version(v), &out)
-	if err == nil && !found {
-		err = refuse(http.StatusNotFound, "storage.configuration.version.notFound", "Version %d of configuration %q not found", v, c.config)
-	}
-	return out, err
+	return find[configVersion](c.tx, c.version(v), refuse(http.StatusNotFound, "storage.configuration.version.notFound", "Version %d of configuration %q not found", v, c.config))
 }
 
 // readState reads the state under a key; the default is {}.
@@ -245,18 +245,16 @@ func (v configVersion) ordered() []rowRef {
 // include says what of a configuration is answered.
 type include struct{ content, rows, state bool }
 
-// answer makes the answer of the latest version, with everything that it has.
-func (c *configuration) answer() (storageapi.Configuration, error) {
-	return c.partialAnswer(include{content: true, rows: true, state: true})
-}
+var includeAll = include{content: true, rows: true, state: true}
 
 // changeAnswer makes the answer to a change. It has no member rows, not even an empty one: clients decode the answer over the
 // configuration that they have sent, and create its rows afterwards.
 func (c *configuration) changeAnswer() (storageapi.Configuration, error) {
-	return c.partialAnswer(include{content: true, state: true})
+	return c.answer(include{content: true, state: true})
 }
 
-func (c *configuration) partialAnswer(with include) (out storageapi.Configuration, err error) {
+// answer describes the latest version.
+func (c *configuration) answer(with include) (out storageapi.Configuration, err error) {
 	v := c.head.Latest
 	out = storageapi.Configuration{
 		ID: c.head.ID, Name: v.Name, Description: v.Description, Created: c.head.Created, CreatorToken: c.head.Creator,

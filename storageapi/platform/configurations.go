@@ -21,27 +21,32 @@ const (
 
 func (s *Server) componentRoutes() []route {
 	return []route{
-		{method: "GET", path: "/components", summary: "List components with configurations", branch: optionalBranch, run: (*call).listComponents},
-		{method: "GET", path: "/components/{component}", summary: "Component detail", branch: optionalBranch, public: true, run: (*call).getComponent},
+		{method: "GET", path: "/components", summary: "List components with configurations", branch: optionalBranch, query: "include componentType isDeleted", answer: []componentShape{}, read: (*call).listComponents},
+		{method: "GET", path: "/components/{component}", summary: "Component detail", branch: optionalBranch, public: true, answer: storageapi.Component{}, run: (*call).getComponent},
 	}
 }
 
 func (s *Server) configurationRoutes() []route {
 	return []route{
-		{method: "GET", path: configsPath, summary: "List configurations", branch: optionalBranch, run: (*call).listConfigurations},
-		{method: "POST", path: configsPath, summary: "Create a configuration", branch: optionalBranch, run: (*call).createConfiguration},
-		{method: "GET", path: configPath, summary: "Configuration detail", branch: optionalBranch, run: (*call).getConfiguration},
-		{method: "PUT", path: configPath, summary: "Update a configuration", branch: optionalBranch, run: (*call).updateConfiguration},
-		{method: "PUT", path: configPath + "/state", summary: "Update the state of a configuration", branch: optionalBranch, run: (*call).updateConfigurationState},
-		{method: "DELETE", path: configPath, summary: "Delete a configuration, or purge it from the trash", branch: optionalBranch, run: (*call).deleteConfiguration},
-		{method: "POST", path: configPath + "/restore", summary: "Restore a configuration from the trash", branch: optionalBranch, run: (*call).restoreConfiguration},
+		{method: "GET", path: configsPath, summary: "List configurations", branch: optionalBranch, query: "isDeleted", answer: []storageapi.Configuration{}, read: (*call).listConfigurations},
+		{method: "POST", path: configsPath, summary: "Create a configuration", branch: optionalBranch, body: "name! configurationId description configuration state isDisabled changeDescription *", status: http.StatusCreated, answer: storageapi.Configuration{}, run: (*call).createConfiguration},
+		{method: "GET", path: configPath, summary: "Configuration detail", branch: optionalBranch, answer: storageapi.Configuration{}, read: ofConfiguration((*call).getConfiguration)},
+		{method: "PUT", path: configPath, summary: "Update a configuration", branch: optionalBranch, body: rowBody + " rowsSortOrder", answer: storageapi.Configuration{}, run: (*call).updateConfiguration},
+		{method: "PUT", path: configPath + "/state", summary: "Update the state of a configuration", branch: optionalBranch, body: "state!", answer: storageapi.Configuration{}, run: (*call).updateConfigurationState},
+		{method: "DELETE", path: configPath, summary: "Delete a configuration, or purge it from the trash", branch: optionalBranch, body: "changeDescription", run: (*call).deleteConfiguration},
+		{method: "POST", path: configPath + "/restore", summary: "Restore a configuration from the trash", branch: optionalBranch, body: "changeDescription", answer: storageapi.Configuration{}, run: (*call).restoreConfiguration},
 		{method: "POST", path: configPath + "/reset-to-default", summary: "Reset a configuration of a branch", branch: optionalBranch, run: (*call).resetConfiguration},
+		{method: "GET", path: "/search/component-configurations", summary: "Search configurations", branch: requiredBranch, query: "componentId configurationId metadataKeys include", answer: []storageapi.ConfigurationMatch{}, read: (*call).searchConfigurations},
 	}
 }
 
-// configID reads component and configuration of the path, and checks the right to them.
+func (c *call) pathConfiguration() configID {
+	return configID{c.branch, c.r.PathValue("component"), c.r.PathValue("config")}
+}
+
+// configID is the configuration of the path, to which the caller has the right.
 func (c *call) configID() (configID, error) {
-	id := configID{c.branch, c.r.PathValue("component"), c.r.PathValue("config")}
+	id := c.pathConfiguration()
 	if _, err := c.s.component(id.component); err != nil {
 		return id, err
 	}
@@ -54,39 +59,73 @@ func (c *call) configID() (configID, error) {
 	return id, nil
 }
 
-// change runs a change of a live configuration, or of one in the trash, and answers what it has become.
-func (c *call) changeConfiguration(deleted bool, change func(conf *configuration) error) (out storageapi.Configuration, err error) {
+// openConfiguration reads the configuration of the path, a live one or one in the trash.
+func (c *call) openConfiguration(tx *txn, deleted bool) (*configuration, error) {
 	id, err := c.configID()
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	err = c.s.store.update(id.lock(), func(tx *txn) error {
-		conf, err := openConfiguration(tx, id, c.creator(), deleted)
-		if err != nil {
-			return err
-		}
-		if err := change(conf); err != nil {
-			return err
-		}
-		out, err = conf.changeAnswer()
-		return err
-	})
-	return out, err
+	return openConfiguration(tx, id, c.creator(), deleted)
 }
 
-// readConfiguration runs read on a live configuration.
-func (c *call) readConfiguration(read func(conf *configuration) error) error {
-	id, err := c.configID()
-	if err != nil {
-		return err
-	}
-	return c.s.store.view(func(tx *txn) error {
-		conf, err := openConfiguration(tx, id, c.creator(), false)
+// changeConfiguration runs a change of the configuration of the path, a live one or one in the trash.
+func (c *call) changeConfiguration(deleted bool, change func(conf *configuration) (any, error)) (any, error) {
+	return c.change(c.pathConfiguration().lock(), func(tx *txn) (any, error) {
+		conf, err := c.openConfiguration(tx, deleted)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return read(conf)
+		return change(conf)
 	})
+}
+
+// ofConfiguration makes a read of one that needs the live configuration of the path.
+func ofConfiguration(read func(c *call, conf *configuration) (any, error)) func(c *call, tx *txn) (any, error) {
+	return func(c *call, tx *txn) (any, error) {
+		conf, err := c.openConfiguration(tx, false)
+		if err != nil {
+			return nil, err
+		}
+		return read(c, conf)
+	}
+}
+
+// edit is what a call says of a configuration or a row. Nil stands for what it leaves as it is.
+type edit struct {
+	name, description *string
+	disabled          *bool
+	content, state    json.RawMessage
+	text              string
+	stateAlone        bool // and nothing that makes a new version
+}
+
+func readEdit(in *input) edit {
+	e := edit{
+		name: in.text("name"), description: in.text("description"), disabled: in.flag("isDisabled"),
+		content: in.configuration(), state: in.content("state", badState), text: in.textOr("changeDescription", ""),
+	}
+	e.stateAlone = e.state != nil && in.lacks("name", "description", "isDisabled", "configuration", "changeDescription")
+	return e
+}
+
+func (e edit) apply(name, description *string, disabled *bool) {
+	if e.name != nil {
+		*name = *e.name
+	}
+	if e.description != nil {
+		*description = *e.description
+	}
+	if e.disabled != nil {
+		*disabled = *e.disabled
+	}
+}
+
+// orEmptyObject returns content, or {} if there is none.
+func orEmptyObject(content json.RawMessage) json.RawMessage {
+	if content == nil {
+		return emptyObject()
+	}
+	return content
 }
 
 // configurationsOf reads all configurations of a component, live ones or those in the trash.
@@ -101,7 +140,7 @@ func configurationsOf(tx *txn, branch, component string, deleted bool, with incl
 			continue
 		}
 		conf := &configuration{configID: configID{branch, component, head.ID}, tx: tx, head: head}
-		out, err := conf.partialAnswer(with)
+		out, err := conf.answer(with)
 		if err != nil {
 			return nil, err
 		}
@@ -110,95 +149,70 @@ func configurationsOf(tx *txn, branch, component string, deleted bool, with incl
 	return list, nil
 }
 
-func (c *call) listConfigurations() (reply, error) {
+func (c *call) listConfigurations(tx *txn) (any, error) {
 	id, err := c.configID()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	deleted, err := c.queryFlag("isDeleted")
-	if err != nil {
-		return failed(err)
-	}
-	var list []storageapi.Configuration
-	err = c.s.store.view(func(tx *txn) (err error) {
-		list, err = configurationsOf(tx, c.branch, id.component, deleted, include{true, true, true})
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(list)
+	return configurationsOf(tx, c.branch, id.component, c.queryFlag("isDeleted"), includeAll)
 }
 
 // listComponents answers components that have a configuration, without what was not asked for.
-func (c *call) listComponents() (reply, error) {
-	deleted, err := c.queryFlag("isDeleted")
-	if err != nil {
-		return failed(err)
+func (c *call) listComponents(tx *txn) (any, error) {
+	deleted, with, kind := c.queryFlag("isDeleted"), c.includedParts(), c.query("componentType")
+	var ids []string
+	for k := range tx.scan(key("config", c.branch, ""), false) {
+		id, _, _ := strings.Cut(k, sep)
+		if !slices.Contains(ids, id) && c.token.mayUse(id) {
+			ids = append(ids, id)
+		}
 	}
-	var with include
-	in := &input{}
+	list := []map[string]any{}
+	for _, id := range ids {
+		component, err := c.s.component(id)
+		if err != nil {
+			component = describe(Component{Component: storageapi.Component{ID: id}}) // it was registered once
+		}
+		if kind != "" && kind != component.Type {
+			continue
+		}
+		configs, err := configurationsOf(tx, c.branch, id, deleted, with)
+		if err != nil {
+			return nil, err
+		}
+		if len(configs) == 0 {
+			continue
+		}
+		items := []map[string]any{}
+		for _, config := range configs {
+			item, err := with.trim(config)
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, item)
+		}
+		out, err := without(component.Component)
+		if err != nil {
+			return nil, err
+		}
+		out["configurations"] = items
+		list = append(list, out)
+	}
+	return list, nil
+}
+
+// includedParts reads the parameter include.
+func (c *call) includedParts() (with include) {
+	in := c.reading(&input{}, "storage.validation", nil)
+	parts := map[string]*bool{"configuration": &with.content, "rows": &with.rows, "state": &with.state, "": new(bool)}
 	for name := range strings.SplitSeq(c.query("include"), ",") {
-		switch name {
-		case "":
-		case "configuration":
-			with.content = true
-		case "rows":
-			with.rows = true
-		case "state":
-			with.state = true
-		default:
+		if part := parts[name]; part != nil {
+			*part = true
+		} else {
 			in.fail("include", "unknown value %q", cut(name, 80))
 		}
 	}
-	if err := in.err("storage.validation"); err != nil {
-		return failed(err)
-	}
-	list := []map[string]any{}
-	err = c.s.store.view(func(tx *txn) error {
-		var ids []string
-		for k := range tx.scan(key("config", c.branch, ""), false) {
-			id, _, _ := strings.Cut(k, sep)
-			if !slices.Contains(ids, id) && c.token.mayUse(id) {
-				ids = append(ids, id)
-			}
-		}
-		for _, id := range ids {
-			component, err := c.s.component(id)
-			if err != nil {
-				component = describe(Component{Component: storageapi.Component{ID: id}}) // it was registered once
-			}
-			if t := c.query("componentType"); t != "" && t != component.Type {
-				continue
-			}
-			configs, err := configurationsOf(tx, c.branch, id, deleted, with)
-			if err != nil {
-				return err
-			}
-			if len(configs) == 0 {
-				continue
-			}
-			out, err := without(component.Component)
-			if err != nil {
-				return err
-			}
-			items := []map[string]any{}
-			for _, config := range configs {
-				item, err := with.trim(config)
-				if err != nil {
-					return err
-				}
-				items = append(items, item)
-			}
-			out["configurations"] = items
-			list = append(list, out)
-		}
-		return nil
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(list)
+	return with
 }
 
 // trim leaves out the parts that were not asked for.
@@ -214,15 +228,20 @@ func (with include) trim(config storageapi.Configuration) (map[string]any, error
 	if err != nil || !with.rows {
 		return out, err
 	}
-	rows := []map[string]any{}
-	for _, row := range config.Rows {
-		item, err := without(row, absent...)
+	out["rows"], err = eachWithout(config.Rows, absent...)
+	return out, err
+}
+
+// eachWithout is without for every item of a list.
+func eachWithout[V any](list []V, absent ...string) ([]map[string]any, error) {
+	out := []map[string]any{}
+	for _, v := range list {
+		item, err := without(v, absent...)
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, item)
+		out = append(out, item)
 	}
-	out["rows"] = rows
 	return out, nil
 }
 
@@ -245,78 +264,52 @@ func without(v any, absent ...string) (map[string]any, error) {
 	return out, nil
 }
 
-func (c *call) getComponent() (reply, error) {
+func (c *call) getComponent() (any, error) {
 	component, err := c.s.component(c.r.PathValue("component"))
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(component.Component)
+	return component.Component, nil
 }
 
-func (c *call) getConfiguration() (reply, error) {
-	var out storageapi.Configuration
-	err := c.readConfiguration(func(conf *configuration) (err error) {
-		out, err = conf.answer()
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
-}
+func (c *call) getConfiguration(conf *configuration) (any, error) { return conf.answer(includeAll) }
 
-func (c *call) createConfiguration() (reply, error) {
+func (c *call) createConfiguration() (any, error) {
 	id, err := c.configID()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+	in := c.input(configCode)
 	id.config = in.textOr("configurationId", "")
 	if id.config != "" && !validID(id.config) {
 		in.fail("configurationId", "want at most 255 characters without \"/\" and control characters")
 	}
-	v := configVersion{Name: in.required("name"), Description: in.textOr("description", ""), Disabled: in.flagOr("isDisabled", false)}
-	content, state, text := in.configuration(), in.content("state", badState), in.textOr("changeDescription", "")
-	if err := in.err(configCode); err != nil {
-		return failed(err)
-	}
-	var out storageapi.Configuration
-	err = c.newConfiguration(id, func(tx *txn, id configID) error {
+	in.required("name")
+	e := readEdit(in)
+	return c.newConfiguration(id, func(tx *txn, id configID) (any, error) {
 		conf := &configuration{configID: id, tx: tx, by: c.creator()}
 		found, err := tx.get(id.key("config"), &conf.head)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if found && !conf.head.Latest.Deleted {
-			return alreadyExists(id)
+			return nil, alreadyExists(id)
 		}
-		if content == nil {
-			content = emptyObject()
-		}
-		if err := conf.commit(v, content, text, configCreatedText); err != nil {
-			return err
+		var v configVersion
+		e.apply(&v.Name, &v.Description, &v.Disabled)
+		if err := conf.commit(v, orEmptyObject(e.content), e.text, configCreatedText); err != nil {
+			return nil, err
 		}
 		if found { // the state of one that was in the trash under this id is not that of the new one
 			if err := tx.deleteAll(id.key("row-state", "")); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if state == nil {
-			state = emptyObject()
+		if err := tx.put(id.state(), orEmptyObject(e.state)); err != nil {
+			return nil, err
 		}
-		if err := tx.put(id.state(), state); err != nil {
-			return err
-		}
-		out, err = conf.changeAnswer()
-		return err
+		return conf.changeAnswer()
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(out)
 }
 
 const configExists = "configurationAlreadyExists"
@@ -327,92 +320,74 @@ func alreadyExists(id configID) error {
 
 // newConfiguration runs create for a new configuration. Without an id it is given one, and another one when somebody has
 // chosen the same.
-func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) error) error {
+func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) (any, error)) (any, error) {
 	if id.config != "" {
-		return c.s.store.update(id.lock(), func(tx *txn) error { return create(tx, id) })
+		return c.change(id.lock(), func(tx *txn) (any, error) { return create(tx, id) })
 	}
 	for {
 		var err error
 		if id.config, err = c.s.store.ids.takeText(); err != nil {
-			return err
+			return nil, err
 		}
-		err = c.s.store.update(id.lock(), func(tx *txn) error {
+		answer, err := c.change(id.lock(), func(tx *txn) (any, error) {
 			// One in the trash has its id still: who makes a configuration without choosing the id does not take its place.
-			if found, err := tx.get(id.key("config"), &configHead{}); err != nil {
-				return err
+			if found, err := tx.has(id.key("config")); err != nil {
+				return nil, err
 			} else if found {
-				return alreadyExists(id)
+				return nil, alreadyExists(id)
 			}
 			return create(tx, id)
 		})
 		if e, internal := explain(err); err == nil || internal || e.code != configExists {
-			return err
+			return answer, err
 		}
 	}
 }
 
 // updateConfiguration makes a new version, unless the state is all that was sent.
-func (c *call) updateConfiguration() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	name, description, disabled := in.text("name"), in.text("description"), in.flag("isDisabled")
-	if name != nil && *name == "" {
+func (c *call) updateConfiguration() (any, error) {
+	in := c.input(configCode)
+	e := readEdit(in)
+	if e.name != nil && *e.name == "" {
 		in.fail("name", "This value should not be blank.")
 	}
-	content, state, text := in.configuration(), in.content("state", badState), in.textOr("changeDescription", "")
 	if string(in.fields["rowsSortOrder"]) == `""` { // how some clients write a list that they do not have in a form
 		delete(in.fields, "rowsSortOrder")
 	}
 	order, reorder := in.texts("rowsSortOrder")
-	if err := in.err(configCode); err != nil {
-		return failed(err)
-	}
-	out, err := c.changeConfiguration(false, func(conf *configuration) error {
-		if state != nil {
-			if err := conf.tx.put(conf.state(), state); err != nil {
-				return err
+	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
+		if e.state != nil {
+			if err := conf.tx.put(conf.state(), e.state); err != nil {
+				return nil, err
 			}
-			if in.lacks("name", "description", "isDisabled", "configuration", "rowsSortOrder", "changeDescription") {
-				return nil
+			if e.stateAlone && !reorder {
+				return conf.changeAnswer()
 			}
 		}
 		next := conf.head.Latest
-		if name != nil {
-			next.Name = *name
-		}
-		if description != nil {
-			next.Description = *description
-		}
-		if disabled != nil {
-			next.Disabled = *disabled
-		}
+		e.apply(&next.Name, &next.Description, &next.Disabled)
 		if reorder {
 			if err := checkOrder(next, order); err != nil {
-				return err
+				return nil, err
 			}
 			next.SortOrder = order
 		}
-		return conf.commit(next, content, text, configUpdatedText)
+		if err := conf.commit(next, e.content, e.text, configUpdatedText); err != nil {
+			return nil, err
+		}
+		return conf.changeAnswer()
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
 }
 
 // checkOrder refuses an order of rows that does not name each once. An empty one takes the order away.
 func checkOrder(v configVersion, order []string) error {
-	in := &input{}
-	seen := make(map[string]bool)
-	for _, id := range order {
-		if v.find(id) < 0 || seen[id] {
+	in := &input{code: configCode}
+	for i, id := range order {
+		if v.find(id) < 0 || slices.Contains(order[:i], id) {
 			in.fail("rowsSortOrder", "there is no row %q, or it is named twice", cut(id, 80))
 		}
-		seen[id] = true
 	}
-	if err := in.err(configCode); err != nil {
+	if err := in.err(); err != nil {
 		return err
 	}
 	if len(order) > 0 && len(order) != len(v.Rows) {
@@ -422,67 +397,51 @@ func checkOrder(v configVersion, order []string) error {
 }
 
 // readStateBody reads the body of the calls that set a state.
-func (c *call) readStateBody(code, invalid string) (json.RawMessage, error) {
-	in, err := c.input()
-	if err != nil {
-		return nil, err
-	}
+func (c *call) readStateBody(code, invalid string) json.RawMessage {
+	in := c.input(code)
 	in.only("state")
 	state := in.content("state", invalid)
 	if state == nil && len(in.violations) == 0 {
 		in.failCode(invalid, "state", "This value should not be blank.")
 	}
-	return state, in.err(code)
+	return state
 }
 
-func (c *call) updateConfigurationState() (reply, error) {
-	state, err := c.readStateBody(configCode, configCode)
-	if err != nil {
-		return failed(err)
-	}
-	out, err := c.changeConfiguration(false, func(conf *configuration) error { return conf.tx.put(conf.state(), state) })
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
+func (c *call) updateConfigurationState() (any, error) {
+	state := c.readStateBody(configCode, configCode)
+	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
+		if err := conf.tx.put(conf.state(), state); err != nil {
+			return nil, err
+		}
+		return conf.changeAnswer()
+	})
 }
 
 // deleteConfiguration puts a configuration into the trash, or deletes one that is there for good.
-func (c *call) deleteConfiguration() (reply, error) {
+func (c *call) deleteConfiguration() (any, error) {
 	id, err := c.configID()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	in, err := c.optionalInput()
-	if err != nil {
-		return failed(err)
-	}
-	text := in.textOr("changeDescription", "")
-	if err := in.err(configCode); err != nil {
-		return failed(err)
-	}
-	err = c.s.store.update(id.lock(), func(tx *txn) error {
+	text := c.changeText()
+	return c.change(id.lock(), func(tx *txn) (any, error) {
 		conf, err := openConfiguration(tx, id, c.creator(), false)
 		if err == nil {
 			next := conf.head.Latest
 			next.Deleted = true
-			return conf.commit(next, nil, text, "Configuration deleted")
+			return nil, conf.commit(next, nil, text, "Configuration deleted")
 		}
 		if _, err := openConfiguration(tx, id, c.creator(), true); err != nil {
-			return err
+			return nil, err
 		}
 		if c.dev {
-			return refuse(http.StatusBadRequest, configCode, "A configuration of a development branch cannot be purged")
+			return nil, refuse(http.StatusBadRequest, configCode, "A configuration of a development branch cannot be purged")
 		}
 		if !c.token.CanPurgeTrash {
-			return accessDenied("the token cannot purge the trash")
+			return nil, accessDenied("the token cannot purge the trash")
 		}
-		return purge(tx, id)
+		return nil, purge(tx, id)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
 }
 
 // purge deletes everything of a configuration.
@@ -503,22 +462,14 @@ func purge(tx *txn, id configID) error {
 	return nil
 }
 
-func (c *call) restoreConfiguration() (reply, error) {
-	in, err := c.optionalInput()
-	if err != nil {
-		return failed(err)
-	}
-	text := in.textOr("changeDescription", "")
-	if err := in.err(configCode); err != nil {
-		return failed(err)
-	}
-	out, err := c.changeConfiguration(true, func(conf *configuration) error {
+func (c *call) restoreConfiguration() (any, error) {
+	text := c.changeText()
+	return c.changeConfiguration(true, func(conf *configuration) (any, error) {
 		next := conf.head.Latest
 		next.Deleted = false
-		return conf.commit(next, nil, text, "Configuration restored")
+		if err := conf.commit(next, nil, text, "Configuration restored"); err != nil {
+			return nil, err
+		}
+		return conf.changeAnswer()
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
 }

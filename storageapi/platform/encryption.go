@@ -267,58 +267,58 @@ func (e *execution) decryptSecrets(content json.RawMessage) (json.RawMessage, er
 
 func (s *Server) encryptionRoutes() []route {
 	return []route{
-		{method: "POST", path: "/encrypt", summary: "Encrypt a text, or the members of a JSON object whose names begin with #", public: true, api: encryptionAPI, run: (*call).encrypt},
+		{method: "POST", path: "/encrypt", summary: "Encrypt a text, or the members of a JSON object whose names begin with #", public: true, api: encryptionAPI, query: "componentId projectId configId branchType", body: "*", answer: text(""), run: (*call).encrypt},
 	}
 }
 
 // encrypt answers in the type of its request. It needs no token: the answer can be read by the components of this
 // installation alone.
-func (c *call) encrypt() (reply, error) {
+func (c *call) encrypt() (any, error) {
 	query := c.r.URL.Query()
 	scope := cipherScope{query.Get("componentId"), query.Get("projectId"), query.Get("configId")}
 	switch {
 	case scope.component == "":
-		return failed(refuse(http.StatusBadRequest, "", "Parameter componentId is required"))
+		return nil, refuse(http.StatusBadRequest, "", "Parameter componentId is required")
 	case scope.config != "" && scope.project == "":
-		return failed(refuse(http.StatusBadRequest, "", "Parameter configId needs projectId"))
+		return nil, refuse(http.StatusBadRequest, "", "Parameter configId needs projectId")
 	case scope.project != "" && scope.project != strconv.FormatInt(c.s.opts.ProjectID, 10):
-		return failed(refuse(http.StatusBadRequest, "", "Parameter projectId: this installation has the project %d", c.s.opts.ProjectID))
+		return nil, refuse(http.StatusBadRequest, "", "Parameter projectId: this installation has the project %d", c.s.opts.ProjectID)
 	}
 	if _, err := c.s.component(scope.component); err != nil {
-		return failed(refuse(http.StatusBadRequest, "", "Component %q not found", cut(scope.component, 255)))
+		return nil, refuse(http.StatusBadRequest, "", "Component %q not found", cut(scope.component, 255))
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxEncryptBody))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return failed(refuse(http.StatusRequestEntityTooLarge, "", "The body has more than %d bytes", maxEncryptBody))
+		return nil, refuse(http.StatusRequestEntityTooLarge, "", "The body has more than %d bytes", maxEncryptBody)
 	}
 	if err != nil {
-		return failed(refuse(http.StatusBadRequest, "", "The body could not be read"))
+		return nil, refuse(http.StatusBadRequest, "", "The body could not be read")
 	}
 	mediaType, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	switch mediaType {
 	case "text/plain":
 		if len(data) == 0 || !utf8.Valid(data) {
-			return failed(refuse(http.StatusBadRequest, "", "The body is empty or not UTF-8"))
+			return nil, refuse(http.StatusBadRequest, "", "The body is empty or not UTF-8")
 		}
-		return encryptedReply("text/plain", []byte(c.s.vault.encrypt(scope, string(data))))
+		return encryptedAnswer("text/plain", []byte(c.s.vault.encrypt(scope, string(data)))), nil
 	case "application/json":
 		if kind := kindOf(data); kind != '{' && kind != '[' || !json.Valid(data) {
-			return failed(refuse(http.StatusBadRequest, "", "The body is no JSON object"))
+			return nil, refuse(http.StatusBadRequest, "", "The body is no JSON object")
 		}
 		out, err := mapSecrets(data, func(text string) (string, error) { return c.s.vault.encrypt(scope, text), nil })
 		if err != nil {
-			return failed(err)
+			return nil, err
 		}
-		return encryptedReply("application/json", out)
+		return encryptedAnswer("application/json", out), nil
 	}
-	return failed(refuse(http.StatusUnsupportedMediaType, "", "Content-Type: want text/plain or application/json"))
+	return nil, refuse(http.StatusUnsupportedMediaType, "", "Content-Type: want text/plain or application/json")
 }
 
-func encryptedReply(contentType string, body []byte) (reply, error) {
-	return reply{write: func(w http.ResponseWriter) {
+func encryptedAnswer(contentType string, body []byte) rawAnswer {
+	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body)
-	}}, nil
+	}
 }

@@ -3,7 +3,6 @@ package platform
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -18,28 +17,22 @@ const (
 
 func (s *Server) eventRoutes() []route {
 	return []route{
-		{method: "POST", path: "/events", summary: "Create an event", branch: optionalBranch, run: (*call).createEvent},
-		{method: "GET", path: "/events", summary: "List events, the newest first", branch: optionalBranch, run: (*call).listEvents},
-		{method: "GET", path: "/tables/{table}/events", summary: "List the events of a table, the newest first", branch: optionalBranch, run: (*call).listTableEvents},
-		{method: "GET", path: "/events/{id}", summary: "Event detail", branch: optionalBranch, run: (*call).getEvent},
-		{method: "POST", path: "/tickets", summary: "Take a new number", run: (*call).createTicket},
+		{method: "POST", path: "/events", summary: "Create an event", branch: optionalBranch, body: "component! message! type configurationId runId params results duration *", status: http.StatusCreated, answer: eventIDShape{}, run: (*call).createEvent},
+		{method: "GET", path: "/events", summary: "List events, the newest first", branch: optionalBranch, query: pageQuery + " runId component", answer: []storageapi.Event{}, read: (*call).listEvents},
+		{method: "GET", path: "/tables/{table}/events", summary: "List the events of a table, the newest first", branch: optionalBranch, query: pageQuery, answer: []storageapi.Event{}, read: (*call).listTableEvents},
+		{method: "GET", path: "/events/{id}", summary: "Event detail", branch: optionalBranch, answer: storageapi.Event{}, read: (*call).getEvent},
+		{method: "POST", path: "/tickets", summary: "Take a new number", status: http.StatusCreated, answer: idShape{}, run: (*call).createTicket},
 	}
 }
 
 // createTicket gives a number that is never given again.
-func (c *call) createTicket() (reply, error) {
-	id, err := c.s.ids()
-	if err != nil {
-		return failed(err)
-	}
-	return created(map[string]string{"id": id})
+func (c *call) createTicket() (any, error) {
+	id, err := c.s.store.ids.takeText()
+	return map[string]string{"id": id}, err
 }
 
-func (c *call) createEvent() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) createEvent() (any, error) {
+	in := c.input(eventCode)
 	e := storageapi.Event{
 		Created: now(), Component: in.required("component"), Message: in.required("message"), Type: in.textOr("type", "info"),
 		ConfigurationID: in.textOr("configurationId", ""), RunID: in.textOr("runId", ""),
@@ -66,13 +59,11 @@ func (c *call) createEvent() (reply, error) {
 	if len(e.Message)+len(e.Params)+len(e.Results) > maxEvent {
 		in.fail("message", "the event has more than %d bytes", maxEvent)
 	}
-	if err := in.err(eventCode); err != nil {
-		return failed(err)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
-	if err := c.s.addEvent(&e); err != nil {
-		return failed(err)
-	}
-	return created(map[string]string{"id": string(e.ID), "uuid": e.UUID})
+	err := c.s.addEvent(&e)
+	return map[string]string{"id": string(e.ID), "uuid": e.UUID}, err
 }
 
 // addEvent stores an event and gives it its ids.
@@ -168,110 +159,38 @@ func (c *call) seesEvent(e storageapi.Event) bool {
 	return c.token.CanManageBuckets || int64(e.Token.ID) == c.token.ID
 }
 
-func (c *call) listEvents() (reply, error) {
-	run, component := c.query("runId"), c.query("component")
-	if run != "" && !validID(run) {
-		return ok([]storageapi.Event{})
+func (c *call) listEvents(tx *txn) (any, error) {
+	p, run, component := c.page(1000), c.query("runId"), c.query("component")
+	events := each[storageapi.Event](tx, key("event", ""), true)
+	switch {
+	case run != "" && !validID(run):
+		return []storageapi.Event{}, nil
+	case run != "":
+		events = indexed[storageapi.Event](tx, key("event-run", run, ""), true, eventKey)
 	}
-	wanted := func(e storageapi.Event) bool { return c.seesEvent(e) && (component == "" || e.Component == component) }
-	return c.answerEvents(func(tx *txn) iter.Seq2[storageapi.Event, error] {
-		if run == "" {
-			return allEvents(tx)
-		}
-		return indexedEvents(tx, key("event-run", run, ""))
-	}, wanted)
+	return collect(p, events, func(e storageapi.Event) bool {
+		return c.seesEvent(e) && (component == "" || e.Component == component)
+	}, asItIs)
 }
 
 // listTableEvents answers what happened to a table to all who may read it.
-func (c *call) listTableEvents() (reply, error) {
-	var id string
-	err := c.s.store.view(func(tx *txn) error {
-		t, err := c.findTable(tx, c.r.PathValue("table"))
-		id = t.ID
-		return err
-	})
+func (c *call) listTableEvents(tx *txn) (any, error) {
+	p := c.page(1000)
+	t, err := c.pathTable(tx, false)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return c.answerEvents(func(tx *txn) iter.Seq2[storageapi.Event, error] {
-		return indexedEvents(tx, key("event-table", c.branch, id, ""))
-	}, func(storageapi.Event) bool { return true })
+	events := indexed[storageapi.Event](tx, key("event-table", c.branch, t.ID, ""), true, eventKey)
+	return collect(p, events, anyRecord, asItIs)
 }
 
-// answerEvents answers a page of those events that are wanted.
-func (c *call) answerEvents(events func(tx *txn) iter.Seq2[storageapi.Event, error], wanted func(storageapi.Event) bool) (reply, error) {
-	limit, offset, err := c.paging(1000)
-	if err != nil {
-		return failed(err)
-	}
-	list := []storageapi.Event{}
-	err = c.s.store.view(func(tx *txn) error {
-		n := 0
-		for e, err := range events(tx) {
-			if err != nil {
-				return err
-			}
-			if !wanted(e) {
-				continue
-			}
-			if n++; n <= offset {
-				continue
-			}
-			if list = append(list, e); len(list) == limit {
-				break
-			}
-		}
-		return nil
-	})
-	return answered(list, err)
-}
+func asItIs[V any](v V) (V, error) { return v, nil }
 
-// allEvents yields every event, the newest first.
-func allEvents(tx *txn) iter.Seq2[storageapi.Event, error] {
-	return func(yield func(storageapi.Event, error) bool) {
-		for _, rec := range tx.scan(key("event", ""), true) {
-			var e storageapi.Event
-			err := rec.decode(&e)
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// indexedEvents yields the events of an index, the newest first.
-func indexedEvents(tx *txn, prefix string) iter.Seq2[storageapi.Event, error] {
-	return func(yield func(storageapi.Event, error) bool) {
-		for _, rec := range tx.scan(prefix, true) {
-			var id int64
-			var e storageapi.Event
-			err := rec.decode(&id)
-			if err == nil {
-				_, err = tx.get(eventKey(id), &e)
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-func (c *call) getEvent() (reply, error) {
-	var e storageapi.Event
+func (c *call) getEvent(tx *txn) (any, error) {
 	const code = "storage.events.notFound"
-	id, err := c.knownID("id", "Event", code)
-	if err != nil {
-		return failed(err)
+	e, err := pathRecord[storageapi.Event](c, tx, "Event", code, eventKey)
+	if err == nil && !c.seesEvent(e) {
+		err = refuse(http.StatusNotFound, code, "Event %s not found", e.ID)
 	}
-	err = c.s.store.view(func(tx *txn) error {
-		found, err := tx.get(eventKey(id), &e)
-		if err == nil && (!found || !c.seesEvent(e)) {
-			err = refuse(http.StatusNotFound, code, "Event %d not found", id)
-		}
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(e)
+	return e, err
 }

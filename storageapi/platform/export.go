@@ -17,11 +17,8 @@ const (
 	maxPreviewCell = 16 << 10
 )
 
-func (c *call) preview() (reply, error) {
-	in, err := c.queryInput()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) preview() (any, error) {
+	in := c.queryInput()
 	sel := readSelection(in)
 	if sel.Limit == 0 {
 		sel.Limit = 100
@@ -33,19 +30,19 @@ func (c *call) preview() (reply, error) {
 	if format != "rfc" && format != "json" {
 		in.fail("format", "want rfc or json")
 	}
-	if err := in.err("storage.tables.invalidSelection"); err != nil {
-		return failed(err)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
 	if id := c.r.PathValue("table"); !c.token.mayRead(bucketOf(id)) {
-		return failed(accessDenied("table %q", cut(id, 250)))
+		return nil, accessDenied("table %q", cut(id, 250))
 	}
 	t, list, release, err := c.s.parts.acquire(c.s.store, c.branch, c.r.PathValue("table"))
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	defer release()
 	if err := sel.check(t); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	names := sel.names(t)
 	var text []byte
@@ -70,15 +67,15 @@ func (c *call) preview() (reply, error) {
 		return nil
 	})
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if format == "json" {
-		return ok(storageapi.PreviewRows{Columns: names, Rows: rows})
+		return storageapi.PreviewRows{Columns: names, Rows: rows}, nil
 	}
-	return reply{write: func(w http.ResponseWriter) {
+	return rawAnswer(func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		_, _ = w.Write(text) // an error means that the client has gone
-	}}, nil
+	}), nil
 }
 
 // cutText cuts at the end of a character.
@@ -121,11 +118,8 @@ func (p exportParams) cacheKey(branch string) (string, error) {
 	return key("export", branch, p.Table, hex.EncodeToString(sum[:16])), err
 }
 
-func (c *call) exportTable() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) exportTable() (any, error) {
+	in := c.input(selectionCode)
 	p := exportParams{Query: readSelection(in), Gzip: in.flagOr("gzip", true), Format: in.textOr("format", formatCSV)}
 	if p.Format != formatCSV && p.Format != formatJSON {
 		in.fail("format", "want %s or %s", formatCSV, formatJSON)
@@ -133,33 +127,25 @@ func (c *call) exportTable() (reply, error) {
 	if kind := in.textOr("fileType", "csv"); kind != "csv" {
 		in.fail("fileType", "want csv")
 	}
-	if err := in.err("storage.tables.invalidSelection"); err != nil {
-		return failed(err)
-	}
-	var t table
-	err = c.s.store.view(func(tx *txn) (err error) {
-		t, err = c.findTable(tx, c.r.PathValue("table"))
-		return err
+	err := c.view(func(tx *txn) error {
+		t, err := c.pathTable(tx, false)
+		p.Table = t.ID
+		if err != nil {
+			return err
+		}
+		return p.Query.check(t)
 	})
-	if err == nil {
-		err = p.Query.check(t)
-	}
 	if err == nil {
 		p.File, err = c.s.store.ids.take()
 	}
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	p.Table = t.ID
 	// An export reads one state of the table, so it need not wait for what changes the table.
-	return c.startJob(jobSpec{operation: "tableExport", params: p, table: t.ID})
+	return c.startJob(jobSpec{operation: "tableExport", params: p, table: p.Table})
 }
 
-func (s *Server) tableExportJob(run *jobRun) error {
-	var p exportParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) tableExportJob(run *jobRun, p exportParams) error {
 	t, list, release, err := s.parts.acquire(s.store, run.record.Branch, p.Table)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"math"
 	"net/http"
 	"slices"
@@ -69,26 +70,32 @@ func dropFile(tx *txn, f storedFile) error {
 	return tx.delete(fileKey(f.ID))
 }
 
+// dropFileOf is dropFile for the file of an id, if there is one.
+func dropFileOf(tx *txn, id int64) error {
+	f, err := find[storedFile](tx, fileKey(id), nil)
+	if err != nil || f.ID == 0 {
+		return err
+	}
+	return dropFile(tx, f)
+}
+
 func (s *Server) fileRoutes() []route {
 	return []route{
-		{method: "POST", path: "/files/prepare", summary: "Create a file and get the credentials of its upload", branch: optionalBranch, run: (*call).prepareFile},
-		{method: "GET", path: "/files", summary: "List files, the newest first", branch: optionalBranch, run: (*call).listFiles},
-		{method: "GET", path: "/files/{id}", summary: "File detail", branch: optionalBranch, run: (*call).getFile},
-		{method: "DELETE", path: "/files/{id}", summary: "Delete a file", branch: optionalBranch, run: (*call).deleteFile},
-		{method: "POST", path: "/files/{id}/tags", summary: "Add a tag", branch: optionalBranch, run: (*call).addFileTag},
+		{method: "POST", path: "/files/prepare", summary: "Create a file and get the credentials of its upload", branch: optionalBranch, body: "name! sizeBytes contentType isPermanent notify tags isSliced isEncrypted federationToken", status: http.StatusCreated, answer: storageapi.File{}, run: (*call).prepareFile},
+		{method: "GET", path: "/files", summary: "List files, the newest first", branch: optionalBranch, query: pageQuery + " tags q runId sinceId maxId showExpired", answer: []storageapi.File{}, read: (*call).listFiles},
+		{method: "GET", path: "/files/{id}", summary: "File detail", branch: optionalBranch, query: "federationToken", answer: storageapi.File{}, run: (*call).getFile},
+		{method: "DELETE", path: "/files/{id}", summary: "Delete a file", branch: optionalBranch, query: "async", async: true, run: (*call).deleteFile},
+		{method: "POST", path: "/files/{id}/tags", summary: "Add a tag", branch: optionalBranch, body: "tag!", run: (*call).addFileTag},
 		{method: "DELETE", path: "/files/{id}/tags/{tag}", summary: "Remove a tag", branch: optionalBranch, run: (*call).removeFileTag},
-		{method: "PUT", path: "/files/{id}/refresh", summary: "Renew the credentials of an upload", branch: optionalBranch, run: (*call).refreshFile},
-		{method: "GET", path: "/files/{id}/content", summary: "Content of a file that is not sliced", branch: optionalBranch, run: (*call).fileContent},
+		{method: "PUT", path: "/files/{id}/refresh", summary: "Renew the credentials of an upload", branch: optionalBranch, answer: storageapi.File{}, run: (*call).refreshFile},
+		{method: "GET", path: "/files/{id}/content", summary: "Content of a file that is not sliced", branch: optionalBranch, answer: text(""), run: (*call).fileContent},
 	}
 }
 
 func validTag(tag string) bool { return tag != "" && len(tag) <= 255 && !strings.Contains(tag, sep) }
 
-func (c *call) prepareFile() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) prepareFile() (any, error) {
+	in := c.input(fileCode)
 	f := storedFile{
 		Branch: c.branch, Name: in.required("name"), Created: now(), Sliced: in.flagOr("isSliced", false),
 		Encrypted: in.flagOr("isEncrypted", false), RunID: c.runID(), Creator: c.creator(),
@@ -114,68 +121,54 @@ func (c *call) prepareFile() (reply, error) {
 	}
 	in.text("contentType")
 	in.flag("notify")
-	if err := in.err(fileCode); err != nil {
-		return failed(err)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
+	var err error
 	if f.ID, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	// With its folder on disk, uploads of many blobs at once need not make sure of it.
 	if err := ensureDir(c.s.blobs.folder(f.ID)); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if err := c.s.store.update("", func(tx *txn) error { return putFile(tx, f) }); err != nil {
-		return failed(err)
+		return nil, err
 	}
-	out, err := c.fileAnswer(f)
-	if err != nil {
-		return failed(err)
-	}
-	if err = c.addUpload(&out, f); err != nil {
-		return failed(err)
-	}
-	return created(out)
+	return c.fileAnswer(f, c.addUpload)
 }
 
 // addUpload adds what an upload of the file needs.
-func (c *call) addUpload(out *storageapi.File, f storedFile) (err error) {
+func (c *call) addUpload(out *storageapi.File, f storedFile) error {
 	if c.s.opts.S3 == nil {
-		out.AzureUpload, err = c.azureUpload(f)
+		credentials, err := c.blobCredentials(f.ID, rightsWrite, uploadLife)
+		out.AzureUpload = &storageapi.AzureUploadParams{
+			BlobName: blobName(f.ID, f.Sliced), AccountName: blobAccount, Container: blobContainer, Credentials: credentials,
+		}
 		return err
 	}
-	upload := &storageapi.S3UploadParams{Key: blobName(f.ID, f.Sliced), Bucket: ObjectBucket, ACL: "private"}
+	credentials, err := c.s.s3Credentials(f.ID, true, uploadLife)
+	out.S3Upload = &storageapi.S3UploadParams{Key: blobName(f.ID, f.Sliced), Bucket: ObjectBucket, ACL: "private", Credentials: credentials}
 	if f.Encrypted {
-		upload.Encryption = "AES256"
+		out.S3Upload.Encryption = "AES256"
 	}
-	upload.Credentials, err = c.s.s3Credentials(f.ID, true, uploadLife)
-	out.S3Upload = upload
 	return err
 }
 
 // addDownload adds what a download of the file needs.
-func (c *call) addDownload(out *storageapi.File, f storedFile) (err error) {
+func (c *call) addDownload(out *storageapi.File, f storedFile) error {
 	if c.s.opts.S3 == nil {
-		out.AzurePath = &storageapi.AzurePath{Name: blobName(f.ID, f.Sliced), Container: blobContainer}
-		out.AzureCredentials, err = c.blobCredentials(f.ID, rightsRead, uploadLife)
+		credentials, err := c.blobCredentials(f.ID, rightsRead, uploadLife)
+		out.AzurePath, out.AzureCredentials = &storageapi.AzurePath{Name: blobName(f.ID, f.Sliced), Container: blobContainer}, &credentials
 		return err
 	}
-	out.S3Path = &storageapi.S3Path{Key: blobName(f.ID, f.Sliced), Bucket: ObjectBucket}
 	credentials, err := c.s.s3Credentials(f.ID, false, uploadLife)
-	out.S3Credentials = &credentials
+	out.S3Path, out.S3Credentials = &storageapi.S3Path{Key: blobName(f.ID, f.Sliced), Bucket: ObjectBucket}, &credentials
 	return err
 }
 
-func (c *call) azureUpload(f storedFile) (*storageapi.AzureUploadParams, error) {
-	credentials, err := c.blobCredentials(f.ID, rightsWrite, uploadLife)
-	if err != nil {
-		return nil, err
-	}
-	return &storageapi.AzureUploadParams{
-		BlobName: blobName(f.ID, f.Sliced), AccountName: blobAccount, Container: blobContainer, Credentials: *credentials,
-	}, nil
-}
-
-func (c *call) fileAnswer(f storedFile) (storageapi.File, error) {
+// fileAnswer describes a file. add adds its credentials; it may be nil.
+func (c *call) fileAnswer(f storedFile, add func(out *storageapi.File, f storedFile) error) (storageapi.File, error) {
 	query, err := c.s.signedQuery(f.ID, rightsRead, time.Now().Add(downloadLife))
 	name := blobName(f.ID, f.Sliced)
 	if f.Sliced {
@@ -194,6 +187,9 @@ func (c *call) fileAnswer(f storedFile) (storageapi.File, error) {
 	if f.RunID != nil {
 		out.RunIDs = append(out.RunIDs, *f.RunID)
 	}
+	if err == nil && add != nil {
+		err = add(&out, f)
+	}
 	return out, err
 }
 
@@ -204,15 +200,14 @@ func (c *call) seesFile(f storedFile) bool {
 
 // findFile reads the file of an id.
 func (c *call) findFile(tx *txn, id int64) (storedFile, error) {
-	var f storedFile
-	found, err := tx.get(fileKey(id), &f)
-	if err != nil {
+	absent := refuse(http.StatusNotFound, fileNotFound, "File %d not found", id)
+	f, err := find[storedFile](tx, fileKey(id), absent)
+	switch {
+	case err != nil:
 		return f, err
-	}
-	if !found || f.expired() || f.Branch != c.branch {
-		return f, refuse(http.StatusNotFound, fileNotFound, "File %d not found", id)
-	}
-	if !c.seesFile(f) {
+	case f.expired() || f.Branch != c.branch:
+		return f, absent
+	case !c.seesFile(f):
 		return f, accessDenied("file %d", id)
 	}
 	return f, nil
@@ -223,107 +218,67 @@ func (c *call) pathFile() (f storedFile, err error) {
 	if err != nil {
 		return f, err
 	}
-	err = c.s.store.view(func(tx *txn) (err error) {
+	err = c.view(func(tx *txn) (err error) {
 		f, err = c.findFile(tx, id)
 		return err
 	})
 	return f, err
 }
 
-func (c *call) getFile() (reply, error) {
+func (c *call) getFile() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	out, err := c.fileAnswer(f)
-	if err != nil {
-		return failed(err)
+	credentials := c.queryFlag("federationToken")
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
-	if credentials, err := c.queryFlag("federationToken"); err != nil {
-		return failed(err)
-	} else if credentials {
-		if err := c.addDownload(&out, f); err != nil {
-			return failed(err)
-		}
+	if !credentials {
+		return c.fileAnswer(f, nil)
 	}
-	return ok(out)
+	return c.fileAnswer(f, c.addDownload)
 }
 
 // listFiles reads the index of the tags when there are some, and all files otherwise.
-func (c *call) listFiles() (reply, error) {
-	limit, offset, err := c.paging(1000)
-	if err != nil {
-		return failed(err)
-	}
-	query := c.r.URL.Query()
+func (c *call) listFiles(tx *txn) (any, error) {
+	p, query, tags := c.page(1000), c.r.URL.Query(), c.queryList("tags")
 	if query.Has("tags") {
-		return failed(refuse(http.StatusBadRequest, "storage.validation", "Parameter tags: want an array, tags[]"))
+		return nil, refuse(http.StatusBadRequest, "storage.validation", "Parameter tags: want an array, tags[]")
 	}
-	showExpired, err := c.queryFlag("showExpired")
-	if err != nil {
-		return failed(err)
+	expired := c.queryFlag("showExpired")
+	since, before := int64(c.queryInt("sinceId", 0, math.MaxInt)), int64(c.queryInt("maxId", 0, math.MaxInt))
+	wanted := func(f storedFile) bool {
+		return c.seesFile(f) && (expired || !f.expired()) && f.ID > since && (before == 0 || f.ID < before) &&
+			f.matches(query.Get("q")) && (query.Get("runId") == "" || f.RunID != nil && *f.RunID == query.Get("runId"))
 	}
-	since, err := c.queryInt("sinceId", 0, math.MaxInt)
-	if err != nil {
-		return failed(err)
+	files := each[storedFile](tx, key("file", ""), true)
+	if len(tags) > 0 {
+		files = c.taggedFiles(tx, tags)
 	}
-	before, err := c.queryInt("maxId", 0, math.MaxInt)
-	if err != nil {
-		return failed(err)
-	}
-	tags := c.queryList("tags")
-	list := []storageapi.File{}
-	err = c.s.store.view(func(tx *txn) error {
-		n := 0
-		add := func(f storedFile) (more bool, err error) {
-			if !c.seesFile(f) || f.expired() && !showExpired || f.ID <= int64(since) || before > 0 && f.ID >= int64(before) ||
-				!f.matches(query.Get("q")) || query.Get("runId") != "" && (f.RunID == nil || *f.RunID != query.Get("runId")) {
-				return true, nil
-			}
-			if n++; n <= offset {
-				return true, nil
-			}
-			out, err := c.fileAnswer(f)
-			list = append(list, out)
-			return len(list) < limit, err
-		}
-		if len(tags) == 0 {
-			for _, rec := range tx.scan(key("file", ""), true) {
-				var f storedFile
-				if err := rec.decode(&f); err != nil {
-					return err
-				}
-				if more, err := add(f); err != nil || !more {
-					return err
-				}
-			}
-			return nil
-		}
+	return collect(p, files, wanted, func(f storedFile) (storageapi.File, error) { return c.fileAnswer(f, nil) })
+}
+
+// taggedFiles yields the files that have one of the tags, the newest first.
+func (c *call) taggedFiles(tx *txn, tags []string) iter.Seq2[storedFile, error] {
+	return func(yield func(storedFile, error) bool) {
 		var ids []int64
 		for _, tag := range tags {
 			tagged, err := all[int64](tx, key("file-tag", c.branch, tag, ""))
 			if err != nil {
-				return err
+				yield(storedFile{}, err)
+				return
 			}
 			ids = append(ids, tagged...)
 		}
 		slices.Sort(ids)
-		slices.Reverse(ids)
-		for _, id := range slices.Compact(ids) {
-			var f storedFile
-			if _, err := tx.get(fileKey(id), &f); err != nil {
-				return err
-			}
-			if more, err := add(f); err != nil || !more {
-				return err
+		ids = slices.Compact(ids)
+		for _, id := range slices.Backward(ids) {
+			if f, err := find[storedFile](tx, fileKey(id), nil); !yield(f, err) || err != nil {
+				return
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return failed(err)
 	}
-	return ok(list)
 }
 
 // matches is a search for a part of the name or a tag.
@@ -334,46 +289,22 @@ func (f *storedFile) matches(q string) bool {
 
 func fileLock(id int64) string { return "file " + strconv.FormatInt(id, 10) }
 
-func (c *call) deleteFile() (reply, error) {
-	f, err := c.pathFile()
-	if err != nil {
-		return failed(err)
-	}
-	if async, err := c.queryFlag("async"); err != nil {
-		return failed(err)
-	} else if async {
-		return c.startJob(jobSpec{operation: "fileDelete", params: map[string]int64{"fileId": f.ID}})
-	}
-	err = c.s.store.update(fileLock(f.ID), func(tx *txn) error {
-		latest, err := c.findFile(tx, f.ID)
-		if err != nil {
-			return err
-		}
-		return dropFile(tx, latest)
-	})
-	if err != nil {
-		return failed(err)
-	}
-	c.s.removeBlobs(f.ID)
-	return noContent()
+type fileParams struct {
+	File int64 `json:"fileId"`
 }
 
-func (s *Server) fileDeleteJob(run *jobRun) error {
-	var p struct {
-		FileID int64 `json:"fileId"`
+func (c *call) deleteFile() (any, error) {
+	f, err := c.pathFile()
+	if err != nil {
+		return nil, err
 	}
-	if err := run.decode(&p); err != nil {
-		return err
-	}
-	err := run.finish(fileLock(p.FileID), func(tx *txn) (any, error) {
-		var f storedFile
-		if found, err := tx.get(fileKey(p.FileID), &f); err != nil || !found {
-			return nil, err
-		}
-		return nil, dropFile(tx, f)
-	})
+	return c.perform(jobSpec{operation: "fileDelete", params: fileParams{f.ID}})
+}
+
+func (s *Server) fileDeleteJob(run *jobRun, p fileParams) error {
+	err := run.finish(fileLock(p.File), func(tx *txn) (any, error) { return nil, dropFileOf(tx, p.File) })
 	if err == nil {
-		s.removeBlobs(p.FileID)
+		s.removeBlobs(p.File)
 	}
 	return err
 }
@@ -416,7 +347,7 @@ func (s *Server) sweepBlobs() error {
 	for _, id := range ids {
 		var found bool
 		err := s.store.view(func(tx *txn) (err error) {
-			found, err = tx.get(fileKey(id), &storedFile{})
+			found, err = tx.has(fileKey(id))
 			return err
 		})
 		if err != nil {
@@ -431,106 +362,90 @@ func (s *Server) sweepBlobs() error {
 	return nil
 }
 
-func (c *call) changeFile(change func(f *storedFile) error) (reply, error) {
+// changeTags changes the tags of the file of the path.
+func (c *call) changeTags(change func(tags []string) []string) (any, error) {
 	id, err := c.knownID("id", "File", fileNotFound)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	err = c.s.store.update(fileLock(id), func(tx *txn) error {
+	return c.change(fileLock(id), func(tx *txn) (any, error) {
 		f, err := c.findFile(tx, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := dropFile(tx, f); err != nil {
-			return err
+			return nil, err
 		}
-		if err := change(&f); err != nil {
-			return err
-		}
-		return putFile(tx, f)
+		f.Tags = change(slices.Clone(f.Tags))
+		return nil, putFile(tx, f)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
 }
 
-func (c *call) addFileTag() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) addFileTag() (any, error) {
+	in := c.input(fileCode)
 	tag := in.required("tag")
 	if tag != "" && !validTag(tag) {
 		in.fail("tag", "want 1 to 255 characters")
 	}
-	if err := in.err(fileCode); err != nil {
-		return failed(err)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
-	return c.changeFile(func(f *storedFile) error {
-		if !slices.Contains(f.Tags, tag) {
-			f.Tags = append(slices.Clone(f.Tags), tag)
+	return c.changeTags(func(tags []string) []string {
+		if slices.Contains(tags, tag) {
+			return tags
 		}
-		return nil
+		return append(tags, tag)
 	})
 }
 
-func (c *call) removeFileTag() (reply, error) {
-	return c.changeFile(func(f *storedFile) error {
-		f.Tags = slices.DeleteFunc(slices.Clone(f.Tags), func(tag string) bool { return tag == c.r.PathValue("tag") })
-		return nil
+func (c *call) removeFileTag() (any, error) {
+	return c.changeTags(func(tags []string) []string {
+		return slices.DeleteFunc(tags, func(tag string) bool { return tag == c.r.PathValue("tag") })
 	})
 }
 
 // refreshFile renews the credentials of an upload, for as long as a file can be uploaded. They can replace the bytes, so
 // the right to read a file is not enough.
-func (c *call) refreshFile() (reply, error) {
+func (c *call) refreshFile() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if int64(f.Creator.ID) != c.token.ID && !c.token.CanManageBuckets {
-		return failed(accessDenied("the upload of file %d, which was made with another token", f.ID))
+		return nil, accessDenied("the upload of file %d, which was made with another token", f.ID)
 	}
 	if time.Since(f.Created.Time) > uploadLife {
-		return failed(refuse(http.StatusBadRequest, fileCode, "The file is too old to be uploaded"))
+		return nil, refuse(http.StatusBadRequest, fileCode, "The file is too old to be uploaded")
 	}
-	out, err := c.fileAnswer(f)
-	if err == nil {
-		err = c.addUpload(&out, f)
-	}
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
+	return c.fileAnswer(f, c.addUpload)
 }
 
-func (c *call) fileContent() (reply, error) {
+func (c *call) fileContent() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if f.Sliced {
-		return failed(refuse(http.StatusBadRequest, fileCode, "The file is sliced"))
+		return nil, refuse(http.StatusBadRequest, fileCode, "The file is sliced")
 	}
 	blob, err := c.s.blobs.open(f.ID, "")
 	if errors.Is(err, fs.ErrNotExist) {
-		return failed(refuse(http.StatusNotFound, "storage.fileNotUploaded", "File %d has not been uploaded", f.ID))
+		return nil, refuse(http.StatusNotFound, notUploaded, "File %d has not been uploaded", f.ID)
 	}
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	info, err := blob.Stat()
 	if err == nil && info.Size() > maxFileContent {
 		err = refuse(http.StatusBadRequest, fileCode, "The file has %d bytes, at most %d are given this way", info.Size(), maxFileContent)
 	}
 	if err != nil {
-		return failed(errors.Join(err, blob.Close()))
+		return nil, errors.Join(err, blob.Close())
 	}
-	return reply{write: func(w http.ResponseWriter) {
+	return rawAnswer(func(w http.ResponseWriter) {
 		defer blob.Close()
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
 		_, _ = io.Copy(w, blob) // an error means that the client has gone
-	}}, nil
+	}), nil
 }

@@ -61,12 +61,12 @@ func (f csvFormat) texts() (delimiter, enclosure, escape string) {
 
 func (s *Server) tableDataRoutes() []route {
 	return []route{
-		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, run: (*call).importFile},
-		{method: "POST", path: "/tables/{table}/import", summary: "Import the bytes of the body and wait; deprecated", branch: optionalBranch, run: (*call).importBody},
-		{method: "POST", path: "/buckets/{bucket}/tables", summary: "Create a table from the bytes of the body and wait; deprecated", branch: optionalBranch, run: (*call).createTableOfBody},
-		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, run: (*call).preview},
-		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, run: (*call).exportTable},
-		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, run: (*call).deleteRows},
+		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, body: "dataFileId! " + importBody, status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).importFile},
+		{method: "POST", path: "/tables/{table}/import", summary: "Import the bytes of the body and wait; deprecated", branch: optionalBranch, body: "data dataString dataFileId " + importBody, answer: importShape{}, run: (*call).importBody},
+		{method: "POST", path: "/buckets/{bucket}/tables", summary: "Create a table from the bytes of the body and wait; deprecated", branch: optionalBranch, body: tableBody + " data dataString dataFileId", status: http.StatusCreated, answer: storageapi.Table{}, run: (*call).createTableOfBody},
+		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, query: selectionQuery + " format", answer: text(""), run: (*call).preview},
+		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, body: selectionQuery + " format gzip fileType", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).exportTable},
+		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, query: selectionQuery + " allowTruncate", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deleteRows},
 	}
 }
 
@@ -77,25 +77,20 @@ func (c *call) dataFile(in *input) (int64, error) {
 		in.fail("dataFileId", "This value should not be blank.")
 		return 0, nil
 	}
-	err := c.s.store.view(func(tx *txn) error {
+	return *id, c.s.store.view(func(tx *txn) error {
 		_, err := c.findFile(tx, *id)
 		return err
 	})
-	return *id, err
 }
 
-func (c *call) importFile() (reply, error) {
+func (c *call) importFile() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	in, err := c.input()
+	spec, err := c.importSpec(c.input(tableCode), t, c.dataFile)
 	if err != nil {
-		return failed(err)
-	}
-	spec, err := c.importSpec(in, t, c.dataFile)
-	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	return c.startJob(spec)
 }
@@ -129,7 +124,7 @@ func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error
 	if p.Source.FileID, err = file(in); err != nil {
 		return spec, err
 	}
-	if err := in.err(tableCode); err != nil {
+	if err := c.fault(); err != nil {
 		return spec, err
 	}
 	p.Part, err = c.s.store.ids.take()
@@ -137,14 +132,10 @@ func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error
 }
 
 // createTable makes a table of a file, which needs a header.
-func (c *call) createTable() (reply, error) {
-	in, err := c.input()
+func (c *call) createTable() (any, error) {
+	spec, err := c.createSpec(c.input(tableCode), c.dataFile)
 	if err != nil {
-		return failed(err)
-	}
-	spec, err := c.createSpec(in, c.dataFile)
-	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	return c.startJob(spec)
 }
@@ -152,7 +143,7 @@ func (c *call) createTable() (reply, error) {
 // createSpec reads which table a file is to become. file finds the file, when the rest has been read.
 func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec jobSpec, err error) {
 	p := importParams{Source: importSource{Type: "file"}, New: &definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}}
-	checkTableName(in, p.New.Name)
+	in.name("name", p.New.Name)
 	if in.has("primaryKey") {
 		if raw := in.fields["primaryKey"]; len(raw) > 0 && raw[0] == '[' {
 			in.failCode(primaryKeyCode, "primaryKey", "want a string of names joined by commas")
@@ -166,9 +157,6 @@ func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec 
 	if p.Source.FileID, err = file(in); err != nil {
 		return spec, err
 	}
-	if err := in.err(tableCode); err != nil {
-		return spec, err
-	}
 	if err := c.checkNewTable(p.New.Bucket, p.New.Name); err != nil {
 		return spec, err
 	}
@@ -180,21 +168,17 @@ func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec 
 	return c.tableSpec("tableCreate", p.Table, p), err
 }
 
-// openSource reads the parameters of an import and opens its file.
-func (s *Server) openSource(run *jobRun) (p importParams, src *fileRows, err error) {
-	if err := run.decode(&p); err != nil {
-		return p, nil, err
-	}
+// openSource opens the file of an import.
+func (s *Server) openSource(run *jobRun, p importParams) (src *fileRows, err error) {
 	var f storedFile
 	err = s.store.view(func(tx *txn) (err error) {
 		f, err = run.call().findFile(tx, p.Source.FileID)
 		return err
 	})
 	if err != nil {
-		return p, nil, err
+		return nil, err
 	}
-	src, err = s.openFileRows(run.ctx, f, p.Params.format(), p.Params.IgnoredLines)
-	return p, src, err
+	return s.openFileRows(run.ctx, f, p.Params.format(), p.Params.IgnoredLines)
 }
 
 // columnsNotMatch is the failure of an import whose columns are not those of the table: it lacks some, or has some that the
@@ -223,8 +207,8 @@ func columnsNotMatch(t table, got []string) error {
 	return e
 }
 
-func (s *Server) tableImportJob(run *jobRun) (err error) {
-	p, src, err := s.openSource(run)
+func (s *Server) tableImportJob(run *jobRun, p importParams) (err error) {
+	src, err := s.openSource(run, p)
 	if err != nil {
 		return err
 	}
@@ -383,10 +367,7 @@ func (l *loader) write(id int64, ids []int64, old []part) (part, error) {
 	}
 
 	// With a key the last row of each key remains. The keys of the file are kept in memory, not the rows.
-	places := make([]int, len(l.t.PrimaryKey))
-	for i, name := range l.t.PrimaryKey {
-		places[i] = slices.Index(l.names, name)
-	}
+	places := placesOf(l.t.PrimaryKey, l.names)
 	last := make(map[string]int64)
 	var k []byte
 	err := l.eachRow(func(n int64, cells [][]byte) error {
@@ -497,8 +478,8 @@ func replaceParts(tx *txn, t *table, added, removed []part) error {
 }
 
 // tableCreateJob makes a table with the columns and rows of a file.
-func (s *Server) tableCreateJob(run *jobRun) (err error) {
-	p, src, err := s.openSource(run)
+func (s *Server) tableCreateJob(run *jobRun, p importParams) (err error) {
+	src, err := s.openSource(run, p)
 	if err != nil {
 		return err
 	}
@@ -510,21 +491,16 @@ func (s *Server) tableCreateJob(run *jobRun) (err error) {
 		return err
 	}
 	d := *p.New
-	in := &input{}
+	in := &input{code: tableCode}
 	for i, name := range names {
 		names[i] = cleanColumn(name)
 		if names[i] == "" || len(names[i]) > maxColumnName || slices.ContainsFunc(names[:i], func(other string) bool { return strings.EqualFold(other, names[i]) }) {
 			in.failCode(tableCode+".invalidColumnName", "columns", "%q is no name for a column, or is there twice", cut(name, 80))
 		}
 	}
-	if len(names) == 0 {
-		in.failCode(tableCode+".noColumns", "columns", "the file has no header")
-	}
-	if len(names) > maxColumns {
-		in.failCode(tableCode+".tooManyColumns", "columns", "want at most %d columns", maxColumns)
-	}
+	checkColumnCount(in, len(names), "the file has no header")
 	checkKeyColumns(in, "primaryKey", d.PrimaryKey, func(name string) bool { return slices.Contains(names, name) })
-	if err := in.err(tableCode); err != nil {
+	if err := in.err(); err != nil {
 		return err
 	}
 	for _, name := range names {

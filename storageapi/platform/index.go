@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -10,29 +11,33 @@ import (
 
 func (s *Server) indexRoutes() []route {
 	return []route{
-		{method: "GET", path: "", summary: "Index of the stack", public: true, run: (*call).index},
-		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, run: (*call).index},
+		{method: "GET", path: "", summary: "Index of the stack", public: true, query: "exclude", answer: indexShape{}, run: (*call).index},
+		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, query: "exclude", answer: indexShape{}, run: (*call).index},
 		{method: "GET", path: "/apis.json", summary: "APIs of the stack", public: true, api: portalAPI, run: (*call).portal},
-		{method: "GET", path: "/health-check", summary: "Whether the server runs", public: true, api: portalAPI, run: func(*call) (reply, error) {
-			return ok(map[string]string{"status": "ok"})
-		}},
+		{method: "GET", path: "/health-check", summary: "Whether the server runs", public: true, api: portalAPI, run: (*call).health},
 		{method: "GET", path: "/readiness-check", summary: "Whether the server can read and store", public: true, api: portalAPI, run: (*call).ready},
-		{method: "GET", path: "/openapi/storage.json", summary: "Description of the Storage API", public: true, api: portalAPI, run: func(c *call) (reply, error) {
-			return ok(c.s.describeAPI(storageAPI, "Storage", c.base()))
-		}},
-		{method: "GET", path: "/openapi/queue.json", summary: "Description of the queue", public: true, api: portalAPI, run: func(c *call) (reply, error) {
-			return ok(c.s.describeAPI(queueAPI, "Queue", c.base()))
-		}},
-		{method: "GET", path: "/openapi/encryption.json", summary: "Description of the encryption", public: true, api: portalAPI, run: func(c *call) (reply, error) {
-			return ok(c.s.describeAPI(encryptionAPI, "Encryption", c.base()))
-		}},
+		describeRoute(storageAPI, "Storage"),
+		describeRoute(queueAPI, "Queue"),
+		describeRoute(encryptionAPI, "Encryption"),
 	}
 }
+
+// describeRoute answers the OpenAPI document of an API.
+func describeRoute(of api, title string) route {
+	return route{
+		method: "GET", path: "/openapi/" + strings.ToLower(title) + ".json", summary: "Description of the " + title + " API", public: true, api: portalAPI,
+		run: func(c *call) (any, error) { return c.s.describeAPI(of, title, c.base()), nil },
+	}
+}
+
+var statusOK = map[string]string{"status": "ok"}
+
+func (c *call) health() (any, error) { return statusOK, nil }
 
 // revision is the release of the API that the server implements.
 const revision = "1"
 
-func (c *call) index() (reply, error) {
+func (c *call) index() (any, error) {
 	base := c.base()
 	host := c.r.Host
 	if _, rest, found := strings.Cut(c.s.opts.PublicURL, "://"); found {
@@ -45,77 +50,55 @@ func (c *call) index() (reply, error) {
 	var components any
 	switch {
 	case c.query("exclude") == "components":
-		return ok(out)
+		return out, nil
 	case c.query("exclude") == "componentDetails":
 		components = c.s.briefComponents()
 	default:
 		components = c.s.componentList()
 	}
-	return ok(struct {
+	return struct {
 		storageapi.Index
 		Components any `json:"components"`
-	}{out, components})
+	}{out, components}, nil
 }
 
 // ready answers whether calls can be answered: while the store has failed, 503 with the time of the next attempt to open
 // it. Whoever asks makes that attempt.
-func (c *call) ready() (reply, error) {
-	if err := c.s.store.db.Ready(); err != nil {
-		return failed(err)
-	}
-	return ok(map[string]string{"status": "ok"})
+func (c *call) ready() (any, error) {
+	return statusOK, c.s.store.db.Ready()
 }
 
-func (c *call) portal() (reply, error) {
+func (c *call) portal() (any, error) {
 	base := c.base()
-	out := storageapi.Portal{Stack: c.s.opts.Stack, Services: []storageapi.PortalService{
-		{ID: "storage", Name: "Storage", APIURL: base, OpenAPISpecURL: base + "/openapi/storage.json"},
-		{ID: "queue", Name: "Queue", APIURL: base, OpenAPISpecURL: base + "/openapi/queue.json"},
-		{ID: "encryption", Name: "Encryption", APIURL: base, OpenAPISpecURL: base + "/openapi/encryption.json"},
-	}}
-	if out.Stack == "" {
-		out.Stack = c.r.Host
+	out := storageapi.Portal{Stack: cmp.Or(c.s.opts.Stack, c.r.Host)}
+	for _, name := range []string{"Storage", "Queue", "Encryption"} {
+		id := strings.ToLower(name)
+		out.Services = append(out.Services, storageapi.PortalService{ID: id, Name: name, APIURL: base, OpenAPISpecURL: base + "/openapi/" + id + ".json"})
 	}
 	for _, service := range c.s.opts.Services {
 		if service.OpenAPISpecURL == "" {
 			continue
 		}
-		name := service.Name
-		if name == "" {
-			name = service.ID
-		}
 		out.Services = append(out.Services, storageapi.PortalService{
-			ID: service.ID, Name: name, APIURL: service.URL, OpenAPISpecURL: service.OpenAPISpecURL,
+			ID: service.ID, Name: cmp.Or(service.Name, service.ID), APIURL: service.URL, OpenAPISpecURL: service.OpenAPISpecURL,
 		})
 	}
-	return ok(out)
+	return out, nil
 }
 
 // describe fills in what every component has.
 func describe(c Component) *Component {
-	if c.Type == "" {
-		c.Type = "other"
-	}
-	if c.Name == "" {
-		c.Name = c.ID
-	}
-	if c.Version == 0 {
-		c.Version = 1
-	}
+	fill := func(field *string, value string) { *field = cmp.Or(*field, value) }
+	fill(&c.Type, "other")
+	fill(&c.Name, c.ID)
+	c.Version = cmp.Or(c.Version, 1)
 	c.HasRun = c.Runner != nil
 	c.Flags = notNil(c.Flags)
 	for _, object := range []*json.RawMessage{&c.ConfigurationSchema, &c.EmptyConfiguration, &c.UIOptions} {
-		if *object == nil {
-			*object = emptyObject()
-		}
+		*object = orEmptyObject(*object)
 	}
 	d := &c.Data
 	d.Vendor.Contact = notNil(d.Vendor.Contact)
-	fill := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
 	fill(&d.Definition.Type, "builtin")
 	fill(&d.Definition.URI, c.ID)
 	fill(&d.Definition.Tag, "latest")

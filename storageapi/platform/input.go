@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,6 +24,8 @@ import (
 type input struct {
 	fields     map[string]json.RawMessage
 	violations []violation
+	// code is that of the error, unless a violation has one of its own.
+	code string
 	// list says that the body was [], which is how some clients write that there are no fields.
 	list bool
 }
@@ -92,12 +94,7 @@ func notAnObject() error {
 // formInput makes nested values of fields such as "a[b][0]".
 func formInput(values url.Values) (*input, error) {
 	root := make(map[string]any)
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		for _, value := range values[name] {
 			if !utf8.ValidString(name) || !utf8.ValidString(value) {
 				return nil, refuse(http.StatusBadRequest, "validation.body", "The form is not UTF-8")
@@ -131,7 +128,7 @@ const maxFieldDepth = 16
 
 func setField(node map[string]any, path []string, value string) bool {
 	name := path[0]
-	if name == "" && len(node) > 0 || name == "" {
+	if name == "" {
 		name = strconv.Itoa(len(node))
 	}
 	if len(path) == 1 {
@@ -182,20 +179,23 @@ func cut(s string, n int) string {
 // fail notes that a field is wrong.
 func (in *input) fail(name, format string, args ...any) { in.failCode("", name, format, args...) }
 
-// failCode is fail with a code of its own.
+// failCode is fail with a code of its own. What is wrong is noted once, however often the field is read.
 func (in *input) failCode(code, name, format string, args ...any) {
-	in.violations = append(in.violations, violation{storageapi.Violation{Key: name, Message: fmt.Sprintf(format, args...)}, code})
+	v := violation{storageapi.Violation{Key: name, Message: fmt.Sprintf(format, args...)}, code}
+	if !slices.Contains(in.violations, v) {
+		in.violations = append(in.violations, v)
+	}
 }
 
-// err returns the error of everything that is wrong, or nil. code is what the calls for this object use.
-func (in *input) err(code string) error {
+// err returns the error of everything that is wrong, or nil.
+func (in *input) err() error {
 	if len(in.violations) == 0 {
 		return nil
 	}
-	e := &apiError{status: http.StatusBadRequest, code: code}
+	e := &apiError{status: http.StatusBadRequest, code: in.code}
 	var texts []string
 	for _, v := range in.violations {
-		if v.code != "" && e.code == code {
+		if v.code != "" && e.code == in.code {
 			e.code = v.code
 		}
 		e.violations = append(e.violations, v.Violation)
@@ -384,13 +384,16 @@ func (in *input) decode(name string, v any, want string) {
 // only notes every field that is not one of the names.
 func (in *input) only(names ...string) {
 	for name := range in.fields {
-		known := false
-		for _, n := range names {
-			known = known || n == name
-		}
-		if !known {
+		if !slices.Contains(names, name) {
 			in.fail(cut(name, 80), "This field was not expected.")
 		}
+	}
+}
+
+// name checks that a field that was sent has the form of the name of a bucket or table.
+func (in *input) name(field, value string) {
+	if value != "" && !validName.MatchString(value) {
+		in.fail(field, "want 1 to 96 letters, digits, dashes and underscores")
 	}
 }
 

@@ -53,9 +53,22 @@ type jobRun struct {
 	s      *Server
 	record jobRecord
 	over   bool
+
+	// direct says that the caller waits for the operation: there is no job, and the results are his answer.
+	direct  bool
+	results any
 }
 
-func (r *jobRun) decode(v any) error { return json.Unmarshal(r.record.Params, v) }
+// operation is what a kind of jobs does, with its parameters.
+func operation[P any](do func(run *jobRun, p P) error) func(run *jobRun) error {
+	return func(run *jobRun) error {
+		var p P
+		if err := json.Unmarshal(run.record.Params, &p); err != nil {
+			return err
+		}
+		return do(run, p)
+	}
+}
 
 // call is the job as a call of its creator. The rights were checked when the job was made.
 func (r *jobRun) call() *call {
@@ -72,6 +85,12 @@ func (r *jobRun) call() *call {
 func (r *jobRun) finish(lock string, effect func(tx *txn) (results any, err error)) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
+	}
+	if r.direct {
+		return r.s.store.update(lock, func(tx *txn) (err error) {
+			r.results, err = effect(tx)
+			return err
+		})
 	}
 	event, err := r.s.store.ids.take()
 	if err != nil {
@@ -118,46 +137,47 @@ type storageJobs struct {
 
 func newStorageJobs(s *Server) *storageJobs {
 	return &storageJobs{lanes: newLanes(s.opts.StorageJobs), s: s, ended: make(chan struct{}), operations: map[string]func(*jobRun) error{
-		"devBranchCreate":       s.branchCreateJob,
-		"devBranchDelete":       s.branchDeleteJob,
-		"bucketDelete":          s.bucketDeleteJob,
-		"bucketUpdate":          s.bucketUpdateJob,
-		"fileDelete":            s.fileDeleteJob,
-		"tableColumnAdd":        s.columnAddJob,
-		"tableColumnDelete":     s.columnDeleteJob,
-		"tableCreate":           s.tableCreateJob,
-		"tableDefinitionCreate": s.tableDefinitionJob,
-		"tableDrop":             s.tableDropJob,
-		"tableExport":           s.tableExportJob,
-		"tableImport":           s.tableImportJob,
-		"tablePrimaryKeyAdd":    s.primaryKeyAddJob,
-		"tablePrimaryKeyDelete": s.primaryKeyDeleteJob,
-		"tableRowsDelete":       s.rowsDeleteJob,
-		"tableUpdate":           s.tableUpdateJob,
+		"devBranchCreate":       operation(s.branchCreateJob),
+		"devBranchDelete":       operation(s.branchDeleteJob),
+		"bucketDelete":          operation(s.bucketDeleteJob),
+		"bucketUpdate":          operation(s.bucketUpdateJob),
+		"fileDelete":            operation(s.fileDeleteJob),
+		"tableColumnAdd":        operation(s.columnAddJob),
+		"tableColumnDelete":     operation(s.columnDeleteJob),
+		"tableCreate":           operation(s.tableCreateJob),
+		"tableDefinitionCreate": operation(s.tableDefinitionJob),
+		"tableDrop":             operation(s.tableDropJob),
+		"tableExport":           operation(s.tableExportJob),
+		"tableImport":           operation(s.tableImportJob),
+		"tablePrimaryKeyAdd":    operation(s.primaryKeyAddJob),
+		"tablePrimaryKeyDelete": operation(s.primaryKeyDeleteJob),
+		"tableRowsDelete":       operation(s.rowsDeleteJob),
+		"tableUpdate":           operation(s.tableUpdateJob),
 	}}
 }
 
 // resume queues the jobs that had not ended when the directory was used last.
 func (j *storageJobs) resume() error {
 	var open []jobRecord
-	err := j.s.store.view(func(tx *txn) error {
-		ids, err := all[int64](tx, key("job-open", ""))
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			var record jobRecord
-			if _, err := tx.get(jobKey(id), &record); err != nil {
-				return err
-			}
-			open = append(open, record)
-		}
-		return nil
+	err := j.s.store.view(func(tx *txn) (err error) {
+		open, err = openJobs(tx)
+		return err
 	})
 	for _, record := range open {
 		j.queue(record)
 	}
 	return err
+}
+
+// openJobs reads the jobs that have not ended.
+func openJobs(tx *txn) (list []jobRecord, err error) {
+	for record, err := range indexed[jobRecord](tx, key("job-open", ""), false, jobKey) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, record)
+	}
+	return list, nil
 }
 
 func (j *storageJobs) queue(record jobRecord) {
@@ -209,19 +229,25 @@ func (j *storageJobs) reread(ctx context.Context, run *jobRun) (finished bool, e
 	if err := j.s.store.wait(ctx); err != nil {
 		return false, err
 	}
-	var record jobRecord
-	err = j.s.store.view(func(tx *txn) error {
-		_, err := tx.get(jobKey(run.record.ID), &record)
-		return err
-	})
+	record, err := j.read(run.record.ID)
 	if err != nil {
 		return false, err
 	}
-	finished = record.Status == storageapi.JobSuccess || record.Status == storageapi.JobFailed
+	finished = record.finished()
 	record.Status, record.Started = storageapi.JobProcessing, now()
 	run.record = record
 	return finished, nil
 }
+
+func (j *storageJobs) read(id int64) (record jobRecord, err error) {
+	err = j.s.store.view(func(tx *txn) (err error) {
+		record, err = find[jobRecord](tx, jobKey(id), nil)
+		return err
+	})
+	return record, err
+}
+
+func (r jobRecord) finished() bool { return r.Status == storageapi.JobSuccess || r.Status == storageapi.JobFailed }
 
 // announce wakes those who wait for a job.
 func (j *storageJobs) announce() {
@@ -237,11 +263,7 @@ func (j *storageJobs) wait(ctx context.Context, id int64) (record jobRecord, err
 		j.endMu.Lock()
 		ended := j.ended
 		j.endMu.Unlock()
-		err = j.s.store.view(func(tx *txn) error {
-			_, err := tx.get(jobKey(id), &record)
-			return err
-		})
-		if err != nil || record.Status == storageapi.JobSuccess || record.Status == storageapi.JobFailed {
+		if record, err = j.read(id); err != nil || record.finished() {
 			return record, err
 		}
 		select {
@@ -288,17 +310,44 @@ func (j *storageJobs) fail(ctx context.Context, record jobRecord, err error) {
 }
 
 // startJob makes a new job and answers it.
-func (c *call) startJob(spec jobSpec) (reply, error) {
+func (c *call) startJob(spec jobSpec) (any, error) {
 	record, err := c.newJob(spec)
-	if err != nil {
-		return failed(err)
+	return startedJob{c.jobAnswer(record)}, err
+}
+
+// perform does at once what a job would do, and answers the results; with async=true in the query it makes the job.
+func (c *call) perform(spec jobSpec) (any, error) {
+	if c.queryFlag("async") {
+		return c.startJob(spec)
 	}
-	return accepted(c.jobAnswer(record))
+	record, err := c.describeJob(spec)
+	if err != nil {
+		return nil, err
+	}
+	run := &jobRun{ctx: c.r.Context(), s: c.s, record: record, direct: true}
+	err = c.s.jobs.operations[spec.operation](run)
+	return run.results, err
+}
+
+// describeJob makes the record of a new job, without its id.
+func (c *call) describeJob(spec jobSpec) (jobRecord, error) {
+	if err := c.fault(); err != nil {
+		return jobRecord{}, err
+	}
+	params, err := encodeJSON(spec.params)
+	record := jobRecord{
+		Status: storageapi.JobWaiting, Branch: c.branch, Lane: spec.lane, Operation: spec.operation, Params: params,
+		Base: c.base(), Created: now(), RunID: c.runID(), Creator: c.creator(),
+	}
+	if spec.table != "" {
+		record.Table = &spec.table
+	}
+	return record, err
 }
 
 // newJob stores a new job, which is then sure to run.
 func (c *call) newJob(spec jobSpec) (jobRecord, error) {
-	params, err := encodeJSON(spec.params)
+	record, err := c.describeJob(spec)
 	if err != nil {
 		return jobRecord{}, err
 	}
@@ -308,13 +357,7 @@ func (c *call) newJob(spec jobSpec) (jobRecord, error) {
 			return jobRecord{}, err
 		}
 	}
-	record := jobRecord{
-		ID: id, Status: storageapi.JobWaiting, Branch: c.branch, Lane: spec.lane, Operation: spec.operation, Params: params,
-		Base: c.base(), Created: now(), RunID: c.runID(), Creator: c.creator(),
-	}
-	if spec.table != "" {
-		record.Table = &spec.table
-	}
+	record.ID = id
 	err = c.s.store.update("", func(tx *txn) error {
 		if err := tx.put(openJobKey(id), id); err != nil {
 			return err
@@ -344,8 +387,8 @@ func (c *call) jobAnswer(r jobRecord) storageapi.Job {
 
 func (s *Server) jobRoutes() []route {
 	return []route{
-		{method: "GET", path: "/jobs", summary: "List storage jobs, the newest first", run: (*call).listJobs},
-		{method: "GET", path: "/jobs/{id}", summary: "Storage job detail", run: (*call).getJob},
+		{method: "GET", path: "/jobs", summary: "List storage jobs, the newest first", query: jobsQuery, answer: []storageapi.Job{}, read: (*call).listJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Storage job detail", answer: storageapi.Job{}, read: (*call).getJob},
 	}
 }
 
@@ -354,31 +397,16 @@ func (c *call) seesJob(r jobRecord) bool {
 	return c.token.CanManageBuckets || int64(r.Creator.ID) == c.token.ID || r.Table != nil && c.token.mayRead(bucketOf(*r.Table))
 }
 
-func (c *call) getJob() (reply, error) {
-	var record jobRecord
-	const code = "storage.jobs.notFound"
-	id, err := c.knownID("id", "Job", code)
-	if err != nil {
-		return failed(err)
-	}
-	err = c.s.store.view(func(tx *txn) error {
-		found, err := tx.get(jobKey(id), &record)
-		if err == nil && !found {
-			err = refuse(http.StatusNotFound, code, "Job %d not found", id)
-		}
-		return err
-	})
+func (c *call) getJob(tx *txn) (any, error) {
+	record, err := pathRecord[jobRecord](c, tx, "Job", "storage.jobs.notFound", jobKey)
 	if err == nil && !c.seesJob(record) {
-		err = accessDenied("job %d", id)
+		err = accessDenied("job %d", record.ID)
 	}
-	if err != nil {
-		return failed(err)
-	}
-	return ok(c.jobAnswer(record))
+	return c.jobAnswer(record), err
 }
 
 // timeRange is a bound on a time in the query: name_from and name_to, or name for both.
-func (c *call) timeRange(name string) (func(at storageapi.Time) bool, error) {
+func (c *call) timeRange(name string) func(at storageapi.Time) bool {
 	var bounds [2]time.Time
 	for i, parameter := range []string{name + "_from", name + "_to"} {
 		text := c.query(parameter)
@@ -390,56 +418,23 @@ func (c *call) timeRange(name string) (func(at storageapi.Time) bool, error) {
 		}
 		at, err := parseTime(text)
 		if err != nil {
-			return nil, refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want a time", parameter)
+			c.blame(refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want a time", parameter))
 		}
 		bounds[i] = at
 	}
 	return func(at storageapi.Time) bool {
 		return (bounds[0].IsZero() || !at.Before(bounds[0])) && (bounds[1].IsZero() || !at.After(bounds[1]))
-	}, nil
+	}
 }
 
-func (c *call) listJobs() (reply, error) {
-	limit, offset, err := c.paging(1000)
-	if err != nil {
-		return failed(err)
-	}
-	createdIn, err := c.timeRange("created_time")
-	if err != nil {
-		return failed(err)
-	}
-	startedIn, err := c.timeRange("start_time")
-	if err != nil {
-		return failed(err)
-	}
-	endedIn, err := c.timeRange("end_time")
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) listJobs(tx *txn) (any, error) {
+	created, started, ended := c.timeRange("created_time"), c.timeRange("start_time"), c.timeRange("end_time")
 	status, excluded := c.queryList("storage_job_status"), c.queryList("excluded_storage_job_status")
-	list := []storageapi.Job{}
-	err = c.s.store.view(func(tx *txn) error {
-		n := 0
-		for _, rec := range tx.scan(key("job", ""), true) {
-			var record jobRecord
-			if err := rec.decode(&record); err != nil {
-				return err
-			}
-			if !c.seesJob(record) || len(status) > 0 && !slices.Contains(status, record.Status) || slices.Contains(excluded, record.Status) ||
-				!createdIn(record.Created) || !startedIn(record.Started) || !endedIn(record.Ended) {
-				continue
-			}
-			if n++; n <= offset {
-				continue
-			}
-			if list = append(list, c.jobAnswer(record)); len(list) == limit {
-				break
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return failed(err)
+	wanted := func(r jobRecord) bool {
+		return c.seesJob(r) && (len(status) == 0 || slices.Contains(status, r.Status)) && !slices.Contains(excluded, r.Status) &&
+			created(r.Created) && started(r.Started) && ended(r.Ended)
 	}
-	return ok(list)
+	return collect(c.page(1000), each[jobRecord](tx, key("job", ""), true), wanted, func(r jobRecord) (storageapi.Job, error) {
+		return c.jobAnswer(r), nil
+	})
 }

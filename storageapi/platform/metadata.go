@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -39,7 +38,7 @@ func (s *Server) putNotes(tx *txn, owner, provider string, notes []storageapi.Ke
 			return err
 		}
 		if !found {
-			id, err := s.ids()
+			id, err := s.store.ids.takeText()
 			if err != nil {
 				return err
 			}
@@ -53,8 +52,6 @@ func (s *Server) putNotes(tx *txn, owner, provider string, notes []storageapi.Ke
 	return nil
 }
 
-func (s *Server) ids() (string, error) { return s.store.ids.takeText() }
-
 // notes lists the notes on an owner.
 func notes(tx *txn, owner string) ([]storageapi.Metadata, error) {
 	list, err := all[storageapi.Metadata](tx, key("metadata", owner, ""))
@@ -67,174 +64,224 @@ func deleteNote(tx *txn, owner, id string) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range list {
-		if string(m.ID) == id {
-			return tx.delete(metadataKey(owner, m.Provider, m.Key))
-		}
+	at := slices.IndexFunc(list, func(m storageapi.Metadata) bool { return string(m.ID) == id })
+	if at >= 0 {
+		return tx.delete(metadataKey(owner, list[at].Provider, list[at].Key))
 	}
 	return refuse(http.StatusNotFound, "storage.metadata.notFound", "Metadata %q not found", cut(id, 80))
 }
 
+// annotated is a kind of objects that have notes.
+type annotated struct {
+	what   string // for the summaries
+	path   string
+	branch branchScope
+	// provider is that of a call that names none; without one each call must.
+	provider string
+	// lock is held by each change of the object of the path, so that no note is stored for one that is being deleted.
+	lock func(c *call) string
+	// owner finds the object of the path and checks the right to read, or to change, its notes.
+	owner func(c *call, tx *txn, change bool) (string, error)
+}
+
 func branchOwner(branch string) string { return "branch" + sep + branch }
 
-func (s *Server) branchMetadataRoutes() []route {
-	return []route{
-		{method: "GET", path: "/metadata", summary: "List the metadata of a branch", branch: requiredBranch, run: (*call).listBranchMetadata},
-		{method: "POST", path: "/metadata", summary: "Set metadata of a branch", branch: requiredBranch, run: (*call).setBranchMetadata},
-		{method: "DELETE", path: "/metadata/{metadata}", summary: "Delete metadata of a branch", branch: requiredBranch, run: (*call).deleteBranchMetadata},
-	}
-}
-
-func (c *call) listBranchMetadata() (reply, error) {
-	var list []storageapi.Metadata
-	err := c.s.store.view(func(tx *txn) (err error) {
-		list, err = notes(tx, branchOwner(c.branch))
-		return err
-	})
-	return answered(list, err)
-}
-
-// changeBranchMetadata runs a change of the notes on the branch of the path. It holds the lock of all branches, so that no
-// note is stored for one that is being deleted.
-func (c *call) changeBranchMetadata(change func(tx *txn, owner string) error) error {
-	if !c.token.CanManageBuckets {
-		return accessDenied("the metadata of branch %s are read-only for this token", c.branch)
-	}
-	return c.s.store.update(branchesLock, func(tx *txn) error {
-		if _, err := getBranch(tx, c.branchNumber()); err != nil {
-			return err
-		}
-		return change(tx, branchOwner(c.branch))
-	})
-}
-
-func (c *call) setBranchMetadata() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	added, provider := readNotes(in, "user")
-	if err := in.err(metadataCode); err != nil {
-		return failed(err)
-	}
-	var list []storageapi.Metadata
-	err = c.changeBranchMetadata(func(tx *txn, owner string) (err error) {
-		if err = c.s.putNotes(tx, owner, provider, added); err != nil {
-			return err
-		}
-		list, err = notes(tx, owner)
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(list)
-}
-
-func (c *call) deleteBranchMetadata() (reply, error) {
-	err := c.changeBranchMetadata(func(tx *txn, owner string) error { return deleteNote(tx, owner, c.r.PathValue("metadata")) })
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
-}
-
-const metadataPath = configPath + "/metadata"
-
-func (s *Server) configurationMetadataRoutes() []route {
-	return []route{
-		{method: "GET", path: metadataPath, summary: "List the metadata of a configuration", branch: requiredBranch, run: (*call).listConfigurationMetadata},
-		{method: "POST", path: metadataPath, summary: "Set metadata of a configuration", branch: requiredBranch, run: (*call).setConfigurationMetadata},
-		{method: "DELETE", path: metadataPath + "/{metadata}", summary: "Delete metadata of a configuration", branch: requiredBranch, run: (*call).deleteConfigurationMetadata},
-		{method: "GET", path: "/search/component-configurations", summary: "Search configurations", branch: requiredBranch, run: (*call).searchConfigurations},
-	}
-}
-
-func (c *call) listConfigurationMetadata() (reply, error) {
-	var list []storageapi.Metadata
-	err := c.readConfiguration(func(conf *configuration) (err error) {
-		list, err = notes(conf.tx, conf.metadataOwner())
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(list)
-}
-
-func (c *call) setConfigurationMetadata() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	added, provider := readNotes(in, "user")
-	if err := in.err(metadataCode); err != nil {
-		return failed(err)
-	}
-	var list []storageapi.Metadata
-	_, err = c.changeConfiguration(false, func(conf *configuration) (err error) {
-		if err := c.s.putNotes(conf.tx, conf.metadataOwner(), provider, added); err != nil {
-			return err
-		}
-		list, err = notes(conf.tx, conf.metadataOwner())
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(list)
-}
-
-func (c *call) deleteConfigurationMetadata() (reply, error) {
-	_, err := c.changeConfiguration(false, func(conf *configuration) error {
-		return deleteNote(conf.tx, conf.metadataOwner(), c.r.PathValue("metadata"))
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
-}
-
-func (c *call) searchConfigurations() (reply, error) {
-	query := c.r.URL.Query()
-	keys := c.queryList("metadataKeys")
-	list := []storageapi.ConfigurationMatch{}
-	err := c.s.store.view(func(tx *txn) error {
-		for k, rec := range tx.scan(key("config", c.branch, ""), false) {
-			var head configHead
-			if err := rec.decode(&head); err != nil {
-				return err
+func (s *Server) metadataRoutes() []route {
+	branches := annotated{
+		what: "a branch", branch: requiredBranch, provider: "user", lock: func(*call) string { return branchesLock },
+		owner: func(c *call, tx *txn, change bool) (string, error) {
+			if !change {
+				return branchOwner(c.branch), nil
 			}
-			component := k[:len(k)-len(head.ID)-len(sep)]
-			if head.Latest.Deleted || !c.token.mayUse(component) ||
-				query.Get("componentId") != "" && query.Get("componentId") != component ||
-				query.Get("configurationId") != "" && query.Get("configurationId") != head.ID {
-				continue
+			if !c.token.CanManageBuckets {
+				return "", accessDenied("the metadata of branch %s are read-only for this token", c.branch)
 			}
-			all, err := notes(tx, configID{c.branch, component, head.ID}.metadataOwner())
+			_, err := getBranch(tx, c.branchNumber())
+			return branchOwner(c.branch), err
+		},
+	}
+	configurations := annotated{
+		what: "a configuration", path: configPath, branch: requiredBranch, provider: "user",
+		lock: func(c *call) string { return c.pathConfiguration().lock() },
+		owner: func(c *call, tx *txn, _ bool) (string, error) {
+			conf, err := c.openConfiguration(tx, false)
 			if err != nil {
-				return err
+				return "", err
 			}
-			matching := all
-			if len(keys) > 0 {
-				matching = slices.DeleteFunc(all, func(m storageapi.Metadata) bool { return !slices.Contains(keys, m.Key) })
-				if len(matching) == 0 {
-					continue
-				}
-			}
-			match := storageapi.ConfigurationMatch{ComponentID: component, ConfigurationID: head.ID}
-			if query.Get("include") == "filteredMetadata" {
-				if len(matching) == 0 {
-					continue // a search that shows metadata finds what has some
-				}
-				match.Metadata = matching
-			}
-			list = append(list, match)
-		}
-		return nil
-	})
-	if err != nil {
-		return failed(fmt.Errorf("search: %w", err))
+			return conf.metadataOwner(), nil
+		},
 	}
-	return ok(list)
+	buckets := annotated{
+		what: "a bucket", path: "/buckets/{bucket}", branch: optionalBranch,
+		lock: func(c *call) string { return bucketLock(c.branch, c.r.PathValue("bucket")) },
+		owner: func(c *call, tx *txn, change bool) (string, error) {
+			id := c.r.PathValue("bucket")
+			if change {
+				return bucketOwner(c.branch, id), c.findWritable(tx, id)
+			}
+			_, err := c.findBucket(tx, id)
+			return bucketOwner(c.branch, id), err
+		},
+	}
+	tables := annotated{
+		what: "a table", path: "/tables/{table}", branch: optionalBranch,
+		lock: func(c *call) string { return tableLock(c.branch, c.r.PathValue("table")) },
+		owner: func(c *call, tx *txn, change bool) (string, error) {
+			t, err := c.pathTable(tx, change)
+			return tableOwner(c.branch, t.ID), err
+		},
+	}
+	ofTables := tables.routes()
+	for i := range ofTables {
+		if ofTables[i].method == "POST" { // it sets notes of the columns as well
+			ofTables[i].body += " columnsMetadata"
+			ofTables[i].answer, ofTables[i].run = storageapi.TableMetadata{}, (*call).setTableMetadata
+		}
+	}
+	return slices.Concat(branches.routes(), configurations.routes(), buckets.routes(), ofTables)
+}
+
+func (a annotated) routes() []route {
+	path, body := a.path+"/metadata", "provider metadata"
+	if a.provider == "" {
+		body = "provider! metadata"
+	}
+	return []route{
+		{
+			method: "GET", path: path, summary: "List the metadata of " + a.what, branch: a.branch, answer: []storageapi.Metadata{},
+			read: func(c *call, tx *txn) (any, error) {
+				owner, err := a.owner(c, tx, false)
+				if err != nil {
+					return nil, err
+				}
+				return notes(tx, owner)
+			},
+		},
+		{
+			method: "POST", path: path, summary: "Set metadata of " + a.what, branch: a.branch, body: body, status: http.StatusCreated, answer: []storageapi.Metadata{},
+			run: func(c *call) (any, error) {
+				added, provider := readNotes(c.input(metadataCode), a.provider)
+				return a.change(c, func(tx *txn, owner string) (any, error) {
+					if err := c.s.putNotes(tx, owner, provider, added); err != nil {
+						return nil, err
+					}
+					return notes(tx, owner)
+				})
+			},
+		},
+		{
+			method: "DELETE", path: path + "/{metadata}", summary: "Delete metadata of " + a.what, branch: a.branch,
+			run: func(c *call) (any, error) {
+				return a.change(c, func(tx *txn, owner string) (any, error) {
+					return nil, deleteNote(tx, owner, c.r.PathValue("metadata"))
+				})
+			},
+		},
+	}
+}
+
+func (a annotated) change(c *call, do func(tx *txn, owner string) (any, error)) (any, error) {
+	return c.change(a.lock(c), func(tx *txn) (any, error) {
+		owner, err := a.owner(c, tx, true)
+		if err != nil {
+			return nil, err
+		}
+		return do(tx, owner)
+	})
+}
+
+// setTableMetadata sets notes of a table and its columns.
+func (c *call) setTableMetadata() (any, error) {
+	in := c.input(metadataCode)
+	added, provider := readNotes(in, "")
+	var groups map[string][]storageapi.ColumnNote
+	in.decode("columnsMetadata", &groups, "an object of arrays of objects with columnName, key and value")
+	return c.change(tableLock(c.branch, c.r.PathValue("table")), func(tx *txn) (any, error) {
+		t, err := c.pathTable(tx, true)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.s.putNotes(tx, tableOwner(t.Branch, t.ID), provider, added); err != nil {
+			return nil, err
+		}
+		for _, group := range groups {
+			for _, n := range group {
+				if t.find(n.ColumnName) < 0 || !validID(n.Key) {
+					return nil, refuse(http.StatusBadRequest, metadataCode, "Column %q, key %q: no such column or a bad key", cut(n.ColumnName, 80), cut(n.Key, 80))
+				}
+				if err := c.s.putNotes(tx, columnOwner(t.Branch, t.ID, n.ColumnName), provider, []storageapi.KeyValue{{Key: n.Key, Value: n.Value}}); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return c.tableNotes(tx, t)
+	})
+}
+
+// tableNotes reads the notes on a table and its columns.
+func (c *call) tableNotes(tx *txn, t table) (storageapi.TableMetadata, error) {
+	out := storageapi.TableMetadata{ColumnsMetadata: storageapi.Map[[]storageapi.Metadata]{}}
+	var err error
+	if out.Metadata, err = notes(tx, tableOwner(t.Branch, t.ID)); err != nil {
+		return out, err
+	}
+	for _, col := range t.Columns {
+		list, err := notes(tx, columnOwner(t.Branch, t.ID, col.Name))
+		if err != nil {
+			return out, err
+		}
+		if len(list) > 0 {
+			out.ColumnsMetadata[col.Name] = list
+		}
+	}
+	return out, nil
+}
+
+// addNotes adds those notes to the description of a table that are wanted.
+func (c *call) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bool) error {
+	if !own && !columns {
+		return nil
+	}
+	all, err := c.tableNotes(tx, t)
+	if own {
+		out.Metadata = all.Metadata
+	}
+	if columns {
+		out.ColumnMetadata = all.ColumnsMetadata
+	}
+	return err
+}
+
+func (c *call) searchConfigurations(tx *txn) (any, error) {
+	query, keys := c.r.URL.Query(), c.queryList("metadataKeys")
+	// one accepts a parameter that is absent, or is the value.
+	one := func(name, value string) bool { return query.Get(name) == "" || query.Get(name) == value }
+	list := []storageapi.ConfigurationMatch{}
+	for k, rec := range tx.scan(key("config", c.branch, ""), false) {
+		var head configHead
+		if err := rec.decode(&head); err != nil {
+			return nil, err
+		}
+		component := k[:len(k)-len(head.ID)-len(sep)]
+		if head.Latest.Deleted || !c.token.mayUse(component) || !one("componentId", component) || !one("configurationId", head.ID) {
+			continue
+		}
+		matching, err := notes(tx, configID{c.branch, component, head.ID}.metadataOwner())
+		if err != nil {
+			return nil, err
+		}
+		if len(keys) > 0 {
+			matching = slices.DeleteFunc(matching, func(m storageapi.Metadata) bool { return !slices.Contains(keys, m.Key) })
+		}
+		filtered := query.Get("include") == "filteredMetadata"
+		if len(matching) == 0 && (len(keys) > 0 || filtered) {
+			continue // a search that shows metadata finds what has some
+		}
+		match := storageapi.ConfigurationMatch{ComponentID: component, ConfigurationID: head.ID}
+		if filtered {
+			match.Metadata = matching
+		}
+		list = append(list, match)
+	}
+	return list, nil
 }

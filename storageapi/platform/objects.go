@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -154,6 +153,8 @@ type ObjectInfo struct {
 	Written time.Time
 	// Properties are what the writer has said of the object: header fields such as Content-Type.
 	Properties map[string]string
+
+	etag string // changes with each put
 }
 
 // Open opens an object. The caller closes it.
@@ -162,29 +163,31 @@ func (o *Objects) Open(accessKey, key string) (io.ReadSeekCloser, ObjectInfo, er
 	if err != nil {
 		return nil, ObjectInfo{}, err
 	}
-	f, err := o.s.blobs.open(file, name)
+	return o.s.blobs.serve(file, name, objectAddress)
+}
+
+// serve opens what clients read of a blob: of a manifest the form that address makes of it, of all others the blob.
+func (b *blobs) serve(file int64, name string, address func(name string) string) (io.ReadSeekCloser, ObjectInfo, error) {
+	f, err := b.open(file, name)
 	if err != nil {
 		return nil, ObjectInfo{}, err
 	}
-	content, info, err := describeObject(o.s.blobs, f, file, name)
+	var out io.ReadSeekCloser = f
+	info := ObjectInfo{}
+	stat, err := f.Stat()
+	if err == nil {
+		info.Size, info.Written, info.etag = stat.Size(), stat.ModTime(), blobETag(stat)
+		info.Properties, err = b.properties(file, name)
+	}
+	if err == nil && name == storageapi.ManifestName {
+		var manifest []byte
+		manifest, err = servedManifest(file, f, address)
+		info.Size, out = int64(len(manifest)), servedObject{bytes.NewReader(manifest), f}
+	}
 	if err != nil {
 		return nil, ObjectInfo{}, errors.Join(err, f.Close())
 	}
-	return content, info, nil
-}
-
-// describeObject returns what is served of an open blob: of a manifest what clients are to read, of all others the blob.
-func describeObject(b *blobs, f *os.File, file int64, name string) (io.ReadSeekCloser, ObjectInfo, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, ObjectInfo{}, err
-	}
-	properties, err := b.properties(file, name)
-	if err != nil || name != storageapi.ManifestName {
-		return f, ObjectInfo{info.Size(), info.ModTime(), properties}, err
-	}
-	manifest, err := servedManifest(file, f, objectAddress)
-	return servedObject{bytes.NewReader(manifest), f}, ObjectInfo{int64(len(manifest)), info.ModTime(), properties}, err
+	return out, info, nil
 }
 
 // servedObject is an object whose bytes are not those of its blob.
@@ -235,5 +238,5 @@ func (o *Objects) Remove(accessKey, key string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ignoreAbsent(os.Remove(o.s.blobs.path(file, name))), o.s.blobs.setProperties(file, name, nil))
+	return ignoreAbsent(o.s.blobs.remove(file, name))
 }

@@ -12,7 +12,7 @@ import (
 
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// describeAPI makes the OpenAPI document of one API from its routes and their operations.
+// describeAPI makes the OpenAPI document of one API from its routes.
 func (s *Server) describeAPI(which api, title, base string) any {
 	paths := make(map[string]map[string]any)
 	types := schemas{}
@@ -28,8 +28,7 @@ func (s *Server) describeAPI(which api, title, base string) any {
 			if paths[name] == nil {
 				paths[name] = make(map[string]any)
 			}
-			described := operations[which][rt.method+" "+rt.path].describe(types, name)
-			described["summary"] = rt.summary
+			described := rt.describe(types, name)
 			described["responses"].(schema)["default"] = failure
 			if !rt.public {
 				described["security"] = []any{schema{"token": []string{}}}
@@ -51,13 +50,13 @@ func (s *Server) describeAPI(which api, title, base string) any {
 
 func jsonContent(of schema) schema { return schema{"application/json": schema{"schema": of}} }
 
-// describe makes the description of an operation under a path.
-func (o operation) describe(types schemas, path string) schema {
+// describe makes the description of a route under a path.
+func (rt route) describe(types schemas, path string) schema {
 	parameters := []any{}
 	for _, m := range pathParameter.FindAllStringSubmatch(path, -1) {
 		parameters = append(parameters, schema{"name": m[1], "in": "path", "required": true, "schema": schema{"type": "string"}})
 	}
-	for _, name := range strings.Fields(o.query) {
+	for _, name := range strings.Fields(rt.query) {
 		parameters = append(parameters, schema{"name": name, "in": "query", "schema": schema{}})
 	}
 	responses := schema{}
@@ -72,21 +71,21 @@ func (o operation) describe(types schemas, path string) schema {
 		}
 		responses[strconv.Itoa(status)] = r
 	}
-	answer(o.status, o.answer)
-	if o.async {
+	answer(rt.success(nil), rt.answer)
+	if rt.async {
 		answer(http.StatusAccepted, storageapi.Job{})
 	}
-	out := schema{"parameters": parameters, "responses": responses}
-	if o.body != "" {
-		out["requestBody"] = o.describeBody()
+	out := schema{"summary": rt.summary, "parameters": parameters, "responses": responses}
+	if rt.body != "" {
+		out["requestBody"] = rt.describeBody()
 	}
 	return out
 }
 
 // describeBody describes the fields of a body, which is JSON or a form.
-func (o operation) describeBody() schema {
+func (rt route) describeBody() schema {
 	properties, required, more := schema{}, []string{}, false
-	for _, name := range strings.Fields(o.body) {
+	for _, name := range strings.Fields(rt.body) {
 		name, needed := strings.CutSuffix(name, "!")
 		switch {
 		case name == "*":
@@ -107,3 +106,57 @@ func (o operation) describeBody() schema {
 	}
 	return schema{"content": content}
 }
+
+// Shapes of answers that have no type of their own in package storageapi.
+type (
+	indexShape struct {
+		storageapi.Index
+		Components []indexComponentShape `json:"components"`
+	}
+	indexComponentShape struct {
+		storageapi.Component
+		// In the brief form alone.
+		Ico128     string   `json:"ico128"`
+		Features   []string `json:"features"`
+		Categories []string `json:"categories"`
+	}
+	importShape struct {
+		storageapi.ImportResult
+		Transaction any `json:"transaction"`
+	}
+	bucketShape struct {
+		storageapi.Bucket
+		Tables []storageapi.Table `json:"tables"`
+	}
+	listedBucketShape struct {
+		storageapi.Bucket
+		Tables string `json:"tables"`
+	}
+	componentShape struct {
+		storageapi.Component
+		Configurations []storageapi.Configuration `json:"configurations"`
+	}
+	idShape struct {
+		ID string `json:"id"`
+	}
+	versionShape struct {
+		Version string `json:"version"`
+	}
+	eventIDShape struct {
+		ID   string `json:"id"`
+		UUID string `json:"uuid"`
+	}
+)
+
+// What several routes take in their query or body.
+const (
+	pageQuery      = "limit offset"
+	jobsQuery      = pageQuery + " storage_job_status excluded_storage_job_status created_time created_time_from created_time_to start_time start_time_from start_time_to end_time end_time_from end_time_to"
+	selectionQuery = "limit columns changedSince changedUntil whereFilters orderBy"
+	versionsQuery  = pageQuery + " include"
+	importBody     = "incremental withoutHeaders columns ignoredLinesCount delimiter enclosure escapedBy treatValuesAsNull deduplicationStrategy useTimestampFromDataFile"
+	tableBody      = "name! primaryKey delimiter enclosure escapedBy"
+	rowBody        = "name description configuration state isDisabled changeDescription *"
+	queueQuery     = pageQuery + " component config status id runId branchId sortBy sortOrder"
+	tokenBody      = "description bucketPermissions componentAccess canManageBuckets canReadAllFileUploads canPurgeTrash expiresIn"
+)

@@ -135,15 +135,13 @@ func (q *queue) stop() {
 func (q *queue) resume() error {
 	var open []queueRecord
 	err := q.s.store.view(func(tx *txn) error {
-		ids, err := all[int64](tx, key("queue-open", ""))
-		for _, id := range ids {
-			var record queueRecord
-			if _, err := tx.get(queueJobKey(id), &record); err != nil {
+		for record, err := range indexed[queueRecord](tx, key("queue-open", ""), false, queueJobKey) {
+			if err != nil {
 				return err
 			}
 			open = append(open, record)
 		}
-		return err
+		return nil
 	})
 	for _, record := range open {
 		q.enqueue(record)
@@ -188,13 +186,9 @@ func (q *queue) withdraw(id int64) bool {
 // update changes the record of a job.
 func (q *queue) update(id int64, change func(tx *txn, r *queueRecord) error) (queueRecord, error) {
 	var record queueRecord
-	err := q.s.store.update(queueLock(id), func(tx *txn) error {
-		found, err := tx.get(queueJobKey(id), &record)
-		if err != nil {
+	err := q.s.store.update(queueLock(id), func(tx *txn) (err error) {
+		if record, err = find[queueRecord](tx, queueJobKey(id), refuse(http.StatusNotFound, "", "Job %d not found", id)); err != nil {
 			return err
-		}
-		if !found {
-			return refuse(http.StatusNotFound, "", "Job %d not found", id)
 		}
 		if err := change(tx, &record); err != nil {
 			return err

@@ -13,11 +13,11 @@ import (
 
 func (s *Server) queueRoutes() []route {
 	return []route{
-		{method: "POST", path: "/jobs", summary: "Run a component", api: queueAPI, run: (*call).createQueueJob},
-		{method: "GET", path: "/jobs", summary: "List jobs, the newest first", api: queueAPI, run: (*call).listQueueJobs},
-		{method: "GET", path: "/search/jobs", summary: "Search jobs, the newest first", api: queueAPI, run: (*call).listQueueJobs},
-		{method: "GET", path: "/jobs/{id}", summary: "Job detail", api: queueAPI, run: (*call).getQueueJob},
-		{method: "POST", path: "/jobs/{id}/kill", summary: "Terminate a job", api: queueAPI, run: (*call).killQueueJob},
+		{method: "POST", path: "/jobs", summary: "Run a component", api: queueAPI, body: "component! mode config configRowIds configData tag branchId variableValuesId variableValuesData backend parallelism delay delayedStartTime *", status: http.StatusCreated, answer: queueJob{}, run: (*call).createQueueJob},
+		{method: "GET", path: "/jobs", summary: "List jobs, the newest first", api: queueAPI, query: queueQuery, answer: []queueJob{}, read: (*call).listQueueJobs},
+		{method: "GET", path: "/search/jobs", summary: "Search jobs, the newest first", api: queueAPI, query: queueQuery, answer: []queueJob{}, read: (*call).listQueueJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Job detail", api: queueAPI, answer: queueJob{}, read: (*call).getQueueJob},
+		{method: "POST", path: "/jobs/{id}/kill", summary: "Terminate a job", api: queueAPI, status: http.StatusAccepted, answer: queueJob{}, run: (*call).killQueueJob},
 	}
 }
 
@@ -30,11 +30,8 @@ const (
 	maxRunID = 200
 )
 
-func (c *call) createQueueJob() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) createQueueJob() (any, error) {
+	in := c.input("")
 	r := queueRecord{
 		Status: storageapi.QueueCreated, Desired: storageapi.QueueProcessing, Component: in.required("component"), Mode: in.textOr("mode", "run"),
 		Config: in.textOr("config", ""), ConfigData: in.content("configData", ""), Tag: in.textOr("tag", ""), Branch: c.branch,
@@ -81,23 +78,24 @@ func (c *call) createQueueJob() (reply, error) {
 			r.Branch = branch
 		}
 	}
-	if err := in.err(""); err != nil {
-		return failed(err)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
 	if err := checkVariables(r); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if parent := c.runID(); parent != nil {
 		if !validID(*parent) || len(*parent) > maxRunID {
-			return failed(refuse(http.StatusBadRequest, "", "Header %s: want the run id of a job", storageapi.RunIDHeader))
+			return nil, refuse(http.StatusBadRequest, "", "Header %s: want the run id of a job", storageapi.RunIDHeader)
 		}
 		r.ParentRunID = *parent
 	}
 	if err := c.checkQueueJob(r); err != nil {
-		return failed(err)
+		return nil, err
 	}
+	var err error
 	if r.ID, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	err = c.s.store.update("", func(tx *txn) error {
 		if err := tx.put(openQueueJobKey(r.ID), r.ID); err != nil {
@@ -106,11 +104,11 @@ func (c *call) createQueueJob() (reply, error) {
 		return tx.put(queueJobKey(r.ID), r)
 	})
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	answer := c.queueAnswer(r)
 	c.s.queue.enqueue(r)
-	return created(answer)
+	return answer, nil
 }
 
 // checkQueueJob refuses at once what cannot be run.
@@ -193,7 +191,7 @@ func (c *call) queueAnswer(r queueRecord) queueJob {
 			ID: storageapi.ID(id), RunID: r.runID(), ParentRunID: r.ParentRunID,
 			Project: storageapi.QueueProject{ID: storageapi.ID(strconv.FormatInt(c.s.opts.ProjectID, 10)), Name: c.s.opts.ProjectName},
 			Token:   storageapi.JobToken{ID: storageapi.ID(strconv.FormatInt(r.Rights.ID, 10)), Description: r.Rights.Description},
-			Status:  r.Status, DesiredStatus: r.Desired, Mode: r.Mode, Component: r.Component, Config: storageapi.ID(r.Config),
+			Status:  c.queueStatus(r), DesiredStatus: r.Desired, Mode: r.Mode, Component: r.Component, Config: storageapi.ID(r.Config),
 			ConfigRowIDs: notNil(r.RowIDs), Tag: r.Tag, VariableValuesID: storageapi.ID(r.VariablesID), VariableValuesData: orEmpty(r.Variables),
 			UsageData: json.RawMessage("[]"), Metrics: json.RawMessage("[]"), IsFinished: r.finished(), URL: c.base() + "/jobs/" + id,
 			Backend: orEmpty(r.Backend), Behavior: json.RawMessage(`{"onError":null}`), Parallelism: storageapi.ID(r.Parallelism), Type: "standard",
@@ -201,12 +199,6 @@ func (c *call) queueAnswer(r queueRecord) queueJob {
 	}
 	if r.ConfigData != nil {
 		_ = json.Unmarshal(r.ConfigData, &out.ConfigData) // an array is shown as empty
-	}
-	switch {
-	case r.Status == storageapi.QueueCreated && c.s.queue.waits(r.ID):
-		out.Status = storageapi.QueueWaiting
-	case r.Status == storageapi.QueueProcessing && r.Desired == storageapi.QueueTerminating:
-		out.Status = storageapi.QueueTerminating
 	}
 	if r.BranchGiven || r.Branch != c.s.defaultBranch.key() {
 		out.Branch = &r.Branch
@@ -221,6 +213,17 @@ func (c *call) queueAnswer(r queueRecord) queueJob {
 	return out
 }
 
+// queueStatus is the status that clients see.
+func (c *call) queueStatus(r queueRecord) string {
+	switch {
+	case r.Status == storageapi.QueueCreated && c.s.queue.waits(r.ID):
+		return storageapi.QueueWaiting
+	case r.Status == storageapi.QueueProcessing && r.Desired == storageapi.QueueTerminating:
+		return storageapi.QueueTerminating
+	}
+	return r.Status
+}
+
 func orEmpty(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return json.RawMessage("[]")
@@ -233,65 +236,39 @@ func (c *call) seesQueueJob(r queueRecord) bool {
 	return c.token.mayUse(r.Component) || r.Rights.ID == c.token.ID
 }
 
-func (c *call) getQueueJob() (reply, error) {
-	var r queueRecord
-	err := c.s.store.view(func(tx *txn) error {
-		found, err := tx.get(queueJobKey(c.pathID("id")), &r)
-		if err == nil && (!found || !c.seesQueueJob(r)) {
-			err = refuse(http.StatusNotFound, "", "Job %q not found", cut(c.r.PathValue("id"), 40))
-		}
-		return err
-	})
-	if err != nil {
-		return failed(err)
+func (c *call) getQueueJob(tx *txn) (any, error) {
+	absent := refuse(http.StatusNotFound, "", "Job %q not found", cut(c.r.PathValue("id"), 40))
+	r, err := find[queueRecord](tx, queueJobKey(c.pathID("id")), absent)
+	if err == nil && !c.seesQueueJob(r) {
+		err = absent
 	}
-	return ok(c.queueAnswer(r))
+	if err != nil {
+		return nil, err
+	}
+	return c.queueAnswer(r), nil
 }
 
-func (c *call) listQueueJobs() (reply, error) {
-	limit, offset, err := c.paging(500)
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) listQueueJobs(tx *txn) (any, error) {
 	query := c.r.URL.Query()
 	// one accepts a filter that is given once or as a list.
 	one := func(name, value string) bool {
 		wanted := slices.Concat(query[name], query[name+"[]"])
 		return len(wanted) == 0 || slices.Contains(wanted, value)
 	}
-	ascending := strings.EqualFold(query.Get("sortOrder"), "asc")
-	list := []queueJob{}
-	err = c.s.store.view(func(tx *txn) error {
-		n := 0
-		for _, rec := range tx.scan(key("queue-job", ""), !ascending) {
-			var r queueRecord
-			if err := rec.decode(&r); err != nil {
-				return err
-			}
-			out := c.queueAnswer(r)
-			inBranch := one("branchId", r.Branch) ||
-				r.Branch == c.s.defaultBranch.key() && (one("branchId", "null") || one("branchId", "default"))
-			if !c.seesQueueJob(r) || !one("component", r.Component) || !one("config", r.Config) || !one("status", out.Status) ||
-				!one("id", string(out.ID)) || !one("runId", out.RunID) || !inBranch {
-				continue
-			}
-			if n++; n <= offset {
-				continue
-			}
-			if list = append(list, out); len(list) == limit {
-				break
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return failed(err)
+	wanted := func(r queueRecord) bool {
+		inBranch := one("branchId", r.Branch) ||
+			r.Branch == c.s.defaultBranch.key() && (one("branchId", "null") || one("branchId", "default"))
+		return inBranch && c.seesQueueJob(r) && one("component", r.Component) && one("config", r.Config) &&
+			one("status", c.queueStatus(r)) && one("id", strconv.FormatInt(r.ID, 10)) && one("runId", r.runID())
 	}
-	return ok(list)
+	newestFirst := !strings.EqualFold(query.Get("sortOrder"), "asc")
+	return collect(c.page(500), each[queueRecord](tx, key("queue-job", ""), newestFirst), wanted, func(r queueRecord) (queueJob, error) {
+		return c.queueAnswer(r), nil
+	})
 }
 
 // killQueueJob cancels a job that has not begun and terminates one that runs.
-func (c *call) killQueueJob() (reply, error) {
+func (c *call) killQueueJob() (any, error) {
 	id := c.pathID("id")
 	r, err := c.s.queue.update(id, func(_ *txn, r *queueRecord) error {
 		if !c.seesQueueJob(*r) {
@@ -308,12 +285,12 @@ func (c *call) killQueueJob() (reply, error) {
 		return nil
 	})
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	c.s.queue.mu.Lock()
 	if cancel := c.s.queue.running[id]; cancel != nil {
 		cancel()
 	}
 	c.s.queue.mu.Unlock()
-	return accepted(c.queueAnswer(r))
+	return c.queueAnswer(r), nil
 }

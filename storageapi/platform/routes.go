@@ -3,6 +3,7 @@ package platform
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -12,19 +13,53 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// route is one operation of the API. The handlers, the errors for paths that do not exist and the machine-readable
-// description are all made of the routes.
+// route is one operation of the API. The handlers, the errors for unknown paths and the OpenAPI documents are all made of
+// the routes.
 type route struct {
 	method string // "" is any
 	// path is a pattern of [http.ServeMux], below the version's path for storage and below the root for the others.
-	path string
-	// summary is the text of the description.
+	path    string
 	summary string
 	// public calls need no token.
 	public bool
 	branch branchScope
 	api    api
-	run    func(c *call) (reply, error)
+
+	// query names the parameters of the query, body the fields of the body: by name only, because each is accepted in
+	// several forms. "!" marks a required field, "*" stands for fields that are ignored.
+	query, body string
+	// status is that of a success. The default is 200, or 204 without an answer.
+	status int
+	// answer has the type of the answer: nil for none, text for one that is not JSON.
+	answer any
+	// async says that async=true in the query makes a job of the call, which is answered with 202.
+	async bool
+
+	// One of the two: read runs on one state of the store, run does anything else. What they return is the body.
+	run  func(c *call) (any, error)
+	read func(c *call, tx *txn) (any, error)
+}
+
+// text is the answer of a route that is not JSON.
+type text string
+
+// rawAnswer writes an answer that is not JSON.
+type rawAnswer func(w http.ResponseWriter)
+
+// startedJob is the answer 202 with a storage job.
+type startedJob struct{ storageapi.Job }
+
+// success is the status of an answer without an error.
+func (rt route) success(answer any) int {
+	switch _, job := answer.(startedJob); {
+	case job:
+		return http.StatusAccepted
+	case rt.status != 0:
+		return rt.status
+	case rt.answer == nil && rt.described():
+		return http.StatusNoContent
+	}
+	return http.StatusOK
 }
 
 // branchScope says whether a path exists with a branch in front of it.
@@ -42,11 +77,14 @@ type api uint8
 const (
 	storageAPI api = iota
 	queueAPI
-	portalAPI
 	encryptionAPI
-	blobAPI   // the object store behind the files, which is not described
-	absentAPI // services that are not there, which are not described
+	portalAPI // these and the following are in no OpenAPI document
+	blobAPI   // the object store behind the files
+	absentAPI // services that are not there
 )
+
+// described reports whether the route is part of an OpenAPI document.
+func (rt route) described() bool { return rt.api < portalAPI }
 
 const storagePath = "/v2/storage"
 
@@ -67,9 +105,8 @@ func (rt route) patterns() []string {
 
 func (s *Server) allRoutes() []route {
 	return slices.Concat(
-		s.indexRoutes(), s.branchRoutes(), s.branchMetadataRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(),
-		s.configurationMetadataRoutes(), s.tokenRoutes(), s.bucketRoutes(), s.tableRoutes(), s.tableDataRoutes(),
-		s.tableMetadataRoutes(), s.fileRoutes(), s.blobRoutes(), s.jobRoutes(), s.eventRoutes(), s.queueRoutes(),
+		s.indexRoutes(), s.branchRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(), s.metadataRoutes(),
+		s.tokenRoutes(), s.bucketRoutes(), s.tableRoutes(), s.tableDataRoutes(), s.fileRoutes(), s.blobRoutes(), s.jobRoutes(), s.eventRoutes(), s.queueRoutes(),
 		s.encryptionRoutes(), s.absentRoutes(), absentPartRoutes(),
 	)
 }
@@ -87,28 +124,6 @@ func (s *Server) newMux() http.Handler {
 	return mux
 }
 
-// reply is a successful answer.
-type reply struct {
-	status int
-	body   any
-	// write, if not nil, writes the answer instead.
-	write func(w http.ResponseWriter)
-}
-
-func ok(body any) (reply, error)       { return reply{status: http.StatusOK, body: body}, nil }
-func created(body any) (reply, error)  { return reply{status: http.StatusCreated, body: body}, nil }
-func accepted(body any) (reply, error) { return reply{status: http.StatusAccepted, body: body}, nil }
-func noContent() (reply, error)        { return reply{status: http.StatusNoContent}, nil }
-func failed(err error) (reply, error)  { return reply{}, err }
-
-// answered is ok for what was read without an error.
-func answered(body any, err error) (reply, error) {
-	if err != nil {
-		return failed(err)
-	}
-	return ok(body)
-}
-
 // call is one request that is being answered.
 type call struct {
 	s *Server
@@ -122,6 +137,10 @@ type call struct {
 	dev bool
 	// jobBase is the address of the server in a job, which has no request.
 	jobBase string
+
+	// body is what was read of the body, and wrong the first fault outside of it.
+	body  *input
+	wrong error
 }
 
 // base is the address under which the caller reaches the server.
@@ -148,84 +167,175 @@ func (s *Server) handle(rt route) http.Handler {
 				s.writeError(w, r, rt.api == queueAPI, errors.New("panic"))
 			}
 		}()
-		result, err := c.run(rt)
-		switch {
+		answer, err := c.run(rt)
+		write, raw := answer.(rawAnswer)
+		switch status := rt.success(answer); {
 		case err != nil && rt.api == blobAPI:
 			s.writeBlobError(w, r, err)
 		case err != nil:
 			s.writeError(w, r, rt.api == queueAPI || rt.api == encryptionAPI, err)
-		case result.write != nil:
-			result.write(w)
-		case result.status == http.StatusNoContent:
-			w.WriteHeader(result.status)
+		case raw:
+			write(w)
+		case status == http.StatusNoContent:
+			w.WriteHeader(status)
 		default:
-			s.writeJSON(w, result.status, result.body)
+			s.writeJSON(w, status, answer)
 		}
 	})
 }
 
-func (c *call) run(rt route) (reply, error) {
+func (c *call) run(rt route) (answer any, err error) {
 	if !rt.public {
 		if err := c.authenticate(); err != nil {
-			return reply{}, err
+			return nil, err
 		}
 	}
 	if rt.branch != noBranch {
 		if err := c.findBranch(); err != nil {
-			return reply{}, err
+			return nil, err
 		}
 	}
-	return rt.run(c)
+	if rt.run != nil {
+		answer, err = rt.run(c)
+	} else {
+		err = c.view(func(tx *txn) (err error) {
+			answer, err = rt.read(c, tx)
+			return err
+		})
+	}
+	return answer, err
 }
 
-// input reads the body of a call that is about fields.
-func (c *call) input() (*input, error) {
-	in, err := c.optionalInput()
-	if err == nil && in.list {
-		return nil, notAnObject()
+// A request may be malformed in several places. What reads its fields and parameters notes the faults and goes on with
+// zero values; view, change and newJob return the faults before they do anything, and so does fault.
+
+// fault returns what is wrong with the request, as far as it was read.
+func (c *call) fault() error {
+	if c.wrong == nil && c.body != nil {
+		return c.body.err()
 	}
-	return in, err
+	return c.wrong
+}
+
+// blame notes the first fault that is not one of a field of the body.
+func (c *call) blame(err error) {
+	if c.wrong == nil {
+		c.wrong = err
+	}
+}
+
+// view runs read on one state of the store, unless the request is malformed.
+func (c *call) view(read func(tx *txn) error) error {
+	if err := c.fault(); err != nil {
+		return err
+	}
+	return c.s.store.view(func(tx *txn) error {
+		if err := read(tx); err != nil {
+			return err
+		}
+		return c.fault()
+	})
+}
+
+// change runs do under a lock, as [store.update] does, and returns its answer. It changes nothing when the request is
+// malformed, also when do has found that out.
+func (c *call) change(lock string, do func(tx *txn) (any, error)) (answer any, err error) {
+	if err := c.fault(); err != nil {
+		return nil, err
+	}
+	err = c.s.store.update(lock, func(tx *txn) (err error) {
+		if answer, err = do(tx); err != nil {
+			return err
+		}
+		return c.fault()
+	})
+	return answer, err
+}
+
+// input reads the body of a call that is about fields. code is that of the error when a field is wrong.
+func (c *call) input(code string) *input {
+	in := c.optionalInput(code)
+	if in.list {
+		c.blame(notAnObject())
+	}
+	return in
 }
 
 // optionalInput reads the body of a call that has all it needs in its path. Old clients send [] when they have nothing to
 // add.
-func (c *call) optionalInput() (*input, error) { return readInput(c.w, c.r) }
+func (c *call) optionalInput(code string) *input {
+	in, err := readInput(c.w, c.r)
+	return c.reading(in, code, err)
+}
+
+// reading makes in the input whose faults are those of the call.
+func (c *call) reading(in *input, code string, err error) *input {
+	if err != nil {
+		c.blame(err)
+		in = &input{}
+	}
+	in.code, c.body = code, in
+	return in
+}
 
 // query returns a parameter of the query.
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
 // queryFlag returns a boolean of the query, false if it is not there.
-func (c *call) queryFlag(name string) (bool, error) {
+func (c *call) queryFlag(name string) bool {
 	value, ok := parseFlag(c.query(name))
 	if !ok {
-		return false, refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want true or false", name)
+		c.blame(refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want true or false", name))
 	}
-	return value, nil
+	return value
 }
 
 // queryInt returns a number of the query between 0 and maximum.
-func (c *call) queryInt(name string, fallback, maximum int) (int, error) {
+func (c *call) queryInt(name string, fallback, maximum int) int {
 	text := c.query(name)
 	if text == "" {
-		return fallback, nil
+		return fallback
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > maximum {
-		return 0, refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want a whole number from 0 to %d", name, maximum)
+		c.blame(refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want a whole number from 0 to %d", name, maximum))
 	}
-	return n, nil
+	return n
 }
 
-// paging returns limit and offset of a list. A limit of 0 means the default.
-func (c *call) paging(maximum int) (limit, offset int, err error) {
-	if limit, err = c.queryInt("limit", 100, maximum); err != nil {
-		return 0, 0, err
+// page is the part of a list that the parameters offset and limit select.
+type page struct{ skip, limit int }
+
+// page reads offset and limit, 100 by default.
+func (c *call) page(maximum int) page {
+	return page{c.queryInt("offset", 0, 1<<30), cmp.Or(c.queryInt("limit", 100, maximum), 100)}
+}
+
+// anyRecord wants every record.
+func anyRecord[R any](R) bool { return true }
+
+// collect answers a page of those records that are wanted.
+func collect[R, T any](p page, records iter.Seq2[R, error], wanted func(R) bool, answer func(R) (T, error)) ([]T, error) {
+	list := []T{}
+	for r, err := range records {
+		switch {
+		case err != nil:
+			return nil, err
+		case !wanted(r):
+			continue
+		case p.skip > 0:
+			p.skip--
+			continue
+		}
+		item, err := answer(r)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, item); len(list) == p.limit {
+			break
+		}
 	}
-	if limit == 0 {
-		limit = 100
-	}
-	offset, err = c.queryInt("offset", 0, 1<<30)
-	return limit, offset, err
+	return list, nil
 }
 
 // queryList returns a list in the query, written name[]=a or name[0]=a, in the order of the numbers.
@@ -258,6 +368,15 @@ func (c *call) knownID(name, object, code string) (int64, error) {
 		return 0, refuse(http.StatusNotFound, code, "%s %q not found", object, cut(c.r.PathValue(name), 80))
 	}
 	return id, nil
+}
+
+// pathRecord reads the record whose number is the element {id} of the path.
+func pathRecord[V any](c *call, tx *txn, object, code string, recordKey func(id int64) string) (v V, err error) {
+	id, err := c.knownID("id", object, code)
+	if err != nil {
+		return v, err
+	}
+	return find[V](tx, recordKey(id), refuse(http.StatusNotFound, code, "%s %d not found", object, id))
 }
 
 // pathID returns a number in the path, which is 0 and thereby nothing's id if it is none.

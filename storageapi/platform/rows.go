@@ -1,7 +1,7 @@
 package platform
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,16 +17,16 @@ const (
 
 func (s *Server) rowRoutes() []route {
 	return []route{
-		{method: "GET", path: rowsPath, summary: "List rows", branch: optionalBranch, run: (*call).listRows},
-		{method: "POST", path: rowsPath, summary: "Create a row", branch: optionalBranch, run: (*call).createRow},
-		{method: "GET", path: rowPath, summary: "Row detail", branch: optionalBranch, run: (*call).getRow},
-		{method: "PUT", path: rowPath, summary: "Update a row", branch: optionalBranch, run: (*call).updateRow},
-		{method: "PUT", path: rowPath + "/state", summary: "Update the state of a row", branch: optionalBranch, run: (*call).updateRowState},
-		{method: "DELETE", path: rowPath, summary: "Delete a row", branch: optionalBranch, run: (*call).deleteRow},
-		{method: "GET", path: rowPath + "/versions", summary: "List row versions, the newest first", branch: optionalBranch, run: (*call).listRowVersions},
-		{method: "GET", path: rowPath + "/versions/{version}", summary: "Row version detail", branch: optionalBranch, run: (*call).getRowVersion},
-		{method: "POST", path: rowPath + "/versions/{version}/rollback", summary: "Roll a row back to a version", branch: optionalBranch, run: (*call).rollbackRow},
-		{method: "POST", path: rowPath + "/versions/{version}/create", summary: "Copy a row", branch: optionalBranch, run: (*call).copyRow},
+		{method: "GET", path: rowsPath, summary: "List rows", branch: optionalBranch, answer: []storageapi.ConfigurationRow{}, read: ofConfiguration((*call).listRows)},
+		{method: "POST", path: rowsPath, summary: "Create a row", branch: optionalBranch, body: "rowId " + rowBody, status: http.StatusCreated, answer: storageapi.ConfigurationRow{}, run: (*call).createRow},
+		{method: "GET", path: rowPath, summary: "Row detail", branch: optionalBranch, answer: storageapi.ConfigurationRow{}, read: ofConfiguration((*call).getRow)},
+		{method: "PUT", path: rowPath, summary: "Update a row", branch: optionalBranch, body: rowBody, answer: storageapi.ConfigurationRow{}, run: (*call).updateRow},
+		{method: "PUT", path: rowPath + "/state", summary: "Update the state of a row", branch: optionalBranch, body: "state!", answer: storageapi.ConfigurationRow{}, run: (*call).updateRowState},
+		{method: "DELETE", path: rowPath, summary: "Delete a row", branch: optionalBranch, body: "changeDescription", run: (*call).deleteRow},
+		{method: "GET", path: rowPath + "/versions", summary: "List row versions, the newest first", branch: optionalBranch, query: versionsQuery, answer: []storageapi.RowVersion{}, read: ofConfiguration((*call).listRowVersions)},
+		{method: "GET", path: rowPath + "/versions/{version}", summary: "Row version detail", branch: optionalBranch, answer: storageapi.RowVersion{}, read: ofConfiguration((*call).getRowVersion)},
+		{method: "POST", path: rowPath + "/versions/{version}/rollback", summary: "Roll a row back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, answer: storageapi.ConfigurationRow{}, run: (*call).rollbackRow},
+		{method: "POST", path: rowPath + "/versions/{version}/create", summary: "Copy a row", branch: optionalBranch, body: "targetConfigId changeDescription", status: http.StatusCreated, answer: storageapi.ConfigurationRow{}, run: (*call).copyRow},
 	}
 }
 
@@ -43,48 +43,30 @@ func (c *configuration) openRow(row string) (rowRef, error) {
 	return c.head.Latest.Rows[at], nil
 }
 
-// changeRow runs a change of the row of the path.
-func (c *call) changeRow(change func(conf *configuration, ref rowRef) (rowRef, error)) (out storageapi.ConfigurationRow, err error) {
-	_, err = c.changeConfiguration(false, func(conf *configuration) error {
+// changeRow runs a change of the row of the path, and answers the row.
+func (c *call) changeRow(change func(conf *configuration, ref rowRef) (rowRef, error)) (any, error) {
+	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		ref, err := conf.openRow(c.r.PathValue("row"))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if ref, err = change(conf, ref); err != nil {
-			return err
+			return nil, err
 		}
-		out, err = conf.answerRow(ref, include{true, true, true})
-		return err
+		return conf.answerRow(ref, includeAll)
 	})
-	return out, err
 }
 
-func (c *call) listRows() (reply, error) {
-	var rows []storageapi.ConfigurationRow
-	err := c.readConfiguration(func(conf *configuration) (err error) {
-		rows, err = conf.answerRows(conf.head.Latest, include{true, true, true})
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(rows)
+func (c *call) listRows(conf *configuration) (any, error) {
+	return conf.answerRows(conf.head.Latest, includeAll)
 }
 
-func (c *call) getRow() (reply, error) {
-	var out storageapi.ConfigurationRow
-	err := c.readConfiguration(func(conf *configuration) error {
-		ref, err := conf.openRow(c.r.PathValue("row"))
-		if err != nil {
-			return err
-		}
-		out, err = conf.answerRow(ref, include{true, true, true})
-		return err
-	})
+func (c *call) getRow(conf *configuration) (any, error) {
+	ref, err := conf.openRow(c.r.PathValue("row"))
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(out)
+	return conf.answerRow(ref, includeAll)
 }
 
 // addRow adds a row to the latest version. It goes to the end of an order that is set.
@@ -101,54 +83,34 @@ func (c *configuration) addRow(id string, row rowVersion, text, rowText, configT
 	return ref, c.commit(next, nil, text, configText)
 }
 
-func (c *call) createRow() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) createRow() (any, error) {
+	in := c.input(rowCode)
 	id := in.textOr("rowId", "")
 	if id != "" && !validID(id) {
 		in.fail("rowId", "want at most 255 characters without \"/\" and control characters")
 	}
-	row := rowVersion{
-		Name: in.textOr("name", ""), Description: in.textOr("description", ""), Disabled: in.flagOr("isDisabled", false),
-		Content: in.configuration(),
-	}
-	state, text := in.content("state", badState), in.textOr("changeDescription", "")
-	if err := in.err(rowCode); err != nil {
-		return failed(err)
-	}
-	if row.Content == nil {
-		row.Content = emptyObject()
-	}
-	if state == nil {
-		state = emptyObject()
-	}
-	var out storageapi.ConfigurationRow
-	_, err = c.changeConfiguration(false, func(conf *configuration) error {
+	e := readEdit(in)
+	return c.changeConfiguration(false, func(conf *configuration) (_ any, err error) {
 		if id == "" {
 			if id, err = c.newRowID(conf); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if conf.head.Latest.find(id) >= 0 {
-			return refuse(http.StatusBadRequest, "configurationRowAlreadyExists", "Row %q already exists", id)
+			return nil, refuse(http.StatusBadRequest, "configurationRowAlreadyExists", "Row %q already exists", id)
 		}
+		row := rowVersion{Content: orEmptyObject(e.content)}
+		e.apply(&row.Name, &row.Description, &row.Disabled)
 		added := fmt.Sprintf("Row %s added", id)
-		ref, err := conf.addRow(id, row, text, added, added)
+		ref, err := conf.addRow(id, row, e.text, added, added)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := conf.tx.put(conf.rowState(id), state); err != nil {
-			return err
+		if err := conf.tx.put(conf.rowState(id), orEmptyObject(e.state)); err != nil {
+			return nil, err
 		}
-		out, err = conf.answerRow(ref, include{true, true, true})
-		return err
+		return conf.answerRow(ref, includeAll)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(out)
 }
 
 // newRowID gives an id that no row of the configuration has or had, also none that somebody has chosen.
@@ -158,7 +120,7 @@ func (c *call) newRowID(conf *configuration) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		found, err := conf.tx.get(conf.row(id), &rowHead{})
+		found, err := conf.tx.has(conf.row(id))
 		if err != nil || !found {
 			return id, err
 		}
@@ -176,159 +138,84 @@ func (c *configuration) replaceRow(id string, row rowVersion, text, rowText, con
 	return ref, c.commit(next, nil, text, configText)
 }
 
-func (c *call) updateRow() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	name, description, disabled := in.text("name"), in.text("description"), in.flag("isDisabled")
-	content, state, text := in.configuration(), in.content("state", badState), in.textOr("changeDescription", "")
-	if err := in.err(rowCode); err != nil {
-		return failed(err)
-	}
-	out, err := c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
-		if state != nil {
-			if err := conf.tx.put(conf.rowState(ref.ID), state); err != nil {
+func (c *call) updateRow() (any, error) {
+	e := readEdit(c.input(rowCode))
+	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
+		if e.state != nil {
+			if err := conf.tx.put(conf.rowState(ref.ID), e.state); err != nil || e.stateAlone {
 				return ref, err
-			}
-			if in.lacks("name", "description", "isDisabled", "configuration", "changeDescription") {
-				return ref, nil
 			}
 		}
 		row, err := conf.readRow(ref)
 		if err != nil {
 			return ref, err
 		}
-		if name != nil {
-			row.Name = *name
-		}
-		if description != nil {
-			row.Description = *description
-		}
-		if disabled != nil {
-			row.Disabled = *disabled
-		}
-		if content != nil {
-			row.Content = content
+		e.apply(&row.Name, &row.Description, &row.Disabled)
+		if e.content != nil {
+			row.Content = e.content
 		}
 		changed := fmt.Sprintf("Row %s changed", ref.ID)
-		return conf.replaceRow(ref.ID, row, text, changed, changed)
+		return conf.replaceRow(ref.ID, row, e.text, changed, changed)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
 }
 
-func (c *call) updateRowState() (reply, error) {
-	state, err := c.readStateBody(rowCode, badState)
-	if err != nil {
-		return failed(err)
-	}
-	out, err := c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
+func (c *call) updateRowState() (any, error) {
+	state := c.readStateBody(rowCode, badState)
+	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
 		return ref, conf.tx.put(conf.rowState(ref.ID), state)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
 }
 
-func (c *call) deleteRow() (reply, error) {
-	text, err := c.changeText()
-	if err != nil {
-		return failed(err)
-	}
-	_, err = c.changeConfiguration(false, func(conf *configuration) error {
+func (c *call) deleteRow() (any, error) {
+	text := c.changeText()
+	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		ref, err := conf.openRow(c.r.PathValue("row"))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return conf.commit(conf.head.Latest.withoutRow(ref.ID), nil, text, fmt.Sprintf("Row %s deleted", ref.ID))
+		return nil, conf.commit(conf.head.Latest.withoutRow(ref.ID), nil, text, fmt.Sprintf("Row %s deleted", ref.ID))
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
 }
 
-func rowVersionAnswer(row rowVersion, content json.RawMessage) storageapi.RowVersion {
+func rowVersionAnswer(row rowVersion) storageapi.RowVersion {
 	return storageapi.RowVersion{
 		Version: row.Version, Created: row.At, CreatorToken: row.By, ChangeDescription: row.Text, Name: row.Name,
-		Description: row.Description, IsDisabled: row.Disabled, VersionIdentifier: row.Identifier, Configuration: content,
+		Description: row.Description, IsDisabled: row.Disabled, VersionIdentifier: row.Identifier, Configuration: row.Content,
 	}
 }
 
-func (c *call) listRowVersions() (reply, error) {
-	limit, offset, err := c.paging(1 << 30)
-	if err != nil {
-		return failed(err)
+func (c *call) listRowVersions(conf *configuration) (any, error) {
+	id := c.r.PathValue("row")
+	if _, err := conf.openRow(id); err != nil {
+		return nil, err
 	}
-	list := []storageapi.RowVersion{}
-	err = c.readConfiguration(func(conf *configuration) error {
-		id := c.r.PathValue("row")
-		if _, err := conf.openRow(id); err != nil {
-			return err
+	versions := each[rowVersion](conf.tx, conf.key("row-version", id, ""), true)
+	return collect(c.page(1<<30), versions, anyRecord, func(row rowVersion) (storageapi.RowVersion, error) {
+		if c.query("include") != "configuration" {
+			row.Content = nil
 		}
-		n := 0
-		for _, rec := range conf.tx.scan(conf.key("row-version", id, ""), true) {
-			if n++; n <= offset {
-				continue
-			}
-			if n > offset+limit {
-				break
-			}
-			var row rowVersion
-			if err := rec.decode(&row); err != nil {
-				return err
-			}
-			var content json.RawMessage
-			if c.query("include") == "configuration" {
-				content = row.Content
-			}
-			list = append(list, rowVersionAnswer(row, content))
-		}
-		return nil
+		return rowVersionAnswer(row), nil
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(list)
 }
 
 // earlierRow reads the version of a row that the path names.
 func (c *call) earlierRow(conf *configuration, ref rowRef) (rowVersion, error) {
-	var row rowVersion
-	found, err := conf.tx.get(conf.rowVersion(ref.ID, c.pathVersion()), &row)
-	if err == nil && !found {
-		err = refuse(http.StatusNotFound, "storage.configuration.row.version.notFound", "Version %d of row %q not found", c.pathVersion(), ref.ID)
-	}
-	return row, err
+	absent := refuse(http.StatusNotFound, "storage.configuration.row.version.notFound", "Version %d of row %q not found", c.pathVersion(), ref.ID)
+	return find[rowVersion](conf.tx, conf.rowVersion(ref.ID, c.pathVersion()), absent)
 }
 
-func (c *call) getRowVersion() (reply, error) {
-	var out storageapi.RowVersion
-	err := c.readConfiguration(func(conf *configuration) error {
-		ref, err := conf.openRow(c.r.PathValue("row"))
-		if err != nil {
-			return err
-		}
-		row, err := c.earlierRow(conf, ref)
-		out = rowVersionAnswer(row, row.Content)
-		return err
-	})
+func (c *call) getRowVersion(conf *configuration) (any, error) {
+	ref, err := conf.openRow(c.r.PathValue("row"))
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(out)
+	row, err := c.earlierRow(conf, ref)
+	return rowVersionAnswer(row), err
 }
 
-func (c *call) rollbackRow() (reply, error) {
-	text, err := c.changeText()
-	if err != nil {
-		return failed(err)
-	}
-	out, err := c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
+func (c *call) rollbackRow() (any, error) {
+	text := c.changeText()
+	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
 		row, err := c.earlierRow(conf, ref)
 		if err != nil {
 			return ref, err
@@ -336,60 +223,42 @@ func (c *call) rollbackRow() (reply, error) {
 		return conf.replaceRow(ref.ID, row, text, fmt.Sprintf("Rollback to version %d", row.Version),
 			fmt.Sprintf("Row %s version %d rollback", ref.ID, row.Version))
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(out)
 }
 
-func (c *call) copyRow() (reply, error) {
-	in, err := c.optionalInput()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) copyRow() (any, error) {
+	in := c.optionalInput(rowCode)
 	targetConfig, text := in.textOr("targetConfigId", ""), in.textOr("changeDescription", "")
-	if err := in.err(rowCode); err != nil {
-		return failed(err)
-	}
 	id, err := c.configID()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	target := id
-	if targetConfig != "" {
-		target.config = targetConfig
-	}
-	var out storageapi.ConfigurationRow
-	err = c.s.store.update(target.lock(), func(tx *txn) error {
+	target.config = cmp.Or(targetConfig, id.config)
+	return c.change(target.lock(), func(tx *txn) (any, error) {
 		source, err := openConfiguration(tx, id, c.creator(), false)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		ref, err := source.openRow(c.r.PathValue("row"))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		row, err := c.earlierRow(source, ref)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		conf, err := openConfiguration(tx, target, c.creator(), false)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		newID, err := c.newRowID(conf)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		origin := fmt.Sprintf("opied from configuration %q (%s) row %s version %d", source.head.Latest.Name, id.config, ref.ID, row.Version)
 		if ref, err = conf.addRow(newID, row, text, "C"+origin, fmt.Sprintf("Row %s c%s", newID, origin)); err != nil {
-			return err
+			return nil, err
 		}
-		out, err = conf.answerRow(ref, include{true, true, true})
-		return err
+		return conf.answerRow(ref, includeAll)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(out)
 }

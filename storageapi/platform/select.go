@@ -2,7 +2,6 @@ package platform
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"math/big"
 	"net/url"
@@ -111,8 +110,10 @@ func checkDataType(in *input, dataType string) {
 	}
 }
 
+const selectionCode = "storage.tables.invalidSelection"
+
 // queryInput reads the query as a form, less what is not about rows.
-func (c *call) queryInput() (*input, error) {
+func (c *call) queryInput() *input {
 	values := url.Values{}
 	for name, value := range c.r.URL.Query() {
 		switch head, _, _ := strings.Cut(name, "["); head {
@@ -120,12 +121,13 @@ func (c *call) queryInput() (*input, error) {
 			values[name] = value
 		}
 	}
-	return formInput(values)
+	in, err := formInput(values)
+	return c.reading(in, selectionCode, err)
 }
 
 // check refuses columns that the table does not have.
 func (sel selection) check(t table) error {
-	in := &input{}
+	in := &input{code: selectionCode}
 	known := func(field, name string) {
 		if t.find(name) < 0 {
 			in.fail(field, "the table %q has no column %q", t.ID, cut(name, 80))
@@ -140,7 +142,7 @@ func (sel selection) check(t table) error {
 	for _, o := range sel.Order {
 		known("orderBy", o.Column)
 	}
-	return in.err("storage.tables.invalidSelection")
+	return in.err()
 }
 
 // names are the columns of the result.
@@ -224,10 +226,7 @@ func parseNumber(text []byte) *big.Float {
 // eachSelected calls row with the cells of the wanted columns of every wanted row, good until the next call. Rows are
 // sorted in memory when an order is wanted.
 func (s *Server) eachSelected(t table, list []part, sel selection, stop func() error, row func(cells [][]byte) error) error {
-	var places []int
-	for _, name := range sel.names(t) {
-		places = append(places, t.find(name))
-	}
+	places := placesOf(sel.names(t), t.names())
 	match, inTime := sel.matcher(t), sel.inTime()
 	out := make([][]byte, len(places))
 	emit := func(cells [][]byte) error {
@@ -304,42 +303,30 @@ func cloneRow(cells [][]byte) [][]byte {
 	return out
 }
 
-func (c *call) deleteRows() (reply, error) {
-	in, err := c.queryInput()
-	if err != nil {
-		return failed(err)
-	}
+type deletionParams struct {
+	Table string    `json:"tableId"`
+	Query selection `json:"query"`
+}
+
+func (c *call) deleteRows() (any, error) {
+	in := c.queryInput()
 	sel := readSelection(in)
 	all := len(sel.Filters) == 0 && sel.ChangedSince == "" && sel.ChangedUntil == ""
 	if all && !in.flagOr("allowTruncate", false) {
 		in.fail("allowTruncate", "must be true to delete every row")
 	}
-	if err := in.err("storage.tables.invalidSelection"); err != nil {
-		return failed(err)
-	}
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if err := sel.check(t); err != nil {
-		return failed(err)
+		return nil, err
 	}
-	query, err := encodeJSON(sel)
-	if err != nil {
-		return failed(err)
-	}
-	return c.tableJob("tableRowsDelete", t.ID, tableParams{Table: t.ID, Query: query})
+	return c.tableJob("tableRowsDelete", t.ID, deletionParams{t.ID, sel})
 }
 
-func (s *Server) rowsDeleteJob(run *jobRun) error {
-	var p tableParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
-	var sel selection
-	if err := json.Unmarshal(p.Query, &sel); err != nil {
-		return err
-	}
+func (s *Server) rowsDeleteJob(run *jobRun, p deletionParams) error {
+	sel := p.Query
 	t, list, release, err := s.parts.acquire(s.store, run.record.Branch, p.Table)
 	if err != nil {
 		return err

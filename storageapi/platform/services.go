@@ -35,12 +35,12 @@ func (s *Server) serviceList(base string) []storageapi.Service {
 
 // absentRoutes answer the calls to services that are not there.
 func (s *Server) absentRoutes() []route {
-	absent := func(c *call) (reply, error) {
+	absent := func(c *call) (any, error) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, "/absent/"), "/")
 		if !slices.Contains(absentServices, id) {
-			return failed(refuse(http.StatusNotFound, "notFound", "There is no service %q", cut(id, 80)))
+			return nil, refuse(http.StatusNotFound, "notFound", "There is no service %q", cut(id, 80))
 		}
-		return failed(refuse(http.StatusNotImplemented, "serviceNotAvailable", "This installation has no service %q", id))
+		return nil, refuse(http.StatusNotImplemented, "serviceNotAvailable", "This installation has no service %q", id)
 	}
 	return []route{{path: "/absent/", summary: "Services that are not part of this installation", public: true, api: absentAPI, run: absent}}
 }

@@ -46,10 +46,7 @@ func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
 		Config: pebblestore.Config{Dir: dir, FS: fs, Log: log, MemTable: storeMemory},
 		Name:   "store of the platform", InstanceKey: instanceKey, Check: checkFormat,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, err
 }
 
 func checkFormat(o *pebblestore.Opening) error {
@@ -142,6 +139,9 @@ func (tx *txn) get(key string, v any) (bool, error) {
 	return true, nil
 }
 
+// has reports whether there is a record under a key.
+func (tx *txn) has(key string) (bool, error) { return tx.get(key, new(json.RawMessage)) }
+
 // put stores a record.
 func (tx *txn) put(key string, v any) error {
 	data, err := encodeJSON(v)
@@ -226,17 +226,54 @@ func (r record) decode(v any) error {
 	return json.Unmarshal(r.data, v)
 }
 
-// all decodes every record whose key begins with prefix.
+// each decodes every record whose key begins with prefix. An error is the last it yields.
+func each[V any](tx *txn, prefix string, descending bool) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		for _, rec := range tx.scan(prefix, descending) {
+			var v V
+			err := rec.decode(&v)
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// all is each as a list.
 func all[V any](tx *txn, prefix string) ([]V, error) {
 	var out []V
-	for _, rec := range tx.scan(prefix, false) {
-		var v V
-		if err := rec.decode(&v); err != nil {
+	for v, err := range each[V](tx, prefix, false) {
+		if err != nil {
 			return nil, err
 		}
 		out = append(out, v)
 	}
 	return out, nil
+}
+
+// find decodes the record of a key. Without one the error is absent.
+func find[V any](tx *txn, key string, absent error) (V, error) {
+	var v V
+	found, err := tx.get(key, &v)
+	if err == nil && !found {
+		err = absent
+	}
+	return v, err
+}
+
+// indexed decodes the records that an index names: under each key that begins with prefix is the number of a record.
+func indexed[V any](tx *txn, prefix string, descending bool, recordKey func(id int64) string) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		for id, err := range each[int64](tx, prefix, descending) {
+			var v V
+			if err == nil {
+				_, err = tx.get(recordKey(id), &v)
+			}
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // encodeJSON is json.Marshal that leaves "<", ">" and "&" as they are: content of users is kept byte by byte.

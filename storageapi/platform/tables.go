@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"slices"
@@ -87,16 +86,11 @@ func (t table) find(name string) int {
 }
 
 func getTable(tx *txn, branch, id string) (table, error) {
-	var t table
-	found, err := tx.get(tableKey(branch, id), &t)
-	switch bucketID := bucketOf(id); {
-	case err != nil || found:
-		return t, err
-	case bucketID == "":
-		return t, refuse(http.StatusNotFound, tableNotFound, "The table %q was not found: its id is not of the form stage.bucket.table", cut(id, 250))
-	default:
-		return t, refuse(http.StatusNotFound, tableNotFound, "The table %q was not found in the bucket %q", cut(id, 250), cut(bucketID, 120))
+	absent := refuse(http.StatusNotFound, tableNotFound, "The table %q was not found: its id is not of the form stage.bucket.table", cut(id, 250))
+	if bucketID := bucketOf(id); bucketID != "" {
+		absent = refuse(http.StatusNotFound, tableNotFound, "The table %q was not found in the bucket %q", cut(id, 250), cut(bucketID, 120))
 	}
+	return find[table](tx, tableKey(branch, id), absent)
 }
 
 // latest reads the record of a table that was read before. Another table that has its id by now is not the one.
@@ -125,17 +119,17 @@ func dropTable(tx *txn, branch string, t table) error {
 
 func (s *Server) tableRoutes() []route {
 	return []route{
-		{method: "GET", path: "/tables", summary: "List tables", branch: optionalBranch, run: (*call).listTables},
-		{method: "GET", path: "/buckets/{bucket}/tables", summary: "List the tables of a bucket", branch: optionalBranch, run: (*call).listTables},
-		{method: "GET", path: "/tables/{table}", summary: "Table detail", branch: optionalBranch, run: (*call).getTable},
-		{method: "POST", path: "/buckets/{bucket}/tables-definition", summary: "Create a table from a definition", branch: optionalBranch, run: (*call).defineTable},
-		{method: "POST", path: "/buckets/{bucket}/tables-async", summary: "Create a table from a file", branch: optionalBranch, run: (*call).createTable},
-		{method: "PUT", path: "/tables/{table}", summary: "Update a table", branch: optionalBranch, run: (*call).updateTable},
-		{method: "DELETE", path: "/tables/{table}", summary: "Delete a table", branch: optionalBranch, run: (*call).deleteTable},
-		{method: "POST", path: "/tables/{table}/columns", summary: "Add a column", branch: optionalBranch, run: (*call).addColumn},
-		{method: "DELETE", path: "/tables/{table}/columns/{column}", summary: "Delete a column", branch: optionalBranch, run: (*call).deleteColumn},
-		{method: "POST", path: "/tables/{table}/primary-key", summary: "Create the primary key", branch: optionalBranch, run: (*call).addPrimaryKey},
-		{method: "DELETE", path: "/tables/{table}/primary-key", summary: "Delete the primary key", branch: optionalBranch, run: (*call).deletePrimaryKey},
+		{method: "GET", path: "/tables", summary: "List tables", branch: optionalBranch, query: "include", answer: []storageapi.Table{}, read: (*call).listTables},
+		{method: "GET", path: "/buckets/{bucket}/tables", summary: "List the tables of a bucket", branch: optionalBranch, query: "include", answer: []storageapi.Table{}, read: (*call).listTables},
+		{method: "GET", path: "/tables/{table}", summary: "Table detail", branch: optionalBranch, answer: storageapi.Table{}, read: (*call).getTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-definition", summary: "Create a table from a definition", branch: optionalBranch, body: "name! primaryKeysNames columns! timestampType *", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).defineTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-async", summary: "Create a table from a file", branch: optionalBranch, body: tableBody + " dataFileId!", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).createTable},
+		{method: "PUT", path: "/tables/{table}", summary: "Update a table", branch: optionalBranch, query: "async", body: "displayName", answer: storageapi.Table{}, async: true, run: (*call).updateTable},
+		{method: "DELETE", path: "/tables/{table}", summary: "Delete a table", branch: optionalBranch, query: "force async", async: true, run: (*call).deleteTable},
+		{method: "POST", path: "/tables/{table}/columns", summary: "Add a column", branch: optionalBranch, body: "name! basetype definition", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).addColumn},
+		{method: "DELETE", path: "/tables/{table}/columns/{column}", summary: "Delete a column", branch: optionalBranch, query: "force", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deleteColumn},
+		{method: "POST", path: "/tables/{table}/primary-key", summary: "Create the primary key", branch: optionalBranch, body: "columns! skipDuplicatesCheck", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).addPrimaryKey},
+		{method: "DELETE", path: "/tables/{table}/primary-key", summary: "Delete the primary key", branch: optionalBranch, status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deletePrimaryKey},
 	}
 }
 
@@ -147,12 +141,19 @@ func (c *call) findTable(tx *txn, id string) (table, error) {
 	return getTable(tx, c.branch, id)
 }
 
-// writableTable reads the table of the path, which the caller may write.
+// pathTable reads the table of the path, which the caller may read, or write.
+func (c *call) pathTable(tx *txn, write bool) (table, error) {
+	t, err := c.findTable(tx, c.r.PathValue("table"))
+	if err == nil && write && !c.token.mayWrite(bucketOf(t.ID)) {
+		err = accessDenied("table %q is read-only for this token", t.ID)
+	}
+	return t, err
+}
+
+// writableTable is pathTable for a call that makes a job of what it changes.
 func (c *call) writableTable() (t table, err error) {
-	err = c.s.store.view(func(tx *txn) (err error) {
-		if t, err = c.findTable(tx, c.r.PathValue("table")); err == nil && !c.token.mayWrite(bucketOf(t.ID)) {
-			err = accessDenied("table %q is read-only for this token", t.ID)
-		}
+	err = c.view(func(tx *txn) (err error) {
+		t, err = c.pathTable(tx, true)
 		return err
 	})
 	return t, err
@@ -164,7 +165,7 @@ func (c *call) tableSpec(operation, table string, params any) jobSpec {
 }
 
 // tableJob is the job of a call that changes a table.
-func (c *call) tableJob(operation, table string, params any) (reply, error) {
+func (c *call) tableJob(operation, table string, params any) (any, error) {
 	return c.startJob(c.tableSpec(operation, table, params))
 }
 
@@ -224,51 +225,41 @@ func (c *call) fullTable(tx *txn, t table) (storageapi.Table, error) {
 	return out, c.addNotes(tx, t, &out, true, true)
 }
 
-func (c *call) getTable() (reply, error) {
-	var out storageapi.Table
-	err := c.s.store.view(func(tx *txn) error {
-		t, err := c.findTable(tx, c.r.PathValue("table"))
-		if err == nil {
-			out, err = c.fullTable(tx, t)
-		}
-		return err
-	})
+func (c *call) getTable(tx *txn) (any, error) {
+	t, err := c.pathTable(tx, false)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(out)
+	return c.fullTable(tx, t)
 }
 
 // listTables answers all tables or those of the bucket of the path, with the parts that were asked for.
-func (c *call) listTables() (reply, error) {
-	list := []map[string]any{}
-	err := c.s.store.view(func(tx *txn) error {
-		prefix := key("table", c.branch, "")
-		if id := c.r.PathValue("bucket"); id != "" {
-			b, err := c.findBucket(tx, id)
-			if err != nil {
-				return err
-			}
-			prefix = key("table", c.branch, b.ID+".")
-		}
-		tables, err := all[table](tx, prefix)
+func (c *call) listTables(tx *txn) (any, error) {
+	prefix := key("table", c.branch, "")
+	if id := c.r.PathValue("bucket"); id != "" {
+		b, err := c.findBucket(tx, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		buckets := make(map[string]*storageapi.Bucket)
-		for _, t := range tables {
-			if !c.token.mayRead(bucketOf(t.ID)) {
-				continue
-			}
-			item, err := c.listedTable(tx, t, buckets)
-			if err != nil {
-				return err
-			}
-			list = append(list, item)
+		prefix = key("table", c.branch, b.ID+".")
+	}
+	tables, err := all[table](tx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	list := []map[string]any{}
+	buckets := make(map[string]*storageapi.Bucket)
+	for _, t := range tables {
+		if !c.token.mayRead(bucketOf(t.ID)) {
+			continue
 		}
-		return nil
-	})
-	return answered(list, err)
+		item, err := c.listedTable(tx, t, buckets)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, item)
+	}
+	return list, nil
 }
 
 // listedTable is a table in a list. Each bucket is described once, in buckets.
@@ -294,265 +285,59 @@ func (c *call) listedTable(tx *txn, t table, buckets map[string]*storageapi.Buck
 	return without(out, absent...)
 }
 
-// definition is what a new table is made of.
-type definition struct {
-	Bucket      string              `json:"bucketId"`
-	Name        string              `json:"name"`
-	PrimaryKey  []string            `json:"primaryKeysNames"`
-	Columns     []storageapi.Column `json:"columns"`
-	Incarnation int64               `json:"incarnation"`
-}
-
-func checkTableName(in *input, name string) {
-	if name != "" && !validName.MatchString(name) {
-		in.fail("name", "want 1 to 96 letters, digits, dashes and underscores")
-	}
-}
-
-// checkColumn refuses a column of a definition.
-func checkColumn(in *input, col storageapi.Column) {
-	if !validColumn.MatchString(col.Name) {
-		in.failCode(tableCode+".invalidColumnName", "columns", "column %q: want 1 to %d letters, digits, dashes and underscores", cut(col.Name, 80), maxColumnName)
-	}
-	checkTypes(in, col)
-}
-
-// checkKeyColumns refuses a primary key of columns that are not there, or are named twice.
-func checkKeyColumns(in *input, field string, names []string, has func(name string) bool) {
-	for i, name := range names {
-		switch {
-		case !has(name):
-			in.failCode(tableCode+".invalidPrimaryKeyColumns", field, "there is no column %q", cut(name, 80))
-		case slices.Contains(names[:i], name):
-			in.failCode(tableCode+".invalidPrimaryKeyColumns", field, "the column %q is there twice", cut(name, 80))
-		}
-	}
-}
-
-func (c *call) defineTable() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	d := definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}
-	checkTableName(in, d.Name)
-	d.PrimaryKey, _ = in.texts("primaryKeysNames")
-	in.decode("columns", &d.Columns, "an array of objects with name")
-	for _, name := range []string{"timePartitioning", "rangePartitioning", "clustering", "distribution", "index"} {
-		if raw := unquoted(in.fields[name]); len(raw) > 0 && string(raw) != "null" && !isEmptyArray(raw) {
-			in.fail(name, "the backend %s does not have it: leave it out", backendName)
-		}
-	}
-	if len(d.Columns) == 0 {
-		in.failCode(tableCode+".noColumns", "columns", "want at least one column")
-	}
-	if len(d.Columns) > maxColumns {
-		in.failCode(tableCode+".tooManyColumns", "columns", "want at most %d columns", maxColumns)
-	}
-	seen := make(map[string]bool)
-	for _, col := range d.Columns {
-		checkColumn(in, col)
-		if lower := strings.ToLower(col.Name); seen[lower] {
-			in.failCode(tableCode+".invalidColumnName", "columns", "column %q is there twice", cut(col.Name, 80))
-		} else {
-			seen[lower] = true
-		}
-	}
-	checkKeyColumns(in, "primaryKeysNames", d.PrimaryKey, func(name string) bool {
-		return slices.ContainsFunc(d.Columns, func(col storageapi.Column) bool { return col.Name == name })
-	})
-	if err := in.err(tableCode); err != nil {
-		return failed(err)
-	}
-	if err := c.checkNewTable(d.Bucket, d.Name); err != nil {
-		return failed(err)
-	}
-	if d.Incarnation, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
-	}
-	return c.tableJob("tableDefinitionCreate", d.Bucket+"."+d.Name, d)
-}
-
-// checkNewTable refuses at once what the job would refuse later.
-func (c *call) checkNewTable(bucketID, name string) error {
-	return c.s.store.view(func(tx *txn) error {
-		if err := c.findWritable(tx, bucketID); err != nil {
-			return err
-		}
-		return checkTableFree(tx, c.branch, bucketID, name, "")
-	})
-}
-
-// checkTableFree refuses a name or display name that another table of the bucket has.
-func checkTableFree(tx *txn, branch, bucketID, name, except string) error {
-	tables, err := all[table](tx, key("table", branch, bucketID+"."))
-	if err != nil {
-		return err
-	}
-	for _, t := range tables {
-		if t.ID != except && (t.Name == name && except == "" || strings.EqualFold(t.DisplayName, name)) {
-			return refuse(http.StatusBadRequest, tableExists, "The table %q already exists in the bucket %q", name, bucketID)
-		}
-	}
-	return nil
-}
-
-// newTable makes the record of a table.
-func (s *Server) newTable(branch string, d definition) (table, error) {
-	t := table{
-		Branch: branch, ID: d.Bucket + "." + d.Name, Name: d.Name, DisplayName: d.Name, Incarnation: d.Incarnation, PrimaryKey: d.PrimaryKey,
-		Created: now(), LastChange: now(), Change: 1,
-	}
-	for _, col := range d.Columns {
-		added, err := s.newColumn(col)
-		if err != nil {
-			return t, err
-		}
-		t.Typed = t.Typed || added.BaseType != "" || added.Type != nil
-		t.Columns = append(t.Columns, added)
-	}
-	return t, nil
-}
-
-func (s *Server) newColumn(col storageapi.Column) (column, error) {
-	id, err := s.store.ids.take()
-	return column{ID: id, Name: col.Name, BaseType: col.BaseType, Type: col.Definition.Value}, err
-}
-
-// insertTable stores a new table in a bucket that still exists.
-func insertTable(tx *txn, t table) error {
-	id := bucketOf(t.ID)
-	if found, err := tx.get(bucketKey(t.Branch, id), &bucket{}); err != nil {
-		return err
-	} else if !found {
-		return refuse(http.StatusNotFound, "storage.buckets.notFound", "The bucket %q was not found", id)
-	}
-	if err := checkTableFree(tx, t.Branch, id, t.Name, ""); err != nil {
-		return err
-	}
-	return putTable(tx, t)
-}
-
-func (s *Server) tableDefinitionJob(run *jobRun) error {
-	var d definition
-	if err := run.decode(&d); err != nil {
-		return err
-	}
-	t, err := s.newTable(run.record.Branch, d)
-	if err != nil {
-		return err
-	}
-	c := run.call()
-	return run.finish(bucketLock(t.Branch, d.Bucket), func(tx *txn) (any, error) {
-		if err := insertTable(tx, t); err != nil {
-			return nil, err
-		}
-		return c.fullTable(tx, t)
-	})
-}
-
 type tableParams struct {
 	Table       string             `json:"tableId"`
 	DisplayName *string            `json:"displayName,omitempty"`
 	Column      *storageapi.Column `json:"column,omitempty"`
 	Columns     []string           `json:"columns,omitempty"`
-	Query       json.RawMessage    `json:"query,omitempty"`
 }
 
-func (c *call) updateTable() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) updateTable() (any, error) {
+	in := c.input(tableCode)
 	p := tableParams{DisplayName: in.text("displayName")}
 	if p.DisplayName != nil && (!validName.MatchString(*p.DisplayName) || strings.HasPrefix(*p.DisplayName, "_")) {
 		in.fail("displayName", "want 1 to 96 letters, digits, dashes and underscores, of which no underscore is the first")
 	}
-	if err := in.err(tableCode); err != nil {
-		return failed(err)
-	}
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	p.Table = t.ID
-	if async, err := c.queryFlag("async"); err != nil {
-		return failed(err)
-	} else if async {
-		return c.tableJob("tableUpdate", t.ID, p)
-	}
-	var out storageapi.Table
-	defer c.s.store.locks.lock(bucketLock(c.branch, bucketOf(t.ID)))()
-	err = c.s.store.update(tableLock(c.branch, t.ID), func(tx *txn) error {
-		out, err = c.applyTableUpdate(tx, p)
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
+	return c.perform(c.tableSpec("tableUpdate", t.ID, p))
 }
 
-// applyTableUpdate changes a table. It is called with the locks of the bucket, because names are unique in it, and then of
-// the table.
-func (c *call) applyTableUpdate(tx *txn, p tableParams) (storageapi.Table, error) {
-	t, err := getTable(tx, c.branch, p.Table)
-	if err != nil {
-		return storageapi.Table{}, err
-	}
-	if p.DisplayName != nil {
-		if err := checkTableFree(tx, c.branch, bucketOf(t.ID), *p.DisplayName, t.ID); err != nil {
-			return storageapi.Table{}, err
-		}
-		t.DisplayName = *p.DisplayName
-		if err := putTable(tx, t); err != nil {
-			return storageapi.Table{}, err
-		}
-	}
-	return c.fullTable(tx, t)
-}
-
-func (s *Server) tableUpdateJob(run *jobRun) error {
-	var p tableParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+// tableUpdateJob holds the lock of the bucket, because names are unique in it, and then that of the table.
+func (s *Server) tableUpdateJob(run *jobRun, p tableParams) error {
 	c := run.call()
 	defer s.store.locks.lock(bucketLock(c.branch, bucketOf(p.Table)))()
-	return run.finish(tableLock(c.branch, p.Table), func(tx *txn) (any, error) { return c.applyTableUpdate(tx, p) })
+	return run.finish(tableLock(c.branch, p.Table), func(tx *txn) (any, error) {
+		t, err := getTable(tx, c.branch, p.Table)
+		if err != nil {
+			return nil, err
+		}
+		if p.DisplayName != nil {
+			if err := checkTableFree(tx, c.branch, bucketOf(t.ID), *p.DisplayName, t.ID); err != nil {
+				return nil, err
+			}
+			t.DisplayName = *p.DisplayName
+			if err := putTable(tx, t); err != nil {
+				return nil, err
+			}
+		}
+		return c.fullTable(tx, t)
+	})
 }
 
-func (c *call) deleteTable() (reply, error) {
-	if _, err := c.queryFlag("force"); err != nil {
-		return failed(err)
-	}
+func (c *call) deleteTable() (any, error) {
+	c.queryFlag("force")
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	if async, err := c.queryFlag("async"); err != nil {
-		return failed(err)
-	} else if async {
-		return c.tableJob("tableDrop", t.ID, tableParams{Table: t.ID})
-	}
-	err = c.s.store.update(tableLock(c.branch, t.ID), func(tx *txn) error {
-		if t, err = getTable(tx, c.branch, t.ID); err != nil {
-			return err
-		}
-		return dropTable(tx, c.branch, t)
-	})
-	if err != nil {
-		return failed(err)
-	}
-	c.s.parts.dropTables([]table{t})
-	return noContent()
+	return c.perform(c.tableSpec("tableDrop", t.ID, tableParams{Table: t.ID}))
 }
 
-func (s *Server) tableDropJob(run *jobRun) error {
-	var p tableParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) tableDropJob(run *jobRun, p tableParams) error {
 	var t table
 	err := run.finish(tableLock(run.record.Branch, p.Table), func(tx *txn) (_ any, err error) {
 		if t, err = getTable(tx, run.record.Branch, p.Table); err != nil {

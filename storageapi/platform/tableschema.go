@@ -28,30 +28,24 @@ func (r *jobRun) changeTable(id string, change func(tx *txn, t *table) error) er
 	})
 }
 
-func (c *call) addColumn() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	col := storageapi.Column{Name: in.textOr("name", ""), BaseType: in.textOr("basetype", "")}
+func (c *call) addColumn() (any, error) {
+	in := c.input(tableCode)
+	col := storageapi.Column{Name: cleanColumn(in.textOr("name", "")), BaseType: in.textOr("basetype", "")}
 	in.decode("definition", &col.Definition, "an object")
-	if col.Name = cleanColumn(col.Name); col.Name == "" || len(col.Name) > maxColumnName {
+	if col.Name == "" || len(col.Name) > maxColumnName {
 		in.failCode("storage.tables.invalidColumnName", "name", "want 1 to %d letters, digits, dashes and underscores", maxColumnName)
 	} else {
 		checkColumn(in, col)
 	}
-	if err := in.err(tableCode); err != nil {
-		return failed(err)
-	}
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if err := checkColumnFree(t, col.Name); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if !t.Typed && (col.BaseType != "" || col.Definition.Value != nil) {
-		return failed(refuse(http.StatusBadRequest, tableCode, "The table %q has no types: add the column by its name alone", t.ID))
+		return nil, refuse(http.StatusBadRequest, tableCode, "The table %q has no types: add the column by its name alone", t.ID)
 	}
 	return c.tableJob("tableColumnAdd", t.ID, tableParams{Table: t.ID, Column: &col})
 }
@@ -63,11 +57,7 @@ func checkColumnFree(t table, name string) error {
 	return nil
 }
 
-func (s *Server) columnAddJob(run *jobRun) error {
-	var p tableParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) columnAddJob(run *jobRun, p tableParams) error {
 	col, err := s.newColumn(*p.Column)
 	if err != nil {
 		return err
@@ -81,14 +71,14 @@ func (s *Server) columnAddJob(run *jobRun) error {
 	})
 }
 
-func (c *call) deleteColumn() (reply, error) {
+func (c *call) deleteColumn() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	name := c.r.PathValue("column")
 	if err := checkColumnDelete(t, name); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	return c.tableJob("tableColumnDelete", t.ID, tableParams{Table: t.ID, Columns: []string{name}})
 }
@@ -105,11 +95,7 @@ func checkColumnDelete(t table, name string) error {
 	return nil
 }
 
-func (s *Server) columnDeleteJob(run *jobRun) error {
-	var p tableParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) columnDeleteJob(run *jobRun, p tableParams) error {
 	return run.changeTable(p.Table, func(tx *txn, t *table) error {
 		name := p.Columns[0]
 		if err := checkColumnDelete(*t, name); err != nil {
@@ -120,25 +106,19 @@ func (s *Server) columnDeleteJob(run *jobRun) error {
 	})
 }
 
-func (c *call) addPrimaryKey() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) addPrimaryKey() (any, error) {
+	in := c.input(primaryKeyCode)
 	columns, _ := in.texts("columns")
 	in.flag("skipDuplicatesCheck")
 	if len(columns) == 0 {
-		in.failCode(primaryKeyCode, "columns", "want at least one column")
-	}
-	if err := in.err(primaryKeyCode); err != nil {
-		return failed(err)
+		in.fail("columns", "want at least one column")
 	}
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if err := checkKey(t, columns); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	return c.tableJob("tablePrimaryKeyAdd", t.ID, tableParams{Table: t.ID, Columns: columns})
 }
@@ -167,20 +147,19 @@ func keyOf(dst []byte, cells [][]byte, key []int) []byte {
 	return dst
 }
 
-// keyPlaces are the places of the key's columns among the table's.
-func (t table) keyPlaces() []int {
-	places := make([]int, len(t.PrimaryKey))
-	for i, name := range t.PrimaryKey {
-		places[i] = t.find(name)
+// placesOf are the places of names in a list, -1 for one that is not there.
+func placesOf(names, list []string) []int {
+	places := make([]int, len(names))
+	for i, name := range names {
+		places[i] = slices.Index(list, name)
 	}
 	return places
 }
 
-func (s *Server) primaryKeyAddJob(run *jobRun) error {
-	var p tableParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+// keyPlaces are the places of the key's columns among the table's.
+func (t table) keyPlaces() []int { return placesOf(t.PrimaryKey, t.names()) }
+
+func (s *Server) primaryKeyAddJob(run *jobRun, p tableParams) error {
 	t, list, release, err := s.parts.acquire(s.store, run.record.Branch, p.Table)
 	if err != nil {
 		return err
@@ -216,19 +195,15 @@ func (s *Server) primaryKeyAddJob(run *jobRun) error {
 	})
 }
 
-func (c *call) deletePrimaryKey() (reply, error) {
+func (c *call) deletePrimaryKey() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	return c.tableJob("tablePrimaryKeyDelete", t.ID, tableParams{Table: t.ID})
 }
 
-func (s *Server) primaryKeyDeleteJob(run *jobRun) error {
-	var p tableParams
-	if err := run.decode(&p); err != nil {
-		return err
-	}
+func (s *Server) primaryKeyDeleteJob(run *jobRun, p tableParams) error {
 	return run.changeTable(p.Table, func(_ *txn, t *table) error {
 		t.PrimaryKey = nil
 		return nil
@@ -240,15 +215,14 @@ func (s *Server) primaryKeyDeleteJob(run *jobRun) error {
 func cleanColumn(name string) string {
 	var b strings.Builder
 	for _, r := range name {
+		plain, accented := unaccented[r]
 		switch {
 		case r < 128 && validColumn.MatchString(string(r)):
 			b.WriteRune(r)
+		case accented:
+			b.WriteRune(plain)
 		default:
-			if plain, ok := unaccented[r]; ok {
-				b.WriteRune(plain)
-			} else {
-				b.WriteByte('_')
-			}
+			b.WriteByte('_')
 		}
 	}
 	return strings.TrimLeft(b.String(), "_")
@@ -269,118 +243,4 @@ func accents(groups ...string) map[rune]rune {
 		}
 	}
 	return out
-}
-
-// tableNotes reads the notes on a table and its columns.
-func (c *call) tableNotes(tx *txn, t table) (storageapi.TableMetadata, error) {
-	out := storageapi.TableMetadata{ColumnsMetadata: storageapi.Map[[]storageapi.Metadata]{}}
-	var err error
-	if out.Metadata, err = notes(tx, tableOwner(t.Branch, t.ID)); err != nil {
-		return out, err
-	}
-	for _, col := range t.Columns {
-		list, err := notes(tx, columnOwner(t.Branch, t.ID, col.Name))
-		if err != nil {
-			return out, err
-		}
-		if len(list) > 0 {
-			out.ColumnsMetadata[col.Name] = list
-		}
-	}
-	return out, nil
-}
-
-// addNotes adds those notes to the description of a table that are wanted.
-func (c *call) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bool) error {
-	if !own && !columns {
-		return nil
-	}
-	all, err := c.tableNotes(tx, t)
-	if own {
-		out.Metadata = all.Metadata
-	}
-	if columns {
-		out.ColumnMetadata = all.ColumnsMetadata
-	}
-	return err
-}
-
-func (s *Server) tableMetadataRoutes() []route {
-	return []route{
-		{method: "GET", path: "/tables/{table}/metadata", summary: "List the metadata of a table", branch: optionalBranch, run: (*call).listTableMetadata},
-		{method: "POST", path: "/tables/{table}/metadata", summary: "Set metadata of a table and its columns", branch: optionalBranch, run: (*call).setTableMetadata},
-		{method: "DELETE", path: "/tables/{table}/metadata/{metadata}", summary: "Delete metadata of a table", branch: optionalBranch, run: (*call).deleteTableMetadata},
-	}
-}
-
-func (c *call) listTableMetadata() (reply, error) {
-	var list []storageapi.Metadata
-	err := c.s.store.view(func(tx *txn) error {
-		t, err := c.findTable(tx, c.r.PathValue("table"))
-		if err != nil {
-			return err
-		}
-		list, err = notes(tx, tableOwner(t.Branch, t.ID))
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(list)
-}
-
-func (c *call) setTableMetadata() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
-	added, provider := readNotes(in, "")
-	var groups map[string][]storageapi.ColumnNote
-	in.decode("columnsMetadata", &groups, "an object of arrays of objects with columnName, key and value")
-	if err := in.err(metadataCode); err != nil {
-		return failed(err)
-	}
-	t, err := c.writableTable()
-	if err != nil {
-		return failed(err)
-	}
-	var out storageapi.TableMetadata
-	err = c.s.store.update(tableLock(c.branch, t.ID), func(tx *txn) error {
-		if t, err = getTable(tx, c.branch, t.ID); err != nil {
-			return err
-		}
-		if err := c.s.putNotes(tx, tableOwner(t.Branch, t.ID), provider, added); err != nil {
-			return err
-		}
-		for _, group := range groups {
-			for _, n := range group {
-				if t.find(n.ColumnName) < 0 || !validID(n.Key) {
-					return refuse(http.StatusBadRequest, metadataCode, "Column %q, key %q: no such column or a bad key", cut(n.ColumnName, 80), cut(n.Key, 80))
-				}
-				if err := c.s.putNotes(tx, columnOwner(t.Branch, t.ID, n.ColumnName), provider, []storageapi.KeyValue{{Key: n.Key, Value: n.Value}}); err != nil {
-					return err
-				}
-			}
-		}
-		out, err = c.tableNotes(tx, t)
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(out)
-}
-
-func (c *call) deleteTableMetadata() (reply, error) {
-	t, err := c.writableTable()
-	if err != nil {
-		return failed(err)
-	}
-	err = c.s.store.update(tableLock(c.branch, t.ID), func(tx *txn) error {
-		return deleteNote(tx, tableOwner(t.Branch, t.ID), c.r.PathValue("metadata"))
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
 }

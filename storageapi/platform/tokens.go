@@ -180,14 +180,14 @@ func (t *token) mayUse(component string) bool {
 
 func (s *Server) tokenRoutes() []route {
 	return []route{
-		{method: "GET", path: "/tokens/verify", summary: "Verify the token of the call", branch: optionalBranch, run: (*call).verifyToken},
-		{method: "GET", path: "/tokens", summary: "List tokens", branch: optionalBranch, run: (*call).listTokens},
-		{method: "POST", path: "/tokens", summary: "Create a token", branch: optionalBranch, run: (*call).createToken},
-		{method: "GET", path: "/tokens/{id}", summary: "Token detail", branch: optionalBranch, run: (*call).tokenDetail},
-		{method: "PUT", path: "/tokens/{id}", summary: "Update a token", branch: optionalBranch, run: (*call).updateToken},
+		{method: "GET", path: "/tokens/verify", summary: "Verify the token of the call", branch: optionalBranch, answer: storageapi.Token{}, read: (*call).verifyToken},
+		{method: "GET", path: "/tokens", summary: "List tokens", branch: optionalBranch, answer: []storageapi.Token{}, read: (*call).listTokens},
+		{method: "POST", path: "/tokens", summary: "Create a token", branch: optionalBranch, body: tokenBody, status: http.StatusCreated, answer: storageapi.Token{}, run: (*call).createToken},
+		{method: "GET", path: "/tokens/{id}", summary: "Token detail", branch: optionalBranch, answer: storageapi.Token{}, read: (*call).tokenDetail},
+		{method: "PUT", path: "/tokens/{id}", summary: "Update a token", branch: optionalBranch, body: tokenBody, answer: storageapi.Token{}, run: (*call).updateToken},
 		{method: "DELETE", path: "/tokens/{id}", summary: "Delete a token", branch: optionalBranch, run: (*call).deleteToken},
-		{method: "POST", path: "/tokens/{id}/refresh", summary: "Give a token a new secret", branch: optionalBranch, run: (*call).refreshToken},
-		{method: "POST", path: "/tokens/{id}/share", summary: "Send a token by mail", branch: optionalBranch, run: (*call).shareToken},
+		{method: "POST", path: "/tokens/{id}/refresh", summary: "Give a token a new secret", branch: optionalBranch, answer: storageapi.Token{}, run: (*call).refreshToken},
+		{method: "POST", path: "/tokens/{id}/share", summary: "Send a token by mail", branch: optionalBranch, body: "recipientEmail! message", status: http.StatusNotImplemented, run: (*call).shareToken},
 	}
 }
 
@@ -256,73 +256,47 @@ func (c *call) fullToken(tx *txn, t *token) (storageapi.Token, error) {
 	return out, err
 }
 
-func (c *call) verifyToken() (reply, error) {
-	var out storageapi.Token
-	err := c.s.store.view(func(tx *txn) (err error) {
-		out, err = c.fullToken(tx, c.token)
-		return err
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
-}
+func (c *call) verifyToken(tx *txn) (any, error) { return c.fullToken(tx, c.token) }
 
-func (c *call) listTokens() (reply, error) {
-	list := []storageapi.Token{}
-	err := c.s.store.view(func(tx *txn) error {
-		tokens, err := all[token](tx, key("token", ""))
-		if err != nil {
-			return err
-		}
-		for _, t := range tokens {
-			if t.ID != c.token.ID && !c.token.CanManageTokens {
-				continue
-			}
-			full, err := c.withManaged(tx, &t)
-			if err != nil {
-				return err
-			}
-			list = append(list, c.tokenAnswer(full, "", false))
-		}
-		return nil
-	})
+func (c *call) listTokens(tx *txn) (any, error) {
+	tokens, err := all[token](tx, key("token", ""))
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(list)
+	list := []storageapi.Token{}
+	for _, t := range tokens {
+		if t.ID != c.token.ID && !c.token.CanManageTokens {
+			continue
+		}
+		full, err := c.withManaged(tx, &t)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c.tokenAnswer(full, "", false))
+	}
+	return list, nil
 }
 
 // findToken reads the token of the path, if the caller may see it.
 func (c *call) findToken(tx *txn) (*token, error) {
-	id, err := c.knownID("id", "Token", "storage.tokens.notFound")
+	const code = "storage.tokens.notFound"
+	id, err := c.knownID("id", "Token", code)
 	if err != nil {
 		return nil, err
 	}
 	if id != c.token.ID && !c.token.CanManageTokens {
 		return nil, accessDenied("token %d", id)
 	}
-	var t token
-	found, err := tx.get(tokenKey(id), &t)
-	if err == nil && !found {
-		err = refuse(http.StatusNotFound, "storage.tokens.notFound", "Token %d not found", id)
-	}
+	t, err := pathRecord[token](c, tx, "Token", code, tokenKey)
 	return &t, err
 }
 
-func (c *call) tokenDetail() (reply, error) {
-	var out storageapi.Token
-	err := c.s.store.view(func(tx *txn) error {
-		t, err := c.findToken(tx)
-		if err == nil {
-			out, err = c.fullToken(tx, t)
-		}
-		return err
-	})
+func (c *call) tokenDetail(tx *txn) (any, error) {
+	t, err := c.findToken(tx)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(out)
+	return c.fullToken(tx, t)
 }
 
 const tokenCode = "storage.tokens.validation"
@@ -340,7 +314,7 @@ func (c *call) readBuckets(tx *txn, in *input) (map[string]string, error) {
 	for id, right := range wanted {
 		if right != "read" && right != "write" {
 			in.failCode("storage.tokens.invalidPermissions", "bucketPermissions", "permission %q of bucket %q: want read or write", cut(right, 40), cut(id, 120))
-		} else if found, err := tx.get(bucketKey(c.branch, id), &bucket{}); err != nil {
+		} else if found, err := tx.has(bucketKey(c.branch, id)); err != nil {
 			return nil, err
 		} else if !found {
 			in.failCode("storage.tokens.invalidPermissions", "bucketPermissions", "there is no bucket %q", cut(id, 120))
@@ -349,11 +323,8 @@ func (c *call) readBuckets(tx *txn, in *input) (map[string]string, error) {
 	return wanted, nil
 }
 
-func (c *call) createToken() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) createToken() (any, error) {
+	in := c.input(tokenCode)
 	t := token{Created: now(), Refreshed: now(), Creator: c.creator()}
 	t.Description = in.textOr("description", "Created by "+c.token.Description)
 	checkDescription(in, t.Description)
@@ -364,13 +335,11 @@ func (c *call) createToken() (reply, error) {
 			t.Expires = storageapi.Time{Time: t.Created.Add(time.Duration(*seconds) * time.Second)}
 		}
 	}
+	var err error
 	if t.ID, err = c.s.store.ids.take(); err != nil {
-		return failed(err)
+		return nil, err
 	}
-	secret := c.s.newSecret(t.ID)
-	t.Hash = hashToken(secret)
-	var full *token
-	err = c.s.store.update(tokensLock, func(tx *txn) error {
+	return c.change(tokensLock, func(tx *txn) (any, error) {
 		// Without the right to manage tokens only a minimal one can be made.
 		if c.token.CanManageTokens {
 			t.CanManageBuckets = in.flagOr("canManageBuckets", false)
@@ -378,22 +347,25 @@ func (c *call) createToken() (reply, error) {
 			t.CanPurgeTrash = in.flagOr("canPurgeTrash", false)
 			t.Components, _ = in.texts("componentAccess")
 			if t.Buckets, err = c.readBuckets(tx, in); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if err := in.err(tokenCode); err != nil {
-			return err
-		}
-		if err := putToken(tx, t); err != nil {
-			return err
-		}
-		full, err = c.withManaged(tx, &t)
-		return err
+		return c.answerSecret(tx, &t)
 	})
-	if err != nil {
-		return failed(err)
+}
+
+// answerSecret gives a token a new secret, and answers it with the secret.
+func (c *call) answerSecret(tx *txn, t *token) (any, error) {
+	secret := c.s.newSecret(t.ID)
+	t.Hash = hashToken(secret)
+	if err := putToken(tx, *t); err != nil {
+		return nil, err
 	}
-	return created(c.tokenAnswer(full, secret, false))
+	full, err := c.withManaged(tx, t)
+	if err != nil {
+		return nil, err
+	}
+	return c.tokenAnswer(full, secret, false), nil
 }
 
 // tokensLock is one for all tokens: a right that is given must not meet the deletion of its bucket.
@@ -407,7 +379,7 @@ func dropPermissions(tx *txn, bucketID string) error {
 		return err
 	}
 	for _, b := range branches {
-		if found, err := tx.get(bucketKey(b.key(), bucketID), &bucket{}); err != nil || found {
+		if found, err := tx.has(bucketKey(b.key(), bucketID)); err != nil || found {
 			return err
 		}
 	}
@@ -427,19 +399,18 @@ func dropPermissions(tx *txn, bucketID string) error {
 	return nil
 }
 
-func (c *call) updateToken() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
+func (c *call) updateToken() (any, error) {
+	in := c.input(tokenCode)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
 	if !c.token.CanManageTokens {
-		return failed(accessDenied("token %s", c.r.PathValue("id")))
+		return nil, accessDenied("token %s", c.r.PathValue("id"))
 	}
-	var out storageapi.Token
-	err = c.s.store.update(tokensLock, func(tx *txn) error {
+	return c.change(tokensLock, func(tx *txn) (any, error) {
 		t, err := c.findToken(tx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if description := in.text("description"); description != nil {
 			checkDescription(in, *description)
@@ -447,7 +418,7 @@ func (c *call) updateToken() (reply, error) {
 		}
 		if in.has("bucketPermissions") {
 			if t.Buckets, err = c.readBuckets(tx, in); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if components, given := in.texts("componentAccess"); given {
@@ -455,78 +426,50 @@ func (c *call) updateToken() (reply, error) {
 		}
 		t.CanReadAllFileUploads = in.flagOr("canReadAllFileUploads", t.CanReadAllFileUploads)
 		t.CanPurgeTrash = in.flagOr("canPurgeTrash", t.CanPurgeTrash)
-		if err := in.err(tokenCode); err != nil {
-			return err
-		}
 		if err := putToken(tx, *t); err != nil {
-			return err
+			return nil, err
 		}
-		out, err = c.fullToken(tx, t)
-		return err
+		return c.fullToken(tx, t)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(out)
 }
 
-func (c *call) deleteToken() (reply, error) {
-	err := c.s.store.update(tokensLock, func(tx *txn) error {
+// replaceToken forgets the secret of the token of the path, and stores what then makes of the token.
+func (c *call) replaceToken(then func(tx *txn, t *token) (any, error)) (any, error) {
+	return c.change(tokensLock, func(tx *txn) (any, error) {
 		t, err := c.findToken(tx)
 		if err != nil {
-			return err
-		}
-		if t.Master {
-			return refuse(http.StatusBadRequest, tokenCode, "A master token cannot be deleted")
+			return nil, err
 		}
 		if err := tx.delete(tokenHashKey(t.Hash)); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.delete(tokenKey(t.ID))
+		return then(tx, t)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
 }
 
-func (c *call) refreshToken() (reply, error) {
-	var t *token
-	var secret string
-	err := c.s.store.update(tokensLock, func(tx *txn) (err error) {
-		if t, err = c.findToken(tx); err != nil {
-			return err
+func (c *call) deleteToken() (any, error) {
+	return c.replaceToken(func(tx *txn, t *token) (any, error) {
+		if t.Master {
+			return nil, refuse(http.StatusBadRequest, tokenCode, "A master token cannot be deleted")
 		}
-		if err := tx.delete(tokenHashKey(t.Hash)); err != nil {
-			return err
-		}
-		secret = c.s.newSecret(t.ID)
-		t.Hash, t.Refreshed = hashToken(secret), now()
-		if err := putToken(tx, *t); err != nil {
-			return err
-		}
-		t, err = c.withManaged(tx, t)
-		return err
+		return nil, tx.delete(tokenKey(t.ID))
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(c.tokenAnswer(t, secret, false))
+}
+
+func (c *call) refreshToken() (any, error) {
+	return c.replaceToken(func(tx *txn, t *token) (any, error) {
+		t.Refreshed = now()
+		return c.answerSecret(tx, t)
+	})
 }
 
 // shareToken checks what it was asked and sends no mail: the server has no way to.
-func (c *call) shareToken() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) shareToken() (any, error) {
+	in := c.input(tokenCode)
 	in.required("recipientEmail")
 	in.text("message")
-	if err := in.err(tokenCode); err != nil {
-		return failed(err)
+	if err := c.view(func(tx *txn) error { _, err := c.findToken(tx); return err }); err != nil {
+		return nil, err
 	}
-	if err := c.s.store.view(func(tx *txn) error { _, err := c.findToken(tx); return err }); err != nil {
-		return failed(err)
-	}
-	return failed(refuse(http.StatusNotImplemented, "notImplemented", "This server sends no mail"))
+	return nil, refuse(http.StatusNotImplemented, "notImplemented", "This server sends no mail")
 }

@@ -13,10 +13,10 @@ import (
 
 func (s *Server) versionRoutes() []route {
 	return []route{
-		{method: "GET", path: configPath + "/versions", summary: "List versions, the newest first", branch: optionalBranch, run: (*call).listVersions},
-		{method: "GET", path: configPath + "/versions/{version}", summary: "Version detail", branch: optionalBranch, run: (*call).getVersion},
-		{method: "POST", path: configPath + "/versions/{version}/rollback", summary: "Roll back to a version", branch: optionalBranch, run: (*call).rollback},
-		{method: "POST", path: configPath + "/versions/{version}/create", summary: "Copy a version to a new configuration", branch: optionalBranch, run: (*call).copyConfiguration},
+		{method: "GET", path: configPath + "/versions", summary: "List versions, the newest first", branch: optionalBranch, query: versionsQuery, answer: []storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).listVersions)},
+		{method: "GET", path: configPath + "/versions/{version}", summary: "Version detail", branch: optionalBranch, answer: storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).getVersion)},
+		{method: "POST", path: configPath + "/versions/{version}/rollback", summary: "Roll back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, answer: versionShape{}, run: (*call).rollback},
+		{method: "POST", path: configPath + "/versions/{version}/create", summary: "Copy a version to a new configuration", branch: optionalBranch, body: "name! description changeDescription", status: http.StatusCreated, answer: idShape{}, run: (*call).copyConfiguration},
 	}
 }
 
@@ -30,113 +30,60 @@ func versionAnswer(v configVersion) storageapi.ConfigurationVersion {
 	}
 }
 
-func (c *call) listVersions() (reply, error) {
-	limit, offset, err := c.paging(1 << 30)
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) listVersions(conf *configuration) (any, error) {
 	wanted := strings.Split(c.query("include"), ",")
 	if c.query("include") == "" {
 		wanted = []string{"name", "description"}
 	}
-	list := []map[string]any{}
-	err = c.readConfiguration(func(conf *configuration) error {
-		n := 0
-		for _, rec := range conf.tx.scan(conf.key("config-version", ""), true) {
-			if n++; n <= offset {
-				continue
+	absent := slices.DeleteFunc([]string{"name", "description"}, func(name string) bool { return slices.Contains(wanted, name) })
+	versions := each[configVersion](conf.tx, conf.key("config-version", ""), true)
+	return collect(c.page(1<<30), versions, anyRecord, func(v configVersion) (out map[string]any, err error) {
+		answer := versionAnswer(v)
+		if slices.Contains(wanted, "configuration") {
+			if answer.Configuration, err = conf.readContent(v); err != nil {
+				return nil, err
 			}
-			if n > offset+limit {
-				break
-			}
-			var v configVersion
-			if err := rec.decode(&v); err != nil {
-				return err
-			}
-			out := versionAnswer(v)
-			var absent []string
-			for _, name := range []string{"name", "description"} {
-				if !slices.Contains(wanted, name) {
-					absent = append(absent, name)
-				}
-			}
-			if slices.Contains(wanted, "configuration") {
-				var err error
-				if out.Configuration, err = conf.readContent(v); err != nil {
-					return err
-				}
-			}
-			item, err := without(out, absent...)
-			if err != nil {
-				return err
-			}
-			list = append(list, item)
 		}
-		return nil
+		return without(answer, absent...)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return ok(list)
 }
 
-func (c *call) getVersion() (reply, error) {
-	var out map[string]any
-	err := c.readConfiguration(func(conf *configuration) error {
-		v, err := conf.readVersion(c.pathVersion())
-		if err != nil {
-			return err
-		}
-		answer := versionAnswer(v)
-		if answer.Configuration, err = conf.readContent(v); err != nil {
-			return err
-		}
-		if out, err = without(answer); err != nil {
-			return err
-		}
-		rows, err := conf.answerRows(v, include{content: true})
-		if err != nil {
-			return err
-		}
-		items := []map[string]any{}
-		for _, row := range rows {
-			item, err := without(row, "state")
-			if err != nil {
-				return err
-			}
-			items = append(items, item)
-		}
-		out["rows"], out["rowsSortOrder"], out["isDisabled"] = items, notNil(v.SortOrder), v.Disabled
-		return nil
-	})
+func (c *call) getVersion(conf *configuration) (any, error) {
+	v, err := conf.readVersion(c.pathVersion())
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	return ok(out)
+	answer := versionAnswer(v)
+	if answer.Configuration, err = conf.readContent(v); err != nil {
+		return nil, err
+	}
+	rows, err := conf.answerRows(v, include{content: true})
+	if err != nil {
+		return nil, err
+	}
+	items, err := eachWithout(rows, "state")
+	if err != nil {
+		return nil, err
+	}
+	out, err := without(answer)
+	if err == nil {
+		out["rows"], out["rowsSortOrder"], out["isDisabled"] = items, notNil(v.SortOrder), v.Disabled
+	}
+	return out, err
 }
 
 // changeText reads a body that has nothing but a changeDescription.
-func (c *call) changeText() (string, error) {
-	in, err := c.optionalInput()
-	if err != nil {
-		return "", err
-	}
-	text := in.textOr("changeDescription", "")
-	return text, in.err(configCode)
-}
+func (c *call) changeText() string { return c.optionalInput(configCode).textOr("changeDescription", "") }
 
 // rollback makes a new version that is identical with an earlier one. A row that is not as it was then gets a new
 // version of its own; state stays as it is.
-func (c *call) rollback() (reply, error) {
-	text, err := c.changeText()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) rollback() (any, error) {
+	text := c.changeText()
 	target := c.pathVersion()
-	out, err := c.changeConfiguration(false, func(conf *configuration) error {
+	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		old, err := conf.readVersion(target)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		next := old
 		next.Deleted = false
@@ -147,90 +94,70 @@ func (c *call) rollback() (reply, error) {
 				next.Rows = append(next.Rows, ref)
 				continue
 			}
-			row, err := conf.readRow(ref)
+			restored, err := conf.copyRows(conf, []rowRef{ref}, text, fmt.Sprintf("Rollback to version %d (via configuration rollback to version %d)", ref.Version, target))
 			if err != nil {
-				return err
+				return nil, err
 			}
-			restored, err := conf.putRow(ref.ID, row, text, fmt.Sprintf("Rollback to version %d (via configuration rollback to version %d)", ref.Version, target))
-			if err != nil {
-				return err
-			}
-			next.Rows = append(next.Rows, restored)
+			next.Rows = append(next.Rows, restored...)
 		}
-		return conf.commit(next, nil, text, fmt.Sprintf("Rollback to version %d", target))
+		err = conf.commit(next, nil, text, fmt.Sprintf("Rollback to version %d", target))
+		return map[string]string{"version": strconv.Itoa(conf.head.Latest.Version)}, err
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(map[string]string{"version": strconv.Itoa(out.Version)})
 }
 
-func (c *call) copyConfiguration() (reply, error) {
-	in, err := c.input()
-	if err != nil {
-		return failed(err)
-	}
+func (c *call) copyConfiguration() (any, error) {
+	in := c.input(configCode)
 	name, description, text := in.required("name"), in.text("description"), in.textOr("changeDescription", "")
-	if err := in.err(configCode); err != nil {
-		return failed(err)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
 	id, err := c.configID()
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	target := id
 	target.config = ""
-	err = c.newConfiguration(target, func(tx *txn, fresh configID) error {
-		target = fresh
+	return c.newConfiguration(target, func(tx *txn, target configID) (any, error) {
 		source, err := openConfiguration(tx, id, c.creator(), false)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		old, err := source.readVersion(c.pathVersion())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		origin := fmt.Sprintf("Copied from configuration %q (%s) version %d", source.head.Latest.Name, id.config, old.Version)
-		return source.copyTo(target, old, func(v *configVersion) {
-			v.Name = name
-			if description != nil {
-				v.Description = *description
-			}
-		}, text, origin)
+		old.Name = name
+		if description != nil {
+			old.Description = *description
+		}
+		return map[string]string{"id": target.config}, source.copyTo(target, old, text, origin)
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return created(map[string]string{"id": target.config})
 }
 
-// copyTo makes an independent configuration of a version, with empty state. adjust may change the copy.
-func (c *configuration) copyTo(id configID, old configVersion, adjust func(v *configVersion), text, fallback string) error {
+// copyTo makes an independent configuration of a version, with empty state.
+func (c *configuration) copyTo(id configID, v configVersion, text, fallback string) (err error) {
 	target := &configuration{configID: id, tx: c.tx, by: c.by}
 	if found, err := c.tx.get(id.key("config"), &target.head); err != nil {
 		return err
 	} else if found && !target.head.Latest.Deleted {
 		return alreadyExists(id)
 	}
-	next := old
-	next.Deleted, next.Rows = false, nil
-	adjust(&next)
-	for _, ref := range old.Rows {
-		row, err := c.readRow(ref)
-		if err != nil {
-			return err
-		}
-		copied, err := target.putRow(ref.ID, row, text, fallback)
-		if err != nil {
-			return err
-		}
-		next.Rows = append(next.Rows, copied)
-	}
-	content, err := c.readContent(old)
+	return target.become(c, v, text, fallback)
+}
+
+// become makes the new version of a configuration that is a copy of a version of another one.
+func (c *configuration) become(source *configuration, v configVersion, text, fallback string) error {
+	rows, err := c.copyRows(source, v.Rows, text, fallback)
 	if err != nil {
 		return err
 	}
-	return target.commit(next, content, text, fallback)
+	content, err := source.readContent(v)
+	if err != nil {
+		return err
+	}
+	v.Deleted, v.Rows = false, rows
+	return c.commit(v, content, text, fallback)
 }
 
 // copyConfigurations copies every live configuration of one branch to another.
@@ -252,7 +179,7 @@ func (s *Server) copyConfigurations(tx *txn, from, to string, by storageapi.Toke
 		}
 		v := conf.head.Latest
 		origin := fmt.Sprintf("Copied from default branch configuration %q (%s) version %d", v.Name, p.config, v.Version)
-		if err := conf.copyTo(configID{to, p.component, p.config}, v, func(*configVersion) {}, "", origin); err != nil {
+		if err := conf.copyTo(configID{to, p.component, p.config}, v, "", origin); err != nil {
 			return err
 		}
 	}
@@ -260,41 +187,20 @@ func (s *Server) copyConfigurations(tx *txn, from, to string, by storageapi.Toke
 }
 
 // resetConfiguration gives a configuration of a branch the content it has in the default branch.
-func (c *call) resetConfiguration() (reply, error) {
+func (c *call) resetConfiguration() (any, error) {
 	if !c.dev {
-		return failed(refuse(http.StatusBadRequest, configCode, "Only a configuration of a development branch can be reset"))
+		return nil, refuse(http.StatusBadRequest, configCode, "Only a configuration of a development branch can be reset")
 	}
-	_, err := c.changeConfiguration(false, func(conf *configuration) error {
+	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		id := conf.configID
 		id.branch = c.s.defaultBranch.key()
 		source, err := openConfiguration(conf.tx, id, c.creator(), false)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		next := source.head.Latest
-		next.Rows = nil
-		origin := fmt.Sprintf("Reset to default branch version %d", source.head.Latest.Version)
-		for _, ref := range source.head.Latest.Rows {
-			row, err := source.readRow(ref)
-			if err != nil {
-				return err
-			}
-			copied, err := conf.putRow(ref.ID, row, "", origin)
-			if err != nil {
-				return err
-			}
-			next.Rows = append(next.Rows, copied)
-		}
-		content, err := source.readContent(source.head.Latest)
-		if err != nil {
-			return err
-		}
-		return conf.commit(next, content, "", origin)
+		v := source.head.Latest
+		return nil, conf.become(source, v, "", fmt.Sprintf("Reset to default branch version %d", v.Version))
 	})
-	if err != nil {
-		return failed(err)
-	}
-	return noContent()
 }
 
 func isNotFound(err error) bool {
