@@ -37,11 +37,7 @@ func (c *Client) DevBranches(ctx context.Context) iter.Seq2[DevBranch, error] {
 
 // DevBranch reads one branch.
 func (c *Client) DevBranch(ctx context.Context, id IntID) (*DevBranch, error) {
-	var out DevBranch
-	if err := c.call(ctx, request{method: http.MethodGet, path: path("dev-branches", id.String())}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[DevBranch](ctx, c, get(path("dev-branches", id.String())))
 }
 
 // DefaultBranch finds the default branch by listing.
@@ -60,11 +56,7 @@ func (c *Client) DefaultBranch(ctx context.Context) (*DevBranch, error) {
 // CreateDevBranch creates a branch and waits for it. ctx bounds the wait.
 func (c *Client) CreateDevBranch(ctx context.Context, name, description string) (*DevBranch, error) {
 	body := map[string]string{"name": name, "description": description}
-	var out DevBranch
-	if err := c.job(ctx, request{method: http.MethodPost, path: path("dev-branches"), body: body, effect: creating}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetchResults[DevBranch](ctx, c, post(path("dev-branches"), body))
 }
 
 // UpdateDevBranch changes name and description of a branch. The default branch keeps its name.
@@ -73,11 +65,7 @@ func (c *Client) UpdateDevBranch(ctx context.Context, id IntID, name, descriptio
 	if name != "" {
 		body["name"] = name
 	}
-	var out DevBranch
-	if err := c.call(ctx, request{method: http.MethodPut, path: path("dev-branches", id.String()), body: body}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[DevBranch](ctx, c, put(path("dev-branches", id.String()), body))
 }
 
 // BranchMetadata lists the notes on the client's branch, see [Client.Branch].
@@ -88,9 +76,7 @@ func (c *Client) BranchMetadata(ctx context.Context) iter.Seq2[Metadata, error] 
 // SetBranchMetadata sets notes on the client's branch and returns all of them. A note of an existing key is replaced, the
 // others stay.
 func (c *Client) SetBranchMetadata(ctx context.Context, notes ...KeyValue) ([]Metadata, error) {
-	var out []Metadata
-	r := request{method: http.MethodPost, path: c.inBranch().scoped("metadata"), body: map[string]any{"metadata": notes}}
-	return out, c.call(ctx, r, &out)
+	return c.setNotes(ctx, c.inBranch().scoped("metadata"), "", notes)
 }
 
 // DeleteBranchMetadata deletes a note on the client's branch.

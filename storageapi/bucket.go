@@ -1,10 +1,10 @@
 package storageapi
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
 )
 
@@ -66,11 +66,12 @@ func (c *Client) Buckets(ctx context.Context) iter.Seq2[Bucket, error] {
 
 // Bucket reads a bucket with its tables.
 func (c *Client) Bucket(ctx context.Context, id string) (*Bucket, error) {
-	var out struct {
+	type detail struct {
 		Bucket
 		Tables []Table `json:"tables"`
 	}
-	if err := c.call(ctx, request{method: http.MethodGet, path: c.scoped("buckets", id)}, &out); err != nil {
+	out, err := fetch[detail](ctx, c, get(c.scoped("buckets", id)))
+	if err != nil {
 		return nil, err
 	}
 	out.Bucket.Tables = out.Tables
@@ -79,35 +80,23 @@ func (c *Client) Bucket(ctx context.Context, id string) (*Bucket, error) {
 
 // CreateBucket makes a bucket.
 func (c *Client) CreateBucket(ctx context.Context, in BucketCreate) (*Bucket, error) {
-	var out Bucket
-	r := request{method: http.MethodPost, path: c.scoped("buckets"), body: in, effect: repeatable}
-	retried, err := c.do(ctx, r, &out)
-	if retried && IsAlreadyExists(err) {
-		// The name is chosen by the caller, so what is there now is what the first attempt has made.
-		stage := in.Stage
-		if stage == "" {
-			stage = "in"
-		}
-		for b, lerr := range c.Buckets(ctx) {
-			if lerr == nil && b.Stage == stage && strings.TrimPrefix(b.Name, "c-") == strings.TrimPrefix(in.Name, "c-") {
+	// The name is chosen by the caller, so what is there after a repetition is what the first attempt has made.
+	return create(ctx, c, post(c.scoped("buckets"), in), in.Name, func() (*Bucket, error) {
+		for b, err := range c.Buckets(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			if b.Stage == cmp.Or(in.Stage, "in") && strings.TrimPrefix(b.Name, "c-") == strings.TrimPrefix(in.Name, "c-") {
 				return &b, nil
 			}
 		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+		return nil, nil
+	})
 }
 
 // UpdateBucket gives a bucket another display name.
 func (c *Client) UpdateBucket(ctx context.Context, id, displayName string) (*Bucket, error) {
-	var out Bucket
-	r := request{method: http.MethodPut, path: c.scoped("buckets", id), body: map[string]string{"displayName": displayName}}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Bucket](ctx, c, put(c.scoped("buckets", id), map[string]string{"displayName": displayName}))
 }
 
 // DeleteBucket deletes a bucket, with force also one that has tables, and waits for that.
@@ -118,10 +107,7 @@ func (c *Client) DeleteBucket(ctx context.Context, id string, force bool) error 
 // deleteByJob makes a deletion that goes on as a job.
 func (c *Client) deleteByJob(ctx context.Context, r request, force bool) error {
 	r.method = http.MethodDelete
-	r.query = url.Values{"async": {"1"}}
-	if force {
-		r.query.Set("force", "true")
-	}
+	r.query = params("async", "1", "force", flag(force))
 	return c.job(ctx, r, nil)
 }
 
@@ -137,12 +123,5 @@ func (c *Client) BucketMetadata(ctx context.Context, id string) iter.Seq2[Metada
 
 // SetBucketMetadata adds notes to a bucket or replaces those of the same provider and key, and returns all.
 func (c *Client) SetBucketMetadata(ctx context.Context, id, provider string, notes ...KeyValue) ([]Metadata, error) {
-	var out []Metadata
-	r := request{
-		method: http.MethodPost, path: c.scoped("buckets", id, "metadata"), body: map[string]any{"provider": provider, "metadata": notes},
-	}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return c.setNotes(ctx, c.scoped("buckets", id, "metadata"), provider, notes)
 }

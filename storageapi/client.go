@@ -1,6 +1,7 @@
 package storageapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,18 +60,10 @@ type RetryOptions struct {
 }
 
 func (r RetryOptions) withDefaults() RetryOptions {
-	if r.Initial == 0 {
-		r.Initial = 100 * time.Millisecond
-	}
-	if r.Max == 0 {
-		r.Max = max(3*time.Second, r.Initial)
-	}
-	if r.Attempts == 0 {
-		r.Attempts = 6
-	}
-	if r.MaxElapsed == 0 {
-		r.MaxElapsed = time.Minute
-	}
+	r.Initial = cmp.Or(r.Initial, 100*time.Millisecond)
+	r.Max = cmp.Or(r.Max, max(3*time.Second, r.Initial))
+	r.Attempts = cmp.Or(r.Attempts, 6)
+	r.MaxElapsed = cmp.Or(r.MaxElapsed, time.Minute)
 	return r
 }
 
@@ -120,9 +113,7 @@ func New(o Options) (*Client, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.UserAgent == "" {
-		o.UserAgent = "forebay"
-	}
+	o.UserAgent = cmp.Or(o.UserAgent, "forebay")
 	o.URL = strings.TrimRight(o.URL, "/")
 	h := http.Client{}
 	if o.HTTP != nil {

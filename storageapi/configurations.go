@@ -30,22 +30,13 @@ type ComponentQuery struct {
 
 // Components lists the components that have a configuration in the branch, with these configurations.
 func (c *Client) Components(ctx context.Context, q ComponentQuery) iter.Seq2[ComponentConfigurations, error] {
-	query := url.Values{}
-	if q.Type != "" {
-		query.Set("componentType", q.Type)
-	}
-	if q.Deleted {
-		query.Set("isDeleted", "true")
-	}
 	var include []string
 	for name, wanted := range map[string]bool{"configuration": q.Configuration, "rows": q.Rows, "state": q.State} {
 		if wanted {
 			include = append(include, name)
 		}
 	}
-	if len(include) > 0 {
-		query.Set("include", strings.Join(include, ","))
-	}
+	query := params("componentType", q.Type, "isDeleted", flag(q.Deleted), "include", strings.Join(include, ","))
 	return list[ComponentConfigurations](ctx, c, request{path: c.scoped("components"), query: query})
 }
 
@@ -65,37 +56,19 @@ func (c *Client) DeletedConfigurations(ctx context.Context, component string) it
 
 // Configuration reads the latest version of a configuration.
 func (c *Client) Configuration(ctx context.Context, component, id string) (*Configuration, error) {
-	var out Configuration
-	if err := c.call(ctx, request{method: http.MethodGet, path: c.configs(component, id)}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Configuration](ctx, c, get(c.configs(component, id)))
 }
 
 // CreateConfiguration makes a configuration, with version 1.
 func (c *Client) CreateConfiguration(ctx context.Context, component string, in ConfigurationCreate) (*Configuration, error) {
-	r := request{method: http.MethodPost, path: c.configs(component), body: in, effect: creating}
-	if in.ConfigurationID != "" {
-		r.effect = repeatable
-	}
-	var out Configuration
-	retried, err := c.do(ctx, r, &out)
-	if retried && IsAlreadyExists(err) {
+	return create(ctx, c, post(c.configs(component), in), in.ConfigurationID, func() (*Configuration, error) {
 		return c.Configuration(ctx, component, in.ConfigurationID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	})
 }
 
 // UpdateConfiguration changes a configuration, which makes a new version of it, and returns that.
 func (c *Client) UpdateConfiguration(ctx context.Context, component, id string, in ConfigurationUpdate) (*Configuration, error) {
-	var out Configuration
-	if err := c.call(ctx, request{method: http.MethodPut, path: c.configs(component, id), body: in}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Configuration](ctx, c, put(c.configs(component, id), in))
 }
 
 // UpdateConfigurationByForm is [Client.UpdateConfiguration] with a form as the body, whose objects and arrays are
@@ -105,11 +78,7 @@ func (c *Client) UpdateConfigurationByForm(ctx context.Context, component, id st
 	if err != nil {
 		return nil, err
 	}
-	var out Configuration
-	if err := c.call(ctx, request{method: http.MethodPut, path: c.configs(component, id), body: form}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Configuration](ctx, c, put(c.configs(component, id), form))
 }
 
 // formOf writes the fields of v, as they are in JSON, to a form: text as it is, everything else as JSON.
@@ -141,12 +110,7 @@ type stateBody struct {
 // UpdateConfigurationState replaces the state of a configuration, without a new version. {} makes its next run begin
 // anew.
 func (c *Client) UpdateConfigurationState(ctx context.Context, component, id string, state json.RawMessage) (*Configuration, error) {
-	var out Configuration
-	r := request{method: http.MethodPut, path: c.configs(component, id, "state"), body: stateBody{state}}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Configuration](ctx, c, put(c.configs(component, id, "state"), stateBody{state}))
 }
 
 // delete makes a deletion, for which an object that an earlier attempt may have deleted is a success.
@@ -182,12 +146,7 @@ func (c *Client) PurgeConfiguration(ctx context.Context, component, id string) e
 
 // RestoreConfiguration takes a configuration out of the trash, as a new version.
 func (c *Client) RestoreConfiguration(ctx context.Context, component, id string) (*Configuration, error) {
-	var out Configuration
-	r := request{method: http.MethodPost, path: c.configs(component, id, "restore"), body: struct{}{}, effect: creating}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Configuration](ctx, c, post(c.configs(component, id, "restore"), struct{}{}))
 }
 
 // ConfigurationVersions lists the history of a configuration, the newest version first.
@@ -197,25 +156,18 @@ func (c *Client) ConfigurationVersions(ctx context.Context, component, id string
 
 // ConfigurationVersion reads one version with content and rows.
 func (c *Client) ConfigurationVersion(ctx context.Context, component, id string, version int) (*ConfigurationVersion, error) {
-	var out ConfigurationVersion
-	r := request{method: http.MethodGet, path: c.configs(component, id, "versions", strconv.Itoa(version))}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[ConfigurationVersion](ctx, c, get(c.configs(component, id, "versions", strconv.Itoa(version))))
 }
 
 // RollbackConfiguration makes a new version that is identical with an earlier one, and returns its number. State
 // stays as it is. An empty changeDescription leaves the text to the server.
 func (c *Client) RollbackConfiguration(ctx context.Context, component, id string, version int, changeDescription string) (int, error) {
-	var out struct {
+	type answer struct {
 		Version IntID `json:"version"`
 	}
-	r := request{
-		method: http.MethodPost, path: c.configs(component, id, "versions", strconv.Itoa(version), "rollback"),
-		body: changeBody{changeDescription}, effect: creating,
-	}
-	if err := c.call(ctx, r, &out); err != nil {
+	r := post(c.configs(component, id, "versions", strconv.Itoa(version), "rollback"), changeBody{changeDescription})
+	out, err := fetch[answer](ctx, c, r)
+	if err != nil {
 		return 0, err
 	}
 	return int(out.Version), nil
@@ -237,16 +189,17 @@ type ConfigurationCopy struct {
 
 // CopyConfiguration makes an independent configuration of a version, with empty state, and returns its id.
 func (c *Client) CopyConfiguration(ctx context.Context, component, id string, version int, in ConfigurationCopy) (string, error) {
+	out, err := c.newID(ctx, post(c.configs(component, id, "versions", strconv.Itoa(version), "create"), in))
+	return string(out), err
+}
+
+// newID makes a call that answers the id of what it has made.
+func (c *Client) newID(ctx context.Context, r request) (ID, error) {
 	var out struct {
 		ID ID `json:"id"`
 	}
-	r := request{
-		method: http.MethodPost, path: c.configs(component, id, "versions", strconv.Itoa(version), "create"), body: in, effect: creating,
-	}
-	if err := c.call(ctx, r, &out); err != nil {
-		return "", err
-	}
-	return string(out.ID), nil
+	err := c.call(ctx, r, &out)
+	return out.ID, err
 }
 
 // ResetConfiguration gives a configuration of a development branch the content that it has in the default branch.
@@ -261,15 +214,7 @@ func (c *Client) ConfigurationMetadata(ctx context.Context, component, id string
 
 // SetConfigurationMetadata adds notes to a configuration or replaces those of the same key, and returns all.
 func (c *Client) SetConfigurationMetadata(ctx context.Context, component, id string, notes ...KeyValue) ([]Metadata, error) {
-	var out []Metadata
-	r := request{
-		method: http.MethodPost, path: c.inBranch().configs(component, id, "metadata"),
-		body: map[string]any{"metadata": notes},
-	}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return c.setNotes(ctx, c.inBranch().configs(component, id, "metadata"), "", notes)
 }
 
 // DeleteConfigurationMetadata deletes one note.
@@ -306,13 +251,7 @@ type ConfigurationMatch struct {
 
 // SearchConfigurations lists the configurations that match, in the client's branch or the default one.
 func (c *Client) SearchConfigurations(ctx context.Context, q ConfigurationSearch) iter.Seq2[ConfigurationMatch, error] {
-	query := url.Values{}
-	if q.ComponentID != "" {
-		query.Set("componentId", q.ComponentID)
-	}
-	if q.ConfigurationID != "" {
-		query.Set("configurationId", q.ConfigurationID)
-	}
+	query := params("componentId", q.ComponentID, "configurationId", q.ConfigurationID)
 	if q.IncludeMetadata {
 		query.Set("include", "filteredMetadata")
 	}

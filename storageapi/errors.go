@@ -1,6 +1,7 @@
 package storageapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,36 +51,39 @@ func (e *Error) Error() string {
 }
 
 // IsNotFound reports whether err is an answer that the object does not exist.
-func IsNotFound(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
-}
+func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 
 // IsAlreadyExists reports whether err is an answer, or the end of a job, that says that the chosen id or name is taken.
-// Codes are compared without regard to case, because the platform is not of one mind about it.
 func IsAlreadyExists(err error) bool {
 	var e *Error
-	if errors.As(err, &e) {
-		return e.Status == http.StatusBadRequest && hasSuffixFold(e.Code, "AlreadyExists")
-	}
-	var failed *JobError
-	return errors.As(err, &failed) && hasSuffixFold(failed.Code(), "AlreadyExists")
+	return (!errors.As(err, &e) || e.Status == http.StatusBadRequest) && hasSuffixFold(errorCode(err), "AlreadyExists")
 }
 
 // IsUnauthorized reports whether err is an answer that the token is missing, unknown, expired, or of another stack.
-func IsUnauthorized(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusUnauthorized
-}
+func IsUnauthorized(err error) bool { return hasStatus(err, http.StatusUnauthorized) }
 
 // HasCode reports whether err is an answer, or the end of a job, with the platform's code, without regard to case.
 func HasCode(err error, code string) bool {
+	return code != "" && strings.EqualFold(errorCode(err), code)
+}
+
+func hasStatus(err error, status int) bool {
 	var e *Error
-	if errors.As(err, &e) {
-		return strings.EqualFold(e.Code, code)
-	}
+	return errors.As(err, &e) && e.Status == status
+}
+
+// errorCode is the platform's code of an answer or of the end of a job, or "". Codes are compared without regard to case, because
+// the platform is not of one mind about it.
+func errorCode(err error) string {
+	var e *Error
 	var failed *JobError
-	return errors.As(err, &failed) && strings.EqualFold(failed.Code(), code)
+	switch {
+	case errors.As(err, &e):
+		return e.Code
+	case errors.As(err, &failed):
+		return failed.Code()
+	}
+	return ""
 }
 
 func hasSuffixFold(s, suffix string) bool {
@@ -112,16 +116,11 @@ func newError(method, path string, resp *http.Response, body []byte) *Error {
 	}
 	var parsed ErrorBody
 	if json.Unmarshal(body, &parsed) == nil {
-		e.Message, e.ExceptionID, e.Violations = parsed.Error, parsed.ExceptionID, parsed.Errors
-		if e.Message == "" {
-			e.Message = parsed.Reason
-		}
+		e.Message, e.ExceptionID, e.Violations = cmp.Or(parsed.Error, parsed.Reason), parsed.ExceptionID, parsed.Errors
 		// A code that is a number repeats the status.
 		_ = json.Unmarshal(parsed.Code, &e.Code)
 	}
-	if e.Message == "" {
-		e.Message = http.StatusText(resp.StatusCode)
-	}
+	e.Message = cmp.Or(e.Message, http.StatusText(resp.StatusCode))
 	return e
 }
 

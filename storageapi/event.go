@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/http"
-	"net/url"
 )
 
 // EventCreate is a note in the history of a project.
@@ -53,13 +51,7 @@ type Event struct {
 
 // CreateEvent adds an event and returns its id.
 func (c *Client) CreateEvent(ctx context.Context, in EventCreate) (ID, error) {
-	var out struct {
-		ID ID `json:"id"`
-	}
-	if err := c.call(ctx, request{method: http.MethodPost, path: c.scoped("events"), body: in, effect: creating}, &out); err != nil {
-		return "", err
-	}
-	return out.ID, nil
+	return c.newID(ctx, post(c.scoped("events"), in))
 }
 
 // EventQuery selects events; empty fields select all.
@@ -70,17 +62,10 @@ type EventQuery struct {
 
 // Events lists events, the newest first. The log of a queue job has the job's run id.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
-	query := url.Values{}
-	if q.RunID != "" {
-		query.Set("runId", q.RunID)
-	}
-	if q.Component != "" {
-		query.Set("component", q.Component)
-	}
-	return pages[Event](ctx, c, request{path: c.scoped("events"), query: query})
+	return pages[Event](ctx, c, request{path: c.scoped("events"), query: params("runId", q.RunID, "component", q.Component)})
 }
 
 // TableEvents lists what happened to a table, the newest first.
 func (c *Client) TableEvents(ctx context.Context, table string) iter.Seq2[Event, error] {
-	return pages[Event](ctx, c, request{path: c.scoped("tables", table, "events"), query: url.Values{}})
+	return pages[Event](ctx, c, request{path: c.scoped("tables", table, "events")})
 }

@@ -163,15 +163,7 @@ func (c *Client) PrepareFile(ctx context.Context, in FilePrepare) (*File, error)
 		FederationToken bool `json:"federationToken"`
 		IsEncrypted     bool `json:"isEncrypted"`
 	}{in, true, true}
-	return c.file(ctx, request{method: http.MethodPost, path: c.scoped("files", "prepare"), body: body, effect: creating})
-}
-
-func (c *Client) file(ctx context.Context, r request) (*File, error) {
-	var out File
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[File](ctx, c, post(c.scoped("files", "prepare"), body))
 }
 
 // FileQuery selects files; empty fields select all.
@@ -190,31 +182,22 @@ type FileQuery struct {
 
 // Files lists files, the newest first. The list may be a second behind.
 func (c *Client) Files(ctx context.Context, q FileQuery) iter.Seq2[File, error] {
-	query := url.Values{"tags[]": q.Tags}
-	for name, value := range map[string]string{"q": q.Search, "runId": q.RunID} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := params("q", q.Search, "runId", q.RunID, "showExpired", flag(q.ShowExpired))
+	query["tags[]"] = q.Tags
 	if q.SinceID != 0 {
 		query.Set("sinceId", q.SinceID.String())
-	}
-	if q.ShowExpired {
-		query.Set("showExpired", "true")
 	}
 	return pages[File](ctx, c, request{path: c.scoped("files"), query: query})
 }
 
 // File reads the record of a file.
 func (c *Client) File(ctx context.Context, id IntID) (*File, error) {
-	return c.file(ctx, request{method: http.MethodGet, path: c.scoped("files", id.String())})
+	return fetch[File](ctx, c, get(c.scoped("files", id.String())))
 }
 
 // FileWithCredentials reads the record of a file with the credentials for reading its bytes.
 func (c *Client) FileWithCredentials(ctx context.Context, id IntID) (*File, error) {
-	return c.file(ctx, request{
-		method: http.MethodGet, path: c.scoped("files", id.String()), query: url.Values{"federationToken": {"1"}},
-	})
+	return fetch[File](ctx, c, request{method: http.MethodGet, path: c.scoped("files", id.String()), query: url.Values{"federationToken": {"1"}}})
 }
 
 // DeleteFile deletes a file. One that is not there is a success.
@@ -228,9 +211,7 @@ func (c *Client) DeleteFile(ctx context.Context, id IntID) error {
 
 // AddFileTag adds a tag to a file; one that is there already is a success.
 func (c *Client) AddFileTag(ctx context.Context, id IntID, tag string) error {
-	return c.call(ctx, request{
-		method: http.MethodPost, path: c.scoped("files", id.String(), "tags"), body: map[string]string{"tag": tag},
-	}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: c.scoped("files", id.String(), "tags"), body: map[string]string{"tag": tag}}, nil)
 }
 
 // RemoveFileTag removes a tag of a file.
@@ -240,14 +221,10 @@ func (c *Client) RemoveFileTag(ctx context.Context, id IntID, tag string) error 
 
 // RefreshUpload renews the credentials of an upload, which only the provider gcp needs.
 func (c *Client) RefreshUpload(ctx context.Context, id IntID) (*File, error) {
-	return c.file(ctx, request{method: http.MethodPut, path: c.scoped("files", id.String(), "refresh"), body: struct{}{}})
+	return fetch[File](ctx, c, put(c.scoped("files", id.String(), "refresh"), struct{}{}))
 }
 
 // FileContent returns the bytes of a small file that is not sliced, through the API itself. The caller closes the reader.
 func (c *Client) FileContent(ctx context.Context, id IntID) (io.ReadCloser, error) {
-	resp, _, err := c.open(ctx, request{method: http.MethodGet, path: c.scoped("files", id.String(), "content")})
-	if err != nil {
-		return nil, err
-	}
-	return resp.Body, nil
+	return c.body(ctx, get(c.scoped("files", id.String(), "content")))
 }

@@ -144,21 +144,12 @@ func (c *Client) Services(ctx context.Context) (*Index, error) {
 }
 
 func (c *Client) index(ctx context.Context, query url.Values) (*Index, error) {
-	var out Index
-	err := c.WithToken("").call(ctx, request{method: http.MethodGet, path: "/", query: query}, &out)
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Index](ctx, c.WithToken(""), request{method: http.MethodGet, path: "/", query: query})
 }
 
 // Component reads the description of one component. It needs no token.
 func (c *Client) Component(ctx context.Context, id string) (*Component, error) {
-	var out Component
-	if err := c.call(ctx, request{method: http.MethodGet, path: path("components", id)}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Component](ctx, c, get(path("components", id)))
 }
 
 // Portal lists the APIs of a stack with their machine-readable descriptions.
@@ -182,10 +173,7 @@ type PortalService struct {
 
 // Portal reads the list of APIs from the portal of the stack. It needs no token, and sends none.
 func (c *Client) Portal(ctx context.Context, portalURL string) (*Portal, error) {
-	var out Portal
-	r := request{method: http.MethodGet, base: strings.TrimRight(portalURL, "/"), path: "/apis.json"}
-	if err := c.WithToken("").call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	r := get("/apis.json")
+	r.base = strings.TrimRight(portalURL, "/")
+	return fetch[Portal](ctx, c.WithToken(""), r)
 }

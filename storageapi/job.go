@@ -112,11 +112,7 @@ func (e *JobError) Code() string {
 
 // Job reads a storage job. A failed job is a result and not an error here.
 func (c *Client) Job(ctx context.Context, id IntID) (*Job, error) {
-	var out Job
-	if err := c.call(ctx, request{method: http.MethodGet, path: path("jobs", id.String())}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Job](ctx, c, get(path("jobs", id.String())))
 }
 
 // JobQuery selects storage jobs; empty fields select all.
@@ -139,21 +135,34 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[Job, error] {
 // WaitForJob polls a storage job until it has ended; ctx bounds the wait. A job that ended badly is a [*JobError]; the
 // end of ctx is not the end of the job.
 func (c *Client) WaitForJob(ctx context.Context, id IntID) (*Job, error) {
-	delay := pollFirst
-	for {
+	job, err := poll(ctx, pollFirst, pollMax, func() (*Job, bool, error) {
 		job, err := c.Job(ctx, id)
-		switch {
-		case err != nil:
+		return job, err == nil && job.Finished(), err
+	})
+	switch {
+	case err == nil && job.Status == JobFailed:
+		return job, &JobError{*job}
+	case err != nil && job != nil:
+		return job, fmt.Errorf("storage api: job %d is %s: %w", id, job.Status, err)
+	}
+	return job, err
+}
+
+// poll reads a job until it is finished, with delays that grow. At the end of ctx it returns the job as it was read last,
+// with the cause.
+func poll[T any](ctx context.Context, delay, longest time.Duration, read func() (job *T, finished bool, err error)) (*T, error) {
+	for {
+		job, finished, err := read()
+		if err != nil {
 			return nil, err
-		case job.Status == JobSuccess:
+		}
+		if finished {
 			return job, nil
-		case job.Status == JobFailed:
-			return job, &JobError{*job}
 		}
 		if !wait(ctx, delay) {
-			return job, fmt.Errorf("storage api: job %d is %s: %w", id, job.Status, context.Cause(ctx))
+			return job, context.Cause(ctx)
 		}
-		delay = min(2*delay, pollMax)
+		delay = min(2*delay, longest)
 	}
 }
 
@@ -191,20 +200,32 @@ func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {
 	return nil, nil
 }
 
+// fetchResults makes a call that is answered by a job, waits for it, and returns its decoded results.
+func fetchResults[T any](ctx context.Context, c *Client, r request) (*T, error) {
+	var out T
+	if err := c.job(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
 // job makes a call that is answered by a job, waits for it, and decodes its results into out unless that is nil.
 func (c *Client) job(ctx context.Context, r request, out any) error {
 	job, err := c.start(ctx, r, out)
 	if err != nil || job == nil {
 		return err
 	}
-	if job, err = c.WaitForJob(ctx, job.ID); err != nil {
+	return c.results(ctx, job.ID, out)
+}
+
+// results waits for a job and decodes its results into out unless that is nil.
+func (c *Client) results(ctx context.Context, id IntID, out any) error {
+	job, err := c.WaitForJob(ctx, id)
+	if err != nil || out == nil || isEmpty(job.Results) {
 		return err
 	}
-	if out == nil || isEmpty(job.Results) {
-		return nil
-	}
 	if err := json.Unmarshal(job.Results, out); err != nil {
-		return fmt.Errorf("storage api: job %d: read results: %w", job.ID, err)
+		return fmt.Errorf("storage api: job %d: read results: %w", id, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package storageapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,9 +175,7 @@ type gcsStore struct {
 }
 
 func newGCSStore(endpoint, bucket, key string, credentials GCSCredentials, created time.Time) (objectStore, error) {
-	if endpoint == "" {
-		endpoint = "https://storage.googleapis.com"
-	}
+	endpoint = cmp.Or(endpoint, "https://storage.googleapis.com")
 	s := &gcsStore{endpoint: strings.TrimRight(endpoint, "/"), bucket: bucket, key: key, credentials: credentials}
 	if credentials.ExpiresIn > 0 && !created.IsZero() {
 		s.end = created.Add(time.Duration(credentials.ExpiresIn) * time.Second)
@@ -187,11 +186,7 @@ func newGCSStore(endpoint, bucket, key string, credentials GCSCredentials, creat
 func (s *gcsStore) request(ctx context.Context, method, inner string, body io.Reader, size int64) (*http.Request, error) {
 	req, err := newObjectRequest(ctx, method, s.endpoint+"/"+escapeObject(s.bucket)+"/"+escapeObject(s.key+inner), body, size)
 	if err == nil {
-		kind := s.credentials.TokenType
-		if kind == "" {
-			kind = "Bearer"
-		}
-		req.Header.Set("Authorization", kind+" "+string(s.credentials.AccessToken))
+		req.Header.Set("Authorization", cmp.Or(s.credentials.TokenType, "Bearer")+" "+string(s.credentials.AccessToken))
 	}
 	return req, err
 }

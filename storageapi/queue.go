@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 )
@@ -165,11 +163,7 @@ func (c *Client) queueJob(ctx context.Context, r request) (*QueueJob, error) {
 		return nil, err
 	}
 	r.base = base
-	var out QueueJob
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[QueueJob](ctx, c, r)
 }
 
 // CreateQueueJob asks for a run. The default of Mode is "run", that of BranchID the client's branch.
@@ -180,17 +174,17 @@ func (c *Client) CreateQueueJob(ctx context.Context, in QueueJobCreate) (*QueueJ
 	if in.BranchID == "" && c.branch != "default" {
 		in.BranchID = c.branch
 	}
-	return c.queueJob(ctx, request{method: http.MethodPost, path: path("jobs"), body: in, effect: creating})
+	return c.queueJob(ctx, post(path("jobs"), in))
 }
 
 // QueueJob reads a job.
 func (c *Client) QueueJob(ctx context.Context, id ID) (*QueueJob, error) {
-	return c.queueJob(ctx, request{method: http.MethodGet, path: path("jobs", string(id))})
+	return c.queueJob(ctx, get(path("jobs", string(id))))
 }
 
 // KillQueueJob asks for the end of a job; one that was not begun is cancelled.
 func (c *Client) KillQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
-	return c.queueJob(ctx, request{method: http.MethodPost, path: path("jobs", string(id), "kill"), body: struct{}{}, effect: creating})
+	return c.queueJob(ctx, post(path("jobs", string(id), "kill"), struct{}{}))
 }
 
 const (
@@ -201,22 +195,17 @@ const (
 // WaitForQueueJob polls a job until it is finished; ctx bounds the wait. An end other than success is a [*QueueJobError];
 // the end of ctx is not the end of the job.
 func (c *Client) WaitForQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
-	delay := queuePollFirst
-	for {
+	job, err := poll(ctx, queuePollFirst, queuePollMax, func() (*QueueJob, bool, error) {
 		job, err := c.QueueJob(ctx, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case job.Status == QueueSuccess:
-			return job, nil
-		case job.IsFinished:
-			return job, &QueueJobError{*job}
-		}
-		if !wait(ctx, delay) {
-			return job, fmt.Errorf("storage api: job %s is %s: %w", id, job.Status, context.Cause(ctx))
-		}
-		delay = min(2*delay, queuePollMax)
+		return job, err == nil && (job.IsFinished || job.Status == QueueSuccess), err
+	})
+	switch {
+	case err == nil && job.Status != QueueSuccess:
+		return job, &QueueJobError{*job}
+	case err != nil && job != nil:
+		return job, fmt.Errorf("storage api: job %s is %s: %w", id, job.Status, err)
 	}
+	return job, err
 }
 
 // QueueQuery selects jobs; empty fields select all.
@@ -231,11 +220,6 @@ func (c *Client) QueueJobs(ctx context.Context, q QueueQuery) iter.Seq2[QueueJob
 	if err != nil {
 		return failed[QueueJob](err)
 	}
-	query := url.Values{}
-	for name, value := range map[string]string{"component": q.Component, "config": q.Config, "status": q.Status} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := params("component", q.Component, "config", q.Config, "status", q.Status)
 	return pages[QueueJob](ctx, c, request{base: base, path: path("search", "jobs"), query: query})
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,36 @@ type request struct {
 	body   any // encoded as a form if it is url.Values, as JSON otherwise, unless nil
 	header http.Header
 	effect effect
+}
+
+func get(path string) request { return request{method: http.MethodGet, path: path} }
+
+// post is a call that creates something, unless its effect is set to another one.
+func post(path string, body any) request {
+	return request{method: http.MethodPost, path: path, body: body, effect: creating}
+}
+
+func put(path string, body any) request {
+	return request{method: http.MethodPut, path: path, body: body}
+}
+
+// params makes a query of names and values. Those without a value are left out.
+func params(pairs ...string) url.Values {
+	query := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
+		}
+	}
+	return query
+}
+
+// flag is the value of a parameter that is left out when it is false.
+func flag(set bool) string {
+	if set {
+		return "true"
+	}
+	return ""
 }
 
 // path joins escaped elements.
@@ -90,6 +121,58 @@ func encodeJSON(v any) ([]byte, error) {
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	_, err := c.do(ctx, r, out)
 	return err
+}
+
+// fetch makes a call and returns its decoded answer.
+func fetch[T any](ctx context.Context, c *Client, r request) (*T, error) {
+	var out T
+	if err := c.call(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// create is fetch for an object whose id the caller may have chosen. With such an id the call can be repeated: read then gets
+// what an earlier attempt has made, or nil if it finds nothing.
+func create[T any](ctx context.Context, c *Client, r request, id string, read func() (*T, error)) (*T, error) {
+	if id != "" {
+		r.effect = repeatable
+	}
+	var out T
+	retried, err := c.do(ctx, r, &out)
+	if retried && IsAlreadyExists(err) {
+		if there, rerr := read(); there != nil || rerr != nil {
+			return there, rerr
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// setNotes sets notes on an object and returns all of them.
+func (c *Client) setNotes(ctx context.Context, path, provider string, notes []KeyValue) ([]Metadata, error) {
+	body := map[string]any{"metadata": notes}
+	if provider != "" {
+		body["provider"] = provider
+	}
+	r := post(path, body)
+	r.effect = repeatable
+	out, err := fetch[[]Metadata](ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	return *out, nil
+}
+
+// body makes a call whose answer is not JSON. The caller closes it.
+func (c *Client) body(ctx context.Context, r request) (io.ReadCloser, error) {
+	resp, _, err := c.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
 }
 
 // open makes a call, with repetitions, and returns the successful answer, whose body the caller closes.

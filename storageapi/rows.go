@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/http"
 	"strconv"
 )
 
@@ -19,47 +18,24 @@ func (c *Client) Rows(ctx context.Context, component, config string) iter.Seq2[C
 
 // Row reads the latest version of a row.
 func (c *Client) Row(ctx context.Context, component, config, id string) (*ConfigurationRow, error) {
-	var out ConfigurationRow
-	if err := c.call(ctx, request{method: http.MethodGet, path: c.rows(component, config, id)}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[ConfigurationRow](ctx, c, get(c.rows(component, config, id)))
 }
 
 // CreateRow adds a row to a configuration, which makes a new version of the configuration.
 func (c *Client) CreateRow(ctx context.Context, component, config string, in RowCreate) (*ConfigurationRow, error) {
-	r := request{method: http.MethodPost, path: c.rows(component, config), body: in, effect: creating}
-	if in.RowID != "" {
-		r.effect = repeatable
-	}
-	var out ConfigurationRow
-	retried, err := c.do(ctx, r, &out)
-	if retried && IsAlreadyExists(err) {
+	return create(ctx, c, post(c.rows(component, config), in), in.RowID, func() (*ConfigurationRow, error) {
 		return c.Row(ctx, component, config, in.RowID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	})
 }
 
 // UpdateRow changes a row, which makes a new version of the row and of the configuration.
 func (c *Client) UpdateRow(ctx context.Context, component, config, id string, in RowUpdate) (*ConfigurationRow, error) {
-	var out ConfigurationRow
-	if err := c.call(ctx, request{method: http.MethodPut, path: c.rows(component, config, id), body: in}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[ConfigurationRow](ctx, c, put(c.rows(component, config, id), in))
 }
 
 // UpdateRowState replaces the state of a row, without a new version. {} makes its next run begin anew.
 func (c *Client) UpdateRowState(ctx context.Context, component, config, id string, state json.RawMessage) (*ConfigurationRow, error) {
-	var out ConfigurationRow
-	r := request{method: http.MethodPut, path: c.rows(component, config, id, "state"), body: stateBody{state}}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[ConfigurationRow](ctx, c, put(c.rows(component, config, id, "state"), stateBody{state}))
 }
 
 // DeleteRow deletes a row, which makes a new version of the configuration. The row comes back only when the configuration
@@ -75,25 +51,12 @@ func (c *Client) RowVersions(ctx context.Context, component, config, id string) 
 
 // RowVersion reads one version of a row with its content.
 func (c *Client) RowVersion(ctx context.Context, component, config, id string, version int) (*RowVersion, error) {
-	var out RowVersion
-	r := request{method: http.MethodGet, path: c.rows(component, config, id, "versions", strconv.Itoa(version))}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[RowVersion](ctx, c, get(c.rows(component, config, id, "versions", strconv.Itoa(version))))
 }
 
 // RollbackRow makes a new version of a row that is identical with an earlier one, and a new version of the configuration.
 func (c *Client) RollbackRow(ctx context.Context, component, config, id string, version int, changeDescription string) (*ConfigurationRow, error) {
-	var out ConfigurationRow
-	r := request{
-		method: http.MethodPost, path: c.rows(component, config, id, "versions", strconv.Itoa(version), "rollback"),
-		body: changeBody{changeDescription}, effect: creating,
-	}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[ConfigurationRow](ctx, c, post(c.rows(component, config, id, "versions", strconv.Itoa(version), "rollback"), changeBody{changeDescription}))
 }
 
 // RowCopy says where a copy of a row goes.
@@ -106,13 +69,5 @@ type RowCopy struct {
 
 // CopyRow makes a new row of a version of a row, with an id of its own and empty state.
 func (c *Client) CopyRow(ctx context.Context, component, config, id string, version int, in RowCopy) (*ConfigurationRow, error) {
-	var out ConfigurationRow
-	r := request{
-		method: http.MethodPost, path: c.rows(component, config, id, "versions", strconv.Itoa(version), "create"),
-		body: in, effect: creating,
-	}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[ConfigurationRow](ctx, c, post(c.rows(component, config, id, "versions", strconv.Itoa(version), "create"), in))
 }

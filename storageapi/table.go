@@ -92,11 +92,7 @@ func (c *Client) Tables(ctx context.Context) iter.Seq2[Table, error] {
 
 // Table reads a table with its columns.
 func (c *Client) Table(ctx context.Context, id string) (*Table, error) {
-	var out Table
-	if err := c.call(ctx, request{method: http.MethodGet, path: c.scoped("tables", id)}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Table](ctx, c, get(c.scoped("tables", id)))
 }
 
 // TableCreate is what a new table is made of.
@@ -124,12 +120,7 @@ func (c *Client) CreateTable(ctx context.Context, bucket string, in TableCreate)
 	if in.PrimaryKey == nil {
 		in.PrimaryKey = []string{}
 	}
-	var out Table
-	r := request{method: http.MethodPost, path: c.scoped("buckets", bucket, "tables-definition"), body: in, effect: creating}
-	if err := c.job(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetchResults[Table](ctx, c, post(c.scoped("buckets", bucket, "tables-definition"), in))
 }
 
 // TableFromFile is what a table is made of that gets its columns from the header of a CSV file.
@@ -146,32 +137,19 @@ type TableFromFile struct {
 
 // CreateTableFromFile makes a table with the columns and rows of a file and waits for it; ctx bounds the wait.
 func (c *Client) CreateTableFromFile(ctx context.Context, bucket string, in TableFromFile) (*Table, error) {
-	body := map[string]any{"name": in.Name, "dataFileId": in.FileID}
-	if len(in.PrimaryKey) > 0 {
-		body["primaryKey"] = strings.Join(in.PrimaryKey, ",")
-	}
-	if in.Delimiter != "" {
-		body["delimiter"] = in.Delimiter
-	}
-	if in.Enclosure != "" {
-		body["enclosure"] = in.Enclosure
-	}
-	var out Table
-	r := request{method: http.MethodPost, path: c.scoped("buckets", bucket, "tables-async"), body: body, effect: creating}
-	if err := c.job(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	body := struct {
+		Name       string `json:"name"`
+		FileID     IntID  `json:"dataFileId"`
+		PrimaryKey string `json:"primaryKey,omitempty"`
+		Delimiter  string `json:"delimiter,omitempty"`
+		Enclosure  string `json:"enclosure,omitempty"`
+	}{in.Name, in.FileID, strings.Join(in.PrimaryKey, ","), in.Delimiter, in.Enclosure}
+	return fetchResults[Table](ctx, c, post(c.scoped("buckets", bucket, "tables-async"), body))
 }
 
 // UpdateTable gives a table another display name.
 func (c *Client) UpdateTable(ctx context.Context, id, displayName string) (*Table, error) {
-	var out Table
-	r := request{method: http.MethodPut, path: c.scoped("tables", id), body: map[string]string{"displayName": displayName}}
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Table](ctx, c, put(c.scoped("tables", id), map[string]string{"displayName": displayName}))
 }
 
 // DeleteTable deletes a table, with force also the ones that show it, and waits for that.
@@ -181,7 +159,7 @@ func (c *Client) DeleteTable(ctx context.Context, id string, force bool) error {
 
 // AddColumn adds a column to a table and waits for it.
 func (c *Client) AddColumn(ctx context.Context, table string, column Column) error {
-	return c.job(ctx, request{method: http.MethodPost, path: c.scoped("tables", table, "columns"), body: column, effect: creating}, nil)
+	return c.job(ctx, post(c.scoped("tables", table, "columns"), column), nil)
 }
 
 // DeleteColumn deletes a column of a table and waits for that.
@@ -191,7 +169,7 @@ func (c *Client) DeleteColumn(ctx context.Context, table, column string) error {
 
 // SetPrimaryKey makes a key of columns and waits for it. Rows that agree in all of them make it fail.
 func (c *Client) SetPrimaryKey(ctx context.Context, table string, columns ...string) error {
-	r := request{method: http.MethodPost, path: c.scoped("tables", table, "primary-key"), body: map[string]any{"columns": columns}, effect: creating}
+	r := post(c.scoped("tables", table, "primary-key"), map[string]any{"columns": columns})
 	return c.job(ctx, r, nil)
 }
 
@@ -245,12 +223,7 @@ type ImportResult struct {
 // StartImport begins an import and returns its job without waiting. Nothing keeps a second call from importing the same
 // file again: store the job's id.
 func (c *Client) StartImport(ctx context.Context, table string, in Import) (*Job, error) {
-	var job Job
-	r := request{method: http.MethodPost, path: c.scoped("tables", table, "import-async"), body: in, effect: creating}
-	if err := c.call(ctx, r, &job); err != nil {
-		return nil, err
-	}
-	return &job, nil
+	return fetch[Job](ctx, c, post(c.scoped("tables", table, "import-async"), in))
 }
 
 // ImportFile imports a file into a table and waits for it; ctx bounds the wait.
@@ -259,14 +232,11 @@ func (c *Client) ImportFile(ctx context.Context, table string, in Import) (*Impo
 	if err != nil {
 		return nil, err
 	}
-	if job, err = c.WaitForJob(ctx, job.ID); err != nil {
+	var out ImportResult
+	if err := c.results(ctx, job.ID, &out); err != nil {
 		return nil, err
 	}
-	var out ImportResult
-	if isEmpty(job.Results) {
-		return &out, nil
-	}
-	return &out, json.Unmarshal(job.Results, &out)
+	return &out, nil
 }
 
 // Filter selects rows by one column.
@@ -322,17 +292,9 @@ func addFilters(query url.Values, filters []Filter) {
 }
 
 func (q RowQuery) values() url.Values {
-	query := url.Values{}
+	query := params("columns", strings.Join(q.Columns, ","), "changedSince", q.ChangedSince, "changedUntil", q.ChangedUntil)
 	if q.Limit > 0 {
 		query.Set("limit", strconv.Itoa(q.Limit))
-	}
-	if len(q.Columns) > 0 {
-		query.Set("columns", strings.Join(q.Columns, ","))
-	}
-	for name, value := range map[string]string{"changedSince": q.ChangedSince, "changedUntil": q.ChangedUntil} {
-		if value != "" {
-			query.Set(name, value)
-		}
 	}
 	addFilters(query, q.Filters)
 	for i, o := range q.OrderBy {
@@ -350,14 +312,8 @@ func (q RowQuery) values() url.Values {
 
 // Preview returns rows of a table as CSV with a header, every field quoted. The caller closes the reader.
 func (c *Client) Preview(ctx context.Context, table string, q RowQuery) (io.ReadCloser, error) {
-	r := request{
-		method: http.MethodGet, path: c.scoped("tables", table, "data-preview"), query: q.values(), header: http.Header{"Accept": {"text/csv"}},
-	}
-	resp, _, err := c.open(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return resp.Body, nil
+	r := request{method: http.MethodGet, path: c.scoped("tables", table, "data-preview"), query: q.values(), header: http.Header{"Accept": {"text/csv"}}}
+	return c.body(ctx, r)
 }
 
 // PreviewRows is a preview in JSON.
@@ -382,11 +338,7 @@ type PreviewCell struct {
 func (c *Client) PreviewJSON(ctx context.Context, table string, q RowQuery) (*PreviewRows, error) {
 	query := q.values()
 	query.Set("format", "json")
-	var out PreviewRows
-	if err := c.call(ctx, request{method: http.MethodGet, path: c.scoped("tables", table, "data-preview"), query: query}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[PreviewRows](ctx, c, request{method: http.MethodGet, path: c.scoped("tables", table, "data-preview"), query: query})
 }
 
 // Export says how the rows of an export are written.
@@ -408,31 +360,22 @@ const (
 // no header, [StoredFile.OpenSlices] reads them one after the other. The file lives two days. Some servers write files that are
 // not sliced, with a header: look at [File.IsSliced].
 func (c *Client) ExportTable(ctx context.Context, table string, in Export) (IntID, error) {
-	body := map[string]any{"gzip": in.Gzip, "format": cmp.Or(in.Format, FormatCSV)}
-	if in.Limit > 0 {
-		body["limit"] = in.Limit
-	}
-	if len(in.Columns) > 0 {
-		body["columns"] = strings.Join(in.Columns, ",")
-	}
-	if len(in.Filters) > 0 {
-		body["whereFilters"] = in.Filters
-	}
-	if len(in.OrderBy) > 0 {
-		body["orderBy"] = in.OrderBy
-	}
-	if in.ChangedSince != "" {
-		body["changedSince"] = in.ChangedSince
-	}
-	if in.ChangedUntil != "" {
-		body["changedUntil"] = in.ChangedUntil
-	}
+	body := struct {
+		Gzip         bool     `json:"gzip"`
+		Format       string   `json:"format"`
+		Limit        int      `json:"limit,omitempty"`
+		Columns      string   `json:"columns,omitempty"`
+		Filters      []Filter `json:"whereFilters,omitempty"`
+		OrderBy      []Order  `json:"orderBy,omitempty"`
+		ChangedSince string   `json:"changedSince,omitempty"`
+		ChangedUntil string   `json:"changedUntil,omitempty"`
+	}{in.Gzip, cmp.Or(in.Format, FormatCSV), max(in.Limit, 0), strings.Join(in.Columns, ","), in.Filters, in.OrderBy, in.ChangedSince, in.ChangedUntil}
 	var out struct {
 		File struct {
 			ID IntID `json:"id"`
 		} `json:"file"`
 	}
-	r := request{method: http.MethodPost, path: c.scoped("tables", table, "export-async"), body: body, effect: creating}
+	r := post(c.scoped("tables", table, "export-async"), body)
 	if err := c.job(ctx, r, &out); err != nil {
 		return 0, err
 	}
@@ -471,9 +414,5 @@ func (c *Client) SetTableMetadata(ctx context.Context, table, provider string, n
 	if len(columns) > 0 {
 		body["columnsMetadata"] = map[string]any{"columns": columns}
 	}
-	var out TableMetadata
-	if err := c.call(ctx, request{method: http.MethodPost, path: c.scoped("tables", table, "metadata"), body: body}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[TableMetadata](ctx, c, request{method: http.MethodPost, path: c.scoped("tables", table, "metadata"), body: body})
 }

@@ -134,15 +134,7 @@ type TokenUpdate struct {
 
 // VerifyToken describes the client's own token. Every token may do that.
 func (c *Client) VerifyToken(ctx context.Context) (*Token, error) {
-	return c.token(ctx, request{method: http.MethodGet, path: c.scoped("tokens", "verify")})
-}
-
-func (c *Client) token(ctx context.Context, r request) (*Token, error) {
-	var out Token
-	if err := c.call(ctx, r, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Token](ctx, c, get(c.scoped("tokens", "verify")))
 }
 
 // Tokens lists the tokens of the project, or only the client's own if that may not manage tokens.
@@ -152,17 +144,17 @@ func (c *Client) Tokens(ctx context.Context) iter.Seq2[Token, error] {
 
 // TokenDetail reads a token.
 func (c *Client) TokenDetail(ctx context.Context, id ID) (*Token, error) {
-	return c.token(ctx, request{method: http.MethodGet, path: c.scoped("tokens", string(id))})
+	return fetch[Token](ctx, c, get(c.scoped("tokens", string(id))))
 }
 
 // CreateToken makes a token; the answer is the only one that has its secret.
 func (c *Client) CreateToken(ctx context.Context, in TokenCreate) (*Token, error) {
-	return c.token(ctx, request{method: http.MethodPost, path: c.scoped("tokens"), body: in, effect: creating})
+	return fetch[Token](ctx, c, post(c.scoped("tokens"), in))
 }
 
 // UpdateToken changes a token.
 func (c *Client) UpdateToken(ctx context.Context, id ID, in TokenUpdate) (*Token, error) {
-	return c.token(ctx, request{method: http.MethodPut, path: c.scoped("tokens", string(id)), body: in})
+	return fetch[Token](ctx, c, put(c.scoped("tokens", string(id)), in))
 }
 
 // DeleteToken deletes a token. A token may delete itself, a master token cannot be deleted.
@@ -172,26 +164,21 @@ func (c *Client) DeleteToken(ctx context.Context, id ID) error {
 
 // RefreshToken gives a token a new secret, which the answer has. The old one stops at once.
 func (c *Client) RefreshToken(ctx context.Context, id ID) (*Token, error) {
-	return c.token(ctx, request{
-		method: http.MethodPost, path: c.scoped("tokens", string(id), "refresh"), body: struct{}{}, effect: creating,
-	})
+	return fetch[Token](ctx, c, post(c.scoped("tokens", string(id), "refresh"), struct{}{}))
 }
 
 // ShareToken has a token sent to a person by mail.
 func (c *Client) ShareToken(ctx context.Context, id ID, recipientEmail, message string) error {
-	return c.call(ctx, request{
-		method: http.MethodPost, path: c.scoped("tokens", string(id), "share"), effect: creating,
-		body: map[string]string{"recipientEmail": recipientEmail, "message": message},
-	}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: c.scoped("tokens", string(id), "share"), effect: creating, body: map[string]string{"recipientEmail": recipientEmail, "message": message}}, nil)
 }
 
 // Ticket takes a number that was never given before and is greater than all that were.
 func (c *Client) Ticket(ctx context.Context) (int64, error) {
-	var out struct {
-		ID ID `json:"id"`
-	}
-	if err := c.call(ctx, request{method: http.MethodPost, path: path("tickets"), body: struct{}{}}, &out); err != nil {
+	r := post(path("tickets"), struct{}{})
+	r.effect = repeatable
+	id, err := c.newID(ctx, r)
+	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(string(out.ID), 10, 64)
+	return strconv.ParseInt(string(id), 10, 64)
 }

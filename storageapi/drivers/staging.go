@@ -47,10 +47,22 @@ func NewStaging(client *storageapi.Client, o StagingOptions) (*Staging, error) {
 	if client == nil {
 		return nil, errors.New("storage api staging: options: the client is nil")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = logger(o.Logger)
 	return &Staging{client: client, opts: o, files: make(map[string]*stagedFile)}, nil
+}
+
+func logger(given *slog.Logger) *slog.Logger {
+	if given == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return given
+}
+
+func ignoreNotFound(err error) error {
+	if storageapi.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 const (
@@ -385,35 +397,33 @@ func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs [
 		return 0, false, err
 	}
 	for _, f := range files {
-		if slices.Equal(f.slices, names) && !slices.ContainsFunc(f.File().Tags, func(tag string) bool { return strings.HasPrefix(tag, deletedTag) }) {
+		deleted := slices.ContainsFunc(f.File().Tags, func(tag string) bool { return strings.HasPrefix(tag, deletedTag) })
+		if slices.Equal(f.slices, names) && !deleted {
 			return f.File().ID, true, nil
 		}
-		staged := s.stored(objs[0].FileID)
-		staged.mu.Lock()
-		same := staged.file != nil && staged.file.ID() == f.File().ID && containsAll(staged.slices, names)
-		if same && len(staged.slices) == len(names) {
-			err = staged.file.Commit(ctx, names...)
-			if err == nil {
-				staged.slices = names
-			}
-		}
-		done := same && len(staged.slices) == len(names) && err == nil
-		staged.mu.Unlock()
-		if err != nil {
-			return 0, false, err
-		}
-		if done {
-			return f.File().ID, true, nil
+		if done, err := s.reorder(ctx, objs[0].FileID, f.File().ID, names); err != nil || done {
+			return f.File().ID, done, err
 		}
 	}
 	return 0, false, nil
 }
 
-func containsAll(have, want []string) bool {
-	for _, name := range want {
-		if !slices.Contains(have, name) {
-			return false
+// reorder writes the manifest of a file of the project anew, if slices go to it now and it has exactly these.
+func (s *Staging) reorder(ctx context.Context, fileID string, id storageapi.IntID, names []string) (bool, error) {
+	staged := s.stored(fileID)
+	staged.mu.Lock()
+	defer staged.mu.Unlock()
+	if staged.file == nil || staged.file.ID() != id || len(staged.slices) != len(names) {
+		return false, nil
+	}
+	for _, name := range names {
+		if !slices.Contains(staged.slices, name) {
+			return false, nil
 		}
 	}
-	return true
+	if err := staged.file.Commit(ctx, names...); err != nil {
+		return false, err
+	}
+	staged.slices = names
+	return true, nil
 }

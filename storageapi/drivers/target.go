@@ -5,18 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/tidwall/gjson"
 
 	"github.com/forebay/forebay/buffer"
@@ -59,22 +53,9 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 	if client == nil {
 		return nil, errors.New("storage api target: options: the client is nil")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = logger(o.Logger)
 	store, _ := o.Tokens.(TokenStore)
 	return &Target{client: client, opts: o, store: store, locks: make(map[string]*sync.Mutex), noted: make(map[string]struct{})}, nil
-}
-
-var tableID = regexp.MustCompile(`^(in|out)\.([A-Za-z0-9_-]{1,96})\.([A-Za-z0-9_-]{1,96})$`)
-
-// splitTable returns the parts of the id of a table.
-func splitTable(id string) (stage, bucket, table string, err error) {
-	m := tableID.FindStringSubmatch(id)
-	if m == nil {
-		return "", "", "", buffer.Permanent(fmt.Errorf(`table id %.120q: want "in" or "out", the name of a bucket and that of a table, joined by dots`, id))
-	}
-	return m[1], m[2], m[3], nil
 }
 
 // classify marks the errors that a retry alone cannot mend.
@@ -94,111 +75,6 @@ func classify(err error) error {
 	return err
 }
 
-// Ensure implements [buffer.Target]. It makes the bucket and the table, of text columns without a key, if they are
-// absent.
-func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
-	if err := t.ensure(ctx, t.client, table); err != nil {
-		return fmt.Errorf("storage api target: ensure %q: %w", table.ID, classify(err))
-	}
-	return nil
-}
-
-func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table buffer.Table) error {
-	stage, bucket, name, err := splitTable(table.ID)
-	if err != nil {
-		return err
-	}
-	found, err := client.Table(ctx, table.ID)
-	if err == nil {
-		return compare(table, found.Columns)
-	}
-	if !storageapi.IsNotFound(err) {
-		return err
-	}
-	if err := t.ensureBucket(ctx, stage, bucket); err != nil {
-		return err
-	}
-	columns := storageapi.TextColumns(table.Columns...)
-	if table.Creation != "" {
-		client = client.WithRunID(table.Creation) // by which Uncreate finds the job
-	}
-	_, err = client.CreateTable(ctx, stage+"."+bucket, storageapi.TableCreate{Name: name, Columns: columns})
-	if err == nil {
-		return nil
-	}
-	// Somebody else may have been first.
-	if found, ferr := client.Table(ctx, table.ID); ferr == nil {
-		return compare(table, found.Columns)
-	}
-	return err
-}
-
-// Uncreate implements [buffer.Uncreator]. The mark of a table is the run id of the job that has made it. The bucket stays.
-func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
-	if err := t.uncreate(ctx, tableID, creation); err != nil {
-		return fmt.Errorf("storage api target: take back %q: %w", tableID, classify(err))
-	}
-	return nil
-}
-
-func (t *Target) uncreate(ctx context.Context, tableID, creation string) error {
-	table, err := t.client.Table(ctx, tableID)
-	switch {
-	case storageapi.IsNotFound(err):
-		return nil
-	case err != nil || table.RowsCount > 0 || creation == "":
-		return err
-	}
-	for job, err := range t.client.Jobs(ctx, storageapi.JobQuery{CreatedFrom: table.Created.Add(-clockSkew)}) {
-		if err != nil {
-			return err
-		}
-		if !strings.HasSuffix(job.OperationName, "Create") || gjson.GetBytes(job.Results, "id").String() != tableID {
-			continue
-		}
-		if job.RunID == nil || *job.RunID != creation {
-			return nil // the newest job that made a table of the name is somebody else's
-		}
-		if err := t.client.DeleteTable(ctx, tableID, false); !storageapi.IsNotFound(err) {
-			return err
-		}
-		return nil
-	}
-	return nil
-}
-
-// ensureBucket makes a bucket with the client's own token, if it is absent.
-func (t *Target) ensureBucket(ctx context.Context, stage, bucket string) error {
-	_, err := t.client.Bucket(ctx, stage+"."+bucket)
-	if !storageapi.IsNotFound(err) {
-		return err
-	}
-	// Most stacks put "c-" in front of the name that they are given.
-	index, err := t.client.Services(ctx)
-	if err != nil {
-		return err
-	}
-	name := bucket
-	if !slices.Contains(index.Features, storageapi.FeatureNoBucketPrefix) {
-		var prefixed bool
-		if name, prefixed = strings.CutPrefix(bucket, "c-"); !prefixed {
-			return buffer.Permanent(fmt.Errorf("the bucket %q is absent and cannot be made: names of new buckets begin with \"c-\" on this stack", stage+"."+bucket))
-		}
-	}
-	_, err = t.client.CreateBucket(ctx, storageapi.BucketCreate{Stage: stage, Name: name})
-	if storageapi.IsAlreadyExists(err) {
-		_, err = t.client.Bucket(ctx, stage+"."+bucket)
-	}
-	return err
-}
-
-func compare(table buffer.Table, got []string) error {
-	if slices.Equal(table.Columns, got) {
-		return nil
-	}
-	return &buffer.SchemaError{Table: table.ID, Want: slices.Clone(table.Columns), Got: got}
-}
-
 // progress is the note of an import.
 type progress struct {
 	// File is the file of the project. Own says that it was made for this import alone.
@@ -215,7 +91,12 @@ type progress struct {
 func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	// Both attempts go on from one note: what the first one has asked for, the second one waits for.
 	var p progress
-	err := loadProgress(f, &p)
+	var err error
+	if len(f.Progress) > 0 {
+		if err = json.Unmarshal(f.Progress, &p); err != nil {
+			err = fmt.Errorf("the note of the earlier attempt cannot be read: %w", err)
+		}
+	}
 	var client *storageapi.Client
 	if err == nil {
 		client, err = t.sinkClient(ctx, f)
@@ -243,17 +124,6 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 func isRefused(err error) bool {
 	var e *storageapi.Error
 	return storageapi.IsUnauthorized(err) || errors.As(err, &e) && e.Status == http.StatusForbidden
-}
-
-// loadProgress reads the note of the earlier attempt, if there was one.
-func loadProgress(f *buffer.File, p *progress) error {
-	if len(f.Progress) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(f.Progress, p); err != nil {
-		return fmt.Errorf("the note of the earlier attempt cannot be read: %w", err)
-	}
-	return nil
 }
 
 // importFile goes on with an import from where p says that it is.
@@ -338,7 +208,12 @@ const clockSkew = time.Hour
 
 // begin asks for the import of a file of the project that has the slices, and notes the job.
 func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) error {
-	if p.File == 0 || !t.stillThere(ctx, client, p.File) {
+	there := p.File != 0
+	if there {
+		_, err := client.File(ctx, p.File)
+		there = err == nil
+	}
+	if !there {
 		if err := t.stage(ctx, client, f, p); err != nil {
 			return err
 		}
@@ -357,11 +232,6 @@ func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *buffer
 	return save(ctx, f, *p)
 }
 
-func (t *Target) stillThere(ctx context.Context, client *storageapi.Client, id storageapi.IntID) bool {
-	_, err := client.File(ctx, id)
-	return err == nil
-}
-
 // await waits for the job of an import, and deletes the file that was made for it.
 func (t *Target) await(ctx context.Context, client *storageapi.Client, p progress) error {
 	_, err := client.WaitForJob(ctx, p.Job)
@@ -369,11 +239,16 @@ func (t *Target) await(ctx context.Context, client *storageapi.Client, p progres
 		return err
 	}
 	if p.Own {
-		if err := client.DeleteFile(ctx, p.File); err != nil {
-			t.opts.Logger.Warn("storage api target: an imported file could not be deleted, it expires by itself", "file", p.File, "error", err)
-		}
+		t.discard(ctx, client, p.File)
 	}
 	return nil
+}
+
+// discard deletes a file of the project that is of no use any more.
+func (t *Target) discard(ctx context.Context, client *storageapi.Client, id storageapi.IntID) {
+	if err := client.DeleteFile(ctx, id); err != nil {
+		t.opts.Logger.Warn("storage api target: a file could not be deleted, it expires by itself", "file", id, "error", err)
+	}
 }
 
 // stage finds or makes the file of the project that has exactly the slices of f.
@@ -392,198 +267,10 @@ func (t *Target) stage(ctx context.Context, client *storageapi.Client, f *buffer
 	if err != nil {
 		return err
 	}
-	err = t.copySlices(ctx, f, file)
-	if err != nil {
-		if derr := client.DeleteFile(context.WithoutCancel(ctx), file.ID()); derr != nil {
-			t.opts.Logger.Warn("storage api target: an unfinished file could not be deleted, it expires by itself", "file", file.ID(), "error", derr)
-		}
+	if err := t.copySlices(ctx, f, file); err != nil {
+		t.discard(context.WithoutCancel(ctx), client, file.ID())
 		return err
 	}
 	*p = progress{File: file.ID(), Own: true}
 	return nil
-}
-
-// copySlices uploads the slices, as gzip, with a check of their rows.
-func (t *Target) copySlices(ctx context.Context, f *buffer.File, file *storageapi.SlicedFile) error {
-	var names []string
-	for _, obj := range f.Slices {
-		name := obj.ID + ".csv.gz"
-		if err := t.copySlice(ctx, f, obj, name, file); err != nil {
-			return fmt.Errorf("slice %s: %w", obj.ID, err)
-		}
-		names = append(names, name)
-	}
-	return file.Commit(ctx, names...)
-}
-
-func (t *Target) copySlice(ctx context.Context, f *buffer.File, obj buffer.Object, name string, file *storageapi.SlicedFile) error {
-	rows, err := f.OpenRows(ctx, obj)
-	if err != nil {
-		return err
-	}
-	// The size must be known before the upload begins.
-	temp, err := os.CreateTemp(t.opts.TempDir, "forebay-*.csv.gz")
-	if err != nil {
-		return errors.Join(err, rows.Close())
-	}
-	defer os.Remove(temp.Name())
-	defer temp.Close()
-	zw, err := gzip.NewWriterLevel(temp, gzip.BestSpeed)
-	if err != nil {
-		return errors.Join(err, rows.Close())
-	}
-	check := rowCounter{}
-	_, err = io.CopyBuffer(&contextWriter{ctx, io.MultiWriter(&check, zw)}, struct{ io.Reader }{rows}, make([]byte, 128<<10))
-	if cerr := rows.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = zw.Close()
-	}
-	if err == nil && (check.inCell || check.rows != obj.Rows) {
-		err = fmt.Errorf("staging has %d whole rows, want %d", check.rows, obj.Rows)
-	}
-	if err != nil {
-		return err
-	}
-	info, err := temp.Stat()
-	if err != nil {
-		return err
-	}
-	return file.Put(ctx, name, storageapi.Source{
-		Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(temp.Name()) },
-	})
-}
-
-// rowCounter counts CSV rows. A doubled quote leaves a cell and enters it again, which comes to the same.
-type rowCounter struct {
-	rows   int64
-	inCell bool
-}
-
-func (c *rowCounter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		switch {
-		case b == '"':
-			c.inCell = !c.inCell
-		case b == '\n' && !c.inCell:
-			c.rows++
-		}
-	}
-	return len(p), nil
-}
-
-// sinkClient returns the client of the sink's own token, which is made if there is none, or the user's.
-func (t *Target) sinkClient(ctx context.Context, f *buffer.File) (*storageapi.Client, error) {
-	if t.opts.Tokens == nil {
-		return t.client, nil
-	}
-	stage, bucket, _, err := splitTable(f.Table.ID)
-	if err != nil {
-		return nil, err
-	}
-	token, err := t.opts.Tokens.Get(ctx, f.SinkID)
-	if err == nil && token.Bucket == stage+"."+bucket {
-		return t.client.WithToken(token.Token), nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if t.store == nil {
-		return t.client, nil
-	}
-	return t.renew(ctx, f.SinkID, f.Table.ID, false)
-}
-
-// Renew makes a new token for a sink, with the client's own, and deletes the one before. The bucket of the table is
-// made if it is absent. Call it when a sink is enabled again.
-func (t *Target) Renew(ctx context.Context, sinkID, tableID string) error {
-	if t.store == nil {
-		return errors.New("storage api target: renew: there is no store of tokens")
-	}
-	if _, err := t.renew(ctx, sinkID, tableID, true); err != nil {
-		return fmt.Errorf("storage api target: renew the token of sink %q: %w", sinkID, classify(err))
-	}
-	return nil
-}
-
-// Drop deletes the token of a sink. Call it when a sink is disabled or deleted and its files are imported.
-func (t *Target) Drop(ctx context.Context, sinkID string) error {
-	if t.store == nil {
-		return nil
-	}
-	defer t.lock(sinkID)()
-	old, err := t.store.Get(ctx, sinkID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = t.deleteToken(ctx, old.ID)
-	}
-	if err == nil {
-		err = t.store.Delete(ctx, sinkID)
-	}
-	if err != nil {
-		return fmt.Errorf("storage api target: drop the token of sink %q: %w", sinkID, err)
-	}
-	return nil
-}
-
-func (t *Target) deleteToken(ctx context.Context, id storageapi.ID) error {
-	err := t.client.DeleteToken(ctx, id)
-	if storageapi.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-// lock takes the lock of a sink and returns the function that gives it back.
-func (t *Target) lock(sinkID string) func() {
-	t.mu.Lock()
-	l := t.locks[sinkID]
-	if l == nil {
-		l = &sync.Mutex{}
-		t.locks[sinkID] = l
-	}
-	t.mu.Unlock()
-	l.Lock()
-	return l.Unlock
-}
-
-// renew makes a token, stores it, and only then deletes the old one. Without force a good token that somebody else has
-// made meanwhile is taken.
-func (t *Target) renew(ctx context.Context, sinkID, table string, force bool) (*storageapi.Client, error) {
-	defer t.lock(sinkID)()
-	stage, name, _, err := splitTable(table)
-	if err != nil {
-		return nil, err
-	}
-	bucket := stage + "." + name
-	old, err := t.store.Get(ctx, sinkID)
-	known := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if known && !force && old.Bucket == bucket {
-		return t.client.WithToken(old.Token), nil
-	}
-	if err := t.ensureBucket(ctx, stage, name); err != nil {
-		return nil, err
-	}
-	made, err := t.client.CreateToken(ctx, storageapi.TokenCreate{
-		Description:       "[_internal] Stream Sink " + sinkID,
-		BucketPermissions: map[string]string{bucket: "write"}, CanReadAllFileUploads: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := t.store.Put(ctx, sinkID, SinkToken{made.ID, made.Token, bucket}); err != nil {
-		return nil, errors.Join(err, t.deleteToken(context.WithoutCancel(ctx), made.ID))
-	}
-	if known {
-		if err := t.deleteToken(ctx, old.ID); err != nil {
-			t.opts.Logger.Warn("storage api target: the old token of a sink could not be deleted", "sink", sinkID, "token", old.ID, "error", err)
-		}
-	}
-	return t.client.WithToken(made.Token), nil
 }

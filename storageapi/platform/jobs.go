@@ -247,7 +247,9 @@ func (j *storageJobs) read(id int64) (record jobRecord, err error) {
 	return record, err
 }
 
-func (r jobRecord) finished() bool { return r.Status == storageapi.JobSuccess || r.Status == storageapi.JobFailed }
+func (r jobRecord) finished() bool {
+	return r.Status == storageapi.JobSuccess || r.Status == storageapi.JobFailed
+}
 
 // announce wakes those who wait for a job.
 func (j *storageJobs) announce() {

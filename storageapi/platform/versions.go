@@ -73,7 +73,9 @@ func (c *call) getVersion(conf *configuration) (any, error) {
 }
 
 // changeText reads a body that has nothing but a changeDescription.
-func (c *call) changeText() string { return c.optionalInput(configCode).textOr("changeDescription", "") }
+func (c *call) changeText() string {
+	return c.optionalInput(configCode).textOr("changeDescription", "")
+}
 
 // rollback makes a new version that is identical with an earlier one. A row that is not as it was then gets a new
 // version of its own; state stays as it is.

@@ -1,0 +1,119 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/storageapi"
+)
+
+// sinkClient returns the client of the sink's own token, which is made if there is none, or the user's.
+func (t *Target) sinkClient(ctx context.Context, f *buffer.File) (*storageapi.Client, error) {
+	if t.opts.Tokens == nil {
+		return t.client, nil
+	}
+	stage, bucket, _, err := splitTable(f.Table.ID)
+	if err != nil {
+		return nil, err
+	}
+	token, err := t.opts.Tokens.Get(ctx, f.SinkID)
+	if err == nil && token.Bucket == stage+"."+bucket {
+		return t.client.WithToken(token.Token), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if t.store == nil {
+		return t.client, nil
+	}
+	return t.renew(ctx, f.SinkID, f.Table.ID, false)
+}
+
+// Renew makes a new token for a sink, with the client's own, and deletes the one before. The bucket of the table is
+// made if it is absent. Call it when a sink is enabled again.
+func (t *Target) Renew(ctx context.Context, sinkID, tableID string) error {
+	if t.store == nil {
+		return errors.New("storage api target: renew: there is no store of tokens")
+	}
+	if _, err := t.renew(ctx, sinkID, tableID, true); err != nil {
+		return fmt.Errorf("storage api target: renew the token of sink %q: %w", sinkID, classify(err))
+	}
+	return nil
+}
+
+// Drop deletes the token of a sink. Call it when a sink is disabled or deleted and its files are imported.
+func (t *Target) Drop(ctx context.Context, sinkID string) error {
+	if t.store == nil {
+		return nil
+	}
+	defer t.lock(sinkID)()
+	old, err := t.store.Get(ctx, sinkID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = ignoreNotFound(t.client.DeleteToken(ctx, old.ID))
+	}
+	if err == nil {
+		err = t.store.Delete(ctx, sinkID)
+	}
+	if err != nil {
+		return fmt.Errorf("storage api target: drop the token of sink %q: %w", sinkID, err)
+	}
+	return nil
+}
+
+// lock takes the lock of a sink and returns the function that gives it back.
+func (t *Target) lock(sinkID string) func() {
+	t.mu.Lock()
+	l := t.locks[sinkID]
+	if l == nil {
+		l = &sync.Mutex{}
+		t.locks[sinkID] = l
+	}
+	t.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// renew makes a token, stores it, and only then deletes the old one. Without force a good token that somebody else has
+// made meanwhile is taken.
+func (t *Target) renew(ctx context.Context, sinkID, table string, force bool) (*storageapi.Client, error) {
+	defer t.lock(sinkID)()
+	stage, name, _, err := splitTable(table)
+	if err != nil {
+		return nil, err
+	}
+	bucket := stage + "." + name
+	old, err := t.store.Get(ctx, sinkID)
+	known := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if known && !force && old.Bucket == bucket {
+		return t.client.WithToken(old.Token), nil
+	}
+	if err := t.ensureBucket(ctx, stage, name); err != nil {
+		return nil, err
+	}
+	made, err := t.client.CreateToken(ctx, storageapi.TokenCreate{
+		Description:       "[_internal] Stream Sink " + sinkID,
+		BucketPermissions: map[string]string{bucket: "write"}, CanReadAllFileUploads: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.store.Put(ctx, sinkID, SinkToken{made.ID, made.Token, bucket}); err != nil {
+		return nil, errors.Join(err, ignoreNotFound(t.client.DeleteToken(context.WithoutCancel(ctx), made.ID)))
+	}
+	if known {
+		if err := ignoreNotFound(t.client.DeleteToken(ctx, old.ID)); err != nil {
+			t.opts.Logger.Warn("storage api target: the old token of a sink could not be deleted", "sink", sinkID, "token", old.ID, "error", err)
+		}
+	}
+	return t.client.WithToken(made.Token), nil
+}
