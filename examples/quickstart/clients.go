@@ -3,15 +3,66 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// ledger is what the clients know: which deliveries each sink has acknowledged.
+type ledger struct {
+	run      string       // the prefix of all delivery ids
+	answered atomic.Int64 // events with a final answer
+
+	mu       sync.Mutex
+	acked    []map[delivery]struct{} // by sink
+	rejected int64
+}
+
+func newLedger() *ledger {
+	l := &ledger{run: strings.ToLower(rand.Text()[:8])}
+	for range sinkIDs {
+		l.acked = append(l.acked, make(map[delivery]struct{}))
+	}
+	return l
+}
+
+// answer is the part of an answer that a client needs: what became of the event at each sink.
+type answer struct {
+	Sources []struct {
+		Sinks []struct {
+			SinkID     string
+			StatusCode int
+		}
+	}
+}
+
+// record notes what an answer says about each sink. An answer without sinks is a success at all of them.
+func (l *ledger) record(a answer, d delivery, final bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(a.Sources) == 0 {
+		for _, acked := range l.acked {
+			acked[d] = struct{}{}
+		}
+	}
+	for _, src := range a.Sources {
+		for _, s := range src.Sinks {
+			if s.StatusCode < http.StatusMultipleChoices {
+				l.acked[slices.Index(sinkIDs, s.SinkID)][d] = struct{}{}
+			} else if final {
+				l.rejected++
+			}
+		}
+	}
+}
 
 // sendAll sends events 0 to cfg.n-1, each until it has a final answer.
 func sendAll(ctx context.Context, cfg config, svc service, l *ledger) error {
@@ -40,53 +91,34 @@ func sendAll(ctx context.Context, cfg config, svc service, l *ledger) error {
 	return context.Cause(ctx)
 }
 
-// answer is the part of an answer that a client needs: what became of the event at each sink.
-type answer struct {
-	Message string
-	Sources []struct {
-		Sinks []struct {
-			SinkID     string
-			StatusCode int
-		}
-	}
-}
-
 // send repeats one event until the answer is final: a success, or a refusal of the event itself. Every attempt has its
 // own number, so that its rows can be told from those of the others.
 func send(ctx context.Context, client *http.Client, cfg config, svc service, l *ledger, event uint32) error {
 	for attempt := uint32(1); ; attempt++ {
 		d := delivery{event, attempt}
-		url, err := svc.endpoint(ctx)
-		if err != nil {
-			return err
-		}
 		body, err := newBody(cfg, l.run, d)
 		if err != nil {
 			return err
 		}
-		status, wait, reply, err := post(ctx, client, url, body)
+		status, wait, reply, err := post(ctx, client, svc.url(), body)
+		success := status == http.StatusOK || status == http.StatusAccepted
+		final := success || status < http.StatusInternalServerError
+		var a answer
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil: // nobody knows whether it was stored
-			wait = time.Duration(min(attempt, 50)) * 10 * time.Millisecond
-		case status == http.StatusOK || status == http.StatusAccepted:
-			for sink := range sinkIDs {
-				l.acknowledge(sink, d)
-			}
-			l.answered()
+			wait, final = time.Duration(min(attempt, 50))*10*time.Millisecond, false
+		case success:
+			l.record(answer{}, d, true)
+		case json.Unmarshal(reply, &a) != nil || final && len(a.Sources) == 0:
+			return fmt.Errorf("event %d: unexpected answer %d: %s", event, status, reply)
+		case len(a.Sources) > 0:
+			l.record(a, d, final)
+		}
+		if final {
+			l.answered.Add(1)
 			return nil
-		default:
-			final := status < http.StatusInternalServerError
-			var a answer
-			if err := json.Unmarshal(reply, &a); err != nil || final && len(a.Sources) == 0 {
-				return fmt.Errorf("event %d: unexpected answer %d: %s", event, status, reply)
-			}
-			a.record(l, d, final)
-			if final {
-				l.answered()
-				return nil
-			}
 		}
 		select {
 		case <-time.After(wait):
@@ -96,27 +128,8 @@ func send(ctx context.Context, client *http.Client, cfg config, svc service, l *
 	}
 }
 
-// record notes what an answer says about each sink.
-func (a *answer) record(l *ledger, d delivery, final bool) {
-	for _, src := range a.Sources {
-		for _, s := range src.Sinks {
-			for i, id := range sinkIDs {
-				switch {
-				case s.SinkID != id:
-				case s.StatusCode < http.StatusMultipleChoices:
-					l.acknowledge(i, d)
-				case final:
-					l.reject()
-				}
-			}
-		}
-	}
-}
-
 // post sends one request. wait is what the server asks for before the next attempt, if there has to be one.
-func post(
-	ctx context.Context, client *http.Client, url string, body []byte,
-) (status int, wait time.Duration, reply []byte, err error) {
+func post(ctx context.Context, client *http.Client, url string, body []byte) (status int, wait time.Duration, reply []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, 0, nil, err

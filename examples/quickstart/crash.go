@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -25,8 +24,8 @@ const (
 )
 
 type message struct {
-	URL    string  `json:",omitempty"`
-	Levels *levels `json:",omitempty"`
+	URL    string
+	Levels levels
 }
 
 // runChild is the main function of a child.
@@ -37,10 +36,6 @@ func runChild(dir string) error {
 	if err != nil {
 		return err
 	}
-	out := json.NewEncoder(os.Stdout)
-	if err := out.Encode(message{URL: n.url}); err != nil {
-		return errors.Join(err, n.eng.Close())
-	}
 	drained := make(chan error, 1)
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // any end is the end
@@ -48,16 +43,15 @@ func runChild(dir string) error {
 	}()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	out := json.NewEncoder(os.Stdout)
+	for ended := false; ; {
+		if told := out.Encode(message{n.url(), n.levels()}); told != nil || ended {
+			return errors.Join(err, told, n.eng.Close())
+		}
 		select {
 		case <-tick.C:
-		case err := <-drained:
-			l := n.levels()
-			return errors.Join(err, out.Encode(message{Levels: &l}), n.eng.Close())
-		}
-		l := n.levels()
-		if err := out.Encode(message{Levels: &l}); err != nil {
-			return errors.Join(err, n.eng.Close())
+		case err = <-drained:
+			ended = true
 		}
 	}
 }
@@ -66,14 +60,14 @@ func runChild(dir string) error {
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	url   string
-	// ended is closed when the process is gone; err is how, valid from then on.
-	ended chan struct{}
-	err   error
+	told  atomic.Pointer[message] // the last one
+	over  atomic.Bool             // it was told to end, or is killed
+	ended chan struct{}           // closed when the process is gone
+	err   error                   // how it ended, valid from then on
 }
 
-// startChild returns when the child serves. Its levels go to tell.
-func startChild(dir, secret string, tell func(levels)) (*child, error) {
+// startChild returns when the child serves. fail is called when it ends by itself.
+func startChild(dir, secret string, fail func(error)) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -92,163 +86,137 @@ func startChild(dir, secret string, tell func(levels)) (*child, error) {
 		return nil, err
 	}
 	in := json.NewDecoder(stdout)
-	var hello message
-	if err := in.Decode(&hello); err != nil {
+	hear := func() error {
+		var m message
+		err := in.Decode(&m)
+		if err == nil {
+			c.told.Store(&m)
+		}
+		return err
+	}
+	if err := hear(); err != nil {
 		return nil, errors.Join(fmt.Errorf("the engine process did not start: %w", err), c.cmd.Wait())
 	}
-	c.url = hello.URL
 	go func() {
 		defer close(c.ended)
-		for {
-			var m message
-			if in.Decode(&m) != nil { // a killed child may leave half a line
-				break
-			}
-			if m.Levels != nil {
-				tell(*m.Levels)
-			}
+		for hear() == nil { // a killed child may leave half a line
 		}
-		c.err = c.cmd.Wait()
+		if c.err = c.cmd.Wait(); !c.over.Load() {
+			fail(fmt.Errorf("the engine process ended by itself: %v", c.err))
+		}
 	}()
 	return c, nil
 }
 
+// drain tells the child to bring every row to its table and to end.
+func (c *child) drain() {
+	c.over.Store(true)
+	c.stdin.Close()
+}
+
+// kill ends the child in the middle of whatever it does.
 func (c *child) kill() {
+	c.over.Store(true)
 	_ = c.cmd.Process.Kill() // fails only if it is gone already
 	<-c.ended
 }
 
-// crashing is a service that is killed with SIGKILL and started again on the same directory.
+// crashing is a service that is killed with SIGKILL and started again on the same directory. Its clients meet a closed
+// port meanwhile, and try again.
 type crashing struct {
-	dir, secret string
-	rng         *rand.Rand
-	told        atomic.Pointer[levels]
-	killed      int
-	replayed    chan error // the result of the goroutine that kills
-
-	mu      sync.Mutex
-	current *child
-	up      chan struct{} // closed while current serves
-	failed  error
+	start   func() (*child, error)
+	rng     *rand.Rand
+	current atomic.Pointer[child]
+	kills   int
+	killed  chan error // the result of the goroutine that kills
 }
 
-func startCrashing(cfg config, dir, secret string, l *ledger) (*crashing, error) {
-	s := &crashing{
-		dir: dir, secret: secret, rng: rand.New(rand.NewPCG(cfg.seed, 0xdead)), up: make(chan struct{}),
-		replayed: make(chan error, 1),
-	}
-	s.told.Store(new(levels))
-	if err := s.start(); err != nil {
+// startCrashing kills the service at random numbers of answered events, with other requests on their way. fail ends the
+// run, and with it ctx, when the service cannot go on.
+func startCrashing(ctx context.Context, cfg config, dir, secret string, l *ledger, fail func(error)) (*crashing, error) {
+	s := &crashing{rng: rand.New(rand.NewPCG(cfg.seed, 0xdead)), killed: make(chan error, 1)}
+	s.start = func() (*child, error) { return startChild(dir, secret, fail) }
+	c, err := s.start()
+	if err != nil {
 		return nil, err
 	}
-	// All but the last kill happen at random numbers of answered events, with other requests on their way.
+	s.current.Store(c)
 	var at []int64
 	for range min(cfg.kills-1, cfg.n/2) {
 		at = append(at, 1+s.rng.Int64N(int64(cfg.n)))
 	}
 	slices.Sort(at)
-	at = slices.Compact(at)
-	due := l.notifyAt(at)
 	go func() {
-		for range at {
-			<-due
-			if err := s.restart(); err != nil {
-				s.replayed <- err
-				return
-			}
+		err := s.killAt(ctx, slices.Compact(at), l)
+		if err != nil {
+			fail(err)
 		}
-		s.replayed <- nil
+		s.killed <- err
 	}()
 	return s, nil
 }
 
-func (s *crashing) start() error {
-	c, err := startChild(s.dir, s.secret, func(l levels) { s.told.Store(&l) })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current, s.failed = c, err
-	close(s.up)
-	return err
-}
-
-// restart kills the child in the middle of whatever it does.
-func (s *crashing) restart() error {
-	s.mu.Lock()
-	c := s.current
-	s.up = make(chan struct{})
-	s.mu.Unlock()
-	c.kill()
-	s.killed++
-	return s.start()
-}
-
-func (s *crashing) address() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current.url
-}
-
-func (s *crashing) endpoint(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	up := s.up
-	s.mu.Unlock()
-	select {
-	case <-up:
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed != nil {
-		return "", s.failed
-	}
-	select {
-	case <-s.current.ended:
-		if s.up == up {
-			return "", fmt.Errorf("the engine process ended by itself: %v", s.current.err)
+func (s *crashing) killAt(ctx context.Context, answered []int64, l *ledger) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for _, n := range answered {
+		for l.answered.Load() < n {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
-	default:
-	}
-	return s.current.url, nil
-}
-
-func (s *crashing) levels() levels { return *s.told.Load() }
-
-func (s *crashing) finish(ctx context.Context) error {
-	if err := <-s.replayed; err != nil {
-		return err
-	}
-	// The last kill hits uploads and imports: the child drains for a random moment only.
-	s.current.stdin.Close()
-	select {
-	case <-time.After(time.Duration(s.rng.Int64N(int64(100 * time.Millisecond)))):
-	case <-s.current.ended:
-	}
-	if err := s.restart(); err != nil {
-		return err
-	}
-	s.current.stdin.Close()
-	select {
-	case <-s.current.ended:
-	case <-ctx.Done():
-		s.current.kill()
-		return ctx.Err()
-	}
-	if err := s.current.err; err != nil {
-		return fmt.Errorf("engine process: %w", err)
+		if err := s.restart(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (s *crashing) abort() {
-	s.mu.Lock()
-	c := s.current
-	s.mu.Unlock()
-	if c != nil {
-		c.kill()
+func (s *crashing) restart() error {
+	s.current.Load().kill()
+	s.kills++
+	c, err := s.start()
+	if err == nil {
+		s.current.Store(c)
 	}
+	return err
 }
 
-func (s *crashing) note() string {
-	return fmt.Sprintf("the engine was killed %d times and recovered each time", s.killed)
+func (s *crashing) url() string    { return s.current.Load().told.Load().URL }
+func (s *crashing) levels() levels { return s.current.Load().told.Load().Levels }
+
+func (s *crashing) finish(ctx context.Context) error {
+	if err := <-s.killed; err != nil {
+		return err
+	}
+	// The last kill hits uploads and imports: the child drains for a random moment only.
+	c := s.current.Load()
+	c.drain()
+	select {
+	case <-time.After(time.Duration(s.rng.Int64N(int64(100 * time.Millisecond)))):
+	case <-c.ended:
+	}
+	if err := s.restart(); err != nil {
+		return err
+	}
+	c = s.current.Load()
+	c.drain()
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		c.kill()
+		return ctx.Err()
+	}
+	if c.err != nil {
+		return fmt.Errorf("engine process: %w", c.err)
+	}
+	return nil
+}
+
+// abort is called when the run has failed.
+func (s *crashing) abort() {
+	<-s.killed
+	s.current.Load().kill()
 }

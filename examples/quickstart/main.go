@@ -18,12 +18,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -99,34 +99,45 @@ func run(ctx context.Context, out *os.File, cfg config) error {
 	if err != nil {
 		return err
 	}
-	secret := rand.Text()
-	ledger := newLedger()
-	svc, err := startService(ctx, cfg, dir, secret, ledger)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	secret, ledger := rand.Text(), newLedger()
+	var svc service
+	var crash *crashing
+	if cfg.crash {
+		crash, err = startCrashing(ctx, cfg, dir, secret, ledger, fail)
+		svc = crash
+	} else {
+		svc, err = startNode(ctx, dir, secret)
+	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "sending %d events to %s (seed %d)\n", cfg.n, redact(svc.address(), secret), cfg.seed)
+	fmt.Fprintf(out, "sending %d events to %s (seed %d)\n", cfg.n, strings.ReplaceAll(svc.url(), secret, "***"), cfg.seed)
 
 	start := time.Now()
-	watch := startWatch(out, cfg.n, ledger, svc, start)
+	watched, stop := context.WithCancel(context.Background())
+	firstRow := watch(watched, out, cfg.n, ledger, svc, start)
 	err = sendAll(ctx, cfg, svc, ledger)
 	sending := time.Since(start)
 	if err == nil {
 		err = svc.finish(ctx)
 	} else {
+		fail(err)
 		svc.abort()
 	}
 	total := time.Since(start)
-	firstRow := watch.stop()
+	stop()
+	first := cmp.Or(<-firstRow, total)
 	if err != nil {
 		return err
 	}
 
 	fmt.Fprintf(out, "\n%d events sent by %d clients in %s, %.0f per second; all rows in the tables after %s\n",
 		cfg.n, cfg.clients, round(sending), float64(cfg.n)/sending.Seconds(), round(total))
-	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", round(firstRow))
-	if note := svc.note(); note != "" {
-		fmt.Fprintln(out, note)
+	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", round(first))
+	if crash != nil {
+		fmt.Fprintf(out, "the engine was killed %d times and recovered each time\n", crash.kills)
 	}
 	audit, err := auditTables(filepath.Join(dir, "tables"), ledger)
 	if err != nil {
@@ -149,27 +160,6 @@ func dataDir(dir string) (string, error) {
 	}
 	return filepath.Abs(dir)
 }
-
-// verdict writes the last line.
-func (a *audit) verdict(out io.Writer, cfg config) error {
-	fmt.Fprintf(out, "quickstart: sent=%d rows=%d rejected=%d lost=%d duplicated=%d",
-		cfg.n, a.rows, a.rejected, a.lost, a.duplicated)
-	if cfg.crash {
-		fmt.Fprintf(out, " unconfirmed=%d", a.unconfirmed)
-	}
-	fmt.Fprintln(out)
-	switch {
-	case a.lost > 0 || a.duplicated > 0:
-		return errors.New("rows were lost or doubled")
-	case a.wrong > 0:
-		return fmt.Errorf("%d rows hold cells of another event", a.wrong)
-	case !cfg.crash && a.unconfirmed > 0:
-		return fmt.Errorf("%d rows are in the tables although no answer confirmed them", a.unconfirmed)
-	}
-	return nil
-}
-
-func redact(url, secret string) string { return strings.ReplaceAll(url, secret, "***") }
 
 func round(d time.Duration) time.Duration {
 	if d > time.Second {
