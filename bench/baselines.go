@@ -78,14 +78,12 @@ func (c *committer) close() {
 }
 
 // rawfile appends bare rows of one size to one growing file.
-func rawfile(w workload, callers int) func(context.Context, *env) (*sample, error) {
+func rawfile(w workload, callers int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		path := filepath.Join(e.dir, "rawfile")
-		f, err := os.Create(path)
+		f, err := os.Create(filepath.Join(e.dir, "rawfile"))
 		if err != nil {
 			return nil, err
 		}
-		defer os.Remove(path)
 		defer f.Close()
 		s, err := commitRows(ctx, e, w, callers, func(group []byte) error {
 			if _, err := f.Write(group); err != nil {
@@ -100,7 +98,7 @@ func rawfile(w workload, callers int) func(context.Context, *env) (*sample, erro
 		if err != nil {
 			return nil, err
 		}
-		if want := s.total * int64(s.bytes/s.rows); info.Size() != want {
+		if want := s.Total * (s.Bytes / s.Rows); info.Size() != want {
 			return nil, fmt.Errorf("the file has %d bytes, the acknowledged rows %d", info.Size(), want)
 		}
 		return s, nil
@@ -108,7 +106,7 @@ func rawfile(w workload, callers int) func(context.Context, *env) (*sample, erro
 }
 
 // rawfileReused appends bare rows of one size to segments that have been written before.
-func rawfileReused(w workload, callers int) func(context.Context, *env) (*sample, error) {
+func rawfileReused(w workload, callers int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		r, err := e.ring.get(e)
 		if err != nil {
@@ -122,7 +120,7 @@ func rawfileReused(w workload, callers int) func(context.Context, *env) (*sample
 		if err != nil {
 			return nil, err
 		}
-		if want := s.total * int64(s.bytes/s.rows); written != want {
+		if want := s.Total * (s.Bytes / s.Rows); written != want {
 			return nil, fmt.Errorf("%d bytes were written, the acknowledged rows have %d", written, want)
 		}
 		return s, nil
@@ -147,18 +145,13 @@ func commitRows(ctx context.Context, e *env, w workload, callers int, sink func(
 // pebbleSet stores every row with a synced Set of its own; the store groups the syncs. It is what one gets without
 // chunks. The memtable is as large as a log segment of the ring, and automatic compactions are off, so that the
 // figure is that of the log and the memtable alone.
-func pebbleSet(w workload, callers int) func(context.Context, *env) (*sample, error) {
+func pebbleSet(w workload, callers int) scenarioFunc {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
 		row, err := w.row()
 		if err != nil {
 			return nil, err
 		}
-		dir, err := os.MkdirTemp(e.dir, "pebble-set-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		db, err := pebble.Open(dir, &pebble.Options{
+		db, err := pebble.Open(filepath.Join(e.dir, "pebble-set"), &pebble.Options{
 			FS:                          e.volume.fs(),
 			MemTableSize:                segmentSize,
 			MemTableStopWritesThreshold: ringFiles,
@@ -185,7 +178,7 @@ func pebbleSet(w workload, callers int) func(context.Context, *env) (*sample, er
 		if err != nil {
 			return nil, err
 		}
-		return s, countKeys(db, s.total)
+		return s, countKeys(db, s.Total)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // A job runs in a process of its own, because its memory is measured or because it is killed. It may write lines while
@@ -20,11 +21,10 @@ type job func(ctx context.Context, args json.RawMessage, lines io.Writer) (any, 
 // jobs are known by name, since a child is this program with other arguments.
 func jobs() map[string]job {
 	return map[string]job{
+		"scenario":     asJob(measureScenario),
+		"traffic":      asJob(generate),
 		"backlog/fill": asJob(fillBacklog),
 		"backlog/open": asJob(openBacklog),
-		"outage":       asJob(outlast),
-		"sinks/engine": asJob(openSinksOfEngine),
-		"sinks/buffer": asJob(openSinksOfBuffer),
 	}
 }
 
@@ -78,6 +78,14 @@ type child struct {
 }
 
 func startChild(ctx context.Context, name string, args any) (*child, error) {
+	c, err := newChild(ctx, name, args)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.cmd.Start()
+}
+
+func newChild(ctx context.Context, name string, args any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -94,11 +102,11 @@ func startChild(ctx context.Context, name string, args any) (*child, error) {
 	}
 	c.lines = bufio.NewScanner(out)
 	c.lines.Buffer(nil, 1<<20)
-	return c, c.cmd.Start()
+	return c, nil
 }
 
-// wait reads the lines of the child to the end and decodes its report.
-func (c *child) wait(report any) error {
+// wait hands the lines of the child to a function and decodes its report, which is the last one.
+func (c *child) wait(report any, line func(string)) error {
 	var last childReport
 	found := false
 	for c.lines.Scan() {
@@ -107,6 +115,8 @@ func (c *child) wait(report any) error {
 				return errors.Join(err, c.kill(func(string) {}))
 			}
 			found = true
+		} else {
+			line(c.lines.Text())
 		}
 	}
 	err := errors.Join(c.lines.Err(), c.cmd.Wait())
@@ -143,7 +153,42 @@ func inChild[R any](ctx context.Context, name string, args any) (R, error) {
 	var report R
 	c, err := startChild(ctx, name, args)
 	if err == nil {
-		err = c.wait(&report)
+		err = c.wait(&report, func(string) {})
 	}
 	return report, err
+}
+
+// scenarioArgs are a scenario and its environment.
+type scenarioArgs struct {
+	Name, Dir, Volume string
+	Duration          time.Duration
+	Size              size
+}
+
+// apart measures a scenario in a process of its own, which has that many cores; 0 is all.
+func (s scenario) apart(ctx context.Context, e *env, cores int) (*sample, error) {
+	var m sample
+	c, err := newChild(ctx, "scenario", scenarioArgs{s.name, e.dir, e.volume.String(), e.duration, e.size})
+	if err == nil {
+		err = withCores(cores, c.cmd.Start)
+	}
+	if err == nil {
+		err = c.wait(&m, func(string) {})
+	}
+	return &m, err
+}
+
+func measureScenario(ctx context.Context, a scenarioArgs, _ io.Writer) (_ *sample, err error) {
+	volume, err := chooseVolume(a.Volume)
+	if err != nil {
+		return nil, err
+	}
+	e := &env{dir: a.Dir, duration: a.Duration, size: a.Size, volume: volume, ring: newSharedRing(a.Dir)}
+	defer func() { err = errors.Join(err, e.ring.close()) }()
+	for _, s := range scenarios() {
+		if s.name == a.Name {
+			return s.run(ctx, e)
+		}
+	}
+	return nil, fmt.Errorf("there is no scenario %q", a.Name)
 }

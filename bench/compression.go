@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -14,43 +13,39 @@ import (
 // compressing stores events whose fields differ as those of real services do: random ids, amounts and addresses, and a
 // text of words. (The text of the other scenarios repeats itself; any compression halves it many times.) It compares
 // what the compressions cost at ingestion and what is left.
-func compressing(c forebay.Compression) func(context.Context, *env) (*sample, error) {
-	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		db, err := openEngine(ctx, e, forebay.Settings{Compression: c}, false)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, db.close()) }()
+func compressing(c forebay.Compression) scenarioFunc {
+	return func(ctx context.Context, e *env) (*sample, error) {
 		const callers, batch = 16, 100
-		s, err := measure(ctx, e, load{
-			callers: callers, rowBytes: 0, every: 1,
-			start: func(caller int) (operation, error) {
-				records := make([]*mapping.Record, batch)
-				for i := range records {
-					records[i] = &mapping.Record{
-						Body: variedBody(uint64(caller*batch + i)), Format: mapping.FormatJSON, Header: header(), ClientIP: clientIP,
+		measure := func(eng *forebay.Engine) (*sample, error) {
+			s, err := measure(ctx, e, load{
+				callers: callers, rowBytes: 0, every: 1,
+				start: func(caller int) (operation, error) {
+					records := make([]*mapping.Record, batch)
+					for i := range records {
+						records[i] = again(&mapping.Record{Body: variedBody(uint64(caller*batch + i)), Header: sharedHeader})
 					}
-				}
-				return func() (int, error) {
-					for _, r := range records {
-						again(r)
-					}
-					results, err := db.eng.IngestBatch(ctx, sourceID, records)
-					return len(results), err
-				}, nil
-			},
-		})
-		if err != nil {
-			return nil, err
+					return func() (int, error) {
+						for _, r := range records {
+							again(r)
+						}
+						results, err := eng.IngestBatch(ctx, sourceID, records)
+						return len(results), err
+					}, nil
+				},
+			})
+			if err != nil {
+				return nil, err
+			}
+			stats := eng.Stats().Sinks[0].Local
+			// All rows have passed through the same sink: the mean is exact over the run.
+			s.Bytes = s.Rows * stats.RawBytes / max(1, stats.Rows)
+			s.Figures = map[string]float64{
+				"stored_per_byte": float64(stats.StoredBytes) / float64(stats.RawBytes),
+				"stored_per_row":  float64(stats.StoredBytes) / float64(stats.Rows),
+			}
+			return s, nil
 		}
-		stats := db.eng.Stats().Sinks[0].Local
-		// All rows have passed through the same sink: the mean is exact over the run.
-		s.bytes = s.rows * stats.RawBytes / max(1, stats.Rows)
-		s.figures = map[string]float64{
-			"stored_per_byte": float64(stats.StoredBytes) / float64(stats.RawBytes),
-			"stored_per_row":  float64(stats.StoredBytes) / float64(stats.Rows),
-		}
-		return s, db.verify(ctx, s.total)
+		return setup{source: forebay.Source{Settings: forebay.Settings{Compression: c}}}.measured(ctx, e, measure)
 	}
 }
 

@@ -86,10 +86,13 @@ func noise(n int) []byte {
 
 // sharedRing gives all measurements of a run the same ring, so that it is written once.
 type sharedRing struct {
+	dir  string
 	once sync.Once
 	ring *ring
 	err  error
 }
+
+func newSharedRing(dir string) *sharedRing { return &sharedRing{dir: filepath.Join(dir, "segments")} }
 
 func (s *sharedRing) get(e *env) (*ring, error) {
 	s.once.Do(func() {
@@ -97,7 +100,7 @@ func (s *sharedRing) get(e *env) (*ring, error) {
 		if e.duration < time.Second {
 			size = shortSegmentSize
 		}
-		s.ring, s.err = openRing(e.volume, filepath.Join(e.dir, "segments"), size)
+		s.ring, s.err = openRing(e.volume, s.dir, size)
 	})
 	return s.ring, s.err
 }
@@ -111,18 +114,13 @@ func (s *sharedRing) close() error {
 
 // seqwrite writes groups of one size, each with its own sync, into blocks already written: the most that any log on
 // this disk can do that syncs as often.
-func seqwrite(groupBytes int) func(context.Context, *env) (*sample, error) {
+func seqwrite(groupBytes int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		r, err := e.ring.get(e)
 		if err != nil {
 			return nil, err
 		}
 		group := noise(groupBytes)
-		return measure(ctx, e, load{
-			callers: 1, rowBytes: groupBytes, every: 1,
-			start: func(int) (operation, error) {
-				return func() (int, error) { return 1, r.append(group) }, nil
-			},
-		})
+		return oneCore(ctx, e, groupBytes, 1, func() (int, error) { return 1, r.append(group) })
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"math/bits"
 	"time"
 )
@@ -70,4 +71,28 @@ func (h *histogram) quantile(q float64) time.Duration {
 		}
 	}
 	return 0
+}
+
+// MarshalJSON implements [json.Marshaler]: an object of the buckets that are not empty.
+func (h *histogram) MarshalJSON() ([]byte, error) {
+	counts := make(map[int]uint64)
+	for b, n := range h.counts {
+		if n > 0 {
+			counts[b] = n
+		}
+	}
+	return json.Marshal(counts)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (h *histogram) UnmarshalJSON(text []byte) error {
+	var counts map[int]uint64
+	if err := json.Unmarshal(text, &counts); err != nil {
+		return err
+	}
+	for b, n := range counts {
+		h.counts[b] = n
+		h.total += n
+	}
+	return nil
 }

@@ -4,14 +4,12 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,9 +17,6 @@ import (
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
 )
-
-// secret is the last part of the path of the benchmark's source.
-const secret = "0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // ingestPath is where events are posted to.
 const ingestPath = "/stream/1/" + sourceID + "/" + secret
@@ -45,19 +40,8 @@ func netHTTP(h http.Handler) (httpServer, error) { return stream.Server("", h), 
 func fast(h http.Handler) (httpServer, error) { return fastserver.New(h, fastserver.Options{}) }
 
 // httpSingle posts one event a request over loopback to the ingestion handler of an engine.
-func httpSingle(w workload, server newServer) func(context.Context, *env) (*sample, error) {
-	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		db, err := openEngine(ctx, e, forebay.Settings{}, false)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, db.close()) }()
-		s, err := measureHTTP(ctx, e, w.traffic(), server, stream.Ingest(db.eng, stream.Options{}))
-		if err != nil {
-			return nil, err
-		}
-		return s, db.verify(ctx, s.total)
-	}
+func httpSingle(w workload, server newServer) scenarioFunc {
+	return overHTTP(forebay.Source{}, w.traffic(), server, stream.Options{})
 }
 
 // lineEvents is the number of events of a request with lines.
@@ -67,18 +51,16 @@ const lineEvents = 500
 const lineCallers = 8
 
 // httpLines posts newline-delimited events, many in one request, to a source that takes them apart.
-func httpLines(w workload) func(context.Context, *env) (*sample, error) {
-	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		db, err := openSplitting(ctx, e, forebay.Settings{}, false, forebay.SplitLines)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, db.close()) }()
-		s, err := measureHTTP(ctx, e, w.lines(), netHTTP, stream.Ingest(db.eng, stream.Options{MaxBodyBytes: stream.MaxBodyBytesLimit}))
-		if err != nil {
-			return nil, err
-		}
-		return s, db.verify(ctx, s.total)
+func httpLines(w workload) scenarioFunc {
+	return overHTTP(forebay.Source{Split: forebay.SplitLines}, w.lines(), netHTTP, stream.Options{MaxBodyBytes: stream.MaxBodyBytesLimit})
+}
+
+// overHTTP sends traffic over loopback to the ingestion handler of an engine with one source.
+func overHTTP(source forebay.Source, t traffic, server newServer, opts stream.Options) scenarioFunc {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		return setup{source: source}.measured(ctx, e, func(eng *forebay.Engine) (*sample, error) {
+			return measureHTTP(ctx, e, t, server, stream.Ingest(eng, opts))
+		})
 	}
 }
 
@@ -98,9 +80,9 @@ func (w workload) lines() traffic {
 
 // httpDiscard answers the same requests without looking at them: the most that a server and the load generator can do on
 // this machine.
-func httpDiscard(w workload, server newServer) func(context.Context, *env) (*sample, error) {
+func httpDiscard(t traffic, server newServer) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		return measureHTTP(ctx, e, w.traffic(), server, http.HandlerFunc(discardRequest))
+		return measureHTTP(ctx, e, t, server, http.HandlerFunc(discardRequest))
 	}
 }
 
@@ -190,122 +172,61 @@ func measureHTTP(ctx context.Context, e *env, t traffic, create newServer, handl
 	return s, err
 }
 
-// clientCommand is the first argument that makes this program the load generator.
-const clientCommand = "load-generator"
-
-// clientReport is what the load generator writes as its last line. It writes an empty line when its window begins,
-// and one when it ends, so that this process can look at its own usage at these moments.
-type clientReport struct {
-	Rows, Total, Overloads int64
-	Elapsed, CPU           time.Duration
-	// Latency are the counts of the histogram by bucket.
-	Latency map[int]uint64
-	Err     string
+type trafficArgs struct {
+	Addr, Traffic string
+	Duration      time.Duration
 }
 
+// runClient runs the load generator, which writes a line when its window begins and one when it ends, so that this process
+// can look at its own usage at these moments.
 func runClient(ctx context.Context, e *env, t traffic, addr string, rowBytes int) (*sample, error) {
-	self, err := os.Executable()
+	c, err := startChild(ctx, "traffic", trafficArgs{addr, t.name, e.duration})
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, clientCommand, addr, t.name, e.duration.String())
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	var marks []usage
+	var sent sample
+	if err := c.wait(&sent, func(string) { marks = append(marks, readUsage(e)) }); err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	if len(marks) != 2 {
+		return nil, fmt.Errorf("the load generator wrote %d lines, want 2", len(marks))
 	}
-	var report clientReport
-	s, err := readClient(e, bufio.NewReader(out), &report)
-	if exit := cmd.Wait(); exit != nil {
-		return nil, fmt.Errorf("load generator: %w", errors.Join(context.Cause(ctx), exit))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("load generator: %w", err)
-	}
-	if report.Err != "" {
-		return nil, fmt.Errorf("load generator: %s", report.Err)
-	}
-	s.rows, s.total, s.overloads = report.Rows, report.Total, report.Overloads
-	s.elapsed, s.client = report.Elapsed, report.CPU
-	s.bytes = s.rows * int64(rowBytes)
-	for bucket, n := range report.Latency {
-		s.latency.counts[bucket] = n
-		s.latency.total += n
-	}
+	s := marks[1].since(marks[0])
+	s.Rows, s.Total, s.Overloads, s.Latency = sent.Rows, sent.Total, sent.Overloads, sent.Latency
+	s.Elapsed, s.Client, s.Bytes = sent.Elapsed, sent.CPU, sent.Rows*int64(rowBytes)
 	return s, nil
 }
 
-func readClient(e *env, lines *bufio.Reader, report *clientReport) (*sample, error) {
-	var marks [2]usage
-	for i := range marks {
-		line, err := lines.ReadString('\n')
+// generate is the load generator: kept connections, each with one request in flight. It speaks HTTP by itself, with
+// requests that are encoded once, to leave the CPU to the server.
+func generate(ctx context.Context, a trafficArgs, lines io.Writer) (*sample, error) {
+	all := traffics()
+	at := slices.IndexFunc(all, func(t traffic) bool { return t.name == a.Traffic })
+	if at < 0 {
+		return nil, fmt.Errorf("there is no traffic %q", a.Traffic)
+	}
+	connections := make([]*connection, cmp.Or(all[at].connections, httpCallers))
+	for i := range connections {
+		c, err := dial(ctx, a.Addr, all[at], i)
 		if err != nil {
 			return nil, err
-		}
-		if line != "\n" { // it failed early
-			return nil, json.Unmarshal([]byte(line), report)
-		}
-		marks[i] = readUsage(e)
-	}
-	s := marks[1].since(marks[0])
-	return s, json.NewDecoder(lines).Decode(report)
-}
-
-// generateLoad is the load generator: kept connections, each with one request in flight. It speaks HTTP by itself,
-// with a request that is encoded once, to leave the CPU to the server.
-func generateLoad(ctx context.Context, args []string, stdout io.Writer) error {
-	if len(args) != 3 {
-		return errors.New("the load generator is started by bench itself")
-	}
-	d, err := time.ParseDuration(args[2])
-	if err != nil {
-		return err
-	}
-	var report clientReport
-	for _, t := range traffics() {
-		if t.name == args[1] {
-			report, err = generate(ctx, args[0], t, d, stdout)
-		}
-	}
-	if err != nil {
-		report.Err = err.Error()
-	}
-	return json.NewEncoder(stdout).Encode(report)
-}
-
-func generate(ctx context.Context, addr string, t traffic, d time.Duration, stdout io.Writer) (clientReport, error) {
-	var report clientReport
-	connections := make([]*connection, cmp.Or(t.connections, httpCallers))
-	for i := range connections {
-		c, err := dial(ctx, addr, t, i)
-		if err != nil {
-			return report, err
 		}
 		defer c.conn.Close()
 		connections[i] = c
 	}
-	s, err := measure(ctx, &env{duration: d}, load{
+	s, err := measure(ctx, &env{duration: a.Duration}, load{
 		callers: len(connections), rowBytes: 1, every: 1,
 		start: func(caller int) (operation, error) { return connections[caller].post, nil },
-		mark:  func() { fmt.Fprintln(stdout) },
+		mark:  func() { fmt.Fprintln(lines) },
 	})
 	if err != nil {
-		return report, err
+		return nil, err
 	}
-	report.Rows, report.Total, report.Elapsed, report.CPU = s.rows, s.total, s.elapsed, s.cpu
 	for _, c := range connections {
-		report.Overloads += c.overloads
+		s.Overloads += c.overloads
 	}
-	report.Latency = make(map[int]uint64)
-	for bucket, n := range s.latency.counts {
-		if n > 0 {
-			report.Latency[bucket] = n
-		}
-	}
-	return report, nil
+	return s, nil
 }
 
 // A connection sends its events in turn.

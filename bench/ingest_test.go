@@ -16,7 +16,8 @@ import (
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	e := &env{dir: t.TempDir(), duration: 30 * time.Millisecond}
+	dir := t.TempDir()
+	e := &env{dir: dir, duration: 30 * time.Millisecond, ring: newSharedRing(dir)}
 	t.Cleanup(func() {
 		if err := e.ring.close(); err != nil {
 			t.Error(err)
@@ -39,8 +40,8 @@ func TestIngestionsStoreWhatTheyCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.rows == 0 || s.total < s.rows || s.bytes < s.rows*int64(w.bodyBytes) {
-				t.Errorf("%d rows of %d bytes in the window, %d in total", s.rows, s.bytes, s.total)
+			if s.Rows == 0 || s.Total < s.Rows || s.Bytes < s.Rows*int64(w.bodyBytes) {
+				t.Errorf("%d rows of %d bytes in the window, %d in total", s.Rows, s.Bytes, s.Total)
 			}
 		})
 	}
@@ -48,44 +49,48 @@ func TestIngestionsStoreWhatTheyCount(t *testing.T) {
 
 func TestVerifyFindsALoss(t *testing.T) {
 	for _, flow := range []bool{false, true} {
-		db, err := openEngine(t.Context(), newEnv(t), forebay.Settings{}, flow)
+		eng, err := setup{flow: flow}.open(t.Context(), newEnv(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
-			if _, err := db.eng.Ingest(t.Context(), sourceID, mapping.JSON(workloads()[0].body(1))); err != nil {
+			if _, err := eng.Ingest(t.Context(), sourceID, mapping.JSON(workloads()[0].body(1))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := db.verify(t.Context(), 5); err != nil {
+		if err := verify(t.Context(), eng, 5, flow); err != nil {
 			t.Errorf("flow %v: %v", flow, err)
 		}
 		for _, acknowledged := range []int64{4, 6} {
-			if err := db.verify(t.Context(), acknowledged); err == nil {
+			if err := verify(t.Context(), eng, acknowledged, flow); err == nil {
 				t.Errorf("flow %v: 5 rows are stored, and %d acknowledged ones pass", flow, acknowledged)
 			}
 		}
-		if err := db.close(); err != nil {
+		if err := eng.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestCheckReport(t *testing.T) {
+func TestCheckStored(t *testing.T) {
 	good := buffer.SinkReport{Accepted: 10, Local: 5, Staging: 3, Imported: 2}
+	difference := good
+	difference.Differences = []string{"chunk 7"}
 	for _, tt := range []struct {
-		name     string
-		report   buffer.Report
-		imported bool
-		want     string
+		name  string
+		sinks []buffer.SinkReport
+		span  span
+		want  string
 	}{
-		{"nothing stored", buffer.Report{}, false, "0 sinks"},
-		{"a difference", buffer.Report{Sinks: []buffer.SinkReport{{Local: 10, Differences: []string{"chunk 7"}}}}, false, "chunk 7"},
-		{"not imported", buffer.Report{Sinks: []buffer.SinkReport{good}}, true, "2 rows are in the table"},
-		{"expired", buffer.Report{Sinks: []buffer.SinkReport{{Accepted: 10, Expired: 10}}}, false, "0 rows are stored"},
-		{"all stored", buffer.Report{Sinks: []buffer.SinkReport{good}}, false, ""},
+		{"nothing stored", nil, span{10, 10}, "0 sinks"},
+		{"a difference", []buffer.SinkReport{difference}, span{0, 100}, "chunk 7"},
+		{"expired", []buffer.SinkReport{{Accepted: 10, Expired: 10}}, span{10, 10}, "0 rows are stored"},
+		{"too few", []buffer.SinkReport{good}, span{11, 12}, "10 rows are stored"},
+		{"too many", []buffer.SinkReport{good}, span{8, 9}, "10 rows are stored"},
+		{"all stored", []buffer.SinkReport{good}, span{10, 10}, ""},
+		{"within the span", []buffer.SinkReport{good}, span{8, 12}, ""},
 	} {
-		err := checkReport(tt.report, 10, tt.imported)
+		err := checkStored(buffer.Report{Sinks: tt.sinks}, 1, tt.span)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: error is %v, want %q", tt.name, err, tt.want)
 		}
@@ -125,18 +130,18 @@ func TestHTTPScenarios(t *testing.T) {
 		"engine":  func() (*sample, error) { return httpSingle(w, fast)(t.Context(), newEnv(t)) },
 		"usual":   func() (*sample, error) { return httpSingle(w, netHTTP)(t.Context(), newEnv(t)) },
 		"lines":   func() (*sample, error) { return httpLines(w)(t.Context(), newEnv(t)) },
-		"discard": func() (*sample, error) { return httpDiscard(w, fast)(t.Context(), newEnv(t)) },
+		"discard": func() (*sample, error) { return httpDiscard(w.traffic(), fast)(t.Context(), newEnv(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := run()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.rows == 0 || s.latency.total == 0 || s.elapsed < 30*time.Millisecond {
-				t.Errorf("%d rows with %d latencies in %v", s.rows, s.latency.total, s.elapsed)
+			if s.Rows == 0 || s.Latency.total == 0 || s.Elapsed < 30*time.Millisecond {
+				t.Errorf("%d rows with %d latencies in %v", s.Rows, s.Latency.total, s.Elapsed)
 			}
-			if processCPU() >= 0 && (s.client <= 0 || s.cpu <= 0) {
-				t.Errorf("CPU is %v here and %v in the client", s.cpu, s.client)
+			if processCPU() >= 0 && (s.Client <= 0 || s.CPU <= 0) {
+				t.Errorf("CPU is %v here and %v in the client", s.CPU, s.Client)
 			}
 		})
 	}

@@ -34,9 +34,6 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) (err error) {
-	if len(args) > 0 && args[0] == clientCommand {
-		return generateLoad(ctx, args[1:], stdout)
-	}
 	if len(args) > 0 && args[0] == childCommand {
 		return runChild(ctx, args[1:], stdout)
 	}
@@ -47,10 +44,13 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	rounds := flags.Int("rounds", 5, "measurements of each scenario; medians are reported")
 	parent := flags.String("dir", "", "`folder` on the disk under test (default: the system's temporary folder)")
 	size := defaultSize
-	flags.Var(&size.backlog, "backlog", "`bytes` that wait in the scenarios of a backlog, for example 5GB; a little more than twice of it must be free")
-	flags.IntVar(&size.sinks, "sinks", size.sinks, "sinks of the scenario sinks/open")
-	flags.DurationVar(&size.life, "life", size.life, "how long a slice lives in the scenario written/held")
+	flags.Var(&size.Backlog, "backlog", "`bytes` that wait in the scenarios of a backlog, for example 5GB; a little more than twice of it must be free")
+	flags.IntVar(&size.Sinks, "sinks", size.Sinks, "sinks of the scenario sinks/open")
+	flags.DurationVar(&size.Life, "life", size.Life, "how long a slice lives in the scenario written/held")
 	volumeName := flags.String("volume", realVolume, "`name` of the volume that syncs go to: \"real\", or \"network\", the pace of a known slower disk")
+	var cores coreList
+	flags.Var(&cores, "cpu", "measure with these `numbers` of cores, for example 1,2, and compare with the first")
+	profiles := flags.String("profile", "", "write CPU, mutex and block profiles of each scenario to this `folder`")
 	asJSON := flags.Bool("json", false, "write one JSON object per scenario and line instead of a table")
 	list := flags.Bool("list", false, "list the names and measure nothing")
 	if err := flags.Parse(args); err != nil {
@@ -71,14 +71,20 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return errors.New("-duration must be positive")
 	case *rounds <= 0:
 		return errors.New("-rounds must be positive")
-	case size.backlog < 1<<20:
+	case size.Backlog < 1<<20:
 		return errors.New("-backlog must be at least 1MB")
-	case size.sinks < 1:
+	case size.Sinks < 1:
 		return errors.New("-sinks must be positive")
-	case size.life <= 0:
+	case size.Life <= 0:
 		return errors.New("-life must be positive")
+	case len(cores) > 0 && *profiles != "":
+		return errors.New("-profile is of this process, -cpu starts others: give one of them")
 	}
-	plans, err := choose(scenarios(), re)
+	all := scenarios()
+	if len(cores) > 0 {
+		all, re = onCores(all, re, cores), regexp.MustCompile("")
+	}
+	plans, err := choose(all, re)
 	if err != nil {
 		return err
 	}
@@ -107,7 +113,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if inMemory(dir) {
 		fmt.Fprintf(stderr, "bench: %s is in memory: syncs cost nothing there, so the figures say nothing about a disk; use -dir\n", dir)
 	}
-	e := &env{dir: dir, duration: *duration, size: size, volume: volume}
+	e := &env{dir: dir, duration: *duration, size: size, volume: volume, ring: newSharedRing(dir), profiles: *profiles}
 	defer func() { err = errors.Join(err, e.ring.close()) }()
 
 	progress := newProgress(stderr, plans, *rounds)

@@ -12,7 +12,7 @@ import (
 
 // The test binary starts itself as the load generator, as the command does.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == clientCommand || os.Args[1] == childCommand) {
+	if len(os.Args) > 1 && os.Args[1] == childCommand {
 		main()
 		return
 	}

@@ -19,6 +19,8 @@ type task struct {
 	columns mapping.Columns
 	// body returns a JSON event. Events of different numbers differ.
 	body func(n int) []byte
+	// random is set when a row is never the same twice, and has the same length.
+	random bool
 }
 
 // events is how many different bodies a caller maps in turn.
@@ -43,7 +45,7 @@ func ofMapping() []scenario {
 	all := []scenario{
 		{name: "baseline/gjson/paths20", run: gjsonPaths(paths, queries)},
 		{name: "baseline/jsonnet/template", run: jsonnetTemplate(template)},
-		{name: "map/path", run: mapTask(task{mapping.Columns{mapping.Path("user", "user.id")}, smallBody})},
+		{name: "map/path", run: mapTask(task{columns: mapping.Columns{mapping.Path("user", "user.id")}, body: smallBody})},
 		{name: "map/paths20", run: mapTask(paths), against: []baseline{{"gjson", "baseline/gjson/paths20"}}},
 		{name: "map/template", run: mapTask(template), against: []baseline{{"jsonnet", "baseline/jsonnet/template"}}},
 		{name: "map/uuid", run: mapUUID},
@@ -113,7 +115,7 @@ func (t task) rows() (bodies, rows [][]byte, err error) {
 }
 
 // mapTask maps bodies to rows on one core. One reused record takes each body, which is part of what is measured.
-func mapTask(t task) func(context.Context, *env) (*sample, error) {
+func mapTask(t task) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		mapper, err := mapping.Compile(t.columns, mapping.Options{})
 		if err != nil {
@@ -127,7 +129,7 @@ func mapTask(t task) func(context.Context, *env) (*sample, error) {
 			if row, err = mapper.AppendRow(row[:0], &record); err != nil {
 				return err
 			}
-			if !bytes.Equal(row, want) {
+			if !bytes.Equal(row, want) && !(t.random && len(row) == len(want)) {
 				return fmt.Errorf("the row is %q, want %q", row, want)
 			}
 			return nil
@@ -142,16 +144,14 @@ func (t task) measure(ctx context.Context, e *env, do func(body, row []byte) err
 		return nil, err
 	}
 	n := 0
-	return measure(ctx, e, load{callers: 1, rowBytes: len(rows[0]), every: 16, start: func(int) (operation, error) {
-		return func() (int, error) {
-			n = (n + 1) % events
-			return 1, do(bodies[n], rows[n])
-		}, nil
-	}})
+	return oneCore(ctx, e, len(rows[0]), 16, func() (int, error) {
+		n = (n + 1) % events
+		return 1, do(bodies[n], rows[n])
+	})
 }
 
 // gjsonPaths looks up each query on its own and writes nothing.
-func gjsonPaths(t task, queries []string) func(context.Context, *env) (*sample, error) {
+func gjsonPaths(t task, queries []string) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		return t.measure(ctx, e, func(body, _ []byte) error {
 			for _, q := range queries {
@@ -166,7 +166,7 @@ func gjsonPaths(t task, queries []string) func(context.Context, *env) (*sample, 
 
 // jsonnetTemplate evaluates a program that is parsed once on one virtual machine. The functions of the event are native
 // ones that do the least that is possible.
-func jsonnetTemplate(t task) func(context.Context, *env) (*sample, error) {
+func jsonnetTemplate(t task) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		program, err := jsonnet.SnippetToAST("template",
 			"local Body = std.native('Body'), Header = std.native('Header'); "+templateText)
@@ -213,18 +213,16 @@ func mapUUID(ctx context.Context, e *env) (*sample, error) {
 	var record mapping.Record
 	var row, last []byte
 	const rowBytes = 36 + len("\"\"\n")
-	return measure(ctx, e, load{callers: 1, rowBytes: rowBytes, every: 16, start: func(int) (operation, error) {
-		return func() (int, error) {
-			row, last = last, row
-			fill(&record, nil)
-			var err error
-			if row, err = mapper.AppendRow(row[:0], &record); err != nil {
-				return 0, err
-			}
-			if len(row) != rowBytes || bytes.Compare(row, last) <= 0 {
-				return 0, fmt.Errorf("%q does not follow %q", row, last)
-			}
-			return 1, nil
-		}, nil
-	}})
+	return oneCore(ctx, e, rowBytes, 16, func() (int, error) {
+		row, last = last, row
+		fill(&record, nil)
+		var err error
+		if row, err = mapper.AppendRow(row[:0], &record); err != nil {
+			return 0, err
+		}
+		if len(row) != rowBytes || bytes.Compare(row, last) <= 0 {
+			return 0, fmt.Errorf("%q does not follow %q", row, last)
+		}
+		return 1, nil
+	})
 }

@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// A sample is one measurement of one scenario.
+// A sample is one measurement of one scenario. A child process sends its own as JSON.
 type sample struct {
-	// rows were completed in the measured window, bytes is their size as CSV rows before compression.
-	rows, bytes int64
-	// elapsed is the length of the window.
-	elapsed time.Duration
-	// latency holds the durations of the operations that ended in the window.
-	latency histogram
-	// cpu is the user and system time of this process in the window, -1 where the system does not tell.
-	cpu time.Duration
-	// client is the same of a load generator outside of this process, 0 when there is none.
-	client time.Duration
-	// allocs is the number of heap objects allocated in the window.
-	allocs uint64
-	// written is what was written to the device under test in the window, -1 where the system does not tell.
-	written int64
-	// total is the number of rows over warm-up, window and tail: what must be found stored afterwards.
-	total int64
-	// overloads is the number of operations that were refused for lack of room and repeated.
-	overloads int64
-	// figures are values that only this scenario has, by the name of their JSON field.
-	figures map[string]float64
+	// Rows were completed in the measured window, Bytes is their size as CSV rows before compression.
+	Rows, Bytes int64
+	// Elapsed is the length of the window.
+	Elapsed time.Duration
+	// Latency holds the durations of the operations that ended in the window.
+	Latency histogram
+	// CPU is the user and system time of this process in the window, -1 where the system does not tell.
+	CPU time.Duration
+	// Client is the same of a load generator outside of this process, 0 when there is none.
+	Client time.Duration
+	// Allocs is the number of heap objects allocated in the window.
+	Allocs uint64
+	// Written is what was written to the device under test in the window, -1 where the system does not tell.
+	Written int64
+	// Total is the number of rows over warm-up, window and tail: what must be found stored afterwards.
+	Total int64
+	// Overloads is the number of operations that were refused for lack of room and repeated.
+	Overloads int64
+	// Figures are values that only this scenario has, by the name of their JSON field.
+	Figures map[string]float64
 }
 
-func (s *sample) rowsPerSecond() float64  { return float64(s.rows) / s.elapsed.Seconds() }
-func (s *sample) bytesPerSecond() float64 { return float64(s.bytes) / s.elapsed.Seconds() }
+func (s *sample) rowsPerSecond() float64  { return float64(s.Rows) / s.Elapsed.Seconds() }
+func (s *sample) bytesPerSecond() float64 { return float64(s.Bytes) / s.Elapsed.Seconds() }
 
 // A load is what the callers of a scenario do.
 type load struct {
@@ -60,6 +60,11 @@ const (
 	window
 	tail
 )
+
+// oneCore measures an operation of one caller. Fast ones are timed once in a while.
+func oneCore(ctx context.Context, e *env, rowBytes, every int, op operation) (*sample, error) {
+	return measure(ctx, e, load{callers: 1, rowBytes: rowBytes, every: every, start: func(int) (operation, error) { return op, nil }})
+}
 
 // warmUpTime is how long a load runs before it is measured.
 func warmUpTime(d time.Duration) time.Duration { return d / 4 }
@@ -132,12 +137,12 @@ func measure(ctx context.Context, e *env, l load) (*sample, error) {
 
 	s := after.since(before)
 	for _, a := range accounts {
-		s.rows += a.rows
-		s.total += a.total
-		s.latency.merge(&a.latency)
+		s.Rows += a.rows
+		s.Total += a.total
+		s.Latency.merge(&a.latency)
 	}
-	s.bytes = s.rows * int64(l.rowBytes)
-	if s.rows == 0 {
+	s.Bytes = s.Rows * int64(l.rowBytes)
+	if s.Rows == 0 {
 		return nil, fmt.Errorf("no operation ended within %v", e.duration+patience)
 	}
 	return s, nil
@@ -178,18 +183,18 @@ func readUsage(e *env) usage {
 }
 
 func (u usage) since(before usage) *sample {
-	s := &sample{elapsed: u.at.Sub(before.at), cpu: -1, allocs: u.allocs - before.allocs, written: -1}
+	s := &sample{Elapsed: u.at.Sub(before.at), CPU: -1, Allocs: u.allocs - before.allocs, Written: -1}
 	if u.cpu >= 0 && before.cpu >= 0 {
-		s.cpu = u.cpu - before.cpu
+		s.CPU = u.cpu - before.cpu
 	}
 	if u.written >= 0 && before.written >= 0 {
-		s.written = u.written - before.written
+		s.Written = u.written - before.written
 	}
 	return s
 }
 
-// settle ends what the last measurement left behind: garbage and pages not yet written.
-func settle() {
+// cleanUp ends what the last measurement left behind: garbage and pages not yet written.
+func cleanUp() {
 	runtime.GC()
 	syncDisks()
 }

@@ -22,23 +22,23 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		// 100 operations of each caller in a second; one more or less at either edge.
-		if want := int64(3 * 100 * 2); s.rows < want-12 || s.rows > want+12 {
-			t.Errorf("%d rows in the window, want about %d", s.rows, want)
+		if want := int64(3 * 100 * 2); s.Rows < want-12 || s.Rows > want+12 {
+			t.Errorf("%d rows in the window, want about %d", s.Rows, want)
 		}
-		if s.elapsed != time.Second {
-			t.Errorf("the window is %v, want 1s", s.elapsed)
+		if s.Elapsed != time.Second {
+			t.Errorf("the window is %v, want 1s", s.Elapsed)
 		}
-		if s.bytes != 10*s.rows {
-			t.Errorf("%d bytes for %d rows of 10", s.bytes, s.rows)
+		if s.Bytes != 10*s.Rows {
+			t.Errorf("%d bytes for %d rows of 10", s.Bytes, s.Rows)
 		}
-		if want := s.rows + 3*25*2; s.total < want-12 || s.total > want+12 {
-			t.Errorf("%d rows in total, want about %d: the warm-up belongs to it", s.total, want)
+		if want := s.Rows + 3*25*2; s.Total < want-12 || s.Total > want+12 {
+			t.Errorf("%d rows in total, want about %d: the warm-up belongs to it", s.Total, want)
 		}
-		if got := s.latency.quantile(0.5); got < 10*time.Millisecond || got > 11*time.Millisecond {
+		if got := s.Latency.quantile(0.5); got < 10*time.Millisecond || got > 11*time.Millisecond {
 			t.Errorf("median latency is %v, want 10ms", got)
 		}
-		if int64(s.latency.total)*2 != s.rows {
-			t.Errorf("%d latencies for %d operations", s.latency.total, s.rows/2)
+		if int64(s.Latency.total)*2 != s.Rows {
+			t.Errorf("%d latencies for %d operations", s.Latency.total, s.Rows/2)
 		}
 	})
 }
@@ -85,8 +85,8 @@ func TestMeasureWaitsForAStalledDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The warm-up of a quarter of a second belongs to the operation, not to the window.
-		if s.rows != 1 || s.elapsed != 6750*time.Millisecond {
-			t.Errorf("%d rows in %v, want 1 in 6.75s", s.rows, s.elapsed)
+		if s.Rows != 1 || s.Elapsed != 6750*time.Millisecond {
+			t.Errorf("%d rows in %v, want 1 in 6.75s", s.Rows, s.Elapsed)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -14,12 +13,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 	"github.com/forebay/forebay/stream"
-	"github.com/forebay/forebay/trigger"
 )
 
 // telemetryRows is the number of records in an export request.
@@ -162,11 +158,11 @@ func ofTelemetry() []scenario {
 			cpu = []goal{atMost("cpu_ns_per_row", 2000)}
 		}
 		all = append(all,
-			scenario{name: "limit/http/otlp/" + t.name, group: "otlp/" + t.name, run: t.discard},
+			scenario{name: "limit/http/otlp/" + t.name, group: "otlp/" + t.name, run: httpDiscard(t.traffic(), netHTTP)},
 			scenario{name: "otlp/map/" + t.name, group: "otlp/" + t.name, run: t.mapped, goals: cpu},
 			scenario{
 				name: "otlp/" + t.name, group: "otlp/" + t.name, limit: "limit/http/otlp/" + t.name, fsync: true,
-				run: t.overHTTP, goals: goals,
+				run: overHTTP(t.source(), t.traffic(), netHTTP, stream.Options{}), goals: goals,
 			})
 		if t.signal == forebay.SignalLogs {
 			all = append(all, scenario{
@@ -259,18 +255,13 @@ func (t telemetry) mapped(ctx context.Context, e *env) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return measure(ctx, e, load{
-		callers: 1, rowBytes: size, every: 1,
-		start: func(int) (operation, error) {
-			var rows []byte
-			var rec mapping.Record
-			return func() (n int, err error) {
-				if rows, n, err = t.rows(rows[:0], m, &rec, data); err == nil && n != telemetryRows {
-					err = fmt.Errorf("%d rows of %d records", n, telemetryRows)
-				}
-				return n, err
-			}, nil
-		},
+	var rows []byte
+	var rec mapping.Record
+	return oneCore(ctx, e, size, 1, func() (n int, err error) {
+		if rows, n, err = t.rows(rows[:0], m, &rec, data); err == nil && n != telemetryRows {
+			err = fmt.Errorf("%d rows of %d records", n, telemetryRows)
+		}
+		return n, err
 	})
 }
 
@@ -296,52 +287,23 @@ func (t telemetry) flattened(ctx context.Context, e *env) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := measure(ctx, e, load{
-		callers: 1, rowBytes: len(first) / telemetryRows, every: 1,
-		start: func(int) (operation, error) {
-			var out []byte
-			return func() (int, error) {
-				var err error
-				if out, err = write(out[:0]); err == nil && len(out) != len(first) {
-					err = fmt.Errorf("%d bytes of JSON, want %d", len(out), len(first))
-				}
-				return telemetryRows, err
-			}, nil
-		},
+	var out []byte
+	s, err := oneCore(ctx, e, len(first)/telemetryRows, 1, func() (int, error) {
+		var err error
+		if out, err = write(out[:0]); err == nil && len(out) != len(first) {
+			err = fmt.Errorf("%d bytes of JSON, want %d", len(out), len(first))
+		}
+		return telemetryRows, err
 	})
 	if err == nil {
-		s.figures = map[string]float64{"mb_per_s": s.bytesPerSecond() / 1e6}
+		s.Figures = map[string]float64{"mb_per_s": s.bytesPerSecond() / 1e6}
 	}
 	return s, err
 }
 
-// overHTTP posts requests over loopback to the endpoint of an engine.
-func (t telemetry) overHTTP(ctx context.Context, e *env) (_ *sample, err error) {
-	dir, err := os.MkdirTemp(e.dir, "engine-")
-	if err != nil {
-		return nil, err
-	}
-	eng, err := forebay.Open(dir, forebay.Options{Staging: closedStaging{}, Buffer: buffer.Options{}.OnDisk(localdisk.Of(e.volume.fs()))})
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	db := &instance{dir: dir, eng: eng}
-	defer func() { err = errors.Join(err, db.close()) }()
-	err = eng.Define(ctx, forebay.Source{
-		ID: sourceID, Type: forebay.OTLP, Secret: secret, Settings: forebay.Settings{Upload: trigger.Upload().Max},
-		Sinks: []forebay.Sink{{ID: sinkID, Table: forebay.Table{ID: "in.c-app." + string(t.signal), Columns: t.columns}}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	s, err := measureHTTP(ctx, e, t.traffic(), netHTTP, stream.Ingest(eng, stream.Options{}))
-	if err != nil {
-		return nil, err
-	}
-	return s, db.verify(ctx, s.total)
-}
-
-// discard answers the same requests without looking at them.
-func (t telemetry) discard(ctx context.Context, e *env) (*sample, error) {
-	return measureHTTP(ctx, e, t.traffic(), netHTTP, http.HandlerFunc(discardRequest))
+// source takes the requests.
+func (t telemetry) source() forebay.Source {
+	return forebay.Source{Type: forebay.OTLP, Sinks: []forebay.Sink{
+		{ID: sinkID, Table: forebay.Table{ID: "in.c-app." + string(t.signal), Columns: t.columns}},
+	}}
 }

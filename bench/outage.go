@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -15,145 +13,91 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 )
 
-// outage measures what a staging out of reach costs: ingestion before it, ingestion while the backlog grows from three
-// quarters of its size to all of it, and how fast it leaves the local level when the staging is back while rows keep
-// arriving. It is a process of its own, because its memory is measured.
-func outage(w workload) func(context.Context, *env) (*sample, error) {
-	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		row, err := w.row()
-		if err != nil {
-			return nil, err
-		}
-		dir, err := os.MkdirTemp(e.dir, "outage-")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		r, err := inChild[outageReport](ctx, "outage", outageArgs{
-			Dir: dir, Workload: w.name, Backlog: int64(e.size.backlog), Window: e.duration,
-		})
-		if err != nil {
-			return nil, err
-		}
-		s := &sample{
-			rows: r.Rows, bytes: r.Rows * int64(len(row)), total: r.Total, elapsed: r.Elapsed, cpu: r.CPU, written: -1,
-			overloads: r.Overloads,
-		}
-		s.figures = map[string]float64{
-			"normal_rows_per_s":    r.Normal,
-			"backlogged_of_normal": s.rowsPerSecond() / r.Normal,
-			"backlog_mb":           float64(r.Backlog) / 1e6,
-			"arrival_mb_per_s":     r.Arrival / 1e6,
-			"drain_mb_per_s":       r.Drain / 1e6,
-			"drain_of_arrival":     r.Drain / r.Arrival,
-		}
-		if r.Peak > 0 {
-			s.figures["peak_normal_mb"] = float64(r.PeakNormal) / 1e6
-			s.figures["peak_backlogged_mb"] = float64(r.PeakBacklogged) / 1e6
-			s.figures["peak_mb"] = float64(r.Peak) / 1e6
-		}
-		return s, nil
-	}
-}
-
-type outageArgs struct {
-	Dir, Workload string
-	Backlog       int64
-	Window        time.Duration
-}
-
-type outageReport struct {
-	// Normal is rows per second before the outage.
-	Normal float64
-	// Rows, Elapsed and CPU are of the last quarter of the backlog; Total are all rows of the run.
-	Rows, Total  int64
-	Elapsed, CPU time.Duration
-	Overloads    int64
-	// Backlog is what waited when the staging came back. Drain and Arrival are bytes per second since then: what left
-	// the local level and what came to it.
-	Backlog        int64
-	Drain, Arrival float64
-	// The most resident memory until the end of each part.
-	PeakNormal, PeakBacklogged, Peak int64
-}
-
 // arrivalShare is how much of the normal load goes on while the backlog drains: a service that used more of its machine
 // than this would have no room to catch up.
 const arrivalShare = 0.25
 
 const outageCallers = 64
 
-func outlast(ctx context.Context, a outageArgs, _ io.Writer) (r outageReport, err error) {
-	w := workloadNamed(a.Workload)
+// outage measures what a staging out of reach costs: ingestion before it, ingestion while the backlog grows from three
+// quarters of its size to all of it, and how fast it leaves the local level when the staging is back while rows keep
+// arriving.
+func outage(w workload) scenarioFunc {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		staging := &outageStaging{Staging: dir.Staging(filepath.Join(e.dir, "staging"))}
+		s := backlogged(staging)
+		s.flow = true
+		return s.measured(ctx, e, func(eng *forebay.Engine) (*sample, error) { return outlast(ctx, e, w, eng, staging) })
+	}
+}
+
+func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, staging *outageStaging) (*sample, error) {
 	row, err := w.row()
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	staging := &outageStaging{Staging: dir.Staging(filepath.Join(a.Dir, "staging"))}
-	eng, err := openAgain(ctx, a.Dir, forebay.Options{Staging: staging})
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
 	load := startLoad(ctx, outageCallers, func(caller int, overloads *atomic.Int64) operation {
 		// The calls get the outer context: an acknowledgement that is on its way counts when the load ends.
 		return ingestion{workload: w, callers: outageCallers}.singles(ctx, eng, caller, overloads)
 	})
 	defer load.stop()
 
-	wait(ctx, warmUpTime(a.Window), load.failed)
+	wait(ctx, warmUpTime(e.duration), load.failed)
 	begin, before := time.Now(), load.rows.Load()
-	wait(ctx, a.Window, load.failed)
-	r.Normal = float64(load.rows.Load()-before) / time.Since(begin).Seconds()
-	_, r.PeakNormal = residentMemory()
+	wait(ctx, e.duration, load.failed)
+	normal := float64(load.rows.Load()-before) / time.Since(begin).Seconds()
+	_, peakNormal := residentMemory()
 
 	staging.down.Store(true)
 	local := func() int64 { return eng.Stats().LocalBytes }
-	base := local() // of the open slice
-	if err := load.until(ctx, func() bool { return local() >= base+a.Backlog*3/4 }); err != nil {
-		return r, err
+	base, backlog := local(), int64(e.size.Backlog) // base is of the open slice
+	if err := load.until(ctx, func() bool { return local() >= base+backlog*3/4 }); err != nil {
+		return nil, err
 	}
-	begin, before = time.Now(), load.rows.Load()
-	cpu := processCPU()
-	if err := load.until(ctx, func() bool { return local() >= base+a.Backlog && load.rows.Load() > before }); err != nil {
-		return r, err
+	use, before := readUsage(e), load.rows.Load()
+	if err := load.until(ctx, func() bool { return local() >= base+backlog && load.rows.Load() > before }); err != nil {
+		return nil, err
 	}
-	r.Rows, r.Elapsed, r.CPU = load.rows.Load()-before, time.Since(begin), processCPU()-cpu
-	_, r.PeakBacklogged = residentMemory()
+	s := readUsage(e).since(use)
+	s.Rows = load.rows.Load() - before
+	s.Bytes = s.Rows * int64(len(row))
+	_, peakBacklogged := residentMemory()
 
-	load.pace(r.Normal * arrivalShare)
+	load.pace(normal * arrivalShare)
 	staging.down.Store(false)
 	if err := eng.Retry(ctx, sourceID, sinkID); err != nil { // what an operator calls; else the backoff decides
-		return r, err
+		return nil, err
 	}
 	begin, before = time.Now(), load.rows.Load()
-	r.Backlog = local()
-	end := r.Backlog
+	full := local()
+	end := full
 	if err := load.until(ctx, func() bool {
 		end = local()
-		return end <= r.Backlog/10 && load.rows.Load() > before
+		return end <= full/10 && load.rows.Load() > before
 	}); err != nil {
-		return r, err
+		return nil, err
 	}
 	passed := time.Since(begin).Seconds()
 	arrived := float64(load.rows.Load()-before) * float64(len(row))
-	r.Arrival = arrived / passed
-	r.Drain = (float64(r.Backlog-end) + arrived) / passed
+	drained := float64(full-end) + arrived
 	if err := load.stop(); err != nil {
-		return r, err
+		return nil, err
 	}
-	_, r.Peak = residentMemory()
-	r.Total, r.Overloads = load.rows.Load(), load.overloads.Load()
-	ctx, cancel := context.WithTimeout(ctx, longTimeout)
-	defer cancel()
-	if err := eng.FlushAll(ctx); err != nil {
-		return r, err
+	s.Total, s.Overloads = load.rows.Load(), load.overloads.Load()
+	s.Figures = map[string]float64{
+		"normal_rows_per_s":    normal,
+		"backlogged_of_normal": s.rowsPerSecond() / normal,
+		"backlog_mb":           float64(full) / 1e6,
+		"arrival_mb_per_s":     arrived / passed / 1e6,
+		"drain_mb_per_s":       drained / passed / 1e6,
+		"drain_of_arrival":     drained / arrived,
 	}
-	report, err := eng.Verify(ctx)
-	if err != nil {
-		return r, err
+	if _, peak := residentMemory(); peak > 0 {
+		s.Figures["peak_normal_mb"] = float64(peakNormal) / 1e6
+		s.Figures["peak_backlogged_mb"] = float64(peakBacklogged) / 1e6
+		s.Figures["peak_mb"] = float64(peak) / 1e6
 	}
-	return r, checkReport(report, r.Total, true)
+	return s, nil
 }
 
 // outageStaging refuses everything while it is down, as a host that cannot be reached.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,59 +15,64 @@ import (
 )
 
 // reopen measures how soon an engine is ready after its process was killed with a backlog in the local level, and the
-// memory it takes, for a tenth of the backlog and for all of it. Filling, opening and counting are processes of their
-// own; that which fills is killed while it ingests.
-func reopen(w workload) func(context.Context, *env) (*sample, error) {
+// memory it takes, for a tenth of the backlog and for all of it. Filling and opening are processes of their own; that
+// which fills is killed while it ingests.
+func reopen(w workload) scenarioFunc {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
 		row, err := w.row()
 		if err != nil {
 			return nil, err
 		}
-		dir, err := os.MkdirTemp(e.dir, "reopen-")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-
 		var opened [2]openReport
 		var stored span
-		for i, until := range []int64{int64(e.size.backlog) / 10, int64(e.size.backlog)} {
-			n, err := fillAndKill(ctx, dir, w, until/int64(len(row))-stored.least)
+		args := backlogArgs{Dir: e.dir, Workload: w.name}
+		for i, until := range []int64{int64(e.size.Backlog) / 10, int64(e.size.Backlog)} {
+			n, err := fillAndKill(ctx, args, until/int64(len(row))-stored.least)
 			if err != nil {
 				return nil, err
 			}
-			stored.least += n.least
-			stored.most += n.most
-			dropCache(dir)
-			if opened[i], err = inChild[openReport](ctx, "backlog/open", backlogArgs{Dir: dir, Workload: w.name}); err != nil {
+			dropCache(e.dir)
+			if opened[i], err = inChild[openReport](ctx, "backlog/open", args); err != nil {
 				return nil, err
 			}
-			stored.least++ // the row that showed it ready
-			stored.most++
+			stored.least += n.least + 1 // the row that showed it ready
+			stored.most += n.most + 1
 		}
-		found, err := countBacklog(ctx, dir, stored)
+		found, err := countBacklog(ctx, e, stored)
 		if err != nil {
 			return nil, err
 		}
 		tenth, full := opened[0], opened[1]
-		s := &sample{rows: found, bytes: found * int64(len(row)), total: found, elapsed: full.Ready, cpu: full.CPU, written: -1}
-		s.figures = map[string]float64{
+		s := &sample{Rows: found, Bytes: found * int64(len(row)), Total: found, Elapsed: full.Ready, CPU: full.CPU, Written: -1}
+		s.Figures = map[string]float64{
 			"ready_s": full.Ready.Seconds(), "ready_tenth_s": tenth.Ready.Seconds(),
 			"backlog_mb": float64(full.Local) / 1e6,
 		}
 		if full.Peak > 0 {
-			s.figures["peak_mb"], s.figures["peak_tenth_mb"] = float64(full.Peak)/1e6, float64(tenth.Peak)/1e6
+			s.Figures["peak_mb"], s.Figures["peak_tenth_mb"] = float64(full.Peak)/1e6, float64(tenth.Peak)/1e6
 		}
 		return s, nil
 	}
 }
 
-// span is a number that is known within bounds: of the calls that a killed process did not see answered, any may be
-// stored.
-type span struct{ least, most int64 }
-
 // backlogArgs are those of the jobs backlog/fill and backlog/open.
 type backlogArgs struct{ Dir, Workload string }
+
+// open opens the engine of a backlog, in a folder that may have been used. Its sink compresses nothing, so a backlog of
+// some bytes is as many bytes of rows.
+func (a backlogArgs) open(ctx context.Context) (*forebay.Engine, error) {
+	return backlogged(closedStaging{}).open(ctx, &env{dir: a.Dir})
+}
+
+// roomForAll is more than any scenario stores.
+const roomForAll = 1 << 50
+
+func backlogged(staging buffer.Staging) setup {
+	return setup{
+		options: forebay.Options{Staging: staging, Buffer: buffer.Options{MaxDiskBytes: roomForAll}},
+		source:  forebay.Source{Settings: forebay.Settings{Compression: forebay.CompressionNone}},
+	}
+}
 
 const (
 	fillCallers = 16
@@ -77,8 +80,8 @@ const (
 )
 
 // fillAndKill starts a process that ingests until it is killed, which is when it has acknowledged that many rows.
-func fillAndKill(ctx context.Context, dir string, w workload, rows int64) (span, error) {
-	c, err := startChild(ctx, "backlog/fill", backlogArgs{Dir: dir, Workload: w.name})
+func fillAndKill(ctx context.Context, args backlogArgs, rows int64) (span, error) {
+	c, err := startChild(ctx, "backlog/fill", args)
 	if err != nil {
 		return span{}, err
 	}
@@ -95,7 +98,7 @@ func fillAndKill(ctx context.Context, dir string, w workload, rows int64) (span,
 	}
 	if acknowledged < rows {
 		var nothing struct{}
-		return span{}, errors.Join(fmt.Errorf("it ended after %d of %d rows", acknowledged, rows), c.wait(&nothing))
+		return span{}, errors.Join(fmt.Errorf("it ended after %d of %d rows", acknowledged, rows), c.wait(&nothing, read))
 	}
 	if err := c.kill(read); err != nil {
 		return span{}, err
@@ -106,7 +109,7 @@ func fillAndKill(ctx context.Context, dir string, w workload, rows int64) (span,
 
 // fillBacklog ingests and says how many rows were acknowledged, until the process is killed.
 func fillBacklog(ctx context.Context, a backlogArgs, lines io.Writer) (struct{}, error) {
-	eng, err := openAgain(ctx, a.Dir, forebay.Options{Staging: closedStaging{}})
+	eng, err := a.open(ctx)
 	if err != nil {
 		return struct{}{}, err
 	}
@@ -153,7 +156,7 @@ type openReport struct {
 func openBacklog(ctx context.Context, a backlogArgs, _ io.Writer) (r openReport, err error) {
 	body := workloadNamed(a.Workload).records(0, 1)[0]
 	begin, cpu := time.Now(), processCPU()
-	eng, err := openAgain(ctx, a.Dir, forebay.Options{Staging: closedStaging{}})
+	eng, err := a.open(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -169,56 +172,20 @@ func openBacklog(ctx context.Context, a backlogArgs, _ io.Writer) (r openReport,
 	return r, nil
 }
 
-// roomForAll is more than any scenario stores.
-const roomForAll = 1 << 50
-
-// openAgain opens an engine in a folder that may have been used, with one sink that compresses nothing: so a backlog of
-// some bytes is as many bytes of rows.
-func openAgain(ctx context.Context, dir string, opts forebay.Options) (*forebay.Engine, error) {
-	opts.Buffer.MaxDiskBytes = roomForAll
-	eng, err := forebay.Open(filepath.Join(dir, "data"), opts)
-	if err != nil {
-		return nil, err
-	}
-	err = eng.Define(ctx, forebay.Source{
-		ID: sourceID, Secret: secret, Settings: forebay.Settings{Compression: forebay.CompressionNone},
-		Sinks: []forebay.Sink{{ID: sinkID, Table: forebay.Table{ID: "in.c-web.events", Columns: columns()}}},
-	})
-	if err != nil {
-		return nil, errors.Join(err, eng.Close())
-	}
-	return eng, nil
-}
-
 // countBacklog fails unless the rows that are stored lie within the span. It reads all of them.
-func countBacklog(ctx context.Context, dir string, want span) (rows int64, err error) {
-	eng, err := openAgain(ctx, dir, forebay.Options{Staging: closedStaging{}})
+func countBacklog(ctx context.Context, e *env, want span) (rows int64, err error) {
+	eng, err := backlogged(closedStaging{}).open(ctx, e)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, longTimeout)
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	report, err := eng.Verify(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return checkSpan(report, want)
-}
-
-// longTimeout ends the check of a backlog.
-const longTimeout = 10 * time.Minute
-
-func checkSpan(report buffer.Report, want span) (int64, error) {
-	if !report.OK() || len(report.Sinks) != 1 {
-		return 0, fmt.Errorf("the ledger does not hold: %+v", report.Sinks)
-	}
-	s := report.Sinks[0]
-	found := s.Local + s.Staging + s.Imported
-	if found < want.least || found > want.most {
-		return 0, fmt.Errorf("%d rows are stored, %d to %d were acknowledged or on the way", found, want.least, want.most)
-	}
-	return found, nil
+	return stored(report), checkStored(report, 1, want)
 }
 
 // workloadNamed returns a workload by its name; the caller knows that it exists.

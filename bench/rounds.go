@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -18,8 +20,8 @@ func measurePlan(ctx context.Context, e *env, p plan, rounds int, before func(na
 		}
 		for _, s := range order {
 			before(s.name, round)
-			settle()
-			m, err := s.run(ctx, e)
+			cleanUp()
+			m, err := s.once(ctx, e)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -27,6 +29,22 @@ func measurePlan(ctx context.Context, e *env, p plan, rounds int, before func(na
 		}
 	}
 	return samples, nil
+}
+
+// once measures a scenario in a folder of its own.
+func (s scenario) once(ctx context.Context, e *env) (_ *sample, err error) {
+	own := *e
+	if own.dir, err = os.MkdirTemp(e.dir, "measured-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(own.dir)) }()
+	switch {
+	case e.profiles != "":
+		return s.profiled(ctx, &own)
+	case s.alone:
+		return s.apart(ctx, &own, 0)
+	}
+	return s.run(ctx, &own)
 }
 
 // summarize reduces the samples of all rounds to the report of s: medians over the rounds. A ratio is the median of
@@ -50,32 +68,32 @@ func summarize(s scenario, samples map[string][]*sample) result {
 	}
 
 	for _, m := range own {
-		r.Rows += m.total
-		r.Overloads += m.overloads
+		r.Rows += m.Total
+		r.Overloads += m.Overloads
 	}
 	r.RowsPerS = overRounds((*sample).rowsPerSecond)
 	r.BytesPerS = overRounds((*sample).bytesPerSecond)
 	r.Spread = spread(own)
-	r.P50 = overRounds(func(m *sample) float64 { return milliseconds(m.latency.quantile(0.50)) })
-	r.P99 = overRounds(func(m *sample) float64 { return milliseconds(m.latency.quantile(0.99)) })
-	if own[0].cpu >= 0 {
-		r.CPUPerRow = some(overRounds(func(m *sample) float64 { return float64(m.cpu) / float64(m.rows) }))
+	r.P50 = overRounds(func(m *sample) float64 { return milliseconds(m.Latency.quantile(0.50)) })
+	r.P99 = overRounds(func(m *sample) float64 { return milliseconds(m.Latency.quantile(0.99)) })
+	if own[0].CPU >= 0 {
+		r.CPUPerRow = some(overRounds(func(m *sample) float64 { return float64(m.CPU) / float64(m.Rows) }))
 	}
-	r.AllocsPerRow = overRounds(func(m *sample) float64 { return float64(m.allocs) / float64(m.rows) })
-	if own[0].written >= 0 {
-		r.WrittenPerByte = some(overRounds(func(m *sample) float64 { return float64(m.written) / float64(m.bytes) }))
+	r.AllocsPerRow = overRounds(func(m *sample) float64 { return float64(m.Allocs) / float64(m.Rows) })
+	if own[0].Written >= 0 {
+		r.WrittenPerByte = some(overRounds(func(m *sample) float64 { return float64(m.Written) / float64(m.Bytes) }))
 	}
-	if own[0].client > 0 {
-		r.ClientCPUPerRow = some(overRounds(func(m *sample) float64 { return float64(m.client) / float64(m.rows) }))
+	if own[0].Client > 0 {
+		r.ClientCPUPerRow = some(overRounds(func(m *sample) float64 { return float64(m.Client) / float64(m.Rows) }))
 		r.ClientCPUShare = some(overRounds(func(m *sample) float64 {
-			return float64(m.client) / float64(m.client+m.cpu)
+			return float64(m.Client) / float64(m.Client+m.CPU)
 		}))
 	}
 
 	if s.limit != "" {
 		// In rows, so that it can be held against rows_per_s.
 		r.Limit = ratio(s.limit, func(own, limit *sample) float64 {
-			return limit.bytesPerSecond() * float64(own.rows) / float64(own.bytes)
+			return limit.bytesPerSecond() * float64(own.Rows) / float64(own.Bytes)
 		})
 		r.OfLimit = ratio(s.limit, func(own, limit *sample) float64 {
 			return own.bytesPerSecond() / limit.bytesPerSecond()
@@ -84,7 +102,7 @@ func summarize(s scenario, samples map[string][]*sample) result {
 	if s.fsync {
 		ofSync := func(q float64) *float64 {
 			return ratio(fsyncName, func(own, sync *sample) float64 {
-				return float64(own.latency.quantile(q)) / float64(sync.latency.quantile(0.50))
+				return float64(own.Latency.quantile(q)) / float64(sync.Latency.quantile(0.50))
 			})
 		}
 		r.P50OfFsync, r.P99OfFsync = ofSync(0.50), ofSync(0.99)
@@ -99,17 +117,17 @@ func summarize(s scenario, samples map[string][]*sample) result {
 			}),
 		}
 		if s.fsync {
-			p50 := func(m *sample) float64 { return milliseconds(m.latency.quantile(0.50)) }
+			p50 := func(m *sample) float64 { return milliseconds(m.Latency.quantile(0.50)) }
 			c.p50 = *ratio(b.scenario, func(_, other *sample) float64 { return p50(other) })
 			c.p50Ratio = *ratio(b.scenario, func(own, other *sample) float64 { return p50(own) / p50(other) })
 		}
 		r.Baselines = append(r.Baselines, c)
 	}
-	for name := range own[0].figures {
+	for name := range own[0].Figures {
 		if r.Figures == nil {
 			r.Figures = make(map[string]float64)
 		}
-		r.Figures[name] = overRounds(func(m *sample) float64 { return m.figures[name] })
+		r.Figures[name] = overRounds(func(m *sample) float64 { return m.Figures[name] })
 	}
 	r.Goals = s.reached(r)
 	return r

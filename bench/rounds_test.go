@@ -32,10 +32,10 @@ func TestMedian(t *testing.T) {
 func TestRatiosAreTakenWithinRounds(t *testing.T) {
 	fake := func(rows, rowBytes int64, latency time.Duration) *sample {
 		s := &sample{
-			rows: rows, bytes: rows * rowBytes, total: rows + 1, elapsed: time.Second,
-			cpu: time.Duration(rows) * time.Microsecond, allocs: uint64(2 * rows), written: 3 * rows * rowBytes,
+			Rows: rows, Bytes: rows * rowBytes, Total: rows + 1, Elapsed: time.Second,
+			CPU: time.Duration(rows) * time.Microsecond, Allocs: uint64(2 * rows), Written: 3 * rows * rowBytes,
 		}
-		s.latency.add(latency)
+		s.Latency.add(latency)
 		return s
 	}
 	samples := make(map[string][]*sample)
@@ -128,7 +128,7 @@ func TestRoundsAlternateTheirOrder(t *testing.T) {
 	item := func(name string) scenario {
 		return scenario{name: name, run: func(context.Context, *env) (*sample, error) {
 			order = append(order, name)
-			return &sample{rows: 1, elapsed: 1}, nil
+			return &sample{Rows: 1, Elapsed: 1}, nil
 		}}
 	}
 	p := plan{measured: []scenario{item("a"), item("b")}}

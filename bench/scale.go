@@ -5,22 +5,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/forebay/forebay"
 )
 
 // size is how large the scenarios are whose size matters more than their duration.
 type size struct {
-	// backlog is what waits in the local level while the staging is out of reach.
-	backlog byteSize
-	// sinks is the number of open sinks.
-	sinks int
-	// life is how long a slice waits for its upload.
-	life time.Duration
+	// Backlog is what waits in the local level while the staging is out of reach.
+	Backlog byteSize
+	// Sinks is the number of open sinks.
+	Sinks int
+	// Life is how long a slice waits for its upload.
+	Life time.Duration
 }
 
 // defaultSize ends soon. The figures of docs/performance.md are of 5GB, 10,000 sinks and 30 s.
-var defaultSize = size{backlog: 32 << 20, sinks: 200, life: 500 * time.Millisecond}
+var defaultSize = size{Backlog: 32 << 20, Sinks: 200, Life: 500 * time.Millisecond}
 
 // byteSize is a number of bytes as a flag: 500MB, 5GB, 4KiB, or digits alone.
 type byteSize int64
@@ -58,54 +56,70 @@ func ofScale() []scenario {
 			goals: []goal{atMost("ready_s", 2), atMost("peak_mb", 300)},
 		},
 		{
-			name: "outage", group: "outage", run: outage(w),
+			name: "outage", group: "outage", run: outage(w), alone: true,
 			goals: []goal{atLeast("backlogged_of_normal", 0.7), atLeast("drain_of_arrival", 3), atMost("peak_mb", 600)},
 		},
 	}
-	for _, variant := range []string{"engine", "buffer", "buffer/nosync", "buffer/flow"} {
+	for _, v := range []struct {
+		name string
+		run  scenarioFunc
+	}{
+		{"engine", openSinksOfEngine},
+		{"buffer", openSinksOfBuffer(false, false)},
+		{"buffer/nosync", openSinksOfBuffer(false, true)},
+		{"buffer/flow", openSinksOfBuffer(true, false)},
+	} {
 		all = append(all, scenario{
-			name: "sinks/open/" + variant, group: "sinks/open", run: openSinks(variant),
+			name: "sinks/open/" + v.name, group: "sinks/open", run: v.run, alone: true,
 			goals: []goal{atMost("resident_mb", 150), atMost("cores", 0.02)},
 		})
 	}
-	const one = "sinks/spread/1"
 	for _, sinks := range []int{1, 10, 100, 1000} {
 		s := scenario{name: fmt.Sprintf("sinks/spread/%d", sinks), group: "sinks/spread", run: spreadOver(w, sinks)}
 		if sinks > 1 {
-			s.against = []baseline{{"one_sink", one}}
+			s.against = []baseline{{"one_sink", "sinks/spread/1"}}
 			s.goals = []goal{atLeast("of_one_sink", 0.6)}
 		}
 		all = append(all, s)
 	}
-	for _, c := range []struct {
-		suffix string
-		value  forebay.Compression
-	}{{"", forebay.CompressionDefault}, {"/compression=none", forebay.CompressionNone}, {"/compression=zstd", forebay.CompressionZstd}} {
-		all = append(all, scenario{
-			name: "upload" + c.suffix, group: "upload", run: upload{w, c.value}.run,
-			goals: []goal{atMost("of_ingest_cpu", 0.05)},
-		})
+	all = append(all, scenario{name: "sources/64x16", group: "sources", run: sourcesTimesSinks(w, 64, 16)})
+	for _, c := range compressions {
+		all = append(
+			all,
+			scenario{name: "upload" + c.suffix(), group: "upload", run: upload(w, c.value), goals: []goal{atMost("of_ingest_cpu", 0.05)}},
+			scenario{name: "compression/" + c.name, group: "compression", run: compressing(c.value)},
+		)
 	}
-	for _, c := range []struct {
-		suffix string
-		value  forebay.Compression
-	}{{"/compression=none", forebay.CompressionNone}, {"", forebay.CompressionDefault}} {
-		all = append(all,
+	for _, c := range compressions[:2] {
+		all = append(
+			all,
 			scenario{
-				name: "written/short" + c.suffix, group: "written", run: written{compression: c.value}.run,
+				name: "written/short" + c.suffix(), group: "written", run: written(c.value, false),
 				goals: []goal{atMost("local_written_per_byte", 1.3)},
 			},
 			scenario{
-				name: "written/held" + c.suffix, group: "written", run: written{compression: c.value, held: true}.run,
+				name: "written/held" + c.suffix(), group: "written", run: written(c.value, true),
 				goals: []goal{atMost("local_written_per_byte", 2.2)},
 			},
 		)
 	}
-	for _, c := range []struct {
-		name  string
-		value forebay.Compression
-	}{{"none", forebay.CompressionNone}, {"gzip", forebay.CompressionGzip}, {"zstd", forebay.CompressionZstd}} {
-		all = append(all, scenario{name: "compression/" + c.name, group: "compression", run: compressing(c.value)})
-	}
 	return all
 }
+
+// coreList is a flag of numbers of cores, such as 1,2.
+type coreList []int
+
+// Set implements [flag.Value].
+func (l *coreList) Set(text string) error {
+	*l = nil
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is no number of cores", part)
+		}
+		*l = append(*l, n)
+	}
+	return nil
+}
+
+func (l *coreList) String() string { return fmt.Sprint(*l) }

@@ -2,13 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 )
 
 // Every scenario of size counts its rows by itself; here each of them runs once, small.
@@ -21,13 +21,13 @@ func TestScaleScenarios(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
 			e.duration = 300 * time.Millisecond
-			e.size = size{backlog: 4 << 20, sinks: 30, life: 100 * time.Millisecond}
+			e.size = size{Backlog: 4 << 20, Sinks: 30, Life: 100 * time.Millisecond}
 			m, err := s.run(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.rows == 0 || m.elapsed <= 0 || m.total < m.rows {
-				t.Errorf("%d rows of %d in %v", m.rows, m.total, m.elapsed)
+			if m.Rows == 0 || m.Elapsed <= 0 || m.Total < m.Rows {
+				t.Errorf("%d rows of %d in %v", m.Rows, m.Total, m.Elapsed)
 			}
 			names := make(map[string][]*sample)
 			for _, name := range s.needs() {
@@ -86,22 +86,6 @@ func TestByteSizes(t *testing.T) {
 	}
 }
 
-func TestCheckSpan(t *testing.T) {
-	report := buffer.Report{Sinks: []buffer.SinkReport{{Local: 6, Staging: 3, Imported: 1}}}
-	for _, tt := range []struct {
-		want span
-		ok   bool
-	}{{span{10, 10}, true}, {span{8, 12}, true}, {span{11, 12}, false}, {span{8, 9}, false}} {
-		if n, err := checkSpan(report, tt.want); (err == nil) != tt.ok || tt.ok && n != 10 {
-			t.Errorf("10 rows, %+v wanted: %d, %v", tt.want, n, err)
-		}
-	}
-	report.Sinks[0].Differences = []string{"chunk 7"}
-	if _, err := checkSpan(report, span{0, 100}); err == nil || !strings.Contains(err.Error(), "chunk 7") {
-		t.Errorf("a difference gives %v", err)
-	}
-}
-
 func TestChildReportsItsError(t *testing.T) {
 	_, err := inChild[openReport](t.Context(), "backlog/open", "no such arguments")
 	if err == nil || !strings.Contains(err.Error(), "backlog/open") {
@@ -114,15 +98,48 @@ func TestChildReportsItsError(t *testing.T) {
 
 // A filler that ends before it is killed has not done its work.
 func TestFillEndsEarly(t *testing.T) {
-	w := workloads()[1]
-	dir := t.TempDir()
-	eng, err := openAgain(t.Context(), dir, forebay.Options{Staging: closedStaging{}})
+	args := backlogArgs{Dir: t.TempDir(), Workload: workloads()[1].name}
+	eng, err := args.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer eng.Close()
-	_, err = fillAndKill(t.Context(), dir, w, 1000)
-	if err == nil || !regexp.MustCompile("ended after 0 of 1000").MatchString(err.Error()) {
+	_, err = fillAndKill(t.Context(), args, 1000)
+	if err == nil || !strings.Contains(err.Error(), "ended after 0 of 1000") {
 		t.Errorf("error is %v, though the folder is in use", err)
+	}
+}
+
+// A scenario runs in a process of its own, with fewer cores, and its sample comes back whole.
+func TestScenarioOnOneCore(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("-cpu needs Linux")
+	}
+	list := onCores(scenarios(), regexp.MustCompile("^ingest/sync/150B$"), []int{1})
+	if len(list) != 1 || list[0].name != "ingest/sync/150B/cpu=1" {
+		t.Fatalf("scenarios are %+v", list)
+	}
+	m, err := list[0].run(t.Context(), newEnv(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Rows == 0 || m.Latency.total == 0 || m.CPU > m.Elapsed*5/4 {
+		t.Errorf("%d rows with %d latencies, %v of CPU in %v", m.Rows, m.Latency.total, m.CPU, m.Elapsed)
+	}
+	if err := withCores(1<<10, func() error { return nil }); err == nil || !strings.Contains(err.Error(), "-cpu 1024") {
+		t.Errorf("more cores than there are: %v", err)
+	}
+}
+
+// Profiles are readable by the tools of Go.
+func TestProfilesAreWritten(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := runBench(t, "-run", "^ingest/sync/150B$", "-duration", "30ms", "-rounds", "1", "-json", "-profile", dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"cpu", "mutex", "block"} {
+		if info, err := os.Stat(filepath.Join(dir, "ingest-sync-150B."+kind)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", kind, err)
+		}
 	}
 }

@@ -29,9 +29,14 @@ type scenario struct {
 	goals []goal
 	// unlisted scenarios exist only to be compared with.
 	unlisted bool
+	// alone scenarios are measured in a process of their own, because its memory counts.
+	alone bool
 	// run measures once.
-	run func(context.Context, *env) (*sample, error)
+	run scenarioFunc
 }
+
+// A scenarioFunc measures a scenario once.
+type scenarioFunc func(context.Context, *env) (*sample, error)
 
 // A baseline is a scenario to compare with.
 type baseline struct {
@@ -43,7 +48,7 @@ type baseline struct {
 
 // env is what a measurement finds.
 type env struct {
-	// dir is a folder on the disk under test. A measurement leaves nothing behind in it.
+	// dir is a folder on the disk under test. Each measurement has its own, which is empty at first and removed after it.
 	dir string
 	// duration is the length of the measured window.
 	duration time.Duration
@@ -52,7 +57,9 @@ type env struct {
 	// volume is what syncs go to; nil is the real one.
 	volume *volume
 	// ring is written once for all.
-	ring sharedRing
+	ring *sharedRing
+	// profiles is the folder for the profiles of each scenario; empty for none.
+	profiles string
 }
 
 const fsyncName = "limit/fsync"
@@ -67,6 +74,25 @@ func scenarios() []scenario {
 		all = append(all, ofWorkload(w)...)
 	}
 	return append(append(append(all, ofMapping()...), ofTelemetry()...), ofScale()...)
+}
+
+// manyCallers is the load of a server under pressure.
+const manyCallers = 1024
+
+// A compression is one that a sink may have. The first is the default.
+type compression struct {
+	name  string
+	value forebay.Compression
+}
+
+var compressions = []compression{{"gzip", forebay.CompressionGzip}, {"none", forebay.CompressionNone}, {"zstd", forebay.CompressionZstd}}
+
+// suffix is a part of a name; the default is not mentioned.
+func (c compression) suffix() string {
+	if c.value == forebay.CompressionGzip {
+		return ""
+	}
+	return "/compression=" + c.name
 }
 
 // ofWorkload returns the scenarios with events of one size. The bare name, without callers and compression, is that
@@ -86,83 +112,64 @@ func ofWorkload(w workload) []scenario {
 		}
 		return name
 	}
-	oneRow, manyRows, most := limitOf(1), limitOf(64), limitOf(maxGroup)
-	limits := map[int]string{1: oneRow, 64: manyRows, 1024: limitOf(1024)}
+	limits := map[int]string{1: limitOf(1), 64: limitOf(64), maxGroup: limitOf(maxGroup), manyCallers: limitOf(manyCallers)}
 
 	limitHTTP, fastHTTP := "limit/http/"+w.name, "limit/http/"+w.name+"/server=fast"
-	add(scenario{name: limitHTTP, run: httpDiscard(w, netHTTP)})
-	add(scenario{name: fastHTTP, run: httpDiscard(w, fast)})
+	add(scenario{name: limitHTTP, run: httpDiscard(w.traffic(), netHTTP)})
+	add(scenario{name: fastHTTP, run: httpDiscard(w.traffic(), fast)})
 	baselines := make(map[int][]baseline)
-	for _, callers := range []int{64, 1024} {
-		suffix := w.name + callersSuffix(callers)
-		baselines[callers] = []baseline{
-			{"rawfile", "baseline/rawfile/" + suffix},
-			{"rawfile_reused", "baseline/rawfile-reused/" + suffix},
-			{"pebble_set", "baseline/pebble-set/" + suffix},
+	for _, callers := range []int{64, manyCallers} {
+		for _, b := range []struct {
+			field, name string
+			run         scenarioFunc
+		}{
+			{"rawfile", "rawfile", rawfile(w, callers)},
+			{"rawfile_reused", "rawfile-reused", rawfileReused(w, callers)},
+			{"pebble_set", "pebble-set", pebbleSet(w, callers)},
+		} {
+			name := "baseline/" + b.name + "/" + w.name + callersSuffix(callers)
+			baselines[callers] = append(baselines[callers], baseline{b.field, name})
+			add(scenario{name: name, run: b.run})
 		}
-		add(scenario{name: "baseline/rawfile/" + suffix, run: rawfile(w, callers)})
-		add(scenario{name: "baseline/rawfile-reused/" + suffix, run: rawfileReused(w, callers)})
-		add(scenario{name: "baseline/pebble-set/" + suffix, run: pebbleSet(w, callers)})
 	}
 
-	mapName := "map/row"
-	if w.name != "1KB" {
-		mapName += "/" + w.name
+	// CPU time by itself would do: on a disk or with cores that give less, rows a second say nothing of the program.
+	mapName, batchGoal, nosyncGoals := "map/row", atMost("cpu_ns_per_row", 5000), map[string][]goal(nil)
+	if w.name == "150B" {
+		mapName, batchGoal = "map/row/150B", atMost("cpu_ns_per_row", 2500)
+		nosyncGoals = map[string][]goal{"none": {atLeast("rows_per_s", 1_000_000)}, "gzip": {atLeast("rows_per_s", 500_000)}}
 	}
-	add(scenario{name: mapName, run: mapRow(w)})
-
-	const manyCallers = 1024
-	goalsOf := map[int][]goal{
+	add(scenario{name: mapName, run: mapTask(w.task())})
+	goals := map[int][]goal{
 		1:           {atMost("p50_of_fsync", 1.3)},
 		64:          {atMost("p50_of_fsync", 1.5), atMost("p99_of_fsync", 5)},
 		manyCallers: {atLeast("of_rawfile", 0.9), atLeast("of_pebble_set", 2)},
 	}
-	// CPU time by itself would do: on a disk or with cores that give less, rows a second say nothing of the program.
-	batchCPU, nosyncRows := goal{}, map[forebay.Compression]float64{}
-	switch w.name {
-	case "150B":
-		batchCPU = atMost("cpu_ns_per_row", 2500)
-		nosyncRows[forebay.CompressionNone], nosyncRows[forebay.CompressionDefault] = 1_000_000, 500_000
-	default:
-		batchCPU = atMost("cpu_ns_per_row", 5000)
-	}
-	compressions := []struct {
-		suffix string
-		value  forebay.Compression
-	}{{"", forebay.CompressionDefault}, {"/compression=none", forebay.CompressionNone}, {"/compression=zstd", forebay.CompressionZstd}}
 	for _, callers := range []int{1, 64, manyCallers} {
 		for _, c := range compressions[:2] {
 			add(scenario{
-				name:  "ingest/sync/" + w.name + callersSuffix(callers) + c.suffix,
-				limit: limits[callers], against: baselines[callers], fsync: true, goals: goalsOf[callers],
+				name:  "ingest/sync/" + w.name + callersSuffix(callers) + c.suffix(),
+				limit: limits[callers], against: baselines[callers], fsync: true, goals: goals[callers],
 				run: ingestion{workload: w, callers: callers, settings: forebay.Settings{Compression: c.value}}.run,
 			})
 		}
 	}
 	for _, c := range compressions {
 		add(scenario{
-			name: "ingest/sync-batch/" + w.name + c.suffix, limit: most, fsync: true, goals: []goal{batchCPU},
+			name: "ingest/sync-batch/" + w.name + c.suffix(), limit: limits[maxGroup], fsync: true, goals: []goal{batchGoal},
 			run: ingestion{workload: w, callers: 64, batch: 100, settings: forebay.Settings{Compression: c.value}}.run,
 		})
-	}
-	for _, c := range compressions {
-		var goals []goal
-		if rows, ok := nosyncRows[c.value]; ok {
-			goals = []goal{atLeast("rows_per_s", rows)}
-		}
 		add(scenario{
-			name: "ingest/nosync/" + w.name + c.suffix, limit: most, goals: goals,
-			run: ingestion{workload: w, callers: 64, settings: forebay.Settings{
-				Sync: forebay.SyncUnsafe, Compression: c.value,
-			}}.run,
+			name: "ingest/nosync/" + w.name + c.suffix(), limit: limits[maxGroup], goals: nosyncGoals[c.name],
+			run: ingestion{workload: w, callers: 64, settings: forebay.Settings{Sync: forebay.SyncUnsafe, Compression: c.value}}.run,
 		})
 	}
 	add(scenario{
-		name: "ingest/submit/" + w.name, limit: limits[1024], against: baselines[1024], fsync: true,
+		name: "ingest/submit/" + w.name, limit: limits[manyCallers], against: baselines[manyCallers], fsync: true,
 		run: ingestion{workload: w, callers: 16, submit: 64}.run,
 	})
 	add(scenario{
-		name: "flow/sync/" + w.name, limit: manyRows, fsync: true,
+		name: "flow/sync/" + w.name, limit: limits[64], fsync: true,
 		run: ingestion{workload: w, callers: 64, flow: true}.run,
 	})
 	add(scenario{
@@ -243,6 +250,30 @@ func choose(all []scenario, re *regexp.Regexp) ([]plan, error) {
 		}
 	}
 	return plans, nil
+}
+
+// onCores returns each scenario that matches once for each number of cores. All but the first are compared with it, and
+// with nothing else.
+func onCores(all []scenario, re *regexp.Regexp, cores []int) []scenario {
+	var list []scenario
+	for _, s := range all {
+		if s.unlisted || !re.MatchString(s.name) {
+			continue
+		}
+		name := func(n int) string { return fmt.Sprintf("%s/cpu=%d", s.name, n) }
+		for i, n := range cores {
+			c := scenario{name: name(n), group: s.group, run: func(ctx context.Context, e *env) (*sample, error) { return s.apart(ctx, e, n) }}
+			if i > 0 {
+				field := fmt.Sprintf("cpu%d", cores[0])
+				c.against = []baseline{{field, name(cores[0])}}
+				if many := strings.HasSuffix(s.name, callersSuffix(manyCallers)); n == 2*cores[0] && (many || strings.HasPrefix(s.name, "http/")) {
+					c.goals = []goal{atLeast("of_"+field, 1.7)}
+				}
+			}
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // modelled reports whether the syncs of s go to the volume of its env. Those of the other scenarios are of programs of

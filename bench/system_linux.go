@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // datasync flushes the bytes of f to the device, and its metadata only where they are needed to read them back.
@@ -73,4 +75,30 @@ func inMemory(dir string) bool {
 		return false
 	}
 	return uint32(s.Type) == tmpfs || uint32(s.Type) == ramfs
+}
+
+// withCores starts a process that may use n of the cores of this one, and so may the processes that it starts; 0 is all.
+func withCores(n int, start func() error) error {
+	if n == 0 {
+		return start()
+	}
+	runtime.LockOSThread() // a process inherits the cores of the thread that starts it
+	defer runtime.UnlockOSThread()
+	var all, some unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	for i := 0; some.Count() < n && i < 8*len(all)*8; i++ {
+		if all.IsSet(i) {
+			some.Set(i)
+		}
+	}
+	if some.Count() < n {
+		return fmt.Errorf("-cpu %d: this process may use %d cores", n, all.Count())
+	}
+	if err := unix.SchedSetaffinity(0, &some); err != nil {
+		return err
+	}
+	defer func() { _ = unix.SchedSetaffinity(0, &all) }() // what was allowed before still is
+	return start()
 }

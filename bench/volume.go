@@ -119,67 +119,30 @@ func (v *volume) datasync(f *os.File, n int64, grows bool) error {
 	return v.sync(over, grown, func() error { return datasync(f) })
 }
 
+// String returns the name.
+func (v *volume) String() string {
+	if v == nil {
+		return realVolume
+	}
+	return v.name
+}
+
 // fs returns the file system of a store on the volume, nil for its default.
 func (v *volume) fs() vfs.FS {
 	if !v.modelled() {
 		return nil
 	}
-	return &volumeFS{FS: vfs.Default, volume: v}
+	return &watchedFS{FS: vfs.Default, open: func(_ string, _ opening, size int64) watcher {
+		f := &volumeFile{volume: v}
+		f.size.Store(size)
+		return f
+	}}
 }
 
-// volumeFS counts what is written to each file between two syncs.
-type volumeFS struct {
-	vfs.FS
-	volume *volume
-}
-
-func (s *volumeFS) open(f vfs.File, err error) (vfs.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		_ = f.Close() // the first error counts
-		return nil, err
-	}
-	made := &volumeFile{File: f, volume: s.volume}
-	made.size.Store(info.Size())
-	return made, nil
-}
-
-// Create implements [vfs.FS].
-func (s *volumeFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.open(s.FS.Create(name, c))
-}
-
-// OpenReadWrite implements [vfs.FS].
-func (s *volumeFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return s.open(s.FS.OpenReadWrite(name, c, opts...))
-}
-
-// ReuseForWrite implements [vfs.FS].
-func (s *volumeFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.open(s.FS.ReuseForWrite(old, name, c))
-}
-
-// OpenDir implements [vfs.FS].
-func (s *volumeFS) OpenDir(name string) (vfs.File, error) {
-	f, err := s.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
-	}
-	return &volumeFile{File: f, volume: s.volume}, nil
-}
-
-// Unwrap implements [vfs.FS].
-func (s *volumeFS) Unwrap() vfs.FS { return s.FS }
-
-// volumeFile is a file that is written. Its writer is one goroutine, its syncer may be another.
+// volumeFile counts what is written to a file between two syncs.
 type volumeFile struct {
-	vfs.File
 	volume *volume
-	// size is how far the file was written, pos where the next write goes.
-	size, pos atomic.Int64
+	size   atomic.Int64 // how far the file was written
 	// over and grown are the bytes since the last sync.
 	over, grown atomic.Int64
 }
@@ -193,27 +156,6 @@ func (f *volumeFile) wrote(from, to int64) {
 	}
 }
 
-// Write implements [vfs.File].
-func (f *volumeFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
-	to := f.pos.Add(int64(n))
-	f.wrote(to-int64(n), to)
-	return n, err
-}
-
-// WriteAt implements [vfs.File].
-func (f *volumeFile) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.File.WriteAt(p, off)
-	f.wrote(off, off+int64(n))
-	return n, err
-}
-
 func (f *volumeFile) sync(real func() error) error {
 	return f.volume.sync(f.over.Swap(0), f.grown.Swap(0), real)
 }
-
-// Sync implements [vfs.File].
-func (f *volumeFile) Sync() error { return f.sync(f.File.Sync) }
-
-// SyncData implements [vfs.File].
-func (f *volumeFile) SyncData() error { return f.sync(f.File.SyncData) }

@@ -47,7 +47,7 @@ func TestVolumeCountsWhatASyncCovers(t *testing.T) {
 	}
 	counts := func(over, grown int64) {
 		t.Helper()
-		file := f.(*volumeFile)
+		file := f.(*watchedFile).watcher.(*volumeFile)
 		if o, g := file.over.Load(), file.grown.Load(); o != over || g != grown {
 			t.Errorf("%d bytes over old ones and %d new ones, want %d and %d", o, g, over, grown)
 		}
@@ -109,7 +109,7 @@ func TestEverySyncGoesToTheVolume(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		// The histogram tells up to 3 % too much, never too little.
-		if got := s.latency.quantile(0.5); got < pace/2 {
+		if got := s.Latency.quantile(0.5); got < pace/2 {
 			t.Errorf("%s: an acknowledgement took %v on a disk that syncs in %v", name, got, pace)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -90,37 +89,5 @@ func (w workload) row() ([]byte, error) {
 	return mapper.AppendRow(nil, record)
 }
 
-// mapRow maps one event to its row, on one core, with nothing stored.
-func mapRow(w workload) func(context.Context, *env) (*sample, error) {
-	return func(ctx context.Context, e *env) (*sample, error) {
-		mapper, err := mapping.Compile(columns(), mapping.Options{})
-		if err != nil {
-			return nil, err
-		}
-		want, err := w.row()
-		if err != nil {
-			return nil, err
-		}
-		return measure(ctx, e, load{
-			callers: 1, rowBytes: len(want), every: 16,
-			start: func(caller int) (operation, error) {
-				records := w.records(caller, 64)
-				var row []byte
-				n := 0
-				return func() (int, error) {
-					n++
-					record := again(records[n%len(records)])
-					record.Received = received
-					var err error
-					if row, err = mapper.AppendRow(row[:0], record); err != nil {
-						return 0, err
-					}
-					if len(row) < w.bodyBytes || row[len(row)-1] != '\n' {
-						return 0, fmt.Errorf("not a row of the event: %q", row)
-					}
-					return 1, nil
-				}, nil
-			},
-		})
-	}
-}
+// task is the mapping of all columns.
+func (w workload) task() task { return task{columns: columns(), body: w.body, random: true} }

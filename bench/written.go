@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,92 +21,62 @@ import (
 
 // written measures how many bytes the local level writes for each byte it stores. It counts the calls that write to a
 // file, so other programs do not matter; blocks that the file system adds by itself are not in it, nor are staging and
-// tables, which write what they are given once each.
+// tables, which write what they are given once each. With held, slices wait for their upload, so that they are written from
+// the log to tables of the store meanwhile.
 //
 // The events are random letters, so that neither the sink nor the store can shorten them by much.
-type written struct {
-	compression forebay.Compression
-	// held lets slices wait for their upload, so that they are written from the log to tables of the store meanwhile.
-	held bool
-}
-
-func (x written) run(ctx context.Context, e *env) (_ *sample, err error) {
-	path, err := os.MkdirTemp(e.dir, "written-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(path)) }()
-	var staging buffer.Staging = dir.Staging(filepath.Join(path, "staging"))
-	var delayed *delayedStaging
-	if x.held {
-		delayed = &delayedStaging{Staging: staging, life: e.size.life}
-		staging = delayed
-	}
-	fs := &countingFS{FS: vfs.Default}
-	eng, err := forebay.Open(filepath.Join(path, "data"), forebay.Options{
-		Staging: staging, Target: closedTarget{}, Buffer: buffer.Options{MaxDiskBytes: roomForAll}.OnDisk(localdisk.Of(fs)),
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
-	if err := eng.Define(ctx, forebay.Source{
-		ID: sourceID, Secret: secret, Settings: forebay.Settings{Compression: x.compression},
-		Sinks: []forebay.Sink{{ID: sinkID, Table: forebay.Table{ID: "in.c-web.events", Columns: columns()}}},
-	}); err != nil {
-		return nil, err
-	}
-
-	// Long enough that most slices live and end within the run.
-	window := e.duration
-	if x.held {
-		window = max(window, 3*e.size.life)
-	}
-	const callers = 64
-	load := startLoad(ctx, callers, func(caller int, overloads *atomic.Int64) operation {
-		return ingestRandom(ctx, eng, caller, overloads)
-	})
-	defer load.stop()
-	if delayed != nil {
-		go delayed.watch(load.ctx, &load.rows)
-	}
-	before := readUsage(e)
-	wait(ctx, window, load.failed)
-	s := readUsage(e).since(before)
-	if err := load.stop(); err != nil {
-		return nil, err
-	}
-	s.rows, s.overloads = load.rows.Load(), load.overloads.Load()
-	s.total = s.rows
-	log, tables, other := fs.log.Load(), fs.tables.Load(), fs.other.Load()
-	created, reused := fs.created.Load(), fs.reused.Load()
-	if delayed != nil {
-		delayed.release()
-	}
-
-	// A slice that moves while it is read would be left out.
-	for eng.Stats().Sinks[0].Slices[buffer.SliceUploading] > 0 {
-		wait(ctx, 10*time.Millisecond, nil)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+func written(c forebay.Compression, held bool) scenarioFunc {
+	return func(ctx context.Context, e *env) (*sample, error) {
+		staging := &delayedStaging{Staging: dir.Staging(filepath.Join(e.dir, "staging")), released: !held, life: e.size.Life}
+		var counts writes
+		s := setup{
+			options: forebay.Options{
+				Staging: staging, Target: closedTarget{}, Buffer: buffer.Options{MaxDiskBytes: roomForAll}.OnDisk(localdisk.Of(counts.fs())),
+			},
+			source: forebay.Source{Settings: forebay.Settings{Compression: c}},
 		}
+		window := e.duration
+		if held { // long enough that most slices live and end within the run
+			window = max(window, 3*e.size.Life)
+		}
+		return s.measured(ctx, e, func(eng *forebay.Engine) (*sample, error) {
+			load := startLoad(ctx, 64, func(caller int, overloads *atomic.Int64) operation {
+				return ingestRandom(ctx, eng, caller, overloads)
+			})
+			defer load.stop()
+			go staging.watch(load.ctx, &load.rows)
+			before := readUsage(e)
+			wait(ctx, window, load.failed)
+			s := readUsage(e).since(before)
+			if err := load.stop(); err != nil {
+				return nil, err
+			}
+			s.Total, s.Overloads = load.rows.Load(), load.overloads.Load()
+			s.Rows = s.Total
+			log, tables, all := counts.log.Load(), counts.tables.Load(), counts.all.Load()
+			created, reused := counts.created.Load(), counts.reused.Load()
+			staging.release()
+
+			// A slice that moves while it is read would be left out.
+			for eng.Stats().Sinks[0].Slices[buffer.SliceUploading] > 0 {
+				if wait(ctx, 10*time.Millisecond, nil); ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+			}
+			stats := eng.Stats().Sinks[0]
+			stored := float64(stats.Local.StoredBytes + stats.Staging.StoredBytes)
+			s.Bytes = stats.Local.RawBytes + stats.Staging.RawBytes
+			s.Figures = map[string]float64{
+				"local_written_per_byte": float64(all) / stored,
+				"log_per_byte":           float64(log) / stored,
+				"tables_per_byte":        float64(tables) / stored,
+				"stored_per_byte":        stored / float64(s.Bytes),
+				"logs_created":           float64(created),
+				"logs_recycled":          float64(reused),
+			}
+			return s, nil
+		})
 	}
-	db := &instance{dir: path, eng: eng}
-	if err := db.verify(ctx, s.total); err != nil {
-		return nil, err
-	}
-	stats := eng.Stats().Sinks[0]
-	stored := float64(stats.Local.StoredBytes + stats.Staging.StoredBytes)
-	s.bytes = stats.Local.RawBytes + stats.Staging.RawBytes
-	s.figures = map[string]float64{
-		"local_written_per_byte": float64(log+tables+other) / stored,
-		"log_per_byte":           float64(log) / stored,
-		"tables_per_byte":        float64(tables) / stored,
-		"stored_per_byte":        stored / float64(s.bytes),
-		"logs_created":           float64(created),
-		"logs_recycled":          float64(reused),
-	}
-	return s, nil
 }
 
 // ingestRandom ingests events of one kilobyte, most of it random.
@@ -123,15 +91,7 @@ func ingestRandom(ctx context.Context, eng *forebay.Engine, caller int, overload
 		}
 		records[i] = &mapping.Record{Body: append(body, `"}`...), Format: mapping.FormatJSON, Header: header(), ClientIP: clientIP}
 	}
-	n := 0
-	return func() (int, error) {
-		n++
-		res, err := eng.Ingest(ctx, sourceID, again(records[n%len(records)]))
-		if err != nil {
-			return 0, backOff(err, overloads)
-		}
-		return kept(res)
-	}
+	return single(ctx, eng, records, overloads)
 }
 
 // delayedStaging takes a slice when its last row has been there for the time life.
@@ -194,71 +154,36 @@ func (s *delayedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.
 	return s.Staging.Put(ctx, obj, src)
 }
 
-// countingFS counts what is written, by the kind of file, and how log files come to be.
-type countingFS struct {
-	vfs.FS
-	log, tables, other atomic.Int64
-	created, reused    atomic.Int64
+// writes counts what is written, by the kind of file, and how log files come to be.
+type writes struct {
+	log, tables, all atomic.Int64
+	created, reused  atomic.Int64
 }
 
-func (fs *countingFS) count(name string, f vfs.File, err error) (vfs.File, error) {
-	if err != nil {
-		return nil, err
+func (w *writes) fs() vfs.FS {
+	return &watchedFS{FS: vfs.Default, open: func(name string, how opening, _ int64) watcher {
+		f := countedFile{&w.all}
+		switch {
+		case strings.HasSuffix(name, ".sst"), strings.HasSuffix(name, ".blob"):
+			return append(f, &w.tables)
+		case !strings.HasSuffix(name, ".log"):
+			return f
+		case how == created:
+			w.created.Add(1)
+		case how == reused:
+			w.reused.Add(1)
+		}
+		return append(f, &w.log)
+	}}
+}
+
+// countedFile are the counters of a file.
+type countedFile []*atomic.Int64
+
+func (f countedFile) wrote(from, to int64) {
+	for _, n := range f {
+		n.Add(to - from)
 	}
-	kind := &fs.other
-	switch {
-	case isLog(name):
-		kind = &fs.log
-	case strings.HasSuffix(name, ".sst"), strings.HasSuffix(name, ".blob"):
-		kind = &fs.tables
-	}
-	return &countingFile{f, kind}, nil
 }
 
-func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
-
-// Create implements [vfs.FS].
-func (fs *countingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if isLog(name) {
-		fs.created.Add(1)
-	}
-	f, err := fs.FS.Create(name, c)
-	return fs.count(name, f, err)
-}
-
-// OpenReadWrite implements [vfs.FS].
-func (fs *countingFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	f, err := fs.FS.OpenReadWrite(name, c, opts...)
-	return fs.count(name, f, err)
-}
-
-// ReuseForWrite implements [vfs.FS].
-func (fs *countingFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if isLog(name) {
-		fs.reused.Add(1)
-	}
-	f, err := fs.FS.ReuseForWrite(old, name, c)
-	return fs.count(name, f, err)
-}
-
-// Unwrap implements [vfs.FS].
-func (fs *countingFS) Unwrap() vfs.FS { return fs.FS }
-
-type countingFile struct {
-	vfs.File
-	n *atomic.Int64
-}
-
-// Write implements [vfs.File].
-func (f *countingFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
-	f.n.Add(int64(n))
-	return n, err
-}
-
-// WriteAt implements [vfs.File].
-func (f *countingFile) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.File.WriteAt(p, off)
-	f.n.Add(int64(n))
-	return n, err
-}
+func (countedFile) sync(real func() error) error { return real() }
