@@ -1,16 +1,16 @@
-// Package buffertest checks drivers of the buffer's levels, and has an in-memory one for tests of everything above.
+// Package buffertest checks drivers of the buffer and has a driver in memory for tests of everything above them.
 //
-// [Staging] and [Target] run the conformance suites: the promises of [buffer.Staging] and [buffer.Target], one subtest
-// for each. A driver is tested by one call:
+// [Staging] and [Target] run the conformance suites: one subtest for each promise of [buffer.Staging] and [buffer.Target].
+// One call tests a driver:
 //
 //	func TestConformance(t *testing.T) {
 //		buffertest.Staging(t, func(t *testing.T) buffer.Staging { return mydriver.Open(t.TempDir()) })
 //	}
 //
-// The suites inject their faults through the arguments of the driver (a source that breaks off, a slice that cannot be
-// opened, a context that is cancelled in the middle), so they need no access to the inside of a driver. What a driver
-// does when its own disk or network fails is for its own tests.
+// The suites inject faults through the arguments of the driver: a source that breaks off, a slice that cannot be opened, a
+// context that is cancelled. They need no access to its internals. Test failures of the driver's own disk or network
+// yourself.
 //
-// [Memory] keeps both levels in memory, records every call, and lets a test fail, delay or hang any of them, before or
+// [Memory] keeps both levels in memory, records every call, and lets a test fail, delay or hang each of them, before or
 // after its effect.
 package buffertest

@@ -32,21 +32,20 @@ type Call struct {
 	Op Op
 	// ID is the id of the object (put, open, delete), of the table (ensure, uncreate) or of the file (import).
 	ID string
-	// Err is what the operation returned. In a hook it is nil.
+	// Err is what the operation returned; nil in a hook.
 	Err error
 }
 
-// Memory is a [buffer.Staging] and a [buffer.Target] that keeps everything in memory. It is meant for tests: each
-// call is recorded, and two hooks can fail or delay it. It imports a file exactly once. It is safe for concurrent use.
+// Memory is a [buffer.Staging] and a [buffer.Target] in memory, for tests: it records each call, and two hooks can fail or
+// delay it. It imports a file exactly once. It is safe for concurrent use.
 //
-// The hooks run without a lock held, and may be called several times at once. They must be set before the first use.
-// When a hook returns an error the operation returns it unchanged.
+// Hooks run without a lock held and may run concurrently. They must be set before the first use. The operation returns the
+// error of a hook unchanged.
 type Memory struct {
-	// Before runs before an operation has any effect: an error means that nothing was done. A hook that waits for
-	// ctx.Done() plays a server that hangs.
+	// Before runs before an operation takes effect: an error means that nothing was done. A hook that waits for ctx.Done()
+	// simulates a server that hangs.
 	Before func(ctx context.Context, call Call) error
-	// After runs when an operation has had its effect: an error plays a lost answer, after which the caller does not
-	// know the outcome.
+	// After runs after an operation took effect: an error simulates a lost answer, whose caller does not know the outcome.
 	After func(ctx context.Context, call Call) error
 
 	mu      sync.Mutex // guards the fields below; never held while a source, a reader or a hook runs
@@ -64,7 +63,7 @@ type memoryTable struct {
 	columns []string
 	rows    [][]string
 	files   map[string]int64 // imported file id to its rows
-	// creation is the mark of its creation; "" for none.
+	// Creation is the mark of the table; "" for none.
 	creation string
 }
 
@@ -180,7 +179,7 @@ func (m *Memory) Uncreate(ctx context.Context, tableID, creation string) error {
 	})
 }
 
-// ensure returns the table, new or present. The caller holds mu.
+// ensure returns the table, creating it if it is missing. The caller holds mu.
 func (m *Memory) ensure(t buffer.Table) (*memoryTable, error) {
 	table := m.tables[t.ID]
 	if table == nil {
@@ -208,7 +207,7 @@ func (m *Memory) Import(ctx context.Context, f *buffer.File) error {
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		table, err := m.ensure(f.Table) // it may have been altered meanwhile
+		table, err := m.ensure(f.Table) // it may have been altered since
 		if err != nil {
 			return err
 		}
@@ -262,8 +261,8 @@ func (m *Memory) CountFile(_ context.Context, t buffer.Table, fileID string) (in
 	return 0, nil
 }
 
-// TakeAway removes an imported file from the count of its table, as a loader does that deletes what it has loaded. Rows still
-// has its rows.
+// TakeAway removes an imported file from the count of its table, like a loader that deletes what it has loaded. Rows still
+// returns its rows.
 func (m *Memory) TakeAway(table, fileID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -284,7 +283,7 @@ func (m *Memory) TakenAway(_ context.Context, t buffer.Table, fileID string) (bo
 	return known && n == 0, nil
 }
 
-// Calls returns the calls so far in the order of their beginning. Err of a call that is still running is nil.
+// Calls returns the calls so far, in the order in which they started. Err of a running call is nil.
 func (m *Memory) Calls() []Call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -295,7 +294,7 @@ func (m *Memory) Calls() []Call {
 	return calls
 }
 
-// Objects returns what staging holds, in the order of the ids.
+// Objects returns the objects in staging, in the order of their ids.
 func (m *Memory) Objects() []buffer.Object {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -327,8 +326,8 @@ func (m *Memory) Columns(table string) []string {
 	return nil
 }
 
-// Alter gives a table other columns, as somebody outside of the buffer might, and creates it if it is absent. The rows
-// stay as they are.
+// Alter changes the columns of a table, as somebody outside the buffer might, and creates a missing table. Its rows stay
+// unchanged.
 func (m *Memory) Alter(table string, columns ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -340,7 +339,7 @@ func (m *Memory) Alter(table string, columns ...string) {
 	t.columns = slices.Clone(columns)
 }
 
-// Drop deletes a table with all its rows. One that is gone already is no error. It is not recorded and has no hooks.
+// Drop deletes a table with all its rows. A missing table is no error. It is not recorded and has no hooks.
 func (m *Memory) Drop(_ context.Context, table string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// encodings are all that a driver must take.
+// encodings are all encodings that a driver must accept.
 var encodings = []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd}
 
-// appendRow writes a row as the buffer does: every cell quoted, a quote doubled, "\n" at the end.
+// appendRow writes a row as the buffer does: every cell quoted, quotes doubled, "\n" at the end.
 func appendRow(dst []byte, row []string) []byte {
 	for i, cell := range row {
 		if i > 0 {
@@ -29,7 +29,7 @@ func appendRow(dst []byte, row []string) []byte {
 	return append(dst, '\n')
 }
 
-// parseRows is the inverse of appendRow. It keeps every byte of a cell, which [encoding/csv] does not ("\r\n").
+// parseRows is the inverse of appendRow. It keeps every byte of a cell, unlike [encoding/csv] ("\r\n").
 func parseRows(data []byte) ([][]string, error) {
 	var rows [][]string
 	var row []string
@@ -66,7 +66,7 @@ func parseRows(data []byte) ([][]string, error) {
 	return rows, nil
 }
 
-// encode returns the rows as they are stored, as that many independent gzip members or zstd frames.
+// encode returns the rows as stored, in the given number of independent gzip members or zstd frames.
 func encode(e buffer.Encoding, rows [][]string, members int) []byte {
 	var out bytes.Buffer
 	for m := range members {
@@ -91,7 +91,7 @@ func encode(e buffer.Encoding, rows [][]string, members int) []byte {
 	return out.Bytes()
 }
 
-// must is for writes into memory.
+// must panics on errors of writes into memory.
 func must(_ int, err error) {
 	if err != nil {
 		panic(err)
@@ -113,7 +113,7 @@ func makeRows(seed uint64, n, cells int) [][]string {
 	return rows
 }
 
-// largeRows are rows of about 2 KB, to make a few megabytes of few rows.
+// largeRows returns rows of about 2 KB, to make a few megabytes from few rows.
 func largeRows(seed uint64, n, cells int) [][]string {
 	rows := makeRows(seed, n, cells)
 	for _, row := range rows {

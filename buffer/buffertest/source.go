@@ -13,15 +13,14 @@ import (
 var errInjected = errors.New("injected fault")
 
 const (
-	// whole stands for "no fault" where the number of bytes before a fault is asked for.
+	// whole stands for "no fault" where the number of bytes before a fault is expected.
 	whole = -1
-	// cancelAfter and stopAfter are the sizes of an endless stream at which it cancels the context and at which it
-	// gives up on the driver.
+	// An endless stream cancels the context after cancelAfter bytes, and gives up on the driver after stopAfter.
 	cancelAfter = 1 << 20
 	stopAfter   = 16 << 20
 )
 
-// stream is a reader of a slice that keeps watch on its user.
+// stream is a reader of a slice that checks how it is used.
 type stream struct {
 	io.Reader
 	open *atomic.Int64 // readers not yet closed
@@ -40,7 +39,7 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// broken gives the first n bytes of data and then errInjected, also when n is all of them. [whole] means no fault.
+// broken returns the first n bytes of data and then errInjected, even if n is all of them. [whole] means no fault.
 func broken(data []byte, n int) io.Reader {
 	if n == whole {
 		return bytes.NewReader(data)
@@ -52,7 +51,7 @@ type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, errInjected }
 
-// endless repeats one row, cancels the context after some time, and then waits for its reader to notice.
+// endless repeats one row, cancels the context after a while, and then waits until its reader notices.
 type endless struct {
 	row    []byte
 	cancel context.CancelFunc
@@ -74,7 +73,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// overran tells whether the reader did not notice.
+// overran reports whether the reader did not notice.
 func (e *endless) overran() bool { return e.given >= stopAfter }
 
 // source is a [buffer.Content] with faults.
@@ -82,7 +81,7 @@ type source struct {
 	reader   func() io.Reader
 	failOpen bool
 	open     atomic.Int64 // readers not yet closed
-	used     atomic.Int64 // readings begun
+	used     atomic.Int64 // readings started
 }
 
 func bytesSource(data []byte) *source { return brokenSource(data, whole) }
@@ -99,7 +98,7 @@ func (s *source) Open() (io.ReadCloser, error) {
 	return newStream(s.reader(), &s.open), nil
 }
 
-// WriteTo writes in pieces, as the buffer writes one stored chunk after the other.
+// WriteTo writes in pieces, as the buffer writes stored chunks.
 func (s *source) WriteTo(w io.Writer) (n int64, err error) {
 	s.used.Add(1)
 	if s.failOpen {

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Staging checks a driver against the contract of [buffer.Staging]. Each check is a subtest and calls open once for an
-// empty staging; what must be closed open registers with t.Cleanup.
+// Staging checks a driver against the contract of [buffer.Staging]. Each check is a subtest and calls open once for an empty
+// staging. open registers cleanup with t.Cleanup.
 func Staging(t *testing.T, open func(t *testing.T) buffer.Staging) {
 	t.Helper()
 	for _, c := range stagingChecks {
@@ -72,7 +72,7 @@ func read(ctx context.Context, s buffer.Staging, obj buffer.Object) ([]byte, err
 	return data, errors.Join(err, rc.Close())
 }
 
-// expectObject wants one of the given contents.
+// expectObject demands one of the given contents.
 func expectObject(t tb, s buffer.Staging, obj buffer.Object, want ...[]byte) {
 	t.Helper()
 	got, err := read(t.Context(), s, obj)
@@ -98,7 +98,7 @@ func expectAbsent(t tb, s buffer.Staging, obj buffer.Object) {
 	}
 }
 
-// Open gives the stored bytes, not decoded ones.
+// Open returns the stored bytes, not decoded ones.
 func putThenOpen(t tb, s buffer.Staging) {
 	for _, e := range encodings {
 		for _, members := range []int{1, 3} {
@@ -117,7 +117,7 @@ func putLargeObject(t tb, s buffer.Staging) {
 	expectObject(t, s, obj, data)
 }
 
-// After a crash the same rows may come in other bytes.
+// After a crash the same rows may arrive as other bytes.
 func putAgain(t tb, s buffer.Staging) {
 	obj := newObject("again", buffer.Gzip, 200)
 	rows := makeRows(1, 200, 3)
@@ -131,7 +131,7 @@ func putAgain(t tb, s buffer.Staging) {
 	expectObject(t, s, obj, long, short)
 }
 
-// A source that breaks off must leave nothing, wherever it breaks.
+// A source that breaks off leaves nothing, wherever it breaks.
 func putFails(t tb, s buffer.Staging) {
 	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
 	for name, src := range map[string]*source{
@@ -161,7 +161,7 @@ func putAgainFails(t tb, s buffer.Staging) {
 	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
 	mustPut(t, s, obj, data)
 	for _, n := range []int{0, len(data) / 2, len(data)} {
-		// A driver that finds the object need not read: success is right as well.
+		// A driver that finds the object need not read, so success is allowed too.
 		_ = put(t, t.Context(), s, obj, brokenSource(data, n))
 		expectObject(t, s, obj, data)
 	}
@@ -226,7 +226,7 @@ func putSameObjectConcurrently(t tb, s buffer.Staging) {
 			if i%2 == 0 {
 				return s.Put(t.Context(), obj, bytesSource(data))
 			}
-			// Whoever finds the object finds all of it.
+			// An object that can be found is complete.
 			got, err := read(t.Context(), s, obj)
 			if round == 0 && errors.Is(err, fs.ErrNotExist) {
 				return nil
@@ -288,7 +288,7 @@ func deleteObjects(t tb, s buffer.Staging) {
 	del()
 	del(newObject("delete-never", buffer.None, 1))
 	del(objs[0])
-	del(objs[:3]...) // the first is gone already
+	del(objs[:3]...) // the first is already gone
 	del(objs[:3]...)
 	for _, obj := range objs[:3] {
 		expectAbsent(t, s, obj)
@@ -296,7 +296,7 @@ func deleteObjects(t tb, s buffer.Staging) {
 	expectObject(t, s, objs[3], data)
 }
 
-// Ids that share a beginning, an end or their length are different ids.
+// Ids that share a prefix, a suffix or their length are different ids.
 func lookAlikeIDs(t tb, s buffer.Staging) {
 	long := strings.Repeat("0123456789abcdef", 4)
 	ids := []string{"a", "a-", "a-b", "a-b-c", "ab", "a0", "0", "00", "-", "--", "con", long[:63], long, long[:63] + "e"}

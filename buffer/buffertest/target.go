@@ -12,27 +12,27 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// TargetHarness gives the suite of [Target] what it cannot do through [buffer.Target].
+// TargetHarness gives the suite of [Target] what it needs beyond [buffer.Target].
 type TargetHarness struct {
-	// Open returns a target without tables. What must be closed it registers with t.Cleanup. The suite uses one
-	// target at a time: the other functions mean the one that was opened last.
+	// Open returns a target without tables and registers cleanup with t.Cleanup. The suite uses one target at a time: the
+	// other functions refer to the one opened last.
 	Open func(t *testing.T) buffer.Target
-	// Rows reads a table back as any other reader of the target would: the cells of each row in the order of the
-	// columns. An absent table gives nil.
+	// Rows reads a table as any other reader would: the cells of each row in the order of the columns. A missing table gives
+	// nil.
 	Rows func(t *testing.T, table string) [][]string
 	// Reopen, if not nil, returns a new driver for the same tables, as after a restart of the process.
 	Reopen func(t *testing.T) buffer.Target
 	// Staging, if not nil, returns the staging from which the target reads slices by itself. The suite puts them there
-	// before each import. Otherwise they come from memory.
+	// before each import. Otherwise slices come from memory.
 	Staging func(t *testing.T) buffer.Staging
 
-	// Unordered says that tables have no order of rows.
+	// Unordered says that tables do not keep the order of rows.
 	Unordered bool
-	// TextOnly says that a cell can hold neither NUL nor invalid UTF-8. A file with such a cell must then fail with an
-	// error for which [buffer.IsPermanent] is true.
+	// TextOnly says that a cell can hold neither NUL nor invalid UTF-8. A file with such a cell must then fail with an error
+	// for which [buffer.IsPermanent] is true.
 	TextOnly bool
-	// AtLeastOnce says that two imports of one file at the same time may double its rows. Imports one after the other,
-	// each with the note that the one before has saved, may not.
+	// AtLeastOnce says that two concurrent imports of one file may duplicate its rows. Sequential imports must not, each
+	// with the note that the previous one saved.
 	AtLeastOnce bool
 }
 
@@ -100,7 +100,7 @@ type bench struct {
 	unordered, textOnly, atLeastOnce bool
 }
 
-// expectRows compares a table with the rows of the given files.
+// expectRows compares a table with the rows of files.
 func (b *bench) expectRows(table string, files ...*testFile) {
 	b.t.Helper()
 	var want [][]string
@@ -136,7 +136,7 @@ func (b *bench) mustEnsure(table buffer.Table) {
 	}
 }
 
-// expectSchemaError checks the whole of the error.
+// expectSchemaError checks every field of the error.
 func (b *bench) expectSchemaError(err error, want, got buffer.Table) {
 	b.t.Helper()
 	var schema *buffer.SchemaError
@@ -149,7 +149,7 @@ func (b *bench) expectSchemaError(err error, want, got buffer.Table) {
 	}
 }
 
-// expectCount checks a target that can count.
+// expectCount checks a target that implements [buffer.Counter].
 func (b *bench) expectCount(table buffer.Table, file string, want int) {
 	b.t.Helper()
 	counter, ok := b.Target.(buffer.Counter)
@@ -161,29 +161,29 @@ func (b *bench) expectCount(table buffer.Table, file string, want int) {
 	}
 }
 
-// slice is one slice of a test file.
+// slice is a slice of a test file.
 type slice struct {
 	rows     [][]string
 	encoding buffer.Encoding
 	members  int
-	// data replaces the encoded rows if it is not nil.
+	// data, if not nil, replaces the encoded rows.
 	data []byte
 }
 
-// testFile is a file as the buffer keeps it between the attempts to import it.
+// testFile is a file as the buffer keeps it between attempts to import it.
 type testFile struct {
 	id    string
 	table buffer.Table
 	parts []slice
 	note  []byte // the last note
 
-	// fault, if not nil, answers in place of a slice; nil, nil means that the slice is sound.
+	// fault, if not nil, answers in place of a slice; nil, nil means that the slice is intact.
 	fault func(i int, data []byte) (io.Reader, error)
-	// saveErr is what SaveProgress returns; the note is then lost.
+	// saveErr is the error of SaveProgress; the note is then lost.
 	saveErr error
 
-	faults atomic.Int64 // times that fault has answered
-	saves  atomic.Int64 // times that saveErr was returned
+	faults atomic.Int64 // calls answered by fault
+	saves  atomic.Int64 // calls answered by saveErr
 	open   atomic.Int64 // readers not yet closed
 }
 
@@ -218,7 +218,7 @@ func (f *testFile) stored(i int) []byte {
 	return f.parts[i].data
 }
 
-// attempt returns the file as an attempt to import it gets it.
+// attempt returns the file for one attempt to import it.
 func (f *testFile) attempt() *buffer.File {
 	file := &buffer.File{
 		ID: f.id, SinkID: "source/sink",
@@ -272,7 +272,7 @@ func (f *testFile) attempt() *buffer.File {
 	return file
 }
 
-// importFile makes one attempt, and checks what holds for each of them.
+// importFile makes one attempt and checks what every attempt must satisfy.
 func (b *bench) importFile(ctx context.Context, f *testFile) error {
 	b.t.Helper()
 	if b.staging != nil {

@@ -89,7 +89,7 @@ func importOtherColumns(t tb, b *bench) {
 		if name != "order" && name != "other" {
 			continue
 		}
-		// The mapping is mended: the same file comes again for the columns of the table.
+		// The mapping is corrected: the same file returns with the columns of the table.
 		f.table = first.table
 		b.mustImport(f)
 		first.parts = append(first.parts, f.parts...)
@@ -103,7 +103,7 @@ func importAgain(_ tb, b *bench) {
 		b.mustImport(f)
 		b.expectRows(f.table.ID, f)
 	}
-	// An earlier file is still known when later ones have come.
+	// An earlier file is still known after later ones.
 	second := newFile("file-2", eventsTable(), makeRows(2, 50, 3))
 	b.mustImport(second)
 	b.mustImport(f)
@@ -139,14 +139,14 @@ func importManyFiles(_ tb, b *bench) {
 	other := newFile("file-5", second, makeRows(9, 3, 1))
 	b.mustImport(other)
 	b.expectRows(second.ID, other)
-	// The same rows in another file are other rows.
+	// Equal rows in another file are other rows.
 	copied := newFile("file-6", second, makeRows(9, 3, 1))
 	b.mustImport(copied)
 	b.expectRows(second.ID, other, copied)
 	b.compare(events.ID, b.read(events.ID), all, true)
 }
 
-// One file mixes all encodings, each in one and in several members, and keeps the order.
+// One file mixes all encodings, with one and with several members each, and keeps its order.
 func importEncodings(_ tb, b *bench) {
 	f := &testFile{id: "file-1", table: eventsTable()}
 	seed := uint64(0)
@@ -162,7 +162,7 @@ func importEncodings(_ tb, b *bench) {
 	b.expectCount(f.table, f.id, 240)
 }
 
-// cellsOf makes a file with each cell in each place of a row, and one row with all in one.
+// cellsOf returns a file with each cell in each place of a row, and one row with all of them.
 func cellsOf(cells []string) *testFile {
 	var rows [][]string
 	for _, cell := range cells {
@@ -181,7 +181,7 @@ func importCells(_ tb, b *bench) {
 	b.mustImport(f)
 	b.expectRows(f.table.ID, f)
 
-	// One column: an empty cell is a row all the same.
+	// With one column, an empty cell is still a row.
 	single := newFile("file-2", buffer.Table{ID: "in.c-buffertest.single", Columns: []string{"only"}}, [][]string{{""}, {"a"}, {""}, {""}})
 	b.mustImport(single)
 	b.expectRows(single.table.ID, single)
@@ -210,7 +210,7 @@ func importLargeFile(_ tb, b *bench) {
 	b.expectRows(f.table.ID, f)
 }
 
-// failThenRetry makes attempts of which each meets a fault, and then a sound one.
+// failThenRetry makes one attempt for each fault, and then one without.
 func failThenRetry(t tb, b *bench, faults ...func(i int, data []byte) (io.Reader, error)) {
 	t.Helper()
 	before := newFile("file-1", eventsTable(), makeRows(1, 10, 3))
@@ -222,7 +222,7 @@ func failThenRetry(t tb, b *bench, faults ...func(i int, data []byte) (io.Reader
 		err := b.importFile(t.Context(), f)
 		switch {
 		case f.faults.Load() == 0 && err == nil:
-			// The target has read no slice through the file, so there was no fault.
+			// The target read no slice through the file, so no fault occurred.
 			b.expectRows(f.table.ID, before, f)
 			return
 		case err == nil:
@@ -265,7 +265,7 @@ func importReadFails(t tb, b *bench) {
 	failThenRetry(t, b, at(0, 0), at(0, 0.5), at(2, 0.5), at(3, 0.9), at(3, 1))
 }
 
-// A slice that is cut off, or whose checksum does not fit, stores nothing.
+// A slice that is cut off or has a wrong checksum stores nothing.
 func importDamagedSlice(t tb, b *bench) {
 	n := 0
 	for _, e := range []buffer.Encoding{buffer.Gzip, buffer.Zstd} {
@@ -324,7 +324,7 @@ func importCancelled(t tb, b *bench) {
 	b.expectRows(f.table.ID, f)
 }
 
-// Several files for a table that none of them finds present.
+// Several files are imported into a table that does not exist yet.
 func importConcurrently(t tb, b *bench) {
 	const n = 8
 	var files []*testFile
@@ -350,7 +350,7 @@ func importSameFileConcurrently(t tb, b *bench) {
 		t.Skipf("the target promises at least once")
 	}
 	f := newFile("file-1", eventsTable(), makeRows(1, 60, 3))
-	// The file is made anew for each call, because a note belongs to one attempt at a time.
+	// Each call gets a new file, because a note belongs to one attempt at a time.
 	for i, err := range together(8, func(int) error {
 		return b.importFile(t.Context(), newFile(f.id, f.table, f.rows()))
 	}) {
@@ -363,7 +363,7 @@ func importSameFileConcurrently(t tb, b *bench) {
 	b.expectCount(f.table, f.id, 60)
 }
 
-// A note that could not be saved ends the attempt: what it stands for would be forgotten.
+// A note that could not be saved ends the attempt, because its remote job would be forgotten.
 func saveProgressFails(t tb, b *bench) {
 	f := newFile("file-1", eventsTable(), makeRows(1, 50, 3))
 	f.saveErr = fmt.Errorf("save progress: %w", errInjected)
@@ -373,7 +373,7 @@ func saveProgressFails(t tb, b *bench) {
 	}
 	f.saveErr = nil
 	if b.atLeastOnce && err != nil {
-		return // the lost note may double the rows
+		return // the lost note may duplicate the rows
 	}
 	b.mustImport(f)
 	b.mustImport(f)
@@ -405,7 +405,7 @@ func countFile(t tb, b *bench) {
 	}
 }
 
-// uncreate makes tables with marks and takes them back: those of the mark that have no rows, and no others.
+// uncreate removes the tables with a mark and without rows, and no others.
 func uncreate(t tb, b *bench) {
 	target, ok := b.Target.(buffer.Uncreator)
 	if !ok {
@@ -419,7 +419,7 @@ func uncreate(t tb, b *bench) {
 			t.Errorf("Uncreate %q: %v", mark, err)
 		}
 	}
-	take("mark-1") // absent
+	take("mark-1") // missing
 	table.Creation = "mark-1"
 	for range 2 {
 		b.mustEnsure(table)
@@ -427,7 +427,7 @@ func uncreate(t tb, b *bench) {
 	other := changed
 	other.Creation = "mark-2"
 	b.expectSchemaError(b.Ensure(t.Context(), other), other, table)
-	take("mark-2") // was refused
+	take("mark-2") // refused before
 	b.mustEnsure(table)
 	if b.reopen != nil {
 		b.Target = b.reopen()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// tb is the part of [testing.T] that the checks use. The tests of this package run the checks with a recorder in its
-// place, to prove that broken drivers are caught.
+// tb is the part of [testing.T] that the checks use. The tests of this package run the checks with a recorder, to prove that
+// they find broken drivers.
 type tb interface {
 	Helper()
 	Context() context.Context
@@ -15,7 +15,7 @@ type tb interface {
 	Skipf(format string, args ...any)
 }
 
-// together runs n calls at once and returns their errors by index.
+// together runs n concurrent calls and returns their errors by index.
 func together(n int, call func(i int) error) []error {
 	errs := make([]error, n)
 	start := make(chan struct{})

@@ -11,10 +11,9 @@ import (
 // errCutRow says that the data ends within a row.
 var errCutRow = errors.New("the data ends within a row")
 
-// rowChecker is an [io.Writer] that checks the form of CSV rows (every cell quoted, rows end with "\n") as they pass,
-// and counts them.
+// rowChecker is an [io.Writer] that checks and counts CSV rows as they pass: every cell is quoted, rows end with "\n".
 type rowChecker struct {
-	columns int // cells that each row must have; 0: any number
+	columns int // cells per row; 0: any number
 	rows    int64
 	cells   int // complete cells of the current row
 	state   rowState
@@ -25,7 +24,7 @@ type rowState uint8
 const (
 	beforeCell rowState = iota
 	inCell
-	afterQuote // a quote inside of a cell: it is the end, or the first half of a doubled one
+	afterQuote // a quote in a cell: its end, or the first half of a doubled one
 )
 
 func (c *rowChecker) Write(p []byte) (int, error) {
@@ -73,7 +72,7 @@ func (c *rowChecker) end() error {
 	return nil
 }
 
-// rowReader reads rows back. Unlike [encoding/csv] it keeps "\r\n" inside of a cell as it is.
+// rowReader reads rows back. Unlike [encoding/csv] it keeps "\r\n" in a cell unchanged.
 type rowReader struct {
 	r    *bufio.Reader
 	cell []byte

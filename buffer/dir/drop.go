@@ -10,8 +10,7 @@ import (
 	"slices"
 )
 
-// Drop deletes a table with all its rows. A table that is gone already is no error. An import that comes later, or runs
-// meanwhile, makes it anew.
+// Drop deletes a table with all its rows. A missing table is no error. A later or concurrent import creates it again.
 func (t *TableDir) Drop(ctx context.Context, table string) error {
 	if table == "" {
 		return errors.New("the table has no id")
@@ -44,7 +43,7 @@ func (t *TableDir) uncreate(ctx context.Context, table, creation string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// A folder without any file is what a crash leaves between its making and that of the definition.
+	// A crash between the creation of the folder and of the definition leaves a folder without files.
 	if err != nil || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != definitionFile }) {
 		return err
 	}
@@ -58,7 +57,7 @@ func (t *TableDir) drop(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	}
-	// Readers see the whole table or none of it: it goes aside before its files are removed.
+	// Readers see the whole table or none of it: it is moved away before its files are removed.
 	aside := filepath.Join(t.root, tempDir, fmt.Sprintf("dropped.%016x", rand.Uint64()))
 	if err := t.ensureDir(filepath.Dir(aside)); err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"runtime"
 )
 
-// fileSystem is every operation on the disk that this package makes, so that tests can fail each of them.
+// fileSystem has every disk operation of this package, so that tests can fail each of them.
 type fileSystem interface {
-	// Create makes a new file with mode 0600. A present one is an error.
+	// Create makes a new file with mode 0600. An existing one is an error.
 	Create(path string) (file, error)
 	Open(path string) (io.ReadCloser, error)
 	Stat(path string) (fs.FileInfo, error)

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// checkID refuses what is not an id of the buffer. An id becomes a file name as it is, so this is also what keeps every
-// file inside of its directory.
+// checkID refuses anything but an id of the buffer. Ids are used as file names unchanged, so this check also keeps every
+// file inside its directory.
 func checkID(kind, id string) error {
 	valid := 0 < len(id) && len(id) <= 64
 	for _, c := range []byte(id) {
@@ -39,14 +39,14 @@ func checkTable(t buffer.Table) error {
 	return nil
 }
 
-// maxFolder keeps the name of a folder under the limit of 255 bytes that most file systems have.
+// maxFolder keeps folder names below the 255 bytes that most file systems allow.
 const maxFolder = 200
 
-// folder returns the name of a table's directory. ASCII letters, digits, '_', '-' and inner dots stay, so that usual
-// ids can be read; every other byte becomes %XX. A long name is cut and ends with "~" and a hash. The result is neither
-// empty (for an id that is not) nor "." nor "..", has no separator, and begins with no dot.
+// folder returns the name of a table's directory. ASCII letters, digits, '_', '-' and inner dots stay, so usual ids are
+// readable; every other byte becomes %XX. A long name is cut and ends with "~" and a hash. The result of a non-empty id is
+// not empty, not "." or "..", has no separator, and does not start with a dot.
 //
-// Ids that differ only in case share a folder on some file systems; table.json holds the id and tells them apart.
+// Ids that differ only in case share a folder on some file systems. The id in table.json tells them apart.
 func folder(id string) string {
 	var b strings.Builder
 	for i := range len(id) {
@@ -68,7 +68,7 @@ func folder(id string) string {
 	return name[:maxFolder-len(tail)] + tail
 }
 
-// definitionID names the temporary files of a table.json. It is no id of a file, because of the underscore.
+// definitionID names the temporary files of a table.json. The underscore keeps it apart from ids of files.
 func definitionID(table string) string {
 	sum := sha256.Sum256([]byte(table))
 	return "table_" + hex.EncodeToString(sum[:8])

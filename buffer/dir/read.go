@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Rows returns the rows of a table, one part after the other in the order of the file ids, which is the order of their
-// creation. A row belongs to the caller. An error ends the sequence; it comes with a nil row. An absent table is an
-// error that matches [fs.ErrNotExist]. Parts that are imported meanwhile may be missing.
+// Rows yields the rows of a table, part by part in the order of the file ids, which is the order of their creation. The
+// caller owns each row. An error ends the sequence and comes with a nil row. A missing table is an error that matches
+// [fs.ErrNotExist]. Parts imported during the call may be missing.
 func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		columns, err := t.Columns(table)
@@ -30,7 +30,7 @@ func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
 		for _, e := range entries {
 			path := filepath.Join(t.Path(table), e.Name())
 			if e.IsDir() || !strings.HasSuffix(path, plainPart) && !strings.HasSuffix(path, gzipPart) {
-				continue // a folder is nothing that an import has made
+				continue // imports create no folders
 			}
 			more := true
 			err := t.readPart(path, func(r io.Reader) error {
@@ -58,8 +58,7 @@ func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
 	}
 }
 
-// CountFile implements [buffer.Counter]. It reads the part and counts what is there, rather than to trust a number
-// that was written down.
+// CountFile implements [buffer.Counter]. It counts the rows in the part and trusts no stored number.
 func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
 	if err := checkID("file", fileID); err != nil {
 		return 0, err
@@ -78,15 +77,15 @@ func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID str
 	return rows, nil
 }
 
-// TakenAway implements [buffer.Taker]: a part that is gone as a whole, from a table that is there, was taken away. The
-// directory cannot tell who did so; what a broken disk loses is not reported by it either.
+// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away. The directory
+// cannot tell by whom, so it does not detect parts that a broken disk loses.
 func (t *TableDir) TakenAway(_ context.Context, table buffer.Table, fileID string) (bool, error) {
 	if err := checkID("file", fileID); err != nil {
 		return false, err
 	}
 	path, err := t.findPart(table.ID, fileID)
 	if err == nil && path == "" {
-		err = t.compare(table) // whether the table is there, with its columns
+		err = t.compare(table) // whether the table exists, with these columns
 	}
 	if err != nil {
 		return false, fmt.Errorf("table directory: look for %s in %q: %w", fileID, table.ID, err)
@@ -94,7 +93,7 @@ func (t *TableDir) TakenAway(_ context.Context, table buffer.Table, fileID strin
 	return path == "", nil
 }
 
-// countRows returns the rows of a part. A part that is not made of rows is a [buffer.Permanent] error.
+// countRows returns the number of rows of a part. A part that is not made of rows is a [buffer.Permanent] error.
 func (t *TableDir) countRows(ctx context.Context, path string) (int64, error) {
 	var check rowChecker
 	var malformed error

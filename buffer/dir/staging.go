@@ -16,15 +16,15 @@ type StagingDir struct{ store }
 
 var _ buffer.Staging = (*StagingDir)(nil)
 
-// Staging returns a staging in the directory path, which is made by the first Put.
+// Staging returns a staging in the directory path. The first Put creates the directory.
 func Staging(path string) *StagingDir {
 	return &StagingDir{newStore(path)}
 }
 
 func (s *StagingDir) path(id string) string { return filepath.Join(s.root, id+".slice") }
 
-// Put implements [buffer.Staging]. An object that is already stored is kept, and src is then not read. An
-// empty file cannot be an object with rows: it is replaced.
+// Put implements [buffer.Staging]. If the object is already stored it is kept and src is not read. An empty file cannot be
+// an object with rows, so it is replaced.
 func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if err := checkID("object", obj.ID); err != nil {
 		return err
@@ -85,8 +85,8 @@ func (s *StagingDir) Delete(ctx context.Context, objs ...buffer.Object) error {
 			return fmt.Errorf("staging directory: delete %s: %w", obj.ID, err)
 		}
 	}
-	// Without the sync a power cut could bring back files that nobody would ask for again. It is made also when all
-	// were absent: an earlier call may have removed them and failed here.
+	// Without the sync a power cut could bring back files that nobody asks for again. It runs even if all files were
+	// missing: an earlier call may have removed them and failed here.
 	if len(objs) > 0 {
 		if err := s.fs.SyncDir(s.root); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("staging directory: delete: %w", err)

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// tempDir holds what is being written. No table or object has this name.
+	// tempDir holds files in progress. No table or object has this name.
 	tempDir = ".tmp"
-	// staleAfter is the time without a write after which a temporary file is taken for left over. When that is wrong,
-	// its writer fails at the rename and the buffer repeats the call: the guess costs work, never rows.
+	// staleAfter is the age at which a temporary file counts as left over. If that is wrong, its writer fails at the rename
+	// and the buffer repeats the call: the guess costs work, never rows.
 	staleAfter = time.Hour
 )
 
-// store writes files so that they are there as a whole or not at all.
+// store writes whole files: after a crash a file exists completely or not at all.
 type store struct {
 	fs   fileSystem
 	root string
 
 	mu        sync.Mutex      // guards the fields below; not held during I/O
-	durable   map[string]bool // directories whose own entry was synced by this process
+	durable   map[string]bool // directories whose own entry this process has synced
 	lastSweep time.Time
 }
 
@@ -38,8 +38,8 @@ func newStore(root string) store {
 	return store{fs: disk{}, root: filepath.Clean(root), durable: make(map[string]bool)}
 }
 
-// ensureDir makes a directory, durably. One that was found present is synced as well, once: the process that made it
-// may have crashed in between.
+// ensureDir creates a directory durably. An existing one is synced too, once, because the process that created it may have
+// crashed before its sync.
 func (s *store) ensureDir(dir string) error {
 	var missing []string
 	for p := dir; ; p = filepath.Dir(p) {
@@ -62,7 +62,7 @@ func (s *store) ensureDir(dir string) error {
 			}
 		}
 	} else if !s.isDurable(dir) {
-		// A parent that may not be opened is not one in which an earlier process of this kind has made a directory.
+		// If the parent cannot be opened, no earlier process of this kind created a directory in it.
 		if err := s.fs.SyncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
@@ -79,8 +79,8 @@ func (s *store) isDurable(dir string) bool {
 	return s.durable[dir]
 }
 
-// find returns a regular file, durably there, or nil if there is none. Anything else of that name is an error: nothing
-// in this package has made it.
+// find returns a regular file, durably present, or nil if there is none. Anything else with that name is an error, because
+// this package did not create it.
 func (s *store) find(path string) (fs.FileInfo, error) {
 	info, err := s.fs.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,12 +92,12 @@ func (s *store) find(path string) (fs.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return nil, buffer.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
 	}
-	// The rename may be younger than the last sync of the directory: its writer may have crashed before it.
+	// The rename may be younger than the last sync of the directory, because its writer may have crashed between them.
 	return info, s.fs.SyncDir(filepath.Dir(path))
 }
 
-// write makes the file path, durably, with what fill writes. The directory of path must exist. Two writers of one
-// path must write files of equal meaning, either of which then remains. id names the temporary files of the path.
+// write creates the file path durably with what fill writes. The directory of path must exist. Concurrent writers of one
+// path must write equivalent files, one of which remains. id names the temporary files of the path.
 func (s *store) write(ctx context.Context, path, id string, fill func(w io.Writer) error) error {
 	if err := s.ensureDir(filepath.Join(s.root, tempDir)); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *store) write(ctx context.Context, path, id string, fill func(w io.Write
 		return err
 	}
 	if err := s.fs.Rename(temp, path); err != nil {
-		// Another writer of the path was first, and has removed our file with all others of the id.
+		// Another writer of the path was faster, and has removed our file with all others of the id.
 		if info, ferr := s.find(path); info != nil && ferr == nil && errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -144,7 +144,7 @@ func fillAndClose(ctx context.Context, f file, fill func(w io.Writer) error) err
 	return err
 }
 
-// sweep removes temporary files that nobody will finish, at most once in staleAfter.
+// sweep removes abandoned temporary files, at most once in staleAfter.
 func (s *store) sweep() {
 	now := time.Now()
 	s.mu.Lock()
@@ -161,8 +161,8 @@ func (s *store) sweep() {
 	}
 }
 
-// removeTemp removes the temporary files that match. Errors are left to the next sweep: these files take space, they
-// do no other harm.
+// removeTemp removes the matching temporary files. It ignores errors: the files only take space, and the next sweep tries
+// again.
 func (s *store) removeTemp(match func(e fs.DirEntry) bool) {
 	entries, _ := s.fs.ReadDir(filepath.Join(s.root, tempDir))
 	for _, e := range entries {

@@ -16,11 +16,10 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// TablesOptions are the choices of [TablesWith].
+// TablesOptions are options of [TablesWith].
 type TablesOptions struct {
-	// Gzip stores parts as <id>.csv.gz. Gzip slices are copied as they are; others are compressed at the fastest
-	// level. The default, false, stores plain <id>.csv. Parts of both kinds can stand in one table, so the choice may
-	// be changed between two runs.
+	// Gzip stores parts as <id>.csv.gz: gzip slices are copied, others are compressed at the fastest level. Default: plain
+	// <id>.csv. One table can have parts of both kinds, so the option may change between two runs.
 	Gzip bool
 }
 
@@ -30,7 +29,7 @@ type TableDir struct {
 	store
 	gzip bool
 
-	// creating is held while a table is created, so that of two definitions with different columns one fails.
+	// creating is held while a table is created, so that one of two definitions with different columns fails.
 	creating sync.Mutex
 }
 
@@ -41,8 +40,7 @@ var (
 	_ buffer.Uncreator = (*TableDir)(nil)
 )
 
-// Tables returns a target in the directory path, with the default options. The directory is made by the first Ensure
-// or Import.
+// Tables returns a target in the directory path, with the default options. The first Ensure or Import creates the directory.
 func Tables(path string) *TableDir { return TablesWith(path, TablesOptions{}) }
 
 // TablesWith is [Tables] with options.
@@ -50,8 +48,8 @@ func TablesWith(path string, o TablesOptions) *TableDir {
 	return &TableDir{store: newStore(path), gzip: o.Gzip}
 }
 
-// Path returns the directory of a table, whether it exists or not. Readers may open the parts in it at any time: a part
-// is complete when it has its name, and never changes.
+// Path returns the directory of a table, whether it exists or not. Readers may open its parts at any time: a part is
+// complete when it has its name, and never changes.
 func (t *TableDir) Path(table string) string { return filepath.Join(t.root, folder(table)) }
 
 // Ensure implements [buffer.Target].
@@ -96,7 +94,7 @@ func (t *TableDir) ensure(ctx context.Context, table buffer.Table) error {
 	})
 }
 
-// compare reports a table whose columns are others. An absent table is fs.ErrNotExist.
+// compare returns an error for a table with other columns. A missing table is fs.ErrNotExist.
 func (t *TableDir) compare(table buffer.Table) error {
 	columns, err := t.Columns(table.ID)
 	if err != nil {
@@ -118,17 +116,17 @@ type definition struct {
 	Version int      `json:"version"`
 	ID      string   `json:"id"`
 	Columns []string `json:"columns"`
-	// Creation is that of the call that has made the table.
+	// Creation is the mark of the call that created the table.
 	Creation string `json:"creation,omitempty"`
 }
 
-// Columns returns the columns of a table. An absent table is an error that matches [fs.ErrNotExist].
+// Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
 func (t *TableDir) Columns(table string) ([]string, error) {
 	d, err := t.definition(table)
 	return d.Columns, err
 }
 
-// definition reads what a table is. An absent table is fs.ErrNotExist.
+// definition reads table.json. A missing table is fs.ErrNotExist.
 func (t *TableDir) definition(table string) (d definition, err error) {
 	path := filepath.Join(t.Path(table), definitionFile)
 	rc, err := t.fs.Open(path)
@@ -143,7 +141,7 @@ func (t *TableDir) definition(table string) (d definition, err error) {
 		}
 		return d, err
 	}
-	// The version comes first: a newer format may not even fit the type.
+	// The version is read first, because a newer format may not fit the type.
 	var v struct {
 		Version int `json:"version"`
 	}
@@ -164,9 +162,9 @@ func (t *TableDir) definition(table string) (d definition, err error) {
 
 const plainPart, gzipPart = ".csv", ".csv.gz"
 
-// Import implements [buffer.Target], exactly once. It checks the form and the number of the rows on the way, so that a
-// slice that was cut off in staging is found before its rows count as imported. A part that is already there with another
-// number of rows than f is a [buffer.Permanent] error: the id was used for something else, or the part was changed.
+// Import implements [buffer.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
+// off in staging is found before its rows count as imported. An existing part with another number of rows than f is a
+// [buffer.Permanent] error: the id was used for something else, or the part was changed.
 func (t *TableDir) Import(ctx context.Context, f *buffer.File) error {
 	if err := checkID("file", f.ID); err != nil {
 		return err
@@ -215,14 +213,14 @@ func (t *TableDir) findPart(table, id string) (string, error) {
 	return "", nil
 }
 
-// checkImported compares the part that has the name of f with f. A part of other rows must not let f count as imported:
-// that would lose the rows of f. The part is read to the end, which repeats are rare enough for.
+// checkImported compares the part with the name of f with f. If a part with other rows let f count as imported, the rows of
+// f would be lost. The whole part is read, because repeated imports are rare.
 func (t *TableDir) checkImported(ctx context.Context, path string, f *buffer.File) error {
 	rows, err := t.countRows(ctx, path)
 	if err != nil {
 		return err
 	}
-	var want int64 // as in the import itself, which checks every slice
+	var want int64 // as in the import, which checks every slice
 	for _, obj := range f.Slices {
 		want += obj.Rows
 	}
@@ -247,7 +245,7 @@ func copyPlain(ctx context.Context, w io.Writer, f *buffer.File) error {
 	return nil
 }
 
-// copyGzip writes all slices as gzip members: those that are gzip as they are, others compressed.
+// copyGzip writes all slices as gzip members: gzip slices unchanged, others compressed.
 func copyGzip(ctx context.Context, w io.Writer, f *buffer.File) error {
 	for _, obj := range f.Slices {
 		if obj.Encoding != buffer.Gzip {
@@ -271,7 +269,7 @@ func copyGzip(ctx context.Context, w io.Writer, f *buffer.File) error {
 		if err != nil {
 			return fmt.Errorf("open slice %s: %w", obj.ID, err)
 		}
-		// The bytes go to the part as the decoder reads them. The decoder reads to the very end, or fails.
+		// The bytes reach the part as the decoder reads them. The decoder reads to the end or fails.
 		rc, err := buffer.Decode(obj.Encoding, &teeReader{stored, w})
 		if err != nil {
 			return fmt.Errorf("open slice %s: %w", obj.ID, err)
@@ -283,7 +281,7 @@ func copyGzip(ctx context.Context, w io.Writer, f *buffer.File) error {
 	return nil
 }
 
-// teeReader writes to w what is read from the reader.
+// teeReader writes everything it reads to w.
 type teeReader struct {
 	io.ReadCloser
 	w io.Writer

@@ -1,11 +1,11 @@
-// Command soak loads an engine on a real disk for hours, at half of what the machine can do, with a fault every few
-// seconds, and watches whether memory and file handles stay flat.
+// Command soak loads an engine on a real disk for hours, at half of its measured peak, with a fault every few seconds, and
+// watches whether memory and file handles stay constant.
 //
 //	go run ./internal/soak -duration 1h -out soak
 //
-// It measures the peak first, unless -rate gives the events per second. It writes soak.csv with one line a second and
-// soak.svg with the plot, and ends with status 1 when a row was lost or doubled, when the ledger does not hold, or when
-// something does not drain. The figures of docs/reliability.md were made by it.
+// It measures the peak first, unless -rate sets the events per second. It writes soak.csv with one line a second and
+// soak.svg with the plot. It exits with status 1 if a row was lost or duplicated, if the ledger does not hold, or if
+// something is not drained. docs/reliability.md has its figures.
 //
-// The tests of this package are those that need real processes and a real, full disk.
+// The tests of this package need real processes and a real, full disk.
 package main

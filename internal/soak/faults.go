@@ -16,8 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// drivers are a staging directory and a target that counts, with faults. The target keeps its contract: it imports a
-// file once.
+// drivers are a staging directory and a counting target, with faults. The target imports a file once.
 type drivers struct {
 	buffer.Staging
 	mode atomic.Int32
@@ -32,7 +31,7 @@ const (
 	healthy int32 = iota
 	stagingDown
 	targetDown
-	answersLost // the work is done and the call fails
+	answersLost // the work is done but the call fails
 	hanging     // calls end with their context
 	modes
 )
@@ -139,7 +138,7 @@ func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (int64
 	return d.files[id], nil
 }
 
-// cause makes faults until ctx ends.
+// cause injects faults until ctx ends.
 func (s *soak) cause(ctx context.Context) {
 	for ctx.Err() == nil {
 		sleep(ctx, time.Duration(s.rng.Float64()*2*float64(s.cfg.faultEvery)))
@@ -152,7 +151,7 @@ func (s *soak) cause(ctx context.Context) {
 			s.drivers.mode.Store(1 + s.rng.Int32N(modes-1))
 			sleep(ctx, time.Duration(s.rng.Float64()*float64(3*time.Second)))
 			s.drivers.heal()
-		case kind < 8: // a change of the definition closes what is being written
+		case kind < 8: // a changed definition closes the open file
 			_ = s.eng.Define(ctx, source(100_000+s.rng.Int64N(200_000)))
 		case kind < 9:
 			to := filepath.Join(s.cfg.dir, "checkpoints", fmt.Sprint(s.faults))
@@ -161,7 +160,7 @@ func (s *soak) cause(ctx context.Context) {
 			}
 		default:
 			if err := s.restart(ctx); err != nil {
-				panic(err) // nothing can go on
+				panic(err) // the run cannot continue
 			}
 		}
 	}

@@ -54,10 +54,10 @@ const (
 type soak struct {
 	cfg     config
 	drivers *drivers
-	sent    []tally // by client; each written by its client alone while it runs
+	sent    []tally // by client; only its client writes it during the run
 	rng     *rand.Rand
 
-	// mu lets an engine be replaced: clients hold it for reading.
+	// mu allows the engine to be replaced: clients hold it for reading.
 	mu                       sync.RWMutex
 	eng                      *forebay.Engine
 	restarts, faults, failed int
@@ -141,7 +141,7 @@ func run(ctx context.Context, cfg config) error {
 	return errors.Join(problem, s.eng.Close())
 }
 
-// load runs all clients for a time: as fast as they can when rate is 0.
+// load runs all clients for a while, as fast as they can if rate is 0.
 func (s *soak) load(ctx context.Context, d time.Duration, rate int) {
 	end := time.Now().Add(d)
 	var wg sync.WaitGroup
@@ -169,8 +169,8 @@ func (s *soak) load(ctx context.Context, d time.Duration, rate int) {
 	wg.Wait()
 }
 
-// call sends one batch until it is stored. A batch whose outcome is unknown gets new numbers, so that its rows can be
-// told from those of the repetition; here only a closed engine fails, which has taken nothing.
+// call repeats one batch until it is stored. Only a closed engine fails here, and it has taken nothing, so repeating
+// duplicates no row.
 func (s *soak) call(ctx context.Context, client int) (failed int) {
 	t := &s.sent[client]
 	recs := make([]*mapping.Record, s.cfg.batch)
@@ -216,7 +216,7 @@ func (s *soak) check(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// tally is a fingerprint of a set of numbers: equal sets have equal ones, and a lost or doubled number changes it.
+// tally is a fingerprint of a set of numbers: a lost or duplicated number changes it.
 type tally struct {
 	n            int64
 	sum, squares uint64

@@ -12,7 +12,7 @@ type panel struct {
 	value       func(sample) int64
 }
 
-// plot draws the samples as an SVG: one panel a curve, all over the same time.
+// plot draws the samples as an SVG, one panel for each curve, over the same time.
 func plot(samples []sample) []byte {
 	panels := []panel{
 		{"resident memory", "MiB", 1 << 20, func(s sample) int64 { return s.resident }},

@@ -67,7 +67,7 @@ func (r *recorder) close() error {
 // record takes a sample a second until ctx ends.
 func (s *soak) record(ctx context.Context, r *recorder, start time.Time) {
 	for ctx.Err() == nil {
-		_ = r.add(s.sample(start)) // close reports it
+		_ = r.add(s.sample(start)) // close reports the error
 		sleep(ctx, time.Second)
 	}
 }
@@ -100,7 +100,7 @@ func (s *soak) sample(start time.Time) sample {
 	return out
 }
 
-// resident is the memory of the process as the kernel counts it; 0 where there is no /proc.
+// resident is the memory of the process as the kernel counts it; 0 without /proc.
 func resident() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -113,7 +113,7 @@ func resident() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// handles is the number of open files and sockets; 0 where there is no /proc.
+// handles is the number of open files and sockets; 0 without /proc.
 func handles() int64 {
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -124,7 +124,7 @@ func handles() int64 {
 
 func removeAll(dir string) error { return os.RemoveAll(dir) }
 
-// summary compares the second quarter of the run with the last: what is flat has the same medians.
+// summary compares the second quarter of the run with the last: constant resources have equal medians.
 func (r *recorder) summary() string {
 	n := len(r.samples)
 	if n < 8 {
