@@ -30,6 +30,18 @@ func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(con
 	return b.attemptWatched(ctx, step, sinkID, call, func() {}, func(error) {})
 }
 
+// withRoom makes a call that writes some bytes to staging or the target once there is room for them: see [LocalDriver].
+func (b *Buffer) withRoom(driver any, stored, raw int64, call func() error) error {
+	if local, ok := driver.(LocalDriver); ok {
+		release, err := b.store.Load().Claim(local.Needs(stored, raw))
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return call()
+}
+
 // attemptWatched is attempt for calls whose late end matters: left is called when the call is left alone, and late when
 // it returns all the same.
 func (b *Buffer) attemptWatched(ctx context.Context, step, sinkID string, call func(context.Context) error, left func(), late func(error)) error {

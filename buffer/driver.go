@@ -80,6 +80,15 @@ type Target interface {
 	Import(ctx context.Context, f *File) error
 }
 
+// LocalDriver is an optional interface of a [Staging] or [Target] that writes to a disk of this machine. Where that is the
+// volume of the local level, the buffer keeps the room that the local level needs to close and to open: a call that would
+// take it is not made and counts as failed, with this cause, until there is room.
+type LocalDriver interface {
+	// Needs returns the folder below which Put of a slice, or Import of a file, writes, and how many bytes at most. The
+	// slices have so many bytes as they are stored in staging, and raw bytes before compression. The folder need not exist.
+	Needs(stored, raw int64) (folder string, bytes int64)
+}
+
 // Counter is an optional interface of a [Target] that can say how many rows it holds for one imported file.
 // The verification of the ledger uses it; without it the imported rows are taken from the ledger alone.
 type Counter interface {

@@ -17,7 +17,7 @@ func (b *Buffer) queueImport(f *file) {
 func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.mu.RLock()
 	due := f.rec.State == format.FileImporting
-	arg := b.describe(f)
+	arg, stored := b.describe(f), f.tally().Stored
 	copied, salvaged := f.rec.Copied, f.rec.Salvaged
 	retry, e := f.rec.Retry, b.importErrand(f)
 	b.mu.RUnlock()
@@ -51,7 +51,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		return err
 	}
 	err := b.attemptWatched(ctx, "import", arg.SinkID, func(ctx context.Context) error {
-		err := b.opts.Target.Import(ctx, arg)
+		err := b.withRoom(b.opts.Target, stored, arg.RawBytes, func() error { return b.opts.Target.Import(ctx, arg) })
 		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 			return nil
 		}

@@ -18,7 +18,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.mu.RLock()
 	due, salvaged := sl.rec.State == format.SliceUploading, sl.rec.Salvaged
 	since := sl.rec.Unreadable
-	obj, ext := b.object(sl), sl.rec.Extent()
+	obj, ext, stored := b.object(sl), sl.rec.Extent(), sl.Stored
 	again, e := sl.rec.Retry.Attempt > 0, b.uploadErrand(sl)
 	b.mu.RUnlock()
 	if !b.enter(e, due && again, time.Time{}) {
@@ -33,7 +33,9 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		return
 	}
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
-	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error { return b.opts.Staging.Put(ctx, obj, src) })
+	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error {
+		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error { return b.opts.Staging.Put(ctx, obj, src) })
+	})
 	src.end()
 	giveUp := src.unreadable.Load() && !since.IsZero() && b.now().Sub(since) >= b.opts.UnreadableAfter
 	if src.damaged.Load() || giveUp {

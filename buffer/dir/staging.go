@@ -14,7 +14,10 @@ import (
 // StagingDir is a [buffer.Staging] in a directory. It is safe for concurrent use, also by several processes.
 type StagingDir struct{ store }
 
-var _ buffer.Staging = (*StagingDir)(nil)
+var (
+	_ buffer.Staging     = (*StagingDir)(nil)
+	_ buffer.LocalDriver = (*StagingDir)(nil)
+)
 
 // Staging returns a staging in the directory path. The first Put creates the directory.
 func Staging(path string) *StagingDir {
@@ -56,6 +59,9 @@ func (s *StagingDir) put(ctx context.Context, obj buffer.Object, src buffer.Cont
 		return err
 	})
 }
+
+// Needs implements [buffer.LocalDriver].
+func (s *StagingDir) Needs(stored, _ int64) (folder string, bytes int64) { return s.root, stored }
 
 // Open implements [buffer.Staging].
 func (s *StagingDir) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {

@@ -34,10 +34,11 @@ type TableDir struct {
 }
 
 var (
-	_ buffer.Target    = (*TableDir)(nil)
-	_ buffer.Counter   = (*TableDir)(nil)
-	_ buffer.Taker     = (*TableDir)(nil)
-	_ buffer.Uncreator = (*TableDir)(nil)
+	_ buffer.Target      = (*TableDir)(nil)
+	_ buffer.Counter     = (*TableDir)(nil)
+	_ buffer.Taker       = (*TableDir)(nil)
+	_ buffer.Uncreator   = (*TableDir)(nil)
+	_ buffer.LocalDriver = (*TableDir)(nil)
 )
 
 // Tables returns a target in the directory path, with the default options. The first Ensure or Import creates the directory.
@@ -196,6 +197,14 @@ func (t *TableDir) importFile(ctx context.Context, f *buffer.File) error {
 		return t.write(ctx, t.part(f.Table.ID, f.ID, gzipPart), f.ID, func(w io.Writer) error { return copyGzip(ctx, w, f) })
 	}
 	return t.write(ctx, t.part(f.Table.ID, f.ID, plainPart), f.ID, func(w io.Writer) error { return copyPlain(ctx, w, f) })
+}
+
+// Needs implements [buffer.LocalDriver].
+func (t *TableDir) Needs(stored, raw int64) (folder string, bytes int64) {
+	if t.gzip { // slices of another encoding are compressed anew, perhaps less
+		return t.root, min(raw, 2*stored)
+	}
+	return t.root, raw
 }
 
 func (t *TableDir) part(table, id, extension string) string {

@@ -3,7 +3,10 @@
 package pebblestore
 
 import (
+	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -19,6 +22,26 @@ func blocksOf(info fs.FileInfo) (int64, bool) {
 		return 0, false
 	}
 	return st.Blocks * 512, true
+}
+
+// sameVolume reports whether two folders are on one file system. A folder that does not exist yet is where the one above it
+// is.
+func sameVolume(a, b string) bool {
+	device := func(dir string) (uint64, bool) {
+		info, err := os.Stat(dir)
+		for errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+			dir = filepath.Dir(dir)
+			info, err = os.Stat(dir)
+		}
+		if err != nil {
+			return 0, false
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		return uint64(st.Dev), ok //nolint:unconvert // of another type elsewhere
+	}
+	x, known := device(a)
+	y, ok := device(b)
+	return known && ok && x == y
 }
 
 // restrict keeps other users from reading a file. Rows and secrets are in it, and the umask of the process is not ours.

@@ -173,6 +173,8 @@ type room struct {
 	left    atomic.Int64 // bytes that may be stored before Full says no; unlimited when nothing is known
 	used    atomic.Int64
 	limit   atomic.Int64 // of used
+	files   atomic.Int64 // what the files took when it was measured
+	logs    atomic.Int64 // what the logs held then
 	recheck atomic.Int64 // when left is below it, it is measured
 	at      atomic.Int64 // when it was measured, in nanoseconds since began
 	began   time.Time
@@ -182,12 +184,13 @@ type room struct {
 	giving   atomic.Bool // room is being given back
 	measure  sync.Mutex  // held while it is measured
 
-	mu     sync.Mutex // guards what follows
-	idle   *time.Timer
-	again  *time.Timer // while there is no room: the next measurement
-	closed bool
-	gave   time.Time // when room was given back last
-	runs   sync.WaitGroup
+	mu      sync.Mutex // guards what follows
+	claimed int64      // by Claim
+	idle    *time.Timer
+	again   *time.Timer // while there is no room: the next measurement
+	closed  bool
+	gave    time.Time // when room was given back last
+	runs    sync.WaitGroup
 }
 
 func (r *room) start(o *Opening) {
@@ -324,6 +327,8 @@ func (r *room) update() {
 	}
 	reserve := min(space/reservePart, mostReserve)
 	left := space - used - log - reserve
+	r.files.Store(used)
+	r.logs.Store(log)
 	r.used.Store(used + beside)
 	r.limit.Store(space + beside)
 	r.recheck.Store(left - max(left/4, 64<<10))
@@ -333,7 +338,9 @@ func (r *room) update() {
 	case before <= 0 && r.o.conf.Roomier != nil:
 		r.background(r.o.conf.Roomier)
 	}
-	r.o.fs.files.allow(max(0, space-used-log))
+	r.mu.Lock()
+	r.o.fs.files.allow(max(0, space-used-log-r.claimed))
+	r.mu.Unlock()
 	switch {
 	case left < space/8:
 		r.o.fs.files.save(true)

@@ -175,6 +175,13 @@ func (f *files) allow(quota int64) {
 	f.quota = quota
 }
 
+// deduct takes n bytes from what compactions may write, or all that is left.
+func (f *files) deduct(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.quota = max(0, f.quota-n)
+}
+
 // claim takes n bytes of what compactions may write.
 func (f *files) claim(n int) error {
 	f.mu.Lock()

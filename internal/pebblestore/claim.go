@@ -1,0 +1,64 @@
+package pebblestore
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A store may share its volume with what its owner writes elsewhere. Such work claims its room before it begins, so that
+// the store can always write its logs to tables, be closed, and be opened again: see keptRoom.
+//
+// The design that lost: to count what is claimed against the room of new rows. The reserve is there for this, and rows
+// would be refused long before the volume is full.
+
+// spareRoom is for what cannot be measured: blocks of folders, and those that are only partly used.
+const spareRoom = 1 << 20
+
+// ClaimError says that work outside of the store would take room that the store needs. It can be done when there is more.
+type ClaimError struct {
+	// Dir is the folder of the store.
+	Dir string
+	// Free are the bytes of its volume that others may take, Needed those that the work needs.
+	Free, Needed int64
+}
+
+func (e *ClaimError) Error() string {
+	return fmt.Sprintf("no room: %d bytes are needed on the volume of %s, which must keep room for its own files and has %d to spare: free some",
+		e.Needed, e.Dir, e.Free)
+}
+
+// Claim takes n bytes of the store's volume for work in another folder, which need not exist yet. The caller calls release
+// when the work has ended. On another volume, or where nothing is known of it, work costs nothing. An error is a
+// [*ClaimError].
+func (o *Opening) Claim(dir string, n int64) (release func(), err error) {
+	r := &o.room
+	left := r.left.Load()
+	if left > unlimited/2 || vfs.Root(o.conf.FS) != vfs.Default || !sameVolume(o.conf.Dir, dir) {
+		return func() {}, nil
+	}
+	volume, err := o.conf.FS.GetDiskUsage(o.conf.Dir)
+	if err != nil {
+		return func() {}, nil //nolint:nilerr // then nothing is known
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := int64(min(volume.AvailBytes, unlimited)) - r.claimed - keptRoom(r.files.Load(), r.logs.Load(), left)
+	if free < n {
+		return nil, &ClaimError{Dir: o.conf.Dir, Free: max(0, free), Needed: n}
+	}
+	r.claimed += n
+	o.fs.files.deduct(n) // compactions can wait
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.claimed -= n
+	}, nil
+}
+
+// keptRoom is how many free bytes the volume must keep for a store whose files take so many bytes, logs among them, and
+// which may store some more before it is measured again. They are enough to write the logs to tables, and for Open, which
+// wants leastRoom.
+func keptRoom(files, logs, left int64) int64 {
+	return max(logs+logs/8, leastRoom-files) + max(0, left)/2 + spareRoom
+}

@@ -1,0 +1,54 @@
+package pebblestore_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// volume is the real disk with another amount of free room.
+type volume struct {
+	vfs.FS
+	free uint64
+}
+
+func (v *volume) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: v.free, TotalBytes: 1 << 40}, nil
+}
+
+func (v *volume) Unwrap() vfs.FS { return v.FS }
+
+// Work beside the store gets what the store can spare, until it is given back.
+func TestClaim(t *testing.T) {
+	dir := t.TempDir()
+	disk := &volume{vfs.Default, 40 << 20}
+	c := config(disk)
+	c.Dir = dir
+	o, err := pebblestore.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	beside := filepath.Join(filepath.Dir(dir), "not", "made", "yet")
+	release, err := o.Claim(beside, 8<<20)
+	if err != nil {
+		t.Fatalf("a fifth of the free room: %v", err)
+	}
+	var none *pebblestore.ClaimError
+	if _, err := o.Claim(beside, 20<<20); !errors.As(err, &none) || none.Needed != 20<<20 || none.Free >= 20<<20 || none.Free < 4<<20 {
+		t.Fatalf("half of the free room after another claim: %v", err)
+	}
+	free := none.Free
+	release()
+	if _, err := o.Claim(beside, 40<<20); !errors.As(err, &none) || none.Free != free+8<<20 {
+		t.Errorf("after the release %d bytes are free, before it were %d: %v", none.Free, free, err)
+	}
+	disk.free = 4 << 20
+	if _, err := o.Claim(beside, 0); !errors.As(err, &none) || none.Free != 0 {
+		t.Errorf("with 4 MiB of room, which Open needs: %v", err)
+	}
+}
