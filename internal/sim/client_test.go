@@ -26,8 +26,8 @@ type client struct {
 type work struct {
 	sinks       []string
 	count, size int
-	// wait and stale are of the buffer alone: to wait for the disk, and to use the oldest handle that there is. The
-	// clients of an engine do what its settings say.
+	// wait and stale apply to the buffer alone: wait for the disk, and use the oldest handle. Clients of an engine follow
+	// its settings.
 	wait, stale bool
 }
 
@@ -77,7 +77,7 @@ func (c *client) pause() time.Duration {
 	return 5 * time.Hour
 }
 
-// patient tells whether the next call of the client waits for room.
+// patient reports whether the next call of the client waits for room.
 func (r *run) patient(c *client) bool {
 	return !r.plain && chance(r.seed, 0.3, fmt.Sprintf("patient %d before %d", c.num, c.next))
 }
@@ -192,7 +192,7 @@ func (c *client) event(g *generation, source string, size int) event {
 	return e
 }
 
-// answered notes that the call of an event has ended: later definitions do not concern it.
+// answered notes that the call of an event has ended, so later definitions do not concern it.
 func (r *run) answered(events ...event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,7 @@ func (r *run) answered(events ...event) {
 	}
 }
 
-// result notes what the engine said of one event.
+// result notes what the engine reported for one event.
 func (r *run) result(g *generation, source string, e event, res forebay.Result) {
 	fates := map[string]fate{}
 	for _, s := range res.Sinks {

@@ -28,7 +28,7 @@ type storedChunk struct {
 	key, value []byte
 }
 
-// chunkHead is the size of what stands before the rows of a chunk; the byte at 1 is their encoding.
+// chunkHead is the size of the header of a chunk; its byte 1 is the encoding of the rows.
 const chunkHead = 56
 
 // damage changes bytes of the disk while no process has it open: in the value of some chunks, where the checksum of the
@@ -120,7 +120,7 @@ func (r *run) damageValues(db *pebble.DB, chunks []storedChunk) {
 	}
 }
 
-// hit notes whose rows stood in a chunk that is damaged now.
+// hit notes the rows of a chunk that is damaged now.
 func (r *run) hit(chunks ...storedChunk) {
 	for _, c := range chunks {
 		for _, name := range r.snapshots[c.chunkID] {
@@ -132,9 +132,8 @@ func (r *run) hit(chunks ...storedChunk) {
 // blockRoom is more than a block of the store can hold besides one chunk.
 const blockRoom = 16 << 10
 
-// damageFile flips a byte of a file of the store, in a block that holds chunks and nothing else. It closes the store
-// when it returns true. It returns false where there is no such block for sure: what damage of the other records does is
-// not simulated.
+// damageFile flips a byte of a store file, in a block that holds only chunks. If it returns true it has closed the store. It
+// returns false if no block certainly holds only chunks, because damage of other records is not simulated.
 func (r *run) damageFile(db *pebble.DB, chunks []storedChunk) bool {
 	behind, at := 0, -1
 	for i := len(chunks) - 1; i >= 0 && at < 0; i-- {
@@ -196,7 +195,7 @@ func (r *run) checkDamage(stats buffer.Stats, damage []buffer.Damage, lost map[s
 				lost[rowKey(d.SinkID, name)] = true
 			}
 		}
-		// How many rows the end of an open slice had stood in what is damaged: it counts as one.
+		// How many rows a damaged end of an open slice had is unknown: it counts as one.
 		if d.Rows > there {
 			r.t.Errorf("slice %s, chunks %d to %d: %d rows are reported as damaged, there were %d",
 				d.SliceID, d.FirstChunk, d.LastChunk, d.Rows, there)
@@ -226,7 +225,7 @@ func (r *run) checkStore() (damage []buffer.Damage) {
 		return nil
 	}
 	defer db.Close()
-	// The chunks are looked for last: where a block of the store is damaged, so are they.
+	// The chunks come last: a damaged block of the store also hides them.
 	for _, kind := range []string{"q", "l", "c"} {
 		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte(kind), UpperBound: []byte{kind[0] + 1}})
 		if err != nil {
@@ -251,7 +250,7 @@ func (r *run) checkStore() (damage []buffer.Damage) {
 	return damage
 }
 
-// patient hears of damage from before and goes on: by itself the store ends the process.
+// patient ignores reports of earlier damage. The default ends the process.
 func patient() *pebble.EventListener {
 	return &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 }

@@ -37,8 +37,8 @@ type disk struct {
 	cut   func()
 	// fault says what happens to an operation; nil: nothing.
 	fault func(n int, kind opKind, name string) fault
-	// poisoned are files of which a sync has failed. What was dirty then never reaches the disk, although later syncs
-	// report success: so do real kernels.
+	// poisoned are files with a failed sync. What was dirty then never reaches the disk, although later syncs report
+	// success, as in real kernels.
 	poisoned map[string]bool
 	injected int
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// level is what a run drives: a buffer, or an engine on top of one. Sinks have the names that the buffer knows.
+// level is what a run drives: a buffer, or an engine on top of one. Sinks have the names of the buffer.
 type level interface {
 	// define makes the plan of a sink effective.
 	define(ctx context.Context, id string) error
-	// end takes a sink out of service, in one of the ways that there are.
+	// end takes a sink out of service in the given way.
 	end(ctx context.Context, id, way string) error
 	append(ctx context.Context, c *client, w work)
 	flush(ctx context.Context, id string) error

@@ -34,8 +34,8 @@ type run struct {
 	scenario
 	t   *testing.T
 	sum *summary
-	// rng decides what the operator does. What came later is decided by extra, so that the regressions stay what they
-	// were; it is nil in a plain run.
+	// rng decides what the operator does. Decisions that were added later come from extra, so that the regressions stay
+	// unchanged; it is nil in a plain run.
 	rng, extra *rand.Rand
 	begin      time.Time
 	logs       *slog.Logger
