@@ -42,7 +42,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// A forgotten default must not leave rows waiting for ever.
+// A forgotten default must not leave rows waiting forever.
 func TestDueWithoutDefaults(t *testing.T) {
 	var c trigger.Conditions
 	if got := c.Due(trigger.Load{Since: t0, Size: 1, Count: 1}, t0); got != trigger.ByCount {

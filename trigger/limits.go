@@ -9,9 +9,9 @@ import (
 
 // Limits are the allowed range and the defaults of the conditions of one step.
 type Limits struct {
-	// Name is the step, "upload" or "import". It chooses the setting keys in the texts of errors.
+	// Name is the step, "upload" or "import". It selects the setting keys in error texts.
 	Name string
-	// Min and Max are both allowed values.
+	// Min and Max are themselves allowed.
 	Min, Max, Default Conditions
 }
 
@@ -21,7 +21,7 @@ const (
 	megabyte
 )
 
-// Upload returns the limits of step 1, local to staging. They are those of the published service.
+// Upload returns the limits of step 1, local to staging, as in the published service.
 func Upload() Limits {
 	return Limits{
 		Name:    "upload",
@@ -31,7 +31,7 @@ func Upload() Limits {
 	}
 }
 
-// Import returns the limits of step 2, staging to table. They are those of the published service.
+// Import returns the limits of step 2, staging to table, as in the published service.
 func Import() Limits {
 	return Limits{
 		Name:    "import",
@@ -41,7 +41,7 @@ func Import() Limits {
 	}
 }
 
-// WithDefaults returns c with the default in place of every zero field.
+// WithDefaults returns c with its zero fields set to the defaults.
 func (l Limits) WithDefaults(c Conditions) Conditions {
 	if c.Interval == 0 {
 		c.Interval = l.Default.Interval
@@ -55,8 +55,8 @@ func (l Limits) WithDefaults(c Conditions) Conditions {
 	return c
 }
 
-// Validate checks c, completed by the defaults, against the limits. The error joins one [*LimitError] for every
-// breach, in the order interval, size, count.
+// Validate checks c, completed by the defaults. The error joins one [*LimitError] for every breach, in the order interval,
+// size, count.
 func (l Limits) Validate(c Conditions) error {
 	c = l.WithDefaults(c)
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
@@ -85,13 +85,13 @@ func (l Limits) key(condition string) string {
 	return l.Name + ".trigger." + condition
 }
 
-// LimitError says that a condition is outside of its limits.
+// LimitError says that a condition is outside its limits.
 type LimitError struct {
 	// Key is the setting, for example "storage.level.staging.upload.trigger.interval".
 	Key string
-	// Value, Min and Max are written as in the settings: "30s", "5MB", "10000".
+	// Value, Min and Max are written as in settings: "30s", "5MB", "10000".
 	Value, Min, Max string
-	// Below tells that Value is under Min; otherwise it is over Max.
+	// Below is set if Value is under Min; otherwise it is over Max.
 	Below bool
 }
 

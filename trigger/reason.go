@@ -2,12 +2,12 @@ package trigger
 
 import "fmt"
 
-// Reason says why waiting rows were moved. [Conditions.Due] finds the first four; the others are given by the owner of
-// the rows, which moves them at once whatever the conditions say.
+// Reason says why waiting rows were moved. [Conditions.Due] finds the first four. The owner of the rows gives the others,
+// which move rows whatever the conditions say.
 type Reason uint8
 
 const (
-	// None means that the rows go on waiting.
+	// None means that the rows keep waiting.
 	None Reason = iota
 	// ByCount means that the count condition is met.
 	ByCount
@@ -21,11 +21,11 @@ const (
 	Requested
 	// Stopped means that the sink was disabled or removed.
 	Stopped
-	// Full means that the file holds as many slices as it may.
+	// Full means that the file holds the most slices it may.
 	Full
-	// Copied means that a checkpoint was made, which must not hold rows that are still being written.
+	// Copied means that a checkpoint was made, which must not contain open files.
 	Copied
-	// Pressure means that what waits takes most of the room that a bound leaves, so that it must not wait any longer.
+	// Pressure means that what waits takes most of the room that a bound leaves.
 	Pressure
 
 	reasons // the number of reasons
@@ -35,7 +35,7 @@ var reasonNames = [reasons]string{
 	"none", "count", "size", "interval", "changed", "requested", "stopped", "full", "copied", "pressure",
 }
 
-// String returns one lower-case word, fit for a log line or a metric label.
+// String returns one lower-case word for log lines and metric labels.
 func (r Reason) String() string {
 	if r >= reasons {
 		return fmt.Sprintf("reason(%d)", uint8(r))
@@ -43,5 +43,5 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// MarshalText returns the word of String, so that JSON and logs have it, and not a number.
+// MarshalText returns the word of String, so that JSON and logs show it in place of a number.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
