@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -350,7 +351,7 @@ func (b *Buffer) closeOnce() error {
 		err = f
 	} else if err != nil {
 		err = fmt.Errorf("buffer: close the local level: %w", err)
-	} else if e := noteClosed(b.opts.fs, b.dir); e != nil {
+	} else if e := salvage.NoteClosed(b.opts.fs, b.dir); e != nil {
 		b.log.Warn("that the local level was closed in order could not be noted", "error", e) // Open then takes it for a crash
 	}
 	if e := b.lock.Close(); err == nil && e != nil {

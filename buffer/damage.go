@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
 // DamageError says that stored rows cannot be read back. It names where they were.
@@ -237,7 +238,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 		}
 		t.onDurable(func() {
 			for _, d := range x.bad {
-				logDamage(b.log, d)
+				salvage.Log(b.log, d)
 			}
 		})
 		t.lose(sl, x)
@@ -428,7 +429,7 @@ func (r *recovery) sealDamaged() error {
 		}
 		s := sl.file.sink
 		s.slice = nil
-		sl.rec.State, sl.rec.Closed, sl.rec.Reason = format.SliceUploading, r.now, reasonSalvaged
+		sl.rec.State, sl.rec.Closed, sl.rec.Reason = format.SliceUploading, r.now, format.ReasonSalvaged
 		sl.rec.Tally = sl.Tally
 		sl.rec.Chunks = sl.chunks
 		s.rec.Sealed.Add(sl.Rows, sl.Raw)

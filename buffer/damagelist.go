@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
 // Damaged lists the damage that was found and neither forgotten nor older than Options.DamageRetention: first that of the
@@ -33,7 +34,7 @@ func listDamage(db *pebble.DB) (list []Damage, err error) {
 	err = eachRecord(db, format.PrefixDamage, func(key, value []byte) error {
 		var d format.Damage
 		if err := format.Decode(value, &d); err != nil {
-			return badRecord("damage record %x: %w", key, err)
+			return salvage.BadRecord("damage record %x: %w", key, err)
 		}
 		d.ID = hex.EncodeToString(key)
 		list = append(list, Damage(d))

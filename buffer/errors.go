@@ -166,3 +166,19 @@ func IsPermanent(err error) bool {
 	var s *SchemaError
 	return errors.As(err, &p) || errors.As(err, &s)
 }
+
+// StoreDamageError says that the store of a data directory is damaged where [Inspect], which changes nothing, would have
+// to change it. An engine that opens the directory sets the damaged store aside and goes on with what is whole.
+type StoreDamageError struct {
+	// Dir is the directory.
+	Dir string
+	// Err says what was found.
+	Err error
+}
+
+func (e *StoreDamageError) Error() string {
+	return fmt.Sprintf("buffer: the store in %s is damaged: an engine that opens it sets it aside and salvages what is whole: %v",
+		e.Dir, e.Err)
+}
+
+func (e *StoreDamageError) Unwrap() error { return e.Err }

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -77,7 +78,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	log := slog.New(slog.DiscardHandler)
 	st, err := pebblestore.OpenReadOnly(opts.fs, dir, log)
 	if err == nil {
-		if err = checkStore(opts.fs, dir); err != nil {
+		if err = salvage.Check(opts.fs, dir); err != nil {
 			err = errors.Join(err, st.Close())
 		}
 	}
@@ -97,7 +98,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 }
 
 func inspectError(disk vfs.FS, dir string, err error) error {
-	if err = openDamage(disk, dir, err); isStoreDamage(err) {
+	if err = salvage.OpenError(disk, dir, err); salvage.IsDamage(err) {
 		return &StoreDamageError{Dir: dir, Err: err}
 	}
 	return fmt.Errorf("buffer: inspect %s: %w", dir, err)

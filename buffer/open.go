@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -192,7 +193,7 @@ func (r *recovery) recoverSinks() error {
 	return eachRecord(r.db, format.PrefixSink, func(key, value []byte) error {
 		s := &sinkState{num: binary.BigEndian.Uint32(key)}
 		if err := format.Decode(value, &s.rec); err != nil {
-			return badRecord("sink record %d: %w", s.num, err)
+			return salvage.BadRecord("sink record %d: %w", s.num, err)
 		}
 		s.id = s.rec.ID
 		r.sinks[s.id] = s
@@ -206,10 +207,10 @@ func (r *recovery) recoverFiles() error {
 	return eachRecord(r.db, format.PrefixFile, func(key, value []byte) error {
 		f := &file{num: binary.BigEndian.Uint64(key)}
 		if err := format.Decode(value, &f.rec); err != nil {
-			return badRecord("file record %d: %w", f.num, err)
+			return salvage.BadRecord("file record %d: %w", f.num, err)
 		}
 		if f.sink = r.byNum[f.rec.Sink]; f.sink == nil {
-			return badRecord("file record %d: sink %d is unknown", f.num, f.rec.Sink)
+			return salvage.BadRecord("file record %d: sink %d is unknown", f.num, f.rec.Sink)
 		}
 		f.rec.Retry.FirstFailed = r.resumed(f.rec.Retry.FirstFailed)
 		r.files[f.num] = f
@@ -231,10 +232,10 @@ func (r *recovery) recoverSlices() error {
 	return eachRecord(r.db, format.PrefixSlice, func(key, value []byte) error {
 		sl := &slice{num: binary.BigEndian.Uint64(key)}
 		if err := format.Decode(value, &sl.rec); err != nil {
-			return badRecord("slice record %d: %w", sl.num, err)
+			return salvage.BadRecord("slice record %d: %w", sl.num, err)
 		}
 		if sl.file = r.files[sl.rec.File]; sl.file == nil {
-			return badRecord("slice record %d: file %d is unknown", sl.num, sl.rec.File)
+			return salvage.BadRecord("slice record %d: file %d is unknown", sl.num, sl.rec.File)
 		}
 		r.slices[sl.num] = sl
 		sl.file.slices = append(sl.file.slices, sl)

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
 // Key names a call, so that a repetition of the call is known as one. It is a hash of everything that tells the call from
@@ -325,7 +326,7 @@ func (r *recovery) recoverReceipts() error {
 	for ok := it.First(); ok; ok = it.Next() {
 		num, key, _, _, ok := format.ParseReceiptKey(it.Key())
 		if !ok {
-			return badRecord("receipt %x: the key has %d bytes", it.Key(), len(it.Key()))
+			return salvage.BadRecord("receipt %x: the key has %d bytes", it.Key(), len(it.Key()))
 		}
 		if s == nil || s.num != num {
 			s = &segment{num: num, from: r.resumed(time.UnixMilli(int64(num)).UTC()), keys: make(map[Key]struct{})}
@@ -361,7 +362,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		}
 		switch {
 		case err == nil:
-		case isStoreDamage(err):
+		case salvage.IsDamage(err):
 			// It can never be read: the other choice, to refuse the call for as long as keys are kept, would lose its rows.
 			b.log.Error("the receipt of a call is damaged: what the call repeats is stored again", "error", err)
 		default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/schedule"
 )
@@ -59,10 +60,10 @@ type opened struct {
 func (b *Buffer) openStore() (opened, error) {
 	again := b.instance != ""
 	o, err := b.tryStore(again)
-	if err == nil || !isStoreDamage(err) {
+	if err == nil || !salvage.IsDamage(err) {
 		return o, err
 	}
-	if e := salvageStore(b.dir, b.opts, err); e != nil {
+	if e := b.salvage(err); e != nil {
 		return o, fmt.Errorf("%w; what is whole could not be salvaged, nothing was changed: %w", err, e)
 	}
 	return b.tryStore(false) // the instance is new
@@ -70,19 +71,19 @@ func (b *Buffer) openStore() (opened, error) {
 
 // tryStore opens the store, with again only that of this instance.
 func (b *Buffer) tryStore(again bool) (opened, error) {
-	err := finishSwap(b.opts.fs, b.dir)
+	err := salvage.FinishSwap(b.opts.fs, b.dir)
 	if err == nil {
-		err = checkClosed(b.opts.fs, b.dir)
+		err = salvage.CheckClosed(b.opts.fs, b.dir)
 	}
 	if err == nil {
-		err = forgetClosed(b.opts.fs, b.dir)
+		err = salvage.ForgetClosed(b.opts.fs, b.dir)
 	}
 	if err != nil {
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
 	st, err := openStore(b.dir, b.opts, again, b)
 	if err != nil {
-		err = openDamage(b.opts.fs, b.dir, storeDamage(err))
+		err = salvage.OpenError(b.opts.fs, b.dir, err)
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
 	rec, err := recoverState(b.dir, st.DB)

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -42,6 +43,14 @@ func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Op
 		return nil, &RoomError{Dir: small.Dir, Free: small.Free, Needed: small.Needed, For: small.For, err: err}
 	}
 	return st, err
+}
+
+// salvage replaces the damaged store by one with everything in it that is whole. cause is why it could not be opened.
+func (b *Buffer) salvage(cause error) error {
+	return salvage.Run(salvage.Config{
+		Dir: b.dir, FS: b.opts.fs, Log: b.log, Instance: newInstance(),
+		Open: func(dir string) (*pebblestore.Opening, error) { return openStore(dir, b.opts, false, nil) },
+	}, cause)
 }
 
 // neededBytes is what the store must keep: rows and receipts.

@@ -168,7 +168,7 @@ const wipeOneByOne = 64
 // 30 s of CPU. A slice with many chunks takes so much of the write buffer that few such ranges fit into it.
 func wipeChunks(batch *pebble.Batch, num uint64, sl *slice) {
 	// Of what was damaged once, the number of the last chunk is not sure.
-	if sl != nil && sl.rec.Chunks > 0 && sl.rec.Chunks <= wipeOneByOne && sl.rec.Reason != reasonSalvaged &&
+	if sl != nil && sl.rec.Chunks > 0 && sl.rec.Chunks <= wipeOneByOne && sl.rec.Reason != format.ReasonSalvaged &&
 		!sl.rec.Salvaged && !sl.rec.Uncounted && sl.rec.Revision == 0 {
 		var key [format.ChunkKeySize]byte
 		for seq := range sl.rec.Chunks {

@@ -31,7 +31,7 @@ func TestWipeChunks(t *testing.T) {
 		{"forgotten", nil, 3, true},
 		{"sealed by a version that did not count", sealed(0), 3, true},
 		{"found in a damaged store", with(sealed(2), func(r *format.Slice) { r.Salvaged = true }), 3, true},
-		{"closed by a salvage", with(sealed(2), func(r *format.Slice) { r.Reason = reasonSalvaged }), 3, true},
+		{"closed by a salvage", with(sealed(2), func(r *format.Slice) { r.Reason = format.ReasonSalvaged }), 3, true},
 		{"its end is damaged", with(sealed(2), func(r *format.Slice) { r.Uncounted = true }), 3, true},
 		{"damage set aside", with(sealed(2), func(r *format.Slice) { r.Revision = 1 }), 3, true},
 	} {
@@ -52,13 +52,17 @@ func TestWipeChunks(t *testing.T) {
 			wipe := db.NewBatch()
 			wipeChunks(wipe, num, c.slice)
 			ranges := 0
-			if err := eachBatchEntry(wipe.Repr(), func(e entry) error {
-				if e.kind == pebble.InternalKeyKindRangeDelete {
+			for r := wipe.Reader(); ; {
+				kind, _, _, ok, err := r.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					break
+				}
+				if kind == pebble.InternalKeyKindRangeDelete {
 					ranges++
 				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
 			}
 			if c.ranged != (ranges == 1) || ranges > 1 {
 				t.Errorf("%d ranges deleted, want one: %v", ranges, c.ranged)

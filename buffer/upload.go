@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
 // queueUpload asks for Staging.Put of a sealed slice.
@@ -116,7 +117,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 				Reason: "nothing is left of the slice, neither on the local level nor in staging",
 			}
 			t.lose(sl, examination{bad: []format.Damage{d}})
-			t.onDurable(func() { logDamage(b.log, d) })
+			t.onDurable(func() { salvage.Log(b.log, d) })
 		default:
 			sl.rec.Revision++
 			sl.rec.Instance = b.instance

@@ -99,6 +99,9 @@ const (
 	FileDiscarded FileState = "discarded"
 )
 
+// ReasonSalvaged is the reason of files and slices that were open in a damaged store.
+const ReasonSalvaged = "salvaged"
+
 // Retry says how often an upload, import or clean-up has failed. Every change of state clears it.
 type Retry struct {
 	// Attempt counts the failures since FirstFailed. Reason is the last one, and Permanent says that retrying alone is useless.

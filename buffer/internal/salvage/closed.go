@@ -1,4 +1,4 @@
-package buffer
+package salvage
 
 import (
 	"errors"
@@ -13,30 +13,20 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// closedNote lists the files of a store that was closed in order, with their sizes. It is made by Close and removed before
-// the store is opened. So after an ordinary end of the process nothing can be missing at the end of a file, where damage
-// otherwise looks like a write that a crash has torn.
+// closedNote lists the files of a store that was closed in order, with their sizes. Close writes it, and it is removed before
+// the store is opened again. Without it, a missing end of a file cannot be told from a write that a crash has torn.
 const closedNote = "forebay-closed"
 
-// checkStore looks for damage that the store would not notice, or would take for a crash. It changes nothing.
-func checkStore(disk vfs.FS, dir string) error {
-	if err := checkClosed(disk, dir); err != nil {
+// Check looks for damage that the store would not notice, or would take for a crash. It changes nothing.
+func Check(disk vfs.FS, dir string) error {
+	if err := CheckClosed(disk, dir); err != nil {
 		return err
 	}
-	return storeDamage(pebblestore.CheckFiles(disk, dir))
+	return pebblestore.CheckFiles(disk, dir)
 }
 
-// storeDamage marks what package pebblestore has found.
-func storeDamage(err error) error {
-	var bad *pebblestore.Damage
-	if errors.As(err, &bad) {
-		return &recordError{bad.Err, bad.List}
-	}
-	return err
-}
-
-// noteClosed writes closedNote for a store that was closed.
-func noteClosed(disk vfs.FS, dir string) error {
+// NoteClosed records that the store was closed in order, for the next [CheckClosed].
+func NoteClosed(disk vfs.FS, dir string) error {
 	names, err := disk.List(dir)
 	if err != nil {
 		return err
@@ -57,9 +47,9 @@ func noteClosed(disk vfs.FS, dir string) error {
 	return pebblestore.WriteNote(disk, dir, closedNote, text.String())
 }
 
-// checkClosed compares the files with closedNote, if it is there. A note that is damaged itself is damage: without it the
-// end of a log may be missing unseen.
-func checkClosed(disk vfs.FS, dir string) error {
+// CheckClosed compares the files with what [NoteClosed] has recorded, if it has. A record that is damaged itself counts as
+// damage, because the end of a log may then be missing unseen.
+func CheckClosed(disk vfs.FS, dir string) error {
 	text, err := readNote(disk, disk.PathJoin(dir, closedNote))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -74,7 +64,7 @@ func checkClosed(disk vfs.FS, dir string) error {
 	body := strings.TrimSuffix(text, "\n")
 	body = body[:strings.LastIndexByte(body, '\n')+1]
 	if fmt.Sprintf("%s%08x\n", body, pebblestore.MaskedSum([]byte(body))) != text {
-		return badRecord("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
+		return BadRecord("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
 	}
 	// Where somebody else has opened the store since, it has other files, and the note is of the past.
 	for _, name := range names {
@@ -83,7 +73,7 @@ func checkClosed(disk vfs.FS, dir string) error {
 		}
 	}
 	for line := range strings.Lines(body) {
-		bad := badRecord
+		bad := BadRecord
 		if strings.Contains(line, "MANIFEST") {
 			bad = badIndex
 		}
@@ -103,8 +93,8 @@ func checkClosed(disk vfs.FS, dir string) error {
 	return nil
 }
 
-// forgetClosed removes closedNote, durably: the store is about to change.
-func forgetClosed(disk vfs.FS, dir string) error {
+// ForgetClosed removes the record of [NoteClosed], durably, before the store changes.
+func ForgetClosed(disk vfs.FS, dir string) error {
 	err := disk.Remove(disk.PathJoin(dir, closedNote))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -1,4 +1,4 @@
-package buffer
+package salvage
 
 import (
 	"bytes"
@@ -12,15 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
-
-// entry is one version of a key in a file of the store.
-type entry struct {
-	kind pebble.InternalKeyKind
-	key  []byte
-	// value is the end of the range where kind is that of a deleted range.
-	value []byte
-	seq   uint64
-}
 
 // probes bounds the seeks for whole blocks between two damaged ones: the store takes tens of milliseconds for each that
 // ends in a damaged one, since it looks for a flipped bit that would explain it.

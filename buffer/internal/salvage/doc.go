@@ -1,0 +1,53 @@
+// Package salvage replaces a damaged store by a new one with everything in it that is whole, so that the process starts and
+// the rows flow. It knows the format of the store and nothing of the buffer that uses it.
+//
+// # When
+//
+// The buffer opens its store in these steps. Each may find damage ([IsDamage]), and then [Run] is called and the store is
+// opened once more:
+//
+//	FinishSwap ─▶ CheckClosed ─▶ ForgetClosed ─▶ open the store ─▶ read the records ─▶ in use ─▶ closed ─▶ NoteClosed
+//	     ▲            │damage                       │damage            │damage
+//	     │            └─────────────────────────────┴────────┬─────────┘
+//	     └──────────────────────── Run ◀─────────────────────┘
+//
+// An error of the disk itself is no damage: it may pass, and nothing is changed.
+//
+// # Order of a run
+//
+//	scan    read every table and log key by key       found    what is there, in the version that is furthest
+//	settle  decide what becomes of it                 plan     records of the new store, chunks that it keeps, losses
+//	write   write the new store beside the damaged    forebay-salvage/
+//	swap    move the damaged store to damaged-<time>, and the new one to its place
+//
+// scan, settle and write change nothing of the damaged store. A crash before the swap leaves a folder that the next run
+// deletes. The swap has a note on disk (forebay-swap):
+//
+//	no note ──write note──▶ "out": old files are moved out ──▶ "in": new files are moved in ──remove note──▶ no note
+//
+// Moving a file again that was moved before does nothing, so [FinishSwap] repeats the step that the note names.
+//
+// # Who owns what
+//
+//	found    filled by scan, then read by settle and write alone; it aliases nothing of the store
+//	plan     made by settle; write reads it
+//	losses   added to by scan and settle; becomes records of the new store, and lines of the log after the swap
+//
+// # Why the furthest version counts
+//
+// What orders versions in a store (its list of tables, a part of a log) may be what is damaged, so nothing rests on it. The
+// format does not need it: a number is never given twice, a chunk and a receipt never change, the record of a slice or file
+// only moves on through its states, that of a sink through its lives and counters, and what was deleted never comes back. So the
+// version that is furthest counts, and a deletion above all.
+//
+// # Why rows are still there exactly once
+//
+// What is found may be older than what was.
+//
+//   - Everything keeps its id, and a target takes an id once. Nothing is written any more under an id that was found: all
+//     that was open is sealed, and the new store has a new instance name.
+//   - A slice that may have been longer, or uploaded, is marked Salvaged. The buffer first looks for it in staging, and counts
+//     what is there. Else it uploads what is left under a new id.
+//   - What cannot be attributed, such as chunks without the record of their slice, is not imported: it may be in its table
+//     already. It is reported as a loss and stays in the folder that was set aside.
+package salvage

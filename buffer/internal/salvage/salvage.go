@@ -1,0 +1,151 @@
+package salvage
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+const (
+	newFolder   = "forebay-salvage" // where the new store is written
+	swapNote    = "forebay-swap"    // how far the swap of the stores has come
+	asidePrefix = "damaged-"        // and the time: where the damaged store is kept
+)
+
+// Config says what is salvaged, and into what. All fields are needed.
+type Config struct {
+	// Dir is the folder of the damaged store on FS. Nobody has the store open.
+	Dir string
+	FS  vfs.FS
+	// Log gets what is lost.
+	Log *slog.Logger
+	// Instance is the name of the new store, which nobody has used before.
+	Instance string
+	// Open creates a store in an empty folder.
+	Open func(dir string) (*pebblestore.Opening, error)
+}
+
+// Run replaces a damaged store by a new one with everything that is whole. cause is why it could not be opened. With an
+// error the damaged store is where it was, or [FinishSwap] completes the swap.
+func Run(c Config, cause error) error {
+	lost := &losses{at: time.Now().UTC()}
+	lost.store = asidePrefix + lost.at.Format("20060102-150405.000000")
+	c.Log.Error("local level is damaged: what is whole of it is salvaged", "dir", c.Dir, "aside", lost.store, "error", cause)
+	f := newFound()
+	err := scan(c.FS, c.Dir, f.take, func(file, what string) {
+		lost.lose(format.Damage{FirstChunk: -1, LastChunk: -1, Uncounted: true, Reason: fmt.Sprintf(
+			"%s of the store: %s; rows that stood there and that no record speaks of are not counted", file, what)})
+	})
+	if err != nil {
+		return err
+	}
+	if bad := new(storeDamage); len(lost.list) == 0 && !(errors.As(cause, &bad) && bad.index) {
+		lost.lose(format.Damage{
+			FirstChunk: -1, LastChunk: -1, Uncounted: true,
+			Reason: fmt.Sprintf("%v; everything else could be read, and what only stood there is not counted", cause),
+		})
+	}
+	folder := c.FS.PathJoin(c.Dir, newFolder)
+	if err := write(c, folder, settle(f, lost, c.Instance)); err != nil {
+		return errors.Join(err, c.FS.RemoveAll(folder))
+	}
+	if err := swapStores(c.FS, c.Dir, lost.store); err != nil {
+		return err
+	}
+	for _, d := range lost.list {
+		Log(c.Log, d)
+	}
+	c.Log.Warn("local level salvaged", "dir", c.Dir, "aside", lost.store, "places", len(lost.list))
+	return nil
+}
+
+// losses gathers the damage that is reported.
+type losses struct {
+	at    time.Time // when it was found
+	store string    // the folder of the damaged store
+	list  []format.Damage
+}
+
+func (l *losses) lose(d format.Damage) {
+	d.At, d.Store = l.at, l.store
+	l.list = append(l.list, d)
+}
+
+// batchBytes is how many bytes of chunks are written at once.
+const batchBytes = 4 << 20
+
+// write writes the new store: the chunks and receipts, which it reads from the damaged store once more, and then the
+// records of the plan. A store without records has no rows, so a crash in between leaves nothing that counts.
+func write(c Config, folder string, p *plan) (err error) {
+	if err := c.FS.RemoveAll(folder); err != nil {
+		return err
+	}
+	st, err := c.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	batch := st.DB.NewBatch()
+	flush := func(how *pebble.WriteOptions) error {
+		err := st.DB.Apply(batch, how)
+		batch = st.DB.NewBatch()
+		return err
+	}
+	written := map[uint64]map[uint32]bool{} // the chunks; true: whole
+	err = scan(c.FS, c.Dir, func(e entry) error {
+		if !p.wants(e, written) {
+			return nil
+		}
+		_ = batch.Set(e.key, e.value, nil) // a plain batch cannot fail
+		if batch.Len() < batchBytes {
+			return nil
+		}
+		return flush(pebble.NoSync)
+	}, func(string, string) {})
+	if err == nil {
+		err = flush(pebble.NoSync)
+	}
+	if err == nil {
+		for _, r := range p.records {
+			_ = batch.Set(r.key, r.value, nil)
+		}
+		err = flush(pebble.Sync)
+	}
+	if err == nil {
+		err = st.DB.Flush()
+	}
+	return err
+}
+
+// wants reports whether the new store gets an entry as it is, and notes the chunks that it has.
+func (p *plan) wants(e entry, written map[uint64]map[uint32]bool) bool {
+	if len(e.key) == 0 || e.kind != pebble.InternalKeyKindSet && e.kind != pebble.InternalKeyKindSetWithDelete || p.wiped(e.key) {
+		return false
+	}
+	if e.key[0] == format.PrefixReceipt && len(e.key) == format.ReceiptKeySize { // written once and never changed
+		return true
+	}
+	if len(e.key) != format.ChunkKeySize || e.key[0] != format.PrefixChunk {
+		return false
+	}
+	num, seq := format.ParseChunkKey(e.key)
+	if !p.keep[num] || written[num][seq] {
+		return false
+	}
+	_, _, bad := format.ParseChunk(e.value)
+	if bad != nil && p.chunks[num].found[seq] {
+		return false // another copy of it is whole
+	}
+	if written[num] == nil {
+		written[num] = map[uint32]bool{}
+	}
+	written[num][seq] = bad == nil
+	return true
+}
