@@ -17,6 +17,7 @@ type event struct {
 	compat bool
 }
 
+func (e *event) Size() int                    { return len(e.r.Body) }
 func (e *event) AppendIP(dst []byte) []byte   { return appendIP(dst, e.r, e.compat) }
 func (e *event) AppendTime(dst []byte) []byte { return appendDatetime(dst, e.r.Received) }
 func (e *event) Time() time.Time              { return e.r.Received }

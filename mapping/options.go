@@ -17,17 +17,18 @@ type Options struct {
 // Budget bounds one evaluation of a template; zero fields have their default. A template that needs more fails with
 // [BudgetExceeded]. Negative values are refused.
 //
-// A program that goes through a text or list once costs steps and memory in proportion to its length, also one that asks for
-// its characters, elements or members one after the other. With the defaults, functions that make a text of a text, and those
-// that search one, take a body of 1 MB; programs that make a list with an element for each character take texts of at least
-// 10,000 characters, and are then bounded by Memory.
+// A program that goes through a text or list once costs steps and memory in proportion to its length, also when it asks for
+// the characters, elements or members one after the other. The defaults grow with the body, up to 1 MiB, so that a program
+// which makes one list with an element for each character takes every body that ingestion accepts. docs/compatibility.md has
+// the cost of each kind of program.
 type Budget struct {
 	// Steps bounds the work: evaluated expressions, and elements and characters that library functions go through.
-	// Default: 200 000.
+	// Default: 200 000, and 2 for each byte of the body.
 	Steps int
 	// Depth bounds nested calls and nested values. Default: 500.
 	Depth int
-	// Memory bounds the bytes that the values of one evaluation may take, in total. Default: 8 MiB.
+	// Memory bounds the bytes that the values of one evaluation may take, in total. Default: 8 MiB, and 64 bytes for each byte
+	// of the body.
 	Memory int
 	// Output bounds the bytes of the cell. Default: 1.5 MiB, the size of the largest row.
 	Output int

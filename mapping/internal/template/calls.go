@@ -14,11 +14,13 @@ type argument struct {
 	node ast.Node
 }
 
-func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height int) {
+// arguments compiles the arguments of a call. Lazily says that some keep their scope when they are not evaluated at once.
+func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height int, keeps, lazily bool) {
 	add := func(name string, node ast.Node) {
 		e := c.node(node, s)
 		args = append(args, argument{name, e, e.lazy(false), node})
 		height = max(height, e.height)
+		keeps, lazily = keeps || e.keeps, lazily || e.keepsLazily(false)
 	}
 	for i := range n.Arguments.Positional {
 		add("", n.Arguments.Positional[i].Expr)
@@ -26,7 +28,7 @@ func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height in
 	for i := range n.Arguments.Named {
 		add(string(n.Arguments.Named[i].Name), n.Arguments.Named[i].Arg)
 	}
-	return args, height
+	return args, height, keeps, lazily
 }
 
 // slotsOf says for each argument which parameter it is for.
@@ -81,18 +83,16 @@ func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
 		return c.applyKnown(n, f, name, s)
 	}
 	target := c.node(n.Target, s)
-	args, height := c.arguments(n, s)
+	args, height, _, lazily := c.arguments(n, s)
 	strict, at := n.TailStrict, c.place(n)
 	onlyPositional := len(n.Arguments.Named) == 0
-	return expr{height: 1 + max(target.height, height), run: func(m *machine, e *env) value {
+	return expr{height: 1 + max(target.height, height), keeps: target.keeps || lazily, run: func(m *machine, e *env) value {
 		callee := target.run(m, e)
 		m.mark(at)
 		f := m.function(callee)
 		m.alloc(48 * len(f.params))
 		slots := make([]value, len(f.params))
-		for i := range slots {
-			slots[i].kind = kindTail
-		}
+		absent(slots)
 		if onlyPositional {
 			if len(args) > len(slots) {
 				m.fail("the function takes %d argument(s), but got %d", len(slots), len(args))
@@ -111,7 +111,9 @@ func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
 		}
 		if strict && tail && f.native == nil {
 			m.alloc(64)
-			m.tail = tailCall{f, m.bind(f, slots, true)}
+			scope := &env{}
+			m.bind(scope, f, slots, true)
+			m.tail = tailCall{f, scope}
 			return value{kind: kindTail}
 		}
 		return m.invoke(f, slots, strict)
@@ -151,7 +153,7 @@ func (c *compiler) stdMember(n *ast.Index, s *scope) (string, bool) {
 }
 
 func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) expr {
-	args, height := c.arguments(n, s)
+	args, height, keeps, lazily := c.arguments(n, s)
 	to, err := slotsOf(f.params, args)
 	if err != nil {
 		return c.fault(n, "%s: %v", name, err)
@@ -174,15 +176,19 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 		}
 	}
 	params, native, lazy, at := f.params, f.native, f.lazy, c.place(n)
+	if lazy {
+		keeps = lazily
+	}
 	if len(params) == 0 {
 		return expr{height: height, run: func(m *machine, _ *env) value {
-			m.step(1)
+			m.ticks(2)
 			m.mark(at)
 			return native(m, nil)
 		}}
 	}
-	return expr{height: height, run: func(m *machine, e *env) value {
-		m.enter(height + 8)
+	return expr{height: height, keeps: keeps, run: func(m *machine, e *env) value {
+		m.ticks(6)
+		m.nest(height + 8)
 		before := m.stack
 		slots := m.push(len(params))
 		for i := range params {
@@ -223,14 +229,11 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 		x := c.node(b.Cond, inner)
 		cond, body = &x, b.BranchTrue
 	}
-	var elem code // makes one element
-	var part expr // or makes an array of them
+	single := false // part makes one element, and not an array of them
 	if b, ok := body.(*ast.Array); ok && len(b.Elements) == 1 {
-		part = c.node(b.Elements[0].Expr, inner)
-		elem = part.lazy(false)
-	} else {
-		part = c.node(body, inner)
+		single, body = true, b.Elements[0].Expr
 	}
+	part := c.node(body, inner)
 	source := n.Arguments.Positional[1].Expr
 	in := c.node(source, s)
 	inAt, bodyAt := c.place(source), c.place(body)
@@ -242,44 +245,75 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 	if cond != nil {
 		height = max(height, cond.height)
 	}
-	return expr{height: height + 1, run: func(m *machine, e *env) value {
+	return expr{height: height + 1, keeps: true, run: func(m *machine, e *env) value {
 		over := in.run(m, e)
 		m.mark(inAt)
-		elems := m.array(over)
-		m.enter(height)
+		if over.kind != kindArray {
+			m.typeError(over, kindArray)
+		}
+		src := m.elements(over)
+		m.nest(height)
 		var out []value
-		for i := range elems {
-			m.step(1)
-			m.alloc(112)
-			scope := &struct {
-				env
-				slot [1]value
-			}{env: env{parent: e}, slot: [1]value{elems[i]}}
-			v := &scope.env
-			v.slots = scope.slot[:]
-			if e != nil {
-				v.self, v.super = e.self, e.super
-			}
+		if single {
+			g := &generator{src: src, run: part.run, env: e, height: part.height, keeps: part.keeps}
+			n := src.len()
 			if cond != nil {
-				ok := cond.run(m, v)
-				m.mark(condAt)
-				if !m.boolean(ok) {
-					continue
+				g.pos = m.positions(src, e, *cond, condAt)
+				n = len(g.pos)
+			}
+			out = m.take(n)
+			for k := range n {
+				switch {
+				case part.lit != nil:
+					out = append(out, *part.lit)
+				case part.isVar && part.up == 0:
+					out = append(out, src.at(m, g.position(k)))
+				default:
+					out = append(out, g.pending(k))
 				}
 			}
-			if elem != nil {
-				m.alloc(48)
-				out = append(out, elem(m, v))
-				continue
+			g.out = out
+		} else {
+			for i := range src.len() {
+				m.alloc(112)
+				scope := newScope1(e)
+				scope.slot[0] = src.at(m, i)
+				if cond != nil {
+					ok := cond.run(m, &scope.env)
+					m.mark(condAt)
+					if !m.boolean(ok) {
+						continue
+					}
+				}
+				made := part.run(m, &scope.env)
+				m.mark(bodyAt)
+				more := m.array(made)
+				m.step(1 + len(more))
+				m.alloc(48 * len(more))
+				out = append(out, more...)
 			}
-			made := part.run(m, v)
-			m.mark(bodyAt)
-			more := m.array(made)
-			m.step(len(more))
-			m.alloc(48 * len(more))
-			out = append(out, more...)
 		}
 		m.leave(height)
 		return list(out)
 	}}, true
+}
+
+// positions returns the positions of the elements of src for which a condition holds.
+func (m *machine) positions(src *array, e *env, cond expr, at place) (pos []uint32) {
+	var scope *scope1
+	for i := range src.len() {
+		m.ticks(3)
+		if scope == nil || cond.keeps {
+			m.alloc(112)
+			scope = newScope1(e)
+		}
+		scope.slot[0] = src.at(m, i)
+		ok := cond.run(m, &scope.env)
+		m.mark(at)
+		if m.boolean(ok) {
+			m.alloc(8) // an append that doubles its room
+			pos = append(pos, uint32(i))
+		}
+	}
+	return pos
 }

@@ -28,6 +28,9 @@ type expr struct {
 	run    code
 	lit    *value // its value, if it is a constant
 	height int    // nested expressions
+	// keeps says that something lazy, or a function, may refer to the scope after the expression was evaluated. Scopes of
+	// other expressions are used again.
+	keeps bool
 	// a variable
 	isVar    bool
 	up, slot int
@@ -97,6 +100,9 @@ func (e expr) lazy(filling bool) code {
 	}
 }
 
+// keepsLazily is keeps of the code of lazy.
+func (e expr) keepsLazily(filling bool) bool { return e.lit == nil && (!e.isVar || filling) }
+
 func (c *compiler) node(n ast.Node, s *scope) expr { return c.compile(n, s, false) }
 
 // compile compiles an expression. Tail says that its value is the value of a function.
@@ -132,7 +138,7 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.Conditional:
 		at := c.place(n.Cond)
 		cond, yes, no := c.node(n.Cond, s), c.compile(n.BranchTrue, s, tail), c.compile(n.BranchFalse, s, tail)
-		return expr{height: 1 + max(cond.height, yes.height, no.height), run: func(m *machine, e *env) value {
+		return expr{height: 1 + max(cond.height, yes.height, no.height), keeps: cond.keeps || yes.keeps || no.keeps, run: func(m *machine, e *env) value {
 			v := cond.run(m, e)
 			m.mark(at)
 			if m.boolean(v) {
@@ -143,7 +149,7 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.Error:
 		at := c.place(n)
 		msg := c.node(n.Expr, s)
-		return expr{height: 1 + msg.height, run: func(m *machine, e *env) value {
+		return expr{height: 1 + msg.height, keeps: msg.keeps, run: func(m *machine, e *env) value {
 			v := msg.run(m, e)
 			m.mark(at)
 			m.fail("%s", excerpt(m.toString(v)))
@@ -154,7 +160,7 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.SuperIndex:
 		at := c.place(n)
 		name := c.node(n.Index, s)
-		return expr{height: 1 + name.height, run: func(m *machine, e *env) value {
+		return expr{height: 1 + name.height, keeps: name.keeps, run: func(m *machine, e *env) value {
 			v := name.run(m, e)
 			m.mark(at)
 			return m.get(e.self, e.super+1, m.string(v))
@@ -162,7 +168,7 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.InSuper:
 		at := c.place(n)
 		name := c.node(n.Index, s)
-		return expr{height: 1 + name.height, run: func(m *machine, e *env) value {
+		return expr{height: 1 + name.height, keeps: name.keeps, run: func(m *machine, e *env) value {
 			v := name.run(m, e)
 			m.mark(at)
 			_, ok := m.findField(e.self.core, e.super+1, m.string(v))
@@ -209,13 +215,14 @@ func (c *compiler) variable(n *ast.Var, s *scope) expr {
 
 func (c *compiler) array(n *ast.Array, s *scope) expr {
 	elems := make([]code, len(n.Elements))
-	height := 0
+	height, keeps := 0, false
 	for i := range n.Elements {
 		e := c.node(n.Elements[i].Expr, s)
 		elems[i] = e.lazy(false)
+		keeps = keeps || e.keepsLazily(false)
 		height = max(height, e.height)
 	}
-	return expr{height: 1 + height, run: func(m *machine, e *env) value {
+	return expr{height: 1 + height, keeps: keeps, run: func(m *machine, e *env) value {
 		m.step(len(elems))
 		m.alloc(64 + 48*len(elems))
 		a := &array{elems: make([]value, len(elems))}
@@ -239,7 +246,7 @@ func (c *compiler) local(n *ast.Local, s *scope, tail bool) expr {
 		height = max(height, e.height)
 	}
 	body := c.compile(n.Body, inner, tail)
-	return expr{height: 1 + max(height, body.height), run: func(m *machine, e *env) value {
+	return expr{height: 1 + max(height, body.height), keeps: true, run: func(m *machine, e *env) value {
 		m.step(1)
 		m.alloc(64 + 48*len(binds))
 		v := &env{parent: e, slots: make([]value, len(binds))}
@@ -279,9 +286,10 @@ func (c *compiler) function(n *ast.Function, s *scope) expr {
 	}
 	body := c.compile(n.Body, inner, true)
 	height = 1 + max(height, body.height)
-	return expr{height: 1, run: func(m *machine, e *env) value {
+	brief := !body.keeps && !slices.ContainsFunc(params, func(p param) bool { return p.optional })
+	return expr{height: 1, keeps: true, run: func(m *machine, e *env) value {
 		m.alloc(128)
-		return value{kind: kindFunction, ref: &function{params: params, body: body.run, env: e, height: height}}
+		return value{kind: kindFunction, ref: &function{params: params, body: body.run, env: e, height: height, brief: brief}}
 	}}
 }
 
@@ -299,10 +307,10 @@ func (c *compiler) index(n *ast.Index, s *scope) expr {
 	}
 	at := c.place(n)
 	target, index := c.node(n.Target, s), c.node(n.Index, s)
-	height := 1 + max(target.height, index.height)
+	height, keeps := 1+max(target.height, index.height), target.keeps || index.keeps
 	if index.lit != nil && index.lit.kind == kindString {
 		name := index.lit.str
-		return expr{height: height, run: func(m *machine, e *env) value {
+		return expr{height: height, keeps: keeps, run: func(m *machine, e *env) value {
 			v := target.run(m, e)
 			m.mark(at)
 			if v.kind == kindObject {
@@ -311,7 +319,7 @@ func (c *compiler) index(n *ast.Index, s *scope) expr {
 			return m.index(v, text(name))
 		}}
 	}
-	return expr{height: height, run: func(m *machine, e *env) value {
+	return expr{height: height, keeps: keeps, run: func(m *machine, e *env) value {
 		v := target.run(m, e)
 		i := index.run(m, e)
 		m.mark(at)
@@ -375,7 +383,7 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 	}
 	if fixed {
 		proto.sortNames()
-		return expr{height: 1, run: func(m *machine, e *env) value {
+		return expr{height: 1, keeps: true, run: func(m *machine, e *env) value {
 			m.step(1)
 			m.alloc(240)
 			l := proto
@@ -384,7 +392,7 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 		}}
 	}
 	asserts := proto.asserts
-	return expr{height: height, run: func(m *machine, e *env) value {
+	return expr{height: height, keeps: true, run: func(m *machine, e *env) value {
 		m.step(1 + len(fields))
 		m.alloc(240 + 128*len(fields))
 		l := &layer{fields: make([]field, 0, len(fields)), locals: locals, asserts: asserts, env: e}

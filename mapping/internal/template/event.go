@@ -15,6 +15,8 @@ import (
 // Event is the record that a program reads. What its methods return must not change during the evaluation; an error ends
 // the evaluation and becomes [Error.Err].
 type Event interface {
+	// Size is the number of bytes of the body as it was received, which default budgets grow with.
+	Size() int
 	// AppendIP appends the text of Ip().
 	AppendIP(dst []byte) []byte
 	// AppendTime appends the text of Now() without a format.
@@ -132,7 +134,7 @@ func (c *compiler) body(n *ast.Apply, args []argument, to []int) (expr, bool) {
 			return m.body(&p, *lit)
 		}}, true
 	}
-	return expr{height: 8 + height, run: func(m *machine, e *env) value {
+	return expr{height: 8 + height, keeps: def.expr.keepsLazily(false), run: func(m *machine, e *env) value {
 		m.mark(at)
 		return m.body(&p, lazy(m, e))
 	}}, true
@@ -149,7 +151,7 @@ func (m *machine) body(p *tape.Path, def value) value {
 	t, err := m.event.Body()
 	if err == nil {
 		at, passed, ok := t.Lookup(0, p.Steps, m.compat)
-		m.step(passed >> 4)
+		m.ticks(4 * passed)
 		if ok {
 			if m.compat && at == 0 && t.Nodes[0].Kind != tape.Object {
 				m.fail("Body(): the body is not an object")

@@ -23,6 +23,7 @@ func sampleEvent() *jsonEvent {
 
 var eventHeader = map[string]string{"X-Env": "prod", "User-Agent": "curl/8 <x>"}
 
+func (e *jsonEvent) Size() int                  { return len(e.body) }
 func (e *jsonEvent) AppendIP(dst []byte) []byte { return append(dst, "203.0.113.7"...) }
 func (e *jsonEvent) Time() time.Time            { return time.Date(2024, 2, 29, 13, 4, 5, 67_000_000, time.UTC) }
 

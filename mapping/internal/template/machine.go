@@ -16,8 +16,8 @@ type machine struct {
 	compat bool
 	budget Budget
 
-	steps  int // left
-	memory int // left
+	left   int64 // ticks
+	memory int   // left
 	depth  int
 	at     place // the expression at work
 	height int   // Go stack in use, in nested expressions
@@ -36,6 +36,9 @@ type machine struct {
 
 	tail tailCall
 	std  *object
+	busy thunk // of an element that is being made, see generator
+
+	spare []*env // scopes of calls that are over, to be used again
 	// stack holds the arguments of calls of Go functions, which do not keep them. A call takes the end of it and puts it
 	// back as it was.
 	stack []value
@@ -52,7 +55,8 @@ const maxHeight = 200_000
 
 func (m *machine) reset(ev Event, compat bool, b Budget) {
 	m.event, m.compat, m.budget = ev, compat, b
-	m.steps, m.memory, m.depth, m.height, m.at = b.Steps, b.Memory, 0, 0, 0
+	m.left, m.memory, m.depth, m.height, m.at = int64(b.Steps)*ticksAStep, b.Memory, 0, 0, 0
+	m.busy.busy = true
 	m.tail, m.std, m.stack = tailCall{}, nil, m.stack[:0]
 	m.buf, m.long = tape.Keep(m.buf), tape.Keep(m.long)
 	m.forgetTexts()
@@ -107,8 +111,17 @@ func (m *machine) exceed(what string, limit int) {
 // unreadable ends the evaluation with an error of the event.
 func (m *machine) unreadable(err error) { panic(&Error{Kind: Unreadable, Err: err}) }
 
+// ticksAStep divides a step, for what costs less. A tick is the work of some nanoseconds, and a step that of 50 to 150.
+const ticksAStep = 16
+
+func (m *machine) ticks(n int) {
+	if m.left -= int64(n); m.left < 0 {
+		m.exceed("steps", m.budget.Steps)
+	}
+}
+
 func (m *machine) step(n int) {
-	if m.steps -= n; m.steps < 0 {
+	if m.left -= int64(n) * ticksAStep; m.left < 0 {
 		m.exceed("steps", m.budget.Steps)
 	}
 }
@@ -127,6 +140,11 @@ func (m *machine) alloc(n int) {
 // enter and leave bound nested evaluations. After a failure leave is not called: reset follows.
 func (m *machine) enter(height int) {
 	m.step(1)
+	m.nest(height)
+}
+
+// nest is enter for what accounts for its work itself.
+func (m *machine) nest(height int) {
 	m.depth++
 	m.height += height
 	if m.depth > m.budget.Depth {
@@ -146,7 +164,11 @@ func (m *machine) force(v value) value {
 	if v.kind != kindThunk {
 		return v
 	}
-	t := v.ref.(*thunk)
+	t, ok := v.ref.(*thunk)
+	if !ok {
+		g := v.ref.(*generator)
+		return m.generate(g, int(v.num))
+	}
 	if t.done {
 		return t.val
 	}
@@ -176,23 +198,44 @@ func (m *machine) call(f *function, args ...value) value {
 	if len(args) > len(f.params) {
 		m.fail("the function takes %d arguments, but got %d", len(f.params), len(args))
 	}
-	slots := make([]value, len(f.params))
-	n := copy(slots, args)
-	for i := n; i < len(slots); i++ {
-		slots[i].kind = kindTail
+	if f.native == nil && !f.brief {
+		slots := make([]value, len(f.params))
+		m.alloc(48 * len(slots))
+		absent(slots[copy(slots, args):])
+		return m.invoke(f, slots, false)
 	}
-	return m.invoke(f, slots, false)
+	before := m.stack
+	slots := m.push(len(f.params))
+	absent(slots[copy(slots, args):])
+	v := m.invoke(f, slots, false)
+	m.pop(before, slots)
+	return v
+}
+
+// absent marks slots that have no argument.
+func absent(slots []value) {
+	for i := range slots {
+		slots[i] = value{kind: kindTail}
+	}
 }
 
 // invoke calls a function. Slots has one value for each parameter, kindTail where the argument is absent.
 func (m *machine) invoke(f *function, slots []value, strict bool) value {
-	m.alloc(64 + 48*len(slots))
 	if f.native != nil {
 		return m.invokeNative(f, slots)
 	}
-	e := m.bind(f, slots, strict)
+	var scope *env
+	if n := len(m.spare); f.brief && n > 0 {
+		scope, m.spare = m.spare[n-1], m.spare[:n-1]
+	} else {
+		m.alloc(80)
+		scope = &env{}
+	}
+	m.bind(scope, f, slots, strict)
+	brief, e := f.brief, scope
 	height, at := f.height, m.at
-	m.enter(height)
+	m.ticks(6)
+	m.nest(height)
 	v := f.body(m, e)
 	for v.kind == kindTail {
 		f, e = m.tail.fn, m.tail.e
@@ -203,12 +246,16 @@ func (m *machine) invoke(f *function, slots []value, strict bool) value {
 	}
 	m.leave(height)
 	m.at = at
+	if brief {
+		*scope = env{}
+		m.spare = append(m.spare, scope)
+	}
 	return v
 }
 
-// bind makes the scope of a call of a closure.
-func (m *machine) bind(f *function, slots []value, strict bool) *env {
-	e := &env{parent: f.env, slots: slots}
+// bind makes e the scope of a call of a closure.
+func (m *machine) bind(e *env, f *function, slots []value, strict bool) {
+	e.parent, e.slots = f.env, slots
 	if f.env != nil {
 		e.self, e.super = f.env.self, f.env.super
 	}
@@ -226,11 +273,11 @@ func (m *machine) bind(f *function, slots []value, strict bool) *env {
 			m.forceAt(&slots[i])
 		}
 	}
-	return e
 }
 
 func (m *machine) invokeNative(f *function, slots []value) value {
-	m.enter(8)
+	m.ticks(6)
+	m.nest(8)
 	for i := range slots {
 		switch {
 		case slots[i].kind == kindTail && !f.params[i].optional:
@@ -303,37 +350,6 @@ func (m *machine) function(v value) *function {
 	return v.ref.(*function)
 }
 
-// array returns the elements, which may be thunks. The caller must not change them but by forceAt.
-func (m *machine) array(v value) []value {
-	if v.kind != kindArray {
-		m.typeError(v, kindArray)
-	}
-	a := v.ref.(*array)
-	if a.doc != nil && a.walked != wasRead {
-		t := a.doc
-		n := 0
-		for i := a.node + 1; i < t.Nodes[a.node].Next; i = t.Nodes[i].Next {
-			n++
-		}
-		m.step(n)
-		m.alloc(48 * n)
-		a.elems = make([]value, 0, n)
-		for i := a.node + 1; i < t.Nodes[a.node].Next; i = t.Nodes[i].Next {
-			a.elems = append(a.elems, m.fromDoc(t, i))
-		}
-		a.walked = wasRead
-	}
-	return a.elems
-}
-
-func (m *machine) length(v value) int {
-	a := v.ref.(*array)
-	if a.doc == nil || a.walked == wasRead {
-		return len(a.elems)
-	}
-	return len(m.array(v))
-}
-
 // checked refuses the floats that are no jsonnet numbers.
 func (m *machine) checked(f float64) value {
 	if math.IsNaN(f) {
@@ -371,7 +387,7 @@ func (m *machine) fromDoc(t *tape.Tape, at uint32) value {
 		m.buf = tape.AppendUnquoted(m.buf, content)
 		return value{kind: kindString, str: tape.AsString(m.buf[from:]), num: float64(at), ref: t}
 	case tape.Array:
-		return value{kind: kindArray, ref: &array{doc: t, node: at}}
+		return value{kind: kindArray, ref: &array{form: formDoc, doc: t, node: at}}
 	}
 	return newObject(&docObject{doc: t, node: at})
 }

@@ -222,7 +222,7 @@ func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 		hops++
 	}
 	d.walked = int32(min(int(d.walked)+hops, manyWalks+1))
-	m.step(hops >> 4)
+	m.ticks(4 * hops)
 	return at, found
 }
 

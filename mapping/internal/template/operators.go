@@ -13,7 +13,7 @@ import (
 func (c *compiler) unary(n *ast.Unary, s *scope) expr {
 	x := c.node(n.Expr, s)
 	op, at := n.Op, c.place(n)
-	return expr{height: 1 + x.height, run: func(m *machine, e *env) value {
+	return expr{height: 1 + x.height, keeps: x.keeps, run: func(m *machine, e *env) value {
 		v := x.run(m, e)
 		m.mark(at)
 		switch op {
@@ -35,7 +35,7 @@ func (c *compiler) binary(n *ast.Binary, s *scope, tail bool) expr {
 	if n.Op == ast.BopAnd || n.Op == ast.BopOr {
 		x, y := c.node(n.Left, s), c.node(n.Right, s)
 		or, at := n.Op == ast.BopOr, c.place(n)
-		return expr{height: 1 + max(x.height, y.height), run: func(m *machine, e *env) value {
+		return expr{height: 1 + max(x.height, y.height), keeps: x.keeps || y.keeps, run: func(m *machine, e *env) value {
 			v := x.run(m, e)
 			m.mark(at)
 			if m.boolean(v) == or {
@@ -51,7 +51,7 @@ func (c *compiler) binary(n *ast.Binary, s *scope, tail bool) expr {
 	if op == nil {
 		return c.fault(n, "unknown operator %s", n.Op)
 	}
-	return expr{height: 1 + max(x.height, y.height), run: func(m *machine, e *env) value {
+	return expr{height: 1 + max(x.height, y.height), keeps: x.keeps || y.keeps, run: func(m *machine, e *env) value {
 		a := x.run(m, e)
 		b := y.run(m, e)
 		m.mark(at)
@@ -111,7 +111,7 @@ func (c *compiler) sum(n *ast.Binary, s *scope) expr {
 	var operands []expr
 	var places []place // of the sum up to each operand
 	var collect func(ast.Node)
-	height := 0
+	height, keeps := 0, false
 	collect = func(n ast.Node) {
 		at := c.place(n)
 		if b, ok := n.(*ast.Binary); ok && b.Op == ast.BopPlus {
@@ -119,14 +119,14 @@ func (c *compiler) sum(n *ast.Binary, s *scope) expr {
 			n = b.Right
 		}
 		e := c.node(n, s)
-		height = max(height, e.height)
+		height, keeps = max(height, e.height), keeps || e.keeps
 		operands, places = append(operands, e), append(places, at)
 	}
 	collect(n.Left)
 	right := c.node(n.Right, s)
 	operands, places = append(operands, right), append(places, c.place(n))
 	height = 1 + max(height, right.height)
-	return expr{height: height, run: func(m *machine, e *env) value {
+	return expr{height: height, keeps: keeps || right.keeps, run: func(m *machine, e *env) value {
 		acc := operands[0].run(m, e)
 		for i := 1; i < len(operands); i++ {
 			v := operands[i].run(m, e)
@@ -217,24 +217,7 @@ func (m *machine) index(target, index value) value {
 	case kindObject:
 		return m.get(target.ref.(*object), 0, m.string(index))
 	case kindArray:
-		i := int(m.float(index))
-		if a := target.ref.(*array); a.doc != nil && a.walked != wasRead && a.walked <= manyWalks {
-			at := 0
-			k := a.node + 1
-			for ; k < a.doc.Nodes[a.node].Next && i > at; k = a.doc.Nodes[k].Next {
-				at++
-			}
-			m.step(1 + at>>4)
-			a.walked = int32(min(int(a.walked)+at, manyWalks+1))
-			if k < a.doc.Nodes[a.node].Next && i == at {
-				return m.fromDoc(a.doc, k)
-			}
-		}
-		elems := m.array(target)
-		if i < 0 || i >= len(elems) {
-			m.fail("index %d out of bounds, not within [0, %d)", i, len(elems))
-		}
-		return m.forceAt(&elems[i])
+		return m.element(target, int(m.float(index)))
 	case kindString:
 		i := int(m.float(index))
 		if i >= 0 {
@@ -250,7 +233,7 @@ func (m *machine) index(target, index value) value {
 
 // compare orders two numbers, two strings (by code points) or two arrays.
 func (m *machine) compare(x, y value) int {
-	m.step(1)
+	m.ticks(4)
 	switch x.kind {
 	case kindNumber:
 		return cmp.Compare(m.float(x), m.float(y))
@@ -275,7 +258,7 @@ func (m *machine) compare(x, y value) int {
 }
 
 func (m *machine) equal(x, y value) bool {
-	m.step(1)
+	m.ticks(4)
 	if x.kind != y.kind {
 		return false
 	}

@@ -36,8 +36,15 @@ type Options struct {
 // Budget bounds one evaluation; zero fields have their default. mapping.Budget documents it.
 type Budget struct{ Steps, Depth, Memory, Output int }
 
-func (b Budget) withDefaults() Budget {
-	return Budget{cmp.Or(b.Steps, 200_000), cmp.Or(b.Depth, 500), cmp.Or(b.Memory, 8<<20), cmp.Or(b.Output, 1536<<10)}
+// withDefaults gives the budget for a body of size bytes. It grows with bodies up to 1 MiB.
+func (b Budget) withDefaults(size int) Budget {
+	size = min(size, 1<<20)
+	return Budget{
+		Steps:  cmp.Or(b.Steps, 200_000+2*size),
+		Depth:  cmp.Or(b.Depth, 500),
+		Memory: cmp.Or(b.Memory, 8<<20+64*size),
+		Output: cmp.Or(b.Output, 1536<<10),
+	}
 }
 
 // Fault says why a template is refused, with the place in the user's text.
@@ -96,7 +103,6 @@ func Compile(content string, opts Options) (*Program, []*Fault) {
 	if e.height > maxHeight/4 {
 		return nil, []*Fault{{1, 1, "the expressions are nested too deep"}}
 	}
-	opts.Budget = opts.Budget.withDefaults()
 	return &Program{run: e.run, opts: opts, text: text, places: c.places, root: whole}, nil
 }
 
@@ -165,7 +171,7 @@ var machines = sync.Pool{New: func() any { return new(machine) }}
 // plain text. When it fails it returns dst as it was. dst must not overlap what the event gives.
 func (p *Program) Append(dst []byte, ev Event, raw bool) (out []byte, fail *Error) {
 	m := machines.Get().(*machine)
-	budget := p.opts.Budget
+	budget := p.opts.Budget.withDefaults(ev.Size())
 	m.reset(ev, p.opts.Compat, budget)
 	m.at = p.root
 	defer func() {

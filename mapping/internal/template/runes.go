@@ -13,6 +13,9 @@ type textIndex struct {
 	s     string
 	count int      // characters
 	marks []uint32 // offset of every markEvery-th character, nil if each character is one byte
+
+	// The character that was found last, and its offset: most often the next one is asked for.
+	last, lastAt int
 }
 
 const (
@@ -62,11 +65,15 @@ func (t *textIndex) offset(n int) int {
 	case t.marks == nil:
 		return n
 	}
-	at := int(t.marks[n/markEvery])
-	for range n % markEvery {
+	from, at := n-n%markEvery, int(t.marks[n/markEvery])
+	if from <= t.last && t.last <= n {
+		from, at = t.last, t.lastAt
+	}
+	for range n - from {
 		_, size := utf8.DecodeRuneInString(t.s[at:])
 		at += size
 	}
+	t.last, t.lastAt = n, at
 	return at
 }
 
@@ -80,11 +87,11 @@ func (m *machine) runeCount(s string) int {
 
 // runeSlice returns the characters from number from up to number to, or to the end. Neither is negative.
 func (m *machine) runeSlice(s string, from, to int) string {
-	m.step(1)
+	m.ticks(2)
 	if len(s) > shortText {
 		t := m.indexOf(s)
-		if t.marks != nil {
-			m.step(2)
+		if t.marks != nil && from != t.last {
+			m.step(1)
 		}
 		start := t.offset(from)
 		return s[start:max(start, t.offset(to))]

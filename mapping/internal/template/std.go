@@ -70,7 +70,7 @@ func compileStd() (*layer, map[string]code) {
 		panic("mapping: the standard library does not compile: " + c.faults[0].Msg)
 	}
 	var m machine
-	m.reset(nil, false, Budget{}.withDefaults())
+	m.reset(nil, false, Budget{}.withDefaults(0))
 	l := e.run(&m, nil).ref.(*object).core.(*layer)
 	all := &layer{locals: l.locals, asserts: l.asserts}
 	origins := map[string]code{}

@@ -22,6 +22,7 @@ func stdArrays() map[string]goFunction {
 		"reverse":       {params: []string{"arr"}, run: (*machine).stdReverse},
 		"filter":        {params: []string{"func", "arr"}, run: (*machine).stdFilter},
 		"map":           {params: []string{"func", "arr"}, run: (*machine).stdMap},
+		"mapWithIndex":  {params: []string{"func", "arr"}, run: (*machine).stdMapWithIndex},
 		"flatMap":       {params: []string{"func", "arr"}, run: (*machine).stdFlatMap},
 		"$flatMapArray": {params: []string{"func", "arr"}, run: func(m *machine, a []value) value {
 			m.array(a[1])
@@ -69,21 +70,12 @@ var identity = value{kind: kindFunction, ref: &function{
 	name: "std.id", params: []param{{name: "x"}}, native: func(_ *machine, a []value) value { return a[0] },
 }}
 
-// take accounts for an array of n elements.
-func (m *machine) take(n int) []value {
-	m.step(n)
-	m.alloc(64 + 48*n)
-	return make([]value, 0, n)
-}
-
 func (m *machine) stdRange(a []value) value {
 	from, to := m.integer(a[0]), m.integer(a[1])
 	n := max(to-from+1, 0)
-	out := m.take(n)
-	for i := range n {
-		out = append(out, number(float64(from+i)))
-	}
-	return list(out)
+	m.ticks(2 * n)
+	m.alloc(64)
+	return value{kind: kindArray, ref: &array{form: formRange, first: from, count: n}}
 }
 
 // stdSlice is x[index:end:step].
@@ -165,16 +157,17 @@ func (m *machine) stdUniq(a []value) value {
 	in, f := m.elements(a[0]), m.function(a[1])
 	var out []value
 	var last value
-	for i := range in {
-		if len(in) > 1 {
-			key := m.call(f, in[i])
+	for i := range in.len() {
+		el := in.at(m, i)
+		if in.len() > 1 {
+			key := m.call(f, el)
 			if i > 0 && m.equal(last, key) {
 				continue
 			}
 			last = key
 		}
 		m.alloc(96)
-		out = append(out, in[i])
+		out = append(out, el)
 	}
 	return list(out)
 }
@@ -187,13 +180,20 @@ func (m *machine) stdReverse(a []value) value {
 }
 
 func (m *machine) stdFilter(a []value) value {
-	in, f := m.array(a[1]), m.function(a[0])
-	var out []value
-	for i := range in {
-		if m.boolean(m.call(f, in[i])) {
-			m.alloc(48)
-			out = append(out, in[i])
+	if a[1].kind != kindArray {
+		m.typeError(a[1], kindArray)
+	}
+	in, f := m.elements(a[1]), m.function(a[0])
+	var pos []uint32
+	for i := range in.len() {
+		if m.ticks(2); m.boolean(m.call(f, in.at(m, i))) {
+			m.alloc(8) // an append that doubles its room
+			pos = append(pos, uint32(i))
 		}
+	}
+	out := m.take(len(pos))
+	for _, i := range pos {
+		out = append(out, in.at(m, int(i)))
 	}
 	return list(out)
 }
@@ -210,15 +210,20 @@ func (m *machine) stdMap(a []value) value {
 		}
 		return list(out)
 	case kindArray:
-		in := m.array(a[1])
-		out := m.take(len(in))
-		for i := range in {
-			out = append(out, m.later(f, in[i]))
-		}
-		return list(out)
+		in := m.elements(a[1])
+		return m.generated(&generator{src: in, fn: f}, in.len())
 	}
 	m.fail("std.map second param must be array / string, got %s", kindNames[a[1].kind])
 	return null
+}
+
+func (m *machine) stdMapWithIndex(a []value) value {
+	f := m.function(a[0])
+	if a[1].kind != kindArray && a[1].kind != kindString {
+		m.fail("std.mapWithIndex second param must be array / string, got %s", kindNames[a[1].kind])
+	}
+	in := m.elements(a[1])
+	return m.generated(&generator{src: in, fn: f, numbered: true}, in.len())
 }
 
 // byRune remembers what a function gives for each character: jsonnet has no side effects, so it gives the same each time,
@@ -256,32 +261,14 @@ func (m *machine) later(f *function, args ...value) value {
 	return value{kind: kindThunk, ref: &thunk{run: func(m *machine, _ *env) value { return m.call(f, args...) }}}
 }
 
-// elements returns the elements of an array or the characters of a text.
-func (m *machine) elements(v value) []value {
-	if v.kind == kindString {
-		return m.characters(v.str)
-	}
-	return m.array(v)
-}
-
-func (m *machine) characters(s string) []value {
-	out := m.take(utf8.RuneCountInString(s))
-	for len(s) > 0 {
-		_, n := utf8.DecodeRuneInString(s)
-		out = append(out, text(s[:n]))
-		s = s[n:]
-	}
-	return out
-}
-
 func (m *machine) stdFlatMap(a []value) value {
 	f := m.function(a[0])
 	switch a[1].kind {
 	case kindArray:
-		in := m.array(a[1])
+		in := m.elements(a[1])
 		var out []value
-		for i := range in {
-			part := m.array(m.call(f, in[i]))
+		for i := range in.len() {
+			part := m.array(m.call(f, in.at(m, i)))
 			m.step(len(part))
 			m.alloc(48 * len(part))
 			out = append(out, part...)
@@ -309,11 +296,12 @@ func (m *machine) stdFlatMap(a []value) value {
 
 func (m *machine) fold(a []value, right bool) value {
 	f, in, acc := m.function(a[0]), m.elements(a[1]), a[2]
-	for i := range in {
+	n := in.len()
+	for i := range n {
 		if right {
-			acc = m.call(f, in[len(in)-1-i], acc)
+			acc = m.call(f, in.at(m, n-1-i), acc)
 		} else {
-			acc = m.call(f, acc, in[i])
+			acc = m.call(f, acc, in.at(m, i))
 		}
 	}
 	return acc
@@ -321,29 +309,29 @@ func (m *machine) fold(a []value, right bool) value {
 
 func (m *machine) stdMakeArray(a []value) value {
 	n, f := m.integer(a[0]), m.function(a[1])
-	out := m.take(max(n, 0))
-	for i := range n {
-		out = append(out, m.later(f, number(float64(i))))
-	}
-	return list(out)
+	return m.generated(&generator{src: &array{form: formRange, count: n}, fn: f}, max(n, 0))
 }
 
 func (m *machine) stdJoin(a []value) value {
-	sep, in := a[0], m.array(a[1])
+	sep := a[0]
+	if a[1].kind != kindArray {
+		m.typeError(a[1], kindArray)
+	}
 	switch sep.kind {
 	case kindString:
 		// Evaluating an element may make strings too: all of them first, so that the joined text is one piece.
-		size := 0
-		for i := range in {
-			if v := m.forceAt(&in[i]); v.kind != kindNull {
+		size, parts := 0, m.elements(a[1])
+		for i := range parts.len() {
+			if v := m.force(parts.at(m, i)); v.kind != kindNull {
 				size += len(m.string(v)) + len(sep.str)
 			}
 		}
-		m.step(len(in) + size>>6)
+		m.ticks(2 * parts.len())
+		m.step(size >> 6)
 		m.alloc(size)
 		from, first := len(m.buf), true
-		for i := range in {
-			v := m.forceAt(&in[i])
+		for i := range parts.len() {
+			v := m.force(parts.at(m, i))
 			if v.kind == kindNull {
 				continue
 			}
@@ -355,7 +343,7 @@ func (m *machine) stdJoin(a []value) value {
 		return m.made(from)
 	case kindArray:
 		var out []value
-		between, first := m.array(sep), true
+		in, between, first := m.array(a[1]), m.array(sep), true
 		for i := range in {
 			v := m.forceAt(&in[i])
 			if v.kind == kindNull {
@@ -459,13 +447,4 @@ func (m *machine) extreme(a []value, sign int) value {
 		}
 	}
 	return best
-}
-
-// texts makes an array of strings.
-func (m *machine) texts(in []string) value {
-	out := m.take(len(in))
-	for _, s := range in {
-		out = append(out, text(s))
-	}
-	return list(out)
 }

@@ -107,5 +107,8 @@ func (m *machine) modulo(x, y value) value {
 	if b == 0 {
 		m.fail("division by zero")
 	}
+	if a >= 0 && a <= maxSafe && b >= 1 && b <= maxSafe && a == math.Trunc(a) && b == math.Trunc(b) {
+		return number(float64(int64(a) % int64(b))) // in a tenth of the time
+	}
 	return m.checked(math.Mod(a, b))
 }

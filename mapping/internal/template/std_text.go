@@ -85,7 +85,7 @@ func stdStrings() map[string]goFunction {
 			if a[0].kind != kindString {
 				return m.origin("stringChars", a...)
 			}
-			return list(m.characters(a[0].str))
+			return value{kind: kindArray, ref: m.characters(a[0].str)}
 		}},
 		"isEmpty":          {params: []string{"str"}, run: func(m *machine, a []value) value { return boolean(m.string(a[0]) == "") }},
 		"equalsIgnoreCase": {params: []string{"str1", "str2"}, run: func(m *machine, a []value) value { return boolean(m.affix(a, strings.EqualFold)) }},

@@ -1,9 +1,5 @@
 package template
 
-import (
-	"github.com/forebay/forebay/mapping/internal/tape"
-)
-
 // kind is the type of a jsonnet value.
 type kind uint8
 
@@ -25,12 +21,13 @@ var kindNames = [...]string{"null", "boolean", "number", "string", "array", "obj
 // outcome of an evaluation.
 type value struct {
 	kind kind
-	// num is the number; 1 or 0 of a boolean; the node on the tape of a string that has a ref.
+	// num is the number; 1 or 0 of a boolean; the node on the tape of a string that has a ref; the position of an element
+	// whose ref is a *generator.
 	num float64
 	// str is the text of a string. For a number that came out of a record it is the number as it was written there,
 	// and num is not set: see machine.float.
 	str string
-	// ref is an *array, *object, *function or *thunk. For a string it is the *tape.Tape it was read from, if its text there
+	// ref is an *array, *object or *function, and of kindThunk a *thunk or *generator. For a string it is the *tape.Tape it was read from, if its text there
 	// is not simply the quoted str.
 	ref any
 }
@@ -41,9 +38,8 @@ var (
 	vZero = value{kind: kindBool}
 )
 
-func number(f float64) value   { return value{kind: kindNumber, num: f} }
-func text(s string) value      { return value{kind: kindString, str: s} }
-func list(elems []value) value { return value{kind: kindArray, ref: &array{elems: elems}} }
+func number(f float64) value { return value{kind: kindNumber, num: f} }
+func text(s string) value    { return value{kind: kindString, str: s} }
 
 func boolean(b bool) value {
 	if b {
@@ -74,18 +70,6 @@ type thunk struct {
 	done bool
 }
 
-// array is a jsonnet array, or one on the tape of which nobody has asked for the elements.
-type array struct {
-	elems []value    // may be thunks
-	doc   *tape.Tape // where an array of a record stands, nil if it was computed
-	node  uint32
-	// walked is how many elements of the tape were passed to get at others, or wasRead when elems are valid though doc is set.
-	walked int32
-	room   *int // see machine.appended
-}
-
-const wasRead = -1
-
 // manyWalks is how many elements or members of the tape are passed before an array or object is read as a whole, so that
 // to go through all of it by index or name costs as much as it has parts.
 const manyWalks = 256
@@ -97,6 +81,8 @@ type function struct {
 	body   code
 	env    *env
 	height int
+	// brief says that a call needs its scope only while it runs, so that the next call can have it.
+	brief bool
 	// written in Go; gets one value for each parameter, forced unless lazy is set; an absent one has kindTail
 	native func(m *machine, args []value) value
 	lazy   bool
