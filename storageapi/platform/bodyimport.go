@@ -1,12 +1,12 @@
 package platform
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -75,13 +75,8 @@ func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jo
 // dropBodyFile deletes the file when its job has ended. A job that still runs because its call was broken off needs it:
 // then the file goes when its life is over.
 func (s *Server) dropBodyFile(id int64) {
-	var used bool
-	err := s.store.view(func(tx *txn) error {
-		open, err := openJobs(tx)
-		used = slices.ContainsFunc(open, func(r jobRecord) bool { return gjson.GetBytes(r.Params, "source.fileId").Int() == id })
-		return err
-	})
-	if err != nil || used {
+	open, err := viewed(s.store, openJobs)
+	if err != nil || slices.ContainsFunc(open, func(r jobRecord) bool { return gjson.GetBytes(r.Params, "source.fileId").Int() == id }) {
 		return
 	}
 	err = s.store.update(fileLock(id), func(tx *txn) error { return dropFileOf(tx, id) })
@@ -113,40 +108,21 @@ func (c *call) readBodyFile() (in *input, name string, id int64, err error) {
 
 // readFormFile reads a multipart form. The file is not kept in memory.
 func (c *call) readFormFile(boundary string) (in *input, name string, id int64, err error) {
-	malformed := refuse(http.StatusBadRequest, "validation.body", "The form is malformed")
-	values := url.Values{}
-	size := 0
-	for r := multipart.NewReader(&contextReader{c.r.Context(), c.r.Body}, boundary); ; {
-		p, err := r.NextPart()
-		if err == io.EOF {
-			in, err = formInput(values)
-			return c.reading(in, tableCode, err), name, id, err
-		}
-		if err != nil {
-			return nil, "", id, malformed
-		}
+	in, err = readParts(&contextReader{c.r.Context(), c.r.Body}, boundary, maxFormFields, func(p *multipart.Part) (taken bool, err error) {
 		field := p.FormName()
-		if field == "data" || field == "dataString" {
-			if id != 0 {
-				return nil, "", id, refuse(http.StatusBadRequest, "validation.body", "The form has the field %s twice", field)
-			}
-			if name = p.FileName(); name == "" {
-				name = "data.csv"
-			}
-			if id, err = c.storeBody(p); errors.Is(err, io.ErrUnexpectedEOF) {
-				err = malformed
-			}
-			if err != nil {
-				return nil, "", id, err
-			}
-			continue
+		if field != "data" && field != "dataString" {
+			return false, nil
 		}
-		value, err := io.ReadAll(io.LimitReader(p, maxFormFields))
-		if size += len(value); err != nil || size >= maxFormFields || p.FileName() != "" {
-			return nil, "", id, malformed
+		if id != 0 {
+			return true, refuse(http.StatusBadRequest, "validation.body", "The form has the field %s twice", field)
 		}
-		values.Add(field, string(value))
-	}
+		name = cmp.Or(p.FileName(), "data.csv")
+		if id, err = c.storeBody(p); errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errForm
+		}
+		return true, err
+	})
+	return c.reading(in, tableCode, err), name, id, err
 }
 
 // storeBody stores bytes for a file whose record comes later; what a crash leaves of it goes at the next opening.

@@ -276,11 +276,7 @@ func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 	// nor does who holds that of the tokens.
 	defer s.store.locks.lock(bucketLock(branch, ""))()
 	defer s.store.locks.lock(bucketLock(branch, p.Bucket))()
-	var tables []table
-	err := s.store.view(func(tx *txn) (err error) {
-		tables, err = all[table](tx, key("table", branch, p.Bucket+"."))
-		return err
-	})
+	tables, err := viewed(s.store, func(tx *txn) ([]table, error) { return all[table](tx, key("table", branch, p.Bucket+".")) })
 	if err != nil {
 		return err
 	}

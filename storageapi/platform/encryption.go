@@ -17,6 +17,10 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // Encrypted values belong to a scope: a component, a component in a project, or a configuration. A run can read those
@@ -128,125 +132,86 @@ func (v *vault) decrypt(scope cipherScope, text string) (string, error) {
 }
 
 // mapSecrets replaces the texts under names that begin with "#", at any depth, and keeps everything else byte by byte
-// but for white space. A path such as parameters.#password is what an error names.
+// but for white space. raw is valid JSON. A path such as parameters.#password is what an error names.
 func mapSecrets(raw json.RawMessage, replace func(text string) (string, error)) (json.RawMessage, error) {
 	if !bytes.Contains(raw, []byte("#")) && !bytes.Contains(raw, []byte(`\u`)) {
 		return raw, nil // no name can begin with "#"
 	}
-	return mapSecretsAt(raw, "", false, replace)
+	m := secretMapper{replace: replace}
+	out := m.value(nil, gjson.ParseBytes(raw), "", false)
+	return out, m.err
 }
 
-func mapSecretsAt(raw json.RawMessage, path string, secret bool, replace func(string) (string, error)) (json.RawMessage, error) {
-	switch kindOf(raw) {
-	case '{':
-		return mapMembers(raw, path, replace)
-	case '[':
-		var items []json.RawMessage
-		if err := json.Unmarshal(raw, &items); err != nil {
-			return nil, err
-		}
-		for i, item := range items {
-			var err error
-			if items[i], err = mapSecretsAt(item, path+"["+strconv.Itoa(i)+"]", secret, replace); err != nil {
-				return nil, err
+type secretMapper struct {
+	replace func(text string) (string, error)
+	err     error // the first one
+}
+
+// value appends a value at a path. secret says that it stands under a name that begins with "#".
+func (m *secretMapper) value(dst []byte, v gjson.Result, path string, secret bool) []byte {
+	switch {
+	case m.err != nil:
+		return dst
+	case v.IsObject():
+		return appendMembers(dst, v, func(dst []byte, name, value gjson.Result) []byte {
+			below := name.Str
+			if path != "" {
+				below = path + "." + below
 			}
+			return m.value(dst, value, below, strings.HasPrefix(name.Str, "#"))
+		})
+	case v.IsArray():
+		dst = append(dst, '[')
+		for i, item := range v.Array() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = m.value(dst, item, path+"["+strconv.Itoa(i)+"]", secret)
 		}
-		return encodeJSON(items)
-	case '"':
-		if !secret {
-			return raw, nil
-		}
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return nil, err
-		}
-		text, err := replace(text)
+		return append(dst, ']')
+	case secret && v.Type == gjson.String:
+		text, err := m.replace(v.Str)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			m.err = fmt.Errorf("%s: %w", path, err)
 		}
-		return encodeJSON(text)
+		return jsontext.AppendString(dst, text, false)
 	}
-	return raw, nil
+	return append(dst, v.Raw...)
 }
 
-// mapMembers is mapSecretsAt for an object. It keeps the order of the members.
-func mapMembers(raw json.RawMessage, path string, replace func(string) (string, error)) (json.RawMessage, error) {
-	var out bytes.Buffer
-	out.WriteByte('{')
-	err := eachMember(raw, func(name string, rawName, value json.RawMessage) error {
-		below := name
-		if path != "" {
-			below = path + "." + name
+// appendMembers appends an object with those members, in their order, of which value appends the value. Others, of which it
+// appends nothing, are left out.
+func appendMembers(dst []byte, object gjson.Result, value func(dst []byte, name, value gjson.Result) []byte) []byte {
+	dst = append(dst, '{')
+	empty := true
+	object.ForEach(func(name, v gjson.Result) bool {
+		before := len(dst)
+		if !empty {
+			dst = append(dst, ',')
 		}
-		value, err := mapSecretsAt(value, below, strings.HasPrefix(name, "#"), replace)
-		if err != nil {
-			return err
+		dst = append(append(dst, name.Raw...), ':')
+		head := len(dst)
+		if dst = value(dst, name, v); len(dst) == head {
+			dst = dst[:before]
+		} else {
+			empty = false
 		}
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.Write(rawName)
-		out.WriteByte(':')
-		out.Write(value)
-		return nil
+		return true
 	})
-	out.WriteByte('}')
-	return out.Bytes(), err
+	return append(dst, '}')
 }
 
-// eachMember calls do with each member of a JSON object, in its order. rawName is the name as JSON.
-func eachMember(raw json.RawMessage, do func(name string, rawName, value json.RawMessage) error) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if _, err := dec.Token(); err != nil { // the brace
-		return err
-	}
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		name, _ := token.(string) // a name of a member is nothing else
-		rawName, err := encodeJSON(name)
-		if err != nil {
-			return err
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return err
-		}
-		if err := do(name, rawName, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// withoutRunNodes leaves out the nodes that are made at run time and never stored.
-func withoutRunNodes(content json.RawMessage) (json.RawMessage, error) {
+// withoutRunNodes leaves out the nodes that are made at run time and never stored. content is compact JSON.
+func withoutRunNodes(content json.RawMessage) json.RawMessage {
 	if kindOf(content) != '{' {
-		return content, nil
+		return content
 	}
-	var out bytes.Buffer
-	out.WriteByte('{')
-	left := false
-	err := eachMember(content, func(name string, rawName, value json.RawMessage) error {
-		if name == "image_parameters" || name == "action" {
-			left = true
-			return nil
+	return appendMembers(nil, gjson.ParseBytes(content), func(dst []byte, name, value gjson.Result) []byte {
+		if name.Str == "image_parameters" || name.Str == "action" {
+			return dst
 		}
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.Write(rawName)
-		out.WriteByte(':')
-		out.Write(value)
-		return nil
+		return append(dst, value.Raw...)
 	})
-	out.WriteByte('}')
-	if err != nil || !left {
-		return content, err // the bytes as they came
-	}
-	return out.Bytes(), nil
 }
 
 // decryptSecrets makes what the program of a component may read: the values under names that begin with "#" in the clear.

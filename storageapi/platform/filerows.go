@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -44,10 +45,7 @@ func (s *Server) openFileRows(ctx context.Context, f storedFile, format csvForma
 		r.inner, r.gz = []string{""}, []bool{strings.HasSuffix(f.Name, ".gz")}
 		return r, r.measure()
 	}
-	blob, err := s.blobs.open(f.ID, storageapi.ManifestName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, r.missing("its manifest")
-	}
+	blob, err := r.open(storageapi.ManifestName, "its manifest")
 	if err != nil {
 		return nil, err
 	}
@@ -72,17 +70,19 @@ func (s *Server) openFileRows(ctx context.Context, f storedFile, format csvForma
 	return r, r.measure()
 }
 
-func (r *fileRows) missing(what string) error {
-	return refuse(http.StatusBadRequest, notUploaded, "File %d cannot be imported: %s has not been uploaded", r.file.ID, what)
+// open opens a blob of the file. what names it in the error that says that it is absent.
+func (r *fileRows) open(inner, what string) (*os.File, error) {
+	f, err := r.blobs.open(r.file.ID, inner)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, refuse(http.StatusBadRequest, notUploaded, "File %d cannot be imported: %s has not been uploaded", r.file.ID, what)
+	}
+	return f, err
 }
 
 // measure checks that every blob is there.
 func (r *fileRows) measure() error {
 	for _, inner := range r.inner {
-		f, err := r.blobs.open(r.file.ID, inner)
-		if errors.Is(err, fs.ErrNotExist) {
-			return r.missing(fmt.Sprintf("slice %q", inner))
-		}
+		f, err := r.open(inner, fmt.Sprintf("slice %q", inner))
 		if err != nil {
 			return err
 		}
@@ -130,10 +130,7 @@ func describeSlice(inner string) string {
 }
 
 func (r *fileRows) eachOf(inner string, gz bool, row func(cells [][]byte) error, first bool) error {
-	f, err := r.blobs.open(r.file.ID, inner)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r.missing(describeSlice(inner)) // deleted meanwhile
-	}
+	f, err := r.open(inner, describeSlice(inner)) // it may be deleted meanwhile
 	if err != nil {
 		return err
 	}

@@ -318,17 +318,11 @@ func (s *Server) removeBlobs(id int64) {
 
 // expireFiles deletes the files whose life is over.
 func (s *Server) expireFiles() error {
-	var expired []storedFile
-	err := s.store.view(func(tx *txn) error {
-		files, err := all[storedFile](tx, key("file", ""))
-		for _, f := range files {
-			if f.expired() {
-				expired = append(expired, f)
-			}
+	files, err := viewed(s.store, func(tx *txn) ([]storedFile, error) { return all[storedFile](tx, key("file", "")) })
+	for _, f := range files {
+		if !f.expired() {
+			continue
 		}
-		return err
-	})
-	for _, f := range expired {
 		if err := s.store.update(fileLock(f.ID), func(tx *txn) error { return dropFile(tx, f) }); err != nil {
 			return err
 		}
@@ -345,11 +339,7 @@ func (s *Server) sweepBlobs() error {
 		return err
 	}
 	for _, id := range ids {
-		var found bool
-		err := s.store.view(func(tx *txn) (err error) {
-			found, err = tx.has(fileKey(id))
-			return err
-		})
+		found, err := viewed(s.store, func(tx *txn) (bool, error) { return tx.has(fileKey(id)) })
 		if err != nil {
 			return err
 		}

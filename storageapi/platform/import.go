@@ -169,11 +169,7 @@ func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec 
 
 // openSource opens the file of an import.
 func (s *Server) openSource(run *jobRun, p importParams) (src *fileRows, err error) {
-	var f storedFile
-	err = s.store.view(func(tx *txn) (err error) {
-		f, err = run.call().findFile(tx, p.Source.FileID)
-		return err
-	})
+	f, err := viewed(s.store, func(tx *txn) (storedFile, error) { return run.call().findFile(tx, p.Source.FileID) })
 	if err != nil {
 		return nil, err
 	}

@@ -216,18 +216,12 @@ func (in *input) text(name string) *string {
 	if !in.has(name) {
 		return nil
 	}
-	raw := in.fields[name]
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return &s
+	var s storageapi.ID
+	if s.UnmarshalJSON(in.fields[name]) != nil {
+		in.fail(name, "want a string")
+		return nil
 	}
-	var n json.Number
-	if json.Unmarshal(raw, &n) == nil {
-		s = n.String()
-		return &s
-	}
-	in.fail(name, "want a string")
-	return nil
+	return (*string)(&s)
 }
 
 // textOr is text with a default.
@@ -341,12 +335,7 @@ func (in *input) content(name, code string) json.RawMessage {
 // configuration returns the content of a configuration or a row, without the nodes that exist at run time alone; nil if it
 // was not sent, or is null.
 func (in *input) configuration() json.RawMessage {
-	content := in.content("configuration", badConfiguration)
-	content, err := withoutRunNodes(content)
-	if err != nil { // it was valid a moment ago
-		in.failCode(badConfiguration, "configuration", "want a JSON object: %s", err)
-	}
-	return content
+	return withoutRunNodes(in.content("configuration", badConfiguration))
 }
 
 // unquoted returns the text of a field that is a JSON string, and any other field as it is. Nested fields of a form are
@@ -397,25 +386,37 @@ func (in *input) name(field, value string) {
 	}
 }
 
+var errForm = refuse(http.StatusBadRequest, "validation.body", "The form is malformed, or carries a file")
+
 // readMultipart reads a form whose fields are parts. Files in it are refused: they are uploaded to the object store.
 func readMultipart(data []byte, boundary string) (*input, error) {
-	malformed := refuse(http.StatusBadRequest, "validation.body", "The form is malformed, or carries a file")
+	return readParts(bytes.NewReader(data), boundary, maxBody, func(*multipart.Part) (bool, error) { return false, nil })
+}
+
+// readParts reads a multipart form, whose fields have less than limit bytes. take reads the parts that are no fields, and
+// reports which these are.
+func readParts(r io.Reader, boundary string, limit int64, take func(p *multipart.Part) (taken bool, err error)) (*input, error) {
 	if boundary == "" {
-		return nil, malformed
+		return nil, errForm
 	}
 	values := url.Values{}
-	r := multipart.NewReader(bytes.NewReader(data), boundary)
-	for {
-		p, err := r.NextPart()
+	parts := multipart.NewReader(r, boundary)
+	for size := int64(0); ; {
+		p, err := parts.NextPart()
 		if err == io.EOF {
 			return formInput(values)
 		}
-		if err != nil || p.FileName() != "" {
-			return nil, malformed
-		}
-		value, err := io.ReadAll(p)
 		if err != nil {
-			return nil, malformed
+			return nil, errForm
+		}
+		if taken, err := take(p); err != nil {
+			return nil, err
+		} else if taken {
+			continue
+		}
+		value, err := io.ReadAll(io.LimitReader(p, limit))
+		if size += int64(len(value)); err != nil || size >= limit || p.FileName() != "" {
+			return nil, errForm
 		}
 		values.Add(p.FormName(), string(value))
 	}

@@ -158,11 +158,7 @@ func newStorageJobs(s *Server) *storageJobs {
 
 // resume queues the jobs that had not ended when the directory was used last.
 func (j *storageJobs) resume() error {
-	var open []jobRecord
-	err := j.s.store.view(func(tx *txn) (err error) {
-		open, err = openJobs(tx)
-		return err
-	})
+	open, err := viewed(j.s.store, openJobs)
 	for _, record := range open {
 		j.queue(record)
 	}
@@ -239,12 +235,8 @@ func (j *storageJobs) reread(ctx context.Context, run *jobRun) (finished bool, e
 	return finished, nil
 }
 
-func (j *storageJobs) read(id int64) (record jobRecord, err error) {
-	err = j.s.store.view(func(tx *txn) (err error) {
-		record, err = find[jobRecord](tx, jobKey(id), nil)
-		return err
-	})
-	return record, err
+func (j *storageJobs) read(id int64) (jobRecord, error) {
+	return viewed(j.s.store, func(tx *txn) (jobRecord, error) { return find[jobRecord](tx, jobKey(id), nil) })
 }
 
 func (r jobRecord) finished() bool {

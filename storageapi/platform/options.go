@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,34 +79,15 @@ type Component struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.ProjectID == 0 {
-		o.ProjectID = 1
-	}
-	if o.ProjectName == "" {
-		o.ProjectName = "Project"
-	}
-	if o.StorageJobs == 0 {
-		o.StorageJobs = 4
-	}
-	if o.QueueJobs == 0 {
-		o.QueueJobs = 2
-	}
-	if o.VariablesComponent == "" {
-		o.VariablesComponent = DefaultVariablesComponent
-	}
+	o.ProjectID, o.ProjectName = cmp.Or(o.ProjectID, 1), cmp.Or(o.ProjectName, "Project")
+	o.StorageJobs, o.QueueJobs = cmp.Or(o.StorageJobs, 4), cmp.Or(o.QueueJobs, 2)
+	o.KeepJobs, o.KeepEvents = cmp.Or(o.KeepJobs, keepRecords), cmp.Or(o.KeepEvents, keepRecords)
+	o.Grace = cmp.Or(o.Grace, 30*time.Second)
+	o.VariablesComponent = cmp.Or(o.VariablesComponent, DefaultVariablesComponent)
 	if !slices.ContainsFunc(o.Components, func(c Component) bool { return c.ID == o.VariablesComponent }) {
 		o.Components = append(slices.Clone(o.Components), Component{Component: storageapi.Component{
 			ID: o.VariablesComponent, Type: "other", Name: "Variables", Description: "Variables of configurations, and rows with their values",
 		}})
-	}
-	if o.KeepJobs == 0 {
-		o.KeepJobs = keepRecords
-	}
-	if o.KeepEvents == 0 {
-		o.KeepEvents = keepRecords
-	}
-	if o.Grace == 0 {
-		o.Grace = 30 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

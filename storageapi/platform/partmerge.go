@@ -77,13 +77,11 @@ func (s *Server) mergeLater(branch, id string) {
 	}
 }
 
-func (s *Server) mergeDue(branch, id string) (due bool, err error) {
-	err = s.store.view(func(tx *txn) error {
+func (s *Server) mergeDue(branch, id string) (bool, error) {
+	return viewed(s.store, func(tx *txn) (bool, error) {
 		list, err := all[part](tx, key("part", branch, id, ""))
-		due = planMerge(list) != nil
-		return err
+		return planMerge(list) != nil, err
 	})
-	return due, err
 }
 
 // runMerge merges until nothing is left to merge. What fails is tried again after the next import.

@@ -14,21 +14,13 @@ const pruneBatch = 500
 // change deletes records together with what refers to them, so that a crash leaves nothing half.
 func (s *Server) prune(now time.Time) error {
 	return errors.Join(
-		s.pruneKind("job", now, s.opts.KeepJobs, func(rec record) (aged, error) {
-			var r jobRecord
-			err := rec.decode(&r)
-			return aged{r.Created, r.Ended, []string{jobKey(r.ID)}}, err
+		pruneKind(s.store, "job", now, s.opts.KeepJobs, func(r jobRecord) aged {
+			return aged{r.Created, r.Ended, []string{jobKey(r.ID)}}
 		}),
-		s.pruneKind("queue-job", now, s.opts.KeepJobs, func(rec record) (aged, error) {
-			var r queueRecord
-			err := rec.decode(&r)
-			return aged{r.Created, r.Ended, []string{queueJobKey(r.ID)}}, err
+		pruneKind(s.store, "queue-job", now, s.opts.KeepJobs, func(r queueRecord) aged {
+			return aged{r.Created, r.Ended, []string{queueJobKey(r.ID)}}
 		}),
-		s.pruneKind("event", now, s.opts.KeepEvents, func(rec record) (aged, error) {
-			var e storedEvent
-			err := rec.decode(&e)
-			return aged{e.Created, e.Created, e.keys()}, err
-		}),
+		pruneKind(s.store, "event", now, s.opts.KeepEvents, func(e storedEvent) aged { return aged{e.Created, e.Created, e.keys()} }),
 	)
 }
 
@@ -39,7 +31,7 @@ type aged struct {
 }
 
 // pruneKind deletes what has ended longer than keep ago, of one kind of records, which stand in the order of their creation.
-func (s *Server) pruneKind(kind string, now time.Time, keep time.Duration, look func(rec record) (aged, error)) error {
+func pruneKind[R any](s *store, kind string, now time.Time, keep time.Duration, look func(r R) aged) error {
 	if keep < 0 {
 		return nil
 	}
@@ -47,12 +39,16 @@ func (s *Server) pruneKind(kind string, now time.Time, keep time.Duration, look 
 	for from := key(kind, ""); from != ""; {
 		var keys []string
 		next := ""
-		err := s.store.view(func(tx *txn) error {
+		err := s.view(func(tx *txn) error {
 			n := 0
 			for k, rec := range tx.scanFrom(key(kind, ""), from) {
-				a, err := look(rec)
-				if err != nil || !a.created.Before(before) {
+				var r R
+				if err := rec.decode(&r); err != nil {
 					return err
+				}
+				a := look(r)
+				if !a.created.Before(before) {
+					return nil
 				}
 				if n++; n > pruneBatch {
 					next = key(kind, k)
@@ -65,7 +61,7 @@ func (s *Server) pruneKind(kind string, now time.Time, keep time.Duration, look 
 			return nil
 		})
 		if err == nil && len(keys) > 0 {
-			err = s.store.update("", func(tx *txn) error {
+			err = s.update("", func(tx *txn) error {
 				for _, k := range keys {
 					if err := tx.delete(k); err != nil {
 						return err

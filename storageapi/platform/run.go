@@ -271,11 +271,8 @@ func (e *execution) produce(component *Component, run *Run, st step) (*written, 
 		return nil, err
 	}
 	if st.stateKey != "" {
-		err := s.store.view(func(tx *txn) (err error) {
-			run.State, err = readState(tx, st.stateKey)
-			return err
-		})
-		if err != nil {
+		var err error
+		if run.State, err = viewed(s.store, func(tx *txn) (json.RawMessage, error) { return readState(tx, st.stateKey) }); err != nil {
 			return nil, err
 		}
 	}

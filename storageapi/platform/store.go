@@ -123,6 +123,15 @@ func (s *store) view(read func(tx *txn) error) error {
 	return s.db.View(func(r pebble.Reader) error { return read(&txn{r: r}) })
 }
 
+// viewed returns what read makes of one consistent state.
+func viewed[T any](s *store, read func(tx *txn) (T, error)) (out T, err error) {
+	err = s.view(func(tx *txn) (err error) {
+		out, err = read(tx)
+		return err
+	})
+	return out, err
+}
+
 // get decodes the record of a key into v and reports whether there is one.
 func (tx *txn) get(key string, v any) (bool, error) {
 	data, closer, err := tx.r.Get([]byte(key))
