@@ -113,10 +113,7 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 			continue
 		}
 		if err != nil {
-			if user, ok := errors.AsType[interface {
-				error
-				userError()
-			}](err); ok {
+			if user, ok := errors.AsType[userError](err); ok {
 				return nil, user // the login of this request
 			}
 			return nil, failure
@@ -176,17 +173,19 @@ func (c *client) attempt(ctx context.Context, r *request, n int) (*response, err
 			// For good: whoever answers there must not send a signed request back to the API.
 			hop.foreign, hop.headers = true, c.plan.publicHeaders(hop.headers)
 		} else if originOf(u) != originOf(hop.url) {
-			hop.headers = slices.DeleteFunc(slices.Clone(hop.headers), func(h header) bool { return strings.EqualFold(h.name, "Host") })
+			hop.headers = withoutHeader(hop.headers, "Host")
 		}
 		if resp.status <= 303 {
 			hop.method, hop.body = http.MethodGet, nil
-			hop.headers = slices.DeleteFunc(slices.Clone(hop.headers), func(h header) bool {
-				return strings.EqualFold(h.name, "Content-Type")
-			})
+			hop.headers = withoutHeader(hop.headers, "Content-Type")
 		}
 		hop.url = u
 	}
 	return nil, &networkError{codeTooManyHops, fmt.Errorf("more than %d redirects", maxRedirects)}
+}
+
+func withoutHeader(headers []header, name string) []header {
+	return slices.DeleteFunc(slices.Clone(headers), func(h header) bool { return strings.EqualFold(h.name, name) })
 }
 
 // tellForeign logs once for each origin that requests to it are sent without credentials.

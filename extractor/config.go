@@ -203,7 +203,7 @@ func (pl *plan) parseBaseURL(api *section, at place, instead string) {
 	if len(at.p.wrong) > before {
 		return
 	}
-	v, err := e.eval(&scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets})
+	v, err := e.eval(pl.attrScope())
 	if ve, ok := errors.AsType[*ValueError](err); ok {
 		at.p.add(ve.Path, "%v", ve.Err)
 		return
@@ -280,9 +280,14 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 	}
 }
 
+// attrScope is that of expressions that refer to attributes alone.
+func (pl *plan) attrScope() *scope {
+	return &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
+}
+
 // evalHeaders computes the headers of the client: when the configuration is read, to find errors, and for every run.
 func (pl *plan) evalHeaders() error {
-	s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
+	s := pl.attrScope()
 	pl.headers = nil
 	for _, level := range pl.clientHeaders {
 		headers, err := level.headers(s)
@@ -337,10 +342,7 @@ func parseHeaders(s *section) []header {
 		path := join(s.at("headers"), m.Key)
 		values := []tree.Node{m.Value}
 		if m.Value.Kind() == tree.List {
-			values = nil
-			for _, item := range m.Value.Members() {
-				values = append(values, item.Value)
-			}
+			values = list(m.Value)
 		}
 		for _, v := range values {
 			if v.IsCollection() || strings.ContainsAny(v.Text(), "\r\n\x00") {

@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"cmp"
 	"crypto/md5"
 	"encoding/hex"
 	"slices"
@@ -66,15 +67,10 @@ func parseJobs(list []tree.Node, path string, at place) []*jobConfig {
 func parseJob(s *section, at place) *jobConfig {
 	sum := md5.Sum(s.node.AppendSerialized(nil, true))
 	j := &jobConfig{
-		id: s.text("id", ""), path: s.path, endpoint: s.required("endpoint"), headers: parseHeaders(s),
+		id: cmp.Or(s.text("id", ""), hex.EncodeToString(sum[:])), path: s.path, endpoint: s.required("endpoint"), headers: parseHeaders(s),
 		dataField: parseDataField(s), scroller: s.text("scroller", ""),
 	}
-	if j.id == "" {
-		j.id = hex.EncodeToString(sum[:])
-	}
-	if j.dataType = s.text("dataType", ""); j.dataType == "" {
-		j.dataType = j.endpoint
-	}
+	j.dataType = cmp.Or(s.text("dataType", ""), j.endpoint)
 	if _, ok := s.get("method"); ok {
 		j.method = parseMethod(s)
 	}
@@ -95,9 +91,7 @@ func parseJob(s *section, at place) *jobConfig {
 	} else if f := s.text("responseFilter", ""); f != "" {
 		j.filters = []string{f}
 	}
-	if j.delimiter = s.text("responseFilterDelimiter", "."); j.delimiter == "" {
-		j.delimiter = "."
-	}
+	j.delimiter = cmp.Or(s.text("responseFilterDelimiter", ""), ".")
 	j.userData = at.userData(s)
 	j.placeholders = parsePlaceholders(s, at)
 	if f := s.text("recursionFilter", ""); f != "" {

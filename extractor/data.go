@@ -1,7 +1,9 @@
 package extractor
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
@@ -21,14 +23,12 @@ func parseDataField(s *section) dataField {
 	if n.Kind() == tree.Object {
 		below := s.section("dataField")
 		df.path = below.required("path")
-		if df.delimiter = below.text("delimiter", "."); df.delimiter == "" {
-			df.delimiter = "."
-		}
+		df.delimiter = cmp.Or(below.text("delimiter", ""), ".")
 		below.done()
 		return df
 	}
-	if df.path = s.text("dataField", ""); df.path == "0" {
-		df.path = ""
+	if path := s.text("dataField", ""); path != "0" {
+		df.path = path
 	}
 	return df
 }
@@ -167,16 +167,9 @@ func (f *itemFilter) matches(item tree.Node) bool {
 	if f == nil {
 		return true
 	}
-	for _, all := range f.any {
-		ok := true
-		for _, c := range all {
-			ok = ok && c.matches(item)
-		}
-		if ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.any, func(all []comparison) bool {
+		return !slices.ContainsFunc(all, func(c comparison) bool { return !c.matches(item) })
+	})
 }
 
 func (c comparison) matches(item tree.Node) bool {

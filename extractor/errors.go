@@ -17,6 +17,12 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Path + ": " + p.Message }
 
+// A userError is one that the user of an extraction can correct.
+type userError interface {
+	error
+	userError()
+}
+
 // ConfigError lists everything that is wrong with a configuration. Nothing was requested. The reaction is to correct
 // the configuration.
 type ConfigError struct {
@@ -134,10 +140,7 @@ func ExitStatus(err error) int {
 	if err == nil {
 		return 0
 	}
-	if user, ok := errors.AsType[interface {
-		error
-		userError()
-	}](err); ok && user != nil {
+	if _, user := errors.AsType[userError](err); user {
 		return 1
 	}
 	return 2

@@ -3,6 +3,7 @@ package extractor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,15 +57,6 @@ type place struct {
 	placeholders bool
 }
 
-func (pl place) knows(family string) bool {
-	for _, f := range pl.families {
-		if f == family {
-			return true
-		}
-	}
-	return false
-}
-
 // compile reads the value of a header, a parameter or another member whose value may be an expression.
 func (pl place) compile(n tree.Node, path string) *expression { return pl.value(n, path, true) }
 
@@ -84,7 +76,7 @@ func (pl place) value(n tree.Node, path string, top bool) *expression {
 		if called, ok := n.Get("function"); ok {
 			return pl.call(e, called)
 		}
-		if n.Len() == 1 && pl.knows(n.Members()[0].Key) {
+		if n.Len() == 1 && slices.Contains(pl.families, n.Members()[0].Key) {
 			return pl.reference(e, n.Members()[0])
 		}
 		e.form = objectForm
@@ -146,16 +138,10 @@ func (pl place) call(e *expression, called tree.Node) *expression {
 // secret reports whether the value is, or is computed from, an attribute whose name begins with '#', or the response
 // of a login.
 func (e *expression) secret() bool {
-	switch e.form {
-	case referenceForm:
+	if e.form == referenceForm {
 		return e.family == familyResponse || e.family == familyAttr && secretPath(e.name)
 	}
-	for _, m := range e.members {
-		if m.value.secret() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.members, func(m member) bool { return m.value.secret() })
 }
 
 // secretPath reports whether a key on a dotted path begins with '#'.

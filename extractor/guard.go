@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 )
 
@@ -30,12 +31,7 @@ func publicAddress(addr netip.Addr) bool {
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
 		return false
 	}
-	for _, p := range notPublic {
-		if p.Contains(addr) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // guardDial is a net.Dialer.Control. It sees the address after the name was resolved, for every connection, so that

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -216,9 +217,7 @@ func (jr *jobRun) runChildren(ctx context.Context, child *jobConfig, item tree.N
 			planRun: jr.planRun, job: child, depth: jr.depth + 1, items: items, userData: own, parents: jr.parents,
 		}
 		run.placeholders = make(map[string]string)
-		for key, value := range jr.placeholders {
-			run.placeholders[key] = value
-		}
+		maps.Copy(run.placeholders, jr.placeholders)
 		for i, ph := range child.placeholders {
 			run.placeholders[ph.key] = combination[i]
 			run.parents = run.parents.With(ph.column(), tree.OfString(combination[i]))

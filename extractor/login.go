@@ -178,7 +178,7 @@ func (a *authenticator) fly(ctx context.Context, f *flight) (*credentials, error
 // login sends the login request and evaluates what API requests get of it. A zero expiry means never.
 func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, error) {
 	lc, pl := a.config, a.plan
-	s := &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
+	s := pl.attrScope()
 	params, err := lc.params.eval(s)
 	if err != nil {
 		return nil, time.Time{}, err

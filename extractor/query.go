@@ -2,6 +2,7 @@ package extractor
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,46 +89,36 @@ func mergeQuery(raw string, params tree.Node) string {
 	if params.Len() == 0 {
 		return raw
 	}
-	byName := make(map[string][]pair, params.Len())
-	var order []string
-	for _, m := range params.Named().Members() {
-		order = append(order, m.Key)
+	over := params.Named().Members()
+	byName := make(map[string][]pair, len(over))
+	parameter := make(map[string]string) // of a full name, such as a[b] of the parameter a
+	for _, m := range over {
 		byName[m.Key] = appendPairs(nil, m.Key, m.Value)
-	}
-	nested := make(map[string]string) // full name of a pair to its parameter
-	for _, name := range order {
-		for _, p := range byName[name] {
-			nested[p.name] = name
+		for _, p := range byName[m.Key] {
+			parameter[p.name] = m.Key
 		}
+	}
+	for _, m := range over {
+		parameter[m.Key] = m.Key
 	}
 	var pairs []pair
-	written := make(map[string]bool)
 	for _, p := range parseQuery(raw) {
-		name := p.name
-		if _, ok := byName[name]; !ok {
-			name = nested[p.name]
-		}
-		over, replaced := byName[name]
-		switch {
-		case !replaced:
+		name, replaced := parameter[p.name]
+		if !replaced {
 			pairs = append(pairs, p)
-		case !written[name]:
-			written[name] = true
-			pairs = append(pairs, over...)
+			continue
 		}
+		pairs = append(pairs, byName[name]...)
+		delete(byName, name) // written
 	}
-	for _, name := range order {
-		if !written[name] {
-			pairs = append(pairs, byName[name]...)
-		}
+	for _, m := range over {
+		pairs = append(pairs, byName[m.Key]...)
 	}
-	kept := pairs[:0]
-	for _, p := range pairs {
-		if name, _, _ := strings.Cut(p.name, "["); name != "" && name != "0" {
-			kept = append(kept, p)
-		}
-	}
-	return formatPairs(kept, function.EncodeForm)
+	pairs = slices.DeleteFunc(pairs, func(p pair) bool {
+		name, _, _ := strings.Cut(p.name, "[")
+		return name == "" || name == "0"
+	})
+	return formatPairs(pairs, function.EncodeForm)
 }
 
 // signQuery adds the parameters of a login to a query. A name that both have is sent twice, as name[0] with the value

@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -69,12 +70,8 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxResponseBytes == 0 {
-		o.MaxResponseBytes = 100 << 20
-	}
-	if o.MaxRetryDelay == 0 {
-		o.MaxRetryDelay = 24 * time.Hour
-	}
+	o.MaxResponseBytes = cmp.Or(o.MaxResponseBytes, 100<<20)
+	o.MaxRetryDelay = cmp.Or(o.MaxRetryDelay, 24*time.Hour)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,11 +19,8 @@ type urlScroller struct {
 
 func parseResponseURL(s *section) func() scroller {
 	configured := urlScroller{
-		urlKey: s.text("urlKey", "next_page"), delimiter: s.text("delimiter", "."),
+		urlKey: s.text("urlKey", "next_page"), delimiter: cmp.Or(s.text("delimiter", ""), "."),
 		isQuery: s.boolean("paramIsQuery", false), include: s.boolean("includeParams", false),
-	}
-	if configured.delimiter == "" {
-		configured.delimiter = "."
 	}
 	return func() scroller { sc := configured; return &sc }
 }

@@ -153,11 +153,7 @@ func (s *section) list(key string) []tree.Node {
 		s.wrong(key, "must be a list, not %s", n.Kind().Phrase())
 		return nil
 	}
-	items := make([]tree.Node, n.Len())
-	for i := range items {
-		items[i] = n.Item(i)
-	}
-	return items
+	return list(n)
 }
 
 // integers returns a list of integers.

@@ -314,12 +314,7 @@ func (c *Cursor) Get(key string) Node {
 	}
 	at := -1
 	if len(c.kids) < manyMembers {
-		for i := range c.kids {
-			if c.kids[i].Key == key {
-				at = i
-				break
-			}
-		}
+		at = slices.IndexFunc(c.kids, func(m Member) bool { return m.Key == key })
 	} else {
 		if c.index == nil {
 			c.index = make(map[string]int, len(c.kids))
