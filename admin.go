@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was mended.
+// Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was fixed.
 // The sink need not be defined any more.
 func (e *Engine) Retry(ctx context.Context, sourceID, sinkID string) error {
 	return e.unknownSink(e.buf.Retry(ctx, bufferID(sourceID, sinkID)), sourceID, sinkID)

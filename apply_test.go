@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// hangAt makes the target hang where it creates a table, until the end of the context or for ever.
+// hangAt makes the target hang where it creates a table, until the end of the context or forever.
 func hangAt(mem *buffertest.Memory, deaf <-chan struct{}, which func(table string) bool) {
 	mem.Before = func(ctx context.Context, c buffertest.Call) error {
 		if c.Op != buffertest.OpEnsure || !which(c.ID) {
@@ -122,7 +122,7 @@ func TestDefineNamesAllTablesThatRefuse(t *testing.T) {
 }
 
 // A table that was changed from outside concerns its sink alone: the settings of the source change, disabled sinks take
-// events again, and the problem is reported. A sink that is new, or gets the table anew, is refused.
+// events again, and the problem is reported. A sink that is new, or newly directed to the table, is refused.
 func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events())
@@ -238,7 +238,7 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 	}
 }
 
-// Mappers that nobody uses are not kept for ever.
+// Mappers that nobody uses are not kept forever.
 func TestCompiledMappersAreBounded(t *testing.T) {
 	e, _ := openMemory(t)
 	for i := range 500 {

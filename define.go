@@ -20,7 +20,7 @@ import (
 // or of one that is sent to another table, refuses the definition, and nothing is changed: the error joins, for each such
 // sink, a [*buffer.SchemaError] for other columns, or what the target has marked as [buffer.Permanent]. (Tables that were
 // created for other sinks of the same call stay; see [ApplyOptions] for taking them back.) The table of a sink that had it
-// before refuses nothing: it is logged, its rows wait in staging until the table is mended, and the other sinks go on. A
+// before refuses nothing: it is logged, its rows wait in staging until the table is fixed, and the other sinks go on. A
 // target that cannot be reached within 10 seconds is logged and does not hold up the definition either: the import creates
 // the table later.
 //
@@ -38,7 +38,7 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 // ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.
 type ApplyOptions struct {
 	// Refuse tells whether a problem of a table refuses the definition; otherwise the sink is defined all the same, and its
-	// rows wait in staging until the table is mended. Default: a problem refuses unless TableProblem.Known.
+	// rows wait in staging until the table is fixed. Default: a problem refuses unless TableProblem.Known.
 	Refuse func(TableProblem) bool
 	// Creation marks the tables that the call creates, where the target is a [buffer.Uncreator]: those that nobody needs
 	// in the end can then be taken back with [Engine.Uncreate]. It should be on disk before the call, so that a crash

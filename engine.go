@@ -253,7 +253,7 @@ func (e *Engine) flush(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// Verify recomputes the ledger of every sink from what is really stored; see [buffer.Buffer.Verify].
+// Verify recomputes the ledger of every sink from the stored rows; see [buffer.Buffer.Verify].
 func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.buf.Verify(ctx) }
 
 // Close stops the intake, writes everything that was accepted to disk, also the rows of SyncUnsafe sinks, and closes

@@ -185,7 +185,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 	closeBuffer(t, b)
 }
 
-// The store writes its list of tables anew with the first change after an opening, and a log that is read is one. Where a
+// The store rewrites its list of tables with the first change after an opening, and a log that is read is one. Where a
 // power cut during an opening has left no log, its copy would be without a list.
 func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 	disk := vfs.NewCrashableMem()

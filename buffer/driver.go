@@ -55,7 +55,7 @@ type Content interface {
 // narrow the window, for example by saving the id of a remote job with File.SaveProgress before it waits for it.
 //
 // Errors are retried with backoff, up to Retry.Probe. A [*SchemaError] and those marked by [Permanent] are retried up to
-// Retry.Max, and at once when the sink is defined anew or somebody asks ([Buffer.Retry], [Buffer.Flush]); the file stays in staging
+// Retry.Max, and at once when the sink is defined again or somebody asks ([Buffer.Retry], [Buffer.Flush]); the file stays in staging
 // meanwhile.
 //
 // A call that has not returned 10 seconds after the end of its context counts as failed and is left alone: the next

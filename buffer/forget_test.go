@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// A sink that is forgotten begins anew, also after a restart, and the ledger does not miss the table that went with it.
+// A sink that is forgotten begins again, also after a restart, and the ledger does not miss the table that went with it.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()

@@ -98,7 +98,7 @@ func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
 	})
 }
 
-// A table that was mended is noticed within seconds in the first minute, and within Retry.Max later on.
+// A table that was fixed is noticed within seconds in the first minute, and within Retry.Max later on.
 func TestMendedTableIsNoticed(t *testing.T) {
 	for broken, within := range map[time.Duration]time.Duration{5 * time.Second: 10 * time.Second, 24 * time.Hour: 6 * time.Minute} {
 		t.Run(broken.String(), func(t *testing.T) {

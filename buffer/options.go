@@ -69,7 +69,7 @@ type Options struct {
 	// count as damaged and the rest of the slice goes on. An error of reading may come from a cable or a controller and
 	// pass, while a sector that is gone never comes back. Default: 1 h.
 	UnreadableAfter time.Duration
-	// DamageRetention is how long a record of damage is listed by [Buffer.Damaged]. The ledger counts the rows for ever.
+	// DamageRetention is how long a record of damage is listed by [Buffer.Damaged]. The ledger counts the rows forever.
 	// Default: 90 days.
 	DamageRetention time.Duration
 
@@ -104,7 +104,7 @@ type Retry struct {
 	// long it was. One call of each sink is made to see whether it is over; when that succeeds all others follow.
 	// Default: 10 s, or Max if that is less.
 	Probe time.Duration
-	// Max bounds the delay after failures that a retry alone cannot mend, and the one between attempts to reopen the local
+	// Max bounds the delay after failures that need someone to fix the cause, and the one between attempts to reopen the local
 	// level. Default: 5 min.
 	Max time.Duration
 	// Multiplier is the growth from one delay to the next. Default: 2.

@@ -79,7 +79,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 			r.FirstFailed = t.now
 		}
 		imports := e.lane.step == stepImport
-		// Not before a failed attempt: a table may have been mended while no process ran.
+		// Not before a failed attempt: a table may have been fixed while no process ran.
 		age := t.now.Sub(r.FirstFailed)
 		over := imports && age >= b.opts.Retention
 		late := over && b.late.runs(e.num)

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 )
 
-// The process was down longer than the retention, and the table was mended meanwhile: the rows are imported. They were
+// The process was down longer than the retention, and the table was fixed meanwhile: the rows are imported. They were
 // given up without an attempt once.
 func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func mustEnsure(t *testing.T, mem *buffertest.Memory) {
 	}
 }
 
-// A mended table is found without anybody's asking.
+// A repaired table is found without anybody's asking.
 func TestMendedTableIsFoundByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -103,14 +103,14 @@ func TestSchemaMismatchWaitsInStagingAndExpires(t *testing.T) {
 		}
 		verify(t, b)
 
-		// Mended: the next attempt succeeds.
+		// Fixed: the next attempt succeeds.
 		mem.Alter("in.c-test.a", columns...)
 		if err := b.Flush(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		wantIDs(t, mem, "in.c-test.a", 0, 3)
 
-		// Not mended: the rows expire after the retention, and are counted.
+		// Not fixed: the rows expire after the retention, and are counted.
 		mem.Alter("in.c-test.a", "id", "other")
 		put(t, b, s, 3, 7)
 		time.Sleep(7 * 24 * time.Hour)

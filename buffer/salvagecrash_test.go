@@ -48,7 +48,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 		w := newDamageWorldOn(t, vfs.NewCrashableMem(), true)
 		for name := range w.files(t) {
 			if strings.HasPrefix(name, "MANIFEST-") {
-				// The begin of a list of tables: every table has to be found without it.
+				// The start of a list of tables: every table has to be found without it.
 				rot(t, w.fs, "data/"+name, func(int) int { return 10 })
 			}
 		}

@@ -46,7 +46,7 @@ func (w stuckWriter) Write([]byte) (int, error) {
 	return 0, errors.New("released")
 }
 
-// A Put that never returns and holds the rows: Close says so after a while, and the folder can be opened anew, because
+// A Put that never returns and holds the rows: Close says so after a while, and the folder can be reopened, because
 // nothing of the old opening reaches it any more.
 func TestCloseUnderAStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

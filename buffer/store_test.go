@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// A sync is much cheaper where the blocks of the file exist already. So the log must not grow new files for ever: after
+// A sync is much cheaper where the blocks of the file exist already. So the log must not grow new files forever: after
 // the first few it writes over those whose rows are in tables of the store or gone.
 func TestLogFilesAreRecycled(t *testing.T) {
 	fs := &logCounter{FS: vfs.NewMem()}

@@ -34,7 +34,7 @@
 //
 //   - It is durable: memory takes it over, and the task has succeeded.
 //   - Nothing was written ([ErrNotCommitted]): engine and tokens are put back, and the task has failed.
-//   - The disk failed during it, and nobody knows. Then the store is opened anew and the records are read back. If they are
+//   - The disk failed during it, and nobody knows. Then the store is reopened and the records are read back. If they are
 //     there, all of them since they are one batch, the change has succeeded after all; if not, it is undone. As long
 //     as the store cannot be read, the engine goes back to the definition that was acknowledged last, which is also what
 //     readers see; the tokens of both stay, the task is [Processing], and the source has no other change. Neither
@@ -48,7 +48,7 @@
 // The default store never ends its process: the opening that met the failure is cut off from the disk, and the next call
 // opens another from what the disk has, with growing pauses between attempts. A repeated fsync is not believed.
 // Sources, sinks and tasks are read from memory meanwhile; versions and their contents need the disk. Calls that need it
-// return a [*FailedError]. Files that are damaged are a [*DamageError], which no retry mends.
+// return a [*FailedError]. Files that are damaged are a [*DamageError], which no retry fixes.
 //
 // # Locks
 //

@@ -29,7 +29,7 @@ func ingest(t *testing.T, eng *forebay.Engine, source string, flush bool) {
 	}
 }
 
-// noTrace checks that nothing is counted, listed or stored of sinks that begin anew.
+// noTrace checks that nothing is counted, listed or stored of sinks that begin again.
 func noTrace(t *testing.T, eng *forebay.Engine, cat *catalog.Catalog, sinks ...string) {
 	t.Helper()
 	for _, sink := range sinks {

@@ -27,7 +27,7 @@ type pebbleStore struct {
 // OpenStore opens the default store: a pebble database in a folder, which it creates if need be. One process has it open
 // at a time; others get an [*InUseError]. A store whose files are not what they were gives a [*DamageError].
 //
-// When the disk fails or is full, calls return a [*FailedError] until the store could open itself anew.
+// When the disk fails or is full, calls return a [*FailedError] until the store could reopen itself.
 func OpenStore(dir string, log *slog.Logger) (Store, error) {
 	return openStore(dir, log, vfs.Default)
 }

@@ -6,12 +6,12 @@ import (
 )
 
 // FailedError says that the disk below the store of [OpenStore] failed: it is broken, full or absent. The store opens
-// itself anew by the first call after RetryAfter; definitions are still read from memory. Mend the disk; nothing has to
+// itself again by the first call after RetryAfter; definitions are still read from memory. Repair the disk; nothing has to
 // be restarted.
 type FailedError struct {
 	// Dir is the folder of the store.
 	Dir string
-	// RetryAfter is the time until the store tries to open itself anew; 0 when the next call does.
+	// RetryAfter is the time until the store tries to reopen itself; 0 when the next call does.
 	RetryAfter time.Duration
 	// Err is the cause.
 	Err error
@@ -24,7 +24,7 @@ func (e *FailedError) Error() string {
 func (e *FailedError) Unwrap() error { return e.Err }
 
 // DamageError says that the disk gave back other bytes than the store of [OpenStore] had written, or lost a file. No
-// retry mends it: put a copy made by [Catalog.Checkpoint] in the place of the folder, or move the folder away to begin
+// retry fixes it: put a copy made by [Catalog.Checkpoint] in the place of the folder, or move the folder away to begin
 // without definitions. Rows that wait are not in it and reach their tables in either case.
 type DamageError struct {
 	// Dir is the folder of the store.

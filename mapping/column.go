@@ -40,7 +40,7 @@ type Column struct {
 
 	// Path is the field that a path column stores. See [ParsePath]. The empty path is the whole body.
 	Path string
-	// Default is the JSON value that a path column stores when the field cannot be had: the body has no such field,
+	// Default is the JSON value that a path column stores when the field is missing or unreadable: the body has no such field,
 	// or is malformed, or is neither JSON nor a form. Nil means no default: the record is then rejected.
 	Default json.RawMessage
 	// DefaultOnNull makes a path column store Default also for a field that is present but null.
@@ -101,7 +101,7 @@ func Template(name, content string, opts ...ColumnOption) Column {
 // ColumnOption is an option of [Path] or [Template].
 type ColumnOption func(*Column)
 
-// Default gives the value that is stored when the field cannot be had. v is encoded by encoding/json, so that a string
+// Default gives the value that is stored when the field is missing or unreadable. v is encoded by encoding/json, so that a string
 // becomes a JSON string and a [json.RawMessage] is taken as it is; [Compile] refuses a value that cannot be encoded.
 func Default(v any) ColumnOption {
 	return func(c *Column) {

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// oracle evaluates a template on the reference implementation of jsonnet. The functions of the event are written anew,
+// oracle evaluates a template on the reference implementation of jsonnet. The functions of the event are reimplemented,
 // on encoding/json, so that a fault of ours has no twin here.
 type oracle struct {
 	node ast.Node

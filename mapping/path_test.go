@@ -219,7 +219,7 @@ func FuzzPath(f *testing.F) {
 			}
 			cells := m.Cells(JSON(body))
 			same := cells[0].Value == cells[1].Value && reasonOf(cells[0].Err) == reasonOf(cells[1].Err)
-			// The service writes what comes out of a template anew, and Body() is an object there.
+			// The service rewrites what comes out of a template, and Body() is an object there.
 			if !same && !compat || (cells[0].Err == nil) != (cells[1].Err == nil) && reasonOf(cells[1].Err) != TemplateFailed {
 				t.Fatalf("%q of %s\ncompat %t\ncolumn:   %s %v\ntemplate: %s %v", path, body, compat, cells[0].Value, cells[0].Err, cells[1].Value, cells[1].Err)
 			}

@@ -9,7 +9,7 @@ import (
 // Record is one event on its way to the rows of the sinks of a source. The caller fills the exported fields; mappers
 // read them and keep what they have parsed, so that the second mapper of the same record parses nothing.
 //
-// A record is used by one goroutine at a time. It may be reused: call [Record.Reset] before the fields are set anew.
+// A record is used by one goroutine at a time. It may be reused: call [Record.Reset] before the fields are set again.
 // Once a mapper has read the record its fields must not be changed, and the bytes of Body must not change, until the
 // next Reset or [Record.Release].
 type Record struct {

@@ -15,7 +15,7 @@ import (
 type uuidSource struct {
 	last  atomic.Uint64 // milliseconds since 1970 in 52 bits, then the fraction in 12
 	start time.Time
-	// wall is what the wall clock showed at start. It is computed anew when checked, a time since start, is long ago, so
+	// wall is what the wall clock showed at start. It is computed again when checked, a time since start, is long ago, so
 	// that it follows a wall clock that was set. To read only the monotonic clock takes half the time of reading both.
 	wall, checked atomic.Int64
 }

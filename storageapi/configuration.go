@@ -135,7 +135,7 @@ type ConfigurationUpdate struct {
 	Description *string `json:"description,omitempty"`
 	// Configuration is the content itself, not wrapped into another "configuration" node.
 	Configuration json.RawMessage `json:"configuration,omitempty"`
-	// State is replaced without a new version when nothing else is given. {} makes the next run begin anew.
+	// State is replaced without a new version when nothing else is given. {} makes the next run begin again.
 	State json.RawMessage `json:"state,omitempty"`
 	// IsDisabled keeps the configuration from being run.
 	IsDisabled *bool `json:"isDisabled,omitempty"`

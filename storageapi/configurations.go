@@ -108,7 +108,7 @@ type stateBody struct {
 }
 
 // UpdateConfigurationState replaces the state of a configuration, without a new version. {} makes its next run begin
-// anew.
+// again.
 func (c *Client) UpdateConfigurationState(ctx context.Context, component, id string, state json.RawMessage) (*Configuration, error) {
 	return fetch[Configuration](ctx, c, put(c.configs(component, id, "state"), stateBody{state}))
 }

@@ -35,7 +35,7 @@ type File struct {
 	SizeBytes int64 `json:"sizeBytes"`
 	// Tags are in the order in which they came.
 	Tags []string `json:"tags"`
-	// MaxAgeDays is the life of the file, nil for ever.
+	// MaxAgeDays is the life of the file, nil forever.
 	MaxAgeDays *int `json:"maxAgeDays"`
 	// IsPublic and IsEncrypted are properties in the store; IsSliced says that the bytes are in slices with a manifest.
 	IsPublic    bool `json:"isPublic"`
@@ -147,7 +147,7 @@ type FilePrepare struct {
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
 	// ContentType is stored with the bytes.
 	ContentType string `json:"contentType,omitempty"`
-	// IsPermanent keeps the file for ever instead of about two weeks.
+	// IsPermanent keeps the file forever instead of about two weeks.
 	IsPermanent bool `json:"isPermanent,omitempty"`
 	// Tags find the file later.
 	Tags []string `json:"tags,omitempty"`

@@ -33,7 +33,7 @@ func (c *Client) UpdateRow(ctx context.Context, component, config, id string, in
 	return fetch[ConfigurationRow](ctx, c, put(c.rows(component, config, id), in))
 }
 
-// UpdateRowState replaces the state of a row, without a new version. {} makes its next run begin anew.
+// UpdateRowState replaces the state of a row, without a new version. {} makes its next run begin again.
 func (c *Client) UpdateRowState(ctx context.Context, component, config, id string, state json.RawMessage) (*ConfigurationRow, error) {
 	return fetch[ConfigurationRow](ctx, c, put(c.rows(component, config, id, "state"), stateBody{state}))
 }

@@ -345,7 +345,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// While the disk fails clients are sent away, and when it is mended they are served without a restart.
+// While the disk fails clients are sent away, and when it is fixed they are served without a restart.
 func TestFailingDisk(t *testing.T) {
 	var broken atomic.Bool
 	s := newService(t, func(o *forebay.Options) {

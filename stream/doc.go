@@ -70,7 +70,7 @@
 //
 //	what                                   the service      here, and why
 //	missing value, malformed JSON,         500              422 with column and reason: 500 makes clients repeat
-//	failing template                                        for ever what can never be stored
+//	failing template                                        forever what can never be stored
 //	overload, closing                      429, 503         503 with Retry-After
 //	no writable disk                       503 by 3 names   503 noPipelineReady, with Retry-After
 //	405                                    empty body       the JSON body of every other error

@@ -232,7 +232,7 @@ func TestOTLPFieldNames(t *testing.T) {
 	}
 }
 
-// What a retry cannot mend is refused with a 4xx, and says why, in the encoding of the request.
+// What a retry cannot fix is refused with a 4xx, and says why, in the encoding of the request.
 func TestOTLPRefusals(t *testing.T) {
 	s := newService(t, nil, telemetry(), source("web", mapping.Body("b")),
 		forebay.Source{ID: "off", Type: forebay.OTLP, Secret: webSecret, Disabled: true},
@@ -518,7 +518,7 @@ func TestOTLPOverload(t *testing.T) {
 	}
 }
 
-// A batch that could never have room beside its own bytes is refused for good: 503 would be repeated for ever.
+// A batch that could never have room beside its own bytes is refused for good: 503 would be repeated forever.
 func TestOTLPSmallMemory(t *testing.T) {
 	s := newService(t, nil, telemetry())
 	srv := httptest.NewServer(stream.Ingest(s.eng, stream.Options{MaxBodyBytes: 64 << 10, MaxBufferedBytes: 64 << 10}))

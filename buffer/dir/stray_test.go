@@ -10,7 +10,7 @@ import (
 )
 
 // Folders that somebody has put where files belong: what is no part is not read, and a definition that cannot be read is
-// for a person to mend.
+// for a person to fix.
 func TestStrayFolders(t *testing.T) {
 	tables := Tables(t.TempDir())
 	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {

@@ -201,7 +201,7 @@ func (t *TableDir) importFile(ctx context.Context, f *buffer.File) error {
 
 // Needs implements [buffer.LocalDriver].
 func (t *TableDir) Needs(stored, raw int64) (folder string, bytes int64) {
-	if t.gzip { // slices of another encoding are compressed anew, perhaps less
+	if t.gzip { // slices of another encoding are compressed again, perhaps less
 		return t.root, min(raw, 2*stored)
 	}
 	return t.root, raw

@@ -398,7 +398,7 @@ func TestLeftOversAreRemoved(t *testing.T) {
 	}
 }
 
-// A directory that disappears under a running process is made anew.
+// A directory that disappears under a running process is made again.
 func TestTableThatWasRemoved(t *testing.T) {
 	tables := Tables(filepath.Join(t.TempDir(), "tables"))
 	for range 2 {

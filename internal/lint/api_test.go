@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "write the files of testdata/api anew")
 
 // The exported surface of each package stands in testdata/api, one declaration a paragraph. A change of it is a change of
-// that file, which a reviewer sees. Write the files anew with
+// that file, which a reviewer sees. Write the files again with
 //
 //	go test ./internal/lint -run TestExportedAPI -update
 func TestExportedAPI(t *testing.T) {

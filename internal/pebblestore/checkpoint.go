@@ -10,7 +10,7 @@ import (
 
 // copyStore copies a store into a folder that does not exist yet.
 //
-// The store writes the list of its tables anew with the first change after an opening, and until then copies an empty one,
+// The store rewrites the list of its tables with the first change after an opening, and until then copies an empty one,
 // with which the copy cannot be opened. Where a log is read at the opening, that is a change; a power cut during an earlier
 // opening may have left none.
 func copyStore(db *pebble.DB, disk vfs.FS, dir string) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Damage says that files of a store are not what they were. No retry mends it.
+// Damage says that files of a store are not what they were. No retry fixes it.
 type Damage struct {
 	// Err says what was found.
 	Err error

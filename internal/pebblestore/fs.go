@@ -20,7 +20,7 @@ import (
 // must not end its host, so the store never sees such an error. The first operation that fails to change the disk ends
 // this opening: the failure is reported to the owner, and from then on nothing of this opening reaches the disk, as
 // after a crash at that very operation. The store itself lives on in memory, where every change succeeds, until it is
-// closed and opened anew from what the disk really has. So a failed fsync is never repeated and believed: what it
+// closed and reopened from what the disk really has. So a failed fsync is never repeated and believed: what it
 // covered is not acknowledged, and the next opening writes what it reads to new files.
 //
 // Errors of reading are passed on; they end one iteration and not the process. So are those of removing files: the

@@ -45,7 +45,7 @@ type logChunk struct {
 	synced  int64
 }
 
-// parseLogChunk reads the chunk at the begin of b; size 0: there is none. closed: it is the end of the log.
+// parseLogChunk reads the chunk at the start of b; size 0: there is none. closed: it is the end of the log.
 func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
 	if len(b) < logHeadSize || b[6] < 5 || b[6] > 12 {
 		return c, 0, false

@@ -172,7 +172,7 @@ var ErrStillRead = errors.New("the store is still read from: its files stay open
 // Close waits for the readers and closes the database. It may be called again.
 func (o *Opening) Close() error { return o.CloseWithin(0) }
 
-// CloseWithin is Close that waits for readers for a while only; 0: for ever. From then on the folder is the next
+// CloseWithin is Close that waits for readers for a while only; 0: forever. From then on the folder is the next
 // opening's, also after an error.
 //
 // Before, what the store does not need is given back: unless the disk has failed, the rows in large logs become tables,

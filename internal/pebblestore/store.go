@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// After a failure a [Store] is opened anew by the first call that comes later than a delay, which grows between these.
+// After a failure a [Store] is reopened by the first call that comes later than a delay, which grows between these.
 const (
 	reopenFirst = 100 * time.Millisecond
 	reopenLast  = 10 * time.Second
@@ -53,7 +53,7 @@ type Store struct {
 	committing atomic.Int64
 }
 
-// FailedError says that the disk below a store has failed, or is full. The store opens itself anew.
+// FailedError says that the disk below a store has failed, or is full. The store reopens itself.
 type FailedError struct {
 	// RetryAfter is the time until the next attempt; 0 when the next call makes it.
 	RetryAfter time.Duration
@@ -64,7 +64,7 @@ type FailedError struct {
 func (e *FailedError) Error() string { return fmt.Sprintf("the store has failed: %v", e.Err) }
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// DamageError says that files of a store are not what they were. No retry mends it.
+// DamageError says that files of a store are not what they were. No retry fixes it.
 type DamageError struct{ Err error }
 
 func (e *DamageError) Error() string { return e.Err.Error() }
@@ -369,7 +369,7 @@ func (e *notCommitted) Error() string        { return e.err.Error() }
 func (e *notCommitted) Unwrap() error        { return e.err }
 func (e *notCommitted) Is(target error) bool { return target == ErrNotCommitted }
 
-// Ready returns nil when the store takes changes, else why not, after it has tried to open itself anew.
+// Ready returns nil when the store takes changes, else why not, after it has tried to reopen itself.
 func (s *Store) Ready() error {
 	o, err := s.use()
 	if err != nil {

@@ -175,7 +175,7 @@ func TestFireMaySetAndRemove(t *testing.T) {
 	})
 }
 
-// A key that asks to be called at once, for ever, must starve neither another key nor Stop.
+// A key that asks to be called at once, forever, must starve neither another key nor Stop.
 func TestIsFairToAllKeys(t *testing.T) {
 	var s *schedule.Scheduler[string]
 	ready, other := make(chan struct{}), make(chan struct{})

@@ -62,7 +62,7 @@ func TestTokenIsRevokedDuringImport(t *testing.T) {
 	}
 }
 
-// Somebody deletes the bucket, and the rights of the sink's token with it: the target makes both anew.
+// Somebody deletes the bucket, and the rights of the sink's token with it: the target makes both again.
 func TestBucketIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	dir := drivers.NewTokenDir(t.TempDir())
@@ -122,7 +122,7 @@ func TestBucketNames(t *testing.T) {
 	}
 }
 
-// Bytes that no import can take are an error that a retry alone does not mend.
+// Bytes that no import can take are a permanent error.
 func TestRefusedBytes(t *testing.T) {
 	w := newWorld(t)
 	staging := newStaging(t, w, nil)

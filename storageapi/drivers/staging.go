@@ -189,7 +189,7 @@ const maxReplaced = 8
 
 var errReplaced = errors.New("the file was replaced during the upload")
 
-// isGone reports whether the store of an upload refuses it for ever.
+// isGone reports whether the store of an upload refuses it forever.
 func isGone(err error) bool {
 	var e *storageapi.Error
 	return errors.As(err, &e) && (e.Status == 403 || e.Status == 404)
@@ -408,7 +408,7 @@ func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs [
 	return 0, false, nil
 }
 
-// reorder writes the manifest of a file of the project anew, if slices go to it now and it has exactly these.
+// reorder rewrites the manifest of a file of the project, if slices go to it now and it has exactly these.
 func (s *Staging) reorder(ctx context.Context, fileID string, id storageapi.IntID, names []string) (bool, error) {
 	staged := s.stored(fileID)
 	staged.mu.Lock()

@@ -58,7 +58,7 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 	return &Target{client: client, opts: o, store: store, locks: make(map[string]*sync.Mutex), noted: make(map[string]struct{})}, nil
 }
 
-// classify marks the errors that a retry alone cannot mend.
+// classify marks the errors that need someone to fix the cause.
 func classify(err error) error {
 	var e *storageapi.Error
 	if errors.As(err, &e) && e.Status >= 400 && e.Status < 500 {

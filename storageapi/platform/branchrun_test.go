@@ -29,7 +29,7 @@ func TestRunInBranch(t *testing.T) {
 		t.Errorf("job %+v of branch %s", job, rec.runs[0].BranchID)
 	}
 	expectJSON(t, "configuration of the run", rec.runs[0].Configuration, `{"action":"run","image_parameters":{"i":1},"parameters":{"in":"dev"}}`)
-	expectJSON(t, "state of the run", rec.runs[0].State, `{}`) // a copy begins anew
+	expectJSON(t, "state of the run", rec.runs[0].State, `{}`) // a copy begins again
 	expectJSON(t, "state in the branch", must(dev.Row(ctx, component, "c", "r"))(t).State, `{"of":"dev"}`)
 	expectJSON(t, "state in the default branch", must(w.Row(ctx, component, "c", "r"))(t).State, `{"of":"main"}`)
 	must(dev.Configuration(ctx, component, "made"))(t)

@@ -71,7 +71,7 @@
 //
 // One process at a time may have a directory open. fsync is trusted to make bytes and names durable. When the disk fails or
 // is full, calls that need the database are answered with 503 and Retry-After, nothing can be read that is not stored, and
-// the database opens itself anew; jobs that were under way go on then. GET /readiness-check says whether calls can be
+// the database reopens itself; jobs that were under way go on then. GET /readiness-check says whether calls can be
 // answered, GET /health-check whether the server runs.
 //
 // # What is not there

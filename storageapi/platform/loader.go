@@ -172,7 +172,7 @@ func (l *loader) commit(tx *txn, t *table, fresh part) error {
 	return replaceParts(tx, t, append(l.rewrites, fresh), l.replaced)
 }
 
-// replaceParts stores and deletes the records of parts and counts the rows of the table anew.
+// replaceParts stores and deletes the records of parts and counts the rows of the table again.
 func replaceParts(tx *txn, t *table, added, removed []part) error {
 	for _, pt := range removed {
 		if err := tx.delete(partKey(t.Branch, t.ID, pt.place())); err != nil {

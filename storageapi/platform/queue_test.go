@@ -139,7 +139,7 @@ func TestRunRows(t *testing.T) {
 	}
 }
 
-// State is kept for each row, and {} makes the next run begin anew.
+// State is kept for each row, and {} makes the next run begin again.
 func TestStateOfRuns(t *testing.T) {
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()

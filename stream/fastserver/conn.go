@@ -48,7 +48,7 @@ type conn struct {
 const maxBreaks = 4
 
 // memory is what a connection needs and another one can have after it. What is used after the handler stands together at
-// the begin: when a handler has waited for a disk, most of it has left the caches of the processor.
+// the start: when a handler has waited for a disk, most of it has left the caches of the processor.
 type memory struct {
 	body     body
 	response response
@@ -238,7 +238,7 @@ func (c *conn) makeRoom() {
 	c.from = 0
 }
 
-// makeRequest makes the request of the head that is at the begin of the buffer, and takes the head out of the buffer. It
+// makeRequest makes the request of the head that is at the start of the buffer, and takes the head out of the buffer. It
 // reports false, and takes nothing, when net/http shall look at it.
 func (c *conn) makeRequest() bool {
 	h := &c.head

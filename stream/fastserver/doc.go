@@ -26,7 +26,7 @@
 //     The answer is held in memory until the handler returns. Informational answers (1xx) and trailers are left out.
 //   - Header lines of an answer may be in another order.
 //   - A time-out may take up to an eighth longer, at most a second. For a request that goes over to net/http within its headers
-//     the time for headers begins anew.
+//     the time for headers begins again.
 //   - Shutdown ends a new connection of which it has read nothing yet; net/http waits some seconds for its first request.
 //   - A panic of the handler is logged without its value, which could hold a part of the request, unless it is a runtime error.
 //

@@ -128,7 +128,7 @@ func TestTimeouts(t *testing.T) {
 			})
 		})
 	}
-	t.Run("late first byte of a new connection", func(t *testing.T) { // it does not begin the time anew
+	t.Run("late first byte of a new connection", func(t *testing.T) { // it does not begin the time again
 		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
 			c := l.dial()
 			start := time.Now()
@@ -167,7 +167,7 @@ func TestTimeouts(t *testing.T) {
 		inBubble(t, &observer{}, fastserver.Options{}, func(t *testing.T, l pipes) {
 			c := l.dial()
 			r := bufio.NewReader(c)
-			for range 10 { // each begins the wait anew
+			for range 10 { // each begins the wait again
 				send(t, c, r, post)
 				time.Sleep(29 * time.Second)
 			}

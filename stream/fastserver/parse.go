@@ -45,7 +45,7 @@ type head struct {
 	pragma bool
 }
 
-// parse reads a head from the begin of b. It writes the canonical form of names into b, which changes nothing for another
+// parse reads a head from the start of b. It writes the canonical form of names into b, which changes nothing for another
 // reader. It decides nothing that net/http decides: of all that is unusual, doubtful or wrong it says "other".
 func (h *head) parse(b []byte) verdict {
 	*h = head{fields: h.fields[:0], host: span{-1, -1}}

@@ -183,7 +183,7 @@ func TestSecretBeforeMessage(t *testing.T) {
 	}
 }
 
-// A caller with the secret cannot hold a call for ever either, and others do not wait for it.
+// A caller with the secret cannot hold a call forever either, and others do not wait for it.
 func TestSlowMessage(t *testing.T) {
 	eng, _, conn := start(t, otlpgrpc.Options{ReadTimeout: 20 * time.Millisecond}, nil, app(sink("rows", mapping.Body("b"))))
 	ctx, cancel := context.WithTimeout(with(t.Context(), "Bearer "+secret), time.Minute)

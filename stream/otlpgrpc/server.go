@@ -262,7 +262,7 @@ func (s *server) export(ctx context.Context, source, secret string, md metadata.
 	return response(otlp.AppendResponse(nil, req.signal, otlp.Protobuf, otlp.Rejected(res), message)), nil
 }
 
-// failure makes the status of a batch that was not taken: UNAVAILABLE when another attempt can mend it.
+// failure makes the status of a batch that was not taken: UNAVAILABLE when another attempt can fix it.
 func (s *server) failure(ctx context.Context, err error) error {
 	var (
 		overload *buffer.OverloadError

@@ -198,7 +198,7 @@ func (k *checks) decodeBody(b []byte) (body []byte, v any, err error) {
 	return raw, v, json.Unmarshal(raw, &v)
 }
 
-// canonical writes valid JSON anew: objects have the members of the schema by their exact names, the last where several
+// canonical rewrites valid JSON: objects have the members of the schema by their exact names, the last where several
 // are equal. Other members are left out, unless the schema refuses them. Values that the schema leaves open, or that are of
 // another type, stay as they are.
 func (k *checks) canonical(s *huma.Schema, raw json.RawMessage) (json.RawMessage, error) {

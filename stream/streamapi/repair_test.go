@@ -34,7 +34,7 @@ func (s *service) waitingFile(source, sink string) string {
 	return ""
 }
 
-// TestRetryAndDiscard: a table that was changed from outside is reported by the task that meets it; after it was mended a
+// TestRetryAndDiscard: a table that was changed from outside is reported by the task that meets it; after it was fixed a
 // retry of the sink, or of the source, imports at once; a file that nobody wants is given up.
 func TestRetryAndDiscard(t *testing.T) {
 	mem := buffertest.NewMemory()

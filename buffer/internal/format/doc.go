@@ -2,7 +2,7 @@
 // receipts and records. It only encodes and decodes. It holds no state, opens nothing and knows nothing of package buffer.
 //
 // The format has a version, [Version]. A data directory of another version is refused before anything in it is changed. The
-// folders in buffer/testdata/format were written by earlier releases; a test opens them for ever.
+// folders in buffer/testdata/format were written by earlier releases; a test opens them forever.
 //
 // # Keys
 //

@@ -160,7 +160,7 @@ func (t *tableScan) emit(kind pebble.InternalKeyKind, key []byte, seq uint64, re
 	return t.fn(entry{kind, key, value, seq})
 }
 
-// place is the begin of a key as a number of 128 bits.
+// place is the start of a key as a number of 128 bits.
 type place struct{ hi, lo uint64 }
 
 func placeOf(key []byte) place {

@@ -92,7 +92,7 @@ func TestParseOfAnyDepth(t *testing.T) {
 	}
 }
 
-// FuzzParse demands that the tape accepts what encoding/json does, that its nodes nest, and that a value written anew
+// FuzzParse demands that the tape accepts what encoding/json does, that its nodes nest, and that a value rewritten
 // is the same value.
 func FuzzParse(f *testing.F) {
 	for _, s := range append(validJSON, invalidJSON...) {
