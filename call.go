@@ -119,7 +119,7 @@ func (c *call) release() {
 		size += cap(c.data[k])
 		c.data[k], c.n[k], c.full[k] = c.data[k][:0], 0, nil
 	}
-	clear(c.portions)
+	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
 	if size <= 4*portionBytes {
 		calls.Put(c)
@@ -206,8 +206,10 @@ func (c *call) handOver(ctx context.Context, end int) {
 	rows := c.rows[:0]
 	for k, s := range sinks {
 		if m := c.marks[k]; m.rows > 0 {
-			r := buffer.Rows{Sink: s.handle, Data: c.data[k][:m.bytes], Count: m.rows}
-			rows = append(rows, c.attempt.withReceipt(r, k, (end+len(sinks)-1)/len(sinks)))
+			rows = append(rows, buffer.Rows{Sink: s.handle, Data: c.data[k][:m.bytes], Count: m.rows})
+			if c.attempt != nil {
+				c.attempt.addReceipt(&rows[len(rows)-1], k, (end+len(sinks)-1)/len(sinks))
+			}
 		}
 	}
 	if len(rows) == 0 || c.atomic && c.err != nil {
@@ -223,14 +225,14 @@ func (c *call) handOver(ctx context.Context, end int) {
 		c.err = p.err
 	}
 	c.portions = append(c.portions, p)
-	clear(rows)
 	c.rows = rows[:0]
 	for k := range sinks {
-		m := &c.marks[k]
-		c.data[k] = append(c.data[k][:0], c.data[k][m.bytes:]...)
+		m := c.marks[k]
+		stay := copy(c.data[k], c.data[k][m.bytes:])
+		c.data[k] = c.data[k][:stay]
 		c.n[k] -= m.rows
 		c.size -= m.bytes
-		*m = mark{}
+		c.marks[k] = mark{}
 	}
 }
 

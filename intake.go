@@ -44,11 +44,11 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 
 // Ingest is [Engine.Ingest] on this intake.
 func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
-	p, err := in.Submit(ctx, sourceID, rec)
-	if err != nil {
+	var p Pending
+	if err := in.submit(ctx, sourceID, rec, &p); err != nil {
 		return Result{}, err
 	}
-	return p.Wait(ctx)
+	return p.wait(ctx)
 }
 
 // Submit is Ingest without the wait: it maps the record, takes its rows into memory and returns. [Pending.Wait] then gives
@@ -67,27 +67,30 @@ func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 }
 
 // Submit is [Engine.Submit] on this intake. It waits for room before it takes the record.
-func (in Intake) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (Pending, error) {
+func (in Intake) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (p Pending, err error) {
+	err = in.submit(ctx, sourceID, rec, &p)
+	return p, err
+}
+
+// submit fills p, which may be on the stack of the caller.
+func (in Intake) submit(ctx context.Context, sourceID string, rec *mapping.Record, p *Pending) error {
 	src, err := in.engine.open(ctx, sourceID)
 	switch {
 	case err != nil:
-		return Pending{}, err
+		return err
 	case rec == nil:
-		return Pending{}, errors.New("forebay: the record is nil")
+		return errors.New("forebay: the record is nil")
 	case len(src.sinks) == 0:
 		src.dropped.Add(1)
-		return Pending{result: Result{Dropped: true}}, nil
+		p.results[0].Dropped = true
+		return nil
 	}
-	recs, results := [1]*mapping.Record{rec}, [1]Result{}
-	var memory [1]portion
-	portions := in.take(ctx, src, nil, recs[:], results[:], memory[:0])
-	p := Pending{src: src, result: results[0]}
-	if len(portions) > 1 {
-		p.more = slices.Clone(portions) // and not portions, which would put memory on the heap
-	} else if len(portions) == 1 {
-		p.first = portions[0]
+	p.src = src
+	recs := [1]*mapping.Record{rec}
+	if portions := in.take(ctx, src, nil, recs[:], p.results[:], p.first[:0]); len(portions) > 1 {
+		p.more = slices.Clone(portions) // and not portions, which would put p on the heap
 	}
-	return p, nil
+	return nil
 }
 
 // IngestBatch is Ingest for many records, with one durable wait for all of them. Results are in the order of recs. The

@@ -106,14 +106,10 @@ func (a *attempt) take(k, i int) {
 	}
 }
 
-// withReceipt completes the rows of sink k with their receipt. They are of records below a number: the rows of later ones
+// addReceipt completes the rows of sink k with their receipt. They are of records below a number: the rows of later ones
 // are mapped and not handed to the buffer yet.
-func (a *attempt) withReceipt(r buffer.Rows, k, below int) buffer.Rows {
-	if a == nil {
-		return r
-	}
+func (a *attempt) addReceipt(r *buffer.Rows, k, below int) {
 	now, later := a.taken[k].cut(below)
 	a.taken[k] = later
 	r.Claim, r.Receipt = a.claim, appendReceipt(nil, a.sum, now)
-	return r
 }

@@ -68,14 +68,16 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	defer b.gate.intake.RUnlock()
 	if b.gate.closed {
 		b.pending.Add(-size)
-		b.release(rows)
+		if patient {
+			b.release(rows)
+		}
 		return Ticket{}, ErrClosed
 	}
 	ms := at.UnixMilli()
 	var last *group
 	for i := range rows {
 		r := &rows[i]
-		g := r.Sink.append(r, ms)
+		g := r.Sink.append(r, ms, patient)
 		if last != nil && g != last {
 			ticket.many = true
 		}
@@ -128,8 +130,9 @@ type chunk struct {
 	last          int64
 }
 
-// append puts rows into the sink's open chunk and returns the group that will commit them.
-func (s *SinkHandle) append(r *Rows, at int64) *group {
+// append puts rows into the sink's open chunk and returns the group that will commit them. reserved is set when the rows
+// have their share of the sink already. Otherwise it is counted under the lock: two cores would fight for the counter.
+func (s *SinkHandle) append(r *Rows, at int64, reserved bool) *group {
 	st, data := s.state, r.Data
 	size := int64(len(data))
 	pre := s.precompress(data)
@@ -152,6 +155,9 @@ func (s *SinkHandle) append(r *Rows, at int64) *group {
 	c.raw += size
 	c.rows += int64(r.Count)
 	c.appends++
+	if !reserved {
+		st.pending.Add(size)
+	}
 	if r.Claim != nil {
 		c.notes = append(c.notes, newNote(r, at))
 	}

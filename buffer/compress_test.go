@@ -185,7 +185,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	} {
 		for k, s := range sinks[:c.sinks] {
 			for _, row := range c.rows(k) {
-				s.append(&Rows{Data: row, Count: 1}, 1)
+				s.append(&Rows{Data: row, Count: 1}, 1, false)
 			}
 		}
 		g := b.gate.cur

@@ -215,19 +215,15 @@ func (b *Buffer) endRoom() {
 	b.rooms.common.end(ErrClosed)
 }
 
-// admit reserves the room for rows of size bytes together, or says why there is none. A patient call waits for it.
+// admit reserves the room for rows of size bytes together, or says why there is none. A patient call waits for it, and
+// reserves the shares of its sinks as well; those of other calls are counted when their rows are put into chunks.
 func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient bool) error {
 	if f := b.failed.Load(); f != nil {
 		return f
 	}
 	if !patient {
 		if b.rooms.common.n.Load() > 0 || b.reserve(size) != nil {
-			if err := b.enterCommon(ctx, size, false); err != nil {
-				return err
-			}
-		}
-		for i := range rows {
-			rows[i].Sink.state.pending.Add(int64(len(rows[i].Data)))
+			return b.enterCommon(ctx, size, false)
 		}
 		return nil
 	}
