@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -101,7 +101,9 @@ type Client struct {
 	branch string // element of the path, "" for the paths without one
 	// project is sent with each call, 0 is not.
 	project int64
-	queue   *lazyURL
+	// queue is the address of the queue, read from the index when it is needed first. All copies of a client share it,
+	// because it depends on the stack alone.
+	queue *atomic.Pointer[string]
 }
 
 // New returns a client. It makes no call.
@@ -120,7 +122,11 @@ func New(o Options) (*Client, error) {
 		h = *o.HTTP
 	}
 	h.CheckRedirect = keepToken(h.CheckRedirect)
-	return &Client{opts: o, http: &h, queue: &lazyURL{url: strings.TrimRight(o.QueueURL, "/")}}, nil
+	c := &Client{opts: o, http: &h, queue: new(atomic.Pointer[string])}
+	if u := strings.TrimRight(o.QueueURL, "/"); u != "" {
+		c.queue.Store(&u)
+	}
+	return c, nil
 }
 
 // keepToken wraps a rule for redirects, so that the token stays with the host it was meant for: net/http itself takes
@@ -173,23 +179,4 @@ func (c *Client) Branch(id string) *Client {
 	out := *c
 	out.branch = id
 	return &out
-}
-
-// lazyURL is the address of a service, read from the index when it is needed first. It is shared by all copies of a
-// client, because it depends on the stack alone.
-type lazyURL struct {
-	mu  sync.Mutex // guards url; not held during the call
-	url string
-}
-
-func (l *lazyURL) get() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.url
-}
-
-func (l *lazyURL) set(u string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.url = u
 }

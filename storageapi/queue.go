@@ -142,8 +142,8 @@ func (e *QueueJobError) Error() string {
 
 // queueURL returns the address of the queue.
 func (c *Client) queueURL(ctx context.Context) (string, error) {
-	if u := c.queue.get(); u != "" {
-		return u, nil
+	if u := c.queue.Load(); u != nil {
+		return *u, nil
 	}
 	index, err := c.Services(ctx)
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *Client) queueURL(ctx context.Context) (string, error) {
 	if u == "" {
 		return "", errors.New("storage api: the stack has no queue")
 	}
-	c.queue.set(u)
+	c.queue.Store(&u)
 	return u, nil
 }
 

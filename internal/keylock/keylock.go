@@ -63,6 +63,22 @@ func (l *Locks) Lock(ctx context.Context, name, holder string) (unlock func(), e
 	}, nil
 }
 
+// Hold is Lock for a caller that never gives up.
+func (l *Locks) Hold(name string) (unlock func()) {
+	unlock, _ = l.Lock(context.Background(), name, "") // that context never ends
+	return unlock
+}
+
+// Users counts the holder and the waiting callers of a lock.
+func (l *Locks) Users(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.byName[name]; k != nil {
+		return k.users
+	}
+	return 0
+}
+
 // Holder returns the holder of a lock; empty if nobody holds it.
 func (l *Locks) Holder(name string) string {
 	l.mu.Lock()

@@ -19,9 +19,7 @@ const (
 // table whatever comes of it, so a failure is logged, and the next import tries again.
 func (t *Target) note(ctx context.Context, client *storageapi.Client, f *buffer.File) {
 	key := f.Table.ID + " " + f.SinkID
-	t.mu.Lock()
-	_, done := t.noted[key]
-	t.mu.Unlock()
+	_, done := t.noted.Load(key)
 	source, sink, ok := strings.Cut(f.SinkID, "/")
 	if done || !ok {
 		return
@@ -33,7 +31,5 @@ func (t *Target) note(ctx context.Context, client *storageapi.Client, f *buffer.
 		t.opts.Logger.Debug("storage api target: the table could not be given the notes of its sink", "sink", f.SinkID, "table", f.Table.ID, "error", err)
 		return
 	}
-	t.mu.Lock()
-	t.noted[key] = struct{}{}
-	t.mu.Unlock()
+	t.noted.Store(key, true)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/storageapi"
@@ -50,7 +49,7 @@ func (t *Target) Drop(ctx context.Context, sinkID string) error {
 	if t.store == nil {
 		return nil
 	}
-	defer t.lock(sinkID)()
+	defer t.locks.Hold(sinkID)()
 	old, err := t.store.Get(ctx, sinkID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -67,23 +66,10 @@ func (t *Target) Drop(ctx context.Context, sinkID string) error {
 	return nil
 }
 
-// lock takes the lock of a sink and returns the function that gives it back.
-func (t *Target) lock(sinkID string) func() {
-	t.mu.Lock()
-	l := t.locks[sinkID]
-	if l == nil {
-		l = &sync.Mutex{}
-		t.locks[sinkID] = l
-	}
-	t.mu.Unlock()
-	l.Lock()
-	return l.Unlock
-}
-
 // renew makes a token, stores it, and only then deletes the old one. Without force a good token that somebody else has
 // made meanwhile is taken.
 func (t *Target) renew(ctx context.Context, sinkID, table string, force bool) (*storageapi.Client, error) {
-	defer t.lock(sinkID)()
+	defer t.locks.Hold(sinkID)()
 	stage, name, _, err := splitTable(table)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -37,9 +38,8 @@ type Target struct {
 	opts   TargetOptions
 	store  TokenStore // nil when tokens are made elsewhere
 
-	mu    sync.Mutex             // guards the maps
-	locks map[string]*sync.Mutex // by sink: held while its token is made
-	noted map[string]struct{}    // see note
+	locks keylock.Locks // by sink: held while its token is made
+	noted sync.Map      // see note
 }
 
 var (
@@ -55,7 +55,7 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 	}
 	o.Logger = logger(o.Logger)
 	store, _ := o.Tokens.(TokenStore)
-	return &Target{client: client, opts: o, store: store, locks: make(map[string]*sync.Mutex), noted: make(map[string]struct{})}, nil
+	return &Target{client: client, opts: o, store: store}, nil
 }
 
 // classify marks the errors that need someone to fix the cause.

@@ -112,16 +112,9 @@ func (c *call) createBranch() (any, error) {
 
 // checkBranchName refuses a name that another branch has.
 func checkBranchName(tx *txn, id int64, name string) error {
-	branches, err := all[devBranch](tx, key("branch", ""))
-	if err != nil {
-		return err
-	}
-	for _, b := range branches {
-		if b.Name == name && b.ID != id {
-			return refuse(http.StatusBadRequest, "storage.devBranch.alreadyExists", "A branch with the name %q already exists", cut(name, 255))
-		}
-	}
-	return nil
+	return refuseIf(tx, key("branch", ""), func(b devBranch) bool { return b.Name == name && b.ID != id }, func(devBranch) error {
+		return refuse(http.StatusBadRequest, "storage.devBranch.alreadyExists", "A branch with the name %q already exists", cut(name, 255))
+	})
 }
 
 // branchCreateJob makes the branch, with a copy of the configurations of the default one.
@@ -191,19 +184,13 @@ func (s *Server) branchDeleteJob(run *jobRun, p branchParams) error {
 	b := devBranch{ID: p.ID}
 	var tables []table
 	var files []storedFile
-	defer s.store.locks.lock(tokensLock)()
+	defer s.store.locks.Hold(tokensLock)()
 	err := run.finish(branchesLock, func(tx *txn) (_ any, err error) {
 		if tables, err = all[table](tx, key("table", b.key(), "")); err != nil {
 			return nil, err
 		}
-		if files, err = all[storedFile](tx, key("file", "")); err != nil {
+		if files, err = dropFiles(tx, func(f storedFile) bool { return f.Branch == b.key() }); err != nil {
 			return nil, err
-		}
-		files = slices.DeleteFunc(files, func(f storedFile) bool { return f.Branch != b.key() })
-		for _, f := range files {
-			if err := dropFile(tx, f); err != nil {
-				return nil, err
-			}
 		}
 		buckets, err := all[bucket](tx, key("bucket", b.key(), ""))
 		if err != nil {
@@ -267,20 +254,24 @@ func (s *Server) sweepBranches() error {
 				return err
 			}
 		}
-		files, err := all[storedFile](tx, key("file", ""))
-		if err != nil {
-			return err
-		}
-		for _, f := range files {
-			if slices.Contains(names, f.Branch) {
-				continue
-			}
-			if err := dropFile(tx, f); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err = dropFiles(tx, func(f storedFile) bool { return !slices.Contains(names, f.Branch) })
+		return err
 	})
+}
+
+// dropFiles deletes the records of files that are gone, and returns them.
+func dropFiles(tx *txn, gone func(f storedFile) bool) ([]storedFile, error) {
+	files, err := all[storedFile](tx, key("file", ""))
+	if err != nil {
+		return nil, err
+	}
+	files = slices.DeleteFunc(files, func(f storedFile) bool { return !gone(f) })
+	for _, f := range files {
+		if err := dropFile(tx, f); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }
 
 // emptyObject returns {} that belongs to the caller. It is no variable, because decoding into a RawMessage writes to the

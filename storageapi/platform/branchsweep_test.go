@@ -48,17 +48,13 @@ func TestCallOutlivesItsBranch(t *testing.T) {
 	}
 
 	lock := configID{gone.ID.String(), "any", "late"}.lock()
-	release := s.store.locks.lock(lock)
+	release := s.store.locks.Hold(lock)
 	late := make(chan error, 1)
 	go func() {
 		_, err := c.Branch(gone.ID.String()).CreateConfiguration(ctx, "any", storageapi.ConfigurationCreate{ConfigurationID: "late", Name: "late"})
 		late <- err
 	}()
-	waits := func() bool {
-		s.store.locks.mu.Lock()
-		defer s.store.locks.mu.Unlock()
-		return s.store.locks.used[lock].users == 2
-	}
+	waits := func() bool { return s.store.locks.Users(lock) == 2 }
 	for tick := time.NewTicker(time.Millisecond); !waits(); <-tick.C {
 		must(ctx.Err())
 	}

@@ -145,16 +145,10 @@ func (c *call) getBucket(tx *txn) (any, error) {
 
 // checkBucketName refuses a name that another bucket shows.
 func (c *call) checkBucketName(tx *txn, id, displayName string) error {
-	buckets, err := all[bucket](tx, key("bucket", c.branch, ""))
-	if err != nil {
-		return err
-	}
-	for _, b := range buckets {
-		if b.ID != id && b.DisplayName == displayName {
-			return refuse(http.StatusBadRequest, bucketExists, "The display name %q is taken by bucket %q", displayName, b.ID)
-		}
-	}
-	return nil
+	taken := func(b bucket) bool { return b.ID != id && b.DisplayName == displayName }
+	return refuseIf(tx, key("bucket", c.branch, ""), taken, func(b bucket) error {
+		return refuse(http.StatusBadRequest, bucketExists, "The display name %q is taken by bucket %q", displayName, b.ID)
+	})
 }
 
 // bucketFields are what a new bucket may be described with: the fields that count, and the rest of a bucket's own, because clients
@@ -274,16 +268,16 @@ func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 	branch := run.record.Branch
 	// Bucket first, tables after it, in their order, tokens last: nobody who holds the lock of a table asks for another one,
 	// nor does who holds that of the tokens.
-	defer s.store.locks.lock(bucketLock(branch, ""))()
-	defer s.store.locks.lock(bucketLock(branch, p.Bucket))()
+	defer s.store.locks.Hold(bucketLock(branch, ""))()
+	defer s.store.locks.Hold(bucketLock(branch, p.Bucket))()
 	tables, err := viewed(s.store, func(tx *txn) ([]table, error) { return all[table](tx, key("table", branch, p.Bucket+".")) })
 	if err != nil {
 		return err
 	}
 	for _, t := range tables {
-		defer s.store.locks.lock(tableLock(branch, t.ID))()
+		defer s.store.locks.Hold(tableLock(branch, t.ID))()
 	}
-	defer s.store.locks.lock(tokensLock)()
+	defer s.store.locks.Hold(tokensLock)()
 	err = run.finish("", func(tx *txn) (_ any, err error) {
 		tables, err = dropBucket(tx, branch, p)
 		return nil, err

@@ -93,16 +93,12 @@ func (c *call) checkNewTable(bucketID, name string) error {
 
 // checkTableFree refuses a name or display name that another table of the bucket has.
 func checkTableFree(tx *txn, branch, bucketID, name, except string) error {
-	tables, err := all[table](tx, key("table", branch, bucketID+"."))
-	if err != nil {
-		return err
+	taken := func(t table) bool {
+		return t.ID != except && (t.Name == name && except == "" || strings.EqualFold(t.DisplayName, name))
 	}
-	for _, t := range tables {
-		if t.ID != except && (t.Name == name && except == "" || strings.EqualFold(t.DisplayName, name)) {
-			return refuse(http.StatusBadRequest, tableExists, "The table %q already exists in the bucket %q", name, bucketID)
-		}
-	}
-	return nil
+	return refuseIf(tx, key("table", branch, bucketID+"."), taken, func(table) error {
+		return refuse(http.StatusBadRequest, tableExists, "The table %q already exists in the bucket %q", name, bucketID)
+	})
 }
 
 // newTable makes the record of a table.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -263,12 +264,7 @@ type projection struct {
 func project(columns []int64, pt part) *projection {
 	p := &projection{from: make([]int, len(columns)), cells: make([][]byte, len(columns))}
 	for i, id := range columns {
-		p.from[i] = -1
-		for j, have := range pt.Columns {
-			if have == id {
-				p.from[i] = j
-			}
-		}
+		p.from[i] = slices.Index(pt.Columns, id)
 	}
 	return p
 }

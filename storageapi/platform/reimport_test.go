@@ -65,7 +65,7 @@ func TestImportOnceOverRestart(t *testing.T) {
 	must(err)
 
 	// The import into b comes to its end and no further.
-	release := s.store.locks.lock(tableLock(s.defaultBranch.key(), "in.c-x.b"))
+	release := s.store.locks.Hold(tableLock(s.defaultBranch.key(), "in.c-x.b"))
 	job, err := c.CreateQueueJob(ctx, storageapi.QueueJobCreate{Component: "writer", Config: "c"})
 	must(err)
 	imports := func(table string) (n int) {

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -24,7 +25,7 @@ import (
 // When the disk fails or is full, calls get a [*pebblestore.FailedError] until the store could open itself anew.
 type store struct {
 	db    *pebblestore.Store
-	locks keyLocks
+	locks keylock.Locks
 	ids   sequence
 }
 
@@ -113,7 +114,7 @@ type txn struct {
 // change under the same lock begins when the first is on disk.
 func (s *store) update(lock string, change func(tx *txn) error) error {
 	if lock != "" {
-		defer s.locks.lock(lock)()
+		defer s.locks.Hold(lock)()
 	}
 	return s.db.Update(func(batch *pebble.Batch) error { return change(&txn{r: batch, w: batch}) })
 }
@@ -260,6 +261,19 @@ func all[V any](tx *txn, prefix string) ([]V, error) {
 	return out, nil
 }
 
+// refuseIf returns an error for the first record whose key begins with prefix and that is in the way.
+func refuseIf[V any](tx *txn, prefix string, inTheWay func(v V) bool, refusal func(v V) error) error {
+	for v, err := range each[V](tx, prefix, false) {
+		if err != nil {
+			return err
+		}
+		if inTheWay(v) {
+			return refusal(v)
+		}
+	}
+	return nil
+}
+
 // find decodes the record of a key. Without one the error is absent.
 func find[V any](tx *txn, key string, absent error) (V, error) {
 	var v V
@@ -294,41 +308,6 @@ func encodeJSON(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-// keyLocks are locks by name, which exist while they are used.
-type keyLocks struct {
-	mu   sync.Mutex // guards the map and the counts, not held while a lock is waited for
-	used map[string]*keyLock
-}
-
-type keyLock struct {
-	sync.Mutex
-	users int
-}
-
-// lock takes the lock of a name and returns the function that gives it back.
-func (l *keyLocks) lock(name string) (unlock func()) {
-	l.mu.Lock()
-	if l.used == nil {
-		l.used = make(map[string]*keyLock)
-	}
-	k := l.used[name]
-	if k == nil {
-		k = &keyLock{}
-		l.used[name] = k
-	}
-	k.users++
-	l.mu.Unlock()
-	k.Lock()
-	return func() {
-		k.Unlock()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if k.users--; k.users == 0 {
-			delete(l.used, name)
-		}
-	}
 }
 
 // sequence gives the ids of everything that has a number. None is given twice, also over crashes: the end of each

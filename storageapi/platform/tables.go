@@ -309,7 +309,7 @@ func (c *call) updateTable() (any, error) {
 // tableUpdateJob holds the lock of the bucket, because names are unique in it, and then that of the table.
 func (s *Server) tableUpdateJob(run *jobRun, p tableParams) error {
 	c := run.call()
-	defer s.store.locks.lock(bucketLock(c.branch, bucketOf(p.Table)))()
+	defer s.store.locks.Hold(bucketLock(c.branch, bucketOf(p.Table)))()
 	return run.finish(tableLock(c.branch, p.Table), func(tx *txn) (any, error) {
 		t, err := getTable(tx, c.branch, p.Table)
 		if err != nil {
