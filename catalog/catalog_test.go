@@ -168,8 +168,8 @@ func TestReopen(t *testing.T) {
 		if round == 0 {
 			must(cat.CreateSource(user, spec("Web", "a", "b")))
 		}
-		must(cat.DisableSink(user, "web", "b"))
-		must(cat.EnableSink(user, "web", "b"))
+		must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "b"}))
+		must(cat.Enable(user, catalog.Ref{Source: "web", Sink: "b"}))
 		source, sink, err := cat.Sink("web", "b")
 		if err != nil {
 			t.Fatal(err)
@@ -181,13 +181,13 @@ func TestReopen(t *testing.T) {
 		if !ok || def.Secret != source.Secret || len(def.Sinks) != 2 {
 			t.Errorf("round %d: the engine has %v", round, def)
 		}
-		if versions, err := cat.SinkVersions("web", "b"); err != nil || len(versions) != sink.Version.Number {
+		if versions, err := cat.Versions(catalog.Ref{Source: "web", Sink: "b"}); err != nil || len(versions) != sink.Version.Number {
 			t.Errorf("round %d: versions %v, %v", round, versions, err)
 		}
 		if err := cat.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cat.DeleteSource(user, "web"); !errors.Is(err, catalog.ErrClosed) {
+		if _, err := cat.Delete(user, catalog.Ref{Source: "web"}); !errors.Is(err, catalog.ErrClosed) {
 			t.Errorf("a change after Close gives %v", err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestReviveContinuesVersions(t *testing.T) {
 	must := done(t, cat)
 	must(cat.CreateSource(user, spec("Web", "a")))
 	first, _ := cat.Source("web")
-	must(cat.DeleteSource(user, "web"))
+	must(cat.Delete(user, catalog.Ref{Source: "web"}))
 	must(cat.CreateSource(user, spec("Web", "b")))
 	second, err := cat.Source("web")
 	if err != nil || second.Version.Number != 2 || !second.Created.At.Equal(first.Created.At) || second.Secret == first.Secret {
@@ -219,23 +219,23 @@ func TestOwnAndInheritedStates(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	must := done(t, cat)
 	must(cat.CreateSource(user, spec("Web", "a", "b", "c")))
-	must(cat.DeleteSink(user, "web", "a"))
-	must(cat.DisableSink(user, "web", "b"))
-	must(cat.DisableSource(user, "web"))
-	must(cat.DeleteSource(user, "web"))
-	if _, err := cat.DisableSink(user, "web", "c"); code(err) != catalog.SourceNotFound {
+	must(cat.Delete(user, catalog.Ref{Source: "web", Sink: "a"}))
+	must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "b"}))
+	must(cat.Disable(user, catalog.Ref{Source: "web"}))
+	must(cat.Delete(user, catalog.Ref{Source: "web"}))
+	if _, err := cat.Disable(user, catalog.Ref{Source: "web", Sink: "c"}); code(err) != catalog.SourceNotFound {
 		t.Errorf("a change of a sink of a deleted source: %v", err)
 	}
-	must(cat.UndeleteSource(user, "web"))
+	must(cat.Undelete(user, catalog.Ref{Source: "web"}))
 	source, sinks, err := cat.Sinks("web", false)
 	if err != nil || source.Disabled == nil || len(sinks) != 2 || sinks[0].Disabled == nil || sinks[1].Disabled != nil || sinks[1].DisabledWith(source) == nil {
 		t.Errorf("after undelete: %+v %+v %v", source, sinks, err)
 	}
-	enabled := must(cat.EnableSink(user, "web", "b"))
+	enabled := must(cat.Enable(user, catalog.Ref{Source: "web", Sink: "b"}))
 	if !strings.Contains(enabled.Result, `source "web" is enabled`) {
 		t.Errorf("result of enabling a sink of a disabled source: %q", enabled.Result)
 	}
-	must(cat.EnableSource(user, "web"))
+	must(cat.Enable(user, catalog.Ref{Source: "web"}))
 	if _, s, _ := cat.Sink("web", "b"); s.Disabled != nil {
 		t.Error("the sink is still disabled")
 	}
@@ -248,8 +248,8 @@ func TestNoChangeNoVersion(t *testing.T) {
 	must(cat.CreateSource(user, spec("Web", "a")))
 	name := "Web"
 	must(cat.UpdateSource(user, "web", catalog.SourcePatch{Name: &name}))
-	must(cat.ChangeSourceSettings(user, "web", "", nil))
-	must(cat.EnableSource(user, "web"))
+	must(cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", nil))
+	must(cat.Enable(user, catalog.Ref{Source: "web"}))
 	must(cat.UpdateSink(user, "web", "a", catalog.SinkPatch{}))
 	source, sink, err := cat.Sink("web", "a")
 	if err != nil || source.Version.Number != 1 || sink.Version.Number != 1 {
@@ -267,11 +267,11 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 		description := fmt.Sprint(i)
 		must(cat.UpdateSource(user, "web", catalog.SourcePatch{Description: &description}))
 	}
-	versions, err := cat.SourceVersions("web")
+	versions, err := cat.Versions(catalog.Ref{Source: "web"})
 	if err != nil || len(versions) != catalog.MaxVersions || versions[0].Number != 6 {
 		t.Errorf("%d versions from %d, %v", len(versions), versions[0].Number, err)
 	}
-	if _, err := cat.RollbackSource(user, "web", 5); code(err) != catalog.SourceVersionNotFound {
+	if _, err := cat.Rollback(user, catalog.Ref{Source: "web"}, 5); code(err) != catalog.SourceVersionNotFound {
 		t.Errorf("rollback to a forgotten version: %v", err)
 	}
 }
@@ -299,7 +299,7 @@ func TestFailedWriteIsUndone(t *testing.T) {
 	store.mu.Lock()
 	store.fail = nil
 	store.mu.Unlock()
-	must(cat.DisableSource(user, "web"))
+	must(cat.Disable(user, catalog.Ref{Source: "web"}))
 }
 
 // slowTarget keeps its first Ensure waiting until the context of the call ends.
@@ -422,9 +422,9 @@ func TestLimits(t *testing.T) {
 	if _, err := cat.CreateSink(user, "s0", catalog.SinkSpec{Name: "more", TableID: "in.c-web.k", Columns: columns()}); code(err) != catalog.SinkLimit {
 		t.Errorf("one sink more: %v", err)
 	}
-	must(cat.DeleteSource(user, "s1"))
+	must(cat.Delete(user, catalog.Ref{Source: "s1"}))
 	must(cat.CreateSource(user, spec("more")))
-	if _, err := cat.UndeleteSource(user, "s1"); code(err) != catalog.SourceLimit {
+	if _, err := cat.Undelete(user, catalog.Ref{Source: "s1"}); code(err) != catalog.SourceLimit {
 		t.Errorf("undelete above the limit: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ func TestCheckpoint(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{})
 	must := done(t, cat)
 	must(cat.CreateSource(user, spec("Web", "a", "b")))
-	must(cat.DisableSink(user, "web", "a"))
+	must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "a"}))
 	last := must(cat.CreateSource(user, spec("Other", "c")))
 	source, sinks, err := cat.Sinks("web", false)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestCheckpoint(t *testing.T) {
 	if err := cat.Checkpoint(folder); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a checkpoint in a folder that exists: %v", err)
 	}
-	must(cat.DeleteSource(user, "web"))
+	must(cat.Delete(user, catalog.Ref{Source: "web"}))
 
 	eng := openEngine(t, forebay.Options{})
 	restored, err := catalog.Open(folder, eng, catalog.Options{})
@@ -72,11 +72,11 @@ func TestCheckpoint(t *testing.T) {
 		t.Errorf("task %+v, %v", task, err)
 	}
 	other, err := restored.Source("other")
-	versions, e := restored.SourceVersions("other")
+	versions, e := restored.Versions(catalog.Ref{Source: "other"})
 	if err != nil || e != nil || len(versions) != other.Version.Number {
 		t.Errorf("%d versions of %v, %v, %v", len(versions), other, err, e)
 	}
-	done(t, restored)(restored.DeleteSource(user, "web"))
+	done(t, restored)(restored.Delete(user, catalog.Ref{Source: "web"}))
 }
 
 // TestStoreInUse opens a folder twice, and reads after the end.
@@ -95,7 +95,7 @@ func TestStoreInUse(t *testing.T) {
 	if err := cat.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cat.SourceVersions("web"); !errors.Is(err, catalog.ErrClosed) {
+	if _, err := cat.Versions(catalog.Ref{Source: "web"}); !errors.Is(err, catalog.ErrClosed) {
 		t.Errorf("reading versions after Close: %v", err)
 	}
 	if err := cat.Checkpoint(filepath.Join(t.TempDir(), "copy")); !errors.Is(err, catalog.ErrClosed) {

@@ -83,20 +83,20 @@ func churnSource(cat *catalog.Catalog, id string) error {
 		text := fmt.Sprint(rand.Uint64())
 		switch n := rand.IntN(10); {
 		case !live && rand.IntN(2) == 0:
-			if task, err = cat.UndeleteSource(user, id); code(err) != catalog.DeletedSourceNotFound {
+			if task, err = cat.Undelete(user, catalog.Ref{Source: id}); code(err) != catalog.DeletedSourceNotFound {
 				break
 			}
 			fallthrough
 		case !live:
 			task, err = cat.CreateSource(user, catalog.SourceSpec{ID: id, Name: "S", Type: forebay.HTTP, Description: text, Sinks: sinkSpecs("a", "b", "c")})
 		case n == 0:
-			task, err = cat.DeleteSource(user, id)
+			task, err = cat.Delete(user, catalog.Ref{Source: id})
 		case n < 4:
 			task, err = cat.UpdateSource(user, id, catalog.SourcePatch{Description: &text})
 		case n == 4 && source.Disabled == nil:
-			task, err = cat.DisableSource(user, id)
+			task, err = cat.Disable(user, catalog.Ref{Source: id})
 		case n == 4:
-			task, err = cat.EnableSource(user, id)
+			task, err = cat.Enable(user, catalog.Ref{Source: id})
 		case n == 5:
 			_, err = cat.RotateSecret(ctx, user, id, time.Duration(rand.IntN(2))*time.Hour)
 		default:
@@ -236,33 +236,26 @@ func checkKilled(t *testing.T, dir string, last map[string]ack) {
 		if a.Deleted {
 			continue // it may be back by a change that was not acknowledged yet
 		}
-		var version catalog.Version
-		var description string
-		var err error
-		if a.Sink == "" {
-			var content catalog.SourceContent
-			version, content, err = cat.SourceVersion(a.Source, a.Version)
-			description = content.Description
-		} else {
-			var content catalog.SinkContent
-			version, content, err = cat.SinkVersion(a.Source, a.Sink, a.Version)
-			description = content.Description
+		var content struct{ Description string }
+		version, record, err := cat.Version(catalog.Ref{Source: a.Source, Sink: a.Sink}, a.Version)
+		if err == nil {
+			err = json.Unmarshal(record, &content)
 		}
 		if code(err) == catalog.SourceNotFound {
 			continue // deleted by a change that was not acknowledged yet
 		}
-		if err != nil || version.Number != a.Version || description != a.Description {
-			t.Errorf("%+v: version is %+v with %q, %v", a, version, description, err)
+		if err != nil || version.Number != a.Version || content.Description != a.Description {
+			t.Errorf("%+v: version is %+v with %q, %v", a, version, content.Description, err)
 		}
 	}
 	for _, source := range cat.Sources(false) {
-		versions, err := cat.SourceVersions(source.ID)
+		versions, err := cat.Versions(catalog.Ref{Source: source.ID})
 		checkVersions(t, source.String(), versions, err, source.Version)
 		_, sinks, _ := cat.Sinks(source.ID, false)
 		names := []string{}
 		for _, s := range sinks {
 			names = append(names, s.ID)
-			versions, err := cat.SinkVersions(source.ID, s.ID)
+			versions, err := cat.Versions(catalog.Ref{Source: source.ID, Sink: s.ID})
 			checkVersions(t, source.ID+" "+s.String(), versions, err, s.Version)
 		}
 		if !slices.Equal(names, []string{"a", "b", "c"}) {

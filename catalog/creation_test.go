@@ -252,13 +252,13 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 			t.Errorf("task %+v", task)
 		}
 	}
-	warned(must(cat.ChangeSourceSettings(user, "web", "", change)))
-	if task := must(cat.DisableSource(user, "web")); len(task.Warnings) > 0 {
+	warned(must(cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", change)))
+	if task := must(cat.Disable(user, catalog.Ref{Source: "web"})); len(task.Warnings) > 0 {
 		t.Errorf("task %+v", task)
 	}
-	warned(must(cat.EnableSource(user, "web")))
-	must(cat.DeleteSource(user, "web"))
-	warned(must(cat.UndeleteSource(user, "web")))
+	warned(must(cat.Enable(user, catalog.Ref{Source: "web"})))
+	must(cat.Delete(user, catalog.Ref{Source: "web"}))
+	warned(must(cat.Undelete(user, catalog.Ref{Source: "web"})))
 	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	// What a request asks for anew must be right.
 	task, err := cat.CreateSink(user, "web", catalog.SinkSpec{Name: "c", TableID: "in.c-web.b", Columns: columns()})
 	failed(t, cat, task, err)
-	must(cat.DeleteSink(user, "web", "b"))
+	must(cat.Delete(user, catalog.Ref{Source: "web", Sink: "b"}))
 	task, err = cat.CreateSink(user, "web", catalog.SinkSpec{Name: "b", TableID: "in.c-web.b", Columns: columns()})
 	failed(t, cat, task, err)
 }

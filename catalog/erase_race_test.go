@@ -111,7 +111,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			done(t, s.cat)(s.cat.CreateSource(user, spec("Other", "c")))
 			old := shared("Old")
 			done(t, s.cat)(s.cat.CreateSource(user, old))
-			done(t, s.cat)(s.cat.DeleteSource(user, "old"))
+			done(t, s.cat)(s.cat.Delete(user, catalog.Ref{Source: "old"}))
 			erased := erase(t, s)
 			refused := func(cat *catalog.Catalog) {
 				t.Helper()
@@ -122,7 +122,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 					"another table": func() (catalog.Task, error) {
 						return cat.UpdateSink(user, "other", "c", catalog.SinkPatch{TableID: &table})
 					},
-					"undeletion": func() (catalog.Task, error) { return cat.UndeleteSource(user, "old") },
+					"undeletion": func() (catalog.Task, error) { return cat.Undelete(user, catalog.Ref{Source: "old"}) },
 				} {
 					_, err := change()
 					var busy *catalog.Error
@@ -130,8 +130,8 @@ func TestNewSinkDuringErasure(t *testing.T) {
 						t.Errorf("%s: %v, want the task of the erasure", what, err)
 					}
 				}
-				done(t, cat)(cat.DisableSink(user, "other", "c")) // what does not use the tables goes on
-				done(t, cat)(cat.EnableSink(user, "other", "c"))
+				done(t, cat)(cat.Disable(user, catalog.Ref{Source: "other", Sink: "c"})) // what does not use the tables goes on
+				done(t, cat)(cat.Enable(user, catalog.Ref{Source: "other", Sink: "c"}))
 			}
 			refused(s.cat)
 			if err := s.cat.Close(); err != nil {
@@ -147,7 +147,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 				t.Errorf("%+v", task)
 			}
 			done(t, again)(again.CreateSource(user, shared("New")))
-			done(t, again)(again.UndeleteSource(user, "old"))
+			done(t, again)(again.Undelete(user, catalog.Ref{Source: "old"}))
 		})
 	})
 	t.Run("in between", func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestErasedSourceIsNotCounted(t *testing.T) {
 	for _, sinks := range [][]string{nil, {"a"}} {
 		must(cat.CreateSource(user, spec("Web", sinks...)))
 		for _, sink := range sinks {
-			must(cat.DisableSink(user, "web", sink))
+			must(cat.Disable(user, catalog.Ref{Source: "web", Sink: sink}))
 		}
 		ingest(t, eng, "web", false)
 		if n := eng.Stats().Dropped["web"]; n != 1 {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code names what is wrong with a call. The values are the names of the Stream API, without their prefix.
@@ -58,8 +59,12 @@ func refuse(code Code, format string, args ...any) *Error {
 // ErrClosed is returned after Close by calls that change something or need the store.
 var ErrClosed = errors.New("catalog is closed")
 
-func sourceNotFound(id string) *Error { return refuse(SourceNotFound, "Source %q not found.", id) }
-
-func sinkNotFound(source, id string) *Error {
-	return refuse(SinkNotFound, "Sink %q of source %q not found.", id, source)
+// notFound says that there is no such source or sink, or that it is deleted.
+func notFound(ref Ref) error {
+	code := SourceNotFound
+	if ref.Sink != "" {
+		code = SinkNotFound
+	}
+	text := ref.full()
+	return refuse(code, "%s%s not found.", strings.ToUpper(text[:1]), text[1:])
 }

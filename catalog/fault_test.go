@@ -81,11 +81,11 @@ func TestOutcomeIsReadBack(t *testing.T) {
 					cat := openCatalog(t, eng, catalog.Options{Store: store, Tokens: tokens})
 					must := done(t, cat)
 					must(cat.CreateSource(user, spec("Web", "a")))
-					must(cat.DisableSource(user, "web"))
+					must(cat.Disable(user, catalog.Ref{Source: "web"}))
 					store.mu.Lock()
 					store.armed = ofChange
 					store.mu.Unlock()
-					task, err := cat.EnableSource(user, "web")
+					task, err := cat.Enable(user, catalog.Ref{Source: "web"})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -97,7 +97,7 @@ func TestOutcomeIsReadBack(t *testing.T) {
 						if def, _ := eng.Source("web"); !def.Disabled {
 							t.Error("the engine runs ahead of what is known")
 						}
-						if _, err := cat.DisableSource(user, "web"); code(err) != catalog.Busy {
+						if _, err := cat.Disable(user, catalog.Ref{Source: "web"}); code(err) != catalog.Busy {
 							t.Errorf("a change while another is in doubt: %v", err)
 						}
 					}
@@ -119,7 +119,7 @@ func TestOutcomeIsReadBack(t *testing.T) {
 					store.mu.Lock()
 					store.unread = 0
 					store.mu.Unlock()
-					must(cat.EnableSource(user, "web"))
+					must(cat.Enable(user, catalog.Ref{Source: "web"}))
 				})
 			})
 		}
@@ -169,7 +169,7 @@ func TestCloseInDoubt(t *testing.T) {
 			store.mu.Lock()
 			store.armed = ofChange
 			store.mu.Unlock()
-			task, err := cat.DisableSource(user, "web")
+			task, err := cat.Disable(user, catalog.Ref{Source: "web"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +221,7 @@ func TestRotationInDoubt(t *testing.T) {
 		if def, _ := eng.Source("web"); after.Secret == before.Secret || def.Secret != after.Secret {
 			t.Error("catalog and engine do not have the secret of the store")
 		}
-		must(cat.DisableSource(user, "web"))
+		must(cat.Disable(user, catalog.Ref{Source: "web"}))
 	})
 }
 
@@ -316,9 +316,9 @@ func playCatalog(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
 			name = "renamed"
 			return cat.UpdateSource(user, "web", catalog.SourcePatch{Name: &name})
 		},
-		func() (catalog.Task, error) { return cat.DeleteSource(user, "web") },
-		func() (catalog.Task, error) { return cat.UndeleteSource(user, "web") },
-		func() (catalog.Task, error) { return cat.DisableSink(user, "web", "a") },
+		func() (catalog.Task, error) { return cat.Delete(user, catalog.Ref{Source: "web"}) },
+		func() (catalog.Task, error) { return cat.Undelete(user, catalog.Ref{Source: "web"}) },
+		func() (catalog.Task, error) { return cat.Disable(user, catalog.Ref{Source: "web", Sink: "a"}) },
 	} {
 		task, err := change()
 		for attempt := 0; err != nil && attempt < 1000; attempt++ { // refused, or the store is away

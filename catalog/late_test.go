@@ -59,20 +59,20 @@ func TestGivenUpChangeIsNotMadeLater(t *testing.T) {
 	if _, err := cat.RotateSecret(gone, user, "web", 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("rotation: %v", err)
 	}
-	if err := cat.ClearSourceStatistics(gone, "web"); !errors.Is(err, context.Canceled) {
+	if err := cat.ClearStatistics(gone, catalog.Ref{Source: "web"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("clearing: %v", err)
 	}
 	pass(task, err)
 	// They had the source reserved: others of their kind can begin when they have come to their end.
 	for _, begin := range []func() error{
 		func() error {
-			task, err := cat.DisableSource(user, "web")
+			task, err := cat.Disable(user, catalog.Ref{Source: "web"})
 			if err == nil {
 				done(t, cat)(task, nil)
 			}
 			return err
 		},
-		func() error { return cat.ClearSinkStatistics(gone, "web", "a") },
+		func() error { return cat.ClearStatistics(gone, catalog.Ref{Source: "web", Sink: "a"}) },
 	} {
 		for err := begin(); code(err) == catalog.Busy; err = begin() {
 			runtime.Gosched()

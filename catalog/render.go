@@ -19,21 +19,17 @@ type Rendered struct {
 // signal chooses the sinks: "logs", "metrics" or "traces". The mappings are compiled by the engine, so the cells are those
 // that an event would give.
 func (c *Catalog) Render(sourceID, signal string, rec *mapping.Record) ([]Rendered, error) {
-	source, sinks, err := c.Sinks(sourceID, false)
+	t, err := c.liveTree(sourceID)
 	if err != nil {
 		return nil, err
-	}
-	t := &tree{source: source, sinks: make(map[string]Sink, len(sinks))}
-	for _, s := range sinks {
-		t.sinks[s.ID] = s
 	}
 	def, err := c.compile(t)
 	if err != nil {
 		return nil, err
 	}
 	var all []Rendered
-	for _, s := range sinks {
-		if source.Type == forebay.OTLP && len(s.Signals) > 0 && !slices.Contains(s.Signals, signal) {
+	for _, s := range t.sorted(false) {
+		if t.source.Type == forebay.OTLP && len(s.Signals) > 0 && !slices.Contains(s.Signals, signal) {
 			continue
 		}
 		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: def.Mapper(s.ID).Cells(rec)})

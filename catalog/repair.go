@@ -8,28 +8,20 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// RetrySink repeats at once what has failed at a sink, instead of waiting for the next attempt: after its table, or what else
-// was the cause, was mended. It returns when the attempts are due; the statistics tell how they end.
-func (c *Catalog) RetrySink(ctx context.Context, sourceID, id string) error {
-	if _, _, err := c.Sink(sourceID, id); err != nil {
-		return err
-	}
-	err := c.eng.Retry(ctx, sourceID, id)
-	if errors.Is(err, forebay.ErrUnknownSink) { // it never took an event
-		return nil
-	}
-	return err
-}
-
-// RetrySource is RetrySink for all live sinks of a source.
-func (c *Catalog) RetrySource(ctx context.Context, sourceID string) error {
-	_, sinks, err := c.Sinks(sourceID, false)
+// Retry repeats at once what has failed at a sink, or at all live sinks of a source, instead of waiting for the next
+// attempt: after the cause was mended. It returns when the attempts are due; the statistics tell how they end.
+func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
+	t, s, err := c.find(ref)
 	if err != nil {
 		return err
 	}
+	sinks := t.sorted(false)
+	if s != nil {
+		sinks = []Sink{*s}
+	}
 	for _, s := range sinks {
-		var gone *Error // since the list was made
-		if err := c.RetrySink(ctx, sourceID, s.ID); err != nil && !errors.As(err, &gone) {
+		err := c.eng.Retry(ctx, ref.Source, s.ID)
+		if err != nil && !errors.Is(err, forebay.ErrUnknownSink) { // such a sink never took an event
 			return err
 		}
 	}

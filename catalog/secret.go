@@ -43,16 +43,14 @@ func (c *Catalog) RotateSecret(ctx context.Context, by By, id string, overlap ti
 		return Source{}, refuse(BadRequest, "overlap is %s, must be from 0s to %s.", overlap, MaxSecretOverlap)
 	}
 	secret := newSecret()
-	err := c.direct(ctx, id, id, liveSource(id, func(at time.Time, next *tree) (*change, error) {
-		next.source.setSecret(secret, at, overlap)
+	err := c.direct(ctx, by, Ref{Source: id}, id, live(func(ch *change) error {
+		ch.next.source.setSecret(secret, ch.at, overlap)
 		text := "Rotated secret."
 		if overlap > 0 {
-			text = fmt.Sprintf("Rotated secret. The old one is accepted until %s.", Time(next.source.OldSecretUntil))
+			text = fmt.Sprintf("Rotated secret. The old one is accepted until %s.", Time(ch.next.source.OldSecretUntil))
 		}
-		next.source.Version = newVersion(next.source.Version, next.source.SourceContent, text, at, by)
-		ch := &change{next: next}
-		ch.keep(next.source)
-		return ch, nil
+		ch.addVersion("", text)
+		return nil
 	}))
 	if err != nil {
 		return Source{}, err

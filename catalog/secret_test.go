@@ -61,14 +61,14 @@ func TestRotationWithOverlap(t *testing.T) {
 		if left := time.Until(source.OldSecretUntil); left > time.Hour || left < time.Hour-time.Millisecond || !strings.Contains(source.Version.Description, "until "+catalog.Time(source.OldSecretUntil)) {
 			t.Errorf("until %s, version %+v", source.OldSecretUntil, source.Version)
 		}
-		if v, content, err := cat.SourceVersion("web", source.Version.Number); err != nil || strings.Contains(string(store.records["version/source/web/0000000002"]), first) {
+		if v, content, err := cat.Version(catalog.Ref{Source: "web"}, source.Version.Number); err != nil || strings.Contains(string(store.records["version/source/web/0000000002"]), first) {
 			t.Errorf("the version has a secret: %+v %+v %v", v, content, err)
 		}
 		open() // on what a crash would leave
 		want("after a restart", "++", first, second)
-		must(cat.DisableSource(user, "web"))
-		must(cat.EnableSource(user, "web"))
-		must(cat.RollbackSource(user, "web", 1))
+		must(cat.Disable(user, catalog.Ref{Source: "web"}))
+		must(cat.Enable(user, catalog.Ref{Source: "web"}))
+		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1))
 		want("after a rollback", "++", first, second)
 
 		third := rotate(2 * time.Hour)
@@ -82,7 +82,7 @@ func TestRotationWithOverlap(t *testing.T) {
 		if !strings.Contains(string(store.records["source/web"]), second) {
 			t.Error("the record has changed by itself")
 		}
-		must(cat.DisableSink(user, "web", "a"))
+		must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "a"}))
 		if strings.Contains(string(store.records["source/web"]), second) {
 			t.Error("a secret that has ended is still stored after the next change")
 		}
@@ -92,9 +92,9 @@ func TestRotationWithOverlap(t *testing.T) {
 		want("after a rotation without overlap", "--+", third, fourth, fifth)
 
 		sixth := rotate(time.Hour)
-		must(cat.DeleteSource(user, "web"))
+		must(cat.Delete(user, catalog.Ref{Source: "web"}))
 		want("deleted", "--", fifth, sixth)
-		must(cat.UndeleteSource(user, "web"))
+		must(cat.Undelete(user, catalog.Ref{Source: "web"}))
 		want("undeleted", "-+", fifth, sixth)
 
 		seventh := rotate(time.Hour)
@@ -104,12 +104,12 @@ func TestRotationWithOverlap(t *testing.T) {
 		source, _ = cat.Source("web")
 		eighth := source.Secret
 		ninth := rotate(time.Hour)
-		must(cat.RollbackSource(user, "web", 1))
+		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1))
 		source, _ = cat.Source("web")
 		want("back to the first type", "---+", seventh, eighth, ninth, source.Secret)
 
 		rotate(time.Hour)
-		must(cat.DeleteSource(user, "web"))
+		must(cat.Delete(user, catalog.Ref{Source: "web"}))
 		must(cat.CreateSource(user, spec("Web")))
 		want("created again", "-", source.Secret)
 	})
@@ -178,7 +178,7 @@ func TestChangeWaitsForAnother(t *testing.T) {
 		began := time.Now()
 		for _, change := range []func() error{
 			func() error { _, err := cat.RotateSecret(t.Context(), user, "web", 0); return err },
-			func() error { return cat.ClearSourceStatistics(t.Context(), "web") },
+			func() error { return cat.ClearStatistics(t.Context(), catalog.Ref{Source: "web"}) },
 		} {
 			var refused *catalog.Error
 			if err := change(); !errors.As(err, &refused) || refused.Code != catalog.Busy || refused.Task != task.ID {
@@ -194,6 +194,6 @@ func TestChangeWaitsForAnother(t *testing.T) {
 		if now, _ := cat.Source("web"); now.Secret != after.Secret {
 			t.Error("the refused rotation was made later")
 		}
-		must(cat.DisableSource(user, "web")) // nothing is held
+		must(cat.Disable(user, catalog.Ref{Source: "web"})) // nothing is held
 	})
 }

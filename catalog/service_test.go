@@ -18,7 +18,7 @@ import (
 func TestSettingsSayTheirRules(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	done(t, cat)(cat.CreateSource(user, spec("Web")))
-	list, err := cat.SourceSettings("web")
+	list, err := cat.Settings(catalog.Ref{Source: "web"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestTimesSurviveAClearing(t *testing.T) {
 	if err := eng.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cat.ClearSinkStatistics(t.Context(), "web", "a"); err != nil {
+	if err := cat.ClearStatistics(t.Context(), catalog.Ref{Source: "web", Sink: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	for rows := range int64(3) {

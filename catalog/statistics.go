@@ -33,16 +33,10 @@ type Statistics struct {
 
 // SinkStatistics returns the counters of a sink.
 func (c *Catalog) SinkStatistics(sourceID, id string) (Statistics, error) {
-	_, s, err := c.Sink(sourceID, id)
-	if err != nil {
+	if _, _, err := c.Sink(sourceID, id); err != nil {
 		return Statistics{}, err
 	}
-	for _, st := range c.eng.Stats().Sinks {
-		if st.Source == sourceID && st.Sink == id {
-			return statistics(s, st), nil
-		}
-	}
-	return Statistics{}, nil
+	return c.Statistics([]string{sourceID})[sourceID][id], nil
 }
 
 // Statistics returns the counters of all live sinks of some sources, by source and sink id, as they are at one moment.
@@ -54,22 +48,19 @@ func (c *Catalog) Statistics(sourceIDs []string) map[string]map[string]Statistic
 	}
 	all := make(map[string]map[string]Statistics, len(sourceIDs))
 	for _, id := range sourceIDs {
-		t := c.tree(id)
+		t := c.defs.get(id)
 		if !t.live() {
 			continue
 		}
-		sinks := make(map[string]Statistics)
-		for sinkID, s := range t.sinks {
-			if s.Deleted == nil {
-				sinks[sinkID] = Statistics{}
-			}
+		all[id] = make(map[string]Statistics)
+		for _, s := range t.sorted(false) {
+			all[id][s.ID] = Statistics{}
 		}
 		for _, st := range bySource[id] {
-			if _, live := sinks[st.Sink]; live {
-				sinks[st.Sink] = statistics(t.sinks[st.Sink], st)
+			if s := t.sink(st.Sink); s != nil {
+				all[id][s.ID] = statistics(*s, st)
 			}
 		}
-		all[id] = sinks
 	}
 	return all
 }
@@ -104,30 +95,20 @@ func statistics(s Sink, st forebay.SinkStats) Statistics {
 	return out
 }
 
-// ClearSinkStatistics starts the counters of a sink's table anew. Rows that wait are still counted.
-func (c *Catalog) ClearSinkStatistics(ctx context.Context, sourceID, id string) error {
-	if _, _, err := c.Sink(sourceID, id); err != nil {
+// ClearStatistics starts the counters of a sink's table anew, or those of all live sinks of a source. Rows that wait are
+// still counted.
+func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
+	if _, _, err := c.find(ref); err != nil {
 		return err
 	}
-	return c.clear(ctx, sourceID, func(sink string) bool { return sink == id })
-}
-
-// ClearSourceStatistics is ClearSinkStatistics for all live sinks of a source.
-func (c *Catalog) ClearSourceStatistics(ctx context.Context, sourceID string) error {
-	return c.clear(ctx, sourceID, func(string) bool { return true })
-}
-
-func (c *Catalog) clear(ctx context.Context, sourceID string, which func(sink string) bool) error {
-	const what = " statistics" // not a valid id: it stands beside the tasks of the source
-	return c.direct(ctx, sourceID+what, sourceID, liveSource(sourceID, func(at time.Time, next *tree) (*change, error) {
+	entity := ref.Source + " statistics" // not a valid id: it does not exclude the tasks of the source
+	return c.direct(ctx, By{}, ref, entity, live(func(ch *change) error {
 		for _, st := range c.eng.Stats().Sinks {
-			s, ok := next.sinks[st.Sink]
-			if st.Source != sourceID || !ok || s.Deleted != nil || !which(st.Sink) {
-				continue
+			s := ch.next.sink(st.Sink)
+			if st.Source == ref.Source && s != nil && (ref.Sink == "" || ref.Sink == s.ID) {
+				s.Cleared = Cleared{At: ch.at, Rows: st.Target.Rows, StoredBytes: st.Target.StoredBytes, RawBytes: st.Target.RawBytes}
 			}
-			s.Cleared = Cleared{At: at, Rows: st.Target.Rows, StoredBytes: st.Target.StoredBytes, RawBytes: st.Target.RawBytes}
-			next.sinks[st.Sink] = s
 		}
-		return &change{next: next}, nil
+		return nil
 	}))
 }

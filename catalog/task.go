@@ -3,13 +3,12 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -63,88 +62,29 @@ type Warning struct {
 func (t Task) Finished() bool { return t.Status != Processing }
 
 const (
-	taskTimeout  = 5 * time.Minute
-	keepSuccess  = time.Hour
-	keepFailure  = 48 * time.Hour
-	sweepTimeout = 5 * time.Minute
+	taskTimeout = 5 * time.Minute
+	keepSuccess = time.Hour
+	keepFailure = 48 * time.Hour
 )
 
 // Time returns the form that the service gives to times, in UTC with milliseconds.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func (c *Catalog) newTask(kind, sourceID, sinkID string, at time.Time) Task {
-	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	random := make([]byte, 5)
-	for i := range random {
-		random[i] = digits[rand.IntN(len(digits))]
-	}
-	parts := []string{"api." + kind, fmt.Sprint(c.opts.BranchID), sourceID}
-	if sinkID != "" {
-		parts = append(parts, sinkID)
-	}
-	parts = append(parts, Time(at)+"_"+string(random))
-	return Task{
-		ID: strings.Join(parts, "/"), Type: "api." + kind, SourceID: sourceID, SinkID: sinkID, Status: Processing, CreatedAt: at,
-	}
+// tasks are the tasks that run or are kept, and what they have reserved. A task is reserved, started and ended, in this
+// order; a change without a task is reserved and released.
+type tasks struct {
+	mu       sync.Mutex
+	closed   bool
+	reserved map[string]string // the task by the entity that it changes; "" for a change without a task
+	byID     map[string]*running
+	work     sync.WaitGroup // what Close waits for
 }
 
-// entity is what a task has to itself.
-func entity(sourceID, sinkID string) string {
-	if sinkID == "" {
-		return sourceID
-	}
-	return sourceID + "/" + sinkID
-}
-
-// A plan is a change of a tree: a pure function of the tree as it is, nil when there is none. It is asked twice, to
-// answer the caller and again when the change is made.
-type plan func(at time.Time, old *tree) (*change, error)
-
-// change is what a plan comes to.
-type change struct {
-	// next replaces the tree; nil erases it.
-	next *tree
-	// versions are new records by key; nil ones are erased.
-	versions map[string][]byte
-	// result is the sentence of the task.
-	result string
-	// erasure is what of the change remains to be done after it was stored; nil for nothing.
-	erasure *erasure
-	// created are the sinks that are made, or made anew: the table of such a sink must be right, also where a deleted one of
-	// the id had it.
-	created []string
-	// warnings are what the user should know though the change was made.
-	warnings []Warning
-}
-
-// submit checks a change and starts it as a task.
-func (c *Catalog) submit(kind, sourceID, sinkID string, p plan) (Task, error) {
-	at := now()
-	task := c.newTask(kind, sourceID, sinkID, at)
-	if err := c.begin(entity(sourceID, sinkID), task.ID); err != nil {
-		return Task{}, err
-	}
-	err := c.check(sourceID, p, at)
-	if err == nil {
-		err = c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)})
-	}
-	if err != nil {
-		var refused *Error
-		if !errors.As(err, &refused) && !errors.Is(err, ErrNotCommitted) {
-			c.owe(taskKey(task.ID), nil) // nobody will ask for it
-		}
-		c.end(entity(sourceID, sinkID))
-		return Task{}, err
-	}
-	c.mu.Lock()
-	c.tasks[task.ID] = &running{task: task, done: make(chan struct{})}
-	c.mu.Unlock()
-	go func() {
-		ctx, cancel := context.WithTimeout(c.ctx, taskTimeout)
-		defer cancel()
-		c.run(ctx, task, p)
-	}()
-	return task, nil
+// running is a task in memory. done is closed when it has ended, or when err says that it has not.
+type running struct {
+	task Task
+	err  error
+	done chan struct{}
 }
 
 // busy refuses a change of what another has; task is empty when that has none.
@@ -156,89 +96,184 @@ func busy(entity, task string) *Error {
 	return e
 }
 
-// begin reserves an entity for a task; [Busy] when another has it.
-func (c *Catalog) begin(entity, taskID string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+// reserve gives an entity to a task; [Busy] when another has it.
+func (t *tasks) reserve(entity, taskID string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
 		return ErrClosed
 	}
-	if other, ok := c.busy[entity]; ok {
+	if other, ok := t.reserved[entity]; ok {
 		return busy(entity, other)
 	}
-	c.busy[entity] = taskID
-	c.work.Add(1)
+	t.reserved[entity] = taskID
+	t.work.Add(1)
 	return nil
 }
 
-func (c *Catalog) end(entity string) {
-	c.mu.Lock()
-	delete(c.busy, entity)
-	c.mu.Unlock()
-	c.work.Done()
+// release ends a reservation whose change has no task, or was refused.
+func (t *tasks) release(entity string) {
+	t.mu.Lock()
+	delete(t.reserved, entity)
+	t.mu.Unlock()
+	t.work.Done()
 }
 
-// check answers whether a change is possible as things are.
-func (c *Catalog) check(sourceID string, p plan, at time.Time) error {
-	ch, err := p(at, c.tree(sourceID))
+// start makes a task visible that has its reservation.
+func (t *tasks) start(task Task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[task.ID] = &running{task: task, done: make(chan struct{})}
+}
+
+// resume reserves and starts a task of an earlier opening. Its record is missing if the store is a copy.
+func (t *tasks) resume(task Task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[task.ID] == nil {
+		t.byID[task.ID] = &running{task: task, done: make(chan struct{})}
+	}
+	t.reserved[task.ref().entity()] = task.ID
+	t.work.Add(1)
+}
+
+// end wakes those who wait for a task. With an error the task has not ended: the catalog was closed before. Whoever sees
+// the end of the task can start the next one, and whoever sees the end of Close sees that of the task.
+func (t *tasks) end(task Task, err error) {
+	t.mu.Lock()
+	delete(t.reserved, task.ref().entity())
+	r := t.byID[task.ID]
+	r.task, r.err = task, err
+	t.mu.Unlock()
+	close(r.done)
+	t.work.Done()
+}
+
+// find returns a task as it is now.
+func (t *tasks) find(id string) (running, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.byID[id]
+	if r == nil {
+		return running{}, refuse(TaskNotFound, "Task %q not found.", id)
+	}
+	return *r, nil
+}
+
+// expire forgets tasks after their retention and returns their keys as records to remove.
+func (t *tasks) expire(now time.Time) map[string][]byte {
+	old := map[string][]byte{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, r := range t.byID {
+		keep := keepSuccess
+		if r.task.Status == Failed {
+			keep = keepFailure
+		}
+		if r.task.Finished() && now.Sub(r.task.FinishedAt) > keep {
+			old[taskKey(id)] = nil
+			delete(t.byID, id)
+		}
+	}
+	return old
+}
+
+// close refuses further reservations and reports whether it was open.
+func (t *tasks) close() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := !t.closed
+	t.closed = true
+	return was
+}
+
+func (t Task) ref() Ref { return Ref{t.SourceID, t.SinkID} }
+
+func (c *Catalog) newTask(kind string, ref Ref, at time.Time) Task {
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	random := make([]byte, 5)
+	for i := range random {
+		random[i] = digits[rand.IntN(len(digits))]
+	}
+	return Task{
+		ID:   fmt.Sprintf("api.%s/%d/%s/%s_%s", kind, c.opts.BranchID, ref.entity(), Time(at), random),
+		Type: "api." + kind, SourceID: ref.Source, SinkID: ref.Sink, Status: Processing, CreatedAt: at,
+	}
+}
+
+// submit checks a change and starts it as a task. kind is a format for the kind of ref.
+func (c *Catalog) submit(by By, kind string, ref Ref, p plan) (Task, error) {
+	at := now()
+	task := c.newTask(fmt.Sprintf(kind, ref.kind()), ref, at)
+	if err := c.tasks.reserve(ref.entity(), task.ID); err != nil {
+		return Task{}, err
+	}
+	err := c.check(by, ref, p, at)
+	if err == nil {
+		if err = c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)}); err != nil && !errors.Is(err, ErrNotCommitted) {
+			c.repairs.writeLater(map[string][]byte{taskKey(task.ID): nil}) // nobody will ask for it
+		}
+	}
+	if err != nil {
+		c.tasks.release(ref.entity())
+		return Task{}, err
+	}
+	c.tasks.start(task)
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, taskTimeout)
+		defer cancel()
+		c.run(ctx, by, task, p)
+	}()
+	return task, nil
+}
+
+// check refuses a change that is impossible as things are.
+func (c *Catalog) check(by By, ref Ref, p plan, at time.Time) error {
+	ch, err := c.plan(by, ref, p, at)
 	if err != nil {
 		return err
-	}
-	if !ch.next.live() {
-		return nil
 	}
 	if _, err := c.compile(ch.next); err != nil {
 		return err
 	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if table, task := c.erasureOf(newTables(c.trees[sourceID], ch.next)); task != "" {
+	if table, task := c.tables.erasureOf(newTables(ch.old, ch.next)); task != "" {
 		return &Error{Code: Busy, Task: task, Message: fmt.Sprintf("Task %q is erasing table %q; wait until it has ended and try again.", task, table)}
 	}
 	return nil
 }
 
 // run makes the change of a task and records how it ended.
-func (c *Catalog) run(ctx context.Context, task Task, p plan) {
+func (c *Catalog) run(ctx context.Context, by By, task Task, p plan) {
 	done := task
 	var rest *erasure
-	err := c.change(ctx, task, p, func(ch *change) (string, []byte) {
-		if rest = ch.erasure; rest != nil {
-			rest.Task = task
-			return erasureKey(task), encode(rest)
-		}
-		done.Status, done.Result, done.FinishedAt = Succeeded, ch.result, now()
-		done.Warnings = ch.warnings
-		return taskKey(task.ID), encode(done)
-	})
+	unlock, err := c.locks.Lock(ctx, task.SourceID, task.ID)
+	if err == nil {
+		err = c.apply(ctx, by, task.ref(), task.ID, p, func(ch *change) (string, []byte) {
+			if rest = ch.erasure; rest != nil {
+				rest.Task = task
+				return erasureKey(task), encode(rest)
+			}
+			done.Status, done.Result, done.Warnings, done.FinishedAt = Succeeded, ch.result, ch.warnings, now()
+			return taskKey(task.ID), encode(done)
+		})
+		unlock()
+	}
 	if err == nil && rest != nil {
 		c.finishErasure(ctx, rest)
 		return
 	}
 	if err != nil {
-		var unknown *unknownError
-		done.Status, done.Result, done.FinishedAt, done.Failure = Failed, "", now(), c.failure(ctx, err)
-		done.Code = codeOf(err)
+		done = task
+		done.Status, done.FinishedAt, done.Failure, done.Code = Failed, now(), c.failure(ctx, err), codeOf(err)
 		c.log.Warn("task failed", "task", task.ID, "error", err)
-		if !errors.As(err, &unknown) { // else the record in the store is the truth
-			record := encode(done)
-			if err := c.store.Commit(map[string][]byte{taskKey(task.ID): record}); err != nil {
-				c.owe(taskKey(task.ID), record)
+		if _, unknown := errors.AsType[*unknownError](err); !unknown { // else the record in the store is the truth
+			end := map[string][]byte{taskKey(task.ID): encode(done)}
+			if err := c.store.Commit(end); err != nil {
+				c.repairs.writeLater(end)
 			}
 		}
 	}
-	c.ended(done, nil)
-}
-
-// ended lets those go on who wait for a task. With an error it has not ended: the catalog was closed before.
-func (c *Catalog) ended(task Task, err error) {
-	c.mu.Lock()
-	delete(c.busy, entity(task.SourceID, task.SinkID)) // who sees the end of the task can start the next one
-	r := c.tasks[task.ID]
-	r.task, r.err = task, err
-	c.mu.Unlock()
-	close(r.done)
-	c.work.Done() // and who sees the end of Close sees that of the task
+	c.tasks.end(done, nil)
 }
 
 // codeOf returns the code of a failure; empty when the request is not at fault.
@@ -286,66 +321,41 @@ func sentence(err error) string {
 
 // Task returns a task by its id.
 func (c *Catalog) Task(id string) (Task, error) {
-	c.mu.RLock()
-	r := c.tasks[id]
-	c.mu.RUnlock()
-	if r == nil {
-		return Task{}, refuse(TaskNotFound, "Task %q not found.", id)
-	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return r.task, nil
+	r, err := c.tasks.find(id)
+	return r.task, err
 }
 
-// Wait returns a task when it has ended, or when ctx does. [ErrClosed] is the end of the catalog during a deletion that
-// the next Open goes on with.
+// Wait returns a task when it has ended, or when ctx does. It returns [ErrClosed] if the catalog was closed during an
+// erasure, which the next Open continues.
 func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
-	c.mu.RLock()
-	r := c.tasks[id]
-	c.mu.RUnlock()
-	if r == nil {
-		return Task{}, refuse(TaskNotFound, "Task %q not found.", id)
+	r, err := c.tasks.find(id)
+	if err != nil {
+		return Task{}, err
 	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		return Task{}, context.Cause(ctx)
 	}
-	c.mu.RLock()
-	err := r.err
-	c.mu.RUnlock()
-	if err != nil {
-		return Task{}, err
+	if r, err = c.tasks.find(id); err != nil || r.err != nil {
+		return Task{}, cmp.Or(err, r.err)
 	}
-	return c.Task(id)
+	return r.task, nil
 }
 
-// running is a task in memory. done is closed when it has ended, or when err says that it has not.
-type running struct {
-	task Task
-	err  error
-	done chan struct{}
-}
-
-// loadTasks reads the tasks of earlier openings. Those that had not ended never will, but for those of erasures.
+// loadTasks reads the tasks of earlier openings. Those that had not ended failed, except those of erasures.
 func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
-	err := c.store.Scan(taskPrefix, func(key string, record []byte) error {
-		var t Task
-		if err := json.Unmarshal(record, &t); err != nil {
-			return fmt.Errorf("record %s: %w", key, err)
-		}
-		r := &running{task: t, done: make(chan struct{})}
-		c.tasks[t.ID] = r
-		if slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID }) {
-			return nil
-		}
-		if !t.Finished() {
+	err := scan(c.store, taskPrefix, func(key string, t *Task) {
+		erased := slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID })
+		if !erased && !t.Finished() {
 			t.Status, t.Failure, t.FinishedAt = Failed, interrupted, now()
-			ended[key], r.task = encode(t), t
+			ended[key] = encode(t)
 		}
-		close(r.done)
-		return nil
+		r := &running{task: *t, done: make(chan struct{})}
+		if c.tasks.byID[t.ID] = r; !erased {
+			close(r.done)
+		}
 	})
 	if err != nil || len(ended) == 0 {
 		return err
@@ -353,30 +363,12 @@ func (c *Catalog) loadTasks(erasures []*erasure) error {
 	return c.store.Commit(ended)
 }
 
-// deleteOldTasks ends the retention of tasks. Their records go with the next repair.
-func (c *Catalog) deleteOldTasks(now time.Time) {
-	old := map[string][]byte{}
-	c.mu.Lock()
-	for id, r := range c.tasks {
-		keep := keepSuccess
-		if r.task.Status == Failed {
-			keep = keepFailure
-		}
-		if r.task.Finished() && now.Sub(r.task.FinishedAt) > keep {
-			old[taskKey(id)] = nil
-			delete(c.tasks, id)
-		}
-	}
-	maps.Copy(c.owed, old) // also in the place of an end that could not be written
-	c.mu.Unlock()
-}
-
 // Tasks returns all tasks that are kept, oldest first.
 func (c *Catalog) Tasks() []Task {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	list := make([]Task, 0, len(c.tasks))
-	for _, r := range c.tasks {
+	c.tasks.mu.Lock()
+	defer c.tasks.mu.Unlock()
+	list := make([]Task, 0, len(c.tasks.byID))
+	for _, r := range c.tasks.byID {
 		list = append(list, r.task)
 	}
 	slices.SortFunc(list, func(a, b Task) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID)) })

@@ -2,8 +2,12 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -48,58 +52,92 @@ type retired struct {
 	At     time.Time `json:"at"`
 }
 
-const (
-	// sweepEvery is how often retired tokens and old tasks are looked at.
-	sweepEvery = time.Minute
-	// retiredFor is longer than rows are kept in staging: after it nothing can need the token.
-	retiredFor = 8 * 24 * time.Hour
-)
+// retiredFor is longer than rows are kept in staging: after it nothing can need the token.
+const retiredFor = 8 * 24 * time.Hour
 
-// renewTokens gives every sink of next that takes events a token of its own, and returns those that were made and those
-// that are not needed any more.
-func (c *Catalog) renewTokens(ctx context.Context, old, next *tree, at time.Time) (made []Token, gone []retired, err error) {
+// retiredTokens are the tokens that are still to be deleted.
+type retiredTokens struct {
+	mu   sync.Mutex
+	byID map[string]retired
+}
+
+func (r *retiredTokens) add(list ...retired) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range list {
+		r.byID[t.Token.ID] = t
+	}
+}
+
+func (r *retiredTokens) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byID, id)
+}
+
+func (r *retiredTokens) all() []retired {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.byID))
+}
+
+// renewTokens gives every sink that takes events after the change a token for its bucket. It returns the tokens that it
+// made and those that nobody needs any more.
+func (c *Catalog) renewTokens(ctx context.Context, ch *change) (made []Token, gone []retired, err error) {
+	old, next, source := ch.old, ch.next, ch.ref.Source
+	retire := func(s *Sink) {
+		if s.Token.ID != "" {
+			gone = append(gone, retired{Token: s.Token, Source: source, Sink: s.ID, At: ch.at})
+		}
+	}
+	if next == nil {
+		for _, s := range old.sinks {
+			retire(s)
+		}
+		return nil, gone, nil
+	}
 	if c.opts.Tokens == nil {
 		return nil, nil, nil
 	}
 	for id, s := range next.sinks {
-		var before Sink
-		took := false
-		if old != nil {
-			before = old.sinks[id]
-			took = old.live() && before.ID != "" && before.Deleted == nil && before.DisabledWith(old.source) == nil
-		}
-		takes := next.live() && s.Deleted == nil && s.DisabledWith(next.source) == nil
-		keep := took && takes && before.Token.ID != "" && before.Token.Bucket == bucketOf(s.TableID)
-		if keep {
+		bucket := bucketOf(s.TableID)
+		if next.takes(id) && old.takes(id) && old.sinks[id].Token.ID != "" && old.sinks[id].Token.Bucket == bucket {
 			continue
 		}
-		if s.Token.ID != "" {
-			gone = append(gone, retired{Token: s.Token, Source: next.source.ID, Sink: id, At: at})
-			s.Token = Token{}
-		}
-		if takes {
-			s.Token, err = c.opts.Tokens.CreateToken(ctx, tokenDescription(next.source.ID, id), bucketOf(s.TableID))
+		retire(s)
+		s.Token = Token{}
+		if next.takes(id) {
+			s.Token, err = c.opts.Tokens.CreateToken(ctx, tokenDescription(source, id), bucket)
 			if err != nil {
 				return made, nil, fmt.Errorf("create the token of sink %q: %w", id, err)
 			}
-			s.Token.Bucket = bucketOf(s.TableID)
+			s.Token.Bucket = bucket
 			made = append(made, s.Token)
 		}
-		next.sinks[id] = s
 	}
 	return made, gone, nil
 }
 
-// SinkToken returns the token with which the rows of a sink are imported: its own, or for the rows that are left of a
-// sink that takes no events, the last one it had. False when it has none.
+func (c *Catalog) deleteTokens(made []Token) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
+	defer cancel()
+	var problems []error
+	for _, t := range made {
+		problems = append(problems, c.opts.Tokens.DeleteToken(ctx, t.ID))
+	}
+	return errors.Join(problems...)
+}
+
+// SinkToken returns the token that imports the rows of a sink: its own or, for the remaining rows of a sink that takes no
+// events, the last one it had. It reports false if there is none.
 func (c *Catalog) SinkToken(sourceID, sinkID string) (Token, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if t := c.trees[sourceID]; t != nil && t.sinks[sinkID].Token.ID != "" {
-		return t.sinks[sinkID].Token, true
+	if t := c.defs.get(sourceID); t != nil {
+		if s := t.sinks[sinkID]; s != nil && s.Token.ID != "" {
+			return s.Token, true
+		}
 	}
 	var last retired
-	for _, r := range c.retired {
+	for _, r := range c.retired.all() {
 		if r.Source == sourceID && r.Sink == sinkID && !r.At.Before(last.At) {
 			last = r
 		}
@@ -109,16 +147,8 @@ func (c *Catalog) SinkToken(sourceID, sinkID string) (Token, bool) {
 
 // deleteRetired deletes the tokens whose sinks have no rows left that need them.
 func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
-	if c.opts.Tokens == nil {
-		return // an earlier opening made them; they stay until one can delete them
-	}
-	c.mu.RLock()
-	var due []retired
-	for _, r := range c.retired {
-		due = append(due, r)
-	}
-	c.mu.RUnlock()
-	if len(due) == 0 {
+	due := c.retired.all()
+	if c.opts.Tokens == nil || len(due) == 0 { // without Tokens they stay until an opening has them
 		return
 	}
 	waiting := map[string]int64{}
@@ -137,8 +167,6 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 			c.log.Warn("catalog could not be written", "error", err)
 			continue
 		}
-		c.mu.Lock()
-		delete(c.retired, r.Token.ID)
-		c.mu.Unlock()
+		c.retired.remove(r.Token.ID)
 	}
 }

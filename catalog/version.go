@@ -3,137 +3,115 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"time"
 )
 
-// SourceVersions returns the versions of a source that are kept, ascending.
-func (c *Catalog) SourceVersions(id string) ([]Version, error) {
-	s, err := c.Source(id)
+// MaxVersions is how many versions of each source and sink are kept; older ones are deleted.
+const MaxVersions = 1000
+
+// Version describes one version of a source or sink.
+type Version struct {
+	// Number counts from 1, also through deletion and undeletion.
+	Number int `json:"number"`
+	// Hash has 16 hex digits; versions with the same content have the same.
+	Hash string `json:"hash"`
+	// Description says what was changed.
+	Description string `json:"description"`
+	// At and By say when and by whom it was made.
+	At time.Time `json:"at"`
+	By By        `json:"by"`
+}
+
+// versionPrefix is that of all versions of a source or sink.
+func versionPrefix(ref Ref) string { return "version/" + ref.kind() + "/" + ref.entity() + "/" }
+
+func versionKey(ref Ref, number int) string {
+	return fmt.Sprintf("%s%010d", versionPrefix(ref), number)
+}
+
+// addVersion gives the present content of a sink, or of the source if sink is empty, the next number, also when the
+// content is the same. It deletes the oldest version beyond MaxVersions.
+func (ch *change) addVersion(sink, description string) {
+	ref := Ref{ch.ref.Source, sink}
+	var content any = ch.next.source.SourceContent
+	last := &ch.next.source.Version
+	if sink != "" {
+		content, last = ch.next.sinks[sink].SinkContent, &ch.next.sinks[sink].Version
+	}
+	h := fnv.New64a()
+	h.Write(encode(content))
+	*last = Version{Number: last.Number + 1, Hash: fmt.Sprintf("%016x", h.Sum64()), Description: description, At: ch.at, By: ch.by}
+	ch.records[versionKey(ref, last.Number)] = encode(struct {
+		Version Version `json:"version"`
+		Content any     `json:"content"`
+	}{*last, content})
+	if old := last.Number - MaxVersions; old > 0 {
+		ch.records[versionKey(ref, old)] = nil
+	}
+}
+
+// Versions returns the versions of a source or sink that are kept, ascending.
+func (c *Catalog) Versions(ref Ref) ([]Version, error) {
+	last, err := c.lastVersion(ref)
 	if err != nil {
 		return nil, err
 	}
-	return c.versions(versionPrefix(id, ""), s.Version.Number)
-}
-
-// SinkVersions returns the versions of a sink that are kept, ascending.
-func (c *Catalog) SinkVersions(sourceID, id string) ([]Version, error) {
-	_, s, err := c.Sink(sourceID, id)
-	if err != nil {
-		return nil, err
-	}
-	return c.versions(versionPrefix(sourceID, id), s.Version.Number)
-}
-
-// versions reads the versions up to the last one: the store may also have one that is being written.
-func (c *Catalog) versions(prefix string, last int) ([]Version, error) {
 	var list []Version
-	err := c.store.Scan(prefix, func(key string, record []byte) error {
-		var r struct{ Version Version }
-		if err := json.Unmarshal(record, &r); err != nil {
-			return fmt.Errorf("record %s: %w", key, err)
-		}
-		if r.Version.Number <= last {
+	err = scan(c.store, versionPrefix(ref), func(_ string, r *struct{ Version Version }) {
+		if r.Version.Number <= last { // the store may also have one that is being written
 			list = append(list, r.Version)
 		}
-		return nil
 	})
 	return list, err
 }
 
-// SourceVersion returns a version of a source with its content.
-func (c *Catalog) SourceVersion(id string, number int) (Version, SourceContent, error) {
-	s, err := c.Source(id)
-	if err != nil {
-		return Version{}, SourceContent{}, err
+// Version returns a version of a source or sink with its content: a [SourceContent] or [SinkContent] as JSON.
+func (c *Catalog) Version(ref Ref, number int) (Version, json.RawMessage, error) {
+	last, err := c.lastVersion(ref)
+	switch {
+	case err != nil:
+		return Version{}, nil, err
+	case number > last: // the store may have one that is being written
+		return Version{}, nil, noVersion(ref, number)
 	}
-	if number > s.Version.Number { // the store may have one that is being written
-		return Version{}, SourceContent{}, noSourceVersion(id, number)
-	}
-	v, content, ok, err := versionRecord[SourceContent](c.store, versionKey(id, "", number))
-	if err == nil && !ok {
-		err = noSourceVersion(id, number)
-	}
-	return v, content, err
+	return c.versionRecord(ref, number)
 }
 
-// SinkVersion returns a version of a sink with its content.
-func (c *Catalog) SinkVersion(sourceID, id string, number int) (Version, SinkContent, error) {
-	_, s, err := c.Sink(sourceID, id)
-	if err != nil {
-		return Version{}, SinkContent{}, err
+func (c *Catalog) lastVersion(ref Ref) (int, error) {
+	t, s, err := c.find(ref)
+	switch {
+	case err != nil:
+		return 0, err
+	case s != nil:
+		return s.Version.Number, nil
 	}
-	if number > s.Version.Number {
-		return Version{}, SinkContent{}, noSinkVersion(sourceID, id, number)
-	}
-	v, content, ok, err := versionRecord[SinkContent](c.store, versionKey(sourceID, id, number))
-	if err == nil && !ok {
-		err = noSinkVersion(sourceID, id, number)
-	}
-	return v, content, err
+	return t.source.Version.Number, nil
 }
 
-func noSourceVersion(id string, number int) *Error {
-	return refuse(SourceVersionNotFound, "Version \"%010d\" of source %q not found.", number, id)
-}
-
-func noSinkVersion(sourceID, id string, number int) *Error {
-	return refuse(SinkVersionNotFound, "Version \"%010d\" of sink %q of source %q not found.", number, id, sourceID)
-}
-
-func versionRecord[C any](store Store, key string) (Version, C, bool, error) {
+func (c *Catalog) versionRecord(ref Ref, number int) (Version, json.RawMessage, error) {
+	key := versionKey(ref, number)
 	var r struct {
 		Version Version
-		Content C
+		Content json.RawMessage
 	}
-	record, err := store.Get(key)
-	if err != nil || record == nil {
-		return r.Version, r.Content, false, err
+	switch record, err := c.store.Get(key); {
+	case err != nil:
+		return Version{}, nil, err
+	case record == nil:
+		return Version{}, nil, noVersion(ref, number)
+	default:
+		if err := json.Unmarshal(record, &r); err != nil {
+			return Version{}, nil, fmt.Errorf("record %s: %w", key, err)
+		}
 	}
-	if err := json.Unmarshal(record, &r); err != nil {
-		return r.Version, r.Content, false, fmt.Errorf("record %s: %w", key, err)
-	}
-	return r.Version, r.Content, true, nil
+	return r.Version, r.Content, nil
 }
 
-// RollbackSource makes the content of an old version the newest one. Whether the source is disabled, and its secret,
-// stay as they are.
-func (c *Catalog) RollbackSource(by By, id string, number int) (Task, error) {
-	return c.submit("rollback.sourceVersion", id, "", liveSource(id, func(at time.Time, next *tree) (*change, error) {
-		_, content, ok, err := versionRecord[SourceContent](c.store, versionKey(id, "", number))
-		switch {
-		case err != nil:
-			return nil, err
-		case !ok:
-			return nil, noSourceVersion(id, number)
-		}
-		if content.Type != next.source.Type {
-			next.source.setSecret(newSecret(), at, 0)
-		}
-		next.source.SourceContent = content
-		next.source.Version = newVersion(next.source.Version, content, rolledBack(number), at, by)
-		ch := &change{next: next, result: fmt.Sprintf("Source %q has been rolled back to version %d.", id, number)}
-		ch.keep(next.source)
-		return ch, nil
-	}))
+func noVersion(ref Ref, number int) error {
+	code := SourceVersionNotFound
+	if ref.Sink != "" {
+		code = SinkVersionNotFound
+	}
+	return refuse(code, "Version \"%010d\" of %s not found.", number, ref.full())
 }
-
-// RollbackSink makes the content of an old version the newest one. Whether the sink is disabled stays as it is.
-func (c *Catalog) RollbackSink(by By, sourceID, id string, number int) (Task, error) {
-	return c.submit("rollback.sinkVersion", sourceID, id, liveSink(sourceID, id, func(at time.Time, next *tree, s Sink) (*change, error) {
-		_, content, ok, err := versionRecord[SinkContent](c.store, versionKey(sourceID, id, number))
-		switch {
-		case err != nil:
-			return nil, err
-		case !ok:
-			return nil, noSinkVersion(sourceID, id, number)
-		}
-		s.SinkContent = content
-		s.Version = newVersion(s.Version, content, rolledBack(number), at, by)
-		next.sinks[id] = s
-		ch := &change{next: next, result: fmt.Sprintf("Sink %q has been rolled back to version %d.", id, number)}
-		ch.keepSink(sourceID, s)
-		return ch, nil
-	}))
-}
-
-func rolledBack(number int) string { return fmt.Sprintf("Rollback to version \"%d\".", number) }

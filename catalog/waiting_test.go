@@ -48,10 +48,10 @@ func (r *register) has(id string) bool {
 // back, and the token that they need lives until then and no longer.
 func TestWaitingRowsFlow(t *testing.T) {
 	for name, end := range map[string]func(*catalog.Catalog) (catalog.Task, error){
-		"disable sink":   func(c *catalog.Catalog) (catalog.Task, error) { return c.DisableSink(user, "web", "a") },
-		"delete sink":    func(c *catalog.Catalog) (catalog.Task, error) { return c.DeleteSink(user, "web", "a") },
-		"disable source": func(c *catalog.Catalog) (catalog.Task, error) { return c.DisableSource(user, "web") },
-		"delete source":  func(c *catalog.Catalog) (catalog.Task, error) { return c.DeleteSource(user, "web") },
+		"disable sink":   func(c *catalog.Catalog) (catalog.Task, error) { return c.Disable(user, catalog.Ref{Source: "web", Sink: "a"}) },
+		"delete sink":    func(c *catalog.Catalog) (catalog.Task, error) { return c.Delete(user, catalog.Ref{Source: "web", Sink: "a"}) },
+		"disable source": func(c *catalog.Catalog) (catalog.Task, error) { return c.Disable(user, catalog.Ref{Source: "web"}) },
+		"delete source":  func(c *catalog.Catalog) (catalog.Task, error) { return c.Delete(user, catalog.Ref{Source: "web"}) },
 		"another bucket": func(c *catalog.Catalog) (catalog.Task, error) {
 			table := "in.c-other.a"
 			return c.UpdateSink(user, "web", "a", catalog.SinkPatch{TableID: &table})

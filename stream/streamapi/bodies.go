@@ -343,40 +343,34 @@ type indexBody struct {
 	Documentation string `json:"documentation" doc:"Address of its description."`
 }
 
-// catalogColumns returns the columns of a request, whose schema has been checked. Options that a column's type does not have
-// stay: the mapping refuses them.
-func catalogColumns(list []column) mapping.Columns {
-	cols := make(mapping.Columns, 0, len(list))
-	for _, c := range list {
-		col := mapping.Column{Type: mapping.Type(c.Type), Name: c.Name, Default: c.DefaultValue, DefaultOnNull: c.DefaultOnNull}
-		if c.Path != nil {
-			col.Path = *c.Path
-		}
-		if c.RawString != nil {
-			col.RawString = *c.RawString
-		}
-		if c.Template != nil {
-			col.Template = mapping.TemplateSource{Language: c.Template.Language, Content: c.Template.Content}
-		}
-		cols = append(cols, col)
+// catalogColumn returns a column of a request, whose schema has been checked. Options that its type does not have stay: the
+// mapping refuses them.
+func catalogColumn(c column) mapping.Column {
+	col := mapping.Column{Type: mapping.Type(c.Type), Name: c.Name, Default: c.DefaultValue, DefaultOnNull: c.DefaultOnNull}
+	set(&col.Path, c.Path)
+	set(&col.RawString, c.RawString)
+	if c.Template != nil {
+		col.Template = mapping.TemplateSource{Language: c.Template.Language, Content: c.Template.Content}
 	}
-	return cols
+	return col
 }
 
-func bodyColumns(cols mapping.Columns) []column {
-	list := make([]column, 0, len(cols))
-	for _, c := range cols {
-		col := column{Type: string(c.Type), Name: c.Name}
-		switch c.Type {
-		case mapping.TypePath:
-			col.Path, col.DefaultValue, col.DefaultOnNull, col.RawString = &c.Path, c.Default, c.DefaultOnNull, &c.RawString
-		case mapping.TypeTemplate:
-			col.Template = &templateBody{Language: c.Template.Language, Content: c.Template.Content}
-			col.RawString = &c.RawString
-		}
-		list = append(list, col)
+func set[T any](field *T, v *T) {
+	if v != nil {
+		*field = *v
 	}
-	return list
+}
+
+func bodyColumn(c mapping.Column) column {
+	col := column{Type: string(c.Type), Name: c.Name}
+	switch c.Type {
+	case mapping.TypePath:
+		col.Path, col.DefaultValue, col.DefaultOnNull, col.RawString = &c.Path, c.Default, c.DefaultOnNull, &c.RawString
+	case mapping.TypeTemplate:
+		col.Template = &templateBody{Language: c.Template.Language, Content: c.Template.Content}
+		col.RawString = &c.RawString
+	}
+	return col
 }
 
 func newVersionBody(v catalog.Version) versionBody {
@@ -402,15 +396,11 @@ func newDisabled(m *catalog.Mark) *disabledBody {
 	return &disabledBody{At: catalog.Time(m.At), By: byBody(m.By), Reason: m.Reason}
 }
 
-func newSettings(list []catalog.Setting) settingsBody {
-	b := settingsBody{Settings: make([]settingBody, 0, len(list))}
-	for _, s := range list {
-		b.Settings = append(b.Settings, settingBody{
-			Key: s.Key, Type: s.Type, Description: s.Description, Value: s.Value, DefaultValue: s.Default,
-			Overwritten: s.Overwritten, Origin: s.Origin, Protected: s.Protected, Validation: s.Validation,
-		})
+func newSetting(s catalog.Setting) settingBody {
+	return settingBody{
+		Key: s.Key, Type: s.Type, Description: s.Description, Value: s.Value, DefaultValue: s.Default,
+		Overwritten: s.Overwritten, Origin: s.Origin, Protected: s.Protected, Validation: s.Validation,
 	}
-	return b
 }
 
 func newLevel(l buffer.Level) levelBody {

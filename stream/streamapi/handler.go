@@ -59,6 +59,8 @@ type api struct {
 	opts Options
 	mux  *http.ServeMux
 	docs *documentation
+	// project and branch stand in all answers.
+	project, branch int
 	// exchange is nil when programmatic tokens are not exchanged.
 	exchange ProgrammaticAuthenticator
 	// bodies decodes the samples of payload tests.
@@ -88,7 +90,10 @@ func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
 	}
 	opts.TableType = cmp.Or(opts.TableType, DefaultTableType)
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
-	a := &api{cat: cat, opts: opts, mux: http.NewServeMux(), bodies: wire.Bodies{Intake: intake.New(stream.DefaultMaxBufferedBytes), Names: names}}
+	a := &api{
+		cat: cat, opts: opts, mux: http.NewServeMux(), project: in.ProjectID, branch: in.BranchID,
+		bodies: wire.Bodies{Intake: intake.New(stream.DefaultMaxBufferedBytes), Names: names},
+	}
 	if exchange, ok := opts.Auth.(ProgrammaticAuthenticator); ok && !opts.NoProgrammaticTokens {
 		a.exchange = exchange
 	}

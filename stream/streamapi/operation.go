@@ -140,7 +140,7 @@ func (a *api) verify(c *call) (Identity, error) {
 		return Identity{}, err
 	case !who.Master:
 		return Identity{}, names.Errorf(http.StatusUnauthorized, "masterTokenRequired", "A master token is required.")
-	case who.ProjectID != a.opts.Ingest.ProjectID:
+	case who.ProjectID != a.project:
 		return Identity{}, invalidToken
 	}
 	return who, nil
@@ -161,7 +161,7 @@ func (a *api) identify(c *call, token string) (Identity, error) {
 	if err := p.err(); err != nil {
 		return Identity{}, err
 	}
-	if project != a.opts.Ingest.ProjectID {
+	if project != a.project {
 		return Identity{}, invalidToken
 	}
 	return a.exchange.VerifyProgrammatic(c.ctx, token, project)
@@ -174,7 +174,7 @@ func (a *api) authorize(op *operation, c *call, who Identity) error {
 		switch {
 		case err != nil || branch[0] == '+':
 			return names.Errorf(http.StatusBadRequest, "badRequest", "branchId is %q, must be a number or \"default\".", branch)
-		case n != a.opts.Ingest.BranchID:
+		case n != a.branch:
 			return names.Errorf(http.StatusBadRequest, "badRequest", "Branch %d is not the default branch, and no other is supported.", n)
 		}
 	}

@@ -1,0 +1,214 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+)
+
+// plan makes a change of one source and its sinks: it changes ch.next. It is called twice, to answer the caller and again
+// when the change is made, so it must depend on nothing but the change and the store.
+type plan func(ch *change) error
+
+// change is a change in the making.
+type change struct {
+	// ref is what the caller wants to change.
+	ref Ref
+	by  By
+	at  time.Time
+	// old is what the catalog has; nil for nothing. next replaces it; nil erases the source.
+	old, next *tree
+	// records are the versions that the change adds, by key; nil ones are removed.
+	records map[string][]byte
+	// result is the sentence of the task.
+	result string
+	// erasure is what remains to be done after the change was stored; nil for nothing.
+	erasure *erasure
+	// created are the sinks that are new or come back: their tables must be right, even where a deleted sink of the id had
+	// the table before.
+	created map[string]bool
+	// warnings are what the user should know although the change was made.
+	warnings []Warning
+}
+
+// plan asks p for the change of what is there now.
+func (c *Catalog) plan(by By, ref Ref, p plan, at time.Time) (*change, error) {
+	old := c.defs.get(ref.Source)
+	ch := &change{ref: ref, by: by, at: at, old: old, next: old.clone(), records: map[string][]byte{}, created: map[string]bool{}}
+	return ch, p(ch)
+}
+
+// live wraps a plan for a source, and a sink if ref has one, that must not be deleted.
+func live(p plan) plan {
+	return func(ch *change) error {
+		if !ch.old.live() {
+			return notFound(Ref{Source: ch.ref.Source})
+		}
+		if ch.ref.Sink != "" && ch.old.sink(ch.ref.Sink) == nil {
+			return notFound(ch.ref)
+		}
+		if !ch.at.Before(ch.next.source.OldSecretUntil) {
+			ch.next.source.endOldSecret() // it is refused already
+		}
+		return p(ch)
+	}
+}
+
+// lifecycle is that of what is changed.
+func (ch *change) lifecycle() *Lifecycle {
+	if ch.ref.Sink == "" {
+		return &ch.next.source.Lifecycle
+	}
+	return &ch.next.sinks[ch.ref.Sink].Lifecycle
+}
+
+// compile has the engine compile a live tree, and refuses one that it would not take. It returns nil for a deleted tree.
+func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
+	if !t.live() {
+		return nil, nil
+	}
+	def, err := t.definition()
+	var compiled *forebay.Definition
+	if err == nil {
+		compiled, err = c.eng.Compile(def)
+	}
+	if err == nil {
+		return compiled, nil
+	}
+	texts := []string{err.Error()}
+	if d, ok := err.(*forebay.DefinitionError); ok {
+		texts = nil
+		for _, p := range d.Problems {
+			texts = append(texts, p.Error())
+		}
+	}
+	return nil, refuse(BadRequest, "%s", sentence(errors.New(strings.Join(texts, "; "))))
+}
+
+// apply makes a change: tokens first, then the engine, then the store, whose write decides. What fails before that write is
+// undone; a write that failed is read back. record adds the end of the task to the write, or what remains to be done; nil
+// for a change without a task. The caller has the lock of the source.
+func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task string, p plan, record func(*change) (key string, value []byte)) error {
+	ch, err := c.plan(by, ref, p, now())
+	if err != nil {
+		return err
+	}
+	def, err := c.compile(ch.next)
+	if err != nil {
+		return err
+	}
+	release, err := c.tables.claim(ctx, newTables(ch.old, ch.next))
+	if err != nil {
+		return err
+	}
+	defer release()
+	made, gone, err := c.renewTokens(ctx, ch)
+	if err != nil {
+		return errors.Join(err, c.deleteTokens(made))
+	}
+	intent, err := c.beginCreation(ch, task)
+	if err != nil {
+		return errors.Join(err, c.deleteTokens(made))
+	}
+	if c.repairs.isOutOfSync(ref.Source) || !c.engineHas(def) {
+		problems, err := c.defineInEngine(ctx, ref.Source, def, forebay.ApplyOptions{Creation: intent.id(), Refuse: ch.refuses})
+		if err != nil {
+			return errors.Join(err, c.undo(ch, made, intent))
+		}
+		ch.warn(problems)
+	}
+
+	records := ch.treeRecords()
+	for _, r := range gone {
+		records[retiredKey(r.Token.ID)] = encode(r)
+	}
+	if ch.old == nil {
+		c.repairs.endErasures(records, ref.Source)
+	}
+	if intent != nil {
+		records[creationKey(intent.ID)] = nil
+	}
+	if record != nil {
+		key, value := record(ch)
+		records[key] = value
+	}
+	if err := c.store.Commit(records); err != nil {
+		stored, unknown := c.readBack(ch, records, err)
+		switch {
+		case unknown != nil:
+			return unknown // the tokens stay: they may be those of the store
+		case !stored:
+			return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(ch, made, intent))
+		}
+	}
+	// Readers of definitions that see the end of something must find what replaces it.
+	if e := ch.erasure; e != nil {
+		c.tables.erase(e.Task.ID, e.Tables)
+	}
+	c.retired.add(gone...)
+	c.defs.set(ref.Source, ch.next)
+	c.repairs.synced(ref.Source)
+	return nil
+}
+
+// treeRecords returns what the change writes: the versions, and what differs between the two trees.
+func (ch *change) treeRecords() map[string][]byte {
+	records, source := ch.records, ch.ref.Source
+	if ch.next == nil {
+		records[sourceKey(source)] = nil
+		for id := range ch.old.sinks {
+			records[sinkKey(source, id)] = nil
+		}
+		return records
+	}
+	if ch.old == nil || !reflect.DeepEqual(ch.old.source, ch.next.source) {
+		records[sourceKey(source)] = encode(ch.next.source)
+	}
+	for id, s := range ch.next.sinks {
+		if ch.old == nil || !reflect.DeepEqual(ch.old.sinks[id], s) {
+			records[sinkKey(source, id)] = encode(s)
+		}
+	}
+	return records
+}
+
+// waitForOthers bounds how long a change without a task waits for others of the same source. It leaves time for the answer
+// within what callers wait.
+const waitForOthers = 20 * time.Second
+
+// direct makes a change without a task. If another change has the source for longer than waitForOthers, it is refused with
+// [Busy]. If ctx ends after the change has begun, the change goes on: the caller learns its outcome by reading.
+func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p plan) error {
+	if err := c.tasks.reserve(entity, ""); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, waitForOthers)
+	defer cancel()
+	unlock, err := c.locks.Lock(wait, ref.Source, "")
+	if err != nil {
+		task := c.locks.Holder(ref.Source)
+		c.tasks.release(entity)
+		if ctx.Err() == nil {
+			err = busy(ref.Source, task)
+		}
+		return err
+	}
+	result := make(chan error, 1)
+	go func() {
+		err := c.apply(ctx, by, ref, "", p, nil)
+		unlock()
+		c.tasks.release(entity)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the change of %q may be made or not, read it: %w", ref.Source, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,176 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// repairs is what remains to be done because the disk, the engine or the target failed. The sweep does it, with growing
+// pauses, until it succeeds.
+type repairs struct {
+	mu sync.Mutex
+	// outOfSync are the sources of which the engine may have another definition than the catalog.
+	outOfSync map[string]bool
+	// pendingWrites are records that could not be written; nil ones are to be removed.
+	pendingWrites map[string][]byte
+	// creations are those of changes that were not made, by id.
+	creations map[string]*creation
+	// wake has room for one token, which starts the sweep.
+	wake chan struct{}
+}
+
+func newRepairs() *repairs {
+	return &repairs{
+		outOfSync: map[string]bool{}, pendingWrites: map[string][]byte{}, creations: map[string]*creation{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// add makes a change of r and wakes the sweep.
+func (r *repairs) add(change func()) {
+	r.mu.Lock()
+	change()
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// writeLater takes over what was to be written under the same keys.
+func (r *repairs) writeLater(records map[string][]byte) {
+	r.add(func() { maps.Copy(r.pendingWrites, records) })
+}
+
+func (r *repairs) syncLater(source string) { r.add(func() { r.outOfSync[source] = true }) }
+
+func (r *repairs) undoLater(cr *creation) { r.add(func() { r.creations[cr.ID] = cr }) }
+
+// synced says that the engine has what the catalog has.
+func (r *repairs) synced(source string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.outOfSync, source)
+}
+
+func (r *repairs) isOutOfSync(source string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.outOfSync[source]
+}
+
+// endErasures adds to the write of a new source the ends of erasures of its id that are still to be written. Otherwise the
+// next Open would continue them and take the new source for the erased one.
+func (r *repairs) endErasures(records map[string][]byte, source string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.pendingWrites {
+		if strings.HasPrefix(key, erasuresOf(source)) {
+			records[key] = nil
+		}
+	}
+}
+
+// written forgets writes that were made, unless other ones have taken their place.
+func (r *repairs) written(records map[string][]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.pendingWrites, func(key string, pending []byte) bool {
+		record, ok := records[key]
+		return ok && bytes.Equal(pending, record)
+	})
+}
+
+// The pauses of the sweep: sweepEvery between clean-ups, repairFirst before the first repetition of a repair. The latter
+// doubles up to the former.
+const (
+	sweepEvery   = time.Minute
+	sweepTimeout = 5 * time.Minute
+	repairFirst  = time.Second
+)
+
+// sweep cleans up and repairs until Close.
+func (c *Catalog) sweep() {
+	defer c.tasks.work.Done()
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	pause := repairFirst
+	retry := time.NewTimer(pause)
+	retry.Stop()
+	defer retry.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-tick.C:
+			ctx, cancel := context.WithTimeout(c.ctx, sweepTimeout)
+			c.deleteRetired(ctx, now())
+			// Also in the place of an end that could not be written.
+			c.repairs.writeLater(c.tasks.expire(now()))
+			cancel()
+		case <-retry.C:
+		case <-c.repairs.wake:
+		}
+		if c.repair(c.ctx) {
+			pause = repairFirst
+			retry.Stop()
+			continue
+		}
+		retry.Reset(pause)
+		pause = min(2*pause, sweepEvery)
+	}
+}
+
+// repair tries everything once and reports whether nothing is left.
+func (c *Catalog) repair(ctx context.Context) bool {
+	r := c.repairs
+	r.mu.Lock()
+	pending, outOfSync, creations := maps.Clone(r.pendingWrites), slices.Sorted(maps.Keys(r.outOfSync)), maps.Clone(r.creations)
+	r.mu.Unlock()
+	done := true
+	if len(pending) > 0 {
+		if err := c.store.Commit(pending); err != nil {
+			c.log.Warn("ends of tasks could not be stored, they will be", "tasks", len(pending), "error", err)
+			done = false
+		} else {
+			r.written(pending)
+		}
+	}
+	for _, id := range outOfSync {
+		if err := c.syncAgain(ctx, id); err != nil {
+			c.log.Warn("the engine does not follow a source yet", "source", id, "error", err)
+			done = false
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(creations)) {
+		if !c.undoCreation(ctx, creations[id], 0) {
+			done = false
+			continue
+		}
+		r.mu.Lock()
+		delete(r.creations, id)
+		r.mu.Unlock()
+	}
+	return done
+}
+
+// syncAgain gives the engine the definition of a source unless a change has done so meanwhile.
+func (c *Catalog) syncAgain(ctx context.Context, sourceID string) error {
+	unlock, err := c.locks.Lock(ctx, sourceID, "")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if !c.repairs.isOutOfSync(sourceID) {
+		return nil
+	}
+	if err := c.restore(ctx, sourceID, c.defs.get(sourceID)); err != nil {
+		return err
+	}
+	c.repairs.synced(sourceID)
+	return nil
+}
