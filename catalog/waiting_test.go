@@ -48,8 +48,12 @@ func (r *register) has(id string) bool {
 // back, and the token that they need lives until then and no longer.
 func TestWaitingRowsFlow(t *testing.T) {
 	for name, end := range map[string]func(*catalog.Catalog) (catalog.Task, error){
-		"disable sink":   func(c *catalog.Catalog) (catalog.Task, error) { return c.Disable(user, catalog.Ref{Source: "web", Sink: "a"}) },
-		"delete sink":    func(c *catalog.Catalog) (catalog.Task, error) { return c.Delete(user, catalog.Ref{Source: "web", Sink: "a"}) },
+		"disable sink": func(c *catalog.Catalog) (catalog.Task, error) {
+			return c.Disable(user, catalog.Ref{Source: "web", Sink: "a"})
+		},
+		"delete sink": func(c *catalog.Catalog) (catalog.Task, error) {
+			return c.Delete(user, catalog.Ref{Source: "web", Sink: "a"})
+		},
 		"disable source": func(c *catalog.Catalog) (catalog.Task, error) { return c.Disable(user, catalog.Ref{Source: "web"}) },
 		"delete source":  func(c *catalog.Catalog) (catalog.Task, error) { return c.Delete(user, catalog.Ref{Source: "web"}) },
 		"another bucket": func(c *catalog.Catalog) (catalog.Task, error) {
