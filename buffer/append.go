@@ -59,14 +59,14 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 		}
 		size += int64(len(rows[i].Data))
 	}
-	ticket := Ticket{b: b, epoch: b.epoch.Load()} // before admit looks whether the store has failed
+	ticket := Ticket{b: b, epoch: b.life.current().epoch} // before admit looks whether the store has failed
 	if err := b.admit(ctx, rows, size, patient); err != nil {
 		return Ticket{}, err
 	}
 	// Close waits for those who are inside, so it finds the rows of all sinks or of none.
 	b.gate.intake.RLock()
 	defer b.gate.intake.RUnlock()
-	if b.gate.closed {
+	if b.life.current().phase >= stopping {
 		b.pending.Add(-size)
 		if patient {
 			b.release(rows)

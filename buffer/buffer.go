@@ -50,8 +50,6 @@ type Buffer struct {
 		state
 		// changed is closed and replaced at every change of a file's state or retry.
 		changed chan struct{}
-		// generation counts the reopenings: what was read from state before one is worth nothing after it.
-		generation int
 	}
 
 	// store is the opening that is in use, db its database for the committer alone.
@@ -59,26 +57,18 @@ type Buffer struct {
 	dir   string
 	lock  io.Closer
 
-	// crew is replaced when the store is reopened; nothing that reads it runs then.
-	crew
-	healing   bool // of the committer: a reopening has begun
-	reopened  chan opened
+	life life
+	// background is replaced when the store is reopened, in the transition of life. Nothing that reads it runs then.
+	background
 	reopening sync.WaitGroup
-
-	// life guards closing, and crew against Close.
-	life    sync.Mutex
-	closing bool
-	ended   chan struct{} // closed when Close has done everything
-	// closeErr is the outcome of Close, valid when ended is closed.
-	closeErr error
+	reopened  chan opened // to the committer
 
 	// ctx ends everything that acts by itself when the buffer closes.
-	ctx    context.Context
-	cancel context.CancelFunc
-	failed atomic.Pointer[FailedError]
-	// epoch counts the failures of the store.
-	epoch  atomic.Uint64
-	closed chan struct{} // closed when the last commit has ended
+	ctx       context.Context
+	cancel    context.CancelFunc
+	closed    chan struct{} // closed when the last commit has ended
+	closeOnce sync.Once
+	closeErr  error
 
 	late     lateImports
 	receipts receipts
@@ -323,31 +313,26 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 //
 // After a failure of the local level that was not mended yet, Close returns the [*FailedError].
 func (b *Buffer) Close() error {
-	if !b.gate.close() {
-		<-b.ended
-		return b.closeErr
-	}
-	defer close(b.ended)
-	b.closeErr = b.closeOnce()
+	b.closeOnce.Do(func() { b.closeErr = b.close() })
 	return b.closeErr
 }
 
-func (b *Buffer) closeOnce() error {
-	b.life.Lock()
-	b.closing = true
-	c := b.crew
-	b.life.Unlock()
+func (b *Buffer) close() error {
+	var last background
+	b.life.stop(func() { last = b.background })
+	b.gate.waitForAppends()
 	b.endRoom()
 	b.metrics.close()
 	b.gate.kick()
 	// The last group may hold the outcomes of driver calls, so the calls end first.
 	b.cancel()
-	c.stop()
+	last.stop()
 	b.reopening.Wait()
-	b.gate.finish()
+	b.life.drain()
+	b.gate.kick()
 	<-b.closed
 	err := closeStore(b.store.Load())
-	if f := b.failed.Load(); f != nil {
+	if f := b.failure(); f != nil {
 		err = f
 	} else if err != nil {
 		err = fmt.Errorf("buffer: close the local level: %w", err)
@@ -368,5 +353,8 @@ func (b *Buffer) signalChange() {
 	close(b.mu.changed)
 	b.mu.changed = make(chan struct{})
 }
+
+// failure returns the failure of the store that was not mended yet, nil while it works.
+func (b *Buffer) failure() *FailedError { return b.life.current().failure }
 
 func (b *Buffer) now() time.Time { return time.Now().UTC() }

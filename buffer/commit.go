@@ -115,7 +115,7 @@ func (b *Buffer) enqueue(c *commit) {
 // hand lets the syncer finish a commit. The sync of the log has woken it or will, unless there is none.
 func (b *Buffer) hand(c *commit) {
 	unwritten := c.batch == nil || c.err != nil // read before the commit is the syncer's
-	if c.stage.Swap(handed) == awaited || unwritten || b.failed.Load() != nil {
+	if c.stage.Swap(handed) == awaited || unwritten || b.failure() != nil {
 		b.logSynced()
 	}
 }
@@ -151,7 +151,7 @@ func (b *Buffer) prepare(g *group) {
 		c.raw += ch.raw
 	}
 	defer b.gate.recycle(g)
-	if f := b.failed.Load(); f != nil {
+	if f := b.failure(); f != nil {
 		for _, ch := range g.chunks {
 			ch.sink.unstored.Add(ch.rows)
 			ch.sink.pending.Add(-ch.raw)
@@ -216,12 +216,12 @@ func (b *Buffer) finish(c *commit) {
 	if c.err == nil && c.batch != nil {
 		if err := c.batch.SyncWait(); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))
-		} else if b.failed.Load() == nil {
+		} else if b.failure() == nil {
 			_ = c.batch.Close() // gives its memory back to the store
 		}
 	}
 	// An operation that had nothing to write may rest on a commit before it that failed.
-	if f := b.failed.Load(); c.err == nil && f != nil {
+	if f := b.failure(); c.err == nil && f != nil {
 		c.err = f
 	}
 	// What goes from one level to another is added there first: see reserve.

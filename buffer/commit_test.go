@@ -48,7 +48,7 @@ func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
 	}
 
 	_ = b.fail(errors.New("the cable was pulled"))
-	for b.failed.Load() != nil {
+	for b.failure() != nil {
 		runtime.Gosched()
 	}
 	group.settled.Store(true)

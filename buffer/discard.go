@@ -23,9 +23,9 @@ const discardJob = 1 << 63
 func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 	unknown := fmt.Errorf("%w: sink %q has no file %q that waits", ErrUnknownFile, sinkID, fileID)
 	result := make(chan error, 1)
-	known, generation := false, 0
+	known, epoch := false, uint64(0)
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
-		generation = b.mu.generation
+		epoch = b.life.current().epoch
 		for _, f := range s.files {
 			if !f.done() && b.fileID(f) == fileID {
 				known = true
@@ -41,9 +41,9 @@ func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 	}
 	for {
 		b.mu.RLock()
-		changed, again := b.waitChange(), b.mu.generation != generation
+		changed, again := b.waitChange(), b.life.current().epoch != epoch
 		b.mu.RUnlock()
-		if f := b.failed.Load(); f != nil {
+		if f := b.failure(); f != nil {
 			return f
 		}
 		if again { // the job is gone with the workers

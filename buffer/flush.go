@@ -44,9 +44,9 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	var waiting []*file
 	var before []int // failures of the waiting files before the call
 	known := true
-	generation := 0
+	epoch := uint64(0)
 	err := b.do(ctx, func(t *txn) {
-		generation = b.mu.generation
+		epoch = b.life.current().epoch
 		s := b.mu.sinks[sinkID]
 		if s == nil {
 			known = false
@@ -72,7 +72,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	for {
 		b.mu.RLock()
 		changed := b.waitChange()
-		again := b.mu.generation != generation
+		again := b.life.current().epoch != epoch
 		var held *HeldError
 		left, first, hopeless := 0, "", false
 		rows := int64(0)
@@ -89,7 +89,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			hopeless = hopeless || f.hopeless() && (f.failures > before[i] || f.done())
 		}
 		b.mu.RUnlock()
-		if f := b.failed.Load(); f != nil {
+		if f := b.failure(); f != nil {
 			return f
 		}
 		if again {
@@ -104,7 +104,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 		select {
 		case <-changed:
 		case <-b.closed:
-			if f := b.failed.Load(); f != nil {
+			if f := b.failure(); f != nil {
 				return f
 			}
 			return ErrClosed

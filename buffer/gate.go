@@ -38,17 +38,15 @@ type group struct {
 
 // gate hands groups to the committer.
 type gate struct {
-	// intake is held for reading by those who append, and guards closed. Lock order: intake before mu.
+	// intake is held for reading by those who append. Lock order: intake before mu.
 	intake sync.RWMutex
-	closed bool
+	life   *life
 
 	// mu guards the fields below. Held for a few instructions.
-	mu       sync.Mutex
-	cur      *group
-	closing  bool // no new rows: what gathers is due at once
-	finished bool // no new operations either
-	spare    spareChunks
-	expect   int64 // how many waited for the last group
+	mu     sync.Mutex
+	cur    *group
+	spare  spareChunks
+	expect int64 // how many waited for the last group
 
 	// spread is that of the payloads of the last group; see SinkHandle.precompress.
 	spread atomic.Bool
@@ -57,8 +55,8 @@ type gate struct {
 	bound  int64         // MaxPendingBytes
 }
 
-func (g *gate) init(bound int64) {
-	g.bound = bound
+func (g *gate) init(life *life, bound int64) {
+	g.life, g.bound = life, bound
 	g.cur = newGroup(1)
 	g.signal = make(chan struct{}, 1)
 }
@@ -116,7 +114,7 @@ func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
 func (g *gate) post(op *operation) (*group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.finished {
+	if g.life.current().phase == draining {
 		return nil, ErrClosed
 	}
 	g.cur.ops = append(g.cur.ops, op)
@@ -135,22 +133,10 @@ func (g *gate) dropOperations() {
 	}
 }
 
-func (g *gate) close() bool {
+// waitForAppends returns when every Append that found the buffer running has put its rows into a group.
+func (g *gate) waitForAppends() {
 	g.intake.Lock()
-	g.closed = true
-	g.intake.Unlock()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	was := g.closing
-	g.closing = true
-	return !was
-}
-
-func (g *gate) finish() {
-	g.mu.Lock()
-	g.finished = true
-	g.mu.Unlock()
-	g.kick()
+	defer g.intake.Unlock()
 }
 
 // gathered reports whether the gathering group need not wait for more callers: as many wait as for the last group, it is
@@ -165,7 +151,7 @@ func (g *gate) gathered() bool {
 	defer g.mu.Unlock()
 	cur := g.cur
 	n := cur.waiters.Load()
-	if n == 0 || n >= g.expect || g.closing || cur.bytes.Load() >= heavyBytes || cur.settled.Load() {
+	if n == 0 || n >= g.expect || g.stopping() || cur.bytes.Load() >= heavyBytes || cur.settled.Load() {
 		return true
 	}
 	if !cur.probed {
@@ -205,7 +191,7 @@ func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 	if len(cur.chunks) == 0 && len(cur.ops) == 0 {
 		return nil, -1
 	}
-	if cur.waiters.Load() == 0 && !g.closing && cur.bytes.Load() < due {
+	if cur.waiters.Load() == 0 && !g.stopping() && cur.bytes.Load() < due {
 		if rest := interval - time.Since(cur.began); rest > 0 {
 			return nil, rest
 		}
@@ -223,9 +209,12 @@ func (g *gate) ended(done *group, err error) {
 	g.mu.Unlock()
 }
 
+// stopping reports whether no new rows come: what gathers is due at once.
+func (g *gate) stopping() bool { return g.life.current().phase >= stopping }
+
 // drained reports whether nothing can come any more.
 func (g *gate) drained() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.finished && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
+	return g.life.current().phase == draining && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
 }

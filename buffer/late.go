@@ -50,7 +50,7 @@ func (b *Buffer) importedLate(num uint64, arg *File, err error) {
 			t.onDurable(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", rows) })
 		})
 		var failed *FailedError
-		if again = errors.As(err, &failed) && b.ctx.Err() == nil; again && b.failed.Load() != nil {
+		if again = errors.As(err, &failed) && b.ctx.Err() == nil; again && b.failure() != nil {
 			select {
 			case <-changed:
 			case <-b.ctx.Done():

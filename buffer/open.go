@@ -46,29 +46,22 @@ func Open(dir string, opts Options) (*Buffer, error) {
 		}
 	}
 	b := &Buffer{
-		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}), ended: make(chan struct{}),
+		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}),
 		pack: packer{gzipLevel: opts.GzipLevel}, syncs: make(chan *commit, 2), synced: make(chan struct{}, 1), reopened: make(chan opened),
 	}
 	o, err := b.openStore()
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	b.instance = o.state.instance
-	b.mu.state = o.state.state
 	b.mu.changed = make(chan struct{})
-	b.local.Store(o.state.local)
-	b.staged.Store(o.state.staged)
-	b.gathering.Store(o.state.gathering)
-	b.damages.Store(o.state.damages)
-	b.receipts.replace(o.state.receipts)
-	b.gate.init(opts.MaxPendingBytes)
+	b.gate.init(&b.life, opts.MaxPendingBytes)
+	b.takeUp(o)
 	if b.metrics, err = newMetrics(b); err != nil {
 		return nil, errors.Join(err, closeStore(o.store), lock.Close())
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.lanes.reset()
-	b.crew = b.newCrew()
-	b.use(o.store)
+	b.background = b.newBackground()
+	b.checkStore()
 	go b.commitLoop()
 	go b.syncLoop()
 	b.resume()

@@ -51,8 +51,8 @@ type Claim struct {
 // The caller must call Release. Errors: [*FailedError], [ErrClosed], that of ctx.
 func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 	for {
-		epoch := b.epoch.Load()
-		if f := b.failed.Load(); f != nil {
+		epoch := b.life.current().epoch
+		if f := b.failure(); f != nil {
 			return nil, f
 		}
 		c, segments, wait := b.receipts.begin(b, key)
@@ -70,9 +70,9 @@ func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 		}
 		// A failure of the store between the first look and the turn: a call before may have ended as unknown, and what it
 		// stored is known only when the store is open again.
-		if f := b.failed.Load(); f != nil {
+		if f := b.failure(); f != nil {
 			err = f
-		} else if err == nil && b.epoch.Load() != epoch {
+		} else if err == nil && b.life.current().epoch != epoch {
 			c.Release()
 			continue
 		}
@@ -343,7 +343,7 @@ func (r *recovery) recoverReceipts() error {
 func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 	store := b.store.Load()
 	if err := store.Read(); err != nil {
-		if f := b.failed.Load(); f != nil {
+		if f := b.failure(); f != nil {
 			return f
 		}
 		return ErrClosed

@@ -11,20 +11,20 @@ import (
 	"github.com/forebay/forebay/internal/schedule"
 )
 
-// When the store fails, the buffer treats it as a crash without the end of the process:
+// A failed store is treated as a crash without the end of the process (see [phase] for the states):
 //
-//  1. The store is cut off from the disk (pebblestore.FS). Appends and operations get a [*FailedError]; of what was being
-//     written they learn that the outcome is unknown.
-//  2. The timers and the calls of drivers end, as in Close.
-//  3. The store is closed and opened again, with the backoff of Options.Retry, and the state is read from the disk.
-//     Nothing that was in memory is trusted.
-//  4. The handles of the sinks are joined to the state that was read, and everything goes on as after Open.
+//  1. The store is cut off from the disk (pebblestore.FS). Appends and operations get a [*FailedError]. Whoever waits for a
+//     commit learns that its outcome is unknown.
+//  2. Timers and driver calls end, as in Close.
+//  3. The store is closed and opened again, with the backoff of Options.Retry. The state is read from the disk; nothing in
+//     memory is trusted.
+//  4. The handles of the sinks are joined to that state, and everything goes on as after Open.
 //
-// To end for good instead was the other choice: but the usual causes (a full disk, a network volume that was away)
-// pass, and every embedder would have to write this loop.
+// The design that lost: to end for good. The usual causes, a full disk or a network volume that was away, pass, and every
+// embedder would have to write this loop.
 
-// crew is everything that acts by itself.
-type crew struct {
+// background is everything that acts by itself.
+type background struct {
 	timers   *schedule.Scheduler[timerKey]
 	uploads  *workers
 	imports  *workers
@@ -33,21 +33,21 @@ type crew struct {
 	cancel context.CancelFunc
 }
 
-func (b *Buffer) newCrew() crew {
+func (b *Buffer) newBackground() background {
 	ctx, cancel := context.WithCancel(b.ctx)
-	return crew{
+	return background{
 		timers: schedule.New(b.fire), uploads: newWorkers(ctx, b.opts.Uploads),
 		imports: newWorkers(ctx, b.opts.Imports), cleanups: newWorkers(ctx, 2), cancel: cancel,
 	}
 }
 
 // stop returns when nothing acts any more. It may be called twice and at once.
-func (c crew) stop() {
-	c.timers.Stop()
-	c.cancel()
-	c.uploads.stop()
-	c.imports.stop()
-	c.cleanups.stop()
+func (g background) stop() {
+	g.timers.Stop()
+	g.cancel()
+	g.uploads.stop()
+	g.imports.stop()
+	g.cleanups.stop()
 }
 
 // opened is a store with the state that was read from it.
@@ -110,8 +110,7 @@ func (b *Buffer) tryStore(again bool) (opened, error) {
 // storeFailed is called by the store, with locks held.
 func (b *Buffer) storeFailed(s *pebblestore.Opening, err error) {
 	if b.store.Load() == s { // else it is being opened, and the opening reports it
-		b.failed.CompareAndSwap(nil, &FailedError{Err: err})
-		b.epoch.Add(1)
+		b.life.fail(&FailedError{Err: err})
 		b.gate.kick()
 		b.logSynced()
 	}
@@ -120,7 +119,7 @@ func (b *Buffer) storeFailed(s *pebblestore.Opening, err error) {
 // fail ends the store because of an error that the store itself did not take for one.
 func (b *Buffer) fail(err error) *FailedError {
 	b.store.Load().End(err)
-	if f := b.failed.Load(); f != nil {
+	if f := b.failure(); f != nil {
 		return f
 	}
 	return &FailedError{Err: err}
@@ -128,26 +127,18 @@ func (b *Buffer) fail(err error) *FailedError {
 
 // watch begins the reopening of a store that has failed. Called by the committer.
 func (b *Buffer) watch() {
-	f := b.failed.Load()
-	if f == nil || b.healing {
+	if !b.life.reopen(func() { b.reopening.Add(1) }) {
 		return
 	}
-	b.healing = true
-	b.log.Error("local level failed, it is being reopened", "error", f.Err)
+	b.log.Error("local level failed, it is being reopened", "error", b.failure().Err)
 	b.mu.Lock()
 	b.signalChange()
 	b.mu.Unlock()
 	b.serveRoom()
-	b.life.Lock()
-	defer b.life.Unlock()
-	if b.closing {
-		return
-	}
-	b.reopening.Add(1)
-	go b.reopen(b.crew)
+	go b.reopen(b.background)
 }
 
-func (b *Buffer) reopen(old crew) {
+func (b *Buffer) reopen(old background) {
 	defer b.reopening.Done()
 	old.stop()
 	_ = closeStore(b.store.Load()) // reports what is known
@@ -179,32 +170,18 @@ func (b *Buffer) install(o opened) {
 	b.hand(c)
 	<-idle.done
 
-	b.life.Lock()
-	defer b.life.Unlock()
-	if b.closing {
-		_ = closeStore(o.store)
-		return
-	}
 	b.gate.dropOperations()
 	b.mu.Lock()
 	o.state.join(b.mu.state)
-	b.mu.state = o.state.state
-	b.instance = o.state.instance
-	b.mu.generation++
+	b.mu.Unlock()
+	b.takeUp(o)
+	if !b.life.reopened(func() { b.background = b.newBackground() }) {
+		return // Close has begun: it closes this store
+	}
+	b.checkStore()
+	b.mu.Lock()
 	b.signalChange()
 	b.mu.Unlock()
-	b.local.Store(o.state.local)
-	b.staged.Store(o.state.staged)
-	b.gathering.Store(o.state.gathering)
-	b.damages.Store(o.state.damages)
-	b.receipts.replace(o.state.receipts)
-	b.lanes.reset()
-	b.crew = b.newCrew()
-	b.use(o.store)
-	b.mu.Lock()
-	b.signalChange() // for those who wait until operations are taken again
-	b.mu.Unlock()
-	b.healing = false
 	b.log.Warn("local level reopened")
 	for _, s := range b.mu.sinks { // written by this goroutine alone
 		if n := s.unstored.Load(); n > s.told.Swap(n) {
@@ -215,14 +192,27 @@ func (b *Buffer) install(o opened) {
 	b.serveRoom()
 }
 
-// use makes a store the current one and ends the failed state.
-func (b *Buffer) use(s *pebblestore.Opening) {
-	b.db = s.DB
-	s.OnSync(b.logSynced)
-	b.store.Store(s)
-	b.failed.Store(nil)
-	if err := s.Failure(); err != nil {
-		b.storeFailed(s, err)
+// takeUp makes a store and the state that was read from it the current ones. Called by Open and the committer.
+func (b *Buffer) takeUp(o opened) {
+	b.mu.Lock()
+	b.mu.state = o.state.state
+	b.instance = o.state.instance
+	b.mu.Unlock()
+	b.local.Store(o.state.local)
+	b.staged.Store(o.state.staged)
+	b.gathering.Store(o.state.gathering)
+	b.damages.Store(o.state.damages)
+	b.receipts.replace(o.state.receipts)
+	b.lanes.reset()
+	b.db = o.store.DB
+	o.store.OnSync(b.logSynced)
+	b.store.Store(o.store)
+}
+
+// checkStore takes up a failure of the store from before it was the current one.
+func (b *Buffer) checkStore() {
+	if s := b.store.Load(); s.Failure() != nil {
+		b.storeFailed(s, s.Failure())
 	}
 }
 

@@ -185,7 +185,7 @@ func fullSink(used, limit int64) *OverloadError {
 // serveRoom is called after what was in use has become less, or the store has failed, or Close has begun.
 func (b *Buffer) serveRoom() {
 	var err error
-	if f := b.failed.Load(); f != nil {
+	if f := b.failure(); f != nil {
 		err = f
 	}
 	if b.rooms.waiters.Load() > 0 {
@@ -218,7 +218,7 @@ func (b *Buffer) endRoom() {
 // admit reserves the room for rows of size bytes together, or says why there is none. A patient call waits for it, and
 // reserves the shares of its sinks as well; those of other calls are counted when their rows are put into chunks.
 func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient bool) error {
-	if f := b.failed.Load(); f != nil {
+	if f := b.failure(); f != nil {
 		return f
 	}
 	if !patient {

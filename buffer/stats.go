@@ -200,7 +200,7 @@ func (b *Buffer) Ready() error {
 	if b.ctx.Err() != nil {
 		return ErrClosed
 	}
-	if f := b.failed.Load(); f != nil {
+	if f := b.failure(); f != nil {
 		return f
 	}
 	return nil

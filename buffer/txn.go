@@ -75,7 +75,7 @@ func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
 
 // post runs an operation as part of the next commit.
 func (b *Buffer) post(o *operation) (*group, error) {
-	if f := b.failed.Load(); f != nil {
+	if f := b.failure(); f != nil {
 		return nil, f
 	}
 	return b.gate.post(o)

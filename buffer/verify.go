@@ -89,17 +89,17 @@ type ended struct {
 
 // ledger is what the records say of one sink.
 type ledger struct {
-	report     SinkReport
-	parts      []part
-	waiting    int64
-	imported   []ended
-	generation int
+	report   SinkReport
+	parts    []part
+	waiting  int64
+	imported []ended
+	epoch    uint64
 }
 
 // ledger reads the records of a sink. Called with mu held.
 func (b *Buffer) ledger(id string) ledger {
 	s := b.mu.sinks[id]
-	l := ledger{generation: b.mu.generation, report: SinkReport{ID: id}}
+	l := ledger{epoch: b.life.current().epoch, report: SinkReport{ID: id}}
 	if s == nil {
 		return l // a reopening has shown that its definition had not reached the disk
 	}
@@ -143,9 +143,9 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		}
 		b.mu.RLock()
 		moved := p.sl.rec.State != p.state && (p.sl.rec.State != format.SliceUploading || p.state != format.SliceWriting)
-		reopened := b.mu.generation != l.generation
+		reopened := b.life.current().epoch != l.epoch
 		b.mu.RUnlock()
-		if f := b.failed.Load(); f != nil {
+		if f := b.failure(); f != nil {
 			return f
 		}
 		if reopened {
