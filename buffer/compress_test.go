@@ -150,7 +150,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	noise := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	b := &Buffer{}
-	b.gate.init(&b.life, 64 << 20)
+	b.gate.init(&b.life, 64<<20)
 	sinks := make([]*SinkHandle, quickFrom/size)
 	for i := range sinks {
 		sinks[i] = &SinkHandle{b: b, state: &sinkState{}, def: &format.Definition{Encoding: format.Gzip}}
