@@ -33,7 +33,7 @@ func ingest(t *testing.T, kit *forebaytest.Kit, from, to int) {
 	}
 }
 
-// wantOrders checks that every order is in the table once, in their order.
+// wantOrders checks that every order is in the table once, in order.
 func wantOrders(t *testing.T, kit *forebaytest.Kit, n int) {
 	t.Helper()
 	rows := kit.Rows("in.c-shop.orders")
@@ -47,7 +47,7 @@ func wantOrders(t *testing.T, kit *forebaytest.Kit, n int) {
 	}
 }
 
-// A pipeline under faults, in no time: this is how a user of the kit writes a test.
+// A pipeline under faults, in no time: a user of the kit writes such a test.
 func TestOrdersSurviveEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kit := forebaytest.New(t, forebay.Options{}, orders())
@@ -81,7 +81,7 @@ func TestOrdersSurviveEverything(t *testing.T) {
 	})
 }
 
-// Rows that were not acknowledged may be lost by a cut of the power: the kit shows it.
+// A power cut may take rows that were not acknowledged: the kit shows it.
 func TestCrashTakesWhatWasNotSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := orders()

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// paths appends the path of every value in a JSON text, and of some that are not there.
+// paths appends the path of every value in a JSON text, and of some missing ones.
 func paths(out []string, prefix string, value any) []string {
 	out = append(out, prefix, prefix+"[7]", prefix+".nothing")
 	switch v := value.(type) {
@@ -35,7 +35,7 @@ func paths(out []string, prefix string, value any) []string {
 	return out
 }
 
-// checkAgreement compares the cells of a document with those of its JSON text, for every path of it.
+// checkAgreement compares the cells of a document with those of its JSON text, for each of its paths.
 func checkAgreement(t *testing.T, doc mapping.FieldDocument) {
 	t.Helper()
 	text, err := doc.AppendJSON(nil)
@@ -71,7 +71,7 @@ func checkAgreement(t *testing.T, doc mapping.FieldDocument) {
 	}
 }
 
-// A key that is set again has its last value, once, in small maps and large ones, and at every level.
+// A key that is set twice has its last value, once, in small and large maps and at every level.
 func TestRepeatedKeys(t *testing.T) {
 	field := func(number byte, content []byte) []byte {
 		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(content))), content...)
@@ -105,7 +105,7 @@ func TestRepeatedKeys(t *testing.T) {
 	}
 }
 
-// A key that is not UTF-8 is found by what it is written as, and the last of several that are written alike.
+// A key that is not UTF-8 is found by its written form. Of several keys with the same written form the last counts.
 func TestFieldsOfInvalidKeys(t *testing.T) {
 	batch := plog.NewLogs()
 	r := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()

@@ -106,7 +106,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// A record costs no memory beyond the buffers of the caller: what is allocated is for the whole batch.
+// Records cost no memory beyond the buffers of the caller: allocations are per batch.
 func TestAllocations(t *testing.T) {
 	batch := logBatch(150)
 	m, err := mapping.Compile(append(logColumns, mapping.Body("all")), mapping.Options{})

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// maxFuzzed bounds the documents of one input that are looked at.
+// maxFuzzed bounds the documents that are checked for one input.
 const maxFuzzed = 3
 
 func checkAll(t *testing.T, docs iter.Seq[mapping.FieldDocument]) {
@@ -25,7 +25,7 @@ func checkAll(t *testing.T, docs iter.Seq[mapping.FieldDocument]) {
 	}
 }
 
-// Whatever the decoders take, in either encoding, becomes JSON, and its fields are those of the JSON.
+// Whatever the decoders accept, in either encoding, becomes JSON, and its fields agree with that JSON.
 func FuzzLogs(f *testing.F) {
 	for seed := range uint64(5) {
 		batch := newGenerator(seed).logs()

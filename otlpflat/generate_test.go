@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// generator makes random batches. Each field is unset now and then. Doubles are never whole numbers, and the keys of
-// bytes begin with "bytes", so that the JSON form of a value tells its type.
+// generator makes random batches. Each field is unset now and then. Doubles are never whole numbers, and keys of bytes begin
+// with "bytes", so the JSON form of a value shows its type.
 type generator struct{ *rand.Rand }
 
 func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 1))} }
@@ -268,7 +268,7 @@ func (g generator) exemplars(s pmetric.ExemplarSlice) {
 	}
 }
 
-// point is what data points of all kinds have, and distribution what those of histograms have.
+// point is what data points of all kinds share, distribution what histograms share.
 type (
 	point interface {
 		SetStartTimestamp(pcommon.Timestamp)

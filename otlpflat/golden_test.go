@@ -271,7 +271,7 @@ func TestMetrics(t *testing.T) {
 	)
 }
 
-// Times are those of the time package, over the whole range of the protocol.
+// Times agree with package time over the whole range of the protocol.
 func TestTimes(t *testing.T) {
 	batch := plog.NewLogs()
 	records := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()

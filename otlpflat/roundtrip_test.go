@@ -21,8 +21,8 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// A flat record, read back, is the record it was made of, with its resource and scope: compared are the bytes of both in
-// the protocol's own encoding, so every field counts.
+// A flat record that is read back is the original record with its resource and scope. The comparison uses the protocol's own
+// encoding, so every field counts.
 func TestRoundTrip(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -65,7 +65,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// textsOf are the records of a batch that must have n.
+// textsOf returns the records of a batch that must have n.
 func textsOf(t *testing.T, docs iter.Seq[mapping.FieldDocument], n int) []string {
 	t.Helper()
 	all := texts(t, docs)
@@ -128,7 +128,7 @@ func splitMetrics(batch pmetric.Metrics) (singles []pmetric.Metrics) {
 	return singles
 }
 
-// copyGroup copies what the records of a resource and a scope have in common.
+// copyGroup copies what the records of a resource and a scope share.
 func copyGroup(toResource, resource resourceOf, toScope, scope scopeOf) {
 	resource.Resource().CopyTo(toResource.Resource())
 	toResource.SetSchemaUrl(resource.SchemaUrl())
@@ -136,7 +136,7 @@ func copyGroup(toResource, resource resourceOf, toScope, scope scopeOf) {
 	toScope.SetSchemaUrl(scope.SchemaUrl())
 }
 
-// resourceOf and scopeOf are those of any signal.
+// resourceOf and scopeOf fit any signal.
 type (
 	resourceOf interface {
 		Resource() pcommon.Resource
@@ -183,7 +183,7 @@ func keepPoint(m pmetric.Metric, keep int) {
 	}
 }
 
-// reader takes the members of one object and remembers which were taken.
+// reader takes the members of an object and remembers which were taken.
 type reader struct {
 	t       *testing.T
 	members []member
@@ -227,7 +227,7 @@ func (r *reader) take(key string) json.RawMessage {
 	return nil
 }
 
-// end fails when something was written that nobody reads.
+// end fails if something was written that nobody read.
 func (r *reader) end() {
 	r.t.Helper()
 	for _, m := range r.members {
@@ -318,7 +318,7 @@ func (r *reader) array(key string) (elements []json.RawMessage) {
 	return elements
 }
 
-// enum finds the value that has a name: the named ones are below 16.
+// enum finds the value of a name. Named values are below 16.
 func (r *reader) enum(key string, name func(int32) string) int32 {
 	s := r.text(key)
 	for i := range int32(16) {

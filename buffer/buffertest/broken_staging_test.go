@@ -59,7 +59,7 @@ func (m *Memory) has(id string) bool {
 	return ok
 }
 
-// Each of these drivers breaks one promise. The check that is named for the promise must fail.
+// Each of these drivers breaks one promise, and the check named for the promise must fail.
 func TestBrokenStagingIsCaught(t *testing.T) {
 	for name, tc := range map[string]struct {
 		caughtBy string
@@ -261,7 +261,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 	}
 }
 
-// meeting returns a function in which callers wait until n of them have come. Later ones pass.
+// meeting returns a function in which callers wait until n of them have arrived. Later ones pass.
 func meeting(n int64) func() {
 	var arrived atomic.Int64
 	return func() {

@@ -55,7 +55,7 @@ func (b *brokenTarget) Uncreate(ctx context.Context, table, creation string) err
 	return b.Memory.Uncreate(ctx, table, creation)
 }
 
-// forget drops the ids of the imported files, so that a driver built on Memory doubles them.
+// forget drops the ids of the imported files, so that a driver built on Memory duplicates them.
 func (m *Memory) forget(table string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -424,7 +424,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			return m.Import(ctx, f)
 		}}},
 		"a note is not read": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
-			// The job of an earlier attempt has imported the rows already; a new one imports them again.
+			// The job of an earlier attempt has already imported the rows; a new one imports them again.
 			if err := f.SaveProgress(ctx, []byte("job 1")); err != nil {
 				return err
 			}
@@ -476,7 +476,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 	}
 }
 
-// A job that runs elsewhere is right when its note is used: the options of the harness must not fail a sound driver.
+// A job that runs elsewhere is correct if its note is used: the options of the harness must not fail a correct driver.
 func TestSoundTargetsPass(t *testing.T) {
 	t.Run("text only", func(t *testing.T) {
 		if failed := failedTarget(t, "", func() *bench {

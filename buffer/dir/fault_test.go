@@ -21,14 +21,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// faultyDisk is the real file system, which fails one operation or, from one operation on, all of them. It also writes
-// down what was done. It serves one goroutine.
+// faultyDisk is the real file system that fails one operation or all from one operation on, and records what was done. It
+// serves one goroutine.
 type faultyDisk struct {
 	disk
 	root  string
 	trace []string
 	fail  int  // the operation that fails, counted from 0; negative: none
-	crash bool // all later ones fail as well, as if the process had died
+	crash bool // all later operations fail too, as if the process had died
 }
 
 var errCrash = errors.New("crashed")
@@ -123,7 +123,7 @@ type faultyFile struct {
 	path string
 }
 
-// Write stores a half before it fails, as a full disk does.
+// Write stores half of the bytes before it fails, as a full disk does.
 func (f *faultyFile) Write(p []byte) (int, error) {
 	if err := f.d.op("write", f.path); err != nil {
 		n, _ := f.file.Write(p[:len(p)/2])
@@ -190,7 +190,7 @@ func readTable(t *testing.T, tables *TableDir, table string) (rows [][]string) {
 
 func equalRows(a, b [][]string) bool { return slices.EqualFunc(a, b, slices.Equal[[]string]) }
 
-// expectNoTemp wants nothing left over.
+// expectNoTemp checks that no temporary file is left.
 func expectNoTemp(t *testing.T, root string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(root, tempDir))
@@ -202,7 +202,7 @@ func expectNoTemp(t *testing.T, root string) {
 	}
 }
 
-// everyFault runs a story with a fault at operation 0, 1, 2... until one run passes untouched.
+// everyFault runs a story with a fault at operation 0, 1, 2 and so on, until a run meets no fault.
 func everyFault(t *testing.T, story func(t *testing.T, d *faultyDisk)) {
 	for _, crash := range []bool{false, true} {
 		for n := 0; ; n++ {
@@ -224,8 +224,8 @@ func everyFault(t *testing.T, story func(t *testing.T, d *faultyDisk)) {
 	}
 }
 
-// Whatever fails, the table has the rows of the file or none, a call that returned nil has stored them, and the repeated
-// call stores them once and clears up.
+// Whatever fails, the table has all rows of the file or none, a call that returned nil has stored them, and the repeated
+// call stores them once and cleans up.
 func TestImportSurvivesEveryFault(t *testing.T) {
 	for name, options := range map[string]TablesOptions{"plain": {}, "gzip": {Gzip: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -313,8 +313,8 @@ func TestDeleteReportsEveryFault(t *testing.T) {
 	}
 }
 
-// A power cut takes what was not synced, in any order. So the order of the operations is the proof of durability: the
-// bytes before the name, the name before the answer, and a directory before what is in it.
+// A power cut loses unsynced changes in any combination. The order of the operations is therefore the proof of durability:
+// the bytes before the name, the name before the answer, and a directory before its content.
 func TestOrderOfOperations(t *testing.T) {
 	d := &faultyDisk{root: t.TempDir(), fail: -1}
 	tables := Tables(filepath.Join(d.root, "tables"))

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// What stands under the name of a part is the file only if it has the rows of the file: anything else must not let the
-// import count as done, and is not touched.
+// What has the name of a part is the file only if it has the rows of the file. Anything else must not let the import count
+// as done, and is not touched.
 func TestImportOverSomethingElse(t *testing.T) {
 	two := append(csvRow("1", "a"), csvRow("2", "b")...)
 	for name, tc := range map[string]struct {
@@ -66,7 +66,7 @@ func TestImportOverSomethingElse(t *testing.T) {
 	}
 }
 
-// A part that was linked elsewhere is a part.
+// A part that is a link is a part.
 func TestRepeatedImportFollowsALink(t *testing.T) {
 	root := t.TempDir()
 	tables := Tables(root)

@@ -15,8 +15,8 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 )
 
-// One small row each of a thousand sinks, in one commit, is compressed at once, and comes through upload and import as it
-// was. What of it is stored is read by everybody.
+// One small row of each of a thousand sinks, in one commit, is compressed at once and arrives in its table unchanged. Every
+// reader can read its slices.
 func TestManySmallRowsReachTheirTables(t *testing.T) {
 	const sinks = 1000
 	root := t.TempDir()
@@ -71,7 +71,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 		t.Fatalf("%d of %d bytes are stored: they were not compressed with the commit", stored, raw)
 	}
 	var flushing sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a member that the target cannot read is tried again and again
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a member that the target cannot read is retried forever
 	defer cancel()
 	for i := range all {
 		flushing.Go(func() {
@@ -94,7 +94,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 		t.Fatalf("%d slices were imported, want %d", len(target.slices), sinks)
 	}
 	slices.SortFunc(target.slices, func(a, b keptSlice) int { return strings.Compare(a.sink, b.sink) })
-	var members, want []byte // one behind the other they are a file, too
+	var members, want []byte // concatenated members are a file too
 	for i, s := range target.slices {
 		members = append(members, s.data...)
 		want = append(want, all[i].Data...)

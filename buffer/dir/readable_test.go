@@ -21,9 +21,8 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 )
 
-// What a slice holds is many members (gzip) or frames (zstd), one behind the other: chunks are compressed when they are
-// committed, small ones when they are uploaded, and nothing is compressed twice. The formats allow it, and here readers
-// that were made by others read it: those of the system, of Python, and of the libraries.
+// A slice is many concatenated members (gzip) or frames (zstd): chunks are compressed when they are committed, small ones
+// when they are uploaded, and nothing is compressed twice. Readers of the system, of Python and of the libraries read it.
 func TestSlicesAreReadByEverybody(t *testing.T) {
 	for _, encoding := range []buffer.Encoding{buffer.Gzip, buffer.Zstd} {
 		t.Run(encoding.String(), func(t *testing.T) {
@@ -44,7 +43,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 			}
 			var want []byte
 			id := 0
-			// A commit each: large ones become members at once, those of one row wait and are packed together.
+			// One commit each: large ones become members at once, those of one row wait and are packed together.
 			for _, rows := range []int{300, 1, 1, 1, 300, 1, 4000} {
 				var data []byte
 				for range rows {
@@ -115,14 +114,14 @@ func (k *keepingTarget) Import(ctx context.Context, f *buffer.File) error {
 	return k.TableDir.Import(ctx, f)
 }
 
-// reader is a way to read a compressed file. Where its program is absent the error is [exec.ErrNotFound].
+// reader is a way to read a compressed file. If its program is missing the error is [exec.ErrNotFound].
 type reader struct {
 	name      string
 	read      func(path string) ([]byte, error)
-	testsOnly bool // it says only whether the file is sound
+	testsOnly bool // it only checks the file
 }
 
-// readByAll checks that all readers find the same in a file.
+// readByAll checks that all readers find the same content.
 func readByAll(t *testing.T, readers []reader, path string, want []byte) {
 	for _, r := range readers {
 		t.Run(r.name, func(t *testing.T) {

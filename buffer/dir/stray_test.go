@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Folders that somebody has put where files belong: what is no part is not read, and a definition that cannot be read is
-// for a person to fix.
+// Somebody has put folders where files belong. They are not read as parts, and a definition that cannot be read needs a
+// person.
 func TestStrayFolders(t *testing.T) {
 	tables := Tables(t.TempDir())
 	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {

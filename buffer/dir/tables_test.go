@@ -48,7 +48,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// Whatever the id, its folder is one plain name, and another id has another one.
+// Whatever the id, its folder is one plain name, and different ids have different folders.
 func FuzzFolder(f *testing.F) {
 	for _, id := range []string{"in.c-web.events", "..", "a/b", "%2E", "é"} {
 		f.Add(id, id+"x")
@@ -250,7 +250,7 @@ func gzipped(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// Nothing is compressed twice: the stored members stand in the part byte by byte.
+// Nothing is compressed twice: the part contains the stored members byte for byte.
 func TestGzipSlicesAreCopied(t *testing.T) {
 	f := newFile("file-1", faultTable, faultRows)
 	var stored [][]byte
@@ -290,7 +290,7 @@ func TestPlainAndGzipInOneTable(t *testing.T) {
 	}
 }
 
-// Several processes: each driver of its own knows nothing of the others.
+// Several processes share a directory; no driver knows of the others.
 func TestDriversThatShareADirectory(t *testing.T) {
 	root := t.TempDir()
 	if err := Tables(root).Ensure(t.Context(), faultTable); err != nil {
@@ -315,7 +315,7 @@ func TestDriversThatShareADirectory(t *testing.T) {
 	expectNoTemp(t, root)
 }
 
-// Of two definitions that create a table at once one is refused, and the other one stays.
+// If two definitions create a table at once, one is refused and the other stays.
 func TestDefinitionsThatRace(t *testing.T) {
 	for range 10 {
 		tables := Tables(t.TempDir())
@@ -344,8 +344,8 @@ func TestDefinitionsThatRace(t *testing.T) {
 	}
 }
 
-// One process imports a file; before it has finished, another begins and finishes the same one. The second removes the
-// temporary file of the first with all others of the id; the first then finds nothing to rename, but the part is there.
+// While one process imports a file, another imports and finishes the same file. The second removes the temporary file of the
+// first, which then finds nothing to rename, but the part is there.
 func TestImportOvertakenByAnother(t *testing.T) {
 	root := t.TempDir()
 	f := newFile("file-1", faultTable, faultRows)
@@ -385,7 +385,7 @@ func TestLeftOversAreRemoved(t *testing.T) {
 		return path
 	}
 	old := temp("file-7.0123", staleAfter+time.Minute)
-	busy := temp("file-8.0123", staleAfter-time.Minute) // another import writes it now
+	busy := temp("file-8.0123", staleAfter-time.Minute) // another import is writing it
 	same := temp("file-1.0123", 0)                      // an earlier attempt at the same file
 	alike := temp("file-11.0123", 0)                    // another file
 	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
@@ -398,7 +398,7 @@ func TestLeftOversAreRemoved(t *testing.T) {
 	}
 }
 
-// A directory that disappears under a running process is made again.
+// A directory that disappears under a running process is created again.
 func TestTableThatWasRemoved(t *testing.T) {
 	tables := Tables(filepath.Join(t.TempDir(), "tables"))
 	for range 2 {
@@ -440,7 +440,7 @@ func TestRowsCanStop(t *testing.T) {
 	}
 }
 
-// The checker and the reader agree on what a row is, however the bytes are cut into writes.
+// The checker and the reader agree on rows, however the bytes are cut into writes.
 func FuzzRows(f *testing.F) {
 	for _, s := range []string{"", "\"a\"\n", "\"a\",\"b\"\"\"\n\"\",\"\n\"\n", "\"a\"", "\"\"\"", "\"a\",\n", "a\n", "\"a\"\"\n"} {
 		f.Add([]byte(s), uint8(3))

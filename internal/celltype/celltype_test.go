@@ -28,7 +28,7 @@ func timestamp(assumeUTC bool) convert {
 	}
 }
 
-// Each value has one reading or none. A want that begins with "!" is the reason for which there is none.
+// Each value has one reading or none. A want that begins with "!" is the reason why there is none.
 func TestConversions(t *testing.T) {
 	long := strings.Repeat("9", 100)
 	for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// checkNumber compares with the standard library, which is exact but reads more than the grammar of JSON.
+// checkNumber compares with the standard library, which is exact but accepts more than JSON's grammar.
 func checkNumber(t *testing.T, text string) {
 	t.Helper()
 	isNumber := json.Valid([]byte(text)) && text[0] != '"' && (text[0] == '-' || text[0]-'0' <= 9) && strings.TrimSpace(text) == text
@@ -147,7 +147,7 @@ func checkNumber(t *testing.T, text string) {
 	}
 }
 
-// checkExact compares with rational numbers. Exponents that are too large for them are in the table of TestConversions.
+// checkExact compares with rational numbers. Exponents that are too large for those are in the table of TestConversions.
 func checkExact(t *testing.T, name, text, got string, reason celltype.Reason) {
 	t.Helper()
 	if _, exp, found := strings.Cut(strings.ToLower(text), "e"); found {
@@ -217,7 +217,7 @@ func TestNumbersAsLibrary(t *testing.T) {
 	}
 }
 
-// checkTimestamp compares with time.Parse, less what it reads beyond RFC 3339.
+// checkTimestamp compares with time.Parse, except for what that accepts beyond RFC 3339.
 func checkTimestamp(t *testing.T, text string) {
 	t.Helper()
 	got, reason := celltype.AppendTimestamp(nil, []byte(text), false)

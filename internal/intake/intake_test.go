@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// text is what the files of testdata have: made by the library for LZ4 (library, sums, high) and by its command (linked,
-// linked-sums, whose blocks go on with those before).
+// text is the content of the files in testdata. The library for LZ4 made library, sums and high; its command made linked and
+// linked-sums, whose blocks continue the previous ones.
 func text() []byte {
 	var b strings.Builder
 	seed := uint32(7)
@@ -64,7 +64,7 @@ func TestLZ4Files(t *testing.T) {
 	}
 }
 
-// The checksums of a frame show each changed byte.
+// The checksums of a frame detect each changed byte.
 func TestLZ4Checksums(t *testing.T) {
 	frame, err := os.ReadFile("testdata/sums.lz4")
 	if err != nil {
@@ -82,7 +82,7 @@ func TestLZ4Checksums(t *testing.T) {
 	}
 }
 
-// What a few bytes claim to become takes no memory before it does.
+// A few bytes that claim to become many allocate no memory for the claim.
 func TestSnappyClaim(t *testing.T) {
 	in := New(1 << 20)
 	for name, c := range map[string]struct {
@@ -109,7 +109,7 @@ func TestSnappyClaim(t *testing.T) {
 	}
 }
 
-// Memory is reserved for what is there, counted by what is allocated, and given back when the body is dropped.
+// Memory is reserved for bytes that arrived, counted as allocated, and given back when the body is dropped.
 func TestReserved(t *testing.T) {
 	in := New(4 << 20)
 	b := new(Body)

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// What is written reads back as the text, with U+FFFD for what is not UTF-8, wherever the special bytes stand in a word.
+// The output reads back as the text, with U+FFFD for invalid UTF-8, at every position of special bytes in a word.
 func TestAppendString(t *testing.T) {
 	for n := range 40 {
 		for at := 0; at <= n; at++ {
@@ -65,7 +65,7 @@ func TestAppendStringOfChosenTexts(t *testing.T) {
 	}
 }
 
-// A plain text is one that is written as it stands.
+// A plain text is one that is written unchanged.
 func TestIsPlain(t *testing.T) {
 	for n := range 40 {
 		for at := 0; at <= n; at++ {

@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/internal/otlp"
 )
 
-// The decoder once took a member without a name for the end of the object: the records after it were lost, or those in
-// it became records, and the sender was told of a success. Malformed JSON between members was taken too.
+// The decoder once took a member without a name for the end of the object: later records were lost, or its content became
+// records, and the sender got a success. It also accepted malformed JSON between members.
 func TestJSONIsRefusedWhereRecordsWouldBeLost(t *testing.T) {
 	const records = `"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]`
 	for text, want := range map[string]string{
@@ -38,7 +38,7 @@ func TestJSONIsRefusedWhereRecordsWouldBeLost(t *testing.T) {
 	}
 }
 
-// Brackets in strings are no nesting.
+// Brackets in strings are not nesting.
 func TestBracketsInStrings(t *testing.T) {
 	text := `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"\"` + strings.Repeat("[{", 10_000) + `\\"}}]}]}]}`
 	if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 0, 1<<20); err != nil {
@@ -46,7 +46,7 @@ func TestBracketsInStrings(t *testing.T) {
 	}
 }
 
-// A member is known by both of its names, in their own case, and one that has no record does not tell the signal of a request that has some.
+// A member is known by both of its names, in their exact case. A member without records does not determine the signal.
 func TestSniffJSON(t *testing.T) {
 	for text, want := range map[string]forebay.Signal{
 		`{"resourceLogs":[{}]}`:                           forebay.SignalLogs,

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/internal/otlp"
 )
 
-// decodeJSON returns the only record of a request, without what every record of it has.
+// decodeJSON returns the only record of a request, without the members that every record has.
 func decodeJSON(t *testing.T, signal forebay.Signal, text string) (string, error) {
 	t.Helper()
 	if _, err := otlp.Check(signal, otlp.JSON, []byte(text), 0, 1<<20); err != nil {
@@ -32,7 +32,7 @@ func decodeJSON(t *testing.T, signal forebay.Signal, text string) (string, error
 	return strings.Join(records, "\n"), nil
 }
 
-// What the JSON mapping of protobuf takes is taken, and means the same as the form that the decoder knows.
+// Everything that protobuf's JSON mapping allows is accepted, and means the same as the form that the decoder knows.
 func TestJSONMapping(t *testing.T) {
 	log := func(members string) string {
 		return `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{` + members + `}]}]}]}`
@@ -94,7 +94,7 @@ func TestJSONMapping(t *testing.T) {
 			t.Errorf("%s is taken for %s, want %s: %v, %v", c.text, got, want, err, err2)
 		}
 	}
-	// Texts are texts, whatever they look like.
+	// Strings stay strings, whatever they look like.
 	const texts = `"body":{"stringValue":"1e3"},"severityText":"null","attributes":[{"key":"count","value":{"stringValue":"-_8 \" , : } null"}}]`
 	if got, err := decodeJSON(t, forebay.SignalLogs, log(texts)); err != nil || !strings.Contains(got, `"1e3"`) ||
 		!strings.Contains(got, `"severity_text":"null"`) || !strings.Contains(got, `"-_8 \" , : } null"`) {

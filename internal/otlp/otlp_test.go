@@ -21,7 +21,7 @@ import (
 
 var signals = []forebay.Signal{forebay.SignalLogs, forebay.SignalMetrics, forebay.SignalTraces}
 
-// full returns a request of every signal in which all kinds of messages occur, in both encodings.
+// full returns a request of every signal that contains all kinds of messages, in both encodings.
 func full(tb testing.TB) map[forebay.Signal][2][]byte {
 	tb.Helper()
 	attributes := func(m pcommon.Map) {
@@ -131,7 +131,7 @@ func TestFullRequests(t *testing.T) {
 	}
 }
 
-// nested returns a log body of lists in each other.
+// nested returns a log body of nested lists.
 func nested(depth int) []byte {
 	batch := plog.NewLogs()
 	v := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body()
@@ -169,7 +169,7 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// Both encodings have the same limit, for lists, which take fewer brackets of JSON, and for maps.
+// Both encodings have the same limit, for lists, which need fewer brackets of JSON, and for maps.
 func TestNestingOfBothEncodings(t *testing.T) {
 	list := func(v pcommon.Value) pcommon.Value { return v.SetEmptySlice().AppendEmpty() }
 	object := func(v pcommon.Value) pcommon.Value { return v.SetEmptyMap().PutEmpty("k") }
@@ -200,7 +200,7 @@ func TestNestingOfBothEncodings(t *testing.T) {
 	}
 }
 
-// A request without a signal in its address is looked at before it is checked: that takes no memory, whatever it has.
+// A request without a signal in its address is inspected before it is checked. That allocates nothing, whatever it contains.
 func TestSniffTakesNoMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -228,7 +228,7 @@ func TestSniffTakesNoMemory(t *testing.T) {
 	}
 }
 
-// What a request has is for its tables, not for logs of senders and proxies: errors do not quote it.
+// The content of a request belongs into its tables, not into logs of senders and proxies: errors do not quote it.
 func TestErrorsDoNotQuote(t *testing.T) {
 	for _, text := range []string{
 		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":17},"attributes":[{"key":"password","value":{"stringValue":"hush"}}]}]}]}]}`,
@@ -259,8 +259,8 @@ func probe(path []uint64, content []byte) []byte {
 	return content
 }
 
-// Check goes into every message that the decoder goes into, also by the names that fields had once and by tags that are not
-// the shortest. So nothing that is decoded escapes its bounds.
+// Check enters every message that the decoder enters, also by former field names and by tags that are not the shortest.
+// Nothing that is decoded escapes its bounds.
 func TestCheckSeesWhatIsDecoded(t *testing.T) {
 	malformed := bytes.Repeat([]byte{0xff}, 16) // as a message; as a text or as the id of a trace it is fine
 	numbers := []uint64{1000}
@@ -302,7 +302,7 @@ func TestCheckSeesWhatIsDecoded(t *testing.T) {
 	}
 }
 
-// The estimate is above what the decoder really takes, for the requests that grow the most.
+// The estimate is above what the decoder takes, for the requests that grow the most.
 func TestCostIsAnUpperBound(t *testing.T) {
 	repeat := func(n int, field ...byte) []byte {
 		var b []byte
@@ -364,7 +364,7 @@ func TestCostIsAnUpperBound(t *testing.T) {
 	}
 }
 
-// What records have in common is in each of them: a small request must not become gigabytes of rows.
+// What records share is copied into each of them: a small request must not become gigabytes of rows.
 func TestCopies(t *testing.T) {
 	logs := func(records, size int) (proto, text []byte) {
 		batch := plog.NewLogs()
@@ -422,7 +422,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// The decoder stops at the end of the first value; what follows would be lost without a word.
+// The decoder stops at the end of the first value; the rest would be lost silently.
 func TestTrailingJSON(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"{} \r\n\t": true, `{"a":{"b":[{}]}}`: true, `{"a":"}"}`: true,
@@ -458,7 +458,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// What has passed Check is decoded and written without a panic, and what is written is JSON.
+// What has passed Check is decoded and written without a panic, and the output is JSON.
 func FuzzDecode(f *testing.F) {
 	for signal, encodings := range full(f) {
 		for _, data := range encodings {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// JSON stays JSON, and what is plain stays as it is.
+// JSON stays JSON, and what is already plain stays unchanged.
 func FuzzPlain(f *testing.F) {
 	for _, text := range []string{
 		`null`, `{"a":null,"b":[null,1.0,-0e1],"c":{"d":null}}`, `{"bytesValue":"-_8","intValue":"1e3"}`, `[ {"":null} , 1e-3 , "\"" ]`, ` 1.50e1 `,

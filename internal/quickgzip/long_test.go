@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// checkLong makes a member, reads it with two readers that share nothing with the writer and little with each other, and
+// checkLong makes a member, reads it with two readers that share no code with the writer and little with each other, and
 // returns its length.
 func checkLong(t *testing.T, e *LongEncoder, src []byte) int {
 	t.Helper()
@@ -48,8 +48,8 @@ func noise(rng *rand.Rand, n int) []byte {
 	return text
 }
 
-// fibonacci returns a text without matches in which each value is as frequent as the two before it together: codes
-// without a limit would have as many bits as there are values.
+// fibonacci returns a text without matches in which each value is as frequent as the two values before it together. Without
+// a limit its codes would have as many bits as there are values.
 func fibonacci(rng *rand.Rand, values int) []byte {
 	var text []byte
 	for v, a, b := 0, 1, 1; v < values; v, a, b = v+1, b, a+b {
@@ -59,7 +59,7 @@ func fibonacci(rng *rand.Rand, values int) []byte {
 	return text
 }
 
-// everySymbol returns a text with all literals, and with matches of every length and from everywhere.
+// everySymbol returns a text with all literals, and with matches of every length and many distances.
 func everySymbol(rng *rand.Rand) []byte {
 	text := noise(rng, window)
 	for length := 4; length <= 2*maxMatch; length++ {
@@ -73,7 +73,7 @@ func everySymbol(rng *rand.Rand) []byte {
 	return text
 }
 
-// csvRows are like those of an engine: random ids, times, names and numbers between constant ones, and words.
+// csvRows are rows like those of an engine: random ids, times, names and numbers between constant ones, and words.
 func csvRows(rng *rand.Rand, size, words int) []byte {
 	vocabulary := strings.Fields("the gate opens when basin is full and water turns wheel order paid shipped returned customer street")
 	var b []byte
@@ -149,7 +149,7 @@ func TestLongMembersAreGzip(t *testing.T) {
 	}
 }
 
-// The program that most people have reads members, one after the other, as a file of many.
+// The gzip program reads concatenated members as one file.
 func TestLongMembersForGzip(t *testing.T) {
 	program, err := exec.LookPath("gzip")
 	if err != nil {
@@ -183,7 +183,7 @@ func TestTheSameTextBecomesTheSameMember(t *testing.T) {
 	}
 }
 
-// Members of rows are hardly longer than those of the usual compressor at its fastest, and mostly shorter.
+// Members of rows are hardly longer than those of the library at its fastest level, and mostly shorter.
 func TestLongMembersAreShort(t *testing.T) {
 	var (
 		e   LongEncoder
@@ -225,7 +225,7 @@ func TestLongMembersNeedNoMemory(t *testing.T) {
 	}
 }
 
-// Codes keep to their limit, leave none unused, and are as short as can be where the limit allows it.
+// Codes respect their limit, leave none unused, and are as short as possible where the limit allows it.
 func TestLengthsOfCodes(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

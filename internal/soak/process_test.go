@@ -31,7 +31,7 @@ import (
 
 var cycles = flag.Int("cycles", 10, "how often TestKilledProcess kills the engine")
 
-// childEnv makes the test binary an engine process on the directory that it names.
+// childEnv turns the test binary into an engine process on the directory that it names.
 const childEnv = "FOREBAY_ENGINE_PROCESS"
 
 const secret = "secret-of-the-process-test"
@@ -54,7 +54,7 @@ func processSource() forebay.Source {
 	return s
 }
 
-// serve is the engine process: it prints its address, and ends after a drain when its standard input is closed.
+// serve is the engine process: it prints its address, and drains and ends when its standard input is closed.
 func serve(dir string) error {
 	eng, err := forebay.Open(dir, forebay.Options{})
 	if err != nil {
@@ -110,8 +110,8 @@ func start(t *testing.T, dir string) *process {
 	return p
 }
 
-// Clients send events over HTTP and repeat what was not answered, while the engine is killed with SIGKILL again and
-// again. Every attempt has its own number, so its rows can be told from those of the others.
+// Clients send events over HTTP and repeat unanswered ones, while the engine is killed with SIGKILL again and again. Every
+// attempt has its own number, to tell its rows apart.
 func TestKilledProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -211,7 +211,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A second process on the directory of a running engine is told what is wrong.
+// A second process on the directory of a running engine gets a clear error.
 func TestSecondProcess(t *testing.T) {
 	data := t.TempDir()
 	eng, err := forebay.Open(data, forebay.Options{})
@@ -227,7 +227,7 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
-// A disk becomes full, really, while rows are sent, and then has room again: everything that was acknowledged arrives.
+// A real disk becomes full while rows are sent, and then has room again: everything that was acknowledged arrives.
 func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t, 64)
 	mem := buffertest.NewMemory()
