@@ -257,7 +257,7 @@ func writeCurrentFormat(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	disk := vfs.NewMem()
-	synctest.Test(t, func(t *testing.T) { writeFixture(t, root, disk) })
+	synctest.Test(t, func(t *testing.T) { writeFixture(t, root, disk, func(d time.Duration) { time.Sleep(d) }) })
 	names, err := disk.List("data")
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(root, "data"), 0o755)
@@ -275,7 +275,7 @@ func writeCurrentFormat(t *testing.T, root string) {
 	}
 }
 
-func writeFixture(t *testing.T, root string, disk *vfs.MemFS) {
+func writeFixture(t *testing.T, root string, disk *vfs.MemFS, sleep func(time.Duration)) {
 	opts := fixtureOptions(root)
 	drivers := fixtureDrivers{opts.Staging, opts.Target}
 	opts.Staging, opts.Target = drivers, drivers
@@ -301,14 +301,14 @@ func writeFixture(t *testing.T, root string, disk *vfs.MemFS) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * time.Second)
+		sleep(3 * time.Second)
 	}
 	const many = 1000
 
 	b := begin()
 	fill(b, define(t, b, "expired", with(buffer.Gzip, many)), 0, 3, 60)
 	after(b.CloseFile(t.Context(), "expired", 1))
-	time.Sleep(8 * 24 * time.Hour)
+	sleep(8 * 24 * time.Hour)
 	fill(b, define(t, b, "discarded", with(buffer.None, many)), 0, 2, 60)
 	after(b.CloseFile(t.Context(), "discarded", 1))
 	after(b.Discard(t.Context(), "discarded", waitingFile(t, b)))
@@ -323,7 +323,7 @@ func writeFixture(t *testing.T, root string, disk *vfs.MemFS) {
 	})
 
 	b = begin()
-	time.Sleep(time.Minute) // until the damage is set aside
+	sleep(time.Minute) // until the damage is set aside
 	for _, s := range []struct {
 		id       string
 		encoding buffer.Encoding
