@@ -2,32 +2,102 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// abandonAfter is how long a driver may go on after its context has ended. Then its call counts as failed, and is left
-// alone: the contract lets the next attempt run beside it.
+// An attempt is one call of a driver, on a goroutine of its own. Whatever the driver does (panic, end its goroutine, ignore
+// its context, return an error whose methods panic) is a failure of this attempt alone.
+//
+//	           call returns                       ┌─▶ succeeded or failed
+//	  ┌──────▶ in time ───────────────────────────┤
+//	running                                       │
+//	  │ AttemptTimeout, or the buffer closes      │
+//	  ▼                                           │
+//	ending ──▶ call returns within abandonAfter ──┘
+//	  │ abandonAfter
+//	  ▼
+//	left alone (counts as failed) ──▶ call returns ──▶ late
+//
+// The caller and the call's goroutine share two things. outcome has room for one value, so the call never waits for anyone.
+// decided is set once: by the call when it returns, or by the caller when it leaves the call alone. Whoever finds it set knows
+// that the other was first: exactly then the end is late. left is called before the caller decides and late at most once,
+// so a count that left raises and late lowers never goes below zero.
+
+// abandonAfter is how long a driver may go on after its context has ended. The contract lets the next attempt run beside a
+// call that was left alone.
 const abandonAfter = 10 * time.Second
 
-// maxReason bounds the text of a failure, which is kept in the records.
+// maxReason bounds the text of a failure in bytes. The text is kept in the records.
 const maxReason = 4 << 10
 
-// attemptError is a failed call of a driver, reduced to what is recorded. The driver's own error may be of any kind: its
-// methods are called once, where a panic is caught.
-type attemptError struct {
-	text      string
-	permanent bool
+// lateEnd is told of a call that was left alone, and of its end. A nil lateEnd does not care.
+type lateEnd struct {
+	left func()
+	late func(error)
 }
 
-func (e *attemptError) Error() string { return e.text }
+// errLeftAlone is the failure of a call that was left alone.
+var errLeftAlone = fmt.Errorf("the driver did not return within %s of the end of its context", abandonAfter)
 
-// attempt calls a driver with a bound on its time. Whatever the driver does, panics included, is a failure of this
-// attempt alone.
-func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error) error {
-	return b.attemptWatched(ctx, step, sinkID, call, func() {}, func(error) {})
+// attempt calls a driver and returns how the call ended. after may be nil. Logs and metrics name step and sink.
+func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error, after *lateEnd) error {
+	begin := time.Now()
+	// If the store later has a shorter log, what the call does outside is newer than the records.
+	store := b.store.Load()
+	err := runAttempt(ctx, b.opts.AttemptTimeout, func(ctx context.Context) error {
+		store.NoteReach()
+		return call(ctx)
+	}, after)
+	if errors.Is(err, errLeftAlone) {
+		b.log.Error("driver does not return", "sink", sinkID, "step", step, "since", begin)
+	}
+	b.metrics.called(sinkID, step, time.Since(begin), err)
+	return err
+}
+
+// runAttempt runs a call as the diagram says. It uses nothing of the buffer.
+func runAttempt(ctx context.Context, timeout time.Duration, call func(context.Context) error, after *lateEnd) error {
+	if after == nil {
+		after = &lateEnd{func() {}, func(error) {}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	outcome := make(chan error, 1)
+	var decided atomic.Bool
+	go func() {
+		err := errors.New("the driver ended its goroutine") // unless it returns or panics
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("the driver panicked: %.1000v", r)
+			}
+			outcome <- err
+			if !decided.CompareAndSwap(false, true) {
+				after.late(err)
+			}
+		}()
+		err = plainError(call(ctx))
+	}()
+	select {
+	case err := <-outcome:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-outcome:
+		return err
+	case <-time.After(abandonAfter):
+	}
+	after.left()
+	if decided.CompareAndSwap(false, true) {
+		return errLeftAlone
+	}
+	err := <-outcome
+	after.late(err)
+	return err
 }
 
 // withRoom makes a call that writes some bytes to staging or the target once there is room for them: see [LocalDriver].
@@ -42,68 +112,19 @@ func (b *Buffer) withRoom(driver any, stored, raw int64, call func() error) erro
 	return call()
 }
 
-// attemptWatched is attempt for calls whose late end matters: left is called when the call is left alone, and late when
-// it returns all the same.
-func (b *Buffer) attemptWatched(ctx context.Context, step, sinkID string, call func(context.Context) error, left func(), late func(error)) error {
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, b.opts.AttemptTimeout)
-	defer cancel()
-	result := make(chan *attemptError, 1)
-	var decided atomic.Bool // by the end of the call, or by leaving it alone
-	go func() {
-		failure := &attemptError{text: "the driver ended its goroutine"}
-		defer func() {
-			if r := recover(); r != nil {
-				failure = &attemptError{text: fmt.Sprintf("the driver panicked: %.1000v", r)}
-			}
-			result <- failure
-			if !decided.CompareAndSwap(false, true) {
-				late(failure.err())
-			}
-		}()
-		// When the log of the store is shorter later, what the call does outside is newer than the records.
-		b.store.Load().NoteReach()
-		err := call(ctx)
-		if err == nil {
-			failure = nil
-			return
-		}
-		failure = &attemptError{text: "the driver returned an error that cannot be printed"}
-		text := err.Error()
-		if len(text) > maxReason {
-			text = text[:maxReason] + "…"
-		}
-		failure = &attemptError{text: strings.ToValidUTF8(text, "\ufffd"), permanent: IsPermanent(err)}
-	}()
-	var failure *attemptError
-	select {
-	case failure = <-result:
-	case <-ctx.Done():
-		select {
-		case failure = <-result:
-		case <-time.After(abandonAfter):
-			left()
-			if !decided.CompareAndSwap(false, true) {
-				failure = <-result
-				late(failure.err())
-				break
-			}
-			failure = &attemptError{text: fmt.Sprintf("the driver did not return within %s of the end of its context", abandonAfter)}
-			b.log.Error("driver does not return", "sink", sinkID, "step", step, "since", begin)
-		}
-	}
-	err := failure.err()
-	b.metrics.called(sinkID, step, time.Since(begin), err)
-	return err
-}
-
-// err returns the failure as an error, nil when there is none.
-func (e *attemptError) err() error {
-	switch {
-	case e == nil:
+// plainError reduces a driver's error to what is recorded: its text, and whether it is permanent. The error may be of any
+// kind, so its methods are called once, here, where a panic is caught.
+func plainError(err error) error {
+	if err == nil {
 		return nil
-	case e.permanent:
-		return Permanent(e)
 	}
-	return e
+	text := err.Error()
+	if len(text) > maxReason {
+		text = text[:maxReason] + "…"
+	}
+	plain := errors.New(strings.ToValidUTF8(text, "\ufffd"))
+	if IsPermanent(err) {
+		return Permanent(plain)
+	}
+	return plain
 }

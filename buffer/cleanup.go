@@ -31,7 +31,7 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 	}
 	err := b.attempt(ctx, "clean-up", f.sink.id, func(ctx context.Context) error {
 		return b.opts.Staging.Delete(ctx, objs...)
-	})
+	}, nil)
 	if err == nil {
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) { t.cleaned(f) })

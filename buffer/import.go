@@ -50,13 +50,13 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		}
 		return err
 	}
-	err := b.attemptWatched(ctx, "import", arg.SinkID, func(ctx context.Context) error {
+	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
 		err := b.withRoom(b.opts.Target, stored, arg.RawBytes, func() error { return b.opts.Target.Import(ctx, arg) })
 		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 			return nil
 		}
 		return err
-	}, func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) })
+	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	if err == nil {
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
@@ -120,7 +120,7 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) (err error) {
 		n, err = counter.CountFile(ctx, arg.Table, arg.ID)
 		return err
-	})
+	}, nil)
 	if err != nil || n == 0 {
 		return false
 	}

@@ -36,12 +36,12 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
 	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error {
 		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error { return b.opts.Staging.Put(ctx, obj, src) })
-	})
+	}, nil)
 	src.end()
 	giveUp := src.unreadable.Load() && !since.IsZero() && b.now().Sub(since) >= b.opts.UnreadableAfter
 	if src.damaged.Load() || giveUp {
 		// A driver that reports success all the same has stored less than all: it is put again without the damage.
-		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }); err == nil {
+		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }, nil); err == nil {
 			return
 		}
 	}
@@ -92,7 +92,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 			err = nil
 		}
 		return err
-	})
+	}, nil)
 	if err != nil {
 		b.uploadFailed(ctx, sl, obj, err)
 		return
