@@ -41,12 +41,36 @@ func skipPlain(text []byte, at int) int {
 	return at
 }
 
-// scanString returns the end of the string that begins at text[i], which is a quote; a negative end means that it is
-// malformed, see stringFault.
+// skipWords moves over the bytes from text[i] on that stand for themselves in a string. It looks at whole words, so it also
+// stops at the last seven bytes of the text.
+func skipWords(text []byte, i int) int {
+	for len(text)-i >= 8 {
+		if m := jsontext.Special(binary.LittleEndian.Uint64(text[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+		i += 8
+	}
+	return i
+}
+
+// skipText is skipWords for strings that may be long; it is not inlined.
+func skipText(text []byte, i int) int {
+	for k := i; len(text)-i >= 8; {
+		if m := jsontext.Special(binary.LittleEndian.Uint64(text[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+		if i += 8; i-k > 16 {
+			i = skipPlain(text, i)
+		}
+	}
+	return i
+}
+
+// scanString returns the end of the string of which text[i] is a part, and the flags of what it passes. A negative end means
+// that the string is malformed, see stringFault.
 //
 // After the first byte above 0x7f such bytes are no longer special, so that text in other scripts is fast too.
 func scanString(text []byte, i int) (end int, flags uint8) {
-	i++
 	high := uint64(highs)
 	for {
 		for len(text)-i >= 8 {
@@ -103,20 +127,20 @@ func escapeLen(s []byte) int {
 }
 
 // stringFault finds what is wrong with the malformed string at text[i].
-func stringFault(text []byte, i int) (at int, msg string) {
+func stringFault(text []byte, i int) error {
 	for i++; i < len(text); i++ {
 		switch c := text[i]; {
 		case c < 0x20:
-			return i, "control character in a string"
+			return fault(text, i, "control character in a string")
 		case c == '\\':
 			n := escapeLen(text[i:])
 			if n == 0 {
-				return i, "invalid escape"
+				return fault(text, i, "invalid escape")
 			}
 			i += n - 1
 		}
 	}
-	return i, "unexpected end"
+	return fault(text, i, "")
 }
 
 func hexDigit(c byte) int {

@@ -136,26 +136,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func TestScanWord(t *testing.T) {
-	for _, tc := range []struct {
-		text string
-		end  int
-		kind Kind
-	}{
-		{"[true]", 5, True},
-		{"[false", 6, False},
-		{"[null,", 5, Null},
-		{"[nullx", 5, Null},
-		{"[tru", -1, Null},
-		{"[fals", -1, Null},
-		{"[nul", -1, Null},
-		{"[True", -1, Null},
-		{"[nil]", -1, Null},
-		{"[fulse", -1, Null},
-	} {
-		if end, kind := scanWord([]byte(tc.text), 1); end != tc.end || kind != tc.kind {
-			t.Errorf("%s: ends at %d, kind %d; want %d, %d", tc.text, end, kind, tc.end, tc.kind)
-		}
-	}
-}

@@ -133,7 +133,7 @@ func appendCompact(dst, text []byte) []byte {
 		case ' ', '\n', '\r', '\t':
 			i++
 		case '"':
-			end, _ := scanString(text, i)
+			end, _ := scanString(text, i+1)
 			dst = append(dst, text[i:end]...)
 			i = end
 		default:
