@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"encoding/binary"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -88,16 +87,12 @@ func headerValue(name string, values []string, compat bool) string {
 	return strings.Join(values, ", ")
 }
 
-// header returns the value of a header by its name in any case.
+// header returns the value of a header by its canonical name.
 func (r *Record) header(name string, compat bool) (string, bool) {
-	values, ok := r.Header[name]
-	if !ok {
-		name = http.CanonicalHeaderKey(name)
-		values = r.Header[name]
-	}
 	if r.hasHost(name) {
 		return r.Host, true
 	}
+	values := r.Header[name]
 	if len(values) == 0 {
 		return "", false
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // Path is a parsed path of a field in a body. The zero value is the whole body. It is immutable.
@@ -117,56 +116,26 @@ func parseBracket(s string, i int) (st Step, end int, err error) {
 	return Step{Key: digits, Index: index}, i + n + 1, nil
 }
 
-func parseQuotedKey(s string, i int) (key string, end int, err error) {
-	open, quote := i, s[i]
-	var b strings.Builder
-	for i++; i < len(s); {
-		switch c := s[i]; {
-		case c == quote:
-			return b.String(), i + 1, nil
-		case c != '\\':
-			b.WriteByte(c)
-			i++
+// parseQuotedKey parses the key whose quote is s[open]. Its escapes are those of JSON strings, and that of a single quote.
+func parseQuotedKey(s string, open int) (key string, end int, err error) {
+	for i := open + 1; i < len(s); i++ {
+		switch {
+		case s[i] == s[open]:
+			return string(AppendUnquoted(nil, []byte(s[open+1:i]))), i + 1, nil
+		case s[i] != '\\':
 		case i+1 == len(s):
 			return "", 0, &PathError{i, "a backslash must be followed by a character"}
+		case s[i+1] == '\'':
+			i++
 		default:
-			n, ok := appendEscape(&b, s[i:])
-			if !ok {
+			n := escapeLen([]byte(s[i:]))
+			if n == 0 {
 				return "", 0, &PathError{i, "unknown escape"}
 			}
-			i += n
+			i += n - 1
 		}
 	}
 	return "", 0, &PathError{open, "quoted key without end"}
-}
-
-// appendEscape decodes the escape at the start of s, which begins with a backslash and one more byte.
-func appendEscape(b *strings.Builder, s string) (n int, ok bool) {
-	switch c := s[1]; c {
-	case '"', '\'', '\\', '/':
-		b.WriteByte(c)
-	case 'b':
-		b.WriteByte('\b')
-	case 'f':
-		b.WriteByte('\f')
-	case 'n':
-		b.WriteByte('\n')
-	case 'r':
-		b.WriteByte('\r')
-	case 't':
-		b.WriteByte('\t')
-	case 'u':
-		var buf [utf8.UTFMax]byte
-		out, n := appendUnicodeEscape(buf[:0], s)
-		if n == 0 {
-			return 0, false
-		}
-		b.Write(out)
-		return n, true
-	default:
-		return 0, false
-	}
-	return 2, true
 }
 
 // ArrayIndex returns the number that a name of digits means, or -1.

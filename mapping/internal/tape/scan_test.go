@@ -33,8 +33,21 @@ func TestScanNumber(t *testing.T) {
 		text string
 		end  int // negative: ^ of where a digit is missing
 	}{
-		{"0", 1}, {"0,", 1}, {"01", 1}, {"-0", 2}, {"120]", 3}, {"1.50", 4}, {"1e5", 3}, {"1E+05x", 5}, {"-1.0e-07", 8},
-		{"-", ^1}, {"-x", ^1}, {"1.", ^2}, {"1.e5", ^2}, {"1e", ^2}, {"1e+", ^3},
+		{"0", 1},
+		{"0,", 1},
+		{"01", 1},
+		{"-0", 2},
+		{"120]", 3},
+		{"1.50", 4},
+		{"1e5", 3},
+		{"1E+05x", 5},
+		{"-1.0e-07", 8},
+		{"-", ^1},
+		{"-x", ^1},
+		{"1.", ^2},
+		{"1.e5", ^2},
+		{"1e", ^2},
+		{"1e+", ^3},
 	} {
 		if end := scanNumber([]byte(tc.text), 0); end != tc.end {
 			t.Errorf("%s: ends at %d, want %d", tc.text, end, tc.end)
@@ -48,8 +61,18 @@ func TestScanString(t *testing.T) {
 		end   int
 		flags uint8
 	}{
-		{`""`, 2, 0}, {`"abc" `, 5, 0}, {`"12345678abc"`, 13, 0}, {`"a\"b"`, 6, Escaped}, {`"\u00e9"`, 8, Escaped}, {`"é"`, 4, NonASCII},
-		{`"éabcdefgh\n"`, 14, NonASCII | Escaped}, {`"abc`, -1, 0}, {`"\x"`, -1, 0}, {"\"\n\"", -1, 0}, {`"\u12"`, -1, 0}, {`"\`, -1, 0},
+		{`""`, 2, 0},
+		{`"abc" `, 5, 0},
+		{`"12345678abc"`, 13, 0},
+		{`"a\"b"`, 6, Escaped},
+		{`"\u00e9"`, 8, Escaped},
+		{`"é"`, 4, NonASCII},
+		{`"éabcdefgh\n"`, 14, NonASCII | Escaped},
+		{`"abc`, -1, 0},
+		{`"\x"`, -1, 0},
+		{"\"\n\"", -1, 0},
+		{`"\u12"`, -1, 0},
+		{`"\`, -1, 0},
 	} {
 		end, flags := scanString([]byte(tc.text), 1)
 		if end != tc.end || end >= 0 && flags != tc.flags {

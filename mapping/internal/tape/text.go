@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -49,31 +50,23 @@ func AppendCSV(dst, src []byte) []byte {
 	return dst
 }
 
-// AppendUnquoted decodes the content of a JSON string, which is valid, and replaces every byte of invalid UTF-8 and
+// AppendUnquoted decodes the content of a valid JSON string and replaces every byte of invalid UTF-8 and
 // every unpaired surrogate by U+FFFD.
 func AppendUnquoted(dst, content []byte) []byte {
 	for i := 0; i < len(content); {
 		switch c := content[i]; {
 		case c == '\\':
-			switch c := content[i+1]; c {
-			case 'b':
-				dst = append(dst, '\b')
-			case 'f':
-				dst = append(dst, '\f')
-			case 'n':
-				dst = append(dst, '\n')
-			case 'r':
-				dst = append(dst, '\r')
-			case 't':
-				dst = append(dst, '\t')
-			case 'u':
+			c := content[i+1]
+			if c == 'u' {
 				var n int
 				dst, n = appendUnicodeEscape(dst, AsString(content[i:]))
 				i += n
 				continue
-			default:
-				dst = append(dst, c)
 			}
+			if k := strings.IndexByte("bfnrt", c); k >= 0 {
+				c = "\b\f\n\r\t"[k]
+			}
+			dst = append(dst, c)
 			i += 2
 		case c < utf8.RuneSelf:
 			dst = append(dst, c)

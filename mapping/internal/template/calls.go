@@ -159,21 +159,11 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 		return c.fault(n, "%s: %v", name, err)
 	}
 	height++
-	switch name {
-	case "std.extVar", "std.native":
+	if name == "std.extVar" || name == "std.native" {
 		return c.fault(n, "%s is not available in templates", name)
-	case "Body":
-		if e, ok := c.body(n, args, to); ok {
-			return e
-		}
-	case "Header":
-		if e, ok := c.header(n, args, to); ok {
-			return e
-		}
-	case "Now":
-		if e, ok := c.now(n, args); ok {
-			return e
-		}
+	}
+	if e, ok := c.readCall(n, name, args, to); ok {
+		return e
 	}
 	params, native, lazy, at := f.params, f.native, f.lazy, c.place(n)
 	if lazy {

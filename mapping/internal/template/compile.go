@@ -193,10 +193,6 @@ func (c *compiler) variable(n *ast.Var, s *scope) expr {
 	switch {
 	case ok && up == 0:
 		return expr{height: 1, isVar: true, slot: slot, run: func(m *machine, e *env) value { return m.forceAt(&e.slots[slot]) }}
-	case ok && up == 1:
-		return expr{height: 1, isVar: true, up: 1, slot: slot, run: func(m *machine, e *env) value {
-			return m.forceAt(&e.parent.slots[slot])
-		}}
 	case ok:
 		return expr{height: 1, isVar: true, up: up, slot: slot, run: func(m *machine, e *env) value {
 			for range up {

@@ -59,21 +59,17 @@ const (
 
 // eventFunctions are the functions through which a program reads the event. Their parameters may be named.
 var eventFunctions = map[string]*function{
-	"Ip":        {name: "Ip", native: func(m *machine, _ []value) value { return m.ip() }},
-	"BodyStr":   {name: "BodyStr", native: func(m *machine, _ []value) value { return m.bodyText() }},
-	"HeaderStr": {name: "HeaderStr", native: func(m *machine, _ []value) value { return m.headerText() }},
+	"Ip":        {native: func(m *machine, _ []value) value { return m.ip() }},
+	"BodyStr":   {native: func(m *machine, _ []value) value { return m.bodyText() }},
+	"HeaderStr": {native: func(m *machine, _ []value) value { return m.headerText() }},
 	"Now": {
-		name: "Now", params: []param{{name: "format", optional: true}},
+		params: []param{{name: "format", optional: true}},
 		native: func(m *machine, args []value) value { return m.now(args[0]) },
 	},
 	"Body": {
-		name: "Body", lazy: true,
-		params: []param{{name: "path", optional: true, val: value{kind: kindTail}}, {name: "default", optional: true, val: value{kind: kindTail}}},
+		lazy: true, params: []param{{name: "path", optional: true, val: none}, {name: "default", optional: true, val: none}},
 		native: func(m *machine, args []value) value {
-			path := ""
-			if args[0].kind != kindTail {
-				path = m.string(m.force(args[0]))
-			}
+			path := m.optionalString(args[0])
 			m.step(len(path))
 			m.alloc(16 * len(path))
 			p, err := tape.ParsePath(path, m.compat)
@@ -84,59 +80,75 @@ var eventFunctions = map[string]*function{
 		},
 	},
 	"Header": {
-		name: "Header", lazy: true,
-		params: []param{{name: "header", optional: true, val: value{kind: kindTail}}, {name: "default", optional: true, val: value{kind: kindTail}}},
+		lazy: true, params: []param{{name: "header", optional: true, val: none}, {name: "default", optional: true, val: none}},
 		native: func(m *machine, args []value) value {
-			name := ""
-			if args[0].kind != kindTail {
-				name = m.string(m.force(args[0]))
-			}
+			name := m.optionalString(args[0])
 			m.step(len(name) >> 2)
-			return m.header(name, args[1])
+			return m.header(http.CanonicalHeaderKey(name), args[1])
 		},
 	},
 }
 
-// body compiles a call of Body whose path is a constant.
-func (c *compiler) body(n *ast.Apply, args []argument, to []int) (expr, bool) {
-	path, at := "", c.place(n)
-	var def *argument
-	height := 0
+// none is an absent argument.
+var none = value{kind: kindTail}
+
+// optionalString is the empty string for an absent argument.
+func (m *machine) optionalString(v value) string {
+	if v.kind == kindTail {
+		return ""
+	}
+	return m.string(m.force(v))
+}
+
+// readCall compiles a call of Body, Header or Now whose first argument is a constant or absent, so that a path, a name or a
+// format is parsed once. It reports false for other calls.
+func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int) (expr, bool) {
+	what := map[string]string{"Body": "path", "Header": "name", "Now": "format"}[name]
+	if what == "" {
+		return expr{}, false
+	}
+	var first *value
+	def := expr{lit: &none}
+	lazy := func(*machine, *env) value { return none }
 	for i := range args {
-		height = max(height, args[i].expr.height)
-		if to[i] == 1 {
-			def = &args[i]
-			continue
-		}
-		lit := args[i].expr.lit
-		if lit == nil {
+		switch lit := args[i].expr.lit; {
+		case to[i] == 1:
+			def, lazy = args[i].expr, args[i].lazy
+		case lit == nil:
 			return expr{}, false
+		case lit.kind != kindString:
+			return c.fault(n, "%s: the %s must be a string, not %s", name, what, kindNames[lit.kind]), true
+		default:
+			first = lit
 		}
-		if lit.kind != kindString {
-			return c.fault(n, "Body: the path must be a string, not %s", kindNames[lit.kind]), true
+	}
+	at, s := c.place(n), ""
+	if first != nil {
+		s = first.str
+	}
+	var read func(m *machine, def value) value
+	switch {
+	case name == "Body":
+		p, err := tape.ParsePath(s, c.compat)
+		if err != nil {
+			return c.fault(n, "Body: the path %q: %v", s, err), true
 		}
-		path = lit.str
+		read = func(m *machine, def value) value { return m.body(&p, def) }
+	case name == "Header":
+		s = http.CanonicalHeaderKey(s)
+		read = func(m *machine, def value) value { return m.header(s, def) }
+	case first == nil:
+		read = func(m *machine, _ value) value { return m.now(null) }
+	default:
+		f, err := parseTimeFormat(s)
+		if err != nil {
+			return c.fault(n, "Now: the format %q: %v", s, err), true
+		}
+		read = func(m *machine, _ value) value { return m.formatTime(f) }
 	}
-	p, err := tape.ParsePath(path, c.compat)
-	if err != nil {
-		return c.fault(n, "Body: the path %q: %v", path, err), true
-	}
-	if def == nil {
-		return expr{height: 8, run: func(m *machine, _ *env) value {
-			m.mark(at)
-			return m.body(&p, value{kind: kindTail})
-		}}, true
-	}
-	lazy := def.lazy
-	if lit := def.expr.lit; lit != nil {
-		return expr{height: 8, run: func(m *machine, _ *env) value {
-			m.mark(at)
-			return m.body(&p, *lit)
-		}}, true
-	}
-	return expr{height: 8 + height, keeps: def.expr.keepsLazily(false), run: func(m *machine, e *env) value {
+	return expr{height: 8 + def.height, keeps: def.keepsLazily(false), run: func(m *machine, e *env) value {
 		m.mark(at)
-		return m.body(&p, lazy(m, e))
+		return read(m, lazy(m, e))
 	}}, true
 }
 
@@ -198,35 +210,6 @@ func (m *machine) field(p *tape.Path, def value) (value, bool) {
 	return m.force(def), true
 }
 
-// header compiles a call of Header whose name is a constant and whose default is one, or absent.
-func (c *compiler) header(n *ast.Apply, args []argument, to []int) (expr, bool) {
-	name, def, at := "", value{kind: kindTail}, c.place(n)
-	for i := range args {
-		if lit := args[i].expr.lit; lit != nil && to[i] == 0 && lit.kind != kindString {
-			return c.fault(n, "Header: the name must be a string, not %s", kindNames[lit.kind]), true
-		}
-	}
-	for i := range args {
-		lit := args[i].expr.lit
-		if lit == nil {
-			return expr{}, false
-		}
-		if to[i] == 0 {
-			name = lit.str
-		} else {
-			def = *lit
-		}
-	}
-	if name == "" {
-		return expr{}, false
-	}
-	name = http.CanonicalHeaderKey(name)
-	return expr{height: 8, run: func(m *machine, _ *env) value {
-		m.mark(at)
-		return m.header(name, def)
-	}}, true
-}
-
 // header is Header(name, default). An absent default has kindTail.
 func (m *machine) header(name string, def value) value {
 	m.step(1)
@@ -274,25 +257,6 @@ func (m *machine) headerText() value {
 		m.headerStr = text(tape.ValidUTF8(s))
 	}
 	return m.headerStr
-}
-
-// now compiles a call of Now whose format is a constant: the format is parsed once.
-func (c *compiler) now(n *ast.Apply, args []argument) (expr, bool) {
-	if len(args) == 0 {
-		return expr{height: 8, run: func(m *machine, _ *env) value { return m.now(null) }}, true
-	}
-	lit := args[0].expr.lit
-	if lit == nil {
-		return expr{}, false
-	}
-	if lit.kind != kindString {
-		return c.fault(n, "Now: the format must be a string, not %s", kindNames[lit.kind]), true
-	}
-	f, err := parseTimeFormat(lit.str)
-	if err != nil {
-		return c.fault(n, "Now: the format %q: %v", lit.str, err), true
-	}
-	return expr{height: 8, run: func(m *machine, _ *env) value { return m.formatTime(f) }}, true
 }
 
 // now is Now(format); null stands for no format.

@@ -3,6 +3,7 @@ package template
 import (
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/mapping/internal/tape"
@@ -163,22 +164,11 @@ func appendQuotedText(dst []byte, s string) []byte {
 		dst = append(dst, s[from:i]...)
 		i += n
 		from = i
-		switch r {
-		case '"', '\\':
-			dst = append(dst, '\\', byte(r))
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case utf8.RuneError:
+		if r == utf8.RuneError {
 			dst = utf8.AppendRune(dst, r)
-		default:
+		} else if k := strings.IndexByte("\b\f\n\r\t\"\\", byte(r)); k >= 0 {
+			dst = append(dst, '\\', "bfnrt\"\\"[k])
+		} else {
 			dst = append(dst, '\\', 'u', '0', '0', hexDigits[r>>4], hexDigits[r&0xf])
 		}
 	}

@@ -18,7 +18,7 @@ func goFunctions() map[string]*function {
 		stdCore(), stdMath(), stdStrings(), stdFormat(), stdArrays(), stdObjects(), stdManifest(),
 	} {
 		for name, g := range group {
-			f := &function{name: "std." + name, native: g.run}
+			f := &function{native: g.native(name)}
 			for _, p := range g.params {
 				if p[len(p)-1] == '?' {
 					p = p[:len(p)-1]
@@ -38,6 +38,21 @@ type goFunction struct {
 	params   []string
 	run      func(m *machine, args []value) value
 	defaults map[string]value
+	texts    int // so many arguments are strings; with others the jsonnet version is called
+}
+
+func (g goFunction) native(name string) func(m *machine, args []value) value {
+	if g.texts == 0 {
+		return g.run
+	}
+	return func(m *machine, args []value) value {
+		for i := range g.texts {
+			if args[i].kind != kindString {
+				return m.origin(name, args...)
+			}
+		}
+		return g.run(m, args)
+	}
 }
 
 // library is the standard library. It is made on first use, and never changed.

@@ -2,7 +2,6 @@ package template
 
 import (
 	"slices"
-	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -67,7 +66,7 @@ func stdArrays() map[string]goFunction {
 }
 
 var identity = value{kind: kindFunction, ref: &function{
-	name: "std.id", params: []param{{name: "x"}}, native: func(_ *machine, a []value) value { return a[0] },
+	params: []param{{name: "x"}}, native: func(_ *machine, a []value) value { return a[0] },
 }}
 
 func (m *machine) stdRange(a []value) value {
@@ -405,27 +404,20 @@ func (m *machine) sumOf(v value) float64 {
 	return sum
 }
 
-// sorting sorts elements by their keys.
-type sorting struct {
-	m           *machine
-	elems, keys []value
-}
-
-func (s *sorting) Len() int           { return len(s.elems) }
-func (s *sorting) Less(i, j int) bool { return s.m.compare(s.keys[i], s.keys[j]) < 0 }
-func (s *sorting) Swap(i, j int) {
-	s.elems[i], s.elems[j] = s.elems[j], s.elems[i]
-	s.keys[i], s.keys[j] = s.keys[j], s.keys[i]
-}
-
 func (m *machine) stdSort(a []value) value {
 	in, f := m.array(a[0]), m.function(a[1])
-	s := sorting{m, append(m.take(len(in)), in...), m.take(len(in))}
+	type keyed struct{ key, elem value }
+	m.alloc(96 * len(in))
+	pairs := make([]keyed, len(in))
 	for i := range in {
-		s.keys = append(s.keys, m.call(f, in[i]))
+		pairs[i] = keyed{m.call(f, in[i]), in[i]}
 	}
-	sort.Stable(&s)
-	return list(s.elems)
+	slices.SortStableFunc(pairs, func(x, y keyed) int { return m.compare(x.key, y.key) })
+	out := m.take(len(in))
+	for i := range pairs {
+		out = append(out, pairs[i].elem)
+	}
+	return list(out)
 }
 
 // extreme is std.minArray, or std.maxArray with a sign of -1.

@@ -12,7 +12,7 @@ import (
 // stdFormat are std.format and the operator that calls it.
 func stdFormat() map[string]goFunction {
 	return map[string]goFunction{
-		"format": {params: []string{"str", "vals"}, run: (*machine).stdFormat},
+		"format": {params: []string{"str", "vals"}, texts: 1, run: (*machine).stdFormat},
 		"mod": {params: []string{"a", "b"}, run: func(m *machine, a []value) value {
 			switch {
 			case a[0].kind == kindString:
@@ -81,9 +81,6 @@ flags:
 }
 
 func (m *machine) stdFormat(a []value) value {
-	if a[0].kind != kindString {
-		return m.origin("format", a...)
-	}
 	var elems []value
 	var obj *object
 	switch a[1].kind {

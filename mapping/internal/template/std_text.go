@@ -39,25 +39,10 @@ func stdStrings() map[string]goFunction {
 			}
 			return number(float64(r))
 		}},
-		"substr": {params: []string{"str", "from", "len"}, run: (*machine).stdSubstr},
-		"startsWith": {params: []string{"a", "b"}, run: func(m *machine, a []value) value {
-			if a[0].kind != kindString || a[1].kind != kindString {
-				return m.origin("startsWith", a...)
-			}
-			return boolean(m.affix(a, strings.HasPrefix))
-		}},
-		"endsWith": {params: []string{"a", "b"}, run: func(m *machine, a []value) value {
-			if a[0].kind != kindString || a[1].kind != kindString {
-				return m.origin("endsWith", a...)
-			}
-			return boolean(m.affix(a, strings.HasSuffix))
-		}},
-		"split": {params: []string{"str", "c"}, run: func(m *machine, a []value) value {
-			if a[0].kind != kindString || a[1].kind != kindString {
-				return m.origin("split", a...)
-			}
-			return m.split(a[0], a[1], -1)
-		}},
+		"substr":      {params: []string{"str", "from", "len"}, run: (*machine).stdSubstr},
+		"startsWith":  {params: []string{"a", "b"}, texts: 2, run: func(m *machine, a []value) value { return boolean(m.affix(a, strings.HasPrefix)) }},
+		"endsWith":    {params: []string{"a", "b"}, texts: 2, run: func(m *machine, a []value) value { return boolean(m.affix(a, strings.HasSuffix)) }},
+		"split":       {params: []string{"str", "c"}, texts: 2, run: func(m *machine, a []value) value { return m.split(a[0], a[1], -1) }},
 		"splitLimit":  {params: []string{"str", "c", "maxsplits"}, run: func(m *machine, a []value) value { return m.split(a[0], a[1], m.splits(a[2])) }},
 		"splitLimitR": {params: []string{"str", "c", "maxsplits"}, run: (*machine).stdSplitLimitR},
 		"strReplace": {params: []string{"str", "from", "to"}, run: func(m *machine, a []value) value {
@@ -69,24 +54,9 @@ func stdStrings() map[string]goFunction {
 			m.alloc(len(s) + strings.Count(s, from)*max(len(to)-len(from), 0))
 			return text(strings.ReplaceAll(s, from, to))
 		}},
-		"asciiUpper": {params: []string{"str"}, run: func(m *machine, a []value) value {
-			if a[0].kind != kindString {
-				return m.origin("asciiUpper", a...)
-			}
-			return m.mapASCII(a[0], 'a', 'z')
-		}},
-		"asciiLower": {params: []string{"str"}, run: func(m *machine, a []value) value {
-			if a[0].kind != kindString {
-				return m.origin("asciiLower", a...)
-			}
-			return m.mapASCII(a[0], 'A', 'Z')
-		}},
-		"stringChars": {params: []string{"str"}, run: func(m *machine, a []value) value {
-			if a[0].kind != kindString {
-				return m.origin("stringChars", a...)
-			}
-			return value{kind: kindArray, ref: m.characters(a[0].str)}
-		}},
+		"asciiUpper":       {params: []string{"str"}, texts: 1, run: func(m *machine, a []value) value { return m.mapASCII(a[0], 'a', 'z') }},
+		"asciiLower":       {params: []string{"str"}, texts: 1, run: func(m *machine, a []value) value { return m.mapASCII(a[0], 'A', 'Z') }},
+		"stringChars":      {params: []string{"str"}, texts: 1, run: func(m *machine, a []value) value { return value{kind: kindArray, ref: m.characters(a[0].str)} }},
 		"isEmpty":          {params: []string{"str"}, run: func(m *machine, a []value) value { return boolean(m.string(a[0]) == "") }},
 		"equalsIgnoreCase": {params: []string{"str1", "str2"}, run: func(m *machine, a []value) value { return boolean(m.affix(a, strings.EqualFold)) }},
 		"trim": {params: []string{"str"}, run: func(m *machine, a []value) value {
@@ -146,17 +116,7 @@ func stdStrings() map[string]goFunction {
 			return text(tape.ValidUTF8(string(out)))
 		}},
 		"parseJson": {params: []string{"str"}, run: func(m *machine, a []value) value {
-			s := m.string(a[0])
-			if !json.Valid([]byte(s)) {
-				m.fail("failed to parse JSON")
-			}
-			m.step(len(s) >> 3)
-			t := &tape.Tape{}
-			if err := t.Parse(tape.AsBytes(s)); err != nil {
-				m.fail("failed to parse JSON: %v", err)
-			}
-			m.alloc(len(t.Nodes) * 16)
-			return m.copyDoc(t, 0)
+			return m.parseJSON(m.string(a[0]), false)
 		}},
 		"parseYaml": {params: []string{"str"}, run: (*machine).stdParseYAML},
 		"escapeStringJson": {params: []string{"str_"}, run: func(m *machine, a []value) value {
@@ -403,7 +363,7 @@ func (m *machine) stdParseYAML(a []value) value {
 	var docs []value
 	d := jsonnet.NewYAMLToJSONDecoder(strings.NewReader(s))
 	for {
-		var doc any
+		var doc json.RawMessage
 		err := d.Decode(&doc)
 		if err == io.EOF {
 			break
@@ -412,7 +372,7 @@ func (m *machine) stdParseYAML(a []value) value {
 			m.fail("failed to parse YAML: %v", err)
 		}
 		m.step(64) // a document has its own parser
-		docs = append(docs, m.copyAny(doc))
+		docs = append(docs, m.parseJSON(string(doc), true))
 	}
 	switch {
 	case len(docs) == 0:
@@ -423,38 +383,20 @@ func (m *machine) stdParseYAML(a []value) value {
 	return docs[0]
 }
 
-// copyAny makes a value of what encoding/json decodes to.
-func (m *machine) copyAny(v any) value {
-	m.enter(1)
-	defer m.leave(1)
-	switch v := v.(type) {
-	case bool:
-		return boolean(v)
-	case float64:
-		return m.checked(v)
-	case string:
-		m.alloc(len(v))
-		return text(v)
-	case []any:
-		out := m.take(len(v))
-		for _, el := range v {
-			out = append(out, m.copyAny(el))
-		}
-		return list(out)
-	case map[string]any:
-		l := &layer{}
-		m.alloc(128 * len(v))
-		for name, el := range v {
-			l.add(field{name: name, hide: ast.ObjectFieldInherit, val: m.copyAny(el)})
-		}
-		return newObject(l)
+// parseJSON makes a value of a JSON text. Its numbers keep their digits unless floats is set.
+func (m *machine) parseJSON(s string, floats bool) value {
+	m.step(len(s) >> 3)
+	t := &tape.Tape{}
+	if err := t.Parse(tape.AsBytes(s)); err != nil {
+		m.fail("failed to parse JSON: %v", err)
 	}
-	return null
+	m.alloc(16 * len(t.Nodes))
+	return m.copyDoc(t, 0, floats)
 }
 
 // copyDoc makes a value of all of a tape. Of several members with the same name the last counts, as in the reference
 // implementation of std.parseJson.
-func (m *machine) copyDoc(t *tape.Tape, at uint32) value {
+func (m *machine) copyDoc(t *tape.Tape, at uint32, floats bool) value {
 	n := &t.Nodes[at]
 	m.step(1)
 	switch n.Kind {
@@ -463,7 +405,7 @@ func (m *machine) copyDoc(t *tape.Tape, at uint32) value {
 		var out []value
 		for i := at + 1; i < n.Next; i = t.Nodes[i].Next {
 			m.alloc(48)
-			out = append(out, m.copyDoc(t, i))
+			out = append(out, m.copyDoc(t, i, floats))
 		}
 		m.leave(1)
 		return list(out)
@@ -473,7 +415,7 @@ func (m *machine) copyDoc(t *tape.Tape, at uint32) value {
 		for i := at + 1; i < n.Next; i = t.Nodes[i+1].Next {
 			m.alloc(128)
 			name := string(t.AppendText(nil, i))
-			f := field{name: name, hide: ast.ObjectFieldInherit, val: m.copyDoc(t, i+1)}
+			f := field{name: name, hide: ast.ObjectFieldInherit, val: m.copyDoc(t, i+1, floats)}
 			if !l.add(f) {
 				*l.find(name) = f
 			}
@@ -481,7 +423,9 @@ func (m *machine) copyDoc(t *tape.Tape, at uint32) value {
 		m.leave(1)
 		return newObject(l)
 	case tape.Number:
-		m.float(value{kind: kindNumber, str: tape.AsString(t.Text[n.Start:n.End])})
+		if f := m.float(m.fromDoc(t, at)); floats {
+			return number(f)
+		}
 	case tape.String:
 		return text(string(t.AppendText(nil, at)))
 	}

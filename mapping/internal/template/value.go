@@ -86,7 +86,6 @@ type function struct {
 	// written in Go; gets one value for each parameter, forced unless lazy is set; an absent one has kindTail
 	native func(m *machine, args []value) value
 	lazy   bool
-	name   string
 }
 
 type param struct {
