@@ -20,6 +20,16 @@ func (e *Engine) Retry(ctx context.Context, sourceID, sinkID string) error {
 	return e.unknownSink(e.buf.Retry(ctx, bufferID(sourceID, sinkID)), sourceID, sinkID)
 }
 
+// RetryFile is [Engine.Retry] for one file, see [buffer.Buffer.RetryFile].
+func (e *Engine) RetryFile(ctx context.Context, sourceID, sinkID, fileID string) error {
+	return e.unknownSink(e.buf.RetryFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
+}
+
+// Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Options.Unreachable].
+func (e *Engine) Unreachable(s Settings) (upload, imports string) {
+	return e.opts.Buffer.Unreachable(buffer.SinkConfig{Upload: s.Upload, Import: s.Import})
+}
+
 // Discard gives up a file of a sink that is not in its table yet; see [buffer.Buffer.Discard]. The ledger counts its
 // rows as discarded. The sink need not be defined any more.
 func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) error {

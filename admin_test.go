@@ -68,8 +68,9 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 		e, mem := openMemory(t)
 		mustDefine(t, e, events())
 		for what, err := range map[string]error{
-			"retry":   e.Retry(t.Context(), "web", "none"),
-			"discard": e.Discard(t.Context(), "none", "users", "x-f1"),
+			"retry":      e.Retry(t.Context(), "web", "none"),
+			"retry file": e.RetryFile(t.Context(), "web", "none", "x-f1"),
+			"discard":    e.Discard(t.Context(), "none", "users", "x-f1"),
 		} {
 			if !errors.Is(err, forebay.ErrUnknownSink) {
 				t.Errorf("%s: %v", what, err)

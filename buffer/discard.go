@@ -21,7 +21,7 @@ const discardJob = 1 << 63
 // A call of the target that was left alone after its time and has not returned may still store the rows: then the file
 // is not discarded, and the error is [ErrImportRuns]. When ctx ends during the wait the outcome is unknown.
 func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
-	unknown := fmt.Errorf("%w: sink %q has no file %q that waits", ErrUnknownFile, sinkID, fileID)
+	unknown := unknownFile(sinkID, fileID)
 	result := make(chan error, 1)
 	known, epoch := false, uint64(0)
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
@@ -59,6 +59,10 @@ func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 			return ErrClosed
 		}
 	}
+}
+
+func unknownFile(sinkID, fileID string) error {
+	return fmt.Errorf("%w: sink %q has no file %q that waits", ErrUnknownFile, sinkID, fileID)
 }
 
 // queueDiscard takes the turns of the sink at both kinds of workers, so that no call of a driver runs meanwhile. Uploads

@@ -166,6 +166,24 @@ func (b *Buffer) Retry(ctx context.Context, sinkID string) error {
 	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) { t.retryFailed(s) })
 }
 
+// RetryFile is [Buffer.Retry] for one file. A file that has not failed is left as it is. A file that has ended, or that the
+// sink does not have, is [ErrUnknownFile].
+func (b *Buffer) RetryFile(ctx context.Context, sinkID, fileID string) error {
+	known := false
+	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+		for _, f := range s.files {
+			if !f.done() && b.fileID(f) == fileID {
+				known = true
+				t.retryFile(f)
+			}
+		}
+	})
+	if err == nil && !known {
+		err = unknownFile(sinkID, fileID)
+	}
+	return err
+}
+
 // CloseFile closes the file that gathers rows now, so that it is uploaded and imported without waiting for its
 // conditions. why is kept as the reason.
 func (b *Buffer) CloseFile(ctx context.Context, sinkID string, why trigger.Reason) error {

@@ -226,15 +226,18 @@ func (t *txn) cleaned(f *file) {
 
 // retryFailed repeats at once what failed before at this sink.
 func (t *txn) retryFailed(s *sinkState) {
-	b := t.b
 	for _, f := range s.files {
-		if f.rec.State == format.FileImporting && f.rec.Retry.Attempt > 0 {
-			t.again(b.importErrand(f))
-		}
-		for _, sl := range f.slices {
-			if sl.rec.State == format.SliceUploading && sl.rec.Retry.Attempt > 0 {
-				t.again(b.uploadErrand(sl))
-			}
+		t.retryFile(f)
+	}
+}
+
+func (t *txn) retryFile(f *file) {
+	if f.rec.State == format.FileImporting && f.rec.Retry.Attempt > 0 {
+		t.again(t.b.importErrand(f))
+	}
+	for _, sl := range f.slices {
+		if sl.rec.State == format.SliceUploading && sl.rec.Retry.Attempt > 0 {
+			t.again(t.b.uploadErrand(sl))
 		}
 	}
 }

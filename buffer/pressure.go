@@ -134,27 +134,25 @@ func (b *Buffer) resumePressure() {
 	}})
 }
 
-// Unreachable names the conditions of a sink that can never be met with these options, because pressure moves the rows
-// first: from half of MaxSinkBytes or MaxDiskBytes on, whichever is less. Such a sink works: it makes smaller files than
-// its conditions ask for. [Buffer.Define] logs the same texts. Zero fields count as their defaults.
-func (o Options) Unreachable(c SinkConfig) []string {
+// Unreachable says which size conditions of a sink can never be met with these options, because pressure moves the rows
+// first: from half of MaxSinkBytes or MaxDiskBytes on, whichever is less. A condition that can be met is the empty text.
+// Such a sink works, but makes smaller files than its conditions ask for. [Buffer.Define] logs the same texts. Zero fields
+// count as their defaults.
+func (o Options) Unreachable(c SinkConfig) (upload, imports string) {
 	o = o.withDefaults()
 	bound, option, who := o.MaxSinkBytes, "MaxSinkBytes", "a sink"
 	if o.MaxDiskBytes < bound {
 		bound, option, who = o.MaxDiskBytes, "MaxDiskBytes", "all sinks together"
 	}
 	mark := pressureMark(bound, 0, 0)
-	var list []string
-	for _, step := range []struct {
-		name string
-		size int64
-	}{{"upload", trigger.Upload().WithDefaults(c.Upload).Size}, {"import", trigger.Import().WithDefaults(c.Import).Size}} {
-		if step.size > mark {
-			list = append(list, fmt.Sprintf("the %s size of %s is never reached: %s may hold %s (%s), and from %s on rows are imported at once",
-				step.name, trigger.FormatSize(step.size), who, trigger.FormatSize(bound), option, trigger.FormatSize(mark)))
+	text := func(step string, size int64) string {
+		if size <= mark {
+			return ""
 		}
+		return fmt.Sprintf("the %s size of %s is never reached: %s may hold %s (%s), and from %s on rows are imported at once",
+			step, trigger.FormatSize(size), who, trigger.FormatSize(bound), option, trigger.FormatSize(mark))
 	}
-	return list
+	return text("upload", trigger.Upload().WithDefaults(c.Upload).Size), text("import", trigger.Import().WithDefaults(c.Import).Size)
 }
 
 // warnUnreachable logs what [Options.Unreachable] says of a new definition: as a warning where somebody has chosen the
@@ -167,7 +165,10 @@ func (b *Buffer) warnUnreachable(c SinkConfig) {
 	if size := c.Import.Size; size != 0 && size != trigger.Import().Default.Size {
 		level = slog.LevelWarn
 	}
-	for _, text := range b.opts.Unreachable(c) {
-		b.log.Log(b.ctx, level, "condition is never met", "sink", c.ID, "condition", text)
+	upload, imports := b.opts.Unreachable(c)
+	for _, text := range []string{upload, imports} {
+		if text != "" {
+			b.log.Log(b.ctx, level, "condition is never met", "sink", c.ID, "condition", text)
+		}
 	}
 }

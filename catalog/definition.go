@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -364,14 +365,39 @@ func (c *Catalog) Sinks(sourceID string, deleted bool) (Source, []Sink, error) {
 	return t.source, t.sorted(deleted), nil
 }
 
+// settingWarnings says by key which settings have no effect.
+func (c *Catalog) settingWarnings(source, sink Overrides) (map[string]string, error) {
+	merged := maps.Clone(source)
+	if merged == nil {
+		merged = Overrides{}
+	}
+	maps.Copy(merged, sink)
+	settings, err := merged.engine()
+	up, down := c.eng.Unreachable(settings)
+	return map[string]string{upload + "size": sentenceOrNone(up), imports + "size": sentenceOrNone(down)}, err
+}
+
+func sentenceOrNone(text string) string {
+	if text == "" {
+		return ""
+	}
+	return sentence(errors.New(text))
+}
+
 // Settings returns all settings of a source or sink, sorted by key. Those of a sink include what it inherits.
 func (c *Catalog) Settings(ref Ref) ([]Setting, error) {
 	t, s, err := c.find(ref)
 	if err != nil {
 		return nil, err
 	}
-	if s == nil {
-		return list(t.source.Settings, nil, false), nil
+	var own Overrides
+	if s != nil {
+		own = s.Settings
 	}
-	return list(t.source.Settings, s.Settings, true), nil
+	all := list(t.source.Settings, own, s != nil)
+	warnings, err := c.settingWarnings(t.source.Settings, own)
+	for i := range all {
+		all[i].Warning = warnings[all[i].Key]
+	}
+	return all, err
 }

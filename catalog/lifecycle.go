@@ -60,8 +60,22 @@ func (c *Catalog) ChangeSettings(by By, ref Ref, description string, changes []S
 			*settings = next
 			ch.addVersion(ref.Sink, description)
 		}
-		return nil
+		warnings, err := c.settingWarnings(ch.next.source.Settings, ch.sinkSettings())
+		for _, s := range changes {
+			if text := warnings[s.Key]; text != "" {
+				ch.result += " " + text
+			}
+		}
+		return err
 	}))
+}
+
+// sinkSettings are those of the sink that is changed; nil for a source.
+func (ch *change) sinkSettings() Overrides {
+	if ch.ref.Sink == "" {
+		return nil
+	}
+	return ch.next.sinks[ch.ref.Sink].Settings
 }
 
 // Delete deletes a sink, or a source with its live sinks. Rows that wait still go to their tables. [Catalog.Undelete]

@@ -28,13 +28,22 @@ func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
 	return nil
 }
 
+// RetryFile is [Catalog.Retry] for one file of a sink.
+func (c *Catalog) RetryFile(ctx context.Context, sourceID, id, fileID string) error {
+	return c.onFile(ctx, sourceID, id, fileID, c.eng.RetryFile)
+}
+
 // DiscardFile gives up a file of a sink that is not in its table yet, see [forebay.Engine.Discard]. Its rows are lost, and
 // counted as discarded.
 func (c *Catalog) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
+	return c.onFile(ctx, sourceID, id, fileID, c.eng.Discard)
+}
+
+func (c *Catalog) onFile(ctx context.Context, sourceID, id, fileID string, do func(ctx context.Context, sourceID, id, fileID string) error) error {
 	if _, _, err := c.Sink(sourceID, id); err != nil {
 		return err
 	}
-	err := c.eng.Discard(ctx, sourceID, id, fileID)
+	err := do(ctx, sourceID, id, fileID)
 	switch {
 	case errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
 		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits.", id, sourceID, fileID)

@@ -37,6 +37,8 @@ type Setting struct {
 	Protected bool
 	// Validation is the rule for values, in words.
 	Validation string
+	// Warning says why the value has no effect; empty where it has: a bound of the engine is reached first.
+	Warning string
 }
 
 // SettingChange gives one key a new value.

@@ -205,6 +205,7 @@ type settingBody struct {
 	Origin       string `json:"origin" enum:"default,source,sink" doc:"Where the value comes from."`
 	Protected    bool   `json:"protected" doc:"Only the operator can change it."`
 	Validation   string `json:"validation,omitempty" doc:"Rule for values."`
+	Warning      string `json:"warning,omitempty" doc:"Why the value has no effect; left out where it has. A bound of the service is reached before such a condition."`
 }
 
 type taskBody struct {
@@ -399,7 +400,7 @@ func newDisabled(m *catalog.Mark) *disabledBody {
 func newSetting(s catalog.Setting) settingBody {
 	return settingBody{
 		Key: s.Key, Type: s.Type, Description: s.Description, Value: s.Value, DefaultValue: s.Default,
-		Overwritten: s.Overwritten, Origin: s.Origin, Protected: s.Protected, Validation: s.Validation,
+		Overwritten: s.Overwritten, Origin: s.Origin, Protected: s.Protected, Validation: s.Validation, Warning: s.Warning,
 	}
 }
 

@@ -55,7 +55,7 @@ func TestEveryOperation(t *testing.T) {
 			case "undeleteSink":
 				s.done("DELETE", b+"/sources/web/sinks/events", "")
 				undelete = true
-			case "discardFile":
+			case "discardFile", "retryFile":
 				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
 				right = strings.Replace(right, "none", s.waitingFile("web", "events"), 1)
 			}

@@ -26,7 +26,7 @@ func (a *api) operations() []operation {
 	)
 	source := []catalog.Code{catalog.SourceNotFound}
 	sink := []catalog.Code{catalog.SourceNotFound, catalog.SinkNotFound}
-	file := append(slices.Clip(sink), catalog.FileNotFound, catalog.ImportRuns)
+	file := append(slices.Clip(sink), catalog.FileNotFound)
 	and := func(codes []catalog.Code, more ...catalog.Code) []catalog.Code {
 		return append(slices.Clip(codes), more...)
 	}
@@ -108,7 +108,8 @@ func (a *api) operations() []operation {
 		read(sinkPath+"/statistics/files", "sinkStatisticsFiles", "Files of a sink", filesBody{}, sink, a.sinkFiles, failed),
 		do(remove, sinkPath+"/statistics/clear", "clearSinkStatistics", "Start the statistics of a sink anew", and(sink, catalog.Busy), a.clear),
 		do(post, sinkPath+"/retry", "retrySink", "Repeat at once what has failed at a sink, after its cause was mended", sink, a.retry),
-		do(remove, filePath, "discardFile", "Give up a file that is not in its table; its rows are lost", file, a.discardFile),
+		do(post, filePath+"/retry", "retryFile", "Repeat at once what has failed of a file, after its cause was mended", file, a.retryFile),
+		do(remove, filePath, "discardFile", "Give up a file that is not in its table; its rows are lost", and(file, catalog.ImportRuns), a.discardFile),
 		task(put, sinkPath+"/disable", "disableSink", "Stop a sink from taking events", nil, sink, a.change(a.cat.Disable)),
 		task(put, sinkPath+"/enable", "enableSink", "Let a sink take events again", nil, sink, a.change(a.cat.Enable)),
 		task(put, sinkPath+"/undelete", "undeleteSink", "Bring a deleted sink back", nil,

@@ -35,7 +35,7 @@ func (s *service) waitingFile(source, sink string) string {
 }
 
 // TestRetryAndDiscard: a table that was changed from outside is reported by the task that meets it; after it was fixed a
-// retry of the sink, or of the source, imports at once; a file that nobody wants is given up.
+// retry of the sink, the source or the file imports at once; a file that nobody wants is given up.
 func TestRetryAndDiscard(t *testing.T) {
 	mem := buffertest.NewMemory()
 	imported := make(chan struct{}, 10)
@@ -65,14 +65,16 @@ func TestRetryAndDiscard(t *testing.T) {
 		}
 		return list.Files[0]
 	}
-	for i, path := range []string{sink + "/retry", b + "/sources/web/retry"} {
-		s.want(200, "", testToken, "POST", path, "") // nothing has failed
+	for i, path := range []string{sink + "/retry", b + "/sources/web/retry", sink + "/files/ID/retry"} {
+		if i < 2 {
+			s.want(200, "", testToken, "POST", path, "") // nothing has failed
+		}
 		mem.Alter("in.c-web.events", "other")
 		a := s.done("PATCH", b+"/sources/web/settings", fmt.Sprintf(`{"settings":[{"key":%q,"value":%d}]}`, count, i+3))
 		if a.at("warnings.0.sinkId") != "events" || !strings.Contains(a.text, "in.c-web.events") {
 			t.Errorf("task %s", a.text)
 		}
-		held()
+		path = strings.Replace(path, "ID", held().FileID, 1)
 		mem.Alter("in.c-web.events", columns...)
 		s.want(200, "", testToken, "POST", path, "")
 		<-imported // else the next attempt is minutes away
@@ -82,6 +84,9 @@ func TestRetryAndDiscard(t *testing.T) {
 		if err := s.eng.Flush(t.Context(), "web", "events"); err != nil {
 			t.Fatal(err)
 		}
+		if strings.Contains(path, "/files/") {
+			s.want(404, "stream.api.fileNotFound", testToken, "POST", path, "") // it is in the table
+		}
 	}
 	mem.Alter("in.c-web.events", "other")
 	file := held()
@@ -89,6 +94,38 @@ func TestRetryAndDiscard(t *testing.T) {
 	s.want(404, "stream.api.fileNotFound", testToken, "DELETE", sink+"/files/"+file.FileID, "")
 	if a := s.get(sink + "/statistics/total"); a.at("lost.discarded") != 1.0 {
 		t.Errorf("statistics %s", a.text)
+	}
+}
+
+// TestSettingWithoutEffect: a condition above half of a bound is never met, and both the task and the settings say so.
+func TestSettingWithoutEffect(t *testing.T) {
+	s := newService(t, serviceOptions{engine: forebay.Options{Target: buffertest.NewMemory(), Buffer: buffer.Options{MaxSinkBytes: 40 << 20}}})
+	s.done("POST", b+"/sources", webSource)
+	const key, never = "storage.level.target.import.trigger.size", "The import size of 30MB is never reached"
+	warnings := func(path string) (list []string) {
+		var body settingsBody
+		if err := json.Unmarshal([]byte(s.get(path+"/settings").text), &body); err != nil {
+			t.Fatal(err)
+		}
+		for _, setting := range body.Settings {
+			if setting.Warning != "" {
+				list = append(list, setting.Key+" "+setting.Warning)
+			}
+		}
+		return list
+	}
+	for _, path := range []string{b + "/sources/web/sinks/events", b + "/sources/web"} {
+		a := s.done("PATCH", path+"/settings", `{"settings":[{"key":"`+key+`","value":"30MB"}]}`)
+		if text, _ := a.at("result").(string); !strings.Contains(text, never) {
+			t.Errorf("%s: task says %q", path, text)
+		}
+		if list := warnings(path); len(list) != 1 || !strings.HasPrefix(list[0], key+" "+never) {
+			t.Errorf("%s: %q", path, list)
+		}
+		a = s.done("PATCH", path+"/settings", `{"settings":[{"key":"`+key+`","value":"20MB"}]}`)
+		if list := warnings(path); len(list) != 0 || strings.Contains(a.text, "never") {
+			t.Errorf("%s: %q with a size that is reached: %s", path, list, a.text)
+		}
 	}
 }
 

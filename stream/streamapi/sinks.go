@@ -157,6 +157,10 @@ func newFiles(files []buffer.FileStats, onlyFailed bool) []fileBody {
 	return list
 }
 
+func (a *api) retryFile(c *call) (any, error) {
+	return nil, a.cat.RetryFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+}
+
 func (a *api) discardFile(c *call) (any, error) {
 	return nil, a.cat.DiscardFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
 }
