@@ -47,7 +47,7 @@ type Bucket struct {
 	Metadata []Metadata `json:"metadata,omitzero"`
 }
 
-// BucketCreate is what a new bucket is made of.
+// BucketCreate describes a new bucket.
 type BucketCreate struct {
 	// Name is required, without the prefix "c-" that the server puts in front unless the stack has
 	// [FeatureNoBucketPrefix].
@@ -80,7 +80,7 @@ func (c *Client) Bucket(ctx context.Context, id string) (*Bucket, error) {
 
 // CreateBucket makes a bucket.
 func (c *Client) CreateBucket(ctx context.Context, in BucketCreate) (*Bucket, error) {
-	// The name is chosen by the caller, so what is there after a repetition is what the first attempt has made.
+	// The caller chose the name, so a bucket that exists after a repetition was made by the first attempt.
 	return create(ctx, c, post(c.scoped("buckets"), in), in.Name, func() (*Bucket, error) {
 		for b, err := range c.Buckets(ctx) {
 			if err != nil {
@@ -121,7 +121,7 @@ func (c *Client) BucketMetadata(ctx context.Context, id string) iter.Seq2[Metada
 	return list[Metadata](ctx, c, request{path: c.scoped("buckets", id, "metadata")})
 }
 
-// SetBucketMetadata adds notes to a bucket or replaces those of the same provider and key, and returns all.
+// SetBucketMetadata sets notes on a bucket and returns all of them. A note of the same provider and key is replaced.
 func (c *Client) SetBucketMetadata(ctx context.Context, id, provider string, notes ...KeyValue) ([]Metadata, error) {
 	return c.setNotes(ctx, c.scoped("buckets", id, "metadata"), provider, notes)
 }

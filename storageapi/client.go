@@ -29,7 +29,7 @@ type Options struct {
 	// may be empty for the calls that need none.
 	Token Secret
 	// HTTP makes the requests; its transport, its timeouts and its proxy are the caller's choice. The default is a client
-	// of its own on http.DefaultTransport. The token is not sent on to another host when a server redirects there.
+	// of its own on http.DefaultTransport. A redirect to another host is followed without the token.
 	HTTP *http.Client
 	// QueueURL is the address of the queue. By default it is read from the index, at the first call that needs it.
 	QueueURL string

@@ -6,17 +6,17 @@ import (
 
 // Configuration is an instance of a component in a project.
 type Configuration struct {
-	// ID is unique for the component and the branch. It is text, also when it looks like a number.
+	// ID is unique for the component and the branch. It is text even if it looks like a number.
 	ID string `json:"id"`
 	// Name and Description are for people.
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Created and CreatorToken are those of the first version.
+	// Created and CreatorToken describe the first version.
 	Created      Time     `json:"created"`
 	CreatorToken TokenRef `json:"creatorToken"`
 	// Version grows by one with each change of the configuration or of one of its rows.
 	Version int `json:"version"`
-	// ChangeDescription says what the last change was, also when it was one of a row.
+	// ChangeDescription describes the last change of the configuration or of one of its rows.
 	ChangeDescription string `json:"changeDescription"`
 	// IsDeleted says that the configuration is in the trash, IsDisabled that it is not run.
 	IsDeleted  bool `json:"isDeleted"`
@@ -29,7 +29,7 @@ type Configuration struct {
 	// Rows are in the order of their execution. Lists and the detail have them; the answer to a change has not, so Rows is nil
 	// there.
 	Rows []ConfigurationRow `json:"rows,omitzero"`
-	// State is what the component has left for its next run, a JSON object. It is not a part of any version.
+	// State is a JSON object that the component left for its next run. It belongs to no version.
 	State json.RawMessage `json:"state"`
 	// CurrentVersion describes the last change.
 	CurrentVersion *ConfigurationChange `json:"currentVersion,omitempty"`
@@ -46,7 +46,7 @@ type ConfigurationChange struct {
 	VersionIdentifier string `json:"versionIdentifier,omitempty"`
 }
 
-// ConfigurationRow is one iteration of a configuration: its content is laid over that of the configuration.
+// ConfigurationRow is one iteration of a configuration: its content is laid over the configuration's.
 type ConfigurationRow struct {
 	// ID is unique in the configuration.
 	ID string `json:"id"`
@@ -59,12 +59,12 @@ type ConfigurationRow struct {
 	IsDisabled bool `json:"isDisabled"`
 	// Version counts the changes of this row alone.
 	Version int `json:"version"`
-	// Created and CreatorToken are those of the first version.
+	// Created and CreatorToken describe the first version.
 	Created      Time     `json:"created"`
 	CreatorToken TokenRef `json:"creatorToken"`
 	// ChangeDescription says what the last change of the row was.
 	ChangeDescription string `json:"changeDescription"`
-	// State is what the component has left for the next run of this row. It is not a part of any version.
+	// State is a JSON object that the component left for the next run of this row. It belongs to no version.
 	State json.RawMessage `json:"state"`
 	// VersionIdentifier is unique for each change.
 	VersionIdentifier string `json:"versionIdentifier,omitempty"`
@@ -72,7 +72,7 @@ type ConfigurationRow struct {
 
 // ConfigurationVersion is an entry in the history of a configuration.
 type ConfigurationVersion struct {
-	// Version is what [Client.RollbackConfiguration] and [Client.CopyConfiguration] take.
+	// Version is the argument of [Client.RollbackConfiguration] and [Client.CopyConfiguration].
 	Version int `json:"version"`
 	// Created and CreatorToken say when and by whom, ChangeDescription says what.
 	Created           Time     `json:"created"`
@@ -80,7 +80,7 @@ type ConfigurationVersion struct {
 	ChangeDescription string   `json:"changeDescription"`
 	// IsDeleted says that the change put the configuration into the trash.
 	IsDeleted bool `json:"isDeleted"`
-	// Name and Description are those of the version.
+	// Name and Description as of this version.
 	Name        string `json:"name,omitempty"`
 	Description string `json:"description"`
 	// VersionIdentifier is unique for each change.
@@ -95,13 +95,13 @@ type ConfigurationVersion struct {
 
 // RowVersion is an entry in the history of a row.
 type RowVersion struct {
-	// Version is what [Client.RollbackRow] and [Client.CopyRow] take.
+	// Version is the argument of [Client.RollbackRow] and [Client.CopyRow].
 	Version int `json:"version"`
 	// Created and CreatorToken say when and by whom, ChangeDescription says what.
 	Created           Time     `json:"created"`
 	CreatorToken      TokenRef `json:"creatorToken"`
 	ChangeDescription string   `json:"changeDescription"`
-	// Name, Description and IsDisabled are those of the version.
+	// Name, Description and IsDisabled as of this version.
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	IsDisabled  bool   `json:"isDisabled"`
@@ -111,7 +111,7 @@ type RowVersion struct {
 	Configuration json.RawMessage `json:"configuration,omitempty"`
 }
 
-// ConfigurationCreate is what a new configuration is made of.
+// ConfigurationCreate describes a new configuration.
 type ConfigurationCreate struct {
 	// ConfigurationID is the id, "" to have one made. A chosen id lets the call be repeated safely.
 	ConfigurationID string `json:"configurationId,omitempty"`
@@ -145,7 +145,7 @@ type ConfigurationUpdate struct {
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
-// RowCreate is what a new row is made of.
+// RowCreate describes a new row.
 type RowCreate struct {
 	// RowID is the id, "" to have one made. A chosen id lets the call be repeated safely.
 	RowID string `json:"rowId,omitempty"`

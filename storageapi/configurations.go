@@ -129,7 +129,7 @@ func (c *Client) DeleteConfiguration(ctx context.Context, component, id string) 
 	return c.delete(ctx, request{path: c.configs(component, id), effect: creating})
 }
 
-// PurgeConfiguration deletes a configuration for good. It fails with a [*Error] of status 400 unless the
+// PurgeConfiguration deletes a configuration permanently. It fails with a [*Error] of status 400 unless the
 // configuration is in the trash: the check is made by this call and not by the server, so it does not hold against
 // somebody who restores the configuration at the same time.
 func (c *Client) PurgeConfiguration(ctx context.Context, component, id string) error {
@@ -181,7 +181,7 @@ type changeBody struct {
 type ConfigurationCopy struct {
 	// Name is required.
 	Name string `json:"name"`
-	// Description is that of the origin if nil.
+	// Description is copied from the origin if nil.
 	Description *string `json:"description,omitempty"`
 	// ChangeDescription says what was done; the server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
@@ -207,12 +207,12 @@ func (c *Client) ResetConfiguration(ctx context.Context, component, id string) e
 	return c.call(ctx, request{method: http.MethodPost, path: c.configs(component, id, "reset-to-default"), body: struct{}{}}, nil)
 }
 
-// ConfigurationMetadata lists the notes on a configuration. Without a branch it reads those of the default one.
+// ConfigurationMetadata lists the notes on a configuration, in the client's branch or the default one.
 func (c *Client) ConfigurationMetadata(ctx context.Context, component, id string) iter.Seq2[Metadata, error] {
 	return list[Metadata](ctx, c, request{path: c.inBranch().configs(component, id, "metadata")})
 }
 
-// SetConfigurationMetadata adds notes to a configuration or replaces those of the same key, and returns all.
+// SetConfigurationMetadata sets notes on a configuration and returns all of them. A note of the same key is replaced.
 func (c *Client) SetConfigurationMetadata(ctx context.Context, component, id string, notes ...KeyValue) ([]Metadata, error) {
 	return c.setNotes(ctx, c.inBranch().configs(component, id, "metadata"), "", notes)
 }

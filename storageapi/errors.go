@@ -21,7 +21,7 @@ type Error struct {
 	Code string
 	// Message is the text for people, or the status text when the body had none.
 	Message string
-	// ExceptionID is what support asks for. It may be empty.
+	// ExceptionID identifies the failure for support. It may be empty.
 	ExceptionID string
 	// Violations are the single fields that were refused, if the server names them.
 	Violations []Violation
@@ -97,7 +97,7 @@ type ErrorBody struct {
 	Error string `json:"error"`
 	// Code is the platform's code.
 	Code json.RawMessage `json:"code,omitempty"`
-	// ExceptionID is what support asks for.
+	// ExceptionID identifies the failure for support.
 	ExceptionID string `json:"exceptionId,omitempty"`
 	// Status is "error", or "maintenance".
 	Status string `json:"status,omitempty"`

@@ -30,7 +30,7 @@ type Event struct {
 	UUID string `json:"uuid"`
 	// Created is the time.
 	Created Time `json:"created"`
-	// Component, Message, Type, ConfigurationID, RunID, Params and Results are those of the creation.
+	// Component, Message, Type, ConfigurationID, RunID, Params and Results are as in [EventCreate].
 	Component       string          `json:"component"`
 	Message         string          `json:"message"`
 	Type            string          `json:"type"`

@@ -24,14 +24,14 @@ type File struct {
 	ID IntID `json:"id"`
 	// Created is the time of the record; the bytes may come later.
 	Created Time `json:"created"`
-	// Name is what the creator has called the file. It need not be unique.
+	// Name was chosen by the creator. It need not be unique.
 	Name string `json:"name"`
 	// URL is a signed address of the bytes, or of the manifest of a sliced file, good for about an hour.
 	URL Secret `json:"url"`
 	// Provider is ProviderAWS, ProviderAzure or ProviderGCP, Region the region of the store.
 	Provider string `json:"provider"`
 	Region   string `json:"region"`
-	// SizeBytes is what was declared, not what was measured.
+	// SizeBytes is the declared size.
 	SizeBytes int64 `json:"sizeBytes"`
 	// Tags are in the order in which they came.
 	Tags []string `json:"tags"`
@@ -41,7 +41,7 @@ type File struct {
 	IsPublic    bool `json:"isPublic"`
 	IsSliced    bool `json:"isSliced"`
 	IsEncrypted bool `json:"isEncrypted"`
-	// RunID is that of the call that made the file, or nil; RunIDs are its parts.
+	// RunID is the run id of the call that made the file, or nil; RunIDs are its parts.
 	RunID  *string  `json:"runId"`
 	RunIDs []string `json:"runIds"`
 	// CreatorToken made the file.
@@ -139,7 +139,7 @@ type GCSPath struct {
 	Bucket string `json:"bucket"`
 }
 
-// FilePrepare is what a new file is made of.
+// FilePrepare describes a new file.
 type FilePrepare struct {
 	// Name is required.
 	Name string `json:"name"`
@@ -172,7 +172,7 @@ type FileQuery struct {
 	Tags []string
 	// Search is text in the name or a tag.
 	Search string
-	// RunID is that of the call that made the file.
+	// RunID is the run id of the call that made the file.
 	RunID string
 	// SinceID selects files with a greater id.
 	SinceID IntID

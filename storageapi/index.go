@@ -60,7 +60,7 @@ type Component struct {
 	LongDescription string `json:"longDescription"`
 	// Version grows with each release.
 	Version int `json:"version"`
-	// HasUI and HasRun say whether the component has a page of its own, and whether it can be run.
+	// HasUI and HasRun say whether the component has its own page, and whether it can be run.
 	HasUI  bool `json:"hasUI"`
 	HasRun bool `json:"hasRun"`
 	// Ico32 and Ico64 are addresses of images.

@@ -20,7 +20,7 @@ const (
 	JobFailed     = "error"
 )
 
-// Job is an operation of the Storage API that goes on after its call has been answered.
+// Job is an operation of the Storage API that runs after its call was answered.
 type Job struct {
 	// ID is unique in the stack.
 	ID IntID `json:"id"`
@@ -37,9 +37,9 @@ type Job struct {
 	CreatedTime Time `json:"createdTime"`
 	StartTime   Time `json:"startTime"`
 	EndTime     Time `json:"endTime"`
-	// RunID is that of the call, or nil.
+	// RunID is the run id of the call, or nil.
 	RunID *string `json:"runId"`
-	// Results is what the operation gives, null or [] until then.
+	// Results depend on the operation. They are null or [] until the end.
 	Results json.RawMessage `json:"results"`
 	// CreatorToken is the token of the call.
 	CreatorToken JobToken `json:"creatorToken"`
@@ -75,7 +75,7 @@ type JobFailure struct {
 	Code string `json:"code"`
 	// Message is the text for people.
 	Message string `json:"message"`
-	// ExceptionID is what support asks for.
+	// ExceptionID identifies the failure for support.
 	ExceptionID string `json:"exceptionId"`
 }
 

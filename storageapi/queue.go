@@ -30,7 +30,7 @@ type QueueJobCreate struct {
 	// Config is the configuration; ConfigData, if not nil, is used instead of its content.
 	Config     string          `json:"config,omitempty"`
 	ConfigData json.RawMessage `json:"configData,omitempty"`
-	// ConfigRowIDs runs only these rows, also disabled ones.
+	// ConfigRowIDs runs only these rows, even disabled ones.
 	ConfigRowIDs []string `json:"configRowIds,omitempty"`
 	// Mode is "run", the default, "forceRun", which runs a disabled configuration too, or "debug", which stores nothing.
 	Mode string `json:"mode"`
@@ -49,7 +49,7 @@ type QueueJobCreate struct {
 type QueueJob struct {
 	// ID is unique in the stack.
 	ID ID `json:"id"`
-	// RunID is that of the parent, a dot and the id; ParentRunID is "" without a parent.
+	// RunID is the parent's run id, a dot and the id; ParentRunID is "" without a parent.
 	RunID       string `json:"runId"`
 	ParentRunID string `json:"parentRunId"`
 	// Project and Token say for whom the job runs.
@@ -58,7 +58,7 @@ type QueueJob struct {
 	// Status is where the job is, DesiredStatus is "processing" or "terminating".
 	Status        string `json:"status"`
 	DesiredStatus string `json:"desiredStatus"`
-	// Mode, Component, Config, ConfigData, ConfigRowIDs, Tag and the variables are those of the creation.
+	// Mode, Component, Config, ConfigData, ConfigRowIDs, Tag and the variables are as in [QueueJobCreate].
 	Mode               string               `json:"mode"`
 	Component          string               `json:"component"`
 	Config             ID                   `json:"config"`
@@ -84,17 +84,17 @@ type QueueJob struct {
 	URL string `json:"url"`
 	// BranchID is "" for the default branch in places.
 	BranchID ID `json:"branchId"`
-	// Backend, Behavior and Parallelism are those of the creation.
+	// Backend, Behavior and Parallelism are as requested.
 	Backend     json.RawMessage `json:"backend"`
 	Behavior    json.RawMessage `json:"behavior"`
 	Parallelism ID              `json:"parallelism"`
-	// Type is "standard" or that of a job with children.
+	// Type is "standard", or another type for a job with children.
 	Type string `json:"type"`
 }
 
 // QueueProject names the project of a job.
 type QueueProject struct {
-	// ID and Name are those of the project.
+	// ID and Name of the project.
 	ID   ID     `json:"id"`
 	Name string `json:"name"`
 }
@@ -118,7 +118,7 @@ type QueueTables struct {
 
 // QueueTable is a table that a job has read or written.
 type QueueTable struct {
-	// ID, Name and DisplayName are those of the table.
+	// ID, Name and DisplayName of the table.
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	DisplayName string `json:"displayName"`
@@ -166,7 +166,7 @@ func (c *Client) queueJob(ctx context.Context, r request) (*QueueJob, error) {
 	return fetch[QueueJob](ctx, c, r)
 }
 
-// CreateQueueJob asks for a run. The default of Mode is "run", that of BranchID the client's branch.
+// CreateQueueJob asks for a run. Defaults: Mode is "run", BranchID is the client's branch.
 func (c *Client) CreateQueueJob(ctx context.Context, in QueueJobCreate) (*QueueJob, error) {
 	if in.Mode == "" {
 		in.Mode = "run"

@@ -67,7 +67,7 @@ type RowCopy struct {
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
-// CopyRow makes a new row of a version of a row, with an id of its own and empty state.
+// CopyRow makes a new row from a version of a row, with a new id and empty state.
 func (c *Client) CopyRow(ctx context.Context, component, config, id string, version int, in RowCopy) (*ConfigurationRow, error) {
 	return fetch[ConfigurationRow](ctx, c, post(c.rows(component, config, id, "versions", strconv.Itoa(version), "create"), in))
 }

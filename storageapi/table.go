@@ -95,7 +95,7 @@ func (c *Client) Table(ctx context.Context, id string) (*Table, error) {
 	return fetch[Table](ctx, c, get(c.scoped("tables", id)))
 }
 
-// TableCreate is what a new table is made of.
+// TableCreate describes a new table.
 type TableCreate struct {
 	// Name is required.
 	Name string `json:"name"`
@@ -123,7 +123,7 @@ func (c *Client) CreateTable(ctx context.Context, bucket string, in TableCreate)
 	return fetchResults[Table](ctx, c, post(c.scoped("buckets", bucket, "tables-definition"), in))
 }
 
-// TableFromFile is what a table is made of that gets its columns from the header of a CSV file.
+// TableFromFile describes a new table whose columns are the header of a CSV file.
 type TableFromFile struct {
 	// Name is required.
 	Name string
@@ -195,7 +195,7 @@ type Import struct {
 	// Incremental adds to the rows that are there; otherwise they are replaced. With a primary key a row of the same
 	// key is replaced.
 	Incremental bool `json:"incremental"`
-	// WithoutHeaders says that the file has no header; the columns of the file are then Columns, or those of the table.
+	// WithoutHeaders says that the file has no header; its columns are then Columns, or the table's.
 	WithoutHeaders bool     `json:"withoutHeaders,omitempty"`
 	Columns        []string `json:"columns,omitempty"`
 	// IgnoredLines are skipped at the beginning.
@@ -208,7 +208,7 @@ type Import struct {
 	NullValues []string `json:"treatValuesAsNull,omitempty"`
 }
 
-// ImportResult is what an import gives.
+// ImportResult is the result of an import.
 type ImportResult struct {
 	// ImportedColumns are the columns of the file.
 	ImportedColumns []string `json:"importedColumns"`
@@ -404,8 +404,8 @@ func (c *Client) TableMetadata(ctx context.Context, table string) iter.Seq2[Meta
 	return list[Metadata](ctx, c, request{path: c.scoped("tables", table, "metadata")})
 }
 
-// SetTableMetadata adds notes to a table and its columns, or replaces those of the same provider and key, and returns
-// all.
+// SetTableMetadata sets notes on a table and its columns and returns all of them. A note of the same provider and key is
+// replaced.
 func (c *Client) SetTableMetadata(ctx context.Context, table, provider string, notes []KeyValue, columns ...ColumnNote) (*TableMetadata, error) {
 	body := map[string]any{"provider": provider}
 	if len(notes) > 0 {

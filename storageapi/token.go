@@ -19,7 +19,7 @@ type Token struct {
 	Created   Time `json:"created"`
 	Refreshed Time `json:"refreshed"`
 	Expires   Time `json:"expires"`
-	// IsExpired and IsDisabled say that the token is of no use any more.
+	// IsExpired and IsDisabled say that the token is no longer accepted.
 	IsExpired  bool `json:"isExpired"`
 	IsDisabled bool `json:"isDisabled"`
 	// IsMasterToken says that the token belongs to a person and may do everything.
@@ -51,7 +51,7 @@ type Token struct {
 
 // Admin is the person of a master token.
 type Admin struct {
-	// ID and Name are those of the person, Role is what the person is in the project.
+	// ID and Name of the person, and the Role in the project.
 	ID   IntID  `json:"id"`
 	Name string `json:"name"`
 	Role string `json:"role"`
@@ -67,9 +67,9 @@ type Organization struct {
 	ID ID `json:"id"`
 }
 
-// Project is what a token gives access to.
+// Project is a project that a token gives access to.
 type Project struct {
-	// ID and Name are those of the project.
+	// ID and Name of the project.
 	ID   IntID  `json:"id"`
 	Name string `json:"name"`
 	// Type and Region are properties of the project, Created and Expires its times.
@@ -102,7 +102,7 @@ type Quantity struct {
 	Value float64 `json:"value"`
 }
 
-// TokenCreate is what a new token is made of.
+// TokenCreate describes a new token.
 type TokenCreate struct {
 	// Description has at most 255 characters; the server has a default.
 	Description string `json:"description,omitempty"`
@@ -110,11 +110,11 @@ type TokenCreate struct {
 	BucketPermissions map[string]string `json:"bucketPermissions,omitempty"`
 	// ComponentAccess are components whose configurations the token may use.
 	ComponentAccess []string `json:"componentAccess,omitempty"`
-	// CanManageBuckets gives all rights to all buckets, also to those that come later.
+	// CanManageBuckets gives all rights to all buckets, including future ones.
 	CanManageBuckets bool `json:"canManageBuckets,omitempty"`
 	// CanReadAllFileUploads shows files that were made with other tokens.
 	CanReadAllFileUploads bool `json:"canReadAllFileUploads,omitempty"`
-	// CanPurgeTrash lets configurations be deleted for good.
+	// CanPurgeTrash allows to delete configurations permanently.
 	CanPurgeTrash bool `json:"canPurgeTrash,omitempty"`
 	// ExpiresIn is in seconds; 0 means never.
 	ExpiresIn int `json:"expiresIn,omitempty"`

@@ -290,8 +290,8 @@ func (s *StoredFile) Slices(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// sliceName takes the address of a file off the front of that of its slice. The hosts of both are not compared, and for the
-// protocol of Azure neither is what stands before the container, which is a part of the endpoint.
+// sliceName returns the name of a slice from its address and the address of its file. Hosts are not compared. For Azure
+// neither is the path before the container, because it belongs to the endpoint.
 func sliceName(slice, file string) (string, bool) {
 	scheme, slicePath, ok := strings.Cut(slice, "://")
 	fileScheme, filePath, _ := strings.Cut(file, "://")

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// sinkClient returns the client of the sink's own token, which is made if there is none, or the user's.
+// sinkClient returns a client with the sink's own token, which is made if it is missing, or the user's client.
 func (t *Target) sinkClient(ctx context.Context, f *buffer.File) (*storageapi.Client, error) {
 	if t.opts.Tokens == nil {
 		return t.client, nil
@@ -66,8 +66,8 @@ func (t *Target) Drop(ctx context.Context, sinkID string) error {
 	return nil
 }
 
-// renew makes a token, stores it, and only then deletes the old one. Without force a good token that somebody else has
-// made meanwhile is taken.
+// renew makes a token, stores it, and only then deletes the old one. Without force it takes a good token that another call
+// made meanwhile.
 func (t *Target) renew(ctx context.Context, sinkID, table string, force bool) (*storageapi.Client, error) {
 	defer t.locks.Hold(sinkID)()
 	stage, name, _, err := splitTable(table)

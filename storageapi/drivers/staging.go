@@ -138,7 +138,7 @@ func (s *Staging) forget(fileID string, f *stagedFile) {
 	}
 }
 
-// prepare makes the file of the project, if there is none that still takes slices. Called with f.mu held.
+// prepare makes a file of the project unless one still takes slices. f.mu must be held.
 func (s *Staging) prepare(ctx context.Context, f *stagedFile, obj buffer.Object) error {
 	if f.file != nil {
 		if end := f.file.Expires(); end.IsZero() || time.Until(end) > renewBefore {
@@ -339,7 +339,7 @@ func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileI
 	for _, obj := range objs {
 		names = append(names, sliceName(obj))
 	}
-	// Nobody adds to the manifest meanwhile.
+	// The lock keeps put from adding to the manifest meanwhile.
 	staged := s.stored(fileID)
 	staged.mu.Lock()
 	defer staged.mu.Unlock()

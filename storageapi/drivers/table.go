@@ -56,7 +56,7 @@ func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table bu
 	if err == nil {
 		return nil
 	}
-	// Somebody else may have been first.
+	// Another client may have been first.
 	if found, ferr := client.Table(ctx, table.ID); ferr == nil {
 		return compare(table, found.Columns)
 	}
@@ -87,7 +87,7 @@ func (t *Target) uncreate(ctx context.Context, tableID, creation string) error {
 			continue
 		}
 		if job.RunID == nil || *job.RunID != creation {
-			return nil // the newest job that made a table of the name is somebody else's
+			return nil // another client's job made the newest table of the name
 		}
 		return ignoreNotFound(t.client.DeleteTable(ctx, tableID, false))
 	}

@@ -25,7 +25,7 @@ type TargetOptions struct {
 	Staging *Staging
 	// Tokens, if not nil, has a token for each sink. A [TokenStore] has them made and renewed by the target.
 	Tokens TokenSource
-	// TempDir is for the copy of a slice while it is uploaded to a file of its own; the default is that of the system.
+	// TempDir holds the copy of a slice while it is uploaded to its own file. Default: the system's.
 	TempDir string
 	// Logger hears of what could not be tidied up; the default is silence.
 	Logger *slog.Logger
@@ -105,7 +105,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 		err = t.importFile(ctx, client, f, &p)
 	}
 	if isRefused(err) && t.opts.Tokens != nil {
-		// Somebody has deleted or refreshed the token of the sink, or the bucket that it may write.
+		// The token of the sink, or the bucket that it may write, was deleted or refreshed.
 		if client = t.client; t.store != nil {
 			client, err = t.renew(ctx, f.SinkID, f.Table.ID, true)
 		}
@@ -244,7 +244,7 @@ func (t *Target) await(ctx context.Context, client *storageapi.Client, p progres
 	return nil
 }
 
-// discard deletes a file of the project that is of no use any more.
+// discard deletes a file of the project that is no longer needed.
 func (t *Target) discard(ctx context.Context, client *storageapi.Client, id storageapi.IntID) {
 	if err := client.DeleteFile(ctx, id); err != nil {
 		t.opts.Logger.Warn("storage api target: a file could not be deleted, it expires by itself", "file", id, "error", err)

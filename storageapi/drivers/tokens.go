@@ -32,7 +32,7 @@ type TokenSource interface {
 }
 
 // TokenStore keeps the tokens of sinks over restarts: a [Target] that has one makes and renews them. With a TokenSource
-// alone they are made elsewhere, and where there is none that fits, the client's own token is used.
+// alone tokens are made elsewhere, and a sink without a fitting one uses the client's own token.
 type TokenStore interface {
 	TokenSource
 	// Put stores the token of a sink durably, in place of the one before.

@@ -24,8 +24,8 @@ const (
 // Content-Type, and its own as x-ms-meta-….
 type blobProperties map[string]string
 
-// readBlobProperties reads them from the header of a put. Content-Type is that of the blob only when x-ms-blob-content-type
-// is absent and the request brings the whole blob.
+// readBlobProperties reads them from the header of a put. Content-Type describes the blob only if x-ms-blob-content-type is
+// absent and the request carries the whole blob.
 func readBlobProperties(h http.Header, whole bool) (blobProperties, error) {
 	p := make(blobProperties)
 	size := 0
@@ -35,7 +35,7 @@ func readBlobProperties(h http.Header, whole bool) (blobProperties, error) {
 		case lower == "x-ms-blob-cache-control":
 			name = "Cache-Control"
 		case lower == "x-ms-blob-content-md5":
-			continue // it is checked by nobody, so it is promised to nobody
+			continue // nothing checks it
 		case strings.HasPrefix(lower, "x-ms-blob-content-"):
 			name = http.CanonicalHeaderKey(strings.TrimPrefix(lower, "x-ms-blob-"))
 		case strings.HasPrefix(lower, "x-ms-meta-"):
@@ -115,8 +115,8 @@ func (c *call) sliceAddress(name string) string {
 // objectAddress is sliceAddress for S3.
 func objectAddress(name string) string { return "s3://" + ObjectBucket + "/" + name }
 
-// servedManifest reads a manifest as clients get it: whatever address its writer used, each entry is what address makes of
-// its name. One that is no manifest is served as it is.
+// servedManifest rewrites the entries of a manifest: clients get the address that this server hands out, whatever the writer
+// used. Bytes that are not a manifest are returned unchanged.
 func servedManifest(file int64, f io.Reader, address func(name string) string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest))
 	if err != nil {

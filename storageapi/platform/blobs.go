@@ -242,7 +242,7 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// blobName is the name by which clients know a blob of a file: the file's own, followed by that of a slice.
+// blobName is the public name of the blobs of a file. The name of a slice is appended to it.
 func blobName(file int64, sliced bool) string {
 	if sliced {
 		return "f" + strconv.FormatInt(file, 10) + "/"

@@ -229,8 +229,8 @@ func branchedRecords() (list []string) {
 	return list
 }
 
-// sweepBranches deletes the records that calls have left which were under way when their branch was deleted. Nobody can
-// reach them, and no branch gets that id again.
+// sweepBranches deletes records of deleted branches. A call that was running while its branch was deleted may have stored
+// some. They are unreachable, and no branch gets that id again.
 func (s *Server) sweepBranches() error {
 	return s.store.update(branchesLock, func(tx *txn) error {
 		branches, err := all[devBranch](tx, key("branch", ""))

@@ -187,7 +187,7 @@ func (c *call) createBucket() (any, error) {
 		} else if found {
 			return nil, refuse(http.StatusBadRequest, bucketExists, "The bucket %q already exists", b.ID)
 		}
-		// The display name is only in the way when somebody has chosen it.
+		// Only a display name that the caller chose can be refused.
 		err := c.checkBucketName(tx, b.ID, b.DisplayName)
 		if err != nil && !in.has("displayName") {
 			b.DisplayName = b.Stage + "-" + name
@@ -263,11 +263,10 @@ func (c *call) deleteBucket() (any, error) {
 }
 
 // bucketDeleteJob deletes a bucket, the data of its tables and the rights on it. It holds the locks of the bucket and of all
-// its tables: a change of one of them that began before could otherwise store it anew.
+// its tables: otherwise a change that began earlier could store one of them again.
 func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 	branch := run.record.Branch
-	// Bucket first, tables after it, in their order, tokens last: nobody who holds the lock of a table asks for another one,
-	// nor does who holds that of the tokens.
+	// Lock order: bucket, its tables by id, tokens. A holder of a table lock or of the token lock takes no further lock.
 	defer s.store.locks.Hold(bucketLock(branch, ""))()
 	defer s.store.locks.Hold(bucketLock(branch, p.Bucket))()
 	tables, err := viewed(s.store, func(tx *txn) ([]table, error) { return all[table](tx, key("table", branch, p.Bucket+".")) })

@@ -33,11 +33,11 @@ type configVersion struct {
 	SortOrder   []string `json:"sortOrder,omitempty"`
 	// Rows are in the order of their ids.
 	Rows []rowRef `json:"rows,omitempty"`
-	// Content is the version whose content is that of this one.
+	// Content is the version that brought the content of this one.
 	Content int `json:"content"`
 }
 
-// change is what every version of a configuration or row has.
+// change describes one version of a configuration or row.
 type change struct {
 	Version    int                 `json:"version"`
 	Identifier string              `json:"identifier"`
@@ -127,7 +127,7 @@ func newChange(version int, by storageapi.TokenRef, text, fallback string) chang
 	return change{Version: version, Identifier: newULID(at.Time), At: at, By: by, Text: text}
 }
 
-// commit makes next the latest version, with the next number. content is nil if it is that of next.Content.
+// commit makes next the latest version, with the next number. A nil content keeps next.Content.
 func (c *configuration) commit(next configVersion, content json.RawMessage, text, fallback string) error {
 	next.change = newChange(c.head.Latest.Version+1, c.by, text, fallback)
 	if content != nil {
@@ -226,7 +226,7 @@ func (v configVersion) withoutRow(row string) configVersion {
 	return v
 }
 
-// ordered returns the rows in the order of their execution: that of rowsSortOrder, or of the ids without one.
+// ordered returns the rows in the order of their execution: rowsSortOrder, or by id.
 func (v configVersion) ordered() []rowRef {
 	if len(v.SortOrder) == 0 {
 		return v.Rows

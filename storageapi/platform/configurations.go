@@ -90,7 +90,7 @@ func ofConfiguration(read func(c *call, conf *configuration) (any, error)) func(
 	}
 }
 
-// edit is what a call says of a configuration or a row. Nil stands for what it leaves as it is.
+// edit holds the fields of a call that creates or changes a configuration or a row. A nil field stays unchanged.
 type edit struct {
 	name, description *string
 	disabled          *bool
@@ -300,7 +300,7 @@ func (c *call) createConfiguration() (any, error) {
 		if err := conf.commit(v, orEmptyObject(e.content), e.text, configCreatedText); err != nil {
 			return nil, err
 		}
-		if found { // the state of one that was in the trash under this id is not that of the new one
+		if found { // a configuration in the trash had this id: the new one does not inherit its state
 			if err := tx.deleteAll(id.key("row-state", "")); err != nil {
 				return nil, err
 			}
@@ -318,8 +318,8 @@ func alreadyExists(id configID) error {
 	return refuse(http.StatusBadRequest, configExists, "Configuration %q already exists", id.config)
 }
 
-// newConfiguration runs create for a new configuration. Without an id it is given one, and another one when somebody has
-// chosen the same.
+// newConfiguration runs create for a new configuration. Without an id it takes the next number, and skips numbers that a
+// caller has chosen as an id.
 func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) (any, error)) (any, error) {
 	if id.config != "" {
 		return c.change(id.lock(), func(tx *txn) (any, error) { return create(tx, id) })
@@ -330,7 +330,7 @@ func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) (
 			return nil, err
 		}
 		answer, err := c.change(id.lock(), func(tx *txn) (any, error) {
-			// One in the trash has its id still: who makes a configuration without choosing the id does not take its place.
+			// A configuration in the trash keeps its id. Only a caller that chose the id replaces it.
 			if found, err := tx.has(id.key("config")); err != nil {
 				return nil, err
 			} else if found {
@@ -417,7 +417,7 @@ func (c *call) updateConfigurationState() (any, error) {
 	})
 }
 
-// deleteConfiguration puts a configuration into the trash, or deletes one that is there for good.
+// deleteConfiguration moves a configuration into the trash, or purges one that is there.
 func (c *call) deleteConfiguration() (any, error) {
 	id, err := c.configID()
 	if err != nil {

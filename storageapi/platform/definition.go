@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// definition is what a new table is made of.
+// definition describes a new table.
 type definition struct {
 	Bucket      string              `json:"bucketId"`
 	Name        string              `json:"name"`

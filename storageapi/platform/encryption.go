@@ -65,7 +65,7 @@ func openVault(path string) (*vault, error) {
 // cipherScope says where a value can be read. A narrower one has all fields of the wider ones.
 type cipherScope struct{ component, project, config string }
 
-// prefix is that of the narrowest scope that the fields name.
+// prefix marks the narrowest scope that the fields name.
 func (s cipherScope) prefix() string {
 	switch {
 	case s.config != "":
@@ -76,7 +76,7 @@ func (s cipherScope) prefix() string {
 	return componentCipher
 }
 
-// bound is what is authenticated with a value under the prefix.
+// bound is authenticated together with a value of that prefix.
 func (s cipherScope) bound(prefix string) []byte {
 	switch prefix {
 	case componentCipher:
@@ -87,8 +87,8 @@ func (s cipherScope) bound(prefix string) []byte {
 	return []byte(strings.Join([]string{prefix, s.component, s.project, s.config}, sep))
 }
 
-// encryptedForm begins every encrypted value, also one of a scope or a key store that this server does not have: such a value
-// must not reach a program as if it were the secret.
+// encryptedForm begins every encrypted value. It matches unknown scopes and key stores too, because such a value must not
+// reach a program as if it were the secret.
 var encryptedForm = regexp.MustCompile(`^` + cipherMark + `[0-9A-Za-z]+(::|==)`)
 
 // isEncrypted reports whether the text has the form of an encrypted value, and its prefix.

@@ -78,13 +78,13 @@ func (s *Server) addEvent(e *storageapi.Event) error {
 	return err
 }
 
-// storedEvent is the record of an event. Branch is that of the table that it is about.
+// storedEvent is the record of an event. Branch is set for an event about a table.
 type storedEvent struct {
 	storageapi.Event
 	Branch string `json:"branch,omitempty"`
 }
 
-// keys are those of the record and of all that refers to it.
+// keys are the key of the record, then those of its index entries.
 func (e storedEvent) keys() []string {
 	id, _ := strconv.ParseInt(string(e.ID), 10, 64) // it was made of a number
 	list := []string{eventKey(id)}
@@ -135,8 +135,7 @@ var tableEvents = map[string]string{
 	"tableUpdate":           "storage.tableUpdated",
 }
 
-// putTableEvent stores the event at the end of a job that worked on a table, in the change that ends the job. id is that of
-// the event.
+// putTableEvent stores the event that a job on a table has ended, in the same transaction as the end. id is the new event's.
 func putTableEvent(tx *txn, id int64, r jobRecord) error {
 	e := storedEvent{Branch: r.Branch, Event: storageapi.Event{
 		Created: r.Ended, Component: "storage", Event: tableEvents[r.Operation], ObjectType: "table", ObjectID: *r.Table, Token: r.Creator,
@@ -173,7 +172,7 @@ func (c *call) listEvents(tx *txn) (any, error) {
 	}, asItIs)
 }
 
-// listTableEvents answers what happened to a table to all who may read it.
+// listTableEvents lists the events of a table for every token that may read it.
 func (c *call) listTableEvents(tx *txn) (any, error) {
 	p := c.page(1000)
 	t, err := c.pathTable(tx, false)

@@ -94,7 +94,7 @@ func (c *call) importFile() (any, error) {
 	return c.startJob(spec)
 }
 
-// importSpec reads what an import into a table is to do. file finds the file, when the rest has been read.
+// importSpec reads the parameters of an import into a table. file finds the file after the other fields were read.
 func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error)) (spec jobSpec, err error) {
 	p := importParams{Table: t.ID, Source: importSource{Type: "file"}}
 	h := &p.Params
@@ -139,7 +139,7 @@ func (c *call) createTable() (any, error) {
 	return c.startJob(spec)
 }
 
-// createSpec reads which table a file is to become. file finds the file, when the rest has been read.
+// createSpec reads the parameters of a table made of a file. file finds the file after the other fields were read.
 func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec jobSpec, err error) {
 	p := importParams{Source: importSource{Type: "file"}, New: &definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}}
 	in.name("name", p.New.Name)
@@ -176,8 +176,8 @@ func (s *Server) openSource(run *jobRun, p importParams) (src *fileRows, err err
 	return s.openFileRows(run.ctx, f, p.Params.format(), p.Params.IgnoredLines)
 }
 
-// columnsNotMatch is the failure of an import whose columns are not those of the table: it lacks some, or has some that the
-// table has not and cannot get.
+// columnsNotMatch is the failure of an import whose columns do not match the table: some are missing, or some are unknown and
+// cannot be added.
 func columnsNotMatch(t table, got []string) error {
 	var missing, unexpected []string
 	for _, name := range t.names() {

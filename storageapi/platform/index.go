@@ -62,8 +62,7 @@ func (c *call) index() (any, error) {
 	}{out, components}, nil
 }
 
-// ready answers whether calls can be answered: while the store has failed, 503 with the time of the next attempt to open
-// it. Whoever asks makes that attempt.
+// ready answers 503 with Retry-After while the store has failed. The call also triggers the next attempt to open it.
 func (c *call) ready() (any, error) {
 	return statusOK, c.s.store.db.Ready()
 }

@@ -20,10 +20,10 @@ type rightsKey struct{}
 // newJobKey marks the context of a call from inside that makes a storage job: its value is the id of that job.
 type newJobKey struct{}
 
-// errRunEnded is what a component meets that uses its run after the end of it.
+// errRunEnded is the error of a component that uses its run after the end.
 var errRunEnded = errors.New("the run of the component has ended")
 
-// runLife is what a run of a component can do in the server, as long as it lasts.
+// runLife bounds the use of the server by one run of a component: nothing of the run is at work after end.
 type runLife struct {
 	s      *Server
 	ctx    context.Context // ends with the run

@@ -24,7 +24,7 @@ import (
 type input struct {
 	fields     map[string]json.RawMessage
 	violations []violation
-	// code is that of the error, unless a violation has one of its own.
+	// code is the error code, unless a violation brings its own.
 	code string
 	// list says that the body was [], which is how some clients write that there are no fields.
 	list bool
@@ -35,7 +35,7 @@ type violation struct {
 	code string
 }
 
-// maxBody is above the greatest configuration with the greatest state, also in the longest encoding of a form.
+// maxBody has room for the largest configuration with the largest state in the longest form encoding.
 const maxBody = 32 << 20
 
 // maxContent is the limit of a configuration and of a state.
@@ -179,7 +179,7 @@ func cut(s string, n int) string {
 // fail notes that a field is wrong.
 func (in *input) fail(name, format string, args ...any) { in.failCode("", name, format, args...) }
 
-// failCode is fail with a code of its own. What is wrong is noted once, however often the field is read.
+// failCode is fail with an own error code. A repeated violation is noted once.
 func (in *input) failCode(code, name, format string, args ...any) {
 	v := violation{storageapi.Violation{Key: name, Message: fmt.Sprintf(format, args...)}, code}
 	if !slices.Contains(in.violations, v) {
@@ -273,7 +273,7 @@ func parseFlag(text string) (value, ok bool) {
 	return false, false
 }
 
-// integer returns a whole number, also one that is text, or nil if it was not sent.
+// integer returns a whole number, which may be sent as text, or nil if the field is absent.
 func (in *input) integer(name string) *int64 {
 	if !in.has(name) {
 		return nil
@@ -286,7 +286,7 @@ func (in *input) integer(name string) *int64 {
 	return &n
 }
 
-// texts returns a list of texts, also one that is the JSON text of a list; given is false if it was not sent.
+// texts returns a list of texts, which may be sent as JSON text; given is false if the field is absent.
 func (in *input) texts(name string) (list []string, given bool) {
 	if !in.has(name) {
 		return nil, false
@@ -305,7 +305,7 @@ func (in *input) texts(name string) (list []string, given bool) {
 }
 
 // content returns a field that is a JSON object or array, or the text of one, as compact bytes that are otherwise
-// untouched; nil if it was not sent, or is null. code is that of the error for text which is none.
+// untouched; nil if the field is absent or null. code is the error code for text that is not JSON.
 func (in *input) content(name, code string) json.RawMessage {
 	if !in.has(name) {
 		return nil

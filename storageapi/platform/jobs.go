@@ -59,7 +59,7 @@ type jobRun struct {
 	results any
 }
 
-// operation is what a kind of jobs does, with its parameters.
+// operation adapts the function of an operation: it decodes the parameters of the job.
 func operation[P any](do func(run *jobRun, p P) error) func(run *jobRun) error {
 	return func(run *jobRun) error {
 		var p P
@@ -132,7 +132,7 @@ type storageJobs struct {
 	operations map[string]func(run *jobRun) error
 
 	endMu sync.Mutex
-	ended chan struct{} // closed and made anew at the end of each job; guarded by endMu
+	ended chan struct{} // closed and replaced at the end of each job; guarded by endMu
 }
 
 func newStorageJobs(s *Server) *storageJobs {
@@ -218,8 +218,7 @@ func (j *storageJobs) attempt(run *jobRun) error {
 	return guard(func() error { return operation(run) })
 }
 
-// reread waits until the store is open again and takes the job up as it stands there. It reports whether the job has
-// ended.
+// reread waits until the store is open again and reads the record of the job from it. It reports whether the job has ended.
 func (j *storageJobs) reread(ctx context.Context, run *jobRun) (finished bool, err error) {
 	j.s.log.Warn("platform: the store has failed below a job, which runs again when it is open", "job", run.record.ID)
 	if err := j.s.store.wait(ctx); err != nil {
@@ -386,7 +385,7 @@ func (s *Server) jobRoutes() []route {
 	}
 }
 
-// seesJob reports whether a caller may see a job: his own, or those of tables he may read.
+// seesJob reports whether the caller may see a job: its own jobs, and jobs of tables that it may read.
 func (c *call) seesJob(r jobRecord) bool {
 	return c.token.CanManageBuckets || int64(r.Creator.ID) == c.token.ID || r.Table != nil && c.token.mayRead(bucketOf(*r.Table))
 }

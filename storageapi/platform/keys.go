@@ -6,8 +6,7 @@ import (
 )
 
 // The keys of the database. The elements of a key are separated by NUL, which no id contains, so that all of one parent
-// stand together and can be read or deleted as a range. Numbers have a fixed width, so that their order is that of
-// the keys.
+// stand together and can be read or deleted as a range. Numbers have a fixed width, so keys sort by number.
 const (
 	formatKey   = "format"
 	sequenceKey = "sequence"

@@ -89,7 +89,7 @@ func (l *lanes) done(j laneJob) {
 // stop ends the context of what runs, waits for it, and starts nothing more.
 func (l *lanes) stop() {
 	l.cancel()
-	l.mu.Lock() // whoever dispatches has ended, the next one sees the context
+	l.mu.Lock() // a running dispatch has ended; a later one sees the context
 	l.pending = nil
 	clear(l.waiting)
 	l.mu.Unlock()

@@ -25,8 +25,8 @@ type loader struct {
 	replaced []part
 }
 
-// discard removes the parts that were written for a job which was refused. After any other failure the change may be on
-// disk nevertheless, and what is in vain goes at the next opening.
+// discard removes the parts of a refused job. After any other failure the transaction may still be on disk, so the parts stay;
+// orphans are removed at the next opening.
 func (l *loader) discard(id int64, err error) {
 	if _, internal := explain(err); err == nil || internal {
 		return
@@ -58,7 +58,7 @@ func (l *loader) eachRow(row func(n int64, cells [][]byte) error) error {
 	})
 }
 
-// convert makes the cells of the table of those of the file, good until the next call.
+// convert turns the cells of the file into cells of the table. The result is valid until the next call.
 func (l *loader) convert(row int64, cells [][]byte) ([][]byte, error) {
 	l.converted, l.cells = l.converted[:0], l.cells[:0]
 	for i, text := range cells {
@@ -73,7 +73,7 @@ func (l *loader) convert(row int64, cells [][]byte) ([][]byte, error) {
 	return l.cells, nil
 }
 
-// write makes the part of the new rows, and new parts for those of the old ones that lose rows to it.
+// write writes the part with the new rows, and rewrites old parts that lose rows to it.
 func (l *loader) write(id int64, ids []int64, old []part) (part, error) {
 	if len(l.t.PrimaryKey) == 0 {
 		return l.s.parts.write(l.t.Incarnation, id, ids, func(w *partWriter) error {

@@ -193,7 +193,7 @@ func (r *Run) readMappings() error {
 	return nil
 }
 
-// written is what a program has left: it is imported from there, also after a crash.
+// written records the output of a program. After a crash the import goes on from here.
 type written struct {
 	Row     string          `json:"row"`
 	State   json.RawMessage `json:"state,omitempty"`

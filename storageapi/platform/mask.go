@@ -12,7 +12,7 @@ type mask struct{ secrets []string }
 // shortSecret is the longest text that is not hidden: "1" must not make every number unreadable.
 const shortSecret = 3
 
-// add hides text, also where it stands in JSON.
+// add hides text, plain or JSON-encoded.
 func (m *mask) add(text string) {
 	if len(text) <= shortSecret {
 		return

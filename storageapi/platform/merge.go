@@ -81,7 +81,7 @@ func asObject(content json.RawMessage) (map[string]json.RawMessage, error) {
 	return nodes, json.Unmarshal(content, &nodes)
 }
 
-// effectiveConfiguration is what a component gets to see: root with row (nil without rows) laid over it, without
+// effectiveConfiguration is the configuration that a component gets: row, if there is one, laid over root, without
 // processors, with the nodes that exist at run time alone.
 func effectiveConfiguration(root, row, imageParameters json.RawMessage) (json.RawMessage, error) {
 	nodes, err := asObject(root)

@@ -76,7 +76,7 @@ type annotated struct {
 	what   string // for the summaries
 	path   string
 	branch branchScope
-	// provider is that of a call that names none; without one each call must.
+	// provider is the default provider. If it is empty, every call must name one.
 	provider string
 	// lock is held by each change of the object of the path, so that no note is stored for one that is being deleted.
 	lock func(c *call) string

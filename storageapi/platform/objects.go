@@ -17,10 +17,10 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// S3Options make the server hand out temporary credentials of S3 for uploads and downloads, in place of those of Azure.
-// Something must serve them: package s3gateway does, over [Server.Objects].
+// S3Options make the server hand out temporary S3 credentials for uploads and downloads instead of Azure credentials.
+// Package s3gateway serves them over [Server.Objects].
 type S3Options struct {
-	// Region is what clients sign their requests for. The default is "us-east-1".
+	// Region is the region in clients' signatures. Default: "us-east-1".
 	Region string
 }
 
@@ -39,14 +39,14 @@ type Objects struct{ s *Server }
 // Objects returns the bytes of the server's files.
 func (s *Server) Objects() *Objects { return &Objects{s} }
 
-// accessGrant is what an access key says: the file, whether it may be written, and until when.
+// accessGrant is the content of an access key.
 type accessGrant struct {
 	file  int64
 	write bool
 	until time.Time
 }
 
-// accessPrefix is that of temporary access keys, by which clients and servers know that a session token belongs to them.
+// accessPrefix marks temporary access keys, which need a session token.
 const accessPrefix = "ASIA"
 
 var accessEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
@@ -114,7 +114,7 @@ func (o *Objects) SecretKey(accessKey, sessionToken string) (string, error) {
 	return o.s.derive("s3 secret", accessKey)
 }
 
-// Region is what clients sign their requests for.
+// Region is the region in clients' signatures.
 func (o *Objects) Region() string {
 	if s3 := o.s.opts.S3; s3 != nil && s3.Region != "" {
 		return s3.Region
@@ -190,7 +190,7 @@ func (b *blobs) serve(file int64, name string, address func(name string) string)
 	return out, info, nil
 }
 
-// servedObject is an object whose bytes are not those of its blob.
+// servedObject serves other bytes than its blob has.
 type servedObject struct {
 	*bytes.Reader
 	io.Closer
@@ -210,7 +210,7 @@ func (o *Objects) Put(ctx context.Context, accessKey, key string, properties map
 	return err
 }
 
-// PutPart stores a part of an object that [Objects.PutParts] puts together. id names the part among those of the object.
+// PutPart stores one part of an object, to be joined by [Objects.PutParts]. id is unique within the object.
 func (o *Objects) PutPart(ctx context.Context, accessKey, key, id string, body io.Reader) error {
 	file, name, err := o.find(accessKey, key, true)
 	if err != nil {

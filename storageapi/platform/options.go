@@ -42,9 +42,9 @@ type Options struct {
 	VariablesComponent string
 	// AnyComponent accepts configurations of components that are not in Components. They cannot be run.
 	AnyComponent bool
-	// S3 makes files be uploaded and downloaded with credentials of S3. Default: with those of Azure.
+	// S3 switches file uploads and downloads to S3 credentials. Default: nil, Azure credentials.
 	S3 *S3Options
-	// Features are the stack's features in the index, ProjectFeatures those of the project.
+	// Features are listed in the index, ProjectFeatures in the project of a token.
 	Features, ProjectFeatures []string
 	// StorageJobs and QueueJobs are how many jobs of a kind run at once; the defaults are 4 and 2.
 	StorageJobs, QueueJobs int

@@ -21,7 +21,7 @@ const (
 	mergeCount = 10
 	// smallPart is the size up to which parts are of one size, in bytes; each further size is mergeCount times as large.
 	smallPart = 256 << 10
-	// maxMerged bounds the size of a merged part, and thereby how long a merge keeps imports of the table waiting.
+	// maxMerged bounds a merged part in bytes, and so the time that imports of the table wait for a merge.
 	maxMerged = 128 << 20
 	// maxSpans bounds the imports whose rows are in one part, because their times are in its record.
 	maxSpans = 4096
@@ -150,7 +150,7 @@ func (s *Server) mergeParts(ctx context.Context, branch, id string) (merged bool
 	return true, nil
 }
 
-// joinParts writes a part of the rows of several ones, in the place of the first.
+// joinParts writes the rows of several parts as one, in the place of the first.
 func (s *Server) joinParts(ctx context.Context, t table, old []part) (part, error) {
 	id, err := s.store.ids.take()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // The rows of a table are parts: files of CSV that are written once and never changed, in a folder for each table. The
 // records of the parts say which belong to the table, so that an import becomes visible as a whole, in the change that
-// ends its job. A file without a record is what a crash has left; it is removed at the next opening.
+// ends its job. A file without a record is left from a crash and is removed at the next opening.
 
 // part is the record of a part.
 type part struct {
@@ -28,7 +28,7 @@ type part struct {
 	Columns []int64 `json:"columns"`
 	Rows    int64   `json:"rows"`
 	Bytes   int64   `json:"bytes"`
-	// At is the time of the import. In a part of several imports it is that of the last one, and Spans has the times of all rows.
+	// At is the time of the import. A merged part has the time of its last import, and Spans has the times of all rows.
 	At    storageapi.Time `json:"at"`
 	Spans []span          `json:"spans,omitempty"`
 }
@@ -155,7 +155,7 @@ func (p *parts) release(incarnation int64, list []part) {
 	}
 }
 
-// remove removes parts whose records are gone, as soon as nobody reads them.
+// remove removes parts whose records are gone. A part that is being read goes with its last reader.
 func (p *parts) remove(incarnation int64, list []part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

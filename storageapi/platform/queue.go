@@ -26,30 +26,30 @@ type queueRecord struct {
 	ConfigData  json.RawMessage `json:"configData,omitempty"`
 	RowIDs      []string        `json:"rowIds,omitempty"`
 	Branch      string          `json:"branch"`
-	BranchGiven bool            `json:"branchGiven,omitempty"` // the creator named the branch, also if it is the default one
+	BranchGiven bool            `json:"branchGiven,omitempty"` // the creator named the branch, which may be the default one
 	Tag         string          `json:"tag"`
 	Parallelism string          `json:"parallelism"`
 	Backend     json.RawMessage `json:"backend,omitempty"`
 	VariablesID string          `json:"variablesId"`
 	Variables   json.RawMessage `json:"variables,omitempty"`
-	// Values are those of the variables from the beginning of the job on, also when it is run again after a crash.
+	// Values are the variables as resolved when the job began. A run after a crash uses them too.
 	Values    map[string]string `json:"values,omitempty"`
 	Created   storageapi.Time   `json:"created"`
 	NotBefore storageapi.Time   `json:"notBefore"`
 	Started   storageapi.Time   `json:"started"`
 	Ended     storageapi.Time   `json:"ended"`
-	// Rights are those of the token that made the job, as they were then.
+	// Rights is a copy of the creator's token.
 	Rights token                   `json:"rights"`
 	Base   string                  `json:"base"`
 	Result *storageapi.QueueResult `json:"result,omitempty"`
-	// Version is the version of the configuration that runs, also when the job is run again after a crash. Done are the
-	// rows that have run to their end.
+	// Version is the version of the configuration when the job began. A run after a crash uses it too. Done are the rows
+	// that have ended.
 	Version int      `json:"version"`
 	Done    []string `json:"done,omitempty"`
 	// Input and Output are the tables that these rows have read and written.
 	Input  []storageapi.QueueTable `json:"input,omitempty"`
 	Output []storageapi.QueueTable `json:"output,omitempty"`
-	// Written is what the program of the row that runs has left, from its end until the row is done.
+	// Written is the output of the current row's program, from its end until the row is done.
 	Written *written `json:"written,omitempty"`
 }
 
@@ -119,7 +119,7 @@ func newQueue(s *Server) *queue {
 	}
 }
 
-// stop is that of lanes, and forgets the jobs whose time has not come.
+// stop stops the lanes and drops delayed jobs.
 func (q *queue) stop() {
 	q.mu.Lock()
 	q.stopped = true

@@ -157,8 +157,7 @@ func (c *call) checkQueueJob(r queueRecord) error {
 	})
 }
 
-// queueTimeFormat writes the offset in digits at all times: RFC 3339 as the
-// time package writes it turns +00:00 into Z.
+// queueTimeFormat always writes the offset in digits. time.RFC3339 would write Z for +00:00.
 const queueTimeFormat = "2006-01-02T15:04:05-07:00"
 
 // queueTime is a time in the form of the queue, whose offset has a colon.

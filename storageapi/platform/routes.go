@@ -28,7 +28,7 @@ type route struct {
 	// query names the parameters of the query, body the fields of the body: by name only, because each is accepted in
 	// several forms. "!" marks a required field, "*" stands for fields that are ignored.
 	query, body string
-	// status is that of a success. The default is 200, or 204 without an answer.
+	// status of a success. Default: 200, or 204 without an answer.
 	status int
 	// answer has the type of the answer: nil for none, text for one that is not JSON.
 	answer any
@@ -138,7 +138,7 @@ type call struct {
 	// jobBase is the address of the server in a job, which has no request.
 	jobBase string
 
-	// body is what was read of the body, and wrong the first fault outside of it.
+	// body holds the fields of the body, wrong the first fault outside of them.
 	body  *input
 	wrong error
 }
@@ -206,10 +206,10 @@ func (c *call) run(rt route) (answer any, err error) {
 	return answer, err
 }
 
-// A request may be malformed in several places. What reads its fields and parameters notes the faults and goes on with
-// zero values; view, change and newJob return the faults before they do anything, and so does fault.
+// A request may be malformed in several places. Readers of fields and parameters note each fault and continue with zero
+// values. view, change and newJob return the faults before they do anything.
 
-// fault returns what is wrong with the request, as far as it was read.
+// fault returns the faults that were noted so far, or nil.
 func (c *call) fault() error {
 	if c.wrong == nil && c.body != nil {
 		return c.body.err()
@@ -217,7 +217,7 @@ func (c *call) fault() error {
 	return c.wrong
 }
 
-// blame notes the first fault that is not one of a field of the body.
+// blame notes a fault outside of the body's fields. The first one counts.
 func (c *call) blame(err error) {
 	if c.wrong == nil {
 		c.wrong = err
@@ -237,8 +237,8 @@ func (c *call) view(read func(tx *txn) error) error {
 	})
 }
 
-// change runs do under a lock, as [store.update] does, and returns its answer. It changes nothing when the request is
-// malformed, also when do has found that out.
+// change runs do under a lock, as [store.update] does, and returns its answer. Nothing is changed if the request is
+// malformed, even if do notices it.
 func (c *call) change(lock string, do func(tx *txn) (any, error)) (answer any, err error) {
 	if err := c.fault(); err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (c *call) change(lock string, do func(tx *txn) (any, error)) (answer any, e
 	return answer, err
 }
 
-// input reads the body of a call that is about fields. code is that of the error when a field is wrong.
+// input reads the fields of the body. code is the error code of a wrong field.
 func (c *call) input(code string) *input {
 	in := c.optionalInput(code)
 	if in.list {
@@ -261,14 +261,13 @@ func (c *call) input(code string) *input {
 	return in
 }
 
-// optionalInput reads the body of a call that has all it needs in its path. Old clients send [] when they have nothing to
-// add.
+// optionalInput is input for a call whose fields are all optional. Old clients send [] instead of an empty object.
 func (c *call) optionalInput(code string) *input {
 	in, err := readInput(c.w, c.r)
 	return c.reading(in, code, err)
 }
 
-// reading makes in the input whose faults are those of the call.
+// reading adopts in: its faults become faults of the call.
 func (c *call) reading(in *input, code string, err error) *input {
 	if err != nil {
 		c.blame(err)
@@ -360,8 +359,8 @@ func (c *call) queryList(name string) []string {
 	return list
 }
 
-// knownID returns the number in the path that is the id of an object. A text that is no number is the id of none: the
-// error says so in the words of the object, and with the text as it came.
+// knownID returns the id of an object from the path. For text that is not a number the error is the same as for an unknown
+// object, and shows the text.
 func (c *call) knownID(name, object, code string) (int64, error) {
 	id := c.pathID(name)
 	if id <= 0 {
@@ -379,7 +378,7 @@ func pathRecord[V any](c *call, tx *txn, object, code string, recordKey func(id 
 	return find[V](tx, recordKey(id), refuse(http.StatusNotFound, code, "%s %d not found", object, id))
 }
 
-// pathID returns a number in the path, which is 0 and thereby nothing's id if it is none.
+// pathID returns a number in the path. It is 0, which is never an id, if the text is not a number.
 func (c *call) pathID(name string) int64 {
 	id, err := strconv.ParseInt(c.r.PathValue(name), 10, 64)
 	if err != nil {

@@ -113,7 +113,7 @@ func (c *call) createRow() (any, error) {
 	})
 }
 
-// newRowID gives an id that no row of the configuration has or had, also none that somebody has chosen.
+// newRowID returns an id that no row of the configuration has or had.
 func (c *call) newRowID(conf *configuration) (string, error) {
 	for {
 		id, err := c.s.store.ids.takeText()

@@ -50,10 +50,10 @@ type Run struct {
 	ComponentID, ConfigID, RowID, BranchID string
 	// Mode is "run", "debug" or "forceRun".
 	Mode string
-	// Configuration is the effective configuration: that of the root with the row laid over it, without processors,
-	// and with the nodes action and image_parameters.
+	// Configuration is the effective configuration: the row laid over the root, without processors, and with the nodes
+	// action and image_parameters.
 	Configuration json.RawMessage
-	// State is what the last run of this configuration or row has left, {} at first.
+	// State was left by the last run of this configuration or row; {} at first.
 	State json.RawMessage
 	// Client calls the server itself, with the rights of the token that made the job.
 	Client *storageapi.Client
@@ -309,8 +309,8 @@ var (
 	errExited    = errors.New("the component has ended its goroutine without returning")
 )
 
-// runProgram runs the program in a goroutine of its own, so that a job has an end also when its program has none. It is
-// given the grace after the end of ctx; then the error is errAbandoned, and the run still belongs to the program.
+// runProgram runs the program in its own goroutine, so that a job ends even if its program does not. The program gets grace
+// after the end of ctx. Then the error is errAbandoned, and the program may still use the run.
 func runProgram(ctx context.Context, program Runner, run *Run, grace time.Duration) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -333,8 +333,8 @@ func runProgram(ctx context.Context, program Runner, run *Run, grace time.Durati
 	}
 }
 
-// failureText is what the log of the job says of a failure. The job itself says it too, with an exception id if the
-// failure is none of the user's.
+// failureText is the text of a failure in the log of the job. The result of the job has it too, with an exception id for an
+// internal failure.
 func (e *execution) failureText(err error) string {
 	switch {
 	case e.ctx.Err() != nil:

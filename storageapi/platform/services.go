@@ -15,8 +15,7 @@ var absentServices = []string{"import", "oauth", "billing", "scheduler", "sync-a
 // ownServices are served here.
 var ownServices = []string{"queue", "encryption"}
 
-// serviceList is what the index says of services: those of this server, those of the embedder, and then those that are
-// in neither.
+// serviceList lists services for the index: this server's, the embedder's, then the absent ones.
 func (s *Server) serviceList(base string) []storageapi.Service {
 	var list []storageapi.Service
 	for _, id := range ownServices {

@@ -22,7 +22,7 @@ import (
 // store is the database of all metadata. A change is one batch with an fsync: it is there as a whole or not at all, and
 // it is on disk before the call that made it is answered. What can be read is on disk.
 //
-// When the disk fails or is full, calls get a [*pebblestore.FailedError] until the store could open itself anew.
+// When the disk fails or is full, calls get a [*pebblestore.FailedError] until the store has reopened.
 type store struct {
 	db    *pebblestore.Store
 	locks keylock.Locks
@@ -310,8 +310,8 @@ func encodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// sequence gives the ids of everything that has a number. None is given twice, also over crashes: the end of each
-// block is on disk before the first id of the block is given.
+// sequence gives numeric ids. No id is given twice, even after a crash: the end of each block is on disk before the first id
+// of the block is given.
 type sequence struct {
 	store     *store
 	mu        sync.Mutex // held while a new block is made durable, which is rare

@@ -15,7 +15,7 @@ type table struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	DisplayName string `json:"displayName"`
-	// Incarnation is never given to another table, also not to one of the same id.
+	// Incarnation is unique, even among tables that had the same id.
 	Incarnation int64           `json:"incarnation"`
 	Columns     []column        `json:"columns"`
 	PrimaryKey  []string        `json:"primaryKey,omitempty"`
@@ -48,7 +48,7 @@ const (
 
 var validColumn = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// bucketOf is the id of a table's bucket, "" if the id is not that of a table.
+// bucketOf returns the bucket of a table id, or "" if it is not a table id.
 func bucketOf(tableID string) string {
 	if strings.Count(tableID, ".") != 2 {
 		return ""
@@ -93,7 +93,7 @@ func getTable(tx *txn, branch, id string) (table, error) {
 	return find[table](tx, tableKey(branch, id), absent)
 }
 
-// latest reads the record of a table that was read before. Another table that has its id by now is not the one.
+// latest reads the record of a table again. A new table with the same id is an error.
 func latest(tx *txn, t table) (table, error) {
 	now, err := getTable(tx, t.Branch, t.ID)
 	if err == nil && now.Incarnation != t.Incarnation {
@@ -306,7 +306,7 @@ func (c *call) updateTable() (any, error) {
 	return c.perform(c.tableSpec("tableUpdate", t.ID, p))
 }
 
-// tableUpdateJob holds the lock of the bucket, because names are unique in it, and then that of the table.
+// tableUpdateJob locks the bucket, because names are unique in it, and then the table.
 func (s *Server) tableUpdateJob(run *jobRun, p tableParams) error {
 	c := run.call()
 	defer s.store.locks.Hold(bucketLock(c.branch, bucketOf(p.Table)))()

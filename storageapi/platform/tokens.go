@@ -49,7 +49,7 @@ func hashToken(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// newSecret makes the secret of a token. It begins with project and token, like those of the platform.
+// newSecret makes the secret of a token. It begins with the ids of project and token, as on the platform.
 func (s *Server) newSecret(id int64) string {
 	return fmt.Sprintf("%d-%d-%s", s.opts.ProjectID, id, rand.Text()+rand.Text())
 }

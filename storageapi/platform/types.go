@@ -41,8 +41,7 @@ func baseOf(backend string) string {
 	return ""
 }
 
-// base is the base type of a column: the one that was given, or that of its type in the words of the backend. A column of
-// neither is text.
+// base is the base type of a column: as given, or derived from the backend type. The default is STRING.
 func (c column) base() string {
 	if c.BaseType != "" {
 		return c.BaseType
@@ -84,7 +83,7 @@ func (c column) length() (first, second int, ok bool) {
 	return first, second, len(numbers) <= 2 && first >= 1 && first <= celltype.MaxPrecision && second <= first
 }
 
-// cellCheck converts the cells of one column of a file into those of the table.
+// cellCheck converts the cells of one column from file to table.
 type cellCheck struct {
 	column string
 	// convert appends the cell that stands for a text, nil for a column of text.

@@ -125,7 +125,7 @@ func (u *unload) abandon() {
 // rowFormat is how rows of an export are written.
 type rowFormat struct {
 	extension string
-	// members are those of the JSON objects, nil for CSV.
+	// members of the JSON objects, nil for CSV.
 	members []jsonMember
 }
 
