@@ -66,61 +66,6 @@ func waitingFile(t *testing.T, b *buffer.Buffer) string {
 	return ""
 }
 
-func TestDiscard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := buffertest.NewMemory()
-		gate := &gated{}
-		mem.Before = gate.before
-		b := open(t, memoryOptions(mem))
-		s := define(t, b, "a")
-
-		put(t, b, s, 0, 5)
-		barrier := make(chan error)
-		go func() { barrier <- b.Flush(t.Context(), "a") }()
-		synctest.Wait() // until the import has failed
-		id := waitingFile(t, b)
-		if err := b.Discard(t.Context(), "a", id); err != nil {
-			t.Fatal(err)
-		}
-		var held *buffer.HeldError
-		if err := <-barrier; !errors.As(err, &held) {
-			t.Errorf("flush of a file that was discarded: %v", err)
-		}
-		for what, err := range map[string]error{
-			"twice":      b.Discard(t.Context(), "a", id),
-			"no file":    b.Discard(t.Context(), "a", "x-f1"),
-			"no sink":    b.Discard(t.Context(), "b", id),
-			"wrong sink": func() error { define(t, b, "b"); return b.Discard(t.Context(), "b", id) }(),
-		} {
-			want := buffer.ErrUnknownFile
-			if what == "no sink" {
-				want = buffer.ErrUnknownSink
-			}
-			if !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", what, err, want)
-			}
-		}
-
-		put(t, b, s, 5, 7) // rows that are still local
-		if err := b.Discard(t.Context(), "a", waitingFile(t, b)); err != nil {
-			t.Fatal(err)
-		}
-		put(t, b, s, 7, 10)
-		gate.open.Store(true)
-		flush(t, b, "a")
-		synctest.Wait() // until the clean-up
-		wantIDs(t, mem, "in.c-test.a", 7, 10)
-		st := b.Stats()
-		if a := st.Sinks[0]; a.Discarded.Rows != 7 || a.Accepted != 10 || a.Target.Rows != 3 || st.LocalBytes != 0 {
-			t.Errorf("stats are %+v, %d local bytes", a, st.LocalBytes)
-		}
-		if n := len(mem.Objects()); n != 0 {
-			t.Errorf("staging still holds %d objects", n)
-		}
-		verify(t, b)
-	})
-}
-
 // An import that runs while its file is to be discarded decides: its rows are in the table.
 func TestDiscardWaitsForARunningImport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

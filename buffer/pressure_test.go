@@ -116,27 +116,6 @@ func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 	})
 }
 
-// Of many sinks those that hold most are imported first.
-func TestPressureTakesTheFullestSinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
-		opts.MaxDiskBytes, opts.MaxSinkBytes = 2<<20, 4<<20
-		b := open(t, opts)
-		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None }
-		small, large := define(t, b, "small", plain), define(t, b, "large", plain)
-		put(t, b, small, 0, 10)
-		feed(t, b, large, 0, 1200)
-		synctest.Wait()
-		if st, _ := b.SinkStats("large"); st.Target.Rows == 0 || st.Files[0].Reason != "pressure" {
-			t.Errorf("large: %s", state(b, "large"))
-		}
-		if got, want := state(b, "small"), "accepted 10 local 10 staging 0 target 0 expired 0 files [writing/]"; got != want {
-			t.Errorf("small: got %s, want %s", got, want)
-		}
-	})
-}
-
 // A single call for which there is no room drives out what gathers, and so does a lower bound after a restart.
 func TestPressureOfALargeCallAndOfALowerBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -84,52 +84,6 @@ func TestExpiryIsLogged(t *testing.T) {
 	})
 }
 
-func TestSchemaMismatchWaitsInStagingAndExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := buffertest.NewMemory()
-		b := open(t, memoryOptions(mem))
-		s := define(t, b, "a")
-		if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-test.a", Columns: columns}); err != nil {
-			t.Fatal(err)
-		}
-		mem.Alter("in.c-test.a", "id", "other")
-		put(t, b, s, 0, 3)
-		var held *buffer.HeldError
-		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), "columns differ") {
-			t.Fatalf("flush: %v, want a HeldError that tells of the columns", err)
-		}
-		if got, want := state(b, "a"), "accepted 3 local 0 staging 3 target 0 expired 0 files [importing/requested]"; got != want {
-			t.Fatalf("got %s, want %s", got, want)
-		}
-		verify(t, b)
-
-		// Fixed: the next attempt succeeds.
-		mem.Alter("in.c-test.a", columns...)
-		if err := b.Flush(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		wantIDs(t, mem, "in.c-test.a", 0, 3)
-
-		// Not fixed: the rows expire after the retention, and are counted.
-		mem.Alter("in.c-test.a", "id", "other")
-		put(t, b, s, 3, 7)
-		time.Sleep(7 * 24 * time.Hour)
-		synctest.Wait()
-		if got, want := state(b, "a"), "accepted 7 local 0 staging 4 target 3 expired 0 files [imported/requested importing/interval]"; got != want {
-			t.Fatalf("got %s, want %s", got, want)
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if got, want := state(b, "a"), "accepted 7 local 0 staging 0 target 3 expired 4 files [imported/requested expired/interval]"; got != want {
-			t.Fatalf("got %s, want %s", got, want)
-		}
-		if left := mem.Objects(); len(left) > 0 {
-			t.Fatalf("objects left in staging: %v", left)
-		}
-		verify(t, b)
-	})
-}
-
 func TestOneFailingSinkDoesNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()

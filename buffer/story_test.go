@@ -1,0 +1,422 @@
+package buffer_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/trigger"
+)
+
+// TestStories plays the scripts of testdata/stories. Each is one buffer with its drivers in memory, on a fake clock:
+// nothing happens between two commands but what the earlier ones have set off. README.md there explains the commands.
+//
+//	go test ./buffer -run TestStories -rewrite
+func TestStories(t *testing.T) {
+	paths, err := filepath.Glob("testdata/stories/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStory(t)
+				datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+					out := s.play(t, d)
+					synctest.Wait()
+					return out + s.news()
+				})
+			})
+		})
+	}
+}
+
+// story is what one script has built.
+type story struct {
+	disk  *vfs.MemFS
+	mem   *buffertest.Memory
+	opts  buffer.Options
+	b     *buffer.Buffer
+	down  map[buffertest.Op]*atomic.Bool
+	sinks map[string]*buffer.SinkHandle
+	cells map[string]int // of a row of a sink
+	next  map[string]int // the next row of a sink
+	calls map[buffertest.Op]int
+	ended chan string // outcomes of commands that wait
+}
+
+func newStory(t *testing.T) *story {
+	s := &story{
+		disk: vfs.NewCrashableMem(), mem: buffertest.NewMemory(), sinks: map[string]*buffer.SinkHandle{}, next: map[string]int{},
+		cells: map[string]int{},
+		calls: map[buffertest.Op]int{}, ended: make(chan string, 100), down: map[buffertest.Op]*atomic.Bool{},
+	}
+	for _, op := range []buffertest.Op{buffertest.OpPut, buffertest.OpImport, buffertest.OpDelete} {
+		s.down[op] = new(atomic.Bool)
+	}
+	s.mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if down := s.down[c.Op]; down != nil && down.Load() {
+			return errors.New("down")
+		}
+		return nil
+	}
+	s.opts = memoryOptions(s.mem)
+	s.opts.Retry.Jitter = -1
+	t.Cleanup(func() {
+		if s.b != nil {
+			_ = s.b.Close() // it may be closed
+		}
+	})
+	return s
+}
+
+func (s *story) open(t *testing.T) string {
+	t.Helper()
+	b, err := buffer.Open("data", s.opts.OnDisk(localdisk.Of(s.disk)))
+	if err != nil {
+		return fmt.Sprintln("error:", err)
+	}
+	s.b = b
+	clear(s.sinks)
+	return ""
+}
+
+func (s *story) play(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	ctx := t.Context()
+	id := ""
+	if len(d.CmdArgs) > 0 && len(d.CmdArgs[0].Vals) == 0 {
+		id = d.CmdArgs[0].Key
+	}
+	failure := func(err error) string {
+		if err == nil {
+			return ""
+		}
+		return s.text("error: " + err.Error())
+	}
+	switch d.Cmd {
+	case "open":
+		var retention string
+		d.MaybeScanArgs(t, "sink-bytes", &s.opts.MaxSinkBytes)
+		d.MaybeScanArgs(t, "disk-bytes", &s.opts.MaxDiskBytes)
+		if d.MaybeScanArgs(t, "retention", &retention) {
+			s.opts.Retention = duration(t, retention)
+		}
+		return s.open(t)
+	case "close":
+		return failure(s.b.Close())
+	case "power-cut":
+		s.disk = s.disk.CrashClone(vfs.CrashCloneCfg{})
+		return failure(s.b.Close()) // of a process that the disk has not seen any more
+	case "define":
+		return s.define(t, d, id)
+	case "drop":
+		return failure(s.b.Drop(ctx, id))
+	case "forget":
+		return failure(s.b.Forget(ctx, id))
+	case "put":
+		return s.put(t, d, id)
+	case "wait":
+		time.Sleep(duration(t, id))
+	case "down", "up":
+		s.down[buffertest.Op(id)].Store(d.Cmd == "down")
+	case "alter":
+		var columns string
+		d.ScanArgs(t, "columns", &columns)
+		s.mem.Alter(id, strings.Split(columns, "+")...)
+	case "flush":
+		limit := "1m"
+		d.MaybeScanArgs(t, "for", &limit)
+		ctx, cancel := context.WithTimeout(ctx, duration(t, limit))
+		if d.HasArg("wait") {
+			go func() {
+				defer cancel()
+				s.ended <- fmt.Sprintf("flush %s ended: %s", id, cmp.Or(failure(s.b.Flush(ctx, id)), "all is in the table\n"))
+			}()
+			return ""
+		}
+		defer cancel()
+		return failure(s.b.Flush(ctx, id))
+	case "retry":
+		return failure(s.b.Retry(ctx, id))
+	case "discard":
+		return failure(s.b.Discard(ctx, id, s.waiting(id)))
+	case "rot":
+		return s.rot(t, id)
+	case "state":
+		return s.state(id)
+	case "table":
+		return s.table(id)
+	case "verify":
+		return s.verify(t)
+	default:
+		t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
+	}
+	return ""
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (s *story) define(t *testing.T, d *datadriven.TestData, id string) string {
+	t.Helper()
+	table, names := "t."+id, "id+value"
+	c := buffer.SinkConfig{ID: id, Encoding: buffer.None}
+	d.MaybeScanArgs(t, "table", &table)
+	d.MaybeScanArgs(t, "columns", &names)
+	c.Table = buffer.Table{ID: table, Columns: strings.Split(names, "+")}
+	for _, step := range []struct {
+		name string
+		c    *trigger.Conditions
+	}{{"upload", &c.Upload}, {"import", &c.Import}} {
+		var interval string
+		if d.MaybeScanArgs(t, step.name+"-interval", &interval) {
+			step.c.Interval = duration(t, interval)
+		}
+		d.MaybeScanArgs(t, step.name+"-count", &step.c.Count)
+		d.MaybeScanArgs(t, step.name+"-size", &step.c.Size)
+	}
+	handle, err := s.b.Define(t.Context(), c)
+	if err != nil {
+		return fmt.Sprintln("error:", err)
+	}
+	s.sinks[id], s.cells[id] = handle, len(c.Table.Columns)
+	return ""
+}
+
+// put appends rows one by one and waits until they are on disk. With "wait" it waits for room too, in the background.
+func (s *story) put(t *testing.T, d *datadriven.TestData, id string) string {
+	t.Helper()
+	rows, size, ctx := 1, 1, t.Context()
+	d.MaybeScanArgs(t, "rows", &rows)
+	d.MaybeScanArgs(t, "size", &size)
+	sink, first := s.sinks[id], s.next[id]
+	add := func(appendRows func(context.Context, time.Time, ...buffer.Rows) (buffer.Ticket, error), n int) error {
+		data := fmt.Sprintf("%q%s\n", strconv.Itoa(n), strings.Repeat(`,"`+strings.Repeat("x", size)+`"`, s.cells[id]-1))
+		ticket, err := appendRows(ctx, time.Now(), buffer.Rows{Sink: sink, Data: []byte(data), Count: 1})
+		if err != nil {
+			return err
+		}
+		return ticket.Wait(ctx)
+	}
+	if d.HasArg("wait") {
+		s.next[id] += rows
+		go func() {
+			for n := first; n < first+rows; n++ {
+				if err := add(s.b.AppendWhenRoom, n); err != nil {
+					s.ended <- s.text(fmt.Sprintf("put %s: row %d: %v", id, n, err))
+					return
+				}
+			}
+			s.ended <- fmt.Sprintf("put %s: rows %d to %d are stored\n", id, first, first+rows-1)
+		}()
+		return ""
+	}
+	for n := first; n < first+rows; n++ {
+		err := sink.Full()
+		if err == nil {
+			err = add(s.b.Append, n)
+		}
+		if err != nil {
+			return s.text(fmt.Sprintf("row %d: %v", n, err))
+		}
+		s.next[id]++
+	}
+	return ""
+}
+
+// news returns the outcomes of commands that waited, and the calls of drivers since the last command.
+func (s *story) news() string {
+	var lines []string
+	for len(s.ended) > 0 {
+		lines = append(lines, <-s.ended)
+	}
+	slices.Sort(lines) // those of one moment have no order
+	var out strings.Builder
+	out.WriteString(strings.Join(lines, ""))
+	now := map[buffertest.Op]map[bool]int{}
+	for _, c := range s.mem.Calls() {
+		if now[c.Op] == nil {
+			now[c.Op] = map[bool]int{}
+		}
+		now[c.Op][c.Err == nil]++
+	}
+	for _, op := range []buffertest.Op{buffertest.OpPut, buffertest.OpImport, buffertest.OpDelete} {
+		all := now[op][true] + now[op][false]
+		if n := all - s.calls[op]; n > 0 {
+			fmt.Fprintf(&out, "%s ×%d\n", op, n)
+		}
+		s.calls[op] = all
+	}
+	return out.String()
+}
+
+// text hides the ids of the instance, which are random.
+func (s *story) text(line string) string {
+	words := strings.Fields(line)
+	for i, word := range words {
+		for _, kind := range []string{"-f", "-s"} {
+			if at := strings.LastIndex(word, kind); at >= 8 && !strings.Contains(word[:at], "=") && strings.Count(word, "-") >= 1 {
+				if _, err := strconv.ParseUint(strings.TrimRight(word[at+2:], ":,"), 36, 64); err == nil {
+					words[i] = "ID" + word[len(strings.TrimRight(word, ":,")):]
+				}
+			}
+		}
+	}
+	return strings.Join(words, " ") + "\n"
+}
+
+// waiting returns the id of the oldest file that has not ended.
+func (s *story) waiting(sink string) string {
+	st, _ := s.b.SinkStats(sink)
+	for _, f := range st.Files {
+		if f.State == buffer.FileWriting || f.State == buffer.FileClosing || f.State == buffer.FileImporting {
+			return f.ID
+		}
+	}
+	return "none"
+}
+
+func (s *story) state(id string) string {
+	st, known := s.b.SinkStats(id)
+	if !known {
+		return "unknown\n"
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "accepted %d: local %d, staging %d, table %d", st.Accepted, st.Local.Rows, st.Staging.Rows, st.Target.Rows)
+	for _, lost := range []struct {
+		name string
+		rows int64
+	}{{"expired", st.Expired.Rows}, {"discarded", st.Discarded.Rows}, {"damaged", st.Damaged.Rows}} {
+		if lost.rows > 0 {
+			fmt.Fprintf(&out, ", %s %d", lost.name, lost.rows)
+		}
+	}
+	if st.Dropped {
+		out.WriteString(", dropped")
+	}
+	out.WriteString("\n")
+	for i, f := range st.Files {
+		fmt.Fprintf(&out, "file %d: %s, %d rows", i+1, f.State, f.Level.Rows)
+		if f.Reason != "" {
+			fmt.Fprintf(&out, ", closed by %s", f.Reason)
+		}
+		if f.Attempt > 0 && f.State == buffer.FileImporting {
+			fmt.Fprintf(&out, ", failed ×%d: %s", f.Attempt, strings.TrimSuffix(s.text(f.RetryReason), "\n"))
+		}
+		out.WriteString("\n")
+	}
+	var slicesIn []string
+	for _, state := range []buffer.SliceState{buffer.SliceWriting, buffer.SliceUploading, buffer.SliceUploaded, buffer.SliceImported} {
+		if n := st.Slices[state]; n > 0 {
+			slicesIn = append(slicesIn, fmt.Sprintf("%s ×%d", state, n))
+		}
+	}
+	if len(slicesIn) > 0 {
+		fmt.Fprintf(&out, "slices: %s\n", strings.Join(slicesIn, ", "))
+	}
+	return out.String()
+}
+
+// table prints the columns of a table and the sorted first cells of its rows, as ranges.
+func (s *story) table(id string) string {
+	var ranges []string
+	var rows []int
+	for _, text := range ids(s.mem, id) {
+		n, _ := strconv.Atoi(text)
+		rows = append(rows, n)
+	}
+	slices.Sort(rows)
+	for from, i := 0, 0; i < len(rows); i++ {
+		switch {
+		case i+1 < len(rows) && rows[i+1] == rows[i]+1:
+			continue
+		case from == i:
+			ranges = append(ranges, fmt.Sprint(rows[i]))
+		default:
+			ranges = append(ranges, fmt.Sprintf("%d-%d", rows[from], rows[i]))
+		}
+		from = i + 1
+	}
+	return fmt.Sprintf("(%s): %s; %d objects in staging\n", strings.Join(s.mem.Columns(id), ", "), strings.Join(ranges, ", "), len(s.mem.Objects()))
+}
+
+func (s *story) verify(t *testing.T) string {
+	t.Helper()
+	report, err := s.b.Verify(t.Context())
+	if err != nil {
+		return fmt.Sprintln("error:", err)
+	}
+	var out strings.Builder
+	for _, sink := range report.Sinks {
+		for _, difference := range sink.Differences {
+			fmt.Fprintf(&out, "%s: %s\n", sink.ID, difference)
+		}
+	}
+	damages, err := s.b.Damaged(t.Context())
+	if err != nil {
+		return fmt.Sprintln("error:", err)
+	}
+	for _, d := range damages {
+		fmt.Fprintf(&out, "damage in %s: %d rows", d.SinkID, d.Rows)
+		if d.Uncounted {
+			out.WriteString(" or more")
+		}
+		if d.Store != "" {
+			out.WriteString(", the store was set aside")
+		}
+		out.WriteString("\n")
+	}
+	if out.Len() == 0 {
+		return "the ledger holds\n"
+	}
+	return out.String()
+}
+
+// rot changes what is on the disk of a closed buffer: the first "chunk", or the "list" of tables.
+func (s *story) rot(t *testing.T, what string) string {
+	t.Helper()
+	switch what {
+	case "chunk":
+		editChunks(t, s.disk, func(n int, value []byte) []byte {
+			if n == 0 {
+				value[len(value)-1] ^= 4
+			}
+			return value
+		})
+	case "list":
+		names, err := s.disk.List("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Sorted(slices.Values(names)) {
+			if strings.HasPrefix(name, "MANIFEST-") {
+				rot(t, s.disk, "data/"+name, func(int) int { return 10 })
+			}
+		}
+	default:
+		t.Fatalf("rot %q is unknown", what)
+	}
+	return ""
+}
