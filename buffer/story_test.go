@@ -37,7 +37,12 @@ func TestStories(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStory(t)
 				datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-					out := s.play(t, d)
+					out := ""
+					if d.Cmd == "wait" {
+						time.Sleep(duration(t, d.CmdArgs[0].Key))
+					} else {
+						out = s.play(t, d)
+					}
 					synctest.Wait()
 					return out + s.news()
 				})
@@ -131,8 +136,6 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		return failure(s.b.Forget(ctx, id))
 	case "put":
 		return s.put(t, d, id)
-	case "wait":
-		time.Sleep(duration(t, id))
 	case "down", "up":
 		s.down[buffertest.Op(id)].Store(d.Cmd == "down")
 	case "alter":
