@@ -44,7 +44,7 @@ type Buffer struct {
 	gate gate
 
 	// mu guards the state of sinks, files and slices. Only the committer writes, and it holds mu only while it changes
-	// memory, never during I/O. Lock order: mu before sinkState.mu and gate.mu.
+	// memory, never during I/O. Lock order: see locks.go.
 	mu struct {
 		sync.RWMutex
 		state
@@ -78,14 +78,9 @@ type Buffer struct {
 	metrics  *metrics      // nil without a meter
 	discards atomic.Uint64 // gives each call of Discard its own job
 
-	pack  packer       // of the committer
-	order chunkOrder   // of the committer
-	syncs chan *commit // from the committer to the syncer, in order
-	// synced has a token when the syncer should look at its commits, first is the one that it looks at.
-	synced chan struct{}
-	first  *commit
-	// writing counts the commits that are on their way to the disk.
-	writing atomic.Int64
+	pack  packer     // of the committer
+	order chunkOrder // of the committer
+	syncs syncQueue
 }
 
 // state is what the store holds of sinks, files and slices.

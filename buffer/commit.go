@@ -8,17 +8,40 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// commitLoop is the committer. It ends after the group that gathered when the gate was finished.
+// The way of a group, from the first row to the acknowledgement:
+//
+//	caller                     committer                              syncer                      store
+//	Append: row into a chunk
+//	of the gathering group ──▶ (kick)
+//	Wait ────────────────────▶ take: the group gathers no more,
+//	                           the next one begins
+//	                           prepare: compress, change the state,
+//	                           encode one batch ─────────────────────────────────────────────▶ log, memory table
+//	                           hand ────────────────────────────────▶ next                     sync ──▶ (wake)
+//	                           takes the next group                   SyncWait ◀────────────── done
+//	                                                                  finish: counters, what follows
+//	Wait returns ◀─────────────────────────────────────────────────── group.end
+//	                           (kick) ◀────────────────────────────── finished
+//
+// What wakes whom:
+//
+//	kick wakes the committer     the first rows of a group, its first waiter, an operation, a size that was reached, probe, a commit
+//	                             that is finished, a failure of the store, Close, callers that wait for room
+//	timer wakes the committer    the end of Options.SyncInterval, for rows that nobody waits for
+//	wake wakes the syncer        a sync of the log; see syncQueue
+//	done wakes the callers       the end of their group; see grace
+//
+// A group is due (gate.take) when somebody waits for it, when it holds commitBytes, or when SyncInterval has passed. It may be
+// taken when no commit is underway, or when it is so heavy that preparing it takes the time of a sync. gate.gathered holds a
+// group back for callers that are about to come.
+
+// commitLoop is the committer. It ends after the group that gathered when the buffer was drained.
 func (b *Buffer) commitLoop() {
-	defer b.logSynced()
-	defer close(b.syncs)
+	defer b.syncs.close()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		for b.writing.Load() == 0 || b.gate.heavy() {
-			if !b.gate.gathered() {
-				break
-			}
+		for (b.syncs.underway.Load() == 0 || b.gate.heavy()) && b.gate.gathered() {
 			g, rest := b.gate.take(b.syncInterval())
 			if g == nil {
 				if rest >= 0 {
@@ -45,79 +68,24 @@ func (b *Buffer) syncInterval() time.Duration {
 	return b.opts.SyncInterval
 }
 
-// syncLoop finishes commits in their order: it waits for the disk and lets the waiters go. It is apart from the
-// committer so that the next group is compressed and encoded while this one is being written.
-//
-// The committer does not wake it, but the sync of the log does. A goroutine that is woken last runs first: were it the
-// syncer, the store's writer of the log would stand behind all callers that can run, and the disk would be idle for as
-// long as they take.
+// syncLoop is the syncer: it waits for the disk and lets the callers go. It is apart from the committer so that the next
+// group is compressed and encoded while this one is being written.
 func (b *Buffer) syncLoop() {
 	defer close(b.closed)
-	for range b.synced {
-		for {
-			c, ok := b.nextSynced()
-			if !ok {
-				return
-			}
-			if c == nil {
-				break
-			}
-			b.finish(c)
-			b.writing.Add(-1)
-			b.gate.kick()
+	for {
+		c, ok := b.syncs.next()
+		if !ok {
+			return
 		}
+		b.finish(c)
+		b.syncs.finished()
+		b.gate.kick()
 	}
 }
 
-// nextSynced returns the commit that is to be finished next, nil while there is none; false at the end.
-func (b *Buffer) nextSynced() (*commit, bool) {
-	if b.first == nil {
-		select {
-		case c, ok := <-b.syncs:
-			if !ok {
-				return nil, false
-			}
-			b.first = c
-		default:
-			return nil, true
-		}
-	}
-	c := b.first
-	c.stage.CompareAndSwap(preparing, awaited)
-	if c.stage.Load() != handed {
-		return nil, true
-	}
-	b.first = nil
-	return c, true
-}
-
-// logSynced wakes the syncer. It never blocks.
-func (b *Buffer) logSynced() {
-	select {
-	case b.synced <- struct{}{}:
-	default:
-	}
-}
-
-// The stages of a commit. The syncer that comes too early marks it as awaited, and is woken when it is handed.
-const (
-	preparing int32 = iota
-	awaited
-	handed
-)
-
-// enqueue gives a commit its place in the order, before it goes to the store.
-func (b *Buffer) enqueue(c *commit) {
-	b.writing.Add(1)
-	b.syncs <- c
-}
-
-// hand lets the syncer finish a commit. The sync of the log has woken it or will, unless there is none.
+// hand lets the syncer finish a commit.
 func (b *Buffer) hand(c *commit) {
-	unwritten := c.batch == nil || c.err != nil // read before the commit is the syncer's
-	if c.stage.Swap(handed) == awaited || unwritten || b.failure() != nil {
-		b.logSynced()
-	}
+	b.syncs.hand(c, c.batch != nil && c.err == nil && b.failure() == nil)
 }
 
 // commit is a group on its way to the disk.
@@ -158,7 +126,7 @@ func (b *Buffer) prepare(g *group) {
 			c.notes = append(c.notes, ch.notes...)
 		}
 		c.err = f
-		b.enqueue(c)
+		b.syncs.add(c)
 		b.hand(c)
 		return
 	}
@@ -195,10 +163,8 @@ func (b *Buffer) prepare(g *group) {
 	if c.batch.Empty() {
 		c.batch = nil
 	}
-	b.enqueue(c)
-	if c.batch == nil {
-		// An operation that had nothing to write.
-	} else {
+	b.syncs.add(c)
+	if c.batch != nil { // else the operations had nothing to write
 		size := c.batch.Len()
 		if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))

@@ -38,7 +38,7 @@ type group struct {
 
 // gate hands groups to the committer.
 type gate struct {
-	// intake is held for reading by those who append. Lock order: intake before mu.
+	// intake is held for reading by those who append.
 	intake sync.RWMutex
 	life   *life
 

@@ -51,7 +51,7 @@ type lane struct {
 
 // lanes are all that a buffer has. Safe for concurrent use; reset makes them ready.
 type lanes struct {
-	// mu is held for a few instructions, never while run is called. Lock order: Buffer.mu before mu.
+	// mu is held for a few instructions, never while run is called.
 	mu     sync.Mutex
 	byKey  map[laneKey]*lane
 	byID   map[uint64]*lane

@@ -47,7 +47,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	b := &Buffer{
 		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}),
-		pack: packer{gzipLevel: opts.GzipLevel}, syncs: make(chan *commit, 2), synced: make(chan struct{}, 1), reopened: make(chan opened),
+		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan opened),
 	}
 	o, err := b.openStore()
 	if err != nil {

@@ -112,7 +112,7 @@ func (b *Buffer) storeFailed(s *pebblestore.Opening, err error) {
 	if b.store.Load() == s { // else it is being opened, and the opening reports it
 		b.life.fail(&FailedError{Err: err})
 		b.gate.kick()
-		b.logSynced()
+		b.syncs.wake()
 	}
 }
 
@@ -166,7 +166,7 @@ func (b *Buffer) install(o opened) {
 	// The syncer reads what is replaced here: it must have ended every earlier commit.
 	idle := newGroup(0)
 	c := &commit{group: idle}
-	b.enqueue(c)
+	b.syncs.add(c)
 	b.hand(c)
 	<-idle.done
 
@@ -205,7 +205,7 @@ func (b *Buffer) takeUp(o opened) {
 	b.receipts.replace(o.state.receipts)
 	b.lanes.reset()
 	b.db = o.store.DB
-	o.store.OnSync(b.logSynced)
+	o.store.OnSync(b.syncs.wake)
 	b.store.Store(o.store)
 }
 

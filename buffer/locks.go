@@ -1,0 +1,28 @@
+package buffer
+
+// # Goroutines
+//
+//	caller      Append copies rows into a chunk; Ticket.Wait waits for the group. Any number.
+//	committer   commitLoop: the only one that changes state. It takes groups, writes batches, begins and ends reopenings.
+//	syncer      syncLoop: waits for the disk and lets the callers go. It runs what follows from a commit.
+//	probe       gives the processor to callers that are about to wait; at most one for each group.
+//	scheduler   calls fire when a timer is due. It only posts operations.
+//	workers     uploads, imports, clean-ups; each makes its calls of drivers on goroutines of their own (runAttempt).
+//	reopen      closes and opens a store that has failed; at most one. It hands the store to the committer.
+//
+// # Lock order
+//
+// A lock may be taken while those before it on its line are held, never the other way round. No lock of the buffer is held
+// during I/O, while a driver runs, or while a logger or meter is called; only the intake is held for the length of an Append.
+//
+//	gate.intake ─▶ sinkState.mu ─▶ gate.mu
+//	Buffer.mu ─▶ gate.mu
+//	Buffer.mu ─▶ receipts.mu, lanes.mu, workers.mu, the lock of the scheduler
+//	rooms.mu ─▶ line.mu
+//	locks of the store ─▶ life.mu, receipts.mu
+//
+// The locks at the end of a line, and those of lateImports, relief and sliceSource, are held for a few instructions. The store
+// reports its failure with its own locks held, so what it calls (storeFailed, neededBytes) must not enter the store.
+//
+// Buffer.mu is special: the committer alone writes what it guards. So the committer reads without it, and locks only to write;
+// everybody else locks for reading.
