@@ -30,14 +30,14 @@ func (e *Engine) Unreachable(s Settings) (upload, imports string) {
 	return e.opts.Buffer.Unreachable(buffer.SinkConfig{Upload: s.Upload, Import: s.Import})
 }
 
-// Discard gives up a file of a sink that is not in its table yet; see [buffer.Buffer.Discard]. The ledger counts its
-// rows as discarded. The sink need not be defined any more.
+// Discard gives up a file that is not in its table yet; see [buffer.Buffer.Discard]. The ledger counts its rows as
+// discarded. The sink need not be defined any more.
 func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) error {
 	return e.unknownSink(e.buf.Discard(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
 
-// Ready returns nil when records can be taken: a [*buffer.FailedError] while the local level is reopened after a failure
-// of its disk, [ErrClosed] after Close. A bound of memory or disk that is reached is no error of it.
+// Ready returns nil when records can be taken, a [*buffer.FailedError] while the local level is reopened after a failure of
+// its disk, and [ErrClosed] after Close. It does not look at the bounds of memory and disk.
 func (e *Engine) Ready() error {
 	if e.closed.Load() {
 		return ErrClosed
@@ -45,50 +45,39 @@ func (e *Engine) Ready() error {
 	return e.buf.Ready()
 }
 
-// Forget ends the memory of a sink whose table is deleted: its counters begin at zero and its list of files is empty. The
-// sink must not be defined any more, and its rows must have come to an end; else it is [buffer.ErrSinkInUse]. Where the
-// source is not defined either, the count of its dropped records goes with it. It waits for a call that changes
-// definitions, as long as ctx lets it.
-func (e *Engine) Forget(ctx context.Context, sourceID, sinkID string) error {
+// Forget deletes the counters of removed sinks: a new sink of the same id begins at zero and has no files. Where the source
+// is not defined either, the count of its dropped records goes as well; without sinks that is all. It is
+// [buffer.ErrSinkInUse] for a sink that is defined or has rows on their way, and without sinks for a source that is
+// defined. It waits for a call that changes definitions, as long as ctx lets it.
+func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string) error {
 	if err := e.lockDefinitions(ctx); err != nil { // a new definition would count where nobody looks
 		return err
 	}
 	defer func() { <-e.define }()
-	id := bufferID(sourceID, sinkID)
-	if err := e.unknownSink(e.buf.Forget(ctx, id), sourceID, sinkID); err != nil {
-		return err
+	for _, sinkID := range sinkIDs {
+		id := bufferID(sourceID, sinkID)
+		if err := e.unknownSink(e.buf.Forget(ctx, id), sourceID, sinkID); err != nil {
+			return err
+		}
+		e.counts.Delete(id)
 	}
-	e.counts.Delete(id)
 	if _, defined := e.Source(sourceID); !defined {
 		e.dropped.Delete(sourceID)
-	}
-	return nil
-}
-
-// ForgetSource ends the count of the dropped records of a source whose definition was removed. A source that had no sinks
-// has nothing else; the sinks of others are forgotten with [Engine.Forget]. A source that is defined is
-// [buffer.ErrSinkInUse]. It waits for a call that changes definitions, as long as ctx lets it.
-func (e *Engine) ForgetSource(ctx context.Context, sourceID string) error {
-	if err := e.lockDefinitions(ctx); err != nil {
-		return err
-	}
-	defer func() { <-e.define }()
-	if _, defined := e.Source(sourceID); defined {
+	} else if len(sinkIDs) == 0 {
 		return fmt.Errorf("forget source %q: it is defined: %w", sourceID, buffer.ErrSinkInUse)
 	}
-	e.dropped.Delete(sourceID)
 	return nil
 }
 
 // Checkpoint writes a copy of the data directory into a new folder while events keep flowing; see
-// [buffer.Buffer.Checkpoint] for what is in it. Open takes the copy up. Staging and tables are not in it, also where
-// they are folders of the data directory: open the copy with those of the original in the Options.
+// [buffer.Buffer.Checkpoint] for what is in it. Open accepts the copy. It has no staging and no tables, even where they are
+// folders of the data directory: open it with the Staging and Target of the original.
 func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
 	return e.buf.Checkpoint(ctx, filepath.Join(dir, localFolder))
 }
 
-// Inspect opens the data directory of an engine that is closed, or a checkpoint, for reading alone; see
-// [buffer.Inspect]. Sinks are named "source/sink".
+// Inspect opens a checkpoint, or the data directory of a closed engine, read-only; see [buffer.Inspect]. Sinks are named
+// "source/sink".
 func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error) {
 	return buffer.Inspect(filepath.Join(dir, localFolder), opts)
 }
@@ -100,13 +89,13 @@ func (e *Engine) unknownSink(err error, sourceID, sinkID string) error {
 	return err
 }
 
-// sinkAttributes split the name of a sink in the buffer.
+// sinkAttributes are the parts of the name of a sink in the buffer.
 func sinkAttributes(id string) []attribute.KeyValue {
 	source, sink, _ := strings.Cut(id, "/")
 	return []attribute.KeyValue{attribute.String("source", source), attribute.String("sink", sink)}
 }
 
-// observe registers the measurements that only the engine can make; the others are those of the buffer.
+// observe registers the metrics that only the engine knows; the buffer has the others.
 func (e *Engine) observe() (metric.Registration, error) {
 	if e.opts.Meter == nil {
 		return nil, nil

@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// BatchError says what the sinks did not take of a batch, each cause once. [errors.As] finds the [*SinkError] of each cause.
+// BatchError says which records of a batch were not taken and why, each cause once. [errors.As] finds the [*SinkError] of each
+// cause.
 type BatchError struct {
 	// Records is the number of records that at least one sink did not take.
 	Records int
-	// Causes are in the order of their first records.
+	// Causes are in the order of their first record.
 	Causes []BatchCause
 }
 
 // BatchCause is one reason why records of a batch were not taken.
 type BatchCause struct {
-	// Err is that of the first of the records.
+	// Err is the error of the first of the records.
 	Err *SinkError
-	// Records are the places of the records in the batch, ascending.
+	// Records are the indices of the records in the batch, ascending.
 	Records []int
 }
 
-// maxCauses is how many causes the text of a BatchError has.
+// maxCauses bounds the causes in the text of a BatchError.
 const maxCauses = 5
 
 func (e *BatchError) Error() string {
@@ -49,10 +50,10 @@ func (e *BatchError) Unwrap() []error {
 	return list
 }
 
-// maxPlaces is how many runs of places a text has.
+// maxPlaces bounds the runs of indices in a text.
 const maxPlaces = 10
 
-// places writes ascending numbers in short: "records 0-4, 7 and 12 more".
+// places abbreviates ascending numbers: "records 0-4, 7 and 12 more".
 func places(list []int) string {
 	var b strings.Builder
 	b.WriteString("record ")
@@ -81,7 +82,7 @@ func places(list []int) string {
 	return b.String()
 }
 
-// batchError gathers what the sinks did not take; nil when every sink kept every record.
+// batchError collects the failures of all records; nil when every sink kept every record.
 func batchError(source string, results []Result) error {
 	type cause struct {
 		sink   string
@@ -91,7 +92,7 @@ func batchError(source string, results []Result) error {
 	var (
 		e     BatchError
 		known = map[cause]int{} // places in e.Causes
-		last  error             // often that of thousands of records, one after the other
+		last  error             // thousands of records in a row often share one
 		text  string
 	)
 	for i := range results {
@@ -123,7 +124,7 @@ func batchError(source string, results []Result) error {
 	return &e
 }
 
-// same reports whether two errors are one, and not only alike. Errors that cannot be compared are not.
+// same reports whether two errors are identical. Errors that cannot be compared are not.
 func same(x, y error) bool {
 	return x != nil && y != nil && reflect.TypeOf(x).Comparable() && reflect.TypeOf(y).Comparable() && x == y
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Definition is a [Source] that [Engine.Compile] has checked and compiled by the options of its engine. It is immutable,
-// safe for concurrent use, and of use for that engine alone.
+// Definition is a [Source] that [Engine.Compile] has checked and compiled with the options of its engine. It is immutable and
+// safe for concurrent use. Only that engine accepts it.
 type Definition struct {
 	engine *Engine
 	source Source
 	sinks  []compiledSink // all, in the order of the source
 }
 
-// Source returns what was compiled, with its defaults filled in. The caller must not modify its slices.
+// Source returns the source with its defaults filled in. The caller must not modify its slices.
 func (d *Definition) Source() Source { return d.source }
 
 // Mapper returns the mapper of a sink, also of a disabled one; nil when the source has no such sink.
@@ -31,10 +31,9 @@ func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
 	return nil
 }
 
-// Compile checks a source and compiles its mappings by the engine's options, as [Engine.Define] does, and changes nothing.
-// It is the one place where mappings are compiled: who shows what a sink would store, or answers whether a definition is
-// valid, gets what the engine will do. What was compiled lately for the same sink is not compiled again. The error is a
-// [*DefinitionError] with all problems.
+// Compile checks a source and compiles its mappings with the options of the engine, as [Engine.Define] does, and changes
+// nothing. Everything that shows or checks what a sink would store uses it, so the answer is what the engine will do.
+// Mappings that were compiled recently for the same sink are reused. The error is a [*DefinitionError] with all problems.
 func (e *Engine) Compile(def Source) (*Definition, error) {
 	sinks, err := compileSource(def, e.opts.Buffer.ImportLimits(), e.mappers.get)
 	if err != nil {
@@ -52,12 +51,12 @@ func (e *Engine) CompileColumns(sourceID, sinkID string, columns mapping.Columns
 	return e.mappers.get(bufferID(sourceID, sinkID), columns)
 }
 
-// mapperCacheText bounds the definitions, in bytes of their text, whose mappers are kept though no source uses them: those
-// of changes that are checked now and made later. A mapper takes some times its text.
+// mapperCacheText bounds the mappers that are kept although no source uses them, by bytes of the text of their columns:
+// those of changes that are checked now and made later. A mapper takes a few times its text.
 const mapperCacheText = 1 << 20
 
-// mapperCache compiles mappers and finds those that were compiled for the same columns of the same sink. (Sinks share no
-// mapper: they would share the clock of their UUIDs.)
+// mapperCache compiles mappers, and returns those that it has compiled for the same columns of the same sink. Sinks share no
+// mapper: they would share the clock of their UUIDs.
 type mapperCache struct {
 	options mapping.Options
 
@@ -65,7 +64,7 @@ type mapperCache struct {
 	known    map[mapperKey]weak.Pointer[mapping.Mapper]
 	kept     []keptMapper // oldest first
 	text     int          // of kept
-	sweepAt  int          // length of known at which the dead are taken out
+	sweepAt  int          // length of known at which dead entries are deleted
 	compiled int64
 }
 

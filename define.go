@@ -13,18 +13,21 @@ import (
 )
 
 // Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap:
-// a record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where a
-// sink's table, columns or settings have changed, what waits is imported at once.
+// a record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where the
+// table, columns or settings of a sink have changed, rows that wait are imported at once.
 //
-// A new or changed sink has its table created, or compared when it exists. A table that cannot take the rows of a new sink,
-// or of one that is sent to another table, refuses the definition, and nothing is changed: the error joins, for each such
-// sink, a [*buffer.SchemaError] for other columns, or what the target has marked as [buffer.Permanent]. (Tables that were
-// created for other sinks of the same call stay; see [ApplyOptions] for taking them back.) The table of a sink that had it
-// before refuses nothing: it is logged, its rows wait in staging until the table is fixed, and the other sinks go on. A
-// target that cannot be reached within 10 seconds is logged and does not hold up the definition either: the import creates
-// the table later.
+// The table of a new or changed sink is created, or compared if it exists:
 //
-// Definitions of one source wait for each other; those of other sources never wait for a target of this one. Other errors:
+//   - A table that cannot take the rows of a new sink, or of one that moves to another table, refuses the definition. The
+//     error joins, for each such sink, a [*buffer.SchemaError] for different columns, or what the target has marked as
+//     [buffer.Permanent]. No source or sink is changed. Tables that the call had created by then stay; to have them removed
+//     use [Engine.Apply] with a Creation, and [Engine.Uncreate].
+//   - The table of a sink that had it before refuses nothing. The problem is logged, rows of this sink wait in staging until
+//     the table is fixed, and the other sinks go on.
+//   - A target that does not answer within 10 seconds refuses nothing either. It is logged, and the import creates the table
+//     later.
+//
+// Definitions of one source wait for each other, and never for the target of another source. Other errors:
 // [*DefinitionError], [ErrTooManySources], [ErrClosed].
 func (e *Engine) Define(ctx context.Context, def Source) error {
 	compiled, err := e.Compile(def)
@@ -37,12 +40,12 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 
 // ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.
 type ApplyOptions struct {
-	// Refuse tells whether a problem of a table refuses the definition; otherwise the sink is defined all the same, and its
-	// rows wait in staging until the table is fixed. Default: a problem refuses unless TableProblem.Known.
+	// Refuse reports whether a problem refuses the definition. Otherwise the sink is defined anyway, and its rows wait in
+	// staging until the table is fixed. Default: a problem refuses unless TableProblem.Known.
 	Refuse func(TableProblem) bool
-	// Creation marks the tables that the call creates, where the target is a [buffer.Uncreator]: those that nobody needs
-	// in the end can then be taken back with [Engine.Uncreate]. It should be on disk before the call, so that a crash
-	// does not lose it. Default: tables are not marked.
+	// Creation marks the tables that the call creates, if the target is a [buffer.Uncreator]. [Engine.Uncreate] removes those
+	// that turn out not to be needed. Store the mark durably before the call, so that a crash does not lose it. Default:
+	// tables are not marked.
 	Creation string
 }
 
@@ -50,14 +53,14 @@ type ApplyOptions struct {
 type TableProblem struct {
 	// Source and Sink are ids, Table is the table's.
 	Source, Sink, Table string
-	// Known tells that the sink had this table, with these columns, before.
+	// Known is set when the sink had this table with these columns before.
 	Known bool
 	// Err is a [*buffer.SchemaError] or marked by [buffer.Permanent].
 	Err error
 }
 
-// Apply is [Engine.Define] for a definition that was compiled by the engine. It returns the problems of tables that did
-// not refuse the definition, in the order of the sinks.
+// Apply is [Engine.Define] for a compiled definition. It returns the problems that did not refuse it, in the order of the
+// sinks.
 func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, error) {
 	if d == nil || d.engine != e {
 		return nil, errors.New("forebay: the definition was not compiled by this engine")
@@ -91,7 +94,7 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 	return problems, e.endSinks(ctx, old, next)
 }
 
-// admits refuses one source too many, and all after Close.
+// admits refuses a source above MaxSources, and every source after Close.
 func (e *Engine) admits(sourceID string) error {
 	if e.closed.Load() {
 		return ErrClosed
@@ -142,17 +145,17 @@ func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 }
 
 const (
-	// ensureTimeout bounds a call of the target during a definition. When it is over and a call has failed that may succeed
-	// later, no further call begins: a target that is away costs it once, however many sinks there are.
+	// ensureTimeout bounds a call of the target during a definition. Once it has passed and a call has failed with an error
+	// that may go away, no further call begins: a target that is down costs this time once, whatever the number of sinks.
 	ensureTimeout = 10 * time.Second
-	// ensureGrace is how long a call may take to notice the end of its context. Then it is left alone.
+	// ensureGrace is how long a call may take to notice the end of its context. Then it is abandoned.
 	ensureGrace = time.Second
-	// ensureCalls is how many tables of one definition are looked at side by side.
+	// ensureCalls is how many tables of one definition are checked concurrently.
 	ensureCalls = 16
 )
 
-// errNotChecked stands for the calls that were not made.
-var errNotChecked = errors.New("the target does not answer, the table was not looked at")
+// errNotChecked is the outcome of the calls that were not made.
+var errNotChecked = errors.New("the target does not answer, the table was not checked")
 
 // ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the
 // definition; the error joins those that do.
@@ -208,8 +211,8 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 	return problems, errors.Join(refused...)
 }
 
-// callTables makes n calls of a target, some side by side, and hands the outcome of each to done, which it may call in
-// parallel. Calls that were not made because the target is away have errNotChecked.
+// callTables makes n calls of a target, up to ensureCalls concurrently, and gives the outcome of each to done, which may run
+// concurrently. Calls that were not made because the target is down have errNotChecked.
 func callTables(ctx context.Context, n int, call func(ctx context.Context, i int) error, done func(i int, err error)) {
 	var next atomic.Int64
 	var failed atomic.Bool // a call that may succeed later has failed
@@ -237,7 +240,7 @@ func callTables(ctx context.Context, n int, call func(ctx context.Context, i int
 	workers.Wait()
 }
 
-// callTable makes one call within ensureTimeout. A driver that does not heed its context is left alone.
+// callTable makes one call within ensureTimeout. A call that ignores its context is abandoned.
 func callTable(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
 	result := make(chan error, 1)
@@ -258,25 +261,25 @@ func callTable(ctx context.Context, call func(context.Context) error) error {
 	}
 }
 
-// CanUncreate tells whether the target is a [buffer.Uncreator], so that [Engine.Uncreate] can take tables back.
+// CanUncreate reports whether the target is a [buffer.Uncreator], so that [Engine.Uncreate] can remove tables.
 func (e *Engine) CanUncreate() bool {
 	_, ok := e.opts.Target.(buffer.Uncreator)
 	return ok
 }
 
-// Uncreate takes tables back that [Engine.Apply] has created with this mark and whose definition was not kept: those that
-// have rows, or that the mark is not of, stay. It fails for tables that a defined sink has, and for those that the target
-// could not look at; it may be repeated. The caller makes sure that no definition begins to use the tables meanwhile and that
-// no rows of theirs wait. The error is [errors.ErrUnsupported] when the target is no [buffer.Uncreator].
+// Uncreate removes tables that [Engine.Apply] has created with this mark and whose definition was not kept. Tables that have
+// rows or another mark stay. It fails for tables of a defined sink, and for tables that the target could not check; it may be
+// repeated. The caller makes sure that no definition begins to use the tables meanwhile and that no rows wait for them. The
+// error is [errors.ErrUnsupported] when the target is not a [buffer.Uncreator].
 func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string) error {
 	target, ok := e.opts.Target.(buffer.Uncreator)
 	if !ok {
-		return fmt.Errorf("take back tables: %w by the target", errors.ErrUnsupported)
+		return fmt.Errorf("remove tables: %w by the target", errors.ErrUnsupported)
 	}
 	for _, src := range *e.sources.Load() {
 		for _, s := range src.def.Sinks {
 			if !s.Disabled && slices.Contains(tables, s.Table.ID) {
-				return fmt.Errorf("take back table %q: sink %q has it", s.Table.ID, bufferID(src.def.ID, s.ID))
+				return fmt.Errorf("remove table %q: sink %q uses it", s.Table.ID, bufferID(src.def.ID, s.ID))
 			}
 		}
 	}
@@ -285,7 +288,7 @@ func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string
 		return target.Uncreate(ctx, tables[i], creation)
 	}, func(i int, err error) {
 		if err != nil {
-			problems[i] = fmt.Errorf("take back table %q: %w", tables[i], err)
+			problems[i] = fmt.Errorf("remove table %q: %w", tables[i], err)
 		}
 	})
 	return errors.Join(problems...)

@@ -20,8 +20,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Engine takes records for the sources that are defined in it, and moves their rows to the tables of the sinks. It is
-// safe for concurrent use.
+// Engine takes records for its sources and moves their rows to the tables of the sinks. It is safe for concurrent use.
 type Engine struct {
 	opts Options
 	log  *slog.Logger
@@ -30,36 +29,36 @@ type Engine struct {
 	observation    metric.Registration
 	portion, batch int // see portionBytes and batchBytes
 
-	// sources is replaced as a whole by Define and Remove, so that Ingest reads it without a lock.
+	// sources is an immutable map that Define and Remove replace, so that Ingest reads it without a lock.
 	sources atomic.Pointer[map[string]*source]
-	// counts has the *rejections of every sink by its name in the buffer; dropped an *atomic.Int64 by source: the
-	// records that no enabled sink took. Both outlive definitions.
+	// counts has *rejections by name of the sink in the buffer, dropped *atomic.Int64 by source: the records that no enabled
+	// sink took. Both outlive definitions.
 	counts, dropped sync.Map
-	// defining has a source to itself while its definition changes, also through calls of the target. It is taken before
-	// define.
+	// Lock order: defining before define. Ingest takes neither.
+	//
+	// defining locks a source while its definition changes. It is held during calls of the target.
 	defining keylock.Locks
-	// define has room for the one call that changes or forgets definitions. It may be held during I/O of the local disk, and
-	// never during a call of a driver; Ingest never takes it.
-	define chan struct{}
-	closed atomic.Bool
-	// mappers are those that were compiled last.
+	// define is a lock with room for one: the call that changes or forgets definitions. It may be held during I/O of the
+	// local disk, never during a call of a driver.
+	define  chan struct{}
+	closed  atomic.Bool
 	mappers mapperCache
 }
 
 // source is an immutable, compiled definition.
 type source struct {
 	def Source
-	// compiled keeps the mappers of all sinks, also of the disabled ones, for the next definition.
+	// compiled keeps the mappers of all sinks alive, also of disabled ones, for the next definition.
 	compiled *Definition
 	secrets  secrets
 	sinks    []*sink // the enabled ones, in the order of the definition
-	// wait is set when an acknowledgement of at least one sink means "on disk".
+	// wait is set when the acknowledgement of at least one sink means "on disk".
 	wait bool
 	// allStored are the outcomes of a record that every sink takes.
 	allStored []SinkResult
 	// dropped counts the records that no enabled sink took.
 	dropped *atomic.Int64
-	// views are the source without the sinks that do not take a signal, for the signals that some sink does not take.
+	// views are the source without the sinks that do not take a signal, for the signals that not every sink takes.
 	views map[Signal]*source
 }
 
@@ -74,15 +73,15 @@ type sink struct {
 // reasons is the size of an array indexed by mapping.Reason.
 const reasons = int(mapping.BudgetExceeded) + 1
 
-// rejections counts by reason what a sink did not take since Open; it outlives definitions.
+// rejections counts what a sink did not take since Open, by reason. It outlives definitions.
 type rejections struct {
 	byReason [reasons]atomic.Int64
 	tooLarge atomic.Int64
 	failed   atomic.Int64
 }
 
-// Open opens an engine on a data directory, creating it if need be. What an earlier process left there goes on to its
-// tables at once, also before its sinks are defined again. Only one engine can have the directory open.
+// Open opens an engine on a data directory, which it creates if it is missing. Rows that an earlier process left there go
+// on to their tables at once, even before their sinks are defined again. Only one engine can have the directory open.
 func Open(dir string, opts Options) (*Engine, error) {
 	if dir == "" {
 		return nil, errors.New("forebay: the data directory has no name")
@@ -127,7 +126,7 @@ func (e *Engine) lockDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// load returns the counters under a key, making them the first time.
+// load returns the counters under a key. It makes them at the first call.
 func load[T any](m *sync.Map, key string) *T {
 	v, ok := m.Load(key)
 	if !ok {
@@ -147,7 +146,7 @@ func (e *Engine) store(id string, src *source) {
 	e.sources.Store(&next)
 }
 
-// endSinks lets what waits of sinks that are gone or disabled flow to its tables.
+// endSinks has rows that wait imported, for the sinks of old that next does not have enabled.
 func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	if old == nil {
 		return nil
@@ -162,7 +161,8 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	return errors.Join(problems...)
 }
 
-// Remove ends a source: no event is taken any more, rows that wait flow to their tables. Statistics stay.
+// Remove removes a source. It takes no more records; rows that wait go on to their tables. Its counters stay, see
+// [Engine.Forget].
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	unlock, err := e.defining.Lock(ctx, sourceID, "")
 	if err != nil {
@@ -201,9 +201,9 @@ func (e *Engine) Sources() []Source {
 	return list
 }
 
-// Flush is a barrier: when it returns nil, everything that was accepted by the named sinks before the call, by all
-// sinks of the source when none is named, is in the tables. When something holds it up for good, or ctx ends, the
-// error is or wraps a [*buffer.HeldError] that says what.
+// Flush returns nil when all rows that the named sinks had accepted before the call are in their tables; without names, all
+// sinks of the source. When a failure holds rows up, or ctx ends, the error is or wraps a [*buffer.HeldError] that says
+// what waits and why.
 func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
 	src := (*e.sources.Load())[sourceID]
 	if src == nil {
@@ -224,7 +224,7 @@ func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) 
 	return e.flush(ctx, ids)
 }
 
-// FlushAll is Flush for every sink that has rows, also for those that are not defined any more.
+// FlushAll is Flush for every sink that has rows, also for sinks that are not defined any more.
 func (e *Engine) FlushAll(ctx context.Context) error {
 	var ids []string
 	for _, s := range e.buf.Stats().Sinks {
@@ -233,7 +233,7 @@ func (e *Engine) FlushAll(ctx context.Context) error {
 	return e.flush(ctx, ids)
 }
 
-// flush closes all files first, so that they are moved side by side, and then waits for each sink.
+// flush closes all files first, so that they are moved concurrently, and then waits for each sink.
 func (e *Engine) flush(ctx context.Context, ids []string) error {
 	known := ids[:0:0]
 	for _, id := range ids {
@@ -253,12 +253,12 @@ func (e *Engine) flush(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// Verify recomputes the ledger of every sink from the stored rows; see [buffer.Buffer.Verify].
+// Verify recounts the stored rows of every sink and compares them with the counters; see [buffer.Buffer.Verify].
 func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.buf.Verify(ctx) }
 
-// Close stops the intake, writes everything that was accepted to disk, also the rows of SyncUnsafe sinks, and closes
-// the data directory. Rows that are not in their table yet flow on at the next Open; call FlushAll before to have
-// them there. It may be called twice.
+// Close stops the intake, writes all accepted rows to disk, also those of SyncUnsafe sinks, and closes the data directory.
+// Rows that are not in their table yet go on at the next Open; call FlushAll before Close to wait for them. Close may be
+// called twice.
 func (e *Engine) Close() error {
 	e.closed.Store(true)
 	if e.observation != nil {

@@ -14,7 +14,7 @@ var (
 	ErrUnknownSource = errors.New("unknown source")
 	// ErrUnknownSink is returned for a sink id that the source does not have.
 	ErrUnknownSink = errors.New("unknown sink")
-	// ErrDisabledSource is returned for an event to a source that is disabled. Nothing was stored.
+	// ErrDisabledSource is returned for a record to a disabled source. Nothing was stored.
 	ErrDisabledSource = errors.New("source is disabled")
 	// ErrTooManySources is returned by Define above MaxSources.
 	ErrTooManySources = errors.New("an engine may have at most 100 sources")

@@ -20,7 +20,7 @@ func TestForgetBesideDefine(t *testing.T) {
 	logsAlone.Sinks = logsAlone.Sinks[1:2]
 	define := func(t *testing.T, e *forebay.Engine) error { return e.Define(t.Context(), logsAlone) }
 	forgetSink := func(t *testing.T, e *forebay.Engine) error { return e.Forget(t.Context(), "app", "logs") }
-	forgetSource := func(t *testing.T, e *forebay.Engine) error { return e.ForgetSource(t.Context(), "app") }
+	forgetSource := func(t *testing.T, e *forebay.Engine) error { return e.Forget(t.Context(), "app") }
 	type call func(*testing.T, *forebay.Engine) error
 	for name, tt := range map[string]struct {
 		first, second call

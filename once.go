@@ -13,16 +13,16 @@ import (
 
 // Once makes a call repeatable: see [Engine.IngestOnce].
 type Once struct {
-	// Key names the call among all calls to its source: any text that is not empty.
+	// Key names the call among all calls to its source. It must not be empty.
 	Key string
-	// Content is what the key stands for. A call with the key of an earlier one and other content is refused with
-	// [ErrOtherContent]. Default: contents are not compared.
+	// Content is what the key stands for. A call with a known key and different content is refused with [ErrOtherContent].
+	// Default: contents are not compared.
 	Content []byte
 	// Within is how long an earlier call counts. Default: as long as keys are kept, see buffer.Options.KeyRetention.
 	Within time.Duration
 }
 
-// ErrOtherContent is returned for a key that an earlier call has used for other content. Nothing was stored.
+// ErrOtherContent is returned for a key that an earlier call has used with different content. Nothing was stored.
 var ErrOtherContent = errors.New("the key was used for other content")
 
 // attempt is a call with a key under way.
@@ -45,7 +45,7 @@ func sumOf(content []byte) (s contentSum) {
 	return s
 }
 
-// keyOf hashes the name of a call. The length keeps a source from meeting the keys of another.
+// keyOf hashes the name of a call. With the length of the source id first, keys of two sources cannot collide.
 func keyOf(sourceID, name string) (k buffer.Key) {
 	text := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sourceID)))
 	sum := sha256.Sum256(append(append(text, sourceID...), name...))
@@ -86,7 +86,7 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 	return a, nil
 }
 
-// release ends the part of the caller in the turn. It may be repeated, also on nil.
+// release ends the caller's part of the turn. It may be repeated, also on nil.
 func (a *attempt) release() {
 	if a != nil {
 		a.claim.Release()
@@ -96,7 +96,7 @@ func (a *attempt) release() {
 // has reports whether an earlier call has stored record i at sink k.
 func (a *attempt) has(k, i int) bool { return a != nil && a.stored[k].has(i) }
 
-// knows reports whether earlier calls have stored anything at sink k.
+// knows reports whether earlier calls have stored rows at sink k.
 func (a *attempt) knows(k int) bool { return a != nil && len(a.stored[k]) > 0 }
 
 // take notes that record i is mapped for sink k.
@@ -106,8 +106,8 @@ func (a *attempt) take(k, i int) {
 	}
 }
 
-// addReceipt completes the rows of sink k with their receipt. They are of records below a number: the rows of later ones
-// are mapped and not handed to the buffer yet.
+// addReceipt gives the rows of sink k their receipt. They are of records below a number: the rows of later records are
+// mapped, and not part of this portion.
 func (a *attempt) addReceipt(r *buffer.Rows, k, below int) {
 	now, later := a.taken[k].cut(below)
 	a.taken[k] = later

@@ -52,7 +52,7 @@ func (o Options) withDefaults(dir string) Options {
 	return o
 }
 
-// Validate reports every breach at once; zero fields count as their defaults.
+// Validate reports all problems at once. Zero fields count as their defaults.
 func (o Options) Validate() error {
 	given := o
 	o = o.withDefaults("")

@@ -53,8 +53,8 @@ func (s spans) join(o spans) spans {
 	return joined
 }
 
-// A receipt is the hash of the content, and then for each span of records how far it begins behind the one before and how
-// long it is, as varints. It says nothing of records that it does not name.
+// A receipt is a version byte, the hash of the content, and two varints for each span of records: its distance from the end
+// of the span before, and its length. Records that it does not name are not stored by it.
 const receiptVersion = 1
 
 func appendReceipt(b []byte, sum contentSum, stored spans) []byte {

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// SourceWithSecret returns the definition of a source if the secret, which came with a request, is its Secret, or its
-// OldSecret before OldSecretUntil; else false. A source without a secret has none that fits.
+// SourceWithSecret returns the definition of a source if secret is its Secret, or its OldSecret before OldSecretUntil. No
+// secret fits a source without one.
 //
-// The time that it takes depends on the given secret alone: not on whether there is such a source, nor on what secrets it
-// has.
+// Its duration depends on the given secret alone, not on whether the source exists or which secrets it has.
 func (e *Engine) SourceWithSecret(id, secret string) (Source, bool) {
 	src := (*e.sources.Load())[id]
 	if src == nil {
@@ -23,8 +22,8 @@ func (e *Engine) SourceWithSecret(id, secret string) (Source, bool) {
 	return src.def, true
 }
 
-// SourcesWithSecret returns the definitions of all sources that have a secret, by the rule of SourceWithSecret, in no
-// order. All sources are compared, so that the time does not tell which one fits.
+// SourcesWithSecret returns the definitions of all sources that the secret fits, by the rule of SourceWithSecret, in no order.
+// All sources are compared, so that the duration does not tell which one fits.
 func (e *Engine) SourcesWithSecret(secret string) []Source {
 	got := secretDigest(secret)
 	var list []Source
@@ -36,14 +35,14 @@ func (e *Engine) SourcesWithSecret(secret string) []Source {
 	return list
 }
 
-// secrets are those of a source. Digests are compared because ConstantTimeCompare alone tells the length. The zero digest
-// stands for no secret: no text is known that has it.
+// secrets of a source, as digests: ConstantTimeCompare reveals the length of what it compares. The zero digest stands for no
+// secret: no text is known that has it.
 type secrets struct {
 	current, old [sha256.Size]byte
 	oldUntil     time.Time
 }
 
-// noSource is what a request to a source that there is not is compared with.
+// noSource is compared with the secret of a request to an unknown source.
 var noSource = &source{}
 
 func newSecrets(def Source) secrets {
@@ -60,7 +59,7 @@ func newSecrets(def Source) secrets {
 func (s *secrets) accept(got *[sha256.Size]byte) bool {
 	current := subtle.ConstantTimeCompare(got[:], s.current[:])
 	old := subtle.ConstantTimeCompare(got[:], s.old[:])
-	if old == 1 && !time.Now().Before(s.oldUntil) { // asked of those alone who have it
+	if old == 1 && !time.Now().Before(s.oldUntil) { // only who has the old secret pays for the clock
 		old = 0
 	}
 	return current|old == 1

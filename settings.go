@@ -17,8 +17,8 @@ const (
 	SyncDefault SyncMode = iota
 	// SyncWait acknowledges a record once it is on local disk. Use it when clients retry: at least once.
 	SyncWait
-	// SyncUnsafe acknowledges a record once it is in memory. A power cut or a killed process can lose what was
-	// accepted in the last about Options.Buffer.SyncInterval. Use it when clients do not retry: at most once, with more throughput.
+	// SyncUnsafe acknowledges a record once it is in memory. A power cut or a killed process can lose what was accepted in
+	// about the last Options.Buffer.SyncInterval. Use it when clients do not retry: at most once, with more throughput.
 	SyncUnsafe
 )
 
@@ -36,9 +36,8 @@ const (
 	CompressionZstd
 )
 
-// Settings of a source or a sink. A zero field is inherited: a sink takes the source's
-// value, a source the service's default. A change takes effect at once: rows that wait are imported, new rows follow
-// the new settings.
+// Settings of a source or a sink. A zero field is inherited: a sink takes the value of its source, a source the default. A
+// change takes effect at once: rows that wait are imported, new rows follow the new settings.
 type Settings struct {
 	// Sync says what an acknowledgement means. Default: SyncWait.
 	Sync SyncMode
@@ -89,7 +88,7 @@ func (s Settings) validate(imports trigger.Limits) error {
 	return errors.Join(problems...)
 }
 
-// asFields names the conditions at fault by the fields of [Settings], where package trigger has the keys of the Stream API.
+// asFields names faulty conditions by the fields of [Settings]; package trigger uses the keys of the Stream API.
 func asFields(step string, err error) []error {
 	if err == nil {
 		return nil

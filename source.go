@@ -11,11 +11,11 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Limits of the published service.
+// Limits of the platform.
 const (
-	// MaxSources is the number of sources of one engine, which stands for one branch.
+	// MaxSources is how many sources an engine may have. An engine stands for one branch.
 	MaxSources = 100
-	// MaxSinks is the number of sinks of one source.
+	// MaxSinks is how many sinks a source may have.
 	MaxSinks = 100
 	// MaxIDLength is the greatest length of a source or sink id, in bytes.
 	MaxIDLength = 48
@@ -31,7 +31,7 @@ const (
 	OTLP SourceType = "otlp"
 )
 
-// Split says how an ingestion handler makes events of the body of a request. Engine.Ingest takes records as they are.
+// Split says how an ingestion handler splits the body of a request into events. Engine.Ingest takes records as they are.
 type Split string
 
 const (
@@ -52,14 +52,14 @@ type Source struct {
 	// Secret is the last part of the source's ingestion URL. Callers of Ingest do not need it; an ingestion handler
 	// refuses every request to a source without one.
 	Secret string
-	// OldSecret is one that is accepted besides Secret until OldSecretUntil, so that senders can be given the new one one
-	// after the other. Default: none.
+	// OldSecret is accepted besides Secret until OldSecretUntil, so that senders can move to the new one one by one.
+	// Default: none.
 	OldSecret string
 	// OldSecretUntil is the moment from which OldSecret is refused. It is required with OldSecret.
 	OldSecretUntil time.Time
 	// Disabled refuses new events. Rows that wait still flow to their tables.
 	Disabled bool
-	// Split takes bodies of an HTTP source apart. The events of such a body are JSON. Default: SplitNone.
+	// Split splits bodies of an HTTP source. The events of such a body are JSON. Default: SplitNone.
 	Split Split
 	// Settings are the defaults of the sinks' settings.
 	Settings Settings
@@ -76,10 +76,10 @@ func (s Source) String() string {
 	return fmt.Sprintf("source %s (%s, sinks %v)", s.ID, s.Type, ids)
 }
 
-// GoString is String: the secret stays out of what %#v writes.
+// GoString returns String, so that %#v does not print the secret.
 func (s Source) GoString() string { return s.String() }
 
-// LogValue implements [slog.LogValuer]: the secret stays out of logs.
+// LogValue implements [slog.LogValuer]. The secret stays out of logs.
 func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // Sink maps the events of its source to the rows of one table.
@@ -90,8 +90,8 @@ type Sink struct {
 	Table Table
 	// Disabled stops the sink from taking events. Rows that wait still flow to the table.
 	Disabled bool
-	// AllowedSignals are the kinds of telemetry that the sink takes of a source of type OTLP. Default: all. A record
-	// without a signal goes to every sink.
+	// AllowedSignals are the kinds of telemetry that the sink takes from a source of type OTLP. Default: all. A record without
+	// a signal goes to every sink.
 	AllowedSignals []Signal
 	// Settings override those of the source, field by field.
 	Settings Settings
@@ -105,9 +105,9 @@ type Table struct {
 	Columns mapping.Columns
 }
 
-// Validate reports every breach of the rules above at once; nil when an engine with the default [Options].Mapping can use the
-// definition. Templates and paths are compiled, so that their errors are found here and not with the first event.
-// [Engine.Compile] does the same by the options of an engine.
+// Validate reports all problems at once; nil when an engine with the default [Options].Mapping can use the definition.
+// Templates and paths are compiled, so their errors are found here and not with the first event. [Engine.Compile] does the
+// same with the options of an engine.
 func (s Source) Validate() error {
 	_, err := compileSource(s, trigger.Import(), func(_ string, columns mapping.Columns) (*mapping.Mapper, error) {
 		return mapping.Compile(columns, mapping.Options{})
@@ -119,7 +119,7 @@ func (s Source) Validate() error {
 type DefinitionError struct {
 	// Source is the id of the source as it was given.
 	Source string
-	// Problems are the breaches in the order of the definition.
+	// Problems are in the order of the definition.
 	Problems []error
 }
 
@@ -136,7 +136,7 @@ type compiledSink struct {
 	mapper   *mapping.Mapper
 }
 
-// compileSource checks a source. compile makes the mapper of a sink, which is named as in the buffer.
+// compileSource checks a source. compile makes the mapper of a sink, which has its name in the buffer.
 func compileSource(s Source, imports trigger.Limits, compile func(id string, columns mapping.Columns) (*mapping.Mapper, error)) ([]compiledSink, error) {
 	var problems []error
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -206,7 +206,7 @@ func compileSource(s Source, imports trigger.Limits, compile func(id string, col
 	return compiled, nil
 }
 
-// each takes joined errors apart, so that every line of the whole names its sink.
+// each splits joined errors, so that every line of the whole names its sink.
 func each(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -14,12 +14,12 @@ import (
 type Stats struct {
 	// PendingBytes are row bytes in memory, LocalBytes stored bytes of the local level.
 	PendingBytes, LocalBytes int64
-	// StoreBytes are the real bytes of the files of the local level, with what waits to be reclaimed; see
-	// [buffer.Stats]. 0 while the local level is being reopened.
+	// StoreBytes is the size of the files of the local level, with space that waits to be reclaimed; see [buffer.Stats].
+	// 0 while the local level is being reopened.
 	StoreBytes int64
 	// Overloads counts the calls that were refused since Open because memory or disk was full.
 	Overloads int64
-	// Dropped counts by source the records since Open that no enabled sink was there to take.
+	// Dropped counts, by source, the records since Open that no enabled sink took.
 	Dropped map[string]int64
 	// Sinks are sorted by source and sink. A sink that is not defined any more stays listed.
 	Sinks []SinkStats
@@ -31,13 +31,12 @@ type SinkStats struct {
 	Source, Sink string
 	// SinkStats are the rows on each level and the files. Its ID is "source/sink".
 	buffer.SinkStats
-	// Rejected counts by reason the records that were not stored since Open: the names of [mapping.Reason],
-	// "rowTooLarge", and "failed" for those that were refused by an overload, whose storing failed, or whose outcome is
-	// unknown.
+	// Rejected counts, by reason, the records that were not stored since Open. Reasons are the names of [mapping.Reason],
+	// "rowTooLarge", and "failed": refused by an overload, not stored because of a failure, or of unknown outcome.
 	Rejected map[string]int64
 }
 
-// Stats returns the counters of all sinks. They may run ahead of the disk by the commit that is being written.
+// Stats returns the counters of all sinks. They may be ahead of the disk by the commit that is being written.
 func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
 	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, Overloads: b.OverloadsMemory + b.OverloadsDisk}

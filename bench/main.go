@@ -84,6 +84,11 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if len(cores) > 0 {
 		all, re = onCores(all, re, cores), regexp.MustCompile("")
 	}
+	if *profiles != "" { // what is beside a scenario would be in its profiles
+		for i := range all {
+			all[i] = all[i].bare()
+		}
+	}
 	plans, err := choose(all, re)
 	if err != nil {
 		return err

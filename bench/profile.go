@@ -19,7 +19,7 @@ const (
 )
 
 // profiled measures in this process and writes SCENARIO.cpu, .mutex and .block to the folder of profiles, for
-// "go tool pprof". Those of locks and waits add up over the process: choose one scenario with -run.
+// "go tool pprof". Those of locks and waits add up over the process: choose one scenario with -run and one round.
 func (s scenario) profiled(ctx context.Context, e *env) (_ *sample, err error) {
 	file := func(kind string) (*os.File, error) {
 		return os.Create(filepath.Join(e.profiles, strings.ReplaceAll(s.name, "/", "-")+"."+kind))

@@ -252,6 +252,12 @@ func choose(all []scenario, re *regexp.Regexp) ([]plan, error) {
 	return plans, nil
 }
 
+// bare returns s without what it is compared with.
+func (s scenario) bare() scenario {
+	s.limit, s.against, s.fsync, s.goals = "", nil, false, nil
+	return s
+}
+
 // onCores returns each scenario that matches once for each number of cores. All but the first are compared with it, and
 // with nothing else.
 func onCores(all []scenario, re *regexp.Regexp, cores []int) []scenario {
@@ -262,7 +268,8 @@ func onCores(all []scenario, re *regexp.Regexp, cores []int) []scenario {
 		}
 		name := func(n int) string { return fmt.Sprintf("%s/cpu=%d", s.name, n) }
 		for i, n := range cores {
-			c := scenario{name: name(n), group: s.group, run: func(ctx context.Context, e *env) (*sample, error) { return s.apart(ctx, e, n) }}
+			c := s.bare()
+			c.name, c.run = name(n), func(ctx context.Context, e *env) (*sample, error) { return s.apart(ctx, e, n) }
 			if i > 0 {
 				field := fmt.Sprintf("cpu%d", cores[0])
 				c.against = []baseline{{field, name(cores[0])}}

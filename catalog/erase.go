@@ -104,7 +104,7 @@ func (c *Catalog) erase(ctx context.Context, e *erasure) error {
 			}
 		}
 		if !again {
-			err = errors.Join(err, c.eng.ForgetSource(ctx, e.Task.SourceID))
+			err = errors.Join(err, c.eng.Forget(ctx, e.Task.SourceID))
 		}
 		switch {
 		case !again:

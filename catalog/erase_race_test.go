@@ -217,7 +217,7 @@ func TestErasedSourceIsNotCounted(t *testing.T) {
 		if n := eng.Stats().Dropped["web"]; n != 1 {
 			t.Fatalf("with the sinks %v: %d events were dropped, want 1", sinks, n)
 		}
-		if err := eng.ForgetSource(t.Context(), "web"); !errors.Is(err, buffer.ErrSinkInUse) {
+		if err := eng.Forget(t.Context(), "web"); !errors.Is(err, buffer.ErrSinkInUse) {
 			t.Errorf("a source that is defined is forgotten: %v", err)
 		}
 		must(cat.EraseSource("web"))
