@@ -124,7 +124,7 @@ type sinkState struct {
 	slice *slice             // the writing slice, nil when no row waits
 	files []*file            // all that have a record, ascending
 
-	rest int // of the committer: how many small chunks are not to be compressed
+	rest int // of the committer: how many small chunks stay uncompressed
 }
 
 // slice and file are the records with their relations. Guarded by Buffer.mu, written by the committer.
@@ -306,7 +306,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 // Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows
 // that are not yet in the target wait for the next Open. It may be called twice.
 //
-// After a failure of the local level that was not mended yet, Close returns the [*FailedError].
+// After a failure of the local level that was not fixed yet, Close returns the [*FailedError].
 func (b *Buffer) Close() error {
 	b.closeOnce.Do(func() { b.closeErr = b.close() })
 	return b.closeErr
@@ -349,7 +349,7 @@ func (b *Buffer) signalChange() {
 	b.mu.changed = make(chan struct{})
 }
 
-// failure returns the failure of the store that was not mended yet, nil while it works.
+// failure returns the failure of the store that was not fixed yet, nil while it works.
 func (b *Buffer) failure() *FailedError { return b.life.current().failure }
 
 func (b *Buffer) now() time.Time { return time.Now().UTC() }

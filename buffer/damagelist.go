@@ -13,7 +13,7 @@ import (
 )
 
 // Damaged lists the damage that was found and neither forgotten nor older than Options.DamageRetention: first that of the
-// store as a whole, then in the order of the slices. The ledger counts its rows for ever.
+// store as a whole, then in the order of the slices. The ledger counts its rows forever.
 func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (b *Buffer) forgetDamage(ctx context.Context, keys [][]byte) error {
 	return err
 }
 
-// countDamage makes the number of records for the metrics anew.
+// countDamage makes the number of records for the metrics again.
 func (b *Buffer) countDamage(ctx context.Context) {
 	if list, err := b.Damaged(ctx); err == nil {
 		b.damages.Store(int64(len(list)))

@@ -69,7 +69,7 @@ func (e *TooLargeError) Error() string {
 }
 
 // SchemaError says that a table's columns are not those of the file or definition. The data stays where it is until
-// the table or the mapping is mended.
+// the table or the mapping is fixed.
 type SchemaError struct {
 	// Table is the table's id.
 	Table string
@@ -147,7 +147,7 @@ func (e *RoomError) Unwrap() error { return e.err }
 // errReopened ends calls that began before the local level was reopened.
 var errReopened = &FailedError{Err: errors.New("the local level was reopened during the call")}
 
-// Permanent marks err as one that a retry alone cannot mend. A nil err gives nil.
+// Permanent marks err as non-retryable until someone fixes the cause. A nil err gives nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -160,7 +160,7 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether a retry alone cannot mend err: it is marked by [Permanent] or is a [*SchemaError].
+// IsPermanent reports whether err is non-retryable until someone fixes the cause: it is marked by [Permanent] or is a [*SchemaError].
 func IsPermanent(err error) bool {
 	var p *permanentError
 	var s *SchemaError

@@ -146,7 +146,7 @@ func (b *Buffer) held(f *file) *HeldError {
 	return h
 }
 
-// hopeless reports whether the file has been given up, or failed last in a way that a retry alone cannot mend.
+// hopeless reports whether the file has been given up, or failed last in a way that needs someone to fix the cause.
 func (f *file) hopeless() bool {
 	if f.rec.State == format.FileExpired || f.rec.State == format.FileDiscarded || f.rec.Retry.Permanent {
 		return true

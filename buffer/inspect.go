@@ -119,7 +119,7 @@ func (i *Inspection) Damaged(ctx context.Context) ([]Damage, error) { return i.b
 type SliceStats struct {
 	// ID, FileID and SinkID are the ids that drivers see.
 	ID, FileID, SinkID string
-	// State is the state; OpenedAt and ClosedAt are the begin and end of its writing, zero when it still goes on.
+	// State is the state; OpenedAt and ClosedAt are the start and end of its writing, zero when it still goes on.
 	State              SliceState
 	OpenedAt, ClosedAt time.Time
 	// Reason is the trigger that sealed the slice.

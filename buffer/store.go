@@ -60,5 +60,5 @@ func (b *Buffer) neededBytes() int64 {
 	return b.local.Load() + b.receipts.bytes
 }
 
-// closeStore gives up on readers after a while: a driver that never returns must not hold up Close for ever.
+// closeStore gives up on readers after a while: a driver that never returns must not hold up Close forever.
 func closeStore(st *pebblestore.Opening) error { return st.CloseWithin(2 * abandonAfter) }

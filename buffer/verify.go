@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// Report is the result of a verification: what the ledger says and what is really stored.
+// Report is the result of a verification: what the ledger says and what the stored rows say.
 type Report struct {
 	// Sinks are sorted by id.
 	Sinks []SinkReport

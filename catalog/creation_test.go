@@ -271,7 +271,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	if _, ok := again.Source("web"); !ok {
 		t.Error("after a restart the source is out of use")
 	}
-	// What a request asks for anew must be right.
+	// What a request asks for again must be right.
 	task, err := cat.CreateSink(user, "web", catalog.SinkSpec{Name: "c", TableID: "in.c-web.b", Columns: columns()})
 	failed(t, cat, task, err)
 	must(cat.Delete(user, catalog.Ref{Source: "web", Sink: "b"}))

@@ -203,7 +203,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 }
 
 // TestErasedSourceIsNotCounted erases sources with and without sinks: no counter of them is left, and one that comes
-// anew begins at zero.
+// again begins at zero.
 func TestErasedSourceIsNotCounted(t *testing.T) {
 	eng := openEngine(t, forebay.Options{})
 	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: func(context.Context, string) error { return nil }})

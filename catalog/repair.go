@@ -9,7 +9,7 @@ import (
 )
 
 // Retry repeats at once what has failed at a sink, or at all live sinks of a source, instead of waiting for the next
-// attempt: after the cause was mended. It returns when the attempts are due; the statistics tell how they end.
+// attempt: after the cause was fixed. It returns when the attempts are due; the statistics tell how they end.
 func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
 	t, s, err := c.find(ref)
 	if err != nil {

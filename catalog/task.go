@@ -50,7 +50,7 @@ type Task struct {
 }
 
 // Warning is about one sink of a change that was made: its table cannot take its rows, which wait in staging until that is
-// mended. The other sinks are not concerned.
+// fixed. The other sinks are not concerned.
 type Warning struct {
 	// SinkID is the sink.
 	SinkID string `json:"sinkId"`

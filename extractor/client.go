@@ -139,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 const maxRedirects = 5
 
-// attempt sends a request once and follows redirects. Each hop is signed anew, after a look at the login's expiry.
+// attempt sends a request once and follows redirects. Each hop is signed again, after a look at the login's expiry.
 func (c *client) attempt(ctx context.Context, r *request, n int) (*response, error) {
 	hop := *r
 	for range maxRedirects + 1 {

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"maps"
 	"path"
@@ -13,6 +14,11 @@ import (
 func proseRules() []rule {
 	return []rule{
 		{
+			name:  "plain words",
+			check: checkPlainWords,
+			why:   "Comments and docs are written in plain, idiomatic English: one idea a sentence, the terms of the field.",
+		},
+		{
 			name:  "links lead somewhere",
 			check: checkLinks,
 			why:   "A relative link names a file or folder of the repository, and a heading of it behind the #.",
@@ -22,6 +28,63 @@ func proseRules() []rule {
 			check: checkNames,
 			why:   "Docs and comments name files, tests and exported identifiers as they are now. Rename them there too.",
 		},
+	}
+}
+
+// plainer has phrases that readers stumble over, and what to write in their place.
+var plainer = []struct {
+	phrase  *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`(?i)\bbe had\b`), "is missing, is available"},
+	{regexp.MustCompile(`(?i)\b(is|are) not to be\b`), "must not, cannot"},
+	{regexp.MustCompile(`(?i)\bwhat is of\b`), "the parts of"},
+	{regexp.MustCompile(`(?i)\bbeen told\b`), "knows, was informed"},
+	{regexp.MustCompile(`(?i)\bbegin of\b|\bthe begin\b`), "start"},
+	{regexp.MustCompile(`(?i)\bso it is with\b`), "the same holds for"},
+	{regexp.MustCompile(`(?i)\bthat are at least once\b`), "at-least-once"},
+	{regexp.MustCompile(`(?i)\btwo thirds of the CPU\b`), "a third less CPU"},
+	{regexp.MustCompile(`(?i)\bis really stored\b`), "the stored rows"},
+	{regexp.MustCompile(`(?i)\ba retry alone (cannot|does not)\b`), "non-retryable"},
+	{regexp.MustCompile(`(?i)\bis how many\b.*\bare very many\b`), "the limit, as a number"},
+	{regexp.MustCompile(`(?i)\bfor ever\b`), "forever, for good"},
+	{regexp.MustCompile(`(?i)\bbut for the\b`), "except for the"},
+	{regexp.MustCompile(`(?i)\banew\b`), "again"},
+	{regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`), "fix, repair"},
+	{regexp.MustCompile(`(?i)\bof its own accord\b`), "by itself"},
+	{regexp.MustCompile(`(?i)\bnot any more\b`), "no longer"},
+}
+
+// checkPlainWords looks at texts and at the comments of Go files. A phrase may span two lines; code spans are names.
+func checkPlainWords(t *tree) []problem {
+	var problems []problem
+	eachProse(t, func(at, text string) {
+		text = codeSpan.ReplaceAllString(strings.Join(strings.Fields(text), " "), "`")
+		for _, p := range plainer {
+			if found := p.phrase.FindString(text); found != "" {
+				problems = append(problems, problem{at, fmt.Sprintf("%q: say it plainly (%s)", found, p.instead)})
+			}
+		}
+	})
+	return sorted(problems)
+}
+
+// eachProse calls yield for each paragraph that people read: of comments without their markers, and of Markdown files.
+func eachProse(t *tree, yield func(at, text string)) {
+	for _, f := range t.files {
+		for _, group := range f.ast.Comments {
+			yield(t.at(group.Pos()), group.Text())
+		}
+	}
+	for name, text := range t.texts {
+		if !strings.HasSuffix(name, ".md") {
+			continue
+		}
+		line := 1
+		for paragraph := range strings.SplitAfterSeq(text, "\n\n") {
+			yield(fmt.Sprintf("%s:%d", name, line), paragraph)
+			line += strings.Count(paragraph, "\n")
+		}
 	}
 }
 
@@ -232,6 +295,9 @@ func membersOf(spec *ast.TypeSpec) (names []string) {
 func proseBreaches() []breach {
 	link := func(to string) string { return "# A b\n\n[x](" + to + ")\n" }
 	return []breach{
+		{"plain words", []string{"a.md", "One.\n\nIt cannot be\nhad here.\n"}, []string{`a.md:3: "be had"`}},
+		{"plain words", []string{"a.go", "// Once, and for\n// ever.\nvar a int // be had"}, []string{`a.go:2: "for ever"`, `a.go:4: "be had"`}},
+		{"plain words", []string{"a.md", "It behaves: `opened anew`.\n", "a.go", "var a = `be had`"}, nil},
 		{"links lead somewhere", []string{"a.md", link("b.md")}, []string{"b.md leads nowhere"}},
 		{"links lead somewhere", []string{"a.md", link("docs/b.md#c-d"), "docs/b.md", "# A\n"}, []string{"names no heading"}},
 		{"links lead somewhere", []string{"docs/a.md", link("../b/c.go") + link("#a-b") + link("https://example.com/x#y"), "b/c.go", ""}, nil},

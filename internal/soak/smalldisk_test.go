@@ -174,7 +174,7 @@ func flushAll(t *testing.T, eng *forebay.Engine) {
 }
 
 // A volume of 64 MB is a home for an engine with default options. It is filled by rows, or by others, and freed, again and
-// again, with restarts while it is full: what was acknowledged arrives once, nothing has to be mended by hand, and a closed
+// again, with restarts while it is full: what was acknowledged arrives once, nothing has to be repaired by hand, and a closed
 // engine with nothing waiting gives the room back.
 func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 	cycles := *fills

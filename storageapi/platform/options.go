@@ -49,7 +49,7 @@ type Options struct {
 	// StorageJobs and QueueJobs are how many jobs of a kind run at once; the defaults are 4 and 2.
 	StorageJobs, QueueJobs int
 	// KeepJobs and KeepEvents are how long the records of jobs that have ended and of events are kept; the default of each is 90
-	// days, negative means for ever. Clients that store the id of a job find nothing under it after that time.
+	// days, negative means forever. Clients that store the id of a job find nothing under it after that time.
 	KeepJobs, KeepEvents time.Duration
 	// Grace is how long a component may go on after its job was terminated or the server is being closed; the default is
 	// 30 s. Then the job ends without it: its goroutine is left alone, its client and its log do nothing any more.

@@ -191,7 +191,7 @@ func raw(text string) []byte {
 	return []byte(strings.Join(parts, "\n"))
 }
 
-// Whatever a client sends: the handler sees the same requests as behind net/http, and the client gets the same bytes, but
+// Whatever a client sends: the handler sees the same requests as behind net/http, and the client gets the same bytes, except
 // for the order of header lines. There is no list of exceptions.
 func TestSameAsNetHTTP(t *testing.T) {
 	for _, tt := range requests {

@@ -108,7 +108,8 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 		return expr{}, false
 	}
 	var first *value
-	def := expr{lit: &none}
+	absent := none
+	def := expr{lit: &absent}
 	lazy := func(*machine, *env) value { return none }
 	for i := range args {
 		switch lit := args[i].expr.lit; {
