@@ -13,21 +13,20 @@ import (
 	"time"
 )
 
-// reservedConnections is how many connections above the bound are accepted for checks of health.
+// reservedConnections is how many connections above the bound are accepted for health checks.
 const reservedConnections = 32
 
-// LimitConnections returns a listener that has at most n connections open at once; n must be positive. At the bound a new
-// connection takes the place of one that has no request: the one that was last used longest ago, or has never said
-// anything. If all have a request, those whose headers are not complete give way in the same order. So clients that open
-// connections and are silent keep nobody out.
+// LimitConnections returns a listener with at most n open connections; n must be positive. At the bound a new connection
+// replaces one without a request: the least recently used one, or one that never sent anything. If all have a request,
+// those whose headers are incomplete give way in the same order. So silent clients keep nobody out.
 //
-// When all n connections have a complete request, a few more are accepted for the paths of checks: GET and HEAD of one of
-// them are served, and everything else on these connections gets 503 with Retry-After. Without checks there is no such
+// When all n connections have a complete request, a few more are accepted for the paths in checks. GET and HEAD of these
+// paths are served; everything else on these connections gets 503 with Retry-After. Without checks there is no such
 // reserve, and new connections wait in the queue of the operating system.
 //
-// To serve, give it to [net/http.Server.Serve], or to ServeTLS. Around a listener of [crypto/tls.NewListener] it bounds the
-// connections and HTTP/2 works, but none gives way and there is no reserve: what they say cannot be seen from there. Closing
-// it closes l.
+// Give the listener to [net/http.Server.Serve] or ServeTLS. Around a listener of [crypto/tls.NewListener] it bounds the
+// connections and HTTP/2 works, but none gives way and there is no reserve, because requests cannot be seen from there.
+// Closing it closes l.
 //
 // An open connection costs a file handle and memory: see docs/operations.md. A process without free handles cannot open the
 // files of its store.
@@ -51,8 +50,8 @@ type limitedListener struct {
 	mu       sync.Mutex
 	conns    map[*limitedConn]struct{} // without those of the reserve
 	reserved int
-	leaving  int      // of conns, those that have given way
-	victims  []victim // the next to give way
+	leaving  int      // how many of conns gave way and are not closed yet
+	victims  []victim // candidates to give way next
 	secure   []*tls.Conn
 
 	waiting atomic.Bool   // Accept looks for room
@@ -61,7 +60,7 @@ type limitedListener struct {
 	closed  chan struct{}
 }
 
-// victim is a connection with what it was when it was chosen.
+// victim is a connection as it was when it was chosen.
 type victim struct {
 	c     *limitedConn
 	state int32
@@ -102,7 +101,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// enter takes a place for a connection. If there is none now it lets another one give way, whose end makes room.
+// enter takes a place for a connection. If there is none, it sheds another connection, whose end makes room.
 func (l *limitedListener) enter(c *limitedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +120,8 @@ func (l *limitedListener) enter(c *limitedConn) bool {
 	return false
 }
 
-// acceptSecure returns the connection itself, since a server looks for its type to offer HTTP/2. Nobody tells when it is
-// closed, so at the bound those that are open are counted again and again.
+// acceptSecure returns the connection itself, because a server needs its type to offer HTTP/2. Nothing reports when such a
+// connection is closed, so at the bound the open ones are counted every 10 ms.
 func (l *limitedListener) acceptSecure(c *tls.Conn) (net.Conn, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -148,16 +147,16 @@ func (l *limitedListener) acceptSecure(c *tls.Conn) (net.Conn, error) {
 	}
 }
 
-// isClosed asks for the handle of a connection.
+// isClosed reports whether the file handle of a connection is gone.
 func isClosed(c *tls.Conn) bool {
 	raw, err := c.NetConn().(syscall.Conn).SyscallConn()
 	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
-// victimsAtOnce is how many connections are chosen by one look at all.
+// victimsAtOnce is how many connections one scan of all chooses.
 const victimsAtOnce = 64
 
-// shed ends the connection that gives way first. It reports false when there is none. l.mu is held.
+// shed closes the connection that gives way first. It reports false if there is none. l.mu is held.
 func (l *limitedListener) shed() bool {
 	for range 2 {
 		for len(l.victims) > 0 {
@@ -222,7 +221,8 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// limitedConn tells from what is read and written whether it has a request. That costs a clock a request and no lock.
+// limitedConn follows what is read and written to know whether it has a request. A request costs one clock reading and no
+// lock.
 type limitedConn struct {
 	net.Conn
 	l       *limitedListener
@@ -260,7 +260,7 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 		c.opaque = c.opaque || p[0] == tlsHello
 		if c.reserve && !c.isCheck(p[:n]) {
 			_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = io.WriteString(c.Conn, tooManyConnections) // who is gone needs none
+			_, _ = io.WriteString(c.Conn, tooManyConnections) // a client that is gone needs none
 			return 0, io.EOF
 		}
 	}
@@ -269,7 +269,7 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 		next = connBusy
 	}
 	if !c.state.CompareAndSwap(state, next) {
-		return 0, net.ErrClosed // it gave way: nothing of the request is done
+		return 0, net.ErrClosed // it gave way: its request is not served
 	}
 	return n, err
 }
@@ -301,7 +301,7 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
-// CloseWrite ends the sending side alone; the server uses it where a client still sends.
+// CloseWrite closes the sending side only; the server uses it while a client still sends.
 func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -1,4 +1,5 @@
-// Package stream receives events and telemetry over HTTP and hands them to an engine.
+// Package stream receives events and telemetry over HTTP and hands them to an engine. Package streamapi below it manages
+// sources and sinks.
 //
 //	err := stream.Server(":8080", stream.Ingest(eng, stream.Options{})).ListenAndServe()
 //
@@ -6,40 +7,43 @@
 //
 //	POST /stream/{projectId}/{sourceId}/{secret}
 //
-// Any body of any type is one event, stored as it was sent: also an array, a file of JSON lines and the empty body. A
-// source with a [forebay.Split] takes arrays or lines apart instead: one answer for all events, which names those that
-// failed by their index. Bodies with Content-Encoding gzip, deflate, zlib, zstd, snappy (a block, or framed) or lz4 (frames)
-// are decoded first. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a
-// browser; every answer may be read by pages of any origin and has an X-Request-Id.
+// Any body of any type is one event and is stored as it was sent, even an array, a file of JSON lines and the empty body. A
+// source with a [forebay.Split] cuts arrays or lines into events; one answer covers all of them and names those that failed
+// by index. Bodies with Content-Encoding gzip, deflate, zlib, zstd, snappy (a block, or framed) or lz4 (frames) are decoded
+// first. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a browser. Pages
+// of any origin may read every answer, and every answer has an X-Request-Id.
 //
 // # What an answer means
 //
-// Each sink of the source takes or refuses the event by itself, and a sink that took it keeps it, whatever the others
-// do. The status is the highest of all sinks:
+// Each sink of the source takes or refuses the event on its own. A sink that took it keeps it, whatever the others do. The
+// status is the highest of all sinks:
 //
 //	200  OK   every sink has the row on local disk: it will be in its table exactly once
 //	202  OK   every sink has the row, at least one of them in memory only (sync.wait=false)
 //	200  OK   the source has no enabled sink: nothing was stored, X-Stream-Warning and verbose=true say so
-//	4xx       the request is at fault. Sending it again as it is gives the same answer (408 apart: it came too slowly)
-//	5xx       the service is at fault. Send it again, after the seconds of Retry-After if there are any
+//	4xx       the request is at fault: the same request gets the same answer (except 408: it came too slowly)
+//	5xx       the service is at fault: send the request again, after the seconds of Retry-After if there are any
 //
-// An event whose request has arrived completely is stored and answered also if the client sends no more, or goes away.
-// An answer that does not depend on the body (a wrong path, method, project or secret, a body that is too large) is sent
-// without waiting for it; over HTTP/1 the connection is then closed.
+// Once a request has arrived completely, its event is stored and answered even if the client goes away. An answer that does
+// not depend on the body (a wrong path, method, project or secret, a body that is too large) is sent without waiting for
+// the body; over HTTP/1 the connection is then closed.
 //
-// A client that repeats a request after a 5xx, a timeout or a lost connection gets at-least-once: sinks that had the
-// row have it twice, as two rows. With the same Idempotency-Key, 1 to 255 bytes that name the request, it gets exactly
-// once: only what is missing is stored, and the answer is that of the first request; if nothing was missing it has the
-// header Idempotent-Replayed: true. The key is stored in one batch with the rows, so this holds after a crash and when the
-// outcome was unknown. Keys are kept for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Options.
-// Requests at once with one key take turns. Of a request of which nothing was stored no key is kept. A client that never
-// repeats gets at-most-once.
+// # Repeated requests
+//
+// A client that never repeats a request gets at-most-once. A client that repeats one after a 5xx, a timeout or a lost
+// connection gets at-least-once: sinks that had the row have it twice.
+//
+// With an Idempotency-Key, 1 to 255 bytes that name the request, a repeating client gets exactly once. Only what is missing
+// is stored, and the answer is the first request's. If nothing was missing, it has the header Idempotent-Replayed: true. The
+// key is stored in one batch with the rows, so this also holds after a crash and when the outcome was unknown. Keys are kept
+// for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Options. Concurrent requests with one key take
+// turns. A request of which nothing was stored leaves no key.
 //
 // # Errors
 //
 // The body of an error is a JSON object with statusCode, error, message and, from 500 on, exceptionId, which ends with
-// the request id that the log has too. If the event reached the sinks, the body is that of verbose=true instead, with
-// one error per sink. All names of errors begin with "stream.in.".
+// the request id in the log. If the event reached the sinks, the body is that of verbose=true instead, with one error per
+// sink. The names of all errors begin with "stream.in.".
 //
 //	routeNotFound         404  no such path
 //	methodNotAllowed      405  see the Allow header
@@ -49,7 +53,7 @@
 //	headerTooLarge        413  headers above Options.MaxHeaderBytes
 //	bodyTooLarge          413  body above Options.MaxBodyBytes, as it was sent or decoded
 //	payloadTooLarge       413  more events than one request may have
-//	unprocessableContent  422  the body is not the JSON that the source takes apart; the key was used for another body
+//	unprocessableContent  422  the body is not the JSON that the source splits; the key was used for another body
 //	unsupportedMediaType  415  another Content-Encoding
 //	timeout               408  the body came too slowly, see [Server]
 //	eof                   499  the client went away before its request was complete; nothing was stored
@@ -59,8 +63,8 @@
 //
 //	per sink:
 //	unprocessableContent  422  a value is missing, the JSON is malformed, a template failed: the message names the column
-//	unsupportedMediaType  415  a field is wanted of a body that is neither JSON nor a form
-//	badRequest            400  a field is wanted of a malformed form
+//	unsupportedMediaType  415  a column needs a field, and the body is neither JSON nor a form
+//	badRequest            400  a column needs a field of a malformed form
 //	payloadTooLarge       413  the row is too large
 //	overloaded            503  as above
 //	noPipelineReady       503  the disk failed, or took about 30 s: it is unknown whether the event was stored; Retry-After
@@ -86,47 +90,54 @@
 //
 // # Telemetry
 //
-// Sources of type OTLP take export requests of OpenTelemetry, in protobuf or JSON, plain or as gzip, deflate, zlib, zstd,
-// snappy (a block, or framed) or lz4 (frames):
+// Sources of type OTLP take export requests of OpenTelemetry, in protobuf or JSON, with the same values of Content-Encoding:
 //
 //	POST /otlp/{projectId}/{sourceId}/{secret}/v1/{logs, metrics or traces}
 //	POST /otlp/{projectId}/{sourceId}/v1/{logs, metrics or traces}    with Authorization: Bearer {secret}
-//	POST /v1/{logs, metrics or traces}                                the same; the secret alone tells the source
+//	POST /v1/{logs, metrics or traces}                                the same; the secret alone identifies the source
 //
-// The address of a source for OTEL_EXPORTER_OTLP_ENDPOINT is the path up to /v1, to which exporters append the signal. An
-// endpoint of one signal, which they use as it is, may do without /v1/{signal} too: the first record then tells what it is.
-// Records are those of package otlpflat; columns see the headers of the request without Authorization. A sink takes the
-// signals of its AllowedSignals. Module stream/otlpgrpc is the same over gRPC.
+// OTEL_EXPORTER_OTLP_ENDPOINT is the path up to /v1; exporters append the signal. The endpoint of one signal, which exporters
+// use unchanged, may leave out /v1/{signal}: the first record then tells the signal. Records are those of package otlpflat.
+// Columns see the headers of the request without Authorization. A sink takes the signals of its AllowedSignals. Module
+// stream/otlpgrpc does the same over gRPC.
 //
-// A batch is stored by all sinks of its signal or by none, with one durable wait. One of more than 16 MiB of rows goes in
-// portions, of which some may be stored when it is answered 503:
+// A batch is stored by all sinks of its signal or by none, with one durable wait. A batch with more than 16 MiB of rows is
+// stored in portions, and some of them may be stored when the answer is 503:
 //
 //	200  every record is stored in every sink that did not reject it. A partial success counts the records that some sink
-//	     can never store, with the first reason, or all of them where no enabled sink takes the signal: they were dropped
-//	4xx  the batch can never be taken: the names of errors are those above. If every record was rejected, the status is
-//	     that of the first
+//	     can never store, with the first reason, or all records if no enabled sink takes the signal: they were dropped
+//	4xx  the batch can never be taken. The names of errors are those above. If every record was rejected, the status is
+//	     the first one's
 //	503  the service is overloaded, stopping or at fault, the source is disabled, or the body came too slowly: exporters send
 //	     the batch again after Retry-After. Nothing was stored, unless the message says that this is unknown
 //
-// Exporters repeat a batch, byte for byte, when its answer was lost. It is then stored once, as with an Idempotency-Key, which
-// a sender may give, too. A batch without a key is a repetition when these are equal: source, secret, signal, encoding, the
-// bytes without their Content-Encoding, and the headers that columns see. Headers that change with each attempt are not
-// compared: Host, Via, Date, those of tracing (traceparent, b3, …), X-Request-Id, X-Correlation-Id, X-Forwarded-For and the
-// like. And each record must have a time within 24 h of now: equal batches then tell of the same nanoseconds. What is equal
-// on purpose is stored every time: a file that is replayed, a heartbeat without a time, one batch for two tenants. A load
-// generator that sends one batch with a fresh time again and again is taken for an exporter that repeats it: give each
-// request an Idempotency-Key of its own, or switch the comparison off with Options.BatchWindow.
+// The body of an error is a google.rpc.Status in the encoding of the request. In JSON it also has the members of other errors.
 //
-// The body of an error is a google.rpc.Status in the encoding of the request; in JSON it has the members of other errors too.
+// # Repeated batches
 //
-// A batch has limits of its own, above what exporters send by default, because they drop a batch that is too large:
+// Exporters repeat a batch, byte for byte, when they get no answer. Such a batch is stored once, as with an Idempotency-Key,
+// which a sender may also give. A batch without a key is a repetition if these are equal:
+//
+//   - source, secret, signal and encoding
+//   - the bytes without their Content-Encoding
+//   - the headers that columns see, except those that change with each attempt: Host, Via, Date, those of tracing
+//     (traceparent, b3, …), X-Request-Id, X-Correlation-Id, X-Forwarded-For and the like
+//
+// and if each record has a time within 24 h of now, because equal batches then describe the same nanoseconds. Batches that are
+// equal on purpose are stored every time: a replayed file, a heartbeat without a time, one batch for two tenants. A load
+// generator that repeats one batch with recent times looks like an exporter: give each request an Idempotency-Key of its own,
+// or switch the comparison off with Options.BatchWindow.
+//
+// # Limits of a batch
+//
+// They are above what exporters send by default, because exporters drop a batch that is too large:
 //
 //	Options.MaxExportWireBytes  20 MiB   the body as it is sent
 //	Options.MaxExportBytes      64 MiB   the body without its Content-Encoding
-//	Options.MaxBufferedBytes    256 MB   all requests in progress, with what is decoded of them; half of it for one
-//	                            64       levels of lists and maps in each other in a value
+//	Options.MaxBufferedBytes    256 MB   all requests in progress with their decoded telemetry; half of it for one request
+//	                            64       levels of nested lists and maps in a value
 //
 // # Secrets
 //
-// The secret is a part of the URL. This package never logs it; a proxy in front of it should not either.
+// The secret is a part of the URL. This package never logs it. Proxies in front of it should not either.
 package stream

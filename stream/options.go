@@ -30,41 +30,40 @@ const (
 
 // Options of the handlers. The zero value is ready to use.
 type Options struct {
-	// ProjectID and BranchID stand in URLs and answers: an engine holds the sources of one branch of one project.
-	// A request for another project finds no source. Default: 1.
+	// ProjectID and BranchID stand in URLs and answers: an engine has the sources of one branch of one project. A request
+	// for another project finds no source. Default: 1.
 	ProjectID, BranchID int
 
-	// MaxBodyBytes is the greatest body of one request with events: 100 to MaxBodyBytesLimit. Default: DefaultMaxBodyBytes.
+	// MaxBodyBytes bounds the body of one request with events: 100 to MaxBodyBytesLimit. Default: DefaultMaxBodyBytes.
 	MaxBodyBytes int
-	// MaxExportWireBytes is the greatest request with telemetry as it is sent, and MaxExportBytes without its
-	// Content-Encoding: 100 to MaxExportBytesLimit. Together they are at most three quarters of MaxBufferedBytes, which
-	// leaves room to decode a request of that size. Exporters drop a batch that is refused for its size, so the
-	// defaults are above what SDKs and Collectors send: DefaultMaxExportWireBytes and DefaultMaxExportBytes, or, if that
-	// is less, a quarter and half of MaxBufferedBytes.
+	// MaxExportWireBytes bounds a request with telemetry as it is sent, and MaxExportBytes without its Content-Encoding:
+	// 100 to MaxExportBytesLimit. Together they are at most three quarters of MaxBufferedBytes, which leaves room to decode
+	// a request of that size. Exporters drop a batch that is refused for its size, so the defaults are above what SDKs and
+	// Collectors send: DefaultMaxExportWireBytes and DefaultMaxExportBytes or, if that is less, a quarter and half of
+	// MaxBufferedBytes.
 	MaxExportWireBytes, MaxExportBytes int
-	// MaxHeaderBytes is the greatest size of all header lines of one request, counted as "Name: value" with the line
-	// end. The server must let them pass: see [Server]. Default: DefaultMaxHeaderBytes.
+	// MaxHeaderBytes bounds the header lines of one request, counted as "Name: value" with the line end: 1 KB to 1 MB. The
+	// server must accept them, too: see [Server]. Default: DefaultMaxHeaderBytes.
 	MaxHeaderBytes int
-	// MaxBufferedBytes bounds the memory that the bodies of all requests in progress take together, with the telemetry that
-	// was decoded of them, at least MaxBodyBytes. Above it requests are answered 503 with Retry-After. Default:
-	// DefaultMaxBufferedBytes.
+	// MaxBufferedBytes bounds the memory of all requests in progress, bodies and decoded telemetry: at least MaxBodyBytes.
+	// Above it requests are answered 503 with Retry-After. Default: DefaultMaxBufferedBytes.
 	MaxBufferedBytes int
 
-	// TrustedProxies are the networks of proxies whose X-Forwarded-For header tells the address of the sender.
-	// Default: none, the sender is the TCP peer and the header is ignored.
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For header is believed. Default: none; the sender is the
+	// TCP peer and the header is ignored.
 	TrustedProxies []netip.Prefix
 
-	// HiddenHeaders are names of headers, in any case, that mappings do not see: for example Authorization and Cookie
-	// where they must not end in tables. Default: none, the headers are those of the request.
+	// HiddenHeaders are names of headers, in any case, that mappings do not see: for example Authorization and Cookie if
+	// they must not end in tables. Default: none.
 	HiddenHeaders []string
 
-	// BatchWindow is how long an OTLP batch without an Idempotency-Key counts as a repetition of an equal one, of which only
-	// what is missing is stored: see the package documentation. Default: as long as the engine keeps keys, 24 h by its own
-	// default. Negative: batches are not compared, and each is stored.
+	// BatchWindow is how long an OTLP batch without an Idempotency-Key counts as a repetition of an equal one: see "Repeated
+	// batches" in the package documentation. Default: as long as the engine keeps keys, which is 24 h by default. Negative:
+	// batches are not compared, and each is stored.
 	BatchWindow time.Duration
 
-	// Logger gets the failures of the service itself, with the request id that the client was given. Secrets and
-	// events are not logged. Default: nothing is logged.
+	// Logger gets the failures of the service itself, with the request id of the answer, but no secrets and no events.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 
 	// hiddenFromTelemetry is HiddenHeaders and Authorization, which may have the secret.

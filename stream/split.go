@@ -13,7 +13,7 @@ import (
 // maxEvents bounds the events of one request, and with them the memory that their records take.
 const maxEvents = 10_000
 
-// events are the records of a request whose body was taken apart. The memory is reused.
+// events are the records of a request whose body was split. The memory is reused.
 type events struct {
 	records []*mapping.Record
 	n       int
@@ -27,14 +27,14 @@ func (ev *events) split(mode forebay.Split, body []byte, rec *mapping.Record) ([
 		e = ev.lines(body, rec)
 	case !json.Valid(body):
 		e = names.Errorf(http.StatusUnprocessableEntity, "unprocessableContent",
-			"The source takes bodies apart as JSON, and this body is not JSON. Nothing of it was stored.")
+			"The source splits bodies as JSON, and this body is not JSON. Nothing of it was stored.")
 	default:
 		e = ev.elements(body, rec)
 	}
 	return ev.records[:ev.n], e
 }
 
-// add puts one event behind the others. It reports false when there are too many.
+// add appends one event. It reports false when there are too many.
 func (ev *events) add(event []byte, rec *mapping.Record) bool {
 	if ev.n == maxEvents {
 		return false
@@ -72,7 +72,7 @@ func (ev *events) lines(body []byte, rec *mapping.Record) *wire.Error {
 	return nil
 }
 
-// elements cuts a valid JSON value.
+// elements cuts a valid JSON array; another value is one event.
 func (ev *events) elements(body []byte, rec *mapping.Record) *wire.Error {
 	body = bytes.TrimSpace(body)
 	if body[0] != '[' {
