@@ -48,6 +48,34 @@ func TestOutageEndsForAllAtOnce(t *testing.T) {
 	})
 }
 
+// A process that starts during an outage does not make a call for each slice that waits either.
+func TestOutageCostsFewCallsAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("connection refused")}
+		o.away.Store(true)
+		opts := memoryOptions(o.Memory)
+		opts.Staging, opts.Target = o, o
+		b := openAt(t, "data", opts)
+		putSlices(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 1 }), 100)
+		synctest.Wait()
+		closeBuffer(t, b)
+		before := o.calls.Load()
+		b = openAt(t, "data", opts)
+		time.Sleep(time.Minute)
+		if n := o.calls.Load() - before; n < 3 || n > 25 {
+			t.Errorf("%d calls in the first minute, want about one in 10 s", n)
+		}
+		o.away.Store(false)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if n := arrived(b); n != 100 {
+			t.Errorf("%d rows in the table, want 100", n)
+		}
+		closeBuffer(t, b)
+	})
+}
+
 // An outage has few lines in the log, at a rising pace and with counts, and one for its end.
 func TestOutageHasFewLogLines(t *testing.T) {
 	withOutage(t, slog.LevelDebug, func(t *testing.T, b *buffer.Buffer, o *outage, log *lines) {

@@ -260,9 +260,19 @@ func TestMutantsAreCaught(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%s %s did not find the defect", m.dir, m.pattern)
 			}
-			t.Logf("found: %.300s", out)
+			t.Logf("found: %s", firstComplaint(out))
 		})
 	}
+}
+
+// firstComplaint is the first line of the output of a test in which it says what is wrong.
+func firstComplaint(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "_test.go:") || strings.HasPrefix(line, "panic:") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return out
 }
 
 func TestMutantFilesAreChecked(t *testing.T) {
