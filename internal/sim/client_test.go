@@ -20,6 +20,8 @@ type client struct {
 	r    *run
 	num  int
 	next int
+	// open is a call with a key whose outcome is not known; see keyed_test.go.
+	open *keyedCall
 }
 
 // work is one command for a client.
@@ -139,6 +141,9 @@ type event struct {
 // ingest sends events to the sources of the sinks, by the methods of the engine or by HTTP.
 func (c *client) ingest(ctx context.Context, l *engineLevel, w work) {
 	r := c.r
+	if c.open != nil && !c.repeat(ctx, l) {
+		return
+	}
 	sent := map[string]bool{}
 	for _, id := range w.sinks {
 		source, _ := sourceOf(id)
@@ -154,7 +159,11 @@ func (c *client) ingest(ctx context.Context, l *engineLevel, w work) {
 			}
 		}
 		if way == "batch" {
-			c.ingestBatch(ctx, l, source, w)
+			if !chance(r.seed, 0.5, fmt.Sprintf("key by %d before %d", c.num, c.next)) {
+				c.ingestBatch(ctx, l, source, w)
+			} else if c.ingestKeyed(ctx, l, source, w); c.open != nil {
+				return
+			}
 			continue
 		}
 		for range w.count {
