@@ -9,11 +9,11 @@ include .ci/tools
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## test: format, vet, lint and all tests with the race detector (about 15 minutes on 2 cores)
+## test: format, vet, house rules and every test once
 test:
 	@bash .ci/run short
 
-## ci: what CI runs: `make test`, then seeds of the simulation, fuzzing and benchmarks (about 25 minutes)
+## ci: what CI runs: `make test`, then staticcheck, the race detector, mutants, simulation, fuzzing and benchmarks
 ci:
 	@bash .ci/run
 

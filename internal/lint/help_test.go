@@ -14,7 +14,7 @@ func TestHelpIsNoError(t *testing.T) {
 		t.Skip("builds programs")
 	}
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir, "./bench", "./examples/templates", "./examples/inspect", "./examples/extract", "./examples/platform", "./examples/quickstart", "./internal/soak")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./bench", "./examples/templates", "./examples/inspect", "./examples/extract", "./examples/platform", "./examples/quickstart", "./internal/soak")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
