@@ -7,15 +7,15 @@ import (
 
 // progress keeps one line on a terminal that says what is being measured. Elsewhere it writes nothing.
 type progress struct {
-	w           *os.File // nil when nobody would see it
-	done, total int
-	rounds      int
+	w                   *os.File
+	done, total, rounds int
 }
 
 func newProgress(w *os.File, plans []plan, rounds int) *progress {
-	p := &progress{rounds: rounds}
-	if isTerminal(w) {
-		p.w = w
+	p := &progress{w: w, rounds: rounds}
+	info, err := w.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("TERM") == "dumb" || os.Getenv("CI") != "" {
+		p.w = nil // nobody would see it
 	}
 	for _, plan := range plans {
 		p.total += rounds * len(plan.measured)
@@ -25,19 +25,13 @@ func newProgress(w *os.File, plans []plan, rounds int) *progress {
 
 func (p *progress) step(name string, round int) {
 	p.done++
-	if p.w != nil {
-		fmt.Fprintf(p.w, "\r\x1b[K%d of %d  round %d of %d  %s", p.done, p.total, round+1, p.rounds, name)
-	}
+	p.print(fmt.Sprintf("%d of %d  round %d of %d  %s", p.done, p.total, round+1, p.rounds, name))
 }
 
-func (p *progress) clear() {
-	if p.w != nil {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
-}
+func (p *progress) clear() { p.print("") }
 
-// isTerminal reports whether a progress line on f would be seen by somebody.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == ""
+func (p *progress) print(line string) {
+	if p.w != nil {
+		fmt.Fprint(p.w, "\r\x1b[K", line)
+	}
 }

@@ -19,101 +19,88 @@ import (
 // quietRate is the load over all sinks, in rows per second.
 const quietRate = 100
 
-// openSinksOfEngine measures memory and CPU of many sinks of which each has rows that wait, while 100 rows a second arrive
-// over all of them. Sources have 100 sinks each, as many as a service may have. One record is a row in each sink of its
-// source.
-func openSinksOfEngine(ctx context.Context, e *env) (_ *sample, err error) {
-	eng, err := forebay.Open(e.dir, forebay.Options{Staging: closedStaging{}, Target: closedTarget{}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
-	perSource := min(e.size.Sinks, forebay.MaxSinks)
-	sources, err := defineSources(ctx, eng, min((e.size.Sinks+perSource-1)/perSource, forebay.MaxSources), perSource)
-	if err != nil {
-		return nil, err
-	}
-	record := workloads()[0].records(0, 1)[0]
-	n := 0
-	add := func() (int, error) {
-		res, err := eng.Ingest(ctx, sources[n%len(sources)], again(record))
-		n++
-		return len(res.Sinks), err
-	}
-	sinks := len(sources) * perSource
-	s, err := quiet{calls: len(sources), rowsPerCall: perSource, add: add}.measure(ctx, e, sinks)
-	if err != nil {
-		return nil, err
-	}
-	report, err := eng.Verify(ctx)
+// A storage counts what it stores: an engine or a buffer.
+type storage interface {
+	Verify(ctx context.Context) (buffer.Report, error)
+}
+
+// storedIn returns s unless rows of it are missing from that many sinks.
+func (s *sample) storedIn(ctx context.Context, db storage, sinks int) (*sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	report, err := db.Verify(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return s, checkStored(report, sinks, span{s.Total, s.Total})
 }
 
-// defineSources defines sources with as many sinks each, whose rows wait, and returns their ids.
-func defineSources(ctx context.Context, eng *forebay.Engine, sources, sinks int) (ids []string, err error) {
-	for n := range sources {
-		def := forebay.Source{
-			ID: fmt.Sprintf("source-%d", n), Settings: forebay.Settings{Upload: trigger.Upload().Max, Import: trigger.Import().Max},
-		}
+// onSources measures on an engine with sources of as many sinks each, whose rows wait.
+func onSources(ctx context.Context, e *env, sources, sinks int, measure func(eng *forebay.Engine, ids []string) (*sample, error)) (_ *sample, err error) {
+	eng, err := forebay.Open(e.dir, forebay.Options{Staging: closedStaging{}, Target: closedTarget{}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	ids := make([]string, sources)
+	for n := range ids {
+		ids[n] = fmt.Sprintf("source-%d", n)
+		def := forebay.Source{ID: ids[n], Settings: forebay.Settings{Upload: trigger.Upload().Max, Import: trigger.Import().Max}}
 		for i := range sinks {
 			id := fmt.Sprintf("sink-%d", i)
-			def.Sinks = append(def.Sinks, forebay.Sink{
-				ID: id, Table: forebay.Table{ID: "in.c-" + def.ID + "." + id, Columns: columns()},
-			})
+			def.Sinks = append(def.Sinks, forebay.Sink{ID: id, Table: forebay.Table{ID: "in.c-" + def.ID + "." + id, Columns: columns()}})
 		}
 		if err := eng.Define(ctx, def); err != nil {
 			return nil, err
 		}
-		ids = append(ids, def.ID)
 	}
-	return ids, nil
+	s, err := measure(eng, ids)
+	if err != nil {
+		return nil, err
+	}
+	return s.storedIn(ctx, eng, sources*sinks)
+}
+
+// openSinksOfEngine measures memory and CPU of many sinks of which each has rows that wait, while 100 rows a second arrive
+// over all of them. Sources have 100 sinks each, as many as a service may have. One record is a row in each sink of its
+// source.
+func openSinksOfEngine(ctx context.Context, e *env) (*sample, error) {
+	perSource := min(e.size.Sinks, forebay.MaxSinks)
+	sources := min((e.size.Sinks+perSource-1)/perSource, forebay.MaxSources)
+	return onSources(ctx, e, sources, perSource, func(eng *forebay.Engine, ids []string) (*sample, error) {
+		record := workloads()[0].records(0, 1)[0]
+		n := 0
+		add := func() (int, error) {
+			res, err := eng.Ingest(ctx, ids[n%sources], again(record))
+			n++
+			return len(res.Sinks), err
+		}
+		return quiet{calls: sources, rowsPerCall: perSource, add: add}.measure(ctx, e, sources*perSource)
+	})
 }
 
 // sourcesTimesSinks ingests from 1024 callers into sources with as many sinks each: a record is a row in each sink of its
 // source. It shows what callers of different sources share.
 func sourcesTimesSinks(w workload, sources, sinks int) scenarioFunc {
-	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		eng, err := forebay.Open(e.dir, forebay.Options{Staging: closedStaging{}, Target: closedTarget{}})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, eng.Close()) }()
-		ids, err := defineSources(ctx, eng, sources, sinks)
-		if err != nil {
-			return nil, err
-		}
+	return func(ctx context.Context, e *env) (*sample, error) {
 		row, err := w.row()
 		if err != nil {
 			return nil, err
 		}
-		var overloads atomic.Int64
-		s, err := measure(ctx, e, load{
-			callers: manyCallers, rowBytes: len(row), every: 1,
-			start: func(caller int) (operation, error) {
-				records := w.records(caller, 4)
-				n := caller
-				return func() (int, error) {
-					n++
-					res, err := eng.Ingest(ctx, ids[n%len(ids)], again(records[n%len(records)]))
-					if err != nil {
-						return 0, backOff(err, &overloads)
-					}
-					return len(res.Sinks), nil
-				}, nil
-			},
+		return onSources(ctx, e, sources, sinks, func(eng *forebay.Engine, ids []string) (*sample, error) {
+			return measure(ctx, e, load{
+				callers: manyCallers, rowBytes: len(row), every: 1,
+				start: func(caller int) (operation, error) {
+					records := w.records(caller, 4)
+					n := caller
+					return func() (int, error) {
+						n++
+						res, err := eng.Ingest(ctx, ids[n%sources], again(records[n%len(records)]))
+						return len(res.Sinks), err
+					}, nil
+				},
+			})
 		})
-		if err != nil {
-			return nil, err
-		}
-		s.Overloads = overloads.Load()
-		report, err := eng.Verify(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return s, checkStored(report, sources*sinks, span{s.Total, s.Total})
 	}
 }
 
@@ -379,12 +366,6 @@ func spreadOver(w workload, sinks int) scenarioFunc {
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-		defer cancel()
-		report, err := db.Verify(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return s, checkStored(report, sinks, span{s.Total, s.Total})
+		return s.storedIn(ctx, db, sinks)
 	}
 }
