@@ -34,7 +34,7 @@ type client struct {
 	maxDelay  time.Duration
 	// traffic is shared by the clients of a run.
 	traffic *traffic
-	// retrying is called before every pause, nil for nobody.
+	// retrying, if not nil, is called before every pause.
 	retrying func()
 	// foreign are the origins that the log has told about.
 	foreign sync.Map
@@ -139,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 const maxRedirects = 5
 
-// attempt sends a request once and follows redirects. Each hop is signed again, after a look at the login's expiry.
+// attempt sends a request once and follows redirects. Each hop gets valid credentials and its own signature.
 func (c *client) attempt(ctx context.Context, r *request, n int) (*response, error) {
 	hop := *r
 	for range maxRedirects + 1 {
@@ -170,7 +170,7 @@ func (c *client) attempt(ctx context.Context, r *request, n int) (*response, err
 			if resp.status > 303 && len(hop.body) > 0 {
 				return nil, fmt.Errorf("the answer redirects the body of the request to %s, which http.trustedOrigins does not list", originOf(u))
 			}
-			// For good: whoever answers there must not send a signed request back to the API.
+			// Permanently: that origin must not redirect a signed request back to the API.
 			hop.foreign, hop.headers = true, c.plan.publicHeaders(hop.headers)
 		} else if originOf(u) != originOf(hop.url) {
 			hop.headers = withoutHeader(hop.headers, "Host")

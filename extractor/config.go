@@ -26,8 +26,7 @@ type Config struct {
 // that nothing is requested by a configuration that cannot work.
 func Parse(data []byte) (*Config, error) { return ParseAt(data, "") }
 
-// ParseAt is Parse with another base URL in place of api.baseUrl, for tests and proxies; empty keeps that of the
-// configuration.
+// ParseAt is Parse with baseURL instead of api.baseUrl, for tests and proxies. An empty baseURL changes nothing.
 func ParseAt(data []byte, baseURL string) (*Config, error) {
 	root, err := tree.Parse(data)
 	if err != nil {
@@ -55,7 +54,7 @@ func ParseAt(data []byte, baseURL string) (*Config, error) {
 // Warnings returns the keys of the configuration that are not known, and therefore ignored.
 func (c *Config) Warnings() []Problem { return slices.Clone(c.warnings) }
 
-// Jobs returns the ids of the top-level jobs in the order in which they run, those of all iterations after another.
+// Jobs returns the ids of the top-level jobs of all iterations in the order in which they run.
 func (c *Config) Jobs() []string {
 	var ids []string
 	for _, pl := range c.plans {
@@ -92,7 +91,7 @@ type plan struct {
 
 	connectTimeout, requestTimeout time.Duration
 	ignoreErrors                   []int
-	trusted                        []origin // beside that of baseURL
+	trusted                        []origin // in addition to baseURL's
 	retry                          retryConfig
 	login                          *loginConfig // nil: no authentication
 	pagination                     *paginationConfig
@@ -280,7 +279,7 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 	}
 }
 
-// attrScope is that of expressions that refer to attributes alone.
+// attrScope is the scope of expressions that may refer only to attributes.
 func (pl *plan) attrScope() *scope {
 	return &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
 }

@@ -1,4 +1,4 @@
-// Package extractor pulls records from HTTP APIs as a JSON configuration says, and hands them on page by page.
+// Package extractor pulls records from HTTP APIs, driven by a JSON configuration, and emits them page by page.
 //
 // A configuration has two sections. api says how to talk to the service: base URL, login, how lists are split into
 // pages and when to stop, headers and parameters of every request. config says what to get: jobs with an endpoint,
@@ -34,12 +34,12 @@
 // # Requests
 //
 // The URL of a job is its endpoint resolved against the base URL (RFC 3986). GET sends parameters in the query, POST
-// as a JSON body, FORM as a form. Lower to higher, a parameter comes from the query of the endpoint, the defaults of
-// the API, the job, and the pagination. With a login, its headers replace equal names, and of a query parameter that
-// both have, name[0] is the value of the request and name[1] that of the login.
+// as a JSON body, FORM as a form. A parameter comes from, in rising priority, the query of the endpoint, the defaults
+// of the API, the job, and the pagination. Headers of a login replace headers of the same name. A query parameter that
+// request and login both have is sent twice: name[0] is the request's value, name[1] the login's.
 //
-// A failed request is repeated after 1, 2, 4 and so on seconds, or when the server's Retry-After says; see retryConfig.
-// The delays are fixed by what configurations rely on, so there is no jitter. At most 5 redirects are followed.
+// A failed request is repeated after 1, 2, 4 and so on seconds, or after the server's Retry-After; see retryConfig. There
+// is no jitter, because configurations rely on these delays. At most 5 redirects are followed.
 //
 // Credentials stay with the origins that the configuration names. A redirect, a link or a child's endpoint that leads
 // to another origin is followed without login, configured headers, default parameters and secrets; http.trustedOrigins
@@ -65,8 +65,8 @@
 //
 // # Secrets
 //
-// Values of attributes whose names begin with '#', what a login answered, and everything computed from them appear
-// neither in logs nor in errors. They are in requests, and may be in a [Checkpoint] when an API repeats them in links.
+// Attributes whose names begin with '#', answers of logins, and values computed from them appear neither in logs nor in
+// errors. They are in requests, and may be in a [Checkpoint] when an API repeats them in links.
 //
 // # Failure
 //

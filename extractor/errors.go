@@ -47,7 +47,7 @@ func (e *ConfigError) Error() string {
 
 func (*ConfigError) userError() {}
 
-// RequestError is a request that failed for good: after its retries, or because the answer cannot be used. The
+// RequestError is a request that failed after its retries, or whose answer cannot be used. The
 // reaction is to look at the API or at the configuration.
 type RequestError struct {
 	// Login is true for the request of the login.

@@ -149,7 +149,7 @@ func secretPath(path string) bool {
 	return strings.HasPrefix(path, "#") || strings.Contains(path, ".#")
 }
 
-// scope is what expressions can refer to at the moment of their evaluation.
+// scope holds the values that expressions can refer to.
 type scope struct {
 	now    time.Time
 	values map[string]map[string]tree.Node // by family and dotted path

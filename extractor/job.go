@@ -21,7 +21,7 @@ type jobRun struct {
 	// userData and parents are the extra columns of every record: own ones, and values of ancestors.
 	userData, parents tree.Node
 	extra             []tree.Member // both
-	// items are those of the ancestors, the parent first; placeholders what their endpoints and ours were filled with.
+	// items of the ancestors, the parent first; placeholders are the values in their endpoints and in this one.
 	items        []tree.Node
 	placeholders map[string]string
 	// from is where the job goes on, nil at its start.

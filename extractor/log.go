@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// redactingLogger returns a logger whose texts have no secrets, whoever writes them.
+// redactingLogger returns a logger that removes secrets from all texts.
 func redactingLogger(l *slog.Logger, secrets *redactor) *slog.Logger {
 	return slog.New(&redactingHandler{l.Handler(), secrets})
 }

@@ -117,7 +117,7 @@ type authenticator struct {
 	// current is the last login that succeeded, until expiry unless that is zero.
 	current *credentials
 	expiry  time.Time
-	// flight is the login that is under way, nil when there is none. No lock is held while it runs.
+	// flight is the running login, or nil. No lock is held while it runs.
 	flight *flight
 }
 

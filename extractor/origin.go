@@ -12,10 +12,10 @@ import (
 
 // An origin is the scheme, host and port of a URL in one spelling, such as "https://api.example.com:443".
 //
-// Credentials stay with the origins that the configuration names: that of api.baseUrl, those of http.trustedOrigins,
-// and, for the requests of one job, the origin that its endpoint spells out before any placeholder. An origin that an
-// answer names, in a redirect, in a link or through a placeholder, is none of these. A request to it carries no
-// login, no configured header but harmlessHeaders, no default parameter, and no parameter that holds a secret.
+// Credentials stay with the origins that the configuration names: api.baseUrl, http.trustedOrigins and, for the requests
+// of one job, the origin that its endpoint spells out before any placeholder. A request to any other origin, which an
+// answer named in a redirect, a link or a placeholder, carries no login, no configured header but harmlessHeaders, no
+// default parameter, and no parameter that holds a secret.
 type origin struct {
 	scheme, host, port string
 }
@@ -62,7 +62,7 @@ func (pl *plan) trusts(u *url.URL, home origin) bool {
 // spelledOut matches an endpoint whose scheme and host are written in the configuration, in front of any placeholder.
 var spelledOut = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#{}\\]+([/?#]|$)`)
 
-// home returns the origin that an endpoint of the configuration names, that of the base URL when it names none.
+// home returns the origin that an endpoint of the configuration names. The default is the base URL's.
 func (pl *plan) home(endpoint string) origin {
 	if spelledOut.MatchString(endpoint) {
 		// Placeholders that follow may make a URL invalid, so they are left out.
@@ -74,7 +74,7 @@ func (pl *plan) home(endpoint string) origin {
 	return originOf(pl.baseURL)
 }
 
-// harmlessHeaders say how to answer, not who asks. They go to every origin, unless their value holds a secret.
+// harmlessHeaders do not identify the client. They go to every origin, unless their value holds a secret.
 var harmlessHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent",
 }

@@ -32,7 +32,7 @@ type page struct {
 type scroller interface {
 	// call returns the request of the page at the position; base is the job as it is configured.
 	call(base apiCall, pl *plan) (apiCall, error)
-	// advance moves to the next page after one was read; false when there is none.
+	// advance moves to the next page after one was read, and reports whether there is one.
 	advance(base apiCall, p *page) (bool, error)
 	// position returns where the scroller is, and resume takes it there. A position has no parameters of the
 	// configuration in it.

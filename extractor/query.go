@@ -121,8 +121,8 @@ func mergeQuery(raw string, params tree.Node) string {
 	return formatPairs(pairs, function.EncodeForm)
 }
 
-// signQuery adds the parameters of a login to a query. A name that both have is sent twice, as name[0] with the value
-// of the request and name[1] with that of the login, at the end.
+// signQuery adds the parameters of a login to a query. A name that both have is sent twice at the end: name[0] has the
+// request's value, name[1] the login's.
 func signQuery(raw string, login []pair) string {
 	inLogin := make(map[string]bool, len(login))
 	for _, p := range login {

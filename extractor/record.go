@@ -6,7 +6,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// Page is what one request of a job brought.
+// Page is the result of one request of a job.
 type Page struct {
 	// Job is the id of the job, as in log lines.
 	Job string

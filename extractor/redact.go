@@ -18,7 +18,7 @@ import (
 // although a run may log in before every request.
 type redactor struct {
 	mu sync.Mutex
-	// lasting and recent have the values; those of recent are dropped from the front.
+	// lasting and recent hold the values. The oldest of recent are dropped.
 	lasting, recent []secret
 	// dynamic is true during a run: what is added then is recent.
 	dynamic bool
@@ -132,7 +132,7 @@ func (s secret) find(found []span, v view) []span {
 	return found
 }
 
-// occurrences yields the bounds of every occurrence of a part, also of those that overlap.
+// occurrences yields the bounds of every occurrence of a part, including overlapping ones.
 func occurrences(text, part string) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		for from := 0; ; {

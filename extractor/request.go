@@ -42,7 +42,7 @@ func exactly(a, b string) bool { return a == b }
 // belong into the query or the body according to the method.
 type apiCall struct {
 	endpoint string
-	method   string // "" takes that of the defaults, or GET
+	method   string // "" means the default method, or GET
 	params   tree.Node
 	headers  []header
 	// home is the origin that the configuration names for the call, whatever endpoint an answer put in its place.

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// urlScroller follows links in the answers: method response.url. It ends when there is none.
+// urlScroller follows links in the answers: method response.url. It ends with an answer without a link.
 type urlScroller struct {
 	urlKey, delimiter string
 	isQuery, include  bool
@@ -124,7 +124,8 @@ func (n *nested) node() tree.Node {
 	return tree.OfObject(members...)
 }
 
-// paramScroller sends a value of each answer with the next request: method response.param. It ends when there is none.
+// paramScroller sends a value of each answer with the next request: method response.param. It ends with an answer without
+// the value.
 type paramScroller struct {
 	responseParam, queryParam string
 	include                   bool

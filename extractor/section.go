@@ -18,7 +18,7 @@ func (p *problems) add(path, format string, args ...any) {
 	p.wrong = append(p.wrong, Problem{path, fmt.Sprintf(format, args...)})
 }
 
-// A section is an object of the configuration that is being read. Keys that nobody asked for are reported by done.
+// A section is an object of the configuration that is being read. done reports the keys that were never read.
 // null counts as absent, and an empty list as an empty object.
 type section struct {
 	p    *problems
@@ -99,7 +99,7 @@ func (s *section) required(key string) string {
 	return s.text(key, "")
 }
 
-// integer returns an integer, also one that is written as a string.
+// integer returns an integer, which may be written as a string.
 func (s *section) integer(key string, byDefault int64) int64 {
 	n, ok := s.get(key)
 	if !ok {
@@ -123,7 +123,7 @@ func (s *section) natural(key string, byDefault int64) int64 {
 	return i
 }
 
-// boolean returns a boolean, also one that is written as 0 or 1.
+// boolean returns a boolean, which may be written as 0 or 1.
 func (s *section) boolean(key string, byDefault bool) bool {
 	n, ok := s.get(key)
 	switch {

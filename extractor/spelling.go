@@ -50,7 +50,7 @@ func (v view) source(i int) int {
 	return v.from[i]
 }
 
-// unescapeOne returns what an escape at the start of s stands for, and its size; 0 when there is none.
+// unescapeOne decodes the escape at the start of s. size is its length, 0 without an escape.
 func unescapeOne(s string) (plain string, size int) {
 	switch {
 	case len(s) > 2 && s[0] == '%' && isHex(s[1]) && isHex(s[2]):

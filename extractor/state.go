@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// State is what one run leaves for the next. The zero State is that of a first run. Its JSON is
+// State carries values from one run to the next. A first run gets the zero State. Its JSON is
 //
 //	{"time":{"previousStart":1490000000},"columns":{...},"checkpoint":{...}}
 //
@@ -98,7 +98,7 @@ func without(n tree.Node, path []string) tree.Node {
 		return n.Without(path[0])
 	}
 	if below = without(below, path[1:]); below.Len() == 0 && below.IsCollection() {
-		return n.Without(path[0]) // as if nobody had ever written something there
+		return n.Without(path[0]) // as if nothing had ever been written there
 	}
 	return n.With(path[0], below)
 }

@@ -69,7 +69,7 @@ func parseStops(s *section) stopConfig {
 	return sc
 }
 
-// A stopper evaluates the conditions of one job run. Its counters are those of all pages that were read.
+// A stopper evaluates the conditions of one job run. Its counters cover all pages that were read.
 type stopper struct {
 	configs []stopConfig
 	// Started is when the job began, as if it had been at work ever since; Pages, Items and Volume count what was read.

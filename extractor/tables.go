@@ -232,8 +232,8 @@ func (t *Tables) Save(ctx context.Context, dir string) error {
 	return t.removeUnused(dir)
 }
 
-// removeUnused removes the tables that the run before wrote and that this one has no rows for: whoever loads the folder
-// would take their rows again.
+// removeUnused removes tables that the previous run wrote and that have no rows now. Otherwise their old rows would be
+// loaded again with the folder.
 func (t *Tables) removeUnused(dir string) error {
 	for _, bucket := range t.order {
 		for _, name := range t.sets[bucket].Unused() {
@@ -256,8 +256,8 @@ func fileName(bucket, table string) string {
 	return bucket + "." + table
 }
 
-// removeAbandoned removes folders that a process left which was killed while it wrote. Those of a day that has passed
-// belong to nobody who is still at work.
+// removeAbandoned removes folders left by a process that was killed while writing. A folder older than a day is taken for
+// abandoned.
 func removeAbandoned(dir, pattern string) error {
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
 	for _, path := range found {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/extractor"
-	"github.com/forebay/forebay/extractor/feed"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -39,8 +37,6 @@ func openTables(path string, toy bool, names map[string]string, logger *slog.Log
 	maps.Copy(t.source, names)
 	return t, nil
 }
-
-func (t *tables) close() error { return t.eng.Close() }
 
 // columns of a table: the whole record, or the fields of a record that the program knows.
 func (t *tables) columns(dataType string) mapping.Columns {
@@ -93,11 +89,6 @@ func sourceID(dataType string) string {
 		return "records"
 	}
 	return id
-}
-
-// emit stores a page. When it returns nil all records are on disk, so that the position after them may be saved.
-func (t *tables) emit() func(context.Context, *extractor.Page) error {
-	return feed.Into(t.eng, t.define)
 }
 
 // report waits until everything is in the tables, and shows them.

@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/extractor/feed"
 )
 
 func main() {
@@ -151,8 +152,8 @@ func pull(
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.close()) }()
-	opts.Emit = e.emit()
+	defer func() { err = errors.Join(err, e.eng.Close()) }()
+	opts.Emit = feed.Into(e.eng, e.define) // a page that it has taken is on disk
 	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
 		s.Names = e.source
 		return file.save(s)

@@ -3,7 +3,7 @@
 //
 //	cd examples/otlp && go run .
 //
-// It is a module of its own, so that the SDK is no dependency of the library.
+// It is a separate module, so that the library does not depend on the SDK.
 package main
 
 import (

@@ -5,7 +5,7 @@
 //	go run ./examples/platform -dir data -addr 127.0.0.1:8080
 //
 // It prints "ready addr=HOST:PORT", and commands to try it. On SIGTERM or an interrupt it moves what waits to the
-// tables and ends with status 0. Everything it has acknowledged is in the directory, also when it is killed.
+// tables and ends with status 0. Everything it has acknowledged is in the directory, even after a kill.
 package main
 
 import (

@@ -92,7 +92,7 @@ func sendAll(ctx context.Context, cfg config, svc service, l *ledger) error {
 }
 
 // send repeats one event until the answer is final: a success, or a refusal of the event itself. Every attempt has its
-// own number, so that its rows can be told from those of the others.
+// own number, so that rows can be matched to attempts.
 func send(ctx context.Context, client *http.Client, cfg config, svc service, l *ledger, event uint32) error {
 	for attempt := uint32(1); ; attempt++ {
 		d := delivery{event, attempt}
@@ -107,7 +107,7 @@ func send(ctx context.Context, client *http.Client, cfg config, svc service, l *
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil: // nobody knows whether it was stored
+		case err != nil: // it may or may not be stored
 			wait, final = time.Duration(min(attempt, 50))*10*time.Millisecond, false
 		case success:
 			l.record(answer{}, d, true)

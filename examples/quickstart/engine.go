@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// service is what the clients talk to: a node in this process, or one in a process that is killed now and then.
+// service receives the events: a node in this process, or one in a child process that is killed now and then.
 type service interface {
 	// url is where events are sent now.
 	url() string

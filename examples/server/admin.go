@@ -76,7 +76,7 @@ func adminHandler(dir string, eng *forebay.Engine, cat *catalog.Catalog, logger 
 			err = cat.Checkpoint(filepath.Join(folder, catalogFolder))
 		}
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(folder)) // half of a checkpoint is none
+			err = errors.Join(err, os.RemoveAll(folder)) // half a checkpoint is useless
 			logger.Error("no checkpoint was made", "error", err)
 			w.WriteHeader(http.StatusInternalServerError)
 			_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})

@@ -3,10 +3,10 @@
 //
 //	cd examples/server && go run . -dir data -addr 127.0.0.1:8080 -api-addr 127.0.0.1:8081
 //
-// It is a module of its own, for the sake of the exporter of metrics.
+// It is a separate module because of its metrics exporter.
 //
 // It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it takes requests, then commands to try it, and logs to
-// standard error. Requests to the API need the token that is in DIR/token, or that of -token. With -source web it makes a
+// standard error. Requests to the API need the token of DIR/token or of -token. With -source web it makes a
 // source with two tables first, to be tried without the API. On SIGTERM or an interrupt
 // it stops accepting, answers the requests in progress, moves what waits to the tables and ends with status 0. When
 // -shutdown-timeout is over before that, rows that still wait stay on disk and go on at the next start; nothing that
@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// apiOptions are those of the Stream API.
+// apiOptions returns the options of the Stream API.
 func apiOptions(cfg config, apiURL, ingestURL, token string) streamapi.Options {
 	return streamapi.Options{
 		Auth: streamapi.StaticToken(token, cfg.stream.ProjectID), Ingest: cfg.stream,
@@ -162,7 +162,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	return err
 }
 
-// httpServer is what package fastserver and net/http have in common.
+// httpServer is implemented by package fastserver and by net/http.
 type httpServer interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error

@@ -13,14 +13,14 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// metrics are those of docs/operations.md, for Prometheus to collect.
+// metrics serves the metrics of docs/operations.md to Prometheus.
 type metrics struct {
 	provider *sdkmetric.MeterProvider
 	handler  http.Handler
 }
 
 func newMetrics() (*metrics, error) {
-	registry := prometheus.NewRegistry() // of its own: nothing else of the process is told
+	registry := prometheus.NewRegistry() // a private one: it has no other metrics of the process
 	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func apiToken(cfg config) (string, error) {
 	return token, writeDurably(path, token+"\n")
 }
 
-// writeDurably makes a file that only its owner can read, there as a whole or not at all, also after a power cut.
+// writeDurably makes a file that only its owner can read. After a power cut the file is complete or absent.
 func writeDurably(path, text string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-") // with mode 0600
 	if err != nil {

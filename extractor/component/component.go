@@ -5,8 +5,8 @@
 //		Runner:    component.New(component.Options{}),
 //	}}})
 //
-// The configuration of the extractor is the node parameters of the effective configuration: that of the root with one
-// row laid over it, where there are rows. Each configuration and row keeps its own state. A run that fails leaves the
+// The configuration of the extractor is the node parameters of the effective configuration: the root, with one row laid
+// over it if there are rows. Each configuration and row keeps its own state. A run that fails leaves the
 // state as it was, so that the next one pulls the same records again; tables are replaced or added to as the
 // configuration says, once all records of a run are there.
 package component
@@ -29,7 +29,7 @@ import (
 
 // Options of the component. The zero value works.
 type Options struct {
-	// Transport, PublicOnly and MaxResponseBytes are those of [extractor.Options].
+	// Transport, PublicOnly and MaxResponseBytes are passed to [extractor.Options].
 	Transport        http.RoundTripper
 	PublicOnly       bool
 	MaxResponseBytes int64

@@ -22,14 +22,14 @@ import (
 
 // Engine is the part of a [forebay.Engine] that is used.
 type Engine interface {
-	// IngestAtomic is that of [forebay.Engine].
+	// IngestAtomic is [forebay.Engine.IngestAtomic].
 	IngestAtomic(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
 }
 
 // RejectedError is a page with records that a sink can never store as they are. The other sinks and the other records of
 // the page are stored.
 type RejectedError struct {
-	// Source is that of the page, DataType what the configuration calls its records.
+	// Source received the page; DataType is the name of its records in the configuration.
 	Source, DataType string
 	// Records is the number of rejected ones.
 	Records int

@@ -34,7 +34,7 @@ const maxText = 256
 
 const blanks = " \t\n,"
 
-// A state is what the parts of a text have said so far.
+// A state gathers what the parts of a text say.
 type state struct {
 	base          time.Time
 	date          *[3]int // year, month, day
@@ -60,7 +60,7 @@ const (
 	sameWeek
 )
 
-// take reads the part that explains most of the text's start and returns its length, 0 when there is none.
+// take reads the part that matches the longest start of the text and returns its length, or 0.
 func (s *state) take(text string) int {
 	best, most := -1, 0
 	var groups []string
@@ -225,7 +225,7 @@ func (s *state) resolve() (time.Time, bool) {
 	return t.Add(time.Duration(s.seconds) * time.Second).UTC(), true
 }
 
-// bounded reports whether the shift can be computed; nobody means a million years.
+// bounded reports whether the shift can be computed; shifts beyond a million years are refused.
 func (s *state) bounded() bool {
 	const most = 4_000_000
 	in := func(i, bound int64) bool { return i <= bound && i >= -bound }

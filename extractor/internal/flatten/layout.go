@@ -41,7 +41,7 @@ type LayoutColumn struct {
 	ParentKey                  string
 }
 
-// LayoutKind is what a [LayoutColumn] makes.
+// LayoutKind is the kind of a [LayoutColumn].
 type LayoutKind uint8
 
 // The kinds of columns of a layout.

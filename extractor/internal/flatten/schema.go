@@ -22,7 +22,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// shape is what is known of the values at one place of a data type.
+// shape describes the values at one place of a data type.
 type shape struct {
 	kind shapeKind
 	// fields of an object, in the order of their first appearance.

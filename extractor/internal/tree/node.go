@@ -306,7 +306,7 @@ func (n Node) Cursor() Cursor {
 	return Cursor{kids: n.kids}
 }
 
-// Get returns the member with a name, null when there is none.
+// Get returns the member with a name, or null.
 func (c *Cursor) Get(key string) Node {
 	if c.next < len(c.kids) && c.kids[c.next].Key == key {
 		c.next++
