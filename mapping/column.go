@@ -30,8 +30,8 @@ const MaxColumns = 100
 // MaxTemplateLength is the highest number of characters of a template, 4096.
 const MaxTemplateLength = template.MaxLength
 
-// Column is the definition of one column. It is plain data; its JSON form is that of the Stream API. Use the
-// constructors, which set only the fields that the type has.
+// Column is the definition of one column. It is plain data, and its JSON form is the one of the Stream API. The constructors
+// set only the fields that the type uses.
 type Column struct {
 	// Type says what the column stores; it decides which of the other fields apply.
 	Type Type
@@ -46,7 +46,7 @@ type Column struct {
 	// DefaultOnNull makes a path column store Default also for a field that is present but null.
 	DefaultOnNull bool
 	// RawString makes a path or template column store a JSON string as its plain text, without quotes and escapes.
-	// Other values are stored as without it.
+	// It changes nothing for other values.
 	RawString bool
 
 	// Template is the program of a template column.
@@ -88,8 +88,8 @@ func Path(name, path string, opts ...ColumnOption) Column {
 	return c
 }
 
-// Template returns a column that stores the value of a jsonnet program. [Default] and [DefaultOnNull] do not apply to
-// it: a program gives its defaults itself.
+// Template returns a column that stores the value of a jsonnet program. [Default] and [DefaultOnNull] do not apply: the
+// program has its own defaults.
 func Template(name, content string, opts ...ColumnOption) Column {
 	c := Column{Type: TypeTemplate, Name: name, Template: TemplateSource{Language: "jsonnet", Content: content}}
 	for _, o := range opts {
@@ -122,7 +122,7 @@ func DefaultOnNull() ColumnOption { return func(c *Column) { c.DefaultOnNull = t
 // RawString stores a JSON string as its plain text, without quotes and escapes.
 func RawString() ColumnOption { return func(c *Column) { c.RawString = true } }
 
-// columnJSON has the names and the omissions of the Stream API.
+// columnJSON has the names of the Stream API, and omits what it omits.
 type columnJSON struct {
 	Type          Type            `json:"type"`
 	Name          string          `json:"name"`
@@ -146,10 +146,9 @@ func (c Column) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON reads the form that MarshalJSON writes. A member that no column has is an error, and so is a path column
-// without a path (the empty path must be written, since it means the whole body) and a template column without a template.
-// Members that the type does not have are kept, and [Compile] refuses them with the other faults. A defaultValue of null is a
-// default: the value null.
+// UnmarshalJSON reads the form that MarshalJSON writes. It refuses unknown members, a path column without a path, and a template
+// column without a template. The empty path must be written, because it means the whole body. Members that belong to another
+// type are kept, and [Compile] refuses them with the other faults. A defaultValue of null is a default: the value null.
 func (c *Column) UnmarshalJSON(b []byte) error {
 	var j columnJSON
 	dec := json.NewDecoder(bytes.NewReader(b))

@@ -5,26 +5,26 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// Document is a record body that is structured data instead of bytes. It is written as JSON only when a column needs
-// it, and at most once for all mappers of a record.
+// Document is a record body that is structured data instead of bytes. It is written as JSON when the first column needs it,
+// once for all mappers of a record.
 type Document interface {
 	// AppendJSON appends the document as one compact JSON value (RFC 8259, UTF-8) to dst and returns the extended
-	// slice. It must give the same bytes at every call, and must not keep dst. An error rejects the record for every
-	// column that has no default.
+	// slice. Every call must give the same bytes, and dst must not be kept. An error rejects the record, except for columns
+	// with a default.
 	AppendJSON(dst []byte) ([]byte, error)
 }
 
-// FieldDocument is a [Document] that gives single fields without being written as a whole. Path columns, and Body(path)
-// of templates, then read only the field.
+// FieldDocument is a [Document] whose fields can be read one by one. Path columns and Body(path) in templates then do not write
+// the whole document.
 type FieldDocument interface {
 	Document
-	// AppendField appends the value at path to dst, in the form that the kind says, and returns the extended slice; with
-	// NoField it returns dst as it was. It must agree with AppendJSON: the value is the one that path finds in those
-	// bytes, which is the first of several members with the same key, also with Options.Compat. The path is never empty. It must not keep dst.
+	// AppendField appends the value at path to dst, in the form that the kind names, and returns the extended slice. With
+	// NoField it returns dst as it was. The value must be the one that path finds in the bytes of AppendJSON: of several
+	// members with the same key the first, also with Options.Compat. The path is never empty. dst must not be kept.
 	AppendField(dst []byte, path FieldPath) ([]byte, FieldKind)
 }
 
-// FieldKind is the form in which a [FieldDocument] gives a value.
+// FieldKind is the form of the value that a [FieldDocument] appends.
 type FieldKind uint8
 
 const (

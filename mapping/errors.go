@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Reason tells why a record cannot be mapped. Every reason calls for rejecting the record: the same record fails again.
+// Reason tells why a record cannot be mapped. The reaction is the same for all: reject the record, because it will fail again.
 type Reason uint8
 
 const (
 	// MissingValue: a path column, Body(path) or Header(name) without a default found nothing.
 	MissingValue Reason = iota + 1
-	// InvalidBody: the body is not what its Content-Type says: malformed JSON, or a malformed form.
+	// InvalidBody: the body is malformed JSON, or a malformed form.
 	InvalidBody
-	// UnsupportedBody: a field is wanted of a body that is neither JSON nor a form.
+	// UnsupportedBody: a column needs a field, but the body is neither JSON nor a form.
 	UnsupportedBody
 	// TemplateFailed: a template raised an error of its own, such as a wrong type.
 	TemplateFailed
@@ -38,8 +38,8 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Error says that a record cannot become a row. It names the column and the fault, and quotes no more of the record
-// than a template puts into its own error text.
+// Error says that a record cannot become a row. It names the column and the fault. It quotes nothing from the record, except
+// what a template puts into its own error text.
 type Error struct {
 	// Column is the name of the column that failed.
 	Column string
@@ -47,7 +47,7 @@ type Error struct {
 	Reason Reason
 	// Err is the cause, never nil.
 	Err error
-	// At is the expression of a template that failed; zero for other columns, and for a value that cannot be written as JSON.
+	// At is the expression that failed in a template. It is zero for other columns, and for a value that has no JSON form.
 	At Spot
 }
 
@@ -94,8 +94,8 @@ type DefinitionError struct {
 	// Index is the position of the column, from 0, or -1 for a fault of the whole mapping. Column is its name.
 	Index  int
 	Column string
-	// Field is the field at fault in the words of the Stream API, for example "path" or "template.content". They are the
-	// names of the fields of [Column] in another case, except that Default is "defaultValue" there.
+	// Field is the field at fault under its name in the Stream API, for example "path" or "template.content". The names are
+	// those of [Column] in lower case, except for Default, which is "defaultValue".
 	Field string
 	// Line and Col are the place in the path or template, both from 1, or 0 when the fault has no place.
 	Line, Col int

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// Bounds of a form, against bodies that are small but mean much: a[99999999]=x asks for an array with gaps.
+// Bounds of a form. A small body can ask for much: a[99999999]=x means an array with gaps.
 const (
 	maxFormNodes = 100_000 // values, gaps of arrays included
 	maxFormDepth = 32      // brackets after one name

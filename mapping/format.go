@@ -2,7 +2,7 @@ package mapping
 
 import "strings"
 
-// Format is the way in which the body of a [Record] is parsed.
+// Format says how the body of a [Record] is parsed.
 type Format uint8
 
 const (
@@ -12,7 +12,7 @@ const (
 	FormatJSON
 	// FormatForm is application/x-www-form-urlencoded, read as an object of texts.
 	FormatForm
-	// FormatOpaque is everything else. It is stored by body columns and read by BodyStr, but has no fields.
+	// FormatOpaque is everything else: body columns store it and BodyStr() reads it, but it has no fields.
 	FormatOpaque
 )
 

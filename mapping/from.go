@@ -5,22 +5,20 @@ import (
 	"encoding/json"
 )
 
-// From returns a record whose body is the JSON of a Go value, for events that are born in the program: a struct, a map, or
-// anything else that [encoding/json] takes. The other fields of the record may be set as for one of bytes.
+// From returns a record whose body is the JSON of a Go value: a struct, a map, or anything else that [encoding/json] takes. The
+// other fields of the record may be set too.
 //
 //	p, err := engine.Submit(ctx, "orders", mapping.From(order))
 //
-// The value is encoded when the first mapper needs it, once for all mappers of the record, by the rules of encoding/json but
-// without its HTML escapes; keys of maps are sorted, so equal values give equal rows. The cost is that of encoding/json, with
-// an allocation for the record and what the encoder takes, and then that of mapping a JSON body: whoever has the bytes
-// already passes them to [JSON].
+// The first mapper that needs the value encodes it, once for all mappers of the record. The rules are those of encoding/json
+// without its HTML escapes. Keys of maps are sorted, so equal values give equal rows. The encoding costs what encoding/json
+// costs, before the body is mapped as JSON: pass bytes that exist already to [JSON].
 //
-// The record holds v itself. It, and what it points to, must not change until Ingest, IngestBatch or Submit has returned, which
-// is when all rows of the record are made; then it is the caller's again.
+// The record holds v itself. v, and what it points to, must not change before Ingest, IngestBatch or Submit has returned: all
+// rows of the record are made by then.
 //
-// A value that cannot be encoded, such as a channel, NaN or one whose MarshalJSON fails, makes a record that is rejected with
-// [InvalidBody] by every column that reads the body and has no default; the cause can be told with errors.As. Columns that
-// do not read the body take it.
+// A value that cannot be encoded, such as a channel, NaN or one whose MarshalJSON fails, is rejected with [InvalidBody] by every
+// column that reads the body and has no default. errors.As finds the cause. Other columns take the record.
 func From(v any) *Record { return &Record{Document: goValue{v}} }
 
 // goValue is the document of a Go value.

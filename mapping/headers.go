@@ -30,19 +30,19 @@ func prefixOf(name string) (prefix uint64) {
 	return prefix
 }
 
-// headerStyle is how the cell of the headers is written: styleWritten with or without the others.
+// headerStyle says how the headers cell was written: styleWritten, alone or with the others.
 type headerStyle uint8
 
 const (
 	styleWritten headerStyle = 1 << iota
-	styleCompat              // as the published service
+	styleCompat              // as the published service does
 	styleCSV                 // with quotes doubled
 )
 
 // hostName is the header that has a field of its own in a record.
 const hostName = "Host"
 
-// hasHost reports whether name is in the field Host.
+// hasHost reports whether the field Host holds the header name.
 func (r *Record) hasHost(name string) bool { return r.Host != "" && name == hostName }
 
 // headerFields returns the headers in the order of their names. The slice is valid until the next call.
@@ -102,8 +102,8 @@ func (r *Record) header(name string, compat bool) (string, bool) {
 // headersCell returns the headers as a compact JSON object with sorted names, written as style says. The slice is valid
 // until the record is released.
 //
-// The design that lost: to keep the cell for the next record with equal headers. Headers that are all equal come from
-// tests; real ones differ in a length, a date or an id.
+// The design that lost: keep the cell for the next record with equal headers. Only tests send equal headers; real ones differ
+// in a length, a date or an id.
 func (r *Record) headersCell(style headerStyle) []byte {
 	s := r.parsed()
 	style |= styleWritten

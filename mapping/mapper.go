@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/mapping/internal/template"
 )
 
-// Mapper turns records into CSV rows by the columns of one sink. It is immutable and safe for concurrent use; a record
-// belongs to one goroutine at a time.
+// Mapper turns records into CSV rows with the columns of one sink. It is immutable and safe for concurrent use. A record belongs
+// to one goroutine at a time.
 type Mapper struct {
 	cells  []cell
 	paths  tape.Paths
@@ -31,8 +31,8 @@ type cell struct {
 	prog   *template.Program
 }
 
-// Compile checks the columns and makes a mapper of them. The error is a [DefinitionErrors] that lists every fault, or
-// what [Options.Validate] says.
+// Compile checks the columns and returns their mapper. The error is a [DefinitionErrors] with every fault, or the error of
+// [Options.Validate].
 func Compile(cols Columns, opts Options) (*Mapper, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 	return m, nil
 }
 
-// compileCell makes the plan of a column and reports what is wrong with it, also the fields that its type does not have.
+// compileCell makes the plan of a column. It reports every fault, also fields that belong to another type.
 func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field string, line, col int, err error)) {
 	switch c.Type {
 	case TypeUUID, TypeDatetime, TypeIP, TypeBody, TypeHeaders:
@@ -119,7 +119,7 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 	}
 }
 
-// defaultText returns the cell text of a default. With compat a text has the escapes of the published service.
+// defaultText returns the cell text of a default. With compat a string has the escapes of the published service.
 func defaultText(def json.RawMessage, raw, compat bool) ([]byte, error) {
 	var t tape.Tape
 	var se *tape.SyntaxError
@@ -176,11 +176,11 @@ func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
 	return out, nil
 }
 
-// AppendRow appends one CSV row (RFC 4180, but with a bare "\n" at its end) and returns the extended slice: every cell
-// is quoted and the quotes in it are doubled. The columns are evaluated from left to right; the first that fails
-// rejects the row: AppendRow then returns dst with its length as it was and an [*Error].
+// AppendRow appends one CSV row and returns the extended slice. The row follows RFC 4180, but ends with a bare "\n"; every cell
+// is quoted. Columns are evaluated from left to right, and the first failure rejects the row: AppendRow then returns dst with
+// its old length and an [*Error].
 //
-// dst must not overlap the record. AppendRow keeps no reference to it. The zero Mapper has no columns: it gives another error.
+// dst must not overlap the record, and is not kept. A zero Mapper returns an error of another type.
 func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 	if len(m.cells) == 0 {
 		return dst, errors.New("mapping: a zero Mapper has no columns; Compile makes one")
@@ -206,7 +206,7 @@ func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 type rowWriter struct {
 	m     *Mapper
 	r     *Record
-	s     *recordState // that of r
+	s     *recordState // of r
 	plain bool         // no CSV quoting
 
 	looked bool       // the places of the paths are in recordState.found
@@ -225,7 +225,7 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 		return appendIP(dst, r, w.m.compat), nil
 	case TypeBody:
 		if _, fields := r.Document.(FieldDocument); !fields && !w.plain && w.m.paths.Len() > 0 {
-			// The body is parsed for the paths anyway, and that tells where its quotes are.
+			// The paths need the tape anyway, and the tape knows where the quotes are.
 			if !w.looked {
 				w.find()
 			}

@@ -7,9 +7,10 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// What an error says of a path that finds nothing: the first step that is not there, and what would help.
+// An error about a path that finds nothing names the first missing step and what would help.
 
-// missing is the failure of a path that finds nothing in the body. Call says that it is one of Body, and not a path column; last is that of lookup.
+// missing is the error of a path that finds nothing in the body. call means Body(path), otherwise it is a path column; last is as
+// in tape.Lookup.
 func (s *recordState) missing(p *tape.Path, call, last bool) *Error {
 	t := &s.tape
 	value, n := uint32(0), 0
@@ -40,7 +41,7 @@ func (s *recordState) missing(p *tape.Path, call, last bool) *Error {
 	return missingStep(p, call, n, body, kind, length)
 }
 
-// missingField is missing for a document that gives single fields.
+// missingField is missing for a FieldDocument.
 func missingField(d FieldDocument, p *tape.Path, call bool) *Error {
 	kind, n := FieldJSON, 0
 	for n < len(p.Steps)-1 {
@@ -54,8 +55,8 @@ func missingField(d FieldDocument, p *tape.Path, call bool) *Error {
 	return missingStep(p, call, n, "the body", kind, -1)
 }
 
-// missingStep says that step n is not there. Kind is the form of the value that the steps before it lead to, and length the
-// number of its elements, negative unless it is known to be an array.
+// missingStep says that step n is missing. kind is the form of the value that the steps before lead to. length is the number of
+// its elements, or negative when it is not known to be an array.
 func missingStep(p *tape.Path, call bool, n int, body string, kind FieldKind, length int) *Error {
 	what, help := fmt.Sprintf("path %.100q", p.Text), "set a default if it may be missing"
 	if call {

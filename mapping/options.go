@@ -9,7 +9,7 @@ import (
 type Options struct {
 	// Budget bounds each evaluation of a template.
 	Budget Budget
-	// Compat gives the bytes and failures of the published service where this package does better on purpose.
+	// Compat restores the bytes and failures of the published service where this package differs on purpose.
 	// docs/compatibility.md lists the differences. Default: false.
 	Compat bool
 }

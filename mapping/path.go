@@ -2,7 +2,7 @@ package mapping
 
 import "github.com/forebay/forebay/mapping/internal/tape"
 
-// FieldPath is a parsed path of a field in a body. The zero value is the whole body. It is immutable.
+// FieldPath is the parsed path of a field in a body. It is immutable. The zero value is the whole body.
 type FieldPath struct{ path tape.Path }
 
 // ParsePath parses a path. The syntax:

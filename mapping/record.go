@@ -15,18 +15,17 @@ import (
 type Record struct {
 	// Body is the event as it was received. It is not copied and never modified.
 	Body []byte
-	// Document, when set, is the event in place of Body, for records that are born as structured data.
+	// Document, when set, replaces Body: the event is structured data.
 	Document Document
-	// Format tells how Body is parsed. The zero value takes it from the Content-Type field of Header.
+	// Format says how Body is parsed. The zero value uses the Content-Type of Header.
 	Format Format
 	// Header holds the request headers under their canonical names. The map is only read, the values are not copied.
 	Header http.Header
-	// Host, when set, is the Host header, in place of one in Header: net/http keeps it apart from the others.
+	// Host, when set, replaces the Host header of Header: net/http keeps it apart from the others.
 	Host string
 	// ClientIP is the address of the sender. The zero value means unknown and gives an empty cell.
 	ClientIP netip.Addr
-	// Received is the time at which the event arrived. The engine fills in a zero value; without an engine a zero
-	// value gives an empty cell.
+	// Received is the arrival time. The engine fills in a zero value. Without an engine a zero value gives an empty cell.
 	Received time.Time
 
 	state *recordState // nil until a mapper needs it, and after a release
@@ -37,8 +36,8 @@ func JSON(body []byte) *Record {
 	return &Record{Body: body, Format: FormatJSON}
 }
 
-// Reset empties the record for the next event and keeps its internal buffers, unless they were released. No value that
-// was parsed before is reachable afterwards.
+// Reset empties the record for the next event. It keeps the internal buffers, but nothing that was parsed is reachable
+// afterwards.
 func (r *Record) Reset() {
 	r.Body, r.Document, r.Format, r.Header, r.Host = nil, nil, FormatFromHeader, nil, ""
 	r.ClientIP, r.Received = netip.Addr{}, time.Time{}
@@ -49,10 +48,9 @@ func (r *Record) Reset() {
 	}
 }
 
-// Release gives back the memory of what mappers have parsed, for the next record of any goroutine, and leaves the fields
-// as they are. The record can be mapped again, and is then parsed again. Whoever keeps many records after their rows are
-// made, as while they wait for the disk, calls it: the next ones are then mapped in memory that is still in the caches of
-// the processor.
+// Release returns the memory of what mappers have parsed to a pool and leaves the fields as they are. The record can be mapped
+// again; it is then parsed again. Call it when many records are kept after their rows were made, for example while they wait
+// for the disk: the next records are then mapped in memory that is still in the processor's caches.
 func (r *Record) Release() {
 	s := r.state
 	r.state = nil

@@ -8,14 +8,14 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// recordState is what mappers have found out about a record. Everything in it belongs to the record alone, so nothing
-// can pass from one record to another but through a missing reset.
+// recordState is what mappers have parsed of a record. It belongs to that record alone, so only a missing reset could carry a
+// value from one record to another.
 type recordState struct {
-	owner *Record // whose it is: a copy of a record must not use or release what belongs to the original
+	owner *Record // a copy of a record must not use or release what belongs to the original
 
-	parsedAs Format // the format in which the body was parsed, FormatFromHeader if it was not
-	html     bool   // the reading in which a form was written as JSON
-	parseErr *Error // the outcome
+	parsedAs Format // how the body was parsed, FormatFromHeader if it was not
+	html     bool   // whether a form was written as JSON for Compat
+	parseErr *Error // why the body cannot be read
 	tape     tape.Tape
 	text     []byte // JSON text made of a form or a document
 	textErr  *Error
@@ -31,8 +31,8 @@ type recordState struct {
 	quoted  []byte   // scratch of one text that becomes a JSON string
 }
 
-// states is apart from the records because many of these may be waiting while few are being mapped: with a state in each,
-// a thousand callers in turn would never find theirs in the caches.
+// states is a pool of its own because many records wait while few are mapped: with a state in each record, a thousand callers
+// would never find theirs in the processor's caches.
 var states = sync.Pool{New: func() any { return new(recordState) }}
 
 // parsed returns the state of the record.

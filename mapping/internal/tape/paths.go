@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Paths is the paths of one mapper as a tree, so that one walk over the tape finds them all and common beginnings are
-// followed once. It is immutable after the last Add.
+// Paths are the paths of one mapper as a tree: one walk over the tape finds them all, and follows common prefixes once. It is
+// immutable after Index.
 type Paths struct {
 	nodes []pathNode
 }

@@ -28,7 +28,7 @@ const (
 	highs = 0x8080808080808080
 )
 
-// skipPlain moves at over as many bytes of a long string as can be passed four words at a time.
+// skipPlain skips plain bytes of a long string, four words at a time.
 func skipPlain(text []byte, at int) int {
 	for len(text)-at >= 32 {
 		b := text[at : at+32]
@@ -126,7 +126,7 @@ func escapeLen(s []byte) int {
 	return 0
 }
 
-// stringFault finds what is wrong with the malformed string at text[i].
+// stringFault returns the error of the malformed string at text[i].
 func stringFault(text []byte, i int) error {
 	for i++; i < len(text); i++ {
 		switch c := text[i]; {

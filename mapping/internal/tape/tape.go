@@ -30,8 +30,8 @@ const (
 	Spaced
 )
 
-// Node is one JSON value, or one key of an object. A container is followed by its content: elements, or keys and
-// values in turn, each with its own subtree.
+// Node is one JSON value, or one key of an object. After a container come its elements, or its keys and values in turn, each with
+// its subtree.
 type Node struct {
 	Start, End uint32 // the text of the value, for strings with the quotes
 	// Next is the index of the node after the subtree. While Parse has a container open it is the index of its parent, so
@@ -41,11 +41,11 @@ type Node struct {
 	Flags uint8
 }
 
-// Tape is the result of one pass over a JSON text (RFC 8259, any value as the root, any depth). The first node is the
-// root. Numbers and strings stay in the text: nothing is decoded before somebody asks for it.
+// Tape is the result of one pass over a JSON text (RFC 8259, any value as the root, any depth). Numbers and strings stay in the
+// text: nothing is decoded before somebody asks for it.
 //
-// The design that lost: a scan that looks only for the wanted paths. It is faster for a single mapper, but a record
-// goes through one mapper per sink, and templates ask for paths that are known only when they run.
+// The design that lost: a scan for the wanted paths alone. It is faster for a single mapper, but a record passes one mapper for
+// each sink, and templates compute paths at run time.
 type Tape struct {
 	// Text is what was parsed. Strings that the template package makes point into it.
 	Text []byte
@@ -56,7 +56,7 @@ type Tape struct {
 // maxKeptNodes bounds the memory that a pooled record keeps after a body with very many values.
 const maxKeptNodes = 1 << 14
 
-// Reset forgets the text and keeps the memory of the nodes, unless it is very much.
+// Reset drops the text. It keeps the memory of the nodes, up to a bound.
 func (t *Tape) Reset() {
 	t.Text = nil
 	if cap(t.Nodes) > maxKeptNodes {

@@ -2,8 +2,8 @@ package tape
 
 import "slices"
 
-// Lookup follows one path from a value of the tape. It gives the same as a Paths with that path. Passed is the number of
-// members and elements that were looked at. With last the last of several members with the same key counts, and not the first.
+// Lookup follows one path from a value of the tape. It finds what Paths with that path finds. passed is the number of members and
+// elements that it looked at. Of several members with the same key the first counts, or the last if last is set.
 func (t *Tape) Lookup(value uint32, steps []Step, last bool) (at uint32, passed int, ok bool) {
 steps:
 	for i := range steps {
@@ -51,8 +51,8 @@ func (t *Tape) KeyIs(i uint32, key string) bool {
 	return string(AppendUnquoted(buf[:0], content)) == key
 }
 
-// AppendValue appends the JSON text of a value: as it stands in the body, except that white space outside of strings is
-// left out and bytes that are not UTF-8 become U+FFFD.
+// AppendValue appends the JSON text of a value as it stands in the body, but without white space between tokens and with U+FFFD
+// for bytes that are not UTF-8.
 func (t *Tape) AppendValue(dst []byte, value uint32) []byte {
 	n := &t.Nodes[value]
 	text := t.Text[n.Start:n.End]
@@ -78,8 +78,8 @@ func (t *Tape) AppendText(dst []byte, value uint32) []byte {
 	return AppendUnquoted(dst, content)
 }
 
-// AppendCSV appends the whole text with its quotes doubled. It does what the function of that name does in half the time,
-// because the tape knows where the quotes are: short pieces are copied as whole words, more than counts.
+// AppendCSV appends the whole text with its quotes doubled. It takes half the time of the function AppendCSV, because the tape
+// knows where the quotes are. Short pieces are copied as whole words; what is too much is overwritten.
 func (t *Tape) AppendCSV(dst []byte) []byte {
 	const slack = 32
 	text := t.Text

@@ -2,17 +2,17 @@ package template
 
 import "github.com/forebay/forebay/mapping/internal/tape"
 
-// array is a jsonnet array. The elements of some are not there before somebody asks for all of them: those of a part of a
-// record, the characters of a text, and the numbers of a range.
+// array is a jsonnet array. An array of the record, the characters of a text and a range have no elements until somebody asks
+// for all of them.
 type array struct {
 	form  arrayForm
 	elems []value // of formElems; may be thunks
 	room  *int    // of formElems, see machine.appended
 
-	// The array of a record: of formDoc, and kept when its elements were made, to be written as it stands there.
+	// Of formDoc: where the array stands in the record. Kept after the elements were made, so that it can be written unchanged.
 	doc    *tape.Tape
 	node   uint32
-	walked int32 // elements that were passed to get at others
+	walked int32 // elements passed on the way to others
 
 	text  string // of formText
 	first int    // of formRange
@@ -30,7 +30,7 @@ const (
 
 func list(elems []value) value { return value{kind: kindArray, ref: &array{elems: elems}} }
 
-// take accounts for an array of n elements.
+// take charges for an array of n elements and makes room for them.
 func (m *machine) take(n int) []value {
 	m.ticks(2 * n)
 	m.alloc(64 + 48*n)
@@ -51,7 +51,7 @@ func (m *machine) characters(s string) *array {
 	return &array{form: formText, text: s, count: m.runeCount(s)}
 }
 
-// elements returns an array, or the array of the characters of a text, for those who go through it with len and at.
+// elements returns v if it is an array, and the array of its characters if it is a text. The elements are read with len and at.
 func (m *machine) elements(v value) *array {
 	if v.kind == kindString {
 		return m.characters(v.str)
@@ -62,7 +62,7 @@ func (m *machine) elements(v value) *array {
 	return v.ref.(*array)
 }
 
-// len is not for formDoc: see machine.length.
+// len must not be called for formDoc; machine.length takes all forms.
 func (a *array) len() int {
 	if a.form == formElems {
 		return len(a.elems)
@@ -70,7 +70,7 @@ func (a *array) len() int {
 	return a.count
 }
 
-// at returns element i, which may be a thunk. It is not for formDoc.
+// at returns element i, which may be a thunk. It must not be called for formDoc.
 func (a *array) at(m *machine, i int) value {
 	switch a.form {
 	case formText:
@@ -146,22 +146,22 @@ func (m *machine) element(v value, i int) value {
 	return a.at(m, i)
 }
 
-// generator makes the elements of an array when they are asked for, each once: those of a comprehension, and those of
-// functions that call another for each element. An element that is not made yet is a value of kindThunk that refers to the
-// generator and has its position. So it takes no memory beside its place in the array.
+// generator makes the elements of a comprehension, or of a function such as std.map, each once and only when it is asked for.
+// An element that is not made yet is a value of kindThunk with the generator and the element's position. It takes no memory
+// beside its place in the array.
 type generator struct {
 	out []value // the array
 	src *array
-	pos []uint32 // where in src an element comes from; nil if that is its own position
+	pos []uint32 // the position in src that each element comes from; nil if it is the same
 
-	// A comprehension has code, with src's element as the only variable of its scope, in the scope env.
+	// A comprehension runs code in a scope whose only variable is the element of src.
 	run    code
 	env    *env
 	height int
 	keeps  bool    // see expr
-	spare  *scope1 // a scope to be used again
+	spare  *scope1 // reused when keeps is false
 
-	// A function is called with the element, behind its position if numbered.
+	// A function is called with the element; numbered puts its position before it.
 	fn       *function
 	numbered bool
 }
@@ -192,7 +192,7 @@ func (g *generator) position(k int) int {
 	return k
 }
 
-// generated is the array of a function that is called for each element.
+// generated returns the array of n elements that g will make.
 func (m *machine) generated(g *generator, n int) value {
 	g.out = m.take(n)
 	for k := range n {
@@ -201,14 +201,14 @@ func (m *machine) generated(g *generator, n int) value {
 	return list(g.out)
 }
 
-// generate makes element k, unless it was made meanwhile.
+// generate makes element k, unless it exists already.
 func (m *machine) generate(g *generator, k int) value {
 	place := &g.out[k]
 	if place.kind != kindThunk {
 		return *place
 	}
 	if place.ref != any(g) {
-		return m.force(*place) // it is being made
+		return m.force(*place) // it is being made: an endless recursion
 	}
 	*place = value{kind: kindThunk, ref: &m.busy}
 	i := g.position(k)

@@ -14,7 +14,7 @@ type argument struct {
 	node ast.Node
 }
 
-// arguments compiles the arguments of a call. Lazily says that some keep their scope when they are not evaluated at once.
+// arguments compiles the arguments of a call. keeps is about arguments that are evaluated at once, lazily about thunks of them.
 func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height int, keeps, lazily bool) {
 	add := func(name string, node ast.Node) {
 		e := c.node(node, s)
@@ -31,7 +31,7 @@ func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height in
 	return args, height, keeps, lazily
 }
 
-// slotsOf says for each argument which parameter it is for.
+// slotsOf returns the parameter of each argument.
 func slotsOf(params []param, args []argument) ([]int, error) {
 	slots := make([]int, len(args))
 	var taken [64]bool
@@ -120,8 +120,8 @@ func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
 	}}
 }
 
-// known returns the function that a call's target is, if that is known before the program runs: a function of the
-// event, or a member of the standard library that is written in Go.
+// known returns the target of a call if it is known at compile time: a function of the event, or a member of std that is written
+// in Go.
 func (c *compiler) known(target ast.Node, s *scope) (*function, string) {
 	switch t := target.(type) {
 	case *ast.Var:
@@ -136,7 +136,7 @@ func (c *compiler) known(target ast.Node, s *scope) (*function, string) {
 	return nil, ""
 }
 
-// stdMember reports that an index is std.name, of the standard library and not of a variable of that name.
+// stdMember returns the name of std.name, unless a variable hides std.
 func (c *compiler) stdMember(n *ast.Index, s *scope) (string, bool) {
 	v, ok := n.Target.(*ast.Var)
 	if !ok || v.Id != "std" && v.Id != "$std" {
@@ -202,8 +202,8 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 	}}
 }
 
-// comprehension compiles the call that the parser makes of an array comprehension, so that its elements need neither a
-// call nor an array each. It reports false for calls of another form.
+// comprehension compiles the call that the parser makes of an array comprehension. Its elements then need neither a call nor an
+// array each. It reports false for other calls.
 func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 	if len(n.Arguments.Positional) != 2 {
 		return expr{}, false
@@ -288,7 +288,7 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 	}}, true
 }
 
-// positions returns the positions of the elements of src for which a condition holds.
+// positions returns the positions of the elements of src that meet a condition.
 func (m *machine) positions(src *array, e *env, cond expr, at place) (pos []uint32) {
 	var scope *scope1
 	for i := range src.len() {

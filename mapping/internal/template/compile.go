@@ -11,11 +11,11 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// compiler turns the desugared syntax tree of a program into closures. Names are resolved here: at run time a variable
-// is a number of scopes to go up and a slot.
+// compiler turns the desugared syntax tree into closures. It resolves names: at run time a variable is a number of scopes to go up
+// and a slot.
 type compiler struct {
 	compat bool
-	// std is set while the standard library itself is compiled, whose faults are none of the user's.
+	// std is set while the standard library is compiled: its text has no places and no faults to report.
 	std    bool
 	source source
 	faults []*Fault
@@ -28,8 +28,7 @@ type expr struct {
 	run    code
 	lit    *value // its value, if it is a constant
 	height int    // nested expressions
-	// keeps says that something lazy, or a function, may refer to the scope after the expression was evaluated. Scopes of
-	// other expressions are used again.
+	// keeps says that a thunk or a function may refer to the scope after the evaluation. Otherwise the scope is reused.
 	keeps bool
 	// a variable
 	isVar    bool
@@ -63,7 +62,7 @@ func (c *compiler) fault(n ast.Node, format string, args ...any) expr {
 	return constant(null)
 }
 
-// faultAt notes a fault at a place, or at the expression around it if that has none.
+// faultAt reports a fault at l, or at the expression around it if l has no place.
 func (c *compiler) faultAt(l *ast.LocationRange, format string, args ...any) {
 	at := c.around.begin
 	if l != nil && l.IsSet() {
@@ -78,8 +77,8 @@ func constant(v value) expr {
 	return expr{run: func(*machine, *env) value { return *p }, lit: p, height: 1}
 }
 
-// lazy returns code that gives the value of e without evaluating it. In a scope whose slots are being filled a
-// variable must not be read yet: then it is a thunk too.
+// lazy returns code that gives the value of e without evaluating it. While the slots of a scope are being filled, a variable must
+// not be read: it is a thunk too.
 func (e expr) lazy(filling bool) code {
 	run := e.run
 	switch {
@@ -100,12 +99,12 @@ func (e expr) lazy(filling bool) code {
 	}
 }
 
-// keepsLazily is keeps of the code of lazy.
+// keepsLazily is keeps for the code that lazy returns.
 func (e expr) keepsLazily(filling bool) bool { return e.lit == nil && (!e.isVar || filling) }
 
 func (c *compiler) node(n ast.Node, s *scope) expr { return c.compile(n, s, false) }
 
-// compile compiles an expression. Tail says that its value is the value of a function.
+// compile compiles an expression. tail says that its value is the result of a function.
 func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	if l := n.Loc(); l != nil && l.IsSet() {
 		around := c.around
@@ -256,7 +255,7 @@ func (c *compiler) local(n *ast.Local, s *scope, tail bool) expr {
 	}}
 }
 
-// declare adds a name to a scope, in which it must be new. The parser finds that for locals only.
+// declare adds a name to a scope and reports duplicates, which the parser finds only for locals.
 func (c *compiler) declare(s *scope, at *ast.LocationRange, what, name string) {
 	if !c.std && slices.Contains(s.names, name) {
 		c.faultAt(at, "duplicate %s: %s", what, name)
@@ -410,7 +409,7 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 	}}
 }
 
-// excerpt cuts a text that goes into an error to a length that a log line can bear.
+// excerpt cuts a text for an error message.
 func excerpt(s string) string {
 	const limit = 500
 	if len(s) <= limit {

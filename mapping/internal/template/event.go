@@ -100,8 +100,8 @@ func (m *machine) optionalString(v value) string {
 	return m.string(m.force(v))
 }
 
-// readCall compiles a call of Body, Header or Now whose first argument is a constant or absent, so that a path, a name or a
-// format is parsed once. It reports false for other calls.
+// readCall compiles a call of Body, Header or Now whose first argument is a constant or absent, so that the path, name or format
+// is parsed once. It reports false for other calls.
 func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int) (expr, bool) {
 	what := map[string]string{"Body": "path", "Header": "name", "Now": "format"}[name]
 	if what == "" {
@@ -181,7 +181,7 @@ func (m *machine) body(p *tape.Path, def value) value {
 	return m.force(def)
 }
 
-// field is body for an event that gives single fields. It returns false for other events.
+// field is body for events that read single fields. It reports false for other events.
 func (m *machine) field(p *tape.Path, def value) (value, bool) {
 	from := len(m.buf)
 	out, kind := m.event.AppendField(m.buf, p)
@@ -197,7 +197,7 @@ func (m *machine) field(p *tape.Path, def value) (value, bool) {
 		m.buf = tape.RepairUTF8(out, from)
 		return m.made(from), true
 	case FieldJSON:
-		// The tape belongs to the value: it lives as long as somebody uses a part of it.
+		// The value owns the tape.
 		t := &tape.Tape{}
 		if err := t.Parse(out[from:len(out):len(out)]); err != nil {
 			m.unreadable(fmt.Errorf("Body(%.100q): the document gave no JSON: %w", p.Text, err))

@@ -9,11 +9,11 @@ import (
 // MaxLength is the highest number of characters of a template.
 const MaxLength = 4096
 
-// maxNesting is how deep the brackets of a template may nest. The parser recurses some twenty frames for each level, and
-// a stack that overflows ends the process: a deferred recover does not help. So the depth is checked before.
+// maxNesting is how deep the brackets of a template may nest. The parser recurses about twenty frames a level, and a stack
+// overflow ends the process: recover does not help. So the depth is checked before the parser runs.
 const maxNesting = 200
 
-// limits refuses a text that must not reach the parser.
+// limits returns a fault for a text that must not reach the parser.
 func (s source) limits() *Fault {
 	if n := utf8.RuneCountInString(string(s)); n == 0 || n > MaxLength {
 		return &Fault{0, 0, fmt.Sprintf("a template has 1 to %d characters, not %d", MaxLength, n)}
@@ -27,10 +27,9 @@ func (s source) limits() *Fault {
 	return nil
 }
 
-// tooDeep returns the offset of the first bracket beyond maxNesting, or -1. Brackets in strings and comments do not
-// count. It need not know which bracket closes which: the parser goes no further than the first that does not match.
-// Nor does it matter what follows a token that never ends: the parser is not reached, for all of the text is divided
-// into tokens first.
+// tooDeep returns the offset of the first bracket beyond maxNesting, or -1. Brackets in strings and comments do not count.
+// Brackets need not match: the parser stops at the first that does not. Nor does it matter what follows an unfinished token:
+// the whole text is split into tokens before it is parsed.
 func (s source) tooDeep() int {
 	depth := 0
 	for i := 0; i < len(s); {

@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// machine evaluates one template for one record. It is reused, but nothing of an evaluation is reachable from it
-// afterwards except spare capacity: reset runs before each evaluation, whatever became of the last one.
+// machine evaluates one template for one record. Machines are reused. reset runs before each evaluation, however the last one
+// ended, so nothing but spare capacity survives.
 type machine struct {
 	event  Event
 	compat bool
@@ -19,28 +19,26 @@ type machine struct {
 	left   int64 // ticks
 	memory int   // left
 	depth  int
-	at     place // the expression at work
-	height int   // Go stack in use, in nested expressions
+	at     place // the expression that is being evaluated
+	height int   // Go stack in use, counted in nested expressions
 
-	// buf is where strings are made. Strings point into it, so it is only appended to during an evaluation.
+	// buf is where strings are made. Strings point into it, so an evaluation only appends to it.
 	buf []byte
-	// long is where texts grow that are made by adding to the end: one that is built together with others, which go to buf,
-	// stays at the end here.
+	// long is where a text grows by additions to its end. Other texts that are made meanwhile go to buf, so it can grow in place.
 	long []byte
-	// indexed are the long texts that characters were asked of.
+	// indexed are the last long texts whose characters were asked for.
 	indexed  [keptTexts]textIndex
 	nextText int
 	// bodyStr and headerStr are the values of these functions of the event, null if they were not called.
 	bodyStr, headerStr value
-	known              bool // some of these are set
+	known              bool // one of these, or of indexed, is set
 
 	tail tailCall
 	std  *object
-	busy thunk // of an element that is being made, see generator
+	busy thunk // stands for an element that is being made, see generator
 
-	spare []*env // scopes of calls that are over, to be used again
-	// stack holds the arguments of calls of Go functions, which do not keep them. A call takes the end of it and puts it
-	// back as it was.
+	spare []*env // scopes of finished calls, for the next ones
+	// stack holds the arguments of calls that do not keep them. A call takes slots at its end and gives them back.
 	stack []value
 }
 
@@ -49,8 +47,8 @@ type tailCall struct {
 	e  *env
 }
 
-// maxHeight bounds the Go stack of one evaluation: nested expressions times nested calls. An expression takes about
-// 200 bytes.
+// maxHeight bounds the Go stack of one evaluation, as the number of nested expressions of all nested calls. An expression takes
+// about 200 bytes.
 const maxHeight = 200_000
 
 func (m *machine) reset(ev Event, compat bool, b Budget) {
@@ -62,15 +60,15 @@ func (m *machine) reset(ev Event, compat bool, b Budget) {
 	m.forgetTexts()
 }
 
-// forgetTexts drops the long texts, whose memory the next evaluation makes others in. Most evaluations have none.
+// forgetTexts drops the long texts, because the next evaluation reuses their memory. Most evaluations have none.
 func (m *machine) forgetTexts() {
 	if m.known {
 		m.bodyStr, m.headerStr, m.indexed, m.nextText, m.known = null, null, [keptTexts]textIndex{}, 0, false
 	}
 }
 
-// release drops what the evaluation refers to, so that a pooled machine keeps no record alive. After a failure the stack
-// still has the arguments of the calls that did not end.
+// release drops what the evaluation refers to, so that a pooled machine keeps no record alive. After a failure the stack still
+// holds the arguments of unfinished calls.
 func (m *machine) release(failed bool) {
 	m.event, m.tail, m.std = nil, tailCall{}, nil
 	m.forgetTexts()
@@ -79,7 +77,7 @@ func (m *machine) release(failed bool) {
 	}
 }
 
-// push takes n slots of the stack. When it is full a larger one takes its place: the slots in use stay where they are.
+// push takes n slots of the stack. A full stack is replaced by a larger one; slots in use stay where they are.
 func (m *machine) push(n int) []value {
 	if len(m.stack)+n > cap(m.stack) {
 		m.stack = make([]value, 0, max(32, 2*cap(m.stack)+n))
@@ -89,8 +87,8 @@ func (m *machine) push(n int) []value {
 	return m.stack[from : from+n : from+n]
 }
 
-// pop gives back the slots that push took when the stack was before. Once a larger stack has taken its place, all that is
-// in use of the larger one is above what is given back.
+// pop gives back slots; before is the stack as it was before the push. If the stack was replaced in between, the slots belong
+// to the old one, and the new one is empty again.
 func (m *machine) pop(before, slots []value) {
 	clear(slots)
 	if cap(before) == cap(m.stack) {
@@ -108,10 +106,10 @@ func (m *machine) exceed(what string, limit int) {
 	panic(&Error{Kind: Exceeded, Err: fmt.Errorf("the template needs more than %d %s", limit, what)})
 }
 
-// unreadable ends the evaluation with an error of the event.
+// unreadable ends the evaluation with an error from the event.
 func (m *machine) unreadable(err error) { panic(&Error{Kind: Unreadable, Err: err}) }
 
-// ticksAStep divides a step, for what costs less. A tick is the work of some nanoseconds, and a step that of 50 to 150.
+// ticksAStep divides a step for cheap work. A tick stands for about 10 ns, a step for 50 to 250 ns.
 const ticksAStep = 16
 
 func (m *machine) ticks(n int) {
@@ -126,7 +124,7 @@ func (m *machine) step(n int) {
 	}
 }
 
-// alloc accounts for memory before it is taken. Large pieces also cost steps, for the time it takes to fill them.
+// alloc charges for memory before it is taken. Large pieces also cost steps, for the time to fill them.
 func (m *machine) alloc(n int) {
 	m.memory -= n
 	if m.memory < 0 {
@@ -143,7 +141,7 @@ func (m *machine) enter(height int) {
 	m.nest(height)
 }
 
-// nest is enter for what accounts for its work itself.
+// nest is enter without its step.
 func (m *machine) nest(height int) {
 	m.depth++
 	m.height += height
@@ -185,7 +183,7 @@ func (m *machine) force(v value) value {
 	return t.val
 }
 
-// forceAt forces a slot and remembers the value there.
+// forceAt evaluates a slot and stores the value there.
 func (m *machine) forceAt(p *value) value {
 	if p.kind == kindThunk {
 		*p = m.force(*p)
@@ -304,7 +302,7 @@ func (m *machine) boolean(v value) bool {
 	return v.num != 0
 }
 
-// float returns the number as a 64-bit float, which is what jsonnet computes with.
+// float returns a number as a 64-bit float, the type that jsonnet computes with.
 func (m *machine) float(v value) float64 {
 	if v.kind != kindNumber {
 		m.typeError(v, kindNumber)
@@ -350,7 +348,7 @@ func (m *machine) function(v value) *function {
 	return v.ref.(*function)
 }
 
-// checked refuses the floats that are no jsonnet numbers.
+// checked returns a number, and fails for NaN and infinity.
 func (m *machine) checked(f float64) value {
 	if math.IsNaN(f) {
 		m.fail("not a number")
@@ -361,7 +359,7 @@ func (m *machine) checked(f float64) value {
 	return number(f)
 }
 
-// fromDoc makes the value of a node of a tape, without looking into arrays and objects.
+// fromDoc returns the value of a tape node. It does not look into arrays and objects.
 func (m *machine) fromDoc(t *tape.Tape, at uint32) value {
 	n := &t.Nodes[at]
 	switch n.Kind {

@@ -12,9 +12,9 @@ import (
 // writer turns values into JSON text.
 type writer struct {
 	m *machine
-	// spaced is the form of std.toString: a space after ':' and ',', and within empty containers.
+	// spaced puts a space after ':' and ',' and into empty containers, as std.toString does.
 	spaced bool
-	// verbatim writes what comes from the record as it stands there; without it as jsonnet writes it.
+	// verbatim writes values of the record unchanged; otherwise they are written as jsonnet does.
 	verbatim bool
 	limit    int
 	unit     string // what the limit bounds
@@ -116,8 +116,8 @@ func (w *writer) comma(dst []byte) []byte {
 	return append(dst, ',')
 }
 
-// appendNumber writes a number: digits that came out of the record as they are, a computed number in the fewest digits
-// that read back as the same 64-bit float. With Compat both have the 17 digits of jsonnet.
+// appendNumber writes a number. One from the record keeps its digits. A computed one has the fewest digits that read back as the
+// same 64-bit float. With Compat both have the 17 digits of jsonnet.
 func (m *machine) appendNumber(dst []byte, v value) []byte {
 	if v.str != "" {
 		return append(dst, v.str...)

@@ -8,12 +8,12 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// object is a jsonnet object. Its fields are bound late: the same layer means other values when it is inherited from,
-// because self is another object. So a field is evaluated for an object and remembered there.
+// object is a jsonnet object. Fields are bound late: self differs when a layer is inherited, and so do the values. A field is
+// therefore evaluated for each object and cached there.
 type object struct {
 	core    objectCore
 	cache   []fieldValue
-	byName  map[fieldKey]value // takes over from cache when there are many fields
+	byName  map[fieldKey]value // replaces cache when there are many fields
 	envs    []layerEnv
 	checked bool // assertions have been checked, or are being checked
 }
@@ -35,8 +35,8 @@ type layerEnv struct {
 	env   *env
 }
 
-// objectCore is what an object is made of: a *layer, an *extended, a *restricted or a *docObject. Super counts layers
-// from the right, the most derived one, whose number is 0.
+// objectCore is what an object consists of: a *layer, an *extended, a *restricted or a *docObject. Layers are numbered from the
+// right; 0 is the most derived one.
 type objectCore interface {
 	size() int // number of layers
 }
@@ -60,13 +60,13 @@ type field struct {
 	val  value
 }
 
-// extended is left + right. The tree is kept, so that adding is cheap.
+// extended is left + right. It keeps both sides, so that adding is cheap.
 type extended struct {
 	left, right objectCore
 	layers      int
 }
 
-// restricted is the outcome of std.objectRemoveKey.
+// restricted is the result of std.objectRemoveKey.
 type restricted struct {
 	obj  objectCore
 	keep map[string]ast.ObjectFieldHide
@@ -76,12 +76,12 @@ type restricted struct {
 type docObject struct {
 	doc  *tape.Tape
 	node uint32
-	// walked is how many members were passed to get at others.
+	// walked counts the members passed on the way to others.
 	walked int32
-	read   *docMembers // nil until they were asked for
+	read   *docMembers // nil until all members were asked for
 }
 
-// docMembers is what was found out about all members of an object of a record.
+// docMembers is the index of an object of a record.
 type docMembers struct {
 	index map[string]uint32 // values by name, nil until many were walked
 	names []string          // sorted, nil until they were asked for
@@ -116,7 +116,7 @@ func (l *layer) find(name string) *field {
 	return nil
 }
 
-// sortNames finds visible, once for a literal all of whose names are known.
+// sortNames fills visible, once for a literal whose names are all constants.
 func (l *layer) sortNames() {
 	l.visible = []string{}
 	for i := range l.fields {

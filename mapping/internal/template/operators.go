@@ -106,7 +106,7 @@ func (m *machine) bits(x, y value, shift bool) (int64, int64) {
 	return int64(a), int64(b)
 }
 
-// sum compiles a chain of pluses as one expression, so that a long text is built in one piece.
+// sum compiles a chain of pluses as one expression, so that a long text is built in place.
 func (c *compiler) sum(n *ast.Binary, s *scope) expr {
 	var operands []expr
 	var places []place // of the sum up to each operand
@@ -153,9 +153,8 @@ func (m *machine) plus(x, y value) value {
 	return null
 }
 
-// appended is x + b. An array that was itself made by adding gets room for more, so that a list that grows by single
-// elements costs as much as it has elements: the arrays that it grew through share the room, and the longest of them says
-// how much of it is taken.
+// appended is x + b. The result of an addition gets spare room, so that a list which grows by single elements costs as much as it
+// has elements. All arrays that it grew through share the room; *room is the length of the longest.
 func (m *machine) appended(x value, b []value) value {
 	a := m.array(x)
 	left := x.ref.(*array)
@@ -176,8 +175,8 @@ func (m *machine) appended(x value, b []value) value {
 	return value{kind: kindArray, ref: &array{elems: append(append(make([]value, 0, size), a...), b...), room: &room}}
 }
 
-// concat joins two texts of which one may be any value. When the left one is the newest text in buf or in long it is
-// extended where it stands: this is what makes a chain of n pluses cost n, also one that other texts are made between.
+// concat joins two values as text. If the left one is the newest text in buf or long, it is extended in place. So a chain of n
+// pluses costs n, even if other texts are made in between.
 func (m *machine) concat(x, y value) value {
 	switch {
 	case x.kind == kindString && y.kind == kindString && y.str == "":

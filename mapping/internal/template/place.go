@@ -8,21 +8,22 @@ import (
 	"github.com/google/go-jsonnet/ast"
 )
 
-// An error of an evaluation says where in the template it happened. An expression that can fail puts the number of its
-// place into machine.at when its operands are known, just before it works on them; whatever evaluates something else in
-// between, a thunk, a field or a call, puts the number back. So there is nothing to unwind, and all it costs is a store.
+// An error says where in the template it happened. An expression that can fail stores the number of its place in machine.at when
+// its operands are known, just before it works on them. What evaluates something else in between (a thunk, a field, a call)
+// restores the number. So there is nothing to unwind, and the cost is one store.
 
 // place is the number of a piece of the user's text, 0 for none.
 type place int32
 
-// mark says that the expression at p is at work. The standard library has no places: its errors are at the user's call.
+// mark stores the place of the expression that is being evaluated. The standard library has no places: its errors point at the
+// user's call.
 func (m *machine) mark(p place) {
 	if p != 0 {
 		m.at = p
 	}
 }
 
-// place gives a number to where a node stands. Nodes that the parser adds stand where the one around them does.
+// place numbers the text range of a node. A node that the parser added has the range of the node around it.
 func (c *compiler) place(n ast.Node) place {
 	if c.std {
 		return 0

@@ -82,9 +82,9 @@ const (
 
 // Compile parses, checks and compiles a program. What the text alone shows to be wrong is found here: syntax, unknown
 // variables and members of std, names that are declared twice, wrong arguments of the functions of the event and of std,
-// malformed constant paths and time formats, import, std.extVar and std.native. All such faults are returned; a fault of the
-// syntax hides the others. A text that is empty, longer than [MaxLength], or whose brackets nest deeper than 200 levels is
-// refused before it is parsed, so any text can be given, whoever wrote it.
+// malformed constant paths and time formats, import, std.extVar and std.native. All faults are returned, but a syntax error hides
+// the others. A text that is empty, longer than [MaxLength], or nests brackets deeper than 200 levels is refused before it is
+// parsed, so untrusted text is safe.
 func Compile(content string, opts Options) (*Program, []*Fault) {
 	text := source(content)
 	if fault := text.limits(); fault != nil {
@@ -106,8 +106,8 @@ func Compile(content string, opts Options) (*Program, []*Fault) {
 	return &Program{run: e.run, opts: opts, text: text, places: c.places, root: whole}, nil
 }
 
-// parseTemplate parses the text. The parser ends at the first unknown variable; so that the compiler can find all of them,
-// and all other faults, they are declared to it.
+// parseTemplate parses the text. The parser stops at the first unknown variable. parseTemplate declares it and parses again, so
+// that the compiler can report all unknown variables and all other faults.
 func parseTemplate(content string) (ast.Node, error) {
 	const most = 16 // of them are named in one go
 	declared := strings.TrimSuffix(prelude, ";\n")
@@ -164,7 +164,7 @@ func (s source) fault(err error) *Fault {
 	return s.at(begin, msg)
 }
 
-// machines are reused between evaluations of any program: a machine is reset before each.
+// machines are shared by all programs; a machine is reset before each evaluation.
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // Append evaluates the program and appends its value to dst as compact JSON; when raw is set and the value is a string, its
@@ -202,8 +202,8 @@ func (p *Program) Append(dst []byte, ev Event, raw bool) (out []byte, fail *Erro
 	return out, nil
 }
 
-// asError turns what was thrown into a failure. Anything but an *Error is a defect of this package or of a library under
-// it, but it must not end the process of others.
+// asError turns a recovered panic into a failure. Anything but an *Error is a defect of this package or of a library, but must
+// not end the process.
 func asError(e any) *Error {
 	if fail, ok := e.(*Error); ok {
 		return fail

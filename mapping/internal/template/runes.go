@@ -5,16 +5,16 @@ import (
 	"unsafe"
 )
 
-// Jsonnet counts a text in characters, Go in bytes. To find a character of a long text by its number without counting from
-// the start each time, a machine remembers for the last few texts where every 64th character stands.
+// Jsonnet counts characters, Go counts bytes. For the last few long texts a machine remembers the offset of every 64th
+// character, so that a character is found without counting from the start.
 
-// textIndex is what a machine remembers of one text.
+// textIndex has the offsets of one text.
 type textIndex struct {
 	s     string
 	count int      // characters
 	marks []uint32 // offset of every markEvery-th character, nil if each character is one byte
 
-	// The character that was found last, and its offset: most often the next one is asked for.
+	// The last character found and its offset. Most programs ask for the next one.
 	last, lastAt int
 }
 

@@ -7,9 +7,8 @@ import (
 	"github.com/google/go-jsonnet/astgen"
 )
 
-// The standard library has two parts, like that of the reference implementation: functions written in Go, and the rest
-// written in jsonnet, whose syntax tree is taken from there and compiled with our compiler on first use. Both are
-// immutable.
+// The standard library has two parts, as in the reference implementation: functions in Go, and functions in jsonnet. The syntax
+// tree of the latter comes from the reference implementation and is compiled on first use. Both parts are immutable.
 
 // goFunctions makes the table of the functions in Go. A parameter name that ends in "?" is optional.
 func goFunctions() map[string]*function {
@@ -55,7 +54,7 @@ func (g goFunction) native(name string) func(m *machine, args []value) value {
 	}
 }
 
-// library is the standard library. It is made on first use, and never changed.
+// library is the standard library. It is built on first use and never changes.
 type library struct {
 	goOnce  sync.Once
 	inGo    map[string]*function
@@ -107,7 +106,7 @@ func compileStd() (*layer, map[string]code) {
 	return all, origins
 }
 
-// origin calls the jsonnet version of a function, for arguments that the Go version is not made for.
+// origin calls the jsonnet version of a function, for arguments that the Go version does not handle.
 func (m *machine) origin(name string, args ...value) value {
 	self := stdObject(m).ref.(*object)
 	f := std.origins[name](m, m.layerEnv(self, std.all, 0))
@@ -117,7 +116,7 @@ func (m *machine) origin(name string, args ...value) value {
 // stdHas reports whether the library has a member.
 func stdHas(name string) bool { return stdLayer().find(name) != nil }
 
-// stdObject returns the object std for one evaluation: values that it remembers belong to that evaluation.
+// stdObject returns the object std of this evaluation: the values that it caches belong to the evaluation.
 func stdObject(m *machine) value {
 	if m.std == nil {
 		m.std = &object{core: stdLayer(), checked: true}

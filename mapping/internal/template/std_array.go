@@ -151,7 +151,7 @@ func (m *machine) stdFlattenArrays(a []value) value {
 	return list(out)
 }
 
-// stdUniq drops elements whose key is that of the one before. The key of a single element is not asked for.
+// stdUniq drops elements whose key equals the one before. The key of a single element is not evaluated.
 func (m *machine) stdUniq(a []value) value {
 	in, f := m.elements(a[0]), m.function(a[1])
 	var out []value
@@ -225,15 +225,15 @@ func (m *machine) stdMapWithIndex(a []value) value {
 	return m.generated(&generator{src: in, fn: f, numbered: true}, in.len())
 }
 
-// byRune remembers what a function gives for each character: jsonnet has no side effects, so it gives the same each time,
-// and texts have few different characters.
+// byRune caches the result of a function for each character. Jsonnet has no side effects, and texts have few different
+// characters.
 type byRune[T any] struct {
 	make  func(c value) T
 	ascii [utf8.RuneSelf]*T
 	other map[rune]*T
 }
 
-// of gives the outcome for the character r, which stands at s[i:].
+// of returns the result for the character r at s[i:].
 func (b *byRune[T]) of(s string, i int, r rune) *T {
 	if r < utf8.RuneSelf {
 		if b.ascii[r] == nil {
@@ -254,7 +254,7 @@ func (b *byRune[T]) of(s string, i int, r rune) *T {
 	return v
 }
 
-// later is a call that is made when its value is asked for.
+// later returns a thunk of a call.
 func (m *machine) later(f *function, args ...value) value {
 	m.alloc(128)
 	return value{kind: kindThunk, ref: &thunk{run: func(m *machine, _ *env) value { return m.call(f, args...) }}}

@@ -26,8 +26,8 @@ func stdFormat() map[string]goFunction {
 	}
 }
 
-// formatCode is one code of a format string, of the few that are worth a short cut: %s and %d with flags and a width.
-// All else goes through the library's own std.format.
+// formatCode is one code of a format string. Only %s and %d with flags and a width are fast; for all others the jsonnet version
+// of std.format runs.
 type formatCode struct {
 	key         string // of %(key)s
 	keyed       bool

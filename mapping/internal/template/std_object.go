@@ -29,8 +29,8 @@ func stdObjects() map[string]goFunction {
 	}
 }
 
-// prune drops what is null or empty, from the inside out. It looks at each value once; the library's own looks at it again for
-// each level around it.
+// prune drops null and empty values, from the inside out. It looks at each value once; the jsonnet version looks again at every
+// level.
 func (m *machine) prune(v value) value {
 	m.step(1)
 	switch v.kind {

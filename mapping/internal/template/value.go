@@ -11,14 +11,13 @@ const (
 	kindArray
 	kindObject
 	kindFunction
-	kindThunk // not evaluated yet; never seen by an operation that asked for a value
-	kindTail  // a tailstrict call in tail position, to be made by the caller: machine.tail
+	kindThunk // not evaluated yet; operations never see it
+	kindTail  // a tailstrict call that the caller must make (machine.tail), or an absent argument
 )
 
 var kindNames = [...]string{"null", "boolean", "number", "string", "array", "object", "function", "thunk", "tail call"}
 
-// value is a jsonnet value. It is passed by value and never changed; what it refers to is changed only to remember the
-// outcome of an evaluation.
+// value is a jsonnet value. It never changes; what it refers to changes only to cache the result of an evaluation.
 type value struct {
 	kind kind
 	// num is the number; 1 or 0 of a boolean; the node on the tape of a string that has a ref; the position of an element
@@ -70,8 +69,8 @@ type thunk struct {
 	done bool
 }
 
-// manyWalks is how many elements or members of the tape are passed before an array or object is read as a whole, so that
-// to go through all of it by index or name costs as much as it has parts.
+// manyWalks is how many elements or members are passed before an array or object of a record is indexed. So a program that reads
+// all of it by index or name costs as much as it has parts.
 const manyWalks = 256
 
 // function is a closure, or a function written in Go.
@@ -81,9 +80,9 @@ type function struct {
 	body   code
 	env    *env
 	height int
-	// brief says that a call needs its scope only while it runs, so that the next call can have it.
+	// brief says that nothing refers to the scope after the call, so the next call reuses it.
 	brief bool
-	// written in Go; gets one value for each parameter, forced unless lazy is set; an absent one has kindTail
+	// written in Go: gets one value for each parameter, evaluated unless lazy is set; an absent one has kindTail
 	native func(m *machine, args []value) value
 	lazy   bool
 }
