@@ -108,13 +108,12 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 		return expr{}, false
 	}
 	var first *value
-	absent := none
-	def := expr{lit: &absent}
+	height, keeps := 8, false
 	lazy := func(*machine, *env) value { return none }
 	for i := range args {
 		switch lit := args[i].expr.lit; {
 		case to[i] == 1:
-			def, lazy = args[i].expr, args[i].lazy
+			height, keeps, lazy = 8+args[i].expr.height, args[i].expr.keepsLazily(false), args[i].lazy
 		case lit == nil:
 			return expr{}, false
 		case lit.kind != kindString:
@@ -147,7 +146,7 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 		}
 		read = func(m *machine, _ value) value { return m.formatTime(f) }
 	}
-	return expr{height: 8 + def.height, keeps: def.keepsLazily(false), run: func(m *machine, e *env) value {
+	return expr{height: height, keeps: keeps, run: func(m *machine, e *env) value {
 		m.mark(at)
 		return read(m, lazy(m, e))
 	}}, true
