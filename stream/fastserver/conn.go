@@ -12,43 +12,43 @@ import (
 	"time"
 )
 
-// The states of a connection. Who changes idle into something else has the connection.
+// The states of a connection. Whoever changes idle to another state owns the connection.
 const (
-	idle   int32 = iota // it waits for the first byte of a request, or has not begun
-	active              // its goroutine has something of a request
-	closed              // the server has ended it
+	idle   int32 = iota // it waits for the first byte of a request, or has not started
+	active              // its goroutine has read part of a request
+	closed              // the server has closed it
 )
 
-// conn is a connection that is served here. All but nc and state belong to its goroutine.
+// conn is a connection that this package serves. Only its goroutine uses the fields, except nc and state.
 type conn struct {
 	s     *Server
 	nc    net.Conn
 	state atomic.Int32
-	// blank is a request without anything but what all requests of this connection have in common.
+	// blank is a request with only what all requests of this connection have in common.
 	blank *http.Request
 	// cancel ends the context of the requests.
 	cancel context.CancelFunc
 
 	*memory
-	// from and to are the bytes of memory.in that nobody has read yet.
+	// memory.in[from:to] was received and not used yet.
 	from, to int
-	// begun is when the first byte of the request under way was there, done when the last answer was made.
+	// begun is when the first byte of the current request arrived, done when the last answer was complete.
 	begun, done time.Time
-	// readBy and writeBy are the deadlines that nc has; zero: none.
+	// readBy and writeBy are the deadlines of nc; zero for none.
 	readBy, writeBy time.Time
-	// requests are those that this connection has had.
+	// requests counts the requests of this connection.
 	requests int
-	// ended is why no more of a head that has begun can be read.
+	// ended is why the rest of a partial head cannot be read.
 	ended error
-	// breaks is how many line ends may stand before a request.
+	// breaks is how many line ends may precede the next request.
 	breaks int
 }
 
 // maxBreaks is how many CR and LF are skipped after a POST: some old clients send them, and net/http does the same.
 const maxBreaks = 4
 
-// memory is what a connection needs and another one can have after it. What is used after the handler stands together at
-// the start: when a handler has waited for a disk, most of it has left the caches of the processor.
+// memory is what connections use one after the other. What is used after the handler comes first and is contiguous: while
+// the handler waits for a disk, most of the rest leaves the caches of the processor.
 type memory struct {
 	body     body
 	response response
@@ -64,7 +64,7 @@ func newMemory() *memory {
 	return &memory{header: make(http.Header), response: response{header: make(http.Header)}}
 }
 
-// Bounds of what a connection keeps from one request for the next.
+// Bounds of what a connection keeps for the next request.
 const (
 	maxKeptFields = 64
 	maxKeptAnswer = 16 << 10
@@ -83,7 +83,7 @@ func newConn(ctx context.Context, s *Server, nc net.Conn) *conn {
 	return &conn{s: s, nc: nc, blank: blank, cancel: cancel}
 }
 
-// claimIdle ends an idle connection in the name of the server. It reports false for one that is not idle.
+// claimIdle marks an idle connection as closed by the server. It reports false if it is not idle.
 func (c *conn) claimIdle() bool { return c.state.CompareAndSwap(idle, closed) }
 
 func (c *conn) serve() {
@@ -117,7 +117,7 @@ func (c *conn) serve() {
 	c.release()
 }
 
-// release gives the memory back, without what it holds of requests.
+// release returns the memory without anything of requests.
 func (c *conn) release() {
 	m := c.memory
 	c.memory = nil
@@ -138,7 +138,7 @@ func (c *conn) handOver() {
 	c.s.handed.give(&replayed{Conn: c.nc, rest: append([]byte(nil), c.in[c.from:c.to]...), ended: c.ended})
 }
 
-// receive reads until a plain head is there. With the verdict incomplete the connection is at its end.
+// receive reads until a head is complete. With the verdict incomplete the connection has ended.
 func (c *conn) receive() verdict {
 	c.begun = time.Time{}
 	skipped := 0
@@ -182,10 +182,10 @@ func (c *conn) receive() verdict {
 	}
 }
 
-// minHead is how many bytes a further request has at least: net/http waits for as many before it looks at them.
+// minHead is the least size of a further request: net/http waits for that many bytes before it parses them.
 const minHead = 4
 
-// skipBreaks leaves out line ends that follow the body of a POST. It returns how many bytes they had.
+// skipBreaks skips line ends after the body of a POST and returns how many bytes it skipped.
 func (c *conn) skipBreaks() (n int) {
 	for c.from < c.to && c.breaks > 0 {
 		if b := c.in[c.from]; b != '\r' && b != '\n' {
@@ -212,11 +212,11 @@ func (c *conn) waitIdle() bool {
 	return !c.s.stopping.Load()
 }
 
-// slack is how much later than asked for a deadline may be: setting one costs as much as a tenth of a request, and with
-// some slack one serves many.
+// slack is how much later than asked for a deadline may be. Setting one costs a tenth of a request; with some slack one
+// deadline serves many requests.
 func slack(d time.Duration) time.Duration { return min(d/8, time.Second) }
 
-// readUntil lets reads fail at t, or up to slack later.
+// readUntil makes reads fail at t, or up to slack later.
 func (c *conn) readUntil(t time.Time, slack time.Duration) {
 	if late := c.readBy.Sub(t); c.readBy.IsZero() || late < 0 || late > slack {
 		c.readBy = t.Add(slack)
@@ -224,7 +224,7 @@ func (c *conn) readUntil(t time.Time, slack time.Duration) {
 	}
 }
 
-// writeUntil lets writes fail at t, or up to slack later.
+// writeUntil makes writes fail at t, or up to slack later.
 func (c *conn) writeUntil(t time.Time, slack time.Duration) {
 	if late := c.writeBy.Sub(t); c.writeBy.IsZero() || late < 0 || late > slack {
 		c.writeBy = t.Add(slack)
@@ -232,14 +232,14 @@ func (c *conn) writeUntil(t time.Time, slack time.Duration) {
 	}
 }
 
-// makeRoom moves what is in the buffer to its begin.
+// makeRoom moves the unused bytes to the beginning of the buffer.
 func (c *conn) makeRoom() {
 	c.to = copy(c.in[:], c.in[c.from:c.to])
 	c.from = 0
 }
 
-// makeRequest makes the request of the head that is at the start of the buffer, and takes the head out of the buffer. It
-// reports false, and takes nothing, when net/http shall look at it.
+// makeRequest turns the head at the start of the buffer into the request and removes it from the buffer. It reports false,
+// and removes nothing, if net/http must handle the request.
 func (c *conn) makeRequest() bool {
 	h := &c.head
 	text := string(c.in[c.from : c.from+h.size]) // the only copy: everything below is a part of it
@@ -274,7 +274,7 @@ func (c *conn) makeRequest() bool {
 	return true
 }
 
-// fillHeader makes the map of the headers.
+// fillHeader fills the map of headers.
 func (c *conn) fillHeader(text string) {
 	c.tidy()
 	fields := c.head.fields
@@ -306,7 +306,7 @@ func (c *conn) fillHeader(text string) {
 	}
 }
 
-// answer lets the handler answer the request. It reports whether the connection goes on.
+// answer has the handler answer the request. It reports whether the connection continues.
 func (c *conn) answer() bool {
 	c.writeUntil(c.begun.Add(c.s.opts.WriteTimeout), slack(c.s.opts.WriteTimeout))
 	w := &c.response
@@ -324,9 +324,9 @@ func (c *conn) answer() bool {
 	return goesOn
 }
 
-// lingering is how long a connection that ends is read from, for nothing, unless the client closes it before: data that comes
-// when a connection is closed, or that a system finds unread then, make it take the answer back from a client that has not
-// read it yet. The client need not have done anything wrong: a line end behind the body is enough.
+// lingering is how long the end of a connection is read and discarded, unless the client closes it before. If data is unread
+// or arrives when a connection is closed, the system resets it, and a client that has not read the answer yet loses it. A
+// line end after the body is enough for that.
 const lingering = 500 * time.Millisecond
 
 func (c *conn) linger() {
@@ -344,14 +344,14 @@ func (c *conn) linger() {
 // body is the body of a request.
 type body struct {
 	c *conn
-	// left is what the reader has not had, also of what is in the buffer already.
+	// left is what was not returned by Read yet, including what is in the buffer.
 	left int64
-	// broken: the client has ended within the body. failed: it could not be read for another reason. closed: the handler has
-	// closed it. over: it has, or has returned.
+	// broken: the client ended within the body. failed: reading failed for another reason. closed: the handler closed it.
+	// over: the handler closed it or returned.
 	broken, failed, closed, over bool
 }
 
-// Read reads from the buffer first. It tells the end with the last byte, so that nobody asks again.
+// Read reads from the buffer first. It returns io.EOF with the last byte, which saves a call.
 func (b *body) Read(p []byte) (n int, err error) {
 	switch {
 	case b.over:
@@ -384,7 +384,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close ends the reading by the handler, and reads a short rest for nothing.
+// Close ends reading by the handler and discards a short rest.
 func (b *body) Close() error {
 	if !b.over && !b.broken && !b.skip() && !b.broken {
 		b.failed = true
@@ -396,10 +396,10 @@ func (b *body) Close() error {
 // leave takes the body from the handler.
 func (b *body) leave() { b.over = true }
 
-// maxSkipped is how much of a body that the handler did not read is read for nothing to keep the connection.
+// maxSkipped is how much unread body is discarded to keep the connection.
 const maxSkipped = 256 << 10
 
-// skip reads the rest of the body. It reports false when the connection cannot be kept; one that broke ends by itself.
+// skip discards the rest of the body. It reports false if the connection cannot be kept; a broken one ends by itself.
 func (b *body) skip() bool {
 	switch {
 	case b.left == 0:

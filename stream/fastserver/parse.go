@@ -8,7 +8,7 @@ import (
 // maxHead is the greatest request line with headers of a plain request.
 const maxHead = 8 << 10
 
-// verdict is what a parse has come to.
+// verdict is the result of a parse.
 type verdict uint8
 
 const (
@@ -16,16 +16,16 @@ const (
 	incomplete verdict = iota
 	// plain: the head is complete, and a plain one.
 	plain
-	// other: this request is for net/http, whether it is good or bad.
+	// other: net/http handles this request, valid or not.
 	other
 )
 
-// span is a part of the bytes that were parsed.
+// span is a range of the parsed bytes.
 type span struct{ from, to int32 }
 
 func (s span) of(text string) string { return text[s.from:s.to] }
 
-// field is a line of the headers. The name has been made canonical.
+// field is a header line. The name is canonical.
 type field struct{ name, value span }
 
 // head is the head of a plain request.
@@ -35,18 +35,18 @@ type head struct {
 	host           span
 	fields         []field // without Host
 	length         int64   // of the body
-	// simple tells that the path of the target, which ends at query, is its own unescaped form. query is the length of the
-	// target if it has none.
+	// simple is set if the path of the target, which ends at query, is its own unescaped form. Without a query, query is the
+	// length of the target.
 	simple bool
 	query  int
-	// close tells that the client wants no further request on this connection.
+	// close is set if the client wants no further request on this connection.
 	close bool
-	// pragma tells that there is a field of this name.
+	// pragma is set if there is a field of this name.
 	pragma bool
 }
 
-// parse reads a head from the start of b. It writes the canonical form of names into b, which changes nothing for another
-// reader. It decides nothing that net/http decides: of all that is unusual, doubtful or wrong it says "other".
+// parse reads a head from the start of b. It writes the canonical form of names into b, which does not change their meaning
+// for net/http. It leaves every decision to net/http: whatever is unusual, doubtful or wrong is "other".
 func (h *head) parse(b []byte) verdict {
 	*h = head{fields: h.fields[:0], host: span{-1, -1}}
 	end := bytes.IndexByte(b, '\n')
@@ -198,7 +198,7 @@ func validValue(v []byte) bool {
 	return all(v, valueByte)
 }
 
-// parseLength reads digits alone. Lengths that need more than 18 of them are for net/http to refuse.
+// parseLength reads up to 18 digits and nothing else. net/http refuses longer lengths.
 func parseLength(v []byte) (n int64, ok bool) {
 	if len(v) == 0 || len(v) > 18 {
 		return 0, false

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// response is the answer to a request, gathered in memory. It is a [http.ResponseWriter].
+// response is an [http.ResponseWriter] that collects the answer in memory.
 type response struct {
 	c      *conn
 	header http.Header
@@ -20,11 +20,11 @@ type response struct {
 	status int
 	// head is the status line with the headers of the handler, later with everything; text is the body.
 	head, text []byte
-	// declared is the Content-Length of the handler, negative if there is none; written is what it has tried to write.
+	// declared is the Content-Length of the handler, negative for none; written is what it has tried to write.
 	declared, written int64
 	// connection is the field of this name, which is written last.
 	connection []string
-	// What the headers of the handler have; close is "Connection: close".
+	// What the handler's headers have; close is "Connection: close".
 	hasDate, hasType, close bool
 }
 
@@ -100,7 +100,7 @@ func appendStatus(b []byte, status int) []byte {
 	return append(append(b, text...), "\r\n"...)
 }
 
-// takes notes what is known of a header of the handler, and reports whether it is sent.
+// takes records what a header of the handler means for the answer, and reports whether it is sent.
 func (w *response) takes(name string, values []string) bool {
 	switch name {
 	case "Content-Length":

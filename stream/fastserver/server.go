@@ -17,8 +17,8 @@ import (
 
 // Options are the limits of a [Server]. The zero value has the limits of stream.Server.
 type Options struct {
-	// ReadHeaderTimeout bounds the time for the request line and headers, from their first byte on; of a new connection from
-	// its begin on. Default: 10 s.
+	// ReadHeaderTimeout bounds the time for the request line and headers, from their first byte on; for a new connection from
+	// its start on. Default: 10 s.
 	ReadHeaderTimeout time.Duration
 	// ReadTimeout bounds the time for headers and body. Reads of the body then fail with [os.ErrDeadlineExceeded].
 	// Default: 30 s.
@@ -29,7 +29,7 @@ type Options struct {
 	IdleTimeout time.Duration
 	// MaxHeaderBytes bounds the request line and headers; net/http answers 431 some 4 KB above it. Default: 64 KB.
 	MaxHeaderBytes int
-	// Logger gets panics of the handler and what net/http has to say, as warnings and errors. Default: nothing is logged.
+	// Logger gets panics of the handler as errors and messages of net/http as warnings. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -82,14 +82,15 @@ func (o Options) withDefaults() Options {
 type Server struct {
 	opts    Options
 	handler http.Handler
-	// other serves the connections that are not plain. They reach it through handed.
+	// other serves connections that are not plain; it gets them through handed.
 	other  *http.Server
 	handed handedOver
 	dates  dates
 	// memories holds *memory.
 	memories sync.Pool
 
-	// stopping is set before the connections are looked at, and read after a connection became idle: one of both sees the other.
+	// stopping is set before stop scans the connections, and read after a connection became idle: one of the two sees the
+	// other.
 	stopping atomic.Bool
 	started  sync.Once
 
@@ -122,8 +123,8 @@ func New(handler http.Handler, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve accepts connections from l until the server is stopped, and closes l. Errors of l that are temporary, such as too
-// few file handles, are waited out. It returns [http.ErrServerClosed] after Shutdown or Close, else the error of l.
+// Serve accepts connections from l until the server is stopped, and closes l. It retries after temporary errors of l, such as
+// too few file handles. It returns [http.ErrServerClosed] after Shutdown or Close, else the error of l.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.listen(l) {
@@ -230,8 +231,8 @@ func (s *Server) stop(claim func(*conn) bool) error {
 	return errors.Join(problems...)
 }
 
-// Shutdown closes the listeners and the idle connections, lets requests in progress get their answer, and returns when all
-// connections have ended. If ctx ends before that, it returns the error of ctx and leaves the rest running: call Close then.
+// Shutdown closes the listeners and the idle connections, waits for requests in progress, and returns when all connections
+// have ended. If ctx ends first, it returns the error of ctx and the rest keeps running: call Close then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.stop((*conn).claimIdle)
 	s.other.SetKeepAlivesEnabled(false) // ends its idle connections now; a request may still be handed over to it
@@ -243,7 +244,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.other.Shutdown(ctx), s.handed.Close())
 }
 
-// Close ends everything at once. Requests in progress get no answer; their handlers may still run when Close returns.
+// Close closes everything at once. Requests in progress get no answer; their handlers may still run when Close returns.
 func (s *Server) Close() error {
 	return errors.Join(s.stop(func(*conn) bool { return true }), s.other.Close(), s.handed.Close())
 }
@@ -259,8 +260,8 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// logPanic logs what a handler has panicked with. The value may hold anything, also a URL with its secret: of values other
-// than runtime errors only the type is logged. The stack tells the place.
+// logPanic logs a panic of the handler. Its value may contain anything, even a URL with its secret, so only the type is
+// logged unless it is a runtime error. The stack shows the place.
 func (s *Server) logPanic(v any) {
 	if v == http.ErrAbortHandler {
 		return
@@ -279,7 +280,7 @@ type handedOver struct {
 	once   sync.Once
 }
 
-// give lets the other server have a connection, or closes it when that server has been stopped.
+// give hands a connection to the other server, or closes it if that server was stopped.
 func (h *handedOver) give(nc net.Conn) {
 	select {
 	case h.conns <- nc:
@@ -302,10 +303,10 @@ func (h *handedOver) Close() error {
 	return nil
 }
 
-// Addr has nothing to tell: connections know their own addresses.
+// Addr is empty: connections know their own addresses.
 func (h *handedOver) Addr() net.Addr { return &net.TCPAddr{} }
 
-// replayed is a connection of which a part was read before. ended is what reading gives after that, nil if there may be more.
+// replayed is a connection whose beginning was read before. ended is the error after that; nil to read on.
 type replayed struct {
 	net.Conn
 	rest  []byte
@@ -326,10 +327,10 @@ func (r *replayed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends the sending side alone; net/http uses it where a client still sends.
+// CloseWrite closes the sending side only; net/http uses it while a client still sends.
 func (r *replayed) CloseWrite() error { return closeWrite(r.Conn) }
 
-// halfCloser is a connection whose sending side can be ended alone.
+// halfCloser is a connection whose sending side can be closed on its own.
 type halfCloser interface{ CloseWrite() error }
 
 func closeWrite(nc net.Conn) error {

@@ -7,24 +7,25 @@
 //	err = srv.Serve(listener)
 //
 // An exporter sends the secret of a source of type OTLP as the header "authorization: Bearer SECRET"; the secret alone
-// tells the source. In the environment of an SDK:
+// identifies the source. In the environment of an SDK:
 //
 //	OTEL_EXPORTER_OTLP_PROTOCOL=grpc
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://forebay.example.com:4317
 //	OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20SECRET
 //
 // Messages may be compressed with gzip or snappy or, on a server of [Server], with zstd. Nothing of a message is read before
-// the secret has been checked. From then on every byte counts for Options.MaxBufferedBytes, also of calls that stall: the
-// package reads messages itself, in small steps. So stats handlers of the server see calls without the size of their message.
+// the secret was checked. From then on every byte counts towards Options.MaxBufferedBytes, even of calls that stall, because
+// the package reads messages itself, in small steps. So stats handlers of the server see calls without the size of their
+// message.
 //
 // # What an answer means
 //
-// A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait. One of more than 16 MiB
-// of rows goes in portions, of which some may be stored when it is answered UNAVAILABLE.
+// A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait. A batch with more than
+// 16 MiB of rows is stored in portions, and some of them may be stored when the answer is UNAVAILABLE.
 //
 //	OK                 every record is on local disk in every sink that did not reject it. A partial success counts the
-//	                   records that a sink can never store, with the first reason, or all of them where no enabled
-//	                   sink takes the signal: they were dropped
+//	                   records that a sink can never store, with the first reason, or all records if no enabled sink takes
+//	                   the signal: they were dropped
 //	INVALID_ARGUMENT   the batch is malformed, too large once decoded or nested too deep, or every record was rejected
 //	UNAUTHENTICATED    no source has the secret
 //	FAILED_PRECONDITION  several sources have the secret
@@ -35,6 +36,6 @@
 //	                   than Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
 //	                   unless the message says that this is unknown
 //
-// Exporters repeat a batch that was UNAVAILABLE, and no other of these. A batch that is repeated is stored once: by its
-// metadata idempotency-key, or by its bytes as [github.com/forebay/forebay/stream] says under Telemetry, also after a crash.
+// Exporters repeat a batch only after UNAVAILABLE. A repeated batch is stored once, also after a crash: it is recognised by its
+// metadata idempotency-key, or by its bytes as [github.com/forebay/forebay/stream] says under "Repeated batches".
 package otlpgrpc

@@ -33,9 +33,9 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Server returns a server of the OTLP services whose limits keep a slow or hostile client from holding resources for
-// long. More options can be added, for example the credentials of TLS; later ones win. Call GracefulStop on the server
-// before Close on the engine. It panics if opts.Validate reports an error.
+// Server returns a server of the OTLP services whose limits keep a slow or hostile client from holding resources for long.
+// More options can be added, for example TLS credentials; later ones win. Call GracefulStop on the server before Close on
+// the engine. It panics if opts.Validate reports an error.
 //
 //	ConnectionTimeout     10 s   until a new connection is ready
 //	MaxConnectionIdle     5 min  a connection without a request
@@ -66,9 +66,9 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 	return s
 }
 
-// window is what a client may send of a call ahead of what is read, and so what a call takes before any of it is: enough for
-// most requests to come in one go. A fixed one needs no pings to estimate it. Reading asks for as much as there is memory reserved
-// for, which doubles with what has come, so that a large message does not wait for the window for long.
+// window is how far a client may send ahead of what is read, and so the memory of a call before anything is read. It is
+// enough for most requests. A fixed window needs no pings to estimate it. Reading asks for as much as memory is reserved for,
+// which doubles with what has arrived, so a large message does not wait for the window for long.
 const window = 128 << 10
 
 // callBytes is what is reserved for a call while its message arrives: the window, twice because frames that are not full
@@ -137,8 +137,8 @@ type call struct {
 	prefix [5]byte // of the message
 }
 
-// request is what interceptors see as the message of a call. What it costs is found out before it is decoded, and so is whether
-// the caller has the secret.
+// request is what interceptors see as the message of a call. Its cost, and whether the caller has the secret, are known before
+// it is decoded.
 type request struct {
 	signal  forebay.Signal
 	srv     *server
