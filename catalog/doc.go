@@ -48,7 +48,7 @@
 // The default store never ends its process. After a failure the open database is cut off from the disk, and a later call
 // opens another one from what the disk has, with growing pauses between attempts. A repeated fsync is not trusted. Sources,
 // sinks and tasks are read from memory meanwhile; versions and their contents need the disk, and calls that need it return a
-// [*FailedError]. Damaged files are a [*DamageError], which no retry mends.
+// [*FailedError]. Damaged files are a [*DamageError], which no retry can fix.
 //
 // # Layout
 //
