@@ -1,8 +1,8 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
-	"strings"
 )
 
 // A goal is a bound that a figure of a report is held against. A missed goal is reported and is no failure: on another
@@ -53,24 +53,14 @@ func (s scenario) reached(r result) []reached {
 
 // value returns the figure with the name of its JSON field.
 func (r result) value(name string) (float64, bool) {
-	if v, ok := r.Figures[name]; ok {
-		return v, true
+	line, err := json.Marshal(r)
+	if err != nil {
+		return 0, false
 	}
-	if base, ok := strings.CutPrefix(name, "of_"); ok {
-		for _, b := range r.Baselines {
-			if b.field == base {
-				return b.ratio, true
-			}
-		}
+	var fields map[string]any
+	if err := json.Unmarshal(line, &fields); err != nil {
+		return 0, false
 	}
-	optional := map[string]*float64{
-		"cpu_ns_per_row": r.CPUPerRow, "p50_of_fsync": r.P50OfFsync, "p99_of_fsync": r.P99OfFsync,
-	}[name]
-	switch {
-	case name == "rows_per_s":
-		return r.RowsPerS, true
-	case optional != nil:
-		return *optional, true
-	}
-	return 0, false
+	v, ok := fields[name].(float64)
+	return v, ok
 }
