@@ -1,24 +1,34 @@
 package buffer_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 )
 
-// blocks is what the files in a folder take, as du counts it.
+// blocks is what the files in a folder take, as du counts it. It is known when two looks in a row see the same: one look takes
+// time, in which what one file has given back another may have taken.
 func blocks(t *testing.T, dir string) (total int64, known bool) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, e := range entries {
-		var st syscall.Stat_t
-		if syscall.Stat(filepath.Join(dir, e.Name()), &st) == nil && !e.IsDir() { // else it was removed meanwhile
-			total += st.Blocks * 512
+	look := func() map[string]int64 {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Error(err)
 		}
+		sizes := make(map[string]int64)
+		for _, e := range entries {
+			var st syscall.Stat_t
+			if syscall.Stat(filepath.Join(dir, e.Name()), &st) == nil && !e.IsDir() { // else it was removed meanwhile
+				sizes[e.Name()] = st.Blocks * 512
+			}
+		}
+		return sizes
 	}
-	return total, true
+	first, second := look(), look()
+	for _, size := range second {
+		total += size
+	}
+	return total, maps.Equal(first, second)
 }
