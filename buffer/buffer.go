@@ -72,7 +72,7 @@ type Buffer struct {
 
 	late     lateImports
 	receipts receipts
-	lanes    lanes
+	probes   probeQueues
 	rooms    rooms
 
 	metrics  *metrics      // nil without a meter

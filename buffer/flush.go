@@ -140,8 +140,8 @@ func (b *Buffer) held(f *file) *HeldError {
 		return nil
 	}
 	h.Attempt, h.RetryAfter, h.Err = r.Attempt, r.After, retryReason(r.Reason)
-	if next := b.lanes.next(e.lane); next.After(h.RetryAfter) {
-		h.RetryAfter = next // of the lane: it was probed with other work since
+	if next := b.probes.next(e.key); next.After(h.RetryAfter) {
+		h.RetryAfter = next // of the queue: it was probed with other work since
 	}
 	return h
 }

@@ -21,7 +21,7 @@ type timerKind uint8
 const (
 	timerSlice    timerKind = iota // the step-1 interval of a slice
 	timerFile                      // the step-2 interval of a file
-	timerLane                      // the next probe of a lane
+	timerProbe                      // the next probe of a queue
 	timerImport                    // the end of the retention of a file that could not be imported
 	timerDamage                    // the end of the retention of a record of damage
 	timerReceipts                  // the end of the oldest receipts
@@ -246,7 +246,7 @@ func (t *txn) retryFile(f *file) {
 func (t *txn) again(e errand) {
 	b := t.b
 	t.onDurable(func() {
-		b.lanes.force(e.lane, e.num)
+		b.probes.force(e.key, e.num)
 		e.run()
 	})
 }
@@ -263,9 +263,9 @@ func (b *Buffer) fire(k timerKey) {
 			if f := b.mu.files[k.num]; f != nil && f.rec.State == format.FileWriting {
 				t.intervalOfFile(f)
 			}
-		case timerLane:
+		case timerProbe:
 			t.onDurable(func() {
-				if e, ok := b.lanes.due(k.num); ok {
+				if e, ok := b.probes.due(k.num); ok {
 					e.run()
 				}
 			})

@@ -203,7 +203,7 @@ func (b *Buffer) takeUp(o opened) {
 	b.gathering.Store(o.state.gathering)
 	b.damages.Store(o.state.damages)
 	b.receipts.replace(o.state.receipts)
-	b.lanes.reset()
+	b.probes.reset()
 	b.db = o.store.DB
 	o.store.OnSync(b.syncs.wake)
 	b.store.Store(o.store)

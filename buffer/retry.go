@@ -9,24 +9,24 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// Attempts of calls to drivers, and what is done when they fail: see [lane].
+// Attempts of calls to drivers, and what is done when they fail: see [probeQueue].
 
 func (b *Buffer) uploadErrand(sl *slice) errand {
-	return errand{laneKey{step: stepUpload, sink: sl.file.sink.id}, sl.num, func() { b.queueUpload(sl) }}
+	return errand{queueKey{step: stepUpload, sink: sl.file.sink.id}, sl.num, func() { b.queueUpload(sl) }}
 }
 
 func (b *Buffer) importErrand(f *file) errand {
-	return errand{laneKey{stepImport, f.sink.id, f.rec.Def.Table.ID}, f.num, func() { b.queueImport(f) }}
+	return errand{queueKey{stepImport, f.sink.id, f.rec.Def.Table.ID}, f.num, func() { b.queueImport(f) }}
 }
 
 func (b *Buffer) cleanupErrand(f *file) errand {
-	return errand{laneKey{step: stepCleanup, sink: f.sink.id}, f.num, func() { b.queueCleanup(f) }}
+	return errand{queueKey{step: stepCleanup, sink: f.sink.id}, f.num, func() { b.queueCleanup(f) }}
 }
 
 // enter reports whether an errand may make its call now. One that has failed before waits for its turn; firstFailed is set
 // where it has a retention, at the end of which it does not wait.
 func (b *Buffer) enter(e errand, failedBefore bool, firstFailed time.Time) bool {
-	if b.lanes.admit(e, failedBefore) {
+	if b.probes.admit(e, failedBefore) {
 		return true
 	}
 	if !firstFailed.IsZero() {
@@ -40,26 +40,26 @@ func (b *Buffer) leave(ctx context.Context, e errand) {
 	if ctx.Err() != nil {
 		return // the workers end
 	}
-	if next, ok := b.lanes.left(e); ok {
+	if next, ok := b.probes.left(e); ok {
 		next.run()
 	}
 }
 
 // succeeded lets go what waited for the cause to pass.
 func (b *Buffer) succeeded(e errand) {
-	end := b.lanes.succeeded(e, b.now(), b.opts.Retry.Initial)
+	end := b.probes.succeeded(e, b.now(), b.opts.Retry.Initial)
 	if end == nil {
 		return
 	}
 	if end.spoken {
-		b.log.Info(string(e.lane.step)+" works again", "sink", e.lane.sink, "since", end.began, "failures", end.failed, "waiting", len(end.errands))
+		b.log.Info(string(e.key.step)+" works again", "sink", e.key.sink, "since", end.began, "failures", end.failed, "waiting", len(end.errands))
 	}
 	for _, waiting := range end.errands {
 		waiting.run()
 	}
 }
 
-// attemptFailed records a failure and sets the timer of the next attempt of the lane. record returns nil when the work is
+// attemptFailed records a failure and sets the timer of the next attempt of its queue. record returns nil when the work is
 // no longer due.
 func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause error, record func(*txn) *format.Retry) {
 	if ctx.Err() != nil {
@@ -78,7 +78,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		if r.FirstFailed.IsZero() {
 			r.FirstFailed = t.now
 		}
-		imports := e.lane.step == stepImport
+		imports := e.key.step == stepImport
 		// Not before a failed attempt: a table may have been fixed while no process ran.
 		age := t.now.Sub(r.FirstFailed)
 		over := imports && age >= b.opts.Retention
@@ -87,13 +87,13 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 			t.expire(b.mu.files[e.num])
 			return
 		}
-		lane := b.lanes.refused(e, t.now, func(streak int) time.Duration {
+		queue := b.probes.refused(e, t.now, func(streak int) time.Duration {
 			if permanent || late {
 				return b.opts.Retry.delay(streak)
 			}
 			return min(b.opts.Retry.delay(streak), b.opts.Retry.Probe)
 		})
-		r.After = lane.next
+		r.After = queue.next
 		// The last attempt is at the end of the retention.
 		last := r.FirstFailed.Add(b.opts.Retention)
 		if late {
@@ -101,13 +101,13 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		}
 		attempt := r.Attempt
 		t.onDurable(func() {
-			b.timers.Set(timerKey{timerLane, lane.id}, lane.next)
+			b.timers.Set(timerKey{timerProbe, queue.id}, queue.next)
 			if imports {
 				b.timers.Set(timerKey{timerImport, e.num}, last)
 			}
-			if failures, waiting, ok := b.lanes.speak(e.lane, cause.Error(), t.now); ok {
-				b.log.Warn(string(e.lane.step)+" failed", "sink", e.lane.sink, "id", id, "attempt", attempt, "permanent", permanent,
-					"retry_after", lane.next, "failures", failures, "waiting", waiting, "error", cause)
+			if failures, waiting, ok := b.probes.speak(e.key, cause.Error(), t.now); ok {
+				b.log.Warn(string(e.key.step)+" failed", "sink", e.key.sink, "id", id, "attempt", attempt, "permanent", permanent,
+					"retry_after", queue.next, "failures", failures, "waiting", waiting, "error", cause)
 			}
 		})
 	})
