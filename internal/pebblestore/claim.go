@@ -34,7 +34,7 @@ func (e *ClaimError) Error() string {
 func (o *Opening) Claim(dir string, n int64) (release func(), err error) {
 	r := &o.room
 	left := r.left.Load()
-	if left > unlimited/2 || vfs.Root(o.conf.FS) != vfs.Default || !sameVolume(o.conf.Dir, dir) {
+	if left > unlimited/2 || !o.sharesVolume(dir) {
 		return func() {}, nil
 	}
 	volume, err := o.conf.FS.GetDiskUsage(o.conf.Dir)
@@ -54,6 +54,18 @@ func (o *Opening) Claim(dir string, n int64) (release func(), err error) {
 		defer r.mu.Unlock()
 		r.claimed -= n
 	}, nil
+}
+
+// sharesVolume reports whether a folder is on the volume of the store. It asks once for a folder that exists.
+func (o *Opening) sharesVolume(dir string) bool {
+	if shares, known := o.room.volumes.Load(dir); known {
+		return shares.(bool)
+	}
+	shares := vfs.Root(o.conf.FS) == vfs.Default && sameVolume(o.conf.Dir, dir)
+	if _, err := o.conf.FS.Stat(dir); err == nil {
+		o.room.volumes.Store(dir, shares)
+	}
+	return shares
 }
 
 // keptRoom is how many free bytes the volume must keep for a store whose files take so many bytes, logs among them, and

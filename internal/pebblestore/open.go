@@ -20,27 +20,26 @@ type Config struct {
 	// Dir is the folder, which exists; FS the file system that it is on.
 	Dir string
 	FS  vfs.FS
-	// Log hears what the database says.
+	// Log gets what the database reports.
 	Log *slog.Logger
-	// MemTable is the most that the write buffer takes. Where little room is allowed or there, it is smaller.
+	// MemTable bounds the write buffer, in bytes. With little room it is smaller.
 	MemTable int64
-	// Exists demands a store that is there already: a volume that is away leaves an empty folder.
+	// Exists refuses to create a store. A volume that is away leaves an empty folder.
 	Exists bool
-	// FillLogs has logs written ahead while their syncs are small; see [filler].
+	// FillLogs writes zeros ahead in logs while their syncs are small; see [filler].
 	FillLogs bool
-	// Tune changes the settings of the database; nil: none are changed.
+	// Tune changes the settings of the database. Nil: none.
 	Tune func(*pebble.Options)
-	// Failed is called once, with locks of the database held, by what ends the opening: it must not block nor call the
-	// database. Nil: nothing is called.
+	// Failed is called once, with locks of the database held, when a failure ends the opening. It must not block nor call the
+	// database. Optional.
 	Failed func(*Opening, error)
-	// Limit is how many bytes the store may take; 0: as many as there are. Beside is added to what the store takes when it
-	// is compared with the limit; nil: nothing is.
+	// Limit bounds the bytes that the store takes, together with what Beside returns. 0: only the volume bounds them. Beside is
+	// optional.
 	Limit  int64
 	Beside func() int64
-	// Live is how many bytes of the store are needed, as far as the owner knows: the rest can be reclaimed. Nil: all.
+	// Live returns how many bytes of the store are needed; the rest can be reclaimed. Nil: all are needed.
 	Live func() int64
-	// Roomier is called when there is room again after [Opening.Full] said that there is none. Closing waits for it. Nil:
-	// nothing is called.
+	// Roomier is called when there is room again after [Opening.Full] has refused. Close waits for it. Optional.
 	Roomier func()
 }
 

@@ -13,46 +13,47 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A store needs room that it does not have yet: what stands in its logs is written to tables, at the next opening at the
-// latest, and tables are rewritten to get rid of what was deleted. A store that fills its disk can do neither, and could
-// not be opened again. So the room is measured while the store is written:
+// A store needs free room for its own work. The content of its logs is written to tables, at the next opening at the latest,
+// and tables are rewritten to free what was deleted. A store that fills its disk can do neither and could not be opened
+// again. So the room is measured while the store is written:
 //
-//   - Full says that no more may be stored, while the logs still fit a second time and a reserve is left.
+//   - Full refuses more while the logs still fit a second time and a reserve is left.
 //   - Compactions may use the reserve and no more: see files.claim.
-//   - From then on nothing is kept for later: no spare logs, nothing written ahead, large logs become tables.
+//   - When room is short nothing is kept for later: spare logs are deleted, nothing is written ahead, large logs become
+//     tables.
 //
-// The room is that of the volume, or what Config.Limit leaves of it. Both are measured as the system counts, in allocated
-// blocks. A file system in memory does not say; then nothing is measured.
+// The room is that of the volume, or less if Config.Limit says so. It is measured in allocated blocks. A file system in memory
+// does not report them; then nothing is measured.
 const (
-	// leastRoom is how much a store must be able to have: a write buffer and its log, the same as tables, and the reserve.
+	// leastRoom is the least room for a store: a write buffer with its log, the same as tables, and the reserve.
 	leastRoom = 4 << 20
-	// The reserve is a part of the room, within a bound. With an eighth a full store could not always rewrite what it has.
+	// The reserve is a quarter of the room, at most mostReserve. With an eighth a full store could not always compact itself.
 	reservePart = 4
 	mostReserve = 256 << 20
-	// The room is measured again when a quarter of it may be used up, or after measureEvery, because others write too.
+	// The room is measured again when a quarter of it may be used up, and after measureEvery because others write too.
 	measureEvery = time.Second
-	// measureFull is how often it is measured while it is used up.
+	// measureFull is the interval while there is no room.
 	measureFull = 50 * time.Millisecond
-	// idleAfter is how long nothing must be written before the store gives back what it keeps for later.
+	// idleAfter is the time without a write after which the store frees what it keeps for later.
 	idleAfter = 30 * time.Second
-	// The logs that an idle and a closed store may keep. Their rows are cheap to read at the next opening.
+	// The bytes of logs that an idle and a closed store may keep. They are cheap to read at the next opening.
 	idleLogs    = 1 << 20
 	closingLogs = 256 << 10
-	// A store is compacted when it has at least so many bytes that nobody needs, and as many as it has that are needed.
+	// A store is compacted when it has at least this much garbage, and at least as much as live bytes.
 	leastGarbage = 1 << 20
-	// giveEvery is how often room is given back while it is short.
+	// giveEvery is the least time between two attempts to free room.
 	giveEvery = time.Second
 	// compactMost ends a compaction that frees room.
 	compactMost = 5 * time.Second
 )
 
-// RoomError says that a store has not the room that it needs. Nothing is lost: give it room and open it again.
+// RoomError says that a store has too little room. Nothing is lost: free room and open it again.
 type RoomError struct {
 	// Dir is the folder.
 	Dir string
-	// Free are the bytes that the volume has for this user, Needed those that the store needs.
+	// Free are the bytes that this user can still write to the volume, Needed those that the store needs.
 	Free, Needed int64
-	// For says what it needs them for.
+	// For is the purpose.
 	For string
 }
 
@@ -93,8 +94,8 @@ func usageOf(disk vfs.FS, path string) (int64, bool, error) {
 	return info.Size(), false, nil
 }
 
-// checkRoom returns how much room the store can have, 0 when that is not known, or says at once that it is too small.
-// With too little it first deletes what nobody needs.
+// checkRoom returns the room that the store can have, 0 when it is unknown, or a [*RoomError]. With too little it first deletes
+// what nobody needs.
 func (o *Opening) checkRoom(logs logFiles) (int64, error) {
 	used, _, err := Usage(o.conf.FS, o.conf.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -132,10 +133,10 @@ func (o *Opening) checkRoom(logs logFiles) (int64, error) {
 	return space, nil
 }
 
-// trim gives back what the files of a store take beyond what they hold.
+// trim frees what the files of a store take beyond their content.
 func (o *Opening) trim(logs logFiles) error {
 	if len(logs.idle) > 0 {
-		// That their rows are in tables may be known to the memory of the system alone.
+		// The list says that their rows are in tables, but it may not be synced yet.
 		list, err := o.conf.FS.Open(logs.list)
 		if err != nil {
 			return err
@@ -157,7 +158,7 @@ func (o *Opening) trim(logs logFiles) error {
 		if err != nil {
 			return err
 		}
-		// What stands behind the last chunk may be the mark of a log that was closed. Blocks behind the end of the file go too.
+		// The end mark of a closed log may follow the last chunk. Blocks after the end of the file are freed too.
 		const block = 4096
 		if err := os.Truncate(path, min(info.Size(), (end+block)&^(block-1)+block)); err != nil {
 			return err
@@ -180,6 +181,7 @@ type room struct {
 	began   time.Time
 	stored  atomic.Bool // something was stored since the idle timer was set
 
+	volumes  sync.Map // by folder: whether it is on the volume of the store
 	updating atomic.Bool
 	giving   atomic.Bool // room is being given back
 	measure  sync.Mutex  // held while it is measured
@@ -216,8 +218,8 @@ func (r *room) stop() {
 	r.runs.Wait()
 }
 
-// Stored tells the opening that so many bytes were written to its log. It is cheap, and called after each commit by one
-// goroutine or many, with no locks of the database held.
+// Stored tells the opening that n bytes were written to its log. It is cheap and called after each commit, without locks of
+// the database. It is safe for concurrent use.
 func (o *Opening) Stored(n int) {
 	r := &o.room
 	left := r.left.Add(-2 * int64(n)) // in the log and, later, in a table
@@ -231,8 +233,8 @@ func (o *Opening) Stored(n int) {
 	}
 }
 
-// Full returns nil while more may be stored, else how much of which limit is used. It does not wait for anything: while it
-// says no the room is measured again and again in the background, and Config.Roomier is called when there is some.
+// Full returns nil while more may be stored, else how much of which limit is used. It does not block. While there is no room it
+// is measured in the background, and Config.Roomier is called when there is some.
 func (o *Opening) Full() *RoomUsed {
 	r := &o.room
 	if r.left.Load() > 0 {
@@ -246,7 +248,7 @@ func (o *Opening) Full() *RoomUsed {
 	return &RoomUsed{Used: r.used.Load(), Limit: r.limit.Load()}
 }
 
-// RoomUsed says how many bytes a store takes, and how many it and what counts beside it may take.
+// RoomUsed is how many bytes a store and what counts beside it take, and how many they may take.
 type RoomUsed struct{ Used, Limit int64 }
 
 func (r *room) age() time.Duration { return time.Since(r.began) - time.Duration(r.at.Load()) }
@@ -279,7 +281,7 @@ func (r *room) updateLater() {
 	})
 }
 
-// background runs fn, which the closing waits for. It reports false when that has begun.
+// background runs fn in a goroutine that stop waits for. It reports false after stop.
 func (r *room) background(fn func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -390,8 +392,8 @@ func (r *room) give(logs int64) {
 	}
 }
 
-// giveBack gives back what the store does not need: spare logs, the rest of logs that take more than some bytes, whose
-// rows become tables, and tables of which most was deleted. Its failures are found by whoever writes next.
+// giveBack frees what the store does not need: spare logs, logs of more than the given bytes, whose rows become tables, and
+// tables of mostly deleted rows. A failure ends the opening, so the next write reports it.
 func (o *Opening) giveBack(logs int64, closing bool) {
 	o.fs.files.save(true)
 	o.fs.DropSpares()
@@ -420,17 +422,17 @@ func (o *Opening) giveBack(logs int64, closing bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), compactMost)
 	defer cancel()
-	// Whatever the keys are, they lie between these.
+	// All keys lie between these.
 	_ = o.DB.Compact(ctx, []byte{0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false)
 }
 
-// fits reports whether the volume has room for so many bytes and some more.
+// fits reports whether the volume has room for n bytes and some more.
 func (o *Opening) fits(n int64) bool {
 	volume, err := o.conf.FS.GetDiskUsage(o.conf.Dir)
 	return err != nil || int64(min(volume.AvailBytes, unlimited)) > n+n/8+1<<20
 }
 
-// logUsage returns what the logs take.
+// logUsage returns the bytes that the logs take.
 func (o *Opening) logUsage() (total int64, err error) {
 	names, err := o.conf.FS.List(o.conf.Dir)
 	if err != nil {

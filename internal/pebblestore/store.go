@@ -27,15 +27,15 @@ type StoreConfig struct {
 	Config
 	// Name is what the log calls the store.
 	Name string
-	// InstanceKey is the key of what tells this store from every other one. No other key is below it.
+	// InstanceKey is the key of a random id that tells this store from every other one. It is the first key.
 	InstanceKey string
-	// Check is called with each opening before anybody uses it; nil: nothing is. Its error ends the opening.
+	// Check is called with each opening before it is used. Its error ends the opening. Nil: no check.
 	Check func(*Opening) error
 }
 
-// Store is a database that outlives failures of the disk: the opening that failed is cut off from the disk, and a later
-// call opens another one from what the disk has. What it has committed is durable, and what can be read from it is
-// committed. It is safe for concurrent use.
+// Store is a database that outlives failures of the disk: a failed opening is cut off from the disk, and a later call opens
+// another one from what the disk has. What Update has committed is durable, and View shows only what is durable. It is safe
+// for concurrent use.
 type Store struct {
 	conf     StoreConfig
 	lock     io.Closer // keeps others out, over all openings
@@ -70,7 +70,7 @@ type DamageError struct{ Err error }
 func (e *DamageError) Error() string { return e.Err.Error() }
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// InUseError says that another has the folder of a store open.
+// InUseError says that another store, perhaps of another process, has the folder open.
 type InUseError struct{ Err error }
 
 func (e *InUseError) Error() string { return e.Err.Error() }
@@ -96,8 +96,8 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	return s, nil
 }
 
-// open opens the database; once it is known, only that of the instance. What it returns is durable: the database writes
-// what it reads from a log to a table before it is open.
+// open opens the database; once the instance is known, only that one. All that can be read then is durable, because pebble
+// writes what it reads from a log to a table before it is open.
 func (s *Store) open() (*Opening, error) {
 	c := s.conf.Config
 	c.Exists = s.instance != ""
@@ -121,7 +121,7 @@ func (s *Store) open() (*Opening, error) {
 	return o, nil
 }
 
-// identify gives a new store its instance, and refuses one that has come into the place of another.
+// identify gives a new store its instance, and refuses a store that has replaced another one.
 func (s *Store) identify(o *Opening) error {
 	key := []byte(s.conf.InstanceKey)
 	found, err := Get(o.DB, key)
@@ -139,8 +139,8 @@ func (s *Store) identify(o *Opening) error {
 		if err := o.DB.Set(key, found, pebble.Sync); err != nil {
 			return err
 		}
-		// The first log of a new database does not yet say how much of it was on disk, by which damage is told from a write
-		// that a crash has torn; the next ones do.
+		// Later logs say how much of them was synced, which tells damage from a write that a crash has torn. The first log
+		// of a new database does not say it.
 		if err := o.DB.Flush(); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func Get(r pebble.Reader, key []byte) ([]byte, error) {
 	return value, closer.Close()
 }
 
-// IsDamage reports whether an error of opening or reading says that files are not what they were. Other errors may pass.
+// IsDamage reports whether an error of opening or reading means damage. Other errors may be temporary.
 func IsDamage(err error) bool {
 	var files *Damage
 	var options pebble.ErrMissingWALRecoveryDir
@@ -178,7 +178,7 @@ func (s *Store) classify(err error) error {
 		return &DamageError{err}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		// Without any file it is the folder that is away.
+		// Without any file, the volume may be away.
 		if names, e := s.conf.FS.List(s.conf.Dir); e == nil && slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.") }) {
 			return &DamageError{err}
 		}
@@ -211,14 +211,14 @@ func (s *Store) use() (*Opening, error) {
 	return s.now, nil
 }
 
-// abandon gives up the current opening, which has failed. Nothing of it reaches the disk any more, so that another one
-// can follow while calls still read from it.
+// abandon gives up the current opening, which has failed. It cannot reach the disk any more, so another one can be opened
+// while calls still read from it.
 func (s *Store) abandon() {
 	old := s.now
 	s.now = nil
 	old.fs.Settle()
 	old.fs.sweep()
-	go func() { _ = old.Close() }() // waits for its readers; what it says after its end is of no interest
+	go func() { _ = old.Close() }() // waits for its readers; the failure is known
 }
 
 // reopen opens the store after a failure, unless the last attempt was just now.
@@ -257,9 +257,9 @@ func (s *Store) failed(err error) error {
 	return &FailedError{Err: err}
 }
 
-// View calls read with the database as it is at one moment. Errors of the database that read returns come back as a
-// [*FailedError] or a [*DamageError] where Failed has marked them; its other errors come back as they are. When View
-// returns without a [*FailedError], all that read has seen is durable.
+// View calls read with a snapshot of the database. An error that read has marked with [Failed] becomes a [*FailedError] or a
+// [*DamageError]; its other errors are returned unchanged. Unless View returns a [*FailedError], all that read has seen is
+// durable.
 func (s *Store) View(read func(pebble.Reader) error) error {
 	o, err := s.use()
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *Store) View(read func(pebble.Reader) error) error {
 	return err
 }
 
-// settled returns nil once all that could be read is durable: what is on its way to the disk can be seen already.
+// settled waits until all that could be read is durable: a snapshot shows commits that are still being synced.
 func (s *Store) settled(o *Opening) error {
 	if s.committing.Load() > 0 && o.Failure() == nil {
 		if err := o.DB.LogData(nil, pebble.Sync); err != nil {
@@ -300,8 +300,7 @@ type readFailure struct{ err error }
 func (e *readFailure) Error() string { return e.err.Error() }
 func (e *readFailure) Unwrap() error { return e.err }
 
-// Failed marks an error of the database, so that the function that was given to [Store.View] or [Store.Update] can return
-// it; nil stays nil.
+// Failed marks err as an error of the database, for the functions given to [Store.View] and [Store.Update]. Nil stays nil.
 func Failed(err error) error {
 	if err == nil {
 		return nil
@@ -309,12 +308,12 @@ func Failed(err error) error {
 	return &readFailure{err}
 }
 
-// ErrNotCommitted is an error of [Store.Update] after which it is known that nothing was written.
+// ErrNotCommitted is part of errors of [Store.Update] after which nothing was written.
 var ErrNotCommitted = errors.New("nothing was written")
 
-// Update calls change with an indexed batch and commits what it has written, durably. Without an error it is durable;
-// after an error that is [ErrNotCommitted] nothing was written, and of others nothing is known until the store is open
-// again. Errors of change come back as they are, beside [ErrNotCommitted], as do those of [Store.View].
+// Update calls change with an indexed batch and commits it. When it returns nil the change is durable. An error that is
+// [ErrNotCommitted] means that nothing was written; it wraps the error of change, or one that [Store.View] returns. After any
+// other error the outcome is unknown until the store is open again.
 func (s *Store) Update(change func(*pebble.Batch) error) error {
 	o, err := s.use()
 	if err != nil {
@@ -351,7 +350,7 @@ func (s *Store) Update(change func(*pebble.Batch) error) error {
 	return nil
 }
 
-// lacksRoom returns an error when nothing may be stored for now, although the disk works.
+// lacksRoom returns an error while the disk works but has too little room.
 func (s *Store) lacksRoom(o *Opening) error {
 	full := o.Full()
 	if full == nil {
@@ -382,7 +381,7 @@ func (s *Store) Ready() error {
 	return s.lacksRoom(o)
 }
 
-// Checkpoint writes a copy, which holds all that was committed before the call, into a folder that does not exist yet.
+// Checkpoint writes a copy with all that was committed before the call. The folder must not exist.
 func (s *Store) Checkpoint(dir string) error {
 	o, err := s.use()
 	if err != nil {
@@ -398,7 +397,7 @@ func (s *Store) Checkpoint(dir string) error {
 	return err
 }
 
-// Close waits for the calls that run and closes the store. Later calls get [ErrClosed]. It may be called again.
+// Close waits for running calls and closes the store. Later calls get [ErrClosed]. It may be called again.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
