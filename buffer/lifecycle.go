@@ -21,7 +21,7 @@ type timerKind uint8
 const (
 	timerSlice    timerKind = iota // the step-1 interval of a slice
 	timerFile                      // the step-2 interval of a file
-	timerProbe                      // the next probe of a queue
+	timerProbe                     // the next probe of a queue
 	timerImport                    // the end of the retention of a file that could not be imported
 	timerDamage                    // the end of the retention of a record of damage
 	timerReceipts                  // the end of the oldest receipts
