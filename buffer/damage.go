@@ -3,9 +3,9 @@ package buffer
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -61,35 +61,13 @@ type Damage struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// damageOf returns err as a DamageError of a chunk when the bytes are wrong for good. Other errors of reading may pass.
-func damageOf(chunk int, err error) error {
-	if errors.Is(err, format.ErrChunk) || pebble.IsCorruptionError(err) {
-		return &DamageError{Chunk: chunk, Err: err}
+// damageOf returns an error of reading a chunk as a DamageError when the bytes are wrong for good. Others may pass.
+func damageOf(err error) error {
+	var bad *salvage.ChunkError
+	if errors.As(err, &bad) && salvage.IsLost(bad.Err) {
+		return &DamageError{Chunk: int(bad.Seq), Err: bad.Err}
 	}
-	return &readError{chunk, err}
-}
-
-// readError says that the disk did not give back a chunk at all. It may later.
-type readError struct {
-	chunk int
-	err   error
-}
-
-func (e *readError) Error() string { return fmt.Sprintf("read chunk %d: %v", e.chunk, e.err) }
-func (e *readError) Unwrap() error { return e.err }
-
-// lostOf returns err as the cause of damage, nil when it is not: with giveUp also what the disk does not give back counts
-// as damaged.
-func lostOf(err error, giveUp bool) error {
-	var damage *DamageError
-	var unreadable *readError
-	switch {
-	case errors.As(err, &damage):
-		return damage.Err
-	case giveUp && errors.As(err, &unreadable):
-		return unreadable
-	}
-	return nil
+	return err
 }
 
 // examination is what can be read of a slice.
@@ -98,108 +76,49 @@ type examination struct {
 	bad  []format.Damage
 }
 
-// examine reads a sealed slice and finds what cannot be read. An error says that the reading itself failed; with giveUp
-// that is damage too.
-func (b *Buffer) examine(num uint64, chunks uint32, known []format.ChunkRange, all format.Tally, giveUp bool) (x examination, err error) {
+// examine reads a sealed slice and finds what cannot be read. all are the totals in its chunks, before anything was set aside.
+// An error says that the reading itself failed; with giveUp that is damage too.
+func (b *Buffer) examine(num uint64, ext format.Extent, all format.Tally, giveUp bool) (x examination, err error) {
 	st := b.store.Load()
 	if err := st.Read(); err != nil {
 		return x, err
 	}
 	defer st.Release()
-	from, to := format.ChunkBounds(num)
-	it, err := st.DB.NewIter(iterBounds(from, to))
-	if err != nil {
-		return x, err
-	}
-	defer it.Close()
-
 	var before format.Tally // running totals after the last chunk that was good
-	open := -1              // the damage that the next good chunk ends
-	bad := func(chunk int, reason error, data []byte) {
-		if open >= 0 && x.bad[open].LastChunk == chunk-1 {
-			x.bad[open].LastChunk = chunk
-			return
+	var open *format.Damage // the damage that the next good chunk ends
+	known := ext.Lost
+	// passed adds what was set aside before a chunk.
+	passed := func(seq uint32) {
+		for ; len(known) > 0 && known[0].First <= seq; known = known[1:] {
+			before.Rows += known[0].Rows
+			before.Raw += known[0].Bytes
 		}
-		x.bad = append(x.bad, format.Damage{FirstChunk: chunk, LastChunk: chunk, Reason: reason.Error(), Data: append([]byte(nil), data...)})
-		open = len(x.bad) - 1
 	}
 	closeGap := func(rows, raw int64) {
-		if open >= 0 {
-			x.bad[open].Rows, x.bad[open].Bytes = rows-before.Rows, raw-before.Raw
-			open = -1
+		if open != nil {
+			open.Rows, open.Bytes = rows-before.Rows, raw-before.Raw
+			open = nil
 		}
 	}
-	good := func(value []byte) error {
-		h, _, err := format.ParseChunk(value)
-		if err != nil {
-			return err
+	err = salvage.Walk(st.DB, num, ext, func(err error) bool { return giveUp || salvage.IsLost(err) }, func(c salvage.Chunk) error {
+		passed(c.Seq)
+		seq, h := int(c.Seq), c.Header
+		switch {
+		case c.Err == nil:
+			closeGap(h.Slice.Rows-h.Rows, h.Slice.Raw-h.Raw)
+			before = h.Slice
+			x.good.Add(format.Tally{Rows: h.Rows, Raw: h.Raw, Stored: int64(len(c.Payload)), First: h.Last, Last: h.Last})
+		case open != nil && open.LastChunk == seq-1:
+			open.LastChunk = seq
+		default:
+			x.bad = append(x.bad, format.Damage{FirstChunk: seq, LastChunk: seq, Reason: c.Err.Error(), Data: slices.Clone(c.Value)})
+			open = &x.bad[len(x.bad)-1]
 		}
-		closeGap(h.Slice.Rows-h.Rows, h.Slice.Raw-h.Raw)
-		before = h.Slice
-		x.good.Add(format.Tally{Rows: h.Rows, Raw: h.Raw, Stored: int64(len(value) - format.ChunkHeaderSize), First: h.Last, Last: h.Last})
 		return nil
-	}
-	var key [format.ChunkKeySize]byte
-	isLost := func(seq uint32) bool {
-		first, _ := format.Extent{Lost: known}.Next(seq)
-		return first != seq
-	}
-	skip := func(next uint32) uint32 {
-		for _, r := range known {
-			if r.First <= next && next <= r.Last {
-				next = r.Last + 1
-				before.Rows += r.Rows
-				before.Raw += r.Bytes
-			}
-		}
-		return next
-	}
-	for next := skip(0); next < chunks; next = skip(next) {
-		format.PutChunkKey(key[:], num, next)
-		it.SetBounds(key[:], to)
-		ok := it.First()
-		for ; ok; ok = !isLost(next) && it.Next() {
-			seq := binary.BigEndian.Uint32(it.Key()[9:])
-			next = seq + 1
-			value, err := it.ValueAndErr()
-			if err == nil {
-				err = good(value)
-			}
-			if err == nil {
-				continue
-			}
-			err = damageOf(int(seq), err)
-			cause := lostOf(err, giveUp)
-			if cause == nil {
-				return x, err
-			}
-			bad(int(seq), cause, value)
-		}
-		err := it.Error()
-		if err == nil {
-			if !it.Valid() {
-				break
-			}
-			continue // at what was set aside before
-		}
-		// The block that holds the chunk is damaged.
-		err = damageOf(int(next), err)
-		cause := lostOf(err, giveUp)
-		if cause == nil {
-			return x, err
-		}
-		end, err := passDamage(it, num, next, chunks, giveUp)
-		if err != nil {
-			return x, err
-		}
-		for ; next < end; next++ {
-			if value := storedChunk(st.DB, num, next); value == nil || good(value) != nil {
-				bad(int(next), cause, value)
-			}
-		}
-	}
+	})
+	passed(math.MaxUint32)
 	closeGap(all.Rows, all.Raw)
-	return x, nil
+	return x, err
 }
 
 // setAside takes what is damaged out of a slice that waits for its upload, so that the rest flows: the damage is
@@ -209,12 +128,12 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 	b.mu.RLock()
 	obj, file := b.object(sl), b.fileID(sl.file)
 	// The totals in the chunks are those before anything was set aside.
-	whole, chunks := sl.Tally, sl.rec.Chunks
+	whole, ext := sl.Tally, sl.rec.Extent()
 	whole.Rows += sl.rec.Lost.Rows
 	whole.Raw += sl.rec.Lost.Bytes
-	known, here, uncounted := sl.rec.LostChunks, sl.Tally, sl.rec.Uncounted
+	here, uncounted := sl.Tally, sl.rec.Uncounted
 	b.mu.RUnlock()
-	x, err := b.examine(sl.num, chunks, known, whole, giveUp)
+	x, err := b.examine(sl.num, ext, whole, giveUp)
 	if err != nil {
 		return err
 	}
@@ -303,103 +222,30 @@ func (t *txn) lose(sl *slice, x examination) {
 	t.checkUploaded(f)
 }
 
-// farChunk is above the numbers of the chunks of any slice.
-const farChunk = 1 << 30
-
-// passDamage returns the number of the first chunk, up to limit, from which on a slice can be read again. first stands in
-// a block of the store that cannot be read. Reading fails in all of the block and goes on behind it, so the steps may
-// grow until it does, and then close in on its end.
-func passDamage(it *pebble.Iterator, num uint64, first, limit uint32, giveUp bool) (uint32, error) {
-	_, to := format.ChunkBounds(num)
-	readable := func(seq uint32) (bool, error) {
-		var key [format.ChunkKeySize]byte
-		format.PutChunkKey(key[:], num, seq)
-		it.SetBounds(key[:], to)
-		it.First()
-		err := it.Error()
-		if err == nil {
-			return true, nil
-		}
-		if err = damageOf(int(seq), err); lostOf(err, giveUp) != nil {
-			return false, nil
-		}
-		return false, err
-	}
-	low, high := first, limit // low cannot be read, high is taken for readable
-	for step := uint32(1); step < limit-low; step *= 2 {
-		ok, err := readable(low + step)
-		if err != nil {
-			return 0, err
-		}
-		if ok {
-			high = low + step
-			break
-		}
-		low += step
-	}
-	for high-low > 1 {
-		mid := low + (high-low)/2
-		ok, err := readable(mid)
-		if err != nil {
-			return 0, err
-		}
-		if ok {
-			high = mid
-		} else {
-			low = mid
-		}
-	}
-	return high, nil
-}
-
 // recoverDamaged finds the running totals of an open slice whose last chunk cannot be read. Its rows stay in the totals
 // until the upload finds what is damaged, and counts it.
-func (sl *slice) recoverDamaged(it *pebble.Iterator) error {
+func (sl *slice) recoverDamaged(db *pebble.DB) error {
 	var (
-		key    [format.ChunkKeySize]byte
 		hidden bool // a part of the store cannot be read at all after the last chunk that can
+		lost   bool // chunks are damaged after the last good one
 		tail   []format.ChunkHeader
-		lost   bool
 	)
-	_, to := format.ChunkBounds(sl.num)
-	defer it.SetBounds([]byte{format.PrefixChunk}, []byte{format.PrefixChunk + 1}) // as the caller has them
-	for next := uint32(0); next < farChunk; {
-		format.PutChunkKey(key[:], sl.num, next)
-		it.SetBounds(key[:], to)
-		for ok := it.First(); ok; ok = it.Next() {
-			next = binary.BigEndian.Uint32(it.Key()[9:]) + 1
-			sl.chunks = next
-			hidden = false
-			value, err := it.ValueAndErr()
-			var h format.ChunkHeader
-			if err == nil {
-				h, _, err = format.ParseChunk(value)
-			}
-			if err == nil {
-				sl.Tally, tail, lost = h.Slice, nil, false
-				continue
-			}
-			var damage *DamageError
-			if err = damageOf(int(next-1), err); !errors.As(err, &damage) {
-				return err
-			}
-			lost = true
-			if len(value) >= format.ChunkHeaderSize {
-				tail = append(tail, format.ParseChunkHeader(value))
-			}
+	err := salvage.Walk(db, sl.num, format.Extent{}, salvage.IsLost, func(c salvage.Chunk) error {
+		if c.Hidden {
+			hidden, lost = true, true
+			return nil
 		}
-		err := it.Error()
-		if err == nil {
-			break
+		sl.chunks, hidden, lost = c.Seq+1, false, c.Err != nil
+		switch {
+		case c.Err == nil:
+			sl.Tally, tail = c.Header.Slice, nil
+		case len(c.Value) >= format.ChunkHeaderSize:
+			tail = append(tail, format.ParseChunkHeader(c.Value))
 		}
-		var damage *DamageError
-		if err = damageOf(int(next), err); !errors.As(err, &damage) {
-			return err
-		}
-		hidden, lost = true, true
-		if next, err = passDamage(it, sl.num, next, max(farChunk, next), false); err != nil {
-			return err
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	sl.cut = true
 	if hidden {

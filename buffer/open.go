@@ -234,7 +234,7 @@ func (r *recovery) recoverSlices() error {
 		sl.file.slices = append(sl.file.slices, sl)
 		if sl.rec.State == format.SliceWriting {
 			sl.rec.Opened = r.resumed(sl.rec.Opened)
-			if err := sl.recoverWriting(it); err != nil {
+			if err := sl.recoverWriting(r.db, it); err != nil {
 				return fmt.Errorf("slice record %d: %w", sl.num, err)
 			}
 			sl.file.sink.slice = sl
@@ -251,7 +251,7 @@ func (r *recovery) recoverSlices() error {
 }
 
 // recoverWriting reads the running totals from the last chunk.
-func (sl *slice) recoverWriting(it *pebble.Iterator) error {
+func (sl *slice) recoverWriting(db *pebble.DB, it *pebble.Iterator) error {
 	from, to := format.ChunkBounds(sl.num)
 	ok := it.SeekLT(to) && bytes.Compare(it.Key(), from) >= 0
 	err := it.Error()
@@ -271,9 +271,8 @@ func (sl *slice) recoverWriting(it *pebble.Iterator) error {
 		sl.chunks = binary.BigEndian.Uint32(it.Key()[9:]) + 1
 		return nil
 	}
-	var damage *DamageError
-	if err = damageOf(-1, err); errors.As(err, &damage) {
-		return sl.recoverDamaged(it)
+	if salvage.IsLost(err) {
+		return sl.recoverDamaged(db)
 	}
 	return err
 }

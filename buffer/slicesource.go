@@ -1,17 +1,14 @@
 package buffer
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
 // sliceSource reads the stored bytes of a sealed slice: compressed chunks as they are, runs of raw ones packed into
@@ -128,7 +125,7 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	if err == nil && rows != s.obj.Rows {
 		err = &DamageError{Chunk: -1, Rows: s.obj.Rows - rows, Err: errors.New("chunks are missing")}
 	}
-	var unreadable *readError
+	var unreadable *salvage.ChunkError
 	if errors.As(err, &unreadable) {
 		s.unreadable.Store(true)
 	}
@@ -140,72 +137,15 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// eachChunk calls fn with the chunks of a slice in order, without those that were set aside: their part of the store
-// may still be unreadable. The payload is valid during the call. Damage is a [*DamageError]; other errors of reading may
-// pass.
+// eachChunk calls fn with the chunks of a slice in order, without those that were set aside. The payload is valid during the
+// call. Damage is a [*DamageError]; other errors of reading may pass.
 func (b *Buffer) eachChunk(slice uint64, ext format.Extent, fn func(seq int, h format.ChunkHeader, payload []byte) error) error {
 	st := b.store.Load()
 	if err := st.Read(); err != nil {
 		return fmt.Errorf("read slice: %w", err)
 	}
 	defer st.Release()
-	from, to := format.ChunkBounds(slice)
-	it, err := st.DB.NewIter(iterBounds(from, to))
-	if err != nil {
-		return fmt.Errorf("read slice: %w", err)
-	}
-	defer it.Close()
-	var key [format.ChunkKeySize]byte
-	// A mere SeekGE would step there through the part that cannot be read.
-	seek := func(seq uint32) bool {
-		format.PutChunkKey(key[:], slice, seq)
-		it.SetBounds(key[:], to)
-		return it.First()
-	}
-	next, more := ext.Next(0)
-	for ok := more && seek(next); more; {
-		seq := next
-		var value []byte
-		switch {
-		case ok:
-			seq = binary.BigEndian.Uint32(it.Key()[9:])
-			if value, err = it.ValueAndErr(); err != nil {
-				return damageOf(int(seq), err)
-			}
-		case it.Error() == nil:
-			return nil
-		default:
-			if value = storedChunk(st.DB, slice, seq); value == nil {
-				return damageOf(int(seq), it.Error())
-			}
-		}
-		h, payload, err := format.ParseChunk(value)
-		if err != nil {
-			return damageOf(int(seq), err)
-		}
-		if err := fn(int(seq), h, payload); err != nil {
-			return err
-		}
-		next, more = ext.Next(seq + 1)
-		if ok && next == seq+1 {
-			ok = it.Next()
-		} else {
-			ok = more && seek(next)
-		}
-	}
-	return nil
-}
-
-// storedChunk returns a copy of one chunk that an iterator could not come to, nil when it is not there or cannot be read. An
-// iterator fails when any part of the store that may hold the key is damaged, also one beside it; this ends at the newest
-// part that has it.
-func storedChunk(db *pebble.DB, slice uint64, seq uint32) []byte {
-	var key [format.ChunkKeySize]byte
-	format.PutChunkKey(key[:], slice, seq)
-	value, closer, err := db.Get(key[:])
-	if err != nil {
-		return nil
-	}
-	defer closer.Close()
-	return bytes.Clone(value)
+	return damageOf(salvage.Walk(st.DB, slice, ext, func(error) bool { return false }, func(c salvage.Chunk) error {
+		return fn(int(c.Seq), c.Header, c.Payload)
+	}))
 }
