@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// Commits come out in the order in which they were added, each when it was handed, and nobody waits for ever: whether the sync
+// Commits come out in the order in which they were added, each when it was handed, and nobody waits forever: whether the sync
 // of the log comes before the commit is handed, after it, or not at all.
 func TestSyncQueue(t *testing.T) {
 	for name, syncs := range map[string]struct{ before, after, none bool }{
