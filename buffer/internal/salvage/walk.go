@@ -13,6 +13,7 @@ import (
 
 // Chunk is a stored chunk of a slice, or what is left of it.
 type Chunk struct {
+	// Seq is its number in the slice.
 	Seq uint32
 	// Header and Payload are valid when Err is nil.
 	Header  format.ChunkHeader
@@ -28,6 +29,7 @@ type Chunk struct {
 
 // ChunkError says that a chunk cannot be read: for good if [IsLost], else perhaps later.
 type ChunkError struct {
+	// Seq is the number of the chunk, Err the cause.
 	Seq uint32
 	Err error
 }
