@@ -43,15 +43,9 @@ func (e *HeldError) Unwrap() error { return e.Err }
 func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	var waiting []*file
 	var before []int // failures of the waiting files before the call
-	known := true
 	epoch := uint64(0)
-	err := b.do(ctx, func(t *txn) {
+	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		epoch = b.life.current().epoch
-		s := b.mu.sinks[sinkID]
-		if s == nil {
-			known = false
-			return
-		}
 		t.retryFailed(s) // before the newer rows, so that they do not overtake
 		if s.file != nil {
 			t.closeFile(s.file, trigger.Requested)
@@ -65,9 +59,6 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	})
 	if err != nil {
 		return err
-	}
-	if !known {
-		return fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
 	}
 	for {
 		b.mu.RLock()

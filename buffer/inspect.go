@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -148,37 +150,28 @@ func (i *Inspection) Slices() []SliceStats {
 }
 
 func (i *Inspection) slices() []*slice {
-	list := make([]*slice, 0, len(i.b.mu.slices))
-	for _, sl := range i.b.mu.slices {
-		list = append(list, sl)
-	}
-	slices.SortFunc(list, func(a, b *slice) int { return int(int64(a.num) - int64(b.num)) })
-	return list
+	return slices.SortedFunc(maps.Values(i.b.mu.slices), func(x, y *slice) int { return cmp.Compare(x.num, y.num) })
 }
 
 // Verify recomputes the ledger as [Buffer.Verify]. Without a Staging the rows of uploaded slices are taken from the
 // ledger.
 func (i *Inspection) Verify(ctx context.Context) (Report, error) {
-	var report Report
-	for _, id := range slices.Sorted(maps.Keys(i.b.mu.sinks)) {
-		l := i.b.ledger(id)
-		if err := i.b.verifySink(ctx, &l); err != nil {
-			return report, fmt.Errorf("buffer: verify sink %q: %w", id, err)
-		}
-		report.Sinks = append(report.Sinks, l.report)
-	}
-	return report, nil
+	return i.b.verify(ctx, func(read func()) error {
+		read() // nothing changes it
+		return nil
+	})
 }
 
 // WriteRows writes the rows of a slice as CSV: each ends with "\n", every cell is quoted, and the first line has the
 // names of the columns. It reads a slice from the local level or, when it was uploaded, from InspectOptions.Staging.
 func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string) error {
 	b := i.b
-	at := slices.IndexFunc(i.slices(), func(sl *slice) bool { return b.sliceID(sl) == sliceID })
+	list := i.slices()
+	at := slices.IndexFunc(list, func(sl *slice) bool { return b.sliceID(sl) == sliceID })
 	if at < 0 {
 		return fmt.Errorf("buffer: there is no slice %q", sliceID)
 	}
-	sl := i.slices()[at]
+	sl := list[at]
 	obj := b.object(sl)
 	var stored io.ReadCloser
 	var err error
@@ -209,19 +202,9 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 
 // header is the row of the column names.
 func header(columns []string) []byte {
-	var b []byte
+	quoted := make([]string, len(columns))
 	for i, c := range columns {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		for k := range len(c) {
-			if c[k] == '"' {
-				b = append(b, '"')
-			}
-			b = append(b, c[k])
-		}
-		b = append(b, '"')
+		quoted[i] = `"` + strings.ReplaceAll(c, `"`, `""`) + `"`
 	}
-	return append(b, '\n')
+	return []byte(strings.Join(quoted, ",") + "\n")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -137,14 +138,10 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 		return nil, err
 	}
 	r.lastFile, r.lastSlice, _ = format.ParseCounters(counters)
-	if err := r.recoverSinks(); err != nil {
-		return nil, err
-	}
-	if err := r.recoverFiles(); err != nil {
-		return nil, err
-	}
-	if err := r.recoverSlices(); err != nil {
-		return nil, err
+	for _, read := range []func() error{r.recoverSinks, r.recoverFiles, r.recoverSlices, r.recoverReceipts} {
+		if err := read(); err != nil {
+			return nil, err
+		}
 	}
 	for _, sink := range r.sinks {
 		sink.recount()
@@ -152,9 +149,6 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 			f.gathered = f.tally().Stored
 			r.gathering += f.gathered
 		}
-	}
-	if err := r.recoverReceipts(); err != nil {
-		return nil, err
 	}
 	list, err := listDamage(db)
 	if err != nil {
@@ -300,16 +294,11 @@ func eachRecord(db *pebble.DB, prefix byte, fn func(key, value []byte) error) er
 func (b *Buffer) resume() {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	nums := make([]uint64, 0, len(b.mu.files))
-	for num := range b.mu.files {
-		nums = append(nums, num)
-	}
-	slices.Sort(nums)
 	b.resumeReceipts()
 	if b.damages.Load() > 0 {
 		b.queueExpireDamage()
 	}
-	for _, num := range nums {
+	for _, num := range slices.Sorted(maps.Keys(b.mu.files)) {
 		f := b.mu.files[num]
 		switch f.rec.State {
 		case format.FileWriting:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/schedule"
@@ -71,15 +73,10 @@ func (b *Buffer) openStore() (opened, error) {
 
 // tryStore opens the store, with again only that of this instance.
 func (b *Buffer) tryStore(again bool) (opened, error) {
-	err := salvage.FinishSwap(b.opts.fs, b.dir)
-	if err == nil {
-		err = salvage.CheckClosed(b.opts.fs, b.dir)
-	}
-	if err == nil {
-		err = salvage.ForgetClosed(b.opts.fs, b.dir)
-	}
-	if err != nil {
-		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
+	for _, prepare := range []func(vfs.FS, string) error{salvage.FinishSwap, salvage.CheckClosed, salvage.ForgetClosed} {
+		if err := prepare(b.opts.fs, b.dir); err != nil {
+			return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
+		}
 	}
 	st, err := openStore(b.dir, b.opts, again, b)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,10 +192,7 @@ func (b *Buffer) serveRoom() {
 	}
 	if b.rooms.waiters.Load() > 0 {
 		b.rooms.mu.Lock()
-		full := make([]*sinkState, 0, len(b.rooms.full))
-		for s := range b.rooms.full {
-			full = append(full, s)
-		}
+		full := slices.Collect(maps.Keys(b.rooms.full))
 		b.rooms.mu.Unlock()
 		for _, s := range full {
 			s.room.serve(err)

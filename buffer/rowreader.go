@@ -28,6 +28,19 @@ func NewRowReader(r io.Reader) *RowReader { return &RowReader{in: bufio.NewReade
 // [RowReader.Err].
 func (r *RowReader) Next() bool {
 	r.cells = r.cells[:0]
+	if !r.readRow() {
+		return false
+	}
+	if r.err = r.split(r.line[:len(r.line)-1]); r.err != nil {
+		r.cells = r.cells[:0]
+		return false
+	}
+	r.rows++
+	return true
+}
+
+// readRow reads the next row into r.line, with its end. A newline outside of quotes ends a row.
+func (r *RowReader) readRow() bool {
 	if r.err != nil {
 		return false
 	}
@@ -40,11 +53,6 @@ func (r *RowReader) Next() bool {
 		}
 		switch {
 		case err == nil && !quoted:
-			if r.err = r.split(r.line[:len(r.line)-1]); r.err != nil {
-				r.cells = r.cells[:0]
-				return false
-			}
-			r.rows++
 			return true
 		case err == nil, errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF) && len(r.line) == 0:
@@ -120,4 +128,18 @@ func (r *RowReader) Err() error {
 		return nil
 	}
 	return r.err
+}
+
+// countRows counts the rows of stored bytes, and their bytes before compression. It closes src.
+func countRows(e Encoding, src io.ReadCloser) (rows, size int64, err error) {
+	plain, err := Decode(e, src)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer plain.Close()
+	in := NewRowReader(plain)
+	for ; in.readRow(); in.rows++ {
+		size += int64(len(in.line))
+	}
+	return in.rows, size, in.Err()
 }

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
@@ -123,12 +124,7 @@ func (b *Buffer) Stats() Stats {
 	for _, s := range b.mu.sinks {
 		st.Sinks = append(st.Sinks, b.sinkStats(s))
 	}
-	slices.SortFunc(st.Sinks, func(a, b SinkStats) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(st.Sinks, func(a, b SinkStats) int { return strings.Compare(a.ID, b.ID) })
 	return st
 }
 

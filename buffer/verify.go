@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,22 +45,26 @@ type SinkReport struct {
 	Differences []string
 }
 
-// Verify recomputes the ledger of every sink from what is stored: it reads and decodes every local chunk and every
-// staged object and counts their rows; with a target that is a [Counter] it asks for the rows of the imported files
-// that are still listed. Rows keep flowing meanwhile; a slice that moves on while it is read is left out, so call it
-// when little moves, or accept a partial picture: a difference is always a real one. The error is about reading, not
-// about the ledger.
+// Verify recounts the stored rows of every sink and compares them with the ledger: it reads and decodes every local chunk
+// and every staged object. It asks a target that is a [Counter] for the rows of the imported files that are still listed.
+// Rows keep flowing meanwhile. A slice that moves on while it is read is left out, so a report made under load may be
+// partial, but a difference is always a real one. The error is about reading, not about the ledger.
 func (b *Buffer) Verify(ctx context.Context) (Report, error) {
+	// Read within a commit: when it returns, the store has everything that the records speak of. The state in memory may
+	// be ahead of it.
+	return b.verify(ctx, func(read func()) error { return b.do(ctx, func(*txn) { read() }) })
+}
+
+// verify compares all sinks. view calls a function that reads the state.
+func (b *Buffer) verify(ctx context.Context, view func(read func()) error) (Report, error) {
 	var ids []string
-	if err := b.do(ctx, func(*txn) { ids = slices.Sorted(maps.Keys(b.mu.sinks)) }); err != nil {
+	if err := view(func() { ids = slices.Sorted(maps.Keys(b.mu.sinks)) }); err != nil {
 		return Report{}, err
 	}
 	var report Report
 	for _, id := range ids {
-		// Read within a commit: so the store has everything that the records speak of when it returns, although the
-		// state in memory is ahead of it.
 		var l ledger
-		err := b.do(ctx, func(*txn) { l = b.ledger(id) })
+		err := view(func() { l = b.ledger(id) })
 		if err == nil {
 			err = b.verifySink(ctx, &l)
 		}
@@ -210,7 +215,7 @@ func (b *Buffer) countLocal(num uint64, ext format.Extent, upTo int64) (rows, ra
 		if h.Slice.Rows > upTo {
 			return io.EOF
 		}
-		n, size, err := countRows(Encoding(h.Encoding), payload)
+		n, size, err := countRows(Encoding(h.Encoding), io.NopCloser(bytes.NewReader(payload)))
 		if err != nil {
 			return &DamageError{Chunk: seq, Rows: h.Rows, Err: err}
 		}
@@ -239,13 +244,7 @@ func (b *Buffer) countStaged(ctx context.Context, obj Object) (rows, raw int64, 
 	if err != nil {
 		return 0, 0, err
 	}
-	plain, err := Decode(obj.Encoding, rc)
-	if err != nil {
-		return 0, 0, &stagedError{err}
-	}
-	defer plain.Close()
-	rows, raw, err = scanRows(plain)
-	if err != nil {
+	if rows, raw, err = countRows(obj.Encoding, rc); err != nil {
 		err = &stagedError{err}
 	}
 	return rows, raw, err

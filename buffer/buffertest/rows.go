@@ -2,7 +2,6 @@ package buffertest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -29,41 +28,17 @@ func appendRow(dst []byte, row []string) []byte {
 	return append(dst, '\n')
 }
 
-// parseRows is the inverse of appendRow. It keeps every byte of a cell, unlike [encoding/csv] ("\r\n").
-func parseRows(data []byte) ([][]string, error) {
-	var rows [][]string
-	var row []string
-	for len(data) > 0 {
-		if data[0] != '"' {
-			return nil, fmt.Errorf("row %d: a cell begins with %q, want a quote", len(rows), data[0])
-		}
-		var cell []byte
-		for data = data[1:]; ; {
-			i := bytes.IndexByte(data, '"')
-			if i < 0 || i+1 == len(data) {
-				return nil, fmt.Errorf("row %d: the data ends within a row", len(rows))
-			}
-			cell = append(cell, data[:i]...)
-			next := data[i+1]
-			data = data[i+2:]
-			if next == '"' {
-				cell = append(cell, '"')
-				continue
-			}
+// parseRows is the inverse of appendRow.
+func parseRows(data []byte) (rows [][]string, err error) {
+	in := buffer.NewRowReader(bytes.NewReader(data))
+	for in.Next() {
+		var row []string
+		for _, cell := range in.Cells() {
 			row = append(row, string(cell))
-			if next == '\n' {
-				rows = append(rows, row)
-				row = nil
-			} else if next != ',' {
-				return nil, fmt.Errorf("row %d: %q follows a cell", len(rows), next)
-			}
-			break
 		}
+		rows = append(rows, row)
 	}
-	if row != nil {
-		return nil, errors.New("the data ends after a comma")
-	}
-	return rows, nil
+	return rows, in.Err()
 }
 
 // encode returns the rows as stored, in the given number of independent gzip members or zstd frames.

@@ -1,11 +1,12 @@
 package dir
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/forebay/forebay/buffer"
 )
 
 // errCutRow says that the data ends within a row.
@@ -72,67 +73,7 @@ func (c *rowChecker) end() error {
 	return nil
 }
 
-// rowReader reads rows back. Unlike [encoding/csv] it keeps "\r\n" in a cell unchanged.
-type rowReader struct {
-	r    *bufio.Reader
-	cell []byte
-}
-
-func newRowReader(r io.Reader) *rowReader {
-	return &rowReader{r: bufio.NewReaderSize(r, 64<<10)}
-}
-
-// next returns the next row, or io.EOF after the last one.
-func (r *rowReader) next(columns int) ([]string, error) {
-	row := make([]string, 0, columns)
-	for {
-		first, err := r.r.ReadByte()
-		if err == io.EOF && len(row) > 0 {
-			err = errCutRow
-		}
-		if err != nil {
-			return nil, err
-		}
-		if first != '"' {
-			return nil, fmt.Errorf("want a quote, got %q", first)
-		}
-		last, err := r.readCell()
-		if err == io.EOF {
-			err = errCutRow
-		}
-		if err != nil {
-			return nil, err
-		}
-		row = append(row, string(r.cell))
-		switch last {
-		case '\n':
-			return row, nil
-		case ',':
-		default:
-			return nil, fmt.Errorf("%q follows a closing quote", last)
-		}
-	}
-}
-
-// readCell reads to the end of a cell into r.cell, and returns the byte after the closing quote.
-func (r *rowReader) readCell() (byte, error) {
-	r.cell = r.cell[:0]
-	for {
-		piece, err := r.r.ReadSlice('"')
-		r.cell = append(r.cell, piece...)
-		if err == bufio.ErrBufferFull {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		after, err := r.r.ReadByte()
-		if err != nil {
-			return 0, err
-		}
-		if after != '"' {
-			r.cell = r.cell[:len(r.cell)-1]
-			return after, nil
-		}
-	}
+// newRowReader returns a reader of a part. Like [rowChecker] it refuses cells without quotes.
+func newRowReader(r io.Reader) *buffer.RowReader {
+	return buffer.NewRowReader(io.TeeReader(r, &rowChecker{}))
 }

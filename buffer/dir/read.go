@@ -35,17 +35,14 @@ func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
 			more := true
 			err := t.readPart(path, func(r io.Reader) error {
 				rows := newRowReader(r)
-				for more {
-					row, err := rows.next(len(columns))
-					if err == io.EOF {
-						break
-					}
-					if err != nil {
-						return err
+				for more && rows.Next() {
+					row := make([]string, 0, len(columns))
+					for _, cell := range rows.Cells() {
+						row = append(row, string(cell))
 					}
 					more = yield(row, nil)
 				}
-				return nil
+				return rows.Err()
 			})
 			if !more {
 				return

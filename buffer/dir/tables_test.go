@@ -459,18 +459,15 @@ func FuzzRows(f *testing.F) {
 		var again []byte
 		var count int64
 		r := newRowReader(bytes.NewReader(data))
-		var readErr error
-		for {
+		for r.Next() {
 			var row []string
-			if row, readErr = r.next(0); readErr != nil {
-				break
+			for _, cell := range r.Cells() {
+				row = append(row, string(cell))
 			}
 			count++
 			again = append(again, csvRow(row...)...)
 		}
-		if readErr == io.EOF {
-			readErr = nil
-		}
+		readErr := r.Err()
 		if (checkErr == nil) != (readErr == nil) {
 			t.Fatalf("%q: checker %v, reader %v", data, checkErr, readErr)
 		}

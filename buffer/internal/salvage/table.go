@@ -3,10 +3,9 @@ package salvage
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
+	"math/big"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -115,24 +114,25 @@ func (t *tableScan) scan() error {
 		return nil // it is one block, and everything on both sides is read
 	}
 	if first == nil {
-		first = bytes.Repeat([]byte{0xff}, 16)
+		first = bytes.Repeat([]byte{0xff}, keySize)
 	}
 	return t.between(last, first)
 }
 
 // between probes what lies between two keys that are known, halving it again and again.
 func (t *tableScan) between(last, first []byte) error {
-	type span struct{ lo, hi place }
-	for queue, left := []span{{placeOf(last), placeOf(first)}}, probes; len(queue) > 0 && left > 0; left-- {
+	type span struct{ lo, hi *big.Int }
+	keyOf := func(n *big.Int) []byte { return n.FillBytes(make([]byte, keySize)) }
+	for queue, left := []span{{numberOf(last), numberOf(first)}}, probes; len(queue) > 0 && left > 0; left-- {
 		s := queue[0]
 		queue = queue[1:]
-		mid := s.lo.middle(s.hi)
-		if mid == s.lo {
+		mid := new(big.Int).Add(s.lo, s.hi)
+		if mid.Rsh(mid, 1).Cmp(s.lo) <= 0 { // nothing lies in between
 			continue
 		}
 		queue = append(queue, span{s.lo, mid})
-		hi := s.hi.bytes()
-		kv := t.it.SeekGE(mid.bytes(), 0)
+		hi := keyOf(s.hi)
+		kv := t.it.SeekGE(keyOf(mid), 0)
 		if kv == nil && t.it.Error() != nil {
 			queue = append(queue, span{mid, s.hi})
 			continue
@@ -145,7 +145,7 @@ func (t *tableScan) between(last, first []byte) error {
 			came = append(came[:0], kv.K.UserKey...)
 		}
 		if kv == nil && t.it.Error() != nil && came != nil {
-			queue = append(queue, span{placeOf(came), s.hi})
+			queue = append(queue, span{numberOf(came), s.hi})
 		}
 	}
 	return nil
@@ -160,28 +160,12 @@ func (t *tableScan) emit(kind pebble.InternalKeyKind, key []byte, seq uint64, re
 	return t.fn(entry{kind, key, value, seq})
 }
 
-// place is the start of a key as a number of 128 bits.
-type place struct{ hi, lo uint64 }
+// keySize is how many bytes of a key between looks at.
+const keySize = 16
 
-func placeOf(key []byte) place {
-	var b [16]byte
+// numberOf is the first keySize bytes of a key as a number.
+func numberOf(key []byte) *big.Int {
+	var b [keySize]byte
 	copy(b[:], key)
-	return place{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
-}
-
-func (p place) bytes() []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.hi), p.lo)
-}
-
-// middle returns the place half way to a higher one; p when there is none between them.
-func (p place) middle(o place) place {
-	lo, borrow := bits.Sub64(o.lo, p.lo, 0)
-	hi, under := bits.Sub64(o.hi, p.hi, borrow)
-	if under != 0 {
-		return p
-	}
-	lo, hi = lo>>1|hi<<63, hi>>1
-	lo, carry := bits.Add64(p.lo, lo, 0)
-	hi, _ = bits.Add64(p.hi, hi, carry)
-	return place{hi, lo}
+	return new(big.Int).SetBytes(b[:])
 }
