@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -38,5 +39,43 @@ func TestRoomThatComesWithTheTimeoutIsGivenBack(t *testing.T) {
 	}
 	if refusals == 0 || refusals == 100 {
 		t.Errorf("%d calls of 100 saw the end of their time first", refusals)
+	}
+}
+
+// A caller in the line may have been refused because another one took room for a moment, tried and gave it back. The other
+// comes to the line next, and the first goes on then: there may be nobody else who would wake it.
+func TestRoomThatWasTakenForAMoment(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"the other waits": time.Hour, "the other is refused": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l line
+				used := 12 // the other tries
+				enter := func(ctx context.Context, patient bool) error {
+					return l.enter(ctx, patient, timeout, func() *OverloadError {
+						if used+5 > 10 {
+							return &OverloadError{Resource: "memory"}
+						}
+						used += 5
+						return nil
+					}, func() { used -= 5 }, func() {})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				first := make(chan error)
+				go func() { first <- enter(ctx, true) }()
+				synctest.Wait()
+				used = 0
+				if over := (*OverloadError)(nil); timeout > 0 {
+					if err := enter(ctx, false); err != nil {
+						t.Error(err)
+					}
+				} else if err := enter(ctx, false); !errors.As(err, &over) {
+					t.Errorf("%v, want a refusal: another caller stood first", err)
+				}
+				if err := <-first; err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

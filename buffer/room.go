@@ -55,12 +55,17 @@ func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, t
 			return nil
 		}
 	}
-	if !patient && (timeout <= 0 || p.short.Resource == "disk") {
-		l.mu.Unlock()
+	var at *list.Element // nil: the caller does not wait
+	if patient || timeout > 0 && p.short.Resource != "disk" {
+		at = l.places.PushBack(p)
+	}
+	l.mu.Unlock()
+	// A caller that tries without the lock takes what it needs for a moment even if it is too much. Whoever tried in that
+	// moment stands in the line now, and nobody else would wake it.
+	l.serve(nil)
+	if at == nil {
 		return p.short
 	}
-	at := l.places.PushBack(p)
-	l.mu.Unlock()
 	lacking()
 	var expired <-chan time.Time
 	if !patient {
@@ -220,6 +225,13 @@ func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient boo
 	if f := b.failure(); f != nil {
 		return f
 	}
+	// Before it is tried: a try that fails must go on to the line.
+	if limit := b.opts.MaxPendingBytes; size > limit {
+		return &TooLargeError{Size: size, Limit: limit, Option: "MaxPendingBytes"}
+	}
+	if limit := b.opts.MaxDiskBytes; size > limit {
+		return &TooLargeError{Size: size, Limit: limit, Option: "MaxDiskBytes"}
+	}
 	if !patient {
 		if b.rooms.common.n.Load() > 0 || b.reserve(size) != nil {
 			return b.enterCommon(ctx, size, false)
@@ -253,12 +265,6 @@ func (b *Buffer) release(rows []Rows) {
 
 // enterCommon waits for memory and disk.
 func (b *Buffer) enterCommon(ctx context.Context, size int64, patient bool) error {
-	if limit := b.opts.MaxPendingBytes; size > limit {
-		return &TooLargeError{Size: size, Limit: limit, Option: "MaxPendingBytes"}
-	}
-	if limit := b.opts.MaxDiskBytes; size > limit {
-		return &TooLargeError{Size: size, Limit: limit, Option: "MaxDiskBytes"}
-	}
 	err := b.rooms.common.enter(ctx, patient, b.opts.AdmissionWait, func() *OverloadError { return b.reserve(size) },
 		func() { b.pending.Add(-size) },
 		func() {
