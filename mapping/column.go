@@ -30,8 +30,9 @@ const MaxColumns = 100
 // MaxTemplateLength is the highest number of characters of a template, 4096.
 const MaxTemplateLength = template.MaxLength
 
-// Column is the definition of one column. It is plain data, and its JSON form is the one of the Stream API. The constructors
-// set only the fields that the type uses.
+// Column is the definition of one column. Its JSON form is the one of the Stream API. The constructors set only the fields that
+// the type uses. Every field is a plain value and none is a pointer, because an engine recognises columns that it has compiled
+// by their values.
 type Column struct {
 	// Type says what the column stores; it decides which of the other fields apply.
 	Type Type
@@ -122,7 +123,8 @@ func DefaultOnNull() ColumnOption { return func(c *Column) { c.DefaultOnNull = t
 // RawString stores a JSON string as its plain text, without quotes and escapes.
 func RawString() ColumnOption { return func(c *Column) { c.RawString = true } }
 
-// columnJSON has the names of the Stream API, and omits what it omits.
+// columnJSON has the names of the Stream API, and omits what it omits. A member that the published service does not have is
+// omitted when it is zero. Definitions that do not use it then keep their text, and earlier releases can read them.
 type columnJSON struct {
 	Type          Type            `json:"type"`
 	Name          string          `json:"name"`

@@ -21,6 +21,14 @@
 //	path      a field of the body as JSON, see below
 //	template  the value of a jsonnet program as compact JSON, see below
 //
+// # Options of a column
+//
+//	Default        path            the value of a missing or unreadable field; without it the record is rejected
+//	DefaultOnNull  path            the default also replaces null
+//	RawString      path, template  a string is stored as plain text, without quotes and escapes
+//
+// The other types have no options.
+//
 // # Fields of the body
 //
 // A body has fields when it is JSON (RFC 8259), a form or a [Document]; the [Format] decides which. A form is read as an

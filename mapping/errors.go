@@ -94,8 +94,8 @@ type DefinitionError struct {
 	// Index is the position of the column, from 0, or -1 for a fault of the whole mapping. Column is its name.
 	Index  int
 	Column string
-	// Field is the field at fault under its name in the Stream API, for example "path" or "template.content". The names are
-	// those of [Column] in lower case, except for Default, which is "defaultValue".
+	// Field is the field at fault under its name in the Stream API, for example "rawString" or "template.content". The name is
+	// that of [Column] with a small first letter, except for Default, which is "defaultValue".
 	Field string
 	// Line and Col are the place in the path or template, both from 1, or 0 when the fault has no place.
 	Line, Col int

@@ -214,6 +214,8 @@ type rowWriter struct {
 	unread *Error     // or why it cannot be read
 }
 
+// append appends the text of a cell of any type: as it is if plain, else with its quotes doubled, without those around it. After
+// a failure the result is of no use.
 func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 	r := w.r
 	switch c.typ {
@@ -259,6 +261,7 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 	return w.put(dst, text), nil
 }
 
+// put appends a text, and doubles its quotes unless the writer is plain.
 func (w *rowWriter) put(dst, text []byte) []byte {
 	if w.plain {
 		return append(dst, text...)
@@ -276,6 +279,7 @@ func (w *rowWriter) find() {
 	w.s.found = w.m.paths.Find(w.tape, w.s.found)
 }
 
+// appendPath is append for a path column.
 func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *Error) {
 	if w.r.Document != nil && len(c.path.Steps) > 0 {
 		if d, ok := w.r.Document.(FieldDocument); ok {

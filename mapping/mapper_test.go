@@ -260,57 +260,6 @@ func TestTemplateErrorPlace(t *testing.T) {
 	}
 }
 
-func TestColumnJSON(t *testing.T) {
-	cols := Columns{
-		UUID("u"), Datetime("d"), IP("i"), Body("b"), Headers("h"),
-		Path("p", "a.b"), Path("q", "", Default("x"), RawString()), Path("n", "x", Default(nil), DefaultOnNull()),
-		Template("t", "Body()", RawString()),
-	}
-	b, err := json.Marshal(cols)
-	want := `[{"type":"uuid","name":"u"},{"type":"datetime","name":"d"},{"type":"ip","name":"i"},{"type":"body","name":"b"},` +
-		`{"type":"headers","name":"h"},{"type":"path","name":"p","path":"a.b","rawString":false},` +
-		`{"type":"path","name":"q","path":"","defaultValue":"x","rawString":true},` +
-		`{"type":"path","name":"n","path":"x","defaultValue":null,"defaultOnNull":true,"rawString":false},` +
-		`{"type":"template","name":"t","rawString":true,"template":{"language":"jsonnet","content":"Body()"}}]`
-	if err != nil || string(b) != want {
-		t.Errorf("got  %s %v\nwant %s", b, err, want)
-	}
-	var back Columns
-	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(back, cols) {
-		t.Errorf("%v\ngot  %+v\nwant %+v", err, back, cols)
-	}
-	for _, s := range []string{`{"type":"path","name":"p"}`, `{"type":"template","name":"t"}`, `{"type":5}`} {
-		if err := json.Unmarshal([]byte(s), new(Column)); err == nil {
-			t.Errorf("%s: accepted", s)
-		}
-	}
-	// Nothing that was written is dropped silently: what no column has is an error here, what the type has not, of Compile.
-	for s, want := range map[string]string{
-		`{"type":"path","name":"p","path":"a","rawSring":true}`:                          `mapping: column "p": json: unknown field "rawSring"`,
-		`{"type":"uuid","name":"u","id":"5"}`:                                            `mapping: column "u": json: unknown field "id"`,
-		`{"type":"template","name":"t","template":{"language":"jsonnet","contnet":"1"}}`: `mapping: column "t": json: unknown field "contnet"`,
-		`{"typ":"uuid"}`: `mapping: a column: json: unknown field "typ"`,
-	} {
-		if err := json.Unmarshal([]byte(s), new(Column)); err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", s, err, want)
-		}
-	}
-	for s, want := range map[string]string{
-		`{"type":"uuid","name":"c","rawString":true}`:                                                     `rawString: applies to path and template columns only`,
-		`{"type":"uuid","name":"c","path":"x"}`:                                                           `path: applies to path columns only`,
-		`{"type":"template","name":"c","defaultValue":1,"template":{"language":"jsonnet","content":"1"}}`: `defaultValue (Default): applies to path columns only`,
-		`{"type":"body","name":"c","template":{"language":"jsonnet","content":"1"}}`:                      `template: applies to template columns only`,
-	} {
-		var c Column
-		if err := json.Unmarshal([]byte(s), &c); err != nil {
-			t.Errorf("%s: %v", s, err)
-		}
-		if _, err := Compile(Columns{c}, Options{}); err == nil || err.Error() != `mapping: column 1 ("c"): `+want {
-			t.Errorf("%s: %v, want %s", s, err, want)
-		}
-	}
-}
-
 func TestDatetime(t *testing.T) {
 	for in, want := range map[time.Time]string{
 		time.Date(2024, 2, 29, 23, 59, 59, 999_999_999, time.FixedZone("x", -3600)): "2024-03-01T00:59:59.999Z",

@@ -47,11 +47,12 @@ type columns struct {
 	Columns []column `json:"columns" minItems:"1" maxItems:"100" doc:"Columns of the table in their order."`
 }
 
+// column has the members of [mapping.Column] in its JSON form, with their descriptions.
 type column struct {
 	Type          string          `json:"type" enum:"uuid,datetime,ip,body,headers,path,template" doc:"What the column holds: a new UUID, the time of the event, the address of its sender, its whole body, its headers, one field, or the result of a template."`
 	Name          string          `json:"name" doc:"Name of the column, unique in the mapping."`
 	Path          *string         `json:"path,omitempty" doc:"Field of the event; required in columns of type path. The empty path is the whole event."`
-	DefaultValue  json.RawMessage `json:"defaultValue,omitempty" doc:"Value of a path column whose field cannot be had."`
+	DefaultValue  json.RawMessage `json:"defaultValue,omitempty" doc:"Value of a path column whose field is missing or unreadable."`
 	DefaultOnNull bool            `json:"defaultOnNull,omitempty" doc:"Use defaultValue also for a field that is null."`
 	RawString     *bool           `json:"rawString,omitempty" doc:"Store a JSON string without quotes; columns of type path and template."`
 	Template      *templateBody   `json:"template,omitempty" doc:"Required in columns of type template."`
@@ -362,6 +363,7 @@ func set[T any](field *T, v *T) {
 	}
 }
 
+// bodyColumn returns a column as answers show it: the members that [mapping.Column] writes for its type.
 func bodyColumn(c mapping.Column) column {
 	col := column{Type: string(c.Type), Name: c.Name}
 	switch c.Type {
