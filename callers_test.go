@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -315,6 +316,41 @@ func TestManyCallersAndClose(t *testing.T) {
 	for id := range callers {
 		if (rows[id] == 1) != stored[id] || rows[id] > 1 {
 			t.Errorf("record %d: %d rows, acknowledged: %v", id, rows[id], stored[id])
+		}
+	}
+}
+
+// badDocument panics when it is read.
+type badDocument struct{ mapping.Document }
+
+// A document is code of its caller. Where it panics, its caller alone is affected, and nothing of its record is stored.
+func TestDocumentsStayWithTheirCallers(t *testing.T) {
+	e, mem, b := openBraked(t)
+	panics := func(i int) bool { return i%10 == 0 }
+	var caught atomic.Int32
+	for _, v := range together(e, b, func(i int) (forebay.Result, error) {
+		defer func() {
+			if recover() != nil {
+				caught.Add(1)
+			}
+		}()
+		rec := mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, i))
+		if panics(i) {
+			rec.Document = badDocument{}
+		}
+		return e.Ingest(t.Context(), "web", rec)
+	}, nil) {
+		if !panics(v.caller) && v.err != nil {
+			t.Errorf("caller %d: %v", v.caller, v.err)
+		}
+	}
+	if n := caught.Load(); n != callers/10 {
+		t.Errorf("%d callers panicked, want %d", n, callers/10)
+	}
+	rows := rowsOf(t, e, mem)
+	for id := range callers {
+		if want := map[bool]int{false: 1}[panics(id)]; rows[id] != want {
+			t.Errorf("record %d: %d rows, want %d", id, rows[id], want)
 		}
 	}
 }

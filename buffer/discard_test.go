@@ -13,6 +13,40 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
+// Who waits for a file that is discarded gets a HeldError. A file that does not wait, or is of another sink, is unknown.
+func TestDiscardErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		mem.Before = (&gated{}).before
+		b := open(t, memoryOptions(mem))
+		put(t, b, define(t, b, "a"), 0, 5)
+		barrier := make(chan error)
+		go func() { barrier <- b.Flush(t.Context(), "a") }()
+		synctest.Wait() // until the import has failed
+		id := waitingFile(t, b)
+		define(t, b, "b")
+		if err := b.Discard(t.Context(), "b", id); !errors.Is(err, buffer.ErrUnknownFile) {
+			t.Errorf("wrong sink: %v", err)
+		}
+		if err := b.Discard(t.Context(), "none", id); !errors.Is(err, buffer.ErrUnknownSink) {
+			t.Errorf("no sink: %v", err)
+		}
+		if err := b.Discard(t.Context(), "a", "x-f1"); !errors.Is(err, buffer.ErrUnknownFile) {
+			t.Errorf("no file: %v", err)
+		}
+		if err := b.Discard(t.Context(), "a", id); err != nil {
+			t.Fatal(err)
+		}
+		var held *buffer.HeldError
+		if err := <-barrier; !errors.As(err, &held) {
+			t.Errorf("flush of a file that was discarded: %v", err)
+		}
+		if err := b.Discard(t.Context(), "a", id); !errors.Is(err, buffer.ErrUnknownFile) {
+			t.Errorf("twice: %v", err)
+		}
+	})
+}
+
 // The staged objects of a discarded file are deleted also when the process ends before it came to that.
 func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
