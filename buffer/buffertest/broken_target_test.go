@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -363,6 +365,35 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			}
 			return rows, err
 		})},
+		"rows are not counted": {"ImportMissingRows", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+			rc, err := f.OpenRows(ctx, obj)
+			if err != nil {
+				return nil, err
+			}
+			defer rc.Close()
+			data, err := io.ReadAll(rc)
+			if err != nil {
+				return nil, err
+			}
+			return parseRows(data)
+		})},
+		"two ids share a table": {"TableIDs", brokenTarget{
+			ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+				t.ID = path.Base(t.ID)
+				return m.Ensure(ctx, t)
+			},
+			imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				base := *f
+				base.Table.ID = path.Base(f.Table.ID)
+				return m.Import(ctx, &base)
+			},
+		}},
+		"an id is refused for now": {"TableIDs", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			if len(t.ID) > 255 {
+				return errors.New("file name too long")
+			}
+			return m.Ensure(ctx, t)
+		}}},
 		"line ends are changed": {"ImportCells", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
 			rc, err := f.OpenRows(ctx, obj)
 			if err != nil {
@@ -473,6 +504,29 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 				t.Errorf("%s does not catch it", tc.caughtBy)
 			}
 		})
+	}
+}
+
+// A target that refuses one kind of binary cell is still caught when it changes another.
+func TestTextOnlyTargetThatDropsNULIsCaught(t *testing.T) {
+	failed := failedTarget(t, "ImportBinaryCells", func() *bench {
+		cut := mapCells(func(s string) string { return strings.ReplaceAll(s, "\x00", "") })
+		driver := brokenTarget{Memory: NewMemory(), imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			rows, err := readRows(ctx, f)
+			for _, cell := range slices.Concat(rows...) {
+				if !utf8.ValidString(cell) {
+					return buffer.Permanent(errors.New("not UTF-8"))
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return cut.imp(ctx, m, f)
+		}}
+		return &bench{Target: &driver, textOnly: true, read: driver.Rows}
+	})
+	if len(failed) != 1 {
+		t.Errorf("ImportBinaryCells does not catch it")
 	}
 }
 

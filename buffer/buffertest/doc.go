@@ -3,8 +3,17 @@
 // [Staging] and [Target] run the conformance suites: one subtest for each promise of [buffer.Staging] and [buffer.Target].
 // One call tests a driver:
 //
-//	func TestConformance(t *testing.T) {
-//		buffertest.Staging(t, func(t *testing.T) buffer.Staging { return mydriver.Open(t.TempDir()) })
+//	func TestStagingConformance(t *testing.T) {
+//		buffertest.Staging(t, func(t *testing.T) buffer.Staging { return mystaging.Open(t.TempDir()) })
+//	}
+//
+//	func TestTargetConformance(t *testing.T) {
+//		var path string
+//		buffertest.Target(t, buffertest.TargetHarness{
+//			Open:   func(t *testing.T) buffer.Target { path = t.TempDir(); return mytarget.Open(path) },
+//			Reopen: func(t *testing.T) buffer.Target { return mytarget.Open(path) },
+//			Rows:   func(t *testing.T, table string) [][]string { return readTable(t, path, table) },
+//		})
 //	}
 //
 // The suites inject faults through the arguments of the driver: a source that breaks off, a slice that cannot be opened, a

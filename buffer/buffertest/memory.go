@@ -248,7 +248,11 @@ func readSlice(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]stri
 	if _, err := io.Copy(&contextWriter{ctx, &data}, rc); err != nil {
 		return nil, err
 	}
-	return parseRows(data.Bytes())
+	rows, err := parseRows(data.Bytes())
+	if err == nil && int64(len(rows)) != obj.Rows {
+		err = fmt.Errorf("staging has %d rows, want %d", len(rows), obj.Rows)
+	}
+	return rows, err
 }
 
 // CountFile implements [buffer.Counter]. It is not recorded and has no hooks.

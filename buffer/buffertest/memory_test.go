@@ -41,7 +41,7 @@ func TestMemoryTarget(t *testing.T) {
 func TestMemoryHooks(t *testing.T) {
 	ctx := t.Context()
 	refused, lost := errors.New("refused"), errors.New("lost")
-	obj := buffer.Object{ID: "slice-1"}
+	obj := buffer.Object{ID: "slice-1", Rows: 1}
 	m := buffertest.NewMemory()
 	fail := map[string]error{}
 	m.Before = func(_ context.Context, c buffertest.Call) error { return fail["before "+string(c.Op)] }

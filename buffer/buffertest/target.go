@@ -20,7 +20,8 @@ type TargetHarness struct {
 	// Rows reads a table as any other reader would: the cells of each row in the order of the columns. A missing table gives
 	// nil.
 	Rows func(t *testing.T, table string) [][]string
-	// Reopen, if not nil, returns a new driver for the same tables, as after a restart of the process.
+	// Reopen returns a new driver for the same tables, as after a restart of the process. If it is nil, a driver that
+	// remembers the imported ids in memory alone is not caught.
 	Reopen func(t *testing.T) buffer.Target
 	// Staging, if not nil, returns the staging from which the target reads slices by itself. The suite puts them there
 	// before each import. Otherwise slices come from memory.
@@ -28,8 +29,8 @@ type TargetHarness struct {
 
 	// Unordered says that tables do not keep the order of rows.
 	Unordered bool
-	// TextOnly says that a cell can hold neither NUL nor invalid UTF-8. A file with such a cell must then fail with an error
-	// for which [buffer.IsPermanent] is true.
+	// TextOnly says that some cells of NUL or invalid UTF-8 cannot be stored. A file with such a cell must then fail with an
+	// error for which [buffer.IsPermanent] is true, or be stored byte for byte.
 	TextOnly bool
 	// AtLeastOnce says that two concurrent imports of one file may duplicate its rows. Sequential imports must not, each
 	// with the note that the previous one saved.
@@ -68,6 +69,7 @@ var targetChecks = []targetCheck{
 	{"Ensure", ensure},
 	{"EnsureKeepsRows", ensureKeepsRows},
 	{"EnsureOtherColumns", ensureOtherColumns},
+	{"TableIDs", tableIDs},
 	{"Import", importOne},
 	{"ImportCreatesTable", importCreatesTable},
 	{"ImportOtherColumns", importOtherColumns},
@@ -81,6 +83,7 @@ var targetChecks = []targetCheck{
 	{"ImportOpenFails", importOpenFails},
 	{"ImportReadFails", importReadFails},
 	{"ImportDamagedSlice", importDamagedSlice},
+	{"ImportMissingRows", importMissingRows},
 	{"ImportCancelled", importCancelled},
 	{"ImportConcurrently", importConcurrently},
 	{"ImportSameFileConcurrently", importSameFileConcurrently},
