@@ -45,7 +45,10 @@ type Content interface {
 	io.WriterTo
 }
 
-// Target is the third level: the tables. Implementations must be safe for concurrent use.
+// Target is the third level: the tables. Implementations must be safe for concurrent use. A program passes its target to the
+// engine in forebay.Options.Target.
+//
+// [Counter], [Uncreator], [Taker] and [LocalDriver] are optional. Their comments say what each adds.
 //
 // # Idempotency contract
 //
@@ -61,9 +64,16 @@ type Content interface {
 // A call that has not returned 10 seconds after the end of its context counts as failed and is left alone: the next
 // attempt, with the same id, may then run beside it. The same holds for Staging.
 //
+// # Rows
+//
+// A file is stored whole or not at all: readers never see a part of its rows. Import fails when a slice that it reads breaks
+// off or has another number of rows than Object.Rows. The buffer does not compare them, and a plain slice without its last
+// rows looks intact otherwise.
+//
 // A cell may hold any bytes: quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, bytes that are not UTF-8. A
 // target that cannot store some of them fails the import with a [Permanent] error; it never changes them. Read
-// the cells with a [RowReader]: encoding/csv turns "\r\n" inside a cell into "\n".
+// the cells with a [RowReader]: encoding/csv turns "\r\n" inside a cell into "\n". Write JSON with care: encoding/json
+// replaces bytes that are not UTF-8.
 //
 // [buffertest.Target] checks the contract.
 //
@@ -82,7 +92,8 @@ type Target interface {
 
 // LocalDriver is an optional interface of a [Staging] or [Target] that writes to a disk of this machine. Where that is the
 // volume of the local level, the buffer keeps the room that the local level needs to close and to open: a call that would
-// take it is not made and counts as failed, with this cause, until there is room.
+// take it is not made and counts as failed, with this cause, until there is room. Without this interface the driver may
+// take that room.
 type LocalDriver interface {
 	// Needs returns the folder below which Put of a slice, or Import of a file, writes, and how many bytes at most. The
 	// slices have so many bytes as they are stored in staging, and raw bytes before compression. The folder need not exist.
@@ -116,9 +127,11 @@ type Taker interface {
 
 // Table is a destination table as a driver sees it: every cell is text.
 type Table struct {
-	// ID is the table's name in the target, for example "in.c-web.events".
+	// ID is the table's name in the target, for example "in.c-web.events". It is what the user wrote, any text but the empty
+	// one: ".." and "a/b" too. Two ids never share a table. A driver refuses an id that it cannot use with a [Permanent] error.
 	ID string
-	// Columns are the names in the order of the cells of a row. A driver must not modify the slice.
+	// Columns are the names, at least one, in the order of the cells of a row. An engine gives no name twice. A driver must
+	// not modify the slice.
 	Columns []string
 	// Creation is not empty in calls of Target.Ensure whose effect may be taken back: the mark of the table if the call
 	// creates it, see [Uncreator]. It has lower-case letters, digits and '-', at most 64 of them, and is on disk before the

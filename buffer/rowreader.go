@@ -11,6 +11,16 @@ import (
 // RowReader reads the rows that a driver gets from [File.OpenRows], cell by cell and byte for byte. encoding/csv does not:
 // it turns "\r\n" inside a cell into "\n". It is not safe for concurrent use.
 //
+//	for rows.Next() {
+//		use(rows.Cells()) // compare their number with File.Table.Columns
+//	}
+//	if err := rows.Err(); err != nil {
+//		return err
+//	}
+//	if rows.Rows() != obj.Rows {
+//		return fmt.Errorf("staging has %d rows, want %d", rows.Rows(), obj.Rows)
+//	}
+//
 // A row ends with "\n". A cell is quoted, with "" for a quote inside, and may hold any bytes. A cell without quotes is read as
 // it stands, up to the next comma or row end; an empty one is nil in [RowReader.Cells], apart from the empty text.
 type RowReader struct {
