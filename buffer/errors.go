@@ -49,9 +49,13 @@ type OverloadError struct {
 }
 
 func (e *OverloadError) Error() string {
-	option := map[string]string{"memory": "MaxPendingBytes", "disk": "MaxDiskBytes and the volume", "sink": "MaxSinkBytes"}[e.Resource]
-	return fmt.Sprintf("buffer: overloaded: no room in %s (%d of the %d bytes of %s are in use), retry after %s",
-		e.Resource, e.Used, e.Limit, option, e.RetryAfter)
+	where := map[string][2]string{
+		"memory": {"in memory", "MaxPendingBytes"},
+		"disk":   {"on disk", "MaxDiskBytes and the volume"},
+		"sink":   {"while rows of the sink wait for their table", "MaxSinkBytes"},
+	}[e.Resource]
+	return fmt.Sprintf("buffer: overloaded: no room %s (%d of the %d bytes of %s are in use), retry after %s",
+		where[0], e.Used, e.Limit, where[1], e.RetryAfter)
 }
 
 // TooLargeError says that one call carries more bytes than a bound ever admits. Repeating it is useless: split it, or raise
@@ -68,8 +72,9 @@ func (e *TooLargeError) Error() string {
 		e.Size, e.Limit, e.Option)
 }
 
-// SchemaError says that a table's columns are not those of the file or definition. The data stays where it is until
-// the table or the mapping is fixed.
+// SchemaError says that a table's columns are not those of the file or definition. Rows keep
+// the table and the columns that they were mapped for, so those that wait stay where they are until the table has these columns
+// again. A changed definition helps new rows only.
 type SchemaError struct {
 	// Table is the table's id.
 	Table string
@@ -78,7 +83,7 @@ type SchemaError struct {
 }
 
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("table %q: columns differ: %s: give the sink another table, or change one of them so that names and order agree",
+	return fmt.Sprintf("table %q: columns differ: %s: give the sink another table, or change one of them so that names and order agree; rows that wait already need the table changed",
 		e.Table, e.difference())
 }
 

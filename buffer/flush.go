@@ -32,7 +32,11 @@ func (e *HeldError) Error() string {
 	if e.Attempt > 0 {
 		where += fmt.Sprintf(" after %d failed attempts", e.Attempt)
 	}
-	return fmt.Sprintf("sink %q: %d rows are not in the table yet: %s: %v", e.SinkID, e.Rows, where, e.Err)
+	rows := "1 row is"
+	if e.Rows != 1 {
+		rows = fmt.Sprintf("%d rows are", e.Rows)
+	}
+	return fmt.Sprintf("sink %q: %s not in the table yet: %s: %v", e.SinkID, rows, where, e.Err)
 }
 
 func (e *HeldError) Unwrap() error { return e.Err }
@@ -115,7 +119,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 func (b *Buffer) held(f *file) *HeldError {
 	h := &HeldError{SinkID: f.sink.id, FileID: b.fileID(f), Rows: f.tally().Rows}
 	r, e := &f.rec.Retry, b.importErrand(f)
-	if f.rec.State == format.FileClosing {
+	if f.rec.State == format.FileWriting || f.rec.State == format.FileClosing {
 		for _, sl := range f.slices {
 			if sl.rec.State == format.SliceUploading && sl.rec.Retry.Attempt > 0 {
 				h.SliceID, r, e = b.sliceID(sl), &sl.rec.Retry, b.uploadErrand(sl)

@@ -150,6 +150,7 @@ func (l *probeQueues) refused(e errand, now time.Time, delay func(streak int) ti
 // queueEnd is what remains of a queue whose cause has passed.
 type queueEnd struct {
 	errands []errand // to run now: those of the queue and the probes of others
+	waiting int      // how many of the queue still have to succeed
 	failed  int
 	began   time.Time
 	spoken  bool
@@ -165,7 +166,10 @@ func (l *probeQueues) succeeded(e errand, now time.Time, recent time.Duration) *
 		return nil
 	}
 	l.remove(q)
-	end := &queueEnd{errands: q.queue, failed: q.failed, began: q.began, spoken: q.spoken}
+	end := &queueEnd{errands: q.queue, failed: q.failed, began: q.began, spoken: q.spoken, waiting: len(q.queue)}
+	if q.in[e.num] { // a forced attempt stays queued
+		end.waiting--
+	}
 	for _, other := range l.byKey {
 		if other.key.step == e.key.step && now.Sub(other.tried) >= recent {
 			if probe, ok := other.pop(); ok {

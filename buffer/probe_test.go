@@ -101,6 +101,34 @@ func TestOutageHasFewLogLines(t *testing.T) {
 	})
 }
 
+// A file whose conditions are far away shows that its slices cannot be uploaded.
+func TestWritingFileShowsItsFailedUpload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket")}
+		o.away.Store(true)
+		opts := memoryOptions(o.Memory)
+		opts.Staging, opts.Target = o, o
+		var log lines
+		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		b := open(t, opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Interval = 1, time.Hour })
+		put(t, b, s, 0, 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		f := b.Stats().Sinks[0].Files[0]
+		if f.State != buffer.FileState("writing") || f.Attempt < 2 || !strings.Contains(f.RetryReason, "no such bucket") || !f.RetryAfter.After(time.Now()) {
+			t.Errorf("the file is shown as %+v", f)
+		}
+		o.away.Store(false)
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if text := log.text.String(); !strings.Contains(text, `msg="upload works again"`) || !strings.Contains(text, "waiting=0") {
+			t.Errorf("the end of the outage is not logged with what still waits:\n%s", text)
+		}
+	})
+}
+
 // A sink whose calls fail does not get faster by those of others that succeed, and does not hold them up.
 func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,7 +52,7 @@ func (b *Buffer) succeeded(e errand) {
 		return
 	}
 	if end.spoken {
-		b.log.Info(string(e.key.step)+" works again", "sink", e.key.sink, "since", end.began, "failures", end.failed, "waiting", len(end.errands))
+		b.log.Info(string(e.key.step)+" works again", "sink", e.key.sink, "since", end.began, "failures", end.failed, "waiting", end.waiting)
 	}
 	for _, waiting := range end.errands {
 		waiting.run()

@@ -82,7 +82,7 @@ type FileStats struct {
 	// Level are the totals.
 	Level Level
 	// Attempt is the number of failed attempts in this state, RetryReason the last failure, RetryAfter the time of
-	// the next attempt.
+	// the next attempt: of the import, and before it of the upload of a slice.
 	Attempt     int
 	RetryReason string
 	RetryAfter  time.Time
