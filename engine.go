@@ -202,8 +202,8 @@ func (e *Engine) Sources() []Source {
 }
 
 // Flush returns nil when all rows that the named sinks had accepted before the call are in their tables; without names, all
-// sinks of the source. When a failure holds rows up, or ctx ends, the error is or wraps a [*buffer.HeldError] that says
-// what waits and why.
+// sinks of the source. It waits for the end of an outage, so give ctx a deadline. When ctx ends, or before that when somebody
+// must fix the cause of a failure, the error is or wraps a [*buffer.HeldError] that says what waits and why.
 func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
 	src := (*e.sources.Load())[sourceID]
 	if src == nil {

@@ -42,8 +42,10 @@ type Settings struct {
 	// Sync says what an acknowledgement means. Default: SyncWait.
 	Sync SyncMode
 	// Upload is the condition of step 1, local to staging. Default: 30 s, 5 MB or 10,000 rows, whichever comes first.
+	// Package trigger has the limits.
 	Upload trigger.Conditions
-	// Import is the condition of step 2, staging to table. Default: 1 min, 50 MB or 50,000 rows.
+	// Import is the condition of step 2, staging to table. Default: 1 min, 50 MB or 50,000 rows. The
+	// interval is at least [buffer.Options.MinImportInterval], 30 s by default.
 	Import trigger.Conditions
 	// Compression of the stored rows. Default: CompressionGzip.
 	Compression Compression
