@@ -26,6 +26,8 @@ type config struct {
 	shutdownTimeout   time.Duration
 	admin             string
 	maxConnections    int
+	// maxDiskBytes and maxSinkBytes are those of buffer.Options.
+	maxDiskBytes, maxSinkBytes int64
 	// netHTTP serves events with net/http in place of package fastserver.
 	netHTTP bool
 }
@@ -41,6 +43,8 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	flags.StringVar(&cfg.token, "token", "", "token of the API (default: made at the first start, kept in DIR/token)")
 	flags.StringVar(&cfg.admin, "admin", "", "loopback address to take orders on, such as a checkpoint (default: none are taken)")
 	flags.IntVar(&cfg.maxConnections, "max-connections", 20_000, "greatest number of connections for events at once; above it idle ones are closed")
+	flags.Int64Var(&cfg.maxDiskBytes, "max-disk-bytes", 0, "greatest size of all rows that wait for their tables, with what the store takes; calls are refused above it (default: 16 GiB)")
+	flags.Int64Var(&cfg.maxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")
 	flags.BoolVar(&cfg.netHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")
 	flags.StringVar(&cfg.dir, "dir", "data", "data directory; the tables are in the folder tables of it")
 	flags.StringVar(&cfg.source, "source", "", "id of a source to create with two tables, to try the server without the API (default: none)")

@@ -38,6 +38,7 @@ import (
 	"syscall"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/mapping"
@@ -87,7 +88,10 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, measured.close()) }()
-	eng, err := forebay.Open(cfg.dir, forebay.Options{Target: tables, Logger: logger, Meter: measured.meter()})
+	eng, err := forebay.Open(cfg.dir, forebay.Options{
+		Target: tables, Logger: logger, Meter: measured.meter(),
+		Buffer: buffer.Options{MaxDiskBytes: cfg.maxDiskBytes, MaxSinkBytes: cfg.maxSinkBytes},
+	})
 	if err != nil {
 		return err
 	}
@@ -227,15 +231,15 @@ func tryOut(ctx context.Context, cfg config, cat *catalog.Catalog, opts streamap
 		events = fmt.Sprintf("%s/stream/%d/%s/%s", opts.IngestURL, opts.Ingest.ProjectID, cfg.source, secret)
 	}
 	fmt.Fprintf(out, "ready api=%s ingest=%s\n\n", apiAddr, ingestAddr)
+	token := "$TOKEN" // a token that was given is not printed
+	if cfg.token == "" {
+		token = fmt.Sprintf("$(cat '%s')", filepath.Join(cfg.dir, tokenFile))
+	}
 	if events == "" {
-		token := "$TOKEN" // a token that was given is not printed
-		if cfg.token == "" {
-			token = fmt.Sprintf("$(cat '%s')", filepath.Join(cfg.dir, tokenFile))
-		}
 		fmt.Fprintf(out, useAPI, opts.URL, token, streamapi.DefaultTableType, filepath.Join(cfg.dir, "tables"))
 		return nil
 	}
-	fmt.Fprintf(out, useSource, events)
+	fmt.Fprintf(out, useSource, events, opts.URL, token, cfg.source)
 	return nil
 }
 
@@ -251,7 +255,7 @@ Post an event to the url in the second answer. A minute later, or when the serve
 
   curl -i -H 'Content-Type: application/json' -d '{"user":{"id":42}}' URL
 
-All operations: %[1]s/v1/documentation
+What waits for its table, and why: add /sinks/events/statistics/files to the second address. All operations: %[1]s/v1/documentation
 
 `
 
@@ -262,6 +266,10 @@ const useSource = `Post events to %[1]s
 An event without user.id is answered 422: the table of whole events has it, the table of fields does not.
 
   curl -i -H 'Content-Type: application/json' -d '{"kind":"click"}' '%[1]s'
+
+What waits for its table, and why:
+
+  curl -H "X-StorageApi-Token: %[3]s" %[2]s/v1/branches/default/sources/%[4]s/sinks/events/statistics/files
 
 `
 
