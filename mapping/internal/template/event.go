@@ -109,47 +109,59 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 	}
 	var first *value
 	height, keeps := 8, false
-	lazy := func(*machine, *env) value { return none }
+	def, lazy := none, code(nil) // the default: a constant, or code if lazy is set
 	for i := range args {
-		switch lit := args[i].expr.lit; {
+		switch arg := &args[i]; {
+		case to[i] == 1 && arg.expr.lit != nil:
+			def = *arg.expr.lit
 		case to[i] == 1:
-			height, keeps, lazy = 8+args[i].expr.height, args[i].expr.keepsLazily(false), args[i].lazy
-		case lit == nil:
+			height, keeps, lazy = 8+arg.expr.height, arg.expr.keepsLazily(false), arg.lazy
+		case arg.expr.lit == nil:
 			return expr{}, false
-		case lit.kind != kindString:
-			return c.fault(n, "%s: the %s must be a string, not %s", name, what, kindNames[lit.kind]), true
+		case arg.expr.lit.kind != kindString:
+			return c.fault(n, "%s: the %s must be a string, not %s", name, what, kindNames[arg.expr.lit.kind]), true
 		default:
-			first = lit
+			first = arg.expr.lit
 		}
 	}
 	at, s := c.place(n), ""
 	if first != nil {
 		s = first.str
 	}
-	var read func(m *machine, def value) value
+	// These calls are what most programs consist of. The code of each is one closure: one that calls others is slower.
+	var run code
 	switch {
 	case name == "Body":
 		p, err := tape.ParsePath(s, c.compat)
 		if err != nil {
 			return c.fault(n, "Body: the path %q: %v", s, err), true
 		}
-		read = func(m *machine, def value) value { return m.body(&p, def) }
+		run = func(m *machine, e *env) value {
+			m.mark(at)
+			if lazy != nil {
+				return m.body(&p, lazy(m, e))
+			}
+			return m.body(&p, def)
+		}
 	case name == "Header":
 		s = http.CanonicalHeaderKey(s)
-		read = func(m *machine, def value) value { return m.header(s, def) }
+		run = func(m *machine, e *env) value {
+			m.mark(at)
+			if lazy != nil {
+				return m.header(s, lazy(m, e))
+			}
+			return m.header(s, def)
+		}
 	case first == nil:
-		read = func(m *machine, _ value) value { return m.now(null) }
+		run = func(m *machine, _ *env) value { return m.now(null) }
 	default:
 		f, err := parseTimeFormat(s)
 		if err != nil {
 			return c.fault(n, "Now: the format %q: %v", s, err), true
 		}
-		read = func(m *machine, _ value) value { return m.formatTime(f) }
+		run = func(m *machine, _ *env) value { return m.formatTime(f) }
 	}
-	return expr{height: height, keeps: keeps, run: func(m *machine, e *env) value {
-		m.mark(at)
-		return read(m, lazy(m, e))
-	}}, true
+	return expr{height: height, keeps: keeps, run: run}, true
 }
 
 // body is Body(path, default). An absent default has kindTail.

@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// machine evaluates one template for one record. Machines are reused. reset runs before each evaluation, however the last one
-// ended, so nothing but spare capacity survives.
+// machine evaluates one template for one record. Machines are reused. release runs after each evaluation, however it ended, and
+// reset before it, so nothing but spare capacity survives.
 type machine struct {
 	event  Event
 	compat bool
@@ -55,23 +55,16 @@ func (m *machine) reset(ev Event, compat bool, b Budget) {
 	m.event, m.compat, m.budget = ev, compat, b
 	m.left, m.memory, m.depth, m.height, m.at = int64(b.Steps)*ticksAStep, b.Memory, 0, 0, 0
 	m.busy.busy = true
-	m.tail, m.std, m.stack = tailCall{}, nil, m.stack[:0]
 	m.buf, m.long = tape.Keep(m.buf), tape.Keep(m.long)
-	m.forgetTexts()
 }
 
-// forgetTexts drops the long texts, because the next evaluation reuses their memory. Most evaluations have none.
-func (m *machine) forgetTexts() {
-	if m.known {
-		m.bodyStr, m.headerStr, m.indexed, m.nextText, m.known = null, null, [keptTexts]textIndex{}, 0, false
-	}
-}
-
-// release drops what the evaluation refers to, so that a pooled machine keeps no record alive. After a failure the stack still
-// holds the arguments of unfinished calls.
+// release drops what the evaluation refers to, so that a pooled machine keeps no record alive and the next evaluation can reuse
+// the memory of its texts. After a failure the stack still holds the arguments of unfinished calls.
 func (m *machine) release(failed bool) {
 	m.event, m.tail, m.std = nil, tailCall{}, nil
-	m.forgetTexts()
+	if m.known { // rare
+		m.bodyStr, m.headerStr, m.indexed, m.nextText, m.known = null, null, [keptTexts]textIndex{}, 0, false
+	}
 	if failed {
 		m.stack = nil
 	}
@@ -126,13 +119,17 @@ func (m *machine) step(n int) {
 
 // alloc charges for memory before it is taken. Large pieces also cost steps, for the time to fill them.
 func (m *machine) alloc(n int) {
-	m.memory -= n
+	if m.memory -= n; m.memory < 0 || n >= 1024 {
+		m.allocMore(n)
+	}
+}
+
+// allocMore is the rare part of alloc, which is inlined without it.
+func (m *machine) allocMore(n int) {
 	if m.memory < 0 {
 		m.exceed("bytes of memory", m.budget.Memory)
 	}
-	if n >= 1024 {
-		m.step(n >> 10)
-	}
+	m.step(n >> 10)
 }
 
 // enter and leave bound nested evaluations. After a failure leave is not called: reset follows.
@@ -145,12 +142,16 @@ func (m *machine) enter(height int) {
 func (m *machine) nest(height int) {
 	m.depth++
 	m.height += height
+	if m.depth > m.budget.Depth || m.height > maxHeight {
+		m.tooDeep()
+	}
+}
+
+func (m *machine) tooDeep() {
 	if m.depth > m.budget.Depth {
 		m.exceed("nested calls or values", m.budget.Depth)
 	}
-	if m.height > maxHeight {
-		m.exceed("nested expressions", maxHeight)
-	}
+	m.exceed("nested expressions", maxHeight)
 }
 
 func (m *machine) leave(height int) {
