@@ -83,9 +83,7 @@ func (a *array) at(m *machine, i int) value {
 
 // array returns the elements, which may be thunks. The caller must not change them but by forceAt.
 func (m *machine) array(v value) []value {
-	if v.kind != kindArray {
-		m.typeError(v, kindArray)
-	}
+	m.want(v, kindArray)
 	a := v.ref.(*array)
 	switch a.form {
 	case formDoc:

@@ -2,6 +2,7 @@ package template
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/go-jsonnet/ast"
 )
@@ -34,9 +35,7 @@ func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height in
 // slotsOf returns the parameter of each argument.
 func slotsOf(params []param, args []argument) ([]int, error) {
 	slots := make([]int, len(args))
-	var taken [64]bool
-	used := taken[:0]
-	used = append(used, make([]bool, len(params))...)
+	used := make([]bool, len(params))
 	positional := 0
 	for i, a := range args {
 		at := -1
@@ -45,11 +44,7 @@ func slotsOf(params []param, args []argument) ([]int, error) {
 				at = i
 			}
 		} else {
-			for k := range params {
-				if params[k].name == a.name {
-					at = k
-				}
-			}
+			at = slices.IndexFunc(params, func(p param) bool { return p.name == a.name })
 			if at < 0 {
 				return nil, fmt.Errorf("the function has no parameter %q", a.name)
 			}
@@ -215,9 +210,10 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 	inner := &scope{parent: s, names: []string{string(f.Parameters[0].Name)}}
 	body := f.Body
 	var cond *expr
+	var condAt place
 	if b, ok := body.(*ast.Conditional); ok {
 		x := c.node(b.Cond, inner)
-		cond, body = &x, b.BranchTrue
+		cond, condAt, body = &x, c.place(b.Cond), b.BranchTrue
 	}
 	single := false // part makes one element, and not an array of them
 	if b, ok := body.(*ast.Array); ok && len(b.Elements) == 1 {
@@ -227,10 +223,6 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 	source := n.Arguments.Positional[1].Expr
 	in := c.node(source, s)
 	inAt, bodyAt := c.place(source), c.place(body)
-	condAt := bodyAt
-	if b, ok := f.Body.(*ast.Conditional); ok {
-		condAt = c.place(b.Cond)
-	}
 	height := max(part.height, in.height)
 	if cond != nil {
 		height = max(height, cond.height)
@@ -238,9 +230,7 @@ func (c *compiler) comprehension(n *ast.Apply, s *scope) (expr, bool) {
 	return expr{height: height + 1, keeps: true, run: func(m *machine, e *env) value {
 		over := in.run(m, e)
 		m.mark(inAt)
-		if over.kind != kindArray {
-			m.typeError(over, kindArray)
-		}
+		m.want(over, kindArray)
 		src := m.elements(over)
 		m.nest(height)
 		var out []value

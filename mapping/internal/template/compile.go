@@ -157,22 +157,12 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.Index:
 		return c.index(n, s)
 	case *ast.SuperIndex:
-		at := c.place(n)
-		name := c.node(n.Index, s)
-		return expr{height: 1 + name.height, keeps: name.keeps, run: func(m *machine, e *env) value {
-			v := name.run(m, e)
-			m.mark(at)
-			return m.get(e.self, e.super+1, m.string(v))
-		}}
+		return c.super(n, n.Index, s, (*machine).get)
 	case *ast.InSuper:
-		at := c.place(n)
-		name := c.node(n.Index, s)
-		return expr{height: 1 + name.height, keeps: name.keeps, run: func(m *machine, e *env) value {
-			v := name.run(m, e)
-			m.mark(at)
-			_, ok := m.findField(e.self.core, e.super+1, m.string(v))
+		return c.super(n, n.Index, s, func(m *machine, self *object, super int, name string) value {
+			_, ok := m.findField(self.core, super, name)
 			return boolean(ok)
-		}}
+		})
 	case *ast.Local:
 		return c.local(n, s, tail)
 	case *ast.Function:
@@ -185,6 +175,16 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 		return c.fault(n, "import is not available in templates")
 	}
 	return c.fault(n, "unknown expression %T", n)
+}
+
+// super compiles an operation on a field of super.
+func (c *compiler) super(n, index ast.Node, s *scope, do func(m *machine, self *object, super int, name string) value) expr {
+	at, name := c.place(n), c.node(index, s)
+	return expr{height: 1 + name.height, keeps: name.keeps, run: func(m *machine, e *env) value {
+		v := name.run(m, e)
+		m.mark(at)
+		return do(m, e.self, e.super+1, m.string(v))
+	}}
 }
 
 func (c *compiler) variable(n *ast.Var, s *scope) expr {
@@ -377,7 +377,7 @@ func (c *compiler) object(n *ast.DesugaredObject, s *scope) expr {
 		}
 	}
 	if fixed {
-		proto.sortNames()
+		proto.visible = proto.names(false)
 		return expr{height: 1, keeps: true, run: func(m *machine, e *env) value {
 			m.step(1)
 			m.alloc(240)

@@ -296,18 +296,21 @@ func (m *machine) typeError(v value, want kind) {
 	m.fail("unexpected type %s, expected %s", kindNames[v.kind], kindNames[want])
 }
 
-func (m *machine) boolean(v value) bool {
-	if v.kind != kindBool {
-		m.typeError(v, kindBool)
+// want fails for a value of another type.
+func (m *machine) want(v value, k kind) {
+	if v.kind != k {
+		m.typeError(v, k)
 	}
+}
+
+func (m *machine) boolean(v value) bool {
+	m.want(v, kindBool)
 	return v.num != 0
 }
 
 // float returns a number as a 64-bit float, the type that jsonnet computes with.
 func (m *machine) float(v value) float64 {
-	if v.kind != kindNumber {
-		m.typeError(v, kindNumber)
-	}
+	m.want(v, kindNumber)
 	if v.str == "" {
 		return v.num
 	}
@@ -329,23 +332,17 @@ func (m *machine) integer(v value) int {
 }
 
 func (m *machine) string(v value) string {
-	if v.kind != kindString {
-		m.typeError(v, kindString)
-	}
+	m.want(v, kindString)
 	return v.str
 }
 
 func (m *machine) object(v value) *object {
-	if v.kind != kindObject {
-		m.typeError(v, kindObject)
-	}
+	m.want(v, kindObject)
 	return v.ref.(*object)
 }
 
 func (m *machine) function(v value) *function {
-	if v.kind != kindFunction {
-		m.typeError(v, kindFunction)
-	}
+	m.want(v, kindFunction)
 	return v.ref.(*function)
 }
 

@@ -22,9 +22,7 @@ type writer struct {
 
 func (w *writer) value(dst []byte, v value) []byte {
 	m := w.m
-	if len(dst) > w.limit {
-		m.exceed("bytes of "+w.unit, w.limit)
-	}
+	w.reserve(len(dst))
 	m.step(1)
 	switch v.kind {
 	case kindNull:
@@ -35,9 +33,7 @@ func (w *writer) value(dst []byte, v value) []byte {
 		return m.appendNumber(dst, v)
 	case kindString:
 		m.step(len(v.str) >> 4)
-		if len(dst)+len(v.str) > w.limit {
-			m.exceed("bytes of "+w.unit, w.limit)
-		}
+		w.reserve(len(dst) + len(v.str))
 		if t, ok := v.ref.(*tape.Tape); ok && w.verbatim {
 			return t.AppendValue(dst, uint32(v.num))
 		}
@@ -103,10 +99,15 @@ func (w *writer) doc(dst []byte, t *tape.Tape, at uint32) []byte {
 	n := &t.Nodes[at]
 	size := int(n.End - n.Start)
 	w.m.step(size >> 6)
-	if len(dst)+size > w.limit+size/2 { // compacting may make it smaller; the next value or the end checks exactly
+	w.reserve(len(dst) + size - size/2) // compacting may make it smaller; the next value or the end checks exactly
+	return t.AppendValue(dst, at)
+}
+
+// reserve fails if a text of size bytes is too long.
+func (w *writer) reserve(size int) {
+	if size > w.limit {
 		w.m.exceed("bytes of "+w.unit, w.limit)
 	}
-	return t.AppendValue(dst, at)
 }
 
 func (w *writer) comma(dst []byte) []byte {

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/google/go-jsonnet/ast"
@@ -45,7 +46,7 @@ type objectCore interface {
 type layer struct {
 	fields  []field
 	index   map[string]int // of a layer with many fields
-	visible []string       // names of the visible fields in order, nil if they have not been sorted
+	visible []string       // names(false) of a literal whose names are all constants, otherwise nil
 	locals  []code
 	asserts []code
 	env     *env // scope around the literal
@@ -116,15 +117,16 @@ func (l *layer) find(name string) *field {
 	return nil
 }
 
-// sortNames fills visible, once for a literal whose names are all constants.
-func (l *layer) sortNames() {
-	l.visible = []string{}
+// names returns the names of the visible fields, and of the hidden ones as well if asked for, sorted. It is not nil.
+func (l *layer) names(hidden bool) []string {
+	names := make([]string, 0, len(l.fields))
 	for i := range l.fields {
-		if l.fields[i].hide != ast.ObjectFieldHidden {
-			l.visible = append(l.visible, l.fields[i].name)
+		if hidden || l.fields[i].hide != ast.ObjectFieldHidden {
+			names = append(names, l.fields[i].name)
 		}
 	}
-	slices.Sort(l.visible)
+	slices.Sort(names)
+	return names
 }
 
 // add appends a field and reports whether its name is new.
@@ -392,11 +394,7 @@ func (m *machine) visibility(core objectCore) map[string]ast.ObjectFieldHide {
 		return r
 	case *restricted:
 		m.step(1 + len(c.keep))
-		r := make(map[string]ast.ObjectFieldHide, len(c.keep))
-		for name, hide := range c.keep {
-			r[name] = hide
-		}
-		return r
+		return maps.Clone(c.keep)
 	}
 	return nil
 }
@@ -431,14 +429,7 @@ func (m *machine) fieldNames(o *object, hidden bool) []string {
 		if c.visible != nil && !hidden {
 			return c.visible
 		}
-		names := make([]string, 0, len(c.fields))
-		for i := range c.fields {
-			if hidden || c.fields[i].hide != ast.ObjectFieldHidden {
-				names = append(names, c.fields[i].name)
-			}
-		}
-		slices.Sort(names)
-		return names
+		return c.names(hidden)
 	}
 	var names []string
 	for name, hide := range m.visibility(o.core) {

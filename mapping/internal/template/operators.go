@@ -3,6 +3,7 @@ package template
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/google/go-jsonnet/ast"
@@ -241,16 +242,13 @@ func (m *machine) compare(x, y value) int {
 		m.step(min(len(x.str), len(b)) >> 6)
 		return strings.Compare(x.str, b) // the order of valid UTF-8 is that of its code points
 	case kindArray:
-		a, b := m.array(x), m.array(y)
+		a, b, order := m.array(x), m.array(y), 0
 		m.enter(1)
-		for i := range min(len(a), len(b)) {
-			if r := m.compare(m.forceAt(&a[i]), m.forceAt(&b[i])); r != 0 {
-				m.leave(1)
-				return r
-			}
+		for i := 0; order == 0 && i < min(len(a), len(b)); i++ {
+			order = m.compare(m.forceAt(&a[i]), m.forceAt(&b[i]))
 		}
 		m.leave(1)
-		return cmp.Compare(len(a), len(b))
+		return cmp.Or(order, cmp.Compare(len(a), len(b)))
 	}
 	m.fail("values of type %s have no order", kindNames[x.kind])
 	return 0
@@ -271,36 +269,23 @@ func (m *machine) equal(x, y value) bool {
 		return x.str == y.str
 	case kindArray:
 		a, b := m.array(x), m.array(y)
-		if len(a) != len(b) {
-			return false
-		}
+		same := len(a) == len(b)
 		m.enter(1)
-		for i := range a {
-			if !m.equal(m.forceAt(&a[i]), m.forceAt(&b[i])) {
-				m.leave(1)
-				return false
-			}
+		for i := 0; same && i < len(a); i++ {
+			same = m.equal(m.forceAt(&a[i]), m.forceAt(&b[i]))
 		}
 		m.leave(1)
+		return same
 	case kindObject:
 		a, b := x.ref.(*object), y.ref.(*object)
 		names, others := m.fieldNames(a, false), m.fieldNames(b, false)
-		if len(names) != len(others) {
-			return false
-		}
-		for i := range names {
-			if names[i] != others[i] {
-				return false
-			}
-		}
+		same := slices.Equal(names, others)
 		m.enter(1)
-		for _, name := range names {
-			if !m.equal(m.get(a, 0, name), m.get(b, 0, name)) {
-				m.leave(1)
-				return false
-			}
+		for i := 0; same && i < len(names); i++ {
+			same = m.equal(m.get(a, 0, names[i]), m.get(b, 0, names[i]))
 		}
 		m.leave(1)
+		return same
 	case kindFunction:
 		m.fail("functions cannot be compared")
 	}

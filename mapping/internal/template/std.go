@@ -21,7 +21,7 @@ func goFunctions() map[string]*function {
 			for _, p := range g.params {
 				if p[len(p)-1] == '?' {
 					p = p[:len(p)-1]
-					f.params = append(f.params, param{name: p, optional: true, val: g.defaults[p]})
+					f.params = append(f.params, param{name: p, optional: true, val: defaults[p]})
 					continue
 				}
 				f.params = append(f.params, param{name: p})
@@ -32,12 +32,18 @@ func goFunctions() map[string]*function {
 	return table
 }
 
+// defaults are the values of optional parameters by name: no two functions in Go want different ones.
+var defaults = map[string]value{
+	"keyF": identity, "onEmpty": none,
+	"newline": text("\n"), "key_val_sep": text(": "),
+	"indent_array_in_object": vZero, "quote_keys": vTrue,
+}
+
 // goFunction is a standard function in Go. All its arguments are evaluated before the call, from left to right.
 type goFunction struct {
-	params   []string
-	run      func(m *machine, args []value) value
-	defaults map[string]value
-	texts    int // so many arguments are strings; with others the jsonnet version is called
+	params []string
+	run    func(m *machine, args []value) value
+	texts  int // so many arguments are strings; with others the jsonnet version is called
 }
 
 func (g goFunction) native(name string) func(m *machine, args []value) value {

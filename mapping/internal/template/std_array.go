@@ -11,12 +11,9 @@ import (
 // stdArrays are the functions of arrays, and those of functions over them.
 func stdArrays() map[string]goFunction {
 	return map[string]goFunction{
-		"range": {params: []string{"from", "to"}, run: (*machine).stdRange},
-		"slice": {params: []string{"indexable", "index", "end", "step"}, run: (*machine).stdSlice},
-		"uniq": {
-			params: []string{"arr", "keyF?"}, run: (*machine).stdUniq,
-			defaults: map[string]value{"keyF": identity},
-		},
+		"range":         {params: []string{"from", "to"}, run: (*machine).stdRange},
+		"slice":         {params: []string{"indexable", "index", "end", "step"}, run: (*machine).stdSlice},
+		"uniq":          {params: []string{"arr", "keyF?"}, run: (*machine).stdUniq},
 		"flattenArrays": {params: []string{"arrs"}, run: (*machine).stdFlattenArrays},
 		"reverse":       {params: []string{"arr"}, run: (*machine).stdReverse},
 		"filter":        {params: []string{"func", "arr"}, run: (*machine).stdFilter},
@@ -50,18 +47,9 @@ func stdArrays() map[string]goFunction {
 			}
 			return m.checked(m.sumOf(a[0]) / float64(n))
 		}},
-		"sort": {
-			params: []string{"arr", "keyF?"}, run: (*machine).stdSort,
-			defaults: map[string]value{"keyF": identity},
-		},
-		"minArray": {
-			params: []string{"arr", "keyF?", "onEmpty?"}, run: func(m *machine, a []value) value { return m.extreme(a, 1) },
-			defaults: map[string]value{"keyF": identity, "onEmpty": {kind: kindTail}},
-		},
-		"maxArray": {
-			params: []string{"arr", "keyF?", "onEmpty?"}, run: func(m *machine, a []value) value { return m.extreme(a, -1) },
-			defaults: map[string]value{"keyF": identity, "onEmpty": {kind: kindTail}},
-		},
+		"sort":     {params: []string{"arr", "keyF?"}, run: (*machine).stdSort},
+		"minArray": {params: []string{"arr", "keyF?", "onEmpty?"}, run: func(m *machine, a []value) value { return m.extreme(a, 1) }},
+		"maxArray": {params: []string{"arr", "keyF?", "onEmpty?"}, run: func(m *machine, a []value) value { return m.extreme(a, -1) }},
 	}
 }
 
@@ -179,9 +167,7 @@ func (m *machine) stdReverse(a []value) value {
 }
 
 func (m *machine) stdFilter(a []value) value {
-	if a[1].kind != kindArray {
-		m.typeError(a[1], kindArray)
-	}
+	m.want(a[1], kindArray)
 	in, f := m.elements(a[1]), m.function(a[0])
 	var pos []uint32
 	for i := range in.len() {
@@ -212,14 +198,19 @@ func (m *machine) stdMap(a []value) value {
 		in := m.elements(a[1])
 		return m.generated(&generator{src: in, fn: f}, in.len())
 	}
-	m.fail("std.map second param must be array / string, got %s", kindNames[a[1].kind])
+	return m.noSequence("map", a[1])
+}
+
+// noSequence is the failure of a function that goes through an array or a text.
+func (m *machine) noSequence(name string, got value) value {
+	m.fail("std.%s second param must be array / string, got %s", name, kindNames[got.kind])
 	return null
 }
 
 func (m *machine) stdMapWithIndex(a []value) value {
 	f := m.function(a[0])
 	if a[1].kind != kindArray && a[1].kind != kindString {
-		m.fail("std.mapWithIndex second param must be array / string, got %s", kindNames[a[1].kind])
+		return m.noSequence("mapWithIndex", a[1])
 	}
 	in := m.elements(a[1])
 	return m.generated(&generator{src: in, fn: f, numbered: true}, in.len())
@@ -289,8 +280,7 @@ func (m *machine) stdFlatMap(a []value) value {
 		m.step(len(out) / bytesAStep)
 		return text(tape.AsString(out))
 	}
-	m.fail("std.flatMap second param must be array / string, got %s", kindNames[a[1].kind])
-	return null
+	return m.noSequence("flatMap", a[1])
 }
 
 func (m *machine) fold(a []value, right bool) value {
@@ -313,9 +303,7 @@ func (m *machine) stdMakeArray(a []value) value {
 
 func (m *machine) stdJoin(a []value) value {
 	sep := a[0]
-	if a[1].kind != kindArray {
-		m.typeError(a[1], kindArray)
-	}
+	m.want(a[1], kindArray)
 	switch sep.kind {
 	case kindString:
 		// Evaluating an element may make strings too: all of them first, so that the joined text is one piece.

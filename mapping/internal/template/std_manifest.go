@@ -14,15 +14,9 @@ import (
 // stdManifest are the functions that write values in other languages.
 func stdManifest() map[string]goFunction {
 	return map[string]goFunction{
-		"manifestJsonEx": {
-			params: []string{"value", "indent", "newline?", "key_val_sep?"}, run: (*machine).stdManifestJSONEx,
-			defaults: map[string]value{"newline": text("\n"), "key_val_sep": text(": ")},
-		},
-		"manifestYamlDoc": {
-			params: []string{"value", "indent_array_in_object?", "quote_keys?"}, run: (*machine).stdManifestYAMLDoc,
-			defaults: map[string]value{"indent_array_in_object": vZero, "quote_keys": vTrue},
-		},
-		"manifestTomlEx": {params: []string{"value", "indent"}, run: (*machine).stdManifestTOMLEx},
+		"manifestJsonEx":  {params: []string{"value", "indent", "newline?", "key_val_sep?"}, run: (*machine).stdManifestJSONEx},
+		"manifestYamlDoc": {params: []string{"value", "indent_array_in_object?", "quote_keys?"}, run: (*machine).stdManifestYAMLDoc},
+		"manifestTomlEx":  {params: []string{"value", "indent"}, run: (*machine).stdManifestTOMLEx},
 	}
 }
 

@@ -71,15 +71,9 @@ func stdStrings() map[string]goFunction {
 		"escapeStringBash": {params: []string{"str_"}, run: func(m *machine, a []value) value {
 			return text("'" + m.replace(strings.NewReplacer(`'`, `'"'"'`), a[0]) + "'")
 		}},
-		"lstripChars": {params: []string{"str", "chars"}, run: func(m *machine, a []value) value {
-			return text(m.strip(a[0], a[1], true, false))
-		}},
-		"rstripChars": {params: []string{"str", "chars"}, run: func(m *machine, a []value) value {
-			return text(m.strip(a[0], a[1], false, true))
-		}},
-		"stripChars": {params: []string{"str", "chars"}, run: func(m *machine, a []value) value {
-			return text(m.strip(a[0], a[1], true, true))
-		}},
+		"lstripChars": {params: []string{"str", "chars"}, run: func(m *machine, a []value) value { return text(m.strip(a[0], a[1], true, false)) }},
+		"rstripChars": {params: []string{"str", "chars"}, run: func(m *machine, a []value) value { return text(m.strip(a[0], a[1], false, true)) }},
+		"stripChars":  {params: []string{"str", "chars"}, run: func(m *machine, a []value) value { return text(m.strip(a[0], a[1], true, true)) }},
 		"parseInt": {params: []string{"str"}, run: func(m *machine, a []value) value {
 			s := m.string(a[0])
 			n, err := strconv.ParseInt(s, 10, 64)
@@ -98,26 +92,12 @@ func stdStrings() map[string]goFunction {
 		"base64Decode": {params: []string{"str"}, run: func(m *machine, a []value) value {
 			return text(tape.ValidUTF8(string(m.unbase64(a[0]))))
 		}},
-		"base64DecodeBytes": {params: []string{"str"}, run: func(m *machine, a []value) value {
-			return m.bytes(m.unbase64(a[0]))
-		}},
-		"encodeUTF8": {params: []string{"str"}, run: func(m *machine, a []value) value { return m.bytes([]byte(m.string(a[0]))) }},
+		"base64DecodeBytes": {params: []string{"str"}, run: func(m *machine, a []value) value { return m.bytes(m.unbase64(a[0])) }},
+		"encodeUTF8":        {params: []string{"str"}, run: func(m *machine, a []value) value { return m.bytes([]byte(m.string(a[0]))) }},
 		"decodeUTF8": {params: []string{"arr"}, run: func(m *machine, a []value) value {
-			in := m.array(a[0])
-			m.alloc(len(in))
-			out := make([]byte, len(in))
-			for i := range in {
-				n := m.integer(m.forceAt(&in[i]))
-				if n < 0 || n > 255 {
-					m.fail("bytes must be integers in range [0, 255], got %d", n)
-				}
-				out[i] = byte(n)
-			}
-			return text(tape.ValidUTF8(string(out)))
+			return text(tape.ValidUTF8(string(m.bytesOf(m.array(a[0])))))
 		}},
-		"parseJson": {params: []string{"str"}, run: func(m *machine, a []value) value {
-			return m.parseJSON(m.string(a[0]), false)
-		}},
+		"parseJson": {params: []string{"str"}, run: func(m *machine, a []value) value { return m.parseJSON(m.string(a[0]), false) }},
 		"parseYaml": {params: []string{"str"}, run: (*machine).stdParseYAML},
 		"escapeStringJson": {params: []string{"str_"}, run: func(m *machine, a []value) value {
 			s := m.toString(a[0])
@@ -223,10 +203,7 @@ func (m *machine) stdSplitLimitR(a []value) value {
 // strip removes characters at the ends. As in std.member, chars may be an array, whose elements are compared with the
 // characters, and an empty string is no member of anything.
 func (m *machine) strip(str, chars value, left, right bool) string {
-	if str.kind != kindString {
-		m.typeError(str, kindString)
-	}
-	s := str.str
+	s := m.string(str)
 	if chars.kind == kindString {
 		before := len(s)
 		if left {
@@ -310,15 +287,7 @@ func (m *machine) stdBase64(a []value) value {
 		m.step(len(a[0].str) >> 4)
 		in = tape.AsBytes(a[0].str)
 	case kindArray:
-		elems := m.array(a[0])
-		m.alloc(len(elems))
-		for i := range elems {
-			n := m.integer(m.forceAt(&elems[i]))
-			if n < 0 || n > 255 {
-				m.fail("base64 encountered a value outside of [0, 255]: %d", n)
-			}
-			in = append(in, byte(n))
-		}
+		in = m.bytesOf(m.array(a[0]))
 	default:
 		m.fail("base64 encodes strings and arrays of bytes, got %s", kindNames[a[0].kind])
 	}
@@ -326,6 +295,20 @@ func (m *machine) stdBase64(a []value) value {
 	m.alloc(base64.StdEncoding.EncodedLen(len(in)))
 	m.buf = base64.StdEncoding.AppendEncode(m.buf, in)
 	return m.made(from)
+}
+
+// bytesOf returns the bytes whose numbers are the elements of an array.
+func (m *machine) bytesOf(in []value) []byte {
+	m.alloc(len(in))
+	out := make([]byte, len(in))
+	for i := range in {
+		n := m.integer(m.forceAt(&in[i]))
+		if n < 0 || n > 255 {
+			m.fail("bytes must be integers in range [0, 255], got %d", n)
+		}
+		out[i] = byte(n)
+	}
+	return out
 }
 
 func (m *machine) unbase64(v value) []byte {
