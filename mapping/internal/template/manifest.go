@@ -60,7 +60,7 @@ func (w *writer) array(dst []byte, v value) []byte {
 	}
 	for i := range elems {
 		if i > 0 {
-			dst = w.comma(dst)
+			dst = w.mark(dst, ',')
 		}
 		dst = w.value(dst, m.forceAt(&elems[i]))
 	}
@@ -82,13 +82,10 @@ func (w *writer) object(dst []byte, o *object) []byte {
 	}
 	for i, name := range names {
 		if i > 0 {
-			dst = w.comma(dst)
+			dst = w.mark(dst, ',')
 		}
 		dst = appendQuotedText(dst, name)
-		dst = append(dst, ':')
-		if w.spaced {
-			dst = append(dst, ' ')
-		}
+		dst = w.mark(dst, ':')
 		dst = w.value(dst, m.get(o, 0, name))
 	}
 	m.leave(1)
@@ -110,11 +107,12 @@ func (w *writer) reserve(size int) {
 	}
 }
 
-func (w *writer) comma(dst []byte) []byte {
+// mark writes a comma or a colon.
+func (w *writer) mark(dst []byte, c byte) []byte {
 	if w.spaced {
-		return append(dst, ',', ' ')
+		return append(dst, c, ' ')
 	}
-	return append(dst, ',')
+	return append(dst, c)
 }
 
 // appendNumber writes a number. One from the record keeps its digits. A computed one has the fewest digits that read back as the

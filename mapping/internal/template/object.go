@@ -200,17 +200,15 @@ func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 	end := t.Nodes[d.node].Next
 	if d.walked > manyWalks {
 		all := d.members()
-		if all.index != nil {
-			at, ok := all.index[name]
-			return at, ok
-		}
-		all.index = map[string]uint32{}
-		for k := d.node + 1; k < end; k = t.Nodes[k+1].Next {
-			m.step(1)
-			m.alloc(64)
-			key := m.docKey(t, k)
-			if _, ok := all.index[key]; !ok || m.compat {
-				all.index[key] = k + 1
+		if all.index == nil {
+			all.index = map[string]uint32{}
+			for k := d.node + 1; k < end; k = t.Nodes[k+1].Next {
+				m.step(1)
+				m.alloc(64)
+				key := m.docKey(t, k)
+				if _, ok := all.index[key]; !ok || m.compat {
+					all.index[key] = k + 1
+				}
 			}
 		}
 		at, ok := all.index[name]

@@ -39,6 +39,18 @@ func (p *printer) write(parts ...string) {
 	}
 }
 
+// list writes n items with a text between each two of them.
+func (p *printer) list(n int, open, between, end string, item func(i int)) {
+	p.write(open)
+	for i := range n {
+		if i > 0 {
+			p.write(between)
+		}
+		item(i)
+	}
+	p.write(end)
+}
+
 func (p *printer) done() value {
 	p.m.alloc(len(p.b) - p.spent)
 	return text(tape.AsString(p.b))
@@ -66,6 +78,7 @@ func goJSON(s string) string {
 func (m *machine) stdManifestJSONEx(a []value) value {
 	p := &printer{m: m, indent: m.string(a[1])}
 	newline, sep := m.string(a[2]), m.string(a[3])
+	between := "," + newline
 	var put func(v value, indent string)
 	put = func(v value, indent string) {
 		m.enter(1)
@@ -76,29 +89,18 @@ func (m *machine) stdManifestJSONEx(a []value) value {
 		case kindString:
 			p.write(goJSON(v.str))
 		case kindArray:
-			elems := m.array(v)
-			inner := indent + p.indent
-			p.write("[", newline)
-			for i := range elems {
-				if i > 0 {
-					p.write(",", newline)
-				}
+			elems, inner := m.array(v), indent+p.indent
+			p.list(len(elems), "["+newline, between, newline+indent+"]", func(i int) {
 				p.write(inner)
 				put(m.forceAt(&elems[i]), inner)
-			}
-			p.write(newline, indent, "]")
+			})
 		case kindObject:
-			o := v.ref.(*object)
-			inner := indent + p.indent
-			p.write("{", newline)
-			for i, name := range m.fieldNames(o, false) {
-				if i > 0 {
-					p.write(",", newline)
-				}
-				p.write(inner, goJSON(name), sep)
-				put(m.get(o, 0, name), inner)
-			}
-			p.write(newline, indent, "}")
+			o, inner := v.ref.(*object), indent+p.indent
+			names := m.fieldNames(o, false)
+			p.list(len(names), "{"+newline, between, newline+indent+"}", func(i int) {
+				p.write(inner, goJSON(names[i]), sep)
+				put(m.get(o, 0, names[i]), inner)
+			})
 		case kindFunction:
 			m.fail("tried to manifest a function")
 		default:
@@ -168,10 +170,7 @@ func (m *machine) stdManifestYAMLDoc(a []value) value {
 			if len(elems) == 0 {
 				p.write("[]")
 			}
-			for i := range elems {
-				if i > 0 {
-					p.write("\n", at)
-				}
+			p.list(len(elems), "", "\n"+at, "", func(i int) {
 				el := m.forceAt(&elems[i])
 				inner := at
 				if el.kind == kindArray || el.kind == kindObject {
@@ -183,18 +182,16 @@ func (m *machine) stdManifestYAMLDoc(a []value) value {
 					p.write("- ")
 				}
 				put(el, inner)
-			}
+			})
 		case kindObject:
 			o := v.ref.(*object)
 			names := m.fieldNames(o, false)
 			if len(names) == 0 {
 				p.write("{}")
 			}
-			for i, name := range names {
+			p.list(len(names), "", "\n"+at, "", func(i int) {
+				name := names[i]
 				val := m.get(o, 0, name)
-				if i > 0 {
-					p.write("\n", at)
-				}
 				if quoteKeys || !yamlBare(name) {
 					p.write(tape.AsString(appendQuotedText(nil, name)))
 				} else {
@@ -215,7 +212,7 @@ func (m *machine) stdManifestYAMLDoc(a []value) value {
 					p.write(": ")
 				}
 				put(val, inner)
-			}
+			})
 		case kindNull, kindBool:
 			p.write(m.toString(v))
 		}
@@ -323,9 +320,7 @@ func (w tomlWriter) inline(v value, indent string, nested bool) {
 	m := w.m
 	m.enter(1)
 	switch v.kind {
-	case kindBool:
-		w.write(m.toString(v))
-	case kindNumber:
+	case kindBool, kindNumber:
 		if v.str == "" && math.IsInf(v.num, 0) {
 			m.fail("overflow")
 		}
@@ -343,26 +338,17 @@ func (w tomlWriter) inline(v value, indent string, nested bool) {
 		if nested {
 			open, between, end, lead = "[ ", ", ", " ]", ""
 		}
-		w.write(open)
-		for i := range elems {
-			if i > 0 {
-				w.write(between)
-			}
+		w.list(len(elems), open, between, end, func(i int) {
 			w.write(lead)
 			w.inline(m.forceAt(&elems[i]), "", true)
-		}
-		w.write(end)
+		})
 	case kindObject:
 		o := v.ref.(*object)
-		w.write("{ ")
-		for i, name := range m.fieldNames(o, false) {
-			if i > 0 {
-				w.write(", ")
-			}
-			w.write(tomlKey(name), " = ")
-			w.inline(m.get(o, 0, name), "", true)
-		}
-		w.write(" }")
+		names := m.fieldNames(o, false)
+		w.list(len(names), "{ ", ", ", " }", func(i int) {
+			w.write(tomlKey(names[i]), " = ")
+			w.inline(m.get(o, 0, names[i]), "", true)
+		})
 	default:
 		m.fail("a value of type %s cannot be written as TOML", kindNames[v.kind])
 	}
