@@ -42,7 +42,7 @@ func (b *Buffer) commitLoop() {
 	defer timer.Stop()
 	for {
 		for (b.syncs.underway.Load() == 0 || b.gate.heavy()) && b.gate.gathered() {
-			g, rest := b.gate.take(b.syncInterval())
+			g, rest := b.gate.take(b.opts.SyncInterval)
 			if g == nil {
 				if rest >= 0 {
 					timer.Reset(rest)
@@ -62,10 +62,6 @@ func (b *Buffer) commitLoop() {
 			b.install(o)
 		}
 	}
-}
-
-func (b *Buffer) syncInterval() time.Duration {
-	return b.opts.SyncInterval
 }
 
 // syncLoop is the syncer: it waits for the disk and lets the callers go. It is apart from the committer so that the next
