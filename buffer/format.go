@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -44,19 +43,14 @@ func (e *FormatError) Error() string {
 
 // checkFormat refuses a folder of another version, without touching it. It returns whether the version is there.
 func checkFormat(disk vfs.FS, dir string) (found bool, err error) {
-	f, err := disk.Open(disk.PathJoin(dir, formatFile))
+	text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, formatFile), 64)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("buffer: open %s: %w", dir, err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 64))
-	if err != nil {
-		return false, fmt.Errorf("buffer: open %s: %w", dir, err)
-	}
-	return true, knownFormat(dir, strings.TrimSpace(string(text)))
+	return true, knownFormat(dir, strings.TrimSpace(text))
 }
 
 func knownFormat(dir, version string) error {

@@ -295,13 +295,10 @@ func (t *txn) intervalOfSlice(sl *slice) {
 }
 
 func (t *txn) intervalOfFile(f *file) {
-	sum := f.tally()
-	load := trigger.Load{Since: f.rec.Opened, Size: sum.Stored, Count: sum.Rows}
-	if why := f.rec.Def.Import.Due(load, t.now); why != trigger.None {
-		t.closeFile(f, why)
+	if t.checkFile(f.sink, t.now); f.rec.State != format.FileWriting {
 		return
 	}
-	at := f.rec.Def.Import.Deadline(load)
+	at := f.rec.Def.Import.Deadline(trigger.Load{Since: f.rec.Opened, Count: f.tally().Rows})
 	t.onDurable(func() { t.b.timers.Set(timerKey{timerFile, f.num}, at) })
 }
 

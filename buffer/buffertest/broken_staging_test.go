@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // brokenStaging is a Memory whose operations a test replaces.
@@ -67,13 +68,13 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 	}{
 		"an interrupted put is visible": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var data bytes.Buffer
-			_, err := src.WriteTo(&contextWriter{ctx, &data})
+			_, err := src.WriteTo(ctxio.Writer(ctx, &data))
 			m.storeRaw(obj, data.Bytes())
 			return err
 		}}},
 		"an error of the source is swallowed": {"PutFails", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var data bytes.Buffer
-			_, _ = src.WriteTo(&contextWriter{ctx, &data})
+			_, _ = src.WriteTo(ctxio.Writer(ctx, &data))
 			m.storeRaw(obj, data.Bytes())
 			return nil
 		}}},
@@ -97,7 +98,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 			if old, err := m.Open(ctx, obj); err == nil {
 				must(0, func() error { _, err := data.ReadFrom(old); return err }())
 			}
-			if _, err := src.WriteTo(&contextWriter{ctx, &data}); err != nil {
+			if _, err := src.WriteTo(ctxio.Writer(ctx, &data)); err != nil {
 				return err
 			}
 			m.storeRaw(obj, data.Bytes())
@@ -108,7 +109,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 			if rc, err := m.Open(ctx, obj); err == nil {
 				must(0, func() error { _, err := old.ReadFrom(rc); return err }())
 			}
-			if _, err := src.WriteTo(&contextWriter{ctx, &data}); err != nil {
+			if _, err := src.WriteTo(ctxio.Writer(ctx, &data)); err != nil {
 				return err
 			}
 			m.storeRaw(obj, append(data.Bytes(), old.Bytes()[min(old.Len(), data.Len()):]...))
@@ -123,7 +124,7 @@ func TestBrokenStagingIsCaught(t *testing.T) {
 		}}},
 		"a cancelled put stores what it has": {"PutCancelled", brokenStaging{put: func(ctx context.Context, m *Memory, obj buffer.Object, src buffer.Content) error {
 			var data bytes.Buffer
-			_, err := src.WriteTo(&contextWriter{ctx, &data})
+			_, err := src.WriteTo(ctxio.Writer(ctx, &data))
 			if err == nil || ctx.Err() != nil {
 				m.storeRaw(obj, data.Bytes())
 				return nil

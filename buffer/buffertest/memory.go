@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // Op names an operation of a driver.
@@ -113,7 +114,7 @@ func (m *Memory) do(ctx context.Context, op Op, id string, effect func() error) 
 func (m *Memory) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	return m.do(ctx, OpPut, obj.ID, func() error {
 		var data bytes.Buffer
-		if _, err := src.WriteTo(&contextWriter{ctx, &data}); err != nil {
+		if _, err := src.WriteTo(ctxio.Writer(ctx, &data)); err != nil {
 			return fmt.Errorf("read object %s: %w", obj.ID, err)
 		}
 		m.mu.Lock()
@@ -245,7 +246,7 @@ func readSlice(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]stri
 	}
 	defer rc.Close()
 	var data bytes.Buffer
-	if _, err := io.Copy(&contextWriter{ctx, &data}, rc); err != nil {
+	if _, err := io.Copy(ctxio.Writer(ctx, &data), rc); err != nil {
 		return nil, err
 	}
 	rows, err := parseRows(data.Bytes())
@@ -255,14 +256,19 @@ func readSlice(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]stri
 	return rows, err
 }
 
-// CountFile implements [buffer.Counter]. It is not recorded and has no hooks.
-func (m *Memory) CountFile(_ context.Context, t buffer.Table, fileID string) (int64, error) {
+// ofTable returns what read gives for a table; the zero value if there is no such table.
+func ofTable[R any](m *Memory, id string, read func(*memoryTable) R) (none R) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if table := m.tables[t.ID]; table != nil {
-		return table.files[fileID], nil
+	if t := m.tables[id]; t != nil {
+		return read(t)
 	}
-	return 0, nil
+	return none
+}
+
+// CountFile implements [buffer.Counter]. It is not recorded and has no hooks.
+func (m *Memory) CountFile(_ context.Context, t buffer.Table, fileID string) (int64, error) {
+	return ofTable(m, t.ID, func(t *memoryTable) int64 { return t.files[fileID] }), nil
 }
 
 // TakeAway removes an imported file from the count of its table, like a loader that deletes what it has loaded. Rows still
@@ -277,14 +283,10 @@ func (m *Memory) TakeAway(table, fileID string) {
 
 // TakenAway implements [buffer.Taker]. It is not recorded and has no hooks.
 func (m *Memory) TakenAway(_ context.Context, t buffer.Table, fileID string) (bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	table := m.tables[t.ID]
-	if table == nil {
-		return false, nil
-	}
-	n, known := table.files[fileID]
-	return known && n == 0, nil
+	return ofTable(m, t.ID, func(t *memoryTable) bool {
+		n, known := t.files[fileID]
+		return known && n == 0
+	}), nil
 }
 
 // Calls returns the calls so far, in the order in which they started. Err of a running call is nil.
@@ -312,22 +314,12 @@ func (m *Memory) Objects() []buffer.Object {
 // Rows returns the rows of a table in the order of the imports, or nil if there is no such table. They are shared and
 // must not be modified.
 func (m *Memory) Rows(table string) [][]string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t := m.tables[table]; t != nil {
-		return slices.Clip(t.rows)
-	}
-	return nil
+	return ofTable(m, table, func(t *memoryTable) [][]string { return slices.Clip(t.rows) })
 }
 
 // Columns returns the columns of a table, or nil if there is no such table.
 func (m *Memory) Columns(table string) []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t := m.tables[table]; t != nil {
-		return slices.Clone(t.columns)
-	}
-	return nil
+	return ofTable(m, table, func(t *memoryTable) []string { return slices.Clone(t.columns) })
 }
 
 // Alter changes the columns of a table, as somebody outside the buffer might, and creates a missing table. Its rows stay
@@ -349,17 +341,4 @@ func (m *Memory) Drop(_ context.Context, table string) error {
 	defer m.mu.Unlock()
 	delete(m.tables, table)
 	return nil
-}
-
-// contextWriter fails when the context is done.
-type contextWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (w *contextWriter) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.w.Write(p)
 }

@@ -73,8 +73,15 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// overran reports whether the reader did not notice.
-func (e *endless) overran() bool { return e.given >= stopAfter }
+// expectNoticed demands that the call which read the stream has ended with its context.
+func (e *endless) expectNoticed(t tb, call string, err error) {
+	t.Helper()
+	if e.given >= stopAfter {
+		t.Errorf("%s went on reading after its context was cancelled", call)
+		return
+	}
+	expectRetryable(t, call+" whose context was cancelled in the middle", err, nil)
+}
 
 // source is a [buffer.Content] with faults.
 type source struct {

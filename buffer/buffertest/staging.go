@@ -141,15 +141,7 @@ func putFails(t tb, s buffer.Staging) {
 		"end":    brokenSource(data, len(data)),
 	} {
 		obj := newObject("fails-"+name, buffer.None, 1000)
-		err := put(t, t.Context(), s, obj, src)
-		switch {
-		case err == nil:
-			t.Errorf("%s: Put = nil although its source failed", name)
-		case !errors.Is(err, errInjected):
-			t.Errorf("%s: Put = %v, which does not wrap the error of the source", name, err)
-		case buffer.IsPermanent(err):
-			t.Errorf("%s: Put = %v is permanent, but a retry may succeed", name, err)
-		}
+		expectRetryable(t, "Put with a source that fails at the "+name, put(t, t.Context(), s, obj, src), errInjected)
 		expectAbsent(t, s, obj)
 		mustPut(t, s, obj, data)
 		expectObject(t, s, obj, data)
@@ -173,14 +165,7 @@ func putCancelled(t tb, s buffer.Staging) {
 	obj := newObject("cancelled", buffer.None, 1)
 	stream := &endless{row: []byte("\"cancelled\"\n"), cancel: cancel}
 	err := put(t, ctx, s, obj, &source{reader: func() io.Reader { return stream }})
-	switch {
-	case stream.overran():
-		t.Errorf("Put went on reading after its context was cancelled")
-	case err == nil:
-		t.Errorf("Put = nil although its context was cancelled in the middle")
-	case buffer.IsPermanent(err):
-		t.Errorf("Put = %v is permanent, but a retry may succeed", err)
-	}
+	stream.expectNoticed(t, "Put", err)
 	expectAbsent(t, s, obj)
 
 	data := []byte("\"cancelled\"\n")

@@ -302,3 +302,10 @@ func (b *bench) mustImport(f *testFile) {
 		b.t.Fatalf("Import(%s) = %v, want nil", f.id, err)
 	}
 }
+
+// mustStore imports a file and demands that its table then has the rows of the earlier files and its own.
+func (b *bench) mustStore(f *testFile, earlier ...*testFile) {
+	b.t.Helper()
+	b.mustImport(f)
+	b.expectRows(f.table.ID, append(earlier, f)...)
+}

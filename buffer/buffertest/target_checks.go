@@ -2,7 +2,6 @@ package buffertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -26,17 +25,9 @@ func ensure(t tb, b *bench) {
 		b.mustEnsure(table)
 	}
 	b.expectRows(table.ID)
-	for i, err := range together(8, func(int) error { return b.Ensure(t.Context(), eventsTable()) }) {
-		if err != nil {
-			t.Errorf("call %d of several at once: %v", i, err)
-		}
-	}
+	mustTogether(t, "Ensure", 8, func(int) error { return b.Ensure(t.Context(), eventsTable()) })
 	second := buffer.Table{ID: "in.c-buffertest.created-at-once", Columns: []string{"a", "b"}}
-	for i, err := range together(8, func(int) error { return b.Ensure(t.Context(), second) }) {
-		if err != nil {
-			t.Errorf("call %d of several at once for a new table: %v", i, err)
-		}
-	}
+	mustTogether(t, "Ensure of a new table", 8, func(int) error { return b.Ensure(t.Context(), second) })
 	b.expectRows(second.ID)
 	other := buffer.Table{ID: second.ID, Columns: []string{"b", "a"}}
 	b.expectSchemaError(b.Ensure(t.Context(), other), other, second)
@@ -89,14 +80,12 @@ func tableIDs(t tb, b *bench) {
 func importOne(_ tb, b *bench) {
 	f := newFile("file-1", eventsTable(), makeRows(1, 90, 3))
 	b.mustEnsure(f.table)
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 }
 
 func importCreatesTable(t tb, b *bench) {
 	f := newFile("file-1", eventsTable(), makeRows(1, 5, 3))
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 	other := eventsTable("id")
 	b.expectSchemaError(b.Ensure(t.Context(), other), other, f.table)
 }
@@ -125,8 +114,7 @@ func importOtherColumns(t tb, b *bench) {
 func importAgain(_ tb, b *bench) {
 	f := newFile("file-1", eventsTable(), makeRows(1, 50, 3))
 	for range 3 {
-		b.mustImport(f)
-		b.expectRows(f.table.ID, f)
+		b.mustStore(f)
 	}
 	// An earlier file is still known after later ones.
 	second := newFile("file-2", eventsTable(), makeRows(2, 50, 3))
@@ -144,8 +132,7 @@ func importAgainAfterReopen(t tb, b *bench) {
 	b.mustImport(f)
 	b.Target = b.reopen()
 	b.expectRows(f.table.ID, f)
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 	b.expectCount(f.table, f.id, 50)
 	other := eventsTable("id", "body", "at")
 	b.expectSchemaError(b.Ensure(t.Context(), other), other, f.table)
@@ -162,12 +149,10 @@ func importManyFiles(_ tb, b *bench) {
 		b.compare(events.ID, b.read(events.ID), all, true)
 	}
 	other := newFile("file-5", second, makeRows(9, 3, 1))
-	b.mustImport(other)
-	b.expectRows(second.ID, other)
+	b.mustStore(other)
 	// Equal rows in another file are other rows.
 	copied := newFile("file-6", second, makeRows(9, 3, 1))
-	b.mustImport(copied)
-	b.expectRows(second.ID, other, copied)
+	b.mustStore(copied, other)
 	b.compare(events.ID, b.read(events.ID), all, true)
 }
 
@@ -182,8 +167,7 @@ func importEncodings(_ tb, b *bench) {
 		}
 	}
 	slices.Reverse(f.parts)
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 	b.expectCount(f.table, f.id, 240)
 }
 
@@ -203,21 +187,17 @@ func importCells(_ tb, b *bench) {
 		`\`, `\"`, `\n`, `\.`, `\N`, `\x00`, "NULL", "null", "0", "007", "1e5", "1.10", "true", "2026-03-01", "{\"a\": [1, \"b\"]}",
 		"#comment", "--", "'", ";", "$1", "%s", "á", "a\u0301", "日本語", "🙂", "\u2028", "\ufeff", "\ufffd", "\x01\x1f\x7f", strings.Repeat("long \"", 10_000),
 	})
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 
 	// With one column, an empty cell is still a row.
 	single := newFile("file-2", buffer.Table{ID: "in.c-buffertest.single", Columns: []string{"only"}}, [][]string{{""}, {"a"}, {""}, {""}})
-	b.mustImport(single)
-	b.expectRows(single.table.ID, single)
+	b.mustStore(single)
 }
 
 func importBinaryCells(t tb, b *bench) {
 	cells := []string{"\x00", "a\x00b", "\xff", "\xc3", "\xc3\x28", "\xed\xa0\x80", "\xf8\x88\x80\x80\x80", "\xff\xfe", "a\"\xff\n\x00"}
 	if !b.textOnly {
-		f := cellsOf(cells)
-		b.mustImport(f)
-		b.expectRows(f.table.ID, f)
+		b.mustStore(cellsOf(cells))
 		return
 	}
 	for i, cell := range cells { // one by one: an error for one kind of cell must not hide that another is changed
@@ -242,8 +222,7 @@ func importLargeFile(_ tb, b *bench) {
 	for i := range 6 {
 		f.parts = append(f.parts, slice{rows: largeRows(uint64(i), 500, 3), encoding: encodings[i%3], members: 1 + i})
 	}
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 }
 
 // failThenRetry makes one attempt for each fault, and then one without.
@@ -256,24 +235,17 @@ func failThenRetry(t tb, b *bench, faults ...func(i int, data []byte) (io.Reader
 		f.fault = fault
 		f.faults.Store(0)
 		err := b.importFile(t.Context(), f)
-		switch {
-		case f.faults.Load() == 0 && err == nil:
+		if f.faults.Load() == 0 && err == nil {
 			// The target read no slice through the file, so no fault occurred.
 			b.expectRows(f.table.ID, before, f)
 			return
-		case err == nil:
-			t.Errorf("fault %d: Import = nil although a slice could not be read", i)
-		case !errors.Is(err, errInjected):
-			t.Errorf("fault %d: Import = %v, which does not wrap the error of the slice", i, err)
-		case buffer.IsPermanent(err):
-			t.Errorf("fault %d: Import = %v is permanent, but a retry may succeed", i, err)
 		}
+		expectRetryable(t, fmt.Sprintf("Import with fault %d of a slice", i), err, errInjected)
 		b.expectRows(f.table.ID, before)
 		b.expectCount(f.table, f.id, 0)
 	}
 	f.fault = nil
-	b.mustImport(f)
-	b.expectRows(f.table.ID, before, f)
+	b.mustStore(f, before)
 	b.expectCount(f.table, f.id, 70)
 }
 
@@ -360,22 +332,14 @@ func importCancelled(t tb, b *bench) {
 		b.expectRows(f.table.ID, f)
 		return
 	}
-	switch {
-	case stream.overran():
-		t.Errorf("Import went on reading after its context was cancelled")
-	case err == nil:
-		t.Errorf("Import = nil although its context was cancelled in the middle")
-	case buffer.IsPermanent(err):
-		t.Errorf("Import = %v is permanent, but a retry may succeed", err)
-	}
+	stream.expectNoticed(t, "Import", err)
 	b.expectRows(f.table.ID)
 	b.expectCount(f.table, f.id, 0)
 	f.fault = nil
 	if err := b.importFile(ctx, f); err == nil {
 		b.expectRows(f.table.ID, f)
 	}
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 }
 
 // Several files are imported into a table that does not exist yet.
@@ -388,11 +352,7 @@ func importConcurrently(t tb, b *bench) {
 		files = append(files, f)
 		all = append(all, f.rows()...)
 	}
-	for i, err := range together(n, func(i int) error { return b.importFile(t.Context(), files[i]) }) {
-		if err != nil {
-			t.Errorf("file %d of several at once: %v", i, err)
-		}
-	}
+	mustTogether(t, "Import of files", n, func(i int) error { return b.importFile(t.Context(), files[i]) })
 	b.compare(files[0].table.ID, b.read(files[0].table.ID), all, true)
 	for _, f := range files {
 		b.expectCount(f.table, f.id, 60)
@@ -405,15 +365,10 @@ func importSameFileConcurrently(t tb, b *bench) {
 	}
 	f := newFile("file-1", eventsTable(), makeRows(1, 60, 3))
 	// Each call gets a new file, because a note belongs to one attempt at a time.
-	for i, err := range together(8, func(int) error {
+	mustTogether(t, "Import of the same file", 8, func(int) error {
 		return b.importFile(t.Context(), newFile(f.id, f.table, f.rows()))
-	}) {
-		if err != nil {
-			t.Errorf("call %d with the same file: %v", i, err)
-		}
-	}
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	})
+	b.mustStore(f)
 	b.expectCount(f.table, f.id, 60)
 }
 
@@ -430,8 +385,7 @@ func saveProgressFails(t tb, b *bench) {
 		return // the lost note may duplicate the rows
 	}
 	b.mustImport(f)
-	b.mustImport(f)
-	b.expectRows(f.table.ID, f)
+	b.mustStore(f)
 }
 
 func countFile(t tb, b *bench) {

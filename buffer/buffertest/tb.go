@@ -2,7 +2,10 @@ package buffertest
 
 import (
 	"context"
+	"errors"
 	"sync"
+
+	"github.com/forebay/forebay/buffer"
 )
 
 // tb is the part of [testing.T] that the checks use. The tests of this package run the checks with a recorder, to prove that
@@ -29,4 +32,27 @@ func together(n int, call func(i int) error) []error {
 	close(start)
 	wg.Wait()
 	return errs
+}
+
+// mustTogether reports the errors of n concurrent calls.
+func mustTogether(t tb, what string, n int, call func(i int) error) {
+	t.Helper()
+	for i, err := range together(n, call) {
+		if err != nil {
+			t.Errorf("%s, call %d of several at once: %v", what, i, err)
+		}
+	}
+}
+
+// expectRetryable demands an error that a retry may mend, and that wraps cause unless that is nil.
+func expectRetryable(t tb, what string, err, cause error) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Errorf("%s = nil, want an error", what)
+	case cause != nil && !errors.Is(err, cause):
+		t.Errorf("%s = %v, which does not wrap the error of its source", what, err)
+	case buffer.IsPermanent(err):
+		t.Errorf("%s = %v is permanent, but a retry may succeed", what, err)
+	}
 }

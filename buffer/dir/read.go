@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // Rows yields the rows of a table, part by part in the order of the file ids, which is the order of their creation. The
@@ -99,7 +100,7 @@ func (t *TableDir) countRows(ctx context.Context, path string) (int64, error) {
 			n, malformed = check.Write(p)
 			return n, malformed
 		})
-		if _, err := io.CopyBuffer(&contextWriter{ctx, w}, struct{ io.Reader }{r}, make([]byte, 128<<10)); err != nil {
+		if _, err := io.CopyBuffer(ctxio.Writer(ctx, w), struct{ io.Reader }{r}, make([]byte, 128<<10)); err != nil {
 			return err
 		}
 		malformed = check.end()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 const (
@@ -134,7 +135,7 @@ func (s *store) write(ctx context.Context, path, id string, fill func(w io.Write
 }
 
 func fillAndClose(ctx context.Context, f file, fill func(w io.Writer) error) error {
-	err := fill(&contextWriter{ctx, f})
+	err := fill(ctxio.Writer(ctx, f))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -170,17 +171,4 @@ func (s *store) removeTemp(match func(e fs.DirEntry) bool) {
 			_ = s.fs.Remove(filepath.Join(s.root, tempDir, e.Name()))
 		}
 	}
-}
-
-// contextWriter fails when the context is done.
-type contextWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (w *contextWriter) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.w.Write(p)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // TablesOptions are options of [TablesWith].
@@ -243,15 +244,20 @@ func (t *TableDir) checkImported(ctx context.Context, path string, f *buffer.Fil
 // copyPlain writes the decoded rows of all slices.
 func copyPlain(ctx context.Context, w io.Writer, f *buffer.File) error {
 	for _, obj := range f.Slices {
-		rc, err := f.OpenRows(ctx, obj)
-		if err != nil {
-			return fmt.Errorf("open slice %s: %w", obj.ID, err)
-		}
-		if err := copyRows(ctx, w, rc, f, obj); err != nil {
+		if err := copySlice(ctx, w, f, obj); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// copySlice writes the decoded rows of a slice.
+func copySlice(ctx context.Context, w io.Writer, f *buffer.File, obj buffer.Object) error {
+	rc, err := f.OpenRows(ctx, obj)
+	if err != nil {
+		return fmt.Errorf("open slice %s: %w", obj.ID, err)
+	}
+	return copyRows(ctx, w, rc, f, obj)
 }
 
 // copyGzip writes all slices as gzip members: gzip slices unchanged, others compressed.
@@ -262,11 +268,7 @@ func copyGzip(ctx context.Context, w io.Writer, f *buffer.File) error {
 			if err != nil {
 				return err
 			}
-			rc, err := f.OpenRows(ctx, obj)
-			if err != nil {
-				return fmt.Errorf("open slice %s: %w", obj.ID, err)
-			}
-			if err := copyRows(ctx, zw, rc, f, obj); err != nil {
+			if err := copySlice(ctx, zw, f, obj); err != nil {
 				return err
 			}
 			if err := zw.Close(); err != nil {
@@ -309,7 +311,7 @@ func (t *teeReader) Read(p []byte) (int, error) {
 // copyRows copies the plain rows of one slice, checks them, and closes rc.
 func copyRows(ctx context.Context, w io.Writer, rc io.ReadCloser, f *buffer.File, obj buffer.Object) error {
 	check := rowChecker{columns: len(f.Table.Columns)}
-	_, err := io.CopyBuffer(&contextWriter{ctx, io.MultiWriter(&check, w)}, struct{ io.Reader }{rc}, make([]byte, 128<<10))
+	_, err := io.CopyBuffer(ctxio.Writer(ctx, io.MultiWriter(&check, w)), struct{ io.Reader }{rc}, make([]byte, 128<<10))
 	if cerr := rc.Close(); err == nil {
 		err = cerr
 	}

@@ -289,6 +289,17 @@ func WriteNote(disk vfs.FS, dir, name, text string) error {
 	return SyncDir(disk, dir)
 }
 
+// ReadNote returns the first limit bytes of a file.
+func ReadNote(disk vfs.FS, path string, limit int64) (string, error) {
+	f, err := disk.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit))
+	return string(text), err
+}
+
 // removeOptions removes the notes of settings that earlier openings have left: nobody reads them.
 func removeOptions(disk vfs.FS, dir string) {
 	names, err := disk.List(dir)

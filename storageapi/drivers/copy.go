@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -43,7 +44,7 @@ func (t *Target) copySlice(ctx context.Context, f *buffer.File, obj buffer.Objec
 		return errors.Join(err, rows.Close())
 	}
 	check := rowCounter{}
-	_, err = io.CopyBuffer(&contextWriter{ctx, io.MultiWriter(&check, zw)}, struct{ io.Reader }{rows}, make([]byte, 128<<10))
+	_, err = io.CopyBuffer(ctxio.Writer(ctx, io.MultiWriter(&check, zw)), struct{ io.Reader }{rows}, make([]byte, 128<<10))
 	if cerr := rows.Close(); err == nil {
 		err = cerr
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -212,7 +213,7 @@ func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content
 	}
 	// An upload must say its size first. Reading twice costs less than to keep the bytes.
 	var count counter
-	if _, err := src.WriteTo(&contextWriter{ctx, &count}); err != nil {
+	if _, err := src.WriteTo(ctxio.Writer(ctx, &count)); err != nil {
 		return err
 	}
 	name := sliceName(obj)
@@ -240,19 +241,6 @@ type counter struct{ n int64 }
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
 	return len(p), nil
-}
-
-// contextWriter fails when the context is done.
-type contextWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (w *contextWriter) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.w.Write(p)
 }
 
 // located is a file of the project that has slices of a file of the buffer.

@@ -50,7 +50,7 @@ func NoteClosed(disk vfs.FS, dir string) error {
 // CheckClosed compares the files with what [NoteClosed] has recorded, if it has. A record that is damaged itself counts as
 // damage, because the end of a log may then be missing unseen.
 func CheckClosed(disk vfs.FS, dir string) error {
-	text, err := readNote(disk, disk.PathJoin(dir, closedNote))
+	text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, closedNote), maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

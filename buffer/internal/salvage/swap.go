@@ -3,7 +3,6 @@ package salvage
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 
@@ -11,6 +10,9 @@ import (
 
 	"github.com/forebay/forebay/internal/pebblestore"
 )
+
+// maxNote bounds the text of a note, in bytes.
+const maxNote = 64 << 20
 
 // swapStores replaces the damaged store with the new one. A note on disk says how far it has come, so that
 // [FinishSwap] goes on there after a crash: first everything old goes out, then everything new comes in.
@@ -28,7 +30,7 @@ func swapStores(disk vfs.FS, dir, aside string) error {
 // does nothing.
 func FinishSwap(disk vfs.FS, dir string) error {
 	note := disk.PathJoin(dir, swapNote)
-	text, err := readNote(disk, note)
+	text, err := pebblestore.ReadNote(disk, note, maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -83,14 +85,4 @@ func moveStore(disk vfs.FS, from, to string) error {
 		}
 	}
 	return errors.Join(pebblestore.SyncDir(disk, to), pebblestore.SyncDir(disk, from))
-}
-
-func readNote(disk vfs.FS, path string) (string, error) {
-	f, err := disk.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 64<<20))
-	return string(text), err
 }

@@ -124,7 +124,7 @@ func content(t *testing.T, disk vfs.FS, dir string) string {
 		if info, err := disk.Stat(disk.PathJoin(dir, name)); err != nil || info.IsDir() {
 			continue
 		}
-		text, err := readNote(disk, disk.PathJoin(dir, name))
+		text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, name), maxNote)
 		must(t, err)
 		out = append(out, fmt.Sprintf("%s=%s", name, strings.TrimSpace(text)))
 	}

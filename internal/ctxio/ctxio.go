@@ -1,0 +1,23 @@
+// Package ctxio ends copies with their context.
+package ctxio
+
+import (
+	"context"
+	"io"
+)
+
+type writer struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Writer returns a writer to w that fails with the error of ctx once ctx has ended.
+func Writer(ctx context.Context, w io.Writer) io.Writer { return writer{ctx, w} }
+
+// Write implements [io.Writer].
+func (w writer) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(p)
+}
