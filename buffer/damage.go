@@ -15,12 +15,12 @@ import (
 	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
-// DamageError says that stored rows cannot be read back. It names where they were.
+// DamageError says that stored rows cannot be read back, and where they were.
 type DamageError struct {
 	// SinkID and SliceID name the slice; Chunk is the number of the chunk in it, from 0; -1: not known.
 	SinkID, SliceID string
 	Chunk           int
-	// Rows are the rows that are affected, as far as known.
+	// Rows is the number of affected rows, as far as known.
 	Rows int64
 	// Err is the cause.
 	Err error
@@ -32,8 +32,8 @@ func (e *DamageError) Error() string {
 
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// Damage is one place of a slice whose rows were lost because the disk gave back other bytes than it got. The rest of
-// the slice went on its way.
+// Damage is one place in a slice whose rows are lost because the disk returned other bytes than were written. The rest of the
+// slice is uploaded as usual.
 type Damage struct {
 	// ID names the record for [Buffer.ForgetDamage].
 	ID string `json:"-"`
@@ -45,23 +45,24 @@ type Damage struct {
 	// FirstChunk and LastChunk are numbers of chunks in the slice, from 0.
 	FirstChunk int `json:"firstChunk"`
 	LastChunk  int `json:"lastChunk"`
-	// Rows is how many rows were there, Bytes their size before compression.
+	// Rows is the number of lost rows, Bytes their size before compression.
 	Rows  int64 `json:"rows"`
 	Bytes int64 `json:"bytes"`
 	// At is when the damage was found.
 	At time.Time `json:"at"`
 	// Reason says what was found.
 	Reason string `json:"reason"`
-	// Uncounted is set when more rows may be lost in this place than Rows says, because what counted them is lost too.
+	// Uncounted says that Rows is a lower bound, because the counter of the rows is lost too.
 	Uncounted bool `json:"uncounted,omitempty"`
-	// Store is the name of the folder, in that of the local level, that a damaged store was set aside in; empty where
-	// only rows of a store that is in use were set aside.
+	// Store is the folder, inside the directory of the local level, that holds a damaged store that was set aside as a whole.
+	// It is empty when only rows were set aside.
 	Store string `json:"store,omitempty"`
-	// Data is what could be read of the first chunk, for an expert; nil when nothing could.
+	// Data is what could be read of the first chunk, for an expert; nil if nothing could be read.
 	Data []byte `json:"data,omitempty"`
 }
 
-// damageOf returns an error of reading a chunk as a DamageError when the bytes are wrong for good. Others may pass.
+// damageOf converts the error of reading a chunk into a DamageError if the bytes are wrong for good. Other errors may pass
+// and stay as they are.
 func damageOf(err error) error {
 	var bad *salvage.ChunkError
 	if errors.As(err, &bad) && salvage.IsLost(bad.Err) {
@@ -76,18 +77,18 @@ type examination struct {
 	bad  []format.Damage
 }
 
-// examine reads a sealed slice and finds what cannot be read. all are the totals in its chunks, before anything was set aside.
-// An error says that the reading itself failed; with giveUp that is damage too.
+// examine reads a sealed slice and finds the chunks that cannot be read. all are the totals before anything was set aside. An
+// error means that the disk failed; with giveUp a failing disk counts as damage.
 func (b *Buffer) examine(num uint64, ext format.Extent, all format.Tally, giveUp bool) (x examination, err error) {
 	st := b.store.Load()
 	if err := st.Read(); err != nil {
 		return x, err
 	}
 	defer st.Release()
-	var before format.Tally // running totals after the last chunk that was good
+	var before format.Tally // running totals after the last good chunk
 	var open *format.Damage // the damage that the next good chunk ends
 	known := ext.Lost
-	// passed adds what was set aside before a chunk.
+	// passed adds what was set aside earlier, up to a chunk.
 	passed := func(seq uint32) {
 		for ; len(known) > 0 && known[0].First <= seq; known = known[1:] {
 			before.Rows += known[0].Rows
@@ -121,13 +122,13 @@ func (b *Buffer) examine(num uint64, ext format.Extent, all format.Tally, giveUp
 	return x, err
 }
 
-// setAside takes what is damaged out of a slice that waits for its upload, so that the rest flows: the damage is
-// counted, logged and kept as a record, and the slice gets another id, because an earlier attempt may have stored all
-// of its rows under the old one.
+// setAside removes the damaged chunks from a slice that waits for its upload, so that the rest can be uploaded. The damage is
+// counted, logged and recorded. The slice gets a new id, because an earlier attempt may have stored all of its rows under
+// the old one.
 func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 	b.mu.RLock()
 	obj, file := b.object(sl), b.fileID(sl.file)
-	// The totals in the chunks are those before anything was set aside.
+	// The running totals in the chunks include what was set aside.
 	whole, ext := sl.Tally, sl.rec.Extent()
 	whole.Rows += sl.rec.Lost.Rows
 	whole.Raw += sl.rec.Lost.Bytes
@@ -149,7 +150,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 	}
 	return b.do(ctx, func(t *txn) {
 		if b.mu.slices[sl.num] != sl || sl.rec.State != format.SliceUploading || b.sliceID(sl) != obj.ID {
-			return // a later attempt was first
+			return // a later attempt was faster
 		}
 		for i := range x.bad {
 			d := &x.bad[i]
@@ -175,7 +176,7 @@ func (t *txn) lose(sl *slice, x examination) {
 	sl.Rows, sl.Raw, sl.Stored = x.good.Rows, x.good.Raw, x.good.Stored
 	sl.rec.Tally = sl.Tally
 	sl.rec.Revision++
-	sl.rec.Instance = b.instance              // a copy of this engine may set aside something else
+	sl.rec.Instance = b.instance              // a restored copy of this engine may set aside other chunks
 	ranges := slices.Clone(sl.rec.LostChunks) // the old one may be in use
 	for _, d := range x.bad {
 		if d.FirstChunk >= 0 {
@@ -207,7 +208,7 @@ func (t *txn) lose(sl *slice, x examination) {
 		t.onDurable(func() { b.queueUpload(sl) })
 		return
 	}
-	// Nothing is left of the slice. Another attempt of its upload may be queued.
+	// Nothing is left of the slice, but another attempt of its upload may be queued.
 	f := sl.file
 	sl.rec.State = format.SliceImported
 	t.wipe = append(t.wipe, sl.num)
@@ -222,11 +223,11 @@ func (t *txn) lose(sl *slice, x examination) {
 	t.checkUploaded(f)
 }
 
-// recoverDamaged finds the running totals of an open slice whose last chunk cannot be read. Its rows stay in the totals
-// until the upload finds what is damaged, and counts it.
+// recoverDamaged finds the running totals of an open slice whose last chunk cannot be read. The damaged rows stay in the
+// totals until the upload finds and counts them.
 func (sl *slice) recoverDamaged(db *pebble.DB) error {
 	var (
-		hidden bool // a part of the store cannot be read at all after the last chunk that can
+		hidden bool // the store cannot be read at all after the last readable chunk
 		lost   bool // chunks are damaged after the last good one
 		tail   []format.ChunkHeader
 	)
@@ -249,9 +250,9 @@ func (sl *slice) recoverDamaged(db *pebble.DB) error {
 	}
 	sl.cut = true
 	if hidden {
-		sl.chunks++ // there is at least one in what is hidden
+		sl.chunks++ // the hidden part holds at least one
 	}
-	// The head of a damaged chunk is believed where it fits to what stands before it.
+	// The header of a damaged chunk is trusted if it continues the totals before it.
 	known := false
 	for _, h := range tail {
 		if known = h.Rows > 0 && h.Slice.Rows-h.Rows == sl.Rows && h.Slice.Raw-h.Raw == sl.Raw && h.Slice.Stored > sl.Stored; known {
@@ -259,14 +260,13 @@ func (sl *slice) recoverDamaged(db *pebble.DB) error {
 		}
 	}
 	if lost && (hidden || !known) {
-		sl.Rows++ // how many there were stood only there: at least one
+		sl.Rows++ // the only counter is lost: at least one row
 		sl.rec.Uncounted = true
 	}
 	return nil
 }
 
-// sealDamaged ends the writing of slices whose last chunk cannot be read: a new chunk would stand in the same part of the
-// store, behind what cannot be passed.
+// sealDamaged seals slices whose last chunk cannot be read: an iterator could not pass the damage to reach a newer chunk.
 func (r *recovery) sealDamaged() error {
 	batch := r.db.NewBatch()
 	for _, sl := range r.slices {

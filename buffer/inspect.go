@@ -24,9 +24,9 @@ import (
 
 // InspectOptions are the choices of [Inspect]. A zero field means its default.
 type InspectOptions struct {
-	// Staging, when it is given, lets Verify and WriteRows read slices that were uploaded. It is only read.
+	// Staging lets Verify and WriteRows read uploaded slices. Only its Open is called.
 	Staging Staging
-	// Target, when it is given and a [Counter], lets Verify count imported rows. It is only asked.
+	// Target lets Verify count imported rows if it is a [Counter]. It is not changed.
 	Target Target
 
 	fs vfs.FS
@@ -38,17 +38,17 @@ func (o InspectOptions) OnDisk(d localdisk.Disk) InspectOptions {
 	return o
 }
 
-// Inspection is a local level that is looked at and not changed: no file of it is written but the
-// lock, nothing is uploaded or imported. It is safe for concurrent use.
+// Inspection is a read-only view of a local level: it writes no file but the lock, and uploads and imports nothing. It is
+// safe for concurrent use.
 type Inspection struct {
 	b    *Buffer
 	lock io.Closer
 }
 
-// InUseError says that another engine has the directory open. To look at the data of a running engine, let it make a
-// checkpoint and inspect that.
+// InUseError says that another engine has the directory open. To inspect the data of a running engine, let it make a
+// checkpoint and inspect the checkpoint.
 type InUseError struct {
-	// Dir is the directory, Err what the file system says.
+	// Dir is the directory, Err the error of the file system.
 	Dir string
 	Err error
 }
@@ -59,8 +59,8 @@ func (e *InUseError) Error() string {
 
 func (e *InUseError) Unwrap() error { return e.Err }
 
-// Inspect opens the local level of an engine that is closed, or a checkpoint of one that runs, for reading. A folder
-// that an engine has open is an [*InUseError]. The caller closes the Inspection.
+// Inspect opens the local level of a closed engine, or a checkpoint of a running one, for reading. A directory that an
+// engine has open gives an [*InUseError], a damaged store a [*StoreDamageError]. The caller closes the Inspection.
 func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	if opts.fs == nil {
 		opts.fs = vfs.Default
@@ -114,14 +114,14 @@ func (i *Inspection) Close() error {
 // Stats returns the counters of all sinks, as [Buffer.Stats].
 func (i *Inspection) Stats() Stats { return i.b.Stats() }
 
-// Damaged lists the damage that was found, as [Buffer.Damaged].
+// Damaged lists the records of damage, as [Buffer.Damaged].
 func (i *Inspection) Damaged(ctx context.Context) ([]Damage, error) { return i.b.Damaged(ctx) }
 
 // SliceStats describe one slice.
 type SliceStats struct {
 	// ID, FileID and SinkID are the ids that drivers see.
 	ID, FileID, SinkID string
-	// State is the state; OpenedAt and ClosedAt are the start and end of its writing, zero when it still goes on.
+	// State is the state. OpenedAt and ClosedAt are when writing started and ended; ClosedAt is zero while the slice takes rows.
 	State              SliceState
 	OpenedAt, ClosedAt time.Time
 	// Reason is the trigger that sealed the slice.
@@ -153,8 +153,8 @@ func (i *Inspection) slices() []*slice {
 	return slices.SortedFunc(maps.Values(i.b.mu.slices), func(x, y *slice) int { return cmp.Compare(x.num, y.num) })
 }
 
-// Verify recomputes the ledger as [Buffer.Verify]. Without a Staging the rows of uploaded slices are taken from the
-// ledger.
+// Verify recounts the stored rows as [Buffer.Verify]. Without InspectOptions.Staging it takes the rows of uploaded slices
+// from the ledger.
 func (i *Inspection) Verify(ctx context.Context) (Report, error) {
 	return i.b.verify(ctx, func(read func()) error {
 		read() // nothing changes it
@@ -162,8 +162,8 @@ func (i *Inspection) Verify(ctx context.Context) (Report, error) {
 	})
 }
 
-// WriteRows writes the rows of a slice as CSV: each ends with "\n", every cell is quoted, and the first line has the
-// names of the columns. It reads a slice from the local level or, when it was uploaded, from InspectOptions.Staging.
+// WriteRows writes the rows of a slice as CSV after a row with the names of the columns. Rows end with "\n" and every cell is
+// quoted. It reads from the local level, or from InspectOptions.Staging if the slice was uploaded.
 func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string) error {
 	b := i.b
 	list := i.slices()

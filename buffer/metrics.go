@@ -11,10 +11,10 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// metrics are the instruments of one buffer. All methods may be called on nil, which is a buffer without a meter, and
-// none is called with a lock held. Nothing that matters for the rows happens here.
+// metrics are the instruments of one buffer. A buffer without a meter has nil metrics, on which all methods may be called. No
+// method is called with a lock held, and no row depends on them.
 //
-// Names and meanings are a contract: docs/operations.md lists them, and a test compares.
+// Names and meanings are a contract: docs/operations.md lists them, and a test compares the two.
 type metrics struct {
 	commits, calls, deliveries metric.Float64Histogram
 	triggers                   metric.Int64Counter
@@ -75,7 +75,7 @@ func newMetrics(b *Buffer) (*metrics, error) {
 	return m, nil
 }
 
-// close ends the observation.
+// close unregisters the callback.
 func (m *metrics) close() {
 	if m != nil {
 		_ = m.registration.Unregister() // nothing depends on it
@@ -120,7 +120,7 @@ func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
 	}
 }
 
-// observers are the instruments that read [Stats] when somebody collects.
+// observers are the instruments that read [Stats] at each collection.
 type observers struct {
 	accepted, imported, expired, discarded, damaged, unstored, overloads, forgotten metric.Int64ObservableCounter
 	waiting, size, files, held, pending, local, limit, damages, store, keys         metric.Int64ObservableGauge
@@ -180,7 +180,7 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 	}
 }
 
-// firstWaiting is the time of acceptance of the oldest row that is not in its table; zero when there is none.
+// firstWaiting is when the oldest row that is not in its table was accepted; zero if no row waits.
 func (s *SinkStats) firstWaiting() time.Time {
 	local, staging := s.Local.FirstAt, s.Staging.FirstAt
 	if local.IsZero() || !staging.IsZero() && staging.Before(local) {

@@ -14,11 +14,11 @@ import (
 	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
-// Key names a call, so that a repetition of the call is known as one. It is a hash of everything that tells the call from
-// others. Calls with equal keys are one call: use a hash without known collisions.
+// Key identifies a call, so that a repeated call is recognized. It is a hash of everything that distinguishes the call from
+// others. Calls with equal keys count as one call: use a hash without known collisions.
 type Key [16]byte
 
-// Receipt says what an earlier call with the same key has stored at one sink.
+// Receipt says what an earlier call with the same key stored at one sink.
 type Receipt struct {
 	// SinkID is the sink.
 	SinkID string
@@ -28,9 +28,8 @@ type Receipt struct {
 	Data []byte
 }
 
-// Claim is the turn of one call with a key. While one call has it, others with the same key wait. The turn ends when
-// Release was called and the outcome of all rows that were appended under the claim is known: so the next call never finds
-// less than what is stored.
+// Claim is the turn of one call with a key. Other calls with the same key wait for it. The turn ends when Release was called
+// and the outcome of all rows appended under the claim is known, so the next call finds everything that is stored.
 //
 // Only one goroutine may use a claim.
 type Claim struct {
@@ -38,17 +37,17 @@ type Claim struct {
 	key   Key
 	found []Receipt
 	part  uint32 // of the next receipt
-	// left counts what the turn waits for: the holder, and each receipt that is not on disk.
+	// left counts what the turn waits for: the holder, and each receipt that is not on disk yet.
 	left     atomic.Int32
 	released bool
 	done     chan struct{} // closed at the end of the turn; nil while nobody waits for it. Guarded by receipts.mu
 }
 
-// Claim waits for the turn of a call with a key and looks up what earlier calls with it have stored. Rows that are appended
-// with Rows.Claim and Rows.Receipt are stored in one batch with their receipt: after a crash both are there or none of them.
+// Claim waits for the turn of a call with a key and looks up what earlier calls with that key stored. Rows appended with
+// Rows.Claim and Rows.Receipt are written in one batch with their receipt: after a crash both exist or neither does.
 // Receipts are kept for Options.KeyRetention, within the bounds Options.MaxKeys and MaxKeyBytes.
 //
-// The caller must call Release. Errors: [*FailedError], [ErrClosed], that of ctx.
+// The caller must call Release. Errors: [*FailedError], [ErrClosed], the error of ctx.
 func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 	for {
 		epoch := b.life.current().epoch
@@ -68,8 +67,8 @@ func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 		if len(segments) > 0 {
 			err = b.findReceipts(c, segments)
 		}
-		// A failure of the store between the first look and the turn: a call before may have ended as unknown, and what it
-		// stored is known only when the store is open again.
+		// The store may have failed since the first check. The outcome of an earlier call may then be unknown until the store
+		// is open again.
 		if f := b.failure(); f != nil {
 			err = f
 		} else if err == nil && b.life.current().epoch != epoch {
@@ -84,11 +83,11 @@ func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 	}
 }
 
-// Receipts returns what earlier calls with the key have stored. A sink may have several receipts, whose rows differ. The
-// caller must not modify them.
+// Receipts returns what earlier calls with the key stored. A sink may have several receipts, for different rows. The caller
+// must not modify them.
 func (c *Claim) Receipts() []Receipt { return c.found }
 
-// Release ends the call: no rows are appended under the claim any more. It may be repeated.
+// Release ends the call: the caller appends no more rows under the claim. It may be repeated.
 func (c *Claim) Release() {
 	if !c.released {
 		c.released = true
@@ -96,7 +95,7 @@ func (c *Claim) Release() {
 	}
 }
 
-// ended notes that one of those that the turn waits for is done.
+// ended notes that the holder or one receipt is done; the last one ends the turn.
 func (c *Claim) ended() {
 	if c.left.Add(-1) > 0 {
 		return
@@ -118,7 +117,7 @@ type note struct {
 	segment uint64 // set by the committer
 }
 
-// newNote makes the receipt of rows. Their chunk takes it over.
+// newNote makes the receipt of rows. It belongs to their chunk from then on.
 func newNote(r *Rows, at int64) note {
 	c := r.Claim
 	n := note{claim: c, part: c.part, value: append(make([]byte, format.ReceiptHeadSize, format.ReceiptHeadSize+len(r.Receipt)), r.Receipt...)}
@@ -128,11 +127,11 @@ func newNote(r *Rows, at int64) note {
 	return n
 }
 
-// receipts has the keys of the calls that are known. The receipts themselves are on disk and read when a key is repeated.
+// receipts holds the known keys in memory. The receipts themselves are on disk and are read when a key is repeated.
 //
-// Keys are gathered in segments, which begin one after the other. A segment is forgotten as a whole: its keys stand side by
-// side in the store, where one deleted range removes them all. That costs the same for one receipt and for a million, where
-// an expiry of its own for each would be a second write for every call.
+// Keys are grouped into segments by time. A segment expires as a whole: its keys are adjacent in the store, so one range
+// deletion removes them all, at the same cost for one receipt as for a million. The design that lost: to expire each
+// receipt by itself, which needs a second write for every call.
 type receipts struct {
 	mu       sync.Mutex
 	turns    map[Key]*Claim
@@ -140,24 +139,25 @@ type receipts struct {
 	keys     int        // in all segments
 	bytes    int64
 
-	// early counts the keys that were forgotten before their time; warned is when that was last logged.
+	// early counts the keys that were forgotten before the end of their retention; warned is when that was last logged.
 	early  int64
 	warned time.Time
 }
 
-// segment is the receipts of some time.
+// segment holds the keys of one period.
 type segment struct {
-	num   uint64    // about when it began, Unix ms; ascending whatever the clock does
+	num   uint64    // about its start in Unix ms; always ascending, also when the clock is set back
 	from  time.Time // when it began
 	keys  map[Key]struct{}
-	bytes int64 // in the store, before its compression
+	bytes int64 // in the store, before compression
 }
 
-// segmentParts is into how many segments the retention and each bound are divided: a key is kept for the retention and at
-// most this part of it longer, and at a bound this part of it is forgotten at once.
+// segmentParts is how many segments share the retention and each bound. A key is kept at most 1/segmentParts longer than the
+// retention, and a bound that is reached forgets 1/segmentParts of the keys at once.
 const segmentParts = 16
 
-// begin gives the turn of a key, with the segments that have it, or returns what to wait for.
+// begin starts the turn of a key and returns the segments that have the key. When another call has the turn, it returns a
+// channel that is closed at the end of that turn.
 func (r *receipts) begin(b *Buffer, key Key) (c *Claim, segments []uint64, wait <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +181,7 @@ func (r *receipts) begin(b *Buffer, key Key) (c *Claim, segments []uint64, wait 
 	return c, segments, nil
 }
 
-// replace takes up what was read from a store. Turns go on.
+// replace installs the segments that were read from a store. Turns go on.
 func (r *receipts) replace(segments []*segment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +192,7 @@ func (r *receipts) replace(segments []*segment) {
 	}
 }
 
-// finish notes which receipts are on disk, and ends their part of the turns.
+// finish records the receipts of a commit as known if they are stored, and ends their part of the turns.
 func (r *receipts) finish(notes []note, stored bool) {
 	if len(notes) == 0 {
 		return
@@ -209,7 +209,7 @@ func (r *receipts) finish(notes []note, stored bool) {
 	}
 }
 
-// add is called with mu held.
+// add records a key as known. Called with mu held.
 func (r *receipts) add(num uint64, key Key) {
 	for i := len(r.segments) - 1; i >= 0; i-- { // one of the last
 		s := r.segments[i]
@@ -224,7 +224,7 @@ func (r *receipts) add(num uint64, key Key) {
 	}
 }
 
-// count adds what is known to st.
+// count fills in the counters of keys.
 func (r *receipts) count(st *Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +249,7 @@ func (t *txn) addNotes(batch *pebble.Batch, c *chunk) {
 	}
 }
 
-// segment returns the segment that takes receipts now, with receipts.mu held.
+// segment returns the segment for new receipts, and starts one when the last is full or old. Called with receipts.mu held.
 func (t *txn) segment() *segment {
 	b, r := t.b, &t.b.receipts
 	var num uint64
@@ -267,8 +267,8 @@ func (t *txn) segment() *segment {
 	return s
 }
 
-// forgetReceipts removes the oldest segments that are over their time or above a bound, and sets the timer for the next. It
-// is called with receipts.mu held.
+// forgetReceipts removes the oldest segments that have expired or exceed a bound, and sets the timer for the next one. Called
+// with receipts.mu held.
 func (t *txn) forgetReceipts() {
 	b, r := t.b, &t.b.receipts
 	for len(r.segments) > 0 {
@@ -300,7 +300,7 @@ func (t *txn) forgetReceipts() {
 	}
 }
 
-// endOf is when the last key that a segment may have is over its time.
+// endOf is when the last key that a segment may hold expires.
 func (b *Buffer) endOf(s *segment) time.Time {
 	return s.from.Add(b.opts.KeyRetention + b.opts.KeyRetention/segmentParts)
 }
@@ -363,7 +363,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		switch {
 		case err == nil:
 		case salvage.IsDamage(err):
-			// It can never be read: the other choice, to refuse the call for as long as keys are kept, would lose its rows.
+			// It can never be read. The design that lost: to refuse the call until the key expires, which would lose its rows.
 			b.log.Error("the receipt of a call is damaged: what the call repeats is stored again", "error", err)
 		default:
 			return fmt.Errorf("buffer: look up the key of a call: %w", err)
@@ -388,7 +388,7 @@ func (b *Buffer) findReceipt(c *Claim, it *pebble.Iterator, now time.Time) error
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	// What a forgotten sink had stored is gone with its table.
+	// The rows of an earlier life went with the table of the sink.
 	if s := b.mu.byNum[sink]; s != nil && s.rec.Life == life {
 		c.found = append(c.found, Receipt{SinkID: s.id, At: at, Data: append([]byte(nil), data...)})
 	}

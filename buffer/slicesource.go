@@ -11,16 +11,16 @@ import (
 	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
-// sliceSource reads the stored bytes of a sealed slice: compressed chunks as they are, runs of raw ones packed into
-// members.
+// sliceSource is the [Content] of a sealed slice. It passes compressed chunks on as they are and packs runs of uncompressed
+// ones into members.
 type sliceSource struct {
 	b     *Buffer
 	slice uint64
 	obj   Object
 	ext   format.Extent
-	// damaged is set when a reading met damage.
+	// damaged is set when a reader met damage.
 	damaged atomic.Bool
-	// unreadable is set when the disk gave an error for a chunk.
+	// unreadable is set when the disk failed to read a chunk.
 	unreadable atomic.Bool
 
 	mu      sync.Mutex
@@ -28,10 +28,10 @@ type sliceSource struct {
 	readers []*io.PipeReader
 }
 
-// errSourceOver is returned to a driver that reads after its Put has returned.
+// errSourceOver is the error for a driver that reads after its Put has returned.
 var errSourceOver = errors.New("the call of Put that this source belongs to is over")
 
-// end closes what the driver has left open, and refuses further reading.
+// end closes the readers that the driver left open, and refuses new ones.
 func (s *sliceSource) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *sliceSource) Open() (io.ReadCloser, error) {
 	return reader, nil
 }
 
-// sliceReader ends with its writer: after Close nothing reads from the store any more.
+// sliceReader waits in Close for its writer, so nothing reads from the store afterwards.
 type sliceReader struct {
 	*io.PipeReader
 	ended chan struct{}
@@ -78,14 +78,14 @@ func (r *sliceReader) Close() error {
 	return err
 }
 
-// packBytes is how many raw bytes of small chunks make one member.
+// packBytes is how many uncompressed bytes of small chunks make one member.
 const packBytes = 1 << 20
 
 // WriteTo implements [Content].
 func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	var (
 		packer = compressor{gzipLevel: s.b.opts.GzipLevel}
-		run    []byte // raw rows that wait to be packed
+		run    []byte // uncompressed rows that wait to be packed
 	)
 	write := func(p []byte) error {
 		if s.isOver() {
@@ -137,8 +137,8 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// eachChunk calls fn with the chunks of a slice in order, without those that were set aside. The payload is valid during the
-// call. Damage is a [*DamageError]; other errors of reading may pass.
+// eachChunk calls fn with the chunks of a slice in order, except those that were set aside. The payload is valid during the
+// call. Damage is a [*DamageError]; other errors of the disk may pass.
 func (b *Buffer) eachChunk(slice uint64, ext format.Extent, fn func(seq int, h format.ChunkHeader, payload []byte) error) error {
 	st := b.store.Load()
 	if err := st.Read(); err != nil {

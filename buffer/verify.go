@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// Report is the result of a verification: what the ledger says and what the stored rows say.
+// Report is the result of [Buffer.Verify]: the counters of the ledger beside the recounted rows.
 type Report struct {
 	// Sinks are sorted by id.
 	Sinks []SinkReport
@@ -32,16 +32,15 @@ func (r Report) OK() bool {
 // SinkReport compares one sink. The ledger holds when Accepted = Imported + Local + Staging + Expired +
 // Damaged + Discarded.
 type SinkReport struct {
-	// ID is the sink's.
+	// ID is the id of the sink.
 	ID string
-	// Accepted, Imported, Expired, Damaged and Discarded are from the ledger.
+	// Accepted, Imported, Expired, Damaged and Discarded are the counters of the ledger.
 	Accepted, Imported, Expired, Damaged, Discarded int64
-	// Local and Staging are rows counted in the stored bytes.
+	// Local and Staging are the rows counted in the stored bytes.
 	Local, Staging int64
-	// TakenAway are imported rows whose parts are not in the table any more, because their readers took them away: see
-	// [Taker]. They are among Imported.
+	// TakenAway are imported rows that readers of the table removed on purpose: see [Taker]. Imported includes them.
 	TakenAway int64
-	// Differences say in words what does not agree; empty when all is well.
+	// Differences describe in words what does not agree; empty when everything agrees.
 	Differences []string
 }
 
@@ -76,7 +75,7 @@ func (b *Buffer) verify(ctx context.Context, view func(read func()) error) (Repo
 	return report, nil
 }
 
-// part is one slice as the ledger has it, ended one imported file.
+// part is a slice that waits, as the ledger has it.
 type part struct {
 	sl    *slice
 	state format.SliceState
@@ -86,13 +85,14 @@ type part struct {
 	obj   Object
 }
 
+// ended is an imported file.
 type ended struct {
 	table Table
 	id    string
 	rows  int64
 }
 
-// ledger is what the records say of one sink.
+// ledger is what the records say about one sink.
 type ledger struct {
 	report   SinkReport
 	parts    []part
@@ -106,7 +106,7 @@ func (b *Buffer) ledger(id string) ledger {
 	s := b.mu.sinks[id]
 	l := ledger{epoch: b.life.current().epoch, report: SinkReport{ID: id}}
 	if s == nil {
-		return l // a reopening has shown that its definition had not reached the disk
+		return l // its definition had not reached the disk when the store was reopened
 	}
 	l.report.Accepted, l.report.Imported = s.accepted().Rows, s.rec.Imported.Rows
 	l.report.Expired, l.report.Damaged, l.report.Discarded = s.rec.Expired.Rows, s.rec.Damaged.Rows, s.rec.Discarded.Rows
@@ -139,7 +139,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		var rows, raw int64
 		var err error
 		switch {
-		case p.state == format.SliceUploaded && b.opts.Staging == nil: // of an inspection
+		case p.state == format.SliceUploaded && b.opts.Staging == nil: // only in an Inspection
 			rows, raw = p.Rows, p.Raw
 		case p.state == format.SliceUploaded:
 			rows, raw, err = b.countStaged(ctx, p.obj)
@@ -208,8 +208,8 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 	return nil
 }
 
-// countLocal counts the rows of the stored chunks of a slice, up to a number that was committed before: a writing
-// slice grows meanwhile.
+// countLocal counts the rows of the stored chunks of a slice up to the row number upTo, because a writing slice grows
+// meanwhile.
 func (b *Buffer) countLocal(num uint64, ext format.Extent, upTo int64) (rows, raw int64, err error) {
 	err = b.eachChunk(num, ext, func(seq int, h format.ChunkHeader, payload []byte) error {
 		if h.Slice.Rows > upTo {
@@ -233,7 +233,7 @@ func (b *Buffer) countLocal(num uint64, ext format.Extent, upTo int64) (rows, ra
 	return rows, raw, err
 }
 
-// stagedError says that an object is there and its bytes are not what Put got.
+// stagedError says that an object exists but its bytes are not the ones given to Put.
 type stagedError struct{ err error }
 
 func (e *stagedError) Error() string { return e.err.Error() }
