@@ -44,7 +44,7 @@ func mustTogether(t tb, what string, n int, call func(i int) error) {
 	}
 }
 
-// expectRetryable demands an error that a retry may mend, and that wraps cause unless that is nil.
+// expectRetryable demands an error after which a retry may succeed, and that wraps cause unless that is nil.
 func expectRetryable(t tb, what string, err, cause error) {
 	t.Helper()
 	switch {
