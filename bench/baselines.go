@@ -128,16 +128,13 @@ func rawfileReused(w workload, callers int) scenarioFunc {
 }
 
 func commitRows(ctx context.Context, e *env, w workload, callers int, sink func([]byte) error) (*sample, error) {
-	row, err := w.row()
-	if err != nil {
-		return nil, err
-	}
+	row := w.row()
 	c := newCommitter(sink)
 	defer c.close()
 	return measure(ctx, e, load{
 		callers: callers, rowBytes: len(row), every: 1,
-		start: func(int) (operation, error) {
-			return func() (int, error) { return 1, c.append(row) }, nil
+		start: func(int) operation {
+			return func() (int, error) { return 1, c.append(row) }
 		},
 	})
 }
@@ -147,10 +144,7 @@ func commitRows(ctx context.Context, e *env, w workload, callers int, sink func(
 // figure is that of the log and the memtable alone.
 func pebbleSet(w workload, callers int) scenarioFunc {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		row, err := w.row()
-		if err != nil {
-			return nil, err
-		}
+		row := w.row()
 		db, err := pebble.Open(filepath.Join(e.dir, "pebble-set"), &pebble.Options{
 			FS:                          e.volume.fs(),
 			MemTableSize:                segmentSize,
@@ -167,12 +161,12 @@ func pebbleSet(w workload, callers int) scenarioFunc {
 		var sequence atomic.Uint64
 		s, err := measure(ctx, e, load{
 			callers: callers, rowBytes: len(row), every: 1,
-			start: func(int) (operation, error) {
+			start: func(int) operation {
 				key := make([]byte, 8)
 				return func() (int, error) {
 					binary.BigEndian.PutUint64(key, sequence.Add(1))
 					return 1, db.Set(key, row, pebble.Sync)
-				}, nil
+				}
 			},
 		})
 		if err != nil {

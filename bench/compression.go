@@ -19,7 +19,7 @@ func compressing(c forebay.Compression) scenarioFunc {
 		measure := func(eng *forebay.Engine) (*sample, error) {
 			s, err := measure(ctx, e, load{
 				callers: callers, rowBytes: 0, every: 1,
-				start: func(caller int) (operation, error) {
+				start: func(caller int) operation {
 					records := make([]*mapping.Record, batch)
 					for i := range records {
 						records[i] = again(&mapping.Record{Body: variedBody(uint64(caller*batch + i)), Header: sharedHeader})
@@ -30,7 +30,7 @@ func compressing(c forebay.Compression) scenarioFunc {
 						}
 						results, err := eng.IngestBatch(ctx, sourceID, records)
 						return len(results), err
-					}, nil
+					}
 				},
 			})
 			if err != nil {

@@ -103,7 +103,7 @@ type traffic struct {
 	// connections is the number of kept connections with one request in flight each. Default: httpCallers.
 	connections int
 	// rowBytes is the size of one row.
-	rowBytes func() (int, error)
+	rowBytes func() int
 	// request encodes a request to the server at addr. Requests of different numbers differ.
 	request func(addr string, n int) []byte
 }
@@ -124,10 +124,7 @@ func traffics() []traffic {
 func (w workload) traffic() traffic {
 	return traffic{
 		name: w.name, rows: 1, requests: 16,
-		rowBytes: func() (int, error) {
-			row, err := w.row()
-			return len(row), err
-		},
+		rowBytes: func() int { return len(w.row()) },
 		request: func(addr string, n int) []byte {
 			return post(addr, ingestPath, header(), w.body(n))
 		},
@@ -147,10 +144,6 @@ func post(addr, path string, header http.Header, body []byte) []byte {
 // measureHTTP serves handler on a loopback port and lets a child process send the load, so that the CPU of the server
 // can be told from that of its clients.
 func measureHTTP(ctx context.Context, e *env, t traffic, create newServer, handler http.Handler) (*sample, error) {
-	rowBytes, err := t.rowBytes()
-	if err != nil {
-		return nil, err
-	}
 	server, err := create(handler)
 	if err != nil {
 		return nil, err
@@ -161,7 +154,7 @@ func measureHTTP(ctx context.Context, e *env, t traffic, create newServer, handl
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	s, err := runClient(ctx, e, t, listener.Addr().String(), rowBytes)
+	s, err := runClient(ctx, e, t, listener.Addr().String())
 	// The clients have closed their connections, or are dead.
 	if closing := server.Close(); err == nil {
 		err = closing
@@ -179,7 +172,7 @@ type trafficArgs struct {
 
 // runClient runs the load generator, which writes a line when its window begins and one when it ends, so that this process
 // can look at its own usage at these moments.
-func runClient(ctx context.Context, e *env, t traffic, addr string, rowBytes int) (*sample, error) {
+func runClient(ctx context.Context, e *env, t traffic, addr string) (*sample, error) {
 	c, err := startChild(ctx, "traffic", trafficArgs{addr, t.name, e.duration})
 	if err != nil {
 		return nil, err
@@ -194,7 +187,7 @@ func runClient(ctx context.Context, e *env, t traffic, addr string, rowBytes int
 	}
 	s := marks[1].since(marks[0])
 	s.Rows, s.Total, s.Overloads, s.Latency = sent.Rows, sent.Total, sent.Overloads, sent.Latency
-	s.Elapsed, s.Client, s.Bytes = sent.Elapsed, sent.CPU, sent.Rows*int64(rowBytes)
+	s.Elapsed, s.Client, s.Bytes = sent.Elapsed, sent.CPU, sent.Rows*int64(t.rowBytes())
 	return s, nil
 }
 
@@ -217,7 +210,7 @@ func generate(ctx context.Context, a trafficArgs, lines io.Writer) (*sample, err
 	}
 	s, err := measure(ctx, &env{duration: a.Duration}, load{
 		callers: len(connections), rowBytes: 1, every: 1,
-		start: func(caller int) (operation, error) { return connections[caller].post, nil },
+		start: func(caller int) operation { return connections[caller].post },
 		mark:  func() { fmt.Fprintln(lines) },
 	})
 	if err != nil {

@@ -31,10 +31,7 @@ func (i ingestion) run(ctx context.Context, e *env) (*sample, error) {
 }
 
 func (i ingestion) measure(ctx context.Context, e *env, eng *forebay.Engine) (*sample, error) {
-	row, err := i.workload.row()
-	if err != nil {
-		return nil, err
-	}
+	row := i.workload.row()
 	every := 1
 	if i.settings.Sync == forebay.SyncUnsafe {
 		every = 16
@@ -42,14 +39,14 @@ func (i ingestion) measure(ctx context.Context, e *env, eng *forebay.Engine) (*s
 	var overloads atomic.Int64
 	s, err := measure(ctx, e, load{
 		callers: i.callers, rowBytes: len(row), every: every,
-		start: func(caller int) (operation, error) {
+		start: func(caller int) operation {
 			switch {
 			case i.batch > 1:
-				return i.batches(ctx, eng, caller, &overloads), nil
+				return i.batches(ctx, eng, caller, &overloads)
 			case i.submit > 1:
-				return i.submissions(ctx, eng, caller, &overloads), nil
+				return i.submissions(ctx, eng, caller, &overloads)
 			}
-			return i.singles(ctx, eng, caller, &overloads), nil
+			return i.singles(ctx, eng, caller, &overloads)
 		},
 	})
 	if err != nil {

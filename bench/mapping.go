@@ -96,31 +96,21 @@ func fill(r *mapping.Record, body []byte) {
 var sharedHeader = header()
 
 // rows returns all bodies and their rows.
-func (t task) rows() (bodies, rows [][]byte, err error) {
-	mapper, err := mapping.Compile(t.columns, mapping.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
+func (t task) rows() (bodies, rows [][]byte) {
+	mapper := must(mapping.Compile(t.columns, mapping.Options{}))
 	for n := range events {
 		body := t.body(n)
 		r := new(mapping.Record)
 		fill(r, body)
-		row, err := mapper.AppendRow(nil, r)
-		if err != nil {
-			return nil, nil, err
-		}
-		bodies, rows = append(bodies, body), append(rows, row)
+		bodies, rows = append(bodies, body), append(rows, must(mapper.AppendRow(nil, r)))
 	}
-	return bodies, rows, nil
+	return bodies, rows
 }
 
 // mapTask maps bodies to rows on one core. One reused record takes each body, which is part of what is measured.
 func mapTask(t task) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		mapper, err := mapping.Compile(t.columns, mapping.Options{})
-		if err != nil {
-			return nil, err
-		}
+		mapper := must(mapping.Compile(t.columns, mapping.Options{}))
 		var record mapping.Record
 		var row []byte
 		return t.measure(ctx, e, func(body, want []byte) error {
@@ -139,10 +129,7 @@ func mapTask(t task) scenarioFunc {
 
 // measure runs do over all bodies in turn, on one core, each with the row that it must become.
 func (t task) measure(ctx context.Context, e *env, do func(body, row []byte) error) (*sample, error) {
-	bodies, rows, err := t.rows()
-	if err != nil {
-		return nil, err
-	}
+	bodies, rows := t.rows()
 	n := 0
 	return oneCore(ctx, e, len(rows[0]), 16, func() (int, error) {
 		n = (n + 1) % events
@@ -168,11 +155,8 @@ func gjsonPaths(t task, queries []string) scenarioFunc {
 // ones that do the least that is possible.
 func jsonnetTemplate(t task) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		program, err := jsonnet.SnippetToAST("template",
-			"local Body = std.native('Body'), Header = std.native('Header'); "+templateText)
-		if err != nil {
-			return nil, err
-		}
+		program := must(jsonnet.SnippetToAST("template",
+			"local Body = std.native('Body'), Header = std.native('Header'); "+templateText))
 		var event []byte
 		vm := jsonnet.MakeVM()
 		vm.SetTraceOut(io.Discard)
@@ -206,10 +190,7 @@ func jsonnetTemplate(t task) scenarioFunc {
 
 // mapUUID makes identifiers, which ascend.
 func mapUUID(ctx context.Context, e *env) (*sample, error) {
-	mapper, err := mapping.Compile(mapping.Columns{mapping.UUID("id")}, mapping.Options{})
-	if err != nil {
-		return nil, err
-	}
+	mapper := must(mapping.Compile(mapping.Columns{mapping.UUID("id")}, mapping.Options{}))
 	var record mapping.Record
 	var row, last []byte
 	const rowBytes = 36 + len("\"\"\n")

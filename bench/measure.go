@@ -47,7 +47,7 @@ type load struct {
 	// a few microseconds are sampled, so that the clock does not cost a visible part of what it measures.
 	every int
 	// start returns the operation of one caller, which returns the rows that it completed.
-	start func(caller int) (operation, error)
+	start func(caller int) operation
 	// mark, if set, is called when the measured window begins and when it ends.
 	mark func()
 }
@@ -61,9 +61,17 @@ const (
 	tail
 )
 
+// must returns v. Rows, mappings and requests are made of constants, so that an error is a mistake in this program.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // oneCore measures an operation of one caller. Fast ones are timed once in a while.
 func oneCore(ctx context.Context, e *env, rowBytes, every int, op operation) (*sample, error) {
-	return measure(ctx, e, load{callers: 1, rowBytes: rowBytes, every: every, start: func(int) (operation, error) { return op, nil }})
+	return measure(ctx, e, load{callers: 1, rowBytes: rowBytes, every: every, start: func(int) operation { return op }})
 }
 
 // warmUpTime is how long a load runs before it is measured.
@@ -83,11 +91,7 @@ func measure(ctx context.Context, e *env, l load) (*sample, error) {
 	accounts := make([]*account, l.callers)
 	operations := make([]operation, l.callers)
 	for i := range operations {
-		op, err := l.start(i)
-		if err != nil {
-			return nil, err
-		}
-		operations[i], accounts[i] = op, new(account)
+		operations[i], accounts[i] = l.start(i), new(account)
 	}
 
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -13,9 +13,9 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := measure(t.Context(), &env{duration: time.Second}, load{
 			callers: 3, rowBytes: 10, every: 1,
-			start: func(int) (operation, error) {
+			start: func(int) operation {
 				ticker := time.NewTicker(10 * time.Millisecond)
-				return func() (int, error) { <-ticker.C; return 2, nil }, nil
+				return func() (int, error) { <-ticker.C; return 2, nil }
 			},
 		})
 		if err != nil {
@@ -48,13 +48,13 @@ func TestMeasureEndsWithTheFirstError(t *testing.T) {
 	var calls atomic.Int64
 	_, err := measure(t.Context(), &env{duration: time.Hour}, load{
 		callers: 4, rowBytes: 1, every: 1,
-		start: func(int) (operation, error) {
+		start: func(int) operation {
 			return func() (int, error) {
 				if calls.Add(1) == 100 {
 					return 0, cause
 				}
 				return 1, nil
-			}, nil
+			}
 		},
 	})
 	if !errors.Is(err, cause) {
@@ -66,7 +66,7 @@ func TestMeasureEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := measure(ctx, &env{duration: time.Hour}, load{
 		callers: 1, rowBytes: 1, every: 1,
-		start: func(int) (operation, error) { return func() (int, error) { cancel(); return 1, nil }, nil },
+		start: func(int) operation { return func() (int, error) { cancel(); return 1, nil } },
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want context.Canceled", err)
@@ -77,8 +77,8 @@ func TestMeasureWaitsForAStalledDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := measure(t.Context(), &env{duration: time.Second}, load{
 			callers: 1, rowBytes: 1, every: 1,
-			start: func(int) (operation, error) {
-				return func() (int, error) { time.Sleep(7 * time.Second); return 1, nil }, nil
+			start: func(int) operation {
+				return func() (int, error) { time.Sleep(7 * time.Second); return 1, nil }
 			},
 		})
 		if err != nil {
@@ -95,9 +95,9 @@ func TestMeasureRefusesAnEmptyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := measure(t.Context(), &env{duration: time.Millisecond}, load{
 			callers: 1, rowBytes: 1, every: 1,
-			start: func(int) (operation, error) {
+			start: func(int) operation {
 				timer := time.NewTimer(time.Hour)
-				return func() (int, error) { <-timer.C; return 1, nil }, nil
+				return func() (int, error) { <-timer.C; return 1, nil }
 			},
 		})
 		if err == nil {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"iter"
 	"fmt"
 	"net/http"
 	"strings"
@@ -28,7 +28,7 @@ type telemetry struct {
 	signal  forebay.Signal
 	columns mapping.Columns
 	// encode makes request n.
-	encode func(n int) ([]byte, error)
+	encode func(n int) []byte
 	// bodyBytes is the size of the body of a log record.
 	bodyBytes int
 	// rowsPerSecond is the goal of the requests over HTTP, 0 without one.
@@ -53,7 +53,7 @@ func telemetries() []telemetry {
 	for i := range all {
 		if t := &all[i]; t.encode == nil {
 			size := t.bodyBytes
-			t.encode = func(n int) ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(logBatch(n, size)) }
+			t.encode = func(n int) []byte { return must((&plog.ProtoMarshaler{}).MarshalLogs(logBatch(n, size))) }
 		}
 	}
 	return all
@@ -100,7 +100,7 @@ func logBatch(n, size int) plog.Logs {
 	return batch
 }
 
-func encodeMetrics(n int) ([]byte, error) {
+func encodeMetrics(n int) []byte {
 	batch := pmetric.NewMetrics()
 	rm := batch.ResourceMetrics().AppendEmpty()
 	setResource(rm.Resource())
@@ -120,10 +120,10 @@ func encodeMetrics(n int) ([]byte, error) {
 			setAttributes(p.Attributes(), k)
 		}
 	}
-	return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch)
+	return must((&pmetric.ProtoMarshaler{}).MarshalMetrics(batch))
 }
 
-func encodeTraces(n int) ([]byte, error) {
+func encodeTraces(n int) []byte {
 	batch := ptrace.NewTraces()
 	rs := batch.ResourceSpans().AppendEmpty()
 	setResource(rs.Resource())
@@ -143,7 +143,7 @@ func encodeTraces(n int) ([]byte, error) {
 		e.SetName("cache miss")
 		e.SetTimestamp(telemetryTime)
 	}
-	return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch)
+	return must((&ptrace.ProtoMarshaler{}).MarshalTraces(batch))
 }
 
 // ofTelemetry returns the scenarios of OTLP.
@@ -178,26 +178,22 @@ func (t telemetry) traffic() traffic {
 	return traffic{
 		name: "otlp/" + t.name, rows: telemetryRows, requests: 2, rowBytes: t.rowBytes,
 		request: func(addr string, n int) []byte {
-			body, err := t.encode(n)
-			if err != nil {
-				panic(err) // what is made here can be encoded
-			}
 			path := "/otlp/1/" + sourceID + "/" + secret + "/v1/" + string(t.signal)
-			return post(addr, path, http.Header{"Content-Type": {"application/x-protobuf"}, "User-Agent": {"OTel-OTLP-Exporter/1"}}, body)
+			return post(addr, path, http.Header{"Content-Type": {"application/x-protobuf"}, "User-Agent": {"OTel-OTLP-Exporter/1"}}, t.encode(n))
 		},
 	}
 }
 
 // rows maps a request on its own: what of the way of a record is not storing it.
 func (t telemetry) rows(dst []byte, m *mapping.Mapper, rec *mapping.Record, data []byte) ([]byte, int, error) {
-	docs, n := documents(t.signal, data), 0
-	if docs == nil {
-		return dst, 0, errors.New("the request cannot be decoded")
+	docs, err := documents(t.signal, data)
+	if err != nil {
+		return dst, 0, err
 	}
+	n := 0
 	for doc := range docs {
 		rec.Reset()
 		rec.Document, rec.Received, rec.ClientIP = doc, received, clientIP
-		var err error
 		if dst, err = m.AppendRow(dst, rec); err != nil {
 			return dst, n, err
 		}
@@ -206,55 +202,37 @@ func (t telemetry) rows(dst []byte, m *mapping.Mapper, rec *mapping.Record, data
 	return dst, n, nil
 }
 
-// documents decodes a request; nil when that fails.
-func documents(signal forebay.Signal, data []byte) func(func(mapping.FieldDocument) bool) {
+// documents decodes a request.
+func documents(signal forebay.Signal, data []byte) (iter.Seq[mapping.FieldDocument], error) {
 	switch signal {
 	case forebay.SignalLogs:
-		if batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data); err == nil {
-			return otlpflat.Logs(batch)
-		}
+		return decoded((&plog.ProtoUnmarshaler{}).UnmarshalLogs, otlpflat.Logs, data)
 	case forebay.SignalMetrics:
-		if batch, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data); err == nil {
-			return otlpflat.Metrics(batch)
-		}
-	case forebay.SignalTraces:
-		if batch, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data); err == nil {
-			return otlpflat.Traces(batch)
-		}
+		return decoded((&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics, otlpflat.Metrics, data)
 	}
-	return nil
+	return decoded((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces, otlpflat.Traces, data)
 }
 
-func (t telemetry) rowBytes() (int, error) {
-	m, err := mapping.Compile(t.columns, mapping.Options{})
+func decoded[B any](
+	unmarshal func([]byte) (B, error), flatten func(B) iter.Seq[mapping.FieldDocument], data []byte,
+) (iter.Seq[mapping.FieldDocument], error) {
+	batch, err := unmarshal(data)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	data, err := t.encode(0)
-	if err != nil {
-		return 0, err
-	}
-	rows, n, err := t.rows(nil, m, new(mapping.Record), data)
-	if err != nil {
-		return 0, err
-	}
-	return len(rows) / n, nil
+	return flatten(batch), nil
+}
+
+func (t telemetry) rowBytes() int {
+	m := must(mapping.Compile(t.columns, mapping.Options{}))
+	rows, n, err := t.rows(nil, m, new(mapping.Record), t.encode(0))
+	return len(must(rows, err)) / n
 }
 
 // mapped decodes, flattens and maps requests on one core, with nothing stored.
 func (t telemetry) mapped(ctx context.Context, e *env) (*sample, error) {
-	m, err := mapping.Compile(t.columns, mapping.Options{})
-	if err != nil {
-		return nil, err
-	}
-	size, err := t.rowBytes()
-	if err != nil {
-		return nil, err
-	}
-	data, err := t.encode(0)
-	if err != nil {
-		return nil, err
-	}
+	m := must(mapping.Compile(t.columns, mapping.Options{}))
+	size, data := t.rowBytes(), t.encode(0)
 	var rows []byte
 	var rec mapping.Record
 	return oneCore(ctx, e, size, 1, func() (n int, err error) {
@@ -267,15 +245,8 @@ func (t telemetry) mapped(ctx context.Context, e *env) (*sample, error) {
 
 // flattened writes decoded records as JSON on one core.
 func (t telemetry) flattened(ctx context.Context, e *env) (*sample, error) {
-	data, err := t.encode(0)
-	if err != nil {
-		return nil, err
-	}
-	docs := documents(t.signal, data)
-	if docs == nil {
-		return nil, errors.New("the request cannot be decoded")
-	}
-	write := func(out []byte) ([]byte, error) {
+	docs := must(documents(t.signal, t.encode(0)))
+	write := func(out []byte) (_ []byte, err error) {
 		for doc := range docs {
 			if out, err = doc.AppendJSON(out); err != nil {
 				return nil, err

@@ -32,10 +32,7 @@ func outage(w workload) scenarioFunc {
 }
 
 func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, staging *outageStaging) (*sample, error) {
-	row, err := w.row()
-	if err != nil {
-		return nil, err
-	}
+	row := w.row()
 	load := startLoad(ctx, outageCallers, func(caller int, overloads *atomic.Int64) operation {
 		// The calls get the outer context: an acknowledgement that is on its way counts when the load ends.
 		return ingestion{workload: w, callers: outageCallers}.singles(ctx, eng, caller, overloads)

@@ -19,10 +19,7 @@ import (
 // which fills is killed while it ingests.
 func reopen(w workload) scenarioFunc {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
-		row, err := w.row()
-		if err != nil {
-			return nil, err
-		}
+		row := w.row()
 		var opened [2]openReport
 		var stored span
 		args := backlogArgs{Dir: e.dir, Workload: w.name}

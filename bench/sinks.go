@@ -83,21 +83,18 @@ func openSinksOfEngine(ctx context.Context, e *env) (*sample, error) {
 // source. It shows what callers of different sources share.
 func sourcesTimesSinks(w workload, sources, sinks int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		row, err := w.row()
-		if err != nil {
-			return nil, err
-		}
+		row := w.row()
 		return onSources(ctx, e, sources, sinks, func(eng *forebay.Engine, ids []string) (*sample, error) {
 			return measure(ctx, e, load{
 				callers: manyCallers, rowBytes: len(row), every: 1,
-				start: func(caller int) (operation, error) {
+				start: func(caller int) operation {
 					records := w.records(caller, 4)
 					n := caller
 					return func() (int, error) {
 						n++
 						res, err := eng.Ingest(ctx, ids[n%sources], again(records[n%len(records)]))
 						return len(res.Sinks), err
-					}, nil
+					}
 				},
 			})
 		})
@@ -123,10 +120,7 @@ func openSinksOfBuffer(flow, noWait bool) scenarioFunc {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, db.Close()) }()
-		row, err := workloads()[0].row()
-		if err != nil {
-			return nil, err
-		}
+		row := workloads()[0].row()
 		n := 0
 		add := func() (int, error) {
 			ticket, err := db.Append(ctx, time.Now(), buffer.Rows{Sink: db.sinks[n%sinks], Data: row, Count: 1})
@@ -295,11 +289,7 @@ func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int
 		return nil, err
 	}
 	db := &sinkBuffer{Buffer: opened, sinks: make([]*buffer.SinkHandle, sinks)}
-	mapper, err := mapping.Compile(columns(), mapping.Options{})
-	if err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	names := mapper.ColumnNames()
+	names := must(mapping.Compile(columns(), mapping.Options{})).ColumnNames()
 	const lanes = 64
 	var defining sync.WaitGroup
 	failures := make([]error, lanes)
@@ -333,17 +323,11 @@ func spreadOver(w workload, sinks int) scenarioFunc {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, db.Close()) }()
-		mapper, err := mapping.Compile(columns(), mapping.Options{})
-		if err != nil {
-			return nil, err
-		}
-		row, err := w.row()
-		if err != nil {
-			return nil, err
-		}
+		mapper := must(mapping.Compile(columns(), mapping.Options{}))
+		row := w.row()
 		s, err := measure(ctx, e, load{
 			callers: manyCallers, rowBytes: len(row), every: 1,
-			start: func(caller int) (operation, error) {
+			start: func(caller int) operation {
 				records := w.records(caller, 4)
 				n := caller
 				var data []byte
@@ -360,7 +344,7 @@ func spreadOver(w workload, sinks int) scenarioFunc {
 						return 0, err
 					}
 					return 1, ticket.Wait(ctx)
-				}, nil
+				}
 			},
 		})
 		if err != nil {
