@@ -66,15 +66,15 @@ func TestCommitterReportsTheErrorToItsGroup(t *testing.T) {
 
 func TestRingStartsAgainAtTheFirstFile(t *testing.T) {
 	const size = 2 << 20
-	r, err := openRing(nil, t.TempDir(), size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var r ring
 	defer func() {
 		if err := r.close(); err != nil {
 			t.Error(err)
 		}
 	}()
+	if err := r.open(nil, t.TempDir(), size); err != nil {
+		t.Fatal(err)
+	}
 	group := bytes.Repeat([]byte("x"), size/2+1)
 	for i := range ringFiles + 1 {
 		if err := r.append(group); err != nil {

@@ -41,27 +41,18 @@ func asJob[A, R any](run func(context.Context, A, io.Writer) (R, error)) job {
 // childCommand is the first argument that makes this program do one job.
 const childCommand = "job"
 
-// childReport is the last line that a child writes.
-type childReport struct {
-	Report json.RawMessage
-	Err    string
-}
-
+// reportMark begins the last line of a child that did its job. One that failed says why on standard error.
 const reportMark = "report "
 
 func runChild(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) != 2 || jobs()[args[0]] == nil {
 		return errors.New("jobs are started by bench itself")
 	}
-	var out childReport
 	report, err := jobs()[args[0]](ctx, json.RawMessage(args[1]), stdout)
-	if err == nil {
-		out.Report, err = json.Marshal(report)
-	}
 	if err != nil {
-		out.Err = err.Error()
+		return err
 	}
-	line, err := json.Marshal(out)
+	line, err := json.Marshal(report)
 	if err != nil {
 		return err
 	}
@@ -107,28 +98,22 @@ func newChild(ctx context.Context, name string, args any) (*child, error) {
 
 // wait hands the lines of the child to a function and decodes its report, which is the last one.
 func (c *child) wait(report any, line func(string)) error {
-	var last childReport
-	found := false
+	last := ""
 	for c.lines.Scan() {
 		if text, ok := strings.CutPrefix(c.lines.Text(), reportMark); ok {
-			if err := json.Unmarshal([]byte(text), &last); err != nil {
-				return errors.Join(err, c.kill(func(string) {}))
-			}
-			found = true
+			last = text
 		} else {
 			line(c.lines.Text())
 		}
 	}
 	err := errors.Join(c.lines.Err(), c.cmd.Wait())
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w: %s", c.name, err, c.stderr.String())
-	case last.Err != "":
-		return fmt.Errorf("%s: %s", c.name, last.Err)
-	case !found:
-		return fmt.Errorf("%s: no report: %s", c.name, c.stderr.String())
+	if err == nil {
+		err = json.Unmarshal([]byte(last), report)
 	}
-	return json.Unmarshal(last.Report, report)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", c.name, err, c.stderr.String())
+	}
+	return nil
 }
 
 // kill ends the process at once, as a lack of memory would (SIGKILL), and waits until it is gone. rest gets the lines

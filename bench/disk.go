@@ -25,34 +25,35 @@ type ring struct {
 const (
 	ringFiles = 4
 	// segmentSize is that of a usual log segment, shortSegmentSize that for measurements which end too soon to go
-	// around a larger ring. Both are multiples of the block that openRing writes.
+	// around a larger ring. Both are multiples of the block that open writes.
 	segmentSize      = 64 << 20
 	shortSegmentSize = 8 << 20
 )
 
-// openRing writes the files in dir, once. It takes up to some seconds, depending on the disk.
-func openRing(v *volume, dir string, fileSize int64) (*ring, error) {
+// open writes the files in dir, once. It takes up to some seconds, depending on the disk. close is due after an error
+// too.
+func (r *ring) open(v *volume, dir string, fileSize int64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+		return err
 	}
-	r := &ring{volume: v, fileSize: fileSize}
+	r.volume, r.fileSize = v, fileSize
 	block := noise(1 << 20)
 	for i := range ringFiles {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("segment-%d", i)))
 		if err != nil {
-			return nil, errors.Join(err, r.close())
+			return err
 		}
 		r.files = append(r.files, f)
 		for range fileSize / int64(len(block)) {
 			if _, err := f.Write(block); err != nil {
-				return nil, errors.Join(err, r.close())
+				return err
 			}
 		}
 		if err := f.Sync(); err != nil {
-			return nil, errors.Join(err, r.close())
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // append makes b durable behind what was written last. b must not be longer than a file.
@@ -86,9 +87,9 @@ func noise(n int) []byte {
 
 // sharedRing gives all measurements of a run the same ring, so that it is written once.
 type sharedRing struct {
+	ring
 	dir  string
 	once sync.Once
-	ring *ring
 	err  error
 }
 
@@ -100,16 +101,9 @@ func (s *sharedRing) get(e *env) (*ring, error) {
 		if e.duration < time.Second {
 			size = shortSegmentSize
 		}
-		s.ring, s.err = openRing(e.volume, s.dir, size)
+		s.err = s.open(e.volume, s.dir, size)
 	})
-	return s.ring, s.err
-}
-
-func (s *sharedRing) close() error {
-	if s.ring == nil {
-		return nil
-	}
-	return s.ring.close()
+	return &s.ring, s.err
 }
 
 // seqwrite writes groups of one size, each with its own sync, into blocks already written: the most that any log on

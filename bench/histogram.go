@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"math/bits"
 	"time"
 )
@@ -10,8 +9,8 @@ import (
 // is at most 1/32 (about 3 %) above the true value, from a nanosecond to hours, in a fixed 10 KB. The zero value is
 // empty and ready. It is not safe for concurrent use: every caller has its own, merged at the end.
 type histogram struct {
-	counts [(histogramBits - subBits + 1) << subBits]uint64
-	total  uint64
+	Counts [(histogramBits - subBits + 1) << subBits]uint64
+	Total  uint64
 }
 
 const (
@@ -41,58 +40,25 @@ func upperBound(b int) uint64 {
 }
 
 func (h *histogram) add(d time.Duration) {
-	h.counts[bucketOf(uint64(max(d, 0)))]++
-	h.total++
+	h.Counts[bucketOf(uint64(max(d, 0)))]++
+	h.Total++
 }
 
 func (h *histogram) merge(other *histogram) {
-	for i, n := range other.counts {
-		h.counts[i] += n
+	for i, n := range other.Counts {
+		h.Counts[i] += n
 	}
-	h.total += other.total
+	h.Total += other.Total
 }
 
 // quantile returns the upper bound of the bucket that holds the q-th part of the values, 0 < q <= 1; 0 when empty.
 func (h *histogram) quantile(q float64) time.Duration {
-	if h.total == 0 {
-		return 0
-	}
-	// The rank of the value, counted from 1; the nearest-rank definition rounds up.
-	rank := uint64(q * float64(h.total))
-	if float64(rank) < q*float64(h.total) {
-		rank++
-	}
-	rank = min(max(rank, 1), h.total)
 	var seen uint64
-	for b, n := range h.counts {
+	for b, n := range h.Counts {
 		seen += n
-		if seen >= rank {
+		if seen > 0 && float64(seen) >= q*float64(h.Total) {
 			return time.Duration(upperBound(b))
 		}
 	}
 	return 0
-}
-
-// MarshalJSON implements [json.Marshaler]: an object of the buckets that are not empty.
-func (h *histogram) MarshalJSON() ([]byte, error) {
-	counts := make(map[int]uint64)
-	for b, n := range h.counts {
-		if n > 0 {
-			counts[b] = n
-		}
-	}
-	return json.Marshal(counts)
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (h *histogram) UnmarshalJSON(text []byte) error {
-	var counts map[int]uint64
-	if err := json.Unmarshal(text, &counts); err != nil {
-		return err
-	}
-	for b, n := range counts {
-		h.counts[b] = n
-		h.total += n
-	}
-	return nil
 }

@@ -10,7 +10,7 @@ import (
 func TestHistogramBucketsCoverAllValues(t *testing.T) {
 	var h histogram
 	next := uint64(0)
-	for b := range h.counts {
+	for b := range h.Counts {
 		upper := upperBound(b)
 		if bucketOf(next) != b || bucketOf(upper) != b {
 			t.Fatalf("bucket %d: values %d to %d are counted in %d and %d", b, next, upper, bucketOf(next), bucketOf(upper))
@@ -22,7 +22,7 @@ func TestHistogramBucketsCoverAllValues(t *testing.T) {
 	}
 	h.add(-time.Second)
 	h.add(1 << 62)
-	if h.counts[0] != 1 || h.counts[len(h.counts)-1] != 1 {
+	if h.Counts[0] != 1 || h.Counts[len(h.Counts)-1] != 1 {
 		t.Error("values outside of the range must be counted in the first and last bucket")
 	}
 }

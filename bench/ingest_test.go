@@ -137,8 +137,8 @@ func TestHTTPScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Rows == 0 || s.Latency.total == 0 || s.Elapsed < 30*time.Millisecond {
-				t.Errorf("%d rows with %d latencies in %v", s.Rows, s.Latency.total, s.Elapsed)
+			if s.Rows == 0 || s.Latency.Total == 0 || s.Elapsed < 30*time.Millisecond {
+				t.Errorf("%d rows with %d latencies in %v", s.Rows, s.Latency.Total, s.Elapsed)
 			}
 			if processCPU() >= 0 && (s.Client <= 0 || s.CPU <= 0) {
 				t.Errorf("CPU is %v here and %v in the client", s.CPU, s.Client)

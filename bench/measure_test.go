@@ -37,8 +37,8 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 		if got := s.Latency.quantile(0.5); got < 10*time.Millisecond || got > 11*time.Millisecond {
 			t.Errorf("median latency is %v, want 10ms", got)
 		}
-		if int64(s.Latency.total)*2 != s.Rows {
-			t.Errorf("%d latencies for %d operations", s.Latency.total, s.Rows/2)
+		if int64(s.Latency.Total)*2 != s.Rows {
+			t.Errorf("%d latencies for %d operations", s.Latency.Total, s.Rows/2)
 		}
 	})
 }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"iter"
 	"fmt"
+	"iter"
 	"net/http"
 	"strings"
 

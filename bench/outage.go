@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -116,29 +117,22 @@ func (s *outageStaging) Put(ctx context.Context, obj buffer.Object, src buffer.C
 type background struct {
 	rows, overloads atomic.Int64
 	// failed is closed when a caller has met an error, or at the end.
-	failed <-chan struct{}
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ended  chan struct{}
+	failed  <-chan struct{}
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	callers sync.WaitGroup
 	// gap is the distance of the calls of one caller in nanoseconds; 0 is as fast as they can.
 	gap atomic.Int64
 }
 
 // startLoad starts callers that repeat what start returns for each of them.
 func startLoad(ctx context.Context, callers int, start func(caller int, overloads *atomic.Int64) operation) *background {
-	b := &background{ended: make(chan struct{})}
+	b := new(background)
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	b.failed = b.ctx.Done()
-	left := atomic.Int64{}
-	left.Store(int64(callers))
 	for caller := range callers {
 		op := start(caller, &b.overloads)
-		go func() {
-			defer func() {
-				if left.Add(-1) == 0 {
-					close(b.ended)
-				}
-			}()
+		b.callers.Go(func() {
 			next := time.Now()
 			for b.ctx.Err() == nil {
 				rows, err := op()
@@ -155,7 +149,7 @@ func startLoad(ctx context.Context, callers int, start func(caller int, overload
 				next = next.Add(gap)
 				wait(b.ctx, time.Until(next), nil)
 			}
-		}()
+		})
 	}
 	return b
 }
@@ -181,7 +175,7 @@ var errStopped = errors.New("stopped")
 // stop returns when all callers have ended. It may be called again.
 func (b *background) stop() error {
 	b.cancel(errStopped)
-	<-b.ended
+	b.callers.Wait()
 	if err := context.Cause(b.ctx); !errors.Is(err, errStopped) {
 		return fmt.Errorf("load: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
 )
 
 // A result is the report of one scenario. A nil pointer is null in JSON: the figure does not exist for this scenario
@@ -79,40 +80,18 @@ func (r result) MarshalJSON() ([]byte, error) {
 
 // writeTable writes the results for people. A dash stands for a figure that does not exist.
 func writeTable(w io.Writer, results []result) error {
-	table := [][]string{{
-		"scenario", "rows/s", "MB/s", "p50 ms", "p99 ms", "CPU ns/row", "allocs/row", "of limit", "spread", "compared with",
-	}}
+	const title = "scenario"
+	width := len(title) // names stand at the left, figures at the right
 	for _, r := range results {
-		table = append(table, []string{
-			r.Scenario,
-			fmt.Sprintf("%.0f", r.RowsPerS),
-			fmt.Sprintf("%.1f", r.BytesPerS/1e6),
-			fmt.Sprintf("%.3f", r.P50),
-			fmt.Sprintf("%.3f", r.P99),
-			optional("%.0f", r.CPUPerRow),
-			fmt.Sprintf("%.2f", r.AllocsPerRow),
-			optional("%.2f", r.OfLimit),
-			fmt.Sprintf("%.0f%%", 100*r.Spread),
-			r.compared(),
-		})
+		width = max(width, len(r.Scenario))
 	}
-	widths := make([]int, len(table[0]))
-	for _, row := range table {
-		for i, cell := range row {
-			widths[i] = max(widths[i], len(cell))
-		}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(out, "%-*s\trows/s\tMB/s\tp50 ms\tp99 ms\tCPU ns/row\tallocs/row\tof limit\tspread\t  compared with\n", width, title)
+	for _, r := range results {
+		fmt.Fprintf(out, "%-*s\t%.0f\t%.1f\t%.3f\t%.3f\t%s\t%.2f\t%s\t%.0f%%\t  %s\n", width, r.Scenario, r.RowsPerS, r.BytesPerS/1e6,
+			r.P50, r.P99, optional("%.0f", r.CPUPerRow), r.AllocsPerRow, optional("%.2f", r.OfLimit), 100*r.Spread, r.compared())
 	}
-	var out bytes.Buffer
-	for _, row := range table {
-		last := len(row) - 1
-		fmt.Fprintf(&out, "%-*s", widths[0], row[0])
-		for i, cell := range row[1:last] {
-			fmt.Fprintf(&out, "  %*s", widths[i+1], cell)
-		}
-		fmt.Fprintf(&out, "  %s\n", row[last])
-	}
-	_, err := w.Write(out.Bytes())
-	return err
+	return out.Flush()
 }
 
 // compared returns the ratios in words, for example "0.93 rawfile, p50 1.20 fsync".

@@ -123,8 +123,8 @@ func TestScenarioOnOneCore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Rows == 0 || m.Latency.total == 0 || m.CPU > m.Elapsed*5/4 {
-		t.Errorf("%d rows with %d latencies, %v of CPU in %v", m.Rows, m.Latency.total, m.CPU, m.Elapsed)
+	if m.Rows == 0 || m.Latency.Total == 0 || m.CPU > m.Elapsed*5/4 {
+		t.Errorf("%d rows with %d latencies, %v of CPU in %v", m.Rows, m.Latency.Total, m.CPU, m.Elapsed)
 	}
 	if err := withCores(1<<10, func() error { return nil }); err == nil || !strings.Contains(err.Error(), "-cpu 1024") {
 		t.Errorf("more cores than there are: %v", err)

@@ -201,11 +201,11 @@ func (q quiet) measure(ctx context.Context, e *env, sinks int) (_ *sample, err e
 	type cost struct{ cpu, elapsed time.Duration }
 	loads, costs := []func() error{one}, make([]cost, 3)
 	if q.alone {
-		disk, e := openRing(nil, filepath.Join(e.dir, "floor"), 1<<20)
-		if e != nil {
-			return nil, e
-		}
+		var disk ring
 		defer func() { err = errors.Join(err, disk.close()) }()
+		if err := disk.open(nil, filepath.Join(e.dir, "floor"), 1<<20); err != nil {
+			return nil, err
+		}
 		row := noise(q.rowBytes)
 		loads = append(loads, func() error { return nil }, func() error { return disk.append(row) })
 	}
