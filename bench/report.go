@@ -85,10 +85,10 @@ func writeTable(w io.Writer, results []result) error {
 	for _, r := range results {
 		width = max(width, len(r.Scenario))
 	}
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(out, "%-*s\trows/s\tMB/s\tp50 ms\tp99 ms\tCPU ns/row\tallocs/row\tof limit\tspread\t  compared with\n", width, title)
+	out := tabwriter.NewWriter(w, 0, 0, 0, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(out, "%-*s\t  rows/s\t  MB/s\t  p50 ms\t  p99 ms\t  CPU ns/row\t  allocs/row\t  of limit\t  spread\t  compared with\n", width, title)
 	for _, r := range results {
-		fmt.Fprintf(out, "%-*s\t%.0f\t%.1f\t%.3f\t%.3f\t%s\t%.2f\t%s\t%.0f%%\t  %s\n", width, r.Scenario, r.RowsPerS, r.BytesPerS/1e6,
+		fmt.Fprintf(out, "%-*s\t  %.0f\t  %.1f\t  %.3f\t  %.3f\t  %s\t  %.2f\t  %s\t  %.0f%%\t  %s\n", width, r.Scenario, r.RowsPerS, r.BytesPerS/1e6,
 			r.P50, r.P99, optional("%.0f", r.CPUPerRow), r.AllocsPerRow, optional("%.2f", r.OfLimit), 100*r.Spread, r.compared())
 	}
 	return out.Flush()

@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,8 @@ import (
 // datasync flushes the bytes of f to the device, and its metadata only where they are needed to read them back.
 func datasync(f *os.File) error {
 	for {
-		err := syscall.Fdatasync(int(f.Fd()))
-		if err != syscall.EINTR {
+		err := unix.Fdatasync(int(f.Fd()))
+		if err != unix.EINTR {
 			return os.NewSyscallError("fdatasync", err)
 		}
 	}
@@ -30,27 +31,24 @@ func stall(d time.Duration) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	const setTimerSlack = 29 // PR_SET_TIMERSLACK; 0 is the default again
-	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
-	rest := syscall.NsecToTimespec(int64(d))
-	for syscall.Nanosleep(&rest, &rest) == syscall.EINTR {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	rest := unix.NsecToTimespec(int64(d))
+	for unix.Nanosleep(&rest, &rest) == unix.EINTR {
 	}
-	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 0, 0)
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the default again
 }
 
-func syncDisks() { syscall.Sync() }
+func syncDisks() { unix.Sync() }
 
 // deviceWritten returns the bytes written to the device that holds dir since the system started, by whomever; -1 if
 // unknown. The count of the process (/proc/self/io) would be free of others, but it adds a whole page of the cache for
 // every small write into it, and such a page can have a megabyte.
 func deviceWritten(dir string) int64 {
-	var s syscall.Stat_t
-	if dir == "" || syscall.Stat(dir, &s) != nil {
+	var s unix.Stat_t
+	if dir == "" || unix.Stat(dir, &s) != nil {
 		return -1
 	}
-	major := s.Dev>>8&0xfff | s.Dev>>32&^0xfff
-	minor := s.Dev&0xff | s.Dev>>12&^0xff&0xffffffff
-	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", major, minor))
+	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(s.Dev), unix.Minor(s.Dev)))
 	if err != nil {
 		return -1
 	}
@@ -69,12 +67,8 @@ func deviceWritten(dir string) int64 {
 // inMemory reports whether the folder lies on a file system without a device, where a sync costs nothing and every
 // figure about durability means nothing.
 func inMemory(dir string) bool {
-	const tmpfs, ramfs = 0x01021994, 0x858458f6
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil {
-		return false
-	}
-	return uint32(s.Type) == tmpfs || uint32(s.Type) == ramfs
+	var s unix.Statfs_t
+	return unix.Statfs(dir, &s) == nil && (uint32(s.Type) == unix.TMPFS_MAGIC || uint32(s.Type) == unix.RAMFS_MAGIC)
 }
 
 // withCores starts a process that may use n of the cores of this one, and so may the processes that it starts; 0 is all.
@@ -101,4 +95,41 @@ func withCores(n int, start func() error) error {
 	}
 	defer func() { _ = unix.SchedSetaffinity(0, &all) }() // what was allowed before still is
 	return start()
+}
+
+// residentMemory returns the bytes of this process that are in memory now, and the most that ever were; -1 if unknown.
+func residentMemory() (now, peak int64) {
+	now, peak = -1, -1
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return now, peak
+	}
+	for line := range strings.Lines(string(text)) {
+		var kilobytes int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); n == 1 {
+			now = kilobytes << 10
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); n == 1 {
+			peak = kilobytes << 10
+		}
+	}
+	return now, peak
+}
+
+// dropCache makes the system forget the pages of all files below dir, so that they are read from the disk next, as
+// after a restart of the machine. It is best effort.
+func dropCache(dir string) {
+	unix.Sync() // pages that wait to be written are kept
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+		return nil
+	})
 }
