@@ -37,6 +37,9 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	if opts.slots == nil {
+		opts = opts.Shared()
+	}
 	m := &Mapper{cells: make([]cell, len(cols)), compat: opts.Compat}
 	var faults DefinitionErrors
 	if len(cols) == 0 || len(cols) > MaxColumns {
@@ -93,7 +96,9 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field 
 			fault("template.language", 0, 0, fmt.Errorf("%q is not known; the language is %q", c.Template.Language, "jsonnet"))
 			return
 		}
-		prog, faults := template.Compile(c.Template.Content, template.Options{Budget: template.Budget(opts.Budget), Compat: opts.Compat})
+		prog, faults := template.Compile(c.Template.Content, template.Options{
+			Budget: template.Budget(opts.Budget), Compat: opts.Compat, Slots: opts.slots,
+		})
 		for _, f := range faults {
 			fault("template.content", f.Line, f.Col, errors.New(f.Msg))
 		}

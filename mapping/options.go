@@ -3,6 +3,8 @@ package mapping
 import (
 	"errors"
 	"fmt"
+
+	"github.com/forebay/forebay/mapping/internal/template"
 )
 
 // Options are the options of [Compile]. The zero value is ready to use.
@@ -12,6 +14,16 @@ type Options struct {
 	// Compat restores the bytes and failures of the published service where this package differs on purpose.
 	// docs/compatibility.md lists the differences. Default: false.
 	Compat bool
+	// slots are shared by the mappers that are compiled with copies of these options, see Shared.
+	slots template.Slots
+}
+
+// Shared returns options whose mappers share one bound on memory: of all evaluations over bodies of 64 KiB and more, at most
+// GOMAXPROCS run at the same time, and the others wait for the processor. Without it each mapper has such a bound of its own.
+// An engine shares one among all its mappers.
+func (o Options) Shared() Options {
+	o.slots = template.NewSlots()
+	return o
 }
 
 // Budget bounds one evaluation of a template; zero fields have their default. A template that needs more fails with
@@ -28,7 +40,7 @@ type Budget struct {
 	// Depth bounds nested calls and nested values. Default: 500.
 	Depth int
 	// Memory bounds the bytes that the values of one evaluation may take, in total. Default: 8 MiB, and 64 bytes for each byte
-	// of the body.
+	// of the body. [Options.Shared] bounds how many evaluations over large bodies run at the same time.
 	Memory int
 	// Output bounds the bytes of the cell. Default: 1.5 MiB, the size of the largest row.
 	Output int

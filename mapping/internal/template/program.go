@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -31,7 +32,19 @@ type Program struct {
 type Options struct {
 	Budget Budget // of each evaluation
 	Compat bool   // give the bytes and failures of the published service
+	Slots  Slots  // of evaluations over large bodies; nil means no bound
 }
+
+// Slots bound how many evaluations over large bodies run at the same time, each of which may take many times its body. They
+// wait for nothing but the processor, so more of them than processors would take memory and gain no time. Programs that were
+// compiled with the same Slots share them.
+type Slots chan struct{}
+
+// NewSlots returns a slot for each processor.
+func NewSlots() Slots { return make(Slots, runtime.GOMAXPROCS(0)) }
+
+// largeBody is the size from which an evaluation takes a slot. Below it the budget has hardly grown.
+const largeBody = 64 << 10
 
 // Budget bounds one evaluation; zero fields have their default. mapping.Budget documents it.
 type Budget struct{ Steps, Depth, Memory, Output int }
@@ -168,8 +181,13 @@ func (s source) fault(err error) *Fault {
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // Append evaluates the program and appends its value to dst as compact JSON; when raw is set and the value is a string, its
-// plain text. When it fails it returns dst as it was. dst must not overlap what the event gives.
+// plain text. When it fails it returns dst as it was. dst must not overlap what the event gives. Over a large body it waits for
+// a slot, see [Slots].
 func (p *Program) Append(dst []byte, ev Event, raw bool) (out []byte, fail *Error) {
+	if p.opts.Slots != nil && ev.Size() >= largeBody {
+		p.opts.Slots <- struct{}{}
+		defer func() { <-p.opts.Slots }()
+	}
 	m := machines.Get().(*machine)
 	budget := p.opts.Budget.withDefaults(ev.Size())
 	m.reset(ev, p.opts.Compat, budget)
