@@ -43,7 +43,7 @@ type call struct {
 	rows    []buffer.Rows
 
 	portions []portion
-	err      error // that of the first portion that failed
+	err      error // the error of the first portion that failed
 }
 
 // mark is a place in the rows of a sink.

@@ -15,7 +15,7 @@ func TestAttemptEndsOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes      time.Duration
 		err        error
-		want       error // nil: that of the call
+		want       error // nil: the error of the call
 		left, late int
 	}{
 		"in time":                      {takes: time.Second},

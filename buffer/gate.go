@@ -48,7 +48,7 @@ type gate struct {
 	spare  spareChunks
 	expect int64 // how many waited for the last group
 
-	// spread is that of the payloads of the last group; see SinkHandle.precompress.
+	// spread is set while many sinks have a few rows each, as in the last group; see SinkHandle.precompress.
 	spread atomic.Bool
 
 	signal chan struct{} // capacity 1

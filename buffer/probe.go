@@ -149,7 +149,7 @@ func (l *probeQueues) refused(e errand, now time.Time, delay func(streak int) ti
 
 // queueEnd is what remains of a queue whose cause has passed.
 type queueEnd struct {
-	errands []errand // to run now: those of the queue and the probes of others
+	errands []errand // to run now: the work of the queue and the probes of other queues
 	waiting int      // how many of the queue still have to succeed
 	failed  int
 	began   time.Time

@@ -10,7 +10,7 @@ import (
 type Ticket struct {
 	b *Buffer
 	g *group // the last that holds rows of the Append
-	// many is set when earlier groups hold rows, too; epoch is that of the Append. Groups are written in order, so an
+	// many is set when earlier groups hold rows, too; epoch is from the Append. Groups are written in order, so an
 	// earlier one can have failed only if the store has failed since.
 	many  bool
 	epoch uint64

@@ -18,7 +18,7 @@ type repairs struct {
 	outOfSync map[string]bool
 	// pendingWrites are records that could not be written; nil ones are to be removed.
 	pendingWrites map[string][]byte
-	// creations are those of changes that were not made, by id.
+	// creations has, by id, the creations whose change was not made.
 	creations map[string]*creation
 	// wake has room for one token, which starts the sweep.
 	wake chan struct{}

@@ -59,7 +59,7 @@ func Time(ms int64) time.Time {
 
 // ChunkHeader is the decoded header of a chunk.
 type ChunkHeader struct {
-	// Encoding is that of the payload.
+	// Encoding tells how the payload is compressed.
 	Encoding Encoding
 	// Rows is the number of rows in the chunk, Raw their bytes before compression. Both are below 1 << 32.
 	Rows, Raw int64

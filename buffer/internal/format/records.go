@@ -17,7 +17,7 @@ type Table struct {
 
 // Definition is what a file keeps of its sink from the moment it is opened. It is immutable.
 type Definition struct {
-	// The fields are those of buffer.SinkConfig, with its defaults filled in.
+	// The fields have the meaning of buffer.SinkConfig. Defaults are filled in.
 	Table    Table              `json:"table"`
 	Encoding Encoding           `json:"encoding"`
 	Upload   trigger.Conditions `json:"upload"`

@@ -105,7 +105,7 @@ func (f *watchedFile) ReadAt(p []byte, off int64) (int, error) {
 type entry struct {
 	kind pebble.InternalKeyKind
 	key  []byte
-	// value is the end of the range where kind is that of a deleted range.
+	// value is the end of the range if kind says that a range was deleted.
 	value []byte
 	seq   uint64
 }
