@@ -11,36 +11,37 @@ import (
 // that ends with "/..." stands for all below it too. It is the table of docs/architecture.md. What is not listed here
 // cannot import anything of the module. Every package may import internal packages, which may import only each other.
 var rooms = map[string][]string{
-	"mapping": {"mapping/internal/..."},
+	"mapping": {"datatype", "mapping/internal/..."},
 	// The scan of JSON, and the compiler of templates on it.
 	"mapping/internal/tape":     {},
 	"mapping/internal/template": {"mapping/internal/tape"},
 	// What knows no row.
-	"otlpflat":       {"mapping"},
+	"datatype":       {},
+	"otlpflat":       {"datatype", "mapping"},
 	"trigger":        {},
 	"extractor":      {"extractor/internal/..."},
 	"extractor/...":  {"extractor/internal/..."},
 	"extractor/feed": {"extractor", ".", "buffer", "buffer/dir", "mapping"},
 	// The component joins two rooms that do not know each other.
 	"extractor/component": {"extractor", "storageapi", "storageapi/platform"},
-	"buffer":              {"trigger", "buffer/internal/..."},
-	"buffer/internal/...": {"trigger", "buffer/internal/..."},
-	"buffer/buffertest":   {"buffer"},
-	"buffer/dir":          {"buffer"},
-	"buffer/...":          {"buffer"},
-	".":                   {"mapping", "otlpflat", "trigger", "buffer/..."},
-	"catalog":             {".", "mapping", "trigger", "buffer"},
+	"buffer":              {"datatype", "trigger", "buffer/internal/..."},
+	"buffer/internal/...": {"datatype", "trigger", "buffer/internal/..."},
+	"buffer/buffertest":   {"datatype", "buffer"},
+	"buffer/dir":          {"datatype", "buffer"},
+	"buffer/...":          {"datatype", "buffer"},
+	".":                   {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
+	"catalog":             {"datatype", ".", "mapping", "trigger", "buffer"},
 	"stream":              {".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...": {},
-	"stream/streamapi":    {".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},
-	"storageapi/...":      {"buffer", "storageapi/..."},
-	"internal/...":        {"internal/..."},
+	"stream/streamapi":    {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},
+	"storageapi/...":      {"datatype", "buffer", "storageapi/..."},
+	"internal/...":        {"datatype", "internal/..."},
 	"internal/otlp":       {".", "mapping", "otlpflat"},
 	"internal/otlptest":   {"./..."},
 	"stream/otlpgrpc":     {".", "mapping", "trigger", "buffer"},
 	"stream/fastserver":   {"stream", "mapping"}, // its tests alone
 	"stream/platformauth": {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},
-	"forebaytest":         {".", "mapping", "buffer", "buffer/buffertest"},
+	"forebaytest":         {"datatype", ".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":       {"./..."},
 	"bench":               {"./..."},
 	"examples/...":        {"./..."},
@@ -49,6 +50,7 @@ var rooms = map[string][]string{
 // lean are the packages that bring no dependency of their own: beside the standard library and this module they may
 // import only what is listed, by prefix. The directory driver may use what the buffer below it needs anyway.
 var lean = map[string][]string{
+	"datatype":  {},
 	"trigger":   {},
 	"extractor": {"github.com/cenkalti/backoff/"}, // which brings nothing along
 	// What is below the extractor is a part of it.
