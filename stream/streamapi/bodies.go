@@ -6,7 +6,6 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
 
@@ -44,23 +43,7 @@ type tableCreate struct {
 }
 
 type columns struct {
-	Columns []column `json:"columns" minItems:"1" maxItems:"100" doc:"Columns of the table in their order."`
-}
-
-// column has the members of [mapping.Column] in its JSON form, with their descriptions.
-type column struct {
-	Type          string          `json:"type" enum:"uuid,datetime,ip,body,headers,path,template" doc:"What the column holds: a new UUID, the time of the event, the address of its sender, its whole body, its headers, one field, or the result of a template."`
-	Name          string          `json:"name" doc:"Name of the column, unique in the mapping."`
-	Path          *string         `json:"path,omitempty" doc:"Field of the event; required in columns of type path. The empty path is the whole event."`
-	DefaultValue  json.RawMessage `json:"defaultValue,omitempty" doc:"Value of a path column whose field is missing or unreadable."`
-	DefaultOnNull bool            `json:"defaultOnNull,omitempty" doc:"Use defaultValue also for a field that is null."`
-	RawString     *bool           `json:"rawString,omitempty" doc:"Store a JSON string without quotes; columns of type path and template."`
-	Template      *templateBody   `json:"template,omitempty" doc:"Required in columns of type template."`
-}
-
-type templateBody struct {
-	Language string `json:"language" enum:"jsonnet" doc:"Language of the template; one is known."`
-	Content  string `json:"content" minLength:"1" maxLength:"4096" doc:"Text of the template."`
+	Columns []mappedColumn `json:"columns" minItems:"1" maxItems:"100" doc:"Columns of the table in their order."`
 }
 
 type sinkUpdate struct {
@@ -343,37 +326,6 @@ type testFailure struct {
 type indexBody struct {
 	API           string `json:"api" doc:"Name of the API."`
 	Documentation string `json:"documentation" doc:"Address of its description."`
-}
-
-// catalogColumn returns a column of a request, whose schema has been checked. Options that its type does not have stay: the
-// mapping refuses them.
-func catalogColumn(c column) mapping.Column {
-	col := mapping.Column{Type: mapping.Type(c.Type), Name: c.Name, Default: c.DefaultValue, DefaultOnNull: c.DefaultOnNull}
-	set(&col.Path, c.Path)
-	set(&col.RawString, c.RawString)
-	if c.Template != nil {
-		col.Template = mapping.TemplateSource{Language: c.Template.Language, Content: c.Template.Content}
-	}
-	return col
-}
-
-func set[T any](field *T, v *T) {
-	if v != nil {
-		*field = *v
-	}
-}
-
-// bodyColumn returns a column as answers show it: the members that [mapping.Column] writes for its type.
-func bodyColumn(c mapping.Column) column {
-	col := column{Type: string(c.Type), Name: c.Name}
-	switch c.Type {
-	case mapping.TypePath:
-		col.Path, col.DefaultValue, col.DefaultOnNull, col.RawString = &c.Path, c.Default, c.DefaultOnNull, &c.RawString
-	case mapping.TypeTemplate:
-		col.Template = &templateBody{Language: c.Template.Language, Content: c.Template.Content}
-		col.RawString = &c.RawString
-	}
-	return col
 }
 
 func newVersionBody(v catalog.Version) versionBody {

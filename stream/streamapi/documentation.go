@@ -56,6 +56,7 @@ var placeholder = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 // describe makes the description. The operations are part of the program, so whatever is wrong with it shows at once.
 func describe(ops []operation, opts Options) *documentation {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	registry.RegisterTypeAlias(reflect.TypeFor[mappedColumn](), reflect.TypeFor[column]())
 	d := &documentation{registry: registry, spec: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info:    &huma.Info{Title: "Stream API", Version: "1.0", Description: "Sources, sinks and their settings. Changes are tasks: poll the url of the answer."},

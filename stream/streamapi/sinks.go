@@ -28,20 +28,14 @@ func (a *api) checkTableType(given, at string, p *problems) {
 	}
 }
 
-// requestColumns demands the fields that the type of a column needs. A column without them is of a type that needs none,
-// so that the rest can be checked too.
-func requestColumns(list []column, at string, p *problems) mapping.Columns {
-	cols := mapping.Columns(convert(list, catalogColumn))
+// requestColumns adds to the problems what the types of columns require and the request has left out.
+func requestColumns(list []mappedColumn, at string, p *problems) mapping.Columns {
+	cols := make(mapping.Columns, 0, len(list))
 	for i, c := range list {
-		field := "body." + at + "table.mapping.columns[" + strconv.Itoa(i) + "]"
-		switch {
-		case mapping.Type(c.Type) == mapping.TypePath && c.Path == nil:
-			p.add("missingField", "%s.path is missing", field)
-			cols[i] = mapping.UUID(c.Name)
-		case mapping.Type(c.Type) == mapping.TypeTemplate && c.Template == nil:
-			p.add("missingField", "%s.template is missing", field)
-			cols[i] = mapping.UUID(c.Name)
+		if c.missing != "" {
+			p.add("missingField", "body.%stable.mapping.columns[%d].%s is missing", at, i, c.missing)
 		}
+		cols = append(cols, c.Column)
 	}
 	return cols
 }

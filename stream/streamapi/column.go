@@ -1,0 +1,48 @@
+package streamapi
+
+import (
+	"encoding/json"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// mappedColumn is a [mapping.Column] in a request or an answer. It has the schema of [column].
+type mappedColumn struct {
+	mapping.Column
+	// missing is the member that the type of the column requires and a request has left out. Column then has a type that
+	// requires none, so that the rest of the mapping can be checked too.
+	missing string
+}
+
+// column describes the JSON form of a [mapping.Column]. A new option of a column is one line here.
+type column struct {
+	Type          string          `json:"type" enum:"uuid,datetime,ip,body,headers,path,template" doc:"What the column holds: a new UUID, the time of the event, the address of its sender, its whole body, its headers, one field, or the result of a template."`
+	Name          string          `json:"name" doc:"Name of the column, unique in the mapping."`
+	Path          *string         `json:"path,omitempty" doc:"Field of the event; required in columns of type path. The empty path is the whole event."`
+	DefaultValue  json.RawMessage `json:"defaultValue,omitempty" doc:"Value of a path column whose field is missing or unreadable."`
+	DefaultOnNull bool            `json:"defaultOnNull,omitempty" doc:"Use defaultValue also for a field that is null."`
+	RawString     *bool           `json:"rawString,omitempty" doc:"Store a JSON string without quotes; columns of type path and template."`
+	Template      *templateBody   `json:"template,omitempty" doc:"Required in columns of type template."`
+}
+
+type templateBody struct {
+	Language string `json:"language" enum:"jsonnet" doc:"Language of the template; one is known."`
+	Content  string `json:"content" minLength:"1" maxLength:"4096" doc:"Text of the template."`
+}
+
+// UnmarshalJSON reads a column of a request that was checked by its schema. It keeps options that the type of the column does
+// not have: the mapping refuses them.
+func (c *mappedColumn) UnmarshalJSON(text []byte) error {
+	for _, kind := range []mapping.Type{mapping.TypePath, mapping.TypeTemplate} {
+		member := string(kind) // it has the name of the type
+		if gjson.GetBytes(text, "type").String() == member && gjson.GetBytes(text, member).Type == gjson.Null {
+			*c = mappedColumn{mapping.UUID(gjson.GetBytes(text, "name").String()), member}
+			return nil
+		}
+	}
+	return c.Column.UnmarshalJSON(text)
+}
+
+func bodyColumn(c mapping.Column) mappedColumn { return mappedColumn{Column: c} }
