@@ -25,7 +25,7 @@ func (e *Engine) RetryFile(ctx context.Context, sourceID, sinkID, fileID string)
 	return e.unknownSink(e.buf.RetryFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
 
-// Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Options.Unreachable].
+// Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Tuning.Unreachable].
 func (e *Engine) Unreachable(s Settings) (upload, imports string) {
 	return e.opts.Buffer.Unreachable(buffer.SinkConfig{Upload: s.Upload, Import: s.Import})
 }

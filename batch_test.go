@@ -25,7 +25,7 @@ import (
 func TestBatchAboveMaxPendingBytes(t *testing.T) {
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open("data", forebay.Options{
-		Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20, MaxPendingBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem())),
+		Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20, MaxPendingBytes: 1 << 20}, vfs.NewMem()),
 	})
 	if err != nil {
 		t.Fatal(err)

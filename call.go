@@ -67,11 +67,11 @@ const (
 
 // portionOf lowers a size where MaxPendingBytes is small: no portion may be refused for its size where each of its rows
 // would have been taken.
-func portionOf(most int, o buffer.Options) int {
-	if o.MaxPendingBytes == 0 {
+func portionOf(most int, t buffer.Tuning) int {
+	if t.MaxPendingBytes == 0 {
 		return most
 	}
-	return int(min(int64(most), o.MaxPendingBytes/4))
+	return int(min(int64(most), t.MaxPendingBytes/4))
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}

@@ -110,7 +110,7 @@ func (b *brake) setBroken(broken bool) {
 func openBraked(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory, *brake) {
 	t.Helper()
 	b := new(brake)
-	e, mem := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(b.fs())) })...)
+	e, mem := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, b.fs()) })...)
 	mustDefine(t, e, events())
 	return e, mem, b
 }
@@ -307,7 +307,7 @@ func TestManyCallersAndClose(t *testing.T) {
 		}
 	}
 	closed.Wait()
-	again, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{}.OnDisk(localdisk.Of(b.disk))})
+	again, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{}, b.disk)})
 	if err != nil {
 		t.Fatal(err)
 	}

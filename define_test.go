@@ -80,7 +80,7 @@ func TestDefineRefusesATableThatCannotBe(t *testing.T) {
 	mem := buffertest.NewMemory()
 	never, down := errors.New("no such name"), errors.New("down")
 	for _, tt := range []struct{ answer, want error }{{buffer.Permanent(never), never}, {down, nil}} {
-		e, err := forebay.Open("data", forebay.Options{Target: refusing{mem, tt.answer}, Staging: mem, Buffer: buffer.Options{}.OnDisk(localdisk.Of(vfs.NewMem()))})
+		e, err := forebay.Open("data", forebay.Options{Target: refusing{mem, tt.answer}, Staging: mem, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func (r refusing) Ensure(context.Context, buffer.Table) error { return r.err }
 // A restart finds tables that do not match any more: ingestion goes on, the rows wait in staging.
 func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 	fs := vfs.NewMem()
-	share := func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(fs)) }
+	share := func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) }
 	e, _ := openMemory(t, share)
 	mustDefine(t, e, events())
 	if err := e.Close(); err != nil {

@@ -90,7 +90,9 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
-	buf, err := buffer.Open(filepath.Join(dir, localFolder), opts.Buffer)
+	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
+		Staging: opts.Staging, Target: opts.Target, Logger: opts.Logger, Meter: opts.Meter, SinkAttributes: sinkAttributes, Tuning: opts.Buffer,
+	})
 	if err != nil {
 		return nil, err
 	}

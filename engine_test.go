@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func openMemory(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory) {
 	t.Helper()
 	mem := buffertest.NewMemory()
-	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))}
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem())}
 	for _, f := range change {
 		f(&opts)
 	}
@@ -255,7 +255,7 @@ func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 		}
 		return nil
 	}))
-	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(fs)) })
+	e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) })
 	mustDefine(t, e, events())
 	ctx, cancel := context.WithCancel(t.Context())
 	hang.Store(true)
@@ -312,9 +312,8 @@ func TestHeldSinkRefusesAtItsBoundAlone(t *testing.T) {
 }
 
 func TestOptionsAreRefusedTogether(t *testing.T) {
-	mem := buffertest.NewMemory()
-	err := forebay.Options{MaxRowBytes: -1, Buffer: buffer.Options{Target: mem, SyncInterval: -1}}.Validate()
-	for _, want := range []string{"MaxRowBytes", "SyncInterval", "of its own"} {
+	err := forebay.Options{MaxRowBytes: -1, Buffer: buffer.Tuning{SyncInterval: -1}}.Validate()
+	for _, want := range []string{"MaxRowBytes", "SyncInterval"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not tell of %s", err, want)
 		}

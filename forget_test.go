@@ -41,7 +41,7 @@ func TestForgetBesideDefine(t *testing.T) {
 					}
 					return nil
 				}))
-				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(disk)) })
+				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk) })
 				mustDefine(t, e, logsAlone)
 				if err := e.Remove(t.Context(), "app"); err != nil {
 					t.Fatal(err)

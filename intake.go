@@ -112,7 +112,7 @@ func (in Intake) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 //
 // The key is stored in one batch with the rows, so the promise holds after a crash, a power cut or an unknown outcome
 // ([buffer.FailedError], a ctx that ended), and in copies of the data directory. It is kept for
-// buffer.Options.KeyRetention, by default 24 h, within the bounds of MaxKeys and MaxKeyBytes. Concurrent calls with one key
+// buffer.Tuning.KeyRetention, by default 24 h, within the bounds of MaxKeys and MaxKeyBytes. Concurrent calls with one key
 // take turns. A call without a key costs nothing for it.
 //
 // Errors are those of IngestBatch, and [ErrOtherContent].
@@ -176,7 +176,7 @@ func (in Intake) take(
 // batch again, and no sink has it twice. There are two exceptions:
 //
 //   - With a [*buffer.FailedError], or when ctx ends during the wait, the outcome is unknown.
-//   - Rows above 16 MiB, or a quarter of buffer.Options.MaxPendingBytes, go in portions. The later ones wait for room until
+//   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later ones wait for room until
 //     ctx ends. With an error the earlier ones may be stored.
 //
 // With Batch.Once these two leave nothing doubled either: repeat the batch with its key.

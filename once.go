@@ -18,7 +18,7 @@ type Once struct {
 	// Content is what the key stands for. A call with a known key and different content is refused with [ErrOtherContent].
 	// Default: contents are not compared.
 	Content []byte
-	// Within is how long an earlier call counts. Default: as long as keys are kept, see buffer.Options.KeyRetention.
+	// Within is how long an earlier call counts. Default: as long as keys are kept, see buffer.Tuning.KeyRetention.
 	Within time.Duration
 }
 

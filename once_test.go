@@ -150,7 +150,7 @@ func TestLargeCallsSurviveAPowerCut(t *testing.T) {
 		fs := vfs.NewCrashableMem()
 		open := func(fs vfs.FS) (*forebay.Engine, *buffertest.Memory) {
 			e, mem := openMemory(t, func(o *forebay.Options) {
-				o.Buffer = o.Buffer.OnDisk(localdisk.Of(fs))
+				o.Buffer = localdisk.On(o.Buffer, fs)
 				o.Buffer.MaxPendingBytes = 8 << 20
 			})
 			mustDefine(t, e, numbered())

@@ -24,9 +24,8 @@ type Options struct {
 	// Meter gets the metrics of docs/operations.md, with the attributes "source" and "sink". Default: nothing is
 	// measured, at no cost.
 	Meter metric.Meter
-	// Buffer tunes the local level: bounds of memory and disk, retries, retention. Staging, Target, Logger and
-	// Meter in it must stay nil: they are those above.
-	Buffer buffer.Options
+	// Buffer tunes the local level: bounds of memory and disk, retries, retention.
+	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int
 	// Mapping are the budgets and compatibility switches of all mappers.
@@ -47,21 +46,15 @@ func (o Options) withDefaults(dir string) Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.Buffer.Staging, o.Buffer.Target, o.Buffer.Logger = o.Staging, o.Target, o.Logger
-	o.Buffer.Meter, o.Buffer.SinkAttributes = o.Meter, sinkAttributes
 	return o
 }
 
 // Validate reports all problems at once. Zero fields count as their defaults.
 func (o Options) Validate() error {
-	given := o
 	o = o.withDefaults("")
 	var problems []error
 	if o.MaxRowBytes < 1 || int64(o.MaxRowBytes) > 64<<20 {
 		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
-	}
-	if given.Buffer.Staging != nil || given.Buffer.Target != nil || given.Buffer.Logger != nil || given.Buffer.Meter != nil {
-		problems = append(problems, errors.New("option Buffer has a Staging, Target, Logger or Meter of its own: set those of Options instead"))
 	}
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
 }

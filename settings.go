@@ -45,7 +45,7 @@ type Settings struct {
 	// Package trigger has the limits.
 	Upload trigger.Conditions
 	// Import is the condition of step 2, staging to table. Default: 1 min, 50 MB or 50,000 rows. The
-	// interval is at least [buffer.Options.MinImportInterval], 30 s by default.
+	// interval is at least [buffer.Tuning.MinImportInterval], 30 s by default.
 	Import trigger.Conditions
 	// Compression of the stored rows. Default: CompressionGzip.
 	Compression Compression

@@ -37,7 +37,7 @@ func (s setup) open(ctx context.Context, e *env) (*forebay.Engine, error) {
 		s.source.Settings.Upload = trigger.Upload().Max
 	}
 	if e.volume.modelled() {
-		s.options.Buffer = s.options.Buffer.OnDisk(localdisk.Of(e.volume.fs()))
+		s.options.Buffer = localdisk.On(s.options.Buffer, e.volume.fs())
 	}
 	s.source.ID, s.source.Secret = sourceID, secret
 	if s.source.Sinks == nil {

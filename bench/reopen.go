@@ -66,7 +66,7 @@ const roomForAll = 1 << 50
 
 func backlogged(staging buffer.Staging) setup {
 	return setup{
-		options: forebay.Options{Staging: staging, Buffer: buffer.Options{MaxDiskBytes: roomForAll}},
+		options: forebay.Options{Staging: staging, Buffer: buffer.Tuning{MaxDiskBytes: roomForAll}},
 		source:  forebay.Source{Settings: forebay.Settings{Compression: forebay.CompressionNone}},
 	}
 }

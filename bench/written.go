@@ -31,7 +31,7 @@ func written(c forebay.Compression, held bool) scenarioFunc {
 		var counts writes
 		s := setup{
 			options: forebay.Options{
-				Staging: staging, Target: closedTarget{}, Buffer: buffer.Options{MaxDiskBytes: roomForAll}.OnDisk(localdisk.Of(counts.fs())),
+				Staging: staging, Target: closedTarget{}, Buffer: localdisk.On(buffer.Tuning{MaxDiskBytes: roomForAll}, counts.fs()),
 			},
 			source: forebay.Source{Settings: forebay.Settings{Compression: c}},
 		}

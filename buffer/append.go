@@ -27,7 +27,7 @@ type Rows struct {
 }
 
 // Append accepts rows for one or more sinks, all or none of them. It returns as soon as they are in memory; at is the
-// time of acceptance. Rows that nobody waits for are on disk after Options.SyncInterval and one commit.
+// time of acceptance. Rows that nobody waits for are on disk after Tuning.SyncInterval and one commit.
 //
 // With an error nothing was taken: [*OverloadError] (retry later), [*TooLargeError] (more than can ever be admitted),
 // [ErrClosed], [*FailedError], or that of ctx.

@@ -61,7 +61,7 @@ func TestRowsNobodyWaitsForAreSynced(t *testing.T) {
 		fs := vfs.NewCrashableMem()
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(mem)
-		opts = opts.OnDisk(localdisk.Of(fs))
+		opts = localdisk.On(opts, fs)
 		b := open(t, opts)
 		s := define(t, b, "a")
 		for i := range 10 {
@@ -71,7 +71,7 @@ func TestRowsNobodyWaitsForAreSynced(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		opts = opts.OnDisk(localdisk.Of(fs.CrashClone(vfs.CrashCloneCfg{}))) // nothing that was not synced survives
+		opts = localdisk.On(opts, fs.CrashClone(vfs.CrashCloneCfg{})) // nothing that was not synced survives
 		after := open(t, opts)
 		if got, want := state(after, "a"), "accepted 10 local 10 staging 0 target 0 expired 0 files [writing/]"; got != want {
 			t.Fatalf("got %s, want %s", got, want)
@@ -83,7 +83,7 @@ func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
 	fs := vfs.NewMem()
 	mem := buffertest.NewMemory()
 	opts := memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	opts.SyncInterval = time.Hour
 	b, err := buffer.Open("data", opts)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
@@ -54,6 +55,7 @@ type Buffer struct {
 
 	// store is the opening that is in use, db its database for the committer alone.
 	store atomic.Pointer[pebblestore.Opening]
+	fs    vfs.FS // the disk below
 	dir   string
 	lock  io.Closer
 
@@ -172,7 +174,7 @@ type SinkHandle struct {
 // ID returns the id of the sink.
 func (s *SinkHandle) ID() string { return s.state.id }
 
-// Full returns an [*OverloadError] when as much of the sink waits in local and staging as Options.MaxSinkBytes allows,
+// Full returns an [*OverloadError] when as much of the sink waits in local and staging as Tuning.MaxSinkBytes allows,
 // else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others: whoever
 // appends asks each sink before. It is also full while callers of
 // [Buffer.AppendWhenRoom] wait for it.
@@ -331,7 +333,7 @@ func (b *Buffer) close() error {
 		err = f
 	} else if err != nil {
 		err = fmt.Errorf("buffer: close the local level: %w", err)
-	} else if e := salvage.NoteClosed(b.opts.fs, b.dir); e != nil {
+	} else if e := salvage.NoteClosed(b.fs, b.dir); e != nil {
 		b.log.Warn("that the local level was closed in order could not be noted", "error", e) // Open then takes it for a crash
 	}
 	if e := b.lock.Close(); err == nil && e != nil {

@@ -55,9 +55,9 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 // copyTo runs on the committer.
 func (b *Buffer) copyTo(dir string) error {
 	return b.store.Load().Checkpoint(dir, func(partial string) error {
-		if err := writeFormat(b.opts.fs, partial); err != nil {
+		if err := writeFormat(b.fs, partial); err != nil {
 			return err
 		}
-		return pebblestore.WriteNote(b.opts.fs, partial, copyFile, "")
+		return pebblestore.WriteNote(b.fs, partial, copyFile, "")
 	})
 }

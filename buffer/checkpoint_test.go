@@ -190,7 +190,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	opts := memoryOptions(buffertest.NewMemory())
-	opts = opts.OnDisk(localdisk.Of(disk))
+	opts = localdisk.On(opts, disk)
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	opts = opts.OnDisk(localdisk.Of(disk))
+	opts = localdisk.On(opts, disk)
 	if b, err = buffer.Open("data", opts); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 		}
 	}
 
-	opts = opts.OnDisk(localdisk.Of(disk))
+	opts = localdisk.On(opts, disk)
 	if b, err = buffer.Open("data", opts); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 		if err := b.Checkpoint(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
-		i, err := buffer.Inspect(dir, buffer.InspectOptions{}.OnDisk(localdisk.Of(disk)))
+		i, err := buffer.Inspect(dir, localdisk.On(buffer.InspectOptions{}, disk))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ import (
 //
 //	kick wakes the committer     the first rows of a group, its first waiter, an operation, a size that was reached, probe, a commit
 //	                             that is finished, a failure of the store, Close, callers that wait for room
-//	timer wakes the committer    the end of Options.SyncInterval, for rows that nobody waits for
+//	timer wakes the committer    the end of Tuning.SyncInterval, for rows that nobody waits for
 //	wake wakes the syncer        a sync of the log; see syncQueue
 //	done wakes the callers       the end of their group; see grace
 //

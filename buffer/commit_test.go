@@ -17,7 +17,7 @@ import (
 // opened again, it must not act on the state that was read since: the end of an import would be counted twice. Rows that
 // wait beside it are stored all the same.
 func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
-	b, err := Open("data", Options{Staging: nothing{}, Target: nothing{}, SyncInterval: time.Hour}.OnDisk(localdisk.Of(vfs.NewMem())))
+	b, err := Open("data", localdisk.On(Options{Staging: nothing{}, Target: nothing{}, Tuning: Tuning{SyncInterval: time.Hour}}, vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}

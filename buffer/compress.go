@@ -73,7 +73,7 @@ func (p payloads) at(i int) payload { return p.list[i] }
 
 // packer compresses the chunks of a group, on up to four cores. Its zero value is ready; it is the committer's.
 type packer struct {
-	gzipLevel int // Options.GzipLevel
+	gzipLevel int // Tuning.GzipLevel
 	lanes     [4]compressor
 	list      []payload
 	spread    bool

@@ -112,7 +112,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 		w.opts, w.table = inMemory(d)
 	}
 	disk := vfs.NewCrashableMem()
-	w.opts = w.opts.OnDisk(localdisk.Of(disk))
+	w.opts = localdisk.On(w.opts, disk)
 	w.opts.Retry = buffer.Retry{Initial: time.Hour, Max: time.Hour, Probe: time.Hour}
 	b, err := buffer.Open("data", w.opts)
 	if err != nil {
@@ -153,7 +153,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	}
 	d.staging.Store(false)
 	d.target.Store(false)
-	w.opts = w.opts.OnDisk(localdisk.Of(w.fs))
+	w.opts = localdisk.On(w.opts, w.fs)
 	w.opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}
 	return w
 }

@@ -82,7 +82,7 @@ func damagedRun(t *testing.T, sealed bool, enc buffer.Encoding, damage func(fs *
 	}
 	var text bytes.Buffer
 	opts := memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	opts.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))
 	b, err := buffer.Open("data", opts)
 	if err != nil {
@@ -247,7 +247,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 	}
 }
 
-// A sector that the disk does not give back is tried for Options.UnreadableAfter. If it comes back by then nothing is
+// A sector that the disk does not give back is tried for Tuning.UnreadableAfter. If it comes back by then nothing is
 // lost; else its rows are damage, and the others go on.
 func TestUnreadableSector(t *testing.T) {
 	for _, comesBack := range []bool{true, false} {
@@ -257,13 +257,13 @@ func TestUnreadableSector(t *testing.T) {
 				mem, disk := downMemory(&down), vfs.NewMem()
 				opts := memoryOptions(mem)
 				tenChunks(t, disk, opts, &down)
-				opts = opts.OnDisk(localdisk.Of(errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") &&
 						op.Offset > 28<<10 && op.Offset < 36<<10 {
 						return syscall.EIO
 					}
 					return nil
-				}))))
+				})))
 				broken.Store(true)
 				b := open(t, opts)
 				time.Sleep(59 * time.Minute)

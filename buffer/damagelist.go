@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/salvage"
 )
 
-// Damaged lists the damage that was found and neither forgotten nor older than Options.DamageRetention: first that of the
+// Damaged lists the damage that was found and neither forgotten nor older than Tuning.DamageRetention: first that of the
 // store as a whole, then in the order of the slices. The ledger counts its rows forever.
 func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
 	if err := ctx.Err(); err != nil {
@@ -83,7 +83,7 @@ func (b *Buffer) countDamage(ctx context.Context) {
 	}
 }
 
-// queueExpireDamage asks for the records of damage that are older than Options.DamageRetention to be removed.
+// queueExpireDamage asks for the records of damage that are older than Tuning.DamageRetention to be removed.
 func (b *Buffer) queueExpireDamage() {
 	b.cleanups.add(0, job{run: b.expireDamage}) // no sink has the number 0
 }

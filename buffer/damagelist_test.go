@@ -19,7 +19,7 @@ import (
 func tenChunks(t *testing.T, fs *vfs.MemFS, opts buffer.Options, down *atomic.Bool) {
 	t.Helper()
 	down.Store(true)
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestForgetDamage(t *testing.T) {
 	if err := b.Checkpoint(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
-	in, err := buffer.Inspect(copied, buffer.InspectOptions{}.OnDisk(localdisk.Of(disk)))
+	in, err := buffer.Inspect(copied, localdisk.On(buffer.InspectOptions{}, disk))
 	if err != nil {
 		t.Fatal(err)
 	}

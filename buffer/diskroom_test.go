@@ -26,7 +26,7 @@ import (
 func onDisk(t *testing.T, mem *buffertest.Memory) (opts buffer.Options, dir string) {
 	t.Helper()
 	opts = memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Disk{})
+	opts = localdisk.On(opts, nil)
 	opts.MemTableBytes = 0
 	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
 	return opts, filepath.Join(t.TempDir(), "local")
@@ -161,7 +161,7 @@ func TestClosedBufferGivesRoomBack(t *testing.T) {
 func TestIdleBufferGivesRoomBack(t *testing.T) {
 	mem := buffertest.NewMemory()
 	opts := memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Of(vfs.NewMem()))
+	opts = localdisk.On(opts, vfs.NewMem())
 	opts.MemTableBytes = 8 << 20
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, opts)
@@ -191,7 +191,7 @@ func TestTooSmallVolumeIsNamed(t *testing.T) {
 	disk := vfs.NewMem()
 	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 3 << 20, TotalBytes: 4 << 20, UsedBytes: 1 << 20})
 	opts := memoryOptions(buffertest.NewMemory())
-	opts = opts.OnDisk(localdisk.Of(disk))
+	opts = localdisk.On(opts, disk)
 	_, err := buffer.Open("data", opts)
 	var small *buffer.RoomError
 	if !errors.As(err, &small) || small.Free != 3<<20 || small.Needed <= small.Free || !strings.Contains(err.Error(), "write buffer") {

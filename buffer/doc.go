@@ -6,7 +6,7 @@
 //   - When [Ticket.Wait] returns nil, the rows of that Append are on local disk (fsync) and will be in the target
 //     exactly once, whatever crashes, power cuts or outages come in between, provided that the drivers keep their
 //     contracts ([Staging], [Target]).
-//   - Rows whose Append nobody waited for are on disk after at most Options.SyncInterval and one commit.
+//   - Rows whose Append nobody waited for are on disk after at most Tuning.SyncInterval and one commit.
 //   - Nothing is dropped silently. Rows leave only by import, or by expiry, which is counted, logged and listed.
 //   - Memory and disk are bounded. At a bound Append fails with an [*OverloadError] before it has taken anything.
 //   - Rows of one sink that one goroutine appends keep their order inside an import.

@@ -34,7 +34,7 @@ var (
 )
 
 // OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may
-// repeat it after RetryAfter. The bounds are Options.MaxPendingBytes, MaxDiskBytes and MaxSinkBytes.
+// repeat it after RetryAfter. The bounds are Tuning.MaxPendingBytes, MaxDiskBytes and MaxSinkBytes.
 type OverloadError struct {
 	// Resource is the bound that was hit: "memory" (bytes not yet committed), "disk" (what waits of all sinks, in local
 	// and staging, or what the files of the local level take: of MaxDiskBytes, or of their volume) or "sink" (what waits of
@@ -122,7 +122,7 @@ func (e *SchemaError) difference() string {
 
 // FailedError says that the local level could not be written or read: a broken, full or absent disk. What was
 // acknowledged before is safe as far as the disk kept it; the outcome of the call is unknown, and rows that nobody
-// waited for may be lost. The buffer closes the store and opens it again by itself, with the backoff of Options.Retry,
+// waited for may be lost. The buffer closes the store and opens it again by itself, with the backoff of Tuning.Retry,
 // and takes rows as soon as that succeeds. The process need not do anything; it may also close the engine and open it
 // again.
 type FailedError struct{ Err error }

@@ -103,7 +103,7 @@ func TestSalvageKeepsForgotten(t *testing.T) {
 	for name, again := range map[string]bool{"forgotten": false, "defined again": true} {
 		t.Run(name, func(t *testing.T) {
 			disk := vfs.NewMem()
-			opts := memoryOptions(buffertest.NewMemory()).OnDisk(localdisk.Of(disk))
+			opts := localdisk.On(memoryOptions(buffertest.NewMemory()), disk)
 			b, err := buffer.Open("data", opts)
 			if err != nil {
 				t.Fatal(err)

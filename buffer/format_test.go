@@ -91,7 +91,7 @@ func fixtureOptions(root string) buffer.Options {
 	const forEver = 200 * 365 * 24 * time.Hour
 	return buffer.Options{
 		Staging: dir.Staging(filepath.Join(root, "staging")), Target: dir.Tables(filepath.Join(root, "tables")),
-		MemTableBytes: 1 << 20, KeyRetention: forEver, DamageRetention: forEver,
+		Tuning: buffer.Tuning{MemTableBytes: 1 << 20, KeyRetention: forEver, DamageRetention: forEver},
 	}
 }
 
@@ -279,7 +279,7 @@ func writeFixture(t *testing.T, root string, disk *vfs.MemFS, sleep func(time.Du
 	opts := fixtureOptions(root)
 	drivers := fixtureDrivers{opts.Staging, opts.Target}
 	opts.Staging, opts.Target = drivers, drivers
-	opts = opts.OnDisk(localdisk.Of(disk))
+	opts = localdisk.On(opts, disk)
 	begin := func() *buffer.Buffer {
 		b, err := buffer.Open("data", opts)
 		if err != nil {

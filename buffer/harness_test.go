@@ -40,7 +40,7 @@ func open(t *testing.T, opts buffer.Options) *buffer.Buffer {
 }
 
 func memoryOptions(mem *buffertest.Memory) buffer.Options {
-	return buffer.Options{Staging: mem, Target: mem, MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))
+	return localdisk.On(buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, vfs.NewMem())
 }
 
 func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.SinkHandle {
@@ -205,7 +205,7 @@ func wantUntouched(t *testing.T, before, after map[string]string) {
 
 // diskOptions work on the real disk.
 func diskOptions(mem *buffertest.Memory) buffer.Options {
-	return buffer.Options{Staging: mem, Target: mem, MemTableBytes: 1 << 20}
+	return buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}
 }
 
 func put1(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, id int, value string) {

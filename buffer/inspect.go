@@ -29,13 +29,7 @@ type InspectOptions struct {
 	// Target lets Verify count imported rows if it is a [Counter]. It is not changed.
 	Target Target
 
-	fs vfs.FS
-}
-
-// OnDisk returns the options with another disk below the local level, for the tests of this module.
-func (o InspectOptions) OnDisk(d localdisk.Disk) InspectOptions {
-	o.fs = d.FS()
-	return o
+	disk
 }
 
 // Inspection is a read-only view of a local level: it writes no file but the lock, and uploads and imports nothing. It is
@@ -62,36 +56,34 @@ func (e *InUseError) Unwrap() error { return e.Err }
 // Inspect opens the local level of a closed engine, or a checkpoint of a running one, for reading. A directory that an
 // engine has open gives an [*InUseError], a damaged store a [*StoreDamageError]. The caller closes the Inspection.
 func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
-	if opts.fs == nil {
-		opts.fs = vfs.Default
-	}
+	disk := localdisk.Of(opts)
 	dir = filepath.Clean(dir)
-	found, err := checkFormat(opts.fs, dir)
+	found, err := checkFormat(disk, dir)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
 	}
-	lock, err := lockDir(dir, opts.fs)
+	lock, err := lockDir(dir, disk)
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	st, err := pebblestore.OpenReadOnly(opts.fs, dir, log)
+	st, err := pebblestore.OpenReadOnly(disk, dir, log)
 	if err == nil {
-		if err = salvage.Check(opts.fs, dir); err != nil {
+		if err = salvage.Check(disk, dir); err != nil {
 			err = errors.Join(err, st.Close())
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(inspectError(opts.fs, dir, err), lock.Close())
+		return nil, errors.Join(inspectError(disk, dir, err), lock.Close())
 	}
 	r, err := recoverState(dir, st.DB)
 	if err != nil {
-		return nil, errors.Join(inspectError(opts.fs, dir, err), st.Close(), lock.Close())
+		return nil, errors.Join(inspectError(disk, dir, err), st.Close(), lock.Close())
 	}
-	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, fs: opts.fs}, log: log, dir: dir, instance: r.instance}
+	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target}, log: log, fs: disk, dir: dir, instance: r.instance}
 	b.mu.state = r.state
 	b.local.Store(r.local)
 	b.damages.Store(r.damages)

@@ -107,12 +107,12 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 				var broken atomic.Bool
 				target := &slowImport{Memory: buffertest.NewMemory(), release: make(chan struct{})}
 				opts := memoryOptions(target.Memory)
-				opts = opts.OnDisk(localdisk.Of(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = localdisk.On(opts, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 						return syscall.ENOSPC
 					}
 					return nil
-				}))))
+				})))
 				var log strings.Builder
 				opts.Logger = textLogger(&log)
 				opts.Target, opts.AttemptTimeout, opts.Retention = target, 10*time.Minute, time.Hour
@@ -209,7 +209,7 @@ func TestLateSettingAsideIsIgnored(t *testing.T) {
 			return v
 		})
 		staging := &lateDelete{Memory: mem, release: make(chan struct{}), put: make(chan struct{})}
-		opts = opts.OnDisk(localdisk.Of(disk))
+		opts = localdisk.On(opts, disk)
 		opts.Staging, opts.AttemptTimeout = staging, time.Minute
 		b := open(t, opts)
 		time.Sleep(80 * time.Second)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -30,24 +31,25 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	opts = opts.withDefaults()
 	dir = filepath.Clean(dir)
-	found, err := checkFormat(opts.fs, dir)
+	disk := localdisk.Of(opts)
+	found, err := checkFormat(disk, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := pebblestore.MakeDir(opts.fs, dir); err != nil {
+	if err := pebblestore.MakeDir(disk, dir); err != nil {
 		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
 	}
-	lock, err := lockDir(dir, opts.fs)
+	lock, err := lockDir(dir, disk)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
-		if err := writeFormat(opts.fs, dir); err != nil {
+		if err := writeFormat(disk, dir); err != nil {
 			return nil, errors.Join(fmt.Errorf("buffer: create %s: %w", dir, err), lock.Close())
 		}
 	}
 	b := &Buffer{
-		opts: opts, log: opts.Logger, dir: dir, lock: lock, closed: make(chan struct{}),
+		opts: opts, log: opts.Logger, fs: disk, dir: dir, lock: lock, closed: make(chan struct{}),
 		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan opened),
 	}
 	o, err := b.openStore()

@@ -35,13 +35,13 @@ func TestNewFoldersSurviveAPowerCut(t *testing.T) {
 	for _, dir := range []string{"local", "data/local", "a/b/c/local"} {
 		fs := vfs.NewCrashableMem()
 		opts := memoryOptions(buffertest.NewMemory())
-		opts = opts.OnDisk(localdisk.Of(fs))
+		opts = localdisk.On(opts, fs)
 		b, err := buffer.Open(dir, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		put(t, b, define(t, b, "a"), 0, 3)
-		opts = opts.OnDisk(localdisk.Of(fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})))
+		opts = localdisk.On(opts, fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))}))
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -27,6 +26,12 @@ type Options struct {
 	// SinkAttributes gives the attributes of a sink's measurements. Default: "sink", the id.
 	SinkAttributes func(sinkID string) []attribute.KeyValue
 
+	// Tuning is what an engine takes as well, as the Buffer of its options.
+	Tuning
+}
+
+// Tuning of the local level: bounds of memory and disk, intervals, retries, retention. A zero field means its default.
+type Tuning struct {
 	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks. Default: 64 MiB.
 	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError].
 	MaxPendingBytes int64
@@ -40,7 +45,7 @@ type Options struct {
 	MaxDiskBytes int64
 	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
 	// room of all. See [SinkHandle.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
-	// reason [trigger.Pressure]: see [Options.Unreachable]. Default: half of MaxDiskBytes.
+	// reason [trigger.Pressure]: see [Tuning.Unreachable]. Default: half of MaxDiskBytes.
 	MaxSinkBytes int64
 	// SyncInterval is how long rows that nobody waits for may gather before a commit begins. Default: 25 ms, so that
 	// they are on disk within 50 ms while a commit takes less than 25 ms.
@@ -87,14 +92,10 @@ type Options struct {
 	// less, down to 256 KiB, where it would be more than a 64th of MaxDiskBytes or of the volume.
 	MemTableBytes int64
 
-	fs vfs.FS // of the local level
+	disk // below the local level
 }
 
-// OnDisk returns the options with another disk below the local level, for the tests of this module.
-func (o Options) OnDisk(d localdisk.Disk) Options {
-	o.fs = d.FS()
-	return o
-}
+type disk = localdisk.Disk
 
 // Retry is an exponential backoff with jitter. A zero field means its default.
 type Retry struct {
@@ -115,30 +116,7 @@ type Retry struct {
 
 // withDefaults returns a copy without zero fields.
 func (o Options) withDefaults() Options {
-	setDefault(&o.MaxPendingBytes, 64<<20)
-	setDefault(&o.AdmissionWait, 250*time.Millisecond)
-	setDefault(&o.MaxDiskBytes, 16<<30)
-	setDefault(&o.MaxSinkBytes, o.MaxDiskBytes/2)
-	setDefault(&o.SyncInterval, 25*time.Millisecond)
-	setDefault(&o.Uploads, 4)
-	setDefault(&o.Imports, 4)
-	setDefault(&o.MinImportInterval, trigger.Import().Min.Interval)
-	setDefault(&o.AttemptTimeout, 15*time.Minute)
-	setDefault(&o.Retention, 7*24*time.Hour)
-	setDefault(&o.MemTableBytes, 64<<20)
-	setDefault(&o.UnreadableAfter, time.Hour)
-	setDefault(&o.DamageRetention, 90*24*time.Hour)
-	setDefault(&o.KeyRetention, 24*time.Hour)
-	setDefault(&o.MaxKeys, 1_000_000)
-	setDefault(&o.MaxKeyBytes, 256<<20)
-	setDefault(&o.Retry.Initial, time.Second)
-	setDefault(&o.Retry.Max, 5*time.Minute)
-	setDefault(&o.Retry.Probe, min(10*time.Second, o.Retry.Max))
-	setDefault(&o.Retry.Multiplier, 2)
-	setDefault(&o.Retry.Jitter, 0.2)
-	if o.fs == nil {
-		o.fs = vfs.Default
-	}
+	o.Tuning = o.Tuning.withDefaults()
 	if o.SinkAttributes == nil {
 		o.SinkAttributes = func(id string) []attribute.KeyValue { return []attribute.KeyValue{attribute.String("sink", id)} }
 	}
@@ -148,11 +126,36 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ImportLimits returns the limits of the conditions of imports with these options.
-func (o Options) ImportLimits() trigger.Limits {
+func (t Tuning) withDefaults() Tuning {
+	setDefault(&t.MaxPendingBytes, 64<<20)
+	setDefault(&t.AdmissionWait, 250*time.Millisecond)
+	setDefault(&t.MaxDiskBytes, 16<<30)
+	setDefault(&t.MaxSinkBytes, t.MaxDiskBytes/2)
+	setDefault(&t.SyncInterval, 25*time.Millisecond)
+	setDefault(&t.Uploads, 4)
+	setDefault(&t.Imports, 4)
+	setDefault(&t.MinImportInterval, trigger.Import().Min.Interval)
+	setDefault(&t.AttemptTimeout, 15*time.Minute)
+	setDefault(&t.Retention, 7*24*time.Hour)
+	setDefault(&t.MemTableBytes, 64<<20)
+	setDefault(&t.UnreadableAfter, time.Hour)
+	setDefault(&t.DamageRetention, 90*24*time.Hour)
+	setDefault(&t.KeyRetention, 24*time.Hour)
+	setDefault(&t.MaxKeys, 1_000_000)
+	setDefault(&t.MaxKeyBytes, 256<<20)
+	setDefault(&t.Retry.Initial, time.Second)
+	setDefault(&t.Retry.Max, 5*time.Minute)
+	setDefault(&t.Retry.Probe, min(10*time.Second, t.Retry.Max))
+	setDefault(&t.Retry.Multiplier, 2)
+	setDefault(&t.Retry.Jitter, 0.2)
+	return t
+}
+
+// ImportLimits returns the limits of the conditions of imports with this tuning.
+func (t Tuning) ImportLimits() trigger.Limits {
 	l := trigger.Import()
-	setDefault(&o.MinImportInterval, l.Min.Interval)
-	l.Min.Interval = o.MinImportInterval
+	setDefault(&t.MinImportInterval, l.Min.Interval)
+	l.Min.Interval = t.MinImportInterval
 	return l
 }
 
@@ -165,38 +168,48 @@ func setDefault[T comparable](field *T, value T) {
 
 // Validate reports every breach at once; zero fields count as their defaults.
 func (o Options) Validate() error {
-	o = o.withDefaults()
+	problems := []error{o.Tuning.Validate()}
+	if o.Staging == nil {
+		problems = append(problems, errors.New("buffer options: Staging is missing"))
+	}
+	if o.Target == nil {
+		problems = append(problems, errors.New("buffer options: Target is missing"))
+	}
+	return errors.Join(problems...)
+}
+
+// Validate reports every breach at once; zero fields count as their defaults.
+func (t Tuning) Validate() error {
+	t = t.withDefaults()
 	var problems []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			problems = append(problems, fmt.Errorf("buffer options: "+format, args...))
 		}
 	}
-	check(o.Staging != nil, "Staging is missing")
-	check(o.Target != nil, "Target is missing")
-	check(o.MaxPendingBytes >= 1<<20, "MaxPendingBytes is %d, the least is %d", o.MaxPendingBytes, 1<<20)
-	check(o.MaxDiskBytes >= 1<<20, "MaxDiskBytes is %d, the least is %d", o.MaxDiskBytes, 1<<20)
-	check(o.MaxSinkBytes >= 1<<10, "MaxSinkBytes is %d, the least is %d", o.MaxSinkBytes, 1<<10)
-	check(o.MemTableBytes >= 1<<20 && o.MemTableBytes <= 1<<30, "MemTableBytes is %d, allowed is %d to %d",
-		o.MemTableBytes, 1<<20, 1<<30)
-	check(o.SyncInterval >= time.Millisecond, "SyncInterval is %s, the least is 1ms", o.SyncInterval)
-	check(o.GzipLevel >= 0 && o.GzipLevel <= 9, "GzipLevel is %d, allowed is 0 to 9", o.GzipLevel)
-	check(o.Uploads >= 1, "Uploads is %d, the least is 1", o.Uploads)
-	check(o.Imports >= 1, "Imports is %d, the least is 1", o.Imports)
-	check(o.MinImportInterval >= time.Second && o.MinImportInterval <= trigger.Import().Default.Interval,
-		"MinImportInterval is %s, allowed is 1s to %s", o.MinImportInterval, trigger.Import().Default.Interval)
-	check(o.AttemptTimeout > 0, "AttemptTimeout is %s, it must be above 0", o.AttemptTimeout)
-	check(o.Retention > 0, "Retention is %s, it must be above 0", o.Retention)
-	check(o.UnreadableAfter > 0, "UnreadableAfter is %s, it must be above 0", o.UnreadableAfter)
-	check(o.DamageRetention > 0, "DamageRetention is %s, it must be above 0", o.DamageRetention)
-	check(o.KeyRetention >= time.Second, "KeyRetention is %s, the least is 1s", o.KeyRetention)
-	check(o.MaxKeys >= 1000, "MaxKeys is %d, the least is 1000", o.MaxKeys)
-	check(o.MaxKeyBytes >= 1<<20, "MaxKeyBytes is %d, the least is %d", o.MaxKeyBytes, 1<<20)
-	check(o.Retry.Initial > 0 && o.Retry.Initial <= o.Retry.Max, "Retry.Initial is %s, it must be above 0 and at most Max (%s)",
-		o.Retry.Initial, o.Retry.Max)
-	check(o.Retry.Probe > 0 && o.Retry.Probe <= o.Retry.Max, "Retry.Probe is %s, it must be above 0 and at most Max (%s)",
-		o.Retry.Probe, o.Retry.Max)
-	check(o.Retry.Multiplier >= 1, "Retry.Multiplier is %g, the least is 1", o.Retry.Multiplier)
-	check(o.Retry.Jitter < 1, "Retry.Jitter is %g, it must be below 1", o.Retry.Jitter)
+	check(t.MaxPendingBytes >= 1<<20, "MaxPendingBytes is %d, the least is %d", t.MaxPendingBytes, 1<<20)
+	check(t.MaxDiskBytes >= 1<<20, "MaxDiskBytes is %d, the least is %d", t.MaxDiskBytes, 1<<20)
+	check(t.MaxSinkBytes >= 1<<10, "MaxSinkBytes is %d, the least is %d", t.MaxSinkBytes, 1<<10)
+	check(t.MemTableBytes >= 1<<20 && t.MemTableBytes <= 1<<30, "MemTableBytes is %d, allowed is %d to %d",
+		t.MemTableBytes, 1<<20, 1<<30)
+	check(t.SyncInterval >= time.Millisecond, "SyncInterval is %s, the least is 1ms", t.SyncInterval)
+	check(t.GzipLevel >= 0 && t.GzipLevel <= 9, "GzipLevel is %d, allowed is 0 to 9", t.GzipLevel)
+	check(t.Uploads >= 1, "Uploads is %d, the least is 1", t.Uploads)
+	check(t.Imports >= 1, "Imports is %d, the least is 1", t.Imports)
+	check(t.MinImportInterval >= time.Second && t.MinImportInterval <= trigger.Import().Default.Interval,
+		"MinImportInterval is %s, allowed is 1s to %s", t.MinImportInterval, trigger.Import().Default.Interval)
+	check(t.AttemptTimeout > 0, "AttemptTimeout is %s, it must be above 0", t.AttemptTimeout)
+	check(t.Retention > 0, "Retention is %s, it must be above 0", t.Retention)
+	check(t.UnreadableAfter > 0, "UnreadableAfter is %s, it must be above 0", t.UnreadableAfter)
+	check(t.DamageRetention > 0, "DamageRetention is %s, it must be above 0", t.DamageRetention)
+	check(t.KeyRetention >= time.Second, "KeyRetention is %s, the least is 1s", t.KeyRetention)
+	check(t.MaxKeys >= 1000, "MaxKeys is %d, the least is 1000", t.MaxKeys)
+	check(t.MaxKeyBytes >= 1<<20, "MaxKeyBytes is %d, the least is %d", t.MaxKeyBytes, 1<<20)
+	check(t.Retry.Initial > 0 && t.Retry.Initial <= t.Retry.Max, "Retry.Initial is %s, it must be above 0 and at most Max (%s)",
+		t.Retry.Initial, t.Retry.Max)
+	check(t.Retry.Probe > 0 && t.Retry.Probe <= t.Retry.Max, "Retry.Probe is %s, it must be above 0 and at most Max (%s)",
+		t.Retry.Probe, t.Retry.Max)
+	check(t.Retry.Multiplier >= 1, "Retry.Multiplier is %g, the least is 1", t.Retry.Multiplier)
+	check(t.Retry.Jitter < 1, "Retry.Jitter is %g, it must be below 1", t.Retry.Jitter)
 	return errors.Join(problems...)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestOptionsReportEveryBreach(t *testing.T) {
-	err := buffer.Options{MaxPendingBytes: 1, SyncInterval: 1, Uploads: -1, GzipLevel: 10}.Validate()
+	err := buffer.Options{Tuning: buffer.Tuning{MaxPendingBytes: 1, SyncInterval: 1, Uploads: -1, GzipLevel: 10}}.Validate()
 	for _, want := range []string{"Staging", "Target", "MaxPendingBytes", "SyncInterval", "Uploads", "GzipLevel"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)

@@ -36,7 +36,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	}
 	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
 	opts := memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	opts.MaxDiskBytes, opts.MaxPendingBytes, opts.AdmissionWait = maxDisk, maxBytes, -1
 	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
 	b := open(t, opts)

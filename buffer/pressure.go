@@ -134,15 +134,15 @@ func (b *Buffer) resumePressure() {
 	}})
 }
 
-// Unreachable says which size conditions of a sink can never be met with these options, because pressure moves the rows
+// Unreachable says which size conditions of a sink can never be met with this tuning, because pressure moves the rows
 // first: from half of MaxSinkBytes or MaxDiskBytes on, whichever is less. A condition that can be met is the empty text.
 // Such a sink works, but makes smaller files than its conditions ask for. [Buffer.Define] logs the same texts. Zero fields
 // count as their defaults.
-func (o Options) Unreachable(c SinkConfig) (upload, imports string) {
-	o = o.withDefaults()
-	bound, option, who := o.MaxSinkBytes, "MaxSinkBytes", "a sink"
-	if o.MaxDiskBytes < bound {
-		bound, option, who = o.MaxDiskBytes, "MaxDiskBytes", "all sinks together"
+func (t Tuning) Unreachable(c SinkConfig) (upload, imports string) {
+	t = t.withDefaults()
+	bound, option, who := t.MaxSinkBytes, "MaxSinkBytes", "a sink"
+	if t.MaxDiskBytes < bound {
+		bound, option, who = t.MaxDiskBytes, "MaxDiskBytes", "all sinks together"
 	}
 	mark := pressureMark(bound, 0, 0)
 	text := func(step string, size int64) string {
@@ -155,7 +155,7 @@ func (o Options) Unreachable(c SinkConfig) (upload, imports string) {
 	return text("upload", trigger.Upload().WithDefaults(c.Upload).Size), text("import", trigger.Import().WithDefaults(c.Import).Size)
 }
 
-// warnUnreachable logs what [Options.Unreachable] says of a new definition: as a warning where somebody has chosen the
+// warnUnreachable logs what [Tuning.Unreachable] says of a new definition: as a warning where somebody has chosen the
 // condition.
 func (b *Buffer) warnUnreachable(c SinkConfig) {
 	level := slog.LevelInfo

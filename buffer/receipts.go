@@ -45,7 +45,7 @@ type Claim struct {
 
 // Claim waits for the turn of a call with a key and looks up what earlier calls with that key stored. Rows appended with
 // Rows.Claim and Rows.Receipt are written in one batch with their receipt: after a crash both exist or neither does.
-// Receipts are kept for Options.KeyRetention, within the bounds Options.MaxKeys and MaxKeyBytes.
+// Receipts are kept for Tuning.KeyRetention, within the bounds Tuning.MaxKeys and MaxKeyBytes.
 //
 // The caller must call Release. Errors: [*FailedError], [ErrClosed], the error of ctx.
 func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {

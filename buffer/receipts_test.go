@@ -72,7 +72,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		fs := vfs.NewCrashableMem()
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(mem)
-		opts = opts.OnDisk(localdisk.Of(fs))
+		opts = localdisk.On(opts, fs)
 		b := openAt(t, "data", opts)
 		sinks := []*buffer.SinkHandle{define(t, b, "a"), define(t, b, "b")}
 		var answered atomic.Int64
@@ -105,7 +105,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		closeBuffer(t, b)
 
 		mem = buffertest.NewMemory() // what the old process uploaded after the cut is not of this world
-		opts = opts.OnDisk(localdisk.Of(<-cut))
+		opts = localdisk.On(opts, <-cut)
 		opts.Staging, opts.Target = mem, mem
 		b = openAt(t, "data", opts)
 		sinks = []*buffer.SinkHandle{define(t, b, "a"), define(t, b, "b")}
@@ -132,7 +132,7 @@ func TestOneCallAKeyAtATime(t *testing.T) {
 	mem := buffertest.NewMemory()
 	gate := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
 	opts := memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Of(gate))
+	opts = localdisk.On(opts, gate)
 	b := open(t, opts)
 	s := define(t, b, "a")
 	gate.hold()
@@ -180,7 +180,7 @@ func TestReceiptOfAFailedCommit(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var fail atomic.Bool
 		opts := memoryOptions(mem)
-		opts = opts.OnDisk(localdisk.Of(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if !fail.Load() || !strings.HasSuffix(op.Path, ".log") {
 				return nil
 			}
@@ -193,7 +193,7 @@ func TestReceiptOfAFailedCommit(t *testing.T) {
 				return syscall.EIO
 			}
 			return nil
-		}))))
+		})))
 		opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: time.Millisecond}
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
@@ -331,7 +331,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 func TestReceiptsInCopiesAndAfterDamage(t *testing.T) {
 	fs := vfs.NewMem()
 	opts := memoryOptions(buffertest.NewMemory())
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	b := openAt(t, "data", opts)
 	s := define(t, b, "a")
 	for key := range 100 {

@@ -18,7 +18,7 @@ import (
 //  1. The store is cut off from the disk (pebblestore.FS). Appends and operations get a [*FailedError]. Whoever waits for a
 //     commit learns that its outcome is unknown.
 //  2. Timers and driver calls end, as in Close.
-//  3. The store is closed and opened again, with the backoff of Options.Retry. The state is read from the disk; nothing in
+//  3. The store is closed and opened again, with the backoff of Tuning.Retry. The state is read from the disk; nothing in
 //     memory is trusted.
 //  4. The handles of the sinks are joined to that state, and everything goes on as after Open.
 //
@@ -74,13 +74,13 @@ func (b *Buffer) openStore() (opened, error) {
 // tryStore opens the store, with again only that of this instance.
 func (b *Buffer) tryStore(again bool) (opened, error) {
 	for _, prepare := range []func(vfs.FS, string) error{salvage.FinishSwap, salvage.CheckClosed, salvage.ForgetClosed} {
-		if err := prepare(b.opts.fs, b.dir); err != nil {
+		if err := prepare(b.fs, b.dir); err != nil {
 			return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 		}
 	}
 	st, err := openStore(b.dir, b.opts, again, b)
 	if err != nil {
-		err = salvage.OpenError(b.opts.fs, b.dir, err)
+		err = salvage.OpenError(b.fs, b.dir, err)
 		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
 	}
 	rec, err := recoverState(b.dir, st.DB)
@@ -88,7 +88,7 @@ func (b *Buffer) tryStore(again bool) (opened, error) {
 		err = rec.sealDamaged()
 	}
 	if err == nil {
-		err = rec.adopt(b.opts.fs, b.dir)
+		err = rec.adopt(b.fs, b.dir)
 	}
 	// A folder that was replaced meanwhile has other numbers: going on in it would give ids a second time.
 	if err == nil && again && rec.instance != b.instance {

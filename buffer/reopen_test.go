@@ -19,10 +19,9 @@ import (
 func TestVanishedFolderIsNotReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "local")
 	mem := buffertest.NewMemory()
-	opts := buffer.Options{
-		Staging: mem, Target: mem, MemTableBytes: 1 << 20,
-		Retry: buffer.Retry{Initial: time.Millisecond, Max: 20 * time.Millisecond},
-	}
+	opts := buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{
+		MemTableBytes: 1 << 20, Retry: buffer.Retry{Initial: time.Millisecond, Max: 20 * time.Millisecond},
+	}}
 	b, err := buffer.Open(dir, opts)
 	if err != nil {
 		t.Fatal(err)

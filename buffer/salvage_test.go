@@ -50,7 +50,7 @@ func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables bool) *damageWorld {
 		return nil
 	}
 	w.opts = memoryOptions(w.mem)
-	w.opts = w.opts.OnDisk(localdisk.Of(w.fs))
+	w.opts = localdisk.On(w.opts, w.fs)
 	w.opts.Logger = slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}
 	b, err := buffer.Open("data", w.opts)
@@ -228,7 +228,7 @@ func TestAnyDamagedByte(t *testing.T) {
 						return
 					}
 					var damaged *buffer.StoreDamageError
-					if in, err := buffer.Inspect("data", buffer.InspectOptions{}.OnDisk(localdisk.Of(w.fs))); err == nil {
+					if in, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, w.fs)); err == nil {
 						_ = in.Close()
 					} else if !errors.As(err, &damaged) {
 						t.Errorf("inspect: %v, want a StoreDamageError", err)

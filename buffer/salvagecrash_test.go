@@ -53,12 +53,12 @@ func TestSalvageIsCutShort(t *testing.T) {
 			}
 		}
 		var ops atomic.Int64
-		w.opts = w.opts.OnDisk(localdisk.Of(errorfs.Wrap(w.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		w.opts = localdisk.On(w.opts, errorfs.Wrap(w.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && ops.Add(1) > int64(n) {
 				return syscall.ENOSPC // and everything after it
 			}
 			return nil
-		}))))
+		})))
 		w.stagingDown.Store(true)
 		b, err := buffer.Open("data", w.opts)
 		if err == nil {
@@ -70,7 +70,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 			t.Logf("it passes with %d operations", n)
 		}
 		crashed := w.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(uint64(n), 7))})
-		w.fs, w.opts = crashed, w.opts.OnDisk(localdisk.Of(crashed))
+		w.fs, w.opts = crashed, localdisk.On(w.opts, crashed)
 		if missing, list := w.check(t); missing > 0 || len(list) > 0 {
 			t.Errorf("cut short at operation %d (%v): %d rows are missing, damage %v", n, err, missing, summary(list))
 		}

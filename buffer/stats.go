@@ -38,7 +38,7 @@ const (
 	FileClosing   FileState = "closing"   // waits until all its slices are in staging
 	FileImporting FileState = "importing" // waits for its import, or for the next attempt
 	FileImported  FileState = "imported"  // its rows are in the table
-	FileExpired   FileState = "expired"   // given up after Options.Retention
+	FileExpired   FileState = "expired"   // given up after Tuning.Retention
 	FileDiscarded FileState = "discarded" // given up with Discard
 )
 
@@ -56,7 +56,7 @@ type SinkStats struct {
 	Unstored int64
 	// Local, Staging and Target are the rows on each level now. Target counts every row ever imported.
 	Local, Staging, Target Level
-	// Expired are rows that were given up after Options.Retention.
+	// Expired are rows that were given up after Tuning.Retention.
 	Expired Level
 	// Damaged are rows that the disk did not give back; [Buffer.Damaged] lists them.
 	Damaged Level
@@ -101,7 +101,7 @@ type Stats struct {
 	OverloadsMemory, OverloadsDisk int64
 	// Keys is the number of keys of calls that are known, KeyBytes what their receipts take on disk before its compression:
 	// see [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
-	// Options.KeyRetention was over.
+	// Tuning.KeyRetention was over.
 	Keys, KeyBytes, KeysForgotten int64
 	// Sinks are sorted by id.
 	Sinks []SinkStats

@@ -82,12 +82,12 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 		var broken atomic.Bool
 		mem, disk := buffertest.NewMemory(), vfs.NewMem()
 		opts := memoryOptions(mem)
-		opts = opts.OnDisk(localdisk.Of(errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return syscall.ENOSPC
 			}
 			return nil
-		}))))
+		})))
 		var log strings.Builder
 		opts.Logger = textLogger(&log)
 		b := open(t, opts)

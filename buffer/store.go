@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -15,7 +16,7 @@ import (
 // buffer uses.
 func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Opening, error) {
 	c := pebblestore.Config{
-		Dir: dir, FS: opts.fs, Log: opts.Logger, MemTable: opts.MemTableBytes, Exists: again, FillLogs: true, Limit: opts.MaxDiskBytes,
+		Dir: dir, FS: localdisk.Of(opts), Log: opts.Logger, MemTable: opts.MemTableBytes, Exists: again, FillLogs: true, Limit: opts.MaxDiskBytes,
 		Tune: func(o *pebble.Options) {
 			o.MemTableStopWritesThreshold = 3
 			// Rows that wait are deleted soon: to merge their tables is to write them once more for nothing. The store's own
@@ -48,7 +49,7 @@ func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Op
 // salvage replaces the damaged store by one with everything in it that is whole. cause is why it could not be opened.
 func (b *Buffer) salvage(cause error) error {
 	return salvage.Run(salvage.Config{
-		Dir: b.dir, FS: b.opts.fs, Log: b.log, Instance: newInstance(),
+		Dir: b.dir, FS: b.fs, Log: b.log, Instance: newInstance(),
 		Open: func(dir string) (*pebblestore.Opening, error) { return openStore(dir, b.opts, false, nil) },
 	}, cause)
 }

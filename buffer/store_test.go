@@ -20,7 +20,7 @@ import (
 func TestLogFilesAreRecycled(t *testing.T) {
 	fs := &logCounter{FS: vfs.NewMem()}
 	opts := memoryOptions(buffertest.NewMemory())
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
 	value := strings.Repeat("x", 100<<10)
@@ -50,7 +50,7 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 	}
 	fs := &tableCounter{FS: vfs.NewMem()}
 	opts := memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
 	const rows, size = 150, 100 << 10 // through a write buffer of 1 MB
@@ -90,7 +90,7 @@ func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
 	}
 	fs := &tableCounter{FS: vfs.NewMem()}
 	opts := memoryOptions(mem)
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) {
 		c.Encoding = buffer.None

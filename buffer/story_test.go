@@ -92,7 +92,7 @@ func newStory(t *testing.T) *story {
 
 func (s *story) open(t *testing.T) string {
 	t.Helper()
-	b, err := buffer.Open("data", s.opts.OnDisk(localdisk.Of(s.disk)))
+	b, err := buffer.Open("data", localdisk.On(s.opts, s.disk))
 	if err != nil {
 		return fmt.Sprintln("error:", err)
 	}

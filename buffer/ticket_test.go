@@ -20,7 +20,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	const callers = 100
 	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
 	opts := memoryOptions(buffertest.NewMemory())
-	opts = opts.OnDisk(localdisk.Of(fs))
+	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a")
 

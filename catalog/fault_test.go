@@ -303,7 +303,7 @@ func playCatalog(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
 	if err != nil {
 		return false // TestStoreOnFailingDisk
 	}
-	eng := openEngine(t, forebay.Options{Buffer: buffer.Options{}.OnDisk(localdisk.Of(vfs.NewMem()))})
+	eng := openEngine(t, forebay.Options{Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
 	cat, err := catalog.Open("", eng, catalog.Options{Store: store})
 	if err != nil {
 		return false
@@ -373,7 +373,7 @@ func reopenClone(t *testing.T, disk *vfs.MemFS, rng *rand.Rand) stored {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng, err := forebay.Open("data", forebay.Options{Buffer: buffer.Options{}.OnDisk(localdisk.Of(vfs.NewMem())), Target: buffertest.NewMemory()})
+	eng, err := forebay.Open("data", forebay.Options{Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem()), Target: buffertest.NewMemory()})
 	if err != nil {
 		t.Fatal(err)
 	}

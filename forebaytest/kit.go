@@ -104,7 +104,7 @@ func (k *Kit) open() {
 	k.tb.Helper()
 	p := &process{}
 	opts := k.opts
-	opts.Buffer = opts.Buffer.OnDisk(localdisk.Of(k.disk))
+	opts.Buffer = localdisk.On(opts.Buffer, k.disk)
 	opts.Staging, opts.Target = &connection{k.memory, p}, &connection{k.memory, p}
 	engine, err := forebay.Open("data", opts)
 	if err != nil {
@@ -188,7 +188,7 @@ func (k *Kit) FailWith(op buffertest.Op, times int, err error) {
 func (k *Kit) Lose(op buffertest.Op, times int) { k.inject(op, times, fault{after: ErrInjected}) }
 
 // Delay makes the next calls of an operation wait before they start. A call that waits longer than
-// buffer.Options.AttemptTimeout fails.
+// buffer.Tuning.AttemptTimeout fails.
 func (k *Kit) Delay(op buffertest.Op, times int, d time.Duration) {
 	k.inject(op, times, fault{delay: d})
 }

@@ -42,7 +42,7 @@ type service struct {
 func newService(t *testing.T, tune func(*forebay.Options), sources ...forebay.Source) *service {
 	t.Helper()
 	mem := buffertest.NewMemory()
-	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))}
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem())}
 	if tune != nil {
 		tune(&opts)
 	}
@@ -350,12 +350,12 @@ func TestFailingDisk(t *testing.T) {
 	var broken atomic.Bool
 	s := newService(t, func(o *forebay.Options) {
 		o.Buffer.Retry.Initial = time.Millisecond
-		o.Buffer = o.Buffer.OnDisk(localdisk.Of(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		o.Buffer = localdisk.On(o.Buffer, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return errors.New("inner text")
 			}
 			return nil
-		}))))
+		})))
 	}, source("web", mapping.Body("body")))
 	want := map[string]bool{}
 	if status, _, answer := s.post("web", "", "before"); status != 200 {
@@ -441,7 +441,7 @@ func TestConcurrentRequestsDoNotMix(t *testing.T) {
 func ExampleIngest() {
 	ctx := context.Background()
 	mem := buffertest.NewMemory()
-	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{}.OnDisk(localdisk.Of(vfs.NewMem()))})
+	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
 	if err != nil {
 		panic(err)
 	}

@@ -28,7 +28,7 @@ import (
 // restarted is the service with another engine on the same disk.
 func (s *service) restarted(fs vfs.FS, opts stream.Options, sources ...forebay.Source) *service {
 	s.t.Helper()
-	eng, err := forebay.Open("data", forebay.Options{Staging: s.mem, Target: s.mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(fs))})
+	eng, err := forebay.Open("data", forebay.Options{Staging: s.mem, Target: s.mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, fs)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func (s *service) restarted(fs vfs.FS, opts stream.Options, sources ...forebay.S
 func TestKeySurvivesARestart(t *testing.T) {
 	fs := vfs.NewMem()
 	src := source("web", mapping.Path("n", "n"))
-	s := newService(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(fs)) }, src)
+	s := newService(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) }, src)
 	send := func(s *service, key, body string) (int, string, string) {
 		status, header, answer := s.export("/stream/1/web/"+webSecret, []byte(body), "Content-Type", jsonBody, "Idempotency-Key", key)
 		return status, header.Get("Idempotent-Replayed"), answer
@@ -87,7 +87,7 @@ func TestKeyOfAnUnknownOutcome(t *testing.T) {
 		return nil
 	}))
 	s := newService(t, func(o *forebay.Options) {
-		o.Buffer = o.Buffer.OnDisk(localdisk.Of(disk))
+		o.Buffer = localdisk.On(o.Buffer, disk)
 		o.Buffer.Retry = buffer.Retry{Initial: time.Millisecond, Max: time.Millisecond}
 	}, source("web", mapping.Path("n", "n")), telemetry())
 	batch := recentLogs(t, "one")
@@ -177,7 +177,7 @@ func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 		"traces": encode((&ptrace.ProtoMarshaler{}).MarshalTraces(traces)),
 	}
 	fs := vfs.NewMem()
-	s := newService(t, func(o *forebay.Options) { o.Buffer = o.Buffer.OnDisk(localdisk.Of(fs)) }, telemetry())
+	s := newService(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) }, telemetry())
 	for i := range 3 {
 		if i == 2 {
 			if err := s.eng.Close(); err != nil {

@@ -90,7 +90,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	defer func() { err = errors.Join(err, measured.close()) }()
 	eng, err := forebay.Open(cfg.dir, forebay.Options{
 		Target: tables, Logger: logger, Meter: measured.meter(),
-		Buffer: buffer.Options{MaxDiskBytes: cfg.maxDiskBytes, MaxSinkBytes: cfg.maxSinkBytes},
+		Buffer: buffer.Tuning{MaxDiskBytes: cfg.maxDiskBytes, MaxSinkBytes: cfg.maxSinkBytes},
 	})
 	if err != nil {
 		return err

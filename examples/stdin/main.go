@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 		return err
 	}
 	eng, err := forebay.Open(*data, forebay.Options{
-		Buffer: buffer.Options{MaxSinkBytes: *share},
+		Buffer: buffer.Tuning{MaxSinkBytes: *share},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

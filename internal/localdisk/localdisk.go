@@ -1,19 +1,33 @@
-// Package localdisk names the disk below an engine, for the tests and benchmarks of this module: one that crashes, fails or
-// is slow. No package outside of the module can make a [Disk].
+// Package localdisk puts another disk below an engine, for the tests and benchmarks of this module: one that crashes, fails or
+// is slow.
+//
+// Options of exported packages embed [Disk] under an unexported name, so they have no identifier for it. What lost: a method
+// that takes a type of this package. Everybody would see it, and nobody outside of the module could call it.
 package localdisk
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// Disk stands in for the real disk. The zero value is the real disk.
+// Disk is the disk of the options that embed it. The zero value is the real disk.
 type Disk struct{ fs vfs.FS }
 
-// Of returns fs as a Disk.
-func Of(fs vfs.FS) Disk { return Disk{fs} }
+func (d *Disk) place() *vfs.FS { return &d.fs }
 
-// FS returns the file system.
-func (d Disk) FS() vfs.FS {
-	if d.fs == nil {
-		return vfs.Default
+// holder is a pointer to options that embed a [Disk].
+type holder[T any] interface {
+	*T
+	place() *vfs.FS
+}
+
+// On returns the options with another disk; nil is the real one.
+func On[T any, P holder[T]](options T, disk vfs.FS) T {
+	*P(&options).place() = disk
+	return options
+}
+
+// Of returns the disk of the options.
+func Of[T any, P holder[T]](options T) vfs.FS {
+	if disk := *P(&options).place(); disk != nil {
+		return disk
 	}
-	return d.fs
+	return vfs.Default
 }

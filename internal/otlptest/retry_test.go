@@ -207,7 +207,7 @@ func TestRetryAfterOverload(t *testing.T) {
 			t.Run(protocol+"/"+signal, func(t *testing.T) {
 				disk := new(slowDisk)
 				s := newService(t, func(o *forebay.Options) {
-					o.Buffer = o.Buffer.OnDisk(localdisk.Of(errorfs.Wrap(vfs.NewMem(), disk)))
+					o.Buffer = localdisk.On(o.Buffer, errorfs.Wrap(vfs.NewMem(), disk))
 					o.Buffer.MaxPendingBytes = 1 << 20
 					o.Buffer.AdmissionWait = -1
 				})

@@ -58,7 +58,7 @@ func (w *statusWriter) WriteHeader(status int) {
 func newService(t *testing.T, tune func(*forebay.Options)) *service {
 	t.Helper()
 	mem := buffertest.NewMemory()
-	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))}
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem())}
 	if tune != nil {
 		tune(&opts)
 	}

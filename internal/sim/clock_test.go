@@ -20,7 +20,7 @@ func TestClockSetBackBetweenProcesses(t *testing.T) {
 	}
 	session := func(t *testing.T, play func(b *buffer.Buffer)) {
 		g := &generation{ctx: t.Context()}
-		b, err := buffer.Open("data", buffer.Options{MemTableBytes: 1 << 20, Staging: &drivers{o, g}, Target: &drivers{o, g}}.OnDisk(localdisk.Of(d)))
+		b, err := buffer.Open("data", localdisk.On(buffer.Options{Staging: &drivers{o, g}, Target: &drivers{o, g}, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, d))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@
 //
 //   - every acknowledged row is in its table exactly once, or was reported as expired, discarded or damaged,
 //   - no row was invented, and no id was given to different rows,
-//   - rows that nobody waited for are missing only if the power went off within the bound of Options.SyncInterval,
+//   - rows that nobody waited for are missing only if the power went off within the bound of Tuning.SyncInterval,
 //   - the order of each client holds inside each file,
 //   - no file expired before its time,
 //   - the ledger agrees with the tables,

@@ -229,20 +229,18 @@ func (r *run) localOf(dir string) string {
 
 // open opens the data directory as a new process.
 func (r *run) open(g *generation) (level, error) {
-	opts := r.opts
-	opts = opts.OnDisk(localdisk.Of(r.disk))
+	tuning := localdisk.On(r.opts, r.disk)
 	d := &drivers{r.out, g}
 	if r.engine() {
 		eng, err := forebay.Open(r.dataDir(), forebay.Options{
-			Staging: d, Target: d, Logger: r.logs, Buffer: opts, MaxRowBytes: maxRow,
+			Staging: d, Target: d, Logger: r.logs, Buffer: tuning, MaxRowBytes: maxRow,
 		})
 		if err != nil {
 			return nil, err
 		}
 		return newEngineLevel(r, eng), nil
 	}
-	opts.Staging, opts.Target, opts.Logger = d, d, r.logs
-	b, err := buffer.Open(r.dataDir(), opts)
+	b, err := buffer.Open(r.dataDir(), buffer.Options{Staging: d, Target: d, Logger: r.logs, Tuning: tuning})
 	if err != nil {
 		return nil, err
 	}

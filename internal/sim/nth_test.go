@@ -79,9 +79,9 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault) (out 
 	})
 	o := newOutside(1, newSummary())
 	log := &problems{}
-	opts := buffer.Options{
-		MemTableBytes: 1 << 20, Logger: slog.New(log), Retry: buffer.Retry{Jitter: -1},
-	}.OnDisk(localdisk.Of(d))
+	opts := localdisk.On(buffer.Options{
+		Logger: slog.New(log), Tuning: buffer.Tuning{MemTableBytes: 1 << 20, Retry: buffer.Retry{Jitter: -1}},
+	}, d)
 	g := &generation{ctx: t.Context()}
 	opts.Staging, opts.Target = &drivers{o, g}, &drivers{o, g}
 	conf := buffer.SinkConfig{
@@ -193,9 +193,9 @@ func TestFullDiskSurfacesAndPasses(t *testing.T) {
 		d := newDisk(vfsCrashable())
 		o := newOutside(1, newSummary())
 		g := &generation{ctx: t.Context()}
-		b, err := buffer.Open("data", buffer.Options{
-			MemTableBytes: 1 << 20, Staging: &drivers{o, g}, Target: &drivers{o, g}, Retry: buffer.Retry{Jitter: -1},
-		}.OnDisk(localdisk.Of(d)))
+		b, err := buffer.Open("data", localdisk.On(buffer.Options{
+			Staging: &drivers{o, g}, Target: &drivers{o, g}, Tuning: buffer.Tuning{MemTableBytes: 1 << 20, Retry: buffer.Retry{Jitter: -1}},
+		}, d))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -301,7 +301,7 @@ func (r *run) checkpoint() {
 		}
 		return
 	}
-	copied, err := buffer.Inspect(r.localOf(dir), buffer.InspectOptions{}.OnDisk(localdisk.Of(mem)))
+	copied, err := buffer.Inspect(r.localOf(dir), localdisk.On(buffer.InspectOptions{}, mem))
 	if err != nil {
 		r.t.Errorf("inspect the checkpoint: %v", err)
 		return

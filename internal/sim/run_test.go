@@ -42,7 +42,7 @@ type run struct {
 
 	disk *disk
 	out  *outside
-	opts buffer.Options
+	opts buffer.Tuning
 	gen  *generation // changes with mu held
 	// found is the disk after the cut of power; nil while it is on. Guarded by mu.
 	found *disk
@@ -83,7 +83,7 @@ func newRun(s scenario, sum *summary) *run {
 	r.logs = slog.New(eventHandler{r.logs.Handler(), r})
 	r.out.faulty = pick(r.rng, 0, 0.05, 0.3, 0.7)
 	r.out.hang = r.rng.IntN(4) == 0
-	r.opts = buffer.Options{
+	r.opts = buffer.Tuning{
 		MemTableBytes: 1 << 20, MaxPendingBytes: 1 << 20, MaxDiskBytes: pick[int64](r.rng, 1<<20, 16<<20),
 		SyncInterval: pick(r.rng, time.Millisecond, 25*time.Millisecond, time.Second),
 		Retry:        buffer.Retry{Initial: time.Second, Max: time.Minute, Jitter: -1}, AttemptTimeout: time.Minute,

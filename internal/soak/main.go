@@ -79,7 +79,7 @@ func source(count int64) forebay.Source {
 func (s *soak) open(ctx context.Context) error {
 	eng, err := forebay.Open(s.cfg.dir, forebay.Options{
 		Staging: s.drivers, Target: s.drivers,
-		Buffer: buffer.Options{AttemptTimeout: 3 * time.Second, Retry: buffer.Retry{Initial: 200 * time.Millisecond, Max: 2 * time.Second}},
+		Buffer: buffer.Tuning{AttemptTimeout: 3 * time.Second, Retry: buffer.Retry{Initial: 200 * time.Millisecond, Max: 2 * time.Second}},
 	})
 	if err != nil {
 		return err

@@ -231,7 +231,7 @@ func TestSecondProcess(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t, 64)
 	mem := buffertest.NewMemory()
-	eng, err := forebay.Open(filepath.Join(disk, "data"), forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{
+	eng, err := forebay.Open(filepath.Join(disk, "data"), forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Tuning{
 		Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}, MemTableBytes: 1 << 20,
 	}})
 	if err != nil {

@@ -191,7 +191,7 @@ func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 		}
 		return ctx.Err()
 	}
-	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}}}
+	opts := forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Tuning{Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}}}
 	open := func() *forebay.Engine {
 		t.Helper()
 		eng, err := forebay.Open(data, opts)
@@ -327,7 +327,7 @@ func TestSmallVolumeWithItsTables(t *testing.T) {
 			disk := smallVolume(t, size)
 			data := filepath.Join(disk, "data")
 			open := func() (*forebay.Engine, error) {
-				return forebay.Open(data, forebay.Options{Buffer: buffer.Options{Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}}})
+				return forebay.Open(data, forebay.Options{Buffer: buffer.Tuning{Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}}})
 			}
 			eng, err := open()
 			if err == nil {

@@ -34,7 +34,7 @@ func newIngestion(t *testing.T, fast bool, readTimeout time.Duration) *ingestion
 	t.Helper()
 	mem := buffertest.NewMemory()
 	eng, err := forebay.Open("data", forebay.Options{
-		Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem())),
+		Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem()),
 	})
 	if err != nil {
 		t.Fatal(err)

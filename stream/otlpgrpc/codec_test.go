@@ -249,7 +249,7 @@ func TestMessageSizes(t *testing.T) {
 
 // Other services of the same server, and the services on a server of the user, have the codec of gRPC.
 func TestOtherServices(t *testing.T) {
-	eng, err := forebay.Open("data", forebay.Options{Staging: noStaging{}, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))})
+	eng, err := forebay.Open("data", forebay.Options{Staging: noStaging{}, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem())})
 	if err != nil {
 		t.Fatal(err)
 	}

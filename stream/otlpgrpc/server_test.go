@@ -39,7 +39,7 @@ func sink(id string, columns ...mapping.Column) forebay.Sink {
 func start(t *testing.T, opts otlpgrpc.Options, more []grpc.ServerOption, sources ...forebay.Source) (*forebay.Engine, *buffertest.Memory, *grpc.ClientConn) {
 	t.Helper()
 	mem := buffertest.NewMemory()
-	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: buffer.Options{MemTableBytes: 1 << 20}.OnDisk(localdisk.Of(vfs.NewMem()))})
+	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestReady(t *testing.T) {
 		return nil
 	}))
 	opts := serviceOptions{catalog: catalog.Options{Store: store}, engine: forebay.Options{
-		Target: buffertest.NewMemory(), Buffer: buffer.Options{Retry: buffer.Retry{Initial: time.Millisecond}}.OnDisk(localdisk.Of(disk)),
+		Target: buffertest.NewMemory(), Buffer: localdisk.On(buffer.Tuning{Retry: buffer.Retry{Initial: time.Millisecond}}, disk),
 	}}
 	s := newService(t, opts)
 	s.done("POST", b+"/sources", webSource)

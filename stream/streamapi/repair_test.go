@@ -99,7 +99,7 @@ func TestRetryAndDiscard(t *testing.T) {
 
 // TestSettingWithoutEffect: a condition above half of a bound is never met, and both the task and the settings say so.
 func TestSettingWithoutEffect(t *testing.T) {
-	s := newService(t, serviceOptions{engine: forebay.Options{Target: buffertest.NewMemory(), Buffer: buffer.Options{MaxSinkBytes: 40 << 20}}})
+	s := newService(t, serviceOptions{engine: forebay.Options{Target: buffertest.NewMemory(), Buffer: buffer.Tuning{MaxSinkBytes: 40 << 20}}})
 	s.done("POST", b+"/sources", webSource)
 	const key, never = "storage.level.target.import.trigger.size", "The import size of 30MB is never reached"
 	warnings := func(path string) (list []string) {
