@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/examples/internal/show"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -33,9 +33,9 @@ func openTables(path string, toy bool, names map[string]string, logger *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	t := &tables{eng: eng, dir: path, toy: toy, source: make(map[string]string), defined: make(map[string]bool)}
-	maps.Copy(t.source, names)
-	return t, nil
+	source := make(map[string]string)
+	maps.Copy(source, names)
+	return &tables{eng, path, toy, source, make(map[string]bool)}, nil
 }
 
 // columns of a table: the whole record, or the fields of a record that the program knows.
@@ -103,38 +103,16 @@ func (t *tables) report(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		var rows int
-		var samples [][]string
+		shown := show.Table{ID: id, Columns: names, Keep: 5}
 		for row, err := range stored.Rows(id) {
 			if err != nil {
 				return err
 			}
-			if rows++; len(samples) < 5 {
-				samples = append(samples, row)
-			}
+			shown.Add(row)
 		}
-		fmt.Fprintf(out, "table %s: %d rows, for example\n", id, rows)
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "  %s\n", strings.Join(names, "\t"))
-		for _, row := range samples {
-			for i, cell := range row {
-				row[i] = shorten(cell)
-			}
-			fmt.Fprintf(w, "  %s\n", strings.Join(row, "\t"))
-		}
-		if err := w.Flush(); err != nil {
+		if err := shown.Print(out, 60); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// shorten fits a cell into a line.
-func shorten(s string) string {
-	const most = 60
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
 }

@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/forebay/forebay/examples/internal/show"
 	"github.com/forebay/forebay/extractor"
 	"github.com/forebay/forebay/extractor/feed"
 )
@@ -95,12 +96,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return usageError{err}
 		}
 	} else if o.baseURL == "" {
-		toy, err := serveToy()
+		toy, url, err := serveToy()
 		if err != nil {
 			return err
 		}
 		defer toy.Close()
-		o.baseURL = toy.URL
+		o.baseURL = url
 	}
 	cfg, err := extractor.ParseAt(text, o.baseURL)
 	if err != nil {
@@ -119,24 +120,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	shown := newProgressLine(stderr)
-	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Progress: shown.show}
+	line := show.NewProgress(stderr)
+	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Progress: func(p extractor.Progress) {
+		line.Show("%d pages, %d records, %.1f kB at %.1f kB/s, %d requests, %d retries",
+			p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, p.Retries)
+	}}
 	if o.out != "" {
 		state, err = extractor.RunTables(ctx, cfg, state, filepath.Join(o.out, "tables"), opts)
-		shown.end()
+		line.End()
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(stdout, "the tables are in %s\n", filepath.Join(o.out, "tables"))
 		return file.save(state)
 	}
-	return pull(ctx, cfg, state, file, opts, o, stdout, shown)
+	return pull(ctx, cfg, state, file, opts, o, stdout, line)
 }
 
 // pull runs the configuration into the tables of an engine.
 func pull(
 	ctx context.Context, cfg *extractor.Config, state extractor.State, file stateFile, opts extractor.Options, o options,
-	stdout io.Writer, shown *progressLine,
+	stdout io.Writer, line *show.Progress,
 ) (err error) {
 	if o.data == "" {
 		if o.data, err = os.MkdirTemp("", "extract-*"); err != nil {
@@ -160,7 +164,7 @@ func pull(
 	}
 	state, err = extractor.Run(ctx, cfg, state, opts)
 	state.Names = e.source
-	shown.end()
+	line.End()
 	// After an error too: the state then has the position at which the next run goes on.
 	if err := errors.Join(err, file.save(state)); err != nil {
 		return err

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strconv"
+	"strings"
+
+	"github.com/forebay/forebay/examples/internal/web"
 )
 
 // toyConfig is a configuration for the API below: a login, pages by links, and the items of every order.
@@ -59,32 +59,20 @@ const (
 )
 
 // A toyAPI is a shop with a handful of orders.
-type toyAPI struct {
-	URL    string
-	server *http.Server
-	token  string
-}
+type toyAPI struct{ token string }
 
-// serveToy starts the API on a free port of this machine.
-func serveToy() (*toyAPI, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	api := &toyAPI{URL: "http://" + listener.Addr().String() + "/v1/"}
-	sum := sha256.Sum256([]byte(api.URL))
-	api.token = hex.EncodeToString(sum[:8])
+// serveToy starts the API on a free port of this machine and returns its base URL.
+func serveToy() (server *web.Server, url string, err error) {
+	api := &toyAPI{strings.ToLower(rand.Text())}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/login", api.login)
 	mux.HandleFunc("GET /v1/orders", api.signed(api.orders))
 	mux.HandleFunc("GET /v1/orders/{id}/items", api.signed(api.items))
-	api.server = &http.Server{Handler: mux}
-	go func() { _ = api.server.Serve(listener) }()
-	return api, nil
+	if server, err = web.Local(mux); err != nil {
+		return nil, "", err
+	}
+	return server, "http://" + server.Addr + "/v1/", nil
 }
-
-// Close ends the API.
-func (api *toyAPI) Close() { _ = api.server.Close() }
 
 type object map[string]any
 
@@ -96,11 +84,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 
 func (api *toyAPI) login(w http.ResponseWriter, r *http.Request) {
 	var in struct{ User, Proof string }
-	text, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
-	if err == nil {
-		err = json.Unmarshal(text, &in)
-	}
-	if err != nil || in.User != "shop" || in.Proof != toyPassword {
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.User != "shop" || in.Proof != toyPassword {
 		answer(w, http.StatusForbidden, object{"error": "unknown user or password"})
 		return
 	}

@@ -14,8 +14,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +34,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/examples/internal/web"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 )
@@ -71,21 +70,14 @@ func run(ctx context.Context, folder string, orders int, out io.Writer) (err err
 	}
 
 	// Forebay listens as it would in a process of its own.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	server, err := web.Local(stream.Ingest(eng, stream.Options{}))
 	if err != nil {
 		return err
 	}
-	srv := stream.Server("", stream.Ingest(eng, stream.Options{}))
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
-	defer func() {
-		if shut := errors.Join(srv.Shutdown(ctx), <-served); !errors.Is(shut, http.ErrServerClosed) {
-			err = errors.Join(err, shut)
-		}
-	}()
+	defer func() { err = errors.Join(err, server.Stop(ctx), server.Err()) }()
 
 	// The exporters get what OTEL_EXPORTER_OTLP_ENDPOINT would be, with the signal that they would append.
-	if err := work(ctx, "http://"+listener.Addr().String()+"/otlp/1/"+src.ID+"/"+src.Secret, orders); err != nil {
+	if err := work(ctx, "http://"+server.Addr+"/otlp/1/"+src.ID+"/"+src.Secret, orders); err != nil {
 		return err
 	}
 	if err := eng.Flush(ctx, src.ID); err != nil {

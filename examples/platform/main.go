@@ -11,7 +11,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -32,6 +31,8 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/examples/internal/keep"
+	"github.com/forebay/forebay/examples/internal/web"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 	"github.com/forebay/forebay/storageapi/platform"
@@ -73,7 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	shown := "$TOKEN" // what the commands below take for the token: a given one is not printed
 	if *token == "" {
 		path := filepath.Join(*dir, "token")
-		if *token, err = secret(path); err != nil {
+		if *token, err = keep.Secret(path); err != nil {
 			return err
 		}
 		shown = "$(cat " + path + ")"
@@ -116,15 +117,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	h := &handler{platform: server}
-	front := stream.Server("", h)
-	served := make(chan error, 1)
-	go func() { served <- front.Serve(listener) }() // the engine calls the platform from its first moment on
-	defer func() {                                  // calls end before the platform is closed
+	front := web.Start(listener, stream.Server("", h)) // the engine calls the platform from its first moment on
+	defer func() {                                     // calls end before the platform is closed
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		if front.Shutdown(end) != nil {
-			front.Close()
-		}
+		_ = front.Stop(end)
 	}()
 	engine, err := forebay.Open(filepath.Join(*dir, "buffer"), forebay.Options{Staging: staging, Target: target, Logger: log})
 	if err != nil {
@@ -155,8 +152,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	fmt.Fprintf(stdout, howTo, base, shown, component, streamapi.DefaultTableType)
 	select {
 	case <-ctx.Done():
-	case err := <-served:
-		return err
+	case <-front.Done:
+		return front.Err()
 	}
 	// Events are refused from here on, and what waits is moved; the platform still answers the engine. What cannot be
 	// moved now stays in the directory and goes on at the next start.
@@ -295,14 +292,4 @@ func greet(_ context.Context, run *platform.Run) error {
 		return err
 	}
 	return run.SetState(data)
-}
-
-// secret reads a secret from a file, or makes one at the first start.
-func secret(path string) (string, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		data = []byte(strings.ToLower(rand.Text() + rand.Text()))[:48]
-		err = os.WriteFile(path, data, 0o600)
-	}
-	return strings.TrimSpace(string(data)), err
 }

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// childCommand is the first argument of a child process, the data directory is the second. The child tells its
-// address and its levels on standard output, one JSON object a line. When its standard input is closed it drains and
-// ends; so it also ends when its parent is gone.
+// childCommand is the first argument of a child process, the data directory is the second. The child writes its address
+// and its levels to standard output, one JSON object a line. When its standard input is closed it drains and ends; so it
+// also ends when its parent is gone.
 const (
 	childCommand = "engine-process"
 	secretEnv    = "QUICKSTART_SECRET"
@@ -36,24 +36,19 @@ func runChild(dir string) error {
 	if err != nil {
 		return err
 	}
-	drained := make(chan error, 1)
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // any end is the end
-		drained <- n.drain(ctx)
-	}()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	out := json.NewEncoder(os.Stdout)
-	for ended := false; ; {
-		if told := out.Encode(message{n.url(), n.levels()}); told != nil || ended {
-			return errors.Join(err, told, n.eng.Close())
-		}
-		select {
-		case <-tick.C:
-		case err = <-drained:
-			ended = true
-		}
+	tell := func() error {
+		return json.NewEncoder(os.Stdout).Encode(message{n.url(), n.levels()})
 	}
+	if err := tell(); err != nil {
+		return errors.Join(err, n.eng.Close())
+	}
+	go func() {
+		for range time.Tick(50 * time.Millisecond) {
+			_ = tell()
+		}
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it
+	return errors.Join(n.drain(ctx), tell(), n.eng.Close())
 }
 
 // child is a running child process, seen from its parent.
@@ -75,22 +70,22 @@ func startChild(dir, secret string, fail func(error)) (*child, error) {
 	c := &child{cmd: exec.Command(exe, childCommand, dir), ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), secretEnv+"="+secret)
 	c.cmd.Stderr = os.Stderr
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
+	var stdout io.Reader
+	if c.stdin, err = c.cmd.StdinPipe(); err == nil {
+		stdout, err = c.cmd.StdoutPipe()
 	}
-	stdout, err := c.cmd.StdoutPipe()
+	if err == nil {
+		err = c.cmd.Start()
+	}
 	if err != nil {
-		return nil, err
-	}
-	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
 	in := json.NewDecoder(stdout)
 	hear := func() error {
-		var m message
-		err := in.Decode(&m)
+		m := new(message)
+		err := in.Decode(m)
 		if err == nil {
-			c.told.Store(&m)
+			c.told.Store(m)
 		}
 		return err
 	}
@@ -205,14 +200,11 @@ func (s *crashing) finish(ctx context.Context) error {
 	c.drain()
 	select {
 	case <-c.ended:
+		return c.err
 	case <-ctx.Done():
 		c.kill()
 		return ctx.Err()
 	}
-	if c.err != nil {
-		return fmt.Errorf("engine process: %w", c.err)
-	}
-	return nil
 }
 
 // abort is called when the run has failed.

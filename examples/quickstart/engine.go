@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/examples/internal/web"
 	"github.com/forebay/forebay/stream"
 )
 
@@ -14,7 +13,7 @@ import (
 type service interface {
 	// url is where events are sent now.
 	url() string
-	// levels are as fresh as the service has told them.
+	// levels may be up to 50 ms old.
 	levels() levels
 	// finish returns when every row is in its table and the service is closed.
 	finish(ctx context.Context) error
@@ -28,9 +27,8 @@ type levels struct{ Local, Staging, Table int64 }
 // node is an engine with its ingestion endpoint.
 type node struct {
 	eng     *forebay.Engine
-	srv     *http.Server
+	server  *web.Server
 	address string
-	served  chan error
 }
 
 func startNode(ctx context.Context, dir, secret string) (*node, error) {
@@ -42,18 +40,11 @@ func startNode(ctx context.Context, dir, secret string) (*node, error) {
 	if err := eng.Define(ctx, src); err != nil {
 		return nil, errors.Join(err, eng.Close())
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	server, err := web.Local(stream.Ingest(eng, stream.Options{}))
 	if err != nil {
 		return nil, errors.Join(err, eng.Close())
 	}
-	n := &node{
-		eng:     eng,
-		srv:     stream.Server("", stream.Ingest(eng, stream.Options{})),
-		address: "http://" + listener.Addr().String() + "/stream/1/" + src.ID + "/" + secret,
-		served:  make(chan error, 1),
-	}
-	go func() { n.served <- n.srv.Serve(listener) }()
-	return n, nil
+	return &node{eng, server, "http://" + server.Addr + "/stream/1/" + src.ID + "/" + secret}, nil
 }
 
 func (n *node) url() string { return n.address }
@@ -70,10 +61,7 @@ func (n *node) levels() levels {
 
 // drain stops the intake and returns when every row is in its table.
 func (n *node) drain(ctx context.Context) error {
-	if err := n.srv.Shutdown(ctx); err != nil {
-		return err
-	}
-	if err := <-n.served; !errors.Is(err, http.ErrServerClosed) {
+	if err := errors.Join(n.server.Stop(ctx), n.server.Err()); err != nil {
 		return err
 	}
 	return n.eng.FlushAll(ctx)
@@ -82,7 +70,6 @@ func (n *node) drain(ctx context.Context) error {
 func (n *node) finish(ctx context.Context) error { return errors.Join(n.drain(ctx), n.eng.Close()) }
 
 func (n *node) abort() {
-	n.srv.Close()
-	<-n.served
+	n.server.Close()
 	n.eng.Close()
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -62,15 +60,9 @@ type delivery struct{ event, attempt uint32 }
 func (d delivery) id(run string) string { return fmt.Sprintf("%s-%07d-%d", run, d.event, d.attempt) }
 
 // parseDelivery reports false for rows of other runs.
-func parseDelivery(run, id string) (delivery, bool) {
-	rest, ok := strings.CutPrefix(id, run+"-")
-	event, attempt, _ := strings.Cut(rest, "-")
-	e, err1 := strconv.ParseUint(event, 10, 32)
-	a, err2 := strconv.ParseUint(attempt, 10, 32)
-	if !ok || err1 != nil || err2 != nil {
-		return delivery{}, false
-	}
-	return delivery{uint32(e), uint32(a)}, true
+func parseDelivery(run, id string) (d delivery, ok bool) {
+	_, err := fmt.Sscanf(id, run+"-%d-%d", &d.event, &d.attempt)
+	return d, err == nil
 }
 
 func orderNumber(event uint32) string { return fmt.Sprintf("SO-%07d", event) }

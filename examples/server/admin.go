@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/examples/internal/web"
 	"github.com/forebay/forebay/stream"
 )
 
@@ -32,24 +33,16 @@ func checkAdmin(addr string) error {
 	return nil
 }
 
-// serveAdmin takes orders until stop is called.
-func serveAdmin(cfg config, eng *forebay.Engine, cat *catalog.Catalog, logger *slog.Logger) (stop func(), err error) {
+// serveAdmin takes orders.
+func serveAdmin(cfg config, eng *forebay.Engine, cat *catalog.Catalog, logger *slog.Logger) (*web.Server, error) {
 	listener, err := net.Listen("tcp", cfg.admin)
 	if err != nil {
 		return nil, err
 	}
 	srv := stream.Server(cfg.admin, adminHandler(cfg.dir, eng, cat, logger))
 	srv.WriteTimeout = 0 // a checkpoint takes as long as its disk
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = srv.Serve(stream.LimitConnections(listener, 8)) // it ends with stop
-	}()
 	logger.Info("taking orders", "address", listener.Addr().String())
-	return func() {
-		_ = srv.Close()
-		<-served
-	}, nil
+	return web.Start(stream.LimitConnections(listener, 8), srv), nil
 }
 
 // checkpoint is the answer to an order.

@@ -41,6 +41,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/examples/internal/keep"
+	"github.com/forebay/forebay/examples/internal/web"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -64,6 +66,9 @@ func main() {
 	}
 }
 
+// tokenFile is in the data directory.
+const tokenFile = "token"
+
 // apiOptions returns the options of the Stream API.
 func apiOptions(cfg config, apiURL, ingestURL, token string) streamapi.Options {
 	return streamapi.Options{
@@ -78,16 +83,19 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err := os.MkdirAll(cfg.dir, 0o755); err != nil {
 		return err
 	}
-	token, err := apiToken(cfg)
-	if err != nil {
-		return err
+	token := cfg.token
+	if token == "" {
+		var err error
+		if token, err = keep.Secret(filepath.Join(cfg.dir, tokenFile)); err != nil {
+			return err
+		}
 	}
 	tables := dir.Tables(filepath.Join(cfg.dir, "tables"))
 	measured, err := newMetrics()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, measured.close()) }()
+	defer func() { err = errors.Join(err, measured.provider.Shutdown(context.WithoutCancel(ctx))) }()
 	eng, err := forebay.Open(cfg.dir, forebay.Options{
 		Target: tables, Logger: logger, Meter: measured.meter(),
 		Buffer: buffer.Tuning{MaxDiskBytes: cfg.maxDiskBytes, MaxSinkBytes: cfg.maxSinkBytes},
@@ -108,56 +116,54 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	defer ingestListener.Close()
 	apiListener, err := net.Listen("tcp", cfg.apiAddr)
 	if err != nil {
-		return errors.Join(err, ingestListener.Close())
+		return err
 	}
+	defer apiListener.Close()
 	var draining atomic.Bool
 	cfg.stream.Logger = logger
 	ingestAddr, apiAddr := ingestListener.Addr().String(), apiListener.Addr().String()
 	opts := apiOptions(cfg, "http://"+apiAddr, "http://"+ingestAddr, token)
 	api, err := streamapi.New(cat, opts)
 	if err != nil {
-		return errors.Join(err, ingestListener.Close(), apiListener.Close())
+		return err
 	}
-	events, err := eventServer(cfg, handler(stream.Ingest(eng, cfg.stream), stream.Ready(eng), draining.Load), logger)
+	eventServer, err := eventServer(cfg, handler(stream.Ingest(eng, cfg.stream), stream.Ready(eng), draining.Load), logger)
 	if err != nil {
-		return errors.Join(err, ingestListener.Close(), apiListener.Close())
+		return err
 	}
-	servers := []*server{
-		serve("events", ingestListener, events, eventConnections(cfg.maxConnections, fileHandles(), logger), logger),
-		serve("api", apiListener, usualServer("api", measured.before(api), logger), apiConnections, logger),
-	}
-	stopNow := func() {
-		for _, s := range servers {
-			s.close()
-		}
-	}
+	events := serve(ingestListener, eventServer, eventConnections(cfg.maxConnections, fileHandles(), logger))
+	defer events.Close()
+	management := serve(apiListener, usualServer("api", measured.before(api), logger), apiConnections)
+	defer management.Close()
 	if cfg.admin != "" {
-		stop, err := serveAdmin(cfg, eng, cat, logger)
+		admin, err := serveAdmin(cfg, eng, cat, logger)
 		if err != nil {
-			stopNow()
 			return err
 		}
-		defer stop()
+		defer admin.Close()
 	}
 	if err := tryOut(ctx, cfg, cat, opts, out, ingestAddr, apiAddr); err != nil {
-		stopNow()
 		return err
 	}
 	logger.Info("serving", "events", ingestAddr, "api", apiAddr, "directory", cfg.dir)
 
 	select {
-	case <-servers[0].ended:
-	case <-servers[1].ended:
+	case <-events.Done:
+	case <-management.Done:
 	case <-ctx.Done():
 	}
 	draining.Store(true)
 	logger.Info("stopping", "timeout", cfg.shutdownTimeout)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.shutdownTimeout)
 	defer cancel()
-	for _, s := range servers {
-		err = errors.Join(err, s.stop(end))
+	if cut := errors.Join(events.Stop(end), management.Stop(end)); cut != nil {
+		logger.Warn("requests in progress were cut off", "error", cut)
+	}
+	if failed := errors.Join(events.Err(), management.Err()); failed != nil {
+		err = fmt.Errorf("server on %s or %s: %w", ingestAddr, apiAddr, failed)
 	}
 	if err := eng.FlushAll(end); err != nil {
 		logger.Warn("not all rows are in the tables yet, they go on at the next start", "error", err)
@@ -166,58 +172,23 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	return err
 }
 
-// httpServer is implemented by package fastserver and by net/http.
-type httpServer interface {
-	Serve(net.Listener) error
-	Shutdown(context.Context) error
-	Close() error
-}
-
 // eventServer takes small requests over kept connections, which is what package fastserver is for.
-func eventServer(cfg config, h http.Handler, logger *slog.Logger) (httpServer, error) {
+func eventServer(cfg config, h http.Handler, logger *slog.Logger) (web.HTTP, error) {
 	if cfg.netHTTP {
 		return usualServer("events", h, logger), nil
 	}
 	return fastserver.New(h, fastserver.Options{Logger: logger.With("server", "events")})
 }
 
-func usualServer(name string, h http.Handler, logger *slog.Logger) httpServer {
+func usualServer(name string, h http.Handler, logger *slog.Logger) web.HTTP {
 	s := stream.Server("", h)
 	s.ErrorLog = slog.NewLogLogger(logger.With("server", name).Handler(), slog.LevelWarn)
 	return s
 }
 
-// server is an HTTP server that runs.
-type server struct {
-	httpServer
-	log   *slog.Logger
-	ended chan struct{} // closed when err is set
-	err   error
-}
-
-func serve(name string, l net.Listener, h httpServer, connections int, logger *slog.Logger) *server {
-	s := &server{httpServer: h, log: logger, ended: make(chan struct{})}
-	go func() {
-		defer close(s.ended)
-		if err := s.Serve(stream.LimitConnections(l, connections, "/health-check", "/readiness-check")); !errors.Is(err, http.ErrServerClosed) {
-			s.err = fmt.Errorf("server of %s: %w", name, err)
-		}
-	}()
-	return s
-}
-
-// stop answers the requests in progress until ctx ends.
-func (s *server) stop(ctx context.Context) error {
-	if err := s.Shutdown(ctx); err != nil {
-		s.log.Warn("requests in progress were cut off", "error", err)
-	}
-	s.close()
-	return s.err
-}
-
-func (s *server) close() {
-	_ = s.Close()
-	<-s.ended
+// serve bounds the connections of a server. Those that check its health have priority.
+func serve(l net.Listener, h web.HTTP, connections int) *web.Server {
+	return web.Start(stream.LimitConnections(l, connections, "/health-check", "/readiness-check"), h)
 }
 
 // tryOut prints that the server is ready, and commands to try it.

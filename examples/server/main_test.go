@@ -305,33 +305,6 @@ func TestParseNetworks(t *testing.T) {
 	}
 }
 
-// What is written in the data directory is the token or nothing, never an empty file.
-func TestAPIToken(t *testing.T) {
-	cfg := config{dir: t.TempDir()}
-	path := filepath.Join(cfg.dir, tokenFile)
-	made, err := apiToken(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := apiToken(cfg); err != nil || again != made || len(made) < 48 {
-		t.Errorf("token is %q, then %q, %v", made, again, err)
-	}
-	if entries, err := os.ReadDir(cfg.dir); err != nil || len(entries) != 1 {
-		t.Errorf("the directory has %v, %v, want the token alone", entries, err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("token is %v, %v, want mode 0600", info, err)
-	}
-	for _, text := range []string{"", " \n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if token, err := apiToken(cfg); err == nil || !strings.Contains(err.Error(), path+" is empty") {
-			t.Errorf("file %q: token %q, %v, want an error with the path", text, token, err)
-		}
-	}
-}
-
 // call sends a request to the API with the token that the server has made.
 func (p *process) call(method, path, body string) map[string]any {
 	p.t.Helper()

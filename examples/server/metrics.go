@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -32,16 +30,6 @@ func newMetrics() (*metrics, error) {
 }
 
 func (m *metrics) meter() metric.Meter { return m.provider.Meter("github.com/forebay/forebay") }
-
-// close is called when nothing is measured any more.
-func (m *metrics) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := m.provider.Shutdown(ctx); !errors.Is(err, sdkmetric.ErrReaderShutdown) {
-		return err
-	}
-	return nil
-}
 
 // before serves GET /metrics, and leaves all else to next.
 func (m *metrics) before(next http.Handler) http.Handler {
