@@ -8,22 +8,45 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// sameOrFail runs one template over one record on both engines, and demands the same bytes or two failures. Ours goes
-// first: what breaks our bounds must not reach the reference, which has none and cannot be stopped.
+// sameOrFail compiles a template on both engines and runs it over one record.
 func sameOrFail(t *testing.T, content string, r *Record) {
 	t.Helper()
-	prog, err := compileTemplate(content, Options{Compat: true})
-	if err != nil && (strings.Contains(err.Error(), "a template has 1 to") || strings.Contains(err.Error(), "brackets are nested deeper")) {
-		return // the reference has no such limits
+	newPair(content).sameOrFail(t, r)
+}
+
+// pair is a template compiled by us and, on first use, by the reference implementation.
+type pair struct {
+	content     string
+	ours        *Mapper
+	err         error
+	reference   func() (*oracle, error)
+	noReference bool // refused for a limit that the reference does not have
+}
+
+func newPair(content string) *pair {
+	p := &pair{content: content, reference: sync.OnceValues(func() (*oracle, error) { return newOracle(content) })}
+	p.ours, p.err = compileTemplate(content, Options{Compat: true})
+	p.noReference = p.err != nil && (strings.Contains(p.err.Error(), "a template has 1 to") || strings.Contains(p.err.Error(), "brackets are nested deeper"))
+	return p
+}
+
+// sameOrFail demands the same bytes of both engines, or two failures. Ours goes first: what breaks our bounds must not reach
+// the reference, which has none and cannot be stopped.
+func (p *pair) sameOrFail(t *testing.T, r *Record) {
+	t.Helper()
+	if p.noReference {
+		return
 	}
+	content, err := p.content, p.err
 	var got []byte
 	var gotErr error
 	if err == nil {
-		got, gotErr = prog.AppendCell(nil, 0, r)
+		got, gotErr = p.ours.AppendCell(nil, 0, r)
 		var fail *Error
 		if errors.As(gotErr, &fail) && (fail.Reason == BudgetExceeded || strings.Contains(fail.Error(), "internal error")) {
 			if fail.Reason != BudgetExceeded {
@@ -32,7 +55,7 @@ func sameOrFail(t *testing.T, content string, r *Record) {
 			return
 		}
 	}
-	ref, refErr := newOracle(content)
+	ref, refErr := p.reference()
 	switch {
 	case refErr != nil && err != nil:
 		return

@@ -141,13 +141,13 @@ func (m *machine) stdFlattenArrays(a []value) value {
 
 // stdUniq drops elements whose key equals the one before. The key of a single element is not evaluated.
 func (m *machine) stdUniq(a []value) value {
-	in, f := m.elements(a[0]), m.function(a[1])
+	in := m.elements(a[0])
 	var out []value
 	var last value
 	for i := range in.len() {
 		el := in.at(m, i)
 		if in.len() > 1 {
-			key := m.call(f, el)
+			key := m.call(m.function(a[1]), el)
 			if i > 0 && m.equal(last, key) {
 				continue
 			}

@@ -107,8 +107,8 @@ func (m *machine) modulo(x, y value) value {
 	if b == 0 {
 		m.fail("division by zero")
 	}
-	if a >= 0 && a <= maxSafe && b >= 1 && b <= maxSafe && a == math.Trunc(a) && b == math.Trunc(b) {
-		return number(float64(int64(a) % int64(b))) // in a tenth of the time
+	if a >= 1 && a <= maxSafe && b >= 1 && b <= maxSafe && a == math.Trunc(a) && b == math.Trunc(b) {
+		return number(float64(int64(a) % int64(b))) // in a tenth of the time; -0, which keeps its sign, is not among them
 	}
 	return m.checked(math.Mod(a, b))
 }
