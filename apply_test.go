@@ -205,8 +205,11 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 	def := forebay.Source{ID: "web", Sinks: []forebay.Sink{
 		{ID: "a", Disabled: true, Table: forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Path("p", `a[`), mapping.Template("n", `Body("n")`)}}},
 	}}
-	if err := def.Validate(); err == nil {
+	if _, err := forebay.Compile(def, forebay.Options{}); err == nil {
 		t.Fatal("without Compat the path is malformed")
+	}
+	if _, err := forebay.Compile(def, forebay.Options{Mapping: mapping.Options{Compat: true}}); err != nil {
+		t.Errorf("with the options of the engine, without it: %v", err)
 	}
 	d, err := e.Compile(def)
 	if err != nil {

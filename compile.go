@@ -10,10 +10,10 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Definition is a [Source] that [Engine.Compile] has checked and compiled with the options of its engine. It is immutable and
-// safe for concurrent use. Only that engine accepts it.
+// Definition is a [Source] that was checked and compiled. It is immutable and safe for concurrent use. [Engine.Apply] takes
+// those of its own [Engine.Compile].
 type Definition struct {
-	engine *Engine
+	engine *Engine // nil: none
 	source Source
 	sinks  []compiledSink // all, in the order of the source
 }
@@ -31,11 +31,19 @@ func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
 	return nil
 }
 
+// Compile checks a source and compiles its mappings as an engine with these options does, without an engine. The error is a
+// [*DefinitionError] with all problems, also those of templates and paths.
+func Compile(def Source, opts Options) (*Definition, error) {
+	return compile(nil, def, opts, &mapperCache{options: opts.Mapping})
+}
+
 // Compile checks a source and compiles its mappings with the options of the engine, as [Engine.Define] does, and changes
 // nothing. Everything that shows or checks what a sink would store uses it, so the answer is what the engine will do.
 // Mappings that were compiled recently for the same sink are reused. The error is a [*DefinitionError] with all problems.
-func (e *Engine) Compile(def Source) (*Definition, error) {
-	sinks, err := compileSource(def, e.opts.Buffer.ImportLimits(), e.mappers.get)
+func (e *Engine) Compile(def Source) (*Definition, error) { return compile(e, def, e.opts, &e.mappers) }
+
+func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Definition, error) {
+	sinks, err := compileSource(def, opts.Buffer.ImportLimits(), mappers)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func TestDefinitionReportsEveryProblem(t *testing.T) {
 	}
 	bad.Sinks[5].Table.Columns = mapping.Columns{mapping.Template("t", "Body(")}
 	bad.Sinks[6].Settings.Import.Count = -1
-	err := bad.Validate()
+	_, err := forebay.Compile(bad, forebay.Options{})
 	var def *forebay.DefinitionError
 	if !errors.As(err, &def) {
 		t.Fatalf("error %v", err)
@@ -246,8 +246,7 @@ func TestIDs(t *testing.T) {
 		"a": true, "my_source-2": true, "0_0": true, "": false, "_a": false, "a_": false, "-a": false, "A": false, "a.b": false, "a/b": false,
 		strings.Repeat("a", 48): true, strings.Repeat("a", 49): false,
 	} {
-		def := forebay.Source{ID: id}
-		if err := def.Validate(); (err == nil) != want {
+		if _, err := forebay.Compile(forebay.Source{ID: id}, forebay.Options{}); (err == nil) != want {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}

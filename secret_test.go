@@ -81,7 +81,7 @@ func TestOldSecretIsChecked(t *testing.T) {
 		"are given together":     {ID: "web", Secret: "new", OldSecret: "old"},
 		"OldSecret: the secret ": {ID: "web", Secret: "new", OldSecretUntil: until},
 	} {
-		err := s.Validate()
+		_, err := forebay.Compile(s, forebay.Options{})
 		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
 			t.Errorf("%+v: %v, want %q", s, err, problem)
 		}

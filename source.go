@@ -105,16 +105,6 @@ type Table struct {
 	Columns mapping.Columns
 }
 
-// Validate reports all problems at once; nil when an engine with the default [Options].Mapping can use the definition.
-// Templates and paths are compiled, so their errors are found here and not with the first event. [Engine.Compile] does the
-// same with the options of an engine.
-func (s Source) Validate() error {
-	_, err := compileSource(s, trigger.Import(), func(_ string, columns mapping.Columns) (*mapping.Mapper, error) {
-		return mapping.Compile(columns, mapping.Options{})
-	})
-	return err
-}
-
 // DefinitionError lists what is wrong with a source definition. Nothing of the definition was applied.
 type DefinitionError struct {
 	// Source is the id of the source as it was given.
@@ -136,8 +126,8 @@ type compiledSink struct {
 	mapper   *mapping.Mapper
 }
 
-// compileSource checks a source. compile makes the mapper of a sink, which has its name in the buffer.
-func compileSource(s Source, imports trigger.Limits, compile func(id string, columns mapping.Columns) (*mapping.Mapper, error)) ([]compiledSink, error) {
+// compileSource checks a source and compiles its mappings.
+func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]compiledSink, error) {
 	var problems []error
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
@@ -186,7 +176,7 @@ func compileSource(s Source, imports trigger.Limits, compile func(id string, col
 				report("sink %q: Settings: %w", sink.ID, err)
 			}
 		}
-		mapper, err := compile(bufferID(s.ID, sink.ID), sink.Table.Columns)
+		mapper, err := mappers.get(bufferID(s.ID, sink.ID), sink.Table.Columns)
 		if err != nil {
 			for _, err := range each(err) {
 				report("sink %q: %w", sink.ID, err)

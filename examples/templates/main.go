@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -72,17 +73,24 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		opts = append(opts, mapping.RawString())
 	}
 	col := mapping.Template("value", content, opts...)
-	m, err := mapping.Compile(mapping.Columns{col}, mapping.Options{Compat: *compat})
-	var faults mapping.DefinitionErrors
-	if errors.As(err, &faults) {
-		for _, f := range faults {
-			point(stdout, content, f)
+	source := forebay.Source{ID: "example", Sinks: []forebay.Sink{
+		{ID: "example", Table: forebay.Table{ID: "example", Columns: mapping.Columns{col}}},
+	}}
+	compiled, err := forebay.Compile(source, forebay.Options{Mapping: mapping.Options{Compat: *compat}})
+	var refused *forebay.DefinitionError
+	if errors.As(err, &refused) {
+		for _, problem := range refused.Problems {
+			var fault *mapping.DefinitionError
+			if errors.As(problem, &fault) {
+				point(stdout, content, fault)
+			}
 		}
 		return errors.New("the template is refused")
 	}
 	if err != nil {
 		return err
 	}
+	m := compiled.Mapper("example")
 
 	record := &mapping.Record{
 		Body: body, Header: header, ClientIP: netip.MustParseAddr("203.0.113.7"), Received: time.Now(),
