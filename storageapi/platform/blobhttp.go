@@ -55,21 +55,17 @@ func (s *Server) signature(file int64, rights string, until time.Time) (string, 
 
 // blobKey reads the key of the signatures, or makes it at the first use.
 func (s *Server) blobKey() (secret []byte, err error) {
-	var found bool
-	err = s.store.view(func(tx *txn) (err error) {
-		found, err = tx.get(blobKeyKey, &secret)
-		return err
-	})
-	if found || err != nil {
+	secret, err = viewed(s.store, func(tx *txn) ([]byte, error) { return find[[]byte](tx, blobKeyKey, nil) })
+	if secret != nil || err != nil {
 		return secret, err
 	}
 	err = s.store.update(blobKeyKey, func(tx *txn) error {
-		if found, err := tx.get(blobKeyKey, &secret); found || err != nil {
-			return err
+		if !tx.get(blobKeyKey, &secret) {
+			secret = make([]byte, 32)
+			_, _ = rand.Read(secret) // never fails
+			tx.put(blobKeyKey, secret)
 		}
-		secret = make([]byte, 32)
-		_, _ = rand.Read(secret) // never fails
-		return tx.put(blobKeyKey, secret)
+		return nil
 	})
 	return secret, err
 }

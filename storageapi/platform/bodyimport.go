@@ -54,7 +54,7 @@ func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jo
 		}
 		f := storedFile{ID: id, Branch: c.branch, Name: name, Created: now(), RunID: c.runID(), Creator: c.creator()}
 		f.keepFor(bodyFileDays)
-		return id, c.s.store.update(fileLock(id), func(tx *txn) error { return putFile(tx, f) })
+		return id, c.s.store.update(fileLock(id), func(tx *txn) error { putFile(tx, f); return nil })
 	})
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *Server) dropBodyFile(id int64) {
 	if err != nil || slices.ContainsFunc(open, func(r jobRecord) bool { return gjson.GetBytes(r.Params, "source.fileId").Int() == id }) {
 		return
 	}
-	err = s.store.update(fileLock(id), func(tx *txn) error { return dropFileOf(tx, id) })
+	err = s.store.update(fileLock(id), func(tx *txn) error { dropFileOf(tx, id); return nil })
 	if err != nil {
 		s.log.Warn("platform: the file of an import could not be deleted, it expires by itself", "file", id, "error", err)
 		return

@@ -64,11 +64,10 @@ func getBranch(tx *txn, id int64) (devBranch, error) {
 
 func (c *call) listBranches(tx *txn) (any, error) {
 	list := []storageapi.DevBranch{}
-	branches, err := all[devBranch](tx, key("branch", ""))
-	for _, b := range branches {
+	for b := range each[devBranch](tx, key("branch", ""), false) {
 		list = append(list, b.answer())
 	}
-	return list, err
+	return list, nil
 }
 
 // pathBranch reads the branch whose number is the last element of the path.
@@ -127,7 +126,8 @@ func (s *Server) branchCreateJob(run *jobRun, p branchParams) error {
 		if err := s.copyConfigurations(tx, s.defaultBranch.key(), b.key(), run.record.Creator); err != nil {
 			return nil, err
 		}
-		return b.answer(), tx.put(branchKey(b.ID), b)
+		tx.put(branchKey(b.ID), b)
+		return b.answer(), nil
 	})
 }
 
@@ -157,7 +157,8 @@ func (c *call) updateBranch() (any, error) {
 		if description != nil {
 			b.Description = *description
 		}
-		return b.answer(), tx.put(branchKey(b.ID), b)
+		tx.put(branchKey(b.ID), b)
+		return b.answer(), nil
 	})
 }
 
@@ -185,28 +186,18 @@ func (s *Server) branchDeleteJob(run *jobRun, p branchParams) error {
 	var tables []table
 	var files []storedFile
 	defer s.store.locks.Hold(tokensLock)()
-	err := run.finish(branchesLock, func(tx *txn) (_ any, err error) {
-		if tables, err = all[table](tx, key("table", b.key(), "")); err != nil {
-			return nil, err
-		}
-		if files, err = dropFiles(tx, func(f storedFile) bool { return f.Branch == b.key() }); err != nil {
-			return nil, err
-		}
-		buckets, err := all[bucket](tx, key("bucket", b.key(), ""))
-		if err != nil {
-			return nil, err
-		}
+	err := run.finish(branchesLock, func(tx *txn) (any, error) {
+		tables = all[table](tx, key("table", b.key(), ""))
+		files = dropFiles(tx, func(f storedFile) bool { return f.Branch == b.key() })
+		buckets := all[bucket](tx, key("bucket", b.key(), ""))
 		for _, records := range branchedRecords() {
-			if err := tx.deleteAll(records + b.key() + sep); err != nil {
-				return nil, err
-			}
+			tx.deleteAll(records + b.key() + sep)
 		}
 		for _, old := range buckets {
-			if err := dropPermissions(tx, old.ID); err != nil {
-				return nil, err
-			}
+			dropPermissions(tx, old.ID)
 		}
-		return nil, tx.delete(branchKey(b.ID))
+		tx.delete(branchKey(b.ID))
+		return nil, nil
 	})
 	if err != nil {
 		return err
@@ -233,45 +224,31 @@ func branchedRecords() (list []string) {
 // some. They are unreachable, and no branch gets that id again.
 func (s *Server) sweepBranches() error {
 	return s.store.update(branchesLock, func(tx *txn) error {
-		branches, err := all[devBranch](tx, key("branch", ""))
-		if err != nil {
-			return err
-		}
 		var names []string
-		for _, b := range branches {
+		for b := range each[devBranch](tx, key("branch", ""), false) {
 			names = append(names, b.key())
 		}
 		slices.Sort(names) // the order of the keys
 		for _, records := range branchedRecords() {
 			from := []byte(records)
 			for _, name := range names {
-				if err := tx.deleteRange(from, []byte(records+name+sep)); err != nil {
-					return err
-				}
+				tx.deleteRange(from, []byte(records+name+sep))
 				from = prefixEnd(records + name + sep)
 			}
-			if err := tx.deleteRange(from, prefixEnd(records)); err != nil {
-				return err
-			}
+			tx.deleteRange(from, prefixEnd(records))
 		}
-		_, err = dropFiles(tx, func(f storedFile) bool { return !slices.Contains(names, f.Branch) })
-		return err
+		dropFiles(tx, func(f storedFile) bool { return !slices.Contains(names, f.Branch) })
+		return nil
 	})
 }
 
 // dropFiles deletes the records of files that are gone, and returns them.
-func dropFiles(tx *txn, gone func(f storedFile) bool) ([]storedFile, error) {
-	files, err := all[storedFile](tx, key("file", ""))
-	if err != nil {
-		return nil, err
-	}
-	files = slices.DeleteFunc(files, func(f storedFile) bool { return !gone(f) })
+func dropFiles(tx *txn, gone func(f storedFile) bool) []storedFile {
+	files := slices.DeleteFunc(all[storedFile](tx, key("file", "")), func(f storedFile) bool { return !gone(f) })
 	for _, f := range files {
-		if err := dropFile(tx, f); err != nil {
-			return nil, err
-		}
+		dropFile(tx, f)
 	}
-	return files, nil
+	return files
 }
 
 // emptyObject returns {} that belongs to the caller. It is no variable, because decoding into a RawMessage writes to the

@@ -49,11 +49,7 @@ func bucketOwner(branch, id string) string { return "bucket" + sep + branch + se
 // findBucket reads a bucket that the caller may read.
 func (c *call) findBucket(tx *txn, id string) (bucket, error) {
 	var b bucket
-	found, err := tx.get(bucketKey(c.branch, id), &b)
-	if err != nil {
-		return b, err
-	}
-	if !found && (c.token.CanManageBuckets || c.token.Buckets[id] != "") {
+	if !tx.get(bucketKey(c.branch, id), &b) && (c.token.CanManageBuckets || c.token.Buckets[id] != "") {
 		return b, refuse(http.StatusNotFound, bucketNotFound, "The bucket %q was not found in the project \"%d\"", cut(id, 120), c.s.opts.ProjectID)
 	}
 	if !c.token.mayRead(id) {
@@ -62,11 +58,8 @@ func (c *call) findBucket(tx *txn, id string) (bucket, error) {
 	return b, nil
 }
 
-func (c *call) bucketAnswer(tx *txn, b bucket) (storageapi.Bucket, []table, error) {
-	tables, err := all[table](tx, key("table", c.branch, b.ID+"."))
-	if err != nil {
-		return storageapi.Bucket{}, nil, err
-	}
+func (c *call) bucketAnswer(tx *txn, b bucket) (storageapi.Bucket, []table) {
+	tables := all[table](tx, key("table", c.branch, b.ID+"."))
 	out := storageapi.Bucket{
 		URI: c.base() + storagePath + "/buckets/" + b.ID, ID: b.ID, Name: b.Name, DisplayName: b.DisplayName, Stage: b.Stage,
 		Description: b.Description, Created: b.Created, LastChangeDate: b.Changed, Updated: b.Created, Backend: backendName, Color: b.Color,
@@ -79,7 +72,7 @@ func (c *call) bucketAnswer(tx *txn, b bucket) (storageapi.Bucket, []table, erro
 			out.LastChangeDate = t.LastChange
 		}
 	}
-	return out, tables, nil
+	return out, tables
 }
 
 // bucketDetail adds what a bucket has where it is not a part of a table.
@@ -93,21 +86,14 @@ func (c *call) includes(name string) bool {
 }
 
 func (c *call) listBuckets(tx *txn) (any, error) {
-	buckets, err := all[bucket](tx, key("bucket", c.branch, ""))
-	if err != nil {
-		return nil, err
-	}
 	list := []bucketDetail{}
-	for _, b := range buckets {
+	for b := range each[bucket](tx, key("bucket", c.branch, ""), false) {
 		if !c.token.mayRead(b.ID) {
 			continue
 		}
-		out, err := c.briefBucket(tx, b)
-		if err == nil && c.includes("metadata") {
-			out.Metadata, err = notes(tx, bucketOwner(c.branch, b.ID))
-		}
-		if err != nil {
-			return nil, err
+		out := c.briefBucket(tx, b)
+		if c.includes("metadata") {
+			out.Metadata = notes(tx, bucketOwner(c.branch, b.ID))
 		}
 		list = append(list, out)
 	}
@@ -115,9 +101,9 @@ func (c *call) listBuckets(tx *txn) (any, error) {
 }
 
 // briefBucket describes a bucket with the address of its tables.
-func (c *call) briefBucket(tx *txn, b bucket) (bucketDetail, error) {
-	out, _, err := c.bucketAnswer(tx, b)
-	return bucketDetail{out, out.URI + "/tables"}, err
+func (c *call) briefBucket(tx *txn, b bucket) bucketDetail {
+	out, _ := c.bucketAnswer(tx, b)
+	return bucketDetail{out, out.URI + "/tables"}
 }
 
 func (c *call) getBucket(tx *txn) (any, error) {
@@ -125,19 +111,12 @@ func (c *call) getBucket(tx *txn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, tables, err := c.bucketAnswer(tx, b)
-	if err != nil {
-		return nil, err
-	}
-	if out.Metadata, err = notes(tx, bucketOwner(c.branch, b.ID)); err != nil {
-		return nil, err
-	}
+	out, tables := c.bucketAnswer(tx, b)
+	out.Metadata = notes(tx, bucketOwner(c.branch, b.ID))
 	items := []storageapi.Table{}
 	for _, t := range tables {
 		item := c.tableAnswer(t)
-		if err := c.addNotes(tx, t, &item, c.includes("metadata"), c.includes("columnMetadata")); err != nil {
-			return nil, err
-		}
+		c.addNotes(tx, t, &item, c.includes("metadata"), c.includes("columnMetadata"))
 		items = append(items, item)
 	}
 	return bucketDetail{out, items}, nil
@@ -182,9 +161,7 @@ func (c *call) createBucket() (any, error) {
 	b.ID, b.Created = b.Stage+"."+b.Name, now()
 	// One lock for all creations, because display names are unique over all buckets.
 	return c.change(bucketLock(c.branch, ""), func(tx *txn) (any, error) {
-		if found, err := tx.has(bucketKey(c.branch, b.ID)); err != nil {
-			return nil, err
-		} else if found {
+		if tx.has(bucketKey(c.branch, b.ID)) {
 			return nil, refuse(http.StatusBadRequest, bucketExists, "The bucket %q already exists", b.ID)
 		}
 		// Only a display name that the caller chose can be refused.
@@ -196,10 +173,8 @@ func (c *call) createBucket() (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := tx.put(bucketKey(c.branch, b.ID), b); err != nil {
-			return nil, err
-		}
-		return c.briefBucket(tx, b)
+		tx.put(bucketKey(c.branch, b.ID), b)
+		return c.briefBucket(tx, b), nil
 	})
 }
 
@@ -251,10 +226,8 @@ func (s *Server) bucketUpdateJob(run *jobRun, p bucketParams) error {
 			b.Color = p.Color
 		}
 		b.Changed = now()
-		if err := tx.put(bucketKey(c.branch, b.ID), b); err != nil {
-			return nil, err
-		}
-		return c.briefBucket(tx, b)
+		tx.put(bucketKey(c.branch, b.ID), b)
+		return c.briefBucket(tx, b), nil
 	})
 }
 
@@ -269,7 +242,7 @@ func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 	// Lock order: bucket, its tables by id, tokens. A holder of a table lock or of the token lock takes no further lock.
 	defer s.store.locks.Hold(bucketLock(branch, ""))()
 	defer s.store.locks.Hold(bucketLock(branch, p.Bucket))()
-	tables, err := viewed(s.store, func(tx *txn) ([]table, error) { return all[table](tx, key("table", branch, p.Bucket+".")) })
+	tables, err := viewed(s.store, func(tx *txn) ([]table, error) { return all[table](tx, key("table", branch, p.Bucket+".")), nil })
 	if err != nil {
 		return err
 	}
@@ -289,25 +262,17 @@ func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 
 // dropBucket deletes a bucket with its tables, which are returned: their data is to be removed afterwards.
 func dropBucket(tx *txn, branch string, p bucketParams) ([]table, error) {
-	tables, err := all[table](tx, key("table", branch, p.Bucket+"."))
-	if err != nil {
-		return nil, err
-	}
+	tables := all[table](tx, key("table", branch, p.Bucket+"."))
 	if len(tables) > 0 && !p.Force {
 		return nil, refuse(http.StatusBadRequest, bucketNotEmpty, "The bucket %q has %d tables: delete them first, or use force", p.Bucket, len(tables))
 	}
 	for _, t := range tables {
-		if err := dropTable(tx, branch, t); err != nil {
-			return nil, err
-		}
+		dropTable(tx, branch, t)
 	}
-	if err := tx.deleteAll(key("metadata", bucketOwner(branch, p.Bucket), "")); err != nil {
-		return nil, err
-	}
-	if err := tx.delete(bucketKey(branch, p.Bucket)); err != nil {
-		return nil, err
-	}
-	return tables, dropPermissions(tx, p.Bucket)
+	tx.deleteAll(key("metadata", bucketOwner(branch, p.Bucket), ""))
+	tx.delete(bucketKey(branch, p.Bucket))
+	dropPermissions(tx, p.Bucket)
+	return tables, nil
 }
 
 // findWritable checks that a bucket is there and that the caller may write to it.

@@ -16,7 +16,8 @@ func TestCloseWhileACallWaitsForItsJob(t *testing.T) {
 	}
 	const id = 77
 	err = s.store.update("", func(tx *txn) error {
-		return tx.put(jobKey(id), jobRecord{ID: id, Status: storageapi.JobWaiting})
+		tx.put(jobKey(id), jobRecord{ID: id, Status: storageapi.JobWaiting})
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

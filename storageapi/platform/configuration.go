@@ -2,7 +2,6 @@ package platform
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -108,12 +107,8 @@ func notFound(id configID) *apiError {
 // openConfiguration reads a configuration. One in the trash is not found unless deleted is wanted.
 func openConfiguration(tx *txn, id configID, by storageapi.TokenRef, deleted bool) (*configuration, error) {
 	c := &configuration{configID: id, tx: tx, by: by}
-	found, err := tx.get(id.key("config"), &c.head)
-	if err == nil && (!found || c.head.Latest.Deleted != deleted) {
-		err = notFound(id)
-	}
-	if err != nil {
-		return nil, err
+	if !tx.get(id.key("config"), &c.head) || c.head.Latest.Deleted != deleted {
+		return nil, notFound(id)
 	}
 	return c, nil
 }
@@ -128,64 +123,42 @@ func newChange(version int, by storageapi.TokenRef, text, fallback string) chang
 }
 
 // commit makes next the latest version, with the next number. A nil content keeps next.Content.
-func (c *configuration) commit(next configVersion, content json.RawMessage, text, fallback string) error {
+func (c *configuration) commit(next configVersion, content json.RawMessage, text, fallback string) {
 	next.change = newChange(c.head.Latest.Version+1, c.by, text, fallback)
 	if content != nil {
 		next.Content = next.Version
-		if err := c.tx.put(c.content(next.Content), content); err != nil {
-			return err
-		}
+		c.tx.put(c.content(next.Content), content)
 	}
-	if err := c.tx.put(c.version(next.Version), next); err != nil {
-		return err
-	}
+	c.tx.put(c.version(next.Version), next)
 	if c.head.Created.IsZero() {
 		c.head.ID, c.head.Created, c.head.Creator = c.config, next.At, c.by
 	}
 	c.head.Latest = next
-	return c.tx.put(c.key("config"), c.head)
+	c.tx.put(c.key("config"), c.head)
 }
 
-// putRow makes a new version of a row and returns the reference to it. The numbers go on where an earlier row of the
-// id ended.
-func (c *configuration) putRow(id string, row rowVersion, text, fallback string) (rowRef, error) {
+// putRow makes a new version of a row and returns a reference to it. Version numbers continue those of an earlier row
+// with the same id.
+func (c *configuration) putRow(id string, row rowVersion, text, fallback string) rowRef {
 	var head rowHead
-	if _, err := c.tx.get(c.row(id), &head); err != nil {
-		return rowRef{}, err
-	}
+	c.tx.get(c.row(id), &head)
 	head.Version++
 	row.change = newChange(head.Version, c.by, text, fallback)
 	if head.Created.IsZero() {
 		head.Created, head.Creator = row.At, c.by
 	}
-	if err := c.tx.put(c.row(id), head); err != nil {
-		return rowRef{}, err
-	}
-	return rowRef{id, head.Version}, c.tx.put(c.rowVersion(id, head.Version), row)
-}
-
-// copyRows makes new versions of rows of another configuration.
-func (c *configuration) copyRows(from *configuration, rows []rowRef, text, fallback string) (copied []rowRef, err error) {
-	for _, ref := range rows {
-		row, err := from.readRow(ref)
-		if err != nil {
-			return nil, err
-		}
-		if ref, err = c.putRow(ref.ID, row, text, fallback); err != nil {
-			return nil, err
-		}
-		copied = append(copied, ref)
-	}
-	return copied, nil
+	c.tx.put(c.row(id), head)
+	c.tx.put(c.rowVersion(id, head.Version), row)
+	return rowRef{id, head.Version}
 }
 
 // readRow reads the version of a row that a reference names.
-func (c *configuration) readRow(ref rowRef) (rowVersion, error) {
-	return find[rowVersion](c.tx, c.rowVersion(ref.ID, ref.Version), fmt.Errorf("configuration %s/%s: version %d of row %s is not there", c.component, c.config, ref.Version, ref.ID))
+func (c *configuration) readRow(ref rowRef) rowVersion {
+	return named[rowVersion](c.tx, c.rowVersion(ref.ID, ref.Version), "configuration %s/%s: version %d of row %s is missing", c.component, c.config, ref.Version, ref.ID)
 }
 
-func (c *configuration) readContent(v configVersion) (json.RawMessage, error) {
-	return find[json.RawMessage](c.tx, c.content(v.Content), fmt.Errorf("configuration %s/%s: content of version %d is not there", c.component, c.config, v.Version))
+func (c *configuration) readContent(v configVersion) json.RawMessage {
+	return named[json.RawMessage](c.tx, c.content(v.Content), "configuration %s/%s: content of version %d is missing", c.component, c.config, v.Version)
 }
 
 // readVersion reads an earlier version.
@@ -194,13 +167,12 @@ func (c *configuration) readVersion(v int) (configVersion, error) {
 }
 
 // readState reads the state under a key; the default is {}.
-func readState(tx *txn, key string) (json.RawMessage, error) {
+func readState(tx *txn, key string) json.RawMessage {
 	var state json.RawMessage
-	found, err := tx.get(key, &state)
-	if !found {
-		state = emptyObject()
+	if !tx.get(key, &state) {
+		return emptyObject()
 	}
-	return state, err
+	return state
 }
 
 // find returns the place of a row in the version, or -1.
@@ -249,14 +221,14 @@ var includeAll = include{content: true, rows: true, state: true}
 
 // changeAnswer makes the answer to a change. It has no member rows, not even an empty one: clients decode the answer over the
 // configuration that they have sent, and create its rows afterwards.
-func (c *configuration) changeAnswer() (storageapi.Configuration, error) {
+func (c *configuration) changeAnswer() storageapi.Configuration {
 	return c.answer(include{content: true, state: true})
 }
 
 // answer describes the latest version.
-func (c *configuration) answer(with include) (out storageapi.Configuration, err error) {
+func (c *configuration) answer(with include) storageapi.Configuration {
 	v := c.head.Latest
-	out = storageapi.Configuration{
+	out := storageapi.Configuration{
 		ID: c.head.ID, Name: v.Name, Description: v.Description, Created: c.head.Created, CreatorToken: c.head.Creator,
 		Version: v.Version, ChangeDescription: v.Text, IsDeleted: v.Deleted, IsDisabled: v.Disabled, RowsSortOrder: notNil(v.SortOrder),
 		CurrentVersion: &storageapi.ConfigurationChange{
@@ -264,42 +236,29 @@ func (c *configuration) answer(with include) (out storageapi.Configuration, err 
 		},
 	}
 	if with.content {
-		if out.Configuration, err = c.readContent(v); err != nil {
-			return out, err
-		}
+		out.Configuration = c.readContent(v)
 	}
 	if with.state {
-		if out.State, err = readState(c.tx, c.state()); err != nil {
-			return out, err
-		}
+		out.State = readState(c.tx, c.state())
 	}
 	if with.rows {
-		out.Rows, err = c.answerRows(v, with)
+		out.Rows = c.answerRows(v, with)
 	}
-	return out, err
+	return out
 }
 
-func (c *configuration) answerRows(v configVersion, with include) ([]storageapi.ConfigurationRow, error) {
+func (c *configuration) answerRows(v configVersion, with include) []storageapi.ConfigurationRow {
 	rows := []storageapi.ConfigurationRow{}
 	for _, ref := range v.ordered() {
-		row, err := c.answerRow(ref, with)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
+		rows = append(rows, c.answerRow(ref, with))
 	}
-	return rows, nil
+	return rows
 }
 
-func (c *configuration) answerRow(ref rowRef, with include) (storageapi.ConfigurationRow, error) {
-	row, err := c.readRow(ref)
-	if err != nil {
-		return storageapi.ConfigurationRow{}, err
-	}
+func (c *configuration) answerRow(ref rowRef, with include) storageapi.ConfigurationRow {
+	row := c.readRow(ref)
 	var head rowHead
-	if _, err := c.tx.get(c.row(ref.ID), &head); err != nil {
-		return storageapi.ConfigurationRow{}, err
-	}
+	c.tx.get(c.row(ref.ID), &head)
 	out := storageapi.ConfigurationRow{
 		ID: ref.ID, Name: row.Name, Description: row.Description, IsDisabled: row.Disabled, Version: row.Version, Created: head.Created,
 		CreatorToken: head.Creator, ChangeDescription: row.Text, VersionIdentifier: row.Identifier,
@@ -308,7 +267,7 @@ func (c *configuration) answerRow(ref rowRef, with include) (storageapi.Configur
 		out.Configuration = row.Content
 	}
 	if with.state {
-		out.State, err = readState(c.tx, c.rowState(ref.ID))
+		out.State = readState(c.tx, c.rowState(ref.ID))
 	}
-	return out, err
+	return out
 }

@@ -129,24 +129,15 @@ func orEmptyObject(content json.RawMessage) json.RawMessage {
 }
 
 // configurationsOf reads all configurations of a component, live ones or those in the trash.
-func configurationsOf(tx *txn, branch, component string, deleted bool, with include) ([]storageapi.Configuration, error) {
-	heads, err := all[configHead](tx, key("config", branch, component, ""))
-	if err != nil {
-		return nil, err
-	}
+func configurationsOf(tx *txn, branch, component string, deleted bool, with include) []storageapi.Configuration {
 	list := []storageapi.Configuration{}
-	for _, head := range heads {
-		if head.Latest.Deleted != deleted {
-			continue
+	for head := range each[configHead](tx, key("config", branch, component, ""), false) {
+		if head.Latest.Deleted == deleted {
+			conf := &configuration{configID: configID{branch, component, head.ID}, tx: tx, head: head}
+			list = append(list, conf.answer(with))
 		}
-		conf := &configuration{configID: configID{branch, component, head.ID}, tx: tx, head: head}
-		out, err := conf.answer(with)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, out)
 	}
-	return list, nil
+	return list
 }
 
 func (c *call) listConfigurations(tx *txn) (any, error) {
@@ -154,7 +145,7 @@ func (c *call) listConfigurations(tx *txn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return configurationsOf(tx, c.branch, id.component, c.queryFlag("isDeleted"), includeAll)
+	return configurationsOf(tx, c.branch, id.component, c.queryFlag("isDeleted"), includeAll), nil
 }
 
 // listComponents answers components that have a configuration, without what was not asked for.
@@ -176,27 +167,15 @@ func (c *call) listComponents(tx *txn) (any, error) {
 		if kind != "" && kind != component.Type {
 			continue
 		}
-		configs, err := configurationsOf(tx, c.branch, id, deleted, with)
-		if err != nil {
-			return nil, err
-		}
-		if len(configs) == 0 {
-			continue
-		}
 		items := []map[string]any{}
-		for _, config := range configs {
-			item, err := with.trim(config)
-			if err != nil {
-				return nil, err
-			}
-			items = append(items, item)
+		for _, config := range configurationsOf(tx, c.branch, id, deleted, with) {
+			items = append(items, with.trim(tx, config))
 		}
-		out, err := without(component.Component)
-		if err != nil {
-			return nil, err
+		if len(items) > 0 {
+			out := tx.without(component.Component)
+			out["configurations"] = items
+			list = append(list, out)
 		}
-		out["configurations"] = items
-		list = append(list, out)
 	}
 	return list, nil
 }
@@ -216,7 +195,7 @@ func (c *call) includedParts() (with include) {
 }
 
 // trim leaves out the parts that were not asked for.
-func (with include) trim(config storageapi.Configuration) (map[string]any, error) {
+func (with include) trim(tx *txn, config storageapi.Configuration) map[string]any {
 	names := map[string]bool{"configuration": with.content, "state": with.state, "rows": with.rows}
 	var absent []string
 	for name, wanted := range names {
@@ -224,44 +203,37 @@ func (with include) trim(config storageapi.Configuration) (map[string]any, error
 			absent = append(absent, name)
 		}
 	}
-	out, err := without(config, absent...)
-	if err != nil || !with.rows {
-		return out, err
+	out := tx.without(config, absent...)
+	if with.rows {
+		out["rows"] = eachWithout(tx, config.Rows, absent...)
 	}
-	out["rows"], err = eachWithout(config.Rows, absent...)
-	return out, err
+	return out
 }
 
-// eachWithout is without for every item of a list.
-func eachWithout[V any](list []V, absent ...string) ([]map[string]any, error) {
+// eachWithout is [txn.without] for every item of a list.
+func eachWithout[V any](tx *txn, list []V, absent ...string) []map[string]any {
 	out := []map[string]any{}
 	for _, v := range list {
-		item, err := without(v, absent...)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, item)
+		out = append(out, tx.without(v, absent...))
 	}
-	return out, nil
+	return out
 }
 
-// without gives the fields of the JSON form of v, less some.
-func without(v any, absent ...string) (map[string]any, error) {
+// without returns the members of the JSON form of v, less some.
+func (tx *txn) without(v any, absent ...string) map[string]any {
+	raw := make(map[string]json.RawMessage)
 	data, err := encodeJSON(v)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = json.Unmarshal(data, &raw)
 	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, err
-	}
+	tx.fail(err)
 	out := make(map[string]any, len(raw))
 	for name, value := range raw {
 		if !slices.Contains(absent, name) {
 			out[name] = value
 		}
 	}
-	return out, nil
+	return out
 }
 
 func (c *call) getComponent() (any, error) {
@@ -272,7 +244,9 @@ func (c *call) getComponent() (any, error) {
 	return component.Component, nil
 }
 
-func (c *call) getConfiguration(conf *configuration) (any, error) { return conf.answer(includeAll) }
+func (c *call) getConfiguration(conf *configuration) (any, error) {
+	return conf.answer(includeAll), nil
+}
 
 func (c *call) createConfiguration() (any, error) {
 	id, err := c.configID()
@@ -288,27 +262,18 @@ func (c *call) createConfiguration() (any, error) {
 	e := readEdit(in)
 	return c.newConfiguration(id, func(tx *txn, id configID) (any, error) {
 		conf := &configuration{configID: id, tx: tx, by: c.creator()}
-		found, err := tx.get(id.key("config"), &conf.head)
-		if err != nil {
-			return nil, err
-		}
+		found := tx.get(id.key("config"), &conf.head)
 		if found && !conf.head.Latest.Deleted {
 			return nil, alreadyExists(id)
 		}
 		var v configVersion
 		e.apply(&v.Name, &v.Description, &v.Disabled)
-		if err := conf.commit(v, orEmptyObject(e.content), e.text, configCreatedText); err != nil {
-			return nil, err
-		}
+		conf.commit(v, orEmptyObject(e.content), e.text, configCreatedText)
 		if found { // a configuration in the trash had this id: the new one does not inherit its state
-			if err := tx.deleteAll(id.key("row-state", "")); err != nil {
-				return nil, err
-			}
+			tx.deleteAll(id.key("row-state", ""))
 		}
-		if err := tx.put(id.state(), orEmptyObject(e.state)); err != nil {
-			return nil, err
-		}
-		return conf.changeAnswer()
+		tx.put(id.state(), orEmptyObject(e.state))
+		return conf.changeAnswer(), nil
 	})
 }
 
@@ -331,9 +296,7 @@ func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) (
 		}
 		answer, err := c.change(id.lock(), func(tx *txn) (any, error) {
 			// A configuration in the trash keeps its id. Only a caller that chose the id replaces it.
-			if found, err := tx.has(id.key("config")); err != nil {
-				return nil, err
-			} else if found {
+			if tx.has(id.key("config")) {
 				return nil, alreadyExists(id)
 			}
 			return create(tx, id)
@@ -357,11 +320,9 @@ func (c *call) updateConfiguration() (any, error) {
 	order, reorder := in.texts("rowsSortOrder")
 	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		if e.state != nil {
-			if err := conf.tx.put(conf.state(), e.state); err != nil {
-				return nil, err
-			}
+			conf.tx.put(conf.state(), e.state)
 			if e.stateAlone && !reorder {
-				return conf.changeAnswer()
+				return conf.changeAnswer(), nil
 			}
 		}
 		next := conf.head.Latest
@@ -372,10 +333,8 @@ func (c *call) updateConfiguration() (any, error) {
 			}
 			next.SortOrder = order
 		}
-		if err := conf.commit(next, e.content, e.text, configUpdatedText); err != nil {
-			return nil, err
-		}
-		return conf.changeAnswer()
+		conf.commit(next, e.content, e.text, configUpdatedText)
+		return conf.changeAnswer(), nil
 	})
 }
 
@@ -410,10 +369,8 @@ func (c *call) readStateBody(code, invalid string) json.RawMessage {
 func (c *call) updateConfigurationState() (any, error) {
 	state := c.readStateBody(configCode, configCode)
 	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
-		if err := conf.tx.put(conf.state(), state); err != nil {
-			return nil, err
-		}
-		return conf.changeAnswer()
+		conf.tx.put(conf.state(), state)
+		return conf.changeAnswer(), nil
 	})
 }
 
@@ -429,7 +386,8 @@ func (c *call) deleteConfiguration() (any, error) {
 		if err == nil {
 			next := conf.head.Latest
 			next.Deleted = true
-			return nil, conf.commit(next, nil, text, "Configuration deleted")
+			conf.commit(next, nil, text, "Configuration deleted")
+			return nil, nil
 		}
 		if _, err := openConfiguration(tx, id, c.creator(), true); err != nil {
 			return nil, err
@@ -440,26 +398,18 @@ func (c *call) deleteConfiguration() (any, error) {
 		if !c.token.CanPurgeTrash {
 			return nil, accessDenied("the token cannot purge the trash")
 		}
-		return nil, purge(tx, id)
+		purge(tx, id)
+		return nil, nil
 	})
 }
 
 // purge deletes everything of a configuration.
-func purge(tx *txn, id configID) error {
-	if err := tx.deleteAll(key("metadata", id.metadataOwner(), "")); err != nil {
-		return err
-	}
-	for _, k := range []string{id.key("config"), id.state()} {
-		if err := tx.delete(k); err != nil {
-			return err
-		}
-	}
+func purge(tx *txn, id configID) {
+	tx.deleteAll(key("metadata", id.metadataOwner(), ""))
+	tx.delete(id.key("config"), id.state())
 	for _, kind := range []string{"config-version", "config-content", "row", "row-version", "row-state"} {
-		if err := tx.deleteAll(id.key(kind, "")); err != nil {
-			return err
-		}
+		tx.deleteAll(id.key(kind, ""))
 	}
-	return nil
 }
 
 func (c *call) restoreConfiguration() (any, error) {
@@ -467,9 +417,7 @@ func (c *call) restoreConfiguration() (any, error) {
 	return c.changeConfiguration(true, func(conf *configuration) (any, error) {
 		next := conf.head.Latest
 		next.Deleted = false
-		if err := conf.commit(next, nil, text, "Configuration restored"); err != nil {
-			return nil, err
-		}
-		return conf.changeAnswer()
+		conf.commit(next, nil, text, "Configuration restored")
+		return conf.changeAnswer(), nil
 	})
 }

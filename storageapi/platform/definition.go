@@ -132,7 +132,8 @@ func insertTable(tx *txn, t table) error {
 	if err := checkTableFree(tx, t.Branch, id, t.Name, ""); err != nil {
 		return err
 	}
-	return putTable(tx, t)
+	putTable(tx, t)
+	return nil
 }
 
 func (s *Server) tableDefinitionJob(run *jobRun, d definition) error {
@@ -145,6 +146,6 @@ func (s *Server) tableDefinitionJob(run *jobRun, d definition) error {
 		if err := insertTable(tx, t); err != nil {
 			return nil, err
 		}
-		return c.fullTable(tx, t)
+		return c.fullTable(tx, t), nil
 	})
 }

@@ -73,7 +73,7 @@ func (s *Server) addEvent(e *storageapi.Event) error {
 		return err
 	}
 	stored := storedEvent{Event: *e}
-	err = s.store.update("", func(tx *txn) error { return putEvent(tx, id, &stored) })
+	err = s.store.update("", func(tx *txn) error { putEvent(tx, id, &stored); return nil })
 	*e = stored.Event
 	return err
 }
@@ -98,7 +98,7 @@ func (e storedEvent) keys() []string {
 }
 
 // putEvent stores an event under an id, and what refers to it.
-func putEvent(tx *txn, id int64, e *storedEvent) error {
+func putEvent(tx *txn, id int64, e *storedEvent) {
 	e.ID, e.UUID = storageapi.ID(strconv.FormatInt(id, 10)), newULID(e.Created.Time)
 	for _, object := range []*json.RawMessage{&e.Params, &e.Results} {
 		if *object == nil {
@@ -107,11 +107,9 @@ func putEvent(tx *txn, id int64, e *storedEvent) error {
 	}
 	keys := e.keys()
 	for _, reference := range keys[1:] {
-		if err := tx.put(reference, id); err != nil {
-			return err
-		}
+		tx.put(reference, id)
 	}
-	return tx.put(keys[0], e)
+	tx.put(keys[0], e)
 }
 
 func runEventKey(run string, id int64) string { return key("event-run", run, number(id)) }
@@ -136,7 +134,7 @@ var tableEvents = map[string]string{
 }
 
 // putTableEvent stores the event that a job on a table has ended, in the same transaction as the end. id is the new event's.
-func putTableEvent(tx *txn, id int64, r jobRecord) error {
+func putTableEvent(tx *txn, id int64, r jobRecord) {
 	e := storedEvent{Branch: r.Branch, Event: storageapi.Event{
 		Created: r.Ended, Component: "storage", Event: tableEvents[r.Operation], ObjectType: "table", ObjectID: *r.Table, Token: r.Creator,
 		Type: "success", Message: fmt.Sprintf("Job %d: %s of table %s", r.ID, r.Operation, *r.Table), Results: r.Results,
@@ -151,7 +149,7 @@ func putTableEvent(tx *txn, id int64, r jobRecord) error {
 	if kindOf(e.Results) != '{' || len(e.Results) > maxEvent {
 		e.Results = nil
 	}
-	return putEvent(tx, id, &e)
+	putEvent(tx, id, &e)
 }
 
 func (c *call) seesEvent(e storageapi.Event) bool {
@@ -169,7 +167,7 @@ func (c *call) listEvents(tx *txn) (any, error) {
 	}
 	return collect(p, events, func(e storageapi.Event) bool {
 		return c.seesEvent(e) && (component == "" || e.Component == component)
-	}, asItIs)
+	}, asItIs), nil
 }
 
 // listTableEvents lists the events of a table for every token that may read it.
@@ -180,10 +178,10 @@ func (c *call) listTableEvents(tx *txn) (any, error) {
 		return nil, err
 	}
 	events := indexed[storageapi.Event](tx, key("event-table", c.branch, t.ID, ""), true, eventKey)
-	return collect(p, events, anyRecord, asItIs)
+	return collect(p, events, anyRecord, asItIs), nil
 }
 
-func asItIs[V any](v V) (V, error) { return v, nil }
+func asItIs[V any](v V) V { return v }
 
 func (c *call) getEvent(tx *txn) (any, error) {
 	const code = "storage.events.notFound"

@@ -158,14 +158,10 @@ func (s *Server) tableExportJob(run *jobRun, p exportParams) error {
 	var cached cachedExport
 	var hit bool
 	err = s.store.view(func(tx *txn) error {
-		found, err := tx.get(cacheKey, &cached)
-		if err != nil || !found || cached.Incarnation != t.Incarnation || cached.Change != t.Change {
-			return err
-		}
 		var f storedFile
-		found, err = tx.get(fileKey(cached.File), &f)
-		hit = found && !f.expired() && f.Creator.ID == run.record.Creator.ID
-		return err
+		hit = tx.get(cacheKey, &cached) && cached.Incarnation == t.Incarnation && cached.Change == t.Change &&
+			tx.get(fileKey(cached.File), &f) && !f.expired() && f.Creator.ID == run.record.Creator.ID
+		return nil
 	})
 	if err != nil {
 		return err
@@ -192,9 +188,8 @@ func (s *Server) tableExportJob(run *jobRun, p exportParams) error {
 	f.keepFor(exportDays)
 	run.record.Metrics = storageapi.JobMetrics{OutCompressed: p.Gzip, OutBytes: unload.stored, OutBytesUncompressed: unload.plain}
 	return run.finish(fileLock(p.File), func(tx *txn) (any, error) {
-		if err := putFile(tx, f); err != nil {
-			return nil, err
-		}
-		return result(p.File), tx.put(cacheKey, cachedExport{p.File, t.Incarnation, t.Change})
+		putFile(tx, f)
+		tx.put(cacheKey, cachedExport{p.File, t.Incarnation, t.Change})
+		return result(p.File), nil
 	})
 }

@@ -52,31 +52,26 @@ func (f *storedFile) keepFor(days int) {
 func tagKey(branch, tag string, id int64) string { return key("file-tag", branch, tag, number(id)) }
 
 // putFile stores the record of a file with the index of its tags.
-func putFile(tx *txn, f storedFile) error {
+func putFile(tx *txn, f storedFile) {
 	for _, tag := range f.Tags {
-		if err := tx.put(tagKey(f.Branch, tag, f.ID), f.ID); err != nil {
-			return err
-		}
+		tx.put(tagKey(f.Branch, tag, f.ID), f.ID)
 	}
-	return tx.put(fileKey(f.ID), f)
+	tx.put(fileKey(f.ID), f)
 }
 
-func dropFile(tx *txn, f storedFile) error {
+func dropFile(tx *txn, f storedFile) {
 	for _, tag := range f.Tags {
-		if err := tx.delete(tagKey(f.Branch, tag, f.ID)); err != nil {
-			return err
-		}
+		tx.delete(tagKey(f.Branch, tag, f.ID))
 	}
-	return tx.delete(fileKey(f.ID))
+	tx.delete(fileKey(f.ID))
 }
 
 // dropFileOf is dropFile for the file of an id, if there is one.
-func dropFileOf(tx *txn, id int64) error {
-	f, err := find[storedFile](tx, fileKey(id), nil)
-	if err != nil || f.ID == 0 {
-		return err
+func dropFileOf(tx *txn, id int64) {
+	var f storedFile
+	if tx.get(fileKey(id), &f) {
+		dropFile(tx, f)
 	}
-	return dropFile(tx, f)
 }
 
 func (s *Server) fileRoutes() []route {
@@ -132,7 +127,7 @@ func (c *call) prepareFile() (any, error) {
 	if err := ensureDir(c.s.blobs.folder(f.ID)); err != nil {
 		return nil, err
 	}
-	if err := c.s.store.update("", func(tx *txn) error { return putFile(tx, f) }); err != nil {
+	if err := c.s.store.update("", func(tx *txn) error { putFile(tx, f); return nil }); err != nil {
 		return nil, err
 	}
 	return c.fileAnswer(f, c.addUpload)
@@ -256,25 +251,25 @@ func (c *call) listFiles(tx *txn) (any, error) {
 	if len(tags) > 0 {
 		files = c.taggedFiles(tx, tags)
 	}
-	return collect(p, files, wanted, func(f storedFile) (storageapi.File, error) { return c.fileAnswer(f, nil) })
+	return collect(p, files, wanted, func(f storedFile) storageapi.File {
+		out, err := c.fileAnswer(f, nil)
+		tx.fail(err)
+		return out
+	}), nil
 }
 
 // taggedFiles yields the files that have one of the tags, the newest first.
-func (c *call) taggedFiles(tx *txn, tags []string) iter.Seq2[storedFile, error] {
-	return func(yield func(storedFile, error) bool) {
+func (c *call) taggedFiles(tx *txn, tags []string) iter.Seq[storedFile] {
+	return func(yield func(storedFile) bool) {
 		var ids []int64
 		for _, tag := range tags {
-			tagged, err := all[int64](tx, key("file-tag", c.branch, tag, ""))
-			if err != nil {
-				yield(storedFile{}, err)
-				return
-			}
-			ids = append(ids, tagged...)
+			ids = append(ids, all[int64](tx, key("file-tag", c.branch, tag, ""))...)
 		}
 		slices.Sort(ids)
 		ids = slices.Compact(ids)
 		for _, id := range slices.Backward(ids) {
-			if f, err := find[storedFile](tx, fileKey(id), nil); !yield(f, err) || err != nil {
+			var f storedFile
+			if tx.get(fileKey(id), &f); tx.err != nil || !yield(f) {
 				return
 			}
 		}
@@ -302,7 +297,7 @@ func (c *call) deleteFile() (any, error) {
 }
 
 func (s *Server) fileDeleteJob(run *jobRun, p fileParams) error {
-	err := run.finish(fileLock(p.File), func(tx *txn) (any, error) { return nil, dropFileOf(tx, p.File) })
+	err := run.finish(fileLock(p.File), func(tx *txn) (any, error) { dropFileOf(tx, p.File); return nil, nil })
 	if err == nil {
 		s.removeBlobs(p.File)
 	}
@@ -318,12 +313,12 @@ func (s *Server) removeBlobs(id int64) {
 
 // expireFiles deletes the files whose life is over.
 func (s *Server) expireFiles() error {
-	files, err := viewed(s.store, func(tx *txn) ([]storedFile, error) { return all[storedFile](tx, key("file", "")) })
+	files, err := viewed(s.store, func(tx *txn) ([]storedFile, error) { return all[storedFile](tx, key("file", "")), nil })
 	for _, f := range files {
 		if !f.expired() {
 			continue
 		}
-		if err := s.store.update(fileLock(f.ID), func(tx *txn) error { return dropFile(tx, f) }); err != nil {
+		if err := s.store.update(fileLock(f.ID), func(tx *txn) error { dropFile(tx, f); return nil }); err != nil {
 			return err
 		}
 		s.removeBlobs(f.ID)
@@ -339,7 +334,7 @@ func (s *Server) sweepBlobs() error {
 		return err
 	}
 	for _, id := range ids {
-		found, err := viewed(s.store, func(tx *txn) (bool, error) { return tx.has(fileKey(id)) })
+		found, err := viewed(s.store, func(tx *txn) (bool, error) { return tx.has(fileKey(id)), nil })
 		if err != nil {
 			return err
 		}
@@ -363,11 +358,10 @@ func (c *call) changeTags(change func(tags []string) []string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := dropFile(tx, f); err != nil {
-			return nil, err
-		}
+		dropFile(tx, f)
 		f.Tags = change(slices.Clone(f.Tags))
-		return nil, putFile(tx, f)
+		putFile(tx, f)
+		return nil, nil
 	})
 }
 

@@ -270,12 +270,11 @@ func (s *Server) tableImportJob(run *jobRun, p importParams) (err error) {
 			return nil, err
 		}
 		now.Columns = append(now.Columns, added...)
-		if err := load.commit(tx, &now, fresh); err != nil {
-			return nil, err
-		}
+		load.commit(tx, &now, fresh)
+		putTable(tx, now)
 		return map[string]any{
 			"importedColumns": names, "warnings": []string{}, "transaction": nil, "totalDataSizeBytes": now.Bytes, "importedRowsCount": load.rows,
-		}, putTable(tx, now)
+		}, nil
 	})
 	if err == nil {
 		s.parts.remove(t.Incarnation, load.replaced)
@@ -325,12 +324,10 @@ func (s *Server) tableCreateJob(run *jobRun, p importParams) (err error) {
 	}
 	c := run.call()
 	return run.finish(bucketLock(t.Branch, d.Bucket), func(tx *txn) (any, error) {
-		if err := load.commit(tx, &t, fresh); err != nil {
-			return nil, err
-		}
+		load.commit(tx, &t, fresh)
 		if err := insertTable(tx, t); err != nil {
 			return nil, err
 		}
-		return c.fullTable(tx, t)
+		return c.fullTable(tx, t), nil
 	})
 }

@@ -106,23 +106,20 @@ func (r *jobRun) finish(lock string, effect func(tx *txn) (results any, err erro
 			return err
 		}
 		record.Status, record.Ended = storageapi.JobSuccess, now()
-		return endJob(tx, record, event)
+		endJob(tx, record, event)
+		return nil
 	})
 	r.over = err == nil
 	return err
 }
 
 // endJob stores the end of a job. event is the id of the event that says so, if the job worked on a table.
-func endJob(tx *txn, record jobRecord, event int64) error {
-	if err := tx.delete(openJobKey(record.ID)); err != nil {
-		return err
-	}
+func endJob(tx *txn, record jobRecord, event int64) {
+	tx.delete(openJobKey(record.ID))
 	if record.Table != nil {
-		if err := putTableEvent(tx, event, record); err != nil {
-			return err
-		}
+		putTableEvent(tx, event, record)
 	}
-	return tx.put(jobKey(record.ID), record)
+	tx.put(jobKey(record.ID), record)
 }
 
 // storageJobs runs the operations that go on after their call was answered.
@@ -166,14 +163,8 @@ func (j *storageJobs) resume() error {
 }
 
 // openJobs reads the jobs that have not ended.
-func openJobs(tx *txn) (list []jobRecord, err error) {
-	for record, err := range indexed[jobRecord](tx, key("job-open", ""), false, jobKey) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, record)
-	}
-	return list, nil
+func openJobs(tx *txn) ([]jobRecord, error) {
+	return slices.Collect(indexed[jobRecord](tx, key("job-open", ""), false, jobKey)), nil
 }
 
 func (j *storageJobs) queue(record jobRecord) {
@@ -208,7 +199,7 @@ func (j *storageJobs) run(ctx context.Context, record jobRecord) {
 // attempt runs the operation of a job.
 func (j *storageJobs) attempt(run *jobRun) error {
 	record := run.record
-	if err := j.s.store.update("", func(tx *txn) error { return tx.put(jobKey(record.ID), record) }); err != nil {
+	if err := j.s.store.update("", func(tx *txn) error { tx.put(jobKey(record.ID), record); return nil }); err != nil {
 		return err
 	}
 	operation := j.operations[record.Operation]
@@ -295,7 +286,7 @@ func (j *storageJobs) fail(ctx context.Context, record jobRecord, err error) {
 		if err != nil {
 			return err
 		}
-		return j.s.store.update("", func(tx *txn) error { return endJob(tx, record, event) })
+		return j.s.store.update("", func(tx *txn) error { endJob(tx, record, event); return nil })
 	})
 	if err != nil {
 		j.s.log.Error("platform: the end of a job could not be stored, it runs again at the next opening", "job", record.ID, "error", err)
@@ -352,10 +343,9 @@ func (c *call) newJob(spec jobSpec) (jobRecord, error) {
 	}
 	record.ID = id
 	err = c.s.store.update("", func(tx *txn) error {
-		if err := tx.put(openJobKey(id), id); err != nil {
-			return err
-		}
-		return tx.put(jobKey(id), record)
+		tx.put(openJobKey(id), id)
+		tx.put(jobKey(id), record)
+		return nil
 	})
 	if err != nil {
 		return jobRecord{}, err
@@ -427,7 +417,5 @@ func (c *call) listJobs(tx *txn) (any, error) {
 		return c.seesJob(r) && (len(status) == 0 || slices.Contains(status, r.Status)) && !slices.Contains(excluded, r.Status) &&
 			created(r.Created) && started(r.Started) && ended(r.Ended)
 	}
-	return collect(c.page(1000), each[jobRecord](tx, key("job", ""), true), wanted, func(r jobRecord) (storageapi.Job, error) {
-		return c.jobAnswer(r), nil
-	})
+	return collect(c.page(1000), each[jobRecord](tx, key("job", ""), true), wanted, c.jobAnswer), nil
 }

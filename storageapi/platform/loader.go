@@ -167,17 +167,15 @@ func (s *Server) rewrite(run *jobRun, t table, pt part, keep func(at storageapi.
 }
 
 // commit makes the new parts the table's.
-func (l *loader) commit(tx *txn, t *table, fresh part) error {
+func (l *loader) commit(tx *txn, t *table, fresh part) {
 	t.LastImport, t.LastChange = now(), now()
-	return replaceParts(tx, t, append(l.rewrites, fresh), l.replaced)
+	replaceParts(tx, t, append(l.rewrites, fresh), l.replaced)
 }
 
 // replaceParts stores and deletes the records of parts and counts the rows of the table again.
-func replaceParts(tx *txn, t *table, added, removed []part) error {
+func replaceParts(tx *txn, t *table, added, removed []part) {
 	for _, pt := range removed {
-		if err := tx.delete(partKey(t.Branch, t.ID, pt.place())); err != nil {
-			return err
-		}
+		tx.delete(partKey(t.Branch, t.ID, pt.place()))
 		t.Rows -= pt.Rows
 		t.Bytes -= pt.Bytes
 	}
@@ -185,12 +183,9 @@ func replaceParts(tx *txn, t *table, added, removed []part) error {
 		if pt.Rows == 0 {
 			continue
 		}
-		if err := tx.put(partKey(t.Branch, t.ID, pt.place()), pt); err != nil {
-			return err
-		}
+		tx.put(partKey(t.Branch, t.ID, pt.place()), pt)
 		t.Rows += pt.Rows
 		t.Bytes += pt.Bytes
 	}
 	t.Change++
-	return nil
 }

@@ -287,7 +287,7 @@ func (e *execution) places(component *Component, run *Run, o *output) (list []ou
 func tableName(name string) string { return strings.TrimSuffix(name, ".csv") }
 
 func (e *execution) importTable(run *Run, i tableImport) (*storageapi.Table, error) {
-	begun, err := viewed(e.q.s.store, func(tx *txn) (bool, error) { return tx.has(jobKey(i.Job)) })
+	begun, err := viewed(e.q.s.store, func(tx *txn) (bool, error) { return tx.has(jobKey(i.Job)), nil })
 	if err == nil && !begun {
 		err = e.startImport(run.Client, i)
 	} else if err == nil {

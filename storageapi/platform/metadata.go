@@ -29,44 +29,32 @@ func readNotes(in *input, fallback string) (notes []storageapi.KeyValue, provide
 
 // putNotes stores notes on an owner. One with the key of an earlier one of the same provider replaces its value and
 // keeps its id.
-func (s *Server) putNotes(tx *txn, owner, provider string, notes []storageapi.KeyValue) error {
+func (s *Server) putNotes(tx *txn, owner, provider string, notes []storageapi.KeyValue) {
 	for _, n := range notes {
 		k := metadataKey(owner, provider, n.Key)
 		var m storageapi.Metadata
-		found, err := tx.get(k, &m)
-		if err != nil {
-			return err
-		}
-		if !found {
+		if !tx.get(k, &m) {
 			id, err := s.store.ids.takeText()
-			if err != nil {
-				return err
-			}
+			tx.fail(err)
 			m = storageapi.Metadata{ID: storageapi.ID(id), Key: n.Key, Provider: provider}
 		}
 		m.Value, m.Timestamp = n.Value, now()
-		if err := tx.put(k, m); err != nil {
-			return err
-		}
+		tx.put(k, m)
 	}
-	return nil
 }
 
 // notes lists the notes on an owner.
-func notes(tx *txn, owner string) ([]storageapi.Metadata, error) {
-	list, err := all[storageapi.Metadata](tx, key("metadata", owner, ""))
-	return notNil(list), err
+func notes(tx *txn, owner string) []storageapi.Metadata {
+	return notNil(all[storageapi.Metadata](tx, key("metadata", owner, "")))
 }
 
 // deleteNote deletes the note of an id.
 func deleteNote(tx *txn, owner, id string) error {
-	list, err := notes(tx, owner)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(list, func(m storageapi.Metadata) bool { return string(m.ID) == id })
-	if at >= 0 {
-		return tx.delete(metadataKey(owner, list[at].Provider, list[at].Key))
+	for _, m := range notes(tx, owner) {
+		if string(m.ID) == id {
+			tx.delete(metadataKey(owner, m.Provider, m.Key))
+			return nil
+		}
 	}
 	return refuse(http.StatusNotFound, "storage.metadata.notFound", "Metadata %q not found", cut(id, 80))
 }
@@ -154,7 +142,7 @@ func (a annotated) routes() []route {
 				if err != nil {
 					return nil, err
 				}
-				return notes(tx, owner)
+				return notes(tx, owner), nil
 			},
 		},
 		{
@@ -162,10 +150,8 @@ func (a annotated) routes() []route {
 			run: func(c *call) (any, error) {
 				added, provider := readNotes(c.input(metadataCode), a.provider)
 				return a.change(c, func(tx *txn, owner string) (any, error) {
-					if err := c.s.putNotes(tx, owner, provider, added); err != nil {
-						return nil, err
-					}
-					return notes(tx, owner)
+					c.s.putNotes(tx, owner, provider, added)
+					return notes(tx, owner), nil
 				})
 			},
 		},
@@ -201,55 +187,42 @@ func (c *call) setTableMetadata() (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := c.s.putNotes(tx, tableOwner(t.Branch, t.ID), provider, added); err != nil {
-			return nil, err
-		}
+		c.s.putNotes(tx, tableOwner(t.Branch, t.ID), provider, added)
 		for _, group := range groups {
 			for _, n := range group {
 				if t.find(n.ColumnName) < 0 || !validID(n.Key) {
 					return nil, refuse(http.StatusBadRequest, metadataCode, "Column %q, key %q: no such column or a bad key", cut(n.ColumnName, 80), cut(n.Key, 80))
 				}
-				if err := c.s.putNotes(tx, columnOwner(t.Branch, t.ID, n.ColumnName), provider, []storageapi.KeyValue{{Key: n.Key, Value: n.Value}}); err != nil {
-					return nil, err
-				}
+				c.s.putNotes(tx, columnOwner(t.Branch, t.ID, n.ColumnName), provider, []storageapi.KeyValue{{Key: n.Key, Value: n.Value}})
 			}
 		}
-		return c.tableNotes(tx, t)
+		return c.tableNotes(tx, t), nil
 	})
 }
 
 // tableNotes reads the notes on a table and its columns.
-func (c *call) tableNotes(tx *txn, t table) (storageapi.TableMetadata, error) {
-	out := storageapi.TableMetadata{ColumnsMetadata: storageapi.Map[[]storageapi.Metadata]{}}
-	var err error
-	if out.Metadata, err = notes(tx, tableOwner(t.Branch, t.ID)); err != nil {
-		return out, err
-	}
+func (c *call) tableNotes(tx *txn, t table) storageapi.TableMetadata {
+	out := storageapi.TableMetadata{Metadata: notes(tx, tableOwner(t.Branch, t.ID)), ColumnsMetadata: storageapi.Map[[]storageapi.Metadata]{}}
 	for _, col := range t.Columns {
-		list, err := notes(tx, columnOwner(t.Branch, t.ID, col.Name))
-		if err != nil {
-			return out, err
-		}
-		if len(list) > 0 {
+		if list := notes(tx, columnOwner(t.Branch, t.ID, col.Name)); len(list) > 0 {
 			out.ColumnsMetadata[col.Name] = list
 		}
 	}
-	return out, nil
+	return out
 }
 
 // addNotes adds those notes to the description of a table that are wanted.
-func (c *call) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bool) error {
+func (c *call) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bool) {
 	if !own && !columns {
-		return nil
+		return
 	}
-	all, err := c.tableNotes(tx, t)
+	all := c.tableNotes(tx, t)
 	if own {
 		out.Metadata = all.Metadata
 	}
 	if columns {
 		out.ColumnMetadata = all.ColumnsMetadata
 	}
-	return err
 }
 
 func (c *call) searchConfigurations(tx *txn) (any, error) {
@@ -257,19 +230,16 @@ func (c *call) searchConfigurations(tx *txn) (any, error) {
 	// one accepts a parameter that is absent, or is the value.
 	one := func(name, value string) bool { return query.Get(name) == "" || query.Get(name) == value }
 	list := []storageapi.ConfigurationMatch{}
-	for k, rec := range tx.scan(key("config", c.branch, ""), false) {
+	for k, data := range tx.scan(key("config", c.branch, ""), false) {
 		var head configHead
-		if err := rec.decode(&head); err != nil {
-			return nil, err
+		if !tx.decode(k, data, &head) {
+			break
 		}
 		component := k[:len(k)-len(head.ID)-len(sep)]
 		if head.Latest.Deleted || !c.token.mayUse(component) || !one("componentId", component) || !one("configurationId", head.ID) {
 			continue
 		}
-		matching, err := notes(tx, configID{c.branch, component, head.ID}.metadataOwner())
-		if err != nil {
-			return nil, err
-		}
+		matching := notes(tx, configID{c.branch, component, head.ID}.metadataOwner())
 		if len(keys) > 0 {
 			matching = slices.DeleteFunc(matching, func(m storageapi.Metadata) bool { return !slices.Contains(keys, m.Key) })
 		}

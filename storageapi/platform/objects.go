@@ -137,9 +137,8 @@ func (o *Objects) find(accessKey, key string, write bool) (file int64, name stri
 // findBlobFile returns an error that matches [fs.ErrNotExist] when the file is not there any more.
 func (s *Server) findBlobFile(id int64) error {
 	return s.store.view(func(tx *txn) error {
-		var f storedFile
-		found, err := tx.get(fileKey(id), &f)
-		if err == nil && (!found || f.expired()) {
+		f, err := find[storedFile](tx, fileKey(id), fs.ErrNotExist)
+		if err == nil && f.expired() {
 			err = fs.ErrNotExist
 		}
 		return err

@@ -79,8 +79,7 @@ func (s *Server) mergeLater(branch, id string) {
 
 func (s *Server) mergeDue(branch, id string) (bool, error) {
 	return viewed(s.store, func(tx *txn) (bool, error) {
-		list, err := all[part](tx, key("part", branch, id, ""))
-		return planMerge(list) != nil, err
+		return planMerge(all[part](tx, key("part", branch, id, ""))) != nil, nil
 	})
 }
 
@@ -122,21 +121,16 @@ func (s *Server) mergeParts(ctx context.Context, branch, id string) (merged bool
 		}
 		for _, pt := range old {
 			var there part
-			if found, err := tx.get(partKey(branch, id, pt.place()), &there); err != nil {
-				return err
-			} else if !found || there.ID != pt.ID {
+			if !tx.get(partKey(branch, id, pt.place()), &there) || there.ID != pt.ID {
 				return errPartsChanged
 			}
-			if err := tx.delete(partKey(branch, id, pt.place())); err != nil {
-				return err
-			}
+			tx.delete(partKey(branch, id, pt.place()))
 			now.Bytes -= pt.Bytes
 		}
 		now.Bytes += fresh.Bytes
-		if err := tx.put(partKey(branch, id, fresh.place()), fresh); err != nil {
-			return err
-		}
-		return putTable(tx, now)
+		tx.put(partKey(branch, id, fresh.place()), fresh)
+		putTable(tx, now)
+		return nil
 	})
 	if errors.Is(err, errPartsChanged) || isNotFound(err) {
 		s.parts.remove(t.Incarnation, []part{fresh})

@@ -28,9 +28,9 @@ func settled(t *testing.T, s *Server, table string) {
 
 func partsOf(t *testing.T, s *Server, id string) (list []part) {
 	t.Helper()
-	err := s.store.view(func(tx *txn) (err error) {
-		list, err = all[part](tx, key("part", s.defaultBranch.key(), id, ""))
-		return err
+	err := s.store.view(func(tx *txn) error {
+		list = all[part](tx, key("part", s.defaultBranch.key(), id, ""))
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -153,10 +153,9 @@ func TestMergedPartsKeepTimes(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := replaceParts(tx, &tab, []part{pt}, nil); err != nil {
-				return err
-			}
-			return putTable(tx, tab)
+			replaceParts(tx, &tab, []part{pt}, nil)
+			putTable(tx, tab)
+			return nil
 		})
 		if err != nil {
 			t.Fatal(err)

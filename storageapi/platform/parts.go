@@ -124,10 +124,8 @@ func (p *parts) acquire(s *store, branch, id string) (t table, list []part, rele
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err = s.view(func(tx *txn) (err error) {
-		if t, err = getTable(tx, branch, id); err != nil {
-			return err
-		}
-		list, err = all[part](tx, key("part", branch, id, ""))
+		t, err = getTable(tx, branch, id)
+		list = all[part](tx, key("part", branch, id, ""))
 		return err
 	})
 	if err != nil {
@@ -193,17 +191,9 @@ func (p *parts) removeEmpty(incarnation int64) {
 func (p *parts) sweep(s *store) error {
 	known := make(map[string]bool)
 	err := s.view(func(tx *txn) error {
-		tables, err := all[table](tx, key("table", ""))
-		if err != nil {
-			return err
-		}
-		for _, t := range tables {
+		for t := range each[table](tx, key("table", ""), false) {
 			known[p.folder(t.Incarnation)] = true
-			list, err := all[part](tx, key("part", t.Branch, t.ID, ""))
-			if err != nil {
-				return err
-			}
-			for _, pt := range list {
+			for pt := range each[part](tx, key("part", t.Branch, t.ID, ""), false) {
 				known[p.path(t.Incarnation, pt.ID)] = true
 			}
 		}

@@ -41,18 +41,18 @@ func pruneKind[R any](s *store, kind string, now time.Time, keep time.Duration, 
 		next := ""
 		err := s.view(func(tx *txn) error {
 			n := 0
-			for k, rec := range tx.scanFrom(key(kind, ""), from) {
+			for k, data := range tx.scanFrom(key(kind, ""), from) {
 				var r R
-				if err := rec.decode(&r); err != nil {
-					return err
+				if !tx.decode(key(kind, k), data, &r) {
+					break
 				}
 				a := look(r)
 				if !a.created.Before(before) {
-					return nil
+					break
 				}
 				if n++; n > pruneBatch {
 					next = key(kind, k)
-					return nil
+					break
 				}
 				if !a.ended.IsZero() && a.ended.Before(before) {
 					keys = append(keys, a.keys...)
@@ -61,14 +61,7 @@ func pruneKind[R any](s *store, kind string, now time.Time, keep time.Duration, 
 			return nil
 		})
 		if err == nil && len(keys) > 0 {
-			err = s.update("", func(tx *txn) error {
-				for _, k := range keys {
-					if err := tx.delete(k); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			err = s.update("", func(tx *txn) error { tx.delete(keys...); return nil })
 		}
 		if err != nil {
 			return err

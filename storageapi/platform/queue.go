@@ -133,15 +133,8 @@ func (q *queue) stop() {
 
 // resume queues the jobs that had not ended when the directory was used last.
 func (q *queue) resume() error {
-	var open []queueRecord
-	err := q.s.store.view(func(tx *txn) error {
-		for record, err := range indexed[queueRecord](tx, key("queue-open", ""), false, queueJobKey) {
-			if err != nil {
-				return err
-			}
-			open = append(open, record)
-		}
-		return nil
+	open, err := viewed(q.s.store, func(tx *txn) ([]queueRecord, error) {
+		return slices.Collect(indexed[queueRecord](tx, key("queue-open", ""), false, queueJobKey)), nil
 	})
 	for _, record := range open {
 		q.enqueue(record)
@@ -194,11 +187,10 @@ func (q *queue) update(id int64, change func(tx *txn, r *queueRecord) error) (qu
 			return err
 		}
 		if record.finished() {
-			if err := tx.delete(openQueueJobKey(id)); err != nil {
-				return err
-			}
+			tx.delete(openQueueJobKey(id))
 		}
-		return tx.put(queueJobKey(id), record)
+		tx.put(queueJobKey(id), record)
+		return nil
 	})
 	return record, err
 }

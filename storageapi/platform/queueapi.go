@@ -98,10 +98,9 @@ func (c *call) createQueueJob() (any, error) {
 		return nil, err
 	}
 	err = c.s.store.update("", func(tx *txn) error {
-		if err := tx.put(openQueueJobKey(r.ID), r.ID); err != nil {
-			return err
-		}
-		return tx.put(queueJobKey(r.ID), r)
+		tx.put(openQueueJobKey(r.ID), r.ID)
+		tx.put(queueJobKey(r.ID), r)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -261,9 +260,7 @@ func (c *call) listQueueJobs(tx *txn) (any, error) {
 			one("status", c.queueStatus(r)) && one("id", strconv.FormatInt(r.ID, 10)) && one("runId", r.runID())
 	}
 	newestFirst := !strings.EqualFold(query.Get("sortOrder"), "asc")
-	return collect(c.page(500), each[queueRecord](tx, key("queue-job", ""), newestFirst), wanted, func(r queueRecord) (queueJob, error) {
-		return c.queueAnswer(r), nil
-	})
+	return collect(c.page(500), each[queueRecord](tx, key("queue-job", ""), newestFirst), wanted, c.queueAnswer), nil
 }
 
 // killQueueJob cancels a job that has not begun and terminates one that runs.

@@ -314,27 +314,21 @@ func (c *call) page(maximum int) page {
 func anyRecord[R any](R) bool { return true }
 
 // collect answers a page of those records that are wanted.
-func collect[R, T any](p page, records iter.Seq2[R, error], wanted func(R) bool, answer func(R) (T, error)) ([]T, error) {
+func collect[R, T any](p page, records iter.Seq[R], wanted func(R) bool, answer func(R) T) []T {
 	list := []T{}
-	for r, err := range records {
+	for r := range records {
 		switch {
-		case err != nil:
-			return nil, err
 		case !wanted(r):
 			continue
 		case p.skip > 0:
 			p.skip--
 			continue
 		}
-		item, err := answer(r)
-		if err != nil {
-			return nil, err
-		}
-		if list = append(list, item); len(list) == p.limit {
+		if list = append(list, answer(r)); len(list) == p.limit {
 			break
 		}
 	}
-	return list, nil
+	return list
 }
 
 // queryList returns a list in the query, written name[]=a or name[0]=a, in the order of the numbers.

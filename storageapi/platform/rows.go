@@ -53,12 +53,12 @@ func (c *call) changeRow(change func(conf *configuration, ref rowRef) (rowRef, e
 		if ref, err = change(conf, ref); err != nil {
 			return nil, err
 		}
-		return conf.answerRow(ref, includeAll)
+		return conf.answerRow(ref, includeAll), nil
 	})
 }
 
 func (c *call) listRows(conf *configuration) (any, error) {
-	return conf.answerRows(conf.head.Latest, includeAll)
+	return conf.answerRows(conf.head.Latest, includeAll), nil
 }
 
 func (c *call) getRow(conf *configuration) (any, error) {
@@ -66,21 +66,19 @@ func (c *call) getRow(conf *configuration) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conf.answerRow(ref, includeAll)
+	return conf.answerRow(ref, includeAll), nil
 }
 
 // addRow adds a row to the latest version. It goes to the end of an order that is set.
-func (c *configuration) addRow(id string, row rowVersion, text, rowText, configText string) (rowRef, error) {
-	ref, err := c.putRow(id, row, text, rowText)
-	if err != nil {
-		return ref, err
-	}
+func (c *configuration) addRow(id string, row rowVersion, text, rowText, configText string) rowRef {
+	ref := c.putRow(id, row, text, rowText)
 	next := c.head.Latest
 	next.Rows = next.withRow(ref)
 	if len(next.SortOrder) > 0 {
 		next.SortOrder = append(slices.Clone(next.SortOrder), id)
 	}
-	return ref, c.commit(next, nil, text, configText)
+	c.commit(next, nil, text, configText)
+	return ref
 }
 
 func (c *call) createRow() (any, error) {
@@ -90,11 +88,9 @@ func (c *call) createRow() (any, error) {
 		in.fail("rowId", "want at most 255 characters without \"/\" and control characters")
 	}
 	e := readEdit(in)
-	return c.changeConfiguration(false, func(conf *configuration) (_ any, err error) {
+	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		if id == "" {
-			if id, err = c.newRowID(conf); err != nil {
-				return nil, err
-			}
+			id = c.newRowID(conf)
 		}
 		if conf.head.Latest.find(id) >= 0 {
 			return nil, refuse(http.StatusBadRequest, "configurationRowAlreadyExists", "Row %q already exists", id)
@@ -102,67 +98,54 @@ func (c *call) createRow() (any, error) {
 		row := rowVersion{Content: orEmptyObject(e.content)}
 		e.apply(&row.Name, &row.Description, &row.Disabled)
 		added := fmt.Sprintf("Row %s added", id)
-		ref, err := conf.addRow(id, row, e.text, added, added)
-		if err != nil {
-			return nil, err
-		}
-		if err := conf.tx.put(conf.rowState(id), orEmptyObject(e.state)); err != nil {
-			return nil, err
-		}
-		return conf.answerRow(ref, includeAll)
+		ref := conf.addRow(id, row, e.text, added, added)
+		conf.tx.put(conf.rowState(id), orEmptyObject(e.state))
+		return conf.answerRow(ref, includeAll), nil
 	})
 }
 
 // newRowID returns an id that no row of the configuration has or had.
-func (c *call) newRowID(conf *configuration) (string, error) {
+func (c *call) newRowID(conf *configuration) string {
 	for {
 		id, err := c.s.store.ids.takeText()
-		if err != nil {
-			return "", err
-		}
-		found, err := conf.tx.has(conf.row(id))
-		if err != nil || !found {
-			return id, err
+		if conf.tx.fail(err); !conf.tx.has(conf.row(id)) {
+			return id
 		}
 	}
 }
 
 // replaceRow makes a new version of a row and of its configuration.
-func (c *configuration) replaceRow(id string, row rowVersion, text, rowText, configText string) (rowRef, error) {
-	ref, err := c.putRow(id, row, text, rowText)
-	if err != nil {
-		return ref, err
-	}
+func (c *configuration) replaceRow(id string, row rowVersion, text, rowText, configText string) rowRef {
+	ref := c.putRow(id, row, text, rowText)
 	next := c.head.Latest
 	next.Rows = next.withRow(ref)
-	return ref, c.commit(next, nil, text, configText)
+	c.commit(next, nil, text, configText)
+	return ref
 }
 
 func (c *call) updateRow() (any, error) {
 	e := readEdit(c.input(rowCode))
 	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
 		if e.state != nil {
-			if err := conf.tx.put(conf.rowState(ref.ID), e.state); err != nil || e.stateAlone {
-				return ref, err
+			if conf.tx.put(conf.rowState(ref.ID), e.state); e.stateAlone {
+				return ref, nil
 			}
 		}
-		row, err := conf.readRow(ref)
-		if err != nil {
-			return ref, err
-		}
+		row := conf.readRow(ref)
 		e.apply(&row.Name, &row.Description, &row.Disabled)
 		if e.content != nil {
 			row.Content = e.content
 		}
 		changed := fmt.Sprintf("Row %s changed", ref.ID)
-		return conf.replaceRow(ref.ID, row, e.text, changed, changed)
+		return conf.replaceRow(ref.ID, row, e.text, changed, changed), nil
 	})
 }
 
 func (c *call) updateRowState() (any, error) {
 	state := c.readStateBody(rowCode, badState)
 	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
-		return ref, conf.tx.put(conf.rowState(ref.ID), state)
+		conf.tx.put(conf.rowState(ref.ID), state)
+		return ref, nil
 	})
 }
 
@@ -173,7 +156,8 @@ func (c *call) deleteRow() (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, conf.commit(conf.head.Latest.withoutRow(ref.ID), nil, text, fmt.Sprintf("Row %s deleted", ref.ID))
+		conf.commit(conf.head.Latest.withoutRow(ref.ID), nil, text, fmt.Sprintf("Row %s deleted", ref.ID))
+		return nil, nil
 	})
 }
 
@@ -190,12 +174,12 @@ func (c *call) listRowVersions(conf *configuration) (any, error) {
 		return nil, err
 	}
 	versions := each[rowVersion](conf.tx, conf.key("row-version", id, ""), true)
-	return collect(c.page(1<<30), versions, anyRecord, func(row rowVersion) (storageapi.RowVersion, error) {
+	return collect(c.page(1<<30), versions, anyRecord, func(row rowVersion) storageapi.RowVersion {
 		if c.query("include") != "configuration" {
 			row.Content = nil
 		}
-		return rowVersionAnswer(row), nil
-	})
+		return rowVersionAnswer(row)
+	}), nil
 }
 
 // earlierRow reads the version of a row that the path names.
@@ -221,7 +205,7 @@ func (c *call) rollbackRow() (any, error) {
 			return ref, err
 		}
 		return conf.replaceRow(ref.ID, row, text, fmt.Sprintf("Rollback to version %d", row.Version),
-			fmt.Sprintf("Row %s version %d rollback", ref.ID, row.Version))
+			fmt.Sprintf("Row %s version %d rollback", ref.ID, row.Version)), nil
 	})
 }
 
@@ -251,14 +235,9 @@ func (c *call) copyRow() (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		newID, err := c.newRowID(conf)
-		if err != nil {
-			return nil, err
-		}
+		newID := c.newRowID(conf)
 		origin := fmt.Sprintf("opied from configuration %q (%s) row %s version %d", source.head.Latest.Name, id.config, ref.ID, row.Version)
-		if ref, err = conf.addRow(newID, row, text, "C"+origin, fmt.Sprintf("Row %s c%s", newID, origin)); err != nil {
-			return nil, err
-		}
-		return conf.answerRow(ref, includeAll)
+		ref = conf.addRow(newID, row, text, "C"+origin, fmt.Sprintf("Row %s c%s", newID, origin))
+		return conf.answerRow(ref, includeAll), nil
 	})
 }

@@ -158,10 +158,7 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 		if v.Disabled && r.Mode != "forceRun" {
 			return UserError(fmt.Errorf("configuration %q is disabled: use mode forceRun", r.Config))
 		}
-		root, err := conf.readContent(v)
-		if err != nil {
-			return err
-		}
+		root := conf.readContent(v)
 		for _, id := range r.RowIDs {
 			if v.find(id) < 0 {
 				return UserError(fmt.Errorf("row %q is not there any more", id))
@@ -173,10 +170,7 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 			return err
 		}
 		for _, ref := range v.ordered() {
-			row, err := conf.readRow(ref)
-			if err != nil {
-				return err
-			}
+			row := conf.readRow(ref)
 			if len(r.RowIDs) > 0 && !slices.Contains(r.RowIDs, ref.ID) || len(r.RowIDs) == 0 && row.Disabled {
 				continue
 			}
@@ -205,9 +199,7 @@ func (e *execution) fix(id configID) error {
 			if err != nil {
 				return err
 			}
-			if root, err = conf.readContent(conf.head.Latest); err != nil {
-				return err
-			}
+			root = conf.readContent(conf.head.Latest)
 			record.Version = conf.head.Latest.Version
 		}
 		values, err := e.resolveVariables(tx, root)
@@ -256,10 +248,10 @@ func (e *execution) step(component *Component, st step) error {
 		record.Done = append(record.Done, st.row)
 		record.Input, record.Output, record.Written = e.input, e.output, nil
 		e.record.Done, e.record.Written = record.Done, nil
-		if left.State == nil || st.stateKey == "" {
-			return nil
+		if left.State != nil && st.stateKey != "" {
+			tx.put(st.stateKey, left.State)
 		}
-		return tx.put(st.stateKey, left.State)
+		return nil
 	})
 	return err
 }
@@ -272,7 +264,7 @@ func (e *execution) produce(component *Component, run *Run, st step) (*written, 
 	}
 	if st.stateKey != "" {
 		var err error
-		if run.State, err = viewed(s.store, func(tx *txn) (json.RawMessage, error) { return readState(tx, st.stateKey) }); err != nil {
+		if run.State, err = viewed(s.store, func(tx *txn) (json.RawMessage, error) { return readState(tx, st.stateKey), nil }); err != nil {
 			return nil, err
 		}
 	}

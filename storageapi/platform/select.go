@@ -354,10 +354,9 @@ func (s *Server) rowsDeleteJob(run *jobRun, p deletionParams) error {
 		if err != nil {
 			return nil, err
 		}
-		if err := replaceParts(tx, &now, added, removed); err != nil {
-			return nil, err
-		}
-		return map[string]any{"deletedRows": deleted}, putTable(tx, now)
+		replaceParts(tx, &now, added, removed)
+		putTable(tx, now)
+		return map[string]any{"deletedRows": deleted}, nil
 	})
 	if err == nil {
 		s.parts.remove(t.Incarnation, removed)

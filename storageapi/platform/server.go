@@ -154,22 +154,14 @@ func (s *Server) prepareProject() error {
 	}
 	return s.store.update("project", func(tx *txn) error {
 		var master int64
-		if found, err := tx.get(masterKey, &master); err != nil {
-			return err
-		} else if !found {
+		if !tx.get(masterKey, &master) {
 			if s.opts.Token == "" {
 				return errors.New("the directory is new: Options.Token is required")
 			}
 			master = tokenID
 		}
-		if err := s.putMaster(tx, master); err != nil {
-			return err
-		}
-		branches, err := all[devBranch](tx, key("branch", ""))
-		if err != nil {
-			return err
-		}
-		for _, b := range branches {
+		s.putMaster(tx, master)
+		for b := range each[devBranch](tx, key("branch", ""), false) {
 			if b.IsDefault {
 				s.defaultBranch = b
 				return nil
@@ -179,7 +171,8 @@ func (s *Server) prepareProject() error {
 			ID: branchID, Name: "Main", Created: now(), IsDefault: true,
 			Creator: storageapi.TokenRef{ID: storageapi.IntID(master), Description: masterDescription},
 		}
-		return tx.put(branchKey(branchID), s.defaultBranch)
+		tx.put(branchKey(branchID), s.defaultBranch)
+		return nil
 	})
 }
 

@@ -2,12 +2,14 @@ package platform
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -105,9 +107,21 @@ func storeFailed(err error) *pebblestore.FailedError {
 }
 
 // txn is one change, which reads its own writes, or a view, which cannot write.
+//
+// It remembers its first failure. Later reads then find nothing, later writes do nothing, and update or view returns the
+// failure, whatever its function returned. So functions of a txn return errors for the caller of the API only.
 type txn struct {
-	r pebble.Reader
-	w *pebble.Batch // nil in a view
+	r   pebble.Reader
+	w   *pebble.Batch // nil in a view
+	err error         // the first failure
+}
+
+// fail notes a failure. It does nothing for nil and for all but the first.
+func (tx *txn) fail(err error) { tx.err = cmp.Or(tx.err, err) }
+
+func (tx *txn) run(do func(tx *txn) error) error {
+	err := do(tx)
+	return cmp.Or(tx.err, err)
 }
 
 // update runs change under the lock of that name ("" for none) and commits it durably if it returns nil. A second
@@ -116,12 +130,12 @@ func (s *store) update(lock string, change func(tx *txn) error) error {
 	if lock != "" {
 		defer s.locks.Hold(lock)()
 	}
-	return s.db.Update(func(batch *pebble.Batch) error { return change(&txn{r: batch, w: batch}) })
+	return s.db.Update(func(batch *pebble.Batch) error { return (&txn{r: batch, w: batch}).run(change) })
 }
 
 // view runs read on one consistent state.
 func (s *store) view(read func(tx *txn) error) error {
-	return s.db.View(func(r pebble.Reader) error { return read(&txn{r: r}) })
+	return s.db.View(func(r pebble.Reader) error { return (&txn{r: r}).run(read) })
 }
 
 // viewed returns what read makes of one consistent state.
@@ -134,51 +148,64 @@ func viewed[T any](s *store, read func(tx *txn) (T, error)) (out T, err error) {
 }
 
 // get decodes the record of a key into v and reports whether there is one.
-func (tx *txn) get(key string, v any) (bool, error) {
-	data, closer, err := tx.r.Get([]byte(key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return false, nil
+func (tx *txn) get(key string, v any) bool {
+	if tx.err != nil {
+		return false
 	}
+	data, closer, err := tx.r.Get([]byte(key))
 	if err != nil {
-		return false, pebblestore.Failed(err)
+		if !errors.Is(err, pebble.ErrNotFound) {
+			tx.fail(pebblestore.Failed(err))
+		}
+		return false
 	}
 	defer closer.Close()
+	return tx.decode(key, data, v)
+}
+
+func (tx *txn) decode(key string, data []byte, v any) bool {
 	if err := json.Unmarshal(data, v); err != nil {
-		return false, fmt.Errorf("record %q is damaged: %w", key, err)
+		tx.fail(fmt.Errorf("record %q is damaged: %w", key, err))
 	}
-	return true, nil
+	return tx.err == nil
 }
 
 // has reports whether there is a record under a key.
-func (tx *txn) has(key string) (bool, error) { return tx.get(key, new(json.RawMessage)) }
+func (tx *txn) has(key string) bool { return tx.get(key, new(json.RawMessage)) }
 
 // put stores a record.
-func (tx *txn) put(key string, v any) error {
+func (tx *txn) put(key string, v any) {
 	data, err := encodeJSON(v)
-	if err != nil {
-		return err
+	tx.fail(err)
+	if tx.err == nil {
+		tx.fail(tx.w.Set([]byte(key), data, nil))
 	}
-	return tx.w.Set([]byte(key), data, nil)
 }
 
-func (tx *txn) delete(key string) error { return tx.w.Delete([]byte(key), nil) }
-
-// deleteAll deletes every key that begins with prefix.
-func (tx *txn) deleteAll(prefix string) error {
-	return tx.w.DeleteRange([]byte(prefix), prefixEnd(prefix), nil)
+func (tx *txn) delete(keys ...string) {
+	for _, key := range keys {
+		tx.fail(tx.w.Delete([]byte(key), nil))
+	}
 }
 
-// deleteRange deletes every key from the first to before the second, if there is one.
-func (tx *txn) deleteRange(from, to []byte) error {
+// deleteAll deletes every key that begins with one of the prefixes.
+func (tx *txn) deleteAll(prefixes ...string) {
+	for _, prefix := range prefixes {
+		tx.fail(tx.w.DeleteRange([]byte(prefix), prefixEnd(prefix), nil))
+	}
+}
+
+// deleteRange deletes the keys in [from, to). It writes nothing if there are none.
+func (tx *txn) deleteRange(from, to []byte) {
 	it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		return pebblestore.Failed(err)
+		tx.fail(pebblestore.Failed(err))
+		return
 	}
 	found := it.First()
-	if err := it.Close(); err != nil || !found {
-		return pebblestore.Failed(err)
+	if tx.fail(pebblestore.Failed(it.Close())); found {
+		tx.fail(tx.w.DeleteRange(from, to, nil))
 	}
-	return tx.w.DeleteRange(from, to, nil)
 }
 
 // prefixEnd is the first key after all that begin with prefix, which must end with a byte below 0xff.
@@ -188,22 +215,25 @@ func prefixEnd(prefix string) []byte {
 	return end
 }
 
-// scan yields the keys after prefix with their records, ascending or descending. The record is good until the next
-// step. Nothing may be written while the loop runs.
-func (tx *txn) scan(prefix string, descending bool) iter.Seq2[string, record] {
+// scan yields the records whose keys begin with prefix, ascending or descending, with the rest of the key. A record is valid
+// until the next step. The loop must not write.
+func (tx *txn) scan(prefix string, descending bool) iter.Seq2[string, []byte] {
 	return tx.scanBetween(prefix, prefix, descending)
 }
 
 // scanFrom is an ascending scan that begins at a key.
-func (tx *txn) scanFrom(prefix, from string) iter.Seq2[string, record] {
+func (tx *txn) scanFrom(prefix, from string) iter.Seq2[string, []byte] {
 	return tx.scanBetween(prefix, from, false)
 }
 
-func (tx *txn) scanBetween(prefix, from string, descending bool) iter.Seq2[string, record] {
-	return func(yield func(string, record) bool) {
+func (tx *txn) scanBetween(prefix, from string, descending bool) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		if tx.err != nil {
+			return
+		}
 		it, err := tx.r.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: prefixEnd(prefix)})
 		if err != nil {
-			yield("", record{err: pebblestore.Failed(err)})
+			tx.fail(pebblestore.Failed(err))
 			return
 		}
 		defer it.Close()
@@ -213,36 +243,21 @@ func (tx *txn) scanBetween(prefix, from string, descending bool) iter.Seq2[strin
 		}
 		for ok := first(); ok; ok = next() {
 			value, err := it.ValueAndErr()
-			if !yield(string(it.Key()[len(prefix):]), record{value, pebblestore.Failed(err)}) || err != nil {
+			tx.fail(pebblestore.Failed(err))
+			if tx.err != nil || !yield(string(it.Key()[len(prefix):]), value) {
 				return
 			}
 		}
-		if err := it.Error(); err != nil {
-			yield("", record{err: pebblestore.Failed(err)})
-		}
+		tx.fail(pebblestore.Failed(it.Error()))
 	}
 }
 
-// record is the value of a key before it is decoded.
-type record struct {
-	data []byte
-	err  error
-}
-
-func (r record) decode(v any) error {
-	if r.err != nil {
-		return r.err
-	}
-	return json.Unmarshal(r.data, v)
-}
-
-// each decodes every record whose key begins with prefix. An error is the last it yields.
-func each[V any](tx *txn, prefix string, descending bool) iter.Seq2[V, error] {
-	return func(yield func(V, error) bool) {
-		for _, rec := range tx.scan(prefix, descending) {
+// each decodes the records whose keys begin with prefix.
+func each[V any](tx *txn, prefix string, descending bool) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for key, data := range tx.scan(prefix, descending) {
 			var v V
-			err := rec.decode(&v)
-			if !yield(v, err) || err != nil {
+			if !tx.decode(prefix+key, data, &v) || !yield(v) {
 				return
 			}
 		}
@@ -250,23 +265,11 @@ func each[V any](tx *txn, prefix string, descending bool) iter.Seq2[V, error] {
 }
 
 // all is each as a list.
-func all[V any](tx *txn, prefix string) ([]V, error) {
-	var out []V
-	for v, err := range each[V](tx, prefix, false) {
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, nil
-}
+func all[V any](tx *txn, prefix string) []V { return slices.Collect(each[V](tx, prefix, false)) }
 
 // refuseIf returns an error for the first record whose key begins with prefix and that is in the way.
 func refuseIf[V any](tx *txn, prefix string, inTheWay func(v V) bool, refusal func(v V) error) error {
-	for v, err := range each[V](tx, prefix, false) {
-		if err != nil {
-			return err
-		}
+	for v := range each[V](tx, prefix, false) {
 		if inTheWay(v) {
 			return refusal(v)
 		}
@@ -275,24 +278,26 @@ func refuseIf[V any](tx *txn, prefix string, inTheWay func(v V) bool, refusal fu
 }
 
 // find decodes the record of a key. Without one the error is absent.
-func find[V any](tx *txn, key string, absent error) (V, error) {
-	var v V
-	found, err := tx.get(key, &v)
-	if err == nil && !found {
-		err = absent
+func find[V any](tx *txn, key string, absent error) (v V, err error) {
+	if !tx.get(key, &v) {
+		err = cmp.Or(tx.err, absent)
 	}
 	return v, err
 }
 
+// named decodes a record that another one names. If it is not there, the store is damaged: the transaction fails.
+func named[V any](tx *txn, key, format string, args ...any) V {
+	v, err := find[V](tx, key, fmt.Errorf(format, args...))
+	tx.fail(err)
+	return v
+}
+
 // indexed decodes the records that an index names: under each key that begins with prefix is the number of a record.
-func indexed[V any](tx *txn, prefix string, descending bool, recordKey func(id int64) string) iter.Seq2[V, error] {
-	return func(yield func(V, error) bool) {
-		for id, err := range each[int64](tx, prefix, descending) {
+func indexed[V any](tx *txn, prefix string, descending bool, recordKey func(id int64) string) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for id := range each[int64](tx, prefix, descending) {
 			var v V
-			if err == nil {
-				_, err = tx.get(recordKey(id), &v)
-			}
-			if !yield(v, err) || err != nil {
+			if tx.get(recordKey(id), &v); tx.err != nil || !yield(v) {
 				return
 			}
 		}
@@ -329,11 +334,10 @@ func (q *sequence) take() (int64, error) {
 	if q.next == q.end {
 		var end int64
 		err := q.store.update("", func(tx *txn) error {
-			if _, err := tx.get(sequenceKey, &end); err != nil {
-				return err
-			}
+			tx.get(sequenceKey, &end)
 			end = max(end, firstID)
-			return tx.put(sequenceKey, end+idBlock)
+			tx.put(sequenceKey, end+idBlock)
+			return nil
 		})
 		if err != nil {
 			return 0, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,7 +32,7 @@ func TestStoreOperationsFail(t *testing.T) {
 		if err == nil {
 			for i := range 5 {
 				k := fmt.Sprint(i)
-				if s.update(k, func(tx *txn) error { return tx.put(key("test", k), k) }) == nil {
+				if s.update(k, func(tx *txn) error { tx.put(key("test", k), k); return nil }) == nil {
 					kept = append(kept, k)
 				}
 			}
@@ -78,7 +79,9 @@ func TestStoreOnFailingDisk(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				put := func(k string) error { return s.update(k, func(tx *txn) error { return tx.put(key("test", k), k) }) }
+				put := func(k string) error {
+					return s.update(k, func(tx *txn) error { tx.put(key("test", k), k); return nil })
+				}
 				if err := put("before"); err != nil {
 					t.Fatal(err)
 				}
@@ -131,9 +134,9 @@ func TestStoreOnFailingDisk(t *testing.T) {
 }
 
 func get(s *store, k string, v any) (found bool, err error) {
-	err = s.view(func(tx *txn) (err error) {
-		found, err = tx.get(k, v)
-		return err
+	err = s.view(func(tx *txn) error {
+		found = tx.get(k, v)
+		return nil
 	})
 	return found, err
 }
@@ -195,7 +198,7 @@ func TestStorePowerCut(t *testing.T) {
 			}
 		}
 		for range 50 {
-			if err := s.update("", func(tx *txn) error { return tx.put(key("test", number(int64(n))), n) }); err != nil {
+			if err := s.update("", func(tx *txn) error { tx.put(key("test", number(int64(n))), n); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			n++
@@ -205,5 +208,33 @@ func TestStorePowerCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk = after
+	}
+}
+
+// A transaction that has failed once reads nothing, writes nothing and returns its first failure, whatever its function says.
+func TestTransactionKeepsItsFailure(t *testing.T) {
+	s, err := openStore("db", slog.New(slog.DiscardHandler), vfs.NewMem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.update("", func(tx *txn) error { tx.put(key("test", "a"), "text"); tx.put(key("test", "b"), 2); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	err = s.update("", func(tx *txn) error {
+		if n := 0; tx.get(key("test", "a"), &n) || tx.get(key("test", "b"), &n) || tx.has(key("test", "b")) {
+			t.Error("a failed transaction has read a record")
+		}
+		for n := range each[int](tx, key("test", ""), false) {
+			t.Errorf("a failed transaction has read %d", n)
+		}
+		tx.put(key("test", "c"), 3)
+		return errors.New("another error")
+	})
+	if err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("the transaction returned %v, want its first failure", err)
+	}
+	if found, err := get(s, key("test", "c"), new(int)); found || err != nil {
+		t.Errorf("a failed transaction was committed: %v, %v", found, err)
 	}
 }

@@ -102,19 +102,15 @@ func latest(tx *txn, t table) (table, error) {
 	return now, err
 }
 
-func putTable(tx *txn, t table) error { return tx.put(tableKey(t.Branch, t.ID), t) }
+func putTable(tx *txn, t table) { tx.put(tableKey(t.Branch, t.ID), t) }
 
 // dropTable deletes the records of a table.
-func dropTable(tx *txn, branch string, t table) error {
-	for _, prefix := range []string{
+func dropTable(tx *txn, branch string, t table) {
+	tx.deleteAll(
 		key("part", branch, t.ID, ""), key("metadata", tableOwner(branch, t.ID), ""), key("metadata", "column", branch, t.ID, ""),
 		key("export", branch, t.ID, ""),
-	} {
-		if err := tx.deleteAll(prefix); err != nil {
-			return err
-		}
-	}
-	return tx.delete(tableKey(branch, t.ID))
+	)
+	tx.delete(tableKey(branch, t.ID))
 }
 
 func (s *Server) tableRoutes() []route {
@@ -206,23 +202,19 @@ func (t table) describe(col column) storageapi.Column {
 }
 
 // tableBucket describes the bucket of a table.
-func (c *call) tableBucket(tx *txn, t table) (*storageapi.Bucket, error) {
+func (c *call) tableBucket(tx *txn, t table) *storageapi.Bucket {
 	var b bucket
-	if _, err := tx.get(bucketKey(t.Branch, bucketOf(t.ID)), &b); err != nil {
-		return nil, err
-	}
-	answer, _, err := c.bucketAnswer(tx, b)
-	return &answer, err
+	tx.get(bucketKey(t.Branch, bucketOf(t.ID)), &b)
+	answer, _ := c.bucketAnswer(tx, b)
+	return &answer
 }
 
 // fullTable adds the bucket and the notes.
-func (c *call) fullTable(tx *txn, t table) (storageapi.Table, error) {
+func (c *call) fullTable(tx *txn, t table) storageapi.Table {
 	out := c.tableAnswer(t)
-	var err error
-	if out.Bucket, err = c.tableBucket(tx, t); err != nil {
-		return out, err
-	}
-	return out, c.addNotes(tx, t, &out, true, true)
+	out.Bucket = c.tableBucket(tx, t)
+	c.addNotes(tx, t, &out, true, true)
+	return out
 }
 
 func (c *call) getTable(tx *txn) (any, error) {
@@ -230,7 +222,7 @@ func (c *call) getTable(tx *txn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.fullTable(tx, t)
+	return c.fullTable(tx, t), nil
 }
 
 // listTables answers all tables or those of the bucket of the path, with the parts that were asked for.
@@ -243,27 +235,18 @@ func (c *call) listTables(tx *txn) (any, error) {
 		}
 		prefix = key("table", c.branch, b.ID+".")
 	}
-	tables, err := all[table](tx, prefix)
-	if err != nil {
-		return nil, err
-	}
 	list := []map[string]any{}
 	buckets := make(map[string]*storageapi.Bucket)
-	for _, t := range tables {
-		if !c.token.mayRead(bucketOf(t.ID)) {
-			continue
+	for t := range each[table](tx, prefix, false) {
+		if c.token.mayRead(bucketOf(t.ID)) {
+			list = append(list, c.listedTable(tx, t, buckets))
 		}
-		item, err := c.listedTable(tx, t, buckets)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, item)
 	}
 	return list, nil
 }
 
 // listedTable is a table in a list. Each bucket is described once, in buckets.
-func (c *call) listedTable(tx *txn, t table, buckets map[string]*storageapi.Bucket) (map[string]any, error) {
+func (c *call) listedTable(tx *txn, t table, buckets map[string]*storageapi.Bucket) map[string]any {
 	out := c.tableAnswer(t)
 	absent := []string{"definition"}
 	if !c.includes("columns") {
@@ -272,17 +255,12 @@ func (c *call) listedTable(tx *txn, t table, buckets map[string]*storageapi.Buck
 	if c.includes("buckets") {
 		id := bucketOf(t.ID)
 		if buckets[id] == nil {
-			var err error
-			if buckets[id], err = c.tableBucket(tx, t); err != nil {
-				return nil, err
-			}
+			buckets[id] = c.tableBucket(tx, t)
 		}
 		out.Bucket = buckets[id]
 	}
-	if err := c.addNotes(tx, t, &out, c.includes("metadata"), c.includes("columnMetadata")); err != nil {
-		return nil, err
-	}
-	return without(out, absent...)
+	c.addNotes(tx, t, &out, c.includes("metadata"), c.includes("columnMetadata"))
+	return tx.without(out, absent...)
 }
 
 type tableParams struct {
@@ -320,11 +298,9 @@ func (s *Server) tableUpdateJob(run *jobRun, p tableParams) error {
 				return nil, err
 			}
 			t.DisplayName = *p.DisplayName
-			if err := putTable(tx, t); err != nil {
-				return nil, err
-			}
+			putTable(tx, t)
 		}
-		return c.fullTable(tx, t)
+		return c.fullTable(tx, t), nil
 	})
 }
 
@@ -343,7 +319,8 @@ func (s *Server) tableDropJob(run *jobRun, p tableParams) error {
 		if t, err = getTable(tx, run.record.Branch, p.Table); err != nil {
 			return nil, err
 		}
-		return nil, dropTable(tx, run.record.Branch, t)
+		dropTable(tx, run.record.Branch, t)
+		return nil, nil
 	})
 	if err == nil {
 		s.parts.dropTables([]table{t})

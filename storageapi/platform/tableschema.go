@@ -21,10 +21,8 @@ func (r *jobRun) changeTable(id string, change func(tx *txn, t *table) error) er
 		}
 		t.LastChange = now()
 		t.Change++
-		if err := putTable(tx, t); err != nil {
-			return nil, err
-		}
-		return c.fullTable(tx, t)
+		putTable(tx, t)
+		return c.fullTable(tx, t), nil
 	})
 }
 
@@ -102,7 +100,8 @@ func (s *Server) columnDeleteJob(run *jobRun, p tableParams) error {
 			return err
 		}
 		t.Columns = slices.DeleteFunc(t.Columns, func(c column) bool { return c.Name == name })
-		return tx.deleteAll(key("metadata", columnOwner(t.Branch, t.ID, name), ""))
+		tx.deleteAll(key("metadata", columnOwner(t.Branch, t.ID, name), ""))
+		return nil
 	})
 }
 

@@ -55,31 +55,22 @@ func (s *Server) newSecret(id int64) string {
 }
 
 // putMaster stores the master token, with the secret of the options if there is one.
-func (s *Server) putMaster(tx *txn, id int64) error {
+func (s *Server) putMaster(tx *txn, id int64) {
 	var t token
-	found, err := tx.get(tokenKey(id), &t)
-	if err != nil {
-		return err
-	}
+	found := tx.get(tokenKey(id), &t)
 	hash := hashToken(string(s.opts.Token))
 	// A token of the options that was taken over once is not taken again: it may have been refreshed since.
 	var taken string
-	if _, err := tx.get(masterOptionKey, &taken); err != nil {
-		return err
-	}
+	tx.get(masterOptionKey, &taken)
 	if found && (s.opts.Token == "" || taken == hash) {
-		return nil
+		return
 	}
-	if err := tx.put(masterOptionKey, hash); err != nil {
-		return err
-	}
+	tx.put(masterOptionKey, hash)
 	if found && t.Hash == hash {
-		return nil
+		return
 	}
 	if found {
-		if err := tx.delete(tokenHashKey(t.Hash)); err != nil {
-			return err
-		}
+		tx.delete(tokenHashKey(t.Hash))
 	} else {
 		t = token{
 			ID: id, Description: masterDescription, Created: now(), Master: true, CanManageBuckets: true, CanManageTokens: true,
@@ -88,17 +79,13 @@ func (s *Server) putMaster(tx *txn, id int64) error {
 		t.Creator = storageapi.TokenRef{ID: storageapi.IntID(id), Description: masterDescription}
 	}
 	t.Hash, t.Refreshed = hash, now()
-	if err := tx.put(masterKey, id); err != nil {
-		return err
-	}
-	return putToken(tx, t)
+	tx.put(masterKey, id)
+	putToken(tx, t)
 }
 
-func putToken(tx *txn, t token) error {
-	if err := tx.put(tokenHashKey(t.Hash), t.ID); err != nil {
-		return err
-	}
-	return tx.put(tokenKey(t.ID), t)
+func putToken(tx *txn, t token) {
+	tx.put(tokenHashKey(t.Hash), t.ID)
+	tx.put(tokenKey(t.ID), t)
 }
 
 // authenticate finds the token of a call. A token of another stack, one that was deleted and one that was never there
@@ -126,14 +113,7 @@ func (c *call) authenticate() error {
 	return c.s.store.view(func(tx *txn) error {
 		var id int64
 		var t token
-		found, err := tx.get(idKey, &id)
-		if err == nil && found {
-			found, err = tx.get(tokenKey(id), &t)
-		}
-		if err != nil {
-			return err
-		}
-		if !found || t.expired() {
+		if !tx.get(idKey, &id) || !tx.get(tokenKey(id), &t) || t.expired() {
 			return refuse(http.StatusUnauthorized, "storage.tokenInvalid", "Invalid Token")
 		}
 		c.token = &t
@@ -225,54 +205,36 @@ func (s *Server) owner() storageapi.Project {
 }
 
 // withManaged lists the rights on all buckets of a token that may manage them.
-func (c *call) withManaged(tx *txn, t *token) (*token, error) {
+func (c *call) withManaged(tx *txn, t *token) *token {
 	if !t.CanManageBuckets {
-		return t, nil
-	}
-	buckets, err := all[bucket](tx, key("bucket", c.branch, ""))
-	if err != nil {
-		return nil, err
+		return t
 	}
 	out := *t
-	out.Buckets = make(map[string]string, len(buckets))
-	for _, b := range buckets {
+	out.Buckets = make(map[string]string)
+	for b := range each[bucket](tx, key("bucket", c.branch, ""), false) {
 		out.Buckets[b.ID] = "manage"
 	}
-	return &out, nil
+	return &out
 }
 
 // fullToken describes a token with all that there is to say about its project.
-func (c *call) fullToken(tx *txn, t *token) (storageapi.Token, error) {
-	t, err := c.withManaged(tx, t)
-	if err != nil {
-		return storageapi.Token{}, err
-	}
-	tables, err := all[table](tx, key("table", c.s.defaultBranch.key(), ""))
-	out := c.tokenAnswer(t, "", true)
-	for _, t := range tables {
+func (c *call) fullToken(tx *txn, t *token) storageapi.Token {
+	out := c.tokenAnswer(c.withManaged(tx, t), "", true)
+	for t := range each[table](tx, key("table", c.s.defaultBranch.key(), ""), false) {
 		out.Owner.RowsCount += t.Rows
 		out.Owner.DataSizeBytes += t.Bytes
 	}
-	return out, err
+	return out
 }
 
-func (c *call) verifyToken(tx *txn) (any, error) { return c.fullToken(tx, c.token) }
+func (c *call) verifyToken(tx *txn) (any, error) { return c.fullToken(tx, c.token), nil }
 
 func (c *call) listTokens(tx *txn) (any, error) {
-	tokens, err := all[token](tx, key("token", ""))
-	if err != nil {
-		return nil, err
-	}
 	list := []storageapi.Token{}
-	for _, t := range tokens {
-		if t.ID != c.token.ID && !c.token.CanManageTokens {
-			continue
+	for t := range each[token](tx, key("token", ""), false) {
+		if t.ID == c.token.ID || c.token.CanManageTokens {
+			list = append(list, c.tokenAnswer(c.withManaged(tx, &t), "", false))
 		}
-		full, err := c.withManaged(tx, &t)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, c.tokenAnswer(full, "", false))
 	}
 	return list, nil
 }
@@ -296,7 +258,7 @@ func (c *call) tokenDetail(tx *txn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.fullToken(tx, t)
+	return c.fullToken(tx, t), nil
 }
 
 const tokenCode = "storage.tokens.validation"
@@ -308,19 +270,17 @@ func checkDescription(in *input, text string) {
 }
 
 // readBuckets reads and checks the permissions of a token.
-func (c *call) readBuckets(tx *txn, in *input) (map[string]string, error) {
+func (c *call) readBuckets(tx *txn, in *input) map[string]string {
 	var wanted storageapi.Map[string]
 	in.decode("bucketPermissions", &wanted, "an object of read and write by bucket")
 	for id, right := range wanted {
 		if right != "read" && right != "write" {
 			in.failCode("storage.tokens.invalidPermissions", "bucketPermissions", "permission %q of bucket %q: want read or write", cut(right, 40), cut(id, 120))
-		} else if found, err := tx.has(bucketKey(c.branch, id)); err != nil {
-			return nil, err
-		} else if !found {
+		} else if !tx.has(bucketKey(c.branch, id)) {
 			in.failCode("storage.tokens.invalidPermissions", "bucketPermissions", "there is no bucket %q", cut(id, 120))
 		}
 	}
-	return wanted, nil
+	return wanted
 }
 
 func (c *call) createToken() (any, error) {
@@ -346,26 +306,18 @@ func (c *call) createToken() (any, error) {
 			t.CanReadAllFileUploads = in.flagOr("canReadAllFileUploads", false)
 			t.CanPurgeTrash = in.flagOr("canPurgeTrash", false)
 			t.Components, _ = in.texts("componentAccess")
-			if t.Buckets, err = c.readBuckets(tx, in); err != nil {
-				return nil, err
-			}
+			t.Buckets = c.readBuckets(tx, in)
 		}
-		return c.answerSecret(tx, &t)
+		return c.answerSecret(tx, &t), nil
 	})
 }
 
 // answerSecret gives a token a new secret, and answers it with the secret.
-func (c *call) answerSecret(tx *txn, t *token) (any, error) {
+func (c *call) answerSecret(tx *txn, t *token) storageapi.Token {
 	secret := c.s.newSecret(t.ID)
 	t.Hash = hashToken(secret)
-	if err := putToken(tx, *t); err != nil {
-		return nil, err
-	}
-	full, err := c.withManaged(tx, t)
-	if err != nil {
-		return nil, err
-	}
-	return c.tokenAnswer(full, secret, false), nil
+	putToken(tx, *t)
+	return c.tokenAnswer(c.withManaged(tx, t), secret, false)
 }
 
 // tokensLock is one for all tokens: a right that is given must not meet the deletion of its bucket.
@@ -373,30 +325,18 @@ const tokensLock = "tokens"
 
 // dropPermissions takes the rights on a bucket from all tokens once no branch has a bucket of that id. Called with
 // tokensLock held.
-func dropPermissions(tx *txn, bucketID string) error {
-	branches, err := all[devBranch](tx, key("branch", ""))
-	if err != nil {
-		return err
-	}
-	for _, b := range branches {
-		if found, err := tx.has(bucketKey(b.key(), bucketID)); err != nil || found {
-			return err
+func dropPermissions(tx *txn, bucketID string) {
+	for b := range each[devBranch](tx, key("branch", ""), false) {
+		if tx.has(bucketKey(b.key(), bucketID)) {
+			return
 		}
 	}
-	tokens, err := all[token](tx, key("token", ""))
-	if err != nil {
-		return err
-	}
-	for _, t := range tokens {
-		if t.Buckets[bucketID] == "" {
-			continue
-		}
-		delete(t.Buckets, bucketID)
-		if err := putToken(tx, t); err != nil {
-			return err
+	for _, t := range all[token](tx, key("token", "")) {
+		if t.Buckets[bucketID] != "" {
+			delete(t.Buckets, bucketID)
+			putToken(tx, t)
 		}
 	}
-	return nil
 }
 
 func (c *call) updateToken() (any, error) {
@@ -417,19 +357,15 @@ func (c *call) updateToken() (any, error) {
 			t.Description = *description
 		}
 		if in.has("bucketPermissions") {
-			if t.Buckets, err = c.readBuckets(tx, in); err != nil {
-				return nil, err
-			}
+			t.Buckets = c.readBuckets(tx, in)
 		}
 		if components, given := in.texts("componentAccess"); given {
 			t.Components = components
 		}
 		t.CanReadAllFileUploads = in.flagOr("canReadAllFileUploads", t.CanReadAllFileUploads)
 		t.CanPurgeTrash = in.flagOr("canPurgeTrash", t.CanPurgeTrash)
-		if err := putToken(tx, *t); err != nil {
-			return nil, err
-		}
-		return c.fullToken(tx, t)
+		putToken(tx, *t)
+		return c.fullToken(tx, t), nil
 	})
 }
 
@@ -440,9 +376,7 @@ func (c *call) replaceToken(then func(tx *txn, t *token) (any, error)) (any, err
 		if err != nil {
 			return nil, err
 		}
-		if err := tx.delete(tokenHashKey(t.Hash)); err != nil {
-			return nil, err
-		}
+		tx.delete(tokenHashKey(t.Hash))
 		return then(tx, t)
 	})
 }
@@ -452,14 +386,15 @@ func (c *call) deleteToken() (any, error) {
 		if t.Master {
 			return nil, refuse(http.StatusBadRequest, tokenCode, "A master token cannot be deleted")
 		}
-		return nil, tx.delete(tokenKey(t.ID))
+		tx.delete(tokenKey(t.ID))
+		return nil, nil
 	})
 }
 
 func (c *call) refreshToken() (any, error) {
 	return c.replaceToken(func(tx *txn, t *token) (any, error) {
 		t.Refreshed = now()
-		return c.answerSecret(tx, t)
+		return c.answerSecret(tx, t), nil
 	})
 }
 

@@ -131,9 +131,9 @@ func (e *execution) resolveVariables(tx *txn, root json.RawMessage) (map[string]
 
 // declaredVariables reads the names of the variables of a configuration.
 func (c *configuration) declaredVariables() (names []string, err error) {
-	content, err := c.readContent(c.head.Latest)
-	if err != nil || kindOf(content) != '{' {
-		return nil, err
+	content := c.readContent(c.head.Latest)
+	if kindOf(content) != '{' {
+		return nil, nil
 	}
 	var v struct {
 		Variables []struct {
@@ -156,11 +156,7 @@ func (c *configuration) variableRow(id string) (map[string]string, error) {
 	if at < 0 {
 		return nil, UserError(fmt.Errorf("the variables %q have no values %q", c.config, id))
 	}
-	row, err := c.readRow(latest.Rows[at])
-	if err != nil {
-		return nil, err
-	}
-	values, err := parseVariableValues(row.Content)
+	values, err := parseVariableValues(c.readRow(latest.Rows[at]).Content)
 	if err != nil {
 		return nil, UserError(fmt.Errorf("values %q of the variables %q: %w", id, c.config, err))
 	}

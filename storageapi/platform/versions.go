@@ -37,15 +37,13 @@ func (c *call) listVersions(conf *configuration) (any, error) {
 	}
 	absent := slices.DeleteFunc([]string{"name", "description"}, func(name string) bool { return slices.Contains(wanted, name) })
 	versions := each[configVersion](conf.tx, conf.key("config-version", ""), true)
-	return collect(c.page(1<<30), versions, anyRecord, func(v configVersion) (out map[string]any, err error) {
+	return collect(c.page(1<<30), versions, anyRecord, func(v configVersion) map[string]any {
 		answer := versionAnswer(v)
 		if slices.Contains(wanted, "configuration") {
-			if answer.Configuration, err = conf.readContent(v); err != nil {
-				return nil, err
-			}
+			answer.Configuration = conf.readContent(v)
 		}
-		return without(answer, absent...)
-	})
+		return conf.tx.without(answer, absent...)
+	}), nil
 }
 
 func (c *call) getVersion(conf *configuration) (any, error) {
@@ -54,22 +52,11 @@ func (c *call) getVersion(conf *configuration) (any, error) {
 		return nil, err
 	}
 	answer := versionAnswer(v)
-	if answer.Configuration, err = conf.readContent(v); err != nil {
-		return nil, err
-	}
-	rows, err := conf.answerRows(v, include{content: true})
-	if err != nil {
-		return nil, err
-	}
-	items, err := eachWithout(rows, "state")
-	if err != nil {
-		return nil, err
-	}
-	out, err := without(answer)
-	if err == nil {
-		out["rows"], out["rowsSortOrder"], out["isDisabled"] = items, notNil(v.SortOrder), v.Disabled
-	}
-	return out, err
+	answer.Configuration = conf.readContent(v)
+	out := conf.tx.without(answer)
+	out["rows"] = eachWithout(conf.tx, conf.answerRows(v, include{content: true}), "state")
+	out["rowsSortOrder"], out["isDisabled"] = notNil(v.SortOrder), v.Disabled
+	return out, nil
 }
 
 // changeText reads a body that has nothing but a changeDescription.
@@ -96,14 +83,11 @@ func (c *call) rollback() (any, error) {
 				next.Rows = append(next.Rows, ref)
 				continue
 			}
-			restored, err := conf.copyRows(conf, []rowRef{ref}, text, fmt.Sprintf("Rollback to version %d (via configuration rollback to version %d)", ref.Version, target))
-			if err != nil {
-				return nil, err
-			}
-			next.Rows = append(next.Rows, restored...)
+			origin := fmt.Sprintf("Rollback to version %d (via configuration rollback to version %d)", ref.Version, target)
+			next.Rows = append(next.Rows, conf.putRow(ref.ID, conf.readRow(ref), text, origin))
 		}
-		err = conf.commit(next, nil, text, fmt.Sprintf("Rollback to version %d", target))
-		return map[string]string{"version": strconv.Itoa(conf.head.Latest.Version)}, err
+		conf.commit(next, nil, text, fmt.Sprintf("Rollback to version %d", target))
+		return map[string]string{"version": strconv.Itoa(conf.head.Latest.Version)}, nil
 	})
 }
 
@@ -138,41 +122,34 @@ func (c *call) copyConfiguration() (any, error) {
 }
 
 // copyTo makes an independent configuration of a version, with empty state.
-func (c *configuration) copyTo(id configID, v configVersion, text, fallback string) (err error) {
+func (c *configuration) copyTo(id configID, v configVersion, text, fallback string) error {
 	target := &configuration{configID: id, tx: c.tx, by: c.by}
-	if found, err := c.tx.get(id.key("config"), &target.head); err != nil {
-		return err
-	} else if found && !target.head.Latest.Deleted {
+	if c.tx.get(id.key("config"), &target.head) && !target.head.Latest.Deleted {
 		return alreadyExists(id)
 	}
-	return target.become(c, v, text, fallback)
+	target.become(c, v, text, fallback)
+	return nil
 }
 
 // become makes the new version of a configuration that is a copy of a version of another one.
-func (c *configuration) become(source *configuration, v configVersion, text, fallback string) error {
-	rows, err := c.copyRows(source, v.Rows, text, fallback)
-	if err != nil {
-		return err
+func (c *configuration) become(source *configuration, v configVersion, text, fallback string) {
+	content, rows := source.readContent(v), v.Rows
+	v.Deleted, v.Rows = false, nil
+	for _, ref := range rows {
+		v.Rows = append(v.Rows, c.putRow(ref.ID, source.readRow(ref), text, fallback))
 	}
-	content, err := source.readContent(v)
-	if err != nil {
-		return err
-	}
-	v.Deleted, v.Rows = false, rows
-	return c.commit(v, content, text, fallback)
+	c.commit(v, content, text, fallback)
 }
 
 // copyConfigurations copies every live configuration of one branch to another.
 func (s *Server) copyConfigurations(tx *txn, from, to string, by storageapi.TokenRef) error {
-	type place struct{ component, config string }
-	var places []place
+	var sources []configID
 	for k := range tx.scan(key("config", from, ""), false) {
 		component, config, _ := strings.Cut(k, sep)
-		places = append(places, place{component, config})
+		sources = append(sources, configID{from, component, config})
 	}
-	for _, p := range places {
-		source := configID{from, p.component, p.config}
-		conf, err := openConfiguration(tx, source, by, false)
+	for _, id := range sources {
+		conf, err := openConfiguration(tx, id, by, false)
 		if isNotFound(err) {
 			continue
 		}
@@ -180,8 +157,8 @@ func (s *Server) copyConfigurations(tx *txn, from, to string, by storageapi.Toke
 			return err
 		}
 		v := conf.head.Latest
-		origin := fmt.Sprintf("Copied from default branch configuration %q (%s) version %d", v.Name, p.config, v.Version)
-		if err := conf.copyTo(configID{to, p.component, p.config}, v, "", origin); err != nil {
+		origin := fmt.Sprintf("Copied from default branch configuration %q (%s) version %d", v.Name, id.config, v.Version)
+		if err := conf.copyTo(configID{to, id.component, id.config}, v, "", origin); err != nil {
 			return err
 		}
 	}
@@ -201,7 +178,8 @@ func (c *call) resetConfiguration() (any, error) {
 			return nil, err
 		}
 		v := source.head.Latest
-		return nil, conf.become(source, v, "", fmt.Sprintf("Reset to default branch version %d", v.Version))
+		conf.become(source, v, "", fmt.Sprintf("Reset to default branch version %d", v.Version))
+		return nil, nil
 	})
 }
 
