@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/metertest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -79,7 +80,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"a"}}`))); err != nil {
 			t.Fatal(err)
 		}
-		mem.Alter("in.c-web.users", "other")
+		mem.Alter("in.c-web.users", datatype.UntypedColumns("other")...)
 		if err := e.Flush(t.Context(), "web"); err == nil {
 			t.Fatal("a table with other columns took rows")
 		}

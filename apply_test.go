@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -65,7 +66,7 @@ func TestDeadTargetCostsADefinitionOneTimeout(t *testing.T) {
 func TestHungTableDoesNotHideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t)
-		mem.Alter("in.c-many.t99", "other")
+		mem.Alter("in.c-many.t99", datatype.UntypedColumns("other")...)
 		hangAt(mem, nil, func(table string) bool { return table == "in.c-many.t0" })
 		var schema *buffer.SchemaError
 		if err := e.Define(t.Context(), manySinks(100)); !errors.As(err, &schema) || schema.Table != "in.c-many.t99" {
@@ -111,8 +112,8 @@ func TestHungTargetDelaysItsOwnSourceOnly(t *testing.T) {
 // Every table that refuses a definition is named.
 func TestDefineNamesAllTablesThatRefuse(t *testing.T) {
 	e, mem := openMemory(t)
-	mem.Alter("in.c-web.users", "a")
-	mem.Alter("in.c-web.raw", "b")
+	mem.Alter("in.c-web.users", datatype.UntypedColumns("a")...)
+	mem.Alter("in.c-web.raw", datatype.UntypedColumns("b")...)
 	err := e.Define(t.Context(), events())
 	for _, want := range []string{`"in.c-web.users"`, `"in.c-web.raw"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -126,7 +127,7 @@ func TestDefineNamesAllTablesThatRefuse(t *testing.T) {
 func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events())
-	mem.Alter("in.c-web.users", "other")
+	mem.Alter("in.c-web.users", datatype.UntypedColumns("other")...)
 	change := func(change func(*forebay.Source)) []forebay.TableProblem {
 		t.Helper()
 		d, err := e.Compile(events(change))
@@ -184,7 +185,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events())
-	mem.Alter("in.c-web.users", "other")
+	mem.Alter("in.c-web.users", datatype.UntypedColumns("other")...)
 	d, err := e.Compile(events(func(s *forebay.Source) { s.Settings.Upload.Count = 5 }))
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
@@ -160,8 +161,8 @@ func TestIngestAtomicIsAllOrNone(t *testing.T) {
 		if err := e.Define(ctx, telemetry()); err != nil {
 			t.Fatal(err)
 		}
-		mem.Alter("in.c-app.logs", "other") // holds up the imports of this sink
-		noise := make([]byte, 16<<10)       // what does not compress takes its size on disk
+		mem.Alter("in.c-app.logs", datatype.UntypedColumns("other")...) // holds up the imports of this sink
+		noise := make([]byte, 16<<10)                                   // what does not compress takes its size on disk
 		for i := range noise {
 			noise[i] = byte(rand.Uint32())
 		}

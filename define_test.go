@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
@@ -63,7 +64,7 @@ func TestLimitOfSources(t *testing.T) {
 
 func TestDefineRefusesATableWithOtherColumns(t *testing.T) {
 	e, mem := openMemory(t)
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: []string{"a", "b"}}); err != nil {
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
 		t.Fatal(err)
 	}
 	var schema *buffer.SchemaError
@@ -112,7 +113,7 @@ func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, mem := openMemory(t, share)
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: []string{"a", "b"}}); err != nil {
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
 		t.Fatal(err)
 	}
 	mustDefine(t, e, events())

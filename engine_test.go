@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
@@ -87,7 +88,7 @@ func TestOneEventBecomesOneRowInEveryTable(t *testing.T) {
 	if got := mem.Rows("in.c-web.raw"); len(got) != 1 || got[0][2] != string(body) {
 		t.Errorf("raw: %q", got)
 	}
-	if got := mem.Columns("in.c-web.raw"); strings.Join(got, " ") != "uuid at body" {
+	if got := mem.Columns("in.c-web.raw"); strings.Join(datatype.Names(got), " ") != "uuid at body" {
 		t.Errorf("columns %q", got)
 	}
 	report, err := e.Verify(t.Context())
@@ -284,7 +285,7 @@ func TestHeldSinkRefusesAtItsBoundAlone(t *testing.T) {
 			s.Settings = forebay.Settings{Compression: forebay.CompressionNone, Upload: trigger.Conditions{Size: 10 << 10}, Import: trigger.Conditions{Size: 10 << 10}}
 		})
 		mustDefine(t, e, src)
-		mem.Alter("in.c-web.raw", "other")
+		mem.Alter("in.c-web.raw", datatype.UntypedColumns("other")...)
 		body := []byte(`{"id":1,"user":{"name":"` + strings.Repeat("x", 4000) + `"}}`)
 		var over *buffer.OverloadError
 		for range 100 {
@@ -300,7 +301,7 @@ func TestHeldSinkRefusesAtItsBoundAlone(t *testing.T) {
 		if over == nil || over.Resource != "sink" {
 			t.Fatalf("no overload of the sink that is held up: %v", over)
 		}
-		mem.Alter("in.c-web.raw", "uuid", "at", "body")
+		mem.Alter("in.c-web.raw", datatype.UntypedColumns("uuid", "at", "body")...)
 		if err := e.Flush(t.Context(), "web"); err != nil {
 			t.Fatal(err)
 		}

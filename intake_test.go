@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -118,7 +119,7 @@ func TestIntakeWaitsForRoom(t *testing.T) {
 func TestIntakeEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := tight(t)
-		mem.Alter("in.c-web.raw", "other")
+		mem.Alter("in.c-web.raw", datatype.UntypedColumns("other")...)
 		in := e.WaitForRoom()
 		n := 0
 		for ; ; n++ {
@@ -134,7 +135,7 @@ func TestIntakeEndsWithItsContext(t *testing.T) {
 			}
 			break
 		}
-		mem.Alter("in.c-web.raw", "uuid", "at", "body")
+		mem.Alter("in.c-web.raw", datatype.UntypedColumns("uuid", "at", "body")...)
 		if err := e.Flush(t.Context(), "web"); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +149,7 @@ func TestIntakeEndsWithItsContext(t *testing.T) {
 func TestBatchErrorNamesEachCauseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := tight(t)
-		mem.Alter("in.c-web.raw", "other")
+		mem.Alter("in.c-web.raw", datatype.UntypedColumns("other")...)
 		var recs []*mapping.Record
 		for i := range 1000 {
 			recs = append(recs, padded(i))

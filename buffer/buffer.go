@@ -221,6 +221,11 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 	if len(c.Table.Columns) == 0 {
 		problems = append(problems, errors.New("table has no columns"))
 	}
+	for _, col := range c.Table.Columns {
+		if err := col.Type.Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("column %q: %w", col.Name, err))
+		}
+	}
 	if c.Encoding > Zstd {
 		problems = append(problems, fmt.Errorf("encoding %d is unknown", c.Encoding))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 )
 
 // Rows that were mapped for earlier columns go to a file with those columns, also when they come late.
@@ -15,7 +16,7 @@ func TestRowsOfAnEarlierDefinitionKeepTheirColumns(t *testing.T) {
 	b := open(t, memoryOptions(mem))
 	old := define(t, b, "a")
 	moved := define(t, b, "a", func(c *buffer.SinkConfig) {
-		c.Table = buffer.Table{ID: "in.c-test.moved", Columns: []string{"other", "names"}}
+		c.Table = buffer.Table{ID: "in.c-test.moved", Columns: datatype.UntypedColumns("other", "names")}
 	})
 	put(t, b, moved, 100, 103)
 	put(t, b, old, 0, 2)

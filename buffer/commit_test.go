@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -26,7 +27,7 @@ func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s, err := b.Define(t.Context(), SinkConfig{ID: "a", Table: Table{ID: "in.c-test.a", Columns: []string{"id"}}})
+	s, err := b.Define(t.Context(), SinkConfig{ID: "a", Table: Table{ID: "in.c-test.a", Columns: datatype.UntypedColumns("id")}})
 	if err != nil {
 		t.Fatal(err)
 	}

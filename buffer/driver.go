@@ -3,6 +3,8 @@ package buffer
 import (
 	"context"
 	"io"
+
+	"github.com/forebay/forebay/datatype"
 )
 
 // Staging is the second level of the buffer: a place that holds the bytes of sealed slices until the file they belong
@@ -123,18 +125,22 @@ type Taker interface {
 	TakenAway(ctx context.Context, t Table, fileID string) (bool, error)
 }
 
-// Table is a destination table as a driver sees it: every cell is text.
+// Table is a destination table as a driver sees it.
 type Table struct {
 	// ID is the table's name in the target, for example "in.c-web.events". It is what the user wrote, any text but the empty
 	// one: ".." and "a/b" too. Two ids never share a table. A driver refuses an id that it cannot use with a [Permanent] error.
 	ID string
-	// Columns are the names, at least one, in the order of the cells of a row. An engine gives no name twice. A driver must
-	// not modify the slice.
-	Columns []string
+	// Columns are the columns, at least one, in the order of the cells of a row. An engine gives no name twice. A driver must
+	// not modify the slice. The cells of an untyped column are any text; those of a typed one are its canonical text, see
+	// package datatype, or NULL.
+	Columns []datatype.Column
 	// Creation, if not empty, is the mark that Target.Ensure gives the table if it creates it, so that [Uncreator] can remove
 	// it. It has at most 64 lower-case letters, digits and '-', and is on disk before the call. Other targets ignore it.
 	Creation string `json:",omitempty"`
 }
+
+// Names returns the names of the columns. The caller owns the slice.
+func (t Table) Names() []string { return datatype.Names(t.Columns) }
 
 // Object describes one sealed slice in staging.
 type Object struct {

@@ -3,8 +3,6 @@ package buffer
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -70,54 +68,6 @@ type TooLargeError struct {
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("buffer: %d bytes of rows in one call, at most %d are admitted: split the call or raise %s",
 		e.Size, e.Limit, e.Option)
-}
-
-// SchemaError says that a table's columns are not those of the file or definition. Rows keep
-// the table and the columns that they were mapped for, so those that wait stay where they are until the table has these columns
-// again. A changed definition helps new rows only.
-type SchemaError struct {
-	// Table is the table's id.
-	Table string
-	// Want are the columns of the definition, Got those of the table.
-	Want, Got []string
-}
-
-func (e *SchemaError) Error() string {
-	return fmt.Sprintf("table %q: columns differ: %s: give the sink another table, or change one of them so that names and order agree; rows that wait already need the table changed",
-		e.Table, e.difference())
-}
-
-// schemaErrorNames is how many columns of each side the text of a SchemaError names.
-const schemaErrorNames = 5
-
-// difference names columns that only one of the two has, or else the first that stands elsewhere.
-func (e *SchemaError) difference() string {
-	var parts []string
-	missing := func(who string, of, in []string) {
-		var names []string
-		for _, name := range of {
-			if !slices.Contains(in, name) {
-				names = append(names, fmt.Sprintf("%q", name))
-			}
-		}
-		if more := len(names) - schemaErrorNames; more > 0 {
-			names = append(names[:schemaErrorNames], fmt.Sprintf("and %d more", more))
-		}
-		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("the %s has no %s", who, strings.Join(names, ", ")))
-		}
-	}
-	missing("table", e.Want, e.Got)
-	missing("mapping", e.Got, e.Want)
-	if len(parts) > 0 {
-		return strings.Join(parts, ", ")
-	}
-	for i, name := range e.Want {
-		if i < len(e.Got) && e.Got[i] != name {
-			return fmt.Sprintf("column %d is %q in the mapping and %q in the table", i+1, name, e.Got[i])
-		}
-	}
-	return fmt.Sprintf("their number: %d in the mapping, %d in the table", len(e.Want), len(e.Got)) // a name stands twice
 }
 
 // FailedError says that the local level could not be written or read: a broken, full or absent disk. What was

@@ -17,12 +17,13 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var columns = []string{"id", "value"}
+var columns = datatype.UntypedColumns("id", "value")
 
 // open opens a buffer that is closed with the test.
 func open(t *testing.T, opts buffer.Options) *buffer.Buffer {

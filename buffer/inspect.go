@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -183,7 +184,7 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 		return fmt.Errorf("buffer: slice %s: %w", sliceID, err)
 	}
 	defer rows.Close()
-	if _, err := w.Write(header(sl.file.rec.Def.Table.Columns)); err != nil {
+	if _, err := w.Write(header(datatype.Names(sl.file.rec.Def.Table.Columns))); err != nil {
 		return err
 	}
 	if _, err := io.Copy(w, rows); err != nil {

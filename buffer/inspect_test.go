@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 )
 
 func TestInspect(t *testing.T) {
@@ -30,7 +31,7 @@ func TestInspect(t *testing.T) {
 		return nil
 	}
 	b := openAt(t, dir, diskOptions(mem))
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Table.Columns = []string{"id", `the "value"`} })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Table.Columns = datatype.UntypedColumns("id", `the "value"`) })
 	put(t, b, s, 0, 3)
 	var held *buffer.HeldError
 	if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 )
 
 // The process was down longer than the retention, and the table was fixed meanwhile: the rows are imported. They were
@@ -24,7 +25,7 @@ func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustEnsure(t, mem)
-		mem.Alter("in.c-test.a", "id", "other")
+		mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 		put(t, b, define(t, b, "a"), 0, 3)
 		if err := b.Flush(t.Context(), "a"); err == nil {
 			t.Fatal("imported into other columns")
@@ -55,7 +56,7 @@ func TestMendedTableIsFoundByItself(t *testing.T) {
 		mem := buffertest.NewMemory()
 		b := open(t, memoryOptions(mem))
 		mustEnsure(t, mem)
-		mem.Alter("in.c-test.a", "id", "other")
+		mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 		put(t, b, define(t, b, "a"), 0, 3)
 		time.Sleep(10 * time.Minute)
 		mem.Alter("in.c-test.a", columns...)
@@ -74,7 +75,7 @@ func TestExpiryIsLogged(t *testing.T) {
 		opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 		b := open(t, opts)
 		mustEnsure(t, mem)
-		mem.Alter("in.c-test.a", "id", "other")
+		mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 		put(t, b, define(t, b, "a"), 0, 3)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
@@ -141,7 +142,7 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	case "alter":
 		var columns string
 		d.ScanArgs(t, "columns", &columns)
-		s.mem.Alter(id, strings.Split(columns, "+")...)
+		s.mem.Alter(id, datatype.UntypedColumns(strings.Split(columns, "+")...)...)
 	case "flush":
 		limit := "1m"
 		d.MaybeScanArgs(t, "for", &limit)
@@ -188,7 +189,7 @@ func (s *story) define(t *testing.T, d *datadriven.TestData, id string) string {
 	c := buffer.SinkConfig{ID: id, Encoding: buffer.None}
 	d.MaybeScanArgs(t, "table", &table)
 	d.MaybeScanArgs(t, "columns", &names)
-	c.Table = buffer.Table{ID: table, Columns: strings.Split(names, "+")}
+	c.Table = buffer.Table{ID: table, Columns: datatype.UntypedColumns(strings.Split(names, "+")...)}
 	for _, step := range []struct {
 		name string
 		c    *trigger.Conditions
@@ -362,7 +363,7 @@ func (s *story) table(id string) string {
 		}
 		from = i + 1
 	}
-	return fmt.Sprintf("(%s): %s; %d objects in staging\n", strings.Join(s.mem.Columns(id), ", "), strings.Join(ranges, ", "), len(s.mem.Objects()))
+	return fmt.Sprintf("(%s): %s; %d objects in staging\n", strings.Join(datatype.Names(s.mem.Columns(id)), ", "), strings.Join(ranges, ", "), len(s.mem.Objects()))
 }
 
 func (s *story) verify(t *testing.T) string {

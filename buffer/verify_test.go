@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 )
 
 // Verify must find what is wrong, not only say that all is well.
@@ -34,7 +35,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 				mem := buffertest.NewMemory()
 				b := open(t, memoryOptions(mem))
 				mustEnsure(t, mem)
-				mem.Alter("in.c-test.a", "id", "other")
+				mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 				put(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None }), 0, 3)
 				if err := b.Flush(t.Context(), "a"); err == nil {
 					t.Fatal("imported into other columns")

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -77,10 +78,10 @@ func TestKillDuringCreate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"id", "body"}
+		want := datatype.UntypedColumns("id", "body")
 		if _, err := cat.Source("web"); err != nil {
 			undone++
-			want = []string{"only"}
+			want = datatype.UntypedColumns("only")
 			done(t, cat)(cat.CreateSource(user, corrected(sinksOfKill()...)))
 		}
 		for _, sink := range sinksOfKill() {

@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -44,8 +45,8 @@ func TestFailedCreateTakesItsTablesBack(t *testing.T) {
 	mem := buffertest.NewMemory()
 	store := newMemory()
 	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
-	mem.Alter("in.c-web.broken", "other")
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.old", Columns: []string{"id", "body"}}); err != nil {
+	mem.Alter("in.c-web.broken", datatype.UntypedColumns("other")...)
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.old", Columns: datatype.UntypedColumns("id", "body")}); err != nil {
 		t.Fatal(err)
 	}
 	task, err := cat.CreateSource(user, spec("Web", "a", "old", "broken", "b"))
@@ -126,7 +127,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 				t.Errorf("crash %d: records %v are left", i, left)
 			}
 			for _, sink := range []string{"a", "b", "c"} {
-				if got := tables.Columns("in.c-web." + sink); !slices.Equal(got, []string{"only"}) {
+				if got := tables.Columns("in.c-web." + sink); !slices.Equal(got, datatype.UntypedColumns("only")) {
 					t.Errorf("crash %d: table of %s has %v", i, sink, got)
 				}
 				if err := tables.Drop(t.Context(), "in.c-web."+sink); err != nil {
@@ -153,7 +154,7 @@ func TestTablesAreTakenBackLater(t *testing.T) {
 			return nil
 		}
 		cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
-		mem.Alter("in.c-web.broken", "other")
+		mem.Alter("in.c-web.broken", datatype.UntypedColumns("other")...)
 		task, err := cat.CreateSource(user, spec("Web", "a", "broken"))
 		failed(t, cat, task, err)
 		if len(store.keys("creation/")) != 1 || mem.Columns("in.c-web.a") == nil {
@@ -183,7 +184,7 @@ func TestTableOfAnotherSinkStays(t *testing.T) {
 			return nil
 		}
 		cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
-		mem.Alter("in.c-web.broken", "other")
+		mem.Alter("in.c-web.broken", datatype.UntypedColumns("other")...)
 		first, err := cat.CreateSource(user, spec("Web", "a", "broken"))
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +244,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	cat := openCatalog(t, eng, catalog.Options{Store: store})
 	must := done(t, cat)
 	must(cat.CreateSource(user, spec("Web", "a", "b")))
-	mem.Alter("in.c-web.b", "other")
+	mem.Alter("in.c-web.b", datatype.UntypedColumns("other")...)
 	change := []catalog.SettingChange{{Key: "storage.level.staging.upload.trigger.count", Value: []byte("5")}}
 	warned := func(task catalog.Task) {
 		t.Helper()

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 )
@@ -480,7 +481,7 @@ func TestOTLPWithoutSink(t *testing.T) {
 // Overload is a 503 with Retry-After, whatever is full, and no sink has stored anything: the exporter's retry doubles no row.
 func TestOTLPOverload(t *testing.T) {
 	s := newService(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 }, telemetry())
-	s.mem.Alter("in.c-app.logs", "other") // holds up the imports of this sink
+	s.mem.Alter("in.c-app.logs", datatype.UntypedColumns("other")...) // holds up the imports of this sink
 	taken := 0
 	for i := range 50 {
 		noise := make([]byte, 8<<10)

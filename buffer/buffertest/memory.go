@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/ctxio"
 )
 
@@ -61,7 +62,7 @@ type object struct {
 }
 
 type memoryTable struct {
-	columns []string
+	columns []datatype.Column
 	rows    [][]string
 	files   map[string]int64 // imported file id to its rows
 	// Creation is the mark of the table; "" for none.
@@ -318,13 +319,13 @@ func (m *Memory) Rows(table string) [][]string {
 }
 
 // Columns returns the columns of a table, or nil if there is no such table.
-func (m *Memory) Columns(table string) []string {
-	return ofTable(m, table, func(t *memoryTable) []string { return slices.Clone(t.columns) })
+func (m *Memory) Columns(table string) []datatype.Column {
+	return ofTable(m, table, func(t *memoryTable) []datatype.Column { return slices.Clone(t.columns) })
 }
 
 // Alter changes the columns of a table, as somebody outside the buffer might, and creates a missing table. Its rows stay
 // unchanged.
-func (m *Memory) Alter(table string, columns ...string) {
+func (m *Memory) Alter(table string, columns ...datatype.Column) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.tables[table]

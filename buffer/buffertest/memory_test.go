@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,7 +64,7 @@ func TestMemoryHooks(t *testing.T) {
 	}
 	fail["after import"] = lost
 	file := &buffer.File{
-		ID: "file-1", Table: buffer.Table{ID: "t", Columns: []string{"c"}}, Slices: []buffer.Object{obj},
+		ID: "file-1", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Slices: []buffer.Object{obj},
 		OpenSlice: m.Open,
 	}
 	if err := m.Import(ctx, file); err != lost {
@@ -82,14 +83,14 @@ func TestMemoryHooks(t *testing.T) {
 		t.Errorf("Calls = %v, want %v", got, want)
 	}
 
-	m.Alter("t", "other")
+	m.Alter("t", datatype.UntypedColumns("other")...)
 	fail["after import"] = nil
 	file.ID = "file-2"
 	var schema *buffer.SchemaError
 	if err := m.Import(ctx, file); !errors.As(err, &schema) {
 		t.Errorf("Import into an altered table = %v, want a *buffer.SchemaError", err)
 	}
-	if got := m.Columns("t"); !slices.Equal(got, []string{"other"}) {
+	if got := m.Columns("t"); !slices.Equal(got, datatype.UntypedColumns("other")) {
 		t.Errorf("Columns = %q, want other", got)
 	}
 }
@@ -115,12 +116,12 @@ func ExampleMemory() {
 		}
 		return nil
 	}
-	table := buffer.Table{ID: "events", Columns: []string{"id"}}
+	table := buffer.Table{ID: "events", Columns: datatype.UntypedColumns("id")}
 	fmt.Println(m.Ensure(ctx, table))
 	fmt.Println(m.Ensure(ctx, table))
 	fmt.Println(len(m.Calls()), m.Columns("events"))
 	// Output:
 	// connection reset
 	// <nil>
-	// 2 [id]
+	// 2 ["id"]
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 )
 
 // TargetHarness gives the suite of [Target] what it needs beyond [buffer.Target].
@@ -194,7 +195,7 @@ func eventsTable(columns ...string) buffer.Table {
 	if columns == nil {
 		columns = []string{"id", "at", "body"}
 	}
-	return buffer.Table{ID: "in.c-buffertest.events", Columns: columns}
+	return buffer.Table{ID: "in.c-buffertest.events", Columns: datatype.UntypedColumns(columns...)}
 }
 
 // newFile returns a file with the rows in plain slices of at most 20 rows.

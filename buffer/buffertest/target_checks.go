@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 )
 
 // otherColumns are near misses of the columns of eventsTable.
@@ -26,10 +27,10 @@ func ensure(t tb, b *bench) {
 	}
 	b.expectRows(table.ID)
 	mustTogether(t, "Ensure", 8, func(int) error { return b.Ensure(t.Context(), eventsTable()) })
-	second := buffer.Table{ID: "in.c-buffertest.created-at-once", Columns: []string{"a", "b"}}
+	second := buffer.Table{ID: "in.c-buffertest.created-at-once", Columns: datatype.UntypedColumns("a", "b")}
 	mustTogether(t, "Ensure of a new table", 8, func(int) error { return b.Ensure(t.Context(), second) })
 	b.expectRows(second.ID)
-	other := buffer.Table{ID: second.ID, Columns: []string{"b", "a"}}
+	other := buffer.Table{ID: second.ID, Columns: datatype.UntypedColumns("b", "a")}
 	b.expectSchemaError(b.Ensure(t.Context(), other), other, second)
 }
 
@@ -140,7 +141,7 @@ func importAgainAfterReopen(t tb, b *bench) {
 
 func importManyFiles(_ tb, b *bench) {
 	events := eventsTable()
-	second := buffer.Table{ID: "in.c-buffertest.second", Columns: []string{"only"}}
+	second := buffer.Table{ID: "in.c-buffertest.second", Columns: datatype.UntypedColumns("only")}
 	var all [][]string
 	for i := range 5 {
 		f := newFile(fmt.Sprintf("file-%d", i), events, makeRows(uint64(i), 30, 3))
@@ -190,7 +191,7 @@ func importCells(_ tb, b *bench) {
 	b.mustStore(f)
 
 	// With one column, an empty cell is still a row.
-	single := newFile("file-2", buffer.Table{ID: "in.c-buffertest.single", Columns: []string{"only"}}, [][]string{{""}, {"a"}, {""}, {""}})
+	single := newFile("file-2", buffer.Table{ID: "in.c-buffertest.single", Columns: datatype.UntypedColumns("only")}, [][]string{{""}, {"a"}, {""}, {""}})
 	b.mustStore(single)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
 )
 
 // The buffer calls Import; a program only reads the table back.
@@ -23,7 +24,7 @@ func ExampleTableDir_Rows() {
 	tables := dir.Tables(filepath.Join(root, "tables"))
 	file := &buffer.File{
 		ID:     "file-1",
-		Table:  buffer.Table{ID: "in.c-web.events", Columns: []string{"id", "kind"}},
+		Table:  buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "kind")},
 		Slices: []buffer.Object{{ID: "slice-1", Rows: 2}},
 		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader([]byte("\"1\",\"click\"\n\"2\",\"view\"\n"))), nil

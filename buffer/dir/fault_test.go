@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -145,7 +146,7 @@ func (f *faultyFile) Close() error {
 }
 
 var (
-	faultTable = buffer.Table{ID: "in.c-test.events", Columns: []string{"id", "body"}}
+	faultTable = buffer.Table{ID: "in.c-test.events", Columns: datatype.UntypedColumns("id", "body")}
 	faultRows  = [][]string{{"1", "a\r\n\"b\""}, {"2", ""}, {"3", "c"}}
 )
 

@@ -32,8 +32,8 @@ func checkTable(t buffer.Table) error {
 		return buffer.Permanent(fmt.Errorf("table %q: want at least one column", t.ID))
 	}
 	for _, c := range t.Columns {
-		if !utf8.ValidString(c) {
-			return buffer.Permanent(fmt.Errorf("table %q: column name %.80q is not UTF-8", t.ID, c))
+		if !utf8.ValidString(c.Name) {
+			return buffer.Permanent(fmt.Errorf("table %q: column name %.80q is not UTF-8", t.ID, c.Name))
 		}
 	}
 	return nil

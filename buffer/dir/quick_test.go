@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
 )
 
 // One small row of each of a thousand sinks, in one commit, is compressed at once and arrives in its table unchanged. Every
@@ -43,7 +44,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 	for i := range all {
 		defining.Go(func() {
 			sink, err := b.Define(t.Context(), buffer.SinkConfig{
-				ID: id(i), Table: buffer.Table{ID: table(i), Columns: []string{"id", "text"}}, Encoding: buffer.Gzip,
+				ID: id(i), Table: buffer.Table{ID: table(i), Columns: datatype.UntypedColumns("id", "text")}, Encoding: buffer.Gzip,
 			})
 			if err != nil {
 				t.Error(err)

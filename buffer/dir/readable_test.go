@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
 )
 
 // A slice is many concatenated members (gzip) or frames (zstd): chunks are compressed when they are committed, small ones
@@ -36,7 +37,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Close()
-			table := buffer.Table{ID: "in.c-test.t", Columns: []string{"id", "text"}}
+			table := buffer.Table{ID: "in.c-test.t", Columns: datatype.UntypedColumns("id", "text")}
 			sink, err := b.Define(t.Context(), buffer.SinkConfig{ID: "s", Table: table, Encoding: encoding})
 			if err != nil {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/ctxio"
 )
 
@@ -115,15 +116,15 @@ const (
 
 // definition is the content of table.json.
 type definition struct {
-	Version int      `json:"version"`
-	ID      string   `json:"id"`
-	Columns []string `json:"columns"`
+	Version int               `json:"version"`
+	ID      string            `json:"id"`
+	Columns []datatype.Column `json:"columns"`
 	// Creation is the mark of the call that created the table.
 	Creation string `json:"creation,omitempty"`
 }
 
 // Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
-func (t *TableDir) Columns(table string) ([]string, error) {
+func (t *TableDir) Columns(table string) ([]datatype.Column, error) {
 	d, err := t.definition(table)
 	return d.Columns, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 )
 
 func TestFolder(t *testing.T) {
@@ -89,7 +90,7 @@ func TestIDsStayInTheDirectory(t *testing.T) {
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 0 {
 		t.Errorf("refused ids left %v, %v", entries, err)
 	}
-	evil := buffer.Table{ID: "../../evil", Columns: []string{"id", "body"}}
+	evil := buffer.Table{ID: "../../evil", Columns: datatype.UntypedColumns("id", "body")}
 	if err := tables.Import(t.Context(), newFile("file-1", evil, faultRows)); err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +102,10 @@ func TestIDsStayInTheDirectory(t *testing.T) {
 func TestTablesThatCannotBeDescribed(t *testing.T) {
 	tables := Tables(t.TempDir())
 	for name, table := range map[string]buffer.Table{
-		"no id":              {Columns: []string{"a"}},
+		"no id":              {Columns: datatype.UntypedColumns("a")},
 		"no columns":         {ID: "t"},
-		"id not UTF-8":       {ID: "t\xff", Columns: []string{"a"}},
-		"a column not UTF-8": {ID: "t", Columns: []string{"a\xff"}},
+		"id not UTF-8":       {ID: "t\xff", Columns: datatype.UntypedColumns("a")},
+		"a column not UTF-8": {ID: "t", Columns: datatype.UntypedColumns("a\xff")},
 	} {
 		if err := tables.Ensure(t.Context(), table); !buffer.IsPermanent(err) {
 			t.Errorf("%s: Ensure = %v, want a permanent error", name, err)
@@ -326,7 +327,7 @@ func TestDefinitionsThatRace(t *testing.T) {
 		for i := range n {
 			wg.Go(func() {
 				<-start
-				errs[i] = tables.Ensure(t.Context(), buffer.Table{ID: "t", Columns: []string{fmt.Sprint(i)}})
+				errs[i] = tables.Ensure(t.Context(), buffer.Table{ID: "t", Columns: datatype.UntypedColumns(fmt.Sprint(i))})
 			})
 		}
 		close(start)
@@ -337,7 +338,7 @@ func TestDefinitionsThatRace(t *testing.T) {
 		}
 		for i, err := range errs {
 			var schema *buffer.SchemaError
-			if won := columns[0] == fmt.Sprint(i); won && err != nil || !won && !errors.As(err, &schema) {
+			if won := columns[0].Name == fmt.Sprint(i); won && err != nil || !won && !errors.As(err, &schema) {
 				t.Errorf("the table has column %s, Ensure with column %d = %v", columns[0], i, err)
 			}
 		}

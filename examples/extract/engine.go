@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/examples/internal/show"
 	"github.com/forebay/forebay/mapping"
 )
@@ -99,11 +100,11 @@ func (t *tables) report(ctx context.Context, out io.Writer) error {
 	stored := dir.Tables(filepath.Join(t.dir, "tables"))
 	for _, s := range t.eng.Sources() {
 		id := tableID(s.ID)
-		names, err := stored.Columns(id)
+		columns, err := stored.Columns(id)
 		if err != nil {
 			return err
 		}
-		shown := show.Table{ID: id, Columns: names, Keep: 5}
+		shown := show.Table{ID: id, Columns: datatype.Names(columns), Keep: 5}
 		for row, err := range stored.Rows(id) {
 			if err != nil {
 				return err

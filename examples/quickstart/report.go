@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/examples/internal/show"
 )
 
@@ -28,10 +29,11 @@ func auditTables(folder string, l *ledger) (*audit, error) {
 	for i, id := range tableIDs {
 		t := show.Table{ID: id, Keep: 3}
 		stored := make(map[delivery]int64, len(l.acked[i]))
-		var err error
-		if t.Columns, err = tables.Columns(id); err != nil {
+		columns, err := tables.Columns(id)
+		if err != nil {
 			return nil, fmt.Errorf("read table %s: %w", id, err)
 		}
+		t.Columns = datatype.Names(columns)
 		for row, err := range tables.Rows(id) {
 			if err != nil {
 				return nil, fmt.Errorf("read table %s: %w", id, err)

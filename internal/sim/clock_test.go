@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
@@ -15,7 +16,7 @@ func TestClockSetBackBetweenProcesses(t *testing.T) {
 	d := newDisk(vfsCrashable())
 	o := newOutside(1, newSummary())
 	conf := buffer.SinkConfig{
-		ID: "a", Table: buffer.Table{ID: "t", Columns: []string{"id"}},
+		ID: "a", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("id")},
 		Upload: trigger.Conditions{Interval: time.Second}, Import: trigger.Conditions{Interval: time.Minute},
 	}
 	session := func(t *testing.T, play func(b *buffer.Buffer)) {

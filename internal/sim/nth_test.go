@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
@@ -85,7 +86,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault) (out 
 	g := &generation{ctx: t.Context()}
 	opts.Staging, opts.Target = &drivers{o, g}, &drivers{o, g}
 	conf := buffer.SinkConfig{
-		ID: "a", Table: buffer.Table{ID: "in.c-sim.a", Columns: []string{"id", "value"}}, Encoding: buffer.Gzip,
+		ID: "a", Table: buffer.Table{ID: "in.c-sim.a", Columns: datatype.UntypedColumns("id", "value")}, Encoding: buffer.Gzip,
 		Upload: trigger.Conditions{Count: 40},
 	}
 	var acked, given []string
@@ -199,7 +200,7 @@ func TestFullDiskSurfacesAndPasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := b.Define(t.Context(), buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "t", Columns: []string{"id"}}})
+		s, err := b.Define(t.Context(), buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("id")}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -64,7 +65,7 @@ func (r *run) usualStep() {
 		source, _ := sourceOf(id)
 		delete(r.disabled, source)
 		if r.rng.IntN(3) == 0 {
-			p.conf.Table = buffer.Table{ID: "in.c-sim." + letter(id) + "2", Columns: []string{"id", "value"}}
+			p.conf.Table = buffer.Table{ID: "in.c-sim." + letter(id) + "2", Columns: datatype.UntypedColumns("id", "value")}
 		}
 		r.tell("define %s", id)
 		r.sum.add("operator: define", 1)
@@ -245,7 +246,7 @@ func (r *run) alter() {
 		r.tell("table %s gets another column", id)
 		r.sum.add("operator: change of a table", 1)
 		r.altered[id] = t.columns
-		t.columns = append(slices.Clone(t.columns), "extra")
+		t.columns = append(slices.Clone(t.columns), datatype.Column{Name: "extra"})
 	}
 }
 

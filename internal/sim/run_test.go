@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -54,7 +55,7 @@ type run struct {
 
 	plans             map[string]*plan
 	disabled, removed map[string]bool // sources
-	altered           map[string][]string
+	altered           map[string][]datatype.Column
 	// copies counts the checkpoints. snapshots are the rows of the chunks that were on the disk when it was damaged, by
 	// slice and chunk.
 	copies    int
@@ -70,7 +71,7 @@ func newRun(s scenario, sum *summary) *run {
 	r := &run{
 		scenario: s, sum: sum, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)), out: newOutside(s.seed, sum),
 		disk: newDisk(vfsCrashable()), plans: map[string]*plan{}, disabled: map[string]bool{}, removed: map[string]bool{},
-		altered: map[string][]string{}, snapshots: map[chunkID][]string{}, hits: map[string]bool{}, model: newModel(),
+		altered: map[string][]datatype.Column{}, snapshots: map[chunkID][]string{}, hits: map[string]bool{}, model: newModel(),
 	}
 	if !s.plain {
 		r.extra = rand.New(rand.NewPCG(s.seed, 0xe97a))
@@ -288,7 +289,7 @@ func (r *run) draw(id string) {
 	p := r.plans[id]
 	p.conf = buffer.SinkConfig{
 		ID:       id,
-		Table:    buffer.Table{ID: "in.c-sim." + letter(id), Columns: []string{"id", "value"}},
+		Table:    buffer.Table{ID: "in.c-sim." + letter(id), Columns: datatype.UntypedColumns("id", "value")},
 		Encoding: pick(r.rng, buffer.None, buffer.Gzip, buffer.Zstd),
 		Upload: trigger.Conditions{
 			Interval: pick(r.rng, time.Second, 30*time.Second, 5*time.Minute), Count: pick[int64](r.rng, 3, 20, 1000),

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 )
 
 // outside is the world around the processes that survives them: staging and the target. Both keep the contracts of
@@ -53,7 +54,7 @@ type stored struct {
 	data []byte
 }
 
-type table struct{ columns []string }
+type table struct{ columns []datatype.Column }
 
 type imported struct {
 	table string

@@ -21,6 +21,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 	"github.com/forebay/forebay/storageapi/platform"
@@ -165,7 +166,7 @@ func TestTargetConformance(t *testing.T) {
 func memoryFile(id, rows string, note *[]byte) *buffer.File {
 	obj := buffer.Object{ID: id + "-s", FileID: id, SinkID: "web/events", Rows: int64(strings.Count(rows, "\n")), RawBytes: int64(len(rows))}
 	return &buffer.File{
-		ID: id, SinkID: obj.SinkID, Table: buffer.Table{ID: "in.c-web.events", Columns: []string{"a", "b"}}, Slices: []buffer.Object{obj},
+		ID: id, SinkID: obj.SinkID, Table: buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a", "b")}, Slices: []buffer.Object{obj},
 		Rows: obj.Rows, RawBytes: obj.RawBytes, Progress: *note,
 		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(rows)), nil
@@ -456,18 +457,18 @@ func TestErrorsAreClassified(t *testing.T) {
 	w := newWorld(t)
 	target := newTarget(t, w, drivers.TargetOptions{})
 	for _, id := range []string{"events", "sys.c-a.b", "in.c-a.b.c", "in.c a.b"} {
-		if err := target.Ensure(t.Context(), buffer.Table{ID: id, Columns: []string{"a"}}); !buffer.IsPermanent(err) {
+		if err := target.Ensure(t.Context(), buffer.Table{ID: id, Columns: datatype.UntypedColumns("a")}); !buffer.IsPermanent(err) {
 			t.Errorf("table %q: %v is not permanent", id, err)
 		}
 	}
-	if err := target.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: []string{"a b"}}); !buffer.IsPermanent(err) {
+	if err := target.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a b")}); !buffer.IsPermanent(err) {
 		t.Errorf("column that the platform refuses: %v is not permanent", err)
 	}
 	wrong, err := drivers.NewTarget(w.WithToken("1-2-secretsecretsecret"), drivers.TargetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = wrong.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: []string{"a"}})
+	err = wrong.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a")})
 	if !buffer.IsPermanent(err) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("wrong token: %v", err)
 	}
@@ -478,7 +479,7 @@ func TestErrorsAreClassified(t *testing.T) {
 		return true
 	}
 	w.before.Store(&down)
-	if err := target.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: []string{"a"}}); err == nil || buffer.IsPermanent(err) || !strings.Contains(err.Error(), "planned") {
+	if err := target.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a")}); err == nil || buffer.IsPermanent(err) || !strings.Contains(err.Error(), "planned") {
 		t.Errorf("maintenance: %v", err)
 	}
 }

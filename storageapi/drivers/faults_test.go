@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 )
@@ -105,7 +106,7 @@ func TestBucketNames(t *testing.T) {
 		{[]string{storageapi.FeatureNoBucketPrefix}, "out.web.events", false},
 	} {
 		w := newWorld(t, c.features...)
-		err := newTarget(t, w, drivers.TargetOptions{}).Ensure(t.Context(), buffer.Table{ID: c.table, Columns: []string{"a"}})
+		err := newTarget(t, w, drivers.TargetOptions{}).Ensure(t.Context(), buffer.Table{ID: c.table, Columns: datatype.UntypedColumns("a")})
 		if buffer.IsPermanent(err) != c.permanent || !c.permanent && err != nil {
 			t.Errorf("%q, features %q: %v", c.table, c.features, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -48,7 +49,7 @@ func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table bu
 	if err := t.ensureBucket(ctx, stage, bucket); err != nil {
 		return err
 	}
-	columns := storageapi.TextColumns(table.Columns...)
+	columns := storageapi.TextColumns(table.Names()...)
 	if table.Creation != "" {
 		client = client.WithRunID(table.Creation) // by which Uncreate finds the job
 	}
@@ -120,8 +121,8 @@ func (t *Target) ensureBucket(ctx context.Context, stage, bucket string) error {
 }
 
 func compare(table buffer.Table, got []string) error {
-	if slices.Equal(table.Columns, got) {
+	if slices.Equal(table.Names(), got) {
 		return nil
 	}
-	return &buffer.SchemaError{Table: table.ID, Want: slices.Clone(table.Columns), Got: got}
+	return &buffer.SchemaError{Table: table.ID, Want: slices.Clone(table.Columns), Got: datatype.UntypedColumns(got...)}
 }

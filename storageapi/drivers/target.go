@@ -223,7 +223,7 @@ func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *buffer
 		return err
 	}
 	job, err := client.WithRunID(f.ID).StartImport(ctx, f.Table.ID, storageapi.Import{
-		FileID: p.File, Incremental: true, WithoutHeaders: true, Columns: f.Table.Columns,
+		FileID: p.File, Incremental: true, WithoutHeaders: true, Columns: f.Table.Names(),
 	})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/datatype"
 )
 
 // sample gives every operation a body that is right.
@@ -367,7 +368,7 @@ func TestLargeBodiesNeedAToken(t *testing.T) {
 func TestTableMismatch(t *testing.T) {
 	mem := buffertest.NewMemory()
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: mem}})
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.events", Columns: []string{"id", "name", "body"}}); err != nil {
+	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "name", "body")}); err != nil {
 		t.Fatal(err)
 	}
 	a := s.task("POST", b+"/sources", webSource)

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 )
@@ -69,7 +70,7 @@ func TestRetryAndDiscard(t *testing.T) {
 		if i < 2 {
 			s.want(200, "", testToken, "POST", path, "") // nothing has failed
 		}
-		mem.Alter("in.c-web.events", "other")
+		mem.Alter("in.c-web.events", datatype.UntypedColumns("other")...)
 		a := s.done("PATCH", b+"/sources/web/settings", fmt.Sprintf(`{"settings":[{"key":%q,"value":%d}]}`, count, i+3))
 		if a.at("warnings.0.sinkId") != "events" || !strings.Contains(a.text, "in.c-web.events") {
 			t.Errorf("task %s", a.text)
@@ -88,7 +89,7 @@ func TestRetryAndDiscard(t *testing.T) {
 			s.want(404, "stream.api.fileNotFound", testToken, "POST", path, "") // it is in the table
 		}
 	}
-	mem.Alter("in.c-web.events", "other")
+	mem.Alter("in.c-web.events", datatype.UntypedColumns("other")...)
 	file := held()
 	s.want(200, "", testToken, "DELETE", sink+"/files/"+file.FileID, "")
 	s.want(404, "stream.api.fileNotFound", testToken, "DELETE", sink+"/files/"+file.FileID, "")

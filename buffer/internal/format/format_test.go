@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -162,7 +163,7 @@ func TestExtent(t *testing.T) {
 func TestRecordBytes(t *testing.T) {
 	at := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 	def := &Definition{
-		Table: Table{ID: "in.c-a.t", Columns: []string{"id", "v"}}, Encoding: Zstd,
+		Table: Table{ID: "in.c-a.t", Columns: datatype.UntypedColumns("id", "v")}, Encoding: Zstd,
 		Upload: trigger.Conditions{Interval: time.Second, Size: 1, Count: 2}, Import: trigger.Conditions{Interval: time.Minute},
 	}
 	retry := Retry{Attempt: 1, Reason: "away", Permanent: true, FirstFailed: at, LastFailed: at, After: at}
@@ -215,7 +216,7 @@ func check[R Record](t *testing.T, r R, want string) {
 
 func TestDefinitionsAreComparedByValue(t *testing.T) {
 	def := func(change func(*Definition)) *Definition {
-		d := &Definition{Table: Table{ID: "t", Columns: []string{"a", "b"}}, Encoding: Gzip, Upload: trigger.Conditions{Count: 1}}
+		d := &Definition{Table: Table{ID: "t", Columns: datatype.UntypedColumns("a", "b")}, Encoding: Gzip, Upload: trigger.Conditions{Count: 1}}
 		change(d)
 		return d
 	}
@@ -225,7 +226,7 @@ func TestDefinitionsAreComparedByValue(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Definition){
 		"table":    func(d *Definition) { d.Table.ID = "u" },
-		"columns":  func(d *Definition) { d.Table.Columns = []string{"b", "a"} },
+		"columns":  func(d *Definition) { d.Table.Columns = datatype.UntypedColumns("b", "a") },
 		"encoding": func(d *Definition) { d.Encoding = None },
 		"upload":   func(d *Definition) { d.Upload.Count++ },
 		"import":   func(d *Definition) { d.Import.Size++ },

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/trigger"
 )
 
 // Table is the destination of a sink's rows.
 type Table struct {
-	ID      string   // the name in the target
-	Columns []string // in the order of the cells
+	ID      string            // the name in the target
+	Columns []datatype.Column // in the order of the cells
 }
 
 // Definition is what a file keeps of its sink from the moment it is opened. It is immutable.
