@@ -10,46 +10,6 @@ const (
 	distanceSymbols = 30
 )
 
-// fixedCodes are DEFLATE's predefined codes (RFC 1951, section 3.2.6), each in the bit order of the stream.
-type fixedCodes struct {
-	ready bool
-	// literals and lengths hold their number of bits in the upper byte; lengths include their extra bits.
-	literals  [256]uint32
-	lengths   [maxMatch + 1]uint32
-	distances [32]uint8
-}
-
-func (c *fixedCodes) init() {
-	c.ready = true
-	reversed := func(code uint32, n int) uint32 { return bits.Reverse32(code) >> (32 - n) }
-	for v := range uint32(144) {
-		c.literals[v] = reversed(0x30+v, 8) | 8<<24
-	}
-	for v := uint32(144); v < 256; v++ {
-		c.literals[v] = reversed(0x190+v-144, 9) | 9<<24
-	}
-	length, symbol := 3, uint32(257)
-	for symbol < 285 {
-		extra := 0
-		if symbol >= 265 {
-			extra = int(symbol-261) / 4
-		}
-		code, n := reversed(symbol-256, 7), 7
-		if symbol >= 280 {
-			code, n = reversed(0xc0+symbol-280, 8), 8
-		}
-		for e := range uint32(1) << extra {
-			c.lengths[length] = code | e<<n | uint32(n+extra)<<24
-			length++
-		}
-		symbol++
-	}
-	c.lengths[maxMatch] = reversed(0xc0+5, 8) | 8<<24
-	for symbol := range c.distances {
-		c.distances[symbol] = uint8(reversed(uint32(symbol), 5))
-	}
-}
-
 // bitWriter writes codes, the first in the lowest bits. Between its steps n is below 8.
 type bitWriter struct {
 	out []byte // at least eight bytes longer than what is written
@@ -80,14 +40,10 @@ func (w *bitWriter) close() {
 }
 
 // fixedMatch writes a match of any length from four on.
-func (w *bitWriter) fixedMatch(c *fixedCodes, length, distance int) {
+func (w *bitWriter) fixedMatch(c *codes, length, distance int) {
 	d := uint32(distance - 1)
-	symbol, extra := d, uint(0)
-	if d >= 4 {
-		extra = uint(bits.Len32(d)-2) & 15
-		symbol = uint32(2*extra) + d>>extra
-	}
-	code, n := uint64(c.distances[symbol&31])|uint64(d&(1<<extra-1))<<5, 5+extra
+	to := &c.distances[distanceSymbol(d)]
+	code, n := uint64(to.code)|uint64(d)&uint64(to.mask)<<5, uint(to.all)
 	for length > 0 {
 		part := min(length, maxMatch)
 		if rest := length - part; rest > 0 && rest < 3 {
@@ -95,14 +51,15 @@ func (w *bitWriter) fixedMatch(c *fixedCodes, length, distance int) {
 		}
 		length -= part
 		of := c.lengths[part]
-		w.acc |= uint64(of&0xffffff)<<w.n | code<<((w.n+uint(of>>24))&63)
-		w.n += uint(of>>24) + n
+		size := uint(of & 255)
+		w.acc |= uint64(of>>8)<<w.n | code<<((w.n+size)&63)
+		w.n += size + n
 		w.spill()
 	}
 }
 
 // fixedLiterals writes src[from:to]. Eight bytes of ASCII are one step: their codes are the bytes plus 0x30, reversed.
-func (w *bitWriter) fixedLiterals(c *fixedCodes, src []byte, from, to int) {
+func (w *bitWriter) fixedLiterals(c *codes, src []byte, from, to int) {
 	const ascii = 0x8080808080808080
 	le := binary.LittleEndian
 	for ; from+8 <= to; from += 8 {
@@ -138,11 +95,11 @@ func (w *bitWriter) fixedLiterals(c *fixedCodes, src []byte, from, to int) {
 }
 
 // fixedBytes writes at most four literals.
-func (w *bitWriter) fixedBytes(c *fixedCodes, src []byte) {
+func (w *bitWriter) fixedBytes(c *codes, src []byte) {
 	for _, v := range src {
 		code := c.literals[v]
-		w.acc |= uint64(code&0xffff) << (w.n & 63)
-		w.n += uint(code >> 24)
+		w.acc |= uint64(code>>8) << (w.n & 63)
+		w.n += uint(code & 255)
 	}
 	w.spill()
 }

@@ -152,14 +152,11 @@ type distanceCode struct {
 
 func (c *codes) init(literals, distances []uint8) {
 	assign(c.literals[:], literals)
-	for i, s := range lengthSymbols {
-		if firstLength+i >= len(literals) {
-			break
-		}
+	for i := range lengthSymbols {
 		code := c.literals[firstLength+i]
-		from, to := s.lengths()
+		from, to, extra := lengthsOf(i)
 		for length := from; length < to; length++ {
-			c.lengths[length] = (code + uint32(s.extra)) | uint32(length-from)<<(code&255)<<8
+			c.lengths[length] = (code + extra) | uint32(length-from)<<(code&255)<<8
 		}
 	}
 	var of [distanceSymbols]uint32

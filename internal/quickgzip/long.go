@@ -91,8 +91,8 @@ func (e *LongEncoder) count() {
 		e.literals[v]++
 	}
 	e.literals[endOfBlock] = 1
-	for i, s := range lengthSymbols {
-		from, to := s.lengths()
+	for i := range lengthSymbols {
+		from, to, _ := lengthsOf(i)
 		for _, n := range e.finder.lengths[from:to] {
 			e.literals[firstLength+i] += n
 		}
@@ -102,8 +102,9 @@ func (e *LongEncoder) count() {
 // extraBits is the number of bits of the block that belong to no code.
 func (e *LongEncoder) extraBits() int {
 	n := 0
-	for i, s := range lengthSymbols {
-		n += int(e.literals[firstLength+i]) * int(s.extra)
+	for i := range lengthSymbols {
+		_, _, extra := lengthsOf(i)
+		n += int(e.literals[firstLength+i] * extra)
 	}
 	for symbol, count := range e.finder.distances[:distanceSymbols] {
 		n += int(count * distanceExtra(symbol))

@@ -18,7 +18,8 @@ import (
 // Encoder makes members of short texts. It reuses its memory. Its zero value is ready. It is not safe for concurrent use.
 type Encoder struct {
 	matcher
-	fixed fixedCodes
+	fixed codes
+	ready bool // fixed is made
 }
 
 // gzipHead has no name, no time and an unknown system.
@@ -34,8 +35,10 @@ func (e *Encoder) Append(dst, src []byte) []byte {
 	if len(src) > Longest {
 		return nil
 	}
-	if !e.fixed.ready {
-		e.fixed.init()
+	if !e.ready {
+		literals, distances := fixedLengths()
+		e.fixed.init(literals[:], distances[:])
+		e.ready = true
 	}
 	var (
 		head = append(dst, gzipHead...)

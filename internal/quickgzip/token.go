@@ -34,51 +34,24 @@ func distanceSymbol(d uint32) uint32 {
 	return (2*extra + d>>extra) & 31
 }
 
-// lengthSymbol is a symbol from 257 on: its number of extra bits, and its shortest match (RFC 1951, section 3.2.5).
-type lengthSymbol struct{ extra, base uint16 }
+// Match lengths have the symbols from firstLength on.
+const (
+	firstLength   = 257
+	lengthSymbols = 29
+)
 
-const firstLength = 257
-
-var lengthSymbols = [29]lengthSymbol{
-	{0, 3},
-	{0, 4},
-	{0, 5},
-	{0, 6},
-	{0, 7},
-	{0, 8},
-	{0, 9},
-	{0, 10},
-	{1, 11},
-	{1, 13},
-	{1, 15},
-	{1, 17},
-	{2, 19},
-	{2, 23},
-	{2, 27},
-	{2, 31},
-	{3, 35},
-	{3, 43},
-	{3, 51},
-	{3, 59},
-	{4, 67},
-	{4, 83},
-	{4, 99},
-	{4, 115},
-	{5, 131},
-	{5, 163},
-	{5, 195},
-	{5, 227},
-	{0, 258},
-}
-
-// lengths returns the range of match lengths of the symbol. The longest match has a symbol of its own, so the symbol before
-// has one length less.
-func (s lengthSymbol) lengths() (from, to int) {
-	from = int(s.base)
-	if to = from + 1<<s.extra; from < maxMatch && to > maxMatch {
-		to = maxMatch
+// lengthsOf returns the match lengths of symbol firstLength+i, without to, and the number of its extra bits (RFC 1951,
+// section 3.2.5). The longest match has a symbol of its own, so the symbol before has one length less.
+func lengthsOf(i int) (from, to int, extra uint32) {
+	switch {
+	case i == lengthSymbols-1:
+		return maxMatch, maxMatch + 1, 0
+	case i < 4:
+		return 3 + i, 4 + i, 0
 	}
-	return from, to
+	extra = uint32(i/4 - 1)
+	from = 3 + (4+i%4)<<extra
+	return from, min(from+1<<extra, maxMatch), extra
 }
 
 // distanceExtra is the number of extra bits of the symbol.
