@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
-	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -32,9 +32,6 @@ type DecodeError struct{ Err error }
 func (e *DecodeError) Error() string { return e.Err.Error() }
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// zstdWindow bounds the memory that a frame can request before any of it is decoded. RFC 8878 recommends at least 8 MB.
-const zstdWindow = 8 << 20
-
 // Decode decompresses b.Sent, and frees it if it is large. The result has at most limit bytes and is valid until b is reused
 // or dropped. Decompressed bytes count against the memory bound as they appear. An error is ErrBusy, a [*TooLargeError] or a
 // [*DecodeError].
@@ -48,107 +45,60 @@ func (in *Intake) Decode(b *Body, c Coding, limit int) ([]byte, error) {
 }
 
 func (in *Intake) decode(b *Body, c Coding, limit int) error {
-	src := bytes.NewReader(b.Sent)
-	var dec io.Reader
-	var err error
-	switch c {
-	case Gzip:
-		z, ok := in.gzips.Get().(*gzip.Reader)
-		if !ok {
-			z = new(gzip.Reader)
-		}
-		defer in.gzips.Put(z)
-		dec, err = z, z.Reset(src)
-	case Deflate:
-		dec, err = in.deflate(b.Sent, src)
-		if err == nil {
-			defer in.putDeflate(dec)
-		}
-	case Zstd:
-		z, ok := in.zstds.Get().(*zstd.Decoder)
-		if !ok {
-			z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
-			if err != nil {
-				return err
-			}
-		}
+	if c == Snappy && !bytes.HasPrefix(b.Sent, []byte(snappyMagic)) {
+		return in.snappyBlock(b, limit)
+	}
+	if c == Zstd || c == LZ4 {
 		in.slots <- struct{}{}
-		defer func() {
-			_ = z.Reset(nil) // so that it does not keep the body
-			in.zstds.Put(z)
-			<-in.slots
-		}()
-		dec, err = z, z.Reset(src)
-	case Snappy:
-		if !bytes.HasPrefix(b.Sent, []byte(snappyMagic)) {
-			return in.snappyBlock(b, limit)
-		}
-		z, ok := in.snappies.Get().(*snappy.Reader)
-		if !ok {
-			z = snappy.NewReader(nil)
-		}
-		z.Reset(src)
-		defer func() {
-			z.Reset(nil) // as above
-			in.snappies.Put(z)
-		}()
-		dec = z
-	case LZ4:
-		z, ok := in.lz4s.Get().(*lz4Reader)
-		if !ok {
-			z = new(lz4Reader)
-		}
-		in.slots <- struct{}{}
-		z.reset(b.Sent)
-		defer func() {
-			z.reset(nil) // as above
-			in.lz4s.Put(z)
-			<-in.slots
-		}()
-		dec = z
-	default:
+		defer func() { <-in.slots }()
+	}
+	decoders := in.decoders(c, b.Sent)
+	if decoders == nil {
 		return errors.New("intake: unknown coding")
+	}
+	kept, src := decoders.Get(), bytes.NewReader(b.Sent)
+	defer func() {
+		src.Reset(nil) // so that the decoder does not keep the body
+		decoders.Put(kept)
+	}()
+	var err error
+	switch d := kept.(type) {
+	case *gzip.Reader:
+		err = d.Reset(src)
+	case flate.Resetter: // and zlib's
+		err = d.Reset(src, nil)
+	case *zstd.Decoder:
+		err = d.Reset(src)
+	case *snappy.Reader:
+		d.Reset(src)
+	case *lz4Reader:
+		d.reset(b.Sent)
+		defer d.reset(nil) // as above
 	}
 	if err != nil {
 		return &DecodeError{err}
 	}
-	return in.readAll(b, &b.decoded, &b.heldDecoded, decoder{dec}, -1, limit)
+	return in.readAll(b, &b.decoded, &b.heldDecoded, decoder{kept.(io.Reader)}, -1, limit)
 }
 
-// deflate returns a reader for the format of the body. The standard means zlib's; some clients send raw DEFLATE.
-func (in *Intake) deflate(sent []byte, src io.Reader) (io.Reader, error) {
-	if len(sent) >= 2 && sent[0]&0x0f == 8 && (uint(sent[0])<<8|uint(sent[1]))%31 == 0 {
-		if z, ok := in.zlibs.Get().(zlibReader); ok {
-			return z, z.Reset(src, nil)
+// decoders returns the pool of decoders for a body, nil for an unknown coding.
+func (in *Intake) decoders(c Coding, sent []byte) *sync.Pool {
+	switch c {
+	case Gzip:
+		return &in.gzips
+	case Deflate:
+		if len(sent) >= 2 && sent[0]&0x0f == 8 && (uint(sent[0])<<8|uint(sent[1]))%31 == 0 {
+			return &in.zlibs
 		}
-		z, err := zlib.NewReader(src)
-		if err != nil {
-			return nil, err
-		}
-		return z.(zlibReader), nil
+		return &in.deflates
+	case Zstd:
+		return &in.zstds
+	case Snappy:
+		return &in.snappies
+	case LZ4:
+		return &in.lz4s
 	}
-	if z, ok := in.deflates.Get().(bareReader); ok {
-		return z, z.Reset(src, nil)
-	}
-	return flate.NewReader(src).(bareReader), nil
-}
-
-func (in *Intake) putDeflate(dec io.Reader) {
-	if z, ok := dec.(zlibReader); ok {
-		in.zlibs.Put(z)
-	} else {
-		in.deflates.Put(dec)
-	}
-}
-
-type zlibReader interface {
-	io.Reader
-	zlib.Resetter
-}
-
-type bareReader interface {
-	io.Reader
-	flate.Resetter
+	return nil
 }
 
 // snappyMagic starts the framed format. A block cannot start like this: it would copy from before its first byte.

@@ -5,8 +5,15 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
 )
 
 // ErrBusy says that the requests in progress have reached the memory bound. The request can be sent again later.
@@ -33,9 +40,25 @@ type Intake struct {
 	gzips, deflates, zlibs, zstds, snappies, lz4s sync.Pool
 }
 
+// zstdWindow bounds the memory that a frame can request before any of it is decoded. RFC 8878 recommends at least 8 MB.
+const zstdWindow = 8 << 20
+
 // New returns an Intake whose bodies together take at most most bytes.
 func New(most int) *Intake {
-	return &Intake{most: int64(most), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	in := &Intake{most: int64(most), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	in.gzips.New = func() any { return new(gzip.Reader) }
+	in.deflates.New = func() any { return flate.NewReader(nil) }
+	in.zlibs.New = func() any {
+		z, _ := zlib.NewReader(strings.NewReader("\x78\x9c")) // a header, without which there is no reader
+		return z
+	}
+	in.zstds.New = func() any {
+		z, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
+		return z // an error would be one of the options
+	}
+	in.snappies.New = func() any { return snappy.NewReader(nil) }
+	in.lz4s.New = func() any { return new(lz4Reader) }
+	return in
 }
 
 // Taken returns how many bytes the requests in progress hold.

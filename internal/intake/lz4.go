@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -97,7 +98,7 @@ func (z *lz4Reader) more() error {
 		var sum xxh32
 		sum.write(block)
 		if want, err := z.uint32(); err != nil || want != sum.sum() {
-			return firstError(err, errLZ4Sum)
+			return cmp.Or(err, errLZ4Sum)
 		}
 	}
 	from := len(z.out)
@@ -118,14 +119,6 @@ func (z *lz4Reader) more() error {
 	return nil
 }
 
-// firstError returns err, or other if err is nil.
-func firstError(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
-}
-
 // header reads the descriptor of a frame.
 func (z *lz4Reader) header() error {
 	if len(z.src) == 0 {
@@ -138,7 +131,7 @@ func (z *lz4Reader) header() error {
 	if magic&^0xf == lz4Skippable {
 		n, err := z.uint32()
 		if err != nil || uint64(n) > uint64(len(z.src)) {
-			return firstError(err, io.ErrUnexpectedEOF)
+			return cmp.Or(err, io.ErrUnexpectedEOF)
 		}
 		z.src = z.src[n:]
 		return nil
@@ -190,7 +183,7 @@ func (z *lz4Reader) end() error {
 	}
 	if z.contentSum {
 		if want, err := z.uint32(); err != nil || want != z.sum.sum() {
-			return firstError(err, errLZ4Sum)
+			return cmp.Or(err, errLZ4Sum)
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ package metertest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -35,14 +37,7 @@ func (m *Meter) Units() map[string]string { return m.units }
 // histogram is the number of its measurements.
 func (m *Meter) Collect() map[string]float64 {
 	m.mu.Lock()
-	var calls []metric.Callback
-	for _, c := range m.callbacks {
-		calls = append(calls, c)
-	}
-	out := make(map[string]float64, len(m.values))
-	for k, v := range m.values {
-		out[k] = v
-	}
+	calls, out := slices.Collect(maps.Values(m.callbacks)), maps.Clone(m.values)
 	m.mu.Unlock()
 	for _, c := range calls {
 		_ = c(context.Background(), &observer{values: out})
@@ -113,31 +108,20 @@ func (m *Meter) Float64Histogram(name string, opts ...metric.Float64HistogramOpt
 	return histogram{m: m, name: name}, nil
 }
 
-type int64Observable struct {
-	noop.Int64ObservableCounter
-	name string
-}
+// named is the part of an observable instrument that observer needs.
+type named string
 
-type int64Gauge struct {
-	noop.Int64ObservableGauge
-	name string
-}
-
-type float64Gauge struct {
-	noop.Float64ObservableGauge
-	name string
-}
-
-func (o int64Observable) String() string { return o.name }
-func (o int64Gauge) String() string      { return o.name }
-func (o float64Gauge) String() string    { return o.name }
+func (n named) String() string { return string(n) }
 
 // Int64ObservableCounter implements [metric.Meter].
 func (m *Meter) Int64ObservableCounter(
 	name string, opts ...metric.Int64ObservableCounterOption,
 ) (metric.Int64ObservableCounter, error) {
 	m.instrument(name, metric.NewInt64ObservableCounterConfig(opts...).Unit())
-	return int64Observable{name: name}, nil
+	return struct {
+		noop.Int64ObservableCounter
+		named
+	}{named: named(name)}, nil
 }
 
 // Int64ObservableGauge implements [metric.Meter].
@@ -145,7 +129,10 @@ func (m *Meter) Int64ObservableGauge(
 	name string, opts ...metric.Int64ObservableGaugeOption,
 ) (metric.Int64ObservableGauge, error) {
 	m.instrument(name, metric.NewInt64ObservableGaugeConfig(opts...).Unit())
-	return int64Gauge{name: name}, nil
+	return struct {
+		noop.Int64ObservableGauge
+		named
+	}{named: named(name)}, nil
 }
 
 // Float64ObservableGauge implements [metric.Meter].
@@ -153,7 +140,10 @@ func (m *Meter) Float64ObservableGauge(
 	name string, opts ...metric.Float64ObservableGaugeOption,
 ) (metric.Float64ObservableGauge, error) {
 	m.instrument(name, metric.NewFloat64ObservableGaugeConfig(opts...).Unit())
-	return float64Gauge{name: name}, nil
+	return struct {
+		noop.Float64ObservableGauge
+		named
+	}{named: named(name)}, nil
 }
 
 type registration struct {
