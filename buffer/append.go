@@ -49,6 +49,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	if err := ctx.Err(); err != nil {
 		return Ticket{}, context.Cause(ctx)
 	}
+	ticket := Ticket{b: b, epoch: b.life.current().epoch} // before it looks for what a reopening changes
 	var size int64
 	for i := range rows {
 		if rows[i].Count < 1 || len(rows[i].Data) == 0 {
@@ -59,7 +60,6 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 		}
 		size += int64(len(rows[i].Data))
 	}
-	ticket := Ticket{b: b, epoch: b.life.current().epoch} // before admit looks whether the store has failed
 	if err := b.admit(ctx, rows, size, patient); err != nil {
 		return Ticket{}, err
 	}

@@ -106,7 +106,7 @@ type sinkState struct {
 	// single is set by the committer when its last commit had rows of one Append for the sink, and compressed them.
 	single atomic.Bool
 
-	// gone is set when a reopening has shown that the sink is not on disk.
+	// gone is set for ever when a reopening has shown that the sink is not on disk.
 	gone atomic.Bool
 
 	// unstored counts the rows that were taken into memory and that the disk did not take; told, how many of them were

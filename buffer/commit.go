@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -127,6 +128,7 @@ func (b *Buffer) prepare(g *group) {
 		return
 	}
 
+	b.dropLost(g)
 	b.order.sort(g.chunks)
 	payloads := b.pack.pack(g.chunks)
 	if payloads.spread != b.gate.spread.Load() { // all callers read it, so it is written only when it changes
@@ -171,6 +173,19 @@ func (b *Buffer) prepare(g *group) {
 		fn()
 	}
 	b.hand(c)
+}
+
+// dropLost removes the rows of sinks that are gone: the numbers of these sinks may be those of others now.
+func (b *Buffer) dropLost(g *group) {
+	g.chunks = slices.DeleteFunc(g.chunks, func(ch *chunk) bool {
+		gone := ch.sink.gone.Load()
+		if gone {
+			g.incomplete = true
+			b.receipts.finish(ch.notes, false)
+			b.log.Error("rows in memory of a sink that the damaged disk does not know any more were lost", "sink", ch.sink.id, "rows", ch.rows)
+		}
+		return gone
+	})
 }
 
 // finish waits until the commit is on disk and tells everybody.

@@ -21,10 +21,12 @@ const (
 
 // group is what one commit writes.
 type group struct {
-	seq   uint64
-	done  chan struct{} // closed after err is set
-	err   error
-	grace grace
+	seq  uint64
+	done chan struct{} // closed after err is set
+	err  error
+	// incomplete is set before done is closed when rows from before a reopening were dropped.
+	incomplete bool
+	grace      grace
 
 	began   time.Time // when the first chunk joined
 	chunks  []*chunk

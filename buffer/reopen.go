@@ -213,18 +213,15 @@ func (b *Buffer) checkStore() {
 	}
 }
 
-// join makes the handles of the sinks valid for the recovered state: they keep their sinkState. A handle whose sink had
-// not reached the disk takes no rows any more.
+// join makes the handles of the sinks valid for the recovered state: they keep their sinkState. A handle whose sink is not
+// on the disk takes no rows any more.
 func (r *recovery) join(before state) {
-	for _, s := range before.sinks {
-		s.gone.Store(true)
-	}
-	for id, fresh := range r.sinks {
-		s := before.sinks[id]
-		if s == nil {
+	for id, s := range before.sinks {
+		fresh := r.sinks[id]
+		if fresh == nil {
+			s.gone.Store(true)
 			continue
 		}
-		s.gone.Store(false)
 		// What was on its way when the disk failed may have reached it or not. Now it is known.
 		s.unstored.Add(max(0, s.accepted().Rows-fresh.accepted().Rows))
 		s.rec, s.file, s.slice, s.files = fresh.rec, fresh.file, fresh.slice, fresh.files

@@ -7,11 +7,18 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // The folder of the local level goes away under a running engine. Going on in a new folder would give ids a second time,
@@ -85,4 +92,87 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 	if !seen["0"] || !seen[fmt.Sprint(5000)] {
 		t.Errorf("rows are missing: %d are there", len(seen))
 	}
+}
+
+// Rows may still be in memory when a damaged store has been replaced by one that does not know their sink. Its number may
+// belong to another sink by then, so the rows are dropped, and who waits for them is told.
+func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, disk := buffertest.NewMemory(), vfs.NewMem()
+		var armed atomic.Bool
+		stuck, goOn := make(chan struct{}), make(chan struct{})
+		opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && armed.Swap(false) {
+				close(stuck)
+				<-goOn
+				return syscall.EIO
+			}
+			return nil
+		})))
+		opts.SyncInterval = 10 * time.Minute // rows that nobody waits for outlast the reopening
+		var log strings.Builder
+		opts.Logger = textLogger(&log)
+		b := open(t, opts)
+		lost := define(t, b, "a")
+		add := func(s *buffer.SinkHandle, id int) buffer.Ticket {
+			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, "v"), Count: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ticket
+		}
+
+		armed.Store(true)
+		failing := make(chan error)
+		go func() { failing <- add(lost, 0).Wait(t.Context()) }()
+		<-stuck
+		ticket := add(lost, 1) // of the next group
+		names, err := disk.List("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names { // no record is left
+			switch path := "data/" + name; {
+			case strings.HasSuffix(name, ".log"), strings.HasSuffix(name, ".sst"):
+				err = errors.Join(err, disk.Remove(path))
+			case strings.HasPrefix(name, "MANIFEST-"):
+				rot(t, disk, path, func(int) int { return 10 })
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(goOn)
+		if err := <-failing; err == nil {
+			t.Error("a row was acknowledged by a disk that failed")
+		}
+		synctest.Wait()
+
+		if _, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: lost, Data: row(2, "v"), Count: 1}); !errors.Is(err, buffer.ErrUnknownSink) {
+			t.Errorf("append to the lost sink: %v", err)
+		}
+		var failed *buffer.FailedError
+		other := define(t, b, "b") // commits what is in memory
+		if err := ticket.Wait(t.Context()); !errors.As(err, &failed) {
+			t.Errorf("Wait for a row of the lost sink: %v, want a FailedError", err)
+		}
+		put(t, b, other, 0, 3)
+		if !strings.Contains(log.String(), "the damaged disk does not know any more") {
+			t.Errorf("the lost rows are not logged: %s", log.String())
+		}
+		verify(t, b)
+		damages := b.Stats().Damages
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b = open(t, opts)
+		if st := b.Stats(); st.Damages != damages || len(st.Sinks) != 1 || st.Sinks[0].Accepted != 3 {
+			t.Errorf("%d damages, %d before; sinks %+v", st.Damages, damages, st.Sinks)
+		}
+		if err := b.Flush(t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		wantIDs(t, mem, "in.c-test.b", 0, 3)
+		wantIDs(t, mem, "in.c-test.a", 0, 0)
+	})
 }

@@ -11,7 +11,7 @@ type Ticket struct {
 	b *Buffer
 	g *group // the last that holds rows of the Append
 	// many is set when earlier groups hold rows, too; epoch is from the Append. Groups are written in order, so an
-	// earlier one can have failed only if the store has failed since.
+	// earlier one can have failed, and this one have dropped rows, only if the store has failed since.
 	many  bool
 	epoch uint64
 }
@@ -89,7 +89,7 @@ func (g *group) end(err error) {
 
 // outcome is that of all groups of the ticket, once the last of them has ended.
 func (t Ticket) outcome() error {
-	if t.g.err == nil && t.many && t.b.life.current().epoch != t.epoch {
+	if t.g.err == nil && (t.many || t.g.incomplete) && t.b.life.current().epoch != t.epoch {
 		return errReopened
 	}
 	return t.g.err

@@ -60,11 +60,12 @@ func (t *txn) onDurable(fn func()) { t.durable = append(t.durable, fn) }
 // do runs op as part of the next commit and returns when it is on disk.
 func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
 	o := &operation{run: op}
-	g, err := b.post(o)
-	if err != nil {
+	ticket := Ticket{b: b, epoch: b.life.current().epoch}
+	var err error
+	if ticket.g, err = b.post(o); err != nil {
 		return err
 	}
-	if err := (Ticket{b: b, g: g}).Wait(ctx); err != nil {
+	if err := ticket.Wait(ctx); err != nil {
 		return err
 	}
 	if o.dropped {
