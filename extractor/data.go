@@ -175,15 +175,11 @@ func (f *itemFilter) matches(item tree.Node) bool {
 func (c comparison) matches(item tree.Node) bool {
 	n, _ := item.At(c.path, ".")
 	text := n.Text()
-	switch c.operator {
-	case "==":
-		return text == c.value
-	case "!=":
-		return text != c.value
-	case "~~":
-		return like(text, c.value)
-	case "!~":
-		return !like(text, c.value)
+	if strings.Contains(c.operator, "~") {
+		return like(text, c.value) == (c.operator == "~~")
+	}
+	if c.operator == "==" || c.operator == "!=" {
+		return (text == c.value) == (c.operator == "==")
 	}
 	order, ok := tree.CompareDigits(text, c.value)
 	if !ok {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -271,32 +273,19 @@ func (jr *jobRun) placeholderValues(child *jobConfig, ph placeholder, items []tr
 }
 
 // combinations yields one value of every list; the last list varies fastest. An empty list yields nothing.
-func combinations(values [][]string) func(yield func([]string) bool) {
-	return func(yield func([]string) bool) {
-		at := make([]int, len(values))
-		for _, v := range values {
-			if len(v) == 0 {
-				return
-			}
-		}
-		for {
-			combination := make([]string, len(values))
-			for i, v := range values {
-				combination[i] = v[at[i]]
-			}
-			if !yield(combination) {
-				return
-			}
-			i := len(at) - 1
-			for ; i >= 0; i-- {
-				if at[i]++; at[i] < len(values[i]) {
-					break
-				}
-				at[i] = 0
-			}
-			if i < 0 {
-				return
-			}
+func combinations(values [][]string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) { combine(nil, values, yield) }
+}
+
+// combine yields the combinations that begin with what was chosen. It reports false when yield asks for no more.
+func combine(chosen []string, rest [][]string, yield func([]string) bool) bool {
+	if len(rest) == 0 {
+		return yield(chosen)
+	}
+	for _, v := range rest[0] {
+		if !combine(append(slices.Clip(chosen), v), rest[1:], yield) {
+			return false
 		}
 	}
+	return true
 }

@@ -94,6 +94,7 @@ func (lc *loginConfig) parseExpires(auth *section) {
 type credentials struct {
 	headers []header
 	query   []pair
+	expiry  time.Time // zero for never
 }
 
 // sign adds the credentials to the URL and headers of a request.
@@ -114,9 +115,8 @@ type authenticator struct {
 	send   func(context.Context, *request) (*response, error)
 
 	mu sync.Mutex
-	// current is the last login that succeeded, until expiry unless that is zero.
+	// current is the last login that succeeded, nil before it.
 	current *credentials
-	expiry  time.Time
 	// flight is the running login, or nil. No lock is held while it runs.
 	flight *flight
 }
@@ -130,14 +130,13 @@ type flight struct {
 // credentials returns a login that is valid now.
 func (a *authenticator) credentials(ctx context.Context) (*credentials, error) {
 	if a.config.always {
-		creds, _, err := a.login(ctx)
-		return creds, err
+		return a.login(ctx)
 	}
 	for {
 		a.mu.Lock()
-		if a.current != nil && (a.expiry.IsZero() || !time.Now().After(a.expiry)) {
-			defer a.mu.Unlock()
-			return a.current, nil
+		if c := a.current; c != nil && (c.expiry.IsZero() || !time.Now().After(c.expiry)) {
+			a.mu.Unlock()
+			return c, nil
 		}
 		f := a.flight
 		if f == nil {
@@ -163,11 +162,10 @@ func (a *authenticator) credentials(ctx context.Context) (*credentials, error) {
 }
 
 func (a *authenticator) fly(ctx context.Context, f *flight) (*credentials, error) {
-	var expiry time.Time
-	f.creds, expiry, f.err = a.login(ctx)
+	f.creds, f.err = a.login(ctx)
 	a.mu.Lock()
 	if f.err == nil {
-		a.current, a.expiry = f.creds, expiry
+		a.current = f.creds
 	}
 	a.flight = nil
 	a.mu.Unlock()
@@ -175,28 +173,28 @@ func (a *authenticator) fly(ctx context.Context, f *flight) (*credentials, error
 	return f.creds, f.err
 }
 
-// login sends the login request and evaluates what API requests get of it. A zero expiry means never.
-func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, error) {
+// login sends the login request and evaluates what API requests get of it.
+func (a *authenticator) login(ctx context.Context) (*credentials, error) {
 	lc, pl := a.config, a.plan
 	s := pl.attrScope()
 	params, err := lc.params.eval(s)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	headers, err := lc.headers.headers(s)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	call := apiCall{endpoint: lc.endpoint, method: lc.method, params: params, headers: headers, home: pl.home(lc.endpoint)}
 	u, err := pl.resolve(call)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	r := pl.build(call, u)
 	r.login = true
 	resp, err := a.send(ctx, r)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	failed := func(err error) error {
 		// The body is left out: it may be the credential.
@@ -207,24 +205,23 @@ func (a *authenticator) login(ctx context.Context) (*credentials, time.Time, err
 	}
 	answer, err := lc.read(resp.body)
 	if err != nil {
-		return nil, time.Time{}, failed(err)
+		return nil, failed(err)
 	}
 	s.now = time.Now()
 	s.values[familyResponse] = leaves(answer)
 	creds := new(credentials)
 	if creds.headers, err = lc.legacy(lc.apiHeaders, s).headers(s); err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	query, err := lc.legacy(lc.apiQuery, s).eval(s)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	creds.query = pairsOf(query)
-	expiry, err := lc.expiry(s)
-	if err != nil {
-		return nil, time.Time{}, failed(err)
+	if creds.expiry, err = lc.expiry(s); err != nil {
+		return nil, failed(err)
 	}
-	return creds, expiry, nil
+	return creds, nil
 }
 
 // read returns the object behind references to the answer.

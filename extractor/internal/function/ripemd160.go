@@ -54,63 +54,44 @@ func (r *ripemd160) Sum(in []byte) []byte {
 	return in
 }
 
-// A line is one of the two parallel chains of 80 steps: the order of the words, the rotations, the constants.
-type line struct {
-	words, shifts [80]byte
-	constants     [5]uint32
-	// reversed lines use the five functions from the last to the first.
-	reversed bool
-}
+// The words of a round are those of the round before in the order of permuted. One line begins with the words in order, the
+// other with every ninth from the fifth on.
+var permuted = [16]byte{7, 4, 13, 1, 10, 6, 15, 3, 12, 0, 9, 5, 2, 14, 11, 8}
 
-var lines = [2]line{
-	{
-		words: [80]byte{
-			0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 7, 4, 13, 1, 10, 6, 15, 3, 12, 0, 9, 5, 2, 14, 11, 8,
-			3, 10, 14, 4, 9, 15, 8, 1, 2, 7, 0, 6, 13, 11, 5, 12, 1, 9, 11, 10, 0, 8, 12, 4, 13, 3, 7, 15, 14, 5, 6, 2,
-			4, 0, 5, 9, 7, 12, 2, 10, 14, 1, 3, 8, 11, 6, 15, 13,
-		},
-		shifts: [80]byte{
-			11, 14, 15, 12, 5, 8, 7, 9, 11, 13, 14, 15, 6, 7, 9, 8, 7, 6, 8, 13, 11, 9, 7, 15, 7, 12, 15, 9, 11, 7, 13, 12,
-			11, 13, 6, 7, 14, 9, 13, 15, 14, 8, 13, 6, 5, 12, 7, 5, 11, 12, 14, 15, 14, 15, 9, 8, 9, 14, 5, 6, 8, 6, 5, 12,
-			9, 15, 5, 11, 6, 8, 13, 12, 5, 12, 13, 14, 11, 8, 5, 6,
-		},
-		constants: [5]uint32{0, 0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xa953fd4e},
-	},
-	{
-		words: [80]byte{
-			5, 14, 7, 0, 9, 2, 11, 4, 13, 6, 15, 8, 1, 10, 3, 12, 6, 11, 3, 7, 0, 13, 5, 10, 14, 15, 8, 12, 4, 9, 1, 2,
-			15, 5, 1, 3, 7, 14, 6, 9, 11, 8, 12, 2, 10, 0, 4, 13, 8, 6, 4, 1, 3, 11, 15, 0, 5, 12, 2, 13, 9, 7, 10, 14,
-			12, 15, 10, 4, 1, 5, 8, 7, 6, 2, 13, 14, 0, 3, 9, 11,
-		},
-		shifts: [80]byte{
-			8, 9, 9, 11, 13, 15, 15, 5, 7, 7, 8, 11, 14, 14, 12, 6, 9, 13, 15, 7, 12, 8, 9, 11, 7, 7, 12, 7, 6, 15, 13, 11,
-			9, 7, 15, 11, 8, 6, 6, 14, 12, 13, 5, 14, 13, 13, 7, 5, 15, 5, 8, 11, 14, 14, 6, 14, 6, 9, 12, 9, 12, 5, 15, 8,
-			8, 5, 12, 9, 12, 5, 14, 6, 8, 13, 6, 5, 15, 13, 11, 11,
-		},
-		constants: [5]uint32{0x50a28be6, 0x5c4dd124, 0x6d703ef3, 0x7a6d76e9, 0},
-		reversed:  true,
-	},
-}
-
-func (r *ripemd160) compress() {
-	var x [16]uint32
-	for i := range x {
-		x[i] = binary.LittleEndian.Uint32(r.block[4*i:])
+// shifts are the rotations by round and word, constants what is added by line and round.
+var (
+	shifts = [5][16]byte{
+		{11, 14, 15, 12, 5, 8, 7, 9, 11, 13, 14, 15, 6, 7, 9, 8},
+		{12, 13, 11, 15, 6, 9, 9, 7, 12, 15, 11, 13, 7, 8, 7, 7},
+		{13, 15, 14, 11, 7, 7, 6, 8, 13, 14, 13, 12, 5, 5, 6, 9},
+		{14, 11, 12, 14, 8, 6, 5, 5, 15, 12, 15, 14, 9, 9, 8, 6},
+		{15, 12, 13, 13, 9, 5, 8, 6, 14, 11, 12, 11, 8, 6, 5, 5},
 	}
+	constants = [2][5]uint32{
+		{0, 0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xa953fd4e},
+		{0x50a28be6, 0x5c4dd124, 0x6d703ef3, 0x7a6d76e9, 0},
+	}
+)
+
+// compress takes a block into the state, in two lines of 80 steps that are added at the end. The second line has the mixing
+// functions in reverse.
+func (r *ripemd160) compress() {
 	var ends [2][5]uint32
-	for i := range lines {
-		l := lines[i]
+	for line := range ends {
 		a, b, c, d, e := r.state[0], r.state[1], r.state[2], r.state[3], r.state[4]
 		for step := range 80 {
-			round := step / 16
-			mixing := round
-			if l.reversed {
-				mixing = 4 - round
+			round, word, mixing := step/16, byte(step%16), step/16
+			if line == 1 {
+				word, mixing = (9*word+5)%16, 4-round
 			}
-			t := bits.RotateLeft32(a+mix(mixing, b, c, d)+x[l.words[step]]+l.constants[round], int(l.shifts[step])) + e
+			for range round {
+				word = permuted[word]
+			}
+			x := binary.LittleEndian.Uint32(r.block[4*word:])
+			t := bits.RotateLeft32(a+mix(mixing, b, c, d)+x+constants[line][round], int(shifts[round][word])) + e
 			a, e, d, c, b = e, d, bits.RotateLeft32(c, 10), b, t
 		}
-		ends[i] = [5]uint32{a, b, c, d, e}
+		ends[line] = [5]uint32{a, b, c, d, e}
 	}
 	s, left, right := r.state, ends[0], ends[1]
 	for i := range s {

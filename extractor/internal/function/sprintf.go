@@ -1,6 +1,7 @@
 package function
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,9 @@ type verb struct {
 	precision int // -1: not given
 	letter    byte
 }
+
+// verbs are argument, flags, width, precision and letter.
+var verbs = regexp.MustCompile(`^(?:(?:0*([1-9][0-9]*)\$)?((?:[-+0 ]|'[\x00-\x7f])*)([0-9]*)(\.[0-9]*)?([bcduoxXseEfFgG]))`)
 
 func sprintf(c *call) tree.Node {
 	format := c.text(0)
@@ -66,53 +70,37 @@ func sprintf(c *call) tree.Node {
 
 // parseVerb reads what follows a percent sign; n is 0 when it is no conversion.
 func parseVerb(s string) (v verb, n int) {
-	v = verb{pad: ' ', precision: -1}
-	i := 0
-	number := func() (int, bool) {
-		from := i
-		for i < len(s) && s[i] >= '0' && s[i] <= '9' {
-			i++
-		}
-		value, err := strconv.Atoi(s[from:i])
-		if err != nil && i > from {
-			value = maxWidth + 1
-		}
-		return value, i > from
+	m := verbs.FindStringSubmatch(s)
+	if m == nil {
+		return v, 0
 	}
-	if value, ok := number(); ok && i < len(s) && s[i] == '$' && value > 0 {
-		v.arg = value
-		i++
-	} else {
-		i = 0
+	v = verb{arg: count(m[1]), pad: ' ', width: count(m[3]), precision: -1, letter: m[5][0]}
+	if m[4] != "" {
+		v.precision = count(m[4][1:])
 	}
-flags:
-	for ; i < len(s); i++ {
-		switch s[i] {
+	for flags := m[2]; flags != ""; flags = flags[1:] {
+		switch flags[0] {
 		case '-':
 			v.left = true
 		case '+':
 			v.plus = true
-		case '0', ' ':
-			v.pad = s[i]
 		case '\'':
-			if i++; i >= len(s) {
-				return v, 0
-			}
-			v.pad = s[i]
+			flags = flags[1:]
+			fallthrough
 		default:
-			break flags
+			v.pad = flags[0]
 		}
 	}
-	v.width, _ = number()
-	if i < len(s) && s[i] == '.' {
-		i++
-		v.precision, _ = number()
+	return v, len(m[0])
+}
+
+// count reads digits, none as 0, and too many as more than is allowed.
+func count(digits string) int {
+	n, err := strconv.Atoi(digits)
+	if err != nil && digits != "" {
+		return maxWidth + 1
 	}
-	if i >= len(s) || strings.IndexByte("bcduoxXseEfFgG", s[i]) < 0 {
-		return v, 0
-	}
-	v.letter = s[i]
-	return v, i + 1
+	return n
 }
 
 func (v verb) convert(n tree.Node) string {
@@ -126,27 +114,24 @@ func (v verb) convert(n tree.Node) string {
 	case 'c':
 		return string([]byte{byte(n.Cut())})
 	case 'd':
-		s := strconv.FormatInt(n.Cut(), 10)
-		if v.plus && s[0] != '-' {
-			s = "+" + s
-		}
-		return v.padded(s, true)
-	case 'u':
-		return v.padded(strconv.FormatUint(uint64(n.Cut()), 10), true)
-	case 'b':
-		return v.padded(strconv.FormatUint(uint64(n.Cut()), 2), true)
-	case 'o':
-		return v.padded(strconv.FormatUint(uint64(n.Cut()), 8), true)
-	case 'x':
-		return v.padded(strconv.FormatUint(uint64(n.Cut()), 16), true)
+		return v.padded(v.signed(strconv.FormatInt(n.Cut(), 10)), true)
 	case 'X':
 		return v.padded(strings.ToUpper(strconv.FormatUint(uint64(n.Cut()), 16)), true)
 	}
-	s := v.float(n.Real())
-	if v.plus && s[0] != '-' {
-		s = "+" + s
+	if base, ok := bases[v.letter]; ok {
+		return v.padded(strconv.FormatUint(uint64(n.Cut()), base), true)
 	}
-	return v.padded(s, true)
+	return v.padded(v.signed(v.float(n.Real())), true)
+}
+
+var bases = map[byte]int{'u': 10, 'b': 2, 'o': 8, 'x': 16}
+
+// signed puts a plus sign in front of a number if the verb asks for it.
+func (v verb) signed(s string) string {
+	if v.plus && s[0] != '-' {
+		return "+" + s
+	}
+	return s
 }
 
 func (v verb) float(f float64) string {

@@ -223,19 +223,10 @@ func (n Node) Get(key string) (Node, bool) {
 	return Node{}, false
 }
 
-// position reads a list position; "01" and "+1" are none.
+// position reads a list position of up to nine digits; "01" and "+1" are none.
 func position(s string) (int, bool) {
-	if s == "" || len(s) > 9 || len(s) > 1 && s[0] == '0' {
-		return 0, false
-	}
-	i := 0
-	for _, c := range []byte(s) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		i = i*10 + int(c-'0')
-	}
-	return i, true
+	i, err := strconv.Atoi(s)
+	return i, err == nil && i >= 0 && len(s) <= 9 && strconv.Itoa(i) == s
 }
 
 // At follows a path whose steps are separated by delimiter. An empty path, and one that equals the delimiter, is the

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -91,13 +92,16 @@ func floatText(f float64, precision, digits int, e string) string {
 	return sign + num[:exp+1] + "." + num[exp+1:]
 }
 
+// blanks may stand around a number in a string.
+const blanks = " \t\n\r\v\f"
+
 // Number reads a value that counts as a number: an Int, a Float, or a string that holds one, with blanks around it.
 func (n Node) Number() (Node, bool) {
 	switch n.kind {
 	case Int, Float:
 		return n, true
 	case String:
-		s := strings.Trim(n.str, " \t\n\r\v\f")
+		s := strings.Trim(n.str, blanks)
 		if s == "" || strings.ContainsAny(s, "xXpP_iInN") {
 			return Node{}, false
 		}
@@ -134,14 +138,12 @@ func (n Node) Cut() int64 {
 	case Float:
 		return cutFloat(n.Float())
 	case String:
-		s := strings.TrimLeft(n.str, " \t\n\r\v\f")
-		if end := LeadingNumber(s); end > 0 {
-			if i, err := strconv.ParseInt(s[:end], 10, 64); err == nil {
-				return i
-			}
-			f, _ := strconv.ParseFloat(s[:end], 64)
-			return cutFloat(f)
+		s := leadingNumber.FindString(strings.TrimLeft(n.str, blanks))
+		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return i
 		}
+		f, _ := strconv.ParseFloat(s, 64)
+		return cutFloat(f)
 	case List:
 		if n.Len() > 0 {
 			return 1
@@ -160,8 +162,7 @@ func (n Node) Real() float64 {
 	case Float:
 		return n.Float()
 	case String:
-		s := strings.TrimLeft(n.str, " \t\n\r\v\f")
-		f, _ := strconv.ParseFloat(s[:LeadingNumber(s)], 64)
+		f, _ := strconv.ParseFloat(leadingNumber.FindString(strings.TrimLeft(n.str, blanks)), 64)
 		return f
 	}
 	return 0
@@ -174,43 +175,8 @@ func cutFloat(f float64) int64 {
 	return int64(f)
 }
 
-// LeadingNumber returns the length of the decimal number at the start of s.
-func LeadingNumber(s string) int {
-	i := 0
-	if i < len(s) && (s[i] == '-' || s[i] == '+') {
-		i++
-	}
-	digits := 0
-	count := func() {
-		for i < len(s) && s[i] >= '0' && s[i] <= '9' {
-			i++
-			digits++
-		}
-	}
-	count()
-	if i < len(s) && s[i] == '.' {
-		i++
-		count()
-		if digits == 0 {
-			return 0
-		}
-	}
-	if digits == 0 {
-		return 0
-	}
-	if end := i; i < len(s) && (s[i] == 'e' || s[i] == 'E') {
-		i++
-		if i < len(s) && (s[i] == '-' || s[i] == '+') {
-			i++
-		}
-		before := digits
-		count()
-		if digits == before {
-			return end
-		}
-	}
-	return i
-}
+// leadingNumber is the decimal number at the start of a text.
+var leadingNumber = regexp.MustCompile(`^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?`)
 
 // A Style says how a node is written as JSON.
 type Style uint8
