@@ -23,7 +23,7 @@ type verb struct {
 }
 
 // verbs are argument, flags, width, precision and letter.
-var verbs = regexp.MustCompile(`^(?:(?:0*([1-9][0-9]*)\$)?((?:[-+0 ]|'[\x00-\x7f])*)([0-9]*)(\.[0-9]*)?([bcduoxXseEfFgG]))`)
+var verbs = regexp.MustCompile(`^(?:0*([1-9][0-9]*)\$)?((?:[-+0 ]|'[\x00-\x7f])*)([0-9]*)(\.[0-9]*)?([bcduoxXseEfFgG])`)
 
 func sprintf(c *call) tree.Node {
 	format := c.text(0)

@@ -265,20 +265,23 @@ func (n Node) With(key string, value Node) Node {
 
 // WithAll is With for all members of another object, in their order.
 func (n Node) WithAll(o Node) Node {
-	out := Node{kind: Object, kids: n.named()}
-	index := make(map[string]int, len(out.kids))
-	for i, m := range out.kids {
+	return Node{kind: Object, kids: merge(n.named(), o.named(), func(_, upper Node) Node { return upper })}
+}
+
+// merge lays members over others by name. It owns members, in which new names follow.
+func merge(members, upper []Member, both func(lower, upper Node) Node) []Member {
+	index := make(map[string]int, len(members))
+	for i, m := range members {
 		index[m.Key] = i
 	}
-	for _, m := range o.named() {
+	for _, m := range upper {
 		if i, ok := index[m.Key]; ok {
-			out.kids[i].Value = m.Value
-			continue
+			members[i].Value = both(members[i].Value, m.Value)
+		} else {
+			members = append(members, m)
 		}
-		index[m.Key] = len(out.kids)
-		out.kids = append(out.kids, m)
 	}
-	return out
+	return members
 }
 
 // A Cursor finds members of one object by name. It takes constant time for names in the order of the object, and for
@@ -339,39 +342,19 @@ func (n Node) Without(key string) Node {
 // upper value of another kind replaces the lower one. Names of n come first. A list meets an object under its
 // positions as names.
 func (n Node) Overlay(upper Node) Node {
-	out := n
-	if n.kind != Object && n.kind != List {
-		out = OfObject()
-	}
-	asList := n.kind == List && upper.kind == List || n.kind == List && upper.Len() == 0
-	items := append([]Member(nil), out.Members()...)
-	if !asList {
-		items = out.named()
-	}
-	index := make(map[string]int, len(items))
-	for i, m := range items {
-		if asList {
-			m.Key = strconv.Itoa(i)
+	out := Node{kind: Object, kids: merge(n.named(), upper.named(), func(lower, upper Node) Node {
+		if lower.IsCollection() && upper.IsCollection() {
+			return lower.Overlay(upper)
 		}
-		index[m.Key] = i
-	}
-	for _, m := range upper.named() {
-		i, ok := index[m.Key]
-		switch {
-		case !ok && asList:
-			items = append(items, Member{Value: m.Value})
-		case !ok:
-			items = append(items, m)
-		case items[i].Value.IsCollection() && m.Value.IsCollection():
-			items[i].Value = items[i].Value.Overlay(m.Value)
-		default:
-			items[i].Value = m.Value
+		return upper
+	})}
+	if n.kind == List && (upper.kind == List || upper.Len() == 0) {
+		out.kind = List
+		for i := range out.kids {
+			out.kids[i].Key = ""
 		}
 	}
-	if asList {
-		return Node{kind: List, kids: items}
-	}
-	return Node{kind: Object, kids: items}
+	return out
 }
 
 // named returns a copy of the members, items of a list under their positions.
