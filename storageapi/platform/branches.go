@@ -101,11 +101,7 @@ func (c *call) createBranch() (any, error) {
 		return nil, errNotMaster
 	}
 	in := c.input(branchCode)
-	p := branchParams{Name: in.required("name"), Description: in.textOr("description", "")}
-	var err error
-	if p.ID, err = c.s.store.ids.take(); err != nil {
-		return nil, err
-	}
+	p := branchParams{ID: c.newID(), Name: in.required("name"), Description: in.textOr("description", "")}
 	return c.startJob(jobSpec{operation: "devBranchCreate", params: p})
 }
 
@@ -166,11 +162,7 @@ func (c *call) deleteBranch() (any, error) {
 	if !c.token.Master {
 		return nil, errNotMaster
 	}
-	var b devBranch
-	err := c.view(func(tx *txn) (err error) {
-		b, err = c.pathBranch(tx)
-		return err
-	})
+	b, err := seen(c, c.pathBranch)
 	if err != nil {
 		return nil, err
 	}

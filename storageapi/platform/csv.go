@@ -66,6 +66,22 @@ func (c *csvReader) next() ([][]byte, error) {
 	}
 }
 
+// each calls row with the cells of every row, which are valid until row returns.
+func (c *csvReader) each(row func(cells [][]byte) error) error {
+	for {
+		cells, err := c.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = row(cells)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // row reads to the end of a row. bare says that no cell of it was quoted.
 func (c *csvReader) row() (bare bool, err error) {
 	bare = true

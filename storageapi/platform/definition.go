@@ -74,10 +74,7 @@ func (c *call) defineTable() (any, error) {
 	if err := c.checkNewTable(d.Bucket, d.Name); err != nil {
 		return nil, err
 	}
-	var err error
-	if d.Incarnation, err = c.s.store.ids.take(); err != nil {
-		return nil, err
-	}
+	d.Incarnation = c.newID()
 	return c.tableJob("tableDefinitionCreate", d.Bucket+"."+d.Name, d)
 }
 

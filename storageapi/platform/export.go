@@ -135,12 +135,10 @@ func (c *call) exportTable() (any, error) {
 		}
 		return p.Query.check(t)
 	})
-	if err == nil {
-		p.File, err = c.s.store.ids.take()
-	}
 	if err != nil {
 		return nil, err
 	}
+	p.File = c.newID()
 	// An export reads one state of the table, so it need not wait for what changes the table.
 	return c.startJob(jobSpec{operation: "tableExport", params: p, table: p.Table})
 }

@@ -153,18 +153,7 @@ func (r *fileRows) eachOf(inner string, gz bool, row func(cells [][]byte) error,
 			return err
 		}
 	}
-	for {
-		cells, err := rows.next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := row(cells); err != nil {
-			return err
-		}
-	}
+	return rows.each(row)
 }
 
 // begin skips what stands before the first row: the mark by which some programs begin a file, and the lines that are to

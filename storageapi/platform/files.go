@@ -116,11 +116,8 @@ func (c *call) prepareFile() (any, error) {
 	}
 	in.text("contentType")
 	in.flag("notify")
+	f.ID = c.newID()
 	if err := c.fault(); err != nil {
-		return nil, err
-	}
-	var err error
-	if f.ID, err = c.s.store.ids.take(); err != nil {
 		return nil, err
 	}
 	// With its folder on disk, uploads of many blobs at once need not make sure of it.
@@ -213,11 +210,7 @@ func (c *call) pathFile() (f storedFile, err error) {
 	if err != nil {
 		return f, err
 	}
-	err = c.view(func(tx *txn) (err error) {
-		f, err = c.findFile(tx, id)
-		return err
-	})
-	return f, err
+	return seen(c, func(tx *txn) (storedFile, error) { return c.findFile(tx, id) })
 }
 
 func (c *call) getFile() (any, error) {

@@ -126,8 +126,8 @@ func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error
 	if err := c.fault(); err != nil {
 		return spec, err
 	}
-	p.Part, err = c.s.store.ids.take()
-	return c.tableSpec("tableImport", t.ID, p), err
+	p.Part = c.newID()
+	return c.tableSpec("tableImport", t.ID, p), nil
 }
 
 // createTable makes a table of a file, which needs a header.
@@ -160,11 +160,8 @@ func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec 
 		return spec, err
 	}
 	p.Table = p.New.Bucket + "." + p.New.Name
-	if p.Part, err = c.s.store.ids.take(); err != nil {
-		return spec, err
-	}
-	p.New.Incarnation, err = c.s.store.ids.take()
-	return c.tableSpec("tableCreate", p.Table, p), err
+	p.Part, p.New.Incarnation = c.newID(), c.newID()
+	return c.tableSpec("tableCreate", p.Table, p), nil
 }
 
 // openSource opens the file of an import.

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/forebay/forebay/internal/celltype"
@@ -134,7 +135,7 @@ func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
 	if err != nil || !hit || l.how.KeepExisting {
 		return err
 	}
-	rest, err := l.s.rewrite(l.run, l.t, pt, func(_ storageapi.Time, cells [][]byte) bool {
+	rest, err := l.s.rewrite(l.run.ctx, l.t, []part{pt}, func(_ storageapi.Time, cells [][]byte) bool {
 		k = keyOf(k[:0], cells, places)
 		_, again := fresh[string(k)]
 		return !again
@@ -146,23 +147,33 @@ func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
 	return nil
 }
 
-// rewrite makes a part of the rows of another one that are to stay, in its place and in the order of the table's columns.
-func (s *Server) rewrite(run *jobRun, t table, pt part, keep func(at storageapi.Time, cells [][]byte) bool) (part, error) {
+// rewrite makes one part of the rows of others that keep wants, in the place of the first and in the order of the table's
+// columns.
+func (s *Server) rewrite(ctx context.Context, t table, old []part, keep func(at storageapi.Time, cells [][]byte) bool) (part, error) {
 	id, err := s.store.ids.take()
 	if err != nil {
 		return part{}, err
 	}
-	proj, times := project(t.ids(), pt), pt.times()
 	out, err := s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
-		return s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
-			at := times.next()
-			if row := proj.row(cells); keep(at, row) {
+		for _, pt := range old {
+			proj, times := project(t.ids(), pt), pt.times()
+			err := s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				at, row := times.next(), proj.row(cells)
+				if !keep(at, row) {
+					return nil
+				}
 				return w.rowOf(at, row)
+			})
+			if err != nil {
+				return err
 			}
-			return run.ctx.Err()
-		})
+		}
+		return nil
 	})
-	out.Place = pt.place()
+	out.Place = old[0].place()
 	return out, err
 }
 

@@ -18,15 +18,8 @@ func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
 		if err := unmarshalBoth(base, &a, over, &b); err != nil {
 			return nil, err
 		}
-		for name, value := range b {
-			if below, both := a[name]; both {
-				merged, err := mergeJSON(below, value)
-				if err != nil {
-					return nil, err
-				}
-				value = merged
-			}
-			a[name] = value
+		if err := mergeMembers(a, b); err != nil {
+			return nil, err
 		}
 		return encodeJSON(a)
 	case kindOf(base) == '[' && kindOf(over) == '[':
@@ -48,6 +41,19 @@ func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
 		return encodeJSON(a)
 	}
 	return over, nil
+}
+
+// mergeMembers lays the members of over on base.
+func mergeMembers(base, over map[string]json.RawMessage) (err error) {
+	for name, value := range over {
+		if below, both := base[name]; both {
+			if value, err = mergeJSON(below, value); err != nil {
+				return err
+			}
+		}
+		base[name] = value
+	}
+	return nil
 }
 
 func kindOf(raw json.RawMessage) byte {
@@ -95,18 +101,10 @@ func effectiveConfiguration(root, row, imageParameters json.RawMessage) (json.Ra
 			return nil, err
 		}
 		delete(over, "processors")
-		for name, value := range over {
-			if below, both := nodes[name]; both {
-				if value, err = mergeJSON(below, value); err != nil {
-					return nil, err
-				}
-			}
-			nodes[name] = value
+		if err := mergeMembers(nodes, over); err != nil {
+			return nil, err
 		}
 	}
-	if imageParameters == nil {
-		imageParameters = emptyObject()
-	}
-	nodes["image_parameters"], nodes["action"] = imageParameters, json.RawMessage(`"run"`)
+	nodes["image_parameters"], nodes["action"] = orEmptyObject(imageParameters), json.RawMessage(`"run"`)
 	return encodeJSON(nodes)
 }

@@ -195,47 +195,46 @@ type servedObject struct {
 	io.Closer
 }
 
-// Put stores an object with its properties. When it returns nil the bytes are on disk; an earlier object of the key is
-// replaced as a whole. An error of body stores nothing.
+// Put stores an object with its properties. When it returns nil, the bytes are on disk and have replaced an earlier object of
+// the key. An error of body stores nothing.
 func (o *Objects) Put(ctx context.Context, accessKey, key string, properties map[string]string, body io.Reader) error {
+	return o.change(accessKey, key, func(b *blobs, file int64, name string) error {
+		if err := b.setProperties(file, name, properties); err != nil {
+			return err
+		}
+		_, err := b.put(file, name, &contextReader{ctx, body})
+		return err
+	})
+}
+
+// change runs do for an object that the access key may write.
+func (o *Objects) change(accessKey, key string, do func(b *blobs, file int64, name string) error) error {
 	file, name, err := o.find(accessKey, key, true)
 	if err != nil {
 		return err
 	}
-	if err := o.s.blobs.setProperties(file, name, properties); err != nil {
-		return err
-	}
-	_, err = o.s.blobs.put(file, name, &contextReader{ctx, body})
-	return err
+	return do(o.s.blobs, file, name)
 }
 
-// PutPart stores one part of an object, to be joined by [Objects.PutParts]. id is unique within the object.
+// PutPart stores one part of an object, which [Objects.PutParts] joins. id is unique within the object.
 func (o *Objects) PutPart(ctx context.Context, accessKey, key, id string, body io.Reader) error {
-	file, name, err := o.find(accessKey, key, true)
-	if err != nil {
-		return err
-	}
-	return o.s.blobs.putBlock(file, name, id, &contextReader{ctx, body})
+	return o.change(accessKey, key, func(b *blobs, file int64, name string) error {
+		return b.putBlock(file, name, id, &contextReader{ctx, body})
+	})
 }
 
-// PutParts makes an object of its parts, in the order of their ids, and removes the parts. A part that is not there is an
-// error that matches [fs.ErrNotExist], and changes nothing.
+// PutParts joins parts, in the order of their ids, to an object and removes them. If a part is missing, the error matches
+// [fs.ErrNotExist] and nothing has changed.
 func (o *Objects) PutParts(accessKey, key string, properties map[string]string, ids []string) error {
-	file, name, err := o.find(accessKey, key, true)
-	if err != nil {
-		return err
-	}
-	if err := o.s.blobs.setProperties(file, name, properties); err != nil {
-		return err
-	}
-	return o.s.blobs.putBlocks(file, name, ids)
+	return o.change(accessKey, key, func(b *blobs, file int64, name string) error {
+		if err := b.setProperties(file, name, properties); err != nil {
+			return err
+		}
+		return b.putBlocks(file, name, ids)
+	})
 }
 
-// Remove removes an object. One that is not there is no error.
+// Remove removes an object. A missing one is no error.
 func (o *Objects) Remove(accessKey, key string) error {
-	file, name, err := o.find(accessKey, key, true)
-	if err != nil {
-		return err
-	}
-	return ignoreAbsent(o.s.blobs.remove(file, name))
+	return o.change(accessKey, key, func(b *blobs, file int64, name string) error { return ignoreAbsent(b.remove(file, name)) })
 }

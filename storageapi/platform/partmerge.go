@@ -65,7 +65,9 @@ func planMerge(list []part) []part {
 
 // mergeLater queues a merge of a table's parts if there are enough of them.
 func (s *Server) mergeLater(branch, id string) {
-	due, err := s.mergeDue(branch, id)
+	due, err := viewed(s.store, func(tx *txn) (bool, error) {
+		return planMerge(all[part](tx, key("part", branch, id, ""))) != nil, nil
+	})
 	if err == nil && due {
 		var job int64
 		if job, err = s.store.ids.take(); err == nil {
@@ -75,12 +77,6 @@ func (s *Server) mergeLater(branch, id string) {
 	if err != nil {
 		s.log.Warn("platform: the parts of a table could not be looked at", "table", id, "error", err)
 	}
-}
-
-func (s *Server) mergeDue(branch, id string) (bool, error) {
-	return viewed(s.store, func(tx *txn) (bool, error) {
-		return planMerge(all[part](tx, key("part", branch, id, ""))) != nil, nil
-	})
 }
 
 // runMerge merges until nothing is left to merge. What fails is tried again after the next import.
@@ -110,7 +106,7 @@ func (s *Server) mergeParts(ctx context.Context, branch, id string) (merged bool
 	if old == nil {
 		return false, nil
 	}
-	fresh, err := s.joinParts(ctx, t, old)
+	fresh, err := s.rewrite(ctx, t, old, func(storageapi.Time, [][]byte) bool { return true })
 	if err != nil {
 		return false, err
 	}
@@ -142,31 +138,6 @@ func (s *Server) mergeParts(ctx context.Context, branch, id string) (merged bool
 	}
 	s.parts.remove(t.Incarnation, old)
 	return true, nil
-}
-
-// joinParts writes the rows of several parts as one, in the place of the first.
-func (s *Server) joinParts(ctx context.Context, t table, old []part) (part, error) {
-	id, err := s.store.ids.take()
-	if err != nil {
-		return part{}, err
-	}
-	out, err := s.parts.write(t.Incarnation, id, t.ids(), func(w *partWriter) error {
-		for _, pt := range old {
-			proj, times := project(t.ids(), pt), pt.times()
-			err := s.parts.read(t.Incarnation, pt, func(cells [][]byte) error {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				return w.rowOf(times.next(), proj.row(cells))
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	out.Place = old[0].place()
-	return out, err
 }
 
 // span is a run of rows of one import within a part.

@@ -230,19 +230,7 @@ func (p *parts) read(incarnation int64, pt part, each func(cells [][]byte) error
 		return err
 	}
 	defer f.Close()
-	r := newCSVReader(f, plainCSV)
-	for {
-		cells, err := r.next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := each(cells); err != nil {
-			return err
-		}
-	}
+	return newCSVReader(f, plainCSV).each(each)
 }
 
 // projection puts cells of a part into the order of other columns.

@@ -93,21 +93,16 @@ func (c *call) createQueueJob() (any, error) {
 	if err := c.checkQueueJob(r); err != nil {
 		return nil, err
 	}
-	var err error
-	if r.ID, err = c.s.store.ids.take(); err != nil {
-		return nil, err
-	}
-	err = c.s.store.update("", func(tx *txn) error {
+	r.ID = c.newID()
+	answer, err := c.change("", func(tx *txn) (any, error) {
 		tx.put(openQueueJobKey(r.ID), r.ID)
 		tx.put(queueJobKey(r.ID), r)
-		return nil
+		return c.queueAnswer(r), nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		c.s.queue.enqueue(r)
 	}
-	answer := c.queueAnswer(r)
-	c.s.queue.enqueue(r)
-	return answer, nil
+	return answer, err
 }
 
 // checkQueueJob refuses at once what cannot be run.

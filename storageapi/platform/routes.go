@@ -184,7 +184,7 @@ func (s *Server) handle(rt route) http.Handler {
 	})
 }
 
-func (c *call) run(rt route) (answer any, err error) {
+func (c *call) run(rt route) (any, error) {
 	if !rt.public {
 		if err := c.authenticate(); err != nil {
 			return nil, err
@@ -196,14 +196,9 @@ func (c *call) run(rt route) (answer any, err error) {
 		}
 	}
 	if rt.run != nil {
-		answer, err = rt.run(c)
-	} else {
-		err = c.view(func(tx *txn) (err error) {
-			answer, err = rt.read(c, tx)
-			return err
-		})
+		return rt.run(c)
 	}
-	return answer, err
+	return seen(c, func(tx *txn) (any, error) { return rt.read(c, tx) })
 }
 
 // A request may be malformed in several places. Readers of fields and parameters note each fault and continue with zero
@@ -235,6 +230,24 @@ func (c *call) view(read func(tx *txn) error) error {
 		}
 		return c.fault()
 	})
+}
+
+// seen returns what read makes of one state of the store, unless the request is malformed.
+func seen[T any](c *call, read func(tx *txn) (T, error)) (out T, err error) {
+	err = c.view(func(tx *txn) (err error) {
+		out, err = read(tx)
+		return err
+	})
+	return out, err
+}
+
+// newID takes an id for what the call makes. A failure counts as a fault of the request.
+func (c *call) newID() int64 {
+	id, err := c.s.store.ids.take()
+	if err != nil {
+		c.blame(err)
+	}
+	return id
 }
 
 // change runs do under a lock, as [store.update] does, and returns its answer. Nothing is changed if the request is

@@ -342,7 +342,7 @@ func (s *Server) rowsDeleteJob(run *jobRun, p deletionParams) error {
 		if !pt.anyRow(inTime) {
 			continue
 		}
-		rest, err := s.rewrite(run, t, pt, func(at storageapi.Time, cells [][]byte) bool { return !inTime(at) || !match(cells) })
+		rest, err := s.rewrite(run.ctx, t, []part{pt}, func(at storageapi.Time, cells [][]byte) bool { return !inTime(at) || !match(cells) })
 		if err != nil {
 			return err
 		}

@@ -147,12 +147,8 @@ func (c *call) pathTable(tx *txn, write bool) (table, error) {
 }
 
 // writableTable is pathTable for a call that makes a job of what it changes.
-func (c *call) writableTable() (t table, err error) {
-	err = c.view(func(tx *txn) (err error) {
-		t, err = c.pathTable(tx, true)
-		return err
-	})
-	return t, err
+func (c *call) writableTable() (table, error) {
+	return seen(c, func(tx *txn) (table, error) { return c.pathTable(tx, true) })
 }
 
 // tableSpec says what a job does that changes a table: such jobs run one after the other.

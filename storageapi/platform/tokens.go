@@ -295,10 +295,7 @@ func (c *call) createToken() (any, error) {
 			t.Expires = storageapi.Time{Time: t.Created.Add(time.Duration(*seconds) * time.Second)}
 		}
 	}
-	var err error
-	if t.ID, err = c.s.store.ids.take(); err != nil {
-		return nil, err
-	}
+	t.ID = c.newID()
 	return c.change(tokensLock, func(tx *txn) (any, error) {
 		// Without the right to manage tokens only a minimal one can be made.
 		if c.token.CanManageTokens {
