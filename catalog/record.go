@@ -1,13 +1,14 @@
 package catalog
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // The keys of the store. Ids contain no '/', so that prefixes end where ids do. Keys of versions are in version.go.
@@ -35,13 +36,11 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // encode returns the stored form of a record.
 func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	b, err := jsontext.Marshal(v)
+	if err != nil {
 		panic("catalog: a record cannot be encoded: " + err.Error()) // all types of records can be
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return b
 }
 
 // load reads the store. Nothing else uses the catalog yet.

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // ComponentConfigurations is a component with its configurations.
@@ -83,7 +85,7 @@ func (c *Client) UpdateConfigurationByForm(ctx context.Context, component, id st
 
 // formOf writes the fields of v, as they are in JSON, to a form: text as it is, everything else as JSON.
 func formOf(v any) (url.Values, error) {
-	data, err := encodeJSON(v)
+	data, err := jsontext.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("storage api: encode form: %w", err)
 	}

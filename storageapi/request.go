@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // effect says what a repetition of a call does, see the package comment.
@@ -108,15 +110,6 @@ func (c *Client) do(ctx context.Context, r request, out any) (retried bool, err 
 	return retried, nil
 }
 
-// encodeJSON is json.Marshal that leaves "<", ">" and "&" as they are, so that content arrives as it was given.
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
 // call is do for those who do not care about retried.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	_, err := c.do(ctx, r, out)
@@ -181,7 +174,7 @@ func (c *Client) open(ctx context.Context, r request) (resp *http.Response, retr
 	if form, ok := r.body.(url.Values); ok {
 		body = []byte(form.Encode())
 	} else if r.body != nil {
-		if body, err = encodeJSON(r.body); err != nil {
+		if body, err = jsontext.Marshal(r.body); err != nil {
 			return nil, false, fmt.Errorf("storage api: %s %s: encode body: %w", r.method, r.path, err)
 		}
 	}

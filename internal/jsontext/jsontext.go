@@ -2,7 +2,9 @@
 package jsontext
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"math/bits"
 	"unicode/utf8"
 	"unsafe"
@@ -102,4 +104,13 @@ func AppendString(dst []byte, s string, html bool) []byte {
 		}
 	}
 	return append(dst, '"')
+}
+
+// Marshal is [json.Marshal] that leaves "<", ">" and "&" as they are.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -136,9 +137,9 @@ func servedManifest(file int64, f io.Reader, address func(name string) string) (
 		if !ok {
 			return data, nil
 		}
-		if e["url"], err = encodeJSON(address(name + inner)); err != nil {
+		if e["url"], err = jsontext.Marshal(address(name + inner)); err != nil {
 			return nil, err
 		}
 	}
-	return encodeJSON(m)
+	return jsontext.Marshal(m)
 }

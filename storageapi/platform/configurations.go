@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -222,7 +223,7 @@ func eachWithout[V any](tx *txn, list []V, absent ...string) []map[string]any {
 // without returns the members of the JSON form of v, less some.
 func (tx *txn) without(v any, absent ...string) map[string]any {
 	raw := make(map[string]json.RawMessage)
-	data, err := encodeJSON(v)
+	data, err := jsontext.Marshal(v)
 	if err == nil {
 		err = json.Unmarshal(data, &raw)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -80,7 +81,7 @@ func (e *apiError) setRetry(w http.ResponseWriter) {
 
 // writeJSON writes an answer. An error means that the client has gone.
 func (s *Server) writeJSON(w http.ResponseWriter, status int, body any) {
-	data, err := encodeJSON(body)
+	data, err := jsontext.Marshal(body)
 	if err != nil {
 		s.log.Error("platform: encode answer", "error", err)
 		status, data = http.StatusInternalServerError, []byte(`{"error":"Internal server error","code":"internalError","status":"error"}`)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -200,7 +201,7 @@ func (l *jobLog) Handle(_ context.Context, rec slog.Record) error {
 		addParam(params, l.group, a)
 		return true
 	})
-	data, err := encodeJSON(params)
+	data, err := jsontext.Marshal(params)
 	data = []byte(l.mask.apply(string(data)))
 	if err != nil || len(data) > maxParams || !json.Valid(data) {
 		data = emptyObject() // an attribute that has no JSON form, too much of them, or a number that is a secret

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -106,7 +107,7 @@ func formInput(values url.Values) (*input, error) {
 	}
 	in := &input{fields: make(map[string]json.RawMessage, len(root))}
 	for name, value := range root {
-		data, err := encodeJSON(arrays(value))
+		data, err := jsontext.Marshal(arrays(value))
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -102,7 +103,7 @@ func (r *jobRun) finish(lock string, effect func(tx *txn) (results any, err erro
 			return err
 		}
 		record := r.record
-		if record.Results, err = encodeJSON(results); err != nil {
+		if record.Results, err = jsontext.Marshal(results); err != nil {
 			return err
 		}
 		record.Status, record.Ended = storageapi.JobSuccess, now()
@@ -279,7 +280,7 @@ func (j *storageJobs) fail(ctx context.Context, record jobRecord, err error) {
 	record.Status, record.Ended = storageapi.JobFailed, now()
 	record.Failure = &storageapi.JobFailure{Code: e.code, Message: e.message, ExceptionID: id}
 	if e.results != nil {
-		record.Results, _ = encodeJSON(e.results)
+		record.Results, _ = jsontext.Marshal(e.results)
 	}
 	err = j.s.store.insist(ctx, func() error {
 		event, err := j.s.store.ids.take()
@@ -318,7 +319,7 @@ func (c *call) describeJob(spec jobSpec) (jobRecord, error) {
 	if err := c.fault(); err != nil {
 		return jobRecord{}, err
 	}
-	params, err := encodeJSON(spec.params)
+	params, err := jsontext.Marshal(spec.params)
 	record := jobRecord{
 		Status: storageapi.JobWaiting, Branch: c.branch, Lane: spec.lane, Operation: spec.operation, Params: params,
 		Base: c.base(), Created: now(), RunID: c.runID(), Creator: c.creator(),

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // mask hides the secrets of a job in what can be read of it. The zero value hides nothing.
@@ -17,7 +19,7 @@ func (m *mask) add(text string) {
 	if len(text) <= shortSecret {
 		return
 	}
-	quoted, err := encodeJSON(text)
+	quoted, err := jsontext.Marshal(text)
 	if err != nil {
 		return // a string always has a JSON form
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // mergeJSON lays over on base: objects key by key, arrays item by item, and over wins where they are of different kinds
@@ -21,7 +23,7 @@ func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
 		if err := mergeMembers(a, b); err != nil {
 			return nil, err
 		}
-		return encodeJSON(a)
+		return jsontext.Marshal(a)
 	case kindOf(base) == '[' && kindOf(over) == '[':
 		var a, b []json.RawMessage
 		if err := unmarshalBoth(base, &a, over, &b); err != nil {
@@ -38,7 +40,7 @@ func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
 			}
 			a[i] = merged
 		}
-		return encodeJSON(a)
+		return jsontext.Marshal(a)
 	}
 	return over, nil
 }
@@ -106,5 +108,5 @@ func effectiveConfiguration(root, row, imageParameters json.RawMessage) (json.Ra
 		}
 	}
 	nodes["image_parameters"], nodes["action"] = orEmptyObject(imageParameters), json.RawMessage(`"run"`)
-	return encodeJSON(nodes)
+	return jsontext.Marshal(nodes)
 }

@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -175,7 +175,7 @@ func (tx *txn) has(key string) bool { return tx.get(key, new(json.RawMessage)) }
 
 // put stores a record.
 func (tx *txn) put(key string, v any) {
-	data, err := encodeJSON(v)
+	data, err := jsontext.Marshal(v)
 	tx.fail(err)
 	if tx.err == nil {
 		tx.fail(tx.w.Set([]byte(key), data, nil))
@@ -302,17 +302,6 @@ func indexed[V any](tx *txn, prefix string, descending bool, recordKey func(id i
 			}
 		}
 	}
-}
-
-// encodeJSON is json.Marshal that leaves "<", ">" and "&" as they are: content of users is kept byte by byte.
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // sequence gives numeric ids. No id is given twice, even after a crash: the end of each block is on disk before the first id

@@ -104,7 +104,7 @@ func (u *unload) finish() error {
 			return err
 		}
 	}
-	data, err := encodeJSON(map[string]any{"entries": notNil(u.entries)})
+	data, err := jsontext.Marshal(map[string]any{"entries": notNil(u.entries)})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -126,7 +127,7 @@ func TestRowsAsJSON(t *testing.T) {
 		if err := json.Unmarshal(line, &got); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		if again, err := encodeJSON(got); err != nil || string(again) != strings.ReplaceAll(c.want, "\u2028", `\u2028`) {
+		if again, err := jsontext.Marshal(got); err != nil || string(again) != strings.ReplaceAll(c.want, "\u2028", `\u2028`) {
 			t.Errorf("%s, want %s (%v)", again, c.want, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -179,7 +180,7 @@ func replaceVariables(content json.RawMessage, values map[string]string) (json.R
 			absent[name] = true
 			return found
 		}
-		text, err := encodeJSON(value)
+		text, err := jsontext.Marshal(value)
 		if err != nil {
 			return found // a string always has a JSON form
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // checks is what the requests of one operation must be like.
@@ -256,11 +257,7 @@ func (k *checks) canonical(s *huma.Schema, raw json.RawMessage) (json.RawMessage
 	default:
 		return raw, nil
 	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(next)
-	return out.Bytes(), err
+	return jsontext.Marshal(next)
 }
 
 func (k *checks) validate(schema *huma.Schema, location string, v any, p *problems) bool {
