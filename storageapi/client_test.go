@@ -369,7 +369,7 @@ func (o Optional[V]) Value0() (v V) {
 
 // The examples of the signature's specification.
 func TestS3Signature(t *testing.T) {
-	s := &s3Store{
+	s := &s3Signer{
 		region:      "us-east-1",
 		credentials: S3Credentials{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"},
 		now:         func() time.Time { return time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC) },
@@ -453,7 +453,7 @@ func TestProviders(t *testing.T) {
 			if puts[0] != c.path || puts[1] != strings.ReplaceAll(c.path, "s%201", "manifest") || manifest != `{"entries":[{"url":"`+c.url+`"}]}` {
 				t.Errorf("puts %q, manifest %s", puts, manifest)
 			}
-			if name, ok := sliceName(c.url, f.store.address("")); !ok || name != "s 1" {
+			if name, ok := sliceName(c.url, f.store.name); !ok || name != "s 1" {
 				t.Errorf("slice %q, %v", name, ok)
 			}
 		})

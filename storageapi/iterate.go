@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -33,10 +34,8 @@ func failed[V any](err error) iter.Seq2[V, error] {
 // list is the sequence of an answer that is one array. Its items are decoded one by one.
 func list[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error] {
 	return func(yield func(V, error) bool) {
-		_, _, err := page(ctx, c, r, yield)
-		if err != nil {
-			var zero V
-			yield(zero, err)
+		if _, _, err := page(ctx, c, r, yield); err != nil {
+			failed[V](err)(yield)
 		}
 	}
 }
@@ -45,25 +44,22 @@ func list[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error] 
 const pageSize = 100
 
 // pages is the sequence of a list that is read with limit and offset. Items that are added at the front meanwhile, as in
-// lists of the newest first, may be seen twice.
+// lists of the newest first, may appear twice.
 func pages[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error] {
 	return func(yield func(V, error) bool) {
+		r := r
+		r.query = maps.Clone(r.query)
+		if r.query == nil {
+			r.query = url.Values{}
+		}
+		r.query.Set("limit", strconv.Itoa(pageSize))
 		for offset := 0; ; offset += pageSize {
-			query := url.Values{}
-			for name, values := range r.query {
-				query[name] = values
-			}
-			query.Set("limit", strconv.Itoa(pageSize))
-			query.Set("offset", strconv.Itoa(offset))
-			next := r
-			next.query = query
-			n, more, err := page(ctx, c, next, yield)
+			r.query.Set("offset", strconv.Itoa(offset))
+			n, more, err := page(ctx, c, r, yield)
 			if err != nil {
-				var zero V
-				yield(zero, err)
-				return
+				failed[V](err)(yield)
 			}
-			if !more || n < pageSize {
+			if err != nil || !more || n < pageSize {
 				return
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -53,11 +52,7 @@ func put(path string, body any) request {
 // params makes a query of names and values. Those without a value are left out.
 func params(pairs ...string) url.Values {
 	query := url.Values{}
-	for pair := range slices.Chunk(pairs, 2) {
-		if pair[1] != "" {
-			query.Set(pair[0], pair[1])
-		}
-	}
+	addFields(query, "", pairs...)
 	return query
 }
 

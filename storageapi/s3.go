@@ -1,62 +1,46 @@
 package storageapi
 
 import (
-	"context"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 )
 
-// s3Store is a store with the protocol of S3. Requests are signed with version 4 of its signatures, without the bytes
-// of the body, which TLS protects. One put and one get are all that is needed of S3: that is a page of code, and its
-// client library would be the largest dependency of this module.
-type s3Store struct {
-	endpoint, region, bucket, key string
-	credentials                   S3Credentials
-	headers                       map[string]string
-	now                           func() time.Time
-}
-
-func newS3Store(endpoint, region, bucket, key string, credentials S3Credentials, headers map[string]string) (objectStore, error) {
-	if endpoint == "" {
-		endpoint = "https://s3." + region + ".amazonaws.com"
+// newS3Store returns a store with the protocol of S3. headers are sent with uploads, unless they are empty.
+func newS3Store(endpoint, region, bucket, key string, credentials S3Credentials, headers map[string]string) *objectStore {
+	signer := &s3Signer{region: region, credentials: credentials, now: time.Now}
+	return &objectStore{
+		endpoint: strings.TrimRight(cmp.Or(endpoint, "https://s3."+region+".amazonaws.com"), "/"), bucket: bucket, key: key,
+		name: "s3://" + bucket + "/" + key, escape: escapeS3, expires: credentials.Expiration.Time,
+		authorize: func(req *http.Request, upload bool) {
+			for name, value := range headers {
+				if upload && value != "" {
+					req.Header.Set(name, value)
+				}
+			}
+			signer.sign(req, unsignedPayload)
+		},
 	}
-	return &s3Store{
-		endpoint: strings.TrimRight(endpoint, "/"), region: region, bucket: bucket, key: key, credentials: credentials,
-		headers: headers, now: time.Now,
-	}, nil
 }
 
-func (s *s3Store) address(inner string) string { return "s3://" + s.bucket + "/" + s.key + inner }
-
-func (s *s3Store) expires() time.Time { return s.credentials.Expiration.Time }
+// s3Signer signs requests with version 4 of S3's signatures, without the bytes of the body: TLS protects them. This module
+// needs one put and one get of S3, which is a page of code. The client library of S3 would be its largest dependency.
+type s3Signer struct {
+	region      string
+	credentials S3Credentials
+	now         func() time.Time
+}
 
 const unsignedPayload = "UNSIGNED-PAYLOAD"
 
-func (s *s3Store) request(ctx context.Context, method, inner string, body io.Reader, size int64) (*http.Request, error) {
-	req, err := newObjectRequest(ctx, method, s.endpoint+"/"+escapeS3(s.bucket)+"/"+escapeS3(s.key+inner), body, size)
-	if err != nil {
-		return nil, err
-	}
-	if body != nil {
-		for name, value := range s.headers {
-			if value != "" {
-				req.Header.Set(name, value)
-			}
-		}
-	}
-	s.sign(req, unsignedPayload)
-	return req, nil
-}
-
 // sign adds the headers of the signature. payload is the hash of the body, or unsignedPayload.
-func (s *s3Store) sign(req *http.Request, payload string) {
+func (s *s3Signer) sign(req *http.Request, payload string) {
 	at := s.now().UTC()
 	req.Header.Set("x-amz-date", at.Format("20060102T150405Z"))
 	req.Header.Set("x-amz-content-sha256", payload)

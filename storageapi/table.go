@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -228,15 +229,7 @@ func (c *Client) StartImport(ctx context.Context, table string, in Import) (*Job
 
 // ImportFile imports a file into a table and waits for it; ctx bounds the wait.
 func (c *Client) ImportFile(ctx context.Context, table string, in Import) (*ImportResult, error) {
-	job, err := c.StartImport(ctx, table, in)
-	if err != nil {
-		return nil, err
-	}
-	var out ImportResult
-	if err := c.results(ctx, job.ID, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetchResults[ImportResult](ctx, c, post(c.scoped("tables", table, "import-async"), in))
 }
 
 // Filter selects rows by one column.
@@ -277,14 +270,19 @@ type RowQuery struct {
 	ChangedSince, ChangedUntil string
 }
 
+// addFields adds pairs of a field and a value below a prefix. Those without a value are left out.
+func addFields(query url.Values, prefix string, pairs ...string) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			query.Set(prefix+pair[0], pair[1])
+		}
+	}
+}
+
 func addFilters(query url.Values, filters []Filter) {
 	for i, f := range filters {
 		prefix := "whereFilters[" + strconv.Itoa(i) + "]"
-		query.Set(prefix+"[column]", f.Column)
-		query.Set(prefix+"[operator]", f.Operator)
-		if f.DataType != "" {
-			query.Set(prefix+"[dataType]", f.DataType)
-		}
+		addFields(query, prefix, "[column]", f.Column, "[operator]", f.Operator, "[dataType]", f.DataType)
 		for j, v := range f.Values {
 			query.Set(prefix+"[values]["+strconv.Itoa(j)+"]", v)
 		}
@@ -298,14 +296,7 @@ func (q RowQuery) values() url.Values {
 	}
 	addFilters(query, q.Filters)
 	for i, o := range q.OrderBy {
-		prefix := "orderBy[" + strconv.Itoa(i) + "]"
-		query.Set(prefix+"[column]", o.Column)
-		if o.Order != "" {
-			query.Set(prefix+"[order]", o.Order)
-		}
-		if o.DataType != "" {
-			query.Set(prefix+"[dataType]", o.DataType)
-		}
+		addFields(query, "orderBy["+strconv.Itoa(i)+"]", "[column]", o.Column, "[order]", o.Order, "[dataType]", o.DataType)
 	}
 	return query
 }

@@ -90,17 +90,6 @@ func (r *sizedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// putSource uploads a source.
-func (c *Client) putSource(ctx context.Context, s objectStore, inner string, src Source) error {
-	return c.put(ctx, s, inner, src.Size, func() (io.ReadCloser, error) {
-		rc, err := src.Open()
-		if err != nil {
-			return nil, err
-		}
-		return &sizedReader{ReadCloser: rc, size: src.Size, progress: src.Progress}, nil
-	})
-}
-
 // Upload makes a file of one source. When it returns nil the bytes are stored. After an error the record may exist
 // without bytes; it is deleted if that can be done.
 func (c *Client) Upload(ctx context.Context, in FilePrepare, src Source) (*File, error) {
@@ -114,7 +103,7 @@ func (c *Client) Upload(ctx context.Context, in FilePrepare, src Source) (*File,
 	}
 	store, err := c.uploadStore(f)
 	if err == nil {
-		err = c.putSource(ctx, store, "", src)
+		err = c.put(ctx, store, "", src)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.DeleteFile(context.WithoutCancel(ctx), f.ID))
@@ -126,7 +115,7 @@ func (c *Client) Upload(ctx context.Context, in FilePrepare, src Source) (*File,
 // Commit names are a part of the file.
 type SlicedFile struct {
 	client *Client
-	store  objectStore
+	store  *objectStore
 	file   *File
 }
 
@@ -148,14 +137,14 @@ func (c *Client) UploadSliced(ctx context.Context, in FilePrepare) (*SlicedFile,
 func (s *SlicedFile) ID() IntID { return s.file.ID }
 
 // Expires returns the end of the credentials of the upload, zero if it is not known.
-func (s *SlicedFile) Expires() time.Time { return s.store.expires() }
+func (s *SlicedFile) Expires() time.Time { return s.store.expires }
 
 // Put uploads one slice, which replaces one of the same name. A name that ends in ".gz" says that it is compressed.
 func (s *SlicedFile) Put(ctx context.Context, name string, src Source) error {
 	if name == "" || name == ManifestName {
 		return fmt.Errorf("storage api: file %d: a slice cannot be named %q", s.file.ID, name)
 	}
-	return s.client.putSource(ctx, s.store, name, src)
+	return s.client.put(ctx, s.store, name, src)
 }
 
 // manifest is the list of the slices of a file.
@@ -171,19 +160,19 @@ type manifestEntry struct {
 func (s *SlicedFile) Commit(ctx context.Context, names ...string) error {
 	m := manifest{Entries: []manifestEntry{}}
 	for _, name := range names {
-		m.Entries = append(m.Entries, manifestEntry{s.store.address(name)})
+		m.Entries = append(m.Entries, manifestEntry{s.store.name + name})
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return s.client.putSource(ctx, s.store, ManifestName, BytesSource(data))
+	return s.client.put(ctx, s.store, ManifestName, BytesSource(data))
 }
 
 // StoredFile is a file whose bytes can be read.
 type StoredFile struct {
 	client *Client
-	store  objectStore
+	store  *objectStore
 	file   *File
 }
 
@@ -281,7 +270,7 @@ func (s *StoredFile) Slices(ctx context.Context) ([]string, error) {
 	names := make([]string, len(m.Entries))
 	for i, e := range m.Entries {
 		// The account of an address is not known from the credentials for reading.
-		name, ok := sliceName(e.URL, s.store.address(""))
+		name, ok := sliceName(e.URL, s.store.name)
 		if !ok {
 			return nil, fmt.Errorf("storage api: file %d: slice %d of the manifest is not in the file", s.file.ID, i)
 		}

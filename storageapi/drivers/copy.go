@@ -2,7 +2,6 @@ package drivers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,31 +27,30 @@ func (t *Target) copySlices(ctx context.Context, f *buffer.File, file *storageap
 }
 
 func (t *Target) copySlice(ctx context.Context, f *buffer.File, obj buffer.Object, name string, file *storageapi.SlicedFile) error {
-	rows, err := f.OpenRows(ctx, obj)
+	src, err := f.OpenRows(ctx, obj)
 	if err != nil {
 		return err
 	}
+	defer src.Close()
 	// The size must be known before the upload begins.
 	temp, err := os.CreateTemp(t.opts.TempDir, "forebay-*.csv.gz")
 	if err != nil {
-		return errors.Join(err, rows.Close())
+		return err
 	}
 	defer os.Remove(temp.Name())
 	defer temp.Close()
 	zw, err := gzip.NewWriterLevel(temp, gzip.BestSpeed)
 	if err != nil {
-		return errors.Join(err, rows.Close())
+		return err
 	}
-	check := rowCounter{}
-	_, err = io.CopyBuffer(ctxio.Writer(ctx, io.MultiWriter(&check, zw)), struct{ io.Reader }{rows}, make([]byte, 128<<10))
-	if cerr := rows.Close(); err == nil {
-		err = cerr
+	rows := buffer.NewRowReader(io.TeeReader(src, ctxio.Writer(ctx, zw)))
+	for rows.Next() {
 	}
-	if err == nil {
+	if err = rows.Err(); err == nil {
 		err = zw.Close()
 	}
-	if err == nil && (check.inCell || check.rows != obj.Rows) {
-		err = fmt.Errorf("staging has %d whole rows, want %d", check.rows, obj.Rows)
+	if err == nil && rows.Rows() != obj.Rows {
+		err = fmt.Errorf("staging has %d rows, want %d", rows.Rows(), obj.Rows)
 	}
 	if err != nil {
 		return err
@@ -64,22 +62,4 @@ func (t *Target) copySlice(ctx context.Context, f *buffer.File, obj buffer.Objec
 	return file.Put(ctx, name, storageapi.Source{
 		Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(temp.Name()) },
 	})
-}
-
-// rowCounter counts CSV rows. A doubled quote leaves a cell and enters it again, which comes to the same.
-type rowCounter struct {
-	rows   int64
-	inCell bool
-}
-
-func (c *rowCounter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		switch {
-		case b == '"':
-			c.inCell = !c.inCell
-		case b == '\n' && !c.inCell:
-			c.rows++
-		}
-	}
-	return len(p), nil
 }

@@ -91,32 +91,21 @@ func objectID(name string) string {
 	return id
 }
 
-// clientFor returns the client of a sink's own token, or else the user's.
-func clientFor(ctx context.Context, client *storageapi.Client, tokens TokenSource, sinkID string) (*storageapi.Client, error) {
-	if tokens == nil {
-		return client, nil
-	}
-	t, err := tokens.Get(ctx, sinkID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return client, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return client.WithToken(t.Token), nil
-}
-
-// with calls do with the client of a sink's own token, and if that is not accepted any more, with the user's.
+// with calls do with the client of the sink's own token. Without such a token, or if it is no longer accepted, it uses the
+// user's client.
 func (s *Staging) with(ctx context.Context, sinkID string, do func(client *storageapi.Client) error) error {
-	client, err := clientFor(ctx, s.client, s.opts.Tokens, sinkID)
-	if err != nil {
-		return err
-	}
-	err = do(client)
-	if storageapi.IsUnauthorized(err) && client != s.client {
+	if s.opts.Tokens == nil {
 		return do(s.client)
 	}
-	return err
+	token, err := s.opts.Tokens.Get(ctx, sinkID)
+	if err == nil {
+		if err = do(s.client.WithToken(token.Token)); !storageapi.IsUnauthorized(err) {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return do(s.client)
 }
 
 // stored returns the staged file of a file of the buffer, which may have no file of the project yet.
@@ -131,10 +120,11 @@ func (s *Staging) stored(fileID string) *stagedFile {
 	return f
 }
 
+// forget drops the staged file of a file of the buffer, unless another one has replaced it. The nil f stands for any.
 func (s *Staging) forget(fileID string, f *stagedFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.files[fileID] == f {
+	if f == nil || s.files[fileID] == f {
 		delete(s.files, fileID)
 	}
 }
@@ -176,7 +166,7 @@ func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content
 		case errors.Is(err, errReplaced): // its last other slice was deleted meanwhile, and the file with it
 			continue
 		case isGone(err) && !renewed: // the credentials or the file itself are gone
-			s.drop(obj.FileID)
+			s.forget(obj.FileID, nil)
 			renewed = true
 			continue
 		}
@@ -196,12 +186,6 @@ func isGone(err error) bool {
 	return errors.As(err, &e) && (e.Status == 403 || e.Status == 404)
 }
 
-func (s *Staging) drop(fileID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.files, fileID)
-}
-
 func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	f := s.stored(obj.FileID)
 	f.mu.Lock()
@@ -212,12 +196,12 @@ func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content
 		return err
 	}
 	// An upload must say its size first. Reading twice costs less than to keep the bytes.
-	var count counter
-	if _, err := src.WriteTo(ctxio.Writer(ctx, &count)); err != nil {
+	size, err := src.WriteTo(ctxio.Writer(ctx, io.Discard))
+	if err != nil {
 		return err
 	}
 	name := sliceName(obj)
-	if err := file.Put(ctx, name, storageapi.Source{Size: count.n, Open: src.Open}); err != nil {
+	if err := file.Put(ctx, name, storageapi.Source{Size: size, Open: src.Open}); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -234,13 +218,6 @@ func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content
 	}
 	f.slices = names
 	return nil
-}
-
-type counter struct{ n int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	return len(p), nil
 }
 
 // located is a file of the project that has slices of a file of the buffer.

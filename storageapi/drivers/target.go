@@ -91,16 +91,12 @@ type progress struct {
 func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	// Both attempts go on from one note: what the first one has asked for, the second one waits for.
 	var p progress
-	var err error
 	if len(f.Progress) > 0 {
-		if err = json.Unmarshal(f.Progress, &p); err != nil {
-			err = fmt.Errorf("the note of the earlier attempt cannot be read: %w", err)
+		if err := json.Unmarshal(f.Progress, &p); err != nil {
+			return fmt.Errorf("storage api target: import %s into %q: the note of the earlier attempt cannot be read: %w", f.ID, f.Table.ID, err)
 		}
 	}
-	var client *storageapi.Client
-	if err == nil {
-		client, err = t.sinkClient(ctx, f)
-	}
+	client, err := t.sinkClient(ctx, f)
 	if err == nil {
 		err = t.importFile(ctx, client, f, &p)
 	}
@@ -235,13 +231,10 @@ func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *buffer
 // await waits for the job of an import, and deletes the file that was made for it.
 func (t *Target) await(ctx context.Context, client *storageapi.Client, p progress) error {
 	_, err := client.WaitForJob(ctx, p.Job)
-	if err != nil {
-		return err
-	}
-	if p.Own {
+	if err == nil && p.Own {
 		t.discard(ctx, client, p.File)
 	}
-	return nil
+	return err
 }
 
 // discard deletes a file of the project that is no longer needed.

@@ -40,15 +40,14 @@ type Options struct {
 // Validate reports every breach at once.
 func (o Options) Validate() error {
 	var errs []error
-	if o.TTL < 0 {
-		errs = append(errs, fmt.Errorf("platformauth: Options.TTL is %s, must be positive, or 0 for the default", o.TTL))
+	check := func(name string, negative bool) {
+		if negative {
+			errs = append(errs, fmt.Errorf("platformauth: Options.%s is negative, must be positive, or 0 for the default", name))
+		}
 	}
-	if o.Tokens < 0 {
-		errs = append(errs, fmt.Errorf("platformauth: Options.Tokens is %d, must be positive, or 0 for the default", o.Tokens))
-	}
-	if o.Calls < 0 {
-		errs = append(errs, fmt.Errorf("platformauth: Options.Calls is %d, must be positive, or 0 for the default", o.Calls))
-	}
+	check("TTL", o.TTL < 0)
+	check("Tokens", o.Tokens < 0)
+	check("Calls", o.Calls < 0)
 	return errors.Join(errs...)
 }
 

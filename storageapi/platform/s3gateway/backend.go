@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/versity/versitygw/auth"
@@ -53,12 +54,12 @@ func explain(err error) error {
 }
 
 func (*backend) HeadBucket(_ context.Context, in *s3.HeadBucketInput) (*s3.HeadBucketOutput, error) {
-	return &s3.HeadBucketOutput{}, checkBucket(text(in.Bucket))
+	return &s3.HeadBucketOutput{}, checkBucket(aws.ToString(in.Bucket))
 }
 
 // GetBucketAcl leaves the bucket to the root account, which nobody has.
 func (*backend) GetBucketAcl(_ context.Context, in *s3.GetBucketAclInput) ([]byte, error) {
-	return nil, checkBucket(text(in.Bucket))
+	return nil, checkBucket(aws.ToString(in.Bucket))
 }
 
 // The bucket has no policy and locks no object.
@@ -78,13 +79,6 @@ func checkBucket(name string) error {
 	return nil
 }
 
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 // metaPrefix is that of header fields for metadata of the writer's own.
 const metaPrefix = "x-ms-meta-"
 
@@ -95,7 +89,7 @@ func properties(contentType, encoding, disposition, language, cache *string, met
 		"Content-Type": contentType, "Content-Encoding": encoding, "Content-Disposition": disposition,
 		"Content-Language": language, "Cache-Control": cache,
 	} {
-		if text(value) != "" {
+		if aws.ToString(value) != "" {
 			p[name] = *value
 		}
 	}
@@ -138,7 +132,7 @@ func (r etagReader) etag() string { return `"` + hex.EncodeToString(r.sum.Sum(ni
 
 func (b *backend) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
 	var out s3response.PutObjectOutput
-	if text(in.IfMatch) != "" || text(in.IfNoneMatch) != "" {
+	if aws.ToString(in.IfMatch) != "" || aws.ToString(in.IfNoneMatch) != "" {
 		return out, s3err.GetAPIError(s3err.ErrNotImplemented)
 	}
 	p := properties(in.ContentType, in.ContentEncoding, in.ContentDisposition, in.ContentLanguage, in.CacheControl, in.Metadata)
@@ -152,7 +146,7 @@ func (b *backend) PutObject(ctx context.Context, in s3response.PutObjectInput) (
 		return out, err
 	}
 	body := newETagReader(verified)
-	if err := b.objects.Put(ctx, accessKey(ctx), text(in.Key), p, body); err != nil {
+	if err := b.objects.Put(ctx, accessKey(ctx), aws.ToString(in.Key), p, body); err != nil {
 		return out, explain(err)
 	}
 	out.ETag = body.etag()
@@ -169,20 +163,21 @@ func (b *backend) open(ctx context.Context, key string) (io.ReadSeekCloser, plat
 	return f, info, fmt.Sprintf(`"%x-%x"`, info.Written.UnixNano(), info.Size), nil
 }
 
-// stat is open for its answer alone.
-func (b *backend) stat(ctx context.Context, key string) (platform.ObjectInfo, map[string]string, string, error) {
+// stat describes an object.
+func (b *backend) stat(ctx context.Context, key string) (info platform.ObjectInfo, etag string, err error) {
 	f, info, etag, err := b.open(ctx, key)
 	if err == nil {
 		err = f.Close()
 	}
-	return info, info.Properties, etag, err
+	return info, etag, err
 }
 
 func (b *backend) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
-	info, p, etag, err := b.stat(ctx, text(in.Key))
+	info, etag, err := b.stat(ctx, aws.ToString(in.Key))
 	if err != nil {
 		return nil, err
 	}
+	p := info.Properties
 	return &s3.HeadObjectOutput{
 		ContentLength: &info.Size, LastModified: &info.Written, ETag: &etag, ContentType: contentType(p),
 		ContentEncoding: property(p, "Content-Encoding"), ContentDisposition: property(p, "Content-Disposition"),
@@ -195,8 +190,7 @@ func contentType(p map[string]string) *string {
 	if kind := property(p, "Content-Type"); kind != nil {
 		return kind
 	}
-	kind := "binary/octet-stream"
-	return &kind
+	return aws.String("binary/octet-stream")
 }
 
 // section is a part of an object that closes the whole.
@@ -206,11 +200,11 @@ type section struct {
 }
 
 func (b *backend) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
-	f, info, etag, err := b.open(ctx, text(in.Key))
+	f, info, etag, err := b.open(ctx, aws.ToString(in.Key))
 	if err != nil {
 		return nil, err
 	}
-	start, length, partial, err := vgw.ParseObjectRange(info.Size, text(in.Range))
+	start, length, partial, err := vgw.ParseObjectRange(info.Size, aws.ToString(in.Range))
 	if err == nil {
 		_, err = f.Seek(start, io.SeekStart)
 	}
@@ -225,12 +219,11 @@ func (b *backend) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 		CacheControl: property(p, "Cache-Control"), StorageClass: types.StorageClassStandard,
 	}
 	if partial {
-		text := fmt.Sprintf("bytes %d-%d/%d", start, start+length-1, info.Size)
-		out.ContentRange = &text
+		out.ContentRange = aws.String(fmt.Sprintf("bytes %d-%d/%d", start, start+length-1, info.Size))
 	}
 	return out, nil
 }
 
 func (b *backend) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3.DeleteObjectOutput, error) {
-	return &s3.DeleteObjectOutput{}, explain(b.objects.Remove(accessKey(ctx), text(in.Key)))
+	return &s3.DeleteObjectOutput{}, explain(b.objects.Remove(accessKey(ctx), aws.ToString(in.Key)))
 }

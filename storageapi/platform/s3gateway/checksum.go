@@ -3,6 +3,7 @@ package s3gateway
 import (
 	"io"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/versity/versitygw/s3api/utils"
 )
 
@@ -13,7 +14,7 @@ type checksums map[utils.HashType]*string
 // verify returns a reader of body that fails at its end when a checksum differs.
 func (c checksums) verify(body io.Reader) (io.Reader, error) {
 	for algorithm, sum := range c {
-		if text(sum) == "" {
+		if aws.ToString(sum) == "" {
 			continue
 		}
 		r, err := utils.NewHashReader(body, *sum, algorithm)

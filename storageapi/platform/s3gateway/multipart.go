@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/versity/versitygw/s3api/utils"
 	"github.com/versity/versitygw/s3err"
@@ -53,13 +54,13 @@ func markID(upload string, number int32, etag string) string {
 
 func (b *backend) CreateMultipartUpload(_ context.Context, in s3response.CreateMultipartUploadInput) (out s3response.InitiateMultipartUploadResult, err error) {
 	p := properties(in.ContentType, in.ContentEncoding, in.ContentDisposition, in.ContentLanguage, in.CacheControl, in.Metadata)
-	out.Bucket, out.Key = text(in.Bucket), text(in.Key)
+	out.Bucket, out.Key = aws.ToString(in.Bucket), aws.ToString(in.Key)
 	out.UploadId, err = newUploadID(p)
 	return out, err
 }
 
 func (b *backend) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
-	upload, _, err := parseUploadID(text(in.UploadId))
+	upload, _, err := parseUploadID(aws.ToString(in.UploadId))
 	if err != nil {
 		return nil, err
 	}
@@ -73,18 +74,18 @@ func (b *backend) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 		return nil, err
 	}
 	body := newETagReader(verified)
-	if err := b.objects.PutPart(ctx, accessKey(ctx), text(in.Key), partID(upload, *in.PartNumber), body); err != nil {
+	if err := b.objects.PutPart(ctx, accessKey(ctx), aws.ToString(in.Key), partID(upload, *in.PartNumber), body); err != nil {
 		return nil, explain(err)
 	}
 	etag := body.etag()
-	if err := b.objects.PutPart(ctx, accessKey(ctx), text(in.Key), markID(upload, *in.PartNumber, etag), strings.NewReader("")); err != nil {
+	if err := b.objects.PutPart(ctx, accessKey(ctx), aws.ToString(in.Key), markID(upload, *in.PartNumber, etag), strings.NewReader("")); err != nil {
 		return nil, explain(err)
 	}
 	return &s3.UploadPartOutput{ETag: &etag}, nil
 }
 
 func (b *backend) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (out s3response.CompleteMultipartUploadResult, version string, err error) {
-	upload, properties, err := parseUploadID(text(in.UploadId))
+	upload, properties, err := parseUploadID(aws.ToString(in.UploadId))
 	if err != nil {
 		return out, "", err
 	}
@@ -95,22 +96,22 @@ func (b *backend) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMu
 			return out, "", s3err.GetAPIError(s3err.ErrInvalidPartOrder)
 		}
 		last = *part.PartNumber
-		ids = append(ids, partID(upload, last), markID(upload, last, text(part.ETag)))
+		ids = append(ids, partID(upload, last), markID(upload, last, aws.ToString(part.ETag)))
 	}
-	err = b.objects.PutParts(accessKey(ctx), text(in.Key), properties, ids)
+	err = b.objects.PutParts(accessKey(ctx), aws.ToString(in.Key), properties, ids)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, "", s3err.GetAPIError(s3err.ErrInvalidPart)
 	}
 	if err != nil {
 		return out, "", explain(err)
 	}
-	_, _, etag, err := b.stat(ctx, text(in.Key))
+	_, etag, err := b.stat(ctx, aws.ToString(in.Key))
 	out.Bucket, out.Key, out.ETag = in.Bucket, in.Key, &etag
 	return out, "", err
 }
 
 // AbortMultipartUpload has nothing to forget: the parts go with the file.
 func (b *backend) AbortMultipartUpload(_ context.Context, in *s3.AbortMultipartUploadInput) error {
-	_, _, err := parseUploadID(text(in.UploadId))
+	_, _, err := parseUploadID(aws.ToString(in.UploadId))
 	return err
 }
