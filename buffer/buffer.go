@@ -234,7 +234,7 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 		return nil, fmt.Errorf("buffer: sink %q: %w", c.ID, err)
 	}
 	return &format.Definition{
-		Table:    format.Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns)},
+		Table:    format.Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns), Extend: c.Table.Extend},
 		Encoding: format.Encoding(c.Encoding),
 		Upload:   trigger.Upload().WithDefaults(c.Upload),
 		Import:   imports.WithDefaults(c.Import),
@@ -242,7 +242,9 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 }
 
 // tableOf is the table of a definition as drivers see it.
-func tableOf(d *format.Definition) Table { return Table{ID: d.Table.ID, Columns: d.Table.Columns} }
+func tableOf(d *format.Definition) Table {
+	return Table{ID: d.Table.ID, Columns: d.Table.Columns, Extend: d.Table.Extend}
+}
 
 // Defined reports whether the sink is known with exactly this configuration, from this process or an earlier one.
 func (b *Buffer) Defined(c SinkConfig) bool {

@@ -50,7 +50,7 @@ type Content interface {
 // Target is the third level: the tables. Implementations must be safe for concurrent use. A program passes its target to the
 // engine in forebay.Options.Target.
 //
-// [Counter], [Uncreator], [Taker] and [LocalDriver] are optional. Their comments say what each adds.
+// [Counter], [Extender], [Uncreator], [Taker] and [LocalDriver] are optional. Their comments say what each adds.
 //
 // # Idempotency contract
 //
@@ -69,8 +69,11 @@ type Content interface {
 // # Rows
 //
 // A file is stored whole or not at all: readers never see a part of its rows. Import fails when a slice that it reads breaks
-// off or has another number of rows than Object.Rows. The buffer does not compare them, and a plain slice without its last
-// rows looks intact otherwise.
+// off, has another number of rows than Object.Rows, or has a row with another number of cells than File.Table has columns. The
+// buffer does not compare them, and a plain slice without its last rows looks intact otherwise.
+//
+// In a typed column an empty cell without quotes is NULL, and "" is the empty text. Loaders differ in how they read the two, so a
+// driver says so to its loader or writes the rows again in its own form. The word null is text like any other.
 //
 // A cell may hold any bytes: quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, bytes that are not UTF-8. A
 // target that cannot store some of them fails the import with a [Permanent] error; it never changes them. Read
@@ -82,13 +85,28 @@ type Content interface {
 // [buffertest.Target]: https://pkg.go.dev/github.com/forebay/forebay/buffer/buffertest#Target
 type Target interface {
 	// Ensure creates the table if it is absent. An existing table must have the columns of t in the same order; otherwise
-	// the error is a [*SchemaError] and nothing is changed. It may be repeated.
+	// the error is a [*SchemaError] and nothing is changed. It may be repeated. [Table.Fit] compares. A t with Extend set goes
+	// to [Extender.Extend] instead.
 	Ensure(ctx context.Context, t Table) error
 
 	// Import appends all rows of f to f.Table, in the order of f.Slices and of the rows in them, once per f.ID. It creates
 	// the table if it is absent. If the columns differ it stores nothing and returns a [*SchemaError]. When it returns nil
 	// the rows are durable and visible to readers. When ctx ends, Import returns soon; the outcome is then unknown.
+	//
+	// A file with f.Table.Extend set is imported as [Extender] says.
 	Import(ctx context.Context, f *File) error
+}
+
+// Extender is an optional interface of a [Target] whose tables can get more columns. A sink with Table.Extend needs it.
+//
+// Several engines with different columns may feed one table, and a file keeps the columns of the definition that it was opened
+// with. So Import of a file with Table.Extend first does what Extend does, finds the place of each cell by the name of its
+// column, and stores NULL in the columns that the file lacks. [Table.Fit] has the rules for both.
+type Extender interface {
+	// Extend creates the table, or adds the columns of t that it lacks behind its own. All of them are nullable. If a column of
+	// the table has a type that cannot hold the values of t, it adds nothing and returns a [*SchemaError]. It may be repeated,
+	// also concurrently: a call that finds a column added meanwhile compares again.
+	Extend(ctx context.Context, t Table) error
 }
 
 // LocalDriver is an optional interface of a [Staging] or [Target] that writes to a disk of this machine. If that is the volume
@@ -134,6 +152,9 @@ type Table struct {
 	// not modify the slice. The cells of an untyped column are any text; those of a typed one are its canonical text, see
 	// package datatype, or NULL.
 	Columns []datatype.Column
+	// Extend says that the table may have other columns besides, in any order, and gets those that it lacks: see [Extender].
+	// Without it the table has exactly these columns.
+	Extend bool `json:",omitempty"`
 	// Creation, if not empty, is the mark that Target.Ensure gives the table if it creates it, so that [Uncreator] can remove
 	// it. It has at most 64 lower-case letters, digits and '-', and is on disk before the call. Other targets ignore it.
 	Creation string `json:",omitempty"`

@@ -14,7 +14,8 @@ import (
 type SchemaError struct {
 	// Table is the table's id.
 	Table string
-	// Want are the columns of the definition, Got those of the table, with the types that the target knows.
+	// Want are the columns of the definition, Got those of the table, with the types that the target knows. For a table with
+	// Extend they are those that conflict.
 	Want, Got []datatype.Column
 }
 
@@ -32,7 +33,7 @@ func (e *SchemaError) difference() string {
 	missing := func(who string, of, in []datatype.Column) {
 		var names []string
 		for _, c := range of {
-			if column(in, c.Name) == nil {
+			if place(in, c.Name) < 0 {
 				names = append(names, fmt.Sprintf("%q", c.Name))
 			}
 		}
@@ -49,8 +50,8 @@ func (e *SchemaError) difference() string {
 		return strings.Join(parts, ", ")
 	}
 	for _, want := range e.Want {
-		if got := column(e.Got, want.Name); *got != want {
-			return fmt.Sprintf("the column %q is %s in the mapping and %s in the table", want.Name, kindOf(want), kindOf(*got))
+		if got := e.Got[place(e.Got, want.Name)]; got.Type != want.Type || got.Required != want.Required {
+			return fmt.Sprintf("the column %q is %s in the mapping and %s in the table", want.Name, kindOf(want), kindOf(got))
 		}
 	}
 	for i, want := range e.Want {
@@ -61,12 +62,18 @@ func (e *SchemaError) difference() string {
 	return fmt.Sprintf("their number: %d in the mapping, %d in the table", len(e.Want), len(e.Got)) // a name stands twice
 }
 
-// column returns the column of that name, or nil.
-func column(columns []datatype.Column, name string) *datatype.Column {
-	if i := slices.IndexFunc(columns, func(c datatype.Column) bool { return c.Name == name }); i >= 0 {
-		return &columns[i]
+// place returns the place of the column of that name, -1 for none. Names are compared without case, and an equal one wins.
+func place(columns []datatype.Column, name string) int {
+	found := -1
+	for i, c := range columns {
+		if c.Name == name {
+			return i
+		}
+		if found < 0 && strings.EqualFold(c.Name, name) {
+			found = i
+		}
 	}
-	return nil
+	return found
 }
 
 // kindOf describes a column without its name.
@@ -79,4 +86,68 @@ func kindOf(c datatype.Column) string {
 		kind = "required " + kind
 	}
 	return kind
+}
+
+// Fit compares t with the columns that its table has, in their order; none for an absent table. It returns the columns that the
+// table must have for the rows of t. They begin with those that it has.
+//
+// Without t.Extend they are the same. Names and order must agree, the types of the table must hold every value of those of t,
+// and a column that the table requires must be required by t.
+//
+// With t.Extend columns are matched by name without case, in any order, and new ones come behind. A column that is required, and
+// that t lacks or may leave NULL, becomes nullable; so is every column that a table gets.
+//
+// The error is a [*SchemaError].
+func (t Table) Fit(have []datatype.Column) ([]datatype.Column, error) {
+	if !t.Extend {
+		return t.fitExactly(have)
+	}
+	want := slices.Clone(have)
+	fed := make([]bool, len(have)) // the column gets a value from every row of t
+	conflict := &SchemaError{Table: t.ID}
+	for _, c := range t.Columns {
+		switch i := place(have, c.Name); {
+		case i < 0:
+			want = append(want, datatype.Column{Name: c.Name, Type: c.Type})
+		case !have[i].Type.Holds(c.Type):
+			conflict.Want = append(conflict.Want, c)
+			conflict.Got = append(conflict.Got, have[i])
+		default:
+			fed[i] = c.Required
+		}
+	}
+	if conflict.Want != nil {
+		return nil, conflict
+	}
+	for i := range fed {
+		want[i].Required = want[i].Required && fed[i]
+	}
+	return want, nil
+}
+
+func (t Table) fitExactly(have []datatype.Column) ([]datatype.Column, error) {
+	if len(have) == 0 {
+		return slices.Clone(t.Columns), nil
+	}
+	if !slices.EqualFunc(have, t.Columns, func(h, c datatype.Column) bool {
+		return h.Name == c.Name && h.Type.Holds(c.Type) && (c.Required || !h.Required)
+	}) {
+		return nil, &SchemaError{Table: t.ID, Want: slices.Clone(t.Columns), Got: slices.Clone(have)}
+	}
+	return have, nil
+}
+
+// Places returns, for each column of a table with Extend, the place of its cell in a row of t; -1 where the row has none. have are
+// the columns that [Table.Fit] has returned.
+func (t Table) Places(have []datatype.Column) []int {
+	places := make([]int, len(have))
+	for i := range places {
+		places[i] = -1
+	}
+	for i, c := range t.Columns {
+		if at := place(have, c.Name); at >= 0 {
+			places[at] = i
+		}
+	}
+	return places
 }

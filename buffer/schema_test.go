@@ -1,6 +1,7 @@
 package buffer_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,13 +9,13 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// parseColumns reads columns like "id,n int64,at timestamp!", where "!" stands for Required.
+// parseColumns reads columns like "id,n int64,d decimal(5.2)!", where "!" stands for Required and a decimal has a point.
 func parseColumns(s string) []datatype.Column {
 	var columns []datatype.Column
 	for c := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' }) {
 		c, required := strings.CutSuffix(c, "!")
 		name, typ, _ := strings.Cut(c, " ")
-		columns = append(columns, datatype.Column{Name: name, Type: datatype.Type(typ), Required: required})
+		columns = append(columns, datatype.Column{Name: name, Type: datatype.Type(strings.ReplaceAll(typ, ".", ",")), Required: required})
 	}
 	return columns
 }
@@ -38,5 +39,60 @@ func TestSchemaErrorNamesTheColumns(t *testing.T) {
 		if text := err.Error(); !strings.Contains(text, tt.text) || !strings.Contains(text, "in.c-web.events") {
 			t.Errorf("[%s] and [%s]: %s, want %s in it", tt.want, tt.got, text, tt.text)
 		}
+	}
+}
+
+func formatColumns(columns []datatype.Column) string {
+	var parts []string
+	for _, c := range columns {
+		s := strings.TrimSpace(c.Name + " " + strings.ReplaceAll(string(c.Type), ",", "."))
+		if c.Required {
+			s += "!"
+		}
+		parts = append(parts, s)
+	}
+	return strings.Join(parts, ",")
+}
+
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		extend           bool
+		want, have, then string
+		refused          string
+	}{
+		{false, "id!,n int64", "", "id!,n int64", ""},
+		{false, "id,n int64", "id,n int64", "id,n int64", ""},
+		{false, "id,n int64!", "id,n int64", "id,n int64", ""},
+		{false, "id,n int64", "id,n int64!", "", `required int64 in the table`},
+		{false, "id,n int64", "id,n decimal(19.0)", "id,n decimal(19.0)", ""},
+		{false, "id,n int64", "n int64,id", "", `column 1`},
+		{false, "id,n int64", "id,N int64", "", `column 2 is "n" in the mapping and "N" in the table`},
+		{false, "id", "id,n", "", `the mapping has no "n"`},
+		{true, "id!,n int64!", "", "id,n int64", ""},
+		{true, "n int64,id", "id,n int64", "id,n int64", ""},
+		{true, "id,n int64", "ID", "ID,n int64", ""},
+		{true, "Id,id", "id", "id", ""}, // definitions with both are refused before
+		{true, "id", "Id,id!", "Id,id", ""},
+		{true, "id", "id,n int64!", "id,n int64", ""},
+		{true, "id,n int64", "id,n int64!", "id,n int64", ""},
+		{true, "id!,n int64!", "id!,n int64!", "id!,n int64!", ""},
+		{true, "id,n string,m", "id,N int64", "", `the column "n" is string in the mapping and int64 in the table`},
+		{true, "id string", "id", "", `the column "id" is string in the mapping and untyped in the table`},
+	} {
+		table := buffer.Table{ID: "t", Columns: parseColumns(c.want), Extend: c.extend}
+		got, err := table.Fit(parseColumns(c.have))
+		if c.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refused) || !buffer.IsPermanent(err) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil || formatColumns(got) != c.then {
+			t.Errorf("%+v: %s, %v", c, formatColumns(got), err)
+		}
+	}
+	table := buffer.Table{Columns: parseColumns("b,Id,a"), Extend: true}
+	if got := table.Places(parseColumns("id,x,a,b")); !slices.Equal(got, []int{1, -1, 2, 0}) {
+		t.Errorf("places %v", got)
 	}
 }

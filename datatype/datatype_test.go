@@ -42,3 +42,30 @@ func TestDecimalOf(t *testing.T) {
 		}
 	}
 }
+
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		table, value datatype.Type
+		want         bool
+	}{
+		{"", "", true},
+		{"string", "", false},
+		{"", "string", false},
+		{"int64", "int64", true},
+		{"float64", "int64", false}, // above 2^53
+		{"decimal(19,0)", "int64", true},
+		{"decimal(21,2)", "int64", true},
+		{"decimal(20,2)", "int64", false},
+		{"int64", "decimal(19,0)", false},
+		{"decimal(8,2)", "decimal(8,2)", true},
+		{"decimal(9,2)", "decimal(8,2)", true},
+		{"decimal(8,2)", "decimal(9,2)", false},
+		{"decimal(9,3)", "decimal(8,2)", false},
+		{"timestamp", "date", false},
+		{"string", "uuid", false},
+	} {
+		if got := c.table.Holds(c.value); got != c.want {
+			t.Errorf("%q holds %q: %v, want %v", c.table, c.value, got, c.want)
+		}
+	}
+}

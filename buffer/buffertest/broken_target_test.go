@@ -28,6 +28,14 @@ type brokenTarget struct {
 	count    func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error)
 	reopen   func(m *Memory) *Memory
 	uncreate func(ctx context.Context, m *Memory, table, creation string) error
+	extend   func(ctx context.Context, m *Memory, t buffer.Table) error
+}
+
+func (b *brokenTarget) Extend(ctx context.Context, t buffer.Table) error {
+	if b.extend != nil {
+		return b.extend(ctx, b.Memory, t)
+	}
+	return b.Memory.Extend(ctx, t)
 }
 
 func (b *brokenTarget) Ensure(ctx context.Context, t buffer.Table) error {
@@ -487,24 +495,27 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			return n, err
 		}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			failed := failedTarget(t, tc.caughtBy, func() *bench {
-				driver := tc.driver
-				driver.Memory = NewMemory()
-				b := &bench{Target: &driver}
-				b.read = func(table string) [][]string { return driver.Rows(table) }
-				b.reopen = func() buffer.Target {
-					if driver.reopen != nil {
-						driver.Memory = driver.reopen(driver.Memory)
-					}
-					return &driver
-				}
-				return b
-			})
-			if len(failed) != 1 {
-				t.Errorf("%s does not catch it", tc.caughtBy)
+		t.Run(name, func(t *testing.T) { expectCaught(t, tc.caughtBy, tc.driver) })
+	}
+}
+
+// expectCaught runs the one check that must catch a driver.
+func expectCaught(t *testing.T, check string, broken brokenTarget) {
+	failed := failedTarget(t, check, func() *bench {
+		driver := broken
+		driver.Memory = NewMemory()
+		b := &bench{Target: &driver, typed: true}
+		b.read = func(table string) [][]string { return driver.Rows(table) }
+		b.reopen = func() buffer.Target {
+			if driver.reopen != nil {
+				driver.Memory = driver.reopen(driver.Memory)
 			}
-		})
+			return &driver
+		}
+		return b
+	})
+	if len(failed) != 1 {
+		t.Errorf("%s does not catch it", check)
 	}
 }
 
@@ -524,7 +535,7 @@ func TestTextOnlyTargetThatDropsNULIsCaught(t *testing.T) {
 			}
 			return cut.imp(ctx, m, f)
 		}}
-		return &bench{Target: &driver, textOnly: true, read: driver.Rows}
+		return &bench{Target: &driver, textOnly: true, typed: true, read: driver.Rows}
 	})
 	if len(failed) != 1 {
 		t.Errorf("ImportBinaryCells does not catch it")
@@ -546,7 +557,7 @@ func TestSoundTargetsPass(t *testing.T) {
 				}
 				return errors.Join(err, m.Import(ctx, f))
 			}}
-			return &bench{Target: &driver, textOnly: true, read: driver.Rows}
+			return &bench{Target: &driver, textOnly: true, typed: true, read: driver.Rows}
 		}); failed != nil {
 			t.Errorf("failed: %v", failed)
 		}
@@ -554,7 +565,7 @@ func TestSoundTargetsPass(t *testing.T) {
 	t.Run("unordered", func(t *testing.T) {
 		if failed := failedTarget(t, "", func() *bench {
 			driver := brokenTarget{Memory: NewMemory()}
-			return &bench{Target: &driver, unordered: true, read: func(table string) [][]string {
+			return &bench{Target: &driver, unordered: true, typed: true, read: func(table string) [][]string {
 				rows := slices.Clone(driver.Rows(table))
 				slices.Reverse(rows)
 				return rows
@@ -575,7 +586,7 @@ func TestSoundTargetsPass(t *testing.T) {
 				}
 				return f.SaveProgress(ctx, []byte("job 1"))
 			}}
-			return &bench{Target: struct{ buffer.Target }{&driver}, atLeastOnce: true, read: driver.Rows}
+			return &bench{Target: struct{ buffer.Target }{&driver}, atLeastOnce: true, typed: true, read: driver.Rows}
 		}); failed != nil {
 			t.Errorf("failed: %v", failed)
 		}

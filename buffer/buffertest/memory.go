@@ -24,6 +24,7 @@ const (
 	OpOpen     Op = "open"
 	OpDelete   Op = "delete"
 	OpEnsure   Op = "ensure"
+	OpExtend   Op = "extend"
 	OpUncreate Op = "uncreate"
 	OpImport   Op = "import"
 )
@@ -32,7 +33,7 @@ const (
 type Call struct {
 	// Op is the operation.
 	Op Op
-	// ID is the id of the object (put, open, delete), of the table (ensure, uncreate) or of the file (import).
+	// ID is the id of the object (put, open, delete), of the table (ensure, extend, uncreate) or of the file (import).
 	ID string
 	// Err is what the operation returned; nil in a hook.
 	Err error
@@ -73,6 +74,7 @@ var (
 	_ buffer.Staging   = (*Memory)(nil)
 	_ buffer.Target    = (*Memory)(nil)
 	_ buffer.Counter   = (*Memory)(nil)
+	_ buffer.Extender  = (*Memory)(nil)
 	_ buffer.Taker     = (*Memory)(nil)
 	_ buffer.Uncreator = (*Memory)(nil)
 )
@@ -160,8 +162,13 @@ func (m *Memory) Delete(ctx context.Context, objs ...buffer.Object) error {
 }
 
 // Ensure implements [buffer.Target].
-func (m *Memory) Ensure(ctx context.Context, t buffer.Table) error {
-	return m.do(ctx, OpEnsure, t.ID, func() error {
+func (m *Memory) Ensure(ctx context.Context, t buffer.Table) error { return m.create(ctx, OpEnsure, t) }
+
+// Extend implements [buffer.Extender].
+func (m *Memory) Extend(ctx context.Context, t buffer.Table) error { return m.create(ctx, OpExtend, t) }
+
+func (m *Memory) create(ctx context.Context, op Op, t buffer.Table) error {
+	return m.do(ctx, op, t.ID, func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		_, err := m.ensure(t)
@@ -181,16 +188,25 @@ func (m *Memory) Uncreate(ctx context.Context, tableID, creation string) error {
 	})
 }
 
-// ensure returns the table, creating it if it is missing. The caller holds mu.
+// ensure returns the table as t needs it, creating or extending it. The caller holds mu.
 func (m *Memory) ensure(t buffer.Table) (*memoryTable, error) {
 	table := m.tables[t.ID]
 	if table == nil {
-		table = &memoryTable{columns: slices.Clone(t.Columns), files: make(map[string]int64), creation: t.Creation}
-		m.tables[t.ID] = table
+		table = &memoryTable{files: make(map[string]int64), creation: t.Creation}
 	}
-	if !slices.Equal(table.columns, t.Columns) {
-		return nil, &buffer.SchemaError{Table: t.ID, Want: slices.Clone(t.Columns), Got: slices.Clone(table.columns)}
+	columns, err := t.Fit(table.columns)
+	if err != nil {
+		return nil, err
 	}
+	if more := len(columns) - len(table.columns); more > 0 && len(table.rows) > 0 {
+		rows := make([][]string, len(table.rows)) // those that readers have stay as they are
+		for i, row := range table.rows {
+			rows[i] = append(slices.Clone(row), slices.Repeat([]string{Null}, more)...)
+		}
+		table.rows = rows
+	}
+	table.columns = slices.Clone(columns)
+	m.tables[t.ID] = table
 	return table, nil
 }
 
@@ -215,10 +231,26 @@ func (m *Memory) Import(ctx context.Context, f *buffer.File) error {
 		}
 		if _, done := table.files[f.ID]; !done {
 			table.files[f.ID] = int64(len(rows))
-			table.rows = append(table.rows, rows...)
+			for _, row := range rows {
+				table.rows = append(table.rows, table.row(f.Table, row))
+			}
 		}
 		return nil
 	})
+}
+
+// row returns a row of a file in the order of the table.
+func (m *memoryTable) row(t buffer.Table, row []string) []string {
+	if !t.Extend {
+		return row
+	}
+	cells := slices.Repeat([]string{Null}, len(m.columns))
+	for i, at := range t.Places(m.columns) {
+		if at >= 0 {
+			cells[i] = row[at]
+		}
+	}
+	return cells
 }
 
 // readRows reads all slices of a file.
@@ -312,7 +344,7 @@ func (m *Memory) Objects() []buffer.Object {
 	return objs
 }
 
-// Rows returns the rows of a table in the order of the imports, or nil if there is no such table. They are shared and
+// Rows returns the rows of a table in the order of the imports, with [Null] for NULL, or nil if there is no such table. They are shared and
 // must not be modified.
 func (m *Memory) Rows(table string) [][]string {
 	return ofTable(m, table, func(t *memoryTable) [][]string { return slices.Clip(t.rows) })

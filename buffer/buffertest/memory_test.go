@@ -31,6 +31,7 @@ func TestMemoryTarget(t *testing.T) {
 		},
 		Rows:   func(_ *testing.T, table string) [][]string { return m.Rows(table) },
 		Reopen: func(*testing.T) buffer.Target { return m },
+		Typed:  true,
 	}
 	buffertest.Target(t, harness)
 	t.Run("WithStaging", func(t *testing.T) {

@@ -15,11 +15,17 @@ import (
 // encodings are all encodings that a driver must accept.
 var encodings = []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd}
 
-// appendRow writes a row as the buffer does: every cell quoted, quotes doubled, "\n" at the end.
+// Null stands for NULL where this package has the cells of rows as strings.
+const Null = "\U000F0000NULL"
+
+// appendRow writes a row as the buffer does: NULL is an empty cell, every other cell is quoted, quotes doubled, "\n" at the end.
 func appendRow(dst []byte, row []string) []byte {
 	for i, cell := range row {
 		if i > 0 {
 			dst = append(dst, ',')
+		}
+		if cell == Null {
+			continue
 		}
 		dst = append(dst, '"')
 		dst = append(dst, strings.ReplaceAll(cell, `"`, `""`)...)
@@ -34,7 +40,11 @@ func parseRows(data []byte) (rows [][]string, err error) {
 	for in.Next() {
 		var row []string
 		for _, cell := range in.Cells() {
-			row = append(row, string(cell))
+			if cell == nil {
+				row = append(row, Null)
+			} else {
+				row = append(row, string(cell))
+			}
 		}
 		rows = append(rows, row)
 	}

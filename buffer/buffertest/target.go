@@ -18,8 +18,8 @@ type TargetHarness struct {
 	// Open returns a target without tables and registers cleanup with t.Cleanup. The suite uses one target at a time: the
 	// other functions refer to the one opened last.
 	Open func(t *testing.T) buffer.Target
-	// Rows reads a table as any other reader would: the cells of each row in the order of the columns. A missing table gives
-	// nil.
+	// Rows reads a table as any other reader would: the cells of each row in the order of the columns, with [Null] for NULL. A
+	// missing table gives nil.
 	Rows func(t *testing.T, table string) [][]string
 	// Reopen returns a new driver for the same tables, as after a restart of the process. If it is nil, a driver that
 	// remembers the imported ids in memory alone is not caught.
@@ -33,6 +33,9 @@ type TargetHarness struct {
 	// TextOnly says that some cells of NUL or invalid UTF-8 cannot be stored. A file with such a cell must then fail with an
 	// error for which [buffer.IsPermanent] is true, or be stored byte for byte.
 	TextOnly bool
+	// Typed says that tables keep the type of a column and tell NULL from the empty text. Rows gives values as the canonical
+	// text of their type. A target that implements [buffer.Extender] must be Typed.
+	Typed bool
 	// AtLeastOnce says that two concurrent imports of one file may duplicate its rows. Sequential imports must not, each
 	// with the note that the previous one saved.
 	AtLeastOnce bool
@@ -49,6 +52,7 @@ func Target(t *testing.T, h TargetHarness) {
 				unordered:   h.Unordered,
 				textOnly:    h.TextOnly,
 				atLeastOnce: h.AtLeastOnce,
+				typed:       h.Typed,
 			}
 			if h.Reopen != nil {
 				b.reopen = func() buffer.Target { return h.Reopen(t) }
@@ -91,6 +95,12 @@ var targetChecks = []targetCheck{
 	{"SaveProgressFails", saveProgressFails},
 	{"CountFile", countFile},
 	{"Uncreate", uncreate},
+	{"TypedColumns", typedColumns},
+	{"NullCells", nullCells},
+	{"WrongCells", wrongCells},
+	{"Extend", extend},
+	{"ExtendConcurrently", extendConcurrently},
+	{"ImportExtends", importExtends},
 }
 
 // bench is one target under test.
@@ -101,7 +111,7 @@ type bench struct {
 	reopen  func() buffer.Target // may be nil
 	staging buffer.Staging       // may be nil
 
-	unordered, textOnly, atLeastOnce bool
+	unordered, textOnly, atLeastOnce, typed bool
 }
 
 // expectRows compares a table with the rows of files.
@@ -226,7 +236,7 @@ func (f *testFile) stored(i int) []byte {
 func (f *testFile) attempt() *buffer.File {
 	file := &buffer.File{
 		ID: f.id, SinkID: "source/sink",
-		Table:    buffer.Table{ID: f.table.ID, Columns: slices.Clone(f.table.Columns)},
+		Table:    buffer.Table{ID: f.table.ID, Columns: slices.Clone(f.table.Columns), Extend: f.table.Extend},
 		Progress: slices.Clone(f.note),
 	}
 	for i, p := range f.parts {

@@ -227,6 +227,8 @@ func TestDefinitionsAreComparedByValue(t *testing.T) {
 	for name, change := range map[string]func(*Definition){
 		"table":    func(d *Definition) { d.Table.ID = "u" },
 		"columns":  func(d *Definition) { d.Table.Columns = datatype.UntypedColumns("b", "a") },
+		"types":    func(d *Definition) { d.Table.Columns[1].Type = datatype.Int64 },
+		"extend":   func(d *Definition) { d.Table.Extend = true },
 		"encoding": func(d *Definition) { d.Encoding = None },
 		"upload":   func(d *Definition) { d.Upload.Count++ },
 		"import":   func(d *Definition) { d.Import.Size++ },

@@ -14,6 +14,7 @@ import (
 type Table struct {
 	ID      string            // the name in the target
 	Columns []datatype.Column // in the order of the cells
+	Extend  bool              `json:",omitempty"` // the table may have other columns besides
 }
 
 // Definition is what a file keeps of its sink from the moment it is opened. It is immutable.
@@ -28,7 +29,7 @@ type Definition struct {
 // Equal compares by value. Either may be nil.
 func (d *Definition) Equal(o *Definition) bool {
 	return d == o || d != nil && o != nil && d.Table.ID == o.Table.ID && slices.Equal(d.Table.Columns, o.Table.Columns) &&
-		d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import
+		d.Table.Extend == o.Table.Extend && d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import
 }
 
 // Count is a number of rows and their bytes before compression.
