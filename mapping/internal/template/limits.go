@@ -2,6 +2,7 @@ package template
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -19,10 +20,7 @@ func (s source) limits() *Fault {
 		return &Fault{0, 0, fmt.Sprintf("a template has 1 to %d characters, not %d", MaxLength, n)}
 	}
 	if i := s.tooDeep(); i >= 0 {
-		before := string(s[:i])
-		line := 1 + strings.Count(before, "\n")
-		col := 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
-		return &Fault{line, col, fmt.Sprintf("brackets are nested deeper than %d levels; give the inner parts names with local", maxNesting)}
+		return s.faultAt(i, fmt.Sprintf("brackets are nested deeper than %d levels; give the inner parts names with local", maxNesting))
 	}
 	return nil
 }
@@ -34,59 +32,31 @@ func (s source) tooDeep() int {
 	depth := 0
 	for i := 0; i < len(s); {
 		rest := string(s[i:])
-		n := 1
-		switch c := rest[0]; {
-		case c == '(' || c == '[' || c == '{':
+		switch {
+		case strings.HasPrefix(rest, "|||"):
+			i += textBlockLen(rest)
+			continue
+		case strings.ContainsRune(`"'@#/`, rune(rest[0])):
+			if n := len(skipped.FindString(rest)); n > 0 {
+				i += n
+				continue
+			}
+		case strings.ContainsRune("([{", rune(rest[0])):
 			if depth++; depth > maxNesting {
 				return i
 			}
-		case c == ')' || c == ']' || c == '}':
+		case strings.ContainsRune(")]}", rune(rest[0])):
 			depth = max(depth-1, 0)
-		case c == '"' || c == '\'':
-			n = quotedLen(rest)
-		case c == '@' && len(rest) > 1 && (rest[1] == '"' || rest[1] == '\''):
-			n = 1 + verbatimLen(rest[1:])
-		case strings.HasPrefix(rest, "|||"):
-			n = textBlockLen(rest)
-		case c == '#' || strings.HasPrefix(rest, "//"):
-			n = lineLen(rest)
-		case strings.HasPrefix(rest, "/*"):
-			n = len(rest)
-			if end := strings.Index(rest[2:], "*/"); end >= 0 {
-				n = 2 + end + 2
-			}
 		}
-		i += n
+		i++
 	}
 	return -1
 }
 
-// quotedLen returns the length of the string at the start of s, which ends at the first quote without a backslash.
-func quotedLen(s string) int {
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case s[0]:
-			return i + 1
-		}
-	}
-	return len(s)
-}
-
-// verbatimLen returns the length of the string at the start of s, in which a quote is written as two.
-func verbatimLen(s string) int {
-	for i := 1; i < len(s); i++ {
-		if s[i] != s[0] {
-			continue
-		}
-		if i+1 == len(s) || s[i+1] != s[0] {
-			return i + 1
-		}
-		i++
-	}
-	return len(s)
-}
+// skipped is a string or a comment: a string ends at the first quote without a backslash, a verbatim one at the first that is
+// not doubled.
+var skipped = regexp.MustCompile(`^(?s:"(?:[^"\\]|\\.)*(?:"|\\?$)|'(?:[^'\\]|\\.)*(?:'|\\?$)` +
+	`|@"(?:[^"]|"")*(?:"|$)|@'(?:[^']|'')*(?:'|$)|(?:#|//)[^\n]*\n?|/\*.*?(?:\*/|$))`)
 
 // textBlockLen returns the length of the text block at the start of s: it goes on while lines are empty or begin with
 // the white space of its first line that is not empty.

@@ -61,17 +61,11 @@ func (c *compiler) binary(n *ast.Binary, s *scope, tail bool) expr {
 }
 
 var operators = map[ast.BinaryOp]func(m *machine, x, y value) value{
-	ast.BopMult:  func(m *machine, x, y value) value { return m.checked(m.float(x) * m.float(y)) },
-	ast.BopDiv:   (*machine).div,
-	ast.BopMinus: func(m *machine, x, y value) value { return m.checked(m.float(x) - m.float(y)) },
-	ast.BopShiftL: func(m *machine, x, y value) value {
-		a, b := m.bits(x, y, true)
-		return m.checked(float64(a << uint(b%64)))
-	},
-	ast.BopShiftR: func(m *machine, x, y value) value {
-		a, b := m.bits(x, y, true)
-		return m.checked(float64(a >> uint(b%64)))
-	},
+	ast.BopMult:            func(m *machine, x, y value) value { return m.checked(m.float(x) * m.float(y)) },
+	ast.BopDiv:             (*machine).div,
+	ast.BopMinus:           func(m *machine, x, y value) value { return m.checked(m.float(x) - m.float(y)) },
+	ast.BopShiftL:          func(m *machine, x, y value) value { a, b := m.bits(x, y, true); return number(float64(a << (b % 64))) },
+	ast.BopShiftR:          func(m *machine, x, y value) value { a, b := m.bits(x, y, true); return number(float64(a >> (b % 64))) },
 	ast.BopBitwiseAnd:      func(m *machine, x, y value) value { a, b := m.bits(x, y, false); return number(float64(a & b)) },
 	ast.BopBitwiseXor:      func(m *machine, x, y value) value { a, b := m.bits(x, y, false); return number(float64(a ^ b)) },
 	ast.BopBitwiseOr:       func(m *machine, x, y value) value { a, b := m.bits(x, y, false); return number(float64(a | b)) },

@@ -71,18 +71,5 @@ func (s source) spot(r textRange) Spot {
 	return Spot{begin.Line, begin.Col, expr}
 }
 
-// offset returns where a location is in the text.
-func (s source) offset(loc ast.Location) int {
-	at := 0
-	for range loc.Line - preludeLines - 1 {
-		i := strings.IndexByte(string(s[at:]), '\n')
-		if i < 0 {
-			return len(s)
-		}
-		at += i + 1
-	}
-	return min(at+max(loc.Column-1, 0), len(s))
-}
-
 // String returns the place as it stands in error messages, for example 2:14.
 func (s Spot) String() string { return fmt.Sprintf("%d:%d", s.Line, s.Col) }

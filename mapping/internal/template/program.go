@@ -141,17 +141,27 @@ func parseTemplate(content string) (ast.Node, error) {
 // source is the user's text.
 type source string
 
-// at makes a fault at a place that the parser gave, which counts lines with the prelude and bytes in a line.
-func (s source) at(loc ast.Location, msg string) *Fault {
-	e := &Fault{max(loc.Line-preludeLines, 1), loc.Column, msg}
-	line := string(s)
-	for range e.Line - 1 {
-		_, line, _ = strings.Cut(line, "\n")
+// at makes a fault at a place that the parser gave.
+func (s source) at(loc ast.Location, msg string) *Fault { return s.faultAt(s.offset(loc), msg) }
+
+// faultAt makes a fault at an offset.
+func (s source) faultAt(offset int, msg string) *Fault {
+	before := string(s[:offset])
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	return &Fault{1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(line), msg}
+}
+
+// offset returns where a place of the parser is, which counts lines with the prelude and bytes in a line.
+func (s source) offset(loc ast.Location) int {
+	at := 0
+	for range loc.Line - preludeLines - 1 {
+		i := strings.IndexByte(string(s[at:]), '\n')
+		if i < 0 {
+			return len(s)
+		}
+		at += i + 1
 	}
-	if n := e.Col - 1; n > 0 && n <= len(line) {
-		e.Col = utf8.RuneCountInString(line[:n]) + 1
-	}
-	return e
+	return min(at+max(loc.Column-1, 0), len(s))
 }
 
 // fault takes the place out of an error of the parser.

@@ -221,16 +221,13 @@ func (m *machine) stdManifestYAMLDoc(a []value) value {
 	return p.done()
 }
 
-// tomlWriter writes TOML, in two passes over each table: first its values, then its sections.
-type tomlWriter struct{ *printer }
-
 func (m *machine) stdManifestTOMLEx(a []value) value {
-	w := tomlWriter{&printer{m: m, indent: m.string(a[1])}}
+	p := &printer{m: m, indent: m.string(a[1])}
 	if a[0].kind != kindObject {
 		m.fail("TOML body must be an object, got %s", kindNames[a[0].kind])
 	}
-	w.table(a[0].ref.(*object), nil, "")
-	return w.done()
+	p.tomlTable(a[0].ref.(*object), nil, "")
+	return p.done()
 }
 
 func bareTOML(c rune) bool {
@@ -249,62 +246,63 @@ func tomlKey(s string) string {
 	return s
 }
 
-// section reports whether a value is a table, or an array of tables.
-func (w tomlWriter) section(v value) bool {
+// tomlSection reports whether a value is a table, or an array of tables.
+func (p *printer) tomlSection(v value) bool {
 	if v.kind != kindArray {
 		return v.kind == kindObject
 	}
-	elems := w.m.array(v)
+	elems := p.m.array(v)
 	for i := range elems {
-		if w.m.forceAt(&elems[i]).kind != kindObject {
+		if p.m.forceAt(&elems[i]).kind != kindObject {
 			return false
 		}
 	}
 	return len(elems) > 0
 }
 
-func (w tomlWriter) table(o *object, path []string, indent string) {
-	m := w.m
+// tomlTable writes a table in two passes: first its values, then its sections.
+func (p *printer) tomlTable(o *object, path []string, indent string) {
+	m := p.m
 	m.enter(1)
 	names := m.fieldNames(o, false)
 	first := true
 	for _, name := range names {
 		v := m.get(o, 0, name)
-		if w.section(v) {
+		if p.tomlSection(v) {
 			continue
 		}
 		if !first {
-			w.write("\n")
+			p.write("\n")
 		}
 		first = false
-		w.write(indent, tomlKey(name), " = ")
-		w.inline(v, indent, false)
+		p.write(indent, tomlKey(name), " = ")
+		p.tomlInline(v, indent, false)
 	}
 	for _, name := range names {
 		v := m.get(o, 0, name)
-		if !w.section(v) {
+		if !p.tomlSection(v) {
 			continue
 		}
 		inner := append(slices.Clip(path), name)
 		if v.kind == kindObject {
-			w.write("\n\n", indent, "[", joinKeys(inner), "]")
-			w.body(v.ref.(*object), inner, indent)
+			p.write("\n\n", indent, "[", joinKeys(inner), "]")
+			p.tomlBody(v.ref.(*object), inner, indent)
 			continue
 		}
 		elems := m.array(v)
 		for i := range elems {
-			w.write("\n\n", indent, "[[", joinKeys(inner), "]]")
-			w.body(elems[i].ref.(*object), inner, indent)
+			p.write("\n\n", indent, "[[", joinKeys(inner), "]]")
+			p.tomlBody(elems[i].ref.(*object), inner, indent)
 		}
 	}
 	m.leave(1)
 }
 
-func (w tomlWriter) body(o *object, path []string, indent string) {
-	if len(w.m.fieldNames(o, false)) > 0 {
-		w.write("\n")
+func (p *printer) tomlBody(o *object, path []string, indent string) {
+	if len(p.m.fieldNames(o, false)) > 0 {
+		p.write("\n")
 	}
-	w.table(o, path, indent+w.indent)
+	p.tomlTable(o, path, indent+p.indent)
 }
 
 func joinKeys(path []string) string {
@@ -315,39 +313,39 @@ func joinKeys(path []string) string {
 	return strings.Join(keys, ".")
 }
 
-// inline writes a value after its key. An array that is not inside another value takes a line for each element.
-func (w tomlWriter) inline(v value, indent string, nested bool) {
-	m := w.m
+// tomlInline writes a value after its key. An array that is not inside another value takes a line for each element.
+func (p *printer) tomlInline(v value, indent string, nested bool) {
+	m := p.m
 	m.enter(1)
 	switch v.kind {
 	case kindBool, kindNumber:
 		if v.str == "" && math.IsInf(v.num, 0) {
 			m.fail("overflow")
 		}
-		w.write(m.toString(v))
+		p.write(m.toString(v))
 	case kindString:
-		w.write(tape.AsString(appendQuotedText(nil, v.str)))
+		p.write(tape.AsString(appendQuotedText(nil, v.str)))
 	case kindArray:
 		elems := m.array(v)
 		if len(elems) == 0 {
-			w.write("[]")
+			p.write("[]")
 			break
 		}
 		open, between, end := "[\n", ",\n", "\n"+indent+"]"
-		lead := indent + w.indent
+		lead := indent + p.indent
 		if nested {
 			open, between, end, lead = "[ ", ", ", " ]", ""
 		}
-		w.list(len(elems), open, between, end, func(i int) {
-			w.write(lead)
-			w.inline(m.forceAt(&elems[i]), "", true)
+		p.list(len(elems), open, between, end, func(i int) {
+			p.write(lead)
+			p.tomlInline(m.forceAt(&elems[i]), "", true)
 		})
 	case kindObject:
 		o := v.ref.(*object)
 		names := m.fieldNames(o, false)
-		w.list(len(names), "{ ", ", ", " }", func(i int) {
-			w.write(tomlKey(names[i]), " = ")
-			w.inline(m.get(o, 0, names[i]), "", true)
+		p.list(len(names), "{ ", ", ", " }", func(i int) {
+			p.write(tomlKey(names[i]), " = ")
+			p.tomlInline(m.get(o, 0, names[i]), "", true)
 		})
 	default:
 		m.fail("a value of type %s cannot be written as TOML", kindNames[v.kind])
