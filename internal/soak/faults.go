@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -76,9 +77,8 @@ func (d *drivers) Ensure(context.Context, buffer.Table) error { return nil }
 func (d *drivers) Import(ctx context.Context, f *buffer.File) error {
 	return d.call(ctx, targetDown, func() error {
 		d.mu.Lock()
-		_, known := d.files[f.ID]
-		d.mu.Unlock()
-		if known {
+		defer d.mu.Unlock()
+		if _, known := d.files[f.ID]; known {
 			return nil
 		}
 		rows := make([]tally, len(d.rows))
@@ -94,11 +94,6 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) error {
 				return err
 			}
 			n += k
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if _, known := d.files[f.ID]; known {
-			return nil
 		}
 		d.files[f.ID] = n
 		for i := range rows {
@@ -156,7 +151,7 @@ func (s *soak) cause(ctx context.Context) {
 		case kind < 9:
 			to := filepath.Join(s.cfg.dir, "checkpoints", fmt.Sprint(s.faults))
 			if err := s.eng.Checkpoint(ctx, to); err == nil {
-				_ = removeAll(to)
+				_ = os.RemoveAll(to)
 			}
 		default:
 			if err := s.restart(ctx); err != nil {

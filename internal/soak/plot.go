@@ -9,18 +9,18 @@ import (
 type panel struct {
 	title, unit string
 	scale       float64
-	value       func(sample) int64
+	column      int
 }
 
 // plot draws the samples as an SVG, one panel for each curve, over the same time.
 func plot(samples []sample) []byte {
 	panels := []panel{
-		{"resident memory", "MiB", 1 << 20, func(s sample) int64 { return s.resident }},
-		{"heap", "MiB", 1 << 20, func(s sample) int64 { return s.heap }},
-		{"open handles", "", 1, func(s sample) int64 { return s.handles }},
-		{"goroutines", "", 1, func(s sample) int64 { return s.goroutines }},
-		{"waiting rows", "thousand", 1000, func(s sample) int64 { return s.waiting }},
-		{"files on disk", "MiB", 1 << 20, func(s sample) int64 { return s.disk }},
+		{"resident memory", "MiB", 1 << 20, residentBytes},
+		{"heap", "MiB", 1 << 20, heapBytes},
+		{"open handles", "", 1, handles},
+		{"goroutines", "", 1, goroutines},
+		{"waiting rows", "thousand", 1000, waitingRows},
+		{"files on disk", "MiB", 1 << 20, diskBytes},
 	}
 	const width, height, left, gap = 900, 90, 130, 30
 	var b bytes.Buffer
@@ -31,19 +31,19 @@ func plot(samples []sample) []byte {
 		fmt.Fprintln(&b, `</svg>`)
 		return b.Bytes()
 	}
-	end := samples[len(samples)-1].at.Seconds()
+	end := samples[len(samples)-1][seconds]
 	for i, p := range panels {
 		top := i*(height+gap) + 10
-		most := int64(1)
+		most := 1.0
 		for _, s := range samples {
-			most = max(most, p.value(s))
+			most = max(most, s[p.column])
 		}
 		fmt.Fprintf(&b, `<text x="5" y="%d">%s</text><text x="5" y="%d" fill="#666">most %.1f %s</text>`+"\n",
-			top+15, p.title, top+32, float64(most)/p.scale, p.unit)
+			top+15, p.title, top+32, most/p.scale, p.unit)
 		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#ccc"/>`+"\n", left, top, width, height)
 		fmt.Fprint(&b, `<polyline fill="none" stroke="#1f77b4" stroke-width="1" points="`)
 		for _, s := range samples {
-			fmt.Fprintf(&b, "%.1f,%.1f ", left+s.at.Seconds()/end*width, float64(top+height)-float64(p.value(s))/float64(most)*height)
+			fmt.Fprintf(&b, "%.1f,%.1f ", left+s[seconds]/end*width, float64(top+height)-s[p.column]/most*height)
 		}
 		fmt.Fprintln(&b, `"/>`)
 	}

@@ -14,24 +14,25 @@ import (
 	"time"
 )
 
-// sample is one line of the record.
-type sample struct {
-	at                                     time.Duration
-	events, waiting                        int64
-	heap, resident                         int64 // bytes
-	goroutines, handles, slices, fileCount int64
-	disk                                   int64
-}
+// sample is one line of the record, by column.
+type sample [len(columns)]float64
 
-var columns = []string{
-	"seconds", "events", "waiting_rows", "heap_bytes", "resident_bytes", "goroutines", "handles", "slices", "files", "disk_bytes",
-}
+const (
+	seconds = iota
+	events
+	waitingRows
+	heapBytes
+	residentBytes
+	goroutines
+	handles
+	openSlices
+	openFiles
+	diskBytes
+)
 
-func (s sample) values() []float64 {
-	return []float64{
-		s.at.Seconds(), float64(s.events), float64(s.waiting), float64(s.heap), float64(s.resident), float64(s.goroutines),
-		float64(s.handles), float64(s.slices), float64(s.fileCount), float64(s.disk),
-	}
+var columns = [...]string{
+	seconds: "seconds", events: "events", waitingRows: "waiting_rows", heapBytes: "heap_bytes", residentBytes: "resident_bytes",
+	goroutines: "goroutines", handles: "handles", openSlices: "slices", openFiles: "files", diskBytes: "disk_bytes",
 }
 
 type recorder struct {
@@ -47,13 +48,13 @@ func newRecorder(out string) (*recorder, error) {
 		return nil, err
 	}
 	r := &recorder{out: out, file: f, csv: csv.NewWriter(f)}
-	return r, r.csv.Write(columns)
+	return r, r.csv.Write(columns[:])
 }
 
 func (r *recorder) add(s sample) error {
 	r.samples = append(r.samples, s)
 	var row []string
-	for _, v := range s.values() {
+	for _, v := range s {
 		row = append(row, strconv.FormatFloat(v, 'f', -1, 64))
 	}
 	return r.csv.Write(row)
@@ -76,23 +77,25 @@ func (s *soak) sample(start time.Time) sample {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	out := sample{
-		at: time.Since(start), heap: int64(mem.HeapAlloc), resident: resident(), goroutines: int64(runtime.NumGoroutine()),
-		handles: handles(),
+		seconds: time.Since(start).Seconds(), heapBytes: float64(mem.HeapAlloc), residentBytes: resident(),
+		goroutines: float64(runtime.NumGoroutine()),
 	}
+	open, _ := os.ReadDir("/proc/self/fd") // 0 elsewhere
+	out[handles] = float64(len(open))
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, k := range s.eng.Stats().Sinks {
-		out.events += k.Accepted
-		out.waiting += k.Local.Rows + k.Staging.Rows
+		out[events] += float64(k.Accepted)
+		out[waitingRows] += float64(k.Local.Rows + k.Staging.Rows)
 		for _, n := range k.Slices {
-			out.slices += int64(n)
+			out[openSlices] += float64(n)
 		}
-		out.fileCount += int64(len(k.Files))
+		out[openFiles] += float64(len(k.Files))
 	}
 	_ = filepath.WalkDir(s.cfg.dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if info, err := d.Info(); err == nil {
-				out.disk += info.Size()
+				out[diskBytes] += float64(info.Size())
 			}
 		}
 		return nil // files come and go
@@ -101,28 +104,12 @@ func (s *soak) sample(start time.Time) sample {
 }
 
 // resident is the memory of the process as the kernel counts it; 0 without /proc.
-func resident() int64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	var size, pages int64
-	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
-		return 0
-	}
-	return pages * int64(os.Getpagesize())
+func resident() float64 {
+	text, _ := os.ReadFile("/proc/self/statm")
+	var size, pages int
+	_, _ = fmt.Sscan(string(text), &size, &pages)
+	return float64(pages * os.Getpagesize())
 }
-
-// handles is the number of open files and sockets; 0 without /proc.
-func handles() int64 {
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return int64(len(list))
-}
-
-func removeAll(dir string) error { return os.RemoveAll(dir) }
 
 // summary compares the second quarter of the run with the last: constant resources have equal medians.
 func (r *recorder) summary() string {
@@ -133,7 +120,7 @@ func (r *recorder) summary() string {
 	median := func(part []sample, column int) float64 {
 		var v []float64
 		for _, s := range part {
-			v = append(v, s.values()[column])
+			v = append(v, s[column])
 		}
 		slices.Sort(v)
 		return v[len(v)/2]
