@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
-	"github.com/tidwall/gjson"
-
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping/internal/template"
 )
 
@@ -52,7 +52,45 @@ type Column struct {
 
 	// Template is the program of a template column.
 	Template TemplateSource
+
+	// DataType is the type of the values. The zero value is untyped: the cells have the bytes that the kind of the column says,
+	// and no NULL. docs/types.md says which values each type takes. Body columns take string, json and bytes, headers json and
+	// string, ip string, uuid uuid and string, datetime timestamp, date and string.
+	DataType datatype.Type
+	TypeOptions
 }
+
+// TypeOptions are the options of a column with a [Column.DataType]. The zero value is ready to use.
+type TypeOptions struct {
+	// Required rejects a record whose value is null or missing, which is NULL otherwise.
+	Required bool `json:"required,omitempty"`
+	// EmptyIsNull takes the empty text as null, as a form needs it. Without it only string and bytes take the empty text.
+	EmptyIsNull bool `json:"emptyIsNull,omitempty"`
+	// Epoch makes a timestamp take numbers: units since 1970-01-01T00:00:00Z. So does a date with FromTimestamp.
+	Epoch EpochUnit `json:"epoch,omitempty"`
+	// AssumeUTC makes a timestamp, or a date with FromTimestamp, take times without a zone.
+	AssumeUTC bool `json:"assumeUtc,omitempty"`
+	// FromTimestamp makes a date take what a timestamp takes: the date is that of the moment in UTC.
+	FromTimestamp bool `json:"fromTimestamp,omitempty"`
+	// NotBefore and NotAfter bound timestamps and dates, in their own syntax: a time in a wrong unit is rejected.
+	NotBefore string `json:"notBefore,omitempty"`
+	NotAfter  string `json:"notAfter,omitempty"`
+	// Round makes a decimal take more digits after the point than it has. It rounds to the nearest, halves to the even digit.
+	Round bool `json:"round,omitempty"`
+	// ParseText makes a json column take a text as a document: "[1]" is stored as an array. Without it a text is a JSON string.
+	ParseText bool `json:"parseText,omitempty"`
+}
+
+// EpochUnit is the unit of times that are numbers.
+type EpochUnit string
+
+// The units. Nothing is guessed from the size of a number.
+const (
+	EpochSeconds EpochUnit = "s"
+	EpochMillis  EpochUnit = "ms"
+	EpochMicros  EpochUnit = "us"
+	EpochNanos   EpochUnit = "ns"
+)
 
 // TemplateSource is the program of a template column.
 type TemplateSource struct {
@@ -66,41 +104,85 @@ type TemplateSource struct {
 type Columns []Column
 
 // UUID returns a column that stores a new UUID version 7 for each row. The values of one [Mapper] ascend.
-func UUID(name string) Column { return Column{Type: TypeUUID, Name: name} }
+func UUID(name string, opts ...ColumnOption) Column {
+	return Column{Type: TypeUUID, Name: name}.with(opts)
+}
 
 // Datetime returns a column that stores the arrival time in UTC with milliseconds.
-func Datetime(name string) Column { return Column{Type: TypeDatetime, Name: name} }
+func Datetime(name string, opts ...ColumnOption) Column {
+	return Column{Type: TypeDatetime, Name: name}.with(opts)
+}
 
 // IP returns a column that stores the address of the sender, or nothing if it is unknown.
-func IP(name string) Column { return Column{Type: TypeIP, Name: name} }
+func IP(name string, opts ...ColumnOption) Column {
+	return Column{Type: TypeIP, Name: name}.with(opts)
+}
 
 // Body returns a column that stores the unaltered body.
-func Body(name string) Column { return Column{Type: TypeBody, Name: name} }
+func Body(name string, opts ...ColumnOption) Column {
+	return Column{Type: TypeBody, Name: name}.with(opts)
+}
 
 // Headers returns a column that stores the request headers as a compact JSON object with sorted names.
-func Headers(name string) Column { return Column{Type: TypeHeaders, Name: name} }
+func Headers(name string, opts ...ColumnOption) Column {
+	return Column{Type: TypeHeaders, Name: name}.with(opts)
+}
 
 // Path returns a column that stores one field of the body as JSON. See [ParsePath] for the syntax of path.
 func Path(name, path string, opts ...ColumnOption) Column {
-	c := Column{Type: TypePath, Name: name, Path: path}
-	for _, o := range opts {
-		o(&c)
-	}
-	return c
+	return Column{Type: TypePath, Name: name, Path: path}.with(opts)
 }
 
 // Template returns a column that stores the value of a jsonnet program. [Default] and [DefaultOnNull] do not apply: the
 // program has its own defaults.
 func Template(name, content string, opts ...ColumnOption) Column {
-	c := Column{Type: TypeTemplate, Name: name, Template: TemplateSource{Language: "jsonnet", Content: content}}
+	return Column{Type: TypeTemplate, Name: name, Template: TemplateSource{Language: "jsonnet", Content: content}}.with(opts)
+}
+
+func (c Column) with(opts []ColumnOption) Column {
 	for _, o := range opts {
 		o(&c)
 	}
 	return c
 }
 
-// ColumnOption is an option of [Path] or [Template].
+// Typed returns the columns with a data type for each that has none, the one that fits its kind: uuid for uuid, timestamp for
+// datetime, string for ip and for texts with RawString, and json for all others.
+func (c Columns) Typed() Columns {
+	typed := slices.Clone(c)
+	for i := range typed {
+		col := &typed[i]
+		if col.DataType != datatype.Untyped {
+			continue
+		}
+		switch {
+		case col.Type == TypeUUID:
+			col.DataType = datatype.UUID
+		case col.Type == TypeDatetime:
+			col.DataType = datatype.Timestamp
+		case col.Type == TypeIP, col.RawString:
+			col.DataType, col.RawString = datatype.String, false
+		default:
+			col.DataType = datatype.JSON
+		}
+	}
+	return typed
+}
+
+// ColumnOption is an option of a column. [Compile] refuses one that does not apply to the kind or the type of the column.
 type ColumnOption func(*Column)
+
+// DataType gives the column a type, such as [datatype.Int64] or datatype.Decimal(10, 2).
+func DataType(t datatype.Type) ColumnOption { return func(c *Column) { c.DataType = t } }
+
+// With replaces the options of the column's type.
+func With(o TypeOptions) ColumnOption { return func(c *Column) { c.TypeOptions = o } }
+
+// Required rejects records whose value is null or missing.
+func Required() ColumnOption { return func(c *Column) { c.TypeOptions.Required = true } }
+
+// Epoch makes a timestamp take numbers in a unit.
+func Epoch(unit EpochUnit) ColumnOption { return func(c *Column) { c.TypeOptions.Epoch = unit } }
 
 // Default gives the value that is stored when the field is missing or unreadable. v is encoded by encoding/json, so that a string
 // becomes a JSON string and a [json.RawMessage] is taken as it is; [Compile] refuses a value that cannot be encoded.
@@ -122,62 +204,3 @@ func DefaultOnNull() ColumnOption { return func(c *Column) { c.DefaultOnNull = t
 
 // RawString stores a JSON string as its plain text, without quotes and escapes.
 func RawString() ColumnOption { return func(c *Column) { c.RawString = true } }
-
-// columnJSON has the names of the Stream API, and omits what it omits. A member that the published service does not have is
-// omitted when it is zero. Definitions that do not use it then keep their text, and earlier releases can read them.
-type columnJSON struct {
-	Type          Type            `json:"type"`
-	Name          string          `json:"name"`
-	Path          *string         `json:"path,omitempty"`
-	Default       json.RawMessage `json:"defaultValue,omitempty"`
-	DefaultOnNull bool            `json:"defaultOnNull,omitempty"`
-	RawString     *bool           `json:"rawString,omitempty"`
-	Template      *TemplateSource `json:"template,omitempty"`
-}
-
-// MarshalJSON writes the column as the Stream API does: only the fields of its type, rawString always for path and
-// template columns, defaultValue only when it is set.
-func (c Column) MarshalJSON() ([]byte, error) {
-	j := columnJSON{Type: c.Type, Name: c.Name}
-	switch c.Type {
-	case TypePath:
-		j.Path, j.Default, j.DefaultOnNull, j.RawString = &c.Path, c.Default, c.DefaultOnNull, &c.RawString
-	case TypeTemplate:
-		j.Template, j.RawString = &c.Template, &c.RawString
-	}
-	return json.Marshal(j)
-}
-
-// UnmarshalJSON reads the form that MarshalJSON writes. It refuses unknown members, a path column without a path, and a template
-// column without a template. The empty path must be written, because it means the whole body. Members that belong to another
-// type are kept, and [Compile] refuses them with the other faults. A defaultValue of null is a default: the value null.
-func (c *Column) UnmarshalJSON(b []byte) error {
-	var j columnJSON
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&j); err != nil {
-		name := gjson.GetBytes(b, "name").String()
-		if name == "" {
-			return fmt.Errorf("mapping: a column: %w", err)
-		}
-		return fmt.Errorf("mapping: column %q: %w", name, err)
-	}
-	col := Column{Type: j.Type, Name: j.Name, Default: j.Default, DefaultOnNull: j.DefaultOnNull}
-	switch {
-	case j.Path != nil:
-		col.Path = *j.Path
-	case j.Type == TypePath:
-		return fmt.Errorf("mapping: column %q: path is required for a path column", j.Name)
-	}
-	switch {
-	case j.Template != nil:
-		col.Template = *j.Template
-	case j.Type == TypeTemplate:
-		return fmt.Errorf("mapping: column %q: template is required for a template column", j.Name)
-	}
-	if j.RawString != nil {
-		col.RawString = *j.RawString
-	}
-	*c = col
-	return nil
-}

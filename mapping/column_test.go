@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+
+	"github.com/forebay/forebay/datatype"
 )
 
 func TestColumnJSON(t *testing.T) {
@@ -63,6 +65,15 @@ func TestColumnJSONHasEveryField(t *testing.T) {
 	full := Column{
 		Name: "c", Path: "a.b", Default: json.RawMessage(`1`), DefaultOnNull: true, RawString: true,
 		Template: TemplateSource{Language: "jsonnet", Content: "1"},
+		DataType: datatype.Timestamp, TypeOptions: TypeOptions{
+			Required: true, EmptyIsNull: true, Epoch: EpochMillis, AssumeUTC: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true,
+		},
+	}
+	options := reflect.ValueOf(full.TypeOptions)
+	for i := range options.NumField() {
+		if options.Field(i).IsZero() {
+			t.Fatalf("give the column of this test a value for its option %s", options.Type().Field(i).Name)
+		}
 	}
 	fields := reflect.TypeFor[Column]()
 	written := map[string]bool{}

@@ -2,7 +2,12 @@ package mapping
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 )
 
 // Reason tells why a record cannot be mapped. The reaction is the same for all: reject the record, because it will fail again.
@@ -19,27 +24,58 @@ const (
 	TemplateFailed
 	// BudgetExceeded: a template needed more steps, memory, depth or output than its [Budget] allows.
 	BudgetExceeded
+
+	// The reasons of typed columns. For a missing value that is [Required] it is MissingValue.
+
+	// NullValue: the value is null, and the column is [Required].
+	NullValue
+	// EmptyText: the type does not take the empty text. [TypeOptions.EmptyIsNull] makes it NULL.
+	EmptyText
+	// WrongKind: the type does not take a number, text, boolean, object or array.
+	WrongKind
+	// Malformed: the text is not written as the type demands.
+	Malformed
+	// NotIntegral: the number is not whole.
+	NotIntegral
+	// OutOfRange: the type has no such value, or it is outside of NotBefore and NotAfter or of the years of the target.
+	OutOfRange
+	// TooPrecise: the number has more digits after the point than the type.
+	TooPrecise
+	// NeedsUnit: a number cannot be a time without [TypeOptions.Epoch].
+	NeedsUnit
+	// NoZone: the time has no zone. [TypeOptions.AssumeUTC] takes it as UTC.
+	NoZone
+	// LeapSecond: the second is 60.
+	LeapSecond
+	// NotUTF8: the text has bytes that are not UTF-8.
+	NotUTF8
+	// LoneSurrogate: the text has half of a surrogate pair.
+	LoneSurrogate
+	// HasNUL: the target does not store NUL.
+	HasNUL
+	// NotFinite: the target does not store NaN and infinities.
+	NotFinite
+	// TooLong: the cell is larger than the target stores.
+	TooLong
 )
+
+// reasonWords are the reasons as words; those of typed columns are the words of package celltype.
+var reasonWords = [...]string{
+	"unknown", "missingValue", "invalidBody", "unsupportedBody", "templateFailed", "budgetExceeded",
+	"nullValue", "emptyText", "wrongKind", "malformed", "notIntegral", "outOfRange", "tooPrecise", "needsUnit", "noZone", "leapSecond",
+	"notUTF8", "loneSurrogate", "hasNUL", "notFinite", "tooLong",
+}
 
 // String returns the reason as a word for counters and messages, for example "missingValue".
 func (r Reason) String() string {
-	switch r {
-	case MissingValue:
-		return "missingValue"
-	case InvalidBody:
-		return "invalidBody"
-	case UnsupportedBody:
-		return "unsupportedBody"
-	case TemplateFailed:
-		return "templateFailed"
-	case BudgetExceeded:
-		return "budgetExceeded"
+	if int(r) < len(reasonWords) {
+		return reasonWords[r]
 	}
-	return "unknown"
+	return reasonWords[0]
 }
 
-// Error says that a record cannot become a row. It names the column and the fault. It quotes nothing from the record, except
-// what a template puts into its own error text.
+// Error says that a record cannot become a row. It names the column and the fault. From the record it quotes only a value that
+// does not fit the type of its column, and what a template puts into its own error text.
 type Error struct {
 	// Column is the name of the column that failed.
 	Column string
@@ -49,6 +85,10 @@ type Error struct {
 	Err error
 	// At is the expression that failed in a template. It is zero for other columns, and for a value that has no JSON form.
 	At Spot
+	// Type is the data type of the column.
+	Type datatype.Type
+	// Value is the value that does not fit the type, cut to 64 bytes. It is empty for other failures.
+	Value string
 }
 
 // Error returns the column, the place in its template, the cause and the expression, for example
@@ -72,10 +112,35 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // in returns a copy of e for a column. The failure to read a body is shared by all columns that need it.
-func (e *Error) in(column string) *Error {
-	c := *e
-	c.Column = column
-	return &c
+func (e *Error) in(c *cell) *Error {
+	own := *e
+	own.Column = c.name
+	if c.typed != nil {
+		own.Type = c.typed.typ
+	}
+	return &own
+}
+
+// maxQuoted bounds what an error quotes of a value.
+const maxQuoted = 64
+
+// misfit is the error of a value that does not fit a type.
+func misfit(t datatype.Type, why celltype.Reason, k celltype.Kind, text []byte) *Error {
+	value := string(text[:min(len(text), maxQuoted)])
+	if len(text) > maxQuoted {
+		for cut := len(value) - 1; cut > maxQuoted-utf8.UTFMax; cut-- {
+			if utf8.RuneStart(value[cut]) {
+				if !utf8.FullRuneInString(value[cut:]) {
+					value = value[:cut]
+				}
+				break
+			}
+		}
+	}
+	return &Error{
+		Reason: Reason(slices.Index(reasonWords[:], string(why))), Value: value,
+		Err: fmt.Errorf("%s: %s: %q %s", t, why, value, celltype.Explain(why, t, k)),
+	}
 }
 
 // Spot is a place in a template.

@@ -1,11 +1,9 @@
 package mapping
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping/internal/tape"
 	"github.com/forebay/forebay/mapping/internal/template"
 )
@@ -29,133 +27,34 @@ type cell struct {
 	onNull bool
 	def    []byte // text of the default, nil if there is none
 	prog   *template.Program
+	typed  *typedCell // nil for an untyped column
 }
 
-// Compile checks the columns and returns their mapper. The error is a [DefinitionErrors] with every fault, or the error of
-// [Options.Validate].
-func Compile(cols Columns, opts Options) (*Mapper, error) {
-	if err := opts.Validate(); err != nil {
-		return nil, err
-	}
-	if opts.slots == nil {
-		opts = opts.Shared()
-	}
-	m := &Mapper{cells: make([]cell, len(cols)), compat: opts.Compat}
-	var faults DefinitionErrors
-	if len(cols) == 0 || len(cols) > MaxColumns {
-		faults = append(faults, &DefinitionError{
-			Index: -1, Field: "columns",
-			Err: fmt.Errorf("a mapping has 1 to %d columns, not %d", MaxColumns, len(cols)),
-		})
-	}
-	names := make(map[string]int, len(cols))
-	for i, c := range cols {
-		fault := func(field string, line, col int, err error) {
-			faults = append(faults, &DefinitionError{i, c.Name, field, line, col, err})
-		}
-		if c.Name == "" {
-			fault("name", 0, 0, errors.New("must not be empty"))
-		} else if first, ok := names[c.Name]; ok {
-			fault("name", 0, 0, fmt.Errorf("column %d has the same name; names are unique in a mapping", first+1))
-		} else {
-			names[c.Name] = i
-		}
-		m.cells[i] = cell{typ: c.Type, name: c.Name, raw: c.RawString, onNull: c.DefaultOnNull}
-		m.compileCell(&m.cells[i], c, opts, fault)
-	}
-	if len(faults) > 0 {
-		return nil, faults
-	}
-	m.paths.Index()
-	m.uuids.begin()
-	return m, nil
-}
-
-// compileCell makes the plan of a column. It reports every fault, also fields that belong to another type.
-func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault func(field string, line, col int, err error)) {
-	switch c.Type {
-	case TypeUUID, TypeDatetime, TypeIP, TypeBody, TypeHeaders:
-		if c.RawString {
-			fault("rawString", 0, 0, errors.New("applies to path and template columns only"))
-		}
-	case TypePath:
-		p, err := tape.ParsePath(c.Path, opts.Compat)
-		var pe *tape.PathError
-		if errors.As(err, &pe) {
-			fault("path", 1, pe.Offset+1, errors.New(pe.Msg))
-		} else {
-			cl.path, cl.node = p, m.paths.Add(p)
-		}
-		if c.Default != nil {
-			if cl.def, err = defaultText(c.Default, c.RawString, opts.Compat); err != nil {
-				fault("defaultValue", 0, 0, err)
-			}
-		}
-	case TypeTemplate:
-		if c.Template.Language != "jsonnet" {
-			fault("template.language", 0, 0, fmt.Errorf("%q is not known; the language is %q", c.Template.Language, "jsonnet"))
-			return
-		}
-		prog, faults := template.Compile(c.Template.Content, template.Options{
-			Budget: template.Budget(opts.Budget), Compat: opts.Compat, Slots: opts.slots,
-		})
-		for _, f := range faults {
-			fault("template.content", f.Line, f.Col, errors.New(f.Msg))
-		}
-		cl.prog = prog
-	default:
-		fault("type", 0, 0, fmt.Errorf("%q is not a column type; use uuid, datetime, ip, body, headers, path or template", c.Type))
-	}
-	if c.Type != TypeTemplate && c.Template != (TemplateSource{}) {
-		fault("template", 0, 0, errors.New("applies to template columns only"))
-	}
-	if c.Type != TypePath {
-		if c.Path != "" {
-			fault("path", 0, 0, errors.New("applies to path columns only"))
-		}
-		if c.Default != nil {
-			fault("defaultValue", 0, 0, errors.New("applies to path columns only"))
-		}
-		if c.DefaultOnNull {
-			fault("defaultOnNull", 0, 0, errors.New("applies to path columns only"))
-		}
-	} else if c.DefaultOnNull && c.Default == nil {
-		fault("defaultOnNull", 0, 0, errors.New("needs a defaultValue"))
-	}
-}
-
-// defaultText returns the cell text of a default. With compat a string has the escapes of the published service.
-func defaultText(def json.RawMessage, raw, compat bool) ([]byte, error) {
-	var t tape.Tape
-	var se *tape.SyntaxError
-	if errors.As(t.Parse(def), &se) {
-		return nil, fmt.Errorf("is not a JSON value: %s at byte %d of %.60q", se.Msg, se.Offset, def)
-	}
-	switch {
-	case t.Nodes[0].Kind != tape.String:
-	case raw:
-		return t.AppendText([]byte{}, 0), nil
-	case compat:
-		return jsontext.AppendString(nil, string(t.AppendText(nil, 0)), true), nil
-	}
-	return t.AppendValue(nil, 0), nil
-}
-
-// ColumnNames returns the names of the columns in the order of the cells. The caller owns the slice.
-func (m *Mapper) ColumnNames() []string {
-	names := make([]string, len(m.cells))
+// Columns returns the columns of the table in the order of the cells. The caller owns the slice. A typed column of the kind uuid
+// or headers is Required, because its cells are never NULL.
+func (m *Mapper) Columns() []datatype.Column {
+	columns := make([]datatype.Column, len(m.cells))
 	for i := range m.cells {
-		names[i] = m.cells[i].name
+		c := &m.cells[i]
+		columns[i].Name = c.name
+		if c.typed != nil {
+			columns[i].Type, columns[i].Required = c.typed.typ, c.typed.neverNull
+		}
 	}
-	return names
+	return columns
 }
+
+// ColumnNames returns the names of Columns.
+func (m *Mapper) ColumnNames() []string { return datatype.Names(m.Columns()) }
 
 // Cell is the value of one column, as a payload test shows it.
 type Cell struct {
 	// Column is the name of the column.
 	Column string
-	// Value is the text before CSV quoting, empty if Err is set.
+	// Value is the text before CSV quoting, empty if Err or Null is set.
 	Value string
+	// Null is set for NULL.
+	Null bool
 	// Err is nil or an [*Error].
 	Err error
 }
@@ -164,26 +63,31 @@ type Cell struct {
 func (m *Mapper) Cells(r *Record) []Cell {
 	cells := make([]Cell, len(m.cells))
 	for i := range m.cells {
-		text, err := m.AppendCell(nil, i, r)
-		cells[i] = Cell{m.cells[i].name, string(text), err}
+		text, null, err := m.appendCell(nil, i, r)
+		cells[i] = Cell{m.cells[i].name, string(text), null, err}
 	}
 	return cells
 }
 
-// AppendCell appends the text of column i, before CSV quoting, and returns the extended slice. When it fails it returns
-// dst as it was and an [*Error].
+// AppendCell appends the text of column i, before CSV quoting, and returns the extended slice. NULL has no text: [Mapper.Cells]
+// tells it from the empty text. When it fails it returns dst as it was and an [*Error].
 func (m *Mapper) AppendCell(dst []byte, i int, r *Record) ([]byte, error) {
+	dst, _, err := m.appendCell(dst, i, r)
+	return dst, err
+}
+
+func (m *Mapper) appendCell(dst []byte, i int, r *Record) (_ []byte, null bool, err error) {
 	w := rowWriter{m: m, r: r, s: r.parsed(), plain: true}
 	out, fail := w.append(dst, &m.cells[i])
 	if fail != nil {
-		return dst, fail.in(m.cells[i].name)
+		return dst, false, fail.in(&m.cells[i])
 	}
-	return out, nil
+	return out, w.null, nil
 }
 
-// AppendRow appends one CSV row and returns the extended slice. The row follows RFC 4180, but ends with a bare "\n"; every cell
-// is quoted. Columns are evaluated from left to right, and the first failure rejects the row: AppendRow then returns dst with
-// its old length and an [*Error].
+// AppendRow appends one CSV row and returns the extended slice. The row follows RFC 4180, but ends with a bare "\n". NULL is
+// nothing at all, and every other cell is quoted. Columns are evaluated from left to right, and the first failure rejects the row:
+// AppendRow then returns dst with its old length and an [*Error].
 //
 // dst must not overlap the record, and is not kept. A zero Mapper returns an error of another type.
 func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
@@ -200,7 +104,11 @@ func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 		}
 		var fail *Error
 		if out, fail = w.append(out, &m.cells[i]); fail != nil {
-			return dst, fail.in(m.cells[i].name)
+			return dst, fail.in(&m.cells[i])
+		}
+		if w.null {
+			out, w.null = out[:len(out)-1], false
+			continue
 		}
 		out = append(out, '"')
 	}
@@ -213,6 +121,7 @@ type rowWriter struct {
 	r     *Record
 	s     *recordState // of r
 	plain bool         // no CSV quoting
+	null  bool         // the cell that was appended is NULL, and nothing was appended
 
 	looked bool       // the places of the paths are in recordState.found
 	tape   *tape.Tape // the parsed body
@@ -222,6 +131,9 @@ type rowWriter struct {
 // append appends the text of a cell of any type: as it is if plain, else with its quotes doubled, without those around it. After
 // a failure the result is of no use.
 func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
+	if c.typed != nil {
+		return w.appendTyped(dst, c)
+	}
 	r := w.r
 	switch c.typ {
 	case TypeUUID:

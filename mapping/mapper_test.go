@@ -41,7 +41,7 @@ func TestAppendRowIsCSV(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", cells, want)
 	}
 	for i, c := range m.Cells(r) {
-		if c.Value != want[i] || c.Err != nil || c.Column != m.ColumnNames()[i] {
+		if c.Value != want[i] || c.Err != nil || c.Column != m.Columns()[i].Name {
 			t.Errorf("cell %d: %+v, want %q", i, c, want[i])
 		}
 	}

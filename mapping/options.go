@@ -14,6 +14,8 @@ type Options struct {
 	// Compat restores the bytes and failures of the published service where this package differs on purpose.
 	// docs/compatibility.md lists the differences. Default: false.
 	Compat bool
+	// Limits are what the target cannot store. Typed columns reject it. An engine takes them from its target.
+	Limits Limits
 	// slots are shared by the mappers that are compiled with copies of these options, see Shared.
 	slots template.Slots
 }
@@ -24,6 +26,19 @@ type Options struct {
 func (o Options) Shared() Options {
 	o.slots = template.NewSlots()
 	return o
+}
+
+// Limits are values of a type that a target cannot store, so that a record with one of them is rejected before it is stored. The
+// zero value forbids nothing. Untyped columns have no limits.
+type Limits struct {
+	// NoNUL rejects NUL in texts, and its escape in JSON.
+	NoNUL bool
+	// NoNaN rejects NaN and infinities.
+	NoNaN bool
+	// MinYear and MaxYear bound timestamps and dates. Defaults: 1 and 9999.
+	MinYear, MaxYear int
+	// MaxCell bounds the bytes of a cell. Zero means no bound.
+	MaxCell int
 }
 
 // Budget bounds one evaluation of a template; zero fields have their default. A template that needs more fails with
@@ -53,10 +68,16 @@ func (o Options) Validate() error {
 		name  string
 		value int
 	}{
-		{"Steps", o.Budget.Steps}, {"Depth", o.Budget.Depth}, {"Memory", o.Budget.Memory}, {"Output", o.Budget.Output},
+		{"Budget.Steps", o.Budget.Steps},
+		{"Budget.Depth", o.Budget.Depth},
+		{"Budget.Memory", o.Budget.Memory},
+		{"Budget.Output", o.Budget.Output},
+		{"Limits.MinYear", o.Limits.MinYear},
+		{"Limits.MaxYear", o.Limits.MaxYear},
+		{"Limits.MaxCell", o.Limits.MaxCell},
 	} {
 		if f.value < 0 {
-			errs = append(errs, fmt.Errorf("mapping: Options.Budget.%s is %d, must not be negative", f.name, f.value))
+			errs = append(errs, fmt.Errorf("mapping: Options.%s is %d, must not be negative", f.name, f.value))
 		}
 	}
 	return errors.Join(errs...)

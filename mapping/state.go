@@ -25,10 +25,11 @@ type recordState struct {
 	headerStyle headerStyle // how that cell was written, zero if it was not
 	fields      []headerField
 
-	event   event    // what templates read
-	found   []uint32 // scratch of the path walk of the mapper that is at work
-	scratch []byte   // scratch of one cell
-	quoted  []byte   // scratch of one text that becomes a JSON string
+	event   event     // what templates read
+	found   []uint32  // scratch of the path walk of the mapper that is at work
+	scratch []byte    // scratch of one cell
+	quoted  []byte    // scratch of one text that becomes a JSON string or is parsed
+	inner   tape.Tape // of a text that is a document, for typed columns
 }
 
 // states is a pool of its own because many records wait while few are mapped: with a state in each record, a thousand callers
@@ -55,6 +56,7 @@ func (s *recordState) reset() {
 	s.fields = s.fields[:0]
 	s.scratch = tape.Keep(s.scratch)
 	s.quoted = tape.Keep(s.quoted)
+	s.inner.Reset()
 }
 
 func (r *Record) format(compat bool) Format {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/celltype"
 )
 
@@ -20,6 +21,15 @@ func decimal(precision, scale int) convert {
 	return func(dst, text []byte) ([]byte, celltype.Reason) {
 		return celltype.AppendDecimal(dst, text, precision, scale)
 	}
+}
+
+func converter(t datatype.Type, rules celltype.Rules) convert {
+	c := celltype.NewConverter(t, rules, celltype.Limits{})
+	return func(dst, text []byte) ([]byte, celltype.Reason) { return c.Append(dst, text, celltype.Number) }
+}
+
+func epoch(unit celltype.Epoch) convert {
+	return func(dst, text []byte) ([]byte, celltype.Reason) { return celltype.AppendEpoch(dst, text, unit) }
 }
 
 func timestamp(assumeUTC bool) convert {
@@ -118,7 +128,10 @@ func TestText(t *testing.T) {
 func checkNumber(t *testing.T, text string) {
 	t.Helper()
 	isNumber := json.Valid([]byte(text)) && text[0] != '"' && (text[0] == '-' || text[0]-'0' <= 9) && strings.TrimSpace(text) == text
-	for name, c := range map[string]convert{"int64": celltype.AppendInt64, "float64": celltype.AppendFloat64, "decimal": decimal(20, 5), "any": decimal(38, celltype.AnyScale)} {
+	for name, c := range map[string]convert{
+		"int64": celltype.AppendInt64, "float64": celltype.AppendFloat64, "decimal": decimal(20, 5), "any": decimal(38, celltype.AnyScale),
+		"rounded": converter("decimal(20,5)", celltype.Rules{Round: true}), "s": epoch("s"), "ms": epoch("ms"), "us": epoch("us"), "ns": epoch("ns"),
+	} {
 		got, reason := c(nil, []byte(text))
 		if !isNumber {
 			if reason != celltype.Malformed && reason != celltype.EmptyText && text != "NaN" && text != "Infinity" && text != "-Infinity" {
@@ -164,6 +177,12 @@ func checkExact(t *testing.T, name, text, got string, reason celltype.Reason) {
 	}
 	var fits bool
 	switch name {
+	case "rounded":
+		want = rounded(want, 5)
+		fits = new(big.Rat).Abs(want).Cmp(ten(15)) < 0
+	case "s", "ms", "us", "ns":
+		checkEpoch(t, name, text, got, reason, want)
+		return
 	case "int64":
 		fits = want.IsInt() && want.Num().IsInt64()
 	case "decimal":
@@ -183,12 +202,44 @@ func checkExact(t *testing.T, name, text, got string, reason celltype.Reason) {
 	if back, ok := new(big.Rat).SetString(got); !ok || back.Cmp(want) != 0 {
 		t.Errorf("%s of %q is %q", name, text, got)
 	}
-	form := want.FloatString(map[string]int{"int64": 0, "decimal": 5, "any": 38}[name])
+	form := want.FloatString(map[string]int{"int64": 0, "decimal": 5, "rounded": 5, "any": 38}[name])
 	if name == "any" {
 		form = strings.TrimRight(strings.TrimRight(form, "0"), ".")
 	}
 	if got != form {
 		t.Errorf("%s of %q is %q, want %q", name, text, got, form)
+	}
+}
+
+// rounded returns the nearest number with places digits after the point, and of two the one with an even last digit.
+func rounded(r *big.Rat, places int64) *big.Rat {
+	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(places), nil))
+	shifted := new(big.Rat).Mul(r, scale)
+	below := new(big.Int).Div(shifted.Num(), shifted.Denom()) // Euclidean: floor, the denominator is positive
+	twice := new(big.Rat).Sub(shifted, new(big.Rat).SetInt(below))
+	switch twice.Mul(twice, big.NewRat(2, 1)).Cmp(big.NewRat(1, 1)) {
+	case 1:
+		below.Add(below, big.NewInt(1))
+	case 0:
+		below.Add(below, big.NewInt(int64(below.Bit(0))))
+	}
+	return new(big.Rat).Quo(new(big.Rat).SetInt(below), scale)
+}
+
+// checkEpoch compares with package time and rational numbers.
+func checkEpoch(t *testing.T, unit, text, got string, reason celltype.Reason, value *big.Rat) {
+	t.Helper()
+	perUnit := map[string]*big.Rat{"s": big.NewRat(1e6, 1), "ms": big.NewRat(1e3, 1), "us": big.NewRat(1, 1), "ns": big.NewRat(1, 1e3)}[unit]
+	value = new(big.Rat).Mul(value, perUnit)
+	micros := new(big.Int).Div(value.Num(), value.Denom())
+	want := ""
+	if micros.IsInt64() {
+		if at := time.UnixMicro(micros.Int64()).UTC(); at.Year() >= 1 && at.Year() <= 9999 {
+			want = at.Format("2006-01-02T15:04:05.000000Z")
+		}
+	}
+	if want != got || (want == "") != (reason == celltype.OutOfRange) {
+		t.Errorf("%s of %q is %q %s, want %q", unit, text, got, reason, want)
 	}
 }
 

@@ -1,13 +1,16 @@
 package celltype
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"unsafe"
+
+	"github.com/forebay/forebay/datatype"
 )
 
 // MaxPrecision is the greatest number of digits of a decimal.
-const MaxPrecision = 38
+const MaxPrecision = datatype.MaxPrecision
 
 // AnyScale is the scale of decimals with as many fraction digits as the value needs.
 const AnyScale = -1
@@ -104,11 +107,50 @@ func (n *number) wholeDigits() int64 { return max(0, n.point()-n.first) }
 // fractionDigits is the number of digits required after the point.
 func (n *number) fractionDigits() int64 { return max(0, n.last-n.point()) }
 
+// zeros pad decimals.
+const zeros = "00000000000000000000000000000000000000"
+
+// plain recognises the usual number: digits without a leading zero, and perhaps a point and more digits; no exponent. whole and
+// frac count the digits. Its cells are its own text, so it needs no [number]. Negative ones are among them except for those
+// that may be zero.
+func plain(text []byte) (whole, frac int, ok bool) {
+	i := 0
+	if len(text) > 0 && text[0] == '-' {
+		i = 1
+	}
+	first := i
+	for i < len(text) && text[i]-'0' <= 9 {
+		i++
+	}
+	whole = i - first
+	if whole == 0 || text[first] == '0' && (whole > 1 || first > 0) {
+		return 0, 0, false
+	}
+	if i == len(text) {
+		return whole, 0, true
+	}
+	if text[i] != '.' {
+		return 0, 0, false
+	}
+	i++
+	for point := i; ; i++ {
+		if i == len(text) {
+			return whole, i - point, i > point
+		}
+		if text[i]-'0' > 9 {
+			return 0, 0, false
+		}
+	}
+}
+
 // maxInt64Digits are the digits of 2^63.
 const maxInt64Digits = 19
 
 // AppendInt64 appends a whole number in decimal digits: 1.0 and 1e3 are 1 and 1000, -0 is 0.
 func AppendInt64(dst, text []byte) ([]byte, Reason) {
+	if whole, frac, ok := plain(text); ok && frac == 0 && whole < maxInt64Digits {
+		return append(dst, text...), OK
+	}
 	n, reason := parseNumber(text)
 	switch {
 	case reason != OK:
@@ -139,6 +181,13 @@ func AppendInt64(dst, text []byte) ([]byte, Reason) {
 // AppendDecimal appends a number of at most precision digits with exactly scale digits after the point, or with [AnyScale]
 // as many as the value needs. Negative zero becomes zero. Precision is at most [MaxPrecision], and scale at most precision.
 func AppendDecimal(dst, text []byte, precision, scale int) ([]byte, Reason) {
+	if whole, frac, ok := plain(text); ok && frac <= scale && whole <= precision-scale {
+		dst = append(dst, text...)
+		if frac == 0 && scale > 0 {
+			dst = append(dst, '.')
+		}
+		return append(dst, zeros[:scale-frac]...), OK
+	}
 	n, reason := parseNumber(text)
 	if reason != OK {
 		return dst, reason
@@ -186,12 +235,64 @@ func AppendDecimal(dst, text []byte, precision, scale int) ([]byte, Reason) {
 	return dst, OK
 }
 
+// appendRounded is AppendDecimal for a number with more than scale digits after the point. It takes the nearest decimal, and of
+// two the one whose last digit is even.
+func appendRounded(dst, text []byte, precision, scale int) ([]byte, Reason) {
+	n, _ := parseNumber(text) // read before, by AppendDecimal
+	end := n.point() + int64(scale)
+	if n.wholeDigits() > int64(precision-scale) {
+		return dst, OutOfRange
+	}
+	var digits [MaxPrecision + 1]byte // one more for a carry
+	at := len(digits)
+	up := n.digit(end) > '5' || n.digit(end) == '5' && (n.last > end+1 || n.digit(end-1)&1 == 1)
+	if end < n.first { // less than a tenth of the last place
+		up = false
+	}
+	for i := end - 1; i >= n.first || len(digits)-at <= scale || up; i-- {
+		d := n.digit(i)
+		if up {
+			if up = d == '9'; up {
+				d = '0'
+			} else {
+				d++
+			}
+		}
+		if at--; at < 0 {
+			return dst, OutOfRange
+		}
+		digits[at] = d
+	}
+	whole := digits[at : len(digits)-scale]
+	for len(whole) > 1 && whole[0] == '0' {
+		whole = whole[1:]
+	}
+	frac := digits[len(digits)-scale:]
+	zero := len(bytes.Trim(whole, "0")) == 0
+	switch {
+	case !zero && len(whole) > precision-scale:
+		return dst, OutOfRange
+	case n.negative && !(zero && len(bytes.Trim(frac, "0")) == 0):
+		dst = append(dst, '-')
+	}
+	dst = append(dst, whole...)
+	if scale > 0 {
+		dst = append(append(dst, '.'), frac...)
+	}
+	return dst, OK
+}
+
 // AppendFloat64 appends the nearest double in the shortest form that reads back as the same double, with an exponent from
 // 1e21 on and below 1e-6. NaN, Infinity and -Infinity are accepted in exactly this spelling. Values too small become 0;
 // values too large do not fit. Negative zero keeps its sign.
 func AppendFloat64(dst, text []byte) ([]byte, Reason) {
 	switch string(text) {
 	case "NaN", "Infinity", "-Infinity":
+		return append(dst, text...), OK
+	}
+	// A number of at most 15 digits is the shortest text of its double, unless it ends in a zero after the point. One below
+	// 1e-6 has an exponent.
+	if whole, frac, ok := plain(text); ok && whole+frac <= 15 && (frac == 0 || text[len(text)-1] != '0' && (text[0] != '0' || frac <= 6)) {
 		return append(dst, text...), OK
 	}
 	if _, reason := parseNumber(text); reason != OK {

@@ -1,16 +1,14 @@
 package celltype
 
-import "unicode/utf8"
-
 // AppendDate appends a date, YYYY-MM-DD, of the years 1 to 9999.
 func AppendDate(dst, text []byte) ([]byte, Reason) {
-	days, rest, reason := parseDate(text)
+	year, _, _, reason := parseDate(text)
 	switch {
 	case reason != OK:
 		return dst, reason
-	case len(rest) > 0:
+	case len(text) > len("2006-01-02"):
 		return dst, Malformed
-	case days < minDay || days > maxDay:
+	case year == 0:
 		return dst, OutOfRange
 	}
 	return append(dst, text...), OK
@@ -20,20 +18,19 @@ func AppendDate(dst, text []byte) ([]byte, Reason) {
 // place of T. Digits below a microsecond are dropped. The time must be in the years 1 to 9999 of UTC. A time without Z or an
 // offset counts as UTC if assumeUTC is set.
 func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
-	days, rest, reason := parseDate(text)
+	year, month, day, reason := parseDate(text)
 	if reason != OK {
 		return dst, reason
 	}
-	if len(rest) < 9 || rest[0]|0x20 != 't' && rest[0] != ' ' || rest[3] != ':' || rest[6] != ':' {
+	if len(text) < 19 || text[10]|0x20 != 't' && text[10] != ' ' || text[13] != ':' || text[16] != ':' {
 		return dst, Malformed
 	}
-	hour, minute, second := two(rest[1:]), two(rest[4:]), two(rest[7:])
+	hour, minute, second := two(text[11:]), two(text[14:]), two(text[17:])
 	if hour < 0 || minute < 0 || second < 0 {
 		return dst, Malformed
 	}
-	rest = rest[9:]
-	var micros [6]byte
-	copy(micros[:], "000000")
+	rest := text[19:]
+	micros := [6]byte{'0', '0', '0', '0', '0', '0'}
 	if len(rest) > 0 && rest[0] == '.' {
 		var frac []byte
 		if frac, rest = digits(rest[1:]); len(frac) == 0 {
@@ -49,7 +46,14 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 		return dst, LeapSecond
 	case hour > 23 || minute > 59 || second > 59:
 		return dst, OutOfRange
+	case offset == 0 && year == 0:
+		return dst, OutOfRange
+	case offset == 0: // the digits are already those of the cell
+		dst = append(append(dst, text[:19]...), '.', micros[0], micros[1], micros[2], micros[3], micros[4], micros[5], 'Z')
+		dst[len(dst)-len("T15:04:05.000000Z")] = 'T'
+		return dst, OK
 	}
+	days := dayNumber(year, month, day)
 	ofDay := hour*60 + minute - offset // minutes of the day in UTC; may be in the day before or after
 	if ofDay < 0 {
 		days, ofDay = days-1, ofDay+24*60
@@ -59,11 +63,83 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	if days < minDay || days > maxDay {
 		return dst, OutOfRange
 	}
-	dst = appendDate(dst, days)
-	dst = appendTwo(append(dst, 'T'), ofDay/60)
-	dst = appendTwo(append(dst, ':'), ofDay%60)
-	dst = appendTwo(append(dst, ':'), second)
-	dst = append(append(dst, '.'), micros[:]...)
+	dst = appendClock(appendDate(dst, days), ofDay*60+second)
+	return append(append(append(dst, '.'), micros[:]...), 'Z'), OK
+}
+
+// appendClock appends T and the time of day.
+func appendClock(dst []byte, second int) []byte {
+	dst = appendTwo(append(dst, 'T'), second/3600)
+	dst = appendTwo(append(dst, ':'), second/60%60)
+	return appendTwo(append(dst, ':'), second%60)
+}
+
+// Epoch is the unit of a time that is counted from 1970-01-01T00:00:00Z.
+type Epoch string
+
+// Valid reports whether e is a unit.
+func (e Epoch) Valid() bool {
+	_, ok := e.shift()
+	return ok
+}
+
+// shift is how many digits the point moves to the right to make microseconds.
+func (e Epoch) shift() (digits int64, ok bool) {
+	switch e {
+	case "s":
+		return 6, true
+	case "ms":
+		return 3, true
+	case "us":
+		return 0, true
+	case "ns":
+		return -3, true
+	}
+	return 0, false
+}
+
+const (
+	microsOfDay = 24 * 60 * 60 * 1_000_000
+	// epochDay is the day 1970-01-01.
+	epochDay = 719468
+	// maxMicrosDigits are enough for the microseconds from 1970 to either end of the range.
+	maxMicrosDigits = 18
+)
+
+// AppendEpoch is AppendTimestamp for a number of units since 1970. Digits below a microsecond are dropped towards the past,
+// so that a time before 1970 keeps its day.
+func AppendEpoch(dst, text []byte, unit Epoch) ([]byte, Reason) {
+	n, reason := parseNumber(text)
+	if reason != OK {
+		return dst, reason
+	}
+	shift, _ := unit.shift()
+	n.exponent += shift
+	if n.wholeDigits() > maxMicrosDigits && !n.zero() {
+		return dst, OutOfRange
+	}
+	var micros int64
+	if !n.zero() {
+		for at := n.first; at < n.point(); at++ {
+			micros = micros*10 + int64(n.digit(at)-'0')
+		}
+		if n.negative {
+			if micros = -micros; n.fractionDigits() > 0 {
+				micros--
+			}
+		}
+	}
+	days, ofDay := micros/microsOfDay, micros%microsOfDay
+	if ofDay < 0 {
+		days, ofDay = days-1, ofDay+microsOfDay
+	}
+	if days += epochDay; days < minDay || days > maxDay {
+		return dst, OutOfRange
+	}
+	dst = appendClock(appendDate(dst, int(days)), int(ofDay/1_000_000))
+	dst = append(dst, '.')
+	below := int(ofDay % 1_000_000)
+	dst = appendTwo(appendTwo(appendTwo(dst, below/10_000), below/100%100), below%100)
 	return append(dst, 'Z'), OK
 }
 
@@ -112,35 +188,39 @@ const (
 	maxDay    = 10000/400*daysIn400 - 1 - 31 - 29 // 9999-12-31; the year 10000 is a leap year
 )
 
-// parseDate reads YYYY-MM-DD, also of the year 0, because an offset can move it into the year 1.
-func parseDate(text []byte) (days int, rest []byte, reason Reason) {
+// parseDate reads YYYY-MM-DD at the start of text, also of the year 0, because an offset can move it into the year 1.
+func parseDate(text []byte) (year, month, day int, reason Reason) {
 	if len(text) == 0 {
-		return 0, nil, EmptyText
+		return 0, 0, 0, EmptyText
 	}
 	if len(text) < 10 || text[4] != '-' || text[7] != '-' {
-		return 0, nil, Malformed
+		return 0, 0, 0, Malformed
 	}
 	century, year, month, day := two(text), two(text[2:]), two(text[5:]), two(text[8:])
 	if century < 0 || year < 0 || month < 0 || day < 0 {
-		return 0, nil, Malformed
+		return 0, 0, 0, Malformed
 	}
 	year += century * 100
 	if month < 1 || month > 12 || day < 1 {
-		return 0, nil, OutOfRange
+		return 0, 0, 0, OutOfRange
 	}
 	length := daysBefore[month] - daysBefore[month-1]
 	if month == 2 && leap(year) {
 		length++
 	}
 	if day > length {
-		return 0, nil, OutOfRange
+		return 0, 0, 0, OutOfRange
 	}
+	return year, month, day, OK
+}
+
+// dayNumber counts the days since 1 March of the year 0.
+func dayNumber(year, month, day int) int {
 	if month -= 3; month < 0 {
 		month, year = month+12, year-1
 	}
 	// From March on, month lengths repeat with a period of 153 days in 5 months.
-	days = year*365 + floor(year, 4) - floor(year, 100) + floor(year, 400) + (153*month+2)/5 + day - 1
-	return days, text[10:], OK
+	return year*365 + floor(year, 4) - floor(year, 100) + floor(year, 400) + (153*month+2)/5 + day - 1
 }
 
 func floor(n, by int) int {
@@ -164,15 +244,4 @@ func appendDate(dst []byte, days int) []byte {
 	dst = appendTwo(appendTwo(dst, year/100), year%100)
 	dst = appendTwo(append(dst, '-'), month)
 	return appendTwo(append(dst, '-'), day+1)
-}
-
-// CheckText reports whether text is UTF-8 of at most limit characters; 0 is no limit.
-func CheckText(text []byte, limit int) Reason {
-	if !utf8.Valid(text) {
-		return NotUTF8
-	}
-	if limit > 0 && len(text) > limit && utf8.RuneCount(text) > limit {
-		return TooLong
-	}
-	return OK
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -15,6 +16,9 @@ func TestSchemaDescribesTheColumn(t *testing.T) {
 	full := mapping.Column{
 		Name: "c", Path: "a.b", Default: json.RawMessage(`1`), DefaultOnNull: true, RawString: true,
 		Template: mapping.TemplateSource{Language: "jsonnet", Content: "1"},
+		DataType: datatype.Timestamp, TypeOptions: mapping.TypeOptions{
+			Required: true, EmptyIsNull: true, Epoch: mapping.EpochMillis, AssumeUTC: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true,
+		},
 	}
 	for _, typ := range []mapping.Type{
 		mapping.TypeUUID, mapping.TypeDatetime, mapping.TypeIP, mapping.TypeBody, mapping.TypeHeaders, mapping.TypePath, mapping.TypeTemplate,

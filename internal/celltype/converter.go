@@ -1,0 +1,288 @@
+package celltype
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/forebay/forebay/datatype"
+)
+
+// Kind is the form in which a value arrives.
+type Kind uint8
+
+// The kinds of JSON but null, which is no value.
+const (
+	Number    Kind = iota // the digits of a JSON number, as they were written
+	Text                  // the decoded text of a JSON string, or another text; perhaps not UTF-8
+	Bool                  // true or false
+	Composite             // an object or array, as compact JSON
+)
+
+// KindOf returns the kind of a JSON text other than null.
+func KindOf(json []byte) Kind {
+	switch json[0] {
+	case '"':
+		return Text
+	case 't', 'f':
+		return Bool
+	case '{', '[':
+		return Composite
+	}
+	return Number
+}
+
+// Rules say which values a column takes beside those of its type.
+type Rules struct {
+	Epoch         Epoch // numbers are times in this unit
+	AssumeUTC     bool  // a time without a zone is in UTC
+	FromTimestamp bool  // a time gives its day in UTC
+	Round         bool  // a decimal with too many digits is rounded to the nearest, halves to the even digit
+	// NotBefore and NotAfter bound times and dates, as cells; empty for none.
+	NotBefore, NotAfter string
+}
+
+// Limits are what the target of the cells cannot store. The zero value forbids nothing.
+type Limits struct {
+	NoNUL            bool
+	NoNaN            bool
+	MinYear, MaxYear int
+	MaxCell          int
+}
+
+// Converter makes the cells of one column. It is immutable. It does not convert to json: a document is checked where it is parsed.
+type Converter struct {
+	typ              datatype.Type
+	convert          converter
+	precision, scale int
+	rules            Rules
+	limits           Limits
+	bounded          bool // rules or limits bound times
+}
+
+// converter is one function of [Converter].
+type converter func(c *Converter, dst, text []byte, k Kind) ([]byte, Reason)
+
+// NewConverter returns the converter of a type, which must be valid and neither untyped nor json.
+func NewConverter(t datatype.Type, rules Rules, limits Limits) Converter {
+	c := Converter{typ: t, rules: rules, limits: limits}
+	c.precision, c.scale, _ = t.DecimalOf()
+	c.bounded = rules.NotBefore != "" || rules.NotAfter != "" || limits.MinYear > 1 || limits.MaxYear > 0 && limits.MaxYear < 9999
+	switch t {
+	case datatype.String:
+		c.convert = (*Converter).text
+	case datatype.Bool:
+		c.convert = (*Converter).bool
+	case datatype.Int64:
+		c.convert = (*Converter).int64
+	case datatype.Float64:
+		c.convert = (*Converter).float64
+	case datatype.Timestamp:
+		c.convert = (*Converter).time
+	case datatype.Date:
+		c.convert = (*Converter).date
+	case datatype.UUID:
+		c.convert = (*Converter).uuid
+	case datatype.Bytes:
+		c.convert = (*Converter).bytes
+	default:
+		c.convert = (*Converter).decimal
+	}
+	return c
+}
+
+// Append appends the cell of a value. Only a cell of type string can contain a quote.
+func (c *Converter) Append(dst, text []byte, k Kind) ([]byte, Reason) {
+	out, reason := c.convert(c, dst, text, k)
+	if reason == OK && c.limits.MaxCell > 0 && len(out)-len(dst) > c.limits.MaxCell {
+		reason = TooLong
+	}
+	if reason != OK {
+		return dst, reason
+	}
+	return out, OK
+}
+
+// CheckString says whether a value fits the type string. Its cell is then the text itself.
+func (c *Converter) CheckString(text []byte, k Kind) Reason {
+	switch {
+	case k == Composite:
+		return WrongKind
+	case c.limits.MaxCell > 0 && len(text) > c.limits.MaxCell:
+		return TooLong
+	case k != Text:
+		return OK
+	case c.limits.NoNUL && bytes.IndexByte(text, 0) >= 0:
+		return HasNUL
+	}
+	return CheckText(text, 0)
+}
+
+// CheckDocument says whether a JSON text, which is valid, can be stored.
+func (c *Converter) CheckDocument(text []byte) Reason {
+	if c.limits.MaxCell > 0 && len(text) > c.limits.MaxCell {
+		return TooLong
+	}
+	return CheckJSON(text, c.limits.NoNUL)
+}
+
+func (c *Converter) text(dst, text []byte, k Kind) ([]byte, Reason) {
+	return append(dst, text...), c.CheckString(text, k)
+}
+
+func (c *Converter) bool(dst, text []byte, k Kind) ([]byte, Reason) {
+	switch k {
+	case Bool:
+		return append(dst, text...), OK
+	case Text:
+		return AppendBool(dst, text)
+	}
+	return dst, WrongKind
+}
+
+func (c *Converter) int64(dst, text []byte, k Kind) ([]byte, Reason) {
+	if k > Text {
+		return dst, WrongKind
+	}
+	return AppendInt64(dst, text)
+}
+
+func (c *Converter) float64(dst, text []byte, k Kind) ([]byte, Reason) {
+	if k > Text {
+		return dst, WrongKind
+	}
+	out, reason := AppendFloat64(dst, text)
+	if last := len(out) - 1; reason == OK && c.limits.NoNaN && out[last] > '9' { // of NaN or Infinity
+		return dst, NotFinite
+	}
+	return out, reason
+}
+
+func (c *Converter) decimal(dst, text []byte, k Kind) ([]byte, Reason) {
+	if k > Text {
+		return dst, WrongKind
+	}
+	out, reason := AppendDecimal(dst, text, c.precision, c.scale)
+	if reason == TooPrecise && c.rules.Round {
+		return appendRounded(dst, text, c.precision, c.scale)
+	}
+	return out, reason
+}
+
+func (c *Converter) time(dst, text []byte, k Kind) ([]byte, Reason) {
+	out, reason := c.timestamp(dst, text, k)
+	if reason == OK && c.bounded {
+		reason = c.checkTime(out[len(dst):])
+	}
+	return out, reason
+}
+
+// timestamp is time without the bounds.
+func (c *Converter) timestamp(dst, text []byte, k Kind) ([]byte, Reason) {
+	switch k {
+	case Number:
+		if c.rules.Epoch == "" {
+			return dst, NeedsUnit
+		}
+		return AppendEpoch(dst, text, c.rules.Epoch)
+	case Text:
+		out, reason := AppendTimestamp(dst, text, c.rules.AssumeUTC)
+		if reason != Malformed {
+			return out, reason
+		}
+		if _, number := parseNumber(text); number != OK {
+			return dst, Malformed
+		}
+		return c.timestamp(dst, text, Number)
+	}
+	return dst, WrongKind
+}
+
+func (c *Converter) date(dst, text []byte, k Kind) ([]byte, Reason) {
+	var out []byte
+	reason := WrongKind
+	switch {
+	case k == Text && (len(text) == len("2006-01-02") || !c.rules.FromTimestamp):
+		out, reason = AppendDate(dst, text)
+	case k <= Text && c.rules.FromTimestamp:
+		if out, reason = c.timestamp(dst, text, k); reason == OK {
+			out = out[:len(dst)+len("2006-01-02")]
+		}
+	}
+	if reason == OK && c.bounded {
+		reason = c.checkTime(out[len(dst):])
+	}
+	return out, reason
+}
+
+// CheckTime holds the cell of a time or date against the bounds.
+func (c *Converter) CheckTime(cell []byte) Reason {
+	if c.bounded {
+		return c.checkTime(cell)
+	}
+	return OK
+}
+
+// checkTime compares texts: cells of one type sort as their times do.
+func (c *Converter) checkTime(cell []byte) Reason {
+	year := two(cell)*100 + two(cell[2:])
+	switch {
+	case c.limits.MinYear > 0 && year < c.limits.MinYear, c.limits.MaxYear > 0 && year > c.limits.MaxYear,
+		string(cell) < c.rules.NotBefore, c.rules.NotAfter != "" && string(cell) > c.rules.NotAfter:
+		return OutOfRange
+	}
+	return OK
+}
+
+func (c *Converter) uuid(dst, text []byte, k Kind) ([]byte, Reason) {
+	if k != Text {
+		return dst, WrongKind
+	}
+	return AppendUUID(dst, text)
+}
+
+func (c *Converter) bytes(dst, text []byte, k Kind) ([]byte, Reason) {
+	if k != Text {
+		return dst, WrongKind
+	}
+	return AppendBytes(dst, text)
+}
+
+// Explain returns the rest of a sentence that begins with the value: why the type does not take it.
+func Explain(r Reason, t datatype.Type, k Kind) string {
+	switch r {
+	case EmptyText:
+		return "is the empty text"
+	case WrongKind:
+		return "is " + [...]string{"a number", "a text", "a boolean", "an object or array"}[k]
+	case Malformed:
+		base, _, _ := strings.Cut(string(t), "(")
+		return map[string]string{
+			"bool": "is not true or false", "int64": "is not a number in decimal digits", "float64": "is not a number in decimal digits",
+			"decimal": "is not a number in decimal digits", "timestamp": "is not a time as 2006-01-02T15:04:05Z", "date": "is not a date as 2006-01-02",
+			"uuid": "is not 32 hexadecimal digits, with or without hyphens", "bytes": "is not base64", "json": "is not a JSON document",
+		}[base]
+	case NotIntegral:
+		return "is not a whole number"
+	case OutOfRange:
+		return "is out of range"
+	case TooPrecise:
+		return "has more digits after the point than the type holds"
+	case NeedsUnit:
+		return "is a number, and the column has no epoch unit"
+	case NoZone:
+		return "has no zone such as Z or +01:00"
+	case LeapSecond:
+		return "is a leap second"
+	case NotUTF8:
+		return "is not UTF-8"
+	case LoneSurrogate:
+		return "has half of a surrogate pair"
+	case HasNUL:
+		return "has a NUL, which the target cannot store"
+	case NotFinite:
+		return "is not finite, which the target cannot store"
+	case TooLong:
+		return "is longer than the target can store"
+	}
+	return "does not fit"
+}
