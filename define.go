@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/datatype"
 )
 
 // Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap:
@@ -138,7 +137,7 @@ func (e *Engine) link(ctx context.Context, d *Definition) (*source, error) {
 func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 	return buffer.SinkConfig{
 		ID:       bufferID(sourceID, c.ID),
-		Table:    buffer.Table{ID: c.Table.ID, Columns: datatype.UntypedColumns(c.mapper.ColumnNames()...)},
+		Table:    buffer.Table{ID: c.Table.ID, Columns: c.mapper.Columns()},
 		Encoding: c.settings.encoding,
 		Upload:   c.settings.upload,
 		Import:   c.settings.imports,

@@ -12,7 +12,6 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -290,7 +289,7 @@ func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int
 		return nil, err
 	}
 	db := &sinkBuffer{Buffer: opened, sinks: make([]*buffer.SinkHandle, sinks)}
-	names := datatype.UntypedColumns(must(mapping.Compile(columns(), mapping.Options{})).ColumnNames()...)
+	names := must(mapping.Compile(columns(), mapping.Options{})).Columns()
 	const lanes = 64
 	var defining sync.WaitGroup
 	failures := make([]error, lanes)

@@ -44,13 +44,11 @@ func (m *Mapper) Columns() []datatype.Column {
 	return columns
 }
 
-// ColumnNames returns the names of Columns.
-func (m *Mapper) ColumnNames() []string { return datatype.Names(m.Columns()) }
-
 // Cell is the value of one column, as a payload test shows it.
 type Cell struct {
-	// Column is the name of the column.
+	// Column is the name of the column, and Type the type of its values.
 	Column string
+	Type   datatype.Type
 	// Value is the text before CSV quoting, empty if Err or Null is set.
 	Value string
 	// Null is set for NULL.
@@ -64,7 +62,11 @@ func (m *Mapper) Cells(r *Record) []Cell {
 	cells := make([]Cell, len(m.cells))
 	for i := range m.cells {
 		text, null, err := m.appendCell(nil, i, r)
-		cells[i] = Cell{m.cells[i].name, string(text), null, err}
+		c := &m.cells[i]
+		cells[i] = Cell{Column: c.name, Value: string(text), Null: null, Err: err}
+		if c.typed != nil {
+			cells[i].Type = c.typed.typ
+		}
 	}
 	return cells
 }

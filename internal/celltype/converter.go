@@ -43,10 +43,10 @@ type Rules struct {
 
 // Limits are what the target of the cells cannot store. The zero value forbids nothing.
 type Limits struct {
-	NoNUL            bool
-	NoNaN            bool
-	MinYear, MaxYear int
-	MaxCell          int
+	NoNUL            bool // in texts and JSON
+	NoNaN            bool // nor infinities
+	MinYear, MaxYear int  // 0 for 1 and 9999
+	MaxCell          int  // bytes, 0 for no bound
 }
 
 // Converter makes the cells of one column. It is immutable. It does not convert to json: a document is checked where it is parsed.

@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 	"buffer/...":          {"datatype", "buffer"},
 	".":                   {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
 	"catalog":             {"datatype", ".", "mapping", "trigger", "buffer"},
-	"stream":              {".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
+	"stream":              {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...": {},
 	"stream/streamapi":    {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},
 	"storageapi/...":      {"datatype", "buffer", "storageapi/..."},

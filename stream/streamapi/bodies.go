@@ -312,9 +312,10 @@ type testRow struct {
 }
 
 type testColumn struct {
-	Name  string `json:"name" doc:"Name of the column."`
-	Value string `json:"value" doc:"Text of the cell."`
-	Error string `json:"error,omitempty" doc:"Why the column has no value."`
+	Name     string  `json:"name" doc:"Name of the column."`
+	DataType string  `json:"dataType,omitempty" doc:"Type of the value, if the column has one."`
+	Value    *string `json:"value" doc:"Text of the cell; null is NULL, which only columns with a dataType have."`
+	Error    string  `json:"error,omitempty" doc:"Why the column has no value."`
 }
 
 // testFailure is the error of a payload test with what was rendered all the same.

@@ -25,6 +25,16 @@ type column struct {
 	DefaultOnNull bool            `json:"defaultOnNull,omitempty" doc:"Use defaultValue also for a field that is null."`
 	RawString     *bool           `json:"rawString,omitempty" doc:"Store a JSON string without quotes; columns of type path and template."`
 	Template      *templateBody   `json:"template,omitempty" doc:"Required in columns of type template."`
+	DataType      string          `json:"dataType,omitempty" doc:"Type of the values: string, bool, int64, float64, decimal(p,s), timestamp, date, uuid, json or bytes. Null is then NULL. Without a type the column is text."`
+	Required      bool            `json:"required,omitempty" doc:"Reject events whose value is null or missing; columns with a dataType."`
+	EmptyIsNull   bool            `json:"emptyIsNull,omitempty" doc:"Take the empty text as null; columns with a dataType."`
+	Epoch         string          `json:"epoch,omitempty" enum:"s,ms,us,ns" doc:"Unit of times that are numbers, counted from 1970; timestamps, and dates with fromTimestamp."`
+	AssumeUTC     bool            `json:"assumeUtc,omitempty" doc:"Take times without a zone as UTC; timestamps, and dates with fromTimestamp."`
+	FromTimestamp bool            `json:"fromTimestamp,omitempty" doc:"Take the day in UTC of a time; dates."`
+	NotBefore     string          `json:"notBefore,omitempty" doc:"Reject earlier values; timestamps and dates."`
+	NotAfter      string          `json:"notAfter,omitempty" doc:"Reject later values; timestamps and dates."`
+	Round         bool            `json:"round,omitempty" doc:"Round to the digits of the type, halves to the even digit; decimals."`
+	ParseText     bool            `json:"parseText,omitempty" doc:"Take a text as a JSON document; json."`
 }
 
 type templateBody struct {

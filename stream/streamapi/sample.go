@@ -50,7 +50,10 @@ func (a *api) testSource(c *call) (any, error) {
 	for _, r := range rendered {
 		row := testRow{Columns: make([]testColumn, 0, len(r.Cells))}
 		for _, cell := range r.Cells {
-			column := testColumn{Name: cell.Column, Value: cell.Value}
+			column := testColumn{Name: cell.Column, DataType: string(cell.Type), Value: &cell.Value}
+			if cell.Null {
+				column.Value = nil
+			}
 			if cell.Err != nil {
 				column.Error = cell.Err.Error()
 				failed.add("unprocessableContent", "sink %q: %v", r.SinkID, cell.Err)
