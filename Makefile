@@ -30,10 +30,10 @@ lint:
 bench:
 	@go run ./bench $(BENCH)
 
-## fuzz: every fuzz target for longer than CI does; FUZZ_RUNS=30s or FUZZ_RUNS=1000000x
+## fuzz: a search led by coverage with every fuzz target; FUZZ_RUNS=30s or FUZZ_RUNS=1000000x. CI plays the same inputs in every run
 FUZZ_RUNS ?= 30s
 fuzz:
-	@FUZZ_RUNS=$(FUZZ_RUNS) bash .ci/run fuzz
+	@FUZZ_RUNS=$(FUZZ_RUNS) bash .ci/run search
 
 ## sim: the simulation of faults alone; SIM_SEEDS=20000 plays more seeds than CI does
 SIM_SEEDS ?= 2000

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/mapping"
 )
 
 // What the mapper writes comes back byte for byte, and no input makes the reader panic or lose bytes of a whole row.
-func FuzzRowReader(f *testing.F) {
+func FuzzRowReader(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add("plain", "a\r\nb", []byte("\"a\",\"b\"\n"))
 	f.Add("", `"`, []byte("\"a"))
 	f.Add("\x00\xff", ",\n", []byte("a,b\n\"\"\"\"\n"))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestNormalizeID(t *testing.T) {
@@ -40,7 +41,8 @@ func TestNormalizeID(t *testing.T) {
 	}
 }
 
-func FuzzNormalizeID(f *testing.F) {
+func FuzzNormalizeID(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add("Žluťoučký Kůň")
 	f.Add("aBcDeF")
 	f.Fuzz(func(t *testing.T, text string) {

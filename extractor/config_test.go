@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestConfigErrors(t *testing.T) {
@@ -188,7 +189,8 @@ func TestJobID(t *testing.T) {
 }
 
 // FuzzConfig checks that no configuration makes Parse panic, and that every error of it is for the user.
-func FuzzConfig(f *testing.F) {
+func FuzzConfig(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{
 		config("", `"jobs": [{"endpoint": "u"}]`),
 		config(`"pagination": {"method": "multiple", "scrollers": {"a": {"method": "offset", "limit": "5", "forceStop": {"time": "1 hour"}}}}`, `"jobs": [{"endpoint": "u", "scroller": "a"}]`),

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 type answers []string
@@ -22,7 +23,8 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 
 // FuzzAnswers gives any text as the answer of a login and of two pages, to every method of pagination. Whatever it is,
 // the run ends, and an error is one that the user can look into.
-func FuzzAnswers(f *testing.F) {
+func FuzzAnswers(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{
 		`{"t": "x", "d": [{"id": 1, "l": [1]}], "next_page": "?a[b][]=1&=&%zz"}`, `[{"id": "5"}]`, `"x"`, `{"d": 1, "next_page": "http://[", "t": 1e999}`, `{"t": {"a": 1}, "next_page": ["a"]}`,
 	} {

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -196,7 +197,8 @@ func base64Std(s string) string { return base64.StdEncoding.EncodeToString([]byt
 func base64URL(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }
 
 // FuzzRedactor wraps a secret in escapes, and looks whether it can be read in what is left.
-func FuzzRedactor(f *testing.F) {
+func FuzzRedactor(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add("pass&word", "x", uint8(1), uint8(2))
 	f.Fuzz(func(t *testing.T, value, around string, first, second uint8) {
 		value = strings.TrimSpace(value)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestForm(t *testing.T) {
@@ -60,7 +62,8 @@ func TestForm(t *testing.T) {
 	}
 }
 
-func FuzzForm(f *testing.F) {
+func FuzzForm(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add([]byte(`a=1&a[]=2&b[0][x]=%41&c[k]=+`))
 	f.Add([]byte(`a[0]=x&a[k]=y&a[]=z`))
 	f.Fuzz(func(t *testing.T, body []byte) {

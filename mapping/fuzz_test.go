@@ -1,12 +1,16 @@
 package mapping
 
 import (
+	"flag"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // FuzzTemplateText mutates the text of templates. Most mutants are no programs: this finds what a parser lets through.
-func FuzzTemplateText(f *testing.F) {
+func FuzzTemplateText(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, c := range corpus(f) {
 		f.Add(c, []byte(sampleBody))
 	}
@@ -21,7 +25,8 @@ func FuzzTemplateText(f *testing.F) {
 }
 
 // FuzzTemplateGenerated makes programs and bodies out of the input: this finds what programs do.
-func FuzzTemplateGenerated(f *testing.F) {
+func FuzzTemplateGenerated(tf *testing.F) {
+	f := fuzztest.New(tf)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		data := make([]byte, 20+rng.IntN(200))
@@ -38,16 +43,25 @@ func FuzzTemplateGenerated(f *testing.F) {
 	})
 }
 
-// TestDifferentialGenerated is a short run of the same without the fuzzing engine.
+var (
+	fromSeed = flag.Int("from", 0, "the first seed of TestDifferentialGenerated")
+	seeds    = flag.Int("seeds", 1500, "how many programs TestDifferentialGenerated plays; with -short or the race detector at most 200")
+)
+
+// TestDifferentialGenerated plays programs of the generator, one for each seed.
 func TestDifferentialGenerated(t *testing.T) {
-	n := 1500
+	n := *seeds
 	if testing.Short() || raceEnabled {
-		n = 200
+		n = min(n, 200)
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for range n {
+	seed := *fromSeed
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("repeat with: go test ./mapping -run '^TestDifferentialGenerated$' -from %d -seeds 1", seed)
+		}
+	})
+	for end := seed + n; seed < end; seed++ {
+		rng := rand.New(rand.NewPCG(uint64(seed), 0))
 		data := make([]byte, 20+rng.IntN(300))
 		for i := range data {
 			data[i] = byte(rng.Uint32())

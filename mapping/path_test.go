@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
@@ -190,7 +191,8 @@ func reasonOf(err error) Reason {
 
 // FuzzPath demands of every text that it is a path or has a place where it is malformed, and of every path that it finds
 // in a body the same as Body(path), in both readings.
-func FuzzPath(f *testing.F) {
+func FuzzPath(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, p := range []string{``, `a.b[0]`, `a["a.b"]`, `a\.b`, `["\u00e9"]`, `a[`, `['x`, `objs[1].tags.0`, `big`, `u`} {
 		f.Add(p, []byte(sampleBody))
 	}

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -26,7 +27,8 @@ func checkAll(t *testing.T, docs iter.Seq[mapping.FieldDocument]) {
 }
 
 // Whatever the decoders accept, in either encoding, becomes JSON, and its fields agree with that JSON.
-func FuzzLogs(f *testing.F) {
+func FuzzLogs(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for seed := range uint64(5) {
 		batch := newGenerator(seed).logs()
 		proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(batch)
@@ -50,7 +52,8 @@ func FuzzLogs(f *testing.F) {
 	})
 }
 
-func FuzzTraces(f *testing.F) {
+func FuzzTraces(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for seed := range uint64(5) {
 		batch := newGenerator(seed).traces()
 		proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(batch)
@@ -74,7 +77,8 @@ func FuzzTraces(f *testing.F) {
 	})
 }
 
-func FuzzMetrics(f *testing.F) {
+func FuzzMetrics(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for seed := range uint64(5) {
 		batch := newGenerator(seed).metrics()
 		proto, err := (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch)

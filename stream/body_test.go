@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -118,7 +119,8 @@ func TestInflatedBodiesAreBoundedTogether(t *testing.T) {
 	}
 }
 
-func FuzzContentEncoding(f *testing.F) {
+func FuzzContentEncoding(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
 		f.Add(coding, encoded(f, coding, `{"a":"b"}`))
 	}

@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestParseEvent(t *testing.T) {
@@ -42,7 +44,8 @@ func TestParseEvent(t *testing.T) {
 
 // FuzzParseEvent checks that a parsed path has three parts without a way to smuggle a fourth, and that the address
 // of every source is found again.
-func FuzzParseEvent(f *testing.F) {
+func FuzzParseEvent(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add("1", "web", "s3cret")
 	f.Add("", "%2F", "a/b")
 	f.Add("1", "..", "?#")

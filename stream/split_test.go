@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
@@ -64,7 +65,8 @@ func TestSplit(t *testing.T) {
 }
 
 // FuzzSplitArray compares the elements with those of the standard decoder.
-func FuzzSplitArray(f *testing.F) {
+func FuzzSplitArray(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add(`[{"a":"b,]"},[1,2],"\\\"",null]`)
 	f.Fuzz(func(t *testing.T, body string) {
 		got, e := splitBodies(t, forebay.SplitArray, body)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -132,7 +133,8 @@ func TestFormatSize(t *testing.T) {
 }
 
 // Whatever ParseSize accepts is not negative, and is the same size after FormatSize.
-func FuzzParseSize(f *testing.F) {
+func FuzzParseSize(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{"100B", "5MB", "12 mb", "8EB", "1.5MB", "-1KB", "5 MiB"} {
 		f.Add(s)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestFolder(t *testing.T) {
@@ -50,7 +51,8 @@ func TestFolder(t *testing.T) {
 }
 
 // Whatever the id, its folder is one plain name, and different ids have different folders.
-func FuzzFolder(f *testing.F) {
+func FuzzFolder(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, id := range []string{"in.c-web.events", "..", "a/b", "%2E", "é"} {
 		f.Add(id, id+"x")
 	}
@@ -442,7 +444,8 @@ func TestRowsCanStop(t *testing.T) {
 }
 
 // The checker and the reader agree on rows, however the bytes are cut into writes.
-func FuzzRows(f *testing.F) {
+func FuzzRows(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{"", "\"a\"\n", "\"a\",\"b\"\"\"\n\"\",\"\n\"\n", "\"a\"", "\"\"\"", "\"a\",\n", "a\n", "\"a\"\"\n"} {
 		f.Add([]byte(s), uint8(3))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 type convert = func(dst, text []byte) ([]byte, celltype.Reason)
@@ -337,7 +338,8 @@ func TestConversionsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func FuzzNumber(f *testing.F) {
+func FuzzNumber(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{"0", "-1.5e3", "1e-400", "922337203685477580.7e1", "01", "1e", "NaN"} {
 		f.Add(s)
 	}
@@ -348,7 +350,8 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-func FuzzTimestamp(f *testing.F) {
+func FuzzTimestamp(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{"2026-11-22T23:00:00Z", "2026-11-22 23:00:00.5-05:00", "0000-12-31T23:59:59-23:59", "2026-11-22T7:47:19Z"} {
 		f.Add(s)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/snappy"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // text is the content of the files in testdata. The library for LZ4 made library, sums and high; its command made linked and
@@ -143,7 +145,8 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // Whatever the bytes are: no panic, no more than the limit, and nothing stays reserved.
-func FuzzDecode(f *testing.F) {
+func FuzzDecode(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, name := range []string{"library", "linked-sums"} {
 		frame, err := os.ReadFile("testdata/" + name + ".lz4")
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/otlp"
 )
 
@@ -459,14 +460,12 @@ func TestResponses(t *testing.T) {
 }
 
 // What has passed Check is decoded and written without a panic, and the output is JSON.
-func FuzzDecode(f *testing.F) {
-	for signal, encodings := range full(f) {
-		for _, data := range encodings {
-			for i, s := range signals {
-				if s == signal {
-					f.Add(uint8(i), data)
-				}
-			}
+func FuzzDecode(tf *testing.F) {
+	f := fuzztest.New(tf)
+	documents := full(f)
+	for i, signal := range signals {
+		for _, data := range documents[signal] {
+			f.Add(uint8(i), data)
 		}
 	}
 	f.Add(uint8(0), nested(otlp.MaxNesting+1))

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // JSON stays JSON, and what is already plain stays unchanged.
-func FuzzPlain(f *testing.F) {
+func FuzzPlain(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, text := range []string{
 		`null`, `{"a":null,"b":[null,1.0,-0e1],"c":{"d":null}}`, `{"bytesValue":"-_8","intValue":"1e3"}`, `[ {"":null} , 1e-3 , "\"" ]`, ` 1.50e1 `,
 	} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/gziptest"
 	"github.com/klauspost/compress/gzip"
 )
@@ -319,7 +320,8 @@ func optimal(counts []uint32) (size, depth int) {
 	return size, depth
 }
 
-func FuzzLongMember(f *testing.F) {
+func FuzzLongMember(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add([]byte("the gate opens when the basin is full and the water turns the wheel"), uint16(3), uint16(0), uint64(1))
 	f.Add([]byte{0, 255, 144, 143}, uint16(2000), uint16(300), uint64(2))
 	f.Add([]byte("a"), uint16(65535), uint16(0), uint64(3))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/gziptest"
 )
 
@@ -91,7 +92,8 @@ func TestTextsThatAreTooLong(t *testing.T) {
 	}
 }
 
-func FuzzMember(f *testing.F) {
+func FuzzMember(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add([]byte("the gate opens when the basin is full and the water turns the wheel"), uint8(3))
 	f.Add([]byte{0, 255, 144, 143}, uint8(200))
 	var e Encoder

@@ -8,10 +8,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // Whatever comes as a body: no panic, and a field is what it is or an error that names it.
-func FuzzInput(f *testing.F) {
+func FuzzInput(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{
 		``, `{}`, `[]`, `{"a":1}`, `{"configuration":"{\"a\":1}","state":{},"isDisabled":"1","rowsSortOrder":["a",1]}`, `{"configuration":"`,
 		`a=b&configuration=%7B%7D&rowsSortOrder[0]=x&rowsSortOrder[1]=y`, `a[b][c]=1&a[b][d]=2`, `a[]=1&a[]=2`, `a[=1`, `[=]`, `a[0][1]]=x`, "\x00", `a[b]=1&a=2`,
@@ -55,7 +58,8 @@ func FuzzInput(f *testing.F) {
 }
 
 // Rows of well-formed files are those of encoding/csv, with "\r\n" in cells kept; and what is written is read back.
-func FuzzCSV(f *testing.F) {
+func FuzzCSV(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{
 		"", "a,b\n1,2\n", "\"a\"\"b\",\"\n\"\r\n", "a,\n,b", "\"\"\n", "\"a", "\"a\"b\n", "a\"b\n", "\r\n\n\r", "\"a\r\nb\"\n", ",", "\"a\"\r", "\r", "a\r,b\n",
 	} {
@@ -112,7 +116,8 @@ func readAll(s string) (rows [][]string, err error) {
 }
 
 // Laying an object over another one keeps what only one of them has, and nothing of what the upper one replaces.
-func FuzzMerge(f *testing.F) {
+func FuzzMerge(tf *testing.F) {
+	f := fuzztest.New(tf)
 	f.Add(`{"a":1,"b":{"c":[1,2]}}`, `{"b":{"c":[3],"d":null}}`)
 	f.Add(`[]`, `{}`)
 	f.Add(`{"a":{"a":{"a":1e400}}}`, `{"a":{"a":{"b":1}}}`)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // requests are what clients send, good and bad. "\n" stands for CRLF, and "\\n" for a line feed alone.
@@ -225,7 +227,8 @@ func compare(t *testing.T, pieces [][]byte) {
 func brief(all []seen) string { return fmt.Sprintf("%.3000s", fmt.Sprintf("%+v", all)) }
 
 // FuzzSameAsNetHTTP is TestSameAsNetHTTP for whatever bytes, in up to three pieces.
-func FuzzSameAsNetHTTP(f *testing.F) {
+func FuzzSameAsNetHTTP(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, tt := range requests {
 		if len(tt.text) < 1000 {
 			f.Add(string(raw(tt.text)), uint16(20), uint16(50))

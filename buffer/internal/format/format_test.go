@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -240,7 +241,8 @@ func TestDefinitionsAreComparedByValue(t *testing.T) {
 }
 
 // Whatever the bytes are, nothing panics; and what is accepted is read again the same.
-func FuzzParseChunk(f *testing.F) {
+func FuzzParseChunk(tf *testing.F) {
+	f := fuzztest.New(tf)
 	b := append(make([]byte, ChunkHeaderSize), "\"1\"\n"...)
 	PutChunkHeader(b, ChunkHeader{Rows: 1, Raw: 4, Last: 9, Slice: Tally{Rows: 1, Raw: 4, Stored: 4, First: 9}})
 	f.Add(b)
@@ -262,7 +264,8 @@ func FuzzParseChunk(f *testing.F) {
 	})
 }
 
-func FuzzParseReceipt(f *testing.F) {
+func FuzzParseReceipt(tf *testing.F) {
+	f := fuzztest.New(tf)
 	b := append(make([]byte, ReceiptHeadSize), "data"...)
 	PutReceiptTime(b, 1)
 	PutReceiptLife(b, 2)
@@ -284,7 +287,8 @@ func FuzzParseReceipt(f *testing.F) {
 	})
 }
 
-func FuzzDecodeRecords(f *testing.F) {
+func FuzzDecodeRecords(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, seed := range []string{
 		`{"id":"a","def":{"table":{"ID":"t","Columns":["c"]},"encoding":1},"sealed":{"rows":1,"bytes":2}}`,
 		`{"sink":1,"state":"importing","def":null,"opened":"2025-01-02T03:04:05Z","retry":{"attempt":1},"rows":5}`,

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestFormat(t *testing.T) {
@@ -77,7 +79,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{"2017-02-20T12:34:45+02:00", "last day of february 2024", "+1 week 2 days ago", "@1", "2017W101 noon"} {
 		f.Add(s)
 	}

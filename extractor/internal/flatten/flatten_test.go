@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func TestSafeName(t *testing.T) {
@@ -69,7 +70,8 @@ func tablesOf(items []tree.Node, known tree.Node) (map[string][][]string, *Set, 
 
 // FuzzSet checks what holds for all data that fits tables: every line has the columns of its header, every item has a
 // row, every row of a list names a row that owns it, and the columns come out the same when they are known before.
-func FuzzSet(f *testing.F) {
+func FuzzSet(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{
 		`[{"a": 1, "l": [1, {"x": 1}]}]`, `[{"a": [{"b": [{"c": "\"\n,"}]}, {"b": {"c": 2}}]}, {"a": null}, 5]`, `[null, {"": {"": []}}, {"x_y": 1, "x": {"y": 2}}]`,
 		`[{"o": {}}, {"o": {"k": [[1], [2]]}}]`, `["a", 1, null, [1]]`, `[{"JSON_parentId": 1, "parent_id": 2, "l": [{"JSON_parentId": 3}]}]`,

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 func parse(t testing.TB, s string) Node {
@@ -211,7 +213,8 @@ func TestSerialized(t *testing.T) {
 }
 
 // FuzzParse checks that Parse takes what the standard library takes, and that what it writes is read back as the same.
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{`{"a":[1,2.5,"x\u00e9"],"a":null}`, `[[],{}]`, `-0`, `1e400`, `"\ud83d\ude00"`, `{"":0}`, "\"\xff\""} {
 		f.Add([]byte(s))
 	}

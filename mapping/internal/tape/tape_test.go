@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // Texts that RFC 8259 calls JSON, and texts that it does not.
@@ -94,7 +96,8 @@ func TestParseOfAnyDepth(t *testing.T) {
 
 // FuzzParse demands that the tape accepts what encoding/json does, that its nodes nest, and that a value rewritten
 // is the same value.
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range append(validJSON, invalidJSON...) {
 		if len(s) < 1000 {
 			f.Add([]byte(s))

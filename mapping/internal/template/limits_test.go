@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // A stack that overflows ends the process, so no text may bring the parser there: neither within the allowed length, nor
@@ -113,7 +115,8 @@ func TestTemplateLimits(t *testing.T) {
 }
 
 // Whatever a program contains, brackets behind it are seen. Of a text that is no program the scan only has to reach the end.
-func FuzzTemplateNesting(f *testing.F) {
+func FuzzTemplateNesting(tf *testing.F) {
+	f := fuzztest.New(tf)
 	corpus, err := os.ReadFile("../../testdata/templates.txt")
 	if err != nil {
 		f.Fatal(err)
