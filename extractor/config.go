@@ -248,9 +248,7 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 		if d := h.section("defaultOptions"); d != nil {
 			pl.defaults.params = d.object("params")
 			pl.defaults.headers = parseHeaders(d)
-			if _, ok := d.get("method"); ok {
-				pl.defaults.method = parseMethod(d)
-			}
+			pl.defaults.method = parseMethod(d, "")
 			d.done()
 		}
 		h.done()
@@ -324,14 +322,17 @@ func parseOutput(config *section, apiName string) *output {
 func (o *output) mappedTypes() []string { return slices.Sorted(maps.Keys(o.mappings)) }
 
 // parseMethod reads GET, POST or FORM in any case.
-func parseMethod(s *section) string {
-	text := s.text("method", "GET")
+func parseMethod(s *section, byDefault string) string {
+	if _, ok := s.get("method"); !ok {
+		return byDefault
+	}
+	text := s.text("method", methodGet)
 	switch m := strings.ToUpper(text); m {
-	case "GET", "POST", "FORM":
+	case methodGet, methodPost, methodForm:
 		return m
 	}
 	s.wrong("method", "must be GET, POST or FORM, not %q", text)
-	return "GET"
+	return methodGet
 }
 
 // parseHeaders reads literal headers; a list sends a header several times.

@@ -68,12 +68,9 @@ func parseJob(s *section, at place) *jobConfig {
 	sum := md5.Sum(s.node.AppendSerialized(nil, true))
 	j := &jobConfig{
 		id: cmp.Or(s.text("id", ""), hex.EncodeToString(sum[:])), path: s.path, endpoint: s.required("endpoint"), headers: parseHeaders(s),
-		dataField: parseDataField(s), scroller: s.text("scroller", ""),
+		dataField: parseDataField(s), scroller: s.text("scroller", ""), method: parseMethod(s, ""),
 	}
 	j.dataType = cmp.Or(s.text("dataType", ""), j.endpoint)
-	if _, ok := s.get("method"); ok {
-		j.method = parseMethod(s)
-	}
 	if n, ok := s.get("params"); ok && n.Kind() == tree.List && n.Len() > 0 {
 		for i, m := range n.Named().Members() {
 			j.params = append(j.params, member{m.Key, at.compile(m.Value, index(s.at("params"), i))})

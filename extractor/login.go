@@ -46,7 +46,7 @@ func parseLogin(auth *section, attrOnly place, pl *plan) *loginConfig {
 		auth.wrong("loginRequest", "is required")
 	} else {
 		lc.endpoint = req.required("endpoint")
-		lc.method = parseMethod(req)
+		lc.method = parseMethod(req, methodGet)
 		lc.params = attrOnly.compileMap(req, "params")
 		lc.headers = attrOnly.compileHeaders(req, "headers")
 		req.done()

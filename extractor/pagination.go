@@ -127,18 +127,3 @@ func (pc *paginationConfig) choose(j *jobConfig) (scroller, []stopConfig) {
 	}
 	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}
 }
-
-// pageLimit returns the page size in force: the job's own parameter of that name, else the configured one. ok is false
-// when there is neither.
-func pageLimit(base apiCall, name string, configured tree.Node) (tree.Node, bool) {
-	if own, _ := base.params.Get(name); !own.Empty() && own.IsScalar() {
-		return own, true
-	}
-	return configured, configured.Kind() != tree.Null
-}
-
-// size reads a page size.
-func size(limit tree.Node) (int64, bool) {
-	n, ok := limit.Number()
-	return n.Cut(), ok && n.Cut() > 0
-}

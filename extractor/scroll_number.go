@@ -9,49 +9,66 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// parseLimit reads the page size, which may be written as a string.
-func parseLimit(s *section, required bool) tree.Node {
-	n, ok := s.get("limit")
-	switch {
-	case !ok && required:
-		s.wrong("limit", "is required")
-	case ok:
-		if i, isInteger := n.Digits(); !isInteger || i <= 0 {
-			s.wrong("limit", "must be a positive integer")
-		}
-	}
-	return n
+// numbered is what the methods that count have in common.
+type numbered struct {
+	limit           tree.Node // the page size; null: unknown
+	limitParam      string
+	firstPageParams bool
+
+	started bool
+	number  int64 // of the next page, or of its first item
 }
+
+func parseNumbered(s *section) numbered {
+	limit, ok := s.get("limit")
+	if i, isInteger := limit.Digits(); ok && (!isInteger || i <= 0) { // it may be written as a string
+		s.wrong("limit", "must be a positive integer")
+	}
+	return numbered{limit: limit, limitParam: s.text("limitParam", "limit"), firstPageParams: s.boolean("firstPageParams", true)}
+}
+
+// bare reports whether the next request is the job's as it is.
+func (sc *numbered) bare() bool { return !sc.started && !sc.firstPageParams }
+
+// size returns the page size in force: the job's own parameter of that name, else the configured one, null when there is
+// neither.
+func (sc *numbered) size(base apiCall) tree.Node {
+	if own, _ := base.params.Get(sc.limitParam); !own.Empty() && own.IsScalar() {
+		return own
+	}
+	return sc.limit
+}
+
+func (sc *numbered) position() tree.Node { return tree.OfInt(sc.number) }
+
+func (sc *numbered) resume(n tree.Node) { sc.started, sc.number = true, n.Int() }
 
 // offsetScroller asks for items from a number on: method offset. It ends with a page of fewer items than the limit.
 type offsetScroller struct {
-	limit                   tree.Node
-	limitParam, offsetParam string
-	firstPageParams         bool
-	fromJob                 bool
-
-	started bool
-	offset  int64
+	numbered
+	offsetParam string
+	fromJob     bool
 }
 
 func parseOffset(s *section) func() scroller {
 	configured := offsetScroller{
-		limit: parseLimit(s, true), limitParam: s.text("limitParam", "limit"), offsetParam: s.text("offsetParam", "offset"),
-		firstPageParams: s.boolean("firstPageParams", true), fromJob: s.boolean("offsetFromJob", false),
+		numbered: parseNumbered(s), offsetParam: s.text("offsetParam", "offset"), fromJob: s.boolean("offsetFromJob", false),
+	}
+	if _, ok := s.get("limit"); !ok {
+		s.wrong("limit", "is required")
 	}
 	return func() scroller { sc := configured; return &sc }
 }
 
 func (sc *offsetScroller) call(base apiCall, _ *plan) (apiCall, error) {
-	if !sc.started && !sc.firstPageParams {
+	if sc.bare() {
 		return base, nil
 	}
-	limit, _ := pageLimit(base, sc.limitParam, sc.limit)
-	offset := tree.OfInt(sc.offset)
+	offset := tree.OfInt(sc.number)
 	if !sc.started {
 		offset = sc.start(base)
 	}
-	base.params = base.params.With(sc.limitParam, limit).With(sc.offsetParam, offset)
+	base.params = base.params.With(sc.limitParam, sc.size(base)).With(sc.offsetParam, offset)
 	return base, nil
 }
 
@@ -64,9 +81,9 @@ func (sc *offsetScroller) start(base apiCall) tree.Node {
 }
 
 func (sc *offsetScroller) advance(base apiCall, p *page) (bool, error) {
-	limit, _ := pageLimit(base, sc.limitParam, sc.limit)
-	n, ok := size(limit)
-	if !ok {
+	limit, ok := sc.size(base).Number()
+	n := limit.Cut()
+	if !ok || n <= 0 {
 		return false, fmt.Errorf("the parameter %q of the job is the page size and must be a positive number", sc.limitParam)
 	}
 	if int64(p.items.Len()) < n {
@@ -77,44 +94,34 @@ func (sc *offsetScroller) advance(base apiCall, p *page) (bool, error) {
 		if exact, ok := start.Integer(); ok && !exact.IsInt64() {
 			return false, fmt.Errorf("the parameter %q of the job is beyond all offsets", sc.offsetParam)
 		}
-		sc.started, sc.offset = true, start.Cut()
+		sc.started, sc.number = true, start.Cut()
 	}
-	if sc.offset > math.MaxInt64-n {
-		return false, fmt.Errorf("there is no offset after %d", sc.offset)
+	if sc.number > math.MaxInt64-n {
+		return false, fmt.Errorf("there is no offset after %d", sc.number)
 	}
-	sc.offset += n
+	sc.number += n
 	return true, nil
 }
 
-func (sc *offsetScroller) position() tree.Node { return tree.OfInt(sc.offset) }
-
-func (sc *offsetScroller) resume(n tree.Node) { sc.started, sc.offset = true, n.Int() }
-
 // pageScroller counts pages: method pagenum. It ends with an empty page.
 type pageScroller struct {
-	limit                 tree.Node // null: unknown
-	limitParam, pageParam string
-	firstPageParams       bool
-
-	started bool
-	number  int64
+	numbered
+	pageParam string
 }
 
 func parsePageNumber(s *section) func() scroller {
-	configured := pageScroller{
-		limit: parseLimit(s, false), limitParam: s.text("limitParam", "limit"), pageParam: s.text("pageParam", "page"),
-		firstPageParams: s.boolean("firstPageParams", true), number: s.integer("firstPage", 1),
-	}
+	configured := pageScroller{numbered: parseNumbered(s), pageParam: s.text("pageParam", "page")}
+	configured.number = s.integer("firstPage", 1)
 	return func() scroller { sc := configured; return &sc }
 }
 
 func (sc *pageScroller) call(base apiCall, _ *plan) (apiCall, error) {
-	if !sc.started && !sc.firstPageParams {
+	if sc.bare() {
 		return base, nil
 	}
-	limit, known := pageLimit(base, sc.limitParam, sc.limit)
+	limit := sc.size(base)
 	base.params = base.params.With(sc.pageParam, tree.OfInt(sc.number))
-	if known {
+	if limit.Kind() != tree.Null {
 		base.params = base.params.With(sc.limitParam, limit)
 	}
 	return base, nil
@@ -131,10 +138,6 @@ func (sc *pageScroller) advance(_ apiCall, p *page) (bool, error) {
 	sc.number++
 	return true, nil
 }
-
-func (sc *pageScroller) position() tree.Node { return tree.OfInt(sc.number) }
-
-func (sc *pageScroller) resume(n tree.Node) { sc.started, sc.number = true, n.Int() }
 
 // cursorScroller asks for items after the greatest, or before the smallest, id so far: method cursor. It ends with an
 // empty page.

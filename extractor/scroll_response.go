@@ -142,10 +142,7 @@ func parseResponseParam(s *section) func() scroller {
 		include: s.boolean("includeParams", false), params: tree.OfObject(),
 	}
 	if later := s.section("scrollRequest"); later != nil {
-		configured.endpoint = later.text("endpoint", "")
-		if _, ok := later.get("method"); ok {
-			configured.method = parseMethod(later)
-		}
+		configured.endpoint, configured.method = later.text("endpoint", ""), parseMethod(later, "")
 		configured.params = later.object("params")
 		later.done()
 	}

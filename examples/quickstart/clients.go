@@ -20,6 +20,7 @@ import (
 type ledger struct {
 	run      string       // the prefix of all delivery ids
 	answered atomic.Int64 // events with a final answer
+	onAnswer func() error // called after each of them; nil does nothing
 
 	mu       sync.Mutex
 	acked    []map[delivery]struct{} // by sink
@@ -117,7 +118,9 @@ func send(ctx context.Context, client *http.Client, cfg config, svc service, l *
 			l.record(a, d, final)
 		}
 		if final {
-			l.answered.Add(1)
+			if l.answered.Add(1); l.onAnswer != nil {
+				return l.onAnswer()
+			}
 			return nil
 		}
 		select {

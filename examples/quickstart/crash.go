@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -123,50 +124,34 @@ type crashing struct {
 	rng     *rand.Rand
 	current atomic.Pointer[child]
 	kills   int
-	killed  chan error // the result of the goroutine that kills
+
+	mu sync.Mutex // held by the client during whose answer the service is killed
+	at []int64    // the numbers of answers at which it is killed, ascending
 }
 
-// startCrashing kills the service at random numbers of answered events, with other requests on their way. fail ends the
-// run, and with it ctx, when the service cannot go on.
-func startCrashing(ctx context.Context, cfg config, dir, secret string, l *ledger, fail func(error)) (*crashing, error) {
-	s := &crashing{rng: rand.New(rand.NewPCG(cfg.seed, 0xdead)), killed: make(chan error, 1)}
+// startCrashing starts a service that is killed at random numbers of answered events. fail is called when it ends by itself.
+func startCrashing(cfg config, dir, secret string, l *ledger, fail func(error)) (*crashing, error) {
+	s := &crashing{rng: rand.New(rand.NewPCG(cfg.seed, 0xdead))}
 	s.start = func() (*child, error) { return startChild(dir, secret, fail) }
 	c, err := s.start()
 	if err != nil {
 		return nil, err
 	}
 	s.current.Store(c)
-	var at []int64
 	for range min(cfg.kills-1, cfg.n/2) {
-		at = append(at, 1+s.rng.Int64N(int64(cfg.n)))
+		s.at = append(s.at, 1+s.rng.Int64N(int64(cfg.n)))
 	}
-	slices.Sort(at)
-	go func() {
-		err := s.killAt(ctx, slices.Compact(at), l)
-		if err != nil {
-			fail(err)
+	slices.Sort(s.at)
+	l.onAnswer = func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.at) == 0 || l.answered.Load() < s.at[0] {
+			return nil
 		}
-		s.killed <- err
-	}()
+		s.at = s.at[1:]
+		return s.restart() // with the requests of the other clients on their way
+	}
 	return s, nil
-}
-
-func (s *crashing) killAt(ctx context.Context, answered []int64, l *ledger) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for _, n := range answered {
-		for l.answered.Load() < n {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		if err := s.restart(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s *crashing) restart() error {
@@ -183,9 +168,6 @@ func (s *crashing) url() string    { return s.current.Load().told.Load().URL }
 func (s *crashing) levels() levels { return s.current.Load().told.Load().Levels }
 
 func (s *crashing) finish(ctx context.Context) error {
-	if err := <-s.killed; err != nil {
-		return err
-	}
 	// The last kill hits uploads and imports: the child drains for a random moment only.
 	c := s.current.Load()
 	c.drain()
@@ -208,7 +190,4 @@ func (s *crashing) finish(ctx context.Context) error {
 }
 
 // abort is called when the run has failed.
-func (s *crashing) abort() {
-	<-s.killed
-	s.current.Load().kill()
-}
+func (s *crashing) abort() { s.current.Load().kill() }

@@ -105,7 +105,7 @@ func run(ctx context.Context, out *os.File, cfg config) error {
 	var svc service
 	var crash *crashing
 	if cfg.crash {
-		crash, err = startCrashing(ctx, cfg, dir, secret, ledger, fail)
+		crash, err = startCrashing(cfg, dir, secret, ledger, fail)
 		svc = crash
 	} else {
 		svc, err = startNode(ctx, dir, secret)
@@ -134,8 +134,8 @@ func run(ctx context.Context, out *os.File, cfg config) error {
 	}
 
 	fmt.Fprintf(out, "\n%d events sent by %d clients in %s, %.0f per second; all rows in the tables after %s\n",
-		cfg.n, cfg.clients, round(sending), float64(cfg.n)/sending.Seconds(), round(total))
-	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", round(first))
+		cfg.n, cfg.clients, sending.Round(time.Millisecond), float64(cfg.n)/sending.Seconds(), total.Round(time.Millisecond))
+	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", first.Round(time.Millisecond))
 	if crash != nil {
 		fmt.Fprintf(out, "the engine was killed %d times and recovered each time\n", crash.kills)
 	}
@@ -159,11 +159,4 @@ func dataDir(dir string) (string, error) {
 		return "", err
 	}
 	return filepath.Abs(dir)
-}
-
-func round(d time.Duration) time.Duration {
-	if d > time.Second {
-		return d.Round(10 * time.Millisecond)
-	}
-	return d.Round(time.Millisecond)
 }
