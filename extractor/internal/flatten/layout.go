@@ -1,9 +1,11 @@
 package flatten
 
 import (
+	"cmp"
 	"crypto/md5"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,9 +20,9 @@ type Layout struct {
 	Columns []LayoutColumn
 }
 
-// keyed reports whether rows have a primary key; by is how the layout stands in the one above.
-func (l *Layout) keyed(by LayoutColumn) bool {
-	return by.ParentPrimary && !by.NoParentKey || slices.ContainsFunc(l.Columns, func(c LayoutColumn) bool { return c.PrimaryKey })
+// keyed reports whether the rows of a table have a primary key.
+func (t LayoutColumn) keyed() bool {
+	return t.ParentPrimary && !t.NoParentKey || slices.ContainsFunc(t.Table.Columns, func(c LayoutColumn) bool { return c.PrimaryKey })
 }
 
 // LayoutColumn is a column, or a table of the items at a path.
@@ -51,78 +53,67 @@ const (
 	ToTable
 )
 
-// nameLayout gives names to the tables of a layout.
-func (s *Set) nameLayout(key, wanted string, l *Layout) {
-	s.layouts[key] = s.names.name(wanted)
-	for _, c := range l.Columns {
-		if c.Kind == ToTable {
-			s.nameLayout(key+"\x00"+c.Path, SafeName(c.Destination), c.Table)
+// tables yields the tables of a layout with the keys under which a set knows them.
+func (t LayoutColumn) tables(key string) iter.Seq2[string, LayoutColumn] {
+	return func(yield func(string, LayoutColumn) bool) {
+		for _, c := range t.Table.Columns {
+			if c.Kind == ToTable && !yield(key+"\x00"+c.Path, c) {
+				return
+			}
 		}
 	}
 }
 
-// openLayout opens the tables of a layout that are not open yet. parent is the name of the parent's table.
-func (s *Set) openLayout(key, parent string, l *Layout) error {
-	return s.openLayoutAs(key, l, parent, LayoutColumn{NoParentKey: true})
+// nameLayout gives names to a table and to those below.
+func (s *Set) nameLayout(key string, t LayoutColumn) {
+	s.layouts[key] = s.names.name(SafeName(t.Destination))
+	for below, c := range t.tables(key) {
+		s.nameLayout(below, c)
+	}
 }
 
-func (s *Set) openLayoutAs(key string, l *Layout, parent string, by LayoutColumn) error {
+// openLayout opens a table and those below if they are not open yet. parent is the name of the parent's table.
+func (s *Set) openLayout(key, parent string, t LayoutColumn) error {
 	if _, ok := s.tables[key]; !ok {
 		columns := make(taken)
-		t := &Table{Name: s.layouts[key]}
-		for _, c := range l.Columns {
-			if c.Kind == ToTable && (c.NoParentKey || l.keyed(by)) {
-				continue
-			}
-			column := columns.name(SafeName(c.Destination))
-			t.Columns = append(t.Columns, column)
-			if c.PrimaryKey {
-				t.PrimaryKey = append(t.PrimaryKey, column)
+		opened := &Table{Name: s.layouts[key]}
+		add := func(name string, primary bool) {
+			name = columns.name(SafeName(name))
+			opened.Columns = append(opened.Columns, name)
+			if primary {
+				opened.PrimaryKey = append(opened.PrimaryKey, name)
 			}
 		}
-		if !by.NoParentKey {
-			column := by.ParentKey
-			if column == "" {
-				column = parent + "_pk"
-			}
-			column = columns.name(SafeName(column))
-			t.Columns = append(t.Columns, column)
-			if by.ParentPrimary {
-				t.PrimaryKey = append(t.PrimaryKey, column)
+		for _, c := range t.Table.Columns {
+			if c.Kind != ToTable || !c.NoParentKey && !t.keyed() {
+				add(c.Destination, c.PrimaryKey)
 			}
 		}
-		if err := s.begin(key, t); err != nil {
+		if !t.NoParentKey {
+			add(cmp.Or(t.ParentKey, parent+"_pk"), t.ParentPrimary)
+		}
+		if err := s.begin(key, opened); err != nil {
 			return err
 		}
 	}
-	for _, c := range l.Columns {
-		if c.Kind == ToTable {
-			if err := s.openLayoutAs(key+"\x00"+c.Path, c.Table, s.tables[key].Name, c); err != nil {
-				return err
-			}
+	for below, c := range t.tables(key) {
+		if err := s.openLayout(below, s.tables[key].Name, c); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// writeLayout writes an item of a data type that has a layout.
-func (s *Set) writeLayout(name string, l *Layout, item tree.Node, extra []tree.Member) error {
-	if err := s.openLayout(name, "", l); err != nil {
-		return err
-	}
-	return s.layoutRow(name, name, l, LayoutColumn{NoParentKey: true}, rowOf(item, nil), tree.OfObject(extra...), "")
-}
-
-// layoutRow writes a row, and those of the tables below. name is the data type, for errors; key that of the table; by how
-// the layout stands in the one above, whose row has the link value parent.
-func (s *Set) layoutRow(name, key string, l *Layout, by LayoutColumn, item, extra tree.Node, parent string) error {
+// layoutRow writes a row, and those of the tables below. name is the data type, for errors; key that of the table t; parent
+// the link value of the row above.
+func (s *Set) layoutRow(name, key string, t LayoutColumn, item, extra tree.Node, parent string) error {
 	var cells, keys []string
-	keyed := l.keyed(by)
+	keyed := t.keyed()
 	own := ""
-	if !keyed && slices.ContainsFunc(l.Columns, func(c LayoutColumn) bool { return c.Kind == ToTable && !c.NoParentKey }) {
+	if !keyed && slices.ContainsFunc(t.Table.Columns, func(c LayoutColumn) bool { return c.Kind == ToTable && !c.NoParentKey }) {
 		own = rowSum(item, extra)
 	}
-	for _, c := range l.Columns {
+	for _, c := range t.Table.Columns {
 		var text string
 		switch c.Kind {
 		case ToTable:
@@ -151,9 +142,9 @@ func (s *Set) layoutRow(name, key string, l *Layout, by LayoutColumn, item, extr
 			keys = append(keys, text)
 		}
 	}
-	if !by.NoParentKey {
+	if !t.NoParentKey {
 		cells = append(cells, parent)
-		if by.ParentPrimary {
+		if t.ParentPrimary {
 			keys = append(keys, parent)
 		}
 	}
@@ -164,16 +155,13 @@ func (s *Set) layoutRow(name, key string, l *Layout, by LayoutColumn, item, extr
 	if keyed {
 		own = strings.Join(keys, ",")
 	}
-	for _, c := range l.Columns {
-		if c.Kind != ToTable {
-			continue
-		}
+	for below, c := range t.tables(key) {
 		n, _ := item.At(c.Path, ".")
 		if !keyed && n.Empty() {
 			continue
 		}
 		for m := range listOf(n).Each() {
-			if err := s.layoutRow(name, key+"\x00"+c.Path, c.Table, c, rowOf(m.Value, nil), extra, own); err != nil {
+			if err := s.layoutRow(name, below, c, rowOf(m.Value, nil), extra, own); err != nil {
 				return err
 			}
 		}

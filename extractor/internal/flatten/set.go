@@ -35,7 +35,7 @@ type Set struct {
 type dataType struct {
 	rows   shape
 	extras []string
-	layout *Layout
+	layout LayoutColumn // without a Table unless the type has a layout
 }
 
 // Table is a table that was opened.
@@ -71,8 +71,9 @@ func (s *Set) typeOf(name string) *dataType {
 
 // SetLayout gives a data type a manual layout. Its tables exist without rows too, so they have their names from now on.
 func (s *Set) SetLayout(name string, l *Layout) {
-	s.typeOf(name).layout = l
-	s.nameLayout(name, SafeName(name), l)
+	t := s.typeOf(name)
+	t.layout = LayoutColumn{Kind: ToTable, Destination: name, Table: l, NoParentKey: true}
+	s.nameLayout(name, t.layout)
 }
 
 // Restore makes columns and tables known that an earlier set returned from Known. It comes before SetLayout.
@@ -108,7 +109,7 @@ func (s *Set) Unused() []string {
 func (s *Set) Known() tree.Node {
 	var members []tree.Member
 	for _, name := range s.order {
-		if t := s.types[name]; t.layout == nil {
+		if t := s.types[name]; t.layout.Table == nil {
 			members = append(members, tree.Member{Key: name, Value: t.rows.encode()})
 		}
 	}
@@ -119,7 +120,7 @@ func (s *Set) Known() tree.Node {
 // *Error.
 func (s *Set) Learn(name string, item tree.Node, extra []tree.Member) (nested bool, err error) {
 	t := s.typeOf(name)
-	if t.layout != nil {
+	if t.layout.Table != nil {
 		return false, nil
 	}
 	for _, m := range extra {
@@ -140,8 +141,11 @@ func (s *Set) Write(name string, item tree.Node, extra []tree.Member) error {
 	if t == nil {
 		return fmt.Errorf("data type %q was not learned", name)
 	}
-	if t.layout != nil {
-		return s.writeLayout(name, t.layout, item, extra)
+	if t.layout.Table != nil {
+		if err := s.openLayout(name, "", t.layout); err != nil {
+			return err
+		}
+		return s.layoutRow(name, name, t.layout, rowOf(item, nil), tree.OfObject(extra...), "")
 	}
 	return s.writeRow(name, name, t.extras, &t.rows, item, extra)
 }
@@ -149,7 +153,7 @@ func (s *Set) Write(name string, item tree.Node, extra []tree.Member) error {
 // Finish opens the tables that exist without rows, and returns all tables in the order in which they were opened.
 func (s *Set) Finish() ([]*Table, error) {
 	for _, name := range s.order {
-		if l := s.types[name].layout; l != nil {
+		if l := s.types[name].layout; l.Table != nil {
 			if err := s.openLayout(name, "", l); err != nil {
 				return nil, err
 			}
