@@ -25,8 +25,7 @@ type tables struct {
 	toy bool // the records are those of the bundled API
 	// source is by data type. It belongs to the state: an id is made unique in the order in which data types come, and a
 	// run that goes on in the middle sees another order.
-	source  map[string]string
-	defined map[string]bool // by source
+	source map[string]string
 }
 
 func openTables(path string, toy bool, names map[string]string, logger *slog.Logger) (*tables, error) {
@@ -36,7 +35,7 @@ func openTables(path string, toy bool, names map[string]string, logger *slog.Log
 	}
 	source := make(map[string]string)
 	maps.Copy(source, names)
-	return &tables{eng, path, toy, source, make(map[string]bool)}, nil
+	return &tables{eng, path, toy, source}, nil
 }
 
 // columns of a table: the whole record, or the fields of a record that the program knows.
@@ -58,7 +57,7 @@ func tableID(source string) string { return "in.c-extract." + source }
 // define returns the source of a data type.
 func (t *tables) define(ctx context.Context, dataType string) (string, error) {
 	id, ok := t.source[dataType]
-	if t.defined[id] {
+	if _, defined := t.eng.Source(id); defined {
 		return id, nil
 	}
 	if !ok {
@@ -70,11 +69,8 @@ func (t *tables) define(ctx context.Context, dataType string) (string, error) {
 	err := t.eng.Define(ctx, forebay.Source{ID: id, Sinks: []forebay.Sink{{
 		ID: "records", Table: forebay.Table{ID: tableID(id), Columns: t.columns(dataType)},
 	}}})
-	if err != nil {
-		return "", err
-	}
-	t.source[dataType], t.defined[id] = id, true
-	return id, nil
+	t.source[dataType] = id
+	return id, err
 }
 
 // sourceID makes an id of a data type, which may be any text.
