@@ -3,6 +3,7 @@ package fastserver
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 )
 
 // maxHead is the greatest request line with headers of a plain request.
@@ -212,20 +213,9 @@ func parseLength(v []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// isWord compares without regard to case; word is in lower case.
+// isWord compares without regard to the case of ASCII letters. Other letters that fold to one have another length.
 func isWord(v []byte, word string) bool {
-	if len(v) != len(word) {
-		return false
-	}
-	for i, c := range v {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != word[i] {
-			return false
-		}
-	}
-	return true
+	return len(v) == len(word) && bytes.EqualFold(v, []byte(word))
 }
 
 // The classes of bytes.
@@ -237,59 +227,49 @@ const (
 	tokenByte
 )
 
-func all(v []byte, class byte) bool {
-	for _, c := range v {
-		if bytesOf[c]&class == 0 {
+func all[T []byte | string](v T, class byte) bool {
+	for i := range len(v) {
+		if bytesOf[v[i]]&class == 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// bytesOf has the classes of each byte.
-var bytesOf = makeBytesOf()
-
-func makeBytesOf() (t [256]byte) {
-	for i := range t {
-		c := byte(i)
-		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if alnum || bytes.IndexByte([]byte("-_.~$&+,/:;=@"), c) >= 0 {
-			t[i] |= pathByte
-		}
-		if alnum || bytes.IndexByte([]byte("-_.:[]"), c) >= 0 {
-			t[i] |= hostByte
-		}
-		if c == '\t' || c >= ' ' && c != 0x7f {
-			t[i] |= valueByte
-		}
-		if alnum || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0 {
-			t[i] |= tokenByte
-		}
-	}
-	return t
-}
+// bytesOf has the classes of each byte. canonical has the form of each byte of a name in the canonical form of the name, by
+// its place in the name; 0 if it cannot be in one.
+var bytesOf, canonical = makeTables()
 
 const (
 	firstByte = iota // of a name, or after a "-" in it
 	laterByte
 )
 
-// canonical has the form of each byte of a name in the canonical form of the name; 0 if it cannot be in one.
-var canonical = makeCanonical()
-
-func makeCanonical() (t [2][256]byte) {
-	for i := range 256 {
+func makeTables() (classes [256]byte, names [2][256]byte) {
+	for i := range classes {
 		c := byte(i)
-		if bytesOf[c]&tokenByte == 0 {
+		lower, upper := 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
+		also := func(class byte, punctuation string) {
+			if lower || upper || '0' <= c && c <= '9' || strings.IndexByte(punctuation, c) >= 0 {
+				classes[i] |= class
+			}
+		}
+		also(pathByte, "-_.~$&+,/:;=@")
+		also(hostByte, "-_.:[]")
+		also(tokenByte, "!#$%&'*+-.^_`|~")
+		if c == '\t' || c >= ' ' && c != 0x7f {
+			classes[i] |= valueByte
+		}
+		if classes[i]&tokenByte == 0 {
 			continue
 		}
-		t[firstByte][i], t[laterByte][i] = c, c
-		if 'a' <= c && c <= 'z' {
-			t[firstByte][i] = c - 'a' + 'A'
+		names[firstByte][i], names[laterByte][i] = c, c
+		if lower {
+			names[firstByte][i] -= 'a' - 'A'
 		}
-		if 'A' <= c && c <= 'Z' {
-			t[laterByte][i] = c - 'A' + 'a'
+		if upper {
+			names[laterByte][i] += 'a' - 'A'
 		}
 	}
-	return t
+	return classes, names
 }

@@ -127,21 +127,12 @@ func (w *response) takes(name string, values []string) bool {
 	case "Transfer-Encoding", "Trailer":
 		return false
 	}
-	return !strings.HasPrefix(name, http.TrailerPrefix) && validName(name)
+	return !strings.HasPrefix(name, http.TrailerPrefix) && name != "" && all(name, tokenByte)
 }
 
 // hasBody reports whether an answer with this status can have a body.
 func hasBody(status int) bool {
 	return status != http.StatusSwitchingProtocols && status != http.StatusNoContent && status != http.StatusNotModified
-}
-
-func validName(name string) bool {
-	for i := range len(name) {
-		if bytesOf[name[i]]&tokenByte == 0 {
-			return false
-		}
-	}
-	return name != ""
 }
 
 // appendField appends a line. A line end in a value would begin another field: it becomes a blank.
@@ -161,16 +152,12 @@ func appendField(b []byte, name, value string) []byte {
 }
 
 // Write gathers the body. It returns [http.ErrContentLength] for more than the handler has announced.
-func (w *response) Write(p []byte) (int, error) {
-	if err := w.room(len(p)); err != nil {
-		return 0, err
-	}
-	w.text = append(w.text, p...)
-	return len(p), nil
-}
+func (w *response) Write(p []byte) (int, error) { return write(w, p) }
 
 // WriteString is Write for a text.
-func (w *response) WriteString(p string) (int, error) {
+func (w *response) WriteString(p string) (int, error) { return write(w, p) }
+
+func write[T []byte | string](w *response, p T) (int, error) {
 	if err := w.room(len(p)); err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package fastserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,42 +37,23 @@ type Options struct {
 // Validate reports every option that is out of bounds.
 func (o Options) Validate() error {
 	var problems []error
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"ReadHeaderTimeout", o.ReadHeaderTimeout},
-		{"ReadTimeout", o.ReadTimeout},
-		{"WriteTimeout", o.WriteTimeout},
-		{"IdleTimeout", o.IdleTimeout},
-	} {
-		if d.value < 0 {
-			problems = append(problems, fmt.Errorf("fastserver: %s is %v, must not be negative", d.name, d.value))
+	check := func(name string, value int64, shown any) {
+		if value < 0 {
+			problems = append(problems, fmt.Errorf("fastserver: %s is %v, must not be negative", name, shown))
 		}
 	}
-	if o.MaxHeaderBytes < 0 {
-		problems = append(problems, fmt.Errorf("fastserver: MaxHeaderBytes is %d, must not be negative", o.MaxHeaderBytes))
-	}
+	check("ReadHeaderTimeout", int64(o.ReadHeaderTimeout), o.ReadHeaderTimeout)
+	check("ReadTimeout", int64(o.ReadTimeout), o.ReadTimeout)
+	check("WriteTimeout", int64(o.WriteTimeout), o.WriteTimeout)
+	check("IdleTimeout", int64(o.IdleTimeout), o.IdleTimeout)
+	check("MaxHeaderBytes", int64(o.MaxHeaderBytes), o.MaxHeaderBytes)
 	return errors.Join(problems...)
 }
 
 func (o Options) withDefaults() Options {
-	for _, d := range []struct {
-		value *time.Duration
-		usual time.Duration
-	}{
-		{&o.ReadHeaderTimeout, 10 * time.Second},
-		{&o.ReadTimeout, 30 * time.Second},
-		{&o.WriteTimeout, 70 * time.Second},
-		{&o.IdleTimeout, 30 * time.Second},
-	} {
-		if *d.value == 0 {
-			*d.value = d.usual
-		}
-	}
-	if o.MaxHeaderBytes == 0 {
-		o.MaxHeaderBytes = 64 << 10
-	}
+	o.ReadHeaderTimeout, o.ReadTimeout = cmp.Or(o.ReadHeaderTimeout, 10*time.Second), cmp.Or(o.ReadTimeout, 30*time.Second)
+	o.WriteTimeout, o.IdleTimeout = cmp.Or(o.WriteTimeout, 70*time.Second), cmp.Or(o.IdleTimeout, 30*time.Second)
+	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, 64<<10)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -328,14 +310,12 @@ func (r *replayed) Read(p []byte) (int, error) {
 }
 
 // CloseWrite closes the sending side only; net/http uses it while a client still sends.
-func (r *replayed) CloseWrite() error { return closeWrite(r.Conn) }
-
-// halfCloser is a connection whose sending side can be closed on its own.
-type halfCloser interface{ CloseWrite() error }
-
-func closeWrite(nc net.Conn) error {
-	if half, ok := nc.(halfCloser); ok {
+func (r *replayed) CloseWrite() error {
+	if half, ok := r.Conn.(halfCloser); ok {
 		return half.CloseWrite()
 	}
 	return nil
 }
+
+// halfCloser is a connection whose sending side can be closed on its own.
+type halfCloser interface{ CloseWrite() error }
