@@ -46,7 +46,7 @@ func documentedErrors(t *testing.T) map[string][]string {
 
 func TestDocumentedErrorsExist(t *testing.T) {
 	var code strings.Builder
-	for _, name := range []string{"handler.go", "result.go", "internal/wire/body.go"} {
+	for _, name := range []string{"handler.go", "result.go", "internal/wire/body.go", "internal/wire/failure.go"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestEngineErrors(t *testing.T) {
 			if a := sinks[0]; a.SinkID != "a" || a.StatusCode != tt.status || a.Error != "stream.in."+tt.error {
 				t.Errorf("failed sink is %+v", a)
 			}
-			if b := sinks[1]; b != (sinkResult{SinkID: "b", StatusCode: 200, Message: "processed"}) {
+			if b := sinks[1]; b != (sinkResult{"b", outcome{StatusCode: 200, Message: "processed"}}) {
 				t.Errorf("good sink is %+v", b)
 			}
 		})

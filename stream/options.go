@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -106,18 +107,12 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	set := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	set(&o.ProjectID, 1)
-	set(&o.BranchID, 1)
-	set(&o.MaxBodyBytes, DefaultMaxBodyBytes)
-	set(&o.MaxHeaderBytes, DefaultMaxHeaderBytes)
-	set(&o.MaxBufferedBytes, DefaultMaxBufferedBytes)
-	set(&o.MaxExportWireBytes, min(DefaultMaxExportWireBytes, o.MaxBufferedBytes/4))
-	set(&o.MaxExportBytes, min(DefaultMaxExportBytes, o.MaxBufferedBytes/2))
+	o.ProjectID, o.BranchID = cmp.Or(o.ProjectID, 1), cmp.Or(o.BranchID, 1)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
+	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, DefaultMaxHeaderBytes)
+	o.MaxBufferedBytes = cmp.Or(o.MaxBufferedBytes, DefaultMaxBufferedBytes)
+	o.MaxExportWireBytes = cmp.Or(o.MaxExportWireBytes, min(DefaultMaxExportWireBytes, o.MaxBufferedBytes/4))
+	o.MaxExportBytes = cmp.Or(o.MaxExportBytes, min(DefaultMaxExportBytes, o.MaxBufferedBytes/2))
 	o.TrustedProxies = slices.Clone(o.TrustedProxies)
 	o.HiddenHeaders = slices.Clone(o.HiddenHeaders)
 	for i, name := range o.HiddenHeaders {

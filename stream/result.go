@@ -12,20 +12,16 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
 
 // ingestError returns the answer for err, which the engine returned for a record or for one sink. contentType is the
-// request's. Errors of the engine become statuses only here; the package documentation lists them.
+// request's. The package documentation lists the answers; those that gRPC shares are in [wire.Prefix.Failure].
 func ingestError(err error, contentType string) *wire.Error {
 	var (
 		mapped   *mapping.Error
-		overload *buffer.OverloadError
-		failed   *buffer.FailedError
 		tooLarge *forebay.RowTooLargeError
-		tooMany  *buffer.TooLargeError
 	)
 	switch {
 	case errors.As(err, &mapped):
@@ -38,17 +34,6 @@ func ingestError(err error, contentType string) *wire.Error {
 		return names.Errorf(http.StatusUnprocessableEntity, "unprocessableContent", "%v", mapped)
 	case errors.As(err, &tooLarge):
 		return names.Errorf(http.StatusRequestEntityTooLarge, "payloadTooLarge", "%v", tooLarge)
-	case errors.As(err, &tooMany):
-		return names.Errorf(http.StatusRequestEntityTooLarge, "payloadTooLarge",
-			"The rows of all sinks together have %d bytes, at most %d are taken at once.", tooMany.Size, tooMany.Limit)
-	case errors.As(err, &overload):
-		return names.Errorf(http.StatusServiceUnavailable, "overloaded",
-			"The bound of the %s is reached. Send the event again later.", overload.Resource).Retry(max(overload.RetryAfter, time.Second))
-	case errors.As(err, &failed): // the buffer logs it, once
-		return names.Errorf(http.StatusServiceUnavailable, "noPipelineReady",
-			"The local disk cannot be written. It is unknown whether the event was stored. Send it again later.").Retry(wire.ReopenRetryAfter)
-	case errors.Is(err, forebay.ErrClosed):
-		return names.Errorf(http.StatusServiceUnavailable, "shutdown", "The service is stopping. Send the event again.").Retry(time.Second)
 	case errors.Is(err, forebay.ErrOtherContent):
 		return names.Errorf(http.StatusUnprocessableEntity, "unprocessableContent",
 			"The Idempotency-Key was used for another body. Nothing was stored.")
@@ -58,57 +43,48 @@ func ingestError(err error, contentType string) *wire.Error {
 		return disabledSource
 	case errors.Is(err, context.Canceled):
 		return names.ClientGone()
-	case errors.Is(err, context.DeadlineExceeded):
-		return names.Errorf(http.StatusServiceUnavailable, "noPipelineReady",
-			"The event was not stored in time, it is unknown whether it will be. Send it again.").Retry(time.Second)
 	}
-	e := names.Errorf(http.StatusInternalServerError, "genericError",
-		"Internal error. Send the event again later; if it fails again, quote the exception id to the operator.")
-	e.Cause = err
-	return e
+	return names.Failure(err, "event")
 }
 
-// sinkResult is the outcome at one sink.
-type sinkResult struct {
-	SinkID     string `json:"sinkId"`
+// outcome is what became of a part of a request, in the answer.
+type outcome struct {
 	StatusCode int    `json:"statusCode"`
 	Error      string `json:"error,omitempty"`
 	Message    string `json:"message"`
 }
 
+// sinkResult is the outcome at one sink.
+type sinkResult struct {
+	SinkID string `json:"sinkId"`
+	outcome
+}
+
 type sourceResult struct {
-	ProjectID  int          `json:"projectId"`
-	SourceID   string       `json:"sourceId"`
-	BranchID   int          `json:"branchId"`
-	StatusCode int          `json:"statusCode"`
-	Error      string       `json:"error,omitempty"`
-	Message    string       `json:"message"`
-	Sinks      []sinkResult `json:"sinks,omitempty"`
+	ProjectID int    `json:"projectId"`
+	SourceID  string `json:"sourceId"`
+	BranchID  int    `json:"branchId"`
+	outcome
+	Sinks []sinkResult `json:"sinks,omitempty"`
 }
 
 // resultBody is the body of an answer that has the outcome per sink.
 type resultBody struct {
-	StatusCode  int            `json:"statusCode"`
-	Error       string         `json:"error,omitempty"`
-	Message     string         `json:"message"`
+	outcome
 	ExceptionID string         `json:"exceptionId,omitempty"`
 	Sources     []sourceResult `json:"sources,omitempty"`
 }
 
 // eventResult is the outcome of one event that not every sink has taken.
 type eventResult struct {
-	Index      int          `json:"index"`
-	StatusCode int          `json:"statusCode"`
-	Error      string       `json:"error"`
-	Message    string       `json:"message"`
-	Sinks      []sinkResult `json:"sinks"`
+	Index int `json:"index"`
+	outcome
+	Sinks []sinkResult `json:"sinks"`
 }
 
 // eventsBody is the answer to a request with several events.
 type eventsBody struct {
-	StatusCode  int    `json:"statusCode"`
-	Error       string `json:"error,omitempty"`
-	Message     string `json:"message"`
+	outcome
 	ExceptionID string `json:"exceptionId,omitempty"`
 	ProjectID   int    `json:"projectId"`
 	SourceID    string `json:"sourceId"`
@@ -219,16 +195,13 @@ func (a *answer) writeOne(res forebay.Result) {
 		out.Error = writeFailed
 	}
 	wire.SetRetryAfter(a.w.Header(), a.retryAfter)
-	wire.WriteJSON(a.w, out.StatusCode, resultBody{
-		StatusCode: out.StatusCode, Error: out.Error, Message: out.Message, ExceptionID: a.exceptionID, Sources: []sourceResult{out},
-	})
+	wire.WriteJSON(a.w, out.StatusCode, resultBody{out.outcome, a.exceptionID, []sourceResult{out}})
 }
 
 // writeMany answers a request with several events. Its status is the highest of all events and sinks.
 func (a *answer) writeMany(results []forebay.Result) {
-	out := eventsBody{
-		StatusCode: http.StatusOK, ProjectID: a.h.opts.ProjectID, BranchID: a.h.opts.BranchID, SourceID: a.source, Events: len(results),
-	}
+	out := eventsBody{ProjectID: a.h.opts.ProjectID, BranchID: a.h.opts.BranchID, SourceID: a.source, Events: len(results)}
+	out.StatusCode = http.StatusOK
 	failed := 0
 	dropped := len(results) > 0
 	for i, res := range results {
@@ -236,7 +209,8 @@ func (a *answer) writeMany(results []forebay.Result) {
 		status, ok := accepted(res)
 		if !ok {
 			failed++
-			ev := eventResult{Index: i, Error: writeFailed}
+			ev := eventResult{Index: i}
+			ev.Error = writeFailed
 			ev.Sinks, ev.StatusCode, ev.Message = a.add(res)
 			if status = ev.StatusCode; len(out.Failed) < maxFailed {
 				out.Failed = append(out.Failed, ev)

@@ -63,8 +63,8 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	if err != nil {
 		return otlpRequestError(err)
 	}
-	if h.bodies.Take(&q.body, cost) != nil {
-		return names.Busy()
+	if err := h.bodies.Take(&q.body, cost); err != nil {
+		return names.Failure(err, "event")
 	}
 	docs, n, err := otlp.Decode(signal, enc, data, headers)
 	if err != nil {

@@ -1,6 +1,7 @@
 package otlpgrpc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,18 +70,10 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxBufferedBytes == 0 {
-		o.MaxBufferedBytes = DefaultMaxBufferedBytes
-	}
-	if o.MaxWireBytes == 0 {
-		o.MaxWireBytes = min(DefaultMaxWireBytes, o.MaxBufferedBytes/4)
-	}
-	if o.MaxMessageBytes == 0 {
-		o.MaxMessageBytes = min(DefaultMaxMessageBytes, o.MaxBufferedBytes/2)
-	}
-	if o.ReadTimeout == 0 {
-		o.ReadTimeout = DefaultReadTimeout
-	}
+	o.MaxBufferedBytes = cmp.Or(o.MaxBufferedBytes, DefaultMaxBufferedBytes)
+	o.MaxWireBytes = cmp.Or(o.MaxWireBytes, min(DefaultMaxWireBytes, o.MaxBufferedBytes/4))
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, min(DefaultMaxMessageBytes, o.MaxBufferedBytes/2))
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

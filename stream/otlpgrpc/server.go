@@ -25,12 +25,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/internal/intake"
 	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/internal/wire"
 )
 
 // Server returns a server of the OTLP services whose limits keep a slow or hostile client from holding resources for long.
@@ -264,28 +264,10 @@ func (s *server) export(ctx context.Context, source, secret string, md metadata.
 
 // failure makes the status of a batch that was not taken: UNAVAILABLE when another attempt can fix it.
 func (s *server) failure(ctx context.Context, err error) error {
-	var (
-		overload *buffer.OverloadError
-		failed   *buffer.FailedError
-		tooLarge *buffer.TooLargeError
-	)
 	switch {
-	case errors.As(err, &overload):
-		return unavailable(overload.RetryAfter, fmt.Sprintf("The bound of the %s is reached. Send the batch again later.", overload.Resource))
-	case errors.As(err, &failed): // the buffer logs it, once
-		return unavailable(2*time.Second, "The local disk cannot be written. It is unknown whether the batch was stored. Send it again later.")
-	case errors.As(err, &tooLarge):
-		return status.Error(codes.InvalidArgument, fmt.Sprintf("The rows of all sinks together have %d bytes, at most %d are taken at once. "+
-			"Send smaller batches.", tooLarge.Size, tooLarge.Limit))
 	case errors.Is(err, errTooLarge):
 		return status.Error(codes.ResourceExhausted, fmt.Sprintf("The message has more than %d bytes without its compression. "+
 			"Send smaller batches.", s.opts.MaxMessageBytes))
-	case errors.Is(err, intake.ErrBusy):
-		return unavailable(time.Second, "Too many requests are in progress. Send the batch again later.")
-	case errors.Is(err, forebay.ErrClosed):
-		return unavailable(time.Second, "The service is stopping. Send the batch again.")
-	case errors.Is(err, context.DeadlineExceeded):
-		return unavailable(time.Second, "The batch was not stored in time, it is unknown whether it will be. Send it again.")
 	case errors.Is(err, forebay.ErrOtherContent):
 		return status.Error(codes.InvalidArgument, "The "+keyName+" was used for another batch. Nothing was stored.")
 	case errors.Is(err, forebay.ErrUnknownSource):
@@ -295,8 +277,15 @@ func (s *server) failure(ctx context.Context, err error) error {
 	case errors.Is(err, otlp.ErrRequest):
 		return status.Error(codes.InvalidArgument, otlp.Sentence(err))
 	}
-	s.opts.Logger.LogAttrs(ctx, slog.LevelError, "export failed", slog.Any("cause", err))
-	return unavailable(time.Second, "Internal error. Send the batch again later.")
+	switch e := wire.Prefix("").Failure(err, "batch"); {
+	case e.Cause != nil:
+		s.opts.Logger.LogAttrs(ctx, slog.LevelError, "export failed", slog.Any("cause", err))
+		return unavailable(time.Second, "Internal error. Send the batch again later.")
+	case e.Status == http.StatusRequestEntityTooLarge:
+		return status.Error(codes.InvalidArgument, e.Message+" Send smaller batches.")
+	default:
+		return unavailable(e.RetryAfter, e.Message)
+	}
 }
 
 // errPaused is retryable: a source is disabled for a while, and enabled again.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/forebay/forebay/internal/intake"
 )
@@ -77,12 +76,6 @@ func (p Prefix) tooLarge(limit int64) *Error {
 	return p.Errorf(http.StatusRequestEntityTooLarge, "bodyTooLarge", "The body has more than %d bytes.", limit).leaveBody()
 }
 
-// Busy is the answer while requests in progress take all memory that they may.
-func (p Prefix) Busy() *Error {
-	return p.Errorf(http.StatusServiceUnavailable, "overloaded",
-		"Too many requests are in progress. Send the event again later.").Retry(time.Second).leaveBody()
-}
-
 // ClientGone is the answer to a client that ended its request early. Only logs and proxies see it.
 func (p Prefix) ClientGone() *Error {
 	return p.Errorf(499, "eof", "The client closed the connection before the request was complete.")
@@ -97,7 +90,7 @@ func (p Prefix) ReadError(err error) *Error {
 	)
 	switch {
 	case errors.Is(err, intake.ErrBusy):
-		return p.Busy()
+		return p.Failure(err, "event")
 	case errors.As(err, &over):
 		return p.tooLarge(int64(over.Limit))
 	case errors.As(err, &undecodable):
