@@ -47,7 +47,7 @@ type member struct {
 	value *expression
 }
 
-// A place is where an expression stands: what it may refer to.
+// A place says what an expression may refer to.
 type place struct {
 	p        *problems
 	families []string
@@ -153,7 +153,7 @@ func secretPath(path string) bool {
 type scope struct {
 	now    time.Time
 	values map[string]map[string]tree.Node // by family and dotted path
-	// found is told every value that is secret.
+	// found learns every value that is secret.
 	found *redactor
 }
 

@@ -107,8 +107,8 @@ func (c *credentials) sign(r *request) {
 	}
 }
 
-// An authenticator logs in when it is needed. It is safe for concurrent use: requests that find the login missing or
-// expired at the same time wait for one login, and get its result or its error.
+// An authenticator logs in when a request needs it. It is safe for concurrent use: requests that find the login missing or
+// expired at the same time share one login and its error.
 type authenticator struct {
 	config *loginConfig
 	plan   *plan
@@ -157,7 +157,7 @@ func (a *authenticator) credentials(ctx context.Context) (*credentials, error) {
 		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			return nil, f.err
 		}
-		// The request that logged in was given up; this one was not.
+		// The request that logged in was cancelled; this one was not.
 	}
 }
 
@@ -241,7 +241,7 @@ func (lc *loginConfig) read(body string) (tree.Node, error) {
 	return n, fmt.Errorf("the answer is %s, not an object or a value", n.Kind().Phrase())
 }
 
-// legacy replaces plain texts that are the path of a value in the answer by a reference to it: an older notation.
+// legacy reads an older notation: a plain text that is the path of a value in the answer refers to that value.
 func (lc *loginConfig) legacy(em expressionMap, s *scope) expressionMap {
 	out := slices.Clone(em)
 	for i, m := range out {
@@ -256,7 +256,7 @@ func (lc *loginConfig) legacy(em expressionMap, s *scope) expressionMap {
 	return out
 }
 
-// aeon bounds numbers of seconds that an API names, which are computed with in nanoseconds: about 30 years.
+// aeon bounds the seconds that an API may name, about 30 years, so that they fit in a [time.Duration].
 const aeon = 1e9
 
 // expiry returns when the login ends, zero for never.

@@ -41,7 +41,7 @@ func (o origin) String() string {
 	return o.scheme + "://" + host
 }
 
-// covers reports whether what may go to o may go to other: the same origin, or the same host behind TLS, each at its
+// covers reports whether credentials of o may go to other: the same origin, or the same host behind TLS, each at its
 // default port. A host "*.example.com" covers all names below example.com.
 func (o origin) covers(other origin) bool {
 	sameHost := o.host == other.host
@@ -65,7 +65,7 @@ var spelledOut = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#{}\\]+([
 // home returns the origin that an endpoint of the configuration names. The default is the base URL's.
 func (pl *plan) home(endpoint string) origin {
 	if spelledOut.MatchString(endpoint) {
-		// Placeholders that follow may make a URL invalid, so they are left out.
+		// Placeholders may make a URL invalid, so they are left out.
 		before, _, _ := strings.Cut(endpoint, "{")
 		if u, err := resolve(pl.baseURL, before); err == nil {
 			return originOf(u)

@@ -14,8 +14,8 @@ import (
 // A redactor knows the secret values of a run and takes them out of texts for logs and errors: attributes whose names
 // begin with '#', what a login answered, and everything that was computed from them. It is safe for concurrent use.
 //
-// Values that are computed during a run replace each other: of those, the latest are known. So memory is bounded
-// although a run may log in before every request.
+// Of the values that are computed during a run it knows the latest only, so memory is bounded although a run may log in
+// before every request.
 type redactor struct {
 	mu sync.Mutex
 	// lasting and recent hold the values. The oldest of recent are dropped.
@@ -30,8 +30,7 @@ type secret struct {
 	base64 []core
 }
 
-// maxRecent is how many values of a run are known at once. A login with a handful of values, and the one before it,
-// fit many times.
+// maxRecent is how many values of a run are known at once: enough for many logins.
 const maxRecent = 64
 
 // fork returns a redactor for one run, which knows what r knows.
@@ -43,7 +42,7 @@ func (r *redactor) fork() *redactor {
 
 const redacted = "***"
 
-// shortSecret is up to where a secret is looked for as a whole word only: "1" must not make every number unreadable.
+// shortSecret is the length up to which a secret counts as a whole word only: "1" must not hide parts of every number.
 const shortSecret = 3
 
 func (r *redactor) addNode(n tree.Node) {

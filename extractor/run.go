@@ -13,8 +13,8 @@ import (
 
 // Options of [Run]. The zero value works and throws the records away.
 type Options struct {
-	// Emit takes the records of a page, in order, one page at a time. When it returns nil the records count as kept:
-	// a checkpoint behind them may be saved. An error ends the run and is returned as it is. Default: nothing is kept.
+	// Emit takes the records of a page, in order, one page at a time. When it returns nil the records are kept, and a
+	// checkpoint after them may be saved. An error ends the run and is returned as it is. Default: nothing is kept.
 	Emit func(ctx context.Context, p *Page) error
 	// Checkpoint is called with the new state after every page of a top-level job, when its records and those of its
 	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
@@ -33,9 +33,9 @@ type Options struct {
 	// behind redirects and changing names, and uses no proxy. For services that run configurations of strangers. It
 	// cannot be combined with Transport.
 	PublicOnly bool
-	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. While a page is worked on
-	// its text is held, twice for a moment when its length is not known before, and a few megabytes. Objects with very many
-	// members add up to two times this bound; more end the run. Default: 100 MiB.
+	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. A run holds the text of one
+	// page and a few megabytes, and for a moment the text twice if its length was not announced. Objects with very many
+	// members may take up to two times this bound in addition; more end the run. Default: 100 MiB.
 	MaxResponseBytes int64
 	// MaxRetryDelay bounds the pauses before retries. When a server asks for a longer one the request fails at once.
 	// Default: 24 hours.

@@ -172,8 +172,8 @@ func (s *section) integers(key string, byDefault []int) []int {
 	return out
 }
 
-// unsupported refuses settings that say how to reach or prove something: without them a request would go another way than
-// the configuration asks for. Keys with the sign of a secret count too.
+// unsupported refuses settings of connections and certificates that do not exist here: a run that ignored them would send
+// its requests in another way than the configuration asks for. It looks for the keys with '#' too.
 func (s *section) unsupported(keys ...string) {
 	for _, key := range keys {
 		for _, spelled := range []string{key, "#" + key} {

@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxDecoding is how many encodings around each other a secret is looked for in: a URL in a JSON text in HTML has three.
+// maxDecoding is how many nested encodings are undone to find a secret: a URL in a JSON text in HTML has three.
 const maxDecoding = 3
 
-// A view is a text with its escapes decoded. Byte i of it was written by the bytes from[i] to from[i+1] of the text.
+// A view is a text with its escapes decoded. Its byte i stands for the bytes from[i] to from[i+1] of the original.
 type view struct {
 	text string
 	from []int
 }
 
-// decoded undoes one layer of escapes, whatever their kind: percent signs, JSON and HTML. changed is false when there are
-// none. A nil from stands for the text itself.
+// decoded undoes one layer of escapes: percent signs, JSON and HTML. changed is false when there are none. A view whose from
+// is nil is the original.
 func (v view) decoded() (_ view, changed bool) {
 	if !strings.ContainsAny(v.text, `%\&`) {
 		return v, false
@@ -42,7 +42,7 @@ func (v view) decoded() (_ view, changed bool) {
 	return view{string(out), append(from, v.source(len(v.text)))}, changed
 }
 
-// source returns where in the text a byte of the view begins.
+// source returns where a byte of the view begins in the original.
 func (v view) source(i int) int {
 	if v.from == nil {
 		return i
@@ -91,17 +91,17 @@ func unicodeEscape(s string) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// minBase64 is the shortest part of a base64 text that is taken for a secret.
+// minBase64 is the length of the shortest core: shorter ones occur by chance.
 const minBase64 = 5
 
-// A core is the characters of a base64 text that a secret in it decides alone. before and after say whether the characters
-// beside them hold bits of it too.
+// A core is the part of a base64 text that depends on a secret in it alone. before and after report whether the characters
+// next to it hold bits of the secret too.
 type core struct {
 	text          string
 	before, after bool
 }
 
-// inBase64 returns the cores of a secret, for each of the places where it may begin, in both alphabets.
+// inBase64 returns the cores of a secret for each alignment, in both alphabets.
 func inBase64(secret string) []core {
 	var cores []core
 	for shift := range 3 {

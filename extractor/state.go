@@ -22,9 +22,9 @@ type State struct {
 	// Columns are the columns and the names that tables had, in the form of [Tables]. The columns come first in the tables
 	// of the next run, and the names stay.
 	Columns json.RawMessage `json:"columns,omitempty"`
-	// Names belong to the receiver of pages: what it calls the tables, or sources, of data types. A run hands them on as
-	// they are. Names that are made unique in the order in which data types come must be here, or rows go to the table of
-	// another data type when a run goes on in the middle.
+	// Names belong to the receiver of pages: the names of its tables, or sources, by data type. A run passes them on
+	// unchanged. A receiver that makes names unique in the order in which data types come must keep them here. Otherwise a
+	// run that goes on in the middle writes rows to the table of another data type.
 	Names map[string]string `json:"names,omitempty"`
 	// Checkpoint is where a run that did not succeed goes on; nil after a success.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
@@ -38,9 +38,9 @@ type StateTime struct {
 
 // Checkpoint is the position after the last page of a top-level job whose records, and those of its children, were
 // emitted. A run that is given it begins with the page after, at the time of the first run, and with the counters of
-// the stopping conditions as they were. It counts for the same configuration only, else it is ignored with a warning.
-// Attributes whose names begin with '#', debug, retryConfig, timeouts and trusted origins may be others: people change
-// them to get a run through that failed.
+// the stopping conditions as they were. A run with another configuration ignores it with a warning. Attributes whose
+// names begin with '#', debug, retryConfig, timeouts and trusted origins may differ: people change these to get a failed
+// run through.
 type Checkpoint struct {
 	// Config identifies the configuration.
 	Config string `json:"config"`
@@ -67,15 +67,15 @@ func fingerprint(n tree.Node) string {
 	return text
 }
 
-// fingerprintIn is fingerprint with memory to be used again.
+// fingerprintIn is fingerprint with the memory of scratch, which it returns.
 func fingerprintIn(scratch []byte, n tree.Node) (string, []byte) {
 	h := sha256.New()
 	scratch = n.WriteSerialized(h, scratch)
 	return hex.EncodeToString(h.Sum(nil)), scratch
 }
 
-// identifying returns what of a configuration tells whether a checkpoint fits: not secrets, and not how its requests are
-// sent and logged.
+// identifying returns the parts of a configuration that a checkpoint depends on: all but secrets, and how requests are sent
+// and logged.
 func identifying(root tree.Node) tree.Node {
 	root = withoutSecrets(root)
 	for _, at := range [][]string{nil, {"parameters"}} {

@@ -72,7 +72,8 @@ func parseStops(s *section) stopConfig {
 // A stopper evaluates the conditions of one job run. Its counters cover all pages that were read.
 type stopper struct {
 	configs []stopConfig
-	// Started is when the job began, as if it had been at work ever since; Pages, Items and Volume count what was read.
+	// Started is when the job began. After a resume the time between the runs is left out. Pages, Items and Volume count what
+	// was read.
 	Started time.Time
 	Pages   int64
 	Items   int64

@@ -1,4 +1,4 @@
-// Command inspect looks into a data directory without changing it: what waits, where, for how long and why.
+// Command inspect shows what waits in a data directory, where, for how long and why. It changes nothing.
 //
 //	go run ./examples/inspect DIR                     sinks, files and slices
 //	go run ./examples/inspect -json DIR               the same for programs

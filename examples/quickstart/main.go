@@ -1,6 +1,6 @@
-// Command quickstart shows the whole way of an event on one machine. It opens an engine in a directory, serves the ingestion
-// endpoint on a loopback port, sends webhook-like events to it over HTTP, waits until they are in the tables, and
-// then reads the tables back to see that every event that was acknowledged is there exactly once.
+// Command quickstart takes events all the way on one machine. It opens an engine in a directory, serves the ingestion
+// endpoint on a loopback port, sends webhook-like events to it over HTTP, and waits until they are in the tables. Then it
+// reads the tables back to see that every acknowledged event is there exactly once.
 //
 //	go run ./examples/quickstart                  10000 events, in a temporary directory that is kept
 //	go run ./examples/quickstart -n 200000        more of them

@@ -47,7 +47,8 @@ func serveAdmin(cfg config, eng *forebay.Engine, cat *catalog.Catalog, logger *s
 
 // checkpoint is the answer to an order.
 type checkpoint struct {
-	// Directory holds the copy of rows and definitions, Staging the staged objects that it needs, which are those of the running engine.
+	// Directory holds the copy of rows and definitions, Staging the staged objects of the running engine, which the copy
+	// needs.
 	Directory string `json:"directory"`
 	Staging   string `json:"staging"`
 	Inspect   string `json:"inspect"`
@@ -56,8 +57,8 @@ type checkpoint struct {
 // catalogFolder holds the definitions, in the data directory and in its copies.
 const catalogFolder = "catalog"
 
-// adminHandler makes checkpoints of rows and definitions. A page in a browser of this machine cannot ask for one: requests of other origins are
-// refused.
+// adminHandler makes checkpoints of rows and definitions. It refuses requests of other origins, so a page in a browser of
+// this machine cannot ask for one.
 func adminHandler(dir string, eng *forebay.Engine, cat *catalog.Catalog, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {

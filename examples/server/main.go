@@ -7,18 +7,19 @@
 //
 // It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it takes requests, then commands to try it, and logs to
 // standard error. Requests to the API need the token of DIR/token or of -token. With -source web it makes a
-// source with two tables first, to be tried without the API. On SIGTERM or an interrupt
-// it stops accepting, answers the requests in progress, moves what waits to the tables and ends with status 0. When
-// -shutdown-timeout is over before that, rows that still wait stay on disk and go on at the next start; nothing that
+// source with two tables first, so that you can try it without the API.
+//
+// On SIGTERM or an interrupt it stops accepting, answers the requests in progress, moves what waits to the tables and
+// ends with status 0. Rows that still wait after -shutdown-timeout stay on disk and go on at the next start; nothing that
 // was acknowledged is lost either way. A second signal ends it at once.
 //
-// Events are taken by package fastserver; with -net-http by the server of net/http, which needs more CPU for each.
+// Package fastserver takes the events; with -net-http the server of net/http does, which needs more CPU for each.
 //
-// GET /metrics on the address of the API gives the metrics of docs/operations.md to Prometheus. It needs no token and tells the
-// ids of sources and sinks and their numbers: keep that address private.
+// GET /metrics on the address of the API gives the metrics of docs/operations.md to Prometheus. It needs no token and shows
+// the ids and counters of sources and sinks: keep that address private.
 //
-// With -admin 127.0.0.1:8082 it takes orders of the machine it runs on: a POST to /checkpoint copies the data directory
-// while events flow, and answers where the copy is. examples/inspect looks into that.
+// With -admin 127.0.0.1:8082 it takes orders from its own machine: a POST to /checkpoint copies the data directory while
+// events flow, and answers with the place of the copy, for examples/inspect.
 package main
 
 import (

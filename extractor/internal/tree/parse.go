@@ -37,8 +37,8 @@ func Parse(data []byte) (Node, error) {
 
 // ParseText is Parse for an answer, which may be large. It ends with the cause of ctx when that ends: a text of many
 // megabytes takes seconds. A list with very many values in it is checked, and kept as text: its items are read when
-// they are asked for. What is read at once is bounded so by a few megabytes, but for objects: more than most members in
-// them are an error.
+// they are asked for. So it takes a few megabytes beside the text, except for objects: more than most members in them are
+// an error.
 func ParseText(ctx context.Context, text string, most int) (Node, error) {
 	text = strings.ToValidUTF8(strings.TrimPrefix(text, "\ufeff"), "")
 	p := newParser(ctx, text, keptFrom)

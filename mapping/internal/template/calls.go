@@ -15,7 +15,7 @@ type argument struct {
 	node ast.Node
 }
 
-// arguments compiles the arguments of a call. keeps is about arguments that are evaluated at once, lazily about thunks of them.
+// arguments compiles the arguments of a call. keeps is for arguments that are evaluated at once, lazily for thunks of them.
 func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height int, keeps, lazily bool) {
 	add := func(name string, node ast.Node) {
 		e := c.node(node, s)
@@ -179,7 +179,7 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 		for i := range params {
 			slots[i] = params[i].val
 			if lazy {
-				slots[i].kind = kindTail
+				slots[i].kind = kindAbsent
 			}
 		}
 		for i := range args {

@@ -90,11 +90,11 @@ var eventFunctions = map[string]*function{
 }
 
 // none is an absent argument.
-var none = value{kind: kindTail}
+var none = value{kind: kindAbsent}
 
 // optionalString is the empty string for an absent argument.
 func (m *machine) optionalString(v value) string {
-	if v.kind == kindTail {
+	if v.kind == kindAbsent {
 		return ""
 	}
 	return m.string(m.force(v))
@@ -164,7 +164,7 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 	return expr{height: height, keeps: keeps, run: run}, true
 }
 
-// body is Body(path, default). An absent default has kindTail.
+// body is Body(path, default).
 func (m *machine) body(p *tape.Path, def value) value {
 	m.step(1 + len(p.Steps))
 	if len(p.Steps) > 0 {
@@ -182,11 +182,11 @@ func (m *machine) body(p *tape.Path, def value) value {
 			}
 			return m.fromDoc(t, at)
 		}
-		if def.kind == kindTail {
+		if def.kind == kindAbsent {
 			err = m.event.Missing(p)
 		}
 	}
-	if def.kind == kindTail || err != nil && m.compat {
+	if def.kind == kindAbsent || err != nil && m.compat {
 		m.unreadable(err)
 	}
 	return m.force(def)
@@ -216,13 +216,13 @@ func (m *machine) field(p *tape.Path, def value) (value, bool) {
 		m.alloc(16 * len(t.Nodes))
 		return m.fromDoc(t, 0), true
 	}
-	if def.kind == kindTail {
+	if def.kind == kindAbsent {
 		m.unreadable(m.event.Missing(p))
 	}
 	return m.force(def), true
 }
 
-// header is Header(name, default). An absent default has kindTail.
+// header is Header(name, default).
 func (m *machine) header(name string, def value) value {
 	m.step(1)
 	if name == "" {
@@ -236,7 +236,7 @@ func (m *machine) header(name string, def value) value {
 	if v, ok := m.event.Header(name); ok {
 		return text(tape.ValidUTF8(v))
 	}
-	if def.kind == kindTail {
+	if def.kind == kindAbsent {
 		m.unreadable(m.event.MissingHeader(name))
 	}
 	return m.force(def)

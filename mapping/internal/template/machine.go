@@ -214,11 +214,11 @@ func (m *machine) call(f *function, args ...value) value {
 // absent marks slots that have no argument.
 func absent(slots []value) {
 	for i := range slots {
-		slots[i] = value{kind: kindTail}
+		slots[i] = none
 	}
 }
 
-// invoke calls a function. Slots has one value for each parameter, kindTail where the argument is absent.
+// invoke calls a function. Slots has one value for each parameter.
 func (m *machine) invoke(f *function, slots []value, strict bool) value {
 	if f.native != nil {
 		return m.invokeNative(f, slots)
@@ -259,7 +259,7 @@ func (m *machine) bind(e *env, f *function, slots []value, strict bool) {
 		e.self, e.super = f.env.self, f.env.super
 	}
 	for i := range slots {
-		if slots[i].kind == kindTail {
+		if slots[i].kind == kindAbsent {
 			p := &f.params[i]
 			if p.def == nil {
 				m.fail("missing argument: %s", p.name)
@@ -279,9 +279,9 @@ func (m *machine) invokeNative(f *function, slots []value) value {
 	m.nest(8)
 	for i := range slots {
 		switch {
-		case slots[i].kind == kindTail && !f.params[i].optional:
+		case slots[i].kind == kindAbsent && !f.params[i].optional:
 			m.fail("missing argument: %s", f.params[i].name)
-		case slots[i].kind == kindTail:
+		case slots[i].kind == kindAbsent:
 			slots[i] = f.params[i].val
 		case !f.lazy:
 			m.forceAt(&slots[i])

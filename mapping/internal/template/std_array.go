@@ -412,7 +412,7 @@ func (m *machine) stdSort(a []value) value {
 func (m *machine) extreme(a []value, sign int) value {
 	in, f := m.array(a[0]), m.function(a[1])
 	if len(in) == 0 {
-		if a[2].kind == kindTail {
+		if a[2].kind == kindAbsent {
 			m.fail("expected at least one element in array, got none")
 		}
 		return a[2]

@@ -11,11 +11,12 @@ const (
 	kindArray
 	kindObject
 	kindFunction
-	kindThunk // not evaluated yet; operations never see it
-	kindTail  // a tailstrict call that the caller must make (machine.tail), or an absent argument
+	kindThunk  // not evaluated yet; operations never see it
+	kindTail   // a tailstrict call that the caller must make, see machine.tail
+	kindAbsent // an argument that was not given
 )
 
-var kindNames = [...]string{"null", "boolean", "number", "string", "array", "object", "function", "thunk", "tail call"}
+var kindNames = [...]string{"null", "boolean", "number", "string", "array", "object", "function", "thunk", "tail call", "absent"}
 
 // value is a jsonnet value. It never changes; what it refers to changes only to cache the result of an evaluation.
 type value struct {
@@ -26,8 +27,8 @@ type value struct {
 	// str is the text of a string. For a number that came out of a record it is the number as it was written there,
 	// and num is not set: see machine.float.
 	str string
-	// ref is an *array, *object or *function, and of kindThunk a *thunk or *generator. For a string it is the *tape.Tape it was read from, if its text there
-	// is not simply the quoted str.
+	// ref is an *array, *object or *function; of kindThunk a *thunk or *generator; of a string the *tape.Tape that it was
+	// read from, if its text there is not just str in quotes.
 	ref any
 }
 
@@ -69,8 +70,8 @@ type thunk struct {
 	done bool
 }
 
-// manyWalks is how many elements or members are passed before an array or object of a record is indexed. So a program that reads
-// all of it by index or name costs as much as it has parts.
+// manyWalks is how many elements or members are passed before an array or object of a record is indexed. Without an index a
+// program that reads all of them would take quadratic time.
 const manyWalks = 256
 
 // function is a closure, or a function written in Go.
@@ -82,7 +83,7 @@ type function struct {
 	height int
 	// brief says that nothing refers to the scope after the call, so the next call reuses it.
 	brief bool
-	// written in Go: gets one value for each parameter, evaluated unless lazy is set; an absent one has kindTail
+	// written in Go: gets one value for each parameter, evaluated unless lazy is set
 	native func(m *machine, args []value) value
 	lazy   bool
 }
