@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // chunkBytes is the size at which a chunk is full and a new one begins, within the same commit.
@@ -49,7 +50,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	if err := ctx.Err(); err != nil {
 		return Ticket{}, context.Cause(ctx)
 	}
-	ticket := Ticket{b: b, epoch: b.life.current().epoch} // before it looks for what a reopening changes
+	ticket := Ticket{b: b, epoch: b.store.Now().Epoch} // before it looks for what a reopening changes
 	var size int64
 	for i := range rows {
 		if rows[i].Count < 1 || len(rows[i].Data) == 0 {
@@ -66,7 +67,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	// Close waits for those who are inside, so it finds the rows of all sinks or of none.
 	b.gate.intake.RLock()
 	defer b.gate.intake.RUnlock()
-	if b.life.current().phase >= stopping {
+	if b.store.Now().Phase >= pebblestore.PhaseClosing {
 		b.pending.Add(-size)
 		if patient {
 			b.release(rows)
@@ -98,7 +99,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 func (b *Buffer) reserve(size int64) *OverloadError {
 	pending := b.pending.Add(size)
 	used := pending + b.local.Load() + b.staged.Load()
-	full := b.store.Load().Full()
+	full := b.store.Opening().Full()
 	if pending <= b.opts.MaxPendingBytes && used <= b.opts.MaxDiskBytes && full == nil {
 		return nil
 	}

@@ -47,7 +47,7 @@ var errLeftAlone = fmt.Errorf("the driver did not return within %s of the end of
 func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error, after *lateEnd) error {
 	begin := time.Now()
 	// If the store later has a shorter log, what the call does outside is newer than the records.
-	store := b.store.Load()
+	store := b.store.Opening()
 	err := runAttempt(ctx, b.opts.AttemptTimeout, func(ctx context.Context) error {
 		store.NoteReach()
 		return call(ctx)
@@ -103,7 +103,7 @@ func runAttempt(ctx context.Context, timeout time.Duration, call func(context.Co
 // withRoom makes a call that writes some bytes to staging or the target once there is room for them: see [LocalDriver].
 func (b *Buffer) withRoom(driver any, stored, raw int64, call func() error) error {
 	if local, ok := driver.(LocalDriver); ok {
-		release, err := b.store.Load().Claim(local.Needs(stored, raw))
+		release, err := b.store.Opening().Claim(local.Needs(stored, raw))
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
-	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -53,17 +51,15 @@ type Buffer struct {
 		changed chan struct{}
 	}
 
-	// store is the opening that is in use, db its database for the committer alone.
-	store atomic.Pointer[pebblestore.Opening]
+	// store has the phase of the buffer: see [pebblestore.Phase]. db is its database for the committer alone.
+	store *pebblestore.Store
 	fs    vfs.FS // the disk below
 	dir   string
-	lock  io.Closer
 
-	life life
-	// background is replaced when the store is reopened, in the transition of life. Nothing that reads it runs then.
+	// background is replaced when the store is reopened, in the transition of its phase. Nothing that reads it runs then.
 	background
-	reopening sync.WaitGroup
-	reopened  chan opened // to the committer
+	reopened  chan *pebblestore.Opening // to the committer
+	recovered *recovery                 // of an opening that is not in use yet; goes with it
 
 	// ctx ends everything that acts by itself when the buffer closes.
 	ctx       context.Context
@@ -323,7 +319,7 @@ func (b *Buffer) Close() error {
 
 func (b *Buffer) close() error {
 	var last background
-	b.life.stop(func() { last = b.background })
+	b.store.Stop(func() { last = b.background })
 	b.gate.waitForAppends()
 	b.endRoom()
 	b.metrics.close()
@@ -331,22 +327,17 @@ func (b *Buffer) close() error {
 	// The last group may hold the outcomes of driver calls, so the calls end first.
 	b.cancel()
 	last.stop()
-	b.reopening.Wait()
-	b.life.drain()
+	b.store.Drain()
 	b.gate.kick()
 	<-b.closed
-	err := closeStore(b.store.Load())
+	err := b.store.Close()
 	if f := b.failure(); f != nil {
-		err = f
-	} else if err != nil {
-		err = fmt.Errorf("buffer: close the local level: %w", err)
-	} else if e := salvage.NoteClosed(b.fs, b.dir); e != nil {
-		b.log.Warn("that the local level was closed in order could not be noted", "error", e) // Open then takes it for a crash
+		return f
 	}
-	if e := b.lock.Close(); err == nil && e != nil {
-		err = fmt.Errorf("buffer: unlock: %w", e)
+	if err != nil {
+		return fmt.Errorf("buffer: close the local level: %w", err)
 	}
-	return err
+	return nil
 }
 
 // waitChange returns a channel that is closed at the next change of a file. Call it with mu held for reading.
@@ -359,6 +350,11 @@ func (b *Buffer) signalChange() {
 }
 
 // failure returns the failure of the store that was not fixed yet, nil while it works.
-func (b *Buffer) failure() *FailedError { return b.life.current().failure }
+func (b *Buffer) failure() *FailedError {
+	if err := b.store.Now().Failure; err != nil {
+		return &FailedError{Err: err}
+	}
+	return nil
+}
 
 func (b *Buffer) now() time.Time { return time.Now().UTC() }

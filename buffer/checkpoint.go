@@ -54,7 +54,7 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 
 // copyTo runs on the committer.
 func (b *Buffer) copyTo(dir string) error {
-	return b.store.Load().Checkpoint(dir, func(partial string) error {
+	return b.store.Opening().Checkpoint(dir, func(partial string) error {
 		if err := writeFormat(b.fs, partial); err != nil {
 			return err
 		}

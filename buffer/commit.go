@@ -167,7 +167,7 @@ func (b *Buffer) prepare(g *group) {
 		if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))
 		}
-		b.store.Load().Stored(size)
+		b.store.Opening().Stored(size)
 	}
 	for _, fn := range t.afterApply {
 		fn()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/gziptest"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // smallChunks returns chunks of as many sinks, of size bytes each, which repeat themselves or not.
@@ -150,7 +151,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	noise := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	b := &Buffer{}
-	b.gate.init(&b.life, 64<<20)
+	b.gate.init(pebblestore.NewStore(pebblestore.StoreConfig{}), 64<<20)
 	sinks := make([]*SinkHandle, quickFrom/size)
 	for i := range sinks {
 		sinks[i] = &SinkHandle{b: b, state: &sinkState{}, def: &format.Definition{Encoding: format.Gzip}}

@@ -80,7 +80,7 @@ type examination struct {
 // examine reads a sealed slice and finds the chunks that cannot be read. all are the totals before anything was set aside. An
 // error means that the disk failed; with giveUp a failing disk counts as damage.
 func (b *Buffer) examine(num uint64, ext format.Extent, all format.Tally, giveUp bool) (x examination, err error) {
-	st := b.store.Load()
+	st := b.store.Opening()
 	if err := st.Read(); err != nil {
 		return x, err
 	}

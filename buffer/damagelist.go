@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
-	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // Damaged lists the damage that was found and neither forgotten nor older than Tuning.DamageRetention: first that of the
@@ -18,7 +18,7 @@ func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	st := b.store.Load()
+	st := b.store.Opening()
 	if err := st.Read(); err != nil {
 		return nil, fmt.Errorf("buffer: list damage: %w", err)
 	}
@@ -34,7 +34,7 @@ func listDamage(db *pebble.DB) (list []Damage, err error) {
 	err = eachRecord(db, format.PrefixDamage, func(key, value []byte) error {
 		var d format.Damage
 		if err := format.Decode(value, &d); err != nil {
-			return salvage.BadRecord("damage record %x: %w", key, err)
+			return pebblestore.Damaged("damage record %x: %w", key, err)
 		}
 		d.ID = hex.EncodeToString(key)
 		list = append(list, Damage(d))

@@ -25,7 +25,7 @@ func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 	result := make(chan error, 1)
 	known, epoch := false, uint64(0)
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
-		epoch = b.life.current().epoch
+		epoch = b.store.Now().Epoch
 		for _, f := range s.files {
 			if !f.done() && b.fileID(f) == fileID {
 				known = true
@@ -41,7 +41,7 @@ func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 	}
 	for {
 		b.mu.RLock()
-		changed, again := b.waitChange(), b.life.current().epoch != epoch
+		changed, again := b.waitChange(), b.store.Now().Epoch != epoch
 		b.mu.RUnlock()
 		if f := b.failure(); f != nil {
 			return f

@@ -49,7 +49,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	var before []int // failures of the waiting files before the call
 	epoch := uint64(0)
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
-		epoch = b.life.current().epoch
+		epoch = b.store.Now().Epoch
 		t.retryFailed(s) // before the newer rows, so that they do not overtake
 		if s.file != nil {
 			t.closeFile(s.file, trigger.Requested)
@@ -67,7 +67,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	for {
 		b.mu.RLock()
 		changed := b.waitChange()
-		again := b.life.current().epoch != epoch
+		again := b.store.Now().Epoch != epoch
 		var held *HeldError
 		left, first, hopeless := 0, "", false
 		rows := int64(0)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 const (
@@ -42,7 +43,7 @@ type group struct {
 type gate struct {
 	// intake is held for reading by those who append.
 	intake sync.RWMutex
-	life   *life
+	store  *pebblestore.Store
 
 	// mu guards the fields below. Held for a few instructions.
 	mu     sync.Mutex
@@ -57,8 +58,8 @@ type gate struct {
 	bound  int64         // MaxPendingBytes
 }
 
-func (g *gate) init(life *life, bound int64) {
-	g.life, g.bound = life, bound
+func (g *gate) init(store *pebblestore.Store, bound int64) {
+	g.store, g.bound = store, bound
 	g.cur = newGroup(1)
 	g.signal = make(chan struct{}, 1)
 }
@@ -116,7 +117,7 @@ func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
 func (g *gate) post(op *operation) (*group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.life.current().phase == draining {
+	if g.store.Now().Phase == pebblestore.PhaseClosed {
 		return nil, ErrClosed
 	}
 	g.cur.ops = append(g.cur.ops, op)
@@ -212,11 +213,11 @@ func (g *gate) ended(done *group, err error) {
 }
 
 // stopping reports whether no new rows come: what gathers is due at once.
-func (g *gate) stopping() bool { return g.life.current().phase >= stopping }
+func (g *gate) stopping() bool { return g.store.Now().Phase >= pebblestore.PhaseClosing }
 
 // drained reports whether nothing can come any more.
 func (g *gate) drained() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.life.current().phase == draining && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
+	return g.store.Now().Phase == pebblestore.PhaseClosed && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/datatype"
@@ -35,10 +33,7 @@ type InspectOptions struct {
 
 // Inspection is a read-only view of a local level: it writes no file but the lock, and uploads and imports nothing. It is
 // safe for concurrent use.
-type Inspection struct {
-	b    *Buffer
-	lock io.Closer
-}
+type Inspection struct{ b *Buffer }
 
 // InUseError says that another engine has the directory open. To inspect the data of a running engine, let it make a
 // checkpoint and inspect the checkpoint.
@@ -66,42 +61,34 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	if !found {
 		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
 	}
-	lock, err := lockDir(dir, disk)
-	if err != nil {
-		return nil, err
-	}
-	log := slog.New(slog.DiscardHandler)
-	st, err := pebblestore.OpenReadOnly(disk, dir, log)
-	if err == nil {
-		if err = salvage.Check(disk, dir); err != nil {
-			err = errors.Join(err, st.Close())
+	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
+	b.store = pebblestore.NewStore(pebblestore.StoreConfig{
+		Config: pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience}, ReadOnly: true,
+		Check: func(o *pebblestore.Opening, _ bool) error {
+			if err := salvage.Check(disk, dir); err != nil {
+				return err
+			}
+			r, err := recoverState(dir, o.DB)
+			if err == nil {
+				b.mu.state, b.instance = r.state, r.instance
+				b.local.Store(r.local)
+				b.damages.Store(r.damages)
+			}
+			return err
+		},
+	})
+	if err := b.store.Open(); err != nil {
+		if pebblestore.IsDamage(err) {
+			return nil, &StoreDamageError{Dir: dir, Err: err}
 		}
+		return nil, openError(dir, err)
 	}
-	if err != nil {
-		return nil, errors.Join(inspectError(disk, dir, err), lock.Close())
-	}
-	r, err := recoverState(dir, st.DB)
-	if err != nil {
-		return nil, errors.Join(inspectError(disk, dir, err), st.Close(), lock.Close())
-	}
-	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target}, log: log, fs: disk, dir: dir, instance: r.instance}
-	b.mu.state = r.state
-	b.local.Store(r.local)
-	b.damages.Store(r.damages)
-	b.store.Store(st)
-	return &Inspection{b: b, lock: lock}, nil
-}
-
-func inspectError(disk vfs.FS, dir string, err error) error {
-	if err = salvage.OpenError(disk, dir, err); salvage.IsDamage(err) {
-		return &StoreDamageError{Dir: dir, Err: err}
-	}
-	return fmt.Errorf("buffer: inspect %s: %w", dir, err)
+	return &Inspection{b}, nil
 }
 
 // Close ends the inspection.
 func (i *Inspection) Close() error {
-	return errors.Join(closeStore(i.b.store.Load()), i.lock.Close())
+	return i.b.store.Close()
 }
 
 // Stats returns the counters of all sinks, as [Buffer.Stats].

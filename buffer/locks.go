@@ -8,7 +8,7 @@ package buffer
 //	probe       gives the processor to callers that are about to wait; at most one for each group.
 //	scheduler   calls fire when a timer is due. It only posts operations.
 //	workers     uploads, imports, clean-ups; each makes its calls of drivers on goroutines of their own (runAttempt).
-//	reopen      closes and opens a store that has failed; at most one. It hands the store to the committer.
+//	reopen      of pebblestore.Store: closes and opens a store that has failed; at most one. It hands the store to the committer.
 //
 // # Lock order
 //
@@ -19,10 +19,10 @@ package buffer
 //	Buffer.mu ─▶ gate.mu
 //	Buffer.mu ─▶ receipts.mu, lanes.mu, workers.mu, the lock of the scheduler
 //	rooms.mu ─▶ line.mu
-//	locks of the store ─▶ life.mu, receipts.mu
+//	locks of the store ─▶ the lock of its phase, receipts.mu
 //
 // The locks at the end of a line, and those of lateImports, relief and sliceSource, are held for a few instructions. The store
-// reports its failure with its own locks held, so what it calls (storeFailed, neededBytes) must not enter the store.
+// reports its failure with its own locks held, so what it calls then (StoreConfig.Failed, neededBytes) must not enter the store.
 //
 // Buffer.mu is special: the committer alone writes what it guards. So the committer reads without it, and locks only to write;
 // everybody else locks for reading.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
@@ -36,51 +34,39 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pebblestore.MakeDir(disk, dir); err != nil {
-		return nil, fmt.Errorf("buffer: create %s: %w", dir, err)
-	}
-	lock, err := lockDir(dir, disk)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		if err := writeFormat(disk, dir); err != nil {
-			return nil, errors.Join(fmt.Errorf("buffer: create %s: %w", dir, err), lock.Close())
-		}
-	}
 	b := &Buffer{
-		opts: opts, log: opts.Logger, fs: disk, dir: dir, lock: lock, closed: make(chan struct{}),
-		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan opened),
-	}
-	o, err := b.openStore()
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		opts: opts, log: opts.Logger, fs: disk, dir: dir, closed: make(chan struct{}),
+		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan *pebblestore.Opening),
 	}
 	b.mu.changed = make(chan struct{})
-	b.gate.init(&b.life, opts.MaxPendingBytes)
-	b.takeUp(o)
-	if b.metrics, err = newMetrics(b); err != nil {
-		return nil, errors.Join(err, closeStore(o.store), lock.Close())
-	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.store = b.newStore(!found)
+	b.gate.init(b.store, opts.MaxPendingBytes)
+	if err := b.store.Open(); err != nil {
+		return nil, openError(dir, err)
+	}
+	b.takeUp(b.store.Opening())
+	if b.metrics, err = newMetrics(b); err != nil {
+		return nil, errors.Join(err, b.store.Close())
+	}
 	b.background = b.newBackground()
-	b.checkStore()
 	go b.commitLoop()
 	go b.syncLoop()
 	b.resume()
 	return b, nil
 }
 
-// lockDir takes the lock that keeps other engines out.
-func lockDir(dir string, fs vfs.FS) (io.Closer, error) {
-	lock, err := pebblestore.Lock(fs, dir)
-	if err == nil {
-		return lock, nil
+// openError returns an error of opening the store as the buffer's.
+func openError(dir string, err error) error {
+	var inUse *pebblestore.InUseError
+	if errors.As(err, &inUse) {
+		return &InUseError{Dir: dir, Err: inUse.Err}
 	}
-	if pebblestore.IsLocked(err) {
-		return nil, &InUseError{Dir: dir, Err: err}
+	var small *pebblestore.RoomError
+	if errors.As(err, &small) {
+		err = &RoomError{Dir: small.Dir, Free: small.Free, Needed: small.Needed, For: small.For, err: err}
 	}
-	return nil, fmt.Errorf("buffer: lock %s: %w", dir, err)
+	return fmt.Errorf("buffer: open %s: %w", dir, err)
 }
 
 func iterBounds(from, to []byte) *pebble.IterOptions {
@@ -101,26 +87,13 @@ type recovery struct {
 	state
 }
 
-// get returns a copy of a value, nil when it is absent.
-func (r *recovery) get(key string) ([]byte, error) {
-	v, closer, err := r.db.Get([]byte(key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer closer.Close()
-	return bytes.Clone(v), nil
-}
-
 // recoverState reads the state. It changes nothing but the first records of a new folder.
 func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	r := &recovery{db: db, now: time.Now().UTC(), state: state{
 		sinks: make(map[string]*sinkState), byNum: make(map[uint32]*sinkState),
 		files: make(map[uint64]*file), slices: make(map[uint64]*slice),
 	}}
-	version, err := r.get(format.KeyFormat)
+	version, err := pebblestore.Get(db, []byte(format.KeyFormat))
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +103,12 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 	if err := knownFormat(dir, string(version)); err != nil {
 		return nil, err
 	}
-	instance, err := r.get(format.KeyInstance)
+	instance, err := pebblestore.Get(db, []byte(format.KeyInstance))
 	if err != nil {
 		return nil, err
 	}
 	r.instance = string(instance)
-	counters, err := r.get(format.KeyCounters)
+	counters, err := pebblestore.Get(db, []byte(format.KeyCounters))
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +155,7 @@ func (r *recovery) recoverSinks() error {
 	return eachRecord(r.db, format.PrefixSink, func(key, value []byte) error {
 		s := &sinkState{num: binary.BigEndian.Uint32(key)}
 		if err := format.Decode(value, &s.rec); err != nil {
-			return salvage.BadRecord("sink record %d: %w", s.num, err)
+			return pebblestore.Damaged("sink record %d: %w", s.num, err)
 		}
 		s.id = s.rec.ID
 		r.sinks[s.id] = s
@@ -196,10 +169,10 @@ func (r *recovery) recoverFiles() error {
 	return eachRecord(r.db, format.PrefixFile, func(key, value []byte) error {
 		f := &file{num: binary.BigEndian.Uint64(key)}
 		if err := format.Decode(value, &f.rec); err != nil {
-			return salvage.BadRecord("file record %d: %w", f.num, err)
+			return pebblestore.Damaged("file record %d: %w", f.num, err)
 		}
 		if f.sink = r.byNum[f.rec.Sink]; f.sink == nil {
-			return salvage.BadRecord("file record %d: sink %d is unknown", f.num, f.rec.Sink)
+			return pebblestore.Damaged("file record %d: sink %d is unknown", f.num, f.rec.Sink)
 		}
 		f.rec.Retry.FirstFailed = r.resumed(f.rec.Retry.FirstFailed)
 		r.files[f.num] = f
@@ -221,10 +194,10 @@ func (r *recovery) recoverSlices() error {
 	return eachRecord(r.db, format.PrefixSlice, func(key, value []byte) error {
 		sl := &slice{num: binary.BigEndian.Uint64(key)}
 		if err := format.Decode(value, &sl.rec); err != nil {
-			return salvage.BadRecord("slice record %d: %w", sl.num, err)
+			return pebblestore.Damaged("slice record %d: %w", sl.num, err)
 		}
 		if sl.file = r.files[sl.rec.File]; sl.file == nil {
-			return salvage.BadRecord("slice record %d: file %d is unknown", sl.num, sl.rec.File)
+			return pebblestore.Damaged("slice record %d: file %d is unknown", sl.num, sl.rec.File)
 		}
 		r.slices[sl.num] = sl
 		sl.file.slices = append(sl.file.slices, sl)

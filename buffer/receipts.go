@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
-	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // Key identifies a call, so that a repeated call is recognized. It is a hash of everything that distinguishes the call from
@@ -50,7 +50,7 @@ type Claim struct {
 // The caller must call Release. Errors: [*FailedError], [ErrClosed], the error of ctx.
 func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 	for {
-		epoch := b.life.current().epoch
+		epoch := b.store.Now().Epoch
 		if f := b.failure(); f != nil {
 			return nil, f
 		}
@@ -71,7 +71,7 @@ func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 		// is open again.
 		if f := b.failure(); f != nil {
 			err = f
-		} else if err == nil && b.life.current().epoch != epoch {
+		} else if err == nil && b.store.Now().Epoch != epoch {
 			c.Release()
 			continue
 		}
@@ -326,7 +326,7 @@ func (r *recovery) recoverReceipts() error {
 	for ok := it.First(); ok; ok = it.Next() {
 		num, key, _, _, ok := format.ParseReceiptKey(it.Key())
 		if !ok {
-			return salvage.BadRecord("receipt %x: the key has %d bytes", it.Key(), len(it.Key()))
+			return pebblestore.Damaged("receipt %x: the key has %d bytes", it.Key(), len(it.Key()))
 		}
 		if s == nil || s.num != num {
 			s = &segment{num: num, from: r.resumed(time.UnixMilli(int64(num)).UTC()), keys: make(map[Key]struct{})}
@@ -341,7 +341,7 @@ func (r *recovery) recoverReceipts() error {
 
 // findReceipts reads the receipts of a claim from the segments that have its key.
 func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
-	store := b.store.Load()
+	store := b.store.Opening()
 	if err := store.Read(); err != nil {
 		if f := b.failure(); f != nil {
 			return f
@@ -362,7 +362,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		}
 		switch {
 		case err == nil:
-		case salvage.IsDamage(err):
+		case pebblestore.IsDamage(err):
 			// It can never be read. The design that lost: to refuse the call until the key expires, which would lose its rows.
 			b.log.Error("the receipt of a call is damaged: what the call repeats is stored again", "error", err)
 		default:
@@ -381,7 +381,7 @@ func (b *Buffer) findReceipt(c *Claim, it *pebble.Iterator, now time.Time) error
 	c.part = max(c.part, part+1)
 	at, life, data, err := format.ParseReceipt(value)
 	if err != nil {
-		return err
+		return pebblestore.Damaged("receipt %x: %w", it.Key(), err)
 	}
 	if now.Sub(at) >= b.opts.KeyRetention {
 		return nil

@@ -2,18 +2,12 @@ package buffer
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/schedule"
 )
 
-// A failed store is treated as a crash without the end of the process (see [phase] for the states):
+// A failed store is treated as a crash without the end of the process (see [pebblestore.Phase] for the states):
 //
 //  1. The store is cut off from the disk (pebblestore.FS). Appends and operations get a [*FailedError]. Whoever waits for a
 //     commit learns that its outcome is unknown.
@@ -52,70 +46,9 @@ func (g background) stop() {
 	g.cleanups.stop()
 }
 
-// opened is a store with the state that was read from it.
-type opened struct {
-	store *pebblestore.Opening
-	state *recovery
-}
-
-// openStore opens the store and reads its state. A store that is damaged is salvaged.
-func (b *Buffer) openStore() (opened, error) {
-	again := b.instance != ""
-	o, err := b.tryStore(again)
-	if err == nil || !salvage.IsDamage(err) {
-		return o, err
-	}
-	if e := b.salvage(err); e != nil {
-		return o, fmt.Errorf("%w; what is whole could not be salvaged, nothing was changed: %w", err, e)
-	}
-	return b.tryStore(false) // the instance is new
-}
-
-// tryStore opens the store, with again only that of this instance.
-func (b *Buffer) tryStore(again bool) (opened, error) {
-	for _, prepare := range []func(vfs.FS, string) error{salvage.FinishSwap, salvage.CheckClosed, salvage.ForgetClosed} {
-		if err := prepare(b.fs, b.dir); err != nil {
-			return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
-		}
-	}
-	st, err := openStore(b.dir, b.opts, again, b)
-	if err != nil {
-		err = salvage.OpenError(b.fs, b.dir, err)
-		return opened{}, fmt.Errorf("buffer: open %s: %w", b.dir, err)
-	}
-	rec, err := recoverState(b.dir, st.DB)
-	if err == nil {
-		err = rec.sealDamaged()
-	}
-	if err == nil {
-		err = rec.adopt(b.fs, b.dir)
-	}
-	// A folder that was replaced meanwhile has other numbers: going on in it would give ids a second time.
-	if err == nil && again && rec.instance != b.instance {
-		err = fmt.Errorf("the data directory was replaced: it belongs to instance %s, not to %s; close the engine and open it again",
-			rec.instance, b.instance)
-	}
-	if e := st.Failure(); e != nil {
-		err = e
-	}
-	if err != nil {
-		return opened{}, errors.Join(fmt.Errorf("buffer: open %s: %w", b.dir, err), closeStore(st))
-	}
-	return opened{st, rec}, nil
-}
-
-// storeFailed is called by the store, with locks held.
-func (b *Buffer) storeFailed(s *pebblestore.Opening, err error) {
-	if b.store.Load() == s { // else it is being opened, and the opening reports it
-		b.life.fail(&FailedError{Err: err})
-		b.gate.kick()
-		b.syncs.wake()
-	}
-}
-
 // fail ends the store because of an error that the store itself did not take for one.
 func (b *Buffer) fail(err error) *FailedError {
-	b.store.Load().End(err)
+	b.store.Opening().End(err)
 	if f := b.failure(); f != nil {
 		return f
 	}
@@ -124,42 +57,26 @@ func (b *Buffer) fail(err error) *FailedError {
 
 // watch begins the reopening of a store that has failed. Called by the committer.
 func (b *Buffer) watch() {
-	if !b.life.reopen(func() { b.reopening.Add(1) }) {
+	if !b.store.ReopenInBackground(func() func() { return b.background.stop }) {
 		return
 	}
-	b.log.Error("local level failed, it is being reopened", "error", b.failure().Err)
 	b.mu.Lock()
 	b.signalChange()
 	b.mu.Unlock()
 	b.serveRoom()
-	go b.reopen(b.background)
 }
 
-func (b *Buffer) reopen(old background) {
-	defer b.reopening.Done()
-	old.stop()
-	_ = closeStore(b.store.Load()) // reports what is known
-	for attempt := 1; b.ctx.Err() == nil; attempt++ {
-		o, err := b.openStore()
-		if err == nil {
-			select {
-			case b.reopened <- o:
-			case <-b.ctx.Done():
-				_ = closeStore(o.store)
-			}
-			return
-		}
-		delay := b.opts.Retry.delay(attempt)
-		b.log.Error("local level cannot be reopened", "attempt", attempt, "retry_after", b.now().Add(delay), "error", err)
-		select {
-		case <-time.After(delay):
-		case <-b.ctx.Done():
-		}
+// handOver lets the committer install an opening.
+func (b *Buffer) handOver(o *pebblestore.Opening) {
+	select {
+	case b.reopened <- o:
+	case <-b.ctx.Done():
+		_ = o.Close() // it was never used
 	}
 }
 
 // install takes up the reopened store. Called by the committer.
-func (b *Buffer) install(o opened) {
+func (b *Buffer) install(o *pebblestore.Opening) {
 	// The syncer reads what is replaced here: it must have ended every earlier commit.
 	idle := newGroup(0)
 	c := &commit{group: idle}
@@ -169,17 +86,15 @@ func (b *Buffer) install(o opened) {
 
 	b.gate.dropOperations()
 	b.mu.Lock()
-	o.state.join(b.mu.state)
+	b.recovered.join(b.mu.state)
 	b.mu.Unlock()
 	b.takeUp(o)
-	if !b.life.reopened(func() { b.background = b.newBackground() }) {
-		return // Close has begun: it closes this store
+	if !b.store.Install(o, func() { b.background = b.newBackground() }) {
+		return // Close has begun
 	}
-	b.checkStore()
 	b.mu.Lock()
 	b.signalChange()
 	b.mu.Unlock()
-	b.log.Warn("local level reopened")
 	for _, s := range b.mu.sinks { // written by this goroutine alone
 		if n := s.unstored.Load(); n > s.told.Swap(n) {
 			b.log.Error("rows in memory were lost with the local level", "sink", s.id, "rows_since_open", n)
@@ -189,28 +104,21 @@ func (b *Buffer) install(o opened) {
 	b.serveRoom()
 }
 
-// takeUp makes a store and the state that was read from it the current ones. Called by Open and the committer.
-func (b *Buffer) takeUp(o opened) {
+// takeUp makes the state that was read from an opening the current one. Called by Open and the committer.
+func (b *Buffer) takeUp(o *pebblestore.Opening) {
+	r := b.recovered
 	b.mu.Lock()
-	b.mu.state = o.state.state
-	b.instance = o.state.instance
+	b.mu.state = r.state
+	b.instance = r.instance
 	b.mu.Unlock()
-	b.local.Store(o.state.local)
-	b.staged.Store(o.state.staged)
-	b.gathering.Store(o.state.gathering)
-	b.damages.Store(o.state.damages)
-	b.receipts.replace(o.state.receipts)
+	b.local.Store(r.local)
+	b.staged.Store(r.staged)
+	b.gathering.Store(r.gathering)
+	b.damages.Store(r.damages)
+	b.receipts.replace(r.receipts)
 	b.probes.reset()
-	b.db = o.store.DB
-	o.store.OnSync(b.syncs.wake)
-	b.store.Store(o.store)
-}
-
-// checkStore takes up a failure of the store from before it was the current one.
-func (b *Buffer) checkStore() {
-	if s := b.store.Load(); s.Failure() != nil {
-		b.storeFailed(s, s.Failure())
-	}
+	b.db, b.recovered = o.DB, nil
+	o.OnSync(b.syncs.wake)
 }
 
 // join makes the handles of the sinks valid for the recovered state: they keep their sinkState. A handle whose sink is not

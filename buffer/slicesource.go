@@ -140,7 +140,7 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 // eachChunk calls fn with the chunks of a slice in order, except those that were set aside. The payload is valid during the
 // call. Damage is a [*DamageError]; other errors of the disk may pass.
 func (b *Buffer) eachChunk(slice uint64, ext format.Extent, fn func(seq int, h format.ChunkHeader, payload []byte) error) error {
-	st := b.store.Load()
+	st := b.store.Opening()
 	if err := st.Read(); err != nil {
 		return fmt.Errorf("read slice: %w", err)
 	}

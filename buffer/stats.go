@@ -114,7 +114,7 @@ func (b *Buffer) Stats() Stats {
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
 	st.Damages = b.damages.Load()
-	if store := b.store.Load(); store.Read() == nil {
+	if store := b.store.Opening(); store.Read() == nil {
 		st.StoreBytes, _ = store.Taken() // 0 while the disk cannot be read
 		store.Release()
 	}

@@ -2,9 +2,10 @@ package buffer
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
@@ -12,11 +13,11 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// openStore opens the database of the local level in a folder, with again only one that exists. b is nil for one that no
-// buffer uses.
-func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Opening, error) {
-	c := pebblestore.Config{
-		Dir: dir, FS: localdisk.Of(opts), Log: opts.Logger, MemTable: opts.MemTableBytes, Exists: again, FillLogs: true, Limit: opts.MaxDiskBytes,
+// databaseConfig says how the database of a local level is opened.
+func databaseConfig(dir string, opts Options) pebblestore.Config {
+	return pebblestore.Config{
+		Dir: dir, FS: localdisk.Of(opts), Log: opts.Logger, MemTable: opts.MemTableBytes, FillLogs: true, Limit: opts.MaxDiskBytes,
+		ClosingLogs: 256 << 10, Patience: patience,
 		Tune: func(o *pebble.Options) {
 			o.MemTableStopWritesThreshold = 3
 			// Rows that wait are deleted soon: to merge their tables is to write them once more for nothing. The store's own
@@ -35,23 +36,72 @@ func openStore(dir string, opts Options, again bool, b *Buffer) (*pebblestore.Op
 			)
 		},
 	}
-	if b != nil {
-		c.Failed, c.Live, c.Beside, c.Roomier = b.storeFailed, b.neededBytes, b.staged.Load, b.serveRoom
-	}
-	st, err := pebblestore.Open(c)
-	var small *pebblestore.RoomError
-	if errors.As(err, &small) {
-		return nil, &RoomError{Dir: small.Dir, Free: small.Free, Needed: small.Needed, For: small.For, err: err}
-	}
-	return st, err
 }
 
-// salvage replaces the damaged store by one with everything in it that is whole. cause is why it could not be opened.
-func (b *Buffer) salvage(cause error) error {
-	return salvage.Run(salvage.Config{
+// newStore returns the store of the buffer; fresh when the folder has no note of the format yet.
+func (b *Buffer) newStore(fresh bool) *pebblestore.Store {
+	c := pebblestore.StoreConfig{
+		Config: databaseConfig(b.dir, b.opts), Name: "local level", Check: b.recoverStore, Repair: b.salvage, Install: b.handOver,
+		Delay: b.opts.Retry.delay,
+	}
+	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.serveRoom
+	c.Prepare = func() error {
+		if fresh {
+			if err := writeFormat(b.fs, b.dir); err != nil {
+				return err
+			}
+			fresh = false
+		}
+		for _, prepare := range []func(vfs.FS, string) error{salvage.FinishSwap, salvage.CheckClosed, salvage.ForgetClosed} {
+			if err := prepare(b.fs, b.dir); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	c.Failed = func() {
+		b.gate.kick()
+		b.syncs.wake()
+	}
+	c.Closed = func() {
+		if err := salvage.NoteClosed(b.fs, b.dir); err != nil {
+			b.log.Warn("that the local level was closed in order could not be noted", "error", err) // Open then takes it for a crash
+		}
+	}
+	return pebblestore.NewStore(c)
+}
+
+// patience is how long a store that is closed waits for its readers: a driver that never returns must not hold up Close forever.
+const patience = 2 * abandonAfter
+
+// recoverStore reads the state of a store that was just opened; with again the store must be that of this instance.
+func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
+	if b.recovered, err = recoverState(b.dir, o.DB); err != nil {
+		return err
+	}
+	if err := b.recovered.sealDamaged(); err != nil {
+		return err
+	}
+	if err := b.recovered.adopt(b.fs, b.dir); err != nil {
+		return err
+	}
+	// A folder that was replaced meanwhile has other numbers: going on in it would give ids a second time.
+	if again && b.recovered.instance != b.instance {
+		return fmt.Errorf("the data directory was replaced: it belongs to instance %s, not to %s; close the engine and open it again",
+			b.recovered.instance, b.instance)
+	}
+	return nil
+}
+
+// salvage replaces a damaged store by one with everything in it that is whole, under a new instance.
+func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
+	if err := salvage.Run(salvage.Config{
 		Dir: b.dir, FS: b.fs, Log: b.log, Instance: newInstance(),
-		Open: func(dir string) (*pebblestore.Opening, error) { return openStore(dir, b.opts, false, nil) },
-	}, cause)
+		Open: func(dir string) (*pebblestore.Opening, error) { return pebblestore.Open(databaseConfig(dir, b.opts)) },
+	}, cause); err != nil {
+		return fmt.Errorf("%w; what is whole could not be salvaged, nothing was changed: %w", cause, err)
+	}
+	return nil
 }
 
 // neededBytes is what the store must keep: rows and receipts.
@@ -60,6 +110,3 @@ func (b *Buffer) neededBytes() int64 {
 	defer b.receipts.mu.Unlock()
 	return b.local.Load() + b.receipts.bytes
 }
-
-// closeStore gives up on readers after a while: a driver that never returns must not hold up Close forever.
-func closeStore(st *pebblestore.Opening) error { return st.CloseWithin(2 * abandonAfter) }

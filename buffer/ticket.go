@@ -89,7 +89,7 @@ func (g *group) end(err error) {
 
 // outcome is that of all groups of the ticket, once the last of them has ended.
 func (t Ticket) outcome() error {
-	if t.g.err == nil && (t.many || t.g.incomplete) && t.b.life.current().epoch != t.epoch {
+	if t.g.err == nil && (t.many || t.g.incomplete) && t.b.store.Now().Epoch != t.epoch {
 		return errReopened
 	}
 	return t.g.err

@@ -60,7 +60,7 @@ func (t *txn) onDurable(fn func()) { t.durable = append(t.durable, fn) }
 // do runs op as part of the next commit and returns when it is on disk.
 func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
 	o := &operation{run: op}
-	ticket := Ticket{b: b, epoch: b.life.current().epoch}
+	ticket := Ticket{b: b, epoch: b.store.Now().Epoch}
 	var err error
 	if ticket.g, err = b.post(o); err != nil {
 		return err

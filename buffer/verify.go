@@ -104,7 +104,7 @@ type ledger struct {
 // ledger reads the records of a sink. Called with mu held.
 func (b *Buffer) ledger(id string) ledger {
 	s := b.mu.sinks[id]
-	l := ledger{epoch: b.life.current().epoch, report: SinkReport{ID: id}}
+	l := ledger{epoch: b.store.Now().Epoch, report: SinkReport{ID: id}}
 	if s == nil {
 		return l // its definition had not reached the disk when the store was reopened
 	}
@@ -148,7 +148,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		}
 		b.mu.RLock()
 		moved := p.sl.rec.State != p.state && (p.sl.rec.State != format.SliceUploading || p.state != format.SliceWriting)
-		reopened := b.life.current().epoch != l.epoch
+		reopened := b.store.Now().Epoch != l.epoch
 		b.mu.RUnlock()
 		if f := b.failure(); f != nil {
 			return f

@@ -34,11 +34,11 @@ func OpenStore(dir string, log *slog.Logger) (Store, error) {
 
 func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 	s := &pebbleStore{dir: filepath.Clean(dir)}
-	var err error
-	s.db, err = pebblestore.OpenStore(pebblestore.StoreConfig{
+	s.db = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: s.dir, FS: disk, Log: log, MemTable: storeMemory},
 		Name:   "store of the catalog", InstanceKey: instanceKey,
 	})
+	err := s.db.Open()
 	var inUse *pebblestore.InUseError
 	var damaged *pebblestore.DamageError
 	switch {

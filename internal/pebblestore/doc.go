@@ -4,5 +4,5 @@
 //
 //   - [Open] checks that the room suffices, looks for damage, opens the database on an [FS] and returns an [Opening].
 //   - An [Opening] knows how much room there is, gives back what it does not need, and copies itself.
-//   - A [Store] reopens itself after the disk has failed. Package buffer, which has more to do then, uses [Open].
+//   - A [Store] is a sequence of openings: after a failure of the disk it opens the database again. [Phase] has its life cycle.
 package pebblestore

@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -14,21 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Damage says that files of a store are not what they were. No retry fixes it.
-type Damage struct {
-	// Err says what was found.
-	Err error
-	// List is set when it is the list of tables.
-	List bool
-}
-
-func (e *Damage) Error() string { return e.Err.Error() }
-func (e *Damage) Unwrap() error { return e.Err }
-
-func badList(format string, args ...any) error { return &Damage{fmt.Errorf(format, args...), true} }
-
 // CheckFiles looks, in a store that nobody has open, for damage that the store would not notice, or would take for a
-// crash. It changes nothing. What it finds is a [*Damage].
+// crash. It changes nothing. What it finds is a [*DamageError].
 func CheckFiles(disk vfs.FS, dir string) error {
 	_, err := inspectFiles(disk, dir)
 	return err
@@ -103,15 +89,15 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 		found.needed[path] = end
 		if len(damaged) > 0 {
 			g := damaged[0]
-			return found, &Damage{Err: fmt.Errorf("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)}
+			return found, Damaged("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)
 		}
 	}
 	if manifest != "" && reached.log > 0 && reached.log >= needed && failure == nil && !logs[reached.log] {
-		return found, &Damage{Err: fmt.Errorf("log %06d, which had %d bytes, is missing", reached.log, reached.length)}
+		return found, Damaged("log %06d, which had %d bytes, is missing", reached.log, reached.length)
 	}
 	if manifest == "" {
 		if table != "" {
-			return found, badList("no list of tables names %s", table)
+			return found, DamagedIndex("no list of tables names %s", table)
 		}
 		return found, nil
 	}
@@ -125,7 +111,7 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint64, err error) {
 	f, err := disk.Open(path, vfs.SequentialReadsOption)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, badList("the list of tables is missing: %w", err)
+		return 0, DamagedIndex("the list of tables is missing: %w", err)
 	}
 	if err != nil {
 		return 0, err
@@ -160,7 +146,7 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint6
 				continue
 			}
 			if bad >= 0 {
-				return 0, badList("the list of tables cannot be read from byte %d to byte %d", bad, base+int64(at))
+				return 0, DamagedIndex("the list of tables cannot be read from byte %d to byte %d", bad, base+int64(at))
 			}
 			if rest[6] <= 2 {
 				edit = edit[:0]
@@ -178,7 +164,7 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint6
 		}
 	}
 	if bad >= 0 && !logs[log] {
-		return 0, badList("the list of tables cannot be read from byte %d on, and it is not the end that a crash leaves: log %d is not there",
+		return 0, DamagedIndex("the list of tables cannot be read from byte %d on, and it is not the end that a crash leaves: log %d is not there",
 			bad, log)
 	}
 	return log, nil

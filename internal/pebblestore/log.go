@@ -180,7 +180,7 @@ func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap fun
 // during the call.
 func EachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) error) (damaged []LogGap, err error) {
 	reached, err := readReach(disk, disk.PathDir(path))
-	var bad *Damage
+	var bad *DamageError
 	if err != nil && !errors.As(err, &bad) { // a damaged note says nothing
 		return nil, err
 	}

@@ -30,9 +30,9 @@ type Config struct {
 	FillLogs bool
 	// Tune changes the settings of the database. Nil: none.
 	Tune func(*pebble.Options)
-	// Failed is called once, with locks of the database held, when a failure ends the opening. It must not block nor call the
-	// database. Optional.
-	Failed func(*Opening, error)
+	// ClosingLogs is how many bytes of logs a store that was closed may keep: the rows in larger logs become tables. Tables
+	// have checksums for all that is in them, while the end of a log may be one that a crash has torn.
+	ClosingLogs int64
 	// Limit bounds the bytes that the store takes, together with what Beside returns. 0: only the volume bounds them. Beside is
 	// optional.
 	Limit  int64
@@ -41,6 +41,12 @@ type Config struct {
 	Live func() int64
 	// Roomier is called when there is room again after [Opening.Full] has refused. Close waits for it. Optional.
 	Roomier func()
+	// Patience is how long an opening that is closed waits for its readers. Default: as long as they take.
+	Patience time.Duration
+
+	// failed is called once, with locks of the database held, when a failure ends the opening. It must not block nor call the
+	// database. Nil: nobody is told.
+	failed func(*Opening, error)
 }
 
 // Opening is one opening of a database. After a failure of the disk it is closed and another one is opened. It is safe
@@ -72,7 +78,7 @@ const (
 )
 
 // Open opens a store that nobody else has open, creating it if need be. With a [*RoomError] nothing was changed but files
-// that are not needed. Damage that was found is a [*Damage], or what the database says: see [IsDamage].
+// that are not needed. Damage that was found is a [*DamageError], or what the database says: see [IsDamage].
 func Open(c Config) (*Opening, error) {
 	logs, err := inspectFiles(c.FS, c.Dir)
 	if err != nil {
@@ -85,8 +91,8 @@ func Open(c Config) (*Opening, error) {
 	}
 	o.fs = New(c.FS, c.Dir, func(err error) {
 		o.fs.files.stop()
-		if c.Failed != nil {
-			c.Failed(o, err)
+		if c.failed != nil {
+			c.failed(o, err)
 		}
 	})
 	restrictAll(c.FS, c.Dir)
@@ -128,12 +134,12 @@ func Open(c Config) (*Opening, error) {
 	return o, nil
 }
 
-// OpenReadOnly opens a store that nobody else has open, to look at it. It changes nothing.
-func OpenReadOnly(disk vfs.FS, dir string, log *slog.Logger) (*Opening, error) {
-	o := &Opening{conf: Config{Dir: dir, FS: disk}, fs: New(disk, dir, func(error) {})}
+// openReadOnly opens a store that nobody else has open, to look at it. It changes nothing.
+func openReadOnly(c Config) (*Opening, error) {
+	o := &Opening{conf: c, fs: New(c.FS, c.Dir, func(error) {})}
 	var err error
-	o.DB, err = pebble.Open(dir, &pebble.Options{
-		FS: o.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: o.fs.Logger(log), EventListener: Listener(log),
+	o.DB, err = pebble.Open(c.Dir, &pebble.Options{
+		FS: o.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: o.fs.Logger(c.Log), EventListener: Listener(c.Log),
 	})
 	if err != nil {
 		return nil, err
@@ -165,30 +171,24 @@ func (o *Opening) Read() error {
 // Release ends what Read began.
 func (o *Opening) Release() { o.readers.Done() }
 
-// ErrStillRead is returned by [Opening.CloseWithin] when readers were left behind.
+// ErrStillRead is returned by [Opening.Close] when readers were left behind.
 var ErrStillRead = errors.New("the store is still read from: its files stay open until that ends, nothing is lost")
 
-// Close waits for the readers and closes the database. It may be called again.
-func (o *Opening) Close() error { return o.CloseWithin(0) }
-
-// CloseWithin is Close that waits for readers for a while only; 0: forever. From then on the folder is the next
-// opening's, also after an error.
-//
-// Before, what the store does not need is given back: unless the disk has failed, the rows in large logs become tables,
-// which take only what they hold.
-func (o *Opening) CloseWithin(patience time.Duration) error {
-	o.closeOnce.Do(func() { o.closeErr = o.close(patience) })
+// Close waits for the readers, gives back what the store does not need, unless the disk has failed, and closes the database.
+// From then on the folder is the next opening's, also after an error. It may be called again.
+func (o *Opening) Close() error {
+	o.closeOnce.Do(func() { o.closeErr = o.close() })
 	return o.closeErr
 }
 
-func (o *Opening) close(patience time.Duration) error {
+func (o *Opening) close() error {
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
 	o.fs.files.stop()
 	o.room.stop()
 	defer o.fs.closeReach()
-	if !o.drained(patience) {
+	if !o.drained() {
 		// The database cannot be closed under its readers. Until the last of them ends it stays open, cut off from the disk,
 		// so that whoever opens the folder next has it alone.
 		o.fs.Cut(ErrStillRead)
@@ -200,7 +200,7 @@ func (o *Opening) close(patience time.Duration) error {
 		return ErrStillRead
 	}
 	if o.fs.Failure() == nil {
-		o.giveBack(closingLogs, true)
+		o.giveBack(o.conf.ClosingLogs, true)
 	}
 	err := o.DB.Close()
 	if o.fs.Failure() == nil {
@@ -215,8 +215,8 @@ func (o *Opening) close(patience time.Duration) error {
 }
 
 // drained waits for the readers and reports whether they have ended.
-func (o *Opening) drained(patience time.Duration) bool {
-	if patience <= 0 {
+func (o *Opening) drained() bool {
+	if o.conf.Patience <= 0 {
 		o.readers.Wait()
 		return true
 	}
@@ -225,7 +225,7 @@ func (o *Opening) drained(patience time.Duration) bool {
 		o.readers.Wait()
 		close(idle)
 	}()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(o.conf.Patience)
 	defer timer.Stop()
 	select {
 	case <-idle:

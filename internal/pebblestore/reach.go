@@ -78,8 +78,7 @@ func readReach(disk vfs.FS, dir string) (reach, error) {
 		}
 	}
 	if !found {
-		return reach{}, &Damage{Err: fmt.Errorf("%s, which says how long the logs were, is damaged: what is missing at the end of a log cannot be told",
-			reachNote)}
+		return reach{}, Damaged("%s, which says how long the logs were, is damaged: what is missing at the end of a log cannot be told", reachNote)
 	}
 	return newest, nil
 }
@@ -110,7 +109,7 @@ func (r *reacher) now() reach {
 	return r.reached
 }
 
-// NoteReach notes, durably, how long the logs are. An opening that finds them shorter reports a [*Damage]. Calls that come
+// NoteReach notes, durably, how long the logs are. An opening that finds them shorter reports a [*DamageError]. Calls that come
 // together share a write, and one with nothing new makes none. A note that cannot be written, on a full disk for example,
 // is left out: then the loss of what came since cannot be told from a torn write.
 func (o *Opening) NoteReach() { o.fs.noteReach() }

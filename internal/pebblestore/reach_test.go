@@ -90,7 +90,7 @@ func TestShorterLogIsDamage(t *testing.T) {
 		}
 		return err
 	}
-	var damage *pebblestore.Damage
+	var damage *pebblestore.DamageError
 	for cut := 0; cut < noted-1000; cut += 97 {
 		after := killed()
 		path, content := newestLog(t, after)
@@ -162,7 +162,7 @@ func TestRefusedNoteEndsNothing(t *testing.T) {
 	cut := disk.CrashClone(vfs.CrashCloneCfg{})
 	path, content := newestLog(t, cut)
 	replace(t, cut, path, content[:10_000])
-	var damage *pebblestore.Damage
+	var damage *pebblestore.DamageError
 	if _, err := pebblestore.Open(config(cut)); !errors.As(err, &damage) {
 		t.Errorf("cut: %v, want damage", err)
 	}

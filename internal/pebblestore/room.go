@@ -36,9 +36,8 @@ const (
 	measureFull = 50 * time.Millisecond
 	// idleAfter is the time without a write after which the store frees what it keeps for later.
 	idleAfter = 30 * time.Second
-	// The bytes of logs that an idle and a closed store may keep. They are cheap to read at the next opening.
-	idleLogs    = 1 << 20
-	closingLogs = 256 << 10
+	// idleLogs are the bytes of logs that an idle store may keep. They are cheap to read at the next opening.
+	idleLogs = 1 << 20
 	// A store is compacted when it has at least this much garbage, and at least as much as live bytes.
 	leastGarbage = 1 << 20
 	// giveEvery is the least time between two attempts to free room.

@@ -4,22 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/google/uuid"
-)
-
-// After a failure a [Store] is reopened by the first call that comes later than a delay, which grows between these.
-const (
-	reopenFirst = 100 * time.Millisecond
-	reopenLast  = 10 * time.Second
 )
 
 // StoreConfig says how a [Store] is opened.
@@ -27,27 +17,58 @@ type StoreConfig struct {
 	Config
 	// Name is what the log calls the store.
 	Name string
-	// InstanceKey is the key of a random id that tells this store from every other one. It is the first key.
+	// ReadOnly changes nothing in the folder, which must exist, except for the lock.
+	ReadOnly bool
+	// InstanceKey is the key of a random id that tells this store from every other one. It is the first key. Default: Check
+	// tells.
 	InstanceKey string
-	// Check is called with each opening before it is used. Its error ends the opening. Nil: no check.
-	Check func(*Opening) error
+	// Prepare is called before each opening, with the folder locked. Optional.
+	Prepare func() error
+	// Check is called with each opening before it is used. again is set when it must be the store that was open before. Its
+	// error ends the opening. Optional.
+	Check func(o *Opening, again bool) error
+	// Repair is called when the store is damaged. When it returns nil, the store is opened once more, and may be another one;
+	// else its error is that of the opening. Optional.
+	Repair func(*DamageError) error
+	// Failed is called when the store has failed, with locks of the database held: it must neither block nor use the store.
+	// Optional.
+	Failed func()
+	// Install takes up the opening that ends a reopening. It calls [Store.Install], now or later, or closes the opening.
+	// Default: [Store.Install].
+	Install func(*Opening)
+	// Closed is called when the database was closed without an error and the folder is still locked. Optional.
+	Closed func()
+	// Delay is the time from a failed attempt to reopen the store to the next one. Attempts count from 1. Default: 100 ms to
+	// 10 s, doubling.
+	Delay func(attempt int) time.Duration
 }
 
-// Store is a database that outlives failures of the disk: a failed opening is cut off from the disk, and a later call opens
-// another one from what the disk has. What Update has committed is durable, and View shows only what is durable. It is safe
-// for concurrent use.
+// Store is a database that outlives failures of the disk: a failed opening is cut off from the disk, and another one is opened
+// from what the disk has. [Phase] has the states. It is safe for concurrent use.
+//
+// One mechanism serves two kinds of owners. Those that call View and Update reopen the store by their next call: the first one
+// that comes makes the attempt, and others wait for its outcome. A failed attempt refuses calls until the next one is due. An
+// owner with work of its own in the background, as package buffer has, ends that first and calls [Store.ReopenInBackground].
+//
+// What Update has committed is durable, and View shows only what is durable.
 type Store struct {
 	conf     StoreConfig
 	lock     io.Closer // keeps others out, over all openings
+	life     life
+	now      atomic.Pointer[Opening] // the last one that was in use
+	known    bool                    // the store was open once: only that one is opened again
 	instance string
 
-	mu      sync.Mutex
-	closed  bool
-	now     *Opening // nil after a failure
-	failure error    // why now is nil
-	attempt int
-	next    time.Time // the next attempt to open
-	calls   sync.WaitGroup
+	attempting sync.Mutex // held during an attempt to reopen; guards what follows
+	attempts   int        // that failed since the store has failed
+	next       time.Time  // the next attempt
+	failure    error      // of the last attempt
+
+	stopped    chan struct{} // closed by Stop
+	background sync.WaitGroup
+	closeOnce  sync.Once
+	closeErr   error
+
 	copying sync.Mutex // held by Checkpoint
 	// committing counts the commits that are on their way to the disk.
 	committing atomic.Int64
@@ -64,64 +85,125 @@ type FailedError struct {
 func (e *FailedError) Error() string { return fmt.Sprintf("the store has failed: %v", e.Err) }
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// DamageError says that files of a store are not what they were. No retry fixes it.
-type DamageError struct{ Err error }
-
-func (e *DamageError) Error() string { return e.Err.Error() }
-func (e *DamageError) Unwrap() error { return e.Err }
-
 // InUseError says that another store, perhaps of another process, has the folder open.
 type InUseError struct{ Err error }
 
 func (e *InUseError) Error() string { return e.Err.Error() }
 func (e *InUseError) Unwrap() error { return e.Err }
 
-// OpenStore opens a store, creating its folder if need be. Errors are an [*InUseError], a [*DamageError], a [*RoomError],
-// those of Check and those of the file system.
-func OpenStore(c StoreConfig) (*Store, error) {
-	if err := MakeDir(c.FS, c.Dir); err != nil {
-		return nil, err
+// NewStore returns a store that is not open yet: Open comes first.
+func NewStore(c StoreConfig) *Store {
+	s := &Store{conf: c, stopped: make(chan struct{})}
+	if c.Install == nil {
+		s.conf.Install = func(o *Opening) { s.Install(o, func() {}) }
 	}
-	s := &Store{conf: c}
+	if c.Delay == nil {
+		s.conf.Delay = delay
+	}
+	return s
+}
+
+// Open opens the store, creating its folder if need be. It is called once. Errors are an [*InUseError], a [*DamageError], a
+// [*RoomError], those of the functions of the configuration, and those of the file system.
+func (s *Store) Open() error {
+	c := &s.conf
+	if !c.ReadOnly {
+		if err := MakeDir(c.FS, c.Dir); err != nil {
+			return err
+		}
+	}
 	var err error
 	if s.lock, err = Lock(c.FS, c.Dir); err != nil {
 		if IsLocked(err) {
 			err = &InUseError{err}
 		}
-		return nil, err
+		return err
 	}
-	if s.now, err = s.open(); err != nil {
-		return nil, errors.Join(err, s.lock.Close())
+	o, err := s.open()
+	if err != nil {
+		return errors.Join(err, s.lock.Close())
 	}
-	return s, nil
+	s.use(o)
+	return nil
 }
 
-// open opens the database; once the instance is known, only that one. All that can be read then is durable, because pebble
-// writes what it reads from a log to a table before it is open.
+// Now returns the condition of the store. It is one atomic load.
+func (s *Store) Now() Condition { return s.life.current() }
+
+// Opening returns the opening that is in use, or was in use last.
+func (s *Store) Opening() *Opening { return s.now.Load() }
+
+// use makes an opening the current one, and takes up its failure from before.
+func (s *Store) use(o *Opening) {
+	s.now.Store(o)
+	if err := o.Failure(); err != nil {
+		s.failed(o, err)
+	}
+}
+
+// failed is called by the database, with locks held.
+func (s *Store) failed(o *Opening, err error) {
+	if s.now.Load() != o { // it is being opened, and the attempt reports it
+		return
+	}
+	s.life.fail(err)
+	if s.conf.Failed != nil {
+		s.conf.Failed()
+	}
+}
+
+// open makes one attempt to open the database. All that can be read then is durable, because pebble writes what it reads from a
+// log to a table before it is open.
 func (s *Store) open() (*Opening, error) {
-	c := s.conf.Config
-	c.Exists = s.instance != ""
-	o, err := Open(c)
-	if err == nil {
-		err = s.identify(o)
-		if err == nil && s.conf.Check != nil {
-			err = s.conf.Check(o)
-		}
-		if e := o.Failure(); e != nil {
-			err = e
-		}
-		if err != nil {
-			o.fs.Cut(err)
-			_ = o.Close() // it would only repeat what is known
+	o, err := s.try(s.known)
+	var damage *DamageError
+	if errors.As(err, &damage) && s.conf.Repair != nil {
+		if err = s.conf.Repair(damage); err == nil {
+			o, err = s.try(false)
 		}
 	}
 	if err != nil {
-		return nil, s.classify(err)
+		return nil, err
+	}
+	s.known = true
+	return o, nil
+}
+
+// try opens the database, with again only the one that was open before.
+func (s *Store) try(again bool) (o *Opening, err error) {
+	defer func() { err = MarkDamage(s.conf.FS, s.conf.Dir, err) }()
+	c := s.conf.Config
+	c.Exists, c.failed = again, s.failed
+	if s.conf.Prepare != nil {
+		if err := s.conf.Prepare(); err != nil {
+			return nil, err
+		}
+	}
+	open := Open
+	if s.conf.ReadOnly {
+		open = openReadOnly
+	}
+	if o, err = open(c); err != nil {
+		return nil, err
+	}
+	if s.conf.InstanceKey != "" {
+		err = s.identify(o)
+	}
+	if err == nil && s.conf.Check != nil {
+		err = s.conf.Check(o, again)
+	}
+	if e := o.Failure(); e != nil {
+		err = e
+	}
+	if err != nil {
+		o.fs.Cut(err)
+		_ = o.Close() // it would only repeat what is known
+		return nil, err
 	}
 	return o, nil
 }
 
-// identify gives a new store its instance, and refuses a store that has replaced another one.
+// identify gives a new store its instance, and refuses one that has replaced another.
 func (s *Store) identify(o *Opening) error {
 	key := []byte(s.conf.InstanceKey)
 	found, err := Get(o.DB, key)
@@ -162,96 +244,9 @@ func Get(r pebble.Reader, key []byte) ([]byte, error) {
 	return value, closer.Close()
 }
 
-// IsDamage reports whether an error of opening or reading means damage. Other errors may be temporary.
-func IsDamage(err error) bool {
-	var files *Damage
-	var options pebble.ErrMissingWALRecoveryDir
-	text := err.Error()
-	return errors.As(err, &files) || errors.As(err, &options) || pebble.IsCorruptionError(err) ||
-		errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrZeroedChunk) || errors.Is(err, record.ErrUnexpectedEOF) ||
-		strings.Contains(text, "object size mismatch") || strings.Contains(text, "not pristine") // a marker is missing
-}
-
-// classify marks damage.
-func (s *Store) classify(err error) error {
-	if IsDamage(err) {
-		return &DamageError{err}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		// Without any file, the volume may be away.
-		if names, e := s.conf.FS.List(s.conf.Dir); e == nil && slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.") }) {
-			return &DamageError{err}
-		}
-	}
-	return err
-}
-
-// use returns the current opening, or opens one. The caller calls release.
-func (s *Store) use() (*Opening, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	if s.now != nil {
-		if s.failure = s.now.Failure(); s.failure != nil {
-			s.conf.Log.Error(s.conf.Name+" failed, it is opened anew", "dir", s.conf.Dir, "error", s.failure)
-			s.abandon()
-		}
-	}
-	if s.now == nil {
-		if err := s.reopen(); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.now.Read(); err != nil {
-		return nil, err
-	}
-	s.calls.Add(1)
-	return s.now, nil
-}
-
-// abandon gives up the current opening, which has failed. It cannot reach the disk any more, so another one can be opened
-// while calls still read from it.
-func (s *Store) abandon() {
-	old := s.now
-	s.now = nil
-	old.fs.Settle()
-	old.fs.sweep()
-	go func() { _ = old.Close() }() // waits for its readers; the failure is known
-}
-
-// reopen opens the store after a failure, unless the last attempt was just now.
-func (s *Store) reopen() error {
-	if wait := time.Until(s.next); wait > 0 {
-		return &FailedError{RetryAfter: wait, Err: s.failure}
-	}
-	o, err := s.open()
-	if err == nil {
-		s.now, s.failure, s.attempt, s.next = o, nil, 0, time.Time{}
-		s.conf.Log.Warn(s.conf.Name+" is open again", "dir", s.conf.Dir)
-		return nil
-	}
-	delay := min(reopenFirst<<min(s.attempt, 16), reopenLast)
-	s.failure, s.next = err, time.Now().Add(delay)
-	s.attempt++
-	s.conf.Log.Error(s.conf.Name+" cannot be opened anew", "dir", s.conf.Dir, "attempt", s.attempt, "retry_after", s.next, "error", err)
-	var damaged *DamageError
-	if errors.As(err, &damaged) {
-		return err
-	}
-	return &FailedError{RetryAfter: delay, Err: err}
-}
-
-func (s *Store) release(o *Opening) {
-	o.Release()
-	s.calls.Done()
-}
-
-// failed marks an error of the database.
-func (s *Store) failed(err error) error {
-	var damaged *DamageError
-	if err = s.classify(err); errors.As(err, &damaged) {
+// marked is an error of the database that a function of a call has marked.
+func (s *Store) marked(err error) error {
+	if err = MarkDamage(s.conf.FS, s.conf.Dir, err); IsDamage(err) {
 		return err
 	}
 	return &FailedError{Err: err}
@@ -261,11 +256,11 @@ func (s *Store) failed(err error) error {
 // [*DamageError]; its other errors are returned unchanged. Unless View returns a [*FailedError], all that read has seen is
 // durable.
 func (s *Store) View(read func(pebble.Reader) error) error {
-	o, err := s.use()
+	o, err := s.acquire()
 	if err != nil {
 		return err
 	}
-	defer s.release(o)
+	defer o.Release()
 	snap := o.DB.NewSnapshot()
 	err = read(snap)
 	if e := snap.Close(); err == nil && e != nil {
@@ -276,7 +271,7 @@ func (s *Store) View(read func(pebble.Reader) error) error {
 	}
 	var marked *readFailure
 	if errors.As(err, &marked) {
-		return s.failed(marked.err)
+		return s.marked(marked.err)
 	}
 	return err
 }
@@ -315,11 +310,11 @@ var ErrNotCommitted = errors.New("nothing was written")
 // [ErrNotCommitted] means that nothing was written; it wraps the error of change, or one that [Store.View] returns. After any
 // other error the outcome is unknown until the store is open again.
 func (s *Store) Update(change func(*pebble.Batch) error) error {
-	o, err := s.use()
+	o, err := s.acquire()
 	if err != nil {
 		return &notCommitted{err}
 	}
-	defer s.release(o)
+	defer o.Release()
 	if err := s.lacksRoom(o); err != nil {
 		return &notCommitted{err}
 	}
@@ -328,7 +323,7 @@ func (s *Store) Update(change func(*pebble.Batch) error) error {
 	if err := change(batch); err != nil {
 		var marked *readFailure
 		if errors.As(err, &marked) {
-			err = s.failed(marked.err)
+			err = s.marked(marked.err)
 		}
 		return &notCommitted{err}
 	}
@@ -370,11 +365,11 @@ func (e *notCommitted) Is(target error) bool { return target == ErrNotCommitted 
 
 // Ready returns nil when the store takes changes, else why not, after it has tried to reopen itself.
 func (s *Store) Ready() error {
-	o, err := s.use()
+	o, err := s.acquire()
 	if err != nil {
 		return err
 	}
-	defer s.release(o)
+	defer o.Release()
 	if err := o.Failure(); err != nil {
 		return &FailedError{Err: err}
 	}
@@ -383,11 +378,11 @@ func (s *Store) Ready() error {
 
 // Checkpoint writes a copy with all that was committed before the call. The folder must not exist.
 func (s *Store) Checkpoint(dir string) error {
-	o, err := s.use()
+	o, err := s.acquire()
 	if err != nil {
 		return err
 	}
-	defer s.release(o)
+	defer o.Release()
 	s.copying.Lock()
 	defer s.copying.Unlock()
 	err = o.Checkpoint(dir, nil)
@@ -397,26 +392,37 @@ func (s *Store) Checkpoint(dir string) error {
 	return err
 }
 
+// Stop begins Close: it ends reopenings, and refuses calls of View and Update. start runs when no reopening can begin or end any
+// more. It reports false when it was called before.
+func (s *Store) Stop(start func()) bool {
+	return s.life.stop(func() {
+		close(s.stopped)
+		start()
+	})
+}
+
+// Drain says, after Stop, that the owner has ended what was taken before. It waits for the end of a reopening in the
+// background.
+func (s *Store) Drain() {
+	s.background.Wait()
+	s.life.drain()
+}
+
 // Close waits for running calls and closes the store. Later calls get [ErrClosed]. It may be called again.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
-	}
-	s.closed = true
-	s.mu.Unlock()
-	s.calls.Wait()
-	var err error
-	if o := s.now; o != nil {
-		// Tables have checksums for all that is in them, while the end of a log may be one that a crash has torn.
-		if o.Failure() == nil && o.fits(int64(o.DB.Metrics().WAL.Size)) {
-			err = o.DB.Flush()
+	s.closeOnce.Do(func() {
+		s.Stop(func() {})
+		s.Drain()
+		s.attempting.Lock() // no call reopens the store any more
+		o := s.now.Load()
+		s.attempting.Unlock()
+		err := o.Close()
+		if c := s.Now(); c.Failure != nil {
+			err = &FailedError{Err: c.Failure}
+		} else if err == nil && s.conf.Closed != nil {
+			s.conf.Closed()
 		}
-		err = errors.Join(err, o.Close())
-		if e := o.Failure(); e != nil {
-			err = &FailedError{Err: e}
-		}
-	}
-	return errors.Join(err, s.lock.Close())
+		s.closeErr = errors.Join(err, s.lock.Close())
+	})
+	return s.closeErr
 }

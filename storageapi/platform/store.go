@@ -42,17 +42,15 @@ func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	s := &store{}
-	s.ids.store = s
-	var err error
-	s.db, err = pebblestore.OpenStore(pebblestore.StoreConfig{
+	s := &store{db: pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: fs, Log: log, MemTable: storeMemory},
 		Name:   "store of the platform", InstanceKey: instanceKey, Check: checkFormat,
-	})
-	return s, err
+	})}
+	s.ids.store = s
+	return s, s.db.Open()
 }
 
-func checkFormat(o *pebblestore.Opening) error {
+func checkFormat(o *pebblestore.Opening, _ bool) error {
 	found, err := pebblestore.Get(o.DB, []byte(formatKey))
 	if err != nil {
 		return err

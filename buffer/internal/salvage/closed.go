@@ -64,7 +64,7 @@ func CheckClosed(disk vfs.FS, dir string) error {
 	body := strings.TrimSuffix(text, "\n")
 	body = body[:strings.LastIndexByte(body, '\n')+1]
 	if fmt.Sprintf("%s%08x\n", body, pebblestore.MaskedSum([]byte(body))) != text {
-		return BadRecord("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
+		return pebblestore.Damaged("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
 	}
 	// Where somebody else has opened the store since, it has other files, and the note is of the past.
 	for _, name := range names {
@@ -73,9 +73,9 @@ func CheckClosed(disk vfs.FS, dir string) error {
 		}
 	}
 	for line := range strings.Lines(body) {
-		bad := BadRecord
+		bad := pebblestore.Damaged
 		if strings.Contains(line, "MANIFEST") {
-			bad = badIndex
+			bad = pebblestore.DamagedIndex
 		}
 		digits, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		size, _ := strconv.ParseInt(digits, 10, 64)

@@ -2,14 +2,11 @@ package salvage
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -43,35 +40,10 @@ func TestClosedNote(t *testing.T) {
 				must(t, err)
 				return
 			}
-			var bad *storeDamage
-			if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &bad) || bad.index != c.index {
+			var bad *pebblestore.DamageError
+			if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &bad) || bad.Index != c.index {
 				t.Errorf("the error is %v (%+v), want %q, index %v", err, bad, c.want, c.index)
 			}
 		})
-	}
-}
-
-func TestIsDamage(t *testing.T) {
-	mem := vfs.NewMem()
-	must(t, mem.MkdirAll("data", 0o700))
-	put(t, mem, "data/000004.log", "rows")
-	missing := fmt.Errorf("open: %w", errors.Join(pebble.ErrDBNotPristine))
-	for name, c := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"a record":               {fmt.Errorf("open: %w", BadRecord("sink record 1: %w", errors.New("no JSON"))), true},
-		"a receipt":              {fmt.Errorf("receipt: %w", format.ErrReceipt), true},
-		"a block":                {pebble.ErrCorruption, true},
-		"a log":                  {OpenError(mem, "data", fmt.Errorf("open: %w", &pebblestore.Damage{Err: errors.New("a gap")})), true},
-		"a missing marker":       {OpenError(mem, "data", missing), true},
-		"a folder that is away":  {OpenError(mem, "elsewhere", missing), false},
-		"an error of the disk":   {OpenError(mem, "data", errors.New("input/output error")), false},
-		"a chunk of a slice":     {format.ErrChunk, false}, // its slice is uploaded without it
-		"the end of the process": {OpenError(mem, "data", pebble.ErrClosed), false},
-	} {
-		if got := IsDamage(c.err); got != c.want {
-			t.Errorf("%s: %v is damage: %v", name, c.err, got)
-		}
 	}
 }

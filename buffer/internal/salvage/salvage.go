@@ -34,7 +34,7 @@ type Config struct {
 
 // Run replaces a damaged store by a new one with everything that is whole. cause is why it could not be opened. With an
 // error the damaged store is where it was, or [FinishSwap] completes the swap.
-func Run(c Config, cause error) error {
+func Run(c Config, cause *pebblestore.DamageError) error {
 	lost := &losses{at: time.Now().UTC()}
 	lost.store = asidePrefix + lost.at.Format("20060102-150405.000000")
 	c.Log.Error("local level is damaged: what is whole of it is salvaged", "dir", c.Dir, "aside", lost.store, "error", cause)
@@ -46,7 +46,7 @@ func Run(c Config, cause error) error {
 	if err != nil {
 		return err
 	}
-	if bad := new(storeDamage); len(lost.list) == 0 && !(errors.As(cause, &bad) && bad.index) {
+	if len(lost.list) == 0 && !cause.Index {
 		lost.lose(format.Damage{
 			FirstChunk: -1, LastChunk: -1, Uncounted: true,
 			Reason: fmt.Sprintf("%v; everything else could be read, and what only stood there is not counted", cause),
@@ -148,4 +148,10 @@ func (p *plan) wants(e entry, written map[uint64]map[uint32]bool) bool {
 	}
 	written[num][seq] = bad == nil
 	return true
+}
+
+// Log logs damage that was set aside.
+func Log(log *slog.Logger, d format.Damage) {
+	log.Error("stored rows are damaged and set aside", "sink", d.SinkID, "file", d.FileID, "slice", d.SliceID,
+		"first_chunk", d.FirstChunk, "last_chunk", d.LastChunk, "rows", d.Rows, "uncounted", d.Uncounted, "reason", d.Reason)
 }

@@ -1,0 +1,48 @@
+package pebblestore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+func TestMarkDamage(t *testing.T) {
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := mem.Create("data/000004.log", vfs.WriteCategoryUnspecified)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	missing := fmt.Errorf("open: %w", errors.Join(pebble.ErrDBNotPristine))
+	for name, c := range map[string]struct {
+		dir         string
+		err         error
+		want, index bool
+	}{
+		"a record":               {"data", fmt.Errorf("open: %w", pebblestore.Damaged("sink record 1: %w", errors.New("no JSON"))), true, false},
+		"a list":                 {"data", fmt.Errorf("open: %w", pebblestore.DamagedIndex("a gap")), true, true},
+		"a block":                {"data", pebble.ErrCorruption, true, false},
+		"a missing marker":       {"data", missing, true, true},
+		"a missing file":         {"data", vfs.NewMem().Remove("data/000005.sst"), true, false},
+		"a folder that is away":  {"elsewhere", missing, false, false},
+		"an error of the disk":   {"data", errors.New("input/output error"), false, false},
+		"the end of the process": {"data", pebble.ErrClosed, false, false},
+		"no error":               {"data", nil, false, false},
+	} {
+		var damage *pebblestore.DamageError
+		err := pebblestore.MarkDamage(mem, c.dir, c.err)
+		if marked := errors.As(err, &damage); marked != c.want || marked && damage.Index != c.index {
+			t.Errorf("%s: %v is damage: %v, index %+v", name, err, marked, damage)
+		}
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: %v has lost its cause", name, err)
+		}
+	}
+}

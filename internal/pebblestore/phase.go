@@ -1,0 +1,125 @@
+package pebblestore
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Phase is where a [Store] stands between Open and the end of Close:
+//
+//	              the disk fails             somebody sees it
+//	 PhaseOpen ───────────────────▶ PhaseFailed ────────────────▶ PhaseReopening ─┐ an attempt
+//	  ▲  │                            │                             │  │  ▲────────┘ fails
+//	  └──┼────────────────────────────┼── an attempt succeeds ──────┘  │
+//	     │ Stop                       │ Stop                           │ Stop
+//	     ▼                            ▼                                ▼
+//	 PhaseClosing ──────── what was taken before has ended ─────▶ PhaseClosed
+//
+//	phase      the database
+//	Open       works
+//	Failed     is cut off from the disk
+//	Reopening  was given up, and is opened anew by one attempt at a time
+//	Closing    works, or has failed
+//	Closed     works, or has failed, until it is closed
+//
+// A store that fails during Closing or Closed is not reopened: the phase stays and the failure is what Close returns.
+type Phase uint8
+
+// The phases.
+const (
+	PhaseOpen Phase = iota
+	PhaseFailed
+	PhaseReopening
+	PhaseClosing
+	PhaseClosed
+)
+
+// Condition is the phase with what callers must know of the store. It is immutable.
+type Condition struct {
+	Phase Phase
+	// Failure is nil while the store works. It is set in Failed and Reopening, and never in Open.
+	Failure error
+	// Epoch counts the failures and the reopenings: with another epoch than before, what was read from the store is worth
+	// nothing, and what was on its way to the disk may be lost.
+	Epoch uint64
+}
+
+// life is the state machine. Its methods are the transitions; each reports whether it was made. Its zero value is open.
+//
+// current is one atomic load, because every Append to a buffer asks. mu is held for a few instructions, never during I/O,
+// because the database reports its failure with its own locks held.
+type life struct {
+	mu  sync.Mutex
+	now atomic.Pointer[Condition] // written with mu held; nil: the zero condition
+}
+
+func (l *life) current() Condition {
+	if c := l.now.Load(); c != nil {
+		return *c
+	}
+	return Condition{}
+}
+
+// change makes a transition from the condition that next is given. next says whether there is one; it runs under mu.
+func (l *life) change(next func(*Condition) bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.current()
+	if !next(&c) {
+		return false
+	}
+	l.now.Store(&c)
+	return true
+}
+
+// step goes from one of the phases up to last, from first on, to another. start runs before the next transition can begin.
+func (l *life) step(first, last, to Phase, start func()) bool {
+	return l.change(func(c *Condition) bool {
+		if c.Phase < first || c.Phase > last {
+			return false
+		}
+		c.Phase = to
+		start()
+		return true
+	})
+}
+
+// fail notes the first failure since the store was opened.
+func (l *life) fail(err error) bool {
+	return l.change(func(c *Condition) bool {
+		if c.Failure != nil {
+			return false
+		}
+		c.Failure = err
+		c.Epoch++
+		if c.Phase == PhaseOpen {
+			c.Phase = PhaseFailed
+		}
+		return true
+	})
+}
+
+// reopen begins the reopening after a failure.
+func (l *life) reopen(start func()) bool {
+	return l.step(PhaseFailed, PhaseFailed, PhaseReopening, start)
+}
+
+// reopened ends the reopening.
+func (l *life) reopened(start func()) bool {
+	return l.change(func(c *Condition) bool {
+		if c.Phase != PhaseReopening {
+			return false
+		}
+		*c = Condition{Phase: PhaseOpen, Epoch: c.Epoch + 1}
+		start()
+		return true
+	})
+}
+
+// stop begins Close. No reopening can begin or end any more.
+func (l *life) stop(start func()) bool {
+	return l.step(PhaseOpen, PhaseReopening, PhaseClosing, start)
+}
+
+// drain ends what was still taken while the store was closing.
+func (l *life) drain() bool { return l.step(PhaseClosing, PhaseClosing, PhaseClosed, func() {}) }
