@@ -197,8 +197,8 @@ func moduleRoot(t *testing.T) string {
 // A change of the code that a mutant no longer fits is seen at once, without a build.
 func TestMutantsFitTheCode(t *testing.T) { readMutants(t, moduleRoot(t)) }
 
-// A simulation that finds nothing proves nothing: each mutant must fail its test, the simulation within the seeds that every
-// run of the tests plays.
+// A simulation that finds nothing proves nothing: each mutant must fail its test, the simulation within a part of the seeds that
+// CI plays.
 func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs many variants")

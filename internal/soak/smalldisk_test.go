@@ -178,6 +178,9 @@ func flushAll(t *testing.T, eng *forebay.Engine) {
 // engine with nothing waiting gives the room back.
 func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 	cycles := *fills
+	if testing.Short() {
+		cycles = min(cycles, 3)
+	}
 	disk := smallVolume(t, 64)
 	data, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")
 	mem := buffertest.NewMemory()
@@ -324,6 +327,9 @@ func list(dir string) string {
 func TestSmallVolumeWithItsTables(t *testing.T) {
 	for _, size := range []int{40, 150} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			if testing.Short() && size > 40 {
+				t.Skip("takes four times as long as the small volume")
+			}
 			disk := smallVolume(t, size)
 			data := filepath.Join(disk, "data")
 			open := func() (*forebay.Engine, error) {
