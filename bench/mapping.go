@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-jsonnet/ast"
 	"github.com/tidwall/gjson"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -41,6 +42,7 @@ func ofMapping() []scenario {
 		queries = append(queries, path)
 		paths.columns = append(paths.columns, mapping.Path(fmt.Sprintf("c%d", i), path))
 	}
+	typed, untyped := typedValues()
 	template := task{columns: mapping.Columns{mapping.Template("t", templateText)}, body: nestedBody}
 	all := []scenario{
 		{name: "baseline/gjson/paths20", run: gjsonPaths(paths, queries)},
@@ -49,11 +51,33 @@ func ofMapping() []scenario {
 		{name: "map/paths20", run: mapTask(paths), against: []baseline{{"gjson", "baseline/gjson/paths20"}}},
 		{name: "map/template", run: mapTask(template), against: []baseline{{"jsonnet", "baseline/jsonnet/template"}}},
 		{name: "map/uuid", run: mapUUID},
+		{name: "map/values", run: mapTask(untyped)},
+		{name: "map/values/typed", run: mapTask(typed), against: []baseline{{"untyped", "map/values"}}},
 	}
 	for i := range all {
 		all[i].group = "map"
 	}
 	return all
+}
+
+// typedValues returns seven paths with types to values of them, and the same paths without types.
+func typedValues() (typed, untyped task) {
+	body := func(n int) []byte {
+		b := fmt.Appendf(nil, `{"order":{"id":%d,"ref":"0190a5b2-7c3d-7e4f-8a5b-%012x","total":%d.5,"paid":%v},"at":"2026-11-22T23:00:%02d.123Z","ratio":0.%d,"kind":"created"`,
+			1_700_000_000_000+n, n, n, n%2 == 0, n%60, n+1)
+		return append(bytes.TrimSuffix(b, []byte("}")), paddedBody(n)[len(`{"source":"web"`):]...)
+	}
+	list := mapping.Columns{
+		mapping.Path("id", "order.id", mapping.DataType(datatype.Int64)), mapping.Path("ref", "order.ref", mapping.DataType(datatype.UUID)),
+		mapping.Path("total", "order.total", mapping.DataType(datatype.Decimal(10, 2))), mapping.Path("paid", "order.paid", mapping.DataType(datatype.Bool)),
+		mapping.Path("at", "at", mapping.DataType(datatype.Timestamp)), mapping.Path("ratio", "ratio", mapping.DataType(datatype.Float64)),
+		mapping.Path("kind", "kind", mapping.DataType(datatype.String)),
+	}
+	typed, untyped = task{columns: list, body: body}, task{body: body}
+	for _, c := range list {
+		untyped.columns = append(untyped.columns, mapping.Path(c.Name, c.Path, mapping.RawString()))
+	}
+	return typed, untyped
 }
 
 func smallBody(n int) []byte {

@@ -140,6 +140,10 @@ func ofWorkload(w workload) []scenario {
 		nosyncGoals = map[string][]goal{"none": {atLeast("rows_per_s", 1_000_000)}, "gzip": {atLeast("rows_per_s", 500_000)}}
 	}
 	add(scenario{name: mapName, run: mapTask(w.task())})
+	// A goal of 0.87 is a row that takes 1.15 times as long.
+	add(scenario{
+		name: mapName + "/typed", run: mapTask(w.typedTask()), against: []baseline{{"untyped", mapName}}, goals: []goal{atLeast("of_untyped", 0.87)},
+	})
 	goals := map[int][]goal{
 		1:           {atMost("p50_of_fsync", 1.3)},
 		64:          {atMost("p50_of_fsync", 1.5), atMost("p99_of_fsync", 5)},

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -57,6 +58,13 @@ func columns() mapping.Columns {
 	}
 }
 
+// typedColumns are the same columns with types.
+func typedColumns() mapping.Columns {
+	typed := columns()
+	typed[len(typed)-1].DataType = datatype.Int64
+	return typed.Typed()
+}
+
 // records returns n events of one caller. The records belong to that caller; their headers are shared.
 func (w workload) records(caller, n int) []*mapping.Record {
 	shared := header()
@@ -86,5 +94,7 @@ func (w workload) row() []byte {
 	return must(mapper.AppendRow(nil, record))
 }
 
-// task is the mapping of all columns.
+// task is the mapping of all columns, typedTask that with types.
 func (w workload) task() task { return task{columns: columns(), body: w.body, random: true} }
+
+func (w workload) typedTask() task { return task{columns: typedColumns(), body: w.body, random: true} }

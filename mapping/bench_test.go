@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-jsonnet"
 	"github.com/tidwall/gjson"
+
+	"github.com/forebay/forebay/datatype"
 )
 
 // The benchmarks run with
@@ -244,5 +246,40 @@ func BenchmarkRowsOfManyRecords(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// typedBody is an event of 1 KB with a value of each scalar type.
+func typedBody() []byte {
+	const body = `{"order":{"id":1700000123456,"ref":"0190a5b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b","total":1234.5,"paid":true},"at":"2026-11-22T23:00:00.123Z",` +
+		`"ratio":0.1234,"kind":"order.created","note":"`
+	return []byte(body + strings.Repeat("x", 1024-len(body)-2) + `"}`)
+}
+
+func typedPaths() Columns {
+	return Columns{
+		Path("id", "order.id", DataType(datatype.Int64)), Path("ref", "order.ref", DataType(datatype.UUID)),
+		Path("total", "order.total", DataType(datatype.Decimal(10, 2))), Path("paid", "order.paid", DataType(datatype.Bool)),
+		Path("at", "at", DataType(datatype.Timestamp)), Path("ratio", "ratio", DataType(datatype.Float64)), Path("kind", "kind", DataType(datatype.String)),
+	}
+}
+
+// BenchmarkTyped maps the same events to untyped and typed columns.
+func BenchmarkTyped(b *testing.B) {
+	var untyped Columns
+	for _, c := range typedPaths() {
+		c.DataType, c.RawString = "", true
+		untyped = append(untyped, c)
+	}
+	kinds := Columns{
+		UUID("id"), Datetime("at"), IP("ip"), Headers("headers"), Body("body"), Path("event", "id", RawString()), Path("user", "user.id", DataType(datatype.Int64)),
+	}
+	for _, tc := range []struct {
+		name           string
+		untyped, typed Columns
+		body           []byte
+	}{{"paths", untyped, typedPaths(), typedBody()}, {"kinds", append(kinds[:6:6], Path("user", "user.id")), kinds.Typed(), webhook(1024)}} {
+		b.Run(tc.name+"/typed=false", func(b *testing.B) { benchRow(b, mustCompile(b, tc.untyped...), tc.body) })
+		b.Run(tc.name+"/typed=true", func(b *testing.B) { benchRow(b, mustCompile(b, tc.typed...), tc.body) })
 	}
 }

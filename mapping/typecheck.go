@@ -80,7 +80,7 @@ func (m *Mapper) compileType(cl *cell, c Column, opts Options, fault faultFunc) 
 		NotBefore: boundCell("notBefore", c.NotBefore, c.DataType, fault), NotAfter: boundCell("notAfter", c.NotAfter, c.DataType, fault),
 	}
 	cl.typed = &typedCell{
-		typ: c.DataType, opts: c.TypeOptions, noNUL: opts.Limits.NoNUL,
+		typ: c.DataType, isString: c.DataType == datatype.String, isJSON: c.DataType == datatype.JSON, opts: c.TypeOptions, noNUL: opts.Limits.NoNUL,
 		conv:      celltype.NewConverter(c.DataType, rules, celltype.Limits(opts.Limits)),
 		limited:   opts.Limits != Limits{},
 		neverNull: c.Required || c.Type == TypeUUID || c.Type == TypeHeaders,

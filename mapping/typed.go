@@ -14,6 +14,8 @@ import (
 // typedCell is the plan of a typed column.
 type typedCell struct {
 	typ         datatype.Type
+	isString    bool
+	isJSON      bool
 	opts        TypeOptions
 	conv        celltype.Converter
 	limited     bool // the target has limits
@@ -31,6 +33,8 @@ var (
 // appendTyped is append for a typed column. It sets w.null when the cell is NULL.
 func (w *rowWriter) appendTyped(dst []byte, c *cell) ([]byte, *Error) {
 	switch c.typ {
+	case TypePath:
+		return w.typedPath(dst, c)
 	case TypeUUID:
 		return w.m.uuids.appendText(dst), nil
 	case TypeDatetime:
@@ -44,8 +48,6 @@ func (w *rowWriter) appendTyped(dst []byte, c *cell) ([]byte, *Error) {
 		return w.typedHeaders(dst, c)
 	case TypeBody:
 		return w.typedBody(dst, c)
-	case TypePath:
-		return w.typedPath(dst, c)
 	}
 	return w.typedTemplate(dst, c)
 }
@@ -64,7 +66,7 @@ func (w *rowWriter) typedTime(dst []byte, c *cell) ([]byte, *Error) {
 	switch {
 	case at.IsZero():
 		return w.absent(dst, c, errRequiredTime)
-	case c.typed.typ == datatype.String:
+	case c.typed.isString:
 		return appendDatetime(dst, at), nil
 	}
 	out, ok := appendTimestamp(dst, at)
@@ -102,7 +104,7 @@ func (w *rowWriter) typedBody(dst []byte, c *cell) ([]byte, *Error) {
 		return dst, fail
 	}
 	t := c.typed
-	if t.typ == datatype.String {
+	if t.isString {
 		return w.appendText(dst, c, body)
 	}
 	if len(body) == 0 && t.opts.EmptyIsNull {
@@ -116,21 +118,10 @@ func (w *rowWriter) typedBody(dst []byte, c *cell) ([]byte, *Error) {
 }
 
 func (w *rowWriter) typedPath(dst []byte, c *cell) ([]byte, *Error) {
-	if d, ok := w.r.Document.(FieldDocument); ok && len(c.path.Steps) > 0 {
-		text, kind := d.AppendField(w.s.scratch[:0], FieldPath{c.path})
-		w.s.scratch = text
-		switch kind {
-		case FieldNull:
-			return w.appendNull(dst, c)
-		case FieldText:
-			return w.appendText(dst, c, text)
-		case FieldJSON:
-			return w.appendValue(dst, c, celltype.KindOf(text), text)
+	if w.r.Document != nil && len(c.path.Steps) > 0 {
+		if d, ok := w.r.Document.(FieldDocument); ok {
+			return w.typedField(dst, d, c)
 		}
-		if c.hasDefault() || !c.typed.opts.Required {
-			return w.appendDefault(dst, c), nil
-		}
-		return dst, missingField(d, &c.path, false)
 	}
 	if !w.looked {
 		w.find()
@@ -149,6 +140,24 @@ func (w *rowWriter) typedPath(dst []byte, c *cell) ([]byte, *Error) {
 		return w.appendDefault(dst, c), nil
 	}
 	return dst, w.s.missing(&c.path, false, false)
+}
+
+// typedField is typedPath for a document that gives single fields.
+func (w *rowWriter) typedField(dst []byte, d FieldDocument, c *cell) ([]byte, *Error) {
+	text, kind := d.AppendField(w.s.scratch[:0], FieldPath{c.path})
+	w.s.scratch = text
+	switch kind {
+	case FieldNull:
+		return w.appendNull(dst, c)
+	case FieldText:
+		return w.appendText(dst, c, text)
+	case FieldJSON:
+		return w.appendValue(dst, c, celltype.KindOf(text), text)
+	}
+	if c.hasDefault() || !c.typed.opts.Required {
+		return w.appendDefault(dst, c), nil
+	}
+	return dst, missingField(d, &c.path, false)
 }
 
 // hasDefault reports whether a typed column has a default, which can be NULL.
@@ -185,12 +194,12 @@ func (w *rowWriter) appendNode(dst []byte, c *cell, t *tape.Tape, at uint32) ([]
 	case tape.Number:
 		return w.appendValue(dst, c, celltype.Number, text)
 	case tape.String:
-		if c.typed.typ == datatype.JSON && !c.typed.opts.ParseText && !(len(text) == 2 && c.typed.opts.EmptyIsNull) {
+		if c.typed.isJSON && !c.typed.opts.ParseText && !(len(text) == 2 && c.typed.opts.EmptyIsNull) {
 			return w.appendDocument(dst, c, t, at)
 		}
 		content := text[1 : len(text)-1]
 		switch {
-		case n.Flags == 0 && c.typed.typ == datatype.String && len(content) > 0 && !c.typed.limited:
+		case n.Flags == 0 && c.typed.isString && len(content) > 0 && !c.typed.limited:
 			return append(dst, content...), nil // ASCII without an escape, hence without a quote
 		case n.Flags&tape.Escaped == 0:
 			return w.appendText(dst, c, content)
@@ -199,7 +208,7 @@ func (w *rowWriter) appendNode(dst []byte, c *cell, t *tape.Tape, at uint32) ([]
 	case tape.True, tape.False:
 		return w.appendValue(dst, c, celltype.Bool, text)
 	}
-	if c.typed.typ == datatype.JSON {
+	if c.typed.isJSON {
 		return w.appendDocument(dst, c, t, at)
 	}
 	return dst, misfit(c.typed.typ, celltype.WrongKind, celltype.Composite, text)
@@ -226,12 +235,12 @@ func (w *rowWriter) appendText(dst []byte, c *cell, text []byte) ([]byte, *Error
 func (w *rowWriter) appendValue(dst []byte, c *cell, k celltype.Kind, text []byte) ([]byte, *Error) {
 	t := c.typed
 	var why celltype.Reason
-	switch t.typ {
-	case datatype.String:
+	switch {
+	case t.isString:
 		if why = t.conv.CheckString(text, k); why == celltype.OK {
 			return w.put(dst, text), nil
 		}
-	case datatype.JSON:
+	case t.isJSON:
 		if k == celltype.Text && t.opts.ParseText {
 			return w.appendParsed(dst, c, text)
 		}
@@ -307,7 +316,7 @@ func (w *rowWriter) typedTemplate(dst []byte, c *cell) ([]byte, *Error) {
 		return w.appendNull(dst, c)
 	case k != celltype.Text:
 		return w.appendValue(dst, c, k, text)
-	case c.typed.typ == datatype.JSON && !c.typed.opts.ParseText && !(len(text) == 2 && c.typed.opts.EmptyIsNull):
+	case c.typed.isJSON && !c.typed.opts.ParseText && !(len(text) == 2 && c.typed.opts.EmptyIsNull):
 		if why := c.typed.conv.CheckDocument(text); why != celltype.OK {
 			return dst, misfit(c.typed.typ, why, k, text)
 		}

@@ -51,55 +51,94 @@ type Limits struct {
 
 // Converter makes the cells of one column. It is immutable. It does not convert to json: a document is checked where it is parsed.
 type Converter struct {
-	typ              datatype.Type
-	convert          converter
+	base             base
 	precision, scale int
 	rules            Rules
 	limits           Limits
 	bounded          bool // rules or limits bound times
 }
 
-// converter is one function of [Converter].
-type converter func(c *Converter, dst, text []byte, k Kind) ([]byte, Reason)
+// base is a type without its parameters.
+type base uint8
+
+const (
+	baseDecimal base = iota
+	baseString
+	baseBool
+	baseInt64
+	baseFloat64
+	baseTimestamp
+	baseDate
+	baseUUID
+	baseBytes
+)
 
 // NewConverter returns the converter of a type, which must be valid and neither untyped nor json.
 func NewConverter(t datatype.Type, rules Rules, limits Limits) Converter {
-	c := Converter{typ: t, rules: rules, limits: limits}
+	c := Converter{rules: rules, limits: limits}
 	c.precision, c.scale, _ = t.DecimalOf()
 	c.bounded = rules.NotBefore != "" || rules.NotAfter != "" || limits.MinYear > 1 || limits.MaxYear > 0 && limits.MaxYear < 9999
-	switch t {
-	case datatype.String:
-		c.convert = (*Converter).text
-	case datatype.Bool:
-		c.convert = (*Converter).bool
-	case datatype.Int64:
-		c.convert = (*Converter).int64
-	case datatype.Float64:
-		c.convert = (*Converter).float64
-	case datatype.Timestamp:
-		c.convert = (*Converter).time
-	case datatype.Date:
-		c.convert = (*Converter).date
-	case datatype.UUID:
-		c.convert = (*Converter).uuid
-	case datatype.Bytes:
-		c.convert = (*Converter).bytes
-	default:
-		c.convert = (*Converter).decimal
-	}
+	c.base = map[datatype.Type]base{
+		datatype.String: baseString, datatype.Bool: baseBool, datatype.Int64: baseInt64, datatype.Float64: baseFloat64,
+		datatype.Timestamp: baseTimestamp, datatype.Date: baseDate, datatype.UUID: baseUUID, datatype.Bytes: baseBytes,
+	}[t]
 	return c
 }
 
 // Append appends the cell of a value. Only a cell of type string can contain a quote.
 func (c *Converter) Append(dst, text []byte, k Kind) ([]byte, Reason) {
-	out, reason := c.convert(c, dst, text, k)
-	if reason == OK && c.limits.MaxCell > 0 && len(out)-len(dst) > c.limits.MaxCell {
-		reason = TooLong
+	out, reason := c.convert(dst, text, k)
+	if c.limits.MaxCell > 0 && reason == OK && len(out)-len(dst) > c.limits.MaxCell {
+		return dst, TooLong
 	}
-	if reason != OK {
-		return dst, reason
+	return out, reason
+}
+
+// convert is Append without the largest cell.
+func (c *Converter) convert(dst, text []byte, k Kind) ([]byte, Reason) {
+	switch c.base {
+	case baseInt64:
+		if k <= Text {
+			return AppendInt64(dst, text)
+		}
+	case baseDecimal:
+		if k <= Text {
+			return c.decimal(dst, text)
+		}
+	case baseFloat64:
+		if k <= Text {
+			return c.float64(dst, text)
+		}
+	case baseTimestamp:
+		if k <= Text {
+			return c.time(dst, text, k)
+		}
+	case baseDate:
+		if k <= Text {
+			return c.date(dst, text, k)
+		}
+	case baseBool:
+		switch k {
+		case Bool:
+			return append(dst, text...), OK
+		case Text:
+			return AppendBool(dst, text)
+		}
+	case baseUUID:
+		if k == Text {
+			return AppendUUID(dst, text)
+		}
+	case baseBytes:
+		if k == Text {
+			return AppendBytes(dst, text)
+		}
+	case baseString:
+		if reason := c.CheckString(text, k); reason != OK {
+			return dst, reason
+		}
+		return append(dst, text...), OK
 	}
-	return out, OK
+	return dst, WrongKind
 }
 
 // CheckString says whether a value fits the type string. Its cell is then the text itself.
@@ -125,42 +164,15 @@ func (c *Converter) CheckDocument(text []byte) Reason {
 	return CheckJSON(text, c.limits.NoNUL)
 }
 
-func (c *Converter) text(dst, text []byte, k Kind) ([]byte, Reason) {
-	return append(dst, text...), c.CheckString(text, k)
-}
-
-func (c *Converter) bool(dst, text []byte, k Kind) ([]byte, Reason) {
-	switch k {
-	case Bool:
-		return append(dst, text...), OK
-	case Text:
-		return AppendBool(dst, text)
-	}
-	return dst, WrongKind
-}
-
-func (c *Converter) int64(dst, text []byte, k Kind) ([]byte, Reason) {
-	if k > Text {
-		return dst, WrongKind
-	}
-	return AppendInt64(dst, text)
-}
-
-func (c *Converter) float64(dst, text []byte, k Kind) ([]byte, Reason) {
-	if k > Text {
-		return dst, WrongKind
-	}
+func (c *Converter) float64(dst, text []byte) ([]byte, Reason) {
 	out, reason := AppendFloat64(dst, text)
-	if last := len(out) - 1; reason == OK && c.limits.NoNaN && out[last] > '9' { // of NaN or Infinity
+	if c.limits.NoNaN && reason == OK && out[len(out)-1] > '9' { // of NaN or Infinity
 		return dst, NotFinite
 	}
 	return out, reason
 }
 
-func (c *Converter) decimal(dst, text []byte, k Kind) ([]byte, Reason) {
-	if k > Text {
-		return dst, WrongKind
-	}
+func (c *Converter) decimal(dst, text []byte) ([]byte, Reason) {
 	out, reason := AppendDecimal(dst, text, c.precision, c.scale)
 	if reason == TooPrecise && c.rules.Round {
 		return appendRounded(dst, text, c.precision, c.scale)
@@ -170,48 +182,51 @@ func (c *Converter) decimal(dst, text []byte, k Kind) ([]byte, Reason) {
 
 func (c *Converter) time(dst, text []byte, k Kind) ([]byte, Reason) {
 	out, reason := c.timestamp(dst, text, k)
-	if reason == OK && c.bounded {
-		reason = c.checkTime(out[len(dst):])
+	if c.bounded && reason == OK {
+		if reason = c.checkTime(out[len(dst):]); reason != OK {
+			return dst, reason
+		}
 	}
 	return out, reason
 }
 
 // timestamp is time without the bounds.
 func (c *Converter) timestamp(dst, text []byte, k Kind) ([]byte, Reason) {
-	switch k {
-	case Number:
+	if k == Number {
 		if c.rules.Epoch == "" {
 			return dst, NeedsUnit
 		}
 		return AppendEpoch(dst, text, c.rules.Epoch)
-	case Text:
-		out, reason := AppendTimestamp(dst, text, c.rules.AssumeUTC)
-		if reason != Malformed {
-			return out, reason
-		}
-		if _, number := parseNumber(text); number != OK {
-			return dst, Malformed
-		}
-		return c.timestamp(dst, text, Number)
 	}
-	return dst, WrongKind
+	out, reason := AppendTimestamp(dst, text, c.rules.AssumeUTC)
+	if reason == Malformed {
+		if _, number := parseNumber(text); number == OK {
+			return c.timestamp(dst, text, Number)
+		}
+	}
+	return out, reason
 }
 
 func (c *Converter) date(dst, text []byte, k Kind) ([]byte, Reason) {
 	var out []byte
-	reason := WrongKind
+	var reason Reason
 	switch {
 	case k == Text && (len(text) == len("2006-01-02") || !c.rules.FromTimestamp):
 		out, reason = AppendDate(dst, text)
-	case k <= Text && c.rules.FromTimestamp:
+	case c.rules.FromTimestamp:
 		if out, reason = c.timestamp(dst, text, k); reason == OK {
 			out = out[:len(dst)+len("2006-01-02")]
 		}
+	default:
+		reason = WrongKind
 	}
 	if reason == OK && c.bounded {
 		reason = c.checkTime(out[len(dst):])
 	}
-	return out, reason
+	if reason != OK {
+		return dst, reason
+	}
+	return out, OK
 }
 
 // CheckTime holds the cell of a time or date against the bounds.
@@ -231,20 +246,6 @@ func (c *Converter) checkTime(cell []byte) Reason {
 		return OutOfRange
 	}
 	return OK
-}
-
-func (c *Converter) uuid(dst, text []byte, k Kind) ([]byte, Reason) {
-	if k != Text {
-		return dst, WrongKind
-	}
-	return AppendUUID(dst, text)
-}
-
-func (c *Converter) bytes(dst, text []byte, k Kind) ([]byte, Reason) {
-	if k != Text {
-		return dst, WrongKind
-	}
-	return AppendBytes(dst, text)
 }
 
 // Explain returns the rest of a sentence that begins with the value: why the type does not take it.

@@ -148,7 +148,7 @@ const maxInt64Digits = 19
 
 // AppendInt64 appends a whole number in decimal digits: 1.0 and 1e3 are 1 and 1000, -0 is 0.
 func AppendInt64(dst, text []byte) ([]byte, Reason) {
-	if whole, frac, ok := plain(text); ok && frac == 0 && whole < maxInt64Digits {
+	if n := len(text); n > 0 && n < maxInt64Digits && (text[0] != '0' || n == 1) && allDigits(text) {
 		return append(dst, text...), OK
 	}
 	n, reason := parseNumber(text)

@@ -2,6 +2,7 @@ package celltype
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -54,50 +55,40 @@ func CheckEscapes(text []byte, noNUL bool) Reason {
 // uuidLen is the length of a uuid with hyphens.
 const uuidLen = len("00000000-0000-0000-0000-000000000000")
 
-// hexDigits has the lower-case letter or the digit of each byte that is a hexadecimal digit, and 0 for others.
-var hexDigits = func() (table [256]byte) {
-	for _, c := range []byte("0123456789abcdefABCDEF") {
-		table[c] = c | 0x20
-	}
-	return table
-}()
-
 // AppendUUID appends a uuid in lower case with hyphens. It accepts that form and 32 digits, in any case.
 func AppendUUID(dst, text []byte) ([]byte, Reason) {
-	var out [uuidLen]byte
-	switch len(text) {
-	case 0:
+	word := func(a, b int) uint64 { // of four digits at a and four at b
+		return uint64(binary.LittleEndian.Uint32(text[a:])) | uint64(binary.LittleEndian.Uint32(text[b:]))<<32
+	}
+	var words [4]uint64
+	switch {
+	case len(text) == uuidLen && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-':
+		words = [4]uint64{word(0, 4), word(9, 14), word(19, 24), word(28, 32)}
+	case len(text) == 32:
+		words = [4]uint64{word(0, 4), word(8, 12), word(16, 20), word(24, 28)}
+	case len(text) == 0:
 		return dst, EmptyText
-	case uuidLen:
-		if text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
-			return dst, Malformed
-		}
-		if !lowerHex(out[:8], text) || !lowerHex(out[9:13], text[9:]) || !lowerHex(out[14:18], text[14:]) ||
-			!lowerHex(out[19:23], text[19:]) || !lowerHex(out[24:], text[24:]) {
-			return dst, Malformed
-		}
-	case 32:
-		if !lowerHex(out[:8], text) || !lowerHex(out[9:13], text[8:]) || !lowerHex(out[14:18], text[12:]) ||
-			!lowerHex(out[19:23], text[16:]) || !lowerHex(out[24:], text[20:]) {
-			return dst, Malformed
-		}
 	default:
 		return dst, Malformed
 	}
-	out[8], out[13], out[18], out[23] = '-', '-', '-', '-'
-	return append(dst, out[:]...), OK
-}
-
-// lowerHex fills out with the digits of text, and reports whether all are hexadecimal.
-func lowerHex(out, text []byte) bool {
-	ok := true
-	text = text[:len(out)]
-	for i := range out {
-		c := hexDigits[text[i]]
-		out[i] = c
-		ok = ok && c != 0
+	bad := uint64(0)
+	for i := range words {
+		lower, others := lowerHex(words[i])
+		words[i], bad = lower, bad|others
 	}
-	return ok
+	if bad != 0 {
+		return dst, Malformed
+	}
+	n := len(dst)
+	dst = append(dst, "00000000-0000-0000-0000-000000000000"...)
+	out := dst[n : n+uuidLen]
+	binary.LittleEndian.PutUint64(out, words[0])
+	binary.LittleEndian.PutUint32(out[9:], uint32(words[1]))
+	binary.LittleEndian.PutUint32(out[14:], uint32(words[1]>>32))
+	binary.LittleEndian.PutUint32(out[19:], uint32(words[2]))
+	binary.LittleEndian.PutUint32(out[24:], uint32(words[2]>>32))
+	binary.LittleEndian.PutUint64(out[28:], words[3])
+	return dst, OK
 }
 
 const (

@@ -1,5 +1,7 @@
 package celltype
 
+import "encoding/binary"
+
 // AppendDate appends a date, YYYY-MM-DD, of the years 1 to 9999.
 func AppendDate(dst, text []byte) ([]byte, Reason) {
 	year, _, _, reason := parseDate(text)
@@ -18,6 +20,11 @@ func AppendDate(dst, text []byte) ([]byte, Reason) {
 // place of T. Digits below a microsecond are dropped. The time must be in the years 1 to 9999 of UTC. A time without Z or an
 // offset counts as UTC if assumeUTC is set.
 func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
+	if len(text) >= len("2006-01-02T15:04:05Z") {
+		if out, ok := appendUTC(dst, text); ok {
+			return out, OK
+		}
+	}
 	year, month, day, reason := parseDate(text)
 	if reason != OK {
 		return dst, reason
@@ -65,6 +72,43 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	}
 	dst = appendClock(appendDate(dst, days), ofDay*60+second)
 	return append(append(append(dst, '.'), micros[:]...), 'Z'), OK
+}
+
+// appendUTC is AppendTimestamp for the usual form, which is that of the cell but for the digits of the fraction. Of all others ok
+// is false.
+func appendUTC(dst, text []byte) (_ []byte, ok bool) {
+	const digit, exactly = 0x7f - 9, 0x7f // added to a byte, these set its highest bit if it is above 9, or not 0
+	date := binary.LittleEndian.Uint64(text) ^ binary.LittleEndian.Uint64([]byte("0000-00-"))
+	clock := binary.LittleEndian.Uint64(text[8:]) ^ binary.LittleEndian.Uint64([]byte("00T00:00"))
+	bad := date | (date + (digit*ones + (exactly-digit)<<32 + (exactly-digit)<<56)) |
+		clock | (clock + (digit*ones + (exactly-digit)<<16 + (exactly-digit)<<40))
+	if bad&highs != 0 || text[16] != ':' || text[len(text)-1] != 'Z' {
+		return dst, false
+	}
+	pair := func(word uint64, at int) int { return int(word>>(8*at)&0xf)*10 + int(word>>(8*at+8)&0xf) }
+	year, month, day := pair(date, 0)*100+pair(date, 2), pair(date, 5), pair(clock, 0)
+	second := two(text[17:])
+	if year == 0 || month-1 > 11 || month == 0 || day == 0 || day > 28 && day > monthLength(year, month) ||
+		pair(clock, 3) > 23 || pair(clock, 6) > 59 || second < 0 || second > 59 {
+		return dst, false
+	}
+	n := len(dst)
+	dst = append(dst, "0000-00-00T00:00:00.000000Z"...)
+	out := dst[n : n+len("0000-00-00T00:00:00.000000Z")]
+	binary.LittleEndian.PutUint64(out, binary.LittleEndian.Uint64(text))
+	binary.LittleEndian.PutUint64(out[8:], binary.LittleEndian.Uint64(text[8:]))
+	out[17], out[18] = text[17], text[18]
+	frac := text[19 : len(text)-1]
+	if len(frac) == 0 {
+		return dst, true
+	}
+	if len(frac) == 1 || frac[0] != '.' || !allDigits(frac[1:]) {
+		return dst[:n], false
+	}
+	for i := 1; i < len(frac) && i <= 6; i++ {
+		out[19+i] = frac[i]
+	}
+	return dst, true
 }
 
 // appendClock appends T and the time of day.
@@ -177,9 +221,18 @@ func two(text []byte) int {
 
 func appendTwo(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
 
-var daysBefore = [...]int{0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365}
-
-func leap(year int) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
+func monthLength(year, month int) int {
+	switch month {
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	case 4, 6, 9, 11:
+		return 30
+	}
+	return 31
+}
 
 // Days are counted from 1 March of the year 0, so that a leap day is the last of its year.
 const (
@@ -204,11 +257,7 @@ func parseDate(text []byte) (year, month, day int, reason Reason) {
 	if month < 1 || month > 12 || day < 1 {
 		return 0, 0, 0, OutOfRange
 	}
-	length := daysBefore[month] - daysBefore[month-1]
-	if month == 2 && leap(year) {
-		length++
-	}
-	if day > length {
+	if day > monthLength(year, month) {
 		return 0, 0, 0, OutOfRange
 	}
 	return year, month, day, OK
