@@ -2,11 +2,16 @@ package mapping
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/datatype"
 )
@@ -156,6 +161,161 @@ func TestConversions(t *testing.T) {
 			c.check(t, "default: "+how, col, JSON([]byte(`{}`)))
 		} else if _, err := Compile(Columns{UUID("id"), col}, Options{Limits: c.limits}); err == nil || !strings.Contains(err.Error(), c.reason) {
 			t.Errorf("the default of %s: %v, want %s", how, err, c.reason)
+		}
+	}
+}
+
+// TestTypedKinds has the cells of columns that are not values of the body.
+func TestTypedKinds(t *testing.T) {
+	at := time.Date(2026, 11, 22, 23, 0, 0, 123_456_789, time.FixedZone("", -5*3600))
+	full := &Record{
+		Body: []byte(` {"a": "é", "b": 1}`), Format: FormatJSON, Header: http.Header{"X": {`a"b`}}, Received: at, ClientIP: netip.MustParseAddr("::ffff:1.2.3.4"),
+	}
+	binary := &Record{Body: []byte("\xff\x00"), Format: FormatOpaque, Received: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	form := &Record{Body: []byte("a=1&b=x%22"), Format: FormatForm}
+	for _, tc := range []struct {
+		col  Column
+		r    *Record
+		want string // "NULL", a text, or "!" and a reason
+	}{
+		{Datetime("c", DataType(datatype.Timestamp)), full, "2026-11-23T04:00:00.123456Z"},
+		{Datetime("c", DataType(datatype.Date)), full, "2026-11-23"},
+		{Datetime("c", DataType(datatype.String)), full, "2026-11-23T04:00:00.123Z"},
+		{Datetime("c", DataType(datatype.Date), With(TypeOptions{NotAfter: "2026-11-22"})), full, "!outOfRange"},
+		{Datetime("c", DataType(datatype.Timestamp)), binary, "!outOfRange"},
+		{Datetime("c", DataType(datatype.Timestamp)), form, "NULL"},
+		{Datetime("c", DataType(datatype.Timestamp), Required()), form, "!missingValue"},
+		{IP("c", DataType(datatype.String)), full, "1.2.3.4"},
+		{IP("c", DataType(datatype.String)), form, "NULL"},
+		{IP("c", DataType(datatype.String), Required()), form, "!missingValue"},
+		{Headers("c", DataType(datatype.JSON)), full, `{"X":"a\"b"}`},
+		{Headers("c", DataType(datatype.String)), form, `{}`},
+		{Body("c", DataType(datatype.JSON)), full, `{"a":"é","b":1}`},
+		{Body("c", DataType(datatype.JSON)), form, `{"a":"1","b":"x\""}`},
+		{Body("c", DataType(datatype.JSON)), binary, "!unsupportedBody"},
+		{Body("c", DataType(datatype.JSON)), JSON(nil), "!invalidBody"},
+		{Body("c", DataType(datatype.JSON)), JSON([]byte(" null")), "NULL"},
+		{Body("c", DataType(datatype.JSON), Required()), JSON([]byte("null")), "!nullValue"},
+		{Body("c", DataType(datatype.JSON)), From(map[string]any{"x": []int{1}}), `{"x":[1]}`},
+		{Body("c", DataType(datatype.String)), full, ` {"a": "é", "b": 1}`},
+		{Body("c", DataType(datatype.String)), binary, "!notUTF8"},
+		{Body("c", DataType(datatype.String)), JSON(nil), ""},
+		{Body("c", DataType(datatype.String), With(TypeOptions{EmptyIsNull: true})), JSON(nil), "NULL"},
+		{Body("c", DataType(datatype.Bytes)), binary, "/wA="},
+		{Body("c", DataType(datatype.Bytes)), JSON(nil), ""},
+		{Body("c", DataType(datatype.Bytes), With(TypeOptions{EmptyIsNull: true})), JSON(nil), "NULL"},
+		{Path("c", "a.b", DataType(datatype.Int64)), binary, "!unsupportedBody"},
+		{Path("c", "a", DataType(datatype.Int64)), form, "1"},
+		{Path("c", "a", DataType(datatype.String)), From(nil), "NULL"},
+		{Template("c", `null`, DataType(datatype.Int64)), form, "NULL"},
+		{Template("c", `null`, DataType(datatype.Int64), Required()), form, "!nullValue"},
+		{Template("c", `1 + 2`, DataType(datatype.Decimal(5, 2))), form, "3.00"},
+		{Template("c", `0.5 + 1e30`, DataType(datatype.Int64)), form, "!outOfRange"},
+		{Template("c", `"a" + "\"\u0000"`, DataType(datatype.String)), form, "a\"\x00"},
+		{Template("c", `["x", {b: 1, a: null}]`, DataType(datatype.JSON)), form, `["x",{"a":null,"b":1}]`},
+		{Template("c", `"[1, 2]"`, DataType(datatype.JSON), With(TypeOptions{ParseText: true})), form, `[1,2]`},
+		{Template("c", `Body("none")`, DataType(datatype.Int64)), form, "!missingValue"},
+	} {
+		m, err := Compile(Columns{UUID("id"), tc.col}, Options{})
+		if err != nil {
+			t.Errorf("%+v: %v", tc.col, err)
+			continue
+		}
+		cell := m.Cells(tc.r)[1]
+		got := cell.Value
+		switch {
+		case cell.Err != nil:
+			got = "!" + reasonOf(cell.Err).String()
+		case cell.Null:
+			got = "NULL"
+		}
+		if got != tc.want || cell.Type != tc.col.DataType {
+			t.Errorf("%s as %s: %q %v, want %q", tc.col.Type, tc.col.DataType, got, cell.Err, tc.want)
+		}
+		row, err := m.AppendRow(nil, tc.r)
+		want := strings.ReplaceAll(`,"`+strings.ReplaceAll(tc.want, `"`, `""`)+"\"\n", `,"NULL"`, ",")
+		if err == nil && !strings.HasSuffix(string(row), want) || (err != nil) != (cell.Err != nil) {
+			t.Errorf("%s as %s: %q %v, want %q", tc.col.Type, tc.col.DataType, row, err, want)
+		}
+	}
+}
+
+// TestMisfit has the words of a rejection, and the length of what it quotes.
+func TestMisfit(t *testing.T) {
+	m := mustCompile(t, UUID("id"), Path("n", "n", DataType(datatype.Decimal(4, 1))), Path("s", "s", DataType(datatype.Date)))
+	cells := m.Cells(JSON([]byte(`{"n":1.25,"s":"` + strings.Repeat("x", maxQuoted-1) + `é"}`)))
+	want := `column "n": decimal(4,1): tooPrecise: "1.25" has more digits after the point than the type holds`
+	if got := cells[1].Err.Error(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	var fail *Error
+	if !errors.As(cells[2].Err, &fail) || fail.Value != strings.Repeat("x", maxQuoted-1) || fail.Reason != Malformed {
+		t.Errorf("%+v", cells[2].Err)
+	}
+}
+
+func TestColumnsOfAMapper(t *testing.T) {
+	cols := Columns{
+		UUID("id"), Datetime("at"), IP("ip"), Headers("h"), Body("b"), Path("raw", "x", RawString()), Path("p", "x"), Template("t", "1"),
+		Path("n", "n", DataType(datatype.Int64), Required()),
+	}
+	want := []datatype.Column{
+		{Name: "id", Type: datatype.UUID, Required: true},
+		{Name: "at", Type: datatype.Timestamp},
+		{Name: "ip", Type: datatype.String},
+		{Name: "h", Type: datatype.JSON, Required: true},
+		{Name: "b", Type: datatype.JSON},
+		{Name: "raw", Type: datatype.String},
+		{Name: "p", Type: datatype.JSON},
+		{Name: "t", Type: datatype.JSON},
+		{Name: "n", Type: datatype.Int64, Required: true},
+	}
+	if got := mustCompile(t, cols.Typed()...).Columns(); !slices.Equal(got, want) {
+		t.Errorf("%v\nwant %v", got, want)
+	}
+	if got := mustCompile(t, cols[:8]...).Columns(); !slices.Equal(got, datatype.UntypedColumns("id", "at", "ip", "h", "b", "raw", "p", "t")) {
+		t.Errorf("%v", got)
+	}
+	if cols[0].DataType != "" || !cols[5].RawString {
+		t.Error("Typed has changed its receiver")
+	}
+}
+
+// A value costs no allocation, in whatever way it comes.
+func TestTypedDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	body := []byte(`{"id":1700000123456,"u":"0190A5B27C3D7E4F8A5B6C7D8E9F0A1B","d":1.5e1,"at":"2026-11-22T23:00:00.5+01:00","e":1700000000.5,"f":3.14159265358979,` +
+		`"s":"a\"\u00e9 é","j":{ "a": "\u00e9" },"doc":"{\"a\": 1}","by":"-_-_","none":null,"day":"2026-11-22T23:00:00Z","r":1.005}`)
+	all := Columns{
+		Path("id", "id", DataType(datatype.Int64)), Path("u", "u", DataType(datatype.UUID)), Path("d", "d", DataType(datatype.Decimal(10, 2))),
+		Path("at", "at", DataType(datatype.Timestamp)), Path("e", "e", DataType(datatype.Timestamp), Epoch(EpochSeconds)), Path("f", "f", DataType(datatype.Float64)),
+		Path("s", "s", DataType(datatype.String)), Path("j", "j", DataType(datatype.JSON)), Path("doc", "doc", DataType(datatype.JSON), With(TypeOptions{ParseText: true})),
+		Path("by", "by", DataType(datatype.Bytes)), Path("none", "none", DataType(datatype.Bool)), Path("miss", "miss", DataType(datatype.Bool)),
+		Path("day", "day", DataType(datatype.Date), With(TypeOptions{FromTimestamp: true})), Path("r", "r", DataType(datatype.Decimal(4, 2)), With(TypeOptions{Round: true})),
+		UUID("id2", DataType(datatype.UUID)), Datetime("time", DataType(datatype.Timestamp)), IP("ip", DataType(datatype.String)), Headers("h", DataType(datatype.JSON)),
+		Body("text", DataType(datatype.String)), Body("bytes", DataType(datatype.Bytes)), Body("json", DataType(datatype.JSON)),
+		Template("t", `Body("id")`, DataType(datatype.Int64)), Template("tt", `Body("s")`, DataType(datatype.String)),
+	}
+	for _, limits := range []Limits{{}, {NoNUL: true, NoNaN: true, MinYear: 1900, MaxYear: 2100, MaxCell: 1 << 20}} {
+		m, err := Compile(all, Options{Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, r := benchHeader(), new(Record)
+		var row []byte
+		run := func() {
+			r.Reset()
+			r.Body, r.Format, r.Header, r.Received = body, FormatJSON, header, time.Unix(1, 0)
+			var err error
+			if row, err = m.AppendRow(row[:0], r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		if n := testing.AllocsPerRun(200, run); n != 0 {
+			t.Errorf("%v allocations per row", n)
 		}
 	}
 }
