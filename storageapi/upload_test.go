@@ -82,3 +82,37 @@ func TestCodesOfJobs(t *testing.T) {
 		t.Error("a job without a reason was recognised")
 	}
 }
+
+// A source that does not keep its promise fails the upload, whatever the server thinks of what came.
+func TestUploadOfBadSources(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/files/prepare") {
+			io.WriteString(w, `{"id":1,"absUploadParams":{"blobName":"k","container":"c","absCredentials":{"SASConnectionString":"BlobEndpoint=http://`+r.Host+`;SharedAccessSignature=s=1"}}}`)
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+	}))
+	defer h.Close()
+	c, err := New(Options{URL: h.URL, Token: secretToken, HTTP: h.Client(), Retry: RetryOptions{Initial: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken source")
+	for name, open := range map[string]func() (io.ReadCloser, error){
+		"too short":   func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("ab")), nil },
+		"too long":    func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("abcd")), nil },
+		"cannot open": func() (io.ReadCloser, error) { return nil, broken },
+		"breaks off": func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(strings.NewReader("a"), iotestErr{broken})), nil
+		},
+	} {
+		_, err := c.Upload(t.Context(), FilePrepare{Name: "n"}, Source{Size: 3, Open: open})
+		if err == nil || (name == "cannot open" || name == "breaks off") && !errors.Is(err, broken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+type iotestErr struct{ err error }
+
+func (r iotestErr) Read([]byte) (int, error) { return 0, r.err }

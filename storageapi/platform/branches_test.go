@@ -45,3 +45,34 @@ func TestBranchGoesWithEverything(t *testing.T) {
 		t.Errorf("files on disk %q, before %q", now, files)
 	}
 }
+
+// Branches hold configurations of their own.
+func TestBranches(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	main := must(w.DefaultBranch(ctx))(t)
+	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "Main", Configuration: raw(`{"v":1}`)}))(t)
+	for _, prefix := range []string{"default", main.ID.String()} {
+		if c := must(w.Branch(prefix).Configuration(ctx, component, "c"))(t); c.Name != "Main" {
+			t.Errorf("branch %s: %+v", prefix, c)
+		}
+	}
+	b := must(w.CreateDevBranch(ctx, "dev", "for tests"))(t)
+	if b.IsDefault || b.Name != "dev" {
+		t.Errorf("branch %+v", b)
+	}
+	_, err := w.CreateDevBranch(ctx, "dev", "")
+	var job *storageapi.JobError
+	if !asJobError(err, &job) || job.Code() != "storage.devBranch.alreadyExists" {
+		t.Errorf("second branch of the name: %v", err)
+	}
+	dev := w.Branch(b.ID.String())
+	must(dev.UpdateConfiguration(ctx, component, "c", storageapi.ConfigurationUpdate{Configuration: raw(`{"v":2}`)}))(t)
+	expectJSON(t, "content of the default branch", must(w.Configuration(ctx, component, "c"))(t).Configuration, `{"v":1}`)
+	check(t, dev.ResetConfiguration(ctx, component, "c"))
+	expectJSON(t, "content after the reset", must(dev.Configuration(ctx, component, "c"))(t).Configuration, `{"v":1}`)
+	check(t, w.DeleteDevBranch(ctx, b.ID))
+	_, err = dev.Configuration(ctx, component, "c")
+	expectError(t, err, 404, "storage.devBranch.notFound")
+	expectError(t, w.DeleteDevBranch(ctx, main.ID), 400, "storage.devBranch.validation")
+}

@@ -1,6 +1,7 @@
 package streamapi
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -39,6 +40,52 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 			}
 			if op.Summary == "" || op.OperationID == "" || len(op.Tags) == 0 {
 				t.Errorf("%s %s has no summary, id or tag", op.Method, path)
+			}
+		}
+	}
+}
+
+func TestAPIDescription(t *testing.T) {
+	s := newService(t, serviceOptions{})
+	for _, path := range []string{"openapi.json", "openapi.yaml", "openapi3.json", "openapi3.yaml", ""} {
+		a := s.do("", "GET", "/v1/documentation/"+path, "")
+		if a.status != 200 || len(a.text) < 1000 {
+			t.Errorf("%q: status %d, %d bytes", path, a.status, len(a.text))
+		}
+	}
+	if a := s.get("/v1/documentation/openapi3.json"); a.at("openapi") != "3.1.0" {
+		t.Errorf("openapi is %v", a.at("openapi"))
+	}
+	old := s.get("/v1/documentation/openapi.json")
+	if old.at("openapi") != "3.0.3" {
+		t.Errorf("openapi is %v", old.at("openapi"))
+	}
+	// Words of schemas that 3.0 does not have: readers refuse the whole description for one of them.
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, value := range v {
+				_, list := value.([]any)
+				if at[strings.LastIndexByte(at, '/')+1:] != "properties" && slices.Contains([]string{
+					"contentMediaType", "contentEncoding", "const", "examples", "$defs", "patternProperties", "prefixItems",
+				}, key) || key == "type" && list {
+					t.Errorf("%s has %q: %v, which is no part of OpenAPI 3.0", at, key, value)
+				}
+				walk(at+"/"+key, value)
+			}
+		case []any:
+			for i, value := range v {
+				walk(fmt.Sprint(at, "/", i), value)
+			}
+		}
+	}
+	walk("", old.body)
+	page := s.do("", "GET", "/v1/documentation", "").text
+	for _, part := range []string{"src=", "//", "@import", "url("} { // it has all that it needs in itself
+		for line := range strings.Lines(page) {
+			if strings.Contains(line, part) && !strings.HasPrefix(strings.TrimSpace(line), "//") && !strings.Contains(line, "`   // $") {
+				t.Errorf("the page loads something: %s", line)
 			}
 		}
 	}

@@ -1,0 +1,154 @@
+package drivers_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/storageapi"
+	"github.com/forebay/forebay/storageapi/drivers"
+)
+
+// After a restart slices go to another file of the project, and are found in both.
+func TestStagingAfterRestart(t *testing.T) {
+	w := newWorld(t)
+	object := func(i int) buffer.Object {
+		return buffer.Object{ID: fmt.Sprintf("s-%d", i), FileID: "f", SinkID: "web/events", Rows: 1}
+	}
+	for i := range 3 {
+		s := newStaging(t, w, nil)
+		if err := s.Put(t.Context(), object(i), bytesOf(fmt.Sprintf("\"%d\"\n", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newStaging(t, w, nil)
+	read := func(i int) string {
+		rc, err := s.Open(t.Context(), object(i))
+		if err != nil {
+			return err.Error()
+		}
+		defer rc.Close()
+		data, _ := io.ReadAll(rc)
+		return string(data)
+	}
+	for i := range 3 {
+		if got := read(i); got != fmt.Sprintf("\"%d\"\n", i) {
+			t.Errorf("slice %d is %q", i, got)
+		}
+	}
+	if err := s.Delete(t.Context(), object(0), object(1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(2); got != "\"2\"\n" {
+		t.Errorf("slice 2 is %q", got)
+	}
+	if err := s.Delete(t.Context(), object(2)); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := storageapi.Collect(w.Files(t.Context(), storageapi.FileQuery{})); err != nil || len(files) != 0 {
+		t.Errorf("%d files are left, %v", len(files), err)
+	}
+}
+
+// Slices of one kind that are in one file of the project are imported where they are, in the order of the file; others
+// are copied.
+func TestSlicesInPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		encodings []buffer.Encoding
+		restart   bool
+		copied    bool
+	}{
+		"plain":                 {encodings: []buffer.Encoding{buffer.None, buffer.None}},
+		"other order":           {encodings: []buffer.Encoding{buffer.None, buffer.None}},
+		"mixed":                 {encodings: []buffer.Encoding{buffer.None, buffer.Gzip}, copied: true},
+		"restart between":       {encodings: []buffer.Encoding{buffer.None, buffer.None}, restart: true, copied: true},
+		"one slice was revised": {encodings: []buffer.Encoding{buffer.None, buffer.None, buffer.None}, copied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			staging := newStaging(t, w, nil)
+			var note []byte
+			f := memoryFile("file-1", "", &note)
+			f.Slices = nil
+			for i, e := range c.encodings {
+				if c.restart && i == 1 {
+					staging = newStaging(t, w, nil)
+				}
+				obj := buffer.Object{ID: fmt.Sprintf("slice-%d", i), FileID: f.ID, SinkID: f.SinkID, Encoding: e, Rows: 1}
+				row := fmt.Sprintf("\"%d\",\"x\"\n", i)
+				if e == buffer.Gzip {
+					row = gzipped(t, row)
+				}
+				if err := staging.Put(t.Context(), obj, bytesOf(row)); err != nil {
+					t.Fatal(err)
+				}
+				f.Slices = append(f.Slices, obj)
+			}
+			if name == "other order" {
+				slices.Reverse(f.Slices)
+			}
+			if name == "one slice was revised" {
+				f.Slices = f.Slices[1:]
+			}
+			f.OpenSlice = staging.Open
+			before := count(t, w)
+			target := newTarget(t, w, drivers.TargetOptions{Staging: staging})
+			var prepared atomic.Int64
+			watch := func(_ http.ResponseWriter, r *http.Request) bool {
+				if strings.HasSuffix(r.URL.Path, "/files/prepare") {
+					prepared.Add(1)
+				}
+				return false
+			}
+			w.before.Store(&watch)
+			if err := target.Import(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			w.before.Store(nil)
+			if copied := prepared.Load() > 0; copied != c.copied {
+				t.Errorf("copied: %v, want %v", copied, c.copied)
+			}
+			if after := count(t, w); after != before {
+				t.Errorf("%d files, before the import %d", after, before)
+			}
+			var want []string
+			for _, obj := range f.Slices {
+				want = append(want, strings.TrimPrefix(obj.ID, "slice-"))
+			}
+			var got []string
+			for _, row := range w.rows(t, f.Table.ID) {
+				got = append(got, row[0])
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("rows %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func count(t *testing.T, w *world) int {
+	t.Helper()
+	files, err := storageapi.Collect(w.Files(t.Context(), storageapi.FileQuery{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+func gzipped(t *testing.T, s string) string {
+	t.Helper()
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	io.WriteString(zw, s)
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
