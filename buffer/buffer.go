@@ -102,7 +102,7 @@ type sinkState struct {
 	// single is set by the committer when its last commit had rows of one Append for the sink, and compressed them.
 	single atomic.Bool
 
-	// gone is set for ever when a reopening has shown that the sink is not on disk.
+	// gone is set for good when a reopening has shown that the sink is not on disk.
 	gone atomic.Bool
 
 	// unstored counts the rows that were taken into memory and that the disk did not take; told, how many of them were
@@ -292,6 +292,9 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		}
 		if s.file != nil && s.file.rec.Def != def {
 			t.closeFile(s.file, trigger.Changed)
+		}
+		if _, ok := b.opts.Target.(Compactor); ok && s.def == nil {
+			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
 		}
 		s.def = def
 		if changed {

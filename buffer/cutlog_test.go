@@ -85,7 +85,7 @@ func inDirs(t *testing.T, d *down) (buffer.Options, func() []string) {
 				return err
 			}
 			rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
-			for _, row := range rows {
+			for _, row := range rows[1:] { // behind the header
 				out = append(out, row[0])
 			}
 			return err

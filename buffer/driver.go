@@ -50,7 +50,7 @@ type Content interface {
 // Target is the third level: the tables. Implementations must be safe for concurrent use. A program passes its target to the
 // engine in forebay.Options.Target.
 //
-// [Counter], [Extender], [Uncreator], [Taker] and [LocalDriver] are optional. Their comments say what each adds.
+// [Counter], [Extender], [Uncreator], [Taker], [Compactor] and [LocalDriver] are optional. Their comments say what each adds.
 //
 // # Idempotency contract
 //
@@ -134,13 +134,21 @@ type Uncreator interface {
 	Uncreate(ctx context.Context, tableID, creation string) error
 }
 
-// Taker is an optional interface of a [Target] whose readers may remove imported parts, for example a loader that deletes what
-// it has loaded. [Buffer.Verify] asks it about files for which the [Counter] finds no rows. Rows that were taken away are not
-// a difference to the ledger.
+// Taker is an optional interface of a [Target] from which imported rows may be removed, for example by a loader that deletes
+// what it has loaded, or by age. [Buffer.Verify] asks it about files for which the [Counter] finds too few rows. Rows that were
+// taken away are not a difference to the ledger.
 type Taker interface {
-	// TakenAway reports whether the rows of an imported file were removed on purpose, as far as the target can tell. It is
-	// false if any row of the file is left.
+	// TakenAway reports whether the rows of an imported file that are missing were removed on purpose, as far as the target can
+	// tell. It is false if a part of the rows is there that cannot remain when others are removed.
 	TakenAway(ctx context.Context, t Table, fileID string) (bool, error)
+}
+
+// Compactor is an optional interface of a [Target] that tidies its tables in the background, for example merges small parts.
+type Compactor interface {
+	// Compact is called after imports into a table, at least once an hour while its sink exists, and never twice at once for
+	// one sink. It must be safe beside imports. An error is logged, and the call is repeated with the next import or an hour
+	// later. A [LocalDriver] is asked for Needs(0, 0) before.
+	Compact(ctx context.Context, t Table) error
 }
 
 // Table is a destination table as a driver sees it.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -187,25 +186,19 @@ func recordKinds(t *testing.T, dir string) map[string]bool {
 // describeTables says which rows are in the tables, by the files' contents.
 func describeTables(t *testing.T, root string) string {
 	t.Helper()
-	rows := map[string][]string{}
-	err := fs.WalkDir(os.DirFS(filepath.Join(root, "tables")), ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".csv") {
-			return err
-		}
-		f, err := os.Open(filepath.Join(root, "tables", path))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		table, _, _ := strings.Cut(path, "/")
-		r := buffer.NewRowReader(f)
-		for r.Next() {
-			rows[table] = append(rows[table], fmt.Sprintf("%s(%d)", r.Cells()[0], len(r.Cells()[1])))
-		}
-		return r.Err()
-	})
+	folders, err := filepath.Glob(filepath.Join(root, "tables", "in.*"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	for _, folder := range folders {
+		table := filepath.Base(folder)
+		for row, err := range dir.Tables(filepath.Join(root, "tables")).Rows(table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows[table] = append(rows[table], fmt.Sprintf("%s(%d)", row[0], len(row[1])))
+		}
 	}
 	var out strings.Builder
 	for _, table := range slices.Sorted(maps.Keys(rows)) {

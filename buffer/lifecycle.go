@@ -25,6 +25,7 @@ const (
 	timerImport                    // the end of the retention of a file that could not be imported
 	timerDamage                    // the end of the retention of a record of damage
 	timerReceipts                  // the end of the oldest receipts
+	timerCompact                   // the next call of Compactor for a sink
 )
 
 type timerKey struct {
@@ -194,6 +195,9 @@ func (t *txn) ended(f *file, state format.FileState) {
 	t.onDurable(func() {
 		b.timers.Remove(timerKey{timerImport, f.num})
 		b.queueCleanup(f)
+		if state == format.FileImported {
+			b.queueCompact(s)
+		}
 	})
 }
 
@@ -279,6 +283,10 @@ func (b *Buffer) fire(k timerKey) {
 			b.receipts.mu.Lock()
 			t.forgetReceipts()
 			b.receipts.mu.Unlock()
+		case timerCompact:
+			if s := b.mu.byNum[uint32(k.num)]; s != nil {
+				t.onDurable(func() { b.queueCompact(s) })
+			}
 		}
 	}}) // an error says that the buffer closes or has failed; recovery sets the timers again
 }

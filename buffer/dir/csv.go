@@ -1,10 +1,12 @@
 package dir
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/forebay/forebay/buffer"
 )
@@ -12,7 +14,8 @@ import (
 // errCutRow says that the data ends within a row.
 var errCutRow = errors.New("the data ends within a row")
 
-// rowChecker is an [io.Writer] that checks and counts CSV rows as they pass: every cell is quoted, rows end with "\n".
+// rowChecker is an [io.Writer] that checks and counts CSV rows as they pass: every cell is quoted or, for NULL, empty, and
+// rows end with "\n".
 type rowChecker struct {
 	columns int // cells per row; 0: any number
 	rows    int64
@@ -32,10 +35,16 @@ func (c *rowChecker) Write(p []byte) (int, error) {
 	for i := 0; i < len(p); i++ {
 		switch c.state {
 		case beforeCell:
-			if p[i] != '"' {
+			switch p[i] {
+			case '"':
+				c.state = inCell
+			case ',', '\n': // NULL
+				if err := c.endCell(p[i]); err != nil {
+					return i, err
+				}
+			default:
 				return i, fmt.Errorf("row %d, cell %d: want a quote, got %q", c.rows+1, c.cells+1, p[i])
 			}
-			c.state = inCell
 		case inCell:
 			n := bytes.IndexByte(p[i:], '"')
 			if n < 0 {
@@ -47,22 +56,31 @@ func (c *rowChecker) Write(p []byte) (int, error) {
 			switch p[i] {
 			case '"':
 				c.state = inCell
-			case ',':
-				c.cells++
-				c.state = beforeCell
-			case '\n':
-				if c.columns > 0 && c.cells+1 != c.columns {
-					return i, fmt.Errorf("row %d has %d cells, the table has %d columns", c.rows+1, c.cells+1, c.columns)
+			case ',', '\n':
+				if err := c.endCell(p[i]); err != nil {
+					return i, err
 				}
-				c.rows++
-				c.cells = 0
-				c.state = beforeCell
 			default:
 				return i, fmt.Errorf("row %d, cell %d: %q follows the closing quote", c.rows+1, c.cells+1, p[i])
 			}
 		}
 	}
 	return len(p), nil
+}
+
+// endCell ends a cell, and with '\n' its row.
+func (c *rowChecker) endCell(by byte) error {
+	c.cells++
+	c.state = beforeCell
+	if by == ',' {
+		return nil
+	}
+	if c.columns > 0 && c.cells != c.columns {
+		return fmt.Errorf("row %d has %d cells, the table has %d columns", c.rows+1, c.cells, c.columns)
+	}
+	c.rows++
+	c.cells = 0
+	return nil
 }
 
 // end checks that the last row is complete.
@@ -73,7 +91,70 @@ func (c *rowChecker) end() error {
 	return nil
 }
 
-// newRowReader returns a reader of a part. Like [rowChecker] it refuses cells without quotes.
+// endOf checks that the rows are those of a slice.
+func (c *rowChecker) endOf(obj buffer.Object) error {
+	if err := c.end(); err != nil {
+		return err
+	}
+	if c.rows != obj.Rows {
+		return fmt.Errorf("staging has %d rows, want %d", c.rows, obj.Rows)
+	}
+	return nil
+}
+
+// newRowReader returns a reader of a part. Like [rowChecker] it refuses values without quotes.
 func newRowReader(r io.Reader) *buffer.RowReader {
 	return buffer.NewRowReader(io.TeeReader(r, &rowChecker{}))
+}
+
+// headerLine returns a row of names.
+func headerLine(names []string) []byte {
+	var b bytes.Buffer
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		b.WriteString(strings.ReplaceAll(name, `"`, `""`))
+		b.WriteByte('"')
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// readRow appends the bytes of the next row, with its end, to row. The error is [io.EOF] if there is none.
+func readRow(in *bufio.Reader, row []byte) ([]byte, error) {
+	for quoted := false; ; {
+		piece, err := in.ReadSlice('\n')
+		row = append(row, piece...)
+		if bytes.Count(piece, []byte{'"'})%2 == 1 { // a doubled quote toggles twice
+			quoted = !quoted
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull), err == nil && quoted:
+		case errors.Is(err, io.EOF) && len(row) > 0:
+			return row, errCutRow
+		default:
+			return row, err
+		}
+	}
+}
+
+// rawCell returns cell k of a row that a [rowChecker] has passed, without its outer quotes; nil for NULL.
+func rawCell(row []byte, k int) []byte {
+	for ; ; k-- {
+		end := 0 // behind the cell
+		for end < len(row) && row[end] == '"' {
+			end++
+			end += bytes.IndexByte(row[end:], '"') + 1
+		}
+		switch {
+		case k > 0:
+			row = row[end+1:]
+		case end == 0:
+			return nil
+		default:
+			return row[1 : end-1]
+		}
+	}
 }

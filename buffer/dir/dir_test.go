@@ -15,16 +15,33 @@ func TestStagingConformance(t *testing.T) {
 }
 
 func TestTablesConformance(t *testing.T) {
-	for name, options := range map[string]dir.TablesOptions{"plain": {}, "gzip": {Gzip: true}} {
+	for name, options := range map[string]dir.TablesOptions{
+		"plain":     {},
+		"gzip":      {Gzip: true},
+		"no header": {NoHeader: true},
+		"merged":    {MergeTo: 1 << 20},
+		"days":      {PartitionBy: "c_timestamp"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var path string
+			open := func() buffer.Target {
+				tables := dir.TablesWith(path, options)
+				if options.NoHeader { // such a table cannot grow
+					return struct {
+						buffer.Target
+						buffer.Counter
+					}{tables, tables}
+				}
+				return tables
+			}
 			buffertest.Target(t, buffertest.TargetHarness{
 				Open: func(t *testing.T) buffer.Target {
 					path = t.TempDir()
-					return dir.TablesWith(path, options)
+					return open()
 				},
 				Rows:   func(t *testing.T, table string) [][]string { return rows(t, path, table) },
-				Reopen: func(*testing.T) buffer.Target { return dir.TablesWith(path, options) },
+				Reopen: func(*testing.T) buffer.Target { return open() },
+				Typed:  true, Unordered: options.PartitionBy != "",
 			})
 		})
 	}
@@ -33,12 +50,18 @@ func TestTablesConformance(t *testing.T) {
 // rows reads a table; an absent one gives nil.
 func rows(t *testing.T, path, table string) (all [][]string) {
 	t.Helper()
-	for row, err := range dir.Tables(path).Rows(table) {
+	for cells, err := range dir.Tables(path).Cells(table) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			t.Fatalf("reading %s: %v", table, err)
+		}
+		row := make([]string, len(cells))
+		for i, cell := range cells {
+			if row[i] = string(cell); cell == nil {
+				row[i] = buffertest.Null
+			}
 		}
 		all = append(all, row)
 	}

@@ -11,21 +11,57 @@
 //
 //	tables/
 //	  in.c-web.events/
-//	    table.json                    the columns
-//	    0197c5a1-….csv                one imported file: its rows, without a header
+//	    table.json                    names, types and NULL of the columns
+//	    0197c5a1-….csv                a part: a header line and the rows of one imported file
 //	    0197c5a2-….csv
 //	  .tmp/                           files in progress; safe to delete while nobody writes
+//	  .versions/                      versions of tables whose parts are merged or split by day
 //
 // A part is named by the id of the imported file, so repeating an import after a crash is a no-op. No second place remembers
 // the id, so none can disagree with the rows. The no-op counts the rows of the part: a part with another number of rows is
 // an error.
 //
-// Parts are plain CSV by default, because everything reads it: cat, grep, a spreadsheet or a query such as
+// Parts are plain CSV by default, because everything reads it. This costs one pass of decompression, which is cheap beside
+// the write. [TablesOptions.Gzip] keeps parts compressed: gzip slices are then copied, at the price of readers that must know
+// gzip. A part begins with a line of column names, which in a .csv.gz is a gzip member of its own. Tables of releases before
+// had none, have version 1 in table.json and stay as they are; [TablesOptions.NoHeader] makes new ones without.
 //
-//	SELECT * FROM read_csv('tables/in.c-web.events/*.csv', header = false)
+// # Reading
 //
-// This costs one pass of decompression, which is cheap beside the write. [TablesOptions.Gzip] keeps parts compressed: gzip
-// slices are then copied, at the price of readers that must know gzip.
+// Every value is quoted, and NULL is an unquoted empty cell. The header tells which columns a part has: a table that was
+// extended has older parts without the new columns, so columns are matched by name. In DuckDB:
+//
+//	SELECT * FROM read_csv('tables/in.c-web.events/**/*.csv', header = true, all_varchar = true, union_by_name = true,
+//	  delim = ',', quote = '"', escape = '"', allow_quoted_nulls = false, hive_partitioning = true)
+//
+// Without allow_quoted_nulls = false DuckDB takes the empty text for NULL. types = {'id': 'BIGINT', …} instead of all_varchar
+// gives a column its type; without both DuckDB guesses. In sqlite3,
+//
+//	.mode csv
+//	.import tables/in.c-web.events/0197c5a1-….csv events
+//
+// makes text columns from the header line. It knows no NULL: NULL and the empty text both become the empty text.
+// PostgreSQL needs no option: COPY events FROM … (FORMAT csv, HEADER true) reads NULL as NULL and "" as the empty text.
+//
+// # Days, merging, retention
+//
+// [TablesOptions.PartitionBy] splits the rows of a file by day, [TablesOptions.MergeTo] merges small parts in the background,
+// and [TablesOptions.KeepFor] removes old ones. The directory of a table that is split or merged is a link to its newest
+// version, and a version stays for an hour after it was replaced. A reader that resolves the link first reads one moment of the
+// table: each imported file is there whole or not at all, each row once.
+//
+//	dir=$(readlink -f tables/in.c-web.events)     # the parts of this moment: $dir/**/*.csv
+//
+// A reader that does not, and lists parts while a version is replaced, may find that a part it has listed is gone, and may see
+// one day of a file before another. It never reads a row twice without that error.
+//
+// A merged part is named <first>~<last>~<files>.csv after the ids of its files. The hidden .json beside it has all of them, with
+// their places in the part, so a repeated import of each is still a no-op, and rows are still counted by file.
+//
+// Splitting and merging need symbolic links, hard links and flock: POSIX, and a file system that has them. A plain directory
+// becomes a link when its parts are first merged, which needs Linux and a file system that can exchange names (ext4, XFS, Btrfs,
+// tmpfs); elsewhere the option must be set before the table is created. Each switch links every part of the table, some
+// microseconds a part.
 //
 // # Durability
 //
@@ -35,6 +71,6 @@
 //
 // The folder of a table must be on the same disk as .tmp. To keep tables on another disk, move or link all of them.
 //
-// Several processes may import into the same tables. Only one of them may create a table, and all must agree on
-// [TablesOptions].
+// Several processes may import into the same tables. Only one of them may create a table, unless [TablesOptions.PartitionBy] or
+// [TablesOptions.MergeTo] is set, and all must agree on [TablesOptions].
 package dir

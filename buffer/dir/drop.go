@@ -51,7 +51,8 @@ func (t *TableDir) uncreate(ctx context.Context, table, creation string) error {
 }
 
 func (t *TableDir) drop(ctx context.Context, path string) error {
-	switch _, err := t.fs.Stat(path); {
+	target, err := t.fs.Readlink(path)
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
@@ -63,9 +64,14 @@ func (t *TableDir) drop(ctx context.Context, path string) error {
 		return err
 	}
 	t.creating.Lock()
-	err := t.fs.Rename(path, aside)
+	if target == "" {
+		err = t.fs.Rename(path, aside)
+	} else if err = t.fs.Remove(path); err == nil {
+		err = t.fs.Rename(filepath.Dir(filepath.Join(t.root, target)), aside)
+	}
 	t.mu.Lock()
 	delete(t.durable, path)
+	delete(t.durable, filepath.Dir(filepath.Join(t.root, target)))
 	t.mu.Unlock()
 	t.creating.Unlock()
 	switch {
@@ -77,12 +83,5 @@ func (t *TableDir) drop(ctx context.Context, path string) error {
 	if err := t.fs.SyncDir(t.root); err != nil {
 		return err
 	}
-	parts, err := t.fs.ReadDir(aside)
-	for _, p := range parts {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		err = errors.Join(err, t.fs.Remove(filepath.Join(aside, p.Name())))
-	}
-	return errors.Join(err, t.fs.Remove(aside))
+	return t.removeTree(ctx, aside)
 }

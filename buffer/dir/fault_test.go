@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -111,6 +112,49 @@ func (d *faultyDisk) Remove(path string) error {
 	return d.disk.Remove(path)
 }
 
+func (d *faultyDisk) Append(path string) (file, error) {
+	if err := d.op("append", path); err != nil {
+		return nil, err
+	}
+	f, err := d.disk.Append(path)
+	return &faultyFile{f, d, path}, err
+}
+
+func (d *faultyDisk) Link(from, to string) error {
+	if err := d.op("link", from, to); err != nil {
+		return err
+	}
+	return d.disk.Link(from, to)
+}
+
+func (d *faultyDisk) Symlink(target, path string) error {
+	if err := d.op("symlink", path); err != nil {
+		return err
+	}
+	return d.disk.Symlink(target, path)
+}
+
+func (d *faultyDisk) Readlink(path string) (string, error) {
+	if err := d.op("readlink", path); err != nil {
+		return "", err
+	}
+	return d.disk.Readlink(path)
+}
+
+func (d *faultyDisk) Exchange(a, b string) error {
+	if err := d.op("exchange", a, b); err != nil {
+		return err
+	}
+	return d.disk.Exchange(a, b)
+}
+
+func (d *faultyDisk) Lock(path string, exclusive bool) (io.Closer, bool, error) {
+	if err := d.op("lock", path); err != nil {
+		return nil, false, err
+	}
+	return d.disk.Lock(path, exclusive)
+}
+
 func (d *faultyDisk) SyncDir(path string) error {
 	if err := d.op("syncdir", path); err != nil {
 		return err
@@ -167,9 +211,16 @@ func newFile(id string, table buffer.Table, rows [][]string) *buffer.File {
 	return f
 }
 
+// null is a cell that is NULL. It contains what no file of a test does.
+const null = "\xff\x00NULL"
+
 func csvRow(cells ...string) []byte {
 	var quoted []string
 	for _, c := range cells {
+		if c == null {
+			quoted = append(quoted, "")
+			continue
+		}
 		quoted = append(quoted, `"`+strings.ReplaceAll(c, `"`, `""`)+`"`)
 	}
 	return []byte(strings.Join(quoted, ",") + "\n")
@@ -335,13 +386,13 @@ stat tables
 stat .
 mkdir tables
 syncdir .
+open tables/in.c-test.events/table.json
+readdir tables/.tmp
+open tables/in.c-test.events/table.json
 stat tables/in.c-test.events
 stat tables
 mkdir tables/in.c-test.events
 syncdir tables
-readdir tables/.tmp
-open tables/in.c-test.events/table.json
-open tables/in.c-test.events/table.json
 stat tables/.tmp
 stat tables
 mkdir tables/.tmp
@@ -355,27 +406,31 @@ syncdir tables/in.c-test.events
 readdir tables/.tmp`, func() error { return tables.Ensure(t.Context(), faultTable) })
 	step("an import", `
 stat tables
-stat tables/in.c-test.events
 open tables/in.c-test.events/table.json
+stat tables/in.c-test.events
 stat tables/in.c-test.events/file-1.csv
 stat tables/in.c-test.events/file-1.csv.gz
+readlink tables/in.c-test.events
 stat tables/.tmp
 create tables/.tmp/file-1.*
 write tables/.tmp/file-1.*
 write tables/.tmp/file-1.*
 write tables/.tmp/file-1.*
+write tables/.tmp/file-1.*
 sync tables/.tmp/file-1.*
 close tables/.tmp/file-1.*
+readlink tables/in.c-test.events
 rename tables/.tmp/file-1.* tables/in.c-test.events/file-1.csv
 syncdir tables/in.c-test.events
 readdir tables/.tmp`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
 	step("a repeated import", `
 stat tables
-stat tables/in.c-test.events
 open tables/in.c-test.events/table.json
+stat tables/in.c-test.events
 stat tables/in.c-test.events/file-1.csv
 syncdir tables/in.c-test.events
-open tables/in.c-test.events/file-1.csv`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+open tables/in.c-test.events/file-1.csv
+readlink tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
 
 	// The process that made the directories may have crashed before it synced them.
 	tables = Tables(filepath.Join(d.root, "tables"))
@@ -383,13 +438,68 @@ open tables/in.c-test.events/file-1.csv`, func() error { return tables.Import(t.
 	step("a repeated import after a restart", `
 stat tables
 syncdir .
+open tables/in.c-test.events/table.json
 stat tables/in.c-test.events
 syncdir tables
 readdir tables/.tmp
-open tables/in.c-test.events/table.json
 stat tables/in.c-test.events/file-1.csv
 syncdir tables/in.c-test.events
-open tables/in.c-test.events/file-1.csv`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+open tables/in.c-test.events/file-1.csv
+readlink tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
+
+	byDay := TablesWith(filepath.Join(d.root, "days"), TablesOptions{PartitionBy: "at"})
+	byDay.fs, byDay.now = d, func() time.Time { return time.UnixMicro(1) }
+	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "at", Type: datatype.Date}}}
+	if err := byDay.Ensure(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	step("an import of two days", `
+stat days
+open days/t/table.json
+stat days/t
+syncdir days
+stat days/t/file-1.csv
+stat days/t/file-1.csv.gz
+readlink days/t
+readdir days/.versions/t/1
+stat days/.tmp
+create days/.tmp/file-1.*
+write days/.tmp/file-1.*
+write days/.tmp/file-1.*
+sync days/.tmp/file-1.*
+close days/.tmp/file-1.*
+stat days/.tmp
+create days/.tmp/file-1.*
+write days/.tmp/file-1.*
+write days/.tmp/file-1.*
+sync days/.tmp/file-1.*
+close days/.tmp/file-1.*
+readlink days/t
+stat days/.versions
+lock days/.versions/t.lock
+stat days/t/file-1.csv
+stat days/t/file-1.csv.gz
+readlink days/t
+readdir days/.versions/t/1
+readlink days/t
+stat days/.versions/t
+mkdir days/.versions/t/2
+readdir days/t
+link days/t/table.json days/.versions/t/2/table.json
+mkdir days/.versions/t/2/dt=2026-11-22
+rename days/.tmp/file-1.* days/.versions/t/2/dt=2026-11-22/file-1.1.csv
+mkdir days/.versions/t/2/dt=2026-11-23
+rename days/.tmp/file-1.* days/.versions/t/2/dt=2026-11-23/file-1.1.csv
+syncdir days/.versions/t/2
+syncdir days/.versions/t/2/dt=2026-11-22
+syncdir days/.versions/t/2/dt=2026-11-23
+syncdir days/.versions/t
+symlink days/.versions/t/2.link
+rename days/.versions/t/2.link days/t
+syncdir days
+readdir days/.tmp`, func() error {
+		return byDay.Import(t.Context(), newFile("file-1", table, [][]string{{"2026-11-22"}, {"2026-11-23"}}))
+	})
 }
 
 type bytesSource []byte

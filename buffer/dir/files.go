@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"time"
 )
 
 // fileSystem has every disk operation of this package, so that tests can fail each of them.
@@ -19,6 +20,19 @@ type fileSystem interface {
 	ReadDir(path string) ([]fs.DirEntry, error)
 	Rename(from, to string) error
 	Remove(path string) error
+	// Append opens an existing file for writing at its end.
+	Append(path string) (file, error)
+	Link(from, to string) error
+	// Symlink makes a link with the text target.
+	Symlink(target, path string) error
+	// Readlink returns the text of a link, and "" for anything else that exists.
+	Readlink(path string) (string, error)
+	Chtimes(path string, modified time.Time) error
+	// Exchange swaps two names in one step.
+	Exchange(a, b string) error
+	// Lock locks a file, which it creates if it is missing, until the closer is closed or the process ends. ok is false when
+	// a lock of this process or of another one is in the way.
+	Lock(path string, exclusive bool) (unlock io.Closer, ok bool, err error)
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(path string) error
 }
@@ -41,6 +55,21 @@ func (disk) MkdirAll(path string) error                 { return os.MkdirAll(pat
 func (disk) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }
 func (disk) Rename(from, to string) error               { return os.Rename(from, to) }
 func (disk) Remove(path string) error                   { return os.Remove(path) }
+func (disk) Link(from, to string) error                 { return os.Link(from, to) }
+func (disk) Symlink(target, path string) error          { return os.Symlink(target, path) }
+func (disk) Chtimes(path string, t time.Time) error     { return os.Chtimes(path, t, t) }
+
+func (disk) Append(path string) (file, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
+}
+
+func (disk) Readlink(path string) (string, error) {
+	target, err := os.Readlink(path)
+	if info, e := os.Lstat(path); err != nil && e == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return "", nil
+	}
+	return target, err
+}
 
 func (disk) SyncDir(path string) error {
 	if runtime.GOOS == "windows" {

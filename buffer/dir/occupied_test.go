@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 // What has the name of a part is the file only if it has the rows of the file. Anything else must not let the import count
 // as done, and is not touched.
 func TestImportOverSomethingElse(t *testing.T) {
+	header := csvRow("id", "body")
 	two := append(csvRow("1", "a"), csvRow("2", "b")...)
 	for name, tc := range map[string]struct {
 		file string
@@ -25,11 +27,15 @@ func TestImportOverSomethingElse(t *testing.T) {
 		"directory":      {"file-1.csv", nil, []string{"no regular file"}},
 		"gzip directory": {"file-1.csv.gz", nil, []string{"no regular file"}},
 		"empty":          {"file-1.csv", []byte{}, []string{"has 0 rows", "has 3"}},
-		"fewer rows":     {"file-1.csv", two, []string{"has 2 rows", "has 3"}},
-		"more rows":      {"file-1.csv", append(two, two...), []string{"has 4 rows", "has 3"}},
-		"fewer in gzip":  {"file-1.csv.gz", gzipped(t, two), []string{"has 2 rows", "has 3"}},
-		"cut":            {"file-1.csv", two[:len(two)-1], []string{"is damaged"}},
+		"half a header":  {"file-1.csv", header[:len(header)-1], []string{"is damaged", "is cut"}},
+		"no rows":        {"file-1.csv", header, []string{"has 0 rows", "has 3"}},
+		"no header":      {"file-1.csv", two, []string{"is damaged", `no such column`}},
+		"fewer rows":     {"file-1.csv", slices.Concat(header, two), []string{"has 2 rows", "has 3"}},
+		"more rows":      {"file-1.csv", slices.Concat(header, two, two), []string{"has 4 rows", "has 3"}},
+		"fewer in gzip":  {"file-1.csv.gz", append(gzipped(t, header), gzipped(t, two)...), []string{"has 2 rows", "has 3"}},
+		"cut":            {"file-1.csv", slices.Concat(header, two[:len(two)-1]), []string{"is damaged"}},
 		"not rows":       {"file-1.csv", []byte("id,body\n"), []string{"is damaged"}},
+		"header in rows": {"file-1.csv.gz", gzipped(t, slices.Concat(header, two)), []string{"is damaged", "no gzip member"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tables := Tables(t.TempDir())

@@ -7,128 +7,148 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/datatype"
 )
 
-// Rows yields the rows of a table, part by part in the order of the file ids, which is the order of their creation. The
-// caller owns each row. An error ends the sequence and comes with a nil row. A missing table is an error that matches
-// [fs.ErrNotExist]. Parts imported during the call may be missing.
+// Rows yields the rows of a table, part by part in the order of their names, which is roughly that of the imports. The
+// caller owns each row; NULL is the empty text, see [TableDir.Cells]. An error ends the sequence and comes with a nil row. A
+// missing table is an error that matches [fs.ErrNotExist]. The rows are those of one moment: parts imported during the call
+// may be missing.
 func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
-		columns, err := t.Columns(table)
-		if err != nil {
-			yield(nil, fmt.Errorf("table directory: read %q: %w", table, err))
-			return
-		}
-		entries, err := t.fs.ReadDir(t.Path(table))
-		if err != nil {
-			yield(nil, fmt.Errorf("table directory: read %q: %w", table, err))
-			return
-		}
-		for _, e := range entries {
-			path := filepath.Join(t.Path(table), e.Name())
-			if e.IsDir() || !strings.HasSuffix(path, plainPart) && !strings.HasSuffix(path, gzipPart) {
-				continue // imports create no folders
+		for cells, err := range t.Cells(table) {
+			var row []string
+			for _, cell := range cells {
+				row = append(row, string(cell))
 			}
-			more := true
-			err := t.readPart(path, func(r io.Reader) error {
-				rows := newRowReader(r)
-				for more && rows.Next() {
-					row := make([]string, 0, len(columns))
-					for _, cell := range rows.Cells() {
-						row = append(row, string(cell))
-					}
-					more = yield(row, nil)
-				}
-				return rows.Err()
-			})
-			if !more {
-				return
-			}
-			if err != nil {
-				yield(nil, fmt.Errorf("table directory: read %s: %w", path, err))
+			if !yield(row, err) {
 				return
 			}
 		}
 	}
 }
 
-// CountFile implements [buffer.Counter]. It counts the rows in the part and trusts no stored number.
+// Cells is [TableDir.Rows] with NULL as nil, apart from the empty text. The cells are valid until the next row.
+func (t *TableDir) Cells(table string) iter.Seq2[[][]byte, error] {
+	return func(yield func([][]byte, error) bool) {
+		if err := t.cells(table, func(cells [][]byte) bool { return yield(cells, nil) }); err != nil {
+			yield(nil, fmt.Errorf("table directory: read %q: %w", table, err))
+		}
+	}
+}
+
+var errStop = errors.New("the caller stops")
+
+func (t *TableDir) cells(table string, yield func([][]byte) bool) error {
+	dir, err := t.newest(table)
+	if err != nil {
+		return err
+	}
+	d, err := t.definitionAt(dir, table)
+	if err != nil {
+		return err
+	}
+	parts, err := t.parts(dir)
+	if err != nil {
+		return err
+	}
+	row := make([][]byte, len(d.Columns))
+	for _, p := range parts {
+		s := section{path: filepath.Join(dir, p.path())}
+		err := t.readPart(d, s, func(names []string, r io.Reader) error {
+			at := columnsOf(d, names)
+			rows := newRowReader(r)
+			for rows.Next() {
+				clear(row)
+				for i, cell := range rows.Cells() {
+					if i < len(at) && at[i] >= 0 {
+						row[at[i]] = cell
+					}
+				}
+				if !yield(row) {
+					return errStop
+				}
+			}
+			return rows.Err()
+		})
+		if errors.Is(err, errStop) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.path, err)
+		}
+	}
+	return nil
+}
+
+// columnsOf returns the column of the table for each cell of a part with a header; -1 for one that the table does not have.
+func columnsOf(d definition, header []string) (at []int) {
+	if header == nil {
+		header = datatype.Names(d.Columns)
+	}
+	for _, name := range header {
+		at = append(at, slices.IndexFunc(d.Columns, func(c datatype.Column) bool { return c.Name == name }))
+	}
+	return at
+}
+
+// newest returns the directory of a table with its link resolved, so that what is listed stays.
+func (t *TableDir) newest(table string) (string, error) {
+	target, err := t.fs.Readlink(t.Path(table))
+	if target == "" || err != nil {
+		return t.Path(table), err
+	}
+	return filepath.Join(t.root, target), nil
+}
+
+// CountFile implements [buffer.Counter]. It counts the rows in the parts and trusts no stored number.
 func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
+	rows, _, err := t.countFile(ctx, table, fileID)
+	return rows, err
+}
+
+// countFile returns the rows of a file, and whether each of its parts has the rows that were recorded for it.
+func (t *TableDir) countFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, whole bool, err error) {
 	if err := checkID("file", fileID); err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	path, err := t.findPart(table.ID, fileID)
-	if path == "" && err == nil {
-		return 0, nil
+	var d definition
+	found, err := t.sections(table.ID, fileID)
+	if err == nil && len(found) > 0 {
+		d, err = t.definition(table.ID)
 	}
-	var rows int64
 	if err == nil {
-		rows, err = t.countRows(ctx, path)
+		rows, whole, err = t.countSections(ctx, d, found)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("table directory: count %s in %q: %w", fileID, table.ID, err)
+		return 0, false, fmt.Errorf("table directory: count %s in %q: %w", fileID, table.ID, err)
 	}
-	return rows, nil
+	return rows, whole, nil
 }
 
-// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away. The directory
-// cannot tell by whom, so it does not detect parts that a broken disk loses.
-func (t *TableDir) TakenAway(_ context.Context, table buffer.Table, fileID string) (bool, error) {
+// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away, by a reader or by
+// TablesOptions.KeepFor. The directory cannot tell by whom, so it does not detect parts that a broken disk loses.
+func (t *TableDir) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
 	if err := checkID("file", fileID); err != nil {
 		return false, err
 	}
-	path, err := t.findPart(table.ID, fileID)
-	if err == nil && path == "" {
-		err = t.compare(table) // whether the table exists, with these columns
+	found, err := t.sections(table.ID, fileID)
+	var d definition
+	if err == nil {
+		d, err = t.definition(table.ID)
+	}
+	if err == nil && len(found) == 0 {
+		_, _, err = t.compare(table) // whether the table exists, with these columns
 	}
 	if err != nil {
 		return false, fmt.Errorf("table directory: look for %s in %q: %w", fileID, table.ID, err)
 	}
-	return path == "", nil
-}
-
-// countRows returns the number of rows of a part. A part that is not made of rows is a [buffer.Permanent] error.
-func (t *TableDir) countRows(ctx context.Context, path string) (int64, error) {
-	var check rowChecker
-	var malformed error
-	err := t.readPart(path, func(r io.Reader) error {
-		w := writerFunc(func(p []byte) (n int, err error) {
-			n, malformed = check.Write(p)
-			return n, malformed
-		})
-		if _, err := io.CopyBuffer(ctxio.Writer(ctx, w), struct{ io.Reader }{r}, make([]byte, 128<<10)); err != nil {
-			return err
-		}
-		malformed = check.end()
-		return malformed
-	})
-	if malformed != nil {
-		return 0, buffer.Permanent(fmt.Errorf("%s is damaged: move it away or mend it: %w", path, malformed))
+	if len(found) == 0 {
+		return true, nil
 	}
-	return check.rows, err
-}
-
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-// readPart calls read with the plain rows of a part.
-func (t *TableDir) readPart(path string, read func(r io.Reader) error) error {
-	rc, err := t.fs.Open(path)
-	if err != nil {
-		return err
-	}
-	encoding := buffer.None
-	if strings.HasSuffix(path, gzipPart) {
-		encoding = buffer.Gzip
-	}
-	rc, err = buffer.Decode(encoding, rc)
-	if err != nil {
-		return err
-	}
-	return errors.Join(read(rc), rc.Close())
+	_, whole, err := t.countFile(ctx, table, fileID)
+	return whole && d.Partition != "", err
 }

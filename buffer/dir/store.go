@@ -29,6 +29,7 @@ const (
 type store struct {
 	fs   fileSystem
 	root string
+	now  func() time.Time
 
 	mu        sync.Mutex      // guards the fields below; not held during I/O
 	durable   map[string]bool // directories whose own entry this process has synced
@@ -36,7 +37,7 @@ type store struct {
 }
 
 func newStore(root string) store {
-	return store{fs: disk{}, root: filepath.Clean(root), durable: make(map[string]bool)}
+	return store{fs: disk{}, root: filepath.Clean(root), now: time.Now, durable: make(map[string]bool)}
 }
 
 // ensureDir creates a directory durably. An existing one is synced too, once, because the process that created it may have
@@ -100,18 +101,41 @@ func (s *store) find(path string) (fs.FileInfo, error) {
 // write creates the file path durably with what fill writes. The directory of path must exist. Concurrent writers of one
 // path must write equivalent files, one of which remains. id names the temporary files of the path.
 func (s *store) write(ctx context.Context, path, id string, fill func(w io.Writer) error) error {
-	if err := s.ensureDir(filepath.Join(s.root, tempDir)); err != nil {
-		return err
-	}
-	temp := filepath.Join(s.root, tempDir, fmt.Sprintf("%s.%016x", id, rand.Uint64()))
-	f, err := s.fs.Create(temp)
+	temp, err := s.stage(ctx, id, fill)
 	if err != nil {
 		return err
 	}
-	if err := fillAndClose(ctx, f, fill); err != nil {
-		_ = s.fs.Remove(temp) // if it stays, the repeated call or the sweep removes it
+	if err := s.publish(temp, path); err != nil {
 		return err
 	}
+	s.removeTempOf(id)
+	return nil
+}
+
+// stage writes a temporary file durably.
+func (s *store) stage(ctx context.Context, id string, fill func(w io.Writer) error) (temp string, err error) {
+	temp, f, err := s.createTemp(id)
+	if err != nil {
+		return "", err
+	}
+	if err := fillAndClose(ctx, f, true, fill); err != nil {
+		_ = s.fs.Remove(temp) // if it stays, the repeated call or the sweep removes it
+		return "", err
+	}
+	return temp, nil
+}
+
+func (s *store) createTemp(id string) (temp string, f file, err error) {
+	if err := s.ensureDir(filepath.Join(s.root, tempDir)); err != nil {
+		return "", nil, err
+	}
+	temp = filepath.Join(s.root, tempDir, fmt.Sprintf("%s.%016x", id, rand.Uint64()))
+	f, err = s.fs.Create(temp)
+	return temp, f, err
+}
+
+// publish gives a temporary file its name, durably.
+func (s *store) publish(temp, path string) error {
 	if err := s.fs.Rename(temp, path); err != nil {
 		// Another writer of the path was faster, and has removed our file with all others of the id.
 		if info, ferr := s.find(path); info != nil && ferr == nil && errors.Is(err, fs.ErrNotExist) {
@@ -124,19 +148,13 @@ func (s *store) write(ctx context.Context, path, id string, fill func(w io.Write
 		}
 		return err
 	}
-	if err := s.fs.SyncDir(filepath.Dir(path)); err != nil {
-		return err
-	}
-	s.removeTemp(func(e fs.DirEntry) bool {
-		name, _, _ := strings.Cut(e.Name(), ".")
-		return name == id
-	})
-	return nil
+	return s.fs.SyncDir(filepath.Dir(path))
 }
 
-func fillAndClose(ctx context.Context, f file, fill func(w io.Writer) error) error {
+// fillAndClose writes a file and closes it; durable syncs it first.
+func fillAndClose(ctx context.Context, f file, durable bool, fill func(w io.Writer) error) error {
 	err := fill(ctxio.Writer(ctx, f))
-	if err == nil {
+	if err == nil && durable {
 		err = f.Sync()
 	}
 	if cerr := f.Close(); err == nil {
@@ -145,9 +163,17 @@ func fillAndClose(ctx context.Context, f file, fill func(w io.Writer) error) err
 	return err
 }
 
+// removeTempOf removes the temporary files of an id.
+func (s *store) removeTempOf(id string) {
+	s.removeTemp(func(e fs.DirEntry) bool {
+		name, _, _ := strings.Cut(e.Name(), ".")
+		return name == id
+	})
+}
+
 // sweep removes abandoned temporary files, at most once in staleAfter.
 func (s *store) sweep() {
-	now := time.Now()
+	now := s.now()
 	s.mu.Lock()
 	due := s.lastSweep.IsZero() || now.Sub(s.lastSweep) >= staleAfter
 	if due {
@@ -168,7 +194,28 @@ func (s *store) removeTemp(match func(e fs.DirEntry) bool) {
 	entries, _ := s.fs.ReadDir(filepath.Join(s.root, tempDir))
 	for _, e := range entries {
 		if match(e) {
-			_ = s.fs.Remove(filepath.Join(s.root, tempDir, e.Name()))
+			_ = s.removeTree(context.Background(), filepath.Join(s.root, tempDir, e.Name()))
 		}
 	}
+}
+
+// removeTree removes a file, or a directory with all that is in it.
+func (s *store) removeTree(ctx context.Context, path string) error {
+	err := s.fs.Remove(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	entries, rerr := s.fs.ReadDir(path)
+	if rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := s.removeTree(ctx, filepath.Join(path, e.Name())); err != nil {
+			return err
+		}
+	}
+	return s.fs.Remove(path)
 }

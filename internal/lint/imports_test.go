@@ -59,7 +59,7 @@ var lean = map[string][]string{
 	"extractor/internal/function": {},
 	"extractor/internal/flatten":  {},
 
-	"buffer/dir":        {"github.com/klauspost/compress/"},
+	"buffer/dir":        {"github.com/klauspost/compress/", "golang.org/x/sys/unix"},
 	"stream/fastserver": {},
 }
 

@@ -1,0 +1,36 @@
+package buffer
+
+import (
+	"context"
+	"time"
+)
+
+// compactEvery is the time between two calls of [Compactor] for a table without imports.
+const compactEvery = time.Hour
+
+// queueCompact asks for Compactor.Compact of the table of a sink. It runs with the clean-ups: nothing waits for either.
+func (b *Buffer) queueCompact(s *sinkState) {
+	compactor, ok := b.opts.Target.(Compactor)
+	if !ok {
+		return
+	}
+	const key = 0 // no file has this number
+	b.cleanups.add(s.num, job{key: key, run: func(ctx context.Context) {
+		b.mu.RLock()
+		def := s.def
+		b.mu.RUnlock()
+		if def == nil {
+			return
+		}
+		err := b.attempt(ctx, "compact", s.id, func(ctx context.Context) error {
+			return b.withRoom(b.opts.Target, 0, 0, func() error { return compactor.Compact(ctx, tableOf(def)) })
+		}, nil)
+		if ctx.Err() != nil {
+			return // the buffer closes
+		}
+		if err != nil {
+			b.log.Warn("compact failed", "sink", s.id, "table", def.Table.ID, "error", err)
+		}
+		b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery))
+	}})
+}

@@ -1,0 +1,15 @@
+//go:build !unix || solaris || aix
+
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+func (disk) Lock(string, bool) (unlock io.Closer, ok bool, err error) {
+	return nil, false, buffer.Permanent(fmt.Errorf("partitions and merging need flock, which this system lacks: %w", errors.ErrUnsupported))
+}

@@ -1,0 +1,229 @@
+package dir
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// dayPrefix begins the names of the folders of a partitioned table, and noDay is the one of rows without a day. The names
+// are those that Hive, Spark and DuckDB expect.
+const (
+	dayColumn = "dt"
+	dayPrefix = dayColumn + "="
+	noDay     = dayPrefix + "__HIVE_DEFAULT_PARTITION__"
+)
+
+// splitBuffer bounds the bytes in memory while the rows of a file are split by day.
+const splitBuffer = 16 << 20
+
+// partitionOf returns the column by which a new table is split, "" for none.
+func partitionOf(table buffer.Table, by string) (string, error) {
+	found := false
+	for _, c := range table.Columns {
+		found = found || by != "" && c.Name == by && (c.Type == datatype.Date || c.Type == datatype.Timestamp)
+	}
+	for _, c := range table.Columns {
+		if found && strings.EqualFold(c.Name, dayColumn) {
+			return "", buffer.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
+				table.ID, dayPrefix, c.Name))
+		}
+	}
+	if !found {
+		return "", nil
+	}
+	return by, nil
+}
+
+// dayFolder returns the folder of a row by its cell of type date or timestamp.
+func dayFolder(cell []byte) (string, error) {
+	if cell == nil {
+		return noDay, nil
+	}
+	const form = "2006-01-02"
+	valid := len(cell) == len(form) || len(cell) > len(form) && cell[len(form)] == 'T'
+	for i := 0; valid && i < len(form); i++ {
+		if form[i] == '-' {
+			valid = cell[i] == '-'
+		} else {
+			valid = '0' <= cell[i] && cell[i] <= '9'
+		}
+	}
+	if !valid {
+		return "", buffer.Permanent(fmt.Errorf("%.40q is neither a date nor a timestamp", cell))
+	}
+	return dayPrefix + string(cell[:len(form)]), nil
+}
+
+// splitter writes the rows of one file to a temporary file a day.
+type splitter struct {
+	t        *TableDir
+	ctx      context.Context
+	f        *buffer.File
+	header   []byte
+	column   int // of the day; negative: the file does not have it
+	days     map[string]*day
+	buffered int
+}
+
+type day struct {
+	temp string
+	rows int64
+	wait bytes.Buffer // rows that are not in temp yet
+}
+
+// split writes the rows of a file to temporary files, by the path of their part in the table.
+func (t *TableDir) split(ctx context.Context, d definition, f *buffer.File) (map[string]string, error) {
+	names := d.namesFor(f.Table)
+	s := &splitter{t: t, ctx: ctx, f: f, column: slices.Index(names, d.Partition), days: make(map[string]*day)}
+	if !d.NoHeader {
+		s.header = headerLine(names)
+	}
+	staged, err := s.split()
+	if err != nil {
+		for _, d := range s.days {
+			if d.temp != "" {
+				_ = t.fs.Remove(d.temp) // if it stays, the sweep removes it
+			}
+		}
+	}
+	return staged, err
+}
+
+func (s *splitter) split() (map[string]string, error) {
+	for _, obj := range s.f.Slices {
+		if err := s.slice(obj); err != nil {
+			return nil, err
+		}
+	}
+	staged := make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(s.days)) {
+		d := s.days[name]
+		if err := s.flush(d, true); err != nil {
+			return nil, err
+		}
+		staged[filepath.Join(name, fmt.Sprintf("%s.%d%s", s.f.ID, d.rows, s.t.extension()))] = d.temp
+	}
+	return staged, nil
+}
+
+func (s *splitter) slice(obj buffer.Object) (err error) {
+	rc, err := s.f.OpenRows(s.ctx, obj)
+	if err != nil {
+		return fmt.Errorf("open slice %s: %w", obj.ID, err)
+	}
+	defer func() {
+		if cerr := rc.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			err = fmt.Errorf("slice %s: %w", obj.ID, err)
+		}
+	}()
+	check := rowChecker{columns: len(s.f.Table.Columns)}
+	in := bufio.NewReaderSize(rc, 128<<10)
+	for row := []byte(nil); ; {
+		if row, err = readRow(in, row[:0]); err == io.EOF { //nolint:errorlint // as bufio gives it
+			return check.endOf(obj)
+		}
+		if err == nil {
+			_, err = check.Write(row)
+		}
+		if err == nil {
+			err = s.ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		folder := noDay
+		if s.column >= 0 {
+			if folder, err = dayFolder(rawCell(row, s.column)); err != nil {
+				return err
+			}
+		}
+		if err := s.add(folder, row); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *splitter) add(folder string, row []byte) error {
+	d := s.days[folder]
+	if d == nil {
+		d = &day{}
+		s.days[folder] = d
+	}
+	d.rows++
+	d.wait.Write(row)
+	if s.buffered += len(row); s.buffered < splitBuffer {
+		return nil
+	}
+	s.buffered = 0
+	for _, d := range s.days {
+		if err := s.flush(d, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush appends the rows that wait to the temporary file of a day. last makes them durable.
+func (s *splitter) flush(d *day, last bool) error {
+	if d.wait.Len() == 0 && !last {
+		return nil
+	}
+	var f file
+	var err error
+	var header []byte
+	if d.temp == "" {
+		d.temp, f, err = s.t.createTemp(s.f.ID)
+		header = s.header
+	} else {
+		f, err = s.t.fs.Append(d.temp)
+	}
+	if err != nil {
+		return err
+	}
+	return fillAndClose(s.ctx, f, last, func(w io.Writer) error {
+		for _, rows := range [][]byte{header, d.wait.Bytes()} {
+			if err := pack(w, rows, s.t.opts.Gzip); err != nil {
+				return err
+			}
+		}
+		d.wait.Reset()
+		if d.wait.Cap() > 1<<20 {
+			d.wait = bytes.Buffer{}
+		}
+		return nil
+	})
+}
+
+// pack writes rows as they stand in a part: as a gzip member of their own, or plain.
+func pack(w io.Writer, rows []byte, compress bool) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if !compress {
+		_, err := w.Write(rows)
+		return err
+	}
+	zw, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if _, err := zw.Write(rows); err != nil {
+		return err
+	}
+	return zw.Close()
+}

@@ -1,0 +1,224 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// A table whose parts are split by day or merged is a link to its newest version:
+//
+//	tables/in.c-web.events          → .versions/in.c-web.events/1795361460000000
+//	tables/.versions/in.c-web.events/
+//	  1795361400000000/               the version before, kept for versionGrace
+//	  1795361460000000/               table.json and the parts
+//	tables/.versions/in.c-web.events.lock
+//
+// A version is named by the time at which it was made. It shares the files of the version before by hard links. One rename of
+// the link makes a switch: all new parts appear and all replaced ones disappear at once, in the listing of a reader that
+// resolves the link once. A reader that resolves it for every file may miss a file that it has listed, which is an error; it
+// never reads a row twice, because no name is used for other rows.
+//
+// One new part needs no switch: it is renamed into the newest version. Who does that holds the lock of the table shared, so
+// that no switch copies the version meanwhile; who switches holds it alone. Renaming directories instead of a link
+// (RENAME_EXCHANGE) lost: it is Linux only, and a reader could not hold on to what it has resolved.
+const versionsDir = ".versions"
+
+// versionGrace is how long a version stays after it was replaced, for those who read it.
+const versionGrace = time.Hour
+
+func (t *TableDir) versionsPath(table string) string {
+	return filepath.Join(t.root, versionsDir, folder(table))
+}
+
+// lock locks a table, alone or shared with others that lock it shared. It waits at most until ctx ends.
+func (t *TableDir) lock(ctx context.Context, table string, alone bool) (unlock io.Closer, err error) {
+	if err := t.ensureDir(filepath.Join(t.root, versionsDir)); err != nil {
+		return nil, err
+	}
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		unlock, ok, err := t.fs.Lock(t.versionsPath(table)+".lock", alone)
+		if ok || err != nil {
+			return unlock, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// isLink reports whether a table is a link to a version. A missing table is no error.
+func (t *TableDir) isLink(table string) (bool, error) {
+	target, err := t.fs.Readlink(t.Path(table))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return target != "", err
+}
+
+// change is what one switch does to a table.
+type change struct {
+	// add are finished temporary files by their path in the table.
+	add map[string]string
+	// remove are paths in the table.
+	remove map[string]bool
+}
+
+// switchVersion replaces the newest version of a table by one with a change. A table without a folder or with a plain one
+// becomes a link. The caller holds the lock alone.
+func (t *TableDir) switchVersion(table string, c change) error {
+	current, versions := t.Path(table), t.versionsPath(table)
+	target, err := t.fs.Readlink(current)
+	plain := err == nil && target == ""
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	before, _ := strconv.ParseInt(filepath.Base(target), 10, 64)
+	number := max(before+1, t.now().UnixMicro())
+	next := filepath.Join(versions, strconv.FormatInt(number, 10))
+	if err := t.ensureDir(versions); err != nil {
+		return err
+	}
+	if err := t.fs.MkdirAll(next); err != nil {
+		return err
+	}
+	folders := map[string]bool{next: true}
+	if err := t.linkFiles(current, next, "", c.remove, folders); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.add)) {
+		path := filepath.Join(next, name)
+		if parent := filepath.Dir(path); !folders[parent] {
+			if err := t.fs.MkdirAll(parent); err != nil {
+				return err
+			}
+			folders[parent] = true
+		}
+		if err := t.fs.Rename(c.add[name], path); err != nil {
+			return err
+		}
+	}
+	for _, f := range slices.Sorted(maps.Keys(folders)) {
+		if err := t.fs.SyncDir(f); err != nil {
+			return err
+		}
+	}
+	if err := t.fs.SyncDir(versions); err != nil {
+		return err
+	}
+	link := next + ".link"
+	if err := t.fs.Symlink(filepath.Join(versionsDir, folder(table), filepath.Base(next)), link); err != nil {
+		return err
+	}
+	if plain {
+		if err := t.fs.Exchange(link, current); err != nil { // the link's name is now that of the plain folder
+			return errors.Join(buffer.Permanent(fmt.Errorf("%s is a plain folder, and this file system cannot replace it by a link "+
+				"in one step: parts of a new table can be merged: %w", current, err)), t.fs.Remove(link))
+		}
+	} else if err := t.fs.Rename(link, current); err != nil {
+		return err
+	}
+	return t.fs.SyncDir(t.root)
+}
+
+// linkFiles links the files of a folder, and of those in it, into another one. It notes the folders that it makes.
+func (t *TableDir) linkFiles(from, to, rel string, without, folders map[string]bool) error {
+	entries, err := t.fs.ReadDir(filepath.Join(from, rel))
+	if err != nil {
+		return err
+	}
+	made := folders[filepath.Join(to, rel)]
+	for _, e := range entries {
+		path := filepath.Join(rel, e.Name())
+		if e.IsDir() {
+			if err := t.linkFiles(from, to, path, without, folders); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			continue
+		}
+		if without[path] {
+			continue
+		}
+		if !made { // a folder whose last file goes, goes too
+			if err := t.fs.MkdirAll(filepath.Join(to, rel)); err != nil {
+				return err
+			}
+			folders[filepath.Join(to, rel)], made = true, true
+		}
+		// A reader of the table may have deleted the file.
+		if err := t.fs.Link(filepath.Join(from, path), filepath.Join(to, path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeVersions removes the versions that were replaced long ago, and what an interrupted switch has left.
+func (t *TableDir) removeVersions(ctx context.Context, table string) error {
+	unlock, err := t.lock(ctx, table, true)
+	if err != nil {
+		return err
+	}
+	versions := t.versionsPath(table)
+	doomed, err := t.doomedVersions(table)
+	for i, name := range doomed {
+		// Moved first, so that no switch waits for the removal.
+		aside := filepath.Join(t.root, tempDir, fmt.Sprintf("version.%016x", rand.Uint64()))
+		err = errors.Join(err, t.fs.Rename(filepath.Join(versions, name), aside))
+		doomed[i] = aside
+	}
+	if err := errors.Join(err, unlock.Close()); err != nil {
+		return err
+	}
+	for _, path := range doomed {
+		err = errors.Join(err, t.removeTree(ctx, path))
+	}
+	return err
+}
+
+// doomedVersions returns the entries in the folder of versions that nobody needs. Called with the lock held alone, because
+// what a switch in progress makes looks like that.
+func (t *TableDir) doomedVersions(table string) (doomed []string, err error) {
+	target, err := t.fs.Readlink(t.Path(table))
+	if target == "" || err != nil {
+		return nil, err
+	}
+	current := filepath.Base(target)
+	entries, err := t.fs.ReadDir(t.versionsPath(table))
+	if err != nil {
+		return nil, err
+	}
+	now, _ := strconv.ParseInt(current, 10, 64)
+	old := t.now().Add(-t.grace).UnixMicro()
+	replaced := now // when the next older version was replaced
+	for _, e := range slices.Backward(entries) {
+		base, isLink := strings.CutSuffix(e.Name(), ".link")
+		n, err := strconv.ParseInt(base, 10, 64)
+		if err != nil || e.Name() == current {
+			continue
+		}
+		at := replaced
+		if isLink { // the plain folder, or left by an interrupted switch
+			at = n
+		} else {
+			replaced = n
+		}
+		if n > now || at <= old {
+			doomed = append(doomed, e.Name())
+		}
+	}
+	return doomed, nil
+}
