@@ -12,11 +12,8 @@ const (
 // eventConnections is how many connections senders of events may have: as many as the flag says, and not so many that the
 // store has no file handles left.
 func eventConnections(wanted int, handles uint64, logger *slog.Logger) int {
-	if handles == 0 || uint64(wanted)+ownHandles <= handles {
-		return wanted
-	}
 	most := max(int(handles/2), int(handles)-ownHandles)
-	if wanted <= most {
+	if handles == 0 || wanted <= most {
 		return wanted
 	}
 	logger.Warn("fewer connections than -max-connections: raise the limit of open files (ulimit -n)",

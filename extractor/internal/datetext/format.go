@@ -70,15 +70,8 @@ var computedLetters = map[byte]func(time.Time) string{
 }
 
 func ordinal(day int) string {
-	if day/10 != 1 {
-		switch day % 10 {
-		case 1:
-			return "st"
-		case 2:
-			return "nd"
-		case 3:
-			return "rd"
-		}
+	if last := day % 10; day/10 != 1 && last >= 1 && last <= 3 {
+		return []string{"st", "nd", "rd"}[last-1]
 	}
 	return "th"
 }

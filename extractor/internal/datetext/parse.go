@@ -88,36 +88,21 @@ func cutsWord(text string, n int) bool {
 	return letter(a) && letter(b) || digit(a) && digit(b)
 }
 
-func (s *state) setDate(year, month, day int) bool {
-	if s.date != nil {
-		return false
-	}
-	s.date = &[3]int{year, month, day}
-	return true
-}
-
-func (s *state) setYear(year int) bool {
-	if s.year != nil {
-		return false
-	}
-	s.year = &year
-	return true
-}
-
-func (s *state) setClock(hour, minute, second int) bool {
-	if s.clock != nil || hour > 24 || minute > 59 || second > 60 {
-		return false
-	}
-	s.clock = &[3]int{hour, minute, second}
-	return true
+// set stores what a part says. It reports false when another part has said it before.
+func set[T any](at **T, value T) bool {
+	free := *at == nil
+	*at = &value
+	return free
 }
 
 func (s *state) setZone(loc *time.Location) bool {
-	if s.zone != nil || loc == nil {
-		return false
-	}
+	free := s.zone == nil
 	s.zone = loc
-	return true
+	return free && loc != nil
+}
+
+func (s *state) setClock(hour, minute, second int) bool {
+	return hour <= 24 && minute <= 59 && second <= 60 && set(&s.clock, [3]int{hour, minute, second})
 }
 
 func (s *state) setWeekday(day, rule int) {
@@ -132,41 +117,38 @@ func (s *state) startOfDay() {
 	s.clock, s.midnight = nil, true
 }
 
+var (
+	secondsOf = map[string]int64{"second": 1, "minute": 60, "hour": 3600}
+	daysOf    = map[string]int64{"day": 1, "week": 7, "fortnight": 14}
+)
+
 // shift adds amount units; false for an unknown unit.
 func (s *state) shift(amount int64, unit string) bool {
-	switch unit := unitOf(unit); unit {
-	case "second":
-		s.seconds += amount
-	case "minute":
-		s.seconds += amount * 60
-	case "hour":
-		s.seconds += amount * 3600
-	case "day":
-		s.days += amount
-	case "week":
-		s.days += amount * 7
-	case "fortnight":
-		s.days += amount * 14
-	case "month":
+	unit = unitOf(unit)
+	s.seconds += amount * secondsOf[unit]
+	s.days += amount * daysOf[unit]
+	switch {
+	case secondsOf[unit]+daysOf[unit] > 0:
+		return true
+	case unit == "month":
 		s.months += int(amount)
-	case "year":
+		return true
+	case unit == "year":
 		s.years += int(amount)
-	case "":
-		return false
-	default: // a weekday: the first one after, and further weeks
-		day, known := weekdayOf(unit)
-		if !known {
-			return false
-		}
-		if amount > 0 {
-			amount--
-		}
-		s.days += amount * 7
-		if s.clock == nil {
-			s.midnight = true
-		}
-		s.setWeekday(day, after)
+		return true
 	}
+	day, known := weekdayOf(unit)
+	if !known {
+		return false
+	}
+	if amount > 0 { // the first one after, and further weeks
+		amount--
+	}
+	s.days += amount * 7
+	if s.clock == nil {
+		s.midnight = true
+	}
+	s.setWeekday(day, after)
 	return true
 }
 

@@ -46,7 +46,7 @@ func dated(pattern string, y, m, d int) part {
 		if d > 0 {
 			day = number(g[d])
 		}
-		return s.setDate(yr, month, day)
+		return set(&s.date, [3]int{yr, month, day})
 	}}
 }
 
@@ -87,7 +87,7 @@ var parts = []part{
 	dated(monthNames+`[ \t.-]+([0-9]{4})`, 2, 1, 0),
 	dated(yearPattern+`[ \t.-]*`+monthNames+`[ \t.-]*`+dayPattern, 1, 2, 3),
 	word(monthNames, func(s *state, g []string) bool {
-		return s.setDate(s.base.Year(), monthOf(g[1]), s.base.Day())
+		return set(&s.date, [3]int{s.base.Year(), monthOf(g[1]), s.base.Day()})
 	}),
 	word(yearPattern+`-?w([0-5][0-9])-?([0-7])?`, func(s *state, g []string) bool {
 		day := 1
@@ -97,13 +97,11 @@ var parts = []part{
 		// 4 January is always in week 1.
 		fourth := time.Date(number(g[1]), 1, 4, 0, 0, 0, 0, time.UTC)
 		monday := 4 - (int(fourth.Weekday())+6)%7
-		return s.setDate(number(g[1]), 1, monday+(number(g[2])-1)*7+day-1)
+		return set(&s.date, [3]int{number(g[1]), 1, monday + (number(g[2])-1)*7 + day - 1})
 	}),
 	word(`@(-?[0-9]{1,18})`+fraction, func(s *state, g []string) bool {
 		stamp, err := strconv.ParseInt(g[1], 10, 64)
-		again := s.stamp != nil
-		s.stamp = &stamp
-		return err == nil && !again
+		return set(&s.stamp, stamp) && err == nil
 	}),
 	clock24(`t?([01]?[0-9]|2[0-4])[:.]([0-5][0-9])[:.]([0-5][0-9]|60)` + fraction),
 	clock24(`t?([01]?[0-9]|2[0-4]):([0-5][0-9])`),
@@ -113,7 +111,7 @@ var parts = []part{
 		if n := number(g[0]); s.clock == nil && n/100 <= 24 && n%100 < 60 {
 			return s.setClock(n/100, n%100, 0)
 		}
-		return s.setYear(number(g[0]))
+		return set(&s.year, number(g[0]))
 	}),
 	word(`(0?[1-9]|1[0-2])(?::([0-5][0-9])(?::([0-5][0-9]))?)?`+fraction+`[ \t]*([ap])\.?m\.?`,
 		func(s *state, g []string) bool {
@@ -206,15 +204,10 @@ func weekdayOf(name string) (int, bool) {
 
 // unitOf returns the singular of a unit, or the weekday as it is.
 func unitOf(name string) string {
-	for _, u := range []string{"second", "minute", "hour", "day", "week", "fortnight", "month", "year"} {
-		if name == u || name == u+"s" {
-			return u
-		}
-	}
-	switch name {
-	case "sec", "secs":
+	switch name = strings.TrimSuffix(name, "s"); name {
+	case "sec":
 		return "second"
-	case "min", "mins":
+	case "min":
 		return "minute"
 	}
 	return name

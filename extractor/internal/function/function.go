@@ -84,16 +84,19 @@ func (c *call) text(i int) string {
 	return c.args[i].Text()
 }
 
-// unix returns argument i as Unix seconds. The false of a date that was not understood is 0.
-func (c *call) unix(i int) int64 {
+// time returns argument i, Unix seconds, as a time. Without it that is the time of the call; the false of a date that was
+// not understood is 0.
+func (c *call) time(i int) time.Time {
+	if i >= len(c.args) {
+		return c.now
+	}
 	arg := c.args[i]
 	if n, ok := arg.Number(); ok {
-		return n.Cut()
-	}
-	if arg.Kind() != tree.Bool {
+		arg = n
+	} else if arg.Kind() != tree.Bool {
 		c.fail("argument %d must be a number of seconds", i+1)
 	}
-	return arg.Cut()
+	return time.Unix(arg.Cut(), 0)
 }
 
 func hexText(sum []byte) tree.Node { return tree.OfString(hex.EncodeToString(sum)) }
@@ -114,18 +117,10 @@ var functions = index(
 	}},
 	&Function{Name: "time", call: func(c *call) tree.Node { return tree.OfInt(c.now.Unix()) }},
 	&Function{Name: "date", least: 1, most: 2, call: func(c *call) tree.Node {
-		at := c.now
-		if len(c.args) > 1 {
-			at = time.Unix(c.unix(1), 0)
-		}
-		return tree.OfString(datetext.Format(at, c.text(0)))
+		return tree.OfString(datetext.Format(c.time(1), c.text(0)))
 	}},
 	&Function{Name: "strtotime", least: 1, most: 2, call: func(c *call) tree.Node {
-		base := c.now
-		if len(c.args) > 1 {
-			base = time.Unix(c.unix(1), 0)
-		}
-		at, ok := datetext.Parse(c.text(0), base)
+		at, ok := datetext.Parse(c.text(0), c.time(1))
 		if !ok {
 			return tree.OfBool(false)
 		}
