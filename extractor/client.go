@@ -21,6 +21,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // A client sends the requests of one plan: signed by its login, with retries, redirects and limits. It is safe for
@@ -107,7 +108,7 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 			if c.retrying != nil {
 				c.retrying()
 			}
-			if err := pause(ctx, delay); err != nil {
+			if err := ctxio.Sleep(ctx, delay); err != nil {
 				return nil, err
 			}
 			continue
@@ -123,17 +124,6 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 			return nil, failure
 		}
 		return resp, nil
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
 	}
 }
 

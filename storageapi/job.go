@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // The states of a storage job.
@@ -159,7 +161,7 @@ func poll[T any](ctx context.Context, delay, longest time.Duration, read func() 
 		if finished {
 			return job, nil
 		}
-		if !wait(ctx, delay) {
+		if ctxio.Sleep(ctx, delay) != nil {
 			return job, context.Cause(ctx)
 		}
 		delay = min(2*delay, longest)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // statusFault classifies an answer, with the statuses of the package comment.
@@ -68,20 +70,8 @@ func (c *Client) retry(ctx context.Context, method, path string, attempt func() 
 			return err
 		}
 		c.opts.Logger.DebugContext(ctx, "storage api: call is repeated", "method", method, "path", path, "attempt", n+1, "delay", delay, "error", err)
-		if !wait(ctx, delay) {
+		if ctxio.Sleep(ctx, delay) != nil {
 			return err
 		}
-	}
-}
-
-// wait reports whether the delay passed before ctx ended.
-func wait(ctx context.Context, delay time.Duration) bool {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

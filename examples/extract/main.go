@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text := []byte(toyConfig)
+	text := toyConfig
 	if o.config != "" {
 		if text, err = os.ReadFile(o.config); err != nil {
 			return usageError{err}

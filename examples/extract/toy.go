@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/rand"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,45 +13,9 @@ import (
 )
 
 // toyConfig is a configuration for the API below: a login, pages by links, and the items of every order.
-const toyConfig = `{
-  "parameters": {
-    "api": {
-      "baseUrl": "http://127.0.0.1/v1/",
-      "authentication": {
-        "type": "login",
-        "loginRequest": {
-          "endpoint": "login",
-          "method": "POST",
-          "params": {"user": {"attr": "user"}, "proof": {"function": "sha1", "args": [{"attr": "#password"}]}}
-        },
-        "apiRequest": {
-          "headers": {"Authorization": {"function": "concat", "args": ["Bearer ", {"response": "session.token"}]}}
-        },
-        "expires": {"response": "session.seconds", "relative": true}
-      },
-      "pagination": {
-        "method": "multiple",
-        "scrollers": {"links": {"method": "response.url", "urlKey": "links.next"}}
-      }
-    },
-    "config": {
-      "user": "shop",
-      "#password": "toy-password",
-      "outputBucket": "toy-shop",
-      "jobs": [{
-        "endpoint": "orders",
-        "dataField": "orders",
-        "scroller": "links",
-        "params": {"size": 4},
-        "children": [{
-          "endpoint": "orders/{id}/items",
-          "dataType": "items",
-          "placeholders": {"id": "id"}
-        }]
-      }]
-    }
-  }
-}`
+//
+//go:embed toy.json
+var toyConfig []byte
 
 // The API has this many orders, and knows the SHA-1 of the password.
 const (

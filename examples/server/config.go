@@ -81,30 +81,18 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 			_ = f.Value.Set(f.DefValue) // one problem is enough
 		}
 	})
-	if flags.NArg() > 0 {
-		problems = append(problems, fmt.Errorf("unexpected argument %q", flags.Arg(0)))
-	}
-	if cfg.logFormat != "text" && cfg.logFormat != "json" {
-		problems = append(problems, fmt.Errorf("-log-format is %q, must be text or json", cfg.logFormat))
-	}
-	if cfg.maxConnections < 1 {
-		problems = append(problems, fmt.Errorf("-max-connections is %d, must be positive", cfg.maxConnections))
-	}
-	if err := checkAdmin(cfg.admin); err != nil {
-		problems = append(problems, err)
-	}
-	for _, id := range []struct {
-		flag  string
-		value int
-	}{{"project-id", cfg.stream.ProjectID}, {"branch-id", cfg.stream.BranchID}} {
-		if id.value == 0 { // which the options take for the default
-			problems = append(problems, fmt.Errorf("-%s is 0, must be positive", id.flag))
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	if cfg.source != "" && catalog.NormalizeID(cfg.source) != cfg.source {
-		problems = append(problems, fmt.Errorf("-source is %q, must be an id such as %q", cfg.source, "web"))
-	}
-	problems = append(problems, apiOptions(cfg, "http://127.0.0.1", "http://127.0.0.1", "any").Validate())
+	check(flags.NArg() == 0, "unexpected argument %q", flags.Arg(0))
+	check(cfg.logFormat == "text" || cfg.logFormat == "json", "-log-format is %q, must be text or json", cfg.logFormat)
+	check(cfg.maxConnections > 0, "-max-connections is %d, must be positive", cfg.maxConnections)
+	check(cfg.stream.ProjectID != 0, "-project-id is 0, must be positive") // the options would take it for their default
+	check(cfg.stream.BranchID != 0, "-branch-id is 0, must be positive")
+	check(cfg.source == "" || catalog.NormalizeID(cfg.source) == cfg.source, "-source is %q, must be an id such as %q", cfg.source, "web")
+	problems = append(problems, checkAdmin(cfg.admin), apiOptions(cfg, "http://127.0.0.1", "http://127.0.0.1", "any").Validate())
 	return cfg, errors.Join(problems...)
 }
 

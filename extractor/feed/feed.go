@@ -12,11 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -60,7 +60,7 @@ func Into(eng Engine, sourceOf func(ctx context.Context, dataType string) (strin
 			var full *buffer.OverloadError
 			switch {
 			case errors.As(err, &full): // nothing of the page was taken
-				if err := sleep(ctx, full.RetryAfter); err != nil {
+				if err := ctxio.Sleep(ctx, full.RetryAfter); err != nil {
 					return err
 				}
 				continue
@@ -87,16 +87,5 @@ func records(p *extractor.Page) iter.Seq[*mapping.Record] {
 				return
 			}
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

@@ -1,9 +1,10 @@
-// Package ctxio ends copies with their context.
+// Package ctxio ends copies and pauses with their context.
 package ctxio
 
 import (
 	"context"
 	"io"
+	"time"
 )
 
 type writer struct {
@@ -20,4 +21,13 @@ func (w writer) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return w.Writer.Write(p)
+}
+
+// Sleep waits for d. It returns the cause of ctx if that ends first, and at once if it has ended.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return context.Cause(ctx)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // drivers are a staging directory and a counting target, with faults. The target imports a file once.
@@ -135,16 +136,15 @@ func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (int64
 
 // cause injects faults until ctx ends.
 func (s *soak) cause(ctx context.Context) {
-	for ctx.Err() == nil {
-		sleep(ctx, time.Duration(s.rng.Float64()*2*float64(s.cfg.faultEvery)))
-		if ctx.Err() != nil {
+	for {
+		if ctxio.Sleep(ctx, time.Duration(s.rng.Float64()*2*float64(s.cfg.faultEvery))) != nil {
 			return
 		}
 		s.faults++
 		switch kind := s.rng.IntN(10); {
 		case kind < 7:
 			s.drivers.mode.Store(1 + s.rng.Int32N(modes-1))
-			sleep(ctx, time.Duration(s.rng.Float64()*float64(3*time.Second)))
+			_ = ctxio.Sleep(ctx, time.Duration(s.rng.Float64()*float64(3*time.Second)))
 			s.drivers.heal()
 		case kind < 8: // a changed definition closes the open file
 			_ = s.eng.Define(ctx, source(100_000+s.rng.Int64N(200_000)))
@@ -169,11 +169,4 @@ func (s *soak) restart(ctx context.Context) error {
 	}
 	s.restarts++
 	return s.open(context.WithoutCancel(ctx))
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

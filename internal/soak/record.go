@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // sample is one line of the record, by column.
@@ -69,7 +71,7 @@ func (r *recorder) close() error {
 func (s *soak) record(ctx context.Context, r *recorder, start time.Time) {
 	for ctx.Err() == nil {
 		_ = r.add(s.sample(start)) // close reports the error
-		sleep(ctx, time.Second)
+		_ = ctxio.Sleep(ctx, time.Second)
 	}
 }
 

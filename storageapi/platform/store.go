@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/pebblestore"
@@ -74,12 +75,8 @@ func (s *store) wait(ctx context.Context) error {
 		if !errors.As(err, &failed) {
 			return err
 		}
-		timer := time.NewTimer(max(failed.RetryAfter, 100*time.Millisecond))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
+		if err := ctxio.Sleep(ctx, max(failed.RetryAfter, 100*time.Millisecond)); err != nil {
+			return err
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (n Node) Members() []Member {
 func (n Node) asText() bool { return n.kind == List && n.str != "" }
 
 // Each yields the members of an object or the items of a list, whose keys are empty. Those of a list that is kept as
-// text are parsed one by one, each time anew.
+// text are parsed one by one, again each time.
 func (n Node) Each() iter.Seq[Member] {
 	return func(yield func(Member) bool) { // small enough to be inlined, so that nothing is allocated
 		if n.asText() {
