@@ -70,24 +70,37 @@ func (s setup) measured(ctx context.Context, e *env, measure func(*forebay.Engin
 // verifyTimeout ends the check of one measurement. The flush then says what holds up the rows.
 const verifyTimeout = 10 * time.Minute
 
-// verify fails unless the engine holds exactly the acknowledged rows, by reading what is stored. With flow they must
-// be in the table.
+// verify fails unless the engine holds exactly the acknowledged rows. With flow they must be in the table.
 func verify(ctx context.Context, eng *forebay.Engine, acknowledged int64, flow bool) error {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
 	if flow {
+		ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+		defer cancel()
 		if err := eng.FlushAll(ctx); err != nil {
 			return err
 		}
 	}
-	report, err := eng.Verify(ctx)
+	report, err := countStored(ctx, eng, 1, span{acknowledged, acknowledged})
+	if err == nil && flow && report.Sinks[0].Imported != acknowledged {
+		err = fmt.Errorf("%d rows are in the table after the flush, %d were acknowledged", report.Sinks[0].Imported, acknowledged)
+	}
+	return err
+}
+
+// A storage counts what it stores: an engine or a buffer.
+type storage interface {
+	Verify(ctx context.Context) (buffer.Report, error)
+	Close() error
+}
+
+// countStored reads what is stored, and fails unless the ledger holds and the rows of all sinks lie within the span.
+func countStored(ctx context.Context, db storage, sinks int, want span) (buffer.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	report, err := db.Verify(ctx)
 	if err != nil {
-		return err
+		return report, err
 	}
-	if flow && len(report.Sinks) > 0 && report.Sinks[0].Imported != acknowledged {
-		return fmt.Errorf("%d rows are in the table after the flush, %d were acknowledged", report.Sinks[0].Imported, acknowledged)
-	}
-	return checkStored(report, 1, span{acknowledged, acknowledged})
+	return report, checkStored(report, sinks, want)
 }
 
 // span is a number that is known within bounds: of the calls that a killed process did not see answered, any may be

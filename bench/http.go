@@ -179,7 +179,11 @@ func runClient(ctx context.Context, e *env, t traffic, addr string) (*sample, er
 	}
 	var marks []usage
 	var sent sample
-	if err := c.wait(&sent, func(string) { marks = append(marks, readUsage(e)) }); err != nil {
+	if err := c.wait(&sent, func(string) {
+		if marks = append(marks, readUsage(e)); len(marks) == 2 && e.ended != nil {
+			e.ended()
+		}
+	}); err != nil {
 		return nil, err
 	}
 	if len(marks) != 2 {

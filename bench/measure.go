@@ -154,6 +154,9 @@ func measure(ctx context.Context, e *env, l load) (*sample, error) {
 
 func (l load) boundary(e *env, phase *atomic.Int32, next int32) usage {
 	u := readUsage(e)
+	if next == tail && e.ended != nil {
+		e.ended()
+	}
 	phase.Store(next)
 	if l.mark != nil {
 		l.mark()
@@ -170,6 +173,17 @@ func wait(ctx context.Context, d time.Duration, done <-chan struct{}) {
 	case <-done:
 	case <-ctx.Done():
 	}
+}
+
+// until returns when the condition holds. Conditions on statistics of an engine look at every file of its store: where
+// allocations count, ask seldom.
+func until(ctx context.Context, every time.Duration, holds func() bool) error {
+	for !holds() {
+		if wait(ctx, every, nil); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // usage is what the process and the device have done until one moment.

@@ -20,6 +20,9 @@ const arrivalShare = 0.25
 
 const outageCallers = 64
 
+// seldom is the distance of looks at the backlog.
+const seldom = 50 * time.Millisecond
+
 // outage measures what a staging out of reach costs: ingestion before it, ingestion while the backlog grows from three
 // quarters of its size to all of it, and how fast it leaves the local level when the staging is back while rows keep
 // arriving.
@@ -40,20 +43,20 @@ func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, stagi
 	})
 	defer load.stop()
 
-	wait(ctx, warmUpTime(e.duration), load.failed)
+	wait(load.ctx, warmUpTime(e.duration), nil)
 	begin, before := time.Now(), load.rows.Load()
-	wait(ctx, e.duration, load.failed)
+	wait(load.ctx, e.duration, nil)
 	normal := float64(load.rows.Load()-before) / time.Since(begin).Seconds()
 	_, peakNormal := residentMemory()
 
 	staging.down.Store(true)
 	local := func() int64 { return eng.Stats().LocalBytes }
 	base, backlog := local(), int64(e.size.Backlog) // base is of the open slice
-	if err := load.until(ctx, func() bool { return local() >= base+backlog*3/4 }); err != nil {
+	if err := until(load.ctx, seldom, func() bool { return local() >= base+backlog*3/4 }); err != nil {
 		return nil, err
 	}
 	use, before := readUsage(e), load.rows.Load()
-	if err := load.until(ctx, func() bool { return local() >= base+backlog && load.rows.Load() > before }); err != nil {
+	if err := until(load.ctx, seldom, func() bool { return local() >= base+backlog && load.rows.Load() > before }); err != nil {
 		return nil, err
 	}
 	s := readUsage(e).since(use)
@@ -69,7 +72,7 @@ func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, stagi
 	begin, before = time.Now(), load.rows.Load()
 	full := local()
 	end := full
-	if err := load.until(ctx, func() bool {
+	if err := until(load.ctx, seldom, func() bool {
 		end = local()
 		return end <= full/10 && load.rows.Load() > before
 	}); err != nil {
@@ -116,8 +119,7 @@ func (s *outageStaging) Put(ctx context.Context, obj buffer.Object, src buffer.C
 // A background is a load that goes on while other things are measured.
 type background struct {
 	rows, overloads atomic.Int64
-	// failed is closed when a caller has met an error, or at the end.
-	failed  <-chan struct{}
+	// ctx ends when a caller has met an error, or at the end.
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	callers sync.WaitGroup
@@ -129,7 +131,6 @@ type background struct {
 func startLoad(ctx context.Context, callers int, start func(caller int, overloads *atomic.Int64) operation) *background {
 	b := new(background)
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	b.failed = b.ctx.Done()
 	for caller := range callers {
 		op := start(caller, &b.overloads)
 		b.callers.Go(func() {
@@ -157,17 +158,6 @@ func startLoad(ctx context.Context, callers int, start func(caller int, overload
 // pace limits the load to that many rows per second over all callers.
 func (b *background) pace(rowsPerSecond float64) {
 	b.gap.Store(int64(outageCallers / rowsPerSecond * float64(time.Second)))
-}
-
-// until returns when the condition holds.
-func (b *background) until(ctx context.Context, holds func() bool) error {
-	for !holds() {
-		wait(ctx, 5*time.Millisecond, b.failed)
-		if b.ctx.Err() != nil {
-			return context.Cause(b.ctx)
-		}
-	}
-	return nil
 }
 
 var errStopped = errors.New("stopped")

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,7 +20,8 @@ const (
 )
 
 // profiled measures in this process and writes SCENARIO.cpu, .mutex and .block to the folder of profiles, for
-// "go tool pprof". Those of locks and waits add up over the process: choose one scenario with -run and one round.
+// "go tool pprof". They end with the measured window, before the rows are counted. Those of locks and waits add up over the
+// process: choose one scenario with -run and one round.
 func (s scenario) profiled(ctx context.Context, e *env) (_ *sample, err error) {
 	file := func(kind string) (*os.File, error) {
 		return os.Create(filepath.Join(e.profiles, strings.ReplaceAll(s.name, "/", "-")+"."+kind))
@@ -34,10 +36,13 @@ func (s scenario) profiled(ctx context.Context, e *env) (_ *sample, err error) {
 	}
 	runtime.SetMutexProfileFraction(mutexFraction)
 	runtime.SetBlockProfileRate(int(blockRate))
+	e.ended = sync.OnceFunc(func() {
+		runtime.SetMutexProfileFraction(0)
+		runtime.SetBlockProfileRate(0)
+		pprof.StopCPUProfile()
+	})
 	m, err := s.run(ctx, e)
-	runtime.SetMutexProfileFraction(0)
-	runtime.SetBlockProfileRate(0)
-	pprof.StopCPUProfile()
+	e.ended() // not every scenario has such a window
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,34 +112,21 @@ func fillBacklog(ctx context.Context, a backlogArgs, lines io.Writer) (struct{},
 	if err != nil {
 		return struct{}{}, err
 	}
-	w := workloadNamed(a.Workload)
-	var (
-		mu           sync.Mutex
-		acknowledged int64
-		overloads    atomic.Int64
-	)
-	failed := make(chan error, fillCallers)
-	for caller := range fillCallers {
-		op := ingestion{workload: w, callers: fillCallers, batch: fillBatch}.batches(ctx, eng, caller, &overloads)
-		go func() {
-			for {
-				rows, err := op()
-				if err != nil {
-					failed <- err
-					return
-				}
-				mu.Lock()
-				acknowledged += int64(rows)
-				_, err = fmt.Fprintf(lines, "acknowledged %d\n", acknowledged)
-				mu.Unlock()
-				if err != nil {
-					failed <- err
-					return
-				}
-			}
-		}()
-	}
-	return struct{}{}, <-failed
+	var mu sync.Mutex
+	var acknowledged int64
+	load := startLoad(ctx, fillCallers, func(caller int, overloads *atomic.Int64) operation {
+		op := ingestion{workload: workloadNamed(a.Workload), callers: fillCallers, batch: fillBatch}.batches(ctx, eng, caller, overloads)
+		return func() (int, error) {
+			rows, err := op()
+			mu.Lock()
+			defer mu.Unlock()
+			acknowledged += int64(rows)
+			_, writing := fmt.Fprintf(lines, "acknowledged %d\n", acknowledged)
+			return rows, cmp.Or(err, writing)
+		}
+	})
+	<-load.ctx.Done()
+	return struct{}{}, load.stop()
 }
 
 // openReport says how an engine was opened.
@@ -170,27 +159,17 @@ func openBacklog(ctx context.Context, a backlogArgs, _ io.Writer) (r openReport,
 }
 
 // countBacklog fails unless the rows that are stored lie within the span. It reads all of them.
-func countBacklog(ctx context.Context, e *env, want span) (rows int64, err error) {
+func countBacklog(ctx context.Context, e *env, want span) (int64, error) {
 	eng, err := backlogged(closedStaging{}).open(ctx, e)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
-	report, err := eng.Verify(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return stored(report), checkStored(report, 1, want)
+	report, err := countStored(ctx, eng, 1, want)
+	return stored(report), errors.Join(err, eng.Close())
 }
 
 // workloadNamed returns a workload by its name; the caller knows that it exists.
 func workloadNamed(name string) workload {
-	for _, w := range workloads() {
-		if w.name == name {
-			return w
-		}
-	}
-	return workload{}
+	all := workloads()
+	return all[slices.IndexFunc(all, func(w workload) bool { return w.name == name })]
 }

@@ -16,12 +16,14 @@ import (
 type result struct {
 	Scenario string `json:"scenario"`
 	// Volume is set when syncs took as long as on that volume.
-	Volume       string   `json:"volume,omitempty"`
-	RowsPerS     float64  `json:"rows_per_s"`
-	BytesPerS    float64  `json:"bytes_per_s"`
-	P50          float64  `json:"p50_ms"`
-	P99          float64  `json:"p99_ms"`
-	CPUPerRow    *float64 `json:"cpu_ns_per_row"`
+	Volume    string   `json:"volume,omitempty"`
+	RowsPerS  float64  `json:"rows_per_s"`
+	BytesPerS float64  `json:"bytes_per_s"`
+	P50       float64  `json:"p50_ms"`
+	P99       float64  `json:"p99_ms"`
+	CPUPerRow *float64 `json:"cpu_ns_per_row"`
+	// BusyCores is the CPU time of this process and of a load generator by time.
+	BusyCores    *float64 `json:"busy_cores,omitempty"`
 	AllocsPerRow float64  `json:"allocs_per_row"`
 	// Limit is in rows per second.
 	Limit   *float64 `json:"limit"`
@@ -109,6 +111,9 @@ func (r result) compared() string {
 	}
 	if r.ClientCPUShare != nil {
 		parts = append(parts, fmt.Sprintf("%.0f%% of CPU in the client", 100**r.ClientCPUShare))
+	}
+	if r.BusyCores != nil && strings.Contains(r.Scenario, coresSuffix) {
+		parts = append(parts, fmt.Sprintf("%.2f cores busy", *r.BusyCores))
 	}
 	if r.Overloads > 0 {
 		parts = append(parts, fmt.Sprintf("%d refused", r.Overloads))

@@ -78,6 +78,7 @@ func summarize(s scenario, samples map[string][]*sample) result {
 	r.P99 = overRounds(func(m *sample) float64 { return milliseconds(m.Latency.quantile(0.99)) })
 	if own[0].CPU >= 0 {
 		r.CPUPerRow = some(overRounds(func(m *sample) float64 { return float64(m.CPU) / float64(m.Rows) }))
+		r.BusyCores = some(overRounds(func(m *sample) float64 { return float64(m.CPU+m.Client) / float64(m.Elapsed) }))
 	}
 	r.AllocsPerRow = overRounds(func(m *sample) float64 { return float64(m.Allocs) / float64(m.Rows) })
 	if own[0].Written >= 0 {

@@ -60,6 +60,8 @@ type env struct {
 	ring *sharedRing
 	// profiles is the folder for the profiles of each scenario; empty for none.
 	profiles string
+	// ended, if set, is called at the end of the measured window.
+	ended func()
 }
 
 const fsyncName = "limit/fsync"
@@ -262,6 +264,9 @@ func (s scenario) bare() scenario {
 	return s
 }
 
+// coresSuffix is a part of a name; the number of cores follows.
+const coresSuffix = "/cpu="
+
 // onCores returns each scenario that matches once for each number of cores. All but the first are compared with it, and
 // with nothing else.
 func onCores(all []scenario, re *regexp.Regexp, cores []int) []scenario {
@@ -270,7 +275,7 @@ func onCores(all []scenario, re *regexp.Regexp, cores []int) []scenario {
 		if s.unlisted || !re.MatchString(s.name) {
 			continue
 		}
-		name := func(n int) string { return fmt.Sprintf("%s/cpu=%d", s.name, n) }
+		name := func(n int) string { return fmt.Sprintf("%s%s%d", s.name, coresSuffix, n) }
 		for i, n := range cores {
 			c := s.bare()
 			c.name, c.run = name(n), func(ctx context.Context, e *env) (*sample, error) { return s.apart(ctx, e, n) }

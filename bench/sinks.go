@@ -19,29 +19,23 @@ import (
 // quietRate is the load over all sinks, in rows per second.
 const quietRate = 100
 
-// A storage counts what it stores: an engine or a buffer.
-type storage interface {
-	Verify(ctx context.Context) (buffer.Report, error)
-}
-
-// storedIn returns s unless rows of it are missing from that many sinks.
-func (s *sample) storedIn(ctx context.Context, db storage, sinks int) (*sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
-	report, err := db.Verify(ctx)
+// onStorage measures, and fails unless all rows of the sample are stored in that many sinks. It closes db.
+func onStorage(ctx context.Context, db storage, sinks int, measure func() (*sample, error)) (_ *sample, err error) {
+	defer func() { err = errors.Join(err, db.Close()) }()
+	s, err := measure()
 	if err != nil {
 		return nil, err
 	}
-	return s, checkStored(report, sinks, span{s.Total, s.Total})
+	_, err = countStored(ctx, db, sinks, span{s.Total, s.Total})
+	return s, err
 }
 
 // onSources measures on an engine with sources of as many sinks each, whose rows wait.
-func onSources(ctx context.Context, e *env, sources, sinks int, measure func(eng *forebay.Engine, ids []string) (*sample, error)) (_ *sample, err error) {
+func onSources(ctx context.Context, e *env, sources, sinks int, measure func(eng *forebay.Engine, ids []string) (*sample, error)) (*sample, error) {
 	eng, err := forebay.Open(e.dir, forebay.Options{Staging: closedStaging{}, Target: closedTarget{}})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
 	ids := make([]string, sources)
 	for n := range ids {
 		ids[n] = fmt.Sprintf("source-%d", n)
@@ -51,14 +45,10 @@ func onSources(ctx context.Context, e *env, sources, sinks int, measure func(eng
 			def.Sinks = append(def.Sinks, forebay.Sink{ID: id, Table: forebay.Table{ID: "in.c-" + def.ID + "." + id, Columns: columns()}})
 		}
 		if err := eng.Define(ctx, def); err != nil {
-			return nil, err
+			return nil, errors.Join(err, eng.Close())
 		}
 	}
-	s, err := measure(eng, ids)
-	if err != nil {
-		return nil, err
-	}
-	return s.storedIn(ctx, eng, sources*sinks)
+	return onStorage(ctx, eng, sources*sinks, func() (*sample, error) { return measure(eng, ids) })
 }
 
 // openSinksOfEngine measures memory and CPU of many sinks of which each has rows that wait, while 100 rows a second arrive
@@ -104,7 +94,7 @@ func sourcesTimesSinks(w workload, sources, sinks int) scenarioFunc {
 // openSinksOfBuffer appends each row by itself, and waits for it, except with noWait. With flow each row goes on to its
 // table at once; otherwise it waits, as under conditions of hours.
 func openSinksOfBuffer(flow, noWait bool) scenarioFunc {
-	return func(ctx context.Context, e *env) (_ *sample, err error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
 		opts := buffer.Options{Staging: closedStaging{}, Target: closedTarget{}}
 		conditions := [2]trigger.Conditions{trigger.Upload().Max, trigger.Import().Max}
 		target := &countingTarget{TableDir: dir.Tables(filepath.Join(e.dir, "tables"))}
@@ -119,7 +109,6 @@ func openSinksOfBuffer(flow, noWait bool) scenarioFunc {
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, db.Close()) }()
 		row := workloads()[0].row()
 		n := 0
 		add := func() (int, error) {
@@ -135,23 +124,14 @@ func openSinksOfBuffer(flow, noWait bool) scenarioFunc {
 		if flow {
 			q.drained, q.lead = func() bool { return target.rows.Load() == int64(n) }, min(time.Second, e.duration)
 		}
-		s, err := q.measure(ctx, e, sinks)
-		if err != nil {
-			return nil, err
-		}
-		if flow && target.rows.Load() <= int64(sinks) {
-			return nil, errors.New("no row of the window reached a table in it")
-		}
-		report, err := db.Verify(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if flow { // what moves while it is read is not in the count: the ledger alone has all
-			for i, s := range report.Sinks {
-				report.Sinks[i].Local = s.Accepted - s.Staging - s.Imported
+		db.moving = flow
+		return onStorage(ctx, db, sinks, func() (*sample, error) {
+			s, err := q.measure(ctx, e, sinks)
+			if err == nil && flow && target.rows.Load() <= int64(sinks) {
+				err = errors.New("no row of the window reached a table in it")
 			}
-		}
-		return s, checkStored(report, sinks, span{s.Total, s.Total})
+			return s, err
+		})
 	}
 }
 
@@ -192,9 +172,9 @@ func (q quiet) measure(ctx context.Context, e *env, sinks int) (_ *sample, err e
 			return nil, err
 		}
 	}
-	for q.drained != nil && !q.drained() {
-		if wait(ctx, 20*time.Millisecond, nil); ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	if q.drained != nil {
+		if err := until(ctx, 20*time.Millisecond, q.drained); err != nil {
+			return nil, err
 		}
 	}
 	// loads are the rows and, behind them, the limits: each with its CPU and time.
@@ -280,6 +260,19 @@ func (c *countingTarget) Import(ctx context.Context, f *buffer.File) error {
 type sinkBuffer struct {
 	*buffer.Buffer
 	sinks []*buffer.SinkHandle
+	// moving is set when rows move while they are counted.
+	moving bool
+}
+
+// Verify takes the local rows from the ledger when rows move: what moves while it is read is not in the count.
+func (b *sinkBuffer) Verify(ctx context.Context) (buffer.Report, error) {
+	report, err := b.Buffer.Verify(ctx)
+	for i, s := range report.Sinks {
+		if b.moving {
+			report.Sinks[i].Local = s.Accepted - s.Staging - s.Imported
+		}
+	}
+	return report, err
 }
 
 // openBuffer defines the sinks side by side, so that many share one sync.
@@ -316,17 +309,15 @@ func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int
 // spreadOver ingests from 1024 callers into a number of sinks, each row into the next one, mapping included. It uses the
 // buffer itself: the record of an engine goes to all sinks of its source, which would be another load.
 func spreadOver(w workload, sinks int) scenarioFunc {
-	return func(ctx context.Context, e *env) (_ *sample, err error) {
+	return func(ctx context.Context, e *env) (*sample, error) {
 		db, err := openBuffer(ctx, e.dir, buffer.Options{Staging: closedStaging{}, Target: closedTarget{}},
 			sinks, [2]trigger.Conditions{trigger.Upload().Max, trigger.Import().Max})
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, db.Close()) }()
 		mapper := must(mapping.Compile(columns(), mapping.Options{}))
-		row := w.row()
-		s, err := measure(ctx, e, load{
-			callers: manyCallers, rowBytes: len(row), every: 1,
+		l := load{
+			callers: manyCallers, rowBytes: len(w.row()), every: 1,
 			start: func(caller int) operation {
 				records := w.records(caller, 4)
 				n := caller
@@ -346,10 +337,7 @@ func spreadOver(w workload, sinks int) scenarioFunc {
 					return 1, ticket.Wait(ctx)
 				}
 			},
-		})
-		if err != nil {
-			return nil, err
 		}
-		return s.storedIn(ctx, db, sinks)
+		return onStorage(ctx, db, sinks, func() (*sample, error) { return measure(ctx, e, l) })
 	}
 }

@@ -38,10 +38,8 @@ func upload(w workload, c forebay.Compression) scenarioFunc {
 			flushing.Go(func() { _ = eng.Flush(flush, sourceID, sinkID) })
 			close(staging.open)
 			waiting := eng.Stats().LocalBytes
-			for eng.Stats().LocalBytes > 0 {
-				if wait(ctx, 10*time.Millisecond, nil); ctx.Err() != nil {
-					return nil, context.Cause(ctx)
-				}
+			if err := until(ctx, 10*time.Millisecond, func() bool { return eng.Stats().LocalBytes == 0 }); err != nil {
+				return nil, err
 			}
 			s := readUsage(e).since(before)
 			s.Rows, s.Total, s.Overloads = ingested.Total, ingested.Total, ingested.Overloads

@@ -46,7 +46,7 @@ func written(c forebay.Compression, held bool) scenarioFunc {
 			defer load.stop()
 			go staging.watch(load.ctx, &load.rows)
 			before := readUsage(e)
-			wait(ctx, window, load.failed)
+			wait(load.ctx, window, nil)
 			s := readUsage(e).since(before)
 			if err := load.stop(); err != nil {
 				return nil, err
@@ -58,10 +58,8 @@ func written(c forebay.Compression, held bool) scenarioFunc {
 			staging.release()
 
 			// A slice that moves while it is read would be left out.
-			for eng.Stats().Sinks[0].Slices[buffer.SliceUploading] > 0 {
-				if wait(ctx, 10*time.Millisecond, nil); ctx.Err() != nil {
-					return nil, context.Cause(ctx)
-				}
+			if err := until(ctx, 10*time.Millisecond, func() bool { return eng.Stats().Sinks[0].Slices[buffer.SliceUploading] == 0 }); err != nil {
+				return nil, err
 			}
 			stats := eng.Stats().Sinks[0]
 			stored := float64(stats.Local.StoredBytes + stats.Staging.StoredBytes)
@@ -145,11 +143,8 @@ func (s *delayedStaging) due(rows int64) bool {
 }
 
 func (s *delayedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
-	for !s.due(obj.Rows) {
-		wait(ctx, 10*time.Millisecond, nil)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	if err := until(ctx, 10*time.Millisecond, func() bool { return s.due(obj.Rows) }); err != nil {
+		return err
 	}
 	return s.Staging.Put(ctx, obj, src)
 }

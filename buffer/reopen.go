@@ -57,6 +57,9 @@ func (b *Buffer) fail(err error) *FailedError {
 
 // watch begins the reopening of a store that has failed. Called by the committer.
 func (b *Buffer) watch() {
+	if b.store.Now().Phase != pebblestore.PhaseFailed { // asked after every commit: the call below allocates
+		return
+	}
 	if !b.store.ReopenInBackground(func() func() { return b.background.stop }) {
 		return
 	}
