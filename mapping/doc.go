@@ -26,8 +26,14 @@
 //	Default        path            the value of a missing or unreadable field; without it the record is rejected
 //	DefaultOnNull  path            the default also replaces null
 //	RawString      path, template  a string is stored as plain text, without quotes and escapes
+//	DataType       all             the cells have a type, see below
 //
-// The other types have no options.
+// # Types
+//
+// A column with a [DataType] takes the values of that type only. It stores them in one form, and null and missing values as NULL,
+// which is nothing between the commas of a row. A value that does not fit rejects the record, with a [Reason]. [TypeOptions] are
+// its options, and [Columns.Typed] and [ColumnsOf] choose types. docs/types.md has every conversion. What follows is about untyped
+// columns; typed ones find their values in the same way.
 //
 // # Fields of the body
 //

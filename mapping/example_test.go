@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -45,6 +46,46 @@ func Example() {
 	// Output:
 	// "2024-02-29T13:04:05.067Z","203.0.113.7","{""Content-Type"":""application/json; charset=utf-8""}","{""kind"": ""login"", ""user"": {""id"": 42}}","42","free","login on Thursday"
 	// missingValue column "user": path "user.id": the body has no member "user"; set a default if it may be missing
+}
+
+// Columns and rows can come from a Go struct.
+func ExampleColumnsOf() {
+	type order struct {
+		ID       int64       `json:"id"`
+		Total    json.Number `json:"total" forebay:"total,type=decimal(10,2)"`
+		Paid     *time.Time  `json:"paid"`
+		Comments []string    `json:"comments"`
+	}
+	columns, err := mapping.ColumnsOf[order]()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := mapping.Compile(columns, mapping.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range m.Columns() {
+		fmt.Println(c)
+	}
+	paid := time.Date(2026, 11, 22, 23, 0, 0, 0, time.FixedZone("", 3600))
+	for _, o := range []order{{ID: 1, Total: "12.5", Paid: &paid, Comments: []string{"fast"}}, {ID: 2, Total: "0.125"}, {ID: 3, Total: "7"}} {
+		row, err := m.AppendRow(nil, mapping.From(o))
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Printf("%s", row)
+	}
+	// Output:
+	// "id" int64 required
+	// "total" decimal(10,2) required
+	// "paid" timestamp
+	// "comments" json
+	// "1","12.50","2026-11-22T22:00:00.000000Z","[""fast""]"
+	// column "total": decimal(10,2): tooPrecise: "0.125" has more digits after the point than the type holds
+	// "3","7.00",,
 }
 
 func ExampleParsePath() {
