@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/internal/fuzztest"
 )
 
 // checkBytes compares with encoding/base64, which skips line ends.
@@ -82,7 +83,8 @@ func checkJSON(t *testing.T, text string) {
 	}
 }
 
-func FuzzText(f *testing.F) {
+func FuzzText(tf *testing.F) {
+	f := fuzztest.New(tf)
 	for _, s := range []string{
 		"", "QUJD", "QUI=", "QQ==", "QQ", "QR==", "-_+/", "Q\nQ==", "====", "0190a5b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b", "0190A5B27C3D7E4F8A5B6C7D8E9F0A1B",
 		`\ud83d\ude00`, `\ud83d`, `\ude00\ud83d`, `\ud83d\n`, `\\ud83d`, `\u0000`, `\\u0000`, `["\uD83D\uDE00\u0000"]`, `\ud83d\u0041`, "\xff", `\uDBFF\uDFFF`, `\ud7ff\ue000`,
