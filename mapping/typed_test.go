@@ -12,8 +12,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // conversion is one row of the tables of docs/types.md.
@@ -318,4 +321,77 @@ func TestTypedDoesNotAllocate(t *testing.T) {
 			t.Errorf("%v allocations per row", n)
 		}
 	}
+}
+
+// FuzzTyped holds that a value has one cell, in whatever way it comes, that the cell is the cell of itself, and that a row holds it.
+func FuzzTyped(tf *testing.F) {
+	f := fuzztest.New(tf)
+	columns := []Column{}
+	for _, c := range []struct {
+		t datatype.Type
+		o TypeOptions
+	}{
+		{datatype.String, TypeOptions{}},
+		{datatype.Bool, TypeOptions{}},
+		{datatype.Int64, TypeOptions{EmptyIsNull: true}},
+		{datatype.Float64, TypeOptions{}},
+		{datatype.Decimal(12, 3), TypeOptions{Round: true}},
+		{datatype.Timestamp, TypeOptions{Epoch: EpochMillis, AssumeUTC: true}},
+		{datatype.Date, TypeOptions{FromTimestamp: true}},
+		{datatype.UUID, TypeOptions{}},
+		{datatype.JSON, TypeOptions{}},
+		{datatype.Bytes, TypeOptions{}},
+	} {
+		columns = append(columns, Path("c", "v", DataType(c.t), With(c.o)))
+	}
+	for i := range columns {
+		for _, v := range []string{`null`, `true`, `1.50`, `-1e3`, `"text"`, `""`, `"\u00e9"`, `"\ud800"`, "\"\xff\"", `[1, {"a": "\""}]`, `"2026-11-22T23:00:00+01:00"`, `"QQ"`, `"0190a5b27c3d7e4f8a5b6c7d8e9f0a1b"`} {
+			f.Add(uint8(i), v)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, value string) {
+		if !json.Valid([]byte(value)) || len(value) > 10_000 {
+			return
+		}
+		column := columns[int(kind)%len(columns)]
+		body := `{"v":` + value + `}`
+		path := mustCompile(t, UUID("id"), column)
+		cell := path.Cells(JSON([]byte(body)))[1]
+		same := func(how string, got Cell) {
+			t.Helper()
+			if got.Value != cell.Value || got.Null != cell.Null || reasonOf(got.Err) != reasonOf(cell.Err) {
+				t.Fatalf("%s of %s %s: %q %v %v, want %q %v %v", how, column.DataType, value, got.Value, got.Null, got.Err, cell.Value, cell.Null, cell.Err)
+			}
+		}
+		if utf8.ValidString(value) && !strings.Contains(value, `\u`) && !(column.DataType == datatype.JSON && strings.Contains(value, `\`)) {
+			same("a document", path.Cells(&Record{Document: &jsonDocument{text: body}})[1])
+		}
+		if utf8.ValidString(value) {
+			program := column
+			program.Type, program.Path, program.Template = TypeTemplate, "", TemplateSource{"jsonnet", `Body("v")`}
+			same("a template", mustCompile(t, UUID("id"), program).Cells(JSON([]byte(body)))[1])
+		}
+		row, err := path.AppendRow(nil, JSON([]byte(body)))
+		if (err != nil) != (cell.Err != nil) {
+			t.Fatalf("%s: the row fails with %v, the cell with %v", value, err, cell.Err)
+		}
+		if err != nil {
+			return
+		}
+		want := `"` + strings.ReplaceAll(cell.Value, `"`, `""`) + `"`
+		if cell.Null {
+			want = ""
+		}
+		if got := string(row[uuidTextLen+len(`"",`) : len(row)-1]); got != want {
+			t.Fatalf("%s: the row has %q, want %q", value, got, want)
+		}
+		if cell.Null || column.EmptyIsNull && cell.Value == "" {
+			return
+		}
+		again := cell.Value
+		if column.DataType != datatype.JSON {
+			again = string(jsontext.AppendString(nil, cell.Value, false))
+		}
+		same("the cell", path.Cells(JSON([]byte(`{"v":` + again + `}`)))[1])
+	})
 }
