@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata/untyped.golden anew")
+var update = flag.Bool("update", false, "write testdata/untyped.golden")
 
 // untypedValues are fields of a body: each kind of JSON in its usual and its odd forms.
 var untypedValues = []string{

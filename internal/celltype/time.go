@@ -74,7 +74,7 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	return append(append(append(dst, '.'), micros[:]...), 'Z'), OK
 }
 
-// appendUTC is AppendTimestamp for the usual form, which is that of the cell but for the digits of the fraction. Of all others ok
+// appendUTC is AppendTimestamp for the usual form, which differs from the cell only in the digits of the fraction. For others ok
 // is false.
 func appendUTC(dst, text []byte) (_ []byte, ok bool) {
 	const digit, exactly = 0x7f - 9, 0x7f // added to a byte, these set its highest bit if it is above 9, or not 0
