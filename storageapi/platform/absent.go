@@ -2,7 +2,7 @@ package platform
 
 import "net/http"
 
-// absentPaths are what clients of the platform know and this server does not have, by what it is called.
+// absentPaths are the paths of the platform that this server does not implement, by the name of the missing part.
 var absentPaths = map[string][]string{
 	"workspaces":        {"/workspaces", "/workspaces/{rest...}", configPath + "/workspaces", configPath + "/workspaces/{rest...}"},
 	"aliases of tables": {"/buckets/{bucket}/table-aliases", "/tables/{table}/alias-filter", "/tables/{table}/alias-columns-auto-sync"},
@@ -14,7 +14,7 @@ var absentPaths = map[string][]string{
 	"table triggers": {"/triggers", "/triggers/{rest...}"},
 }
 
-// absentPartRoutes answer the paths of absent parts with an error that says so. It is 501 so that clients do not try again.
+// absentPartRoutes answers absentPaths with 501 and the name of the part. Clients do not retry a 501.
 func absentPartRoutes() (list []route) {
 	for what, paths := range absentPaths {
 		absent := func(*call) (any, error) {

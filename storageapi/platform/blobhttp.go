@@ -20,9 +20,9 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// Clients of the platform upload files to an object store of a cloud, with credentials that they get with the file. Of
-// the three kinds only the one of Azure names the address of its store, so that is the one whose protocol is
-// implemented here: put, block by block or at once, get, head and delete, with a signature in the query.
+// Clients of the platform upload files to a cloud's object store, with credentials that they get with the file. Only Azure's
+// credentials name the address of the store, so this server speaks Azure's protocol: put (whole or in blocks), get, head and
+// delete, with a signature in the query.
 
 const (
 	blobPath      = "/blob"
@@ -53,7 +53,7 @@ func (s *Server) signature(file int64, rights string, until time.Time) (string, 
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// blobKey reads the key of the signatures, or makes it at the first use.
+// blobKey returns the key of the signatures. The first call makes it.
 func (s *Server) blobKey() (secret []byte, err error) {
 	secret, err = viewed(s.store, func(tx *txn) ([]byte, error) { return find[[]byte](tx, blobKeyKey, nil) })
 	if secret != nil || err != nil {
@@ -75,7 +75,7 @@ const (
 	rightsWrite = "rcwd"
 )
 
-// signedQuery is the query that gives the right to the blobs of a file.
+// signedQuery returns the query that grants access to the blobs of a file.
 func (s *Server) signedQuery(file int64, rights string, until time.Time) (string, error) {
 	signature, err := s.signature(file, rights, until)
 	query := url.Values{
@@ -84,7 +84,7 @@ func (s *Server) signedQuery(file int64, rights string, until time.Time) (string
 	return query.Encode(), err
 }
 
-// blobCredentials are what a client needs to reach the blobs of a file.
+// blobCredentials returns what a client needs to access the blobs of a file.
 func (c *call) blobCredentials(file int64, rights string, life time.Duration) (storageapi.AzureCredentials, error) {
 	until := time.Now().Add(life)
 	query, err := c.s.signedQuery(file, rights, until)
@@ -123,7 +123,7 @@ func (s *Server) writeBlobError(w http.ResponseWriter, r *http.Request, err erro
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="utf-8"?><Error><Code>%s</Code><Message>%s</Message></Error>`, e.code, e.code)
 }
 
-// authorizeBlob checks the signature of a request and returns the blob it is about.
+// authorizeBlob checks the signature of a request and returns the blob that it names.
 func (c *call) authorizeBlob(right string) (file int64, name string, err error) {
 	file, name, ok := parseBlobName(c.r.PathValue("name"))
 	if !ok {
@@ -215,7 +215,7 @@ func blobETag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
-// putProperties stores what the request says of the blob.
+// putProperties stores the properties in the header of the request.
 func (c *call) putProperties(file int64, name string, whole bool) error {
 	p, err := readBlobProperties(c.r.Header, whole)
 	if err != nil {

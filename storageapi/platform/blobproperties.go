@@ -21,7 +21,7 @@ const (
 	defaultContentType = "application/octet-stream"
 )
 
-// blobProperties are what a client says of a blob when it puts it, and gets back with it: standard header fields such as
+// blobProperties are the header fields that a client stores with a blob and gets back with it: standard ones such as
 // Content-Type, and its own as x-ms-meta-….
 type blobProperties map[string]string
 
@@ -61,12 +61,12 @@ func readBlobProperties(h http.Header, whole bool) (blobProperties, error) {
 	return p, nil
 }
 
-// propertiesPath is where the properties of a blob are. No blob has a file of such a name.
+// propertiesPath is the file with the properties of a blob. Its name differs from those of all blobs.
 func (b *blobs) propertiesPath(file int64, name string) string {
 	return filepath.Join(b.folder(file), diskName("p-", "ph-", name))
 }
 
-// setProperties stores the properties of a blob, before it. A blob without any has no file for them.
+// setProperties stores the properties of a blob that is stored next. Without properties there is no file.
 func (b *blobs) setProperties(file int64, name string, p blobProperties) error {
 	path := b.propertiesPath(file, name)
 	if len(p) == 0 {
@@ -103,8 +103,8 @@ func (p blobProperties) write(h http.Header, written time.Time) {
 	h.Set("Accept-Ranges", "bytes")
 }
 
-// sliceAddress is how a manifest names what is below a name: the address of the container as it is handed out, with the
-// scheme of the object store. Clients compare it with the address that their credentials name.
+// sliceAddress is how a manifest names a blob: the public address of the container with the scheme of the object store.
+// Clients compare it with the address in their credentials.
 func (c *call) sliceAddress(name string) string {
 	if c.s.opts.S3 != nil {
 		return objectAddress(name)

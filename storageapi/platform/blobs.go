@@ -18,7 +18,7 @@ import (
 )
 
 // blobs is the object store behind the files of the API: one folder for each file, named by its id, with one disk file
-// for each blob. A blob is there as a whole or not at all, and it is durable when the call that wrote it returns.
+// for each blob. Writes are atomic, and durable when the call returns.
 type blobs struct {
 	root  string
 	temps atomic.Int64
@@ -33,10 +33,10 @@ func openBlobs(root string) (*blobs, error) {
 	return &blobs{root: root}, syncDir(filepath.Dir(root))
 }
 
-// folder is where the blobs of a file are.
+// folder has the blobs of a file.
 func (b *blobs) folder(file int64) string { return filepath.Join(b.root, strconv.FormatInt(file, 10)) }
 
-// blobFile is the name of a blob on disk: readable when that is safe, else a hash.
+// blobFile is the name of a blob on disk: escaped if that is short enough, else a hash.
 func blobFile(name string) string { return diskName("b-", "h-", name) }
 
 func diskName(readable, hashed, name string) string {
@@ -70,7 +70,7 @@ func (b *blobs) writeAt(file int64, path string, fill func(w io.Writer) error) (
 	return writeDurably(path, fmt.Sprint(b.temps.Add(1)), fill)
 }
 
-// create begins a blob that is written piece by piece.
+// create starts a blob that the caller writes in pieces.
 func (b *blobs) create(file int64, name string) (*durableFile, error) {
 	if err := ensureDir(b.folder(file)); err != nil {
 		return nil, err
@@ -78,14 +78,14 @@ func (b *blobs) create(file int64, name string) (*durableFile, error) {
 	return createDurably(b.path(file, name), fmt.Sprint(b.temps.Add(1)))
 }
 
-// open opens a blob. An absent one is an error that matches fs.ErrNotExist.
+// open opens a blob. For a missing one the error matches fs.ErrNotExist.
 func (b *blobs) open(file int64, name string) (*os.File, error) { return os.Open(b.path(file, name)) }
 
 func (b *blobs) stat(file int64, name string) (os.FileInfo, error) {
 	return os.Stat(b.path(file, name))
 }
 
-// remove removes a blob with its properties. An absent one is an error that matches fs.ErrNotExist.
+// remove removes a blob with its properties. For a missing one the error matches fs.ErrNotExist.
 func (b *blobs) remove(file int64, name string) error {
 	err := os.Remove(b.path(file, name))
 	if e := b.setProperties(file, name, nil); e != nil {
@@ -94,7 +94,7 @@ func (b *blobs) remove(file int64, name string) error {
 	return err
 }
 
-// putBlock stores a part of a blob that is put together by putBlocks.
+// putBlock stores a part of a blob; putBlocks joins them.
 func (b *blobs) putBlock(file int64, name, block string, src io.Reader) error {
 	_, err := b.writeAt(file, b.blockPath(file, name, block), func(w io.Writer) error {
 		_, err := io.Copy(w, src)
@@ -103,12 +103,12 @@ func (b *blobs) putBlock(file int64, name, block string, src io.Reader) error {
 	return err
 }
 
-// blockPath is where a block waits. No blob has a file of such a name, and NUL is in no name of a blob.
+// blockPath is the file of a block. Its name differs from those of all blobs, and no blob has a NUL in its name.
 func (b *blobs) blockPath(file int64, name, block string) string {
 	return filepath.Join(b.folder(file), diskName("k-", "kh-", name+"\x00"+block))
 }
 
-// putBlocks makes a blob of its parts and removes them.
+// putBlocks joins parts to a blob and removes them.
 func (b *blobs) putBlocks(file int64, name string, list []string) error {
 	_, err := b.write(file, name, func(w io.Writer) error {
 		for _, block := range list {
@@ -132,7 +132,7 @@ func (b *blobs) putBlocks(file int64, name string, list []string) error {
 	return nil
 }
 
-// removeUnfinished removes what a crash has left of blobs that were being written.
+// removeUnfinished removes blobs that a crash left half written.
 func (b *blobs) removeUnfinished(file int64) error {
 	left, err := filepath.Glob(filepath.Join(b.folder(file), tempPrefix+"*"))
 	for _, path := range left {
@@ -168,14 +168,14 @@ func ensureDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// durableFile is a file that is written aside. It gets its name when it is complete.
+// durableFile is a file under a temporary name. It gets its own name when it is complete.
 type durableFile struct {
 	*bufio.Writer
 	f          *os.File
 	temp, path string
 }
 
-// createDurably begins a file. temp makes its name unique while it is written. Either commit or abandon ends it.
+// createDurably starts a file. temp makes its temporary name unique. The caller calls commit or abandon.
 func createDurably(path, temp string) (*durableFile, error) {
 	tempPath := filepath.Join(filepath.Dir(path), tempPrefix+temp)
 	f, err := os.OpenFile(tempPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -13,11 +13,11 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// The calls of this file carry the CSV in their own body, as old clients do: as the file "data" of a multipart form, as
-// the field "data" or "dataString" of any form, or by the id of a file that is there already. The bytes become a file
-// of the project, which an ordinary job imports, and which is deleted afterwards.
+// Old clients send the CSV in the body of the call: as the file "data" of a multipart form, as the field "data" or
+// "dataString" of any form, or as the id of an existing file. The bytes become a file of the project. An ordinary job imports
+// it, and then it is deleted.
 
-// bodyFileDays is the life of the file when a crash keeps it from being deleted.
+// bodyFileDays is when the file expires if a crash prevents its deletion.
 const bodyFileDays = 1
 
 // maxFormFields bounds the memory of the fields beside the file.
@@ -72,8 +72,7 @@ func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jo
 	return record.Results, nil
 }
 
-// dropBodyFile deletes the file when its job has ended. A job that still runs because its call was broken off needs it:
-// then the file goes when its life is over.
+// dropBodyFile deletes the file unless its job still runs, because the caller has gone. Then the file expires later.
 func (s *Server) dropBodyFile(id int64) {
 	open, err := viewed(s.store, openJobs)
 	if err != nil || slices.ContainsFunc(open, func(r jobRecord) bool { return gjson.GetBytes(r.Params, "source.fileId").Int() == id }) {
@@ -87,7 +86,7 @@ func (s *Server) dropBodyFile(id int64) {
 	s.removeBlobs(id)
 }
 
-// readBodyFile reads the fields of the body and stores the bytes of the CSV, if there are some; id is 0 if there are none.
+// readBodyFile reads the fields of the body and stores its CSV. id is 0 if there is none.
 func (c *call) readBodyFile() (in *input, name string, id int64, err error) {
 	kind, params, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if kind == "multipart/form-data" {
@@ -125,7 +124,7 @@ func (c *call) readFormFile(boundary string) (in *input, name string, id int64, 
 	return c.reading(in, tableCode, err), name, id, err
 }
 
-// storeBody stores bytes for a file whose record comes later; what a crash leaves of it goes at the next opening.
+// storeBody stores bytes for a file whose record follows. After a crash in between, the next opening removes them.
 func (c *call) storeBody(src io.Reader) (int64, error) {
 	id, err := c.s.store.ids.take()
 	if err == nil {

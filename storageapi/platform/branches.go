@@ -25,7 +25,7 @@ func (b devBranch) answer() storageapi.DevBranch {
 	}
 }
 
-// key is the element of keys that stands for the branch.
+// key is the branch as an element of keys.
 func (b devBranch) key() string { return strconv.FormatInt(b.ID, 10) }
 
 func (s *Server) branchRoutes() []route {
@@ -172,7 +172,7 @@ func (c *call) deleteBranch() (any, error) {
 	return c.startJob(jobSpec{operation: "devBranchDelete", params: branchParams{ID: b.ID}})
 }
 
-// branchDeleteJob deletes the branch with everything in it.
+// branchDeleteJob deletes the branch with its content.
 func (s *Server) branchDeleteJob(run *jobRun, p branchParams) error {
 	b := devBranch{ID: p.ID}
 	var tables []table
@@ -201,7 +201,7 @@ func (s *Server) branchDeleteJob(run *jobRun, p branchParams) error {
 	return nil
 }
 
-// branchedRecords are the beginnings of keys after which the branch comes.
+// branchedRecords are the prefixes of keys that the branch follows.
 func branchedRecords() (list []string) {
 	for _, kind := range branchedKinds {
 		list = append(list, key(kind, ""))
@@ -243,6 +243,5 @@ func dropFiles(tx *txn, gone func(f storedFile) bool) []storedFile {
 	return files
 }
 
-// emptyObject returns {} that belongs to the caller. It is no variable, because decoding into a RawMessage writes to the
-// bytes that are there.
+// emptyObject returns a new {}. A shared variable would not do: decoding into a RawMessage overwrites its bytes.
 func emptyObject() json.RawMessage { return json.RawMessage("{}") }

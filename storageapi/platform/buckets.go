@@ -75,7 +75,7 @@ func (c *call) bucketAnswer(tx *txn, b bucket) (storageapi.Bucket, []table) {
 	return out, tables
 }
 
-// bucketDetail adds what a bucket has where it is not a part of a table.
+// bucketDetail is a bucket with its tables, or their address.
 type bucketDetail struct {
 	storageapi.Bucket
 	Tables any `json:"tables"`
@@ -130,8 +130,8 @@ func (c *call) checkBucketName(tx *txn, id, displayName string) error {
 	})
 }
 
-// bucketFields are what a new bucket may be described with: the fields that count, and the rest of a bucket's own, because clients
-// send back what they have read. Anything else is a misspelt field, which would make a bucket other than the one that is meant.
+// bucketFields are the fields that a request for a new bucket may have: those that count, and the others of a bucket, because
+// clients send back what they have read. Any other field is a misspelling and refused.
 var bucketFields = []string{
 	"name", "stage", "description", "displayName", "backend", "color",
 	"id", "bucketId", "branchId", "idBranch", "uri", "tables", "created", "lastChangeDate", "updated", "isReadOnly", "dataSizeBytes", "rowsCount", "isMaintenance",
@@ -194,7 +194,7 @@ func (c *call) updateBucket() (any, error) {
 	return c.manageBucket("bucketUpdate", p)
 }
 
-// manageBucket changes a bucket that is there, if the caller may.
+// manageBucket runs an operation on an existing bucket that the caller may manage.
 func (c *call) manageBucket(operation string, p bucketParams) (any, error) {
 	err := c.view(func(tx *txn) error {
 		_, err := c.findBucket(tx, p.Bucket)
@@ -235,8 +235,8 @@ func (c *call) deleteBucket() (any, error) {
 	return c.manageBucket("bucketDelete", bucketParams{Bucket: c.r.PathValue("bucket"), Force: c.queryFlag("force")})
 }
 
-// bucketDeleteJob deletes a bucket, the data of its tables and the rights on it. It holds the locks of the bucket and of all
-// its tables: otherwise a change that began earlier could store one of them again.
+// bucketDeleteJob deletes a bucket, its tables with their data, and the rights on it. It holds the locks of the bucket and
+// of all its tables: otherwise a change that started earlier could store a table again.
 func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 	branch := run.record.Branch
 	// Lock order: bucket, its tables by id, tokens. A holder of a table lock or of the token lock takes no further lock.
@@ -260,7 +260,7 @@ func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 	return err
 }
 
-// dropBucket deletes a bucket with its tables, which are returned: their data is to be removed afterwards.
+// dropBucket deletes the records of a bucket and its tables. The caller then removes the data of the returned tables.
 func dropBucket(tx *txn, branch string, p bucketParams) ([]table, error) {
 	tables := all[table](tx, key("table", branch, p.Bucket+"."))
 	if len(tables) > 0 && !p.Force {

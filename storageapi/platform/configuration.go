@@ -9,10 +9,9 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// A configuration is kept as a history: a record for each version, never changed, and a head that points to the last one.
-// What a version says of content is by reference, because most changes leave most of it alone: the content of the
-// configuration stands under the number of the version that brought it, a row under its own version number. State
-// stands apart and belongs to no version.
+// A configuration is stored as a history: an immutable record for each version, and a head with the latest one. Versions refer
+// to content, because most changes leave most of it as it was: the content of the configuration is stored under the version
+// that introduced it, a row under its own version number. State is stored apart and belongs to no version.
 
 // configHead is the record of a configuration.
 type configHead struct {
@@ -32,7 +31,7 @@ type configVersion struct {
 	SortOrder   []string `json:"sortOrder,omitempty"`
 	// Rows are in the order of their ids.
 	Rows []rowRef `json:"rows,omitempty"`
-	// Content is the version that brought the content of this one.
+	// Content is the version that introduced the content of this one.
 	Content int `json:"content"`
 }
 
@@ -50,7 +49,7 @@ type rowRef struct {
 	Version int    `json:"version"`
 }
 
-// rowHead counts the versions of a row. It outlives the row, so that no version number is given twice.
+// rowHead counts the versions of a row. It outlives the row, so that version numbers are never reused.
 type rowHead struct {
 	Version int                 `json:"version"`
 	Created storageapi.Time     `json:"created"`
@@ -219,8 +218,8 @@ type include struct{ content, rows, state bool }
 
 var includeAll = include{content: true, rows: true, state: true}
 
-// changeAnswer makes the answer to a change. It has no member rows, not even an empty one: clients decode the answer over the
-// configuration that they have sent, and create its rows afterwards.
+// changeAnswer is the answer to a change. It has no member rows, not even an empty one: clients decode the answer into the
+// configuration that they sent, and create its rows afterwards.
 func (c *configuration) changeAnswer() storageapi.Configuration {
 	return c.answer(include{content: true, state: true})
 }

@@ -45,7 +45,7 @@ func (c *call) pathConfiguration() configID {
 	return configID{c.branch, c.r.PathValue("component"), c.r.PathValue("config")}
 }
 
-// configID is the configuration of the path, to which the caller has the right.
+// configID returns the configuration of the path if the caller may use its component.
 func (c *call) configID() (configID, error) {
 	id := c.pathConfiguration()
 	if _, err := c.s.component(id.component); err != nil {
@@ -80,7 +80,7 @@ func (c *call) changeConfiguration(deleted bool, change func(conf *configuration
 	})
 }
 
-// ofConfiguration makes a read of one that needs the live configuration of the path.
+// ofConfiguration adapts a read of the live configuration of the path.
 func ofConfiguration(read func(c *call, conf *configuration) (any, error)) func(c *call, tx *txn) (any, error) {
 	return func(c *call, tx *txn) (any, error) {
 		conf, err := c.openConfiguration(tx, false)

@@ -16,8 +16,8 @@ type csvFormat struct {
 // plainCSV is the format of parts: every cell quoted, rows end with "\n".
 var plainCSV = csvFormat{delimiter: ',', quote: '"'}
 
-// csvReader reads rows. Unlike encoding/csv it keeps "\r\n" inside of a cell, knows other quotes, and gives cells as
-// bytes that are good until the next row.
+// csvReader reads rows. Unlike encoding/csv it keeps "\r\n" inside a cell, supports other quotes, and returns cells as
+// bytes that are valid until the next row.
 type csvReader struct {
 	r      *bufio.Reader
 	format csvFormat
@@ -187,7 +187,7 @@ func (c *csvReader) unquoted() (byte, error) {
 	}
 }
 
-// trimReturn takes the first half of "\r\n" off the cell that begins at begin.
+// trimReturn removes the "\r" of a line end from the cell that starts at begin.
 func trimReturn(data []byte, begin int) []byte {
 	if len(data) > begin && data[len(data)-1] == '\r' {
 		return data[:len(data)-1]

@@ -35,7 +35,7 @@ func checkColumnCount(in *input, n int, none string) {
 	}
 }
 
-// checkKeyColumns refuses a primary key of columns that are not there, or are named twice.
+// checkKeyColumns refuses a primary key with unknown or repeated columns.
 func checkKeyColumns(in *input, field string, names []string, has func(name string) bool) {
 	for i, name := range names {
 		switch {
@@ -78,7 +78,7 @@ func (c *call) defineTable() (any, error) {
 	return c.tableJob("tableDefinitionCreate", d.Bucket+"."+d.Name, d)
 }
 
-// checkNewTable refuses at once what the job would refuse later.
+// checkNewTable refuses before the job what the job would refuse.
 func (c *call) checkNewTable(bucketID, name string) error {
 	return c.view(func(tx *txn) error {
 		if err := c.findWritable(tx, bucketID); err != nil {

@@ -37,7 +37,7 @@ const (
 // vault encrypts and decrypts with the key of an installation.
 type vault struct{ aead cipher.AEAD }
 
-// openVault reads the key of the installation, which is made at the first opening and never leaves its file.
+// openVault reads the key of the installation. The first opening makes it.
 func openVault(path string) (*vault, error) {
 	secret, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -76,7 +76,7 @@ func (s cipherScope) prefix() string {
 	return componentCipher
 }
 
-// bound is authenticated together with a value of that prefix.
+// bound is what a value with that prefix is authenticated with.
 func (s cipherScope) bound(prefix string) []byte {
 	switch prefix {
 	case componentCipher:
@@ -87,7 +87,7 @@ func (s cipherScope) bound(prefix string) []byte {
 	return []byte(strings.Join([]string{prefix, s.component, s.project, s.config}, sep))
 }
 
-// encryptedForm begins every encrypted value. It matches unknown scopes and key stores too, because such a value must not
+// encryptedForm matches the start of every encrypted value, also of unknown scopes and key stores: such a value must not
 // reach a program as if it were the secret.
 var encryptedForm = regexp.MustCompile(`^` + cipherMark + `[0-9A-Za-z]+(::|==)`)
 
@@ -97,7 +97,7 @@ func isEncrypted(text string) (prefix string, yes bool) {
 	return prefix, prefix != ""
 }
 
-// encrypt returns text as an encrypted value, or as it is when it is one already.
+// encrypt returns text as an encrypted value. It leaves encrypted values as they are.
 func (v *vault) encrypt(scope cipherScope, text string) string {
 	if _, done := isEncrypted(text); done {
 		return text
@@ -131,8 +131,8 @@ func (v *vault) decrypt(scope cipherScope, text string) (string, error) {
 	return string(plain), nil
 }
 
-// mapSecrets replaces the texts under names that begin with "#", at any depth, and keeps everything else byte by byte
-// but for white space. raw is valid JSON. A path such as parameters.#password is what an error names.
+// mapSecrets replaces the texts under names that begin with "#", at any depth. Everything else keeps its bytes, except white
+// space. raw is valid JSON. Errors name the path, such as parameters.#password.
 func mapSecrets(raw json.RawMessage, replace func(text string) (string, error)) (json.RawMessage, error) {
 	if !bytes.Contains(raw, []byte("#")) && !bytes.Contains(raw, []byte(`\u`)) {
 		return raw, nil // no name can begin with "#"
@@ -179,8 +179,8 @@ func (m *secretMapper) value(dst []byte, v gjson.Result, path string, secret boo
 	return append(dst, v.Raw...)
 }
 
-// appendMembers appends an object with those members, in their order, of which value appends the value. Others, of which it
-// appends nothing, are left out.
+// appendMembers appends an object with the members of object in their order. value appends a value; a member for which it
+// appends nothing is left out.
 func appendMembers(dst []byte, object gjson.Result, value func(dst []byte, name, value gjson.Result) []byte) []byte {
 	dst = append(dst, '{')
 	empty := true
@@ -236,8 +236,8 @@ func (s *Server) encryptionRoutes() []route {
 	}
 }
 
-// encrypt answers in the type of its request. It needs no token: the answer can be read by the components of this
-// installation alone.
+// encrypt answers in the media type of the request. It needs no token: only components of this installation can read the
+// answer.
 func (c *call) encrypt() (any, error) {
 	query := c.r.URL.Query()
 	scope := cipherScope{query.Get("componentId"), query.Get("projectId"), query.Get("configId")}

@@ -36,12 +36,12 @@ func accessDenied(format string, args ...any) *apiError {
 	return refuse(http.StatusForbidden, "accessDenied", "You don't have access to the resource: "+format, args...)
 }
 
-// newExceptionID makes the id under which a failure is found in the log.
+// newExceptionID makes an id that finds a failure in the log.
 func newExceptionID() string {
 	return "forebay-" + uuid.NewString()
 }
 
-// explain splits an error into what the caller learns and whether it is one of the server itself.
+// explain returns what the caller learns of an error, and whether the server itself is at fault.
 func explain(err error) (e *apiError, internal bool) {
 	if errors.As(err, &e) {
 		return e, false

@@ -25,7 +25,7 @@ func (s *Server) eventRoutes() []route {
 	}
 }
 
-// createTicket gives a number that is never given again.
+// createTicket answers a number that no other call gets.
 func (c *call) createTicket() (any, error) {
 	id, err := c.s.store.ids.takeText()
 	return map[string]string{"id": id}, err
@@ -66,7 +66,7 @@ func (c *call) createEvent() (any, error) {
 	return map[string]string{"id": string(e.ID), "uuid": e.UUID}, err
 }
 
-// addEvent stores an event and gives it its ids.
+// addEvent stores an event under new ids.
 func (s *Server) addEvent(e *storageapi.Event) error {
 	id, err := s.store.ids.take()
 	if err != nil {
@@ -84,7 +84,7 @@ type storedEvent struct {
 	Branch string `json:"branch,omitempty"`
 }
 
-// keys are the key of the record, then those of its index entries.
+// keys returns the key of the record, followed by those of its index entries.
 func (e storedEvent) keys() []string {
 	id, _ := strconv.ParseInt(string(e.ID), 10, 64) // it was made of a number
 	list := []string{eventKey(id)}
@@ -97,7 +97,7 @@ func (e storedEvent) keys() []string {
 	return list
 }
 
-// putEvent stores an event under an id, and what refers to it.
+// putEvent stores an event under an id, with its index entries.
 func putEvent(tx *txn, id int64, e *storedEvent) {
 	e.ID, e.UUID = storageapi.ID(strconv.FormatInt(id, 10)), newULID(e.Created.Time)
 	for _, object := range []*json.RawMessage{&e.Params, &e.Results} {

@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// fileRows reads the rows of a file of the project, slice by slice, as often as it is asked to.
+// fileRows reads the rows of a file of the project, slice by slice. It can be read several times.
 type fileRows struct {
 	ctx    context.Context
 	blobs  *blobs
@@ -156,8 +156,7 @@ func (r *fileRows) eachOf(inner string, gz bool, row func(cells [][]byte) error,
 	return rows.each(row)
 }
 
-// begin skips what stands before the first row: the mark by which some programs begin a file, and the lines that are to
-// be ignored.
+// begin skips a byte order mark and the lines that the request ignores.
 func (r *fileRows) begin(rows *csvReader) error {
 	if head, _ := rows.r.Peek(len(byteOrderMark)); string(head) == byteOrderMark && !r.file.Sliced {
 		_, _ = rows.r.Discard(len(byteOrderMark)) // they were peeked at
@@ -176,7 +175,7 @@ func (r *fileRows) begin(rows *csvReader) error {
 	return nil
 }
 
-// gzipReader makes damage a csvError, unless it is the end of the context.
+// gzipReader turns errors of gzip into a csvError, unless the context has ended.
 type gzipReader struct {
 	r   io.Reader
 	ctx context.Context
@@ -204,7 +203,7 @@ func (r *fileRows) header() (names []string, err error) {
 	return names, err
 }
 
-// readFormat reads the options that say how cells stand in a file.
+// readFormat reads the options for the format of cells.
 func readFormat(in *input) csvFormat {
 	one := func(name, fallback string) byte {
 		text := in.textOr(name, fallback)

@@ -297,14 +297,14 @@ func (s *Server) fileDeleteJob(run *jobRun, p fileParams) error {
 	return err
 }
 
-// removeBlobs removes what nothing refers to any more. What cannot be removed now is tried again at the next opening.
+// removeBlobs removes the blobs of a deleted file. If that fails, the next opening tries again.
 func (s *Server) removeBlobs(id int64) {
 	if err := s.blobs.removeAll(id); err != nil {
 		s.log.Warn("platform: the blobs of a deleted file could not be removed", "file", id, "error", err)
 	}
 }
 
-// expireFiles deletes the files whose life is over.
+// expireFiles deletes expired files.
 func (s *Server) expireFiles() error {
 	files, err := viewed(s.store, func(tx *txn) ([]storedFile, error) { return all[storedFile](tx, key("file", "")), nil })
 	for _, f := range files {
@@ -319,8 +319,8 @@ func (s *Server) expireFiles() error {
 	return err
 }
 
-// sweepBlobs removes blobs whose file is gone, and what uploads have left unfinished. A job that runs may have blobs before
-// it has a file, so no job may run.
+// sweepBlobs removes blobs without a file, and unfinished uploads. A running job may have blobs before it has a file, so no
+// job may run.
 func (s *Server) sweepBlobs() error {
 	ids, err := s.blobs.files()
 	if err != nil {
@@ -381,8 +381,8 @@ func (c *call) removeFileTag() (any, error) {
 	})
 }
 
-// refreshFile renews the credentials of an upload, for as long as a file can be uploaded. They can replace the bytes, so
-// the right to read a file is not enough.
+// refreshFile renews the credentials of an upload while the file can still be uploaded. They allow to replace the bytes, so
+// the right to read the file is not enough.
 func (c *call) refreshFile() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {

@@ -173,8 +173,7 @@ func (s *Server) openSource(run *jobRun, p importParams) (src *fileRows, err err
 	return s.openFileRows(run.ctx, f, p.Params.format(), p.Params.IgnoredLines)
 }
 
-// columnsNotMatch is the failure of an import whose columns do not match the table: some are missing, or some are unknown and
-// cannot be added.
+// columnsNotMatch is the failure of an import with missing columns, or with unknown ones that cannot be added.
 func columnsNotMatch(t table, got []string) error {
 	var missing, unexpected []string
 	for _, name := range t.names() {

@@ -14,17 +14,17 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// rightsKey marks the context of a call that a component makes inside of the server: its value are the rights of the
-// job. A call from outside cannot have it.
+// rightsKey marks the context of a call from a component inside the server. The value is the rights of its job. Calls from
+// outside cannot have it.
 type rightsKey struct{}
 
-// newJobKey marks the context of a call from inside that makes a storage job: its value is the id of that job.
+// newJobKey marks the context of such a call that makes a storage job. The value is the id of the job.
 type newJobKey struct{}
 
 // errRunEnded is the error of a component that uses its run after the end.
 var errRunEnded = errors.New("the run of the component has ended")
 
-// runLife bounds the use of the server by one run of a component: nothing of the run is at work after end.
+// runLife bounds one run's use of the server. After end, nothing of the run is active.
 type runLife struct {
 	s      *Server
 	ctx    context.Context // ends with the run
@@ -41,7 +41,7 @@ func newRunLife(s *Server) *runLife {
 	return l
 }
 
-// end ends the run, and waits for what it has begun in the server: nothing of it is at work when the server closes.
+// end ends the run and waits for its calls, so that none is active when the server closes.
 func (l *runLife) end() {
 	l.mu.Lock()
 	l.over = true
@@ -50,7 +50,7 @@ func (l *runLife) end() {
 	l.calls.Wait()
 }
 
-// begin notes a call of the run, unless that has ended.
+// begin registers a call of the run. It reports false after the end.
 func (l *runLife) begin() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -76,7 +76,7 @@ func (l *runLife) client(r queueRecord) (*storageapi.Client, error) {
 	return c, nil
 }
 
-// selfTransport answers requests by the handler, without a network.
+// selfTransport sends requests to the handler without a network.
 type selfTransport struct {
 	life    *runLife
 	handler http.Handler
@@ -157,8 +157,8 @@ func (w *pipeWriter) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// jobLog writes what a component logs as events of its job. They are on disk when the call returns, and nothing is
-// written after the run.
+// jobLog writes the log of a component as events of its job. An event is on disk when the call returns. Nothing is written
+// after the run.
 type jobLog struct {
 	life   *runLife
 	record queueRecord

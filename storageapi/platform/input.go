@@ -20,8 +20,8 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// input is the body of a call: JSON or a form, which look the same from here on. Each accessor notes what is wrong with
-// its field, and err says all of it at once. This is the only place where requests are checked for their form.
+// input is the body of a call. JSON and forms look the same from here on. Each accessor notes the faults of its field, and err
+// returns all of them. Only input checks the form of requests.
 type input struct {
 	fields     map[string]json.RawMessage
 	violations []violation
@@ -36,7 +36,7 @@ type violation struct {
 	code string
 }
 
-// maxBody has room for the largest configuration with the largest state in the longest form encoding.
+// maxBody fits the largest configuration and state in the longest form encoding.
 const maxBody = 32 << 20
 
 // maxContent is the limit of a configuration and of a state.
@@ -305,8 +305,8 @@ func (in *input) texts(name string) (list []string, given bool) {
 	return list, true
 }
 
-// content returns a field that is a JSON object or array, or the text of one, as compact bytes that are otherwise
-// untouched; nil if the field is absent or null. code is the error code for text that is not JSON.
+// content returns a field that is a JSON object or array, or the text of one, without white space between tokens and
+// otherwise unchanged. It is nil if the field is absent or null. code is the error code for text that is not JSON.
 func (in *input) content(name, code string) json.RawMessage {
 	if !in.has(name) {
 		return nil

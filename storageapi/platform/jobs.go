@@ -81,8 +81,8 @@ func (r *jobRun) call() *call {
 	}
 }
 
-// finish makes the effect of the job and its success in one change: a job that is run again after a crash has had no
-// effect before.
+// finish commits the effect of the job and its success in one change. So a job that runs again after a crash has had no
+// effect.
 func (r *jobRun) finish(lock string, effect func(tx *txn) (results any, err error)) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func endJob(tx *txn, record jobRecord, event int64) {
 	tx.put(jobKey(record.ID), record)
 }
 
-// storageJobs runs the operations that go on after their call was answered.
+// storageJobs runs operations after their call was answered.
 type storageJobs struct {
 	*lanes
 	s          *Server
@@ -300,7 +300,7 @@ func (c *call) startJob(spec jobSpec) (any, error) {
 	return startedJob{c.jobAnswer(record)}, err
 }
 
-// perform does at once what a job would do, and answers the results; with async=true in the query it makes the job.
+// perform runs the operation of a job at once and answers its results. With async=true in the query it makes the job.
 func (c *call) perform(spec jobSpec) (any, error) {
 	if c.queryFlag("async") {
 		return c.startJob(spec)
@@ -330,7 +330,7 @@ func (c *call) describeJob(spec jobSpec) (jobRecord, error) {
 	return record, err
 }
 
-// newJob stores a new job, which is then sure to run.
+// newJob stores a new job. From then on it is certain to run.
 func (c *call) newJob(spec jobSpec) (jobRecord, error) {
 	record, err := c.describeJob(spec)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// lanes runs jobs in the background: at most limit at once, and those of one lane one after the other, in the order in
-// which they came.
+// lanes runs jobs in the background: at most limit at once, and the jobs of one lane one after the other in their order.
 type lanes struct {
 	workers
 	limit int
@@ -50,7 +49,7 @@ func (l *lanes) remove(id int64) bool {
 	return true
 }
 
-// waits reports whether a job is held back by others: by one of its lane, or by as many as may run at once.
+// waits reports whether a job waits: for another one of its lane, or because limit jobs run.
 func (l *lanes) waits(id int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

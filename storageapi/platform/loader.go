@@ -26,8 +26,8 @@ type loader struct {
 	replaced []part
 }
 
-// discard removes the parts of a refused job. After any other failure the transaction may still be on disk, so the parts stay;
-// orphans are removed at the next opening.
+// discard removes the parts of a refused job. After any other failure the transaction may be on disk, so the parts stay. The
+// next opening removes orphans.
 func (l *loader) discard(id int64, err error) {
 	if _, internal := explain(err); err == nil || internal {
 		return
@@ -116,8 +116,8 @@ func (l *loader) write(id int64, ids []int64, old []part) (part, error) {
 	})
 }
 
-// mergeInto takes the rows whose key comes again out of an old part, or, if those that are there win, their keys out of
-// the new ones.
+// mergeInto removes rows from an old part whose keys come again. With KeepExisting the old rows win: it removes their keys
+// from the new ones.
 func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
 	proj, places := project(l.t.ids(), pt), l.t.keyPlaces()
 	var k []byte

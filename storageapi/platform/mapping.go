@@ -209,7 +209,7 @@ type tableImport struct {
 	Mapping outputMapping    `json:"mapping"`
 }
 
-// planImports makes files of the tables that the component has written, and says where the configuration wants them.
+// planImports uploads the tables that the component has written, and lists where the configuration wants them.
 func (e *execution) planImports(component *Component, run *Run) (list []tableImport, err error) {
 	for _, m := range run.output.Tables {
 		if !slices.ContainsFunc(run.outputs, func(o *output) bool { return o.name == m.Source }) {
@@ -262,8 +262,8 @@ func (e *execution) importAll(run *Run, left *written) error {
 	return nil
 }
 
-// places are where a table goes: to all that the configuration names for it, or else to the one that the component or a
-// default bucket gives.
+// places returns the destinations of a table: all that the configuration names, or else the one of the component or of a
+// default bucket.
 func (e *execution) places(component *Component, run *Run, o *output) (list []outputMapping) {
 	for _, m := range run.output.Tables {
 		if m.Source == o.name {

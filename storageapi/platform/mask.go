@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// mask hides the secrets of a job in what can be read of it. The zero value hides nothing.
+// mask replaces the secrets of a job in its log and result. The zero value hides nothing.
 type mask struct{ secrets []string }
 
 // shortSecret is the longest text that is not hidden: "1" must not make every number unreadable.

@@ -8,9 +8,9 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// mergeJSON lays over on base: objects key by key, arrays item by item, and over wins where they are of different kinds
-// or no containers. An empty array over an object is an empty object, as many clients write one, and changes nothing.
-// Values are copied as they stand, so that numbers keep all their digits.
+// mergeJSON lays over on base: objects key by key, arrays item by item. For scalars and different kinds over wins. An empty
+// array over an object changes nothing, because many clients write an empty object so. Values keep their bytes, so numbers
+// keep all digits.
 func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case kindOf(base) == '{' && isEmptyArray(over):
@@ -89,8 +89,8 @@ func asObject(content json.RawMessage) (map[string]json.RawMessage, error) {
 	return nodes, json.Unmarshal(content, &nodes)
 }
 
-// effectiveConfiguration is the configuration that a component gets: row, if there is one, laid over root, without
-// processors, with the nodes that exist at run time alone.
+// effectiveConfiguration is the configuration that a component gets: root with the row, if any, laid over it, without
+// processors, and with the nodes that only exist at run time.
 func effectiveConfiguration(root, row, imageParameters json.RawMessage) (json.RawMessage, error) {
 	nodes, err := asObject(root)
 	if err != nil {

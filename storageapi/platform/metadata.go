@@ -9,8 +9,8 @@ import (
 
 const metadataCode = "storage.metadata.validation"
 
-// readNotes reads the field metadata, a list of keys and values, and who says so. fallback is the provider of a call that
-// names none; with "" it must.
+// readNotes reads the fields metadata, a list of keys and values, and provider. fallback is the default provider; if it is "",
+// the call must name one.
 func readNotes(in *input, fallback string) (notes []storageapi.KeyValue, provider string) {
 	if provider = in.textOr("provider", fallback); provider == "" {
 		in.fail("provider", "This value should not be blank.")
@@ -27,8 +27,7 @@ func readNotes(in *input, fallback string) (notes []storageapi.KeyValue, provide
 	return notes, provider
 }
 
-// putNotes stores notes on an owner. One with the key of an earlier one of the same provider replaces its value and
-// keeps its id.
+// putNotes stores notes on an owner. A note with an existing key of the provider replaces the value and keeps the id.
 func (s *Server) putNotes(tx *txn, owner, provider string, notes []storageapi.KeyValue) {
 	for _, n := range notes {
 		k := metadataKey(owner, provider, n.Key)
@@ -66,7 +65,7 @@ type annotated struct {
 	branch branchScope
 	// provider is the default provider. If it is empty, every call must name one.
 	provider string
-	// lock is held by each change of the object of the path, so that no note is stored for one that is being deleted.
+	// lock names the lock of the object of the path. Holding it keeps notes from being stored during its deletion.
 	lock func(c *call) string
 	// owner finds the object of the path and checks the right to read, or to change, its notes.
 	owner func(c *call, tx *txn, change bool) (string, error)

@@ -51,7 +51,7 @@ const accessPrefix = "ASIA"
 
 var accessEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// key writes the grant as an access key. It is no secret: what signs is derived from it with a key of the server.
+// key encodes the grant as an access key, which is not secret. The signing secret is derived from it with a key of the server.
 func (g accessGrant) key() string {
 	data := binary.BigEndian.AppendUint64(nil, uint64(g.file))
 	data = binary.BigEndian.AppendUint64(data, uint64(g.until.Unix())<<1)
@@ -72,7 +72,7 @@ func parseAccessKey(key string) (g accessGrant, ok bool) {
 	return g, g.key() == key
 }
 
-// derive makes a secret of an access key, for one use.
+// derive returns the secret of an access key for one use.
 func (s *Server) derive(use, accessKey string) (string, error) {
 	secret, err := s.blobKey()
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Server) derive(use, accessKey string) (string, error) {
 	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// s3Credentials are what a client signs requests for a file with.
+// s3Credentials returns credentials that sign requests for a file.
 func (s *Server) s3Credentials(file int64, write bool, life time.Duration) (storageapi.S3Credentials, error) {
 	until := time.Now().Add(life).Truncate(time.Second)
 	key := accessGrant{file, write, until}.key()
@@ -98,7 +98,7 @@ func (s *Server) s3Credentials(file int64, write bool, life time.Duration) (stor
 	}, err
 }
 
-// SecretKey returns what requests of an access key with its session token are signed with, or [ErrObjectDenied].
+// SecretKey returns the secret that signs requests of an access key with its session token, or [ErrObjectDenied].
 func (o *Objects) SecretKey(accessKey, sessionToken string) (string, error) {
 	g, ok := parseAccessKey(accessKey)
 	if !ok || !time.Now().Before(g.until) {
@@ -134,7 +134,7 @@ func (o *Objects) find(accessKey, key string, write bool) (file int64, name stri
 	return file, name, o.s.findBlobFile(file)
 }
 
-// findBlobFile returns an error that matches [fs.ErrNotExist] when the file is not there any more.
+// findBlobFile returns an error that matches [fs.ErrNotExist] if the file is deleted or expired.
 func (s *Server) findBlobFile(id int64) error {
 	return s.store.view(func(tx *txn) error {
 		f, err := find[storedFile](tx, fileKey(id), fs.ErrNotExist)
@@ -165,7 +165,7 @@ func (o *Objects) Open(accessKey, key string) (io.ReadSeekCloser, ObjectInfo, er
 	return o.s.blobs.serve(file, name, objectAddress)
 }
 
-// serve opens what clients read of a blob: of a manifest the form that address makes of it, of all others the blob.
+// serve opens a blob for clients. Entries of a manifest get the addresses that address returns.
 func (b *blobs) serve(file int64, name string, address func(name string) string) (io.ReadSeekCloser, ObjectInfo, error) {
 	f, err := b.open(file, name)
 	if err != nil {

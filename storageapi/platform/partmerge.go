@@ -8,13 +8,13 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// Each import leaves a part, and every reading of a table opens all of its parts. So neighbouring parts are merged in the
-// background, after the import that made them too many: mergeCount parts of about one size become one that is as large as all
-// of them. A row is written again as often as its part grows into the next size, not with each import.
+// Each import adds a part, and reading a table opens all its parts. So neighbouring parts are merged in the background when an
+// import has made them too many: mergeCount parts of about one size become one. A row is rewritten once for each size that its
+// part grows through, not with each import.
 //
-// A merge runs in the lane of its table, one after the other with the jobs that change the table, and has no record of its own: until its one
-// change is on disk the table consists of the old parts, and the file of the new one is swept at the next opening. The merged
-// part keeps the times of the imports, because readings can be limited to rows of a time.
+// A merge runs in the lane of its table, so never beside a job that changes the table. It has no record: until its one change
+// is on disk, the table consists of the old parts, and the next opening sweeps the new file. The merged part keeps the times of
+// the imports, because a query can select rows by time.
 
 const (
 	// mergeCount is how many parts of about one size make a merge.
@@ -36,8 +36,7 @@ func sizeClass(bytes int64) int {
 	return class
 }
 
-// planMerge returns neighbouring parts that are to become one, or nothing. Parts are taken from the smallest size on, with the smaller
-// ones between them.
+// planMerge returns neighbouring parts to merge, or nil. It prefers small sizes, and includes smaller parts in between.
 func planMerge(list []part) []part {
 	for class := 0; class <= sizeClass(maxMerged); class++ {
 		for i := 0; i < len(list); {

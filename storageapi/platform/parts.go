@@ -14,17 +14,17 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// The rows of a table are parts: files of CSV that are written once and never changed, in a folder for each table. The
-// records of the parts say which belong to the table, so that an import becomes visible as a whole, in the change that
-// ends its job. A file without a record is left from a crash and is removed at the next opening.
+// The rows of a table are in parts: immutable CSV files in a folder for each table. Records list the parts of a table, so that
+// an import becomes visible as a whole, in the change that ends its job. A file without a record is left from a crash; the next
+// opening removes it.
 
 // part is the record of a part.
 type part struct {
 	ID int64 `json:"id"`
 	// Place orders the parts of a table; 0 means ID. A merged part stands where the first of the old ones stood.
 	Place int64 `json:"place,omitempty"`
-	// Columns are the ids of the columns in the order of the cells. A column of the table that is not among them is
-	// empty in all rows, one that the table does not have any more is not shown.
+	// Columns are the ids of the columns in the order of the cells. Cells of other columns of the table are empty. Columns that
+	// the table no longer has are not shown.
 	Columns []int64 `json:"columns"`
 	Rows    int64   `json:"rows"`
 	Bytes   int64   `json:"bytes"`
@@ -97,7 +97,7 @@ func (w *partWriter) rowOf(at storageapi.Time, cells [][]byte) error {
 	return err
 }
 
-// write makes a new part durably. It belongs to nothing until its record is stored.
+// write stores a new part durably. It belongs to no table until its record is stored.
 func (p *parts) write(incarnation, id int64, columns []int64, fill func(w *partWriter) error) (part, error) {
 	if err := ensureDir(p.folder(incarnation)); err != nil {
 		return part{}, err
@@ -119,7 +119,7 @@ func (p *parts) write(incarnation, id int64, columns []int64, fill func(w *partW
 	return out, err
 }
 
-// acquire reads the table and its parts on one state, and keeps the files until release is called.
+// acquire reads a table with its parts on one state of the store. The files stay until release is called.
 func (p *parts) acquire(s *store, branch, id string) (t table, list []part, release func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,7 @@ func (p *parts) release(incarnation int64, list []part) {
 	}
 }
 
-// remove removes parts whose records are gone. A part that is being read goes with its last reader.
+// remove removes parts without records. A part with readers is removed after the last one.
 func (p *parts) remove(incarnation int64, list []part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +167,7 @@ func (p *parts) remove(incarnation int64, list []part) {
 	}
 }
 
-// dropTables removes the data of tables that were deleted, parts that are still read when their last reader ends.
+// dropTables removes the data of deleted tables. Parts with readers are removed after the last one.
 func (p *parts) dropTables(list []table) {
 	for _, t := range list {
 		entries, _ := os.ReadDir(p.folder(t.Incarnation))

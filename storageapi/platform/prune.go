@@ -10,8 +10,8 @@ import (
 // pruneBatch is how many records one change deletes at most.
 const pruneBatch = 500
 
-// prune deletes the records of jobs and events whose time is over at now. A job that has not ended stays, whatever its age. Each
-// change deletes records together with what refers to them, so that a crash leaves nothing half.
+// prune deletes the records of jobs and events that are too old at now. Jobs that have not ended stay. Each change deletes records
+// together with their index entries.
 func (s *Server) prune(now time.Time) error {
 	return errors.Join(
 		pruneKind(s.store, "job", now, s.opts.KeepJobs, func(r jobRecord) aged {

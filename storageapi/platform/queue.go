@@ -80,7 +80,7 @@ func (r *queueRecord) terminate() {
 	r.Result = r.result("Job was terminated", r.Input, r.Output)
 }
 
-// result describes an end, and takes what a row needed out of the record.
+// result describes the end of the job, and clears what only running rows need.
 func (r *queueRecord) result(message string, input, output []storageapi.QueueTable) *storageapi.QueueResult {
 	r.Input, r.Output, r.Written = nil, nil, nil
 	out := &storageapi.QueueResult{
@@ -164,7 +164,7 @@ func (q *queue) enqueue(record queueRecord) {
 	})
 }
 
-// withdraw takes a job back that has not begun since the server was opened, and reports whether there was one.
+// withdraw removes a job that has not started since the server was opened. It reports whether there was one.
 func (q *queue) withdraw(id int64) bool {
 	q.mu.Lock()
 	timer := q.delayed[id]

@@ -105,7 +105,7 @@ func (c *call) createQueueJob() (any, error) {
 	return answer, err
 }
 
-// checkQueueJob refuses at once what cannot be run.
+// checkQueueJob refuses what cannot run.
 func (c *call) checkQueueJob(r queueRecord) error {
 	component, err := c.s.component(r.Component)
 	if err != nil {

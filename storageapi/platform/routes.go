@@ -13,8 +13,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// route is one operation of the API. The handlers, the errors for unknown paths and the OpenAPI documents are all made of
-// the routes.
+// route is one operation of the API. Handlers, errors for unknown paths and the OpenAPI documents are all derived from routes.
 type route struct {
 	method string // "" is any
 	// path is a pattern of [http.ServeMux], below the version's path for storage and below the root for the others.

@@ -119,7 +119,7 @@ func (e *execution) run() error {
 	return nil
 }
 
-// plan says what is run in which order, of the version that was the latest when the job began.
+// plan returns the steps of the job in order, from the version that was the latest when the job began.
 func (e *execution) plan(component *Component) (steps []step, err error) {
 	r := &e.record
 	image := component.ImageParameters
@@ -185,8 +185,8 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 	return steps, err
 }
 
-// fix records what must be the same when the job is run again after a crash: the version of the configuration, and the
-// values of its variables.
+// fix records what must not change when the job runs again after a crash: the version of the configuration and the values of
+// its variables.
 func (e *execution) fix(id configID) error {
 	r := &e.record
 	if r.Version > 0 || r.Values != nil {
@@ -256,7 +256,7 @@ func (e *execution) step(component *Component, st step) error {
 	return err
 }
 
-// produce runs the program, and returns what it has left, which is on disk.
+// produce runs the program and returns its output, which is on disk.
 func (e *execution) produce(component *Component, run *Run, st step) (*written, error) {
 	s, r := e.q.s, e.record
 	if err := run.readMappings(); err != nil {

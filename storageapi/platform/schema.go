@@ -26,7 +26,7 @@ var scalars = map[reflect.Type]schema{
 	reflect.TypeFor[any]():              {},
 }
 
-// of returns the schema of a type.
+// of returns the schema of t.
 func (s schemas) of(t reflect.Type) schema {
 	if known, ok := scalars[t]; ok {
 		return known
@@ -57,7 +57,7 @@ func (s schemas) of(t reflect.Type) schema {
 	return schema{"type": "integer"}
 }
 
-// emptyArraySchema is how the API writes that there is no object.
+// emptyArraySchema is an absent object in answers of the API.
 func emptyArraySchema() schema { return schema{"type": "array", "maxItems": 0, "items": schema{}} }
 
 // nullable makes a schema that admits null, which a reference cannot say by itself.

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// selection says which rows and columns of a table are wanted. It is part of jobs, so times that are relative in the request
-// are seconds since 1970 here.
+// selection selects rows and columns of a table. It is stored in jobs, so relative times of the request are seconds since 1970
+// here.
 type selection struct {
 	Limit        int                 `json:"limit,omitempty"`
 	Columns      []string            `json:"columns,omitempty"`
@@ -83,7 +83,7 @@ func readMoment(in *input, name string) string {
 	return strconv.FormatInt(at.Unix(), 10)
 }
 
-// inTime returns whether rows of a time are wanted, as a function.
+// inTime returns a function that reports whether rows of a time are selected.
 func (sel selection) inTime() func(at storageapi.Time) bool {
 	bound := func(text string) (time.Time, bool) {
 		seconds, err := strconv.ParseInt(text, 10, 64)
@@ -112,7 +112,7 @@ func checkDataType(in *input, dataType string) {
 
 const selectionCode = "storage.tables.invalidSelection"
 
-// queryInput reads the query as a form, less what is not about rows.
+// queryInput reads the parameters that select rows as a form.
 func (c *call) queryInput() *input {
 	values := url.Values{}
 	for name, value := range c.r.URL.Query() {

@@ -8,8 +8,8 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// absentServices are the services of the platform that this server does not have (seed document 1, the index). The index
-// lists them, because clients look for their ids there, and every call to one is answered with what is missing.
+// absentServices are the services of the platform that this server does not have. The index lists them, because clients look
+// up their ids there. Every call to one is answered with 501 and its name.
 var absentServices = []string{"import", "oauth", "billing", "scheduler", "sync-actions", "notification"}
 
 // ownServices are served here.

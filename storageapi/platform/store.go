@@ -22,8 +22,8 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// store is the database of all metadata. A change is one batch with an fsync: it is there as a whole or not at all, and
-// it is on disk before the call that made it is answered. What can be read is on disk.
+// store is the database of all metadata. A change is one batch with an fsync: atomic, and durable before its call is answered.
+// Reads see only what is on disk.
 //
 // When the disk fails or is full, calls get a [*pebblestore.FailedError] until the store has reopened.
 type store struct {
@@ -81,7 +81,7 @@ func (s *store) wait(ctx context.Context) error {
 	}
 }
 
-// insist repeats change, which may be made twice, until the store does not fail below it.
+// insist repeats change until the store does not fail. change may take effect twice.
 func (s *store) insist(ctx context.Context, change func() error) error {
 	for {
 		err := change()
@@ -299,8 +299,8 @@ func indexed[V any](tx *txn, prefix string, descending bool, recordKey func(id i
 	}
 }
 
-// sequence gives numeric ids. No id is given twice, even after a crash: the end of each block is on disk before the first id
-// of the block is given.
+// sequence hands out numeric ids and never repeats one, even after a crash: the end of a block is on disk before its first id
+// is used.
 type sequence struct {
 	store     *store
 	mu        sync.Mutex // held while a new block is made durable, which is rare

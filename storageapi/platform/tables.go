@@ -29,7 +29,7 @@ type table struct {
 	Change int64 `json:"change"`
 }
 
-// column has an id, so that a column that is deleted and made again under its old name does not bring back old cells.
+// column has an id, so that a new column with the name of a deleted one does not show the old cells.
 type column struct {
 	ID       int64                        `json:"id"`
 	Name     string                       `json:"name"`
@@ -93,7 +93,7 @@ func getTable(tx *txn, branch, id string) (table, error) {
 	return find[table](tx, tableKey(branch, id), absent)
 }
 
-// latest reads the record of a table again. A new table with the same id is an error.
+// latest reads the record of a table again. It fails if the table was replaced by one with the same id.
 func latest(tx *txn, t table) (table, error) {
 	now, err := getTable(tx, t.Branch, t.ID)
 	if err == nil && now.Incarnation != t.Incarnation {
@@ -175,8 +175,7 @@ func (c *call) tableAnswer(t table) storageapi.Table {
 	return out
 }
 
-// describe gives a column its name and, in a table with types, both of its types: in the words of the API, and of the
-// backend.
+// describe returns a column with its name and, in a typed table, its type in the terms of the API and of the backend.
 func (t table) describe(col column) storageapi.Column {
 	if !t.Typed {
 		return storageapi.Column{Name: col.Name}

@@ -137,7 +137,7 @@ func checkKey(t table, columns []string) error {
 	return nil
 }
 
-// keyOf appends the values of the key's columns in a form in which no two keys are the same.
+// keyOf appends an injective encoding of the key's values.
 func keyOf(dst []byte, cells [][]byte, key []int) []byte {
 	for _, at := range key {
 		dst = append(dst, byte(len(cells[at])), byte(len(cells[at])>>8), byte(len(cells[at])>>16), byte(len(cells[at])>>24))
@@ -209,8 +209,8 @@ func (s *Server) primaryKeyDeleteJob(run *jobRun, p tableParams) error {
 	})
 }
 
-// cleanColumn makes a name of the header of a file one that a column can have: accents are removed, other characters
-// become underscores, and underscores in front are dropped.
+// cleanColumn turns a name of a header into a valid name of a column: it removes accents, replaces other characters by
+// underscores, and drops leading underscores.
 func cleanColumn(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -227,7 +227,7 @@ func cleanColumn(name string) string {
 	return strings.TrimLeft(b.String(), "_")
 }
 
-// unaccented are the Latin letters that occur in headers, with what is left without the accent.
+// unaccented maps Latin letters with accents to plain ones.
 var unaccented = accents(
 	"AÀÁÂÃÄÅĀĂĄ", "CÇĆČ", "DĎĐ", "EÈÉÊËĒĖĘĚ", "GĞ", "IÌÍÎÏĪĮİ", "LŁĹĽ", "NÑŃŇ", "OÒÓÔÕÖØŌŐ", "RŔŘ", "SŚŞŠȘ", "TŤŢȚ", "UÙÚÛÜŪŮŰŲ", "YÝŸ", "ZŹŻŽ",
 	"aàáâãäåāăą", "cçćč", "dďđ", "eèéêëēėęě", "gğ", "iìíîïīįı", "lłĺľ", "nñńň", "oòóôõöøōő", "rŕř", "sśşšș", "tťţț", "uùúûüūůűų", "yýÿ", "zźżž",

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// token is the record of a token. The secret itself is not kept.
+// token is the record of a token. It has the hash of the secret only.
 type token struct {
 	ID                    int64               `json:"id"`
 	Hash                  string              `json:"hash"`
@@ -88,8 +88,8 @@ func putToken(tx *txn, t token) {
 	tx.put(tokenKey(t.ID), t)
 }
 
-// authenticate finds the token of a call. A token of another stack, one that was deleted and one that was never there
-// are the same; the text never repeats it.
+// authenticate finds the token of a call. It does not distinguish unknown, deleted and foreign tokens. Errors never contain the
+// token.
 func (c *call) authenticate() error {
 	if rights, inside := c.r.Context().Value(rightsKey{}).(token); inside {
 		c.token = &rights
@@ -131,7 +131,7 @@ func isProgrammatic(secret string) bool {
 	return strings.HasPrefix(secret, accessTokenPrefix) || strings.HasPrefix(secret, personalTokenPrefix)
 }
 
-// exchange checks the rest of a call whose programmatic token is right.
+// exchange checks the project of a call with a valid programmatic token.
 func (c *call) exchange() error {
 	project := c.r.Header.Get(storageapi.ProjectHeader)
 	switch {
@@ -317,7 +317,7 @@ func (c *call) answerSecret(tx *txn, t *token) storageapi.Token {
 	return c.tokenAnswer(c.withManaged(tx, t), secret, false)
 }
 
-// tokensLock is one for all tokens: a right that is given must not meet the deletion of its bucket.
+// tokensLock is one lock for all tokens, so that no right is given during the deletion of its bucket.
 const tokensLock = "tokens"
 
 // dropPermissions takes the rights on a bucket from all tokens once no branch has a bucket of that id. Called with
@@ -366,7 +366,7 @@ func (c *call) updateToken() (any, error) {
 	})
 }
 
-// replaceToken forgets the secret of the token of the path, and stores what then makes of the token.
+// replaceToken removes the secret of the token of the path and runs then on the token.
 func (c *call) replaceToken(then func(tx *txn, t *token) (any, error)) (any, error) {
 	return c.change(tokensLock, func(tx *txn) (any, error) {
 		t, err := c.findToken(tx)
@@ -395,7 +395,7 @@ func (c *call) refreshToken() (any, error) {
 	})
 }
 
-// shareToken checks what it was asked and sends no mail: the server has no way to.
+// shareToken checks the request and answers 501: the server cannot send mail.
 func (c *call) shareToken() (any, error) {
 	in := c.input(tokenCode)
 	in.required("recipientEmail")

@@ -13,8 +13,7 @@ import (
 // baseTypes are the types of columns in the words of the API.
 var baseTypes = []string{"BOOLEAN", "DATE", "FLOAT", "INTEGER", "NUMERIC", "STRING", "TIMESTAMP"}
 
-// backendTypes are the types in the words of the databases that clients know, by base type. Types of which no value is
-// checked are text.
+// backendTypes are the types of the databases that clients know, by base type. Types whose values are not checked are text.
 var backendTypes = map[string][]string{
 	"BOOLEAN":   {"BOOL"},
 	"FLOAT":     {"FLOAT4", "FLOAT8", "FLOAT64", "DOUBLE", "DOUBLE PRECISION", "REAL"},
@@ -126,8 +125,8 @@ func (t table) check(c column) cellCheck {
 	return k
 }
 
-// cell returns the cell that stands for a text: a cell of text is that text, another one is appended to dst. null says that the
-// text stands for no value.
+// cell returns the cell for a text of the file. A converted cell is appended to dst; a cell of text is the text itself. null says
+// that the text means no value.
 func (k *cellCheck) cell(dst, text []byte, null bool) (cell, grown []byte, reason celltype.Reason) {
 	switch {
 	case null && !k.nullable:

@@ -20,8 +20,8 @@ const (
 // exportSlice is how many bytes of rows go into one slice.
 const exportSlice = 64 << 20
 
-// unload writes the rows of an export as a sliced file: slices without a header, and a manifest that names them. A table
-// without rows has a manifest without slices.
+// unload writes the rows of an export as a sliced file: slices without a header, and a manifest. Without rows there are no
+// slices.
 type unload struct {
 	s         *Server
 	file      int64

@@ -71,8 +71,8 @@ func checkVariables(r queueRecord) error {
 	return nil
 }
 
-// resolveVariables returns the values for a run of root. It returns nil when the job and the configuration name none:
-// then {{ }} stays as it is, because it may belong to a language that the component knows.
+// resolveVariables returns the values for a run of root. It is nil if neither the job nor the configuration names any: then
+// {{ }} stays as it is, because it may belong to a language of the component.
 func (e *execution) resolveVariables(tx *txn, root json.RawMessage) (map[string]string, error) {
 	r := &e.record
 	var nodes variableNodes

@@ -64,8 +64,8 @@ func (c *call) changeText() string {
 	return c.optionalInput(configCode).textOr("changeDescription", "")
 }
 
-// rollback makes a new version that is identical with an earlier one. A row that is not as it was then gets a new
-// version of its own; state stays as it is.
+// rollback makes a new version that equals an earlier one. A row that has changed since gets a new version of its own. State
+// stays as it is.
 func (c *call) rollback() (any, error) {
 	text := c.changeText()
 	target := c.pathVersion()
@@ -131,7 +131,7 @@ func (c *configuration) copyTo(id configID, v configVersion, text, fallback stri
 	return nil
 }
 
-// become makes the new version of a configuration that is a copy of a version of another one.
+// become makes a new version that copies a version of another configuration.
 func (c *configuration) become(source *configuration, v configVersion, text, fallback string) {
 	content, rows := source.readContent(v), v.Rows
 	v.Deleted, v.Rows = false, nil
