@@ -59,7 +59,7 @@ func (c *Client) CreateDevBranch(ctx context.Context, name, description string) 
 	return fetchResults[DevBranch](ctx, c, post(path("dev-branches"), body))
 }
 
-// UpdateDevBranch changes name and description of a branch. The default branch keeps its name.
+// UpdateDevBranch changes the name and description of a branch. An empty name keeps the name, as the default branch requires.
 func (c *Client) UpdateDevBranch(ctx context.Context, id IntID, name, description string) (*DevBranch, error) {
 	body := map[string]string{"description": description}
 	if name != "" {
@@ -68,7 +68,7 @@ func (c *Client) UpdateDevBranch(ctx context.Context, id IntID, name, descriptio
 	return fetch[DevBranch](ctx, c, put(path("dev-branches", id.String()), body))
 }
 
-// BranchMetadata lists the notes on the client's branch, see [Client.Branch].
+// BranchMetadata lists the notes on the client's branch. See [Client.Branch].
 func (c *Client) BranchMetadata(ctx context.Context) iter.Seq2[Metadata, error] {
 	return list[Metadata](ctx, c, request{path: c.inBranch().scoped("metadata")})
 }

@@ -20,7 +20,7 @@ type Bucket struct {
 	// Stage is "in", "out" or "sys".
 	Stage       string `json:"stage"`
 	Description string `json:"description"`
-	// Tables are given in the detail of a bucket.
+	// Tables is set by [Client.Bucket] only.
 	Tables []Table `json:"-"`
 	// Created and LastChangeDate are times; the second is zero until the first change.
 	Created        Time `json:"created"`
@@ -35,7 +35,7 @@ type Bucket struct {
 	RowsCount     int64 `json:"rowsCount"`
 	// Backend is the kind of database behind the tables.
 	Backend string `json:"backend"`
-	// Sharing is how the bucket is shared with other projects, or nil.
+	// Sharing says how the bucket is shared with other projects. Nil: it is not.
 	Sharing *string `json:"sharing"`
 	// HasExternalSchema, DatabaseName, Path, Color and IDBranch are details of some backends and of the user interface.
 	HasExternalSchema bool    `json:"hasExternalSchema"`
@@ -43,14 +43,13 @@ type Bucket struct {
 	Path              string  `json:"path"`
 	Color             *string `json:"color"`
 	IDBranch          IntID   `json:"idBranch"`
-	// Metadata are given when they are asked for.
+	// Metadata is set when a call asks for it.
 	Metadata []Metadata `json:"metadata,omitzero"`
 }
 
 // BucketCreate describes a new bucket.
 type BucketCreate struct {
-	// Name is required, without the prefix "c-" that the server puts in front unless the stack has
-	// [FeatureNoBucketPrefix].
+	// Name is required. The server prepends "c-" unless the stack has [FeatureNoBucketPrefix].
 	Name string `json:"name"`
 	// Stage is "in" or "out"; the default is "in".
 	Stage string `json:"stage,omitempty"`
@@ -94,17 +93,17 @@ func (c *Client) CreateBucket(ctx context.Context, in BucketCreate) (*Bucket, er
 	})
 }
 
-// UpdateBucket gives a bucket another display name.
+// UpdateBucket changes the display name of a bucket.
 func (c *Client) UpdateBucket(ctx context.Context, id, displayName string) (*Bucket, error) {
 	return fetch[Bucket](ctx, c, put(c.scoped("buckets", id), map[string]string{"displayName": displayName}))
 }
 
-// DeleteBucket deletes a bucket, with force also one that has tables, and waits for that.
+// DeleteBucket deletes a bucket and waits for its job. A bucket with tables needs force.
 func (c *Client) DeleteBucket(ctx context.Context, id string, force bool) error {
 	return c.deleteByJob(ctx, request{path: c.scoped("buckets", id)}, force)
 }
 
-// deleteByJob makes a deletion that goes on as a job.
+// deleteByJob starts a deletion as a job and waits for it.
 func (c *Client) deleteByJob(ctx context.Context, r request, force bool) error {
 	r.method = http.MethodDelete
 	r.query = params("async", "1", "force", flag(force))

@@ -28,21 +28,21 @@ type Options struct {
 	// Token is sent with each call. A token that begins with "Bearer " is sent as an Authorization header instead. It
 	// may be empty for the calls that need none.
 	Token Secret
-	// HTTP makes the requests; its transport, its timeouts and its proxy are the caller's choice. The default is a client
-	// of its own on http.DefaultTransport. A redirect to another host is followed without the token.
+	// HTTP makes the requests. Its transport, timeouts and proxy are the caller's choice. Default: a new client on
+	// http.DefaultTransport. A redirect to another host is followed without the token.
 	HTTP *http.Client
-	// QueueURL is the address of the queue. By default it is read from the index, at the first call that needs it.
+	// QueueURL is the address of the queue. Default: that of the index, which the first call to the queue reads.
 	QueueURL string
 	// UserAgent is sent with each call; the default is "forebay".
 	UserAgent string
-	// RunID, if not empty, is sent with each call and becomes a part of the files, jobs and events that it creates.
+	// RunID, if not empty, is sent with each call. Files, jobs and events that the call creates carry it.
 	RunID string
 	// Retry bounds the repetition of failed calls.
 	Retry RetryOptions
-	// Logger hears of repeated calls, at level debug. The default is silence.
+	// Logger gets repeated calls at level debug. Default: nothing is logged.
 	Logger *slog.Logger
-	// S3Endpoint and GCSEndpoint replace the public address of these object stores, for files of the providers aws and
-	// gcp, which do not name one. The bucket follows as the first element of the path.
+	// S3Endpoint and GCSEndpoint replace the public addresses of these object stores. Files of the providers aws and gcp do not
+	// name an address. The bucket is the first element of the path.
 	S3Endpoint, GCSEndpoint string
 }
 
@@ -51,11 +51,11 @@ type RetryOptions struct {
 	// Initial is the delay before the second attempt, 100 ms by default. The delay doubles with each attempt, and half
 	// of it is random.
 	Initial time.Duration
-	// Max is the longest delay, 3 s by default. A longer Retry-After of a server is kept nevertheless.
+	// Max is the longest delay, 3 s by default. The Retry-After of a server may exceed it.
 	Max time.Duration
-	// Attempts bounds the attempts of one call, 6 by default; 1 makes no repetition.
+	// Attempts bounds the attempts of one call, 6 by default. 1 disables retries.
 	Attempts int
-	// MaxElapsed is the time after which no further attempt begins, 1 minute by default.
+	// MaxElapsed is the time after which no further attempt starts, 1 minute by default.
 	MaxElapsed time.Duration
 }
 
@@ -101,8 +101,8 @@ type Client struct {
 	branch string // element of the path, "" for the paths without one
 	// project is sent with each call, 0 is not.
 	project int64
-	// queue is the address of the queue, read from the index when it is needed first. All copies of a client share it,
-	// because it depends on the stack alone.
+	// queue is the address of the queue, read from the index at the first use. All copies of a client share it, because it
+	// depends on the stack only.
 	queue *atomic.Pointer[string]
 }
 
@@ -129,8 +129,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// keepToken wraps a rule for redirects, so that the token stays with the host it was meant for: net/http itself takes
-// only the usual headers of credentials away.
+// keepToken wraps a rule for redirects so that no other host gets the token: net/http removes only the standard headers with
+// credentials.
 func keepToken(rule func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
@@ -164,17 +164,17 @@ func (c *Client) WithRunID(runID string) *Client {
 	return &out
 }
 
-// WithProject returns a client whose calls are for one project. It goes with a programmatic token, which stands for a token
-// of the project that the call names; it is sent as "Bearer " and the token. 0 names none.
+// WithProject returns a client whose calls name a project; 0 names none. A programmatic token needs it: it stands for a token
+// of that project. Set such a token as "Bearer " and the token.
 func (c *Client) WithProject(id int64) *Client {
 	out := *c
 	out.project = id
 	return &out
 }
 
-// Branch returns a client whose calls are for one development branch: its number, or "default". Calls that are not made
-// for a branch (jobs, the list of branches, the queue) are not affected, except that a queue job runs in the branch. The
-// empty id gives the paths without a branch, which mean the default one.
+// Branch returns a client for a development branch: its number, or "default". The empty id means the default branch, by paths
+// without a branch. Calls without a branch (jobs, the list of branches, the queue) do not change, except that queue jobs run in
+// the branch.
 func (c *Client) Branch(id string) *Client {
 	out := *c
 	out.branch = id

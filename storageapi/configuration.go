@@ -26,10 +26,9 @@ type Configuration struct {
 	Configuration json.RawMessage `json:"configuration"`
 	// RowsSortOrder are the ids of the rows in the order of their execution. Empty means the order of the ids.
 	RowsSortOrder []string `json:"rowsSortOrder"`
-	// Rows are in the order of their execution. Lists and the detail have them; the answer to a change has not, so Rows is nil
-	// there.
+	// Rows are in the order of their execution. Answers to a change do not have them: Rows is nil there.
 	Rows []ConfigurationRow `json:"rows,omitzero"`
-	// State is a JSON object that the component left for its next run. It belongs to no version.
+	// State is a JSON object that the component has stored for its next run. It belongs to no version.
 	State json.RawMessage `json:"state"`
 	// CurrentVersion describes the last change.
 	CurrentVersion *ConfigurationChange `json:"currentVersion,omitempty"`
@@ -64,7 +63,7 @@ type ConfigurationRow struct {
 	CreatorToken TokenRef `json:"creatorToken"`
 	// ChangeDescription says what the last change of the row was.
 	ChangeDescription string `json:"changeDescription"`
-	// State is a JSON object that the component left for the next run of this row. It belongs to no version.
+	// State is a JSON object that the component has stored for the next run of this row. It belongs to no version.
 	State json.RawMessage `json:"state"`
 	// VersionIdentifier is unique for each change.
 	VersionIdentifier string `json:"versionIdentifier,omitempty"`
@@ -127,19 +126,19 @@ type ConfigurationCreate struct {
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
-// ConfigurationUpdate says what to change. A nil field stays as it is; a field that is given replaces the whole of
-// what was there, so that a part of Configuration cannot be changed alone.
+// ConfigurationUpdate says what to change. A nil field stays as it is. Any other field replaces the old value as a whole: a
+// part of Configuration cannot be changed alone.
 type ConfigurationUpdate struct {
 	// Name and Description are for people.
 	Name        *string `json:"name,omitempty"`
 	Description *string `json:"description,omitempty"`
 	// Configuration is the content itself, not wrapped into another "configuration" node.
 	Configuration json.RawMessage `json:"configuration,omitempty"`
-	// State is replaced without a new version when nothing else is given. {} makes the next run begin again.
+	// State alone is replaced without a new version. {} makes the next run start afresh.
 	State json.RawMessage `json:"state,omitempty"`
 	// IsDisabled keeps the configuration from being run.
 	IsDisabled *bool `json:"isDisabled,omitempty"`
-	// RowsSortOrder must have the ids of all rows. An empty one that is not nil takes the order away.
+	// RowsSortOrder must have the ids of all rows. An empty list that is not nil removes the order.
 	RowsSortOrder []string `json:"rowsSortOrder,omitzero"`
 	// ChangeDescription says what was done; the server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`

@@ -109,13 +109,12 @@ type stateBody struct {
 	State json.RawMessage `json:"state"`
 }
 
-// UpdateConfigurationState replaces the state of a configuration, without a new version. {} makes its next run begin
-// again.
+// UpdateConfigurationState replaces the state of a configuration, without a new version. {} makes the next run start afresh.
 func (c *Client) UpdateConfigurationState(ctx context.Context, component, id string, state json.RawMessage) (*Configuration, error) {
 	return fetch[Configuration](ctx, c, put(c.configs(component, id, "state"), stateBody{state}))
 }
 
-// delete makes a deletion, for which an object that an earlier attempt may have deleted is a success.
+// delete makes a deletion. If a retry does not find the object, an earlier attempt has deleted it: that is a success.
 func (c *Client) delete(ctx context.Context, r request) error {
 	r.method = http.MethodDelete
 	retried, err := c.do(ctx, r, nil)
@@ -125,15 +124,14 @@ func (c *Client) delete(ctx context.Context, r request) error {
 	return err
 }
 
-// DeleteConfiguration puts a configuration into the trash. A second deletion would purge it, so this one is not repeated
-// unless the server cannot have begun it.
+// DeleteConfiguration moves a configuration to the trash. A second deletion would purge it, so the call is repeated only if the
+// server cannot have started it.
 func (c *Client) DeleteConfiguration(ctx context.Context, component, id string) error {
 	return c.delete(ctx, request{path: c.configs(component, id), effect: creating})
 }
 
-// PurgeConfiguration deletes a configuration permanently. It fails with a [*Error] of status 400 unless the
-// configuration is in the trash: the check is made by this call and not by the server, so it does not hold against
-// somebody who restores the configuration at the same time.
+// PurgeConfiguration deletes a configuration permanently. It fails with a [*Error] of status 400 unless the configuration is in
+// the trash. The client checks that, not the server: a concurrent restore is not detected.
 func (c *Client) PurgeConfiguration(ctx context.Context, component, id string) error {
 	if _, err := c.Configuration(ctx, component, id); err == nil {
 		return &Error{
@@ -195,7 +193,7 @@ func (c *Client) CopyConfiguration(ctx context.Context, component, id string, ve
 	return string(out), err
 }
 
-// newID makes a call that answers the id of what it has made.
+// newID makes a call whose answer is the id of a new object.
 func (c *Client) newID(ctx context.Context, r request) (ID, error) {
 	var out struct {
 		ID ID `json:"id"`
@@ -224,7 +222,7 @@ func (c *Client) DeleteConfigurationMetadata(ctx context.Context, component, id,
 	return c.delete(ctx, request{path: c.inBranch().configs(component, id, "metadata", metadataID)})
 }
 
-// inBranch names the default branch in paths that do not exist without one.
+// inBranch names the branch in paths that require one.
 func (c *Client) inBranch() *Client {
 	if c.branch == "" {
 		return c.Branch("default")

@@ -107,8 +107,7 @@ type ErrorBody struct {
 	Errors []Violation `json:"errors,omitempty"`
 }
 
-// newError reads the body of an answer that is not a success. A body that is no error body is left out: it may come from
-// a proxy, and be anything.
+// newError reads the body of an answer that is not a success. It ignores any other body: that may come from a proxy.
 func newError(method, path string, resp *http.Response, body []byte) *Error {
 	e := &Error{
 		Method: method, Path: path, Status: resp.StatusCode,
@@ -138,5 +137,5 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// maxRetryAfter bounds what a server can ask for: beyond it the header is taken for a mistake.
+// maxRetryAfter bounds the delay that a server can ask for.
 const maxRetryAfter = 24 * time.Hour

@@ -8,7 +8,7 @@ import (
 
 // EventCreate is a note in the history of a project.
 type EventCreate struct {
-	// Component is who says it, Message what. Both are required.
+	// Component names the author, Message is the text. Both are required.
 	Component string `json:"component"`
 	Message   string `json:"message"`
 	// Type is "info", the default, "success", "warn" or "error".

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// Collect reads a sequence to its end. At an error it returns what came before, with the error.
+// Collect reads a sequence to its end. On an error it returns the values before it, with the error.
 func Collect[V any](seq iter.Seq2[V, error]) ([]V, error) {
 	var all []V
 	for v, err := range seq {
@@ -66,7 +66,7 @@ func pages[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error]
 	}
 }
 
-// page yields the items of one answer, and returns how many there were and whether the loop goes on.
+// page yields the items of one answer. It returns their number and whether the loop continues.
 func page[V any](ctx context.Context, c *Client, r request, yield func(V, error) bool) (n int, more bool, err error) {
 	r.method = http.MethodGet
 	resp, _, err := c.open(ctx, r)

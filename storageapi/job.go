@@ -84,7 +84,7 @@ type JobFailure struct {
 // Finished reports whether the job has ended, well or not.
 func (j *Job) Finished() bool { return j.Status == JobSuccess || j.Status == JobFailed }
 
-// JobError is the bad end of a storage job.
+// JobError is a storage job that has failed.
 type JobError struct {
 	// Job is the job as it was read last.
 	Job Job
@@ -134,8 +134,8 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[Job, error] {
 	return pages[Job](ctx, c, request{path: path("jobs"), query: query})
 }
 
-// WaitForJob polls a storage job until it has ended; ctx bounds the wait. A job that ended badly is a [*JobError]; the
-// end of ctx is not the end of the job.
+// WaitForJob polls a storage job until it has ended. A failed job is a [*JobError]. ctx bounds the wait; the job continues after
+// its end.
 func (c *Client) WaitForJob(ctx context.Context, id IntID) (*Job, error) {
 	job, err := poll(ctx, pollFirst, pollMax, func() (*Job, bool, error) {
 		job, err := c.Job(ctx, id)
@@ -173,8 +173,7 @@ const (
 	pollMax   = 3 * time.Second
 )
 
-// start makes a call that is answered by a job. A server that did the work at once answers without one: then the job is
-// nil and the answer is in out.
+// start makes a call that is answered by a job. If the server did the work at once, the job is nil and the answer is in out.
 func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {
 	var raw json.RawMessage
 	retried, err := c.do(ctx, r, &raw)

@@ -182,7 +182,7 @@ func (c *Client) QueueJob(ctx context.Context, id ID) (*QueueJob, error) {
 	return c.queueJob(ctx, get(path("jobs", string(id))))
 }
 
-// KillQueueJob asks for the end of a job; one that was not begun is cancelled.
+// KillQueueJob terminates a job, or cancels one that has not started.
 func (c *Client) KillQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
 	return c.queueJob(ctx, post(path("jobs", string(id), "kill"), struct{}{}))
 }
@@ -192,8 +192,8 @@ const (
 	queuePollMax   = 5 * time.Second
 )
 
-// WaitForQueueJob polls a job until it is finished; ctx bounds the wait. An end other than success is a [*QueueJobError];
-// the end of ctx is not the end of the job.
+// WaitForQueueJob polls a job until it has ended. Any end but success is a [*QueueJobError]. ctx bounds the wait; the job
+// continues after its end.
 func (c *Client) WaitForQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
 	job, err := poll(ctx, queuePollFirst, queuePollMax, func() (*QueueJob, bool, error) {
 		job, err := c.QueueJob(ctx, id)

@@ -15,13 +15,13 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// effect says what a repetition of a call does, see the package comment.
+// effect says when a call may be repeated. See the package comment.
 type effect uint8
 
 const (
 	// repeatable calls may be made again after any failure.
 	repeatable effect = iota
-	// creating calls may be made again only when the server cannot have begun the first.
+	// creating calls may be made again only if the server cannot have started the first.
 	creating
 )
 
@@ -40,7 +40,7 @@ type request struct {
 
 func get(path string) request { return request{method: http.MethodGet, path: path} }
 
-// post is a call that creates something, unless its effect is set to another one.
+// post is a creating call, unless the caller changes its effect.
 func post(path string, body any) request {
 	return request{method: http.MethodPost, path: path, body: body, effect: creating}
 }
@@ -105,7 +105,7 @@ func (c *Client) do(ctx context.Context, r request, out any) (retried bool, err 
 	return retried, nil
 }
 
-// call is do for those who do not care about retried.
+// call is do without retried.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	_, err := c.do(ctx, r, out)
 	return err
@@ -120,8 +120,8 @@ func fetch[T any](ctx context.Context, c *Client, r request) (*T, error) {
 	return &out, nil
 }
 
-// create is fetch for an object whose id the caller may have chosen. With such an id the call can be repeated: read then gets
-// what an earlier attempt has made, or nil if it finds nothing.
+// create is fetch for an object whose id the caller may have chosen. With an id the call can be repeated: read then returns what
+// an earlier attempt has made, or nil.
 func create[T any](ctx context.Context, c *Client, r request, id string, read func() (*T, error)) (*T, error) {
 	if id != "" {
 		r.effect = repeatable

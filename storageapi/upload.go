@@ -28,8 +28,8 @@ func BytesSource(data []byte) Source {
 	return Source{Size: int64(len(data)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }
 
-// watchedReader remembers why reading failed, which net/http does not always say. The transport may go on reading after
-// it has given the answer to a request, so the source is closed between two of its readings, and not read afterwards.
+// watchedReader remembers why reading failed: net/http does not always return it. The transport may still read after it has
+// returned the answer, so stop waits for a read in progress, closes the source, and no read reaches it afterwards.
 type watchedReader struct {
 	r io.ReadCloser
 
@@ -90,8 +90,8 @@ func (r *sizedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Upload makes a file of one source. When it returns nil the bytes are stored. After an error the record may exist
-// without bytes; it is deleted if that can be done.
+// Upload makes a file of one source. When it returns nil, the bytes are stored. On an error it tries to delete the record, which
+// may remain without bytes.
 func (c *Client) Upload(ctx context.Context, in FilePrepare, src Source) (*File, error) {
 	in.IsSliced = false
 	if in.SizeBytes == 0 {
@@ -156,7 +156,7 @@ type manifestEntry struct {
 	URL string `json:"url"`
 }
 
-// Commit writes the manifest: the file has these slices, in this order. It may be called again.
+// Commit writes the manifest: the file then has these slices in this order. It may be called again.
 func (s *SlicedFile) Commit(ctx context.Context, names ...string) error {
 	m := manifest{Entries: []manifestEntry{}}
 	for _, name := range names {
@@ -203,8 +203,8 @@ func (s *StoredFile) OpenSlice(ctx context.Context, name string) (io.ReadCloser,
 	return s.client.get(ctx, s.store, name)
 }
 
-// OpenSlices returns the bytes of all slices, one slice after the other. Compressed slices are so one stream of gzip. ctx bounds
-// the reading as well. The caller closes the reader.
+// OpenSlices returns the bytes of all slices one after the other. Compressed slices form one stream of gzip. ctx also bounds the
+// reading. The caller closes the reader.
 func (s *StoredFile) OpenSlices(ctx context.Context) (io.ReadCloser, error) {
 	names, err := s.Slices(ctx)
 	if err != nil {

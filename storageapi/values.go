@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Secret is a token or a part of a credential. It prints and logs as "[secret]"; string(s) is the value, and so is its
-// JSON form, because requests are made of that.
+// Secret is a token or a part of a credential. It prints and logs as "[secret]". string(s) and its JSON form are the value,
+// because requests contain it.
 type Secret string
 
 // String hides the value.
@@ -27,7 +27,7 @@ func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 // LogValue hides the value.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// ID is an identifier that the platform gives as a string or as a number, depending on the call. It is a string here.
+// ID is an identifier that the platform writes as a string or a number, depending on the call.
 type ID string
 
 // UnmarshalJSON accepts a string, a number and null, which is the empty id.
@@ -107,8 +107,8 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return []byte(t.Format(`"` + TimeFormat + `"`)), nil
 }
 
-// Map is an object of the API with names chosen by users. The platform writes an empty one as [] in many places: Map
-// reads that and null as empty, and writes itself so.
+// Map is an object of the API with names chosen by users. The platform often writes an empty one as []: Map reads [] and null as
+// empty, and writes an empty map as [].
 type Map[V any] map[string]V
 
 // UnmarshalJSON accepts an object, an empty array and null.
@@ -137,8 +137,8 @@ func isEmpty(data []byte) bool {
 	return data[0] == '[' && data[len(data)-1] == ']' && len(bytes.TrimSpace(data[1:len(data)-1])) == 0
 }
 
-// Optional is a part of an answer that is absent, null, [] or an object, where the first three mean the same. Value is
-// nil for them. It writes an absent value as [].
+// Optional is a part of an answer that may be missing. Missing, null and [] mean the same: Value is nil. It writes a missing
+// value as [].
 type Optional[V any] struct{ Value *V }
 
 // Some returns a present value.

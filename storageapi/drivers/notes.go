@@ -15,8 +15,8 @@ const (
 	sinkNote     = "KBC.stream.sink.id"
 )
 
-// note says at the table which sink writes it, once for each table and sink in the life of the target. The rows are in the
-// table whatever comes of it, so a failure is logged, and the next import tries again.
+// note writes into the metadata of the table which sink writes it, once for each table and sink in the life of the target. A
+// failure is only logged, because the rows are in the table. The next import tries again.
 func (t *Target) note(ctx context.Context, client *storageapi.Client, f *buffer.File) {
 	key := f.Table.ID + " " + f.SinkID
 	_, done := t.noted.Load(key)

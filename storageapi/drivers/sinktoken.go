@@ -10,7 +10,8 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// sinkClient returns a client with the sink's own token, which is made if it is missing, or the user's client.
+// sinkClient returns a client with the sink's own token, which it makes if needed. Without a store it returns the
+// user's client for a sink that has no token for its bucket.
 func (t *Target) sinkClient(ctx context.Context, f *buffer.File) (*storageapi.Client, error) {
 	if t.opts.Tokens == nil {
 		return t.client, nil
@@ -32,8 +33,8 @@ func (t *Target) sinkClient(ctx context.Context, f *buffer.File) (*storageapi.Cl
 	return t.renew(ctx, f.SinkID, f.Table.ID, false)
 }
 
-// Renew makes a new token for a sink, with the client's own, and deletes the one before. The bucket of the table is
-// made if it is absent. Call it when a sink is enabled again.
+// Renew makes a new token for a sink and deletes the old one. It uses the client's own token, and creates the bucket of the
+// table if it is missing. Call it when a sink is enabled again.
 func (t *Target) Renew(ctx context.Context, sinkID, tableID string) error {
 	if t.store == nil {
 		return errors.New("storage api target: renew: there is no store of tokens")

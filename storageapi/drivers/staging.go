@@ -19,9 +19,9 @@ import (
 
 // StagingOptions configure a [Staging].
 type StagingOptions struct {
-	// Tokens, if not nil, has the tokens of sinks. A sink that has none yet uses the client's.
+	// Tokens, if not nil, has the tokens of sinks. A sink without a token uses the client's.
 	Tokens TokenSource
-	// Logger hears of what could not be tidied up; the default is silence.
+	// Logger gets what could not be cleaned up. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -36,7 +36,7 @@ type Staging struct {
 
 var _ buffer.Staging = (*Staging)(nil)
 
-// stagedFile is the file of the project to which slices of one file of the buffer go now.
+// stagedFile is the file of the project that takes the slices of one file of the buffer.
 type stagedFile struct {
 	mu     sync.Mutex // held while the manifest is written, and guards the fields below
 	file   *storageapi.SlicedFile
@@ -129,7 +129,7 @@ func (s *Staging) forget(fileID string, f *stagedFile) {
 	}
 }
 
-// prepare makes a file of the project unless one still takes slices. f.mu must be held.
+// prepare makes a file of the project unless the present one still takes slices. f.mu is held.
 func (s *Staging) prepare(ctx context.Context, f *stagedFile, obj buffer.Object) error {
 	if f.file != nil {
 		if end := f.file.Expires(); end.IsZero() || time.Until(end) > renewBefore {
@@ -180,7 +180,7 @@ const maxReplaced = 8
 
 var errReplaced = errors.New("the file was replaced during the upload")
 
-// isGone reports whether the store of an upload refuses it forever.
+// isGone reports whether the object store refuses all further uploads to the file.
 func isGone(err error) bool {
 	var e *storageapi.Error
 	return errors.As(err, &e) && (e.Status == 403 || e.Status == 404)
@@ -347,8 +347,8 @@ func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileI
 	return nil
 }
 
-// inPlace returns the file of the project whose slices are exactly those objects, in their order, if there is one. It
-// makes the manifest so if it can.
+// inPlace returns the file of the project whose slices are exactly these objects in their order, if there is one. It rewrites
+// the manifest if that helps.
 func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs []buffer.Object) (storageapi.IntID, bool, error) {
 	var names []string
 	for _, obj := range objs {
@@ -373,7 +373,7 @@ func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs [
 	return 0, false, nil
 }
 
-// reorder rewrites the manifest of a file of the project, if slices go to it now and it has exactly these.
+// reorder rewrites the manifest of a file that still takes slices, if it has exactly these.
 func (s *Staging) reorder(ctx context.Context, fileID string, id storageapi.IntID, names []string) (bool, error) {
 	staged := s.stored(fileID)
 	staged.mu.Lock()

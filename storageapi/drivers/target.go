@@ -20,10 +20,9 @@ import (
 
 // TargetOptions configure a [Target].
 type TargetOptions struct {
-	// Staging, if not nil, is where the buffer keeps its slices: they are then imported where they are when that can
-	// be done.
+	// Staging, if not nil, has the slices of the buffer. They are imported in place if possible.
 	Staging *Staging
-	// Tokens, if not nil, has a token for each sink. A [TokenStore] has them made and renewed by the target.
+	// Tokens, if not nil, has a token for each sink. With a [TokenStore] the target makes and renews them.
 	Tokens TokenSource
 	// TempDir holds the copy of a slice while it is uploaded to its own file. Default: the system's.
 	TempDir string
@@ -47,8 +46,8 @@ var (
 	_ buffer.Uncreator = (*Target)(nil)
 )
 
-// NewTarget returns a target. It makes no call. The client's token must be able to make buckets and tokens, unless those
-// are there already.
+// NewTarget returns a target. It makes no call. The client's token must be able to create buckets and tokens, unless they
+// exist.
 func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 	if client == nil {
 		return nil, errors.New("storage api target: options: the client is nil")
@@ -58,7 +57,7 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 	return &Target{client: client, opts: o, store: store}, nil
 }
 
-// classify marks the errors that need someone to fix the cause.
+// classify marks errors that a retry cannot cure as permanent.
 func classify(err error) error {
 	var e *storageapi.Error
 	if errors.As(err, &e) && e.Status >= 400 && e.Status < 500 {
@@ -80,16 +79,16 @@ type progress struct {
 	// File is the file of the project. Own says that it was made for this import alone.
 	File storageapi.IntID `json:"file,omitempty"`
 	Own  bool             `json:"own,omitempty"`
-	// Asked says that an import of File may have been asked for, at a time not before Since.
+	// Asked says that an import of File may have been requested, not before Since.
 	Asked bool      `json:"asked,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Job is the job that was answered.
+	// Job is the job of the import, if its id is known.
 	Job storageapi.IntID `json:"job,omitempty"`
 }
 
 // Import implements [buffer.Target], at least once.
 func (t *Target) Import(ctx context.Context, f *buffer.File) error {
-	// Both attempts go on from one note: what the first one has asked for, the second one waits for.
+	// Both attempts share one note: the second waits for what the first has requested.
 	var p progress
 	if len(f.Progress) > 0 {
 		if err := json.Unmarshal(f.Progress, &p); err != nil {
@@ -116,13 +115,13 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	return nil
 }
 
-// isRefused reports whether err is an answer that a call would not get with a good token of the sink.
+// isRefused reports whether a call failed because the token of the sink is no longer good.
 func isRefused(err error) bool {
 	var e *storageapi.Error
 	return storageapi.IsUnauthorized(err) || errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
-// importFile goes on with an import from where p says that it is.
+// importFile continues an import from the step that p describes.
 func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) error {
 	if err := t.ensure(ctx, client, f.Table); err != nil {
 		return err
@@ -147,7 +146,7 @@ func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *b
 	return err
 }
 
-// resume looks for what became of an earlier attempt. If it failed p is set back to where a new one begins.
+// resume finds the outcome of an earlier attempt. If that has failed, it resets p for a new one.
 func (t *Target) resume(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) (done bool, err error) {
 	if p.Asked && p.Job == 0 {
 		if p.Job, err = findJob(ctx, client, f.ID, *p); err != nil {
@@ -175,7 +174,7 @@ func (t *Target) resume(ctx context.Context, client *storageapi.Client, f *buffe
 	return false, err
 }
 
-// findJob looks for the job of an import that was asked for without learning its id.
+// findJob finds the job of an import whose request was sent and whose answer was lost.
 func findJob(ctx context.Context, client *storageapi.Client, fileID string, p progress) (storageapi.IntID, error) {
 	for job, err := range client.Jobs(ctx, storageapi.JobQuery{CreatedFrom: p.Since}) {
 		if err != nil {
@@ -202,7 +201,7 @@ func save(ctx context.Context, f *buffer.File, p progress) error {
 // clockSkew is how far the clocks of both sides may differ.
 const clockSkew = time.Hour
 
-// begin asks for the import of a file of the project that has the slices, and notes the job.
+// begin requests the import of a file of the project with the slices, and saves the id of the job.
 func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) error {
 	there := p.File != 0
 	if there {
@@ -228,7 +227,7 @@ func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *buffer
 	return save(ctx, f, *p)
 }
 
-// await waits for the job of an import, and deletes the file that was made for it.
+// await waits for the job of an import and deletes the file if it was made for this import.
 func (t *Target) await(ctx context.Context, client *storageapi.Client, p progress) error {
 	_, err := client.WaitForJob(ctx, p.Job)
 	if err == nil && p.Own {
@@ -237,7 +236,7 @@ func (t *Target) await(ctx context.Context, client *storageapi.Client, p progres
 	return err
 }
 
-// discard deletes a file of the project that is no longer needed.
+// discard deletes a file of the project. A failure is only logged.
 func (t *Target) discard(ctx context.Context, client *storageapi.Client, id storageapi.IntID) {
 	if err := client.DeleteFile(ctx, id); err != nil {
 		t.opts.Logger.Warn("storage api target: a file could not be deleted, it expires by itself", "file", id, "error", err)

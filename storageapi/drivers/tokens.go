@@ -21,7 +21,7 @@ type SinkToken struct {
 	ID storageapi.ID `json:"id"`
 	// Token is the secret.
 	Token storageapi.Secret `json:"token"`
-	// Bucket is the one that the token may write.
+	// Bucket is the bucket that the token may write.
 	Bucket string `json:"bucket"`
 }
 
@@ -31,17 +31,17 @@ type TokenSource interface {
 	Get(ctx context.Context, sinkID string) (SinkToken, error)
 }
 
-// TokenStore keeps the tokens of sinks over restarts: a [Target] that has one makes and renews them. With a TokenSource
-// alone tokens are made elsewhere, and a sink without a fitting one uses the client's own token.
+// TokenStore keeps the tokens of sinks over restarts. A [Target] with a store makes and renews them. With a plain TokenSource
+// tokens are made elsewhere, and a sink without a token for its bucket uses the client's.
 type TokenStore interface {
 	TokenSource
 	// Put stores the token of a sink durably, in place of the one before.
 	Put(ctx context.Context, sinkID string, token SinkToken) error
-	// Delete forgets the token of a sink. One that is not there is a success.
+	// Delete removes the token of a sink. A missing one is a success.
 	Delete(ctx context.Context, sinkID string) error
 }
 
-// TokenDir is a [TokenStore] with one file for each sink, which only the owner can read. The secrets are not encrypted.
+// TokenDir is a [TokenStore] with one file for each sink, readable by the owner only. Secrets are not encrypted.
 type TokenDir struct {
 	dir string
 	mu  sync.Mutex // held while a file is written, so that two writers of one sink do not meet
@@ -49,7 +49,7 @@ type TokenDir struct {
 
 var _ TokenStore = (*TokenDir)(nil)
 
-// NewTokenDir returns a store in a directory, which is made by the first Put.
+// NewTokenDir returns a store in a directory. The first Put creates the directory.
 func NewTokenDir(dir string) *TokenDir { return &TokenDir{dir: dir} }
 
 func (d *TokenDir) path(sinkID string) string {

@@ -215,7 +215,7 @@ func blobETag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
-// putProperties stores the properties in the header of the request.
+// putProperties stores the properties given in the header of the request.
 func (c *call) putProperties(file int64, name string, whole bool) error {
 	p, err := readBlobProperties(c.r.Header, whole)
 	if err != nil {

@@ -23,10 +23,10 @@ type callStream interface {
 	WriteStatus(*status.Status) error
 }
 
-// read reads the message of a call, and ends the call when that takes longer than Options.ReadTimeout. It reads the bytes
-// itself: gRPC buffers a whole message of the announced size, whoever sends it and however slowly, before anybody can count
-// it. Other designs that lost: a tap handle, with which a call has a deadline from its start, because a server takes only
-// one, and panics about another; a buffer pool that counts, because it can neither refuse nor tell whose the bytes are.
+// read reads the message of a call, and ends the call if that takes longer than Options.ReadTimeout. It reads the bytes itself,
+// because gRPC buffers a whole message of the announced size before its memory can be counted. Designs that lost: a tap handle
+// gives a call a deadline from its start, but a server takes only one and panics at a second; a counting buffer pool can
+// neither refuse bytes nor tell whose they are.
 func (s *server) read(ctx context.Context, req *request, dec func(any) error) error {
 	if req.err = s.intake.Take(&req.call.body, req.headers+callBytes); req.err != nil {
 		return nil // interceptors see the call all the same
@@ -53,8 +53,8 @@ func (s *server) read(ctx context.Context, req *request, dec func(any) error) er
 	return nil
 }
 
-// receive returns the message of a call without its compression. Nothing follows it: until the end of the call has come, a
-// client could fill its window, which is why that is reserved until then.
+// receive returns the decompressed message of a call. It waits for the end of the call, because until then the client can fill
+// its window; the memory for that stays reserved.
 func (s *server) receive(c *call, stream callStream) ([]byte, error) {
 	if err := stream.ReadMessageHeader(c.prefix[:]); err != nil {
 		return nil, broken(err)
@@ -85,7 +85,7 @@ func (s *server) receive(c *call, stream callStream) ([]byte, error) {
 	return data, nil
 }
 
-// unread is the status of a call whose message could not be read whole.
+// unread is the status of a call whose message could not be read completely.
 func (s *server) unread(err error, form string) error {
 	var (
 		large *intake.TooLargeError
@@ -100,7 +100,7 @@ func (s *server) unread(err error, form string) error {
 	return broken(err)
 }
 
-// broken is the status of a call that ended within its message, which its client rarely learns.
+// broken is the status of a call that ended within its message. Its client rarely gets it.
 func broken(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return status.Error(codes.Internal, "The call ended before its message was complete.")

@@ -66,13 +66,13 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 	return s
 }
 
-// window is how far a client may send ahead of what is read, and so the memory of a call before anything is read. It is
-// enough for most requests. A fixed window needs no pings to estimate it. Reading asks for as much as memory is reserved for,
-// which doubles with what has arrived, so a large message does not wait for the window for long.
+// window is how far a client may send ahead of reading, and so the memory of a call before it is read. It fits most requests. A
+// fixed window needs no pings to estimate it. Reads ask for as many bytes as are reserved, which doubles with what has arrived,
+// so large messages do not wait long for the window.
 const window = 128 << 10
 
-// callBytes is what is reserved for a call while its message arrives: the window, twice because frames that are not full
-// take whole buffers, and because a call is more than its bytes.
+// callBytes is reserved for a call while its message arrives: twice the window, because partly filled frames take whole
+// buffers, and because a call needs more than its bytes.
 const callBytes = 2 * window
 
 // Register adds the three OTLP services to a server, which must use the codec that gRPC has for "proto" (the default).
@@ -108,7 +108,7 @@ func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 	}, srv)
 }
 
-// profiles is the service of a signal that is not taken, so that the answer says it.
+// profiles is the service of an unsupported signal. It is registered so that the answer says so.
 const profiles = "opentelemetry.proto.collector.profiles.v1development.ProfilesService"
 
 var services = map[forebay.Signal]string{
@@ -117,7 +117,7 @@ var services = map[forebay.Signal]string{
 	forebay.SignalTraces:  "opentelemetry.proto.collector.trace.v1.TraceService",
 }
 
-// keyName is the metadata that names a batch, so that sending it again adds only what is missing of it.
+// keyName is the metadata with the key of a batch. Sending the batch again stores only what is missing.
 var keyName = strings.ToLower(callkey.Header)
 
 type server struct {
@@ -137,8 +137,7 @@ type call struct {
 	prefix [5]byte // of the message
 }
 
-// request is what interceptors see as the message of a call. Its cost, and whether the caller has the secret, are known before
-// it is decoded.
+// request is what interceptors see as the message of a call. The secret and the cost are checked before it is decoded.
 type request struct {
 	signal  forebay.Signal
 	srv     *server
@@ -167,8 +166,8 @@ func (r *request) decode(data []byte) error {
 	return err
 }
 
-// UnmarshalProto is called by the codec of a server that is not one of gRPC with the bytes of the message, which are valid
-// only during the call. Its errors would become INTERNAL, so it keeps them instead.
+// UnmarshalProto is called by the codec of a server that is not gRPC's own. data is valid only during the call. Its errors would
+// become INTERNAL, so it keeps them.
 func (r *request) UnmarshalProto(data []byte) error {
 	if len(data) > r.srv.opts.MaxMessageBytes { // the server may have a higher limit
 		r.err = errTooLarge
@@ -178,7 +177,7 @@ func (r *request) UnmarshalProto(data []byte) error {
 	return nil
 }
 
-// SizeProto and MarshalProto make it a message for the codec; a server does not send it.
+// SizeProto and MarshalProto satisfy the codec. A server does not send requests.
 func (*request) SizeProto() int          { return 0 }
 func (*request) MarshalProto([]byte) int { return 0 }
 
@@ -188,7 +187,7 @@ type response []byte
 func (r response) SizeProto() int              { return len(r) }
 func (r response) MarshalProto(dst []byte) int { return copy(dst, r) }
 
-// UnmarshalProto makes it a message for the codec; a server does not receive it.
+// UnmarshalProto satisfies the codec. A server does not receive responses.
 func (response) UnmarshalProto([]byte) error { return nil }
 
 // handle answers one call. The message is read, inflated and decoded only after the secret has been checked.
@@ -293,7 +292,7 @@ func errPaused() error {
 	return unavailable(otlp.PausedRetryAfter, "The source is disabled. Send the batch again later.")
 }
 
-// unavailable is a status that exporters repeat the batch for, after the delay.
+// unavailable is a status after which exporters send the batch again, when the delay has passed.
 func unavailable(after time.Duration, message string) error {
 	st := status.New(codes.Unavailable, message)
 	with, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(max(after, time.Second))})
@@ -303,7 +302,7 @@ func unavailable(after time.Duration, message string) error {
 	return with.Err()
 }
 
-// size is about what the metadata of a call has in bytes.
+// size is the approximate number of bytes of metadata.
 func size(md metadata.MD) (n int) {
 	for name, values := range md {
 		for _, v := range values {

@@ -4,8 +4,8 @@
 //	auth, err := platformauth.New(client, platformauth.Options{})
 //	api, err := streamapi.New(cat, streamapi.Options{Auth: auth, Ingest: opts, IngestURL: "https://in.example.com"})
 //
-// The platform is asked once for a token, and its answer remembered for a short time: a token that is taken away there
-// works here for at most [Options.TTL] longer. Only hashes of tokens are kept.
+// The platform is asked once for a token, and its answer is cached for a short time: a token that is revoked there works here for
+// at most [Options.TTL] longer. Only hashes of tokens are kept.
 //
 // A programmatic token (kbc_at_, kbc_pat_) goes to the platform as "Authorization: Bearer", with the project in
 // X-KBC-ProjectId. streamapi.Options.NoProgrammaticTokens switches them off.
@@ -29,11 +29,11 @@ import (
 
 // Options configure [New]. The zero value works.
 type Options struct {
-	// TTL is how long an answer is remembered. Refused tokens are remembered for 5 s at most. Default: 1 minute.
+	// TTL is how long an answer is cached; refusals for at most 5 s. Default: 1 minute.
 	TTL time.Duration
-	// Tokens is how many answers are remembered at most; beyond it the oldest are forgotten. Default: 10,000.
+	// Tokens bounds the cached answers. The oldest are dropped first. Default: 10,000.
 	Tokens int
-	// Calls is how many tokens are asked for at once at most; other requests wait. Default: 16.
+	// Calls bounds the concurrent calls to the platform. Other requests wait. Default: 16.
 	Calls int
 }
 
@@ -54,11 +54,11 @@ func (o Options) Validate() error {
 const (
 	// refusedTTL is short, because a token that was refused may be enabled again.
 	refusedTTL = 5 * time.Second
-	// callTimeout leaves the request that asks time for its answer.
+	// callTimeout leaves the waiting request time for its answer.
 	callTimeout = 20 * time.Second
 	// maxToken is far above the length of all tokens of the platform.
 	maxToken = 1024
-	// adminRole is the one that may change something.
+	// adminRole is the role that may change something.
 	adminRole = "admin"
 )
 
@@ -86,7 +86,7 @@ type verifier struct {
 	order   list.List // of hash, the oldest answer first
 }
 
-// answer is what is known of a token. All but at is written before done is closed, and not after.
+// answer is what is known of a token. All fields but at are written before done is closed, and not after.
 type answer struct {
 	done    chan struct{}
 	who     streamapi.Identity
@@ -103,14 +103,13 @@ func (v *verifier) Verify(ctx context.Context, token string) (streamapi.Identity
 	return v.verify(ctx, sha256.Sum256([]byte(token)), v.client.WithToken(storageapi.Secret(token)))
 }
 
-// VerifyProgrammatic implements [streamapi.ProgrammaticAuthenticator]. The platform is asked to verify the token for the
-// project: its answer describes the token of the project that the programmatic one stands for. That token itself is
-// neither needed nor kept.
+// VerifyProgrammatic implements [streamapi.ProgrammaticAuthenticator]. The platform verifies the token for the project: its
+// answer describes the token of the project that the programmatic one stands for. That token itself is neither needed nor kept.
 func (v *verifier) VerifyProgrammatic(ctx context.Context, token string, projectID int) (streamapi.Identity, error) {
 	if len(token) > maxToken {
 		return streamapi.Identity{}, invalidToken()
 	}
-	// No token has a line break, so that no other call has the key.
+	// No token has a line break, so no call of Verify has this key.
 	key := sha256.Sum256(fmt.Appendf(nil, "%d\n%s", projectID, token))
 	who, err := v.verify(ctx, key, v.client.WithToken(storageapi.Secret("Bearer "+token)).WithProject(int64(projectID)))
 	if err == nil && who.ProjectID != projectID {
@@ -123,7 +122,7 @@ func invalidToken() error {
 	return &streamapi.AuthError{Status: http.StatusUnauthorized, Name: codes[http.StatusUnauthorized], Message: "Invalid Token"}
 }
 
-// verify returns the answer that is remembered under a key, or asks the platform with a client of the token.
+// verify returns the cached answer of a key, or asks the platform with the client.
 func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Client) (streamapi.Identity, error) {
 	v.mu.Lock()
 	a := v.answers[key]
@@ -134,7 +133,7 @@ func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Clie
 	if a == nil {
 		a = &answer{done: make(chan struct{})}
 		v.answers[key] = a
-		// The call outlives the request that has begun it: others may wait for it.
+		// The call outlives the request that started it: others may wait for it.
 		go v.ask(context.WithoutCancel(ctx), key, client, a)
 	}
 	v.mu.Unlock()
@@ -179,13 +178,13 @@ func (v *verifier) ask(ctx context.Context, key hash, client *storageapi.Client,
 	}
 }
 
-// codes are the names of answers that have none, such as those of a proxy before the platform.
+// codes are the names for answers without one, such as those of a proxy in front of the platform.
 var codes = map[int]string{
 	http.StatusUnauthorized: "storage.tokenInvalid",
 	http.StatusForbidden:    "storage.accessDenied",
 }
 
-// call asks the platform, and says how long its answer is good for.
+// call asks the platform. keep is how long its answer is valid.
 func (v *verifier) call(ctx context.Context, client *storageapi.Client) (who streamapi.Identity, keep time.Duration, err error) {
 	t, err := client.VerifyToken(ctx)
 	if err != nil {

@@ -16,31 +16,31 @@ import (
 type Identity struct {
 	// ProjectID is the token's project. The API serves one project; tokens of others are as good as unknown ones.
 	ProjectID int
-	// Master tells that the token may use the API at all, Admin that it may change something.
+	// Master says that the token may use the API, Admin that it may change something.
 	Master, Admin bool
 	// By is recorded with every change.
 	By catalog.By
 }
 
-// Authenticator verifies the tokens of the Stream API: [StaticToken] knows one, package stream/platformauth asks the
-// platform. Implementations must be safe for concurrent use and should remember answers for a short time.
+// Authenticator verifies the tokens of the Stream API. [StaticToken] accepts one token; package stream/platformauth asks the
+// platform. Implementations must be safe for concurrent use and should cache answers for a short time.
 type Authenticator interface {
-	// Verify returns what a token stands for. A token that is refused is an [*AuthError]. When nobody can tell now it is
-	// an [*UnavailableError]; other errors are faults of the service.
+	// Verify returns what a token stands for. The error is an [*AuthError] for a refused token, and an [*UnavailableError] if the
+	// token cannot be verified now. Other errors are faults of the service.
 	Verify(ctx context.Context, token string) (Identity, error)
 }
 
-// ProgrammaticAuthenticator is an [Authenticator] that also knows programmatic tokens: those that begin with "kbc_at_" or
-// "kbc_pat_" and are bound to no project. A request with one names its project in X-KBC-ProjectId. An Authenticator that
-// is not one is asked for them by Verify, as for any other token.
+// ProgrammaticAuthenticator is an [Authenticator] that also verifies programmatic tokens. These begin with "kbc_at_" or
+// "kbc_pat_" and are bound to no project, so a request names the project in X-KBC-ProjectId. Other Authenticators get them by
+// Verify, like any token.
 type ProgrammaticAuthenticator interface {
 	Authenticator
-	// VerifyProgrammatic exchanges a programmatic token for a token of the project, and returns what that one stands for.
-	// The errors are those of Verify.
+	// VerifyProgrammatic exchanges a programmatic token for a token of the project and returns what that token stands for. Its
+	// errors are those of Verify.
 	VerifyProgrammatic(ctx context.Context, token string, projectID int) (Identity, error)
 }
 
-// AuthError is a token that is refused.
+// AuthError is the refusal of a token.
 type AuthError struct {
 	// Status is the HTTP status, Name the machine-readable error, Message the text of the answer. None has the token.
 	Status        int
@@ -51,8 +51,8 @@ type AuthError struct {
 
 func (e *AuthError) Error() string { return e.Name + ": " + e.Message }
 
-// UnavailableError says that a token cannot be verified now, because the platform cannot be reached or is at fault. The
-// request is answered 503, with Retry-After.
+// UnavailableError says that a token cannot be verified now: the platform is unreachable or at fault. The request gets 503 with
+// Retry-After.
 type UnavailableError struct {
 	// Name, Message and ExceptionID are those of the platform's answer. Empty: there was none.
 	Name, Message, ExceptionID string
@@ -68,17 +68,17 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 // invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
 var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}
 
-// noProgrammaticTokens says to a client with a token of another kind what would help.
+// noProgrammaticTokens tells the client which tokens are accepted.
 var noProgrammaticTokens = &AuthError{
 	Status: http.StatusUnauthorized, Name: invalidToken.Name,
 	Message: "Invalid Token: programmatic tokens are not accepted here, send a token of the project.",
 }
 
-// missingToken is told with all else that is wrong with the form of a request.
+// missingToken is reported together with other faults of the request's form.
 var missingToken = names.Errorf(http.StatusBadRequest, "missingField", "%q is missing from header.", tokenHeader)
 
-// StaticToken accepts one token, for the given project, with all permissions. It knows no programmatic tokens. It panics
-// when the token is empty: an API that anybody may change must be a decision that can be read in the caller's code.
+// StaticToken accepts one token for the given project, with all permissions, and no programmatic tokens. It panics if the token is
+// empty: an API that everybody can change must be an explicit decision in the caller's code.
 func StaticToken(token string, projectID int) Authenticator {
 	if token == "" {
 		panic("streamapi: StaticToken with an empty token")

@@ -23,7 +23,7 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// checks is what the requests of one operation must be like.
+// checks are the rules for requests of one operation.
 type checks struct {
 	op       *operation
 	registry huma.Registry
@@ -33,8 +33,7 @@ type checks struct {
 	programmatic bool
 }
 
-// problems collects what is wrong with the form of a request. All of it goes into one answer, whose name is that of the
-// first.
+// problems collects the faults in the form of a request. One answer reports all of them under the name of the first.
 type problems struct {
 	name  string
 	texts []string
@@ -47,7 +46,7 @@ func (p *problems) add(name, format string, args ...any) {
 	p.texts = append(p.texts, fmt.Sprintf(format, args...))
 }
 
-// refused adds what the catalog has against a request; nil is nothing.
+// refused adds an error of the catalog, unless it is nil.
 func (p *problems) refused(err error) {
 	if e, ok := errors.AsType[*catalog.Error](err); ok {
 		p.add(string(e.Code), "%s", strings.TrimSuffix(e.Message, "."))
@@ -61,7 +60,7 @@ func (p *problems) err() error {
 	return names.Errorf(http.StatusBadRequest, p.name, "%s", strings.Join(p.texts, "; "))
 }
 
-// decode checks the form of a request, whose body has at most that many bytes, and fills the call.
+// decode checks the form of a request, whose body may have most bytes, and fills the call.
 func (k *checks) decode(c *call, most int64) error {
 	var p problems
 	if k.op.access != open {
@@ -178,8 +177,8 @@ func (k *checks) readBody(c *call, p *problems, most int64) error {
 	return nil
 }
 
-// decodeBody returns a body with the members that its schema has, and what they mean. What is checked is what is used:
-// of members that are given twice, in the same or another case, one is left.
+// decodeBody returns a body reduced to the members of its schema, and its decoded form. The checks and the operation see the
+// same bytes: of members given twice, in the same or another case, one remains.
 func (k *checks) decodeBody(b []byte) (body []byte, v any, err error) {
 	if !utf8.Valid(b) {
 		return nil, nil, errors.New("it is not UTF-8")
@@ -199,9 +198,8 @@ func (k *checks) decodeBody(b []byte) (body []byte, v any, err error) {
 	return raw, v, json.Unmarshal(raw, &v)
 }
 
-// canonical rewrites valid JSON: objects have the members of the schema by their exact names, the last where several
-// are equal. Other members are left out, unless the schema refuses them. Values that the schema leaves open, or that are of
-// another type, stay as they are.
+// canonical rewrites valid JSON: objects get the members of the schema under their exact names, the last of equal ones. Other
+// members are dropped unless the schema refuses them. Values of another type, or without a schema, stay as they are.
 func (k *checks) canonical(s *huma.Schema, raw json.RawMessage) (json.RawMessage, error) {
 	if s.Ref != "" {
 		s = k.registry.SchemaFromRef(s.Ref)
@@ -337,7 +335,7 @@ func newPage(q url.Values) page {
 	return p
 }
 
-// cut returns the items of a list that are on the page. The ids ascend.
+// cut returns the items on the page of a list with ascending ids.
 func cut[T any](p page, all []T, id func(T) string) ([]T, pageBody) {
 	total := len(all)
 	if p.afterID != "" {
@@ -353,7 +351,7 @@ func cut[T any](p page, all []T, id func(T) string) ([]T, pageBody) {
 	return all, body
 }
 
-// jsonObject tells whether b is one JSON object.
+// jsonObject reports whether b is one JSON object.
 func jsonObject(b []byte) bool {
 	b = bytes.TrimSpace(b)
 	return len(b) > 0 && b[0] == '{' && json.Valid(b)

@@ -20,7 +20,7 @@ const documentationPath = "/v1/documentation"
 //go:embed documentation.html
 var documentationPage []byte
 
-// documentation is the description of the API, made of its operations.
+// documentation is the description of the API, derived from its operations.
 type documentation struct {
 	spec     *huma.OpenAPI
 	registry huma.Registry
@@ -53,7 +53,7 @@ func ptr[T any](v T) *T { return &v }
 
 var placeholder = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// describe makes the description. The operations are part of the program, so whatever is wrong with it shows at once.
+// describe makes the description. It panics on a fault: the operations are constants of the program.
 func describe(ops []operation, opts Options) *documentation {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[mappedColumn](), reflect.TypeFor[column]())
@@ -87,7 +87,7 @@ func describe(ops []operation, opts Options) *documentation {
 			s.AdditionalProperties = nil // unknown fields are ignored
 		}
 	}
-	// What is stored depends on every option of a column, so one that is misspelt is refused.
+	// A misspelt option of a column would change what is stored, so unknown members are refused.
 	for _, t := range []reflect.Type{reflect.TypeFor[column](), reflect.TypeFor[templateBody]()} {
 		registry.SchemaFromRef(registry.Schema(t, true, "").Ref).AdditionalProperties = false
 	}
@@ -169,7 +169,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 	return o
 }
 
-// badRequests are the names of the errors of a request's form.
+// badRequests are the names of errors in the form of a request.
 func (op *operation) badRequests() []string {
 	list := []string{"badRequest", "missingField"}
 	if len(op.query) > 0 || len(pathNames(op.path)) > 1 { // besides the branch
@@ -192,8 +192,7 @@ func (op *operation) badRequests() []string {
 // pathNames are the placeholders of a path.
 func pathNames(path string) [][]string { return placeholder.FindAllStringSubmatch(path, -1) }
 
-// addEmbedded adds to the schemas of types what they embed, which the library leaves out because the embedded types are not
-// exported.
+// addEmbedded adds embedded types to the schemas of types. The library omits them because they are not exported.
 func (d *documentation) addEmbedded(types ...reflect.Type) {
 	for _, t := range types {
 		s := d.registry.SchemaFromRef(d.registry.Schema(t, true, "").Ref)
