@@ -253,10 +253,11 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	acked := map[string]bool{}
+	random, noise := rand.NewChaCha8([32]byte{}), make([]byte, 24<<10)
 	send := func(seq int) error {
-		noise := make([]byte, 24<<10) // does not compress
+		_, _ = random.Read(noise)
 		for i := range noise {
-			noise[i] = byte('a' + rand.IntN(26))
+			noise[i] = 'a' + noise[i]%26 // hardly compresses
 		}
 		body := fmt.Appendf(nil, `{"client":0,"seq":%d,"noise":"%s"}`, seq, noise)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -179,7 +179,7 @@ func flushAll(t *testing.T, eng *forebay.Engine) {
 func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 	cycles := *fills
 	if testing.Short() {
-		cycles = min(cycles, 3)
+		cycles = min(cycles, 2)
 	}
 	disk := smallVolume(t, 64)
 	data, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")
