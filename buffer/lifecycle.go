@@ -9,10 +9,10 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// maxSlices closes a file whatever its conditions say: a target gets a bounded number of objects in one import.
+// maxSlices closes a file whatever its conditions say, so that one import has a bounded number of objects.
 const maxSlices = 100
 
-// history is how many imported and how many expired files of a sink are kept for the list of files.
+// history is how many ended files of a sink are listed, for each way to end.
 const history = 31
 
 // timerKind says what is due.
@@ -64,7 +64,7 @@ func (t *txn) openSlice(s *sinkState) {
 	t.onDurable(func() { b.timers.Set(timerKey{timerSlice, sl.num}, at) })
 }
 
-// sealSlice ends the writing of a slice: its totals are final and it waits for its upload.
+// sealSlice ends the writing of a slice. Its totals are final, and it waits for its upload.
 func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 	b := t.b
 	s := sl.file.sink
@@ -156,7 +156,7 @@ func (t *txn) uploaded(sl *slice) {
 	t.checkUploaded(sl.file)
 }
 
-// ended records the end of a file: imported, expired or discarded. Its staged objects are cleaned up afterwards.
+// ended records that a file was imported, expired or discarded. Its staged objects are cleaned up afterwards.
 func (t *txn) ended(f *file, state format.FileState) {
 	if f.done() {
 		return
@@ -201,7 +201,7 @@ func (t *txn) ended(f *file, state format.FileState) {
 	})
 }
 
-// cleaned forgets the slices of an ended file and the oldest history of its sink.
+// cleaned removes the slices of an ended file, and the oldest ended files of its sink.
 func (t *txn) cleaned(f *file) {
 	for _, sl := range f.slices {
 		t.staged -= sl.Stored
@@ -228,7 +228,7 @@ func (t *txn) cleaned(f *file) {
 	})
 }
 
-// retryFailed repeats at once what failed before at this sink.
+// retryFailed repeats all failed work of a sink at once.
 func (t *txn) retryFailed(s *sinkState) {
 	for _, f := range s.files {
 		t.retryFile(f)
@@ -288,7 +288,7 @@ func (b *Buffer) fire(k timerKey) {
 				t.onDurable(func() { b.queueCompact(s) })
 			}
 		}
-	}}) // an error says that the buffer closes or has failed; recovery sets the timers again
+	}}) // with an error the buffer is closing or has failed: recovery sets the timers again
 }
 
 // intervalOfSlice seals a slice whose interval has passed. A clock that was set back makes it wait again.

@@ -10,25 +10,24 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Pressure: rows that gather in a writing file take room that only their import gives back. When what gathers takes half
-// of the room that a bound leaves beside what is on its way already, its file is closed, uploaded and imported at once,
-// whatever its conditions say.
+// Rows that gather in a writing file take room that only their import frees. When they take half of the room that a bound leaves
+// beside what is on its way already, the file is closed, uploaded and imported at once, whatever its conditions say.
 //
-// The mark falls with the room, and not with the bound alone, so that a sink whose earlier files are stuck can still use
-// the rest. It does not fall below a 64th of the bound: while the target is away a file more brings no room, and an outage
-// leaves half a dozen files and not one for each commit.
+// The mark depends on the room that is left, and not on the bound alone, so that a sink whose earlier files are stuck can still
+// use the rest. It is at least a 64th of the bound: during an outage of the target another file frees nothing, and half a dozen
+// files are left behind instead of one for each commit.
 
-// pressureLeast is the smallest share of a bound that pressure closes a file for.
+// pressureLeast is the smallest part of a bound for which a file is closed.
 const pressureLeast = 64
 
-// pressureMark returns from how many gathering bytes on files are closed, when moving bytes are on their way to the table
-// and a call waits for need bytes.
+// pressureMark returns the number of gathering bytes from which files are closed. moving bytes are on their way to the table, and
+// a call waits for need bytes.
 func pressureMark(bound, moving, need int64) int64 {
 	room := bound - moving
 	return max(min(room/2, room-need), bound/pressureLeast, 1)
 }
 
-// relieve closes the files of the sinks that the chunks belong to, and of the fullest sinks, as far as bounds demand it.
+// relieve closes files of the sinks of the chunks, and of the fullest sinks, as far as the bounds demand it.
 func (t *txn) relieve(chunks []*chunk) {
 	for _, ch := range chunks {
 		t.relieveSink(ch.sink)
@@ -48,7 +47,7 @@ func (b *Buffer) pressed(s *sinkState) bool {
 	return f != nil && f.gathered >= pressureMark(b.opts.MaxSinkBytes, s.waiting.Load()-f.gathered, 0)
 }
 
-// relieveAll closes the files of the fullest sinks when all together leave too little room, or less than need.
+// relieveAll closes the files of the fullest sinks when all sinks together leave too little room, or less than need.
 func (t *txn) relieveAll(need int64) {
 	b := t.b
 	mark, gathering := b.mark(need)
@@ -92,14 +91,14 @@ func (b *Buffer) seekRelief(size int64) {
 	}
 }
 
-// relief gathers what several calls ask for into one operation. Its zero value is ready.
+// relief combines what several calls ask for into one operation. Its zero value is ready.
 type relief struct {
 	mu    sync.Mutex
 	need  int64
 	asked bool
 }
 
-// ask reports whether the caller has to post the operation.
+// ask reports whether the caller must post the operation.
 func (r *relief) ask(size int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +116,7 @@ func (r *relief) take() int64 {
 	return need
 }
 
-// resumePressure closes the files that a lower bound, or the end of an earlier process, has left too full.
+// resumePressure closes files that are too full at an opening: the bound was lowered, or the last process ended before.
 func (b *Buffer) resumePressure() {
 	due := false
 	for _, s := range b.mu.sinks {

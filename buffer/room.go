@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Waiting for room. Callers that wait stand in lines: one for the memory and the disk, which all share, and one for the
-// share of each sink. A caller goes through the lines of its sinks, in the order of its rows, and then through the common
-// one, so that nobody waits behind a caller whose sink is full, and callers of one sink keep their order. Whoever stands
-// first gets what becomes free, by a reservation; whoever comes later and finds somebody in the line stands behind.
+// Callers that wait for room stand in lines: one for memory and disk, which all share, and one for the share of each sink. A
+// caller passes the lines of its sinks, in the order of its rows, and then the common line. So nobody waits behind a caller whose
+// sink is full, and callers of one sink keep their order. Freed room is reserved for the first in the line. A caller that finds
+// somebody in the line stands behind.
 
 // line is a queue of callers. Its zero value is ready.
 type line struct {
-	// n counts those who are in the line or about to be: it is raised before they look for room, so that whoever makes
-	// room and then finds 0 has been seen.
+	// n counts the callers in the line and those about to enter. They raise it before they look for room: whoever frees room and
+	// then reads 0 freed it before they looked.
 	n      atomic.Int32
 	mu     sync.Mutex
 	places list.List // of *stand
@@ -30,14 +30,15 @@ type line struct {
 type stand struct {
 	// try reserves what the caller needs, or says what it lacks.
 	try func() *OverloadError
-	// patient callers wait until their context ends, the others for a time, and not at all for the disk.
+	// patient callers wait until their context ends. The others wait for a time, and never for the disk.
 	patient bool
-	short   *OverloadError // the last answer of try
+	short   *OverloadError // the last result of try
 	ready   chan struct{}  // closed when the caller has its reservation or err
 	err     error
 }
 
-// enter returns nil with the reservation of try. An error of ctx, or a timeout, gives the reservation back by undo.
+// enter returns nil once try has reserved what the caller needs. lacking is called before it waits. When a reservation comes
+// together with the end of ctx, undo gives it back.
 func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, try func() *OverloadError, undo func(), lacking func()) error {
 	l.n.Add(1)
 	defer l.n.Add(-1)
@@ -60,8 +61,8 @@ func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, t
 		at = l.places.PushBack(p)
 	}
 	l.mu.Unlock()
-	// A caller that tries without the lock takes what it needs for a moment even if it is too much. Whoever tried in that
-	// moment stands in the line now, and nobody else would wake it.
+	// A caller that tries without the lock takes too much for a moment. Whoever tried in that moment stands in the line now, and
+	// nobody else would wake it.
 	l.serve(nil)
 	if at == nil {
 		return p.short
@@ -103,8 +104,8 @@ func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, t
 	return err
 }
 
-// serve gives what is free to those who stand first, or, with an error, tells it to all. It returns what the first one
-// still lacks.
+// serve lets callers go on from the front of the line as long as there is room for them, or all of them with an error. It returns
+// what the first one left lacks.
 func (l *line) serve(err error) *OverloadError {
 	if l.n.Load() == 0 {
 		return nil
@@ -174,7 +175,7 @@ func (b *Buffer) enterSink(ctx context.Context, s *sinkState, size int64) error 
 		func() { s.pending.Add(-size) }, b.gate.kick)
 }
 
-// reserve takes a share of the sink. Like Full it looks at what is in use before the call, so a call may exceed the bound.
+// reserve takes a share of the sink. It compares what was in use before the call, as Full does, so one call may exceed the bound.
 func (s *sinkState) reserve(size, limit int64) *OverloadError {
 	pending := s.pending.Add(size)
 	used := pending + s.waiting.Load() - size
@@ -189,7 +190,7 @@ func fullSink(used, limit int64) *OverloadError {
 	return &OverloadError{Resource: "sink", Used: used, Limit: limit, RetryAfter: 5 * time.Second}
 }
 
-// serveRoom is called after what was in use has become less, or the store has failed, or Close has begun.
+// serveRoom is called when room was freed, the store has failed, or Close has begun.
 func (b *Buffer) serveRoom() {
 	var err error
 	if f := b.failure(); f != nil {
@@ -219,13 +220,13 @@ func (b *Buffer) endRoom() {
 	b.rooms.common.end(ErrClosed)
 }
 
-// admit reserves the room for rows of size bytes together, or says why there is none. A patient call waits for it, and
-// reserves the shares of its sinks as well; those of other calls are counted when their rows are put into chunks.
+// admit reserves room for rows of size bytes in total, or says why there is none. A patient call waits for it and also reserves
+// the shares of its sinks. Shares of other calls are counted when their rows are put into chunks.
 func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient bool) error {
 	if f := b.failure(); f != nil {
 		return f
 	}
-	// Before it is tried: a try that fails must go on to the line.
+	// Checked first, because a failed try leads to the line.
 	if limit := b.opts.MaxPendingBytes; size > limit {
 		return &TooLargeError{Size: size, Limit: limit, Option: "MaxPendingBytes"}
 	}

@@ -17,12 +17,12 @@ const (
 	MaxDescription = 4096
 )
 
-// faults are what is wrong with a definition, so that all of it can be told at once. They have no full stop.
+// faults collects everything that is wrong with a definition. A fault has no full stop.
 type faults []string
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
 
-// take adds a refusal as it is, after the name of what it is about.
+// take adds a refusal, after the name of what it is about.
 func (f *faults) take(about string, err *Error) {
 	if err != nil {
 		f.add("%s%s", about, strings.TrimSuffix(err.Message, "."))
@@ -36,7 +36,7 @@ func (f faults) err() *Error {
 	return refuse(BadRequest, "%s.", strings.Join(f, "; "))
 }
 
-// validated is err without a type, so that none is nil.
+// validated returns a nil error for a nil *Error.
 func validated(err *Error) error {
 	if err == nil {
 		return nil
@@ -47,9 +47,8 @@ func validated(err *Error) error {
 // compiler compiles the columns of a sink; ids that are not known yet are empty.
 type compiler func(sourceID, sinkID string, columns mapping.Columns) (*mapping.Mapper, error)
 
-// ValidateSource reports everything that is wrong with a new source at once, as one [*Error]: every breach of the rules of
-// [SourceSpec], and what the engine has against the mappings. Nil when the source can be made as far as that does not
-// depend on others.
+// ValidateSource checks a new source by itself: the rules of [SourceSpec], and its mappings by the engine. The error is one
+// [*Error] with all problems. A valid source may still be refused because of others, as when its id is taken.
 func (c *Catalog) ValidateSource(s SourceSpec) error { return validated(s.check(c.eng.CompileColumns)) }
 
 // ValidateSink is [Catalog.ValidateSource] for a new sink.
@@ -57,7 +56,7 @@ func (c *Catalog) ValidateSink(sourceID string, s SinkSpec) error {
 	return validated(s.check(c.eng.CompileColumns, sourceID))
 }
 
-// Validate reports every breach of the rules above at once, as one [*Error].
+// Validate checks the rules above. The error is one [*Error] with all problems.
 func (p SourcePatch) Validate() error {
 	var f faults
 	if p.Type != nil {
@@ -101,7 +100,7 @@ func (s SourceSpec) check(compile compiler) *Error {
 	f.take("", SourceContent{Type: s.Type, Name: s.Name, Description: s.Description}.check())
 	for i, sink := range s.Sinks {
 		f.take(fmt.Sprintf("Sink %d: ", i), sink.check(compile, id))
-		// Only one of the two could have its table: the task would fail when the first has made it.
+		// Their tables cannot both be right: the task would fail after the first has created its own.
 		first := slices.IndexFunc(s.Sinks[:i], func(o SinkSpec) bool { return o.TableID == sink.TableID })
 		if first >= 0 && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameName) {
 			f.add("Sink %d: table.tableId is %q, which is also that of sink %d; sinks of one table have the same names of columns in the same order",
@@ -120,7 +119,7 @@ func (s SinkSpec) check(compile compiler, sourceID string) *Error {
 	return f.err()
 }
 
-// content returns what versions keep of the sink.
+// content returns the part of the sink that versions keep.
 func (s SinkSpec) content() SinkContent {
 	return SinkContent{Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Columns: s.Columns}
 }
@@ -143,7 +142,7 @@ func (s SinkContent) check(compile compiler, sourceID, id string) *Error {
 	return f.err()
 }
 
-// id returns the id that is made of a text; empty when there is none. A name that cannot be one has faults of its own.
+// id returns the given id, or one made of the name; empty when there is none. Faults of the name are reported elsewhere.
 func (f *faults) id(given, name, field string) (id string) {
 	var ofName faults
 	ofName.name(name)
@@ -225,7 +224,7 @@ func changeText(given, def string) (string, *Error) {
 
 func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
-// control returns the first control character of a text that is not one of the allowed.
+// control returns the first control character of a text that is not allowed.
 func control(text, allowed string) (rune, bool) {
 	i := strings.IndexFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune(allowed, r) })
 	if i < 0 {

@@ -15,7 +15,7 @@ import (
 // storeMemory bounds the memory of the default store: definitions are small.
 const storeMemory = 1 << 20
 
-// instanceKey holds what tells a store from every other one. No prefix of the catalog covers it.
+// instanceKey holds the random id of the store. No prefix of the catalog covers it.
 const instanceKey = "store/instance"
 
 // pebbleStore is the default store.
@@ -24,10 +24,10 @@ type pebbleStore struct {
 	db  *pebblestore.Store
 }
 
-// OpenStore opens the default store: a pebble database in a folder, which it creates if need be. One process has it open
-// at a time; others get an [*InUseError]. A store whose files are not what they were gives a [*DamageError].
+// OpenStore opens the default store, a pebble database in a folder that it creates if it is missing. One process can have it open;
+// others get an [*InUseError]. Damaged files give a [*DamageError].
 //
-// When the disk fails or is full, calls return a [*FailedError] until the store could reopen itself.
+// When the disk fails or is full, calls return a [*FailedError] until the store has reopened itself.
 func OpenStore(dir string, log *slog.Logger) (Store, error) {
 	return openStore(dir, log, vfs.Default)
 }
@@ -52,7 +52,7 @@ func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 	return nil, fmt.Errorf("catalog: open %s: %w", s.dir, err)
 }
 
-// told returns an error of the database as the catalog's.
+// told converts an error of pebblestore to one of the catalog.
 func (s *pebbleStore) told(err error) error {
 	var failed *pebblestore.FailedError
 	var damaged *pebblestore.DamageError
@@ -101,7 +101,7 @@ func (s *pebbleStore) Scan(prefix string, visit func(key string, record []byte) 
 	}))
 }
 
-// after returns the first key that has not the prefix; nil when there is no bound.
+// after returns the first key after those with the prefix; nil when there is none.
 func after(prefix string) []byte {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -19,7 +19,7 @@ import (
 // Overrides are the settings that a source or sink does not inherit: canonical JSON values by key.
 type Overrides map[string]json.RawMessage
 
-// Setting is a key with its value for one source or sink.
+// Setting is the value of a key for one source or sink.
 type Setting struct {
 	// Key is a dotted path, such as storage.level.local.encoding.sync.wait.
 	Key string
@@ -27,17 +27,17 @@ type Setting struct {
 	Type string
 	// Description is for people.
 	Description string
-	// Value counts. Default is the service's.
+	// Value is in force. Default is that of the service.
 	Value, Default any
 	// Origin is where the value comes from: "default", "source" or "sink".
 	Origin string
-	// Overwritten tells that this very source or sink has the value.
+	// Overwritten is set when this source or sink itself has the value.
 	Overwritten bool
-	// Protected settings are the operator's.
+	// Protected settings can be changed by the operator only.
 	Protected bool
 	// Validation is the rule for values, in words.
 	Validation string
-	// Warning says why the value has no effect; empty where it has: a bound of the engine is reached first.
+	// Warning says why the value has no effect, because a bound of the engine is reached first; else empty.
 	Warning string
 }
 
@@ -45,7 +45,7 @@ type Setting struct {
 type SettingChange struct {
 	// Key is that of a [Setting].
 	Key string
-	// Value is a JSON value. Null, and none at all, put the key back to what it inherits.
+	// Value is a JSON value. Null or nothing makes the key inherited again.
 	Value json.RawMessage
 }
 
@@ -71,7 +71,7 @@ type key struct {
 	words             []string
 	// ofSource is set for keys that sinks do not have.
 	ofSource bool
-	// set puts a parsed value into what the engine is told.
+	// set puts a parsed value into the settings of the engine. Nil: it is not among them.
 	set func(*forebay.Settings, any)
 }
 
@@ -161,7 +161,7 @@ func (k *key) typeName() string {
 	return "string"
 }
 
-// validation is the rule for values in the words of the service; empty where there is none.
+// validation returns the rule for values in the syntax of the service; empty if there is none.
 func (k *key) validation() string {
 	var rules []string
 	if k.words != nil {
@@ -189,7 +189,7 @@ func (k *key) validation() string {
 	return strings.Join(rules, ",")
 }
 
-// shortDuration writes 30m for what String writes as 30m0s.
+// shortDuration writes 30m instead of 30m0s.
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -209,7 +209,7 @@ func keyOf(name string) *key {
 	return keys()[i]
 }
 
-// parse returns the value for the engine and the one that is stored and shown.
+// parse returns the value for set, and the one that is stored and shown.
 func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -284,7 +284,7 @@ func wholeNumber(n json.Number) (int64, error) {
 	return 0, fmt.Errorf("%s is not a whole number in range", n)
 }
 
-// with returns o with the changes, or all that is wrong with them.
+// with returns o with the changes. The error lists all problems.
 func (o Overrides) with(changes []SettingChange, ofSink bool) (Overrides, *Error) {
 	next := make(Overrides, len(o)+len(changes))
 	for k, v := range o {
@@ -328,13 +328,13 @@ func (o Overrides) with(changes []SettingChange, ofSink bool) (Overrides, *Error
 	return next, nil
 }
 
-// engine returns the overrides as the engine takes them; what is not overridden is zero and inherited.
+// engine returns the overrides as settings of the engine. What is not overridden stays zero, which means inherited.
 func (o Overrides) engine() (forebay.Settings, error) {
 	var s forebay.Settings
 	for name, raw := range o {
 		k := keyOf(name)
 		if k == nil || k.set == nil {
-			continue // a key of a later version: it has no meaning here
+			continue // of a later version, or one that has no effect
 		}
 		v, _, err := k.parse(raw)
 		if err != nil {

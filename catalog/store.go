@@ -4,17 +4,16 @@ import "errors"
 
 // Store keeps records in the order of their keys. Implementations must be safe for concurrent use.
 //
-// A Commit that fails may have reached the disk all the same, and only the store can say whether it has. So after an
-// error that is not [ErrNotCommitted], Get and Scan must return what is durable, or an error until that is known. The
-// catalog reads back what it has written, and follows what it finds.
+// A failed Commit may have reached the disk. After an error that is not [ErrNotCommitted], Get and Scan must return what is
+// durable, or an error until that is known. The catalog reads back what it wrote and continues from what it finds.
 type Store interface {
 	// Get returns the record of a key; nil when there is none. The caller owns the bytes.
 	Get(key string) ([]byte, error)
-	// Scan calls visit for every record whose key begins with prefix, in ascending order, until visit fails. The bytes
-	// are valid during the call only. It may show a commit that has not ended yet.
+	// Scan calls visit for each record whose key begins with prefix, in ascending order, until visit fails, and returns that
+	// error. The bytes are valid during the call only. It may show a commit that has not ended yet.
 	Scan(prefix string, visit func(key string, record []byte) error) error
-	// Commit writes all records, or none of them, and returns once they are durable. A nil record removes its key. After
-	// an error that is ErrNotCommitted nothing was written; after any other it is unknown.
+	// Commit writes all records or none, and returns when they are durable. A nil record removes its key. With ErrNotCommitted
+	// nothing was written. After any other error the outcome is unknown.
 	Commit(records map[string][]byte) error
 	// Close is called once, after all other calls.
 	Close() error
@@ -22,10 +21,9 @@ type Store interface {
 
 // Checkpointer is a [Store] that can copy itself while it is in use.
 type Checkpointer interface {
-	// Checkpoint writes a copy, which holds all that was committed before the call, into a new folder. With an error
-	// there is no copy.
+	// Checkpoint writes a copy into a new folder, with all that was committed before the call. With an error there is no copy.
 	Checkpoint(dir string) error
 }
 
-// ErrNotCommitted is an error of [Store.Commit] after which it is known that nothing was written.
+// ErrNotCommitted is an error of [Store.Commit]: nothing was written.
 var ErrNotCommitted = errors.New("nothing was written")

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// FailedError says that the disk below the store of [OpenStore] failed: it is broken, full or absent. The store opens
-// itself again by the first call after RetryAfter; definitions are still read from memory. Repair the disk; nothing has to
-// be restarted.
+// FailedError says that the disk below the store of [OpenStore] is broken, full or absent. Repair it; nothing has to be restarted.
+// The first call after RetryAfter reopens the store. Until then definitions are read from memory.
 type FailedError struct {
 	// Dir is the folder of the store.
 	Dir string
@@ -18,14 +17,14 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("catalog: the store in %s failed, it is opened anew by a later call; check the disk: %v", e.Dir, e.Err)
+	return fmt.Sprintf("catalog: the store in %s failed, a later call reopens it; check the disk: %v", e.Dir, e.Err)
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// DamageError says that the disk gave back other bytes than the store of [OpenStore] had written, or lost a file. No
-// retry fixes it: put a copy made by [Catalog.Checkpoint] in the place of the folder, or move the folder away to begin
-// without definitions. Rows that wait are not in it and reach their tables in either case.
+// DamageError says that the disk returned other bytes than the store of [OpenStore] had written, or lost a file. No retry fixes
+// it: replace the folder by a copy of [Catalog.Checkpoint], or move it away to begin without definitions. The rows that wait are
+// not in this folder, and reach their tables in both cases.
 type DamageError struct {
 	// Dir is the folder of the store.
 	Dir string
@@ -40,8 +39,7 @@ func (e *DamageError) Error() string {
 
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// InUseError says that another process, or another catalog of this one, has the folder open. Close that first, or choose
-// another folder.
+// InUseError says that another catalog, of this process or another one, has the folder open.
 type InUseError struct {
 	// Dir is the folder of the store.
 	Dir string

@@ -2,11 +2,56 @@ package pebblestore
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
+
+// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet. The
+// folder gets its name when everything is in it, and that is durable. finish adds to it before; nil: nothing. With an
+// error there is no copy.
+func (o *Opening) Checkpoint(dir string, finish func(partial string) error) (err error) {
+	disk := o.conf.FS
+	switch _, err := disk.Stat(dir); {
+	case err == nil:
+		return fmt.Errorf("the folder exists: %w", fs.ErrExist)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	parent := disk.PathDir(dir)
+	if err := disk.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	partial := dir + ".partial"
+	if err := disk.RemoveAll(partial); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, disk.RemoveAll(partial))
+		}
+	}()
+	if err := copyStore(o.DB, disk, partial); err != nil {
+		return err
+	}
+	// After a failure the database goes on in memory alone, and so would the copy.
+	if err := o.fs.Failure(); err != nil {
+		return err
+	}
+	restrictAll(disk, partial)
+	if finish != nil {
+		if err := finish(partial); err != nil {
+			return err
+		}
+	}
+	if err := disk.Rename(partial, dir); err != nil {
+		return err
+	}
+	return SyncDir(disk, parent)
+}
 
 // copyStore copies a store into a folder that does not exist yet.
 //

@@ -6,11 +6,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A store may share its volume with what its owner writes elsewhere. Such work claims its room before it begins, so that
-// the store can always write its logs to tables, be closed, and be opened again: see keptRoom.
+// The owner of a store may write elsewhere on the same volume. It claims the room for that first, so that the store can always
+// write its logs to tables, be closed, and be opened again: see keptRoom.
 //
-// The design that lost: to count what is claimed against the room of new rows. The reserve is there for this, and rows
-// would be refused long before the volume is full.
+// The design that lost: to subtract claims from the room for new rows. Rows would be refused long before the volume is full, and
+// the reserve is there for this.
 
 // spareRoom is for what cannot be measured: blocks of folders, and those that are only partly used.
 const spareRoom = 1 << 20

@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"errors"
 	"os"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -17,9 +16,9 @@ func SyncDir(fs vfs.FS, name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// MakeDir creates a folder and those above it, durably. The store syncs what is in the folder; the names of the folders
+// makeDir creates a folder and those above it, durably. The store syncs what is in the folder; the names of the folders
 // themselves stand in those above. One that is found is synced as well, because whoever made it may have crashed since.
-func MakeDir(fs vfs.FS, dir string) error {
+func makeDir(fs vfs.FS, dir string) error {
 	missing := []string{dir}
 	for parent := fs.PathDir(dir); parent != missing[len(missing)-1]; parent = fs.PathDir(parent) {
 		if _, err := fs.Stat(parent); err == nil {
@@ -45,10 +44,4 @@ func MakeDir(fs vfs.FS, dir string) error {
 		}
 	}
 	return nil
-}
-
-// IsLocked reports whether an error of [vfs.FS.Lock] means that the file is locked already.
-func IsLocked(err error) bool {
-	s := err.Error()
-	return strings.Contains(s, "resource temporarily unavailable") || strings.Contains(s, "lock held by current process")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// CheckFiles looks, in a store that nobody has open, for damage that the store would not notice, or would take for a
-// crash. It changes nothing. What it finds is a [*DamageError].
+// CheckFiles looks for damage that pebble would not notice, or would take for the end that a crash leaves. Nobody may have the
+// store open. It changes nothing and returns a [*DamageError].
 func CheckFiles(disk vfs.FS, dir string) error {
 	_, err := inspectFiles(disk, dir)
 	return err
@@ -22,12 +22,12 @@ func CheckFiles(disk vfs.FS, dir string) error {
 
 // logFiles are the logs of a store that nobody has open.
 type logFiles struct {
-	idle   []string         // paths of those whose rows are in tables
-	needed map[string]int64 // up to where those are read that are needed, by path
-	list   string           // path of the list of tables; empty in a new store
+	idle   []string         // paths of logs whose rows are in tables
+	needed map[string]int64 // the others: path to the end of the last whole chunk
+	list   string           // path of the list of tables (the MANIFEST); empty in a new store
 }
 
-// content is how many bytes of the logs an opening writes to tables.
+// content returns how many bytes of logs an opening writes to tables.
 func (l *logFiles) content() (n int64) {
 	for _, end := range l.needed {
 		n += end
@@ -35,7 +35,7 @@ func (l *logFiles) content() (n int64) {
 	return n
 }
 
-// inspectFiles is [CheckFiles] that says what the logs hold.
+// inspectFiles is [CheckFiles] that also returns what the logs hold.
 func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	names, err := disk.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,10 +104,12 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	return found, failure
 }
 
-// checkManifest reads the list of tables. The store takes what it cannot read in it for its end, and deletes the tables
-// that it then does not know. Every change of the list was on disk before the next was written, so a change behind what
-// cannot be read proves that it was there. At the end it may be a change that a crash has torn; then the log that it
-// would have made superfluous is still there. needed is the number of the oldest log that holds what no table has.
+// checkManifest reads the list of tables and returns the number of the oldest log whose rows are in no table.
+//
+// Pebble takes what it cannot read for the end of the list, and deletes the tables that it then does not know. But each change
+// of the list was synced before the next was written: a change that follows unreadable bytes proves that they are damage.
+// Unreadable bytes at the end may be a change that a crash has torn. Then the log that the change would have made superfluous
+// is still there.
 func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint64, err error) {
 	f, err := disk.Open(path, vfs.SequentialReadsOption)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,8 +172,8 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint6
 	return log, nil
 }
 
-// neededLog reads the number of the oldest log that is needed from a change of the list of tables, where it stands first
-// or after the name of the order of the keys.
+// neededLog reads the number of the oldest log that is needed from a change of the list of tables. It stands first, or after the
+// name of the comparer.
 func neededLog(edit []byte) (num uint64, ok bool) {
 	for {
 		tag, n := binary.Uvarint(edit)

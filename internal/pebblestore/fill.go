@@ -2,38 +2,37 @@ package pebblestore
 
 import "sync"
 
-// A filler writes zeros behind the end of a log, so that the syncs to come find blocks that were written before. A sync
-// of a file that grows must also commit the new size and blocks to the journal of the file system, which takes it twice as
-// long and more; so does one of room that was reserved and never written. The store writes over old logs for this reason,
-// but an opening has none before it has filled the first ones: a process with a few rows a second never gets there.
+// A filler writes zeros after the end of a log, so that later syncs find blocks that were written before. The sync of a growing
+// file must also commit the new size and blocks to the journal of the file system, which takes at least twice as long; the same
+// holds for blocks that were reserved and never written. Spare logs have such blocks, but there are none until the first logs
+// are full: a process with a few rows a second never gets there.
 //
-// The store stops reading a log at zeros as at the rest of an older log, so they may be there after a crash.
+// Pebble stops reading a log at zeros, as it does at the rest of an older log, so they may be there after a crash.
 //
-// The design that lost: spare files that are written when the store is opened and get the name of a log later. They need
-// a place in everything that lists the files of the store, and the first log, which matters most to a process with few
-// rows, is there before them.
+// The design that lost: spare files that are written at the opening and become logs later. Everything that lists the files of the
+// store would have to know them, and the first log, which matters most to a process with few rows, is made before them.
 type filler struct {
 	mu      sync.Mutex
-	limit   int64 // no zeros behind it: a log that long is full
+	limit   int64 // no zeros are written from here on: a log of this length is full
 	pos     int64 // where the next write goes
 	synced  int64 // pos at the last sync
 	written int64 // the file has been written up to here
 }
 
 const (
-	// fillMost is how many bytes are written ahead at once. The sync that follows pays for them.
+	// fillMost is how many bytes are written ahead at once. The next sync pays for them.
 	fillMost = 1 << 20
-	// fillFor is the largest sync that others are prepared for. A log that fills faster would write as many zeros as data
-	// for little: the larger a sync, the smaller its share of the journal.
+	// fillFor is the largest sync after which zeros are written. A log that grows faster would write as many zeros as data for
+	// little gain: the larger a sync, the smaller the journal's share of it.
 	fillFor = 64 << 10
 )
 
 var zeros [64 << 10]byte
 
-// FillLogs has the logs that are made from then on written ahead, up to size, where they are synced often.
+// FillLogs sets how far new logs are written ahead. 0: not at all.
 func (s *FS) FillLogs(size int64) { s.fill.Store(size) }
 
-// newFiller returns the filler of a log that was just made or is to be written over, nil if there is none.
+// newFiller returns the filler of a new log, or nil.
 func (f *file) newFiller() *filler {
 	limit := f.fs.fill.Load()
 	if f.kind != kindLog || limit <= 0 || f.fs.files.frugal() {
@@ -46,7 +45,7 @@ func (f *file) newFiller() *filler {
 	return &filler{limit: limit, written: info.Size()}
 }
 
-// writeLog writes, and keeps zeros away from where it writes.
+// writeLog writes to the end of the log; no zeros are written meanwhile.
 func (f *file) writeLog(p []byte) (int, error) {
 	l := f.filler
 	if l == nil {
@@ -59,8 +58,7 @@ func (f *file) writeLog(p []byte) (int, error) {
 	return n, err
 }
 
-// fill is called before a sync. What it writes is an advice to the disk: an error ends it and nothing else, for one that
-// matters comes back from the sync.
+// fill is called before a sync. An error only ends the filling: one that matters comes back from the sync.
 func (f *file) fill() {
 	l := f.filler
 	if l == nil {

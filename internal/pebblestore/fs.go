@@ -13,21 +13,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FS is the file system as one opening of the store sees it. It is safe for concurrent use.
+// FS is the file system that pebble sees during one [Opening]. It is safe for concurrent use.
 //
-// The store is made for a process that may end itself: where it cannot write it calls Logger.Fatalf or panics, partly
-// on goroutines of its own and partly in places where a deferred unlock would then end the process for good. A library
-// must not end its host, so the store never sees such an error. The first operation that fails to change the disk ends
-// this opening: the failure is reported to the owner, and from then on nothing of this opening reaches the disk, as
-// after a crash at that very operation. The store itself lives on in memory, where every change succeeds, until it is
-// closed and reopened from what the disk really has. So a failed fsync is never repeated and believed: what it
-// covered is not acknowledged, and the next opening writes what it reads to new files.
+// Where pebble cannot write, it calls Logger.Fatalf or panics, on goroutines of its own too. A library must not end its host,
+// so pebble never sees such an error. The first operation that fails to change the disk ends the opening: the owner is told,
+// and nothing of this opening reaches the disk any more, as after a crash at that operation. Pebble goes on in memory, where
+// every change succeeds, until it is closed and another opening reads what the disk has. A failed fsync is therefore never
+// repeated and believed: what it covered is not acknowledged, and the next opening writes what it reads to new files.
 //
-// Errors of reading are passed on; they end one iteration and not the process. So are those of removing files: the
-// store tries again when it is opened next.
+// Errors of reading are passed on, because they end one iteration and not the process. Errors of removing files are passed on
+// too: the next opening removes them.
 type FS struct {
-	vfs.FS        // the real one
-	dir    string // changes outside of it (a checkpoint) are not watched
+	vfs.FS        // the disk
+	dir    string // changes outside of it, as those of a checkpoint, are not watched
 	failed func(error)
 	synced atomic.Pointer[func()]
 
@@ -39,30 +37,29 @@ type FS struct {
 	err     error // what ended this opening; nil while it lives
 	running sync.WaitGroup
 
-	// after holds the files that the store has made since.
+	// after holds the files that pebble has made since the end.
 	after *vfs.MemFS
 }
 
-// New returns the file system for one opening of the store in a folder. Changes elsewhere, as those of a checkpoint, are
-// not watched. failed is called once, with locks of the store held, by what ends the opening: it must not block, nor call
-// the store.
+// New returns the file system for one opening in a folder. failed is called once, with locks of pebble held, by the operation
+// that ends the opening: it must neither block nor call pebble.
 func New(fs vfs.FS, dir string, failed func(error)) *FS {
 	s := &FS{FS: fs, dir: dir, failed: failed, after: vfs.NewMem()}
 	s.files.init()
 	return s
 }
 
-// OnSync has fn called, from then on, when a log was synced, or would have been after the end.
+// OnSync has fn called after each sync of a log, also after the end, when the sync reaches nothing.
 func (s *FS) OnSync(fn func()) { s.synced.Store(&fn) }
 
-// Failure returns what ended this opening, nil while it lives.
+// Failure returns the error that ended this opening, nil while it lives.
 func (s *FS) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// End keeps everything that this opening does from now on away from the disk. The first error is kept.
+// End ends the opening: nothing of it reaches the disk any more. The first error is kept.
 func (s *FS) End(err error) {
 	s.mu.Lock()
 	first := s.err == nil
@@ -75,7 +72,7 @@ func (s *FS) End(err error) {
 	}
 }
 
-// Cut is [FS.End] for an opening that nobody uses any more: it is no failure.
+// Cut is [FS.End] for an opening that is given up on purpose. The owner is not told.
 func (s *FS) Cut(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,11 +81,11 @@ func (s *FS) Cut(err error) {
 	}
 }
 
-// Settle waits until the operations that had begun before the end are over: from then on the folder is the next opening's.
+// Settle waits for the operations that began before the end. Afterwards another opening can have the folder.
 func (s *FS) Settle() { s.running.Wait() }
 
-// change runs an operation that changes the disk. It returns false when the opening has ended, before or by it: the
-// caller then reports success and leaves the disk alone.
+// change runs an operation that changes the disk. It returns false when the opening had ended, or op has ended it: the caller
+// then does the same in memory and reports success.
 func (s *FS) change(op func() error) bool {
 	s.mu.Lock()
 	if s.err != nil {
@@ -145,8 +142,8 @@ func (s *FS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, e
 // Create implements [vfs.FS].
 func (s *FS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.create(name, c, func() (vfs.File, error) {
-		// A marker names the file that counts from now on. The store makes that file and the marker with one sync of the
-		// folder behind both, so a power cut in between could keep the marker alone, and nothing could be opened again.
+		// A marker names the file that is valid from now on. Pebble creates the file, then the marker, and syncs the folder once.
+		// A power cut could keep the marker without the file, and nothing could be opened again.
 		if strings.HasPrefix(s.FS.PathBase(name), "marker.") {
 			if err := SyncDir(s.FS, s.FS.PathDir(name)); err != nil {
 				return nil, err
@@ -263,8 +260,8 @@ func (s *FS) MkdirAll(dir string, perm os.FileMode) error {
 	return nil
 }
 
-// List implements [vfs.FS]. It leaves out the files in which the store notes its settings: it would compare them with those
-// of this opening and refuse to open when a byte of them is wrong, while the list of tables names the order of the keys.
+// List implements [vfs.FS]. It hides the OPTIONS files: pebble would compare them with the options of this opening and refuse to
+// open if a byte of them is wrong. Nothing depends on them: the MANIFEST names the comparer.
 func (s *FS) List(dir string) ([]string, error) {
 	names, err := s.FS.List(dir)
 	if s.watched(dir) {
@@ -273,13 +270,13 @@ func (s *FS) List(dir string) ([]string, error) {
 	return names, err
 }
 
-// Lock implements [vfs.FS]. Whoever opens the store holds the real lock over all openings.
+// Lock implements [vfs.FS]. The real lock is held by the [Store], over all openings.
 func (s *FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // Unwrap implements [vfs.FS].
 func (s *FS) Unwrap() vfs.FS { return s.FS }
 
-// file is an open file of the real disk.
+// file is an open file of the disk.
 type file struct {
 	vfs.File
 	fs       *FS
@@ -287,12 +284,12 @@ type file struct {
 	kind     fileKind
 	num      uint64       // of a log
 	length   atomic.Int64 // of a log: what was written
-	rewrites bool         // it is made by a compaction, which can be repeated
+	rewrites bool         // made by a compaction, which can be repeated
 	filler   *filler      // of a log that is written, if it is filled
 }
 
-// readPause follows an error of reading. The store repeats a compaction that failed at once: without a pause it would
-// keep a core busy for as long as the disk cannot be read.
+// readPause follows an error of reading. Pebble repeats a failed compaction at once, and would otherwise keep a core busy for
+// as long as the disk cannot be read.
 const readPause = 10 * time.Millisecond
 
 // Read implements [vfs.File].
@@ -344,9 +341,8 @@ func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Preallocate implements [vfs.File]. It does nothing: the store asks for a tenth more than its write buffer with the first
-// byte of each log, whatever comes after it. What makes syncs cheap are blocks that were written before: see filler and
-// files.
+// Preallocate implements [vfs.File]. It does nothing: pebble would allocate more than a write buffer for each log, however short
+// it stays. Syncs are cheap where blocks were written before: see filler and files.
 func (f *file) Preallocate(int64, int64) error { return nil }
 
 // Sync implements [vfs.File].
@@ -367,7 +363,7 @@ func (f *file) sync(sync func() error) error {
 	return nil
 }
 
-// told reports a sync of the log.
+// told calls the function of OnSync.
 func (f *file) told() {
 	if fn := f.fs.synced.Load(); f.kind == kindLog && fn != nil {
 		(*fn)()
@@ -383,7 +379,7 @@ func (f *file) SyncTo(length int64) (full bool, err error) {
 	return full, nil
 }
 
-// Close implements [vfs.File]. It frees the descriptor also after the end.
+// Close implements [vfs.File]. It frees the descriptor, also after the end.
 func (f *file) Close() error {
 	if err := f.File.Close(); err != nil && !f.rewrites {
 		f.fs.End(err)

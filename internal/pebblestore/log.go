@@ -9,21 +9,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The write-ahead log of the store is read here once more before the store replays it. The store looks for damage only
-// from the block of 32 KiB after the one that it cannot read, and takes what it does not find for a write that was torn
-// and never acknowledged; of a short log it would so drop acknowledged rows without a word. Here every chunk of the log
-// is looked at, also behind one that cannot be read.
+// Logs are read here before pebble replays them. Where pebble cannot read a block of 32 KiB, it looks for valid chunks from the
+// next block on. If it finds none, it takes the rest for a torn write that was never acknowledged, so it would drop acknowledged
+// rows of a short log without an error. Here each chunk is checked, also those that follow unreadable bytes.
 //
-// The format is that of the store's package record: blocks of logBlock bytes, and in them chunks with the head
+// The format is that of pebble's package record: blocks of logBlock bytes with chunks in them. The head of a chunk:
 //
 //	offset size
 //	0      4    masked CRC-32C of everything from offset 6 on
 //	4      2    length of the payload
 //	6      1    5 to 8: full, first, middle, last chunk of a record; 9 to 12: likewise, with the next but one field
 //	7      4    number of the log
-//	11     8    how much of the log was on disk when the chunk was written
+//	11     8    how many bytes of the log were synced when the chunk was written
 //
-// A log that was closed ends with a head without payload that has the number of the next log.
+// A closed log ends with a head that has no payload and the number of the next log.
 const (
 	logBlock     = 32 << 10
 	logHeadSize  = 11
@@ -45,7 +44,7 @@ type logChunk struct {
 	synced  int64
 }
 
-// parseLogChunk reads the chunk at the start of b; size 0: there is none. closed: it is the end of the log.
+// parseLogChunk reads the chunk at the start of b. The size is 0 when there is none. closed is set at the end of the log.
 func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
 	if len(b) < logHeadSize || b[6] < 5 || b[6] > 12 {
 		return c, 0, false
@@ -72,11 +71,11 @@ func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
 	return c, head + length, false
 }
 
-// LogGap is a part of a log that cannot be read: the bytes From to To.
+// LogGap is a part of a log that cannot be read: the bytes from From to before To.
 type LogGap struct{ From, To int64 }
 
-// walkLog calls chunk for every whole chunk of a log and gap for what lies between two of them. closed: the log has its
-// end. What follows the last chunk is no gap.
+// walkLog calls chunk for each whole chunk of a log, and gap for unreadable bytes between two of them. What follows the last
+// chunk is no gap. closed is set when the log has its end.
 func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(LogGap)) (closed bool, err error) {
 	var block [logBlock]byte
 	bad := int64(-1)
@@ -111,8 +110,8 @@ func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(LogGap)) (c
 	}
 }
 
-// nextHead returns the first place from at on where a head with the number of the log, or of the next one, may begin;
-// len(b) when there is none. The end of a log that is written over holds megabytes of an earlier one.
+// nextHead returns the first place from at on where a head with the number of the log, or of the next one, may begin, or
+// len(b). It must be fast: a log that is written over ends with megabytes of an earlier one.
 func nextHead(b []byte, at int, num uint32) int {
 	next := len(b)
 	for _, n := range [2]uint32{num, num + 1} {
@@ -134,9 +133,8 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// checkLog returns the parts of a log that cannot be read and that were on disk once: a later chunk or the note says so, or
-// the log has its end. Other parts that cannot be read are writes that a crash has torn. end is where the last whole chunk
-// ends.
+// checkLog returns the unreadable parts of a log that were on disk once: a later chunk or the note says so, or the log has its
+// end. Other unreadable parts are writes that a crash has torn. end is the end of the last whole chunk.
 func checkLog(disk vfs.FS, path string, num uint64, reached reach) (damaged []LogGap, end int64, err error) {
 	var gaps []LogGap
 	synced := int64(0)
@@ -176,8 +174,8 @@ func readLog(disk vfs.FS, path string, num uint32, chunk func(logChunk), gap fun
 	return walkLog(f, num, chunk, gap)
 }
 
-// EachLogRecord calls fn with every whole record of a log, up to the first write that was torn. The record is valid
-// during the call.
+// EachLogRecord calls fn with each whole record of a log, up to the first torn write. The record is valid during the call. damaged
+// are the parts that were on disk and cannot be read.
 func EachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) error) (damaged []LogGap, err error) {
 	reached, err := readReach(disk, disk.PathDir(path))
 	var bad *DamageError
@@ -204,7 +202,7 @@ func EachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) 
 			open, record = true, append(record[:0], c.payload...)
 		case logMiddle, logLast:
 			if !open {
-				return // its begin is lost
+				return // its first chunk is lost
 			}
 			record = append(record, c.payload...)
 			if c.kind == logLast {

@@ -8,8 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Logger returns the logger of the opening: it passes what the store says to log, and ends the opening where the store
-// expects the process to end.
+// Logger returns the logger for pebble. It ends the opening where pebble expects the process to end.
 func (s *FS) Logger(log *slog.Logger) pebble.Logger { return logger{log, s} }
 
 type logger struct {
@@ -17,7 +16,7 @@ type logger struct {
 	fs  *FS
 }
 
-// Infof implements [pebble.Logger]. The store's routine news is for its developers.
+// Infof implements [pebble.Logger]. What pebble reports of its work is for its developers.
 func (l logger) Infof(format string, args ...any) {
 	l.log.Debug("store: " + fmt.Sprintf(format, args...))
 }
@@ -27,14 +26,14 @@ func (l logger) Errorf(format string, args ...any) {
 	l.log.Error("store: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf implements [pebble.Logger]. The store calls it when it cannot go on and expects the process to end: this
-// opening ends instead.
+// Fatalf implements [pebble.Logger]. It must not return in pebble's contract: the opening ends, which has the same effect on the
+// disk.
 func (l logger) Fatalf(format string, args ...any) {
 	l.fs.End(fmt.Errorf(format, args...))
 }
 
-// Listener returns what keeps the store from calling Fatalf when it reads damaged bytes: the reader gets the error and
-// decides. Every damaged file is logged once, however often it is read.
+// Listener keeps pebble from calling Fatalf when it reads damaged bytes: the reader gets the error and decides. Each damaged file
+// is logged once.
 func Listener(log *slog.Logger) *pebble.EventListener {
 	var known sync.Map // paths
 	return &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {

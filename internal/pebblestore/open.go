@@ -2,9 +2,7 @@ package pebblestore
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -235,13 +233,14 @@ func (o *Opening) drained() bool {
 	}
 }
 
-// Lock takes the lock that keeps other openings out, also those of other processes. An error for which [IsLocked] is true
-// says that another has it.
-func Lock(disk vfs.FS, dir string) (io.Closer, error) {
-	path := disk.PathJoin(dir, "LOCK") // the name is the database's
+// lockDir keeps other openings out, also those of other processes. While another has the folder the error is an [*InUseError].
+func lockDir(disk vfs.FS, dir string) (io.Closer, error) {
+	path := disk.PathJoin(dir, "LOCK") // the name is pebble's
 	lock, err := disk.Lock(path)
 	if err == nil {
 		restrictPath(disk, path)
+	} else if s := err.Error(); strings.Contains(s, "resource temporarily unavailable") || strings.Contains(s, "lock held by current process") {
+		err = &InUseError{err}
 	}
 	return lock, err
 }
@@ -311,57 +310,4 @@ func removeOptions(disk vfs.FS, dir string) {
 			_ = disk.Remove(disk.PathJoin(dir, name)) // it harms nobody
 		}
 	}
-}
-
-// absent reports whether a path is not there.
-func absent(disk vfs.FS, path string) (bool, error) {
-	switch _, err := disk.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	return false, nil
-}
-
-// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet. The
-// folder gets its name when everything is in it, and that is durable. finish adds to it before; nil: nothing. With an
-// error there is no copy.
-func (o *Opening) Checkpoint(dir string, finish func(partial string) error) (err error) {
-	disk := o.conf.FS
-	if free, err := absent(disk, dir); err != nil {
-		return err
-	} else if !free {
-		return fmt.Errorf("the folder exists: %w", fs.ErrExist)
-	}
-	parent := disk.PathDir(dir)
-	if err := disk.MkdirAll(parent, 0o700); err != nil {
-		return err
-	}
-	partial := dir + ".partial"
-	if err := disk.RemoveAll(partial); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, disk.RemoveAll(partial))
-		}
-	}()
-	if err := copyStore(o.DB, disk, partial); err != nil {
-		return err
-	}
-	// After a failure the database goes on in memory alone, and so would the copy.
-	if err := o.fs.Failure(); err != nil {
-		return err
-	}
-	restrictAll(disk, partial)
-	if finish != nil {
-		if err := finish(partial); err != nil {
-			return err
-		}
-	}
-	if err := disk.Rename(partial, dir); err != nil {
-		return err
-	}
-	return SyncDir(disk, parent)
 }

@@ -18,7 +18,7 @@ import (
 //	phase      the database
 //	Open       works
 //	Failed     is cut off from the disk
-//	Reopening  was given up, and is opened anew by one attempt at a time
+//	Reopening  was given up, and is opened again by one attempt at a time
 //	Closing    works, or has failed
 //	Closed     works, or has failed, until it is closed
 //

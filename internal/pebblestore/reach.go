@@ -11,22 +11,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The end of the newest log is what only that log tells. When it is cut, or rots, in a process that was killed, it looks
-// like a write that a crash has torn, and the store goes back in time without a word. That is harmless while nobody has
-// seen what was lost. So an owner calls [Opening.NoteReach] before it acts outside of the store on what is in it, and the
-// note then says how long the log was.
+// Only the newest log itself says how long it is. If its end is cut or damaged after a process was killed, it looks like a write
+// that the crash has torn, and the store goes back in time without an error. That is harmless while nobody has seen the lost
+// part. So an owner calls [Opening.NoteReach] before it acts outside of the store on what is in it, and the note says how long
+// the log was.
 //
-// The design that lost: to check after every crash, by asking the outside. It costs calls where nothing is wrong, and every
-// open thing must be closed first.
+// The design that lost: to ask the outside after each crash. It costs calls where nothing is wrong, and whatever is open must be
+// closed first.
 
-// reachNote holds two slots that are written in turn, so that a torn write leaves the other. Its name is that of a file of
-// the store, so it goes where the store goes.
+// reachNote holds two slots that are written in turn, so that a torn write leaves the other one. It has no
+// prefix of a note of the buffer, so salvage moves it with the store.
 const (
 	reachNote = "reach"
 	reachSlot = 4096 // a slot is one block of the disk
 )
 
-// reach is a place in the logs: everything before it was on disk.
+// reach is a position in the logs: everything before it was on disk.
 type reach struct {
 	log    uint64
 	length int64
@@ -36,7 +36,7 @@ func (r reach) before(o reach) bool {
 	return r.log < o.log || r.log == o.log && r.length < o.length
 }
 
-// slot returns the content of a slot. seq tells which of the two is newer.
+// slot returns the content of a slot. The one with the higher seq is the newer one.
 func (r reach) slot(seq uint64) []byte {
 	text := fmt.Sprintf("%d %d %d", seq, r.log, r.length)
 	text = fmt.Sprintf("%s %08x\n", text, MaskedSum([]byte(text)))
@@ -54,8 +54,8 @@ func parseSlot(b []byte) (r reach, seq uint64, ok bool) {
 	return r, seq, line == fmt.Sprintf("%s %08x", text, sum) && sum == MaskedSum([]byte(text))
 }
 
-// readReach reads the note of a store; zero where there is none. Of two slots at most one can be torn, so a note without a
-// whole one is damaged.
+// readReach reads the note of a store; zero if there is none. At most one of the two slots can be torn, so a note without a
+// whole slot is damaged.
 func readReach(disk vfs.FS, dir string) (reach, error) {
 	f, err := disk.Open(disk.PathJoin(dir, reachNote))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +94,7 @@ type reacher struct {
 	seq     uint64
 }
 
-// synced is told that a log is on disk up to a length.
+// synced records that a log is on disk up to a length.
 func (r *reacher) synced(to reach) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,9 +109,9 @@ func (r *reacher) now() reach {
 	return r.reached
 }
 
-// NoteReach notes, durably, how long the logs are. An opening that finds them shorter reports a [*DamageError]. Calls that come
-// together share a write, and one with nothing new makes none. A note that cannot be written, on a full disk for example,
-// is left out: then the loss of what came since cannot be told from a torn write.
+// NoteReach durably notes how long the logs are. An opening that finds them shorter reports a [*DamageError]. Concurrent calls
+// share a write, and a call with nothing new makes none. If the note cannot be written, as on a full disk, it is left out: the
+// loss of what came since then cannot be told from a torn write.
 func (o *Opening) NoteReach() { o.fs.noteReach() }
 
 func (s *FS) noteReach() {
@@ -134,7 +134,7 @@ func (s *FS) noteReach() {
 	r.noted = due
 }
 
-// write begins with a new file, which replaces that of an earlier opening at once, and then writes its slots in place.
+// write replaces the note of an earlier opening by a new file, and from then on writes the slots of that in place.
 func (r *reacher) write(disk vfs.FS, dir string, due reach) (err error) {
 	r.seq++
 	slot := due.slot(r.seq)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,14 +61,17 @@ func (e *RoomError) Error() string {
 	return fmt.Sprintf("the volume of %s is too small: %d bytes are free for the store, it needs %d %s", e.Dir, e.Free, e.Needed, e.For)
 }
 
-// Usage returns the bytes that the files in a folder take, without folders in it: allocated blocks, as du counts them, or
-// their sizes where the file system does not say; then known is false.
-func Usage(disk vfs.FS, dir string) (total int64, known bool, err error) {
+// usage returns the bytes that the files of these kinds in a folder take, all files without kinds: allocated blocks, as du counts
+// them, or their sizes where the file system does not report blocks; then known is false.
+func usage(disk vfs.FS, dir string, kinds ...fileKind) (total int64, known bool, err error) {
 	names, err := disk.List(dir)
 	if err != nil {
 		return 0, false, err
 	}
 	for _, name := range names {
+		if len(kinds) > 0 && !slices.Contains(kinds, kindOf(name)) {
+			continue
+		}
 		size, ok, err := usageOf(disk, disk.PathJoin(dir, name))
 		if err != nil {
 			return 0, false, err
@@ -78,7 +82,7 @@ func Usage(disk vfs.FS, dir string) (total int64, known bool, err error) {
 	return total, known, nil
 }
 
-// usageOf is [Usage] of one file; 0 when it is gone or a folder.
+// usageOf is usage of one file; 0 when it is gone or a folder.
 func usageOf(disk vfs.FS, path string) (int64, bool, error) {
 	info, err := disk.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +100,7 @@ func usageOf(disk vfs.FS, path string) (int64, bool, error) {
 // checkRoom returns the room that the store can have, 0 when it is unknown, or a [*RoomError]. With too little it first deletes
 // what nobody needs.
 func (o *Opening) checkRoom(logs logFiles) (int64, error) {
-	used, _, err := Usage(o.conf.FS, o.conf.Dir)
+	used, _, err := usage(o.conf.FS, o.conf.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
@@ -114,7 +118,7 @@ func (o *Opening) checkRoom(logs logFiles) (int64, error) {
 			return 0, err
 		}
 		before := used
-		if used, _, err = Usage(o.conf.FS, o.conf.Dir); err != nil {
+		if used, _, err = usage(o.conf.FS, o.conf.Dir); err != nil {
 			return 0, err
 		}
 		free += max(0, before-used)
@@ -305,7 +309,7 @@ func (r *room) update() {
 		return
 	}
 	defer r.o.Release()
-	used, known, err := Usage(r.o.conf.FS, r.o.conf.Dir)
+	used, known, err := usage(r.o.conf.FS, r.o.conf.Dir)
 	r.at.Store(int64(time.Since(r.began)))
 	if err != nil || !known {
 		return
@@ -396,7 +400,7 @@ func (r *room) give(logs int64) {
 func (o *Opening) giveBack(logs int64, closing bool) {
 	o.fs.files.save(true)
 	o.fs.DropSpares()
-	took, err := o.logUsage()
+	took, _, err := usage(o.conf.FS, o.conf.Dir, kindLog)
 	if err != nil {
 		return
 	}
@@ -431,27 +435,8 @@ func (o *Opening) fits(n int64) bool {
 	return err != nil || int64(min(volume.AvailBytes, unlimited)) > n+n/8+1<<20
 }
 
-// logUsage returns the bytes that the logs take.
-func (o *Opening) logUsage() (total int64, err error) {
-	names, err := o.conf.FS.List(o.conf.Dir)
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		if kindOf(name) != kindLog {
-			continue
-		}
-		n, _, err := usageOf(o.conf.FS, o.conf.FS.PathJoin(o.conf.Dir, name))
-		if err != nil {
-			return 0, err
-		}
-		total += n
-	}
-	return total, nil
-}
-
 // Taken returns the bytes that the store takes, as du counts them.
 func (o *Opening) Taken() (int64, error) {
-	n, _, err := Usage(o.conf.FS, o.conf.Dir)
+	n, _, err := usage(o.conf.FS, o.conf.Dir)
 	return n, err
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// files follows the files of one opening: logs that can be written over, tables that nothing refers to yet, and how much
+// files tracks the files of one opening: logs that can be written over, tables that nothing refers to yet, and how much
 // compactions may write.
 //
-// A log whose rows are in tables is kept as a spare and written over by a later one, because a sync is much cheaper where
-// the blocks of the file exist. The database can do the same, but it never gives such files back. Here they are deleted
-// when the room is needed, when the store is idle, and when it is closed.
+// A log whose rows are in tables is kept as a spare, and a later log is written over it: a sync is much cheaper where the blocks
+// of the file exist. Pebble can recycle logs itself, but never deletes them. Here they are deleted when room is short, when the
+// store is idle, and when it is closed.
 type files struct {
 	mu     sync.Mutex
 	own    map[string]bool // logs of this opening, by base name
 	spares []string        // paths, the oldest first
 	saving bool            // no spares, nothing written ahead
-	tables map[string]bool // tables of this opening that the list of tables cannot name; true: complete
+	tables map[string]bool // tables of this opening that the list of tables cannot name yet; true: complete
 	quota  int64           // what compactions may still write
 	ended  chan struct{}   // closed when the opening is being closed
 	end    sync.Once
 }
 
-// maxSpares is how many logs are kept: with as many write buffers as the database may have, all of its logs are written
-// over.
+// maxSpares is how many logs are kept. Pebble has at most as many write buffers with their logs, so each new log can be written
+// over an old one.
 const maxSpares = 4
 
 // unlimited is the quota while nothing is known of the room.
 const unlimited = 1 << 62
 
-// fullPause follows a compaction that had no room. The database repeats it at once.
+// fullPause delays the answer to a compaction that had no room, because pebble repeats it at once.
 const fullPause = time.Second
 
 func (f *files) init() {
@@ -44,7 +44,7 @@ func (f *files) init() {
 	f.ended = make(chan struct{})
 }
 
-// fileKind is what a file of the store holds.
+// fileKind says what a file holds.
 type fileKind uint8
 
 const (
@@ -54,7 +54,7 @@ const (
 	kindList // the list of tables
 )
 
-// optionsPrefix begins the names of the files in which the database notes its settings.
+// optionsPrefix begins the names of the files in which pebble notes its options.
 const optionsPrefix = "OPTIONS-"
 
 func kindOf(path string) fileKind {
@@ -69,17 +69,16 @@ func kindOf(path string) fileKind {
 	return kindOther
 }
 
-// rewrites reports whether a file is one that a compaction makes. When it cannot be written nothing is lost, and the
-// database tries again.
+// rewrites reports whether a file is made by a compaction. If it cannot be written nothing is lost, and pebble tries again.
 func rewrites(c vfs.DiskWriteCategory) bool { return c == "pebble-compaction" }
 
-// isFull reports whether an error says that the disk, or what this user may have of it, is full.
+// isFull reports whether an error says that the disk, or the quota of this user, is full.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota)
 }
 
-// cleaner has the database remove each log that it needs no longer, in place of keeping it for itself. The database asks
-// only whether its cleaner has the method by which the cleaner that keeps everything is known.
+// cleaner makes pebble remove each log that it no longer needs. With its own DeleteCleaner it would recycle logs itself. It does
+// not where the cleaner has the method of an ArchiveCleaner, which is all that it checks.
 type cleaner struct {
 	pebble.DeleteCleaner
 	keepsEverything
@@ -87,7 +86,7 @@ type cleaner struct {
 
 type keepsEverything struct{ pebble.ArchiveCleaner }
 
-// made is told of every file that was made.
+// made is called for each new file.
 func (f *files) made(file *file) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,8 +98,8 @@ func (f *files) made(file *file) {
 	}
 }
 
-// written is told before something is written. The database completes a table before it lists it, so a table that is not
-// complete when the list changes is not in it.
+// written is called before each write. Pebble completes a table before it lists it, so a change of the list can name only the
+// tables that are complete by then.
 func (f *files) written(file *file) {
 	if file.kind != kindList {
 		return
@@ -125,7 +124,7 @@ func (f *files) closed(file *file) {
 	}
 }
 
-// keepSpare reports whether a file that is to be removed is kept to be written over.
+// keepSpare reports whether a file that pebble removes is kept as a spare.
 func (f *files) keepSpare(path string) bool {
 	if kindOf(path) != kindLog {
 		return false
@@ -135,7 +134,7 @@ func (f *files) keepSpare(path string) bool {
 	defer f.mu.Unlock()
 	own := f.own[base]
 	delete(f.own, base)
-	// An earlier version may have written the others in another format.
+	// Logs of earlier openings may have another format.
 	if !own || f.saving || len(f.spares) >= maxSpares {
 		return false
 	}
@@ -155,7 +154,7 @@ func (f *files) takeSpare() string {
 	return path
 }
 
-// save says whether to do without spares and without what is written ahead.
+// save says whether to do without spares and without writing ahead.
 func (f *files) save(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,10 +194,10 @@ func (f *files) claim(n int) error {
 	return nil
 }
 
-// errNoRoomToRewrite keeps a compaction from the room that the logs need to become tables.
+// errNoRoomToRewrite refuses a compaction the room that the logs need to become tables.
 var errNoRoomToRewrite = errors.New("no room is left to rewrite tables: it is tried again")
 
-// pause waits before the database hears that a compaction had no room.
+// pause waits for fullPause, or until the opening is closed.
 func (f *files) pause() {
 	timer := time.NewTimer(fullPause)
 	defer timer.Stop()
@@ -211,7 +210,7 @@ func (f *files) pause() {
 // stop ends all pauses.
 func (f *files) stop() { f.end.Do(func() { close(f.ended) }) }
 
-// DropSpares deletes the logs that are kept to be written over. It reports how many there were.
+// DropSpares deletes the spare logs and returns how many there were.
 func (s *FS) DropSpares() (n int) {
 	for path := s.files.takeSpare(); path != ""; path = s.files.takeSpare() {
 		// An error leaves a file that the next opening removes.
@@ -221,8 +220,8 @@ func (s *FS) DropSpares() (n int) {
 	return n
 }
 
-// sweep removes the tables that this opening has begun and that nothing refers to. The opening must have ended, and
-// nothing of it run any more. Without it every failed opening of a full disk would take more of the disk.
+// sweep removes the tables that this opening has begun and that nothing refers to. The opening must have ended and settled.
+// Without it each failed opening would take more of a full disk.
 func (s *FS) sweep() {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()

@@ -108,15 +108,12 @@ func NewStore(c StoreConfig) *Store {
 func (s *Store) Open() error {
 	c := &s.conf
 	if !c.ReadOnly {
-		if err := MakeDir(c.FS, c.Dir); err != nil {
+		if err := makeDir(c.FS, c.Dir); err != nil {
 			return err
 		}
 	}
 	var err error
-	if s.lock, err = Lock(c.FS, c.Dir); err != nil {
-		if IsLocked(err) {
-			err = &InUseError{err}
-		}
+	if s.lock, err = lockDir(c.FS, c.Dir); err != nil {
 		return err
 	}
 	o, err := s.open()
