@@ -36,6 +36,7 @@ const (
 
 // Condition is the phase with what callers must know of the store. It is immutable.
 type Condition struct {
+	// Phase says whether the store takes calls, and what is done with a failed one.
 	Phase Phase
 	// Failure is nil while the store works. It is set in Failed and Reopening, and never in Open.
 	Failure error

@@ -53,7 +53,7 @@ func (s *Store) beginReopening(start func()) bool {
 	return begun
 }
 
-// reopen makes one attempt to open the store anew, unless the last one was just now. Calls at once share it. It returns nil
+// reopen makes one attempt to open the store again, unless the last one was just now. Calls at once share it. It returns nil
 // when the store is open or was handed to StoreConfig.Install, and when it is being closed; else also the time until the next
 // attempt.
 func (s *Store) reopen() (time.Duration, error) {
