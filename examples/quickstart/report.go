@@ -20,6 +20,7 @@ type audit struct {
 	rejected, lost, duplicated, unconfirmed int64
 	wrong                                   int64 // rows with a cell that belongs to another event
 	tables                                  []show.Table
+	orders                                  []datatype.Column
 }
 
 // auditTables reads every row of the tables.
@@ -34,6 +35,9 @@ func auditTables(folder string, l *ledger) (*audit, error) {
 			return nil, fmt.Errorf("read table %s: %w", id, err)
 		}
 		t.Columns = datatype.Names(columns)
+		if i == 0 {
+			a.orders = columns
+		}
 		for row, err := range tables.Rows(id) {
 			if err != nil {
 				return nil, fmt.Errorf("read table %s: %w", id, err)
@@ -102,19 +106,13 @@ func (a *audit) print(out io.Writer, dataDir string, temporary bool) {
 		_ = a.tables[i].Print(out, 26)
 	}
 	folder := filepath.Join(dataDir, "tables")
-	fmt.Fprintf(out, "\nThe tables are folders of CSV files without a header, one file per import:\n  %s\n", folder)
-	fmt.Fprintf(out, "Query them with what you have, for example:\n\n  %s\n", query(folder, a.tables[0].Columns))
+	fmt.Fprintf(out, "\nThe tables are folders of CSV files, one file per import:\n  %s\n", folder)
+	orders := filepath.Join(folder, tableIDs[0])
+	fmt.Fprintf(out, "Query them with what you have. DuckDB:\n\n  %s\n\nSQLite:\n\n  %s\n", duckdb(orders, a.orders), sqlite(orders, a.orders))
 	if temporary {
 		fmt.Fprintf(out, "\nRemove everything: rm -r %s\n", shellQuote(dataDir))
 	}
 	fmt.Fprintln(out)
-}
-
-// query is a command for a shell that sums up the orders by country.
-func query(folder string, columns []string) string {
-	return fmt.Sprintf(`cat %s/*.csv | sqlite3 -box :memory: 'CREATE TABLE orders (%s)' '.import --csv /dev/stdin orders' `+
-		`'SELECT country, count(*), round(sum(total), 2) AS total FROM orders GROUP BY 1 ORDER BY 1'`,
-		shellQuote(filepath.Join(folder, tableIDs[0])), strings.Join(columns, ", "))
 }
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -17,8 +18,8 @@ var (
 	tableIDs = []string{"in.c-shop.orders", "in.c-shop.audit"}
 )
 
-// source has all seven column types in two sinks. The orders sink refuses an event without an order, the audit sink
-// accepts every event.
+// source has all seven kinds of columns in two sinks. The columns of the orders sink have types, and it refuses an event without an
+// order. The audit sink accepts every event.
 func source(secret string) forebay.Source {
 	return forebay.Source{
 		ID:     "shop",
@@ -30,13 +31,14 @@ func source(secret string) forebay.Source {
 		},
 		Sinks: []forebay.Sink{
 			{ID: sinkIDs[0], Table: forebay.Table{ID: tableIDs[0], Columns: mapping.Columns{
-				mapping.UUID("id"),
-				mapping.Datetime("received_at"),
-				mapping.Path("delivery", "delivery.id", mapping.RawString()),
-				mapping.Path("number", "order.number", mapping.RawString()),
-				mapping.Path("total", "order.total"),
-				mapping.Path("country", "customer.country", mapping.RawString(), mapping.Default("unknown")),
-				mapping.Template("label", `Header("X-Shop", "main") + "/" + Body("type")`, mapping.RawString()),
+				mapping.UUID("id", mapping.DataType(datatype.UUID)),
+				mapping.Datetime("received_at", mapping.DataType(datatype.Timestamp)),
+				mapping.Path("delivery", "delivery.id", mapping.DataType(datatype.String), mapping.Required()),
+				mapping.Path("number", "order.number", mapping.DataType(datatype.String), mapping.Required()),
+				mapping.Path("total", "order.total", mapping.DataType(datatype.Decimal(10, 2))),
+				mapping.Path("country", "customer.country", mapping.DataType(datatype.String), mapping.Default("unknown")),
+				mapping.Path("note", "order.note", mapping.DataType(datatype.String)),
+				mapping.Template("label", `Header("X-Shop", "main") + "/" + Body("type")`, mapping.DataType(datatype.String)),
 			}}},
 			{ID: sinkIDs[1], Table: forebay.Table{ID: tableIDs[1], Columns: mapping.Columns{
 				mapping.Datetime("received_at"),
@@ -90,7 +92,9 @@ func newBody(cfg config, run string, d delivery) ([]byte, error) {
 		event["order"] = object{
 			"number": orderNumber(d.event), "items": items, "currency": pick("CZK", "EUR", "USD"),
 			"total": json.Number(fmt.Sprintf("%d.%02d", rng.IntN(500), rng.IntN(100))),
-			"note":  pick("", "", "", "leave at the \"back\" door", "line one\nline two", "žluťoučký kůň, zvoní"),
+		}
+		if rng.IntN(2) > 0 { // else NULL
+			event["order"].(object)["note"] = pick("", "leave at the \"back\" door", "line one\nline two", "žluťoučký kůň, zvoní", "NULL")
 		}
 	}
 	return json.Marshal(event)
