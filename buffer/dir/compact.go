@@ -217,10 +217,18 @@ func (t *TableDir) mergeSome(ctx context.Context, table string, d definition) (b
 	return true, t.switchVersion(table, c)
 }
 
-// merge writes one part with the rows of several, and notes it and them in c. Parts with another header than the first one
-// are left out.
+// merge writes one part with the rows of several, and notes it and them in c. Parts with another header than the newest one
+// are left out: the table had other columns.
 func (t *TableDir) merge(ctx context.Context, dir string, d definition, sources []candidate, c *change) error {
-	m := &merger{t: t, d: d}
+	newest := sources[len(sources)-1]
+	p, err := t.openPart(d, filepath.Join(dir, newest.path()))
+	if err != nil {
+		return err
+	}
+	if err := p.file.Close(); err != nil {
+		return err
+	}
+	m := &merger{t: t, d: d, header: p.header}
 	temp, err := t.stage(ctx, "merge_", func(w io.Writer) error {
 		for _, s := range sources {
 			if err := m.append(w, dir, s); err != nil {
@@ -283,14 +291,13 @@ func (m *merger) append(w io.Writer, dir string, s candidate) error {
 	}
 	defer p.file.Close()
 	w = &countingWriter{w: w, n: &m.size}
-	if m.size == 0 {
-		m.header = p.header
-		if err := pack(w, p.header, p.gzip); err != nil {
-			return err
-		}
-	}
 	if string(p.header) != string(m.header) {
 		return nil
+	}
+	if m.size == 0 {
+		if err := pack(w, m.header, p.gzip); err != nil {
+			return err
+		}
 	}
 	shift := m.size - p.size
 	start := m.size

@@ -194,7 +194,7 @@ func TestMerge(t *testing.T) {
 			options.MergeTo = 1 << 20
 			root := t.TempDir()
 			tables := lazyTables(root, options)
-			const files = 3 * mergeFrom * mergeFrom
+			const files = mergeFrom*mergeFrom + mergeFrom
 			var all [][]string
 			fileOf := func(i int) *buffer.File { return newFile(fmt.Sprintf("file-%04d", i), dayTable, dayRows(10*i, 10)) }
 			for i := range files {
@@ -499,7 +499,7 @@ func TestReadersBesideMerges(t *testing.T) {
 	if err := TablesWith(root, options).Ensure(t.Context(), dayTable); err != nil {
 		t.Fatal(err)
 	}
-	const files, rows = 150, 10
+	const files, rows = 60, 10
 	var imported atomic.Int64 // the files below this one are imported
 	var writers, readers sync.WaitGroup
 	done := make(chan struct{})
