@@ -1,6 +1,6 @@
 // Command extract pulls records from an HTTP API, as a JSON configuration says, into tables of an embedded engine.
 //
-//	go run ./examples/extract                             a bundled configuration, against a small API served here
+//	go run ./examples/extract                             toy.json, against a small API served here
 //	go run ./examples/extract -config FILE                your configuration
 //	go run ./examples/extract -config FILE -out DIR       CSV files and manifests in DIR/tables, without an engine
 //	go run ./examples/extract -config FILE -state FILE    the state is read and written; after a crash or an error
