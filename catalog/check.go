@@ -102,15 +102,16 @@ func (s SourceSpec) check(compile compiler) *Error {
 		f.take(fmt.Sprintf("Sink %d: ", i), sink.check(compile, id))
 		// Their tables cannot both be right: the task would fail after the first has created its own.
 		first := slices.IndexFunc(s.Sinks[:i], func(o SinkSpec) bool { return o.TableID == sink.TableID })
-		if first >= 0 && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameName) {
-			f.add("Sink %d: table.tableId is %q, which is also that of sink %d; sinks of one table have the same names of columns in the same order",
+		if first >= 0 && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameInTable) {
+			f.add("Sink %d: table.tableId is %q, which is also that of sink %d; sinks of one table have the same columns in the same order: names, types and whether they are required",
 				i, sink.TableID, first)
 		}
 	}
 	return f.err()
 }
 
-func sameName(a, b mapping.Column) bool { return a.Name == b.Name }
+// sameInTable reports whether two columns are the same in a table, wherever their values come from.
+func sameInTable(a, b mapping.Column) bool { return a.InTable() == b.InTable() }
 
 func (s SinkSpec) check(compile compiler, sourceID string) *Error {
 	var f faults

@@ -100,7 +100,7 @@ func (ch *change) refuses(p forebay.TableProblem) bool {
 		return true
 	}
 	before, now := ch.old.sinks[p.Sink], ch.next.sinks[p.Sink]
-	return before == nil || now == nil || before.TableID != now.TableID || !slices.EqualFunc(before.Columns, now.Columns, sameName)
+	return before == nil || now == nil || before.TableID != now.TableID || !slices.EqualFunc(before.Columns, now.Columns, sameInTable)
 }
 
 // warn adds the problems of tables that did not refuse the change to what the user is told.

@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -233,6 +234,46 @@ func TestSinksOfOneTableAgree(t *testing.T) {
 	_, err := cat.CreateSource(user, both)
 	if code(err) != catalog.BadRequest || !strings.Contains(err.Error(), `"in.c-web.a"`) {
 		t.Errorf("error %v", err)
+	}
+	both.Sinks[1].Columns = both.Sinks[0].Columns.Typed()
+	if _, err := cat.CreateSource(user, both); code(err) != catalog.BadRequest || !strings.Contains(err.Error(), "types") {
+		t.Errorf("error %v", err)
+	}
+	both.Sinks[0].Columns, both.Sinks[0].TableID, both.Sinks[1].TableID = both.Sinks[1].Columns, "in.c-web.typed", "in.c-web.typed"
+	done(t, cat)(cat.CreateSource(user, both))
+}
+
+// TestTypesOfColumnsPersist: a catalog that is opened again has the types and options of its columns.
+func TestTypesOfColumnsPersist(t *testing.T) {
+	store := newMemory()
+	typed := mapping.Columns{
+		mapping.UUID("id", mapping.DataType(datatype.UUID)),
+		mapping.Path("n", "n", mapping.DataType(datatype.Decimal(6, 2)), mapping.With(mapping.TypeOptions{Required: true, Round: true})),
+		mapping.Path("at", "at", mapping.DataType(datatype.Timestamp), mapping.Epoch(mapping.EpochMillis), mapping.Default(0)),
+		mapping.Body("b"),
+	}
+	web := spec("Web", "a")
+	web.Sinks[0].Columns = typed
+	eng := openEngine(t, forebay.Options{})
+	cat, err := catalog.Open(t.TempDir(), eng, catalog.Options{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done(t, cat)(cat.CreateSource(user, web))
+	if err := cat.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: store})
+	_, sink, err := again.Sink("web", "a")
+	if err != nil || !reflect.DeepEqual(sink.Columns, typed) {
+		t.Errorf("%+v %v, want %+v", sink.Columns, err, typed)
+	}
+	rendered, err := again.Render("web", "", mapping.JSON([]byte(`{"n":1.005,"at":null}`)))
+	if err != nil || len(rendered) != 1 {
+		t.Fatalf("%+v %v", rendered, err)
+	}
+	if cells := rendered[0].Cells; cells[1].Value != "1.00" || cells[1].Type != "decimal(6,2)" || !cells[2].Null || cells[3].Null {
+		t.Errorf("cells %+v", cells)
 	}
 }
 

@@ -146,6 +146,13 @@ func (c Column) with(opts []ColumnOption) Column {
 	return c
 }
 
+// InTable returns the column as its table has it. A typed column of the kind uuid or headers is Required, because its cells are
+// never NULL.
+func (c Column) InTable() datatype.Column {
+	typed := c.DataType != datatype.Untyped
+	return datatype.Column{Name: c.Name, Type: c.DataType, Required: typed && (c.TypeOptions.Required || c.Type == TypeUUID || c.Type == TypeHeaders)}
+}
+
 // Typed returns the columns with a data type for each that has none, the one that fits its kind: uuid for uuid, timestamp for
 // datetime, string for ip and for texts with RawString, and json for all others.
 func (c Columns) Typed() Columns {

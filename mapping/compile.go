@@ -48,11 +48,11 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 				checkName(cols[:i], c.Name, fault)
 			}
 		}
-		m.cells[i] = cell{typ: c.Type, name: c.Name, raw: c.RawString, onNull: c.DefaultOnNull}
+		m.cells[i] = cell{typ: c.Type, name: c.Name, inTable: c.InTable(), raw: c.RawString, onNull: c.DefaultOnNull}
 		m.compileCell(&m.cells[i], c, opts, fault)
 		m.compileType(&m.cells[i], c, opts, fault)
 	}
-	if t := m.cells; len(t) == 1 && t[0].typed != nil && !t[0].typed.neverNull {
+	if t := m.cells; len(t) == 1 && t[0].typed != nil && !t[0].inTable.Required {
 		faults = append(faults, &DefinitionError{
 			Index: 0, Column: t[0].name, Field: "required",
 			Err: errors.New("the only column of a mapping cannot be nullable: a row of one NULL is an empty line"),

@@ -19,27 +19,23 @@ type Mapper struct {
 
 // cell is the plan of one column.
 type cell struct {
-	typ    Type
-	name   string
-	path   tape.Path
-	node   int // of the path in Mapper.paths
-	raw    bool
-	onNull bool
-	def    []byte // text of the default, nil if there is none
-	prog   *template.Program
-	typed  *typedCell // nil for an untyped column
+	typ     Type
+	name    string
+	inTable datatype.Column
+	path    tape.Path
+	node    int // of the path in Mapper.paths
+	raw     bool
+	onNull  bool
+	def     []byte // text of the default, nil if there is none
+	prog    *template.Program
+	typed   *typedCell // nil for an untyped column
 }
 
-// Columns returns the columns of the table in the order of the cells. The caller owns the slice. A typed column of the kind uuid
-// or headers is Required, because its cells are never NULL.
+// Columns returns the columns of the table in the order of the cells, each as [Column.InTable]. The caller owns the slice.
 func (m *Mapper) Columns() []datatype.Column {
 	columns := make([]datatype.Column, len(m.cells))
 	for i := range m.cells {
-		c := &m.cells[i]
-		columns[i].Name = c.name
-		if c.typed != nil {
-			columns[i].Type, columns[i].Required = c.typed.typ, c.typed.neverNull
-		}
+		columns[i] = m.cells[i].inTable
 	}
 	return columns
 }

@@ -81,9 +81,8 @@ func (m *Mapper) compileType(cl *cell, c Column, opts Options, fault faultFunc) 
 	}
 	cl.typed = &typedCell{
 		typ: c.DataType, isString: c.DataType == datatype.String, isJSON: c.DataType == datatype.JSON, opts: c.TypeOptions, noNUL: opts.Limits.NoNUL,
-		conv:      celltype.NewConverter(c.DataType, rules, celltype.Limits(opts.Limits)),
-		limited:   opts.Limits != Limits{},
-		neverNull: c.Required || c.Type == TypeUUID || c.Type == TypeHeaders,
+		conv:    celltype.NewConverter(c.DataType, rules, celltype.Limits(opts.Limits)),
+		limited: opts.Limits != Limits{},
 	}
 	if c.Type == TypeBody && c.DataType == datatype.JSON { // the same as the empty path
 		cl.typ, cl.node = TypePath, m.paths.Add(tape.Path{})

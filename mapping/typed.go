@@ -20,7 +20,6 @@ type typedCell struct {
 	conv        celltype.Converter
 	limited     bool // the target has limits
 	noNUL       bool
-	neverNull   bool
 	nullDefault bool // the default is NULL
 }
 
