@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type Buffer struct {
 	log      *slog.Logger
 	db       *pebble.DB
 	instance string
+	// format is the version of the store, which only the committer changes. upgrading is held while the format file is written.
+	format    atomic.Int32
+	upgrading sync.Mutex
 
 	// pending counts the row bytes that are accepted and not yet committed, local the payload bytes on disk, staged
 	// those in staging.
@@ -200,6 +204,9 @@ type SinkConfig struct {
 	ID string
 	// Table is the destination. Columns must not be empty.
 	Table Table
+	// Mapping is what the caller keeps with a definition whose Table.Extend is set, for example how it makes the rows. It is
+	// stored with the definition, and [Buffer.Mapping] returns it.
+	Mapping []byte
 	// Encoding of the stored rows.
 	Encoding Encoding
 	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
@@ -221,6 +228,9 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 		if err := col.Type.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("column %q: %w", col.Name, err))
 		}
+	}
+	if c.Table.Extend {
+		problems = append(problems, checkNames(c.Table.Columns))
 	}
 	if c.Encoding > Zstd {
 		problems = append(problems, fmt.Errorf("encoding %d is unknown", c.Encoding))
@@ -269,14 +279,30 @@ func (b *Buffer) TableOf(id string) (Table, bool) {
 // Define creates a sink or changes its definition, durably. A change of anything closes the file that gathers rows
 // now, so that what waits is imported at once, under the definition it was accepted with; imports that failed are
 // tried again.
+//
+// With Table.Extend the error is a [*ChangeError] when the table cannot follow the columns, and nothing is changed. It must be an
+// [Extender] then.
 func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) {
 	def, err := c.definition(b.opts.ImportLimits())
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := b.opts.Target.(Extender); c.Table.Extend && !ok {
+		return nil, Permanent(fmt.Errorf("buffer: sink %q: the target cannot add columns to a table: define it without Extend", c.ID))
+	}
+	if err := b.upgradeFor(def); err != nil {
+		return nil, err
+	}
 	var handle *SinkHandle
+	var refused error
 	err = b.do(ctx, func(t *txn) {
 		s := b.mu.sinks[c.ID]
+		if s != nil {
+			if refused = s.accepts(def); refused != nil {
+				return
+			}
+		}
+		t.upgrade(def)
 		if s == nil {
 			b.mu.lastSink++
 			s = &sinkState{num: b.mu.lastSink, id: c.ID, rec: format.Sink{ID: c.ID}}
@@ -297,9 +323,26 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
 		}
 		s.def = def
+		if !def.Table.Extend {
+			c.Mapping = nil
+		}
+		if !bytes.Equal(s.rec.Mapping, c.Mapping) {
+			s.rec.Mapping = c.Mapping
+			t.touchSink(s)
+		}
 		if changed {
+			retired := s.grow(def)
 			s.rec.Def, s.rec.Dropped = def, false
-			t.onDurable(func() { b.warnUnreachable(c) })
+			had := len(s.rec.Retired)
+			t.onDurable(func() {
+				b.warnUnreachable(c)
+				if len(retired) > 0 {
+					b.log.Info("columns are no longer filled, the table keeps them", "sink", c.ID, "table", c.Table.ID, "columns", retired)
+				}
+				if n := had + len(def.Table.Columns); def.Table.Extend && n >= manyTableColumns {
+					b.log.Warn("a table has many columns", "sink", c.ID, "table", c.Table.ID, "columns", n, "of_earlier_definitions", had)
+				}
+			})
 			t.touchSink(s)
 			t.retryFailed(s)
 		}
@@ -308,7 +351,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 	if err != nil {
 		return nil, err // the committer may still set handle
 	}
-	return handle, nil
+	return handle, refused
 }
 
 // Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows
@@ -323,6 +366,8 @@ func (b *Buffer) Close() error {
 func (b *Buffer) close() error {
 	var last background
 	b.store.Stop(func() { last = b.background })
+	b.upgrading.Lock() // one that has begun ends, and none begins any more
+	defer b.upgrading.Unlock()
 	b.gate.waitForAppends()
 	b.endRoom()
 	b.metrics.close()

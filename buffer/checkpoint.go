@@ -55,7 +55,7 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 // copyTo runs on the committer.
 func (b *Buffer) copyTo(dir string) error {
 	return b.store.Opening().Checkpoint(dir, func(partial string) error {
-		if err := writeFormat(b.fs, partial); err != nil {
+		if err := writeFormat(b.fs, partial, int(b.format.Load())); err != nil {
 			return err
 		}
 		return pebblestore.WriteNote(b.fs, partial, copyFile, "")

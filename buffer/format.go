@@ -19,8 +19,17 @@ import (
 // Two small files stand beside those of the store.
 //
 // formatFile holds the format version as decimal text. It is read before anything else, so that the data of a newer
-// version is refused before the store replays its log or writes a byte. It is written before the store is created. The
-// same version stands in the store, under format.KeyFormat.
+// version is refused before the store replays its log or writes a byte. The same version stands in the store, under
+// format.KeyFormat.
+//
+// The file is always written first, when a folder is created and when it is upgraded. So a crash leaves
+//
+//	file     store     meaning                          reaction
+//	1        1         version 1                        upgrade, unless Tuning.KeepFormat
+//	2        1         an upgrade that was cut short    complete it
+//	2        2         version 2                        –
+//	1        2         somebody has replaced the file   refuse
+//	absent   any       somebody has lost the file       write the version of the store into it
 //
 // copyFile marks a checkpoint that was not opened yet: see recovery.adopt.
 const (
@@ -28,40 +37,135 @@ const (
 	copyFile   = "forebay-copy"
 )
 
-// FormatError says that a data directory was written by a version of the library that this one does not know. Nothing
-// was changed.
+// FormatError says that a data directory has a format version that this version of the library does not know, or two versions
+// that cannot stand together. Nothing was changed.
 type FormatError struct {
-	// Dir is the directory, Found the version in it, Known the one that this library reads and writes.
+	// Dir is the directory, Found the version in it, Known those that this library reads and writes.
 	Dir          string
 	Found, Known string
 }
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("buffer: %s has format %q, this version of the library reads format %q: use the version that wrote it",
+	return fmt.Sprintf("buffer: %s has format %q, this version of the library reads the formats %s: use the version that wrote it",
 		e.Dir, e.Found, e.Known)
 }
 
-// checkFormat refuses a folder of another version, without touching it. It returns whether the version is there.
-func checkFormat(disk vfs.FS, dir string) (found bool, err error) {
+// checkFormat reads the version in the format file; 0 if there is none. It refuses a version above newest, without touching
+// anything.
+func checkFormat(disk vfs.FS, dir string, newest int) (version int, err error) {
 	text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, formatFile), 64)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("buffer: open %s: %w", dir, err)
+		return 0, fmt.Errorf("buffer: open %s: %w", dir, err)
 	}
-	return true, knownFormat(dir, strings.TrimSpace(text))
+	return knownFormat(dir, strings.TrimSpace(text), newest)
 }
 
-func knownFormat(dir, version string) error {
-	if known := strconv.Itoa(format.Version); version != known {
-		return &FormatError{Dir: dir, Found: version, Known: known}
+func knownFormat(dir, text string, newest int) (int, error) {
+	for version := format.Oldest; version <= newest; version++ {
+		if text == strconv.Itoa(version) {
+			return version, nil
+		}
+	}
+	known := strconv.Itoa(format.Oldest)
+	if newest > format.Oldest {
+		known += " to " + strconv.Itoa(newest)
+	}
+	return 0, &FormatError{Dir: dir, Found: text, Known: known}
+}
+
+func writeFormat(disk vfs.FS, dir string, version int) error {
+	return pebblestore.WriteNote(disk, dir, formatFile, strconv.Itoa(version)+"\n")
+}
+
+// beginFormat writes the format file of a folder that has none. A folder with a store has lost it, and gets the version of the
+// store. That of a damaged store is for a salvage to choose.
+func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
+	version, err := checkFormat(disk, dir, format.Newest)
+	if version != 0 || err != nil {
+		return err
+	}
+	version = format.Newest
+	if b.opts.KeepFormat {
+		version = format.Oldest
+	}
+	o, err := pebblestore.OpenReadOnly(pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience})
+	switch {
+	case errors.Is(err, pebble.ErrDBDoesNotExist):
+	case err != nil:
+		return err
+	default:
+		stored, err := pebblestore.Get(o.DB, []byte(format.KeyFormat))
+		if err := errors.Join(err, o.Close()); err != nil {
+			return err
+		}
+		if stored != nil { // else a crash came before the first records
+			if version, err = knownFormat(dir, string(stored), format.Newest); err != nil {
+				return err
+			}
+			b.log.Warn("the format file was lost, it is written again", "dir", dir, "format", version)
+		}
+	}
+	return writeFormat(disk, dir, version)
+}
+
+// settleFormat makes the versions in file and store agree, and upgrades them to newest.
+func (r *recovery) settleFormat(b *Buffer, file int) error {
+	if r.version > file {
+		return &FormatError{
+			Dir: b.dir, Found: fmt.Sprintf("%d in %s, %d in the store", file, formatFile, r.version), Known: strconv.Itoa(format.Newest),
+		}
+	}
+	want := file
+	if !b.opts.KeepFormat {
+		want = format.Newest
+	}
+	if want > file {
+		if err := writeFormat(b.fs, b.dir, want); err != nil {
+			return err
+		}
+	}
+	if want > r.version {
+		if err := r.db.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(want)), pebble.Sync); err != nil {
+			return err
+		}
+		b.log.Info("data directory upgraded, earlier releases can no longer open it", "dir", b.dir, "from", r.version, "to", want)
+		r.version = want
 	}
 	return nil
 }
 
-func writeFormat(disk vfs.FS, dir string) error {
-	return pebblestore.WriteNote(disk, dir, formatFile, strconv.Itoa(format.Version)+"\n")
+// upgradeFor prepares the upgrade that a definition needs: the file is written here, the store in the batch of the definition.
+func (b *Buffer) upgradeFor(def *format.Definition) error {
+	need := def.Version()
+	b.upgrading.Lock()
+	defer b.upgrading.Unlock()
+	switch f := b.failure(); {
+	case int(b.format.Load()) >= need:
+		return nil
+	case b.store.Now().Phase >= pebblestore.PhaseClosing:
+		return ErrClosed
+	case f != nil:
+		return f
+	}
+	if err := writeFormat(b.fs, b.dir, need); err != nil {
+		return fmt.Errorf("buffer: upgrade %s to format %d: %w", b.dir, need, err)
+	}
+	return nil
+}
+
+// upgrade adds to the batch the version that a definition needs.
+func (t *txn) upgrade(def *format.Definition) {
+	b, need := t.b, def.Version()
+	if from := int(b.format.Load()); need > from {
+		t.addToBatch(func(batch *pebble.Batch) { _ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(need)), nil) })
+		t.afterApply = append(t.afterApply, func() { b.format.Store(int32(need)) })
+		t.onDurable(func() {
+			b.log.Info("data directory upgraded for a definition, earlier releases can no longer open it", "dir", b.dir, "from", from, "to", need)
+		})
+	}
 }
 
 // adopt makes a checkpoint the data of an engine of its own, when it is opened first. Everything that the checkpoint

@@ -54,11 +54,11 @@ func (e *InUseError) Unwrap() error { return e.Err }
 func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	disk := localdisk.Of(opts)
 	dir = filepath.Clean(dir)
-	found, err := checkFormat(disk, dir)
+	version, err := checkFormat(disk, dir, format.Newest)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
+	if version == 0 {
 		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
 	}
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
@@ -68,7 +68,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 			if err := salvage.Check(disk, dir); err != nil {
 				return err
 			}
-			r, err := recoverState(dir, o.DB)
+			r, err := recoverState(dir, o.DB, version)
 			if err == nil {
 				b.mu.state, b.instance = r.state, r.instance
 				b.local.Store(r.local)

@@ -30,7 +30,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	opts = opts.withDefaults()
 	dir = filepath.Clean(dir)
 	disk := localdisk.Of(opts)
-	found, err := checkFormat(disk, dir)
+	_, err := checkFormat(disk, dir, format.Newest)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	b.mu.changed = make(chan struct{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.store = b.newStore(!found)
+	b.store = b.newStore()
 	b.gate.init(b.store, opts.MaxPendingBytes)
 	if err := b.store.Open(); err != nil {
 		return nil, openError(dir, err)
@@ -78,6 +78,7 @@ type recovery struct {
 	db       *pebble.DB
 	now      time.Time
 	instance string
+	version  int // of the format
 	receipts []*segment
 	local    int64 // payload bytes on the local level
 	staged   int64 // payload bytes in staging
@@ -87,20 +88,21 @@ type recovery struct {
 	state
 }
 
-// recoverState reads the state. It changes nothing but the first records of a new folder.
-func recoverState(dir string, db *pebble.DB) (*recovery, error) {
+// recoverState reads the state. It changes nothing but the first records of a new folder, whose version is that of its file.
+func recoverState(dir string, db *pebble.DB, version int) (*recovery, error) {
 	r := &recovery{db: db, now: time.Now().UTC(), state: state{
 		sinks: make(map[string]*sinkState), byNum: make(map[uint32]*sinkState),
 		files: make(map[uint64]*file), slices: make(map[uint64]*slice),
 	}}
-	version, err := pebblestore.Get(db, []byte(format.KeyFormat))
+	stored, err := pebblestore.Get(db, []byte(format.KeyFormat))
 	if err != nil {
 		return nil, err
 	}
-	if version == nil {
+	if stored == nil {
+		r.version = version
 		return r, r.initStore()
 	}
-	if err := knownFormat(dir, string(version)); err != nil {
+	if r.version, err = knownFormat(dir, string(stored), format.Newest); err != nil {
 		return nil, err
 	}
 	instance, err := pebblestore.Get(db, []byte(format.KeyInstance))
@@ -136,7 +138,7 @@ func recoverState(dir string, db *pebble.DB) (*recovery, error) {
 func (r *recovery) initStore() error {
 	r.instance = newInstance()
 	batch := r.db.NewBatch()
-	_ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(format.Version)), nil)
+	_ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(r.version)), nil)
 	_ = batch.Set([]byte(format.KeyInstance), []byte(r.instance), nil)
 	_ = batch.Set([]byte(format.KeyCounters), format.EncodeCounters(0, 0), nil)
 	return r.db.Apply(batch, pebble.Sync)

@@ -87,6 +87,10 @@ type Tuning struct {
 	MaxKeys     int
 	MaxKeyBytes int64
 
+	// KeepFormat leaves a data directory in the first version of its format, so that an earlier release can open it again, until
+	// a sink is defined with typed columns or a table that grows. Default: Open upgrades it. See docs/reliability.md.
+	KeepFormat bool
+
 	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never
 	// written twice. Up to three of them are in memory while the disk is slower than the rows. Default: 64 MiB. It is
 	// less, down to 256 KiB, where it would be more than a 64th of MaxDiskBytes or of the volume.

@@ -113,6 +113,7 @@ func (b *Buffer) takeUp(o *pebblestore.Opening) {
 	b.mu.Lock()
 	b.mu.state = r.state
 	b.instance = r.instance
+	b.format.Store(int32(r.version))
 	b.mu.Unlock()
 	b.local.Store(r.local)
 	b.staged.Store(r.staged)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/datatype"
 )
 
 // Level counts the rows of one level.
@@ -66,6 +67,10 @@ type SinkStats struct {
 	Slices map[SliceState]int
 	// Files are the files that are not imported yet and the last that ended, oldest first.
 	Files []FileStats
+	// Version counts the sets of columns that a table with Table.Extend has had, from 1. Retired are the columns that only earlier
+	// ones have; they are NULL in new rows.
+	Version int
+	Retired []datatype.Column
 }
 
 // FileStats describe one file.
@@ -155,6 +160,10 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 		if !f.rec.Forgotten {
 			st.Files = append(st.Files, b.fileStats(f))
 		}
+	}
+	st.Version = s.rec.Version
+	for _, r := range s.rec.Retired {
+		st.Retired = append(st.Retired, r.Column)
 	}
 	st.Accepted = s.accepted().Rows
 	st.Unstored = s.unstored.Load()

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -38,21 +39,15 @@ func databaseConfig(dir string, opts Options) pebblestore.Config {
 	}
 }
 
-// newStore returns the store of the buffer; fresh when the folder has no note of the format yet.
-func (b *Buffer) newStore(fresh bool) *pebblestore.Store {
+// newStore returns the store of the buffer.
+func (b *Buffer) newStore() *pebblestore.Store {
 	c := pebblestore.StoreConfig{
 		Config: databaseConfig(b.dir, b.opts), Name: "local level", Check: b.recoverStore, Repair: b.salvage, Install: b.handOver,
 		Delay: b.opts.Retry.delay,
 	}
 	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.serveRoom
 	c.Prepare = func() error {
-		if fresh {
-			if err := writeFormat(b.fs, b.dir); err != nil {
-				return err
-			}
-			fresh = false
-		}
-		for _, prepare := range []func(vfs.FS, string) error{salvage.FinishSwap, salvage.CheckClosed, salvage.ForgetClosed} {
+		for _, prepare := range []func(vfs.FS, string) error{salvage.FinishSwap, salvage.CheckClosed, b.beginFormat, salvage.ForgetClosed} {
 			if err := prepare(b.fs, b.dir); err != nil {
 				return err
 			}
@@ -76,7 +71,14 @@ const patience = 2 * abandonAfter
 
 // recoverStore reads the state of a store that was just opened; with again the store must be that of this instance.
 func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
-	if b.recovered, err = recoverState(b.dir, o.DB); err != nil {
+	file, err := checkFormat(b.fs, b.dir, format.Newest)
+	if err != nil {
+		return err
+	}
+	if b.recovered, err = recoverState(b.dir, o.DB, file); err != nil {
+		return err
+	}
+	if err := b.recovered.settleFormat(b, file); err != nil {
 		return err
 	}
 	if err := b.recovered.sealDamaged(); err != nil {
@@ -95,8 +97,12 @@ func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 
 // salvage replaces a damaged store by one with everything in it that is whole, under a new instance.
 func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
+	version, err := checkFormat(b.fs, b.dir, format.Newest)
+	if err != nil {
+		return err
+	}
 	if err := salvage.Run(salvage.Config{
-		Dir: b.dir, FS: b.fs, Log: b.log, Instance: newInstance(),
+		Dir: b.dir, FS: b.fs, Log: b.log, Instance: newInstance(), Version: cmp.Or(version, format.Newest),
 		Open: func(dir string) (*pebblestore.Opening, error) { return pebblestore.Open(databaseConfig(dir, b.opts)) },
 	}, cause); err != nil {
 		return fmt.Errorf("%w; what is whole could not be salvaged, nothing was changed: %w", cause, err)

@@ -142,7 +142,7 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	case "alter":
 		var columns string
 		d.ScanArgs(t, "columns", &columns)
-		s.mem.Alter(id, datatype.UntypedColumns(strings.Split(columns, "+")...)...)
+		s.mem.Alter(id, storyColumns(columns)...)
 	case "flush":
 		limit := "1m"
 		d.MaybeScanArgs(t, "for", &limit)
@@ -166,6 +166,8 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		return s.state(id)
 	case "table":
 		return s.table(id)
+	case "rows":
+		return s.rows(id)
 	case "verify":
 		return s.verify(t)
 	default:
@@ -189,7 +191,7 @@ func (s *story) define(t *testing.T, d *datadriven.TestData, id string) string {
 	c := buffer.SinkConfig{ID: id, Encoding: buffer.None}
 	d.MaybeScanArgs(t, "table", &table)
 	d.MaybeScanArgs(t, "columns", &names)
-	c.Table = buffer.Table{ID: table, Columns: datatype.UntypedColumns(strings.Split(names, "+")...)}
+	c.Table = buffer.Table{ID: table, Columns: storyColumns(names), Extend: d.HasArg("extend")}
 	for _, step := range []struct {
 		name string
 		c    *trigger.Conditions
@@ -209,6 +211,16 @@ func (s *story) define(t *testing.T, d *datadriven.TestData, id string) string {
 	return ""
 }
 
+// storyColumns reads columns like "id+n:int64".
+func storyColumns(text string) []datatype.Column {
+	var columns []datatype.Column
+	for c := range strings.SplitSeq(text, "+") {
+		name, typ, _ := strings.Cut(c, ":")
+		columns = append(columns, datatype.Column{Name: name, Type: datatype.Type(typ)})
+	}
+	return columns
+}
+
 // put appends rows one by one and waits until they are on disk. With "wait" it waits for room too, in the background.
 func (s *story) put(t *testing.T, d *datadriven.TestData, id string) string {
 	t.Helper()
@@ -217,7 +229,11 @@ func (s *story) put(t *testing.T, d *datadriven.TestData, id string) string {
 	d.MaybeScanArgs(t, "size", &size)
 	sink, first := s.sinks[id], s.next[id]
 	add := func(appendRows func(context.Context, time.Time, ...buffer.Rows) (buffer.Ticket, error), n int) error {
-		data := fmt.Sprintf("%q%s\n", strconv.Itoa(n), strings.Repeat(`,"`+strings.Repeat("x", size)+`"`, s.cells[id]-1))
+		cell := `,"` + strings.Repeat("x", size) + `"`
+		if d.HasArg("null") {
+			cell = ","
+		}
+		data := fmt.Sprintf("%q%s\n", strconv.Itoa(n), strings.Repeat(cell, s.cells[id]-1))
 		ticket, err := appendRows(ctx, time.Now(), buffer.Rows{Sink: sink, Data: []byte(data), Count: 1})
 		if err != nil {
 			return err
@@ -331,6 +347,9 @@ func (s *story) state(id string) string {
 		}
 		out.WriteString("\n")
 	}
+	if st.Version > 0 {
+		fmt.Fprintf(&out, "version %d of the columns, retired: %v\n", st.Version, st.Retired)
+	}
 	var slicesIn []string
 	for _, state := range []buffer.SliceState{buffer.SliceWriting, buffer.SliceUploading, buffer.SliceUploaded, buffer.SliceImported} {
 		if n := st.Slices[state]; n > 0 {
@@ -364,6 +383,19 @@ func (s *story) table(id string) string {
 		from = i + 1
 	}
 	return fmt.Sprintf("(%s): %s; %d objects in staging\n", strings.Join(datatype.Names(s.mem.Columns(id)), ", "), strings.Join(ranges, ", "), len(s.mem.Objects()))
+}
+
+// rows prints a table whole.
+func (s *story) rows(id string) string {
+	var out strings.Builder
+	for _, c := range s.mem.Columns(id) {
+		fmt.Fprintf(&out, "%s:%s ", c.Name, c.Type)
+	}
+	out.WriteString("\n")
+	for _, row := range s.mem.Rows(id) {
+		out.WriteString(strings.ReplaceAll(strings.Join(row, " "), buffertest.Null, "NULL") + "\n")
+	}
+	return out.String()
 }
 
 func (s *story) verify(t *testing.T) string {

@@ -132,8 +132,8 @@ func Open(c Config) (*Opening, error) {
 	return o, nil
 }
 
-// openReadOnly opens a store that nobody else has open, to look at it. It changes nothing.
-func openReadOnly(c Config) (*Opening, error) {
+// OpenReadOnly opens a store that nobody else has open, to look at it. It changes nothing.
+func OpenReadOnly(c Config) (*Opening, error) {
 	o := &Opening{conf: c, fs: New(c.FS, c.Dir, func(error) {})}
 	var err error
 	o.DB, err = pebble.Open(c.Dir, &pebble.Options{

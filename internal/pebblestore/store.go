@@ -178,7 +178,7 @@ func (s *Store) try(again bool) (o *Opening, err error) {
 	}
 	open := Open
 	if s.conf.ReadOnly {
-		open = openReadOnly
+		open = OpenReadOnly
 	}
 	if o, err = open(c); err != nil {
 		return nil, err

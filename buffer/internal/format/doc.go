@@ -1,8 +1,19 @@
 // Package format is the on-disk format of the buffer's local level: the keys of the store, and the bytes of chunks,
 // receipts and records. It only encodes and decodes. It holds no state, opens nothing and knows nothing of package buffer.
 //
-// The format has a version, [Version]. A data directory of another version is refused before anything in it is changed. The
+// # Versions
+//
+// The format has a version. A data directory of an unknown version is refused before anything in it is changed. The
 // folders in buffer/testdata/format were written by earlier releases; a test opens them forever.
+//
+//	1   the columns of a table are names, and no cell is NULL
+//	2   a column may have a type and be required: then it stands in a [Table] as an object and not as a string
+//	    an empty cell without quotes is NULL
+//	    a table may be one that grows ([Table].Extend), and a [Sink] then has Version, Mapping and Retired
+//
+// Every record and chunk of version 1 is one of version 2 with the same meaning. So an upgrade changes the version and rewrites
+// nothing. The version alone protects the new members: an older release drops members that it does not know when it writes a
+// record.
 //
 // # Keys
 //

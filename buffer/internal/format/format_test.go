@@ -175,10 +175,27 @@ func TestRecordBytes(t *testing.T) {
 	const tallyText = `"rows":1,"raw":2,"stored":3,"first":4,"last":5`
 	tally := Tally{1, 2, 3, 4, 5}
 	check(t, Sink{}, `{"id":"","sealed":{"rows":0,"bytes":0},"imported":{"rows":0,"bytes":0},"expired":{"rows":0,"bytes":0}}`)
-	check(t, Sink{"a", def, true, 1, Count{1, 2}, Count{3, 4}, Count{5, 6}, Count{7, 8}, Count{9, 10}, 11, 12, 13},
+	check(t, Sink{
+		"a", def, true, 1,
+		Count{1, 2},
+		Count{3, 4},
+		Count{5, 6},
+		Count{7, 8},
+		Count{9, 10},
+		11, 12, 13, 14, []byte("m"),
+		[]Retired{{datatype.Column{Name: "n", Type: datatype.Int64}, 15}, {datatype.Column{Name: "o"}, 16}},
+	},
 		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
 			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},`+
-			`"firstAt":11,"lastAt":12,"storedImported":13}`)
+			`"firstAt":11,"lastAt":12,"storedImported":13,"version":14,"mapping":"bQ==",`+
+			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}]}`)
+	grown := &Definition{Table: Table{ID: "t", Extend: true, Columns: []datatype.Column{
+		{Name: "id"}, {Name: "n", Type: datatype.Decimal(5, 2)}, {Name: "at", Type: datatype.Timestamp, Required: true},
+	}}}
+	const conditions = `{"Interval":0,"Size":0,"Count":0}`
+	check(t, File{Def: grown}, `{"sink":0,"state":"","def":{"table":{"ID":"t","Columns":["id",{"name":"n","type":"decimal(5,2)"},`+
+		`{"name":"at","type":"timestamp","required":true}],"Extend":true},"encoding":0,"upload":`+conditions+`,"import":`+conditions+
+		`},"opened":"0001-01-01T00:00:00Z"}`)
 	check(t, File{}, `{"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z"}`)
 	check(t, File{"i", true, 1, "a", true, true, FileExpired, def, at, at, at, at, "size", retry, []byte("p"), tally},
 		`{"instance":"i","copied":true,"sink":1,"sinkID":"a","salvaged":true,"forgotten":true,"state":"expired","def":`+defText+

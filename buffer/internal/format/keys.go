@@ -5,8 +5,13 @@ import (
 	"fmt"
 )
 
-// Version is the version of the format that this release reads and writes.
-const Version = 1
+// Versions of the format. This release reads and writes all of them.
+const (
+	// Oldest is the first version: all columns are untyped.
+	Oldest = 1
+	// Newest has typed columns, NULL and tables that grow: see [Definition.Version].
+	Newest = 2
+)
 
 // Keys of single values.
 const (

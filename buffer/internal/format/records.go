@@ -32,6 +32,14 @@ func (d *Definition) Equal(o *Definition) bool {
 		d.Table.Extend == o.Table.Extend && d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import
 }
 
+// Version returns the least version of the format that can hold the definition.
+func (d *Definition) Version() int {
+	if d.Table.Extend || slices.ContainsFunc(d.Table.Columns, func(c datatype.Column) bool { return c != datatype.Column{Name: c.Name} }) {
+		return Newest
+	}
+	return Oldest
+}
+
 // Count is a number of rows and their bytes before compression.
 type Count struct {
 	Rows  int64 `json:"rows"`  // rows
@@ -66,6 +74,18 @@ type Sink struct {
 	LastAt  int64 `json:"lastAt,omitempty"`
 	// StoredImported are the compressed bytes of imported files.
 	StoredImported int64 `json:"storedImported,omitempty"`
+
+	// Version counts the sets of columns of a table that grows, from 1. Mapping is what the caller keeps with the last one.
+	Version int    `json:"version,omitempty"`
+	Mapping []byte `json:"mapping,omitempty"`
+	// Retired are the columns that the table has from earlier versions. Another table forgets them.
+	Retired []Retired `json:"retired,omitempty"`
+}
+
+// Retired is a column that the last definition of a sink does not have.
+type Retired struct {
+	Column datatype.Column `json:"column"`
+	Last   int             `json:"last"` // the last version that had it
 }
 
 // Ended returns how many rows are no longer in local or staging.

@@ -28,6 +28,8 @@ type Config struct {
 	Log *slog.Logger
 	// Instance is the name of the new store, which nobody has used before.
 	Instance string
+	// Version is the version of the format.
+	Version int
 	// Open creates a store in an empty folder.
 	Open func(dir string) (*pebblestore.Opening, error)
 }
@@ -53,7 +55,7 @@ func Run(c Config, cause *pebblestore.DamageError) error {
 		})
 	}
 	folder := c.FS.PathJoin(c.Dir, newFolder)
-	if err := write(c, folder, settle(f, lost, c.Instance)); err != nil {
+	if err := write(c, folder, settle(f, lost, c.Instance, c.Version)); err != nil {
 		return errors.Join(err, c.FS.RemoveAll(folder))
 	}
 	if err := swapStores(c.FS, c.Dir, lost.store); err != nil {

@@ -23,8 +23,8 @@ type keyValue struct{ key, value []byte }
 func (p *plan) set(key, value []byte) { p.records = append(p.records, keyValue{key, value}) }
 
 // settle decides what becomes of everything that was found. It reads nothing but f, and adds to lost what cannot be
-// attributed or is missing. The new store belongs to instance.
-func settle(f *found, lost *losses, instance string) *plan {
+// attributed or is missing. The new store belongs to instance and has the version.
+func settle(f *found, lost *losses, instance string, version int) *plan {
 	p := &plan{found: f, losses: lost, keep: map[uint64]bool{}}
 	f.join()
 	bySink := map[uint32]*ledgerOf{}
@@ -94,7 +94,7 @@ func settle(f *found, lost *losses, instance string) *plan {
 		}
 	}
 	p.loseOrphans()
-	p.set([]byte(format.KeyFormat), []byte(strconv.Itoa(format.Version)))
+	p.set([]byte(format.KeyFormat), []byte(strconv.Itoa(version)))
 	p.set([]byte(format.KeyInstance), []byte(instance))
 	p.set([]byte(format.KeyCounters), format.EncodeCounters(p.lastFile, p.lastSlice))
 	for key, value := range p.damage {

@@ -213,7 +213,7 @@ func TestSettle(t *testing.T) {
 			s := &story{f: newFound(), t: t}
 			c.write(s)
 			lost := &losses{at: time.Unix(1000, 0), store: "damaged-1"}
-			got := strings.Join(tell(t, settle(s.f, lost, "new")), "\n")
+			got := strings.Join(tell(t, settle(s.f, lost, "new", format.Newest)), "\n")
 			var want []string
 			for line := range strings.Lines(strings.TrimSpace(c.want)) {
 				want = append(want, strings.TrimSpace(line))

@@ -1,0 +1,163 @@
+package buffer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/datatype"
+)
+
+// MaxTableColumns bounds the columns that the definitions of one sink have ever given a table that grows.
+const MaxTableColumns = 500
+
+// manyTableColumns is the number of columns from which on a definition is logged as a warning.
+const manyTableColumns = 200
+
+// ChangeError says that the table of a sink with Table.Extend cannot follow a definition. The last accepted one stays.
+type ChangeError struct {
+	// Sink and Table are ids.
+	Sink, Table string
+	// Column is the column of the refused definition, Kept the one that the table keeps; without a name when there are too many.
+	Column, Kept datatype.Column
+	// Version is the last version of the definition that has Kept, counted from 1.
+	Version int
+
+	columns int
+}
+
+func (e *ChangeError) Error() string {
+	if e.Kept.Name == "" {
+		return fmt.Sprintf("sink %q: table %q would have %d columns with those of earlier definitions, at most %d are kept: give the sink another table",
+			e.Sink, e.Table, e.columns, MaxTableColumns)
+	}
+	return fmt.Sprintf("sink %q: column %q cannot be %s: table %q keeps it as %s from version %d of the definition; use another name",
+		e.Sink, e.Column.Name, kindOf(datatype.Column{Type: e.Column.Type}), e.Table, kindOf(datatype.Column{Type: e.Kept.Type}), e.Version)
+}
+
+// maxColumnName is the longest name that every target keeps whole, in bytes.
+const maxColumnName = 63
+
+// checkNames refuses names under which columns of a table that grows would not be found again in every target.
+func checkNames(columns []datatype.Column) error {
+	var problems []error
+	for i, c := range columns {
+		problem := ""
+		switch {
+		case c.Name == "":
+			problem = "is empty"
+		case len(c.Name) > maxColumnName:
+			problem = fmt.Sprintf("has %d bytes, at most %d are allowed", len(c.Name), maxColumnName)
+		case !utf8.ValidString(c.Name):
+			problem = "is not UTF-8"
+		case strings.ContainsFunc(c.Name, unicode.IsControl):
+			problem = "has a control character"
+		case strings.TrimSpace(c.Name) != c.Name:
+			problem = "begins or ends with a space"
+		case len(c.Name) >= len(ownPrefix) && strings.EqualFold(c.Name[:len(ownPrefix)], ownPrefix):
+			problem = "begins with " + ownPrefix + ", which targets keep for their own columns"
+		default:
+			if other := place(columns[:i], c.Name); other >= 0 {
+				problem = fmt.Sprintf("differs from %q only in case", columns[other].Name)
+			}
+		}
+		if problem != "" {
+			problems = append(problems, fmt.Errorf("column %d: the name %q %s", i+1, c.Name, problem))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// ownPrefix begins the names of columns that a target adds for itself.
+const ownPrefix = "_forebay_"
+
+// Accepts returns a [*ChangeError] if Define would refuse c because of what the table has from earlier definitions.
+func (b *Buffer) Accepts(c SinkConfig) error {
+	def, err := c.definition(b.opts.ImportLimits())
+	if err != nil {
+		return err
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if s := b.mu.sinks[c.ID]; s != nil {
+		return s.accepts(def)
+	}
+	return nil
+}
+
+// Mapping returns what SinkConfig.Mapping had in the last accepted definition of a sink whose table grows; nil if there is none.
+func (b *Buffer) Mapping(id string) []byte {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if s := b.mu.sinks[id]; s != nil {
+		return bytes.Clone(s.rec.Mapping)
+	}
+	return nil
+}
+
+// accepts compares a definition with the columns that the table has from earlier ones. Called with Buffer.mu held.
+func (s *sinkState) accepts(def *format.Definition) error {
+	old := s.rec.Def
+	if old == nil || !def.Table.Extend || old.Table.ID != def.Table.ID {
+		return nil
+	}
+	columns := len(def.Table.Columns)
+	for _, kept := range s.everHad() {
+		i := place(def.Table.Columns, kept.Column.Name)
+		if i < 0 {
+			columns++
+			continue
+		}
+		// A wider type is for the target to judge: somebody may have altered the table.
+		if c := def.Table.Columns[i]; !c.Type.Holds(kept.Column.Type) {
+			return &ChangeError{Sink: s.id, Table: def.Table.ID, Column: c, Kept: kept.Column, Version: kept.Last}
+		}
+	}
+	if columns > MaxTableColumns {
+		return &ChangeError{Sink: s.id, Table: def.Table.ID, columns: columns}
+	}
+	return nil
+}
+
+// everHad returns the columns that the table has from the definitions of the sink, with the last version that had each.
+func (s *sinkState) everHad() []format.Retired {
+	all := slices.Clone(s.rec.Retired)
+	for _, c := range s.rec.Def.Table.Columns {
+		all = append(all, format.Retired{Column: c, Last: max(1, s.rec.Version)})
+	}
+	return all
+}
+
+// grow counts the version of a definition that was accepted, and notes the columns that it retires. It returns their names.
+// Called on the committer, before s.rec.Def is replaced.
+func (s *sinkState) grow(def *format.Definition) (retired []string) {
+	old := s.rec.Def
+	if old == nil || old.Table.ID != def.Table.ID {
+		s.rec.Version, s.rec.Retired = 0, nil
+	}
+	if !def.Table.Extend && s.rec.Version == 0 {
+		return nil
+	}
+	if s.rec.Version == 0 && (old == nil || old.Table.ID != def.Table.ID) {
+		s.rec.Version = 1
+		return nil
+	}
+	if slices.Equal(old.Table.Columns, def.Table.Columns) {
+		s.rec.Version = max(1, s.rec.Version)
+		return nil
+	}
+	all := s.everHad()
+	s.rec.Retired = slices.DeleteFunc(all, func(r format.Retired) bool { return place(def.Table.Columns, r.Column.Name) >= 0 })
+	for _, r := range s.rec.Retired {
+		if place(old.Table.Columns, r.Column.Name) >= 0 {
+			retired = append(retired, r.Column.Name)
+		}
+	}
+	s.rec.Version = max(1, s.rec.Version) + 1
+	return retired
+}

@@ -1,0 +1,208 @@
+package buffer_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// formatOf returns the versions in the format file and in the store; "" for none.
+func formatOf(t *testing.T, disk vfs.FS) (file, store string) {
+	t.Helper()
+	file, _ = pebblestore.ReadNote(disk, "data/forebay-format", 64)
+	db, err := pebble.Open("data", &pebble.Options{FS: disk, ReadOnly: true, ErrorIfNotExists: true, Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	value, closer, err := db.Get([]byte(format.KeyFormat))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closer.Close()
+	return strings.TrimSpace(file), string(value)
+}
+
+func wantFormat(t *testing.T, disk vfs.FS, want string) {
+	t.Helper()
+	if file, store := formatOf(t, disk); file+"/"+store != want {
+		t.Errorf("file and store have the format %s/%s, want %s", file, store, want)
+	}
+}
+
+// oldFolder makes a data directory of version 1 with 10 rows of an open slice.
+func oldFolder(t *testing.T, disk vfs.FS, mem *buffertest.Memory) {
+	t.Helper()
+	b, err := buffer.Open("data", upgradeOptions(disk, mem, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, b, define(t, b, "a"), 0, 10)
+	closeBuffer(t, b)
+	wantFormat(t, disk, "1/1")
+}
+
+func upgradeOptions(disk vfs.FS, mem *buffertest.Memory, keep bool) buffer.Options {
+	o := localdisk.On(memoryOptions(mem), disk)
+	o.KeepFormat = keep
+	return o
+}
+
+// grown is a definition that needs version 2.
+func grown(c *buffer.SinkConfig) {
+	c.Table.Extend = true
+	c.Table.Columns = append(columns[:2:2], datatype.Column{Name: "n", Type: datatype.Int64})
+}
+
+func TestUpgrade(t *testing.T) {
+	mem, disk := buffertest.NewMemory(), vfs.NewMem()
+	oldFolder(t, disk, mem)
+
+	b, err := buffer.Open("data", upgradeOptions(disk, mem, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, b, define(t, b, "a"), 10, 20)
+	if err := b.Checkpoint(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	closeBuffer(t, b)
+	wantFormat(t, disk, "1/1")
+
+	if b, err = buffer.Open("data", upgradeOptions(disk, mem, true)); err != nil {
+		t.Fatal(err)
+	}
+	define(t, b, "b", grown)
+	if err := b.Checkpoint(t.Context(), "new"); err != nil {
+		t.Fatal(err)
+	}
+	closeBuffer(t, b)
+	wantFormat(t, disk, "2/2")
+	for dir, want := range map[string]string{"old": "1\n", "new": "2\n"} {
+		if got, err := pebblestore.ReadNote(disk, dir+"/forebay-format", 64); got != want || err != nil {
+			t.Errorf("the checkpoint %s has the format %q, %v, want %q", dir, got, err, want)
+		}
+	}
+
+	// A folder that was upgraded stays so, and one that was not is upgraded by Open.
+	for dir, keep := range map[string]bool{"data": true, "old": false} {
+		c, err := buffer.Open(dir, upgradeOptions(disk, mem, keep))
+		if err != nil {
+			t.Fatal(err)
+		}
+		flush(t, c, "a")
+		closeBuffer(t, c)
+		if got, _ := pebblestore.ReadNote(disk, dir+"/forebay-format", 64); got != "2\n" {
+			t.Errorf("%s has the format %q, want 2", dir, got)
+		}
+	}
+	wantAll(t, mem, "in.c-test.a", 0, 20)
+}
+
+// An upgrade, by Open or by a definition, is cut short with the power at each operation. The next opening completes it and has
+// every row.
+func TestUpgradeIsCutShort(t *testing.T) {
+	for name, keep := range map[string]bool{"Open": false, "Define": true} {
+		t.Run(name, func(t *testing.T) {
+			states := map[string]int{}
+			for n, passed := 0, false; !passed; n++ {
+				mem, disk := buffertest.NewMemory(), vfs.NewCrashableMem()
+				oldFolder(t, disk, mem)
+				var ops atomic.Int64
+				failing := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && ops.Add(1) > int64(n) {
+						return syscall.ENOSPC
+					}
+					return nil
+				}))
+				b, err := buffer.Open("data", upgradeOptions(failing, mem, keep))
+				if err == nil && keep {
+					c := buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}}
+					grown(&c)
+					_, err = b.Define(t.Context(), c)
+				}
+				passed = err == nil
+				crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(uint64(n), 3))})
+				if b != nil {
+					_ = b.Close()
+				}
+				file, store := formatOf(t, crashed)
+				states[file+"/"+store]++
+				if store > file {
+					t.Fatalf("cut short at operation %d (%v): the file has version %s, the store %s", n, err, file, store)
+				}
+				if b, err = buffer.Open("data", upgradeOptions(crashed, mem, false)); err != nil {
+					t.Fatalf("cut short at operation %d: %v", n, err)
+				}
+				flush(t, b, "a")
+				verify(t, b)
+				closeBuffer(t, b)
+				wantFormat(t, crashed, "2/2")
+				wantAll(t, mem, "in.c-test.a", 0, 10)
+				if t.Failed() || n > 5000 {
+					t.Fatalf("cut short at operation %d", n)
+				}
+			}
+			t.Logf("file and store after the cuts: %v", states)
+			for _, state := range []string{"1/1", "2/1", "2/2"} {
+				if states[state] == 0 {
+					t.Errorf("no cut left the versions %s: %v", state, states)
+				}
+			}
+		})
+	}
+}
+
+func TestFormatFileIsLost(t *testing.T) {
+	for name, keep := range map[string]bool{"1": true, "2": false} {
+		mem, disk := buffertest.NewMemory(), vfs.NewMem()
+		b, err := buffer.Open("data", upgradeOptions(disk, mem, keep))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, b, define(t, b, "a"), 0, 10)
+		closeBuffer(t, b)
+		if err := disk.Remove("data/forebay-format"); err != nil {
+			t.Fatal(err)
+		}
+		if b, err = buffer.Open("data", upgradeOptions(disk, mem, true)); err != nil {
+			t.Fatal(err)
+		}
+		flush(t, b, "a")
+		closeBuffer(t, b)
+		wantFormat(t, disk, name+"/"+name)
+		wantAll(t, mem, "in.c-test.a", 0, 10)
+	}
+}
+
+// A file of an earlier version beside a store of a later one was put there by somebody.
+func TestFormatFileOfAnotherFolder(t *testing.T) {
+	mem, disk := buffertest.NewMemory(), vfs.NewMem()
+	b, err := buffer.Open("data", upgradeOptions(disk, mem, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeBuffer(t, b)
+	if err := pebblestore.WriteNote(disk, "data", "forebay-format", "1\n"); err != nil {
+		t.Fatal(err)
+	}
+	var wrong *buffer.FormatError
+	if _, err := buffer.Open("data", upgradeOptions(disk, mem, false)); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "1 in forebay-format, 2 in the store") {
+		t.Errorf("open: %v, want a FormatError with both versions", err)
+	}
+	wantFormat(t, disk, "1/2")
+}
