@@ -38,6 +38,7 @@ var rooms = map[string][]string{
 	"internal/...":        {"datatype", "internal/..."},
 	"internal/otlp":       {".", "mapping", "otlpflat"},
 	"internal/otlptest":   {"./..."},
+	"internal/sqltest":    {"datatype", "buffer", "buffer/dir"},
 	"stream/otlpgrpc":     {".", "mapping", "trigger", "buffer", "stream/internal/..."},
 	"stream/fastserver":   {"stream", "mapping"}, // its tests alone
 	"stream/platformauth": {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},
