@@ -588,3 +588,23 @@ func TestReadersBesideMerges(t *testing.T) {
 	readers.Wait()
 	t.Logf("%d reads, %d parts in the end", reads, len(partNames(t, Tables(root), dayTable.ID)))
 }
+
+// go test -bench Switch -benchtime 20x ./buffer/dir
+func BenchmarkSwitch(b *testing.B) {
+	for _, parts := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
+			tables := TablesWith(b.TempDir(), TablesOptions{PartitionBy: "at"})
+			tables.grace = 0
+			for i := range parts {
+				if err := tables.Import(b.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i+1, 1))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := 0; b.Loop(); i++ {
+				if err := tables.Import(b.Context(), newFile(fmt.Sprint("more-", i), dayTable, dayRows(1, 2))); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
