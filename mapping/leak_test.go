@@ -18,6 +18,10 @@ func TestNoValueLeaksBetweenRecords(t *testing.T) {
 			Template("u", `{ id: Body("id"), list: [x + Body("id") for x in Body("arr")], h: Header("X-Id") }`),
 			Template("v", `std.join("-", std.map(function(x) std.asciiUpper(x), Body("arr"))) + Body("esc")`)),
 		mustCompile(t, Headers("h"), Template("w", `local b = Body(); std.md5(b.id) + b.deep.id + HeaderStr()`), Path("d", "nope", Default("x"))),
+		mustCompile(t, Columns{
+			Path("p", "id", RawString()), Path("e", "esc"), Path("o", "deep"), Path("i", "deep.id"), Body("b"), Headers("h"), Template("t", `Body("esc")`),
+			Path("doc", "esc", RawString()),
+		}.Typed()...),
 	}
 	failing := mustCompile(t, Template("t", `local x = Body("id"); [x, Body("nope")]`))
 	deep := mustCompile(t, Template("t", `local f(x) = f(x) + Body("id"); f(1)`))
