@@ -105,10 +105,20 @@ func (e *Engine) observe() (metric.Registration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+	refused, err := e.opts.Meter.Int64ObservableGauge("forebay.sinks.refused", metric.WithUnit("{sink}"),
+		metric.WithDescription("1 while a sink goes on with earlier columns, because its table cannot follow the definition."))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
 	return e.opts.Meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for _, src := range *e.sources.Load() {
 			for _, s := range src.sinks {
 				at := sinkAttributes(s.handle.ID())
+				n := int64(0)
+				if s.refused != "" {
+					n = 1
+				}
+				to.ObserveInt64(refused, n, metric.WithAttributes(at...))
 				for reason, n := range s.count.byName() {
 					with := append(slices.Clip(at), attribute.String("reason", reason))
 					to.ObserveInt64(rejected, n, metric.WithAttributes(with...))
@@ -116,5 +126,5 @@ func (e *Engine) observe() (metric.Registration, error) {
 			}
 		}
 		return nil
-	}, rejected)
+	}, rejected, refused)
 }

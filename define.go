@@ -2,6 +2,7 @@ package forebay
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
 )
 
 // Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap:
@@ -40,8 +42,9 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 
 // ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.
 type ApplyOptions struct {
-	// Refuse reports whether a problem refuses the definition. Otherwise the sink is defined anyway, and its rows wait in
-	// staging until the table is fixed. Default: a problem refuses unless TableProblem.Known.
+	// Refuse reports whether a problem refuses the definition. Otherwise the sink goes on with the columns that were accepted last
+	// if TableProblem.Kept is set, or else is defined anyway, and its rows wait in staging until the table is fixed. Default: a
+	// problem refuses unless TableProblem.Known or Kept is set.
 	Refuse func(TableProblem) bool
 	// Creation marks the tables that the call creates, if the target is a [buffer.Uncreator]. [Engine.Uncreate] removes those
 	// that turn out not to be needed. Store the mark durably before the call, so that a crash does not lose it. Default:
@@ -55,7 +58,9 @@ type TableProblem struct {
 	Source, Sink, Table string
 	// Known is set when the sink had this table with these columns before.
 	Known bool
-	// Err is a [*buffer.SchemaError] or marked by [buffer.Permanent].
+	// Kept is set when the columns that were accepted last for a table with Extend can go on in place of the new ones.
+	Kept bool
+	// Err is a [*buffer.SchemaError], a [*buffer.ChangeError] or marked by [buffer.Permanent].
 	Err error
 }
 
@@ -74,7 +79,7 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 	if err := e.admits(id); err != nil { // before tables are made for it
 		return nil, err
 	}
-	problems, err := e.ensureTables(ctx, d, opts)
+	problems, kept, err := e.ensureTables(ctx, d, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +91,7 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 		return nil, err
 	}
 	old := (*e.sources.Load())[id]
-	next, err := e.link(ctx, d)
+	next, err := e.link(ctx, d, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +111,9 @@ func (e *Engine) admits(sourceID string) error {
 	return nil
 }
 
-// link defines the enabled sinks in the buffer and returns what Ingest needs of the source. The caller has e.define.
-func (e *Engine) link(ctx context.Context, d *Definition) (*source, error) {
+// link defines the enabled sinks in the buffer, those in kept as they were accepted last, and returns what Ingest needs of the
+// source. The caller has e.define.
+func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSink) (*source, error) {
 	def := d.source
 	next := &source{def: def, compiled: d, secrets: newSecrets(def), dropped: load[atomic.Int64](&e.dropped, def.ID)}
 	for i := range d.sinks {
@@ -115,13 +121,17 @@ func (e *Engine) link(ctx context.Context, d *Definition) (*source, error) {
 		if c.Disabled {
 			continue
 		}
-		id := bufferID(def.ID, c.ID)
+		id, refused := bufferID(def.ID, c.ID), ""
+		if k, ok := kept[c.ID]; ok {
+			c, refused = &k.compiledSink, k.refused.Error()
+		}
 		handle, err := e.buf.Define(ctx, bufferConfig(def.ID, c))
 		if err != nil {
 			return nil, fmt.Errorf("define sink %q: %w", id, err)
 		}
 		next.sinks = append(next.sinks, &sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
+			refused: refused,
 		})
 		status := Stored
 		if c.settings.sync == SyncUnsafe {
@@ -137,11 +147,50 @@ func (e *Engine) link(ctx context.Context, d *Definition) (*source, error) {
 func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 	return buffer.SinkConfig{
 		ID:       bufferID(sourceID, c.ID),
-		Table:    buffer.Table{ID: c.Table.ID, Columns: c.mapper.Columns()},
+		Table:    c.Table.of(c.mapper),
+		Mapping:  mappingText(c.Table),
 		Encoding: c.settings.encoding,
 		Upload:   c.settings.upload,
 		Import:   c.settings.imports,
 	}
+}
+
+// mappingText is what the buffer keeps of the columns of a table with Extend, so that they can go on after a restart whose
+// definition is refused.
+func mappingText(t Table) []byte {
+	if !t.Extend {
+		return nil
+	}
+	text, err := json.Marshal(t.Columns)
+	if err != nil {
+		return nil // columns that were compiled have a JSON form
+	}
+	return text
+}
+
+// keptSink is a sink that goes on with the columns that were accepted last.
+type keptSink struct {
+	compiledSink
+	refused error
+}
+
+// lastAccepted returns a sink with the columns that were accepted last; false if there are none for this table.
+func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bool) {
+	id := bufferID(sourceID, c.ID)
+	table, known := e.buf.TableOf(id)
+	if !known || !c.Table.Extend || !table.Extend || table.ID != c.Table.ID {
+		return c, false
+	}
+	var columns mapping.Columns
+	if err := json.Unmarshal(e.buf.Mapping(id), &columns); err != nil {
+		return c, false
+	}
+	mapper, err := e.mappers.get(id, columns)
+	if err != nil || !slices.Equal(mapper.Columns(), table.Columns) {
+		return c, false
+	}
+	c.mapper, c.Table.Columns = mapper, columns
+	return c, true
 }
 
 const (
@@ -158,31 +207,42 @@ const (
 var errNotChecked = errors.New("the target does not answer, the table was not checked")
 
 // ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the
-// definition; the error joins those that do.
-func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, error) {
+// definition, and the sinks that go on with the columns accepted last; the error joins the problems that refuse it.
+func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, map[string]keptSink, error) {
 	type job struct {
 		cfg  buffer.SinkConfig
-		sink string
+		sink *compiledSink
 		err  error
 	}
 	var jobs []*job
 	for i := range d.sinks {
 		c := &d.sinks[i]
 		if cfg := bufferConfig(d.source.ID, c); !c.Disabled && !e.buf.Defined(cfg) {
-			jobs = append(jobs, &job{cfg: cfg, sink: c.ID})
+			jobs = append(jobs, &job{cfg: cfg, sink: c})
 		}
 	}
 	callTables(ctx, len(jobs), func(ctx context.Context, i int) error {
 		table := jobs[i].cfg.Table
 		table.Creation = opts.Creation
-		return e.opts.Target.Ensure(ctx, table)
+		if !table.Extend {
+			return e.opts.Target.Ensure(ctx, table)
+		}
+		target, ok := e.opts.Target.(buffer.Extender)
+		if !ok {
+			return buffer.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", table.ID))
+		}
+		if err := e.buf.Accepts(jobs[i].cfg); err != nil {
+			return err
+		}
+		return target.Extend(ctx, table)
 	}, func(i int, err error) { jobs[i].err = err })
 
 	refuse := opts.Refuse
 	if refuse == nil {
-		refuse = func(p TableProblem) bool { return !p.Known }
+		refuse = func(p TableProblem) bool { return !p.Known && !p.Kept }
 	}
 	var problems []TableProblem
+	kept := map[string]keptSink{}
 	var refused []error
 	for _, j := range jobs {
 		if j.err == nil {
@@ -198,17 +258,26 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 		}
 		before, known := e.buf.TableOf(j.cfg.ID)
 		p := TableProblem{
-			Source: d.source.ID, Sink: j.sink, Table: j.cfg.Table.ID, Err: j.err,
+			Source: d.source.ID, Sink: j.sink.ID, Table: j.cfg.Table.ID, Err: j.err,
 			Known: known && before.ID == j.cfg.Table.ID && slices.Equal(before.Columns, j.cfg.Table.Columns),
+		}
+		var last compiledSink
+		if !p.Known {
+			last, p.Kept = e.lastAccepted(d.source.ID, *j.sink)
 		}
 		if refuse(p) {
 			refused = append(refused, fmt.Errorf("define sink %q: %w", j.cfg.ID, j.err))
 			continue
 		}
-		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", j.cfg.ID, "table", p.Table, "error", j.err)
 		problems = append(problems, p)
+		if p.Kept {
+			kept[p.Sink] = keptSink{last, j.err}
+			e.log.Warn("change of a sink refused, the columns that were accepted last go on", "sink", j.cfg.ID, "table", p.Table, "error", j.err)
+			continue
+		}
+		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", j.cfg.ID, "table", p.Table, "error", j.err)
 	}
-	return problems, errors.Join(refused...)
+	return problems, kept, errors.Join(refused...)
 }
 
 // callTables makes n calls of a target, up to ensureCalls concurrently, and gives the outcome of each to done, which may run

@@ -68,6 +68,8 @@ type sink struct {
 	handle *buffer.SinkHandle
 	sync   SyncMode
 	count  *rejections
+	// refused says why the sink goes on with the columns that were accepted before those of its definition; "" if it does not.
+	refused string
 }
 
 // reasons is the size of an array indexed by mapping.Reason.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -103,6 +104,19 @@ type Table struct {
 	ID string
 	// Columns are 1 to 100 columns with unique names, in the order of the table.
 	Columns mapping.Columns
+	// Extend lets the table grow with its definitions, if the target is a [buffer.Extender]. The target adds columns that it lacks,
+	// and finds the others by name without case, in any order. A column that a definition no longer has stays in the table, as
+	// NULL, and one that comes back continues. A column cannot get another type: give it another name.
+	//
+	// A change that the table cannot follow does not fail [Engine.Define]: the columns that were accepted last go on, also after a
+	// restart. The log, [TableProblem], [SinkStats] and a metric say so. Default: the table has exactly these columns, and a
+	// different table refuses the definition.
+	Extend bool
+}
+
+// of returns the table for the buffer.
+func (t Table) of(m *mapping.Mapper) buffer.Table {
+	return buffer.Table{ID: t.ID, Columns: m.Columns(), Extend: t.Extend}
 }
 
 // DefinitionError lists what is wrong with a source definition. Nothing of the definition was applied.
@@ -178,6 +192,12 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 		}
 		mapper, err := mappers.get(bufferID(s.ID, sink.ID), sink.Table.Columns)
 		if err != nil {
+			for _, err := range each(err) {
+				report("sink %q: %w", sink.ID, err)
+			}
+			continue
+		}
+		if err := sink.Table.of(mapper).CheckNames(); err != nil {
 			for _, err := range each(err) {
 				report("sink %q: %w", sink.ID, err)
 			}

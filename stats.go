@@ -34,6 +34,9 @@ type SinkStats struct {
 	// Rejected counts, by reason, the records that were not stored since Open. Reasons are the names of [mapping.Reason],
 	// "rowTooLarge", and "failed": refused by an overload, not stored because of a failure, or of unknown outcome.
 	Rejected map[string]int64
+	// Refused says why the sink goes on with the columns that were accepted before those of its definition: see Table.Extend. "" if
+	// it does not.
+	Refused string
 }
 
 // Stats returns the counters of all sinks. They may be ahead of the disk by the commit that is being written.
@@ -43,6 +46,11 @@ func (e *Engine) Stats() Stats {
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}
+		if src := (*e.sources.Load())[source]; src != nil {
+			if i := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == id }); i >= 0 {
+				out.Refused = src.sinks[i].refused
+			}
+		}
 		out.Rejected = load[rejections](&e.counts, s.ID).byName()
 		st.Sinks = append(st.Sinks, out)
 	}

@@ -229,9 +229,7 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 			problems = append(problems, fmt.Errorf("column %q: %w", col.Name, err))
 		}
 	}
-	if c.Table.Extend {
-		problems = append(problems, checkNames(c.Table.Columns))
-	}
+	problems = append(problems, c.Table.CheckNames())
 	if c.Encoding > Zstd {
 		problems = append(problems, fmt.Errorf("encoding %d is unknown", c.Encoding))
 	}

@@ -43,8 +43,13 @@ func (e *ChangeError) Error() string {
 // maxColumnName is the longest name that every target keeps whole, in bytes.
 const maxColumnName = 63
 
-// checkNames refuses names under which columns of a table that grows would not be found again in every target.
-func checkNames(columns []datatype.Column) error {
+// CheckNames refuses names under which some target would not find the columns of a table with Extend again: two that differ only
+// in case, names of more than 63 bytes or with control characters, and those that begin with _forebay_. It joins all problems.
+func (t Table) CheckNames() error {
+	if !t.Extend {
+		return nil
+	}
+	columns := t.Columns
 	var problems []error
 	for i, c := range columns {
 		problem := ""

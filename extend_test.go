@@ -1,0 +1,171 @@
+package forebay_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/mapping"
+)
+
+const grownTable = "in.c-shop.orders"
+
+// grows returns a source whose table grows, with a typed column a name.
+func grows(columns ...mapping.Column) forebay.Source {
+	return forebay.Source{ID: "shop", Sinks: []forebay.Sink{{ID: "orders", Table: forebay.Table{ID: grownTable, Columns: columns, Extend: true}}}}
+}
+
+func typedPath(name string, t datatype.Type) mapping.Column {
+	c := mapping.Path(name, name)
+	c.DataType = t
+	return c
+}
+
+// grownRows returns the rows of a table as sorted text, with NULL.
+func grownRows(t *testing.T, tables *dir.TableDir) string {
+	t.Helper()
+	var rows []string
+	for row, err := range tables.Cells(grownTable) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cells []string
+		for _, cell := range row {
+			if cell == nil {
+				cells = append(cells, "NULL")
+			} else {
+				cells = append(cells, fmt.Sprintf("%q", cell))
+			}
+		}
+		rows = append(rows, strings.Join(cells, " "))
+	}
+	slices.Sort(rows)
+	return strings.Join(rows, "\n")
+}
+
+func ingestJSON(t *testing.T, e *forebay.Engine, body string) {
+	t.Helper()
+	if _, err := e.Ingest(t.Context(), "shop", mapping.JSON([]byte(body))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two engines with different versions of a definition feed one table. One of them goes back to the earlier version.
+func TestTwoVersionsFeedOneTable(t *testing.T) {
+	root := t.TempDir()
+	tables := dir.Tables(filepath.Join(root, "tables"))
+	id, sum, note := typedPath("id", datatype.Int64), typedPath("sum", datatype.Decimal(10, 2)), typedPath("note", datatype.String)
+	open := func(name string) *forebay.Engine {
+		e, err := forebay.Open(filepath.Join(root, name), forebay.Options{Target: tables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}
+	define := func(e *forebay.Engine, columns ...mapping.Column) {
+		t.Helper()
+		if err := e.Define(t.Context(), grows(columns...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, young := open("old"), open("young")
+	define(old, id, note)
+	define(young, id, sum, note)
+	ingestJSON(t, old, `{"id":1,"sum":5,"note":null}`)
+	ingestJSON(t, young, `{"id":2,"sum":"1.50","note":""}`)
+	ingestJSON(t, young, `{"id":3,"sum":null,"note":"null"}`)
+	define(young, note, id) // a rollback, in another order
+	ingestJSON(t, young, `{"id":4,"sum":7}`)
+	for _, e := range []*forebay.Engine{old, young} {
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `"1" NULL NULL
+"2" "" "1.50"
+"3" "null" NULL
+"4" NULL NULL`
+	if got := grownRows(t, tables); got != want {
+		t.Errorf("the table has\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A deployment whose definition the table cannot follow goes on with the columns that were accepted last, also after a restart.
+func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
+	root := t.TempDir()
+	tables := dir.Tables(filepath.Join(root, "tables"))
+	id, sum := typedPath("id", datatype.Int64), typedPath("sum", datatype.Int64)
+	wrong := grows(id, typedPath("sum", datatype.Float64))
+	for restart := range 3 {
+		e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if restart == 0 {
+			if err := e.Define(t.Context(), grows(id, sum)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.Define(t.Context(), wrong); err != nil {
+			t.Fatalf("restart %d: a change that the table cannot follow ends the program: %v", restart, err)
+		}
+		ingestJSON(t, e, fmt.Sprintf(`{"id":%d,"sum":10}`, restart))
+		if st := e.Stats().Sinks[0]; !strings.Contains(st.Refused, "float64") {
+			t.Errorf("restart %d: the statistics say %q", restart, st.Refused)
+		}
+		compiled, err := e.Compile(wrong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems, err := e.Apply(t.Context(), compiled, forebay.ApplyOptions{})
+		var change *buffer.ChangeError
+		if err != nil || len(problems) != 1 || !problems[0].Kept || !errors.As(problems[0].Err, &change) || change.Kept.Type != datatype.Int64 {
+			t.Errorf("restart %d: problems %+v, %v", restart, problems, err)
+		}
+		strict := forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return true }}
+		if _, err := e.Apply(t.Context(), compiled, strict); !errors.As(err, &change) {
+			t.Errorf("restart %d: a strict change gives %v", restart, err)
+		}
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if restart == 2 {
+			if err := e.Define(t.Context(), grows(id, sum, typedPath("more", datatype.Bool))); err != nil || e.Stats().Sinks[0].Refused != "" {
+				t.Errorf("a good change: %v, %q", err, e.Stats().Sinks[0].Refused)
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := grownRows(t, tables), `"0" "10" NULL
+"1" "10" NULL
+"2" "10" NULL`; got != want {
+		t.Errorf("the table has\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestExtendNeedsATargetThatExtends(t *testing.T) {
+	mem := buffertest.NewMemory()
+	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: struct{ buffer.Target }{mem}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Define(t.Context(), grows(typedPath("id", datatype.Int64), typedPath("n", datatype.Int64))); err == nil || !strings.Contains(err.Error(), "without Extend") {
+		t.Errorf("define: %v", err)
+	}
+	var problems *forebay.DefinitionError
+	if _, err := e.Compile(grows(typedPath("id", datatype.Int64), typedPath("ID", datatype.Int64))); !errors.As(err, &problems) {
+		t.Errorf("names that differ in case: %v", err)
+	}
+}
