@@ -283,11 +283,11 @@ func (c *limitedConn) isCheck(request []byte) bool {
 
 // Write implements [net.Conn].
 func (c *limitedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
 	if string(p) == goOn {
-		return n, err
+		return c.Conn.Write(p)
 	}
-	c.stamp.Store(time.Now().UnixNano())
+	c.stamp.Store(time.Now().UnixNano()) // before the client can act on the answer
+	n, err := c.Conn.Write(p)
 	if state := c.state.Load(); state != connShed && c.state.CompareAndSwap(state, connIdle) && c.l.waiting.Load() {
 		c.l.notify()
 	}

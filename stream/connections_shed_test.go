@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -23,7 +24,10 @@ func limited(t *testing.T, n int, h http.Handler, checks ...string) (address str
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Hour}
+	return serveLimited(t, inner, &http.Server{Handler: h, ReadHeaderTimeout: time.Hour}, n, checks...)
+}
+
+func serveLimited(t *testing.T, inner net.Listener, srv *http.Server, n int, checks ...string) (address string) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(LimitConnections(inner, n, checks...)) }()
 	t.Cleanup(func() {
@@ -33,6 +37,30 @@ func limited(t *testing.T, n int, h http.Handler, checks ...string) (address str
 		}
 	})
 	return inner.Addr().String()
+}
+
+// readings reports each connection that is read a second time: what came first has been seen by then.
+type readings struct {
+	net.Listener
+	again chan struct{}
+}
+
+func (l readings) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &readConn{Conn: c, again: l.again}, err
+}
+
+type readConn struct {
+	net.Conn
+	again chan struct{}
+	reads atomic.Int32
+}
+
+func (c *readConn) Read(p []byte) (int, error) {
+	if c.reads.Add(1) == 2 {
+		c.again <- struct{}{}
+	}
+	return c.Conn.Read(p)
 }
 
 // client is a connection whose answers are read.
@@ -83,26 +111,33 @@ var sayOK = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _
 
 // The connection that was used longest ago gives way, with a kept one among them, and nobody waits for a time-out.
 func TestIdleConnectionGivesWay(t *testing.T) {
-	address := limited(t, 3, sayOK)
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := make(chan struct{}, 10) // a client has its answer some moments before its connection is idle
+	address := serveLimited(t, inner, &http.Server{Handler: sayOK, ConnState: func(_ net.Conn, s http.ConnState) {
+		if s == http.StateIdle {
+			idle <- struct{}{}
+		}
+	}}, 3)
+	use := func(c *client) {
+		t.Helper()
+		c.say(simpleGet)
+		if s := c.status(); s != http.StatusOK {
+			t.Fatalf("status %d", s)
+		}
+		<-idle
+	}
 	var all []*client
 	for range 3 {
 		c := dialTo(t, address)
-		c.say(simpleGet)
-		if s := c.status(); s != http.StatusOK {
-			t.Fatal(s)
-		}
+		use(c)
 		all = append(all, c)
 	}
-	all[0].say(simpleGet) // now the second was used longest ago
-	if s := all[0].status(); s != http.StatusOK {
-		t.Fatal(s)
-	}
-	for i, gone := range []int{1, 2, 0} {
-		c := dialTo(t, address)
-		c.say(simpleGet)
-		if s := c.status(); s != http.StatusOK {
-			t.Errorf("new connection %d: status %d", i, s)
-		}
+	use(all[0]) // now the second was used longest ago
+	for _, gone := range []int{1, 2, 0} {
+		use(dialTo(t, address))
 		if s := all[gone].status(); s != 0 {
 			t.Errorf("connection %d has another answer: %d", gone, s)
 		}
@@ -113,18 +148,25 @@ func TestIdleConnectionGivesWay(t *testing.T) {
 func TestSilentConnectionsGiveWayFirst(t *testing.T) {
 	release := make(chan struct{})
 	reached := make(chan struct{}, 10)
-	address := limited(t, 3, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := make(chan struct{}, 10)
+	address := serveLimited(t, readings{inner, again}, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			reached <- struct{}{}
 			<-release
 		}
 		_, _ = io.WriteString(w, "OK")
-	}))
+	})}, 3)
 	slow := dialTo(t, address)
 	slow.say(strings.Replace(simpleGet, "/", "/slow", 1))
 	<-reached
+	<-again // the server looks whether the client goes away
 	partial := dialTo(t, address)
 	partial.say("GET / HTTP/1.1\r\nHost")
+	<-again
 	silent := dialTo(t, address)
 	quick := func() {
 		t.Helper()
@@ -139,8 +181,10 @@ func TestSilentConnectionsGiveWayFirst(t *testing.T) {
 	if s := silent.status(); s != 0 {
 		t.Errorf("the silent connection has an answer: %d", s)
 	}
-	for range 20 { // each begins a request and stays
+	<-again
+	for range 2 { // each begins a request and stays
 		dialTo(t, address).say("G")
+		<-again
 	}
 	if s := partial.status(); s != 0 {
 		t.Errorf("the half request has an answer: %d", s)
