@@ -32,6 +32,10 @@
 // Slices are imported in place if one [Staging] stores all of them in one file of the project and in one encoding, plain or
 // gzip. Otherwise they are read, checked row by row, and uploaded to a new file, as gzip.
 //
+// Tables are made with text columns, and compared by the names of their columns alone. A value of a typed column arrives as its
+// canonical text. Text columns have no NULL: an empty cell without quotes and "" are both the empty text there. Target is no
+// [buffer.Extender], so a sink with Table.Extend is refused when it is defined.
+//
 // # Tokens
 //
 // With a [TokenStore] each sink has its own token, which may write the bucket of the sink's table and read all file uploads.
