@@ -84,8 +84,10 @@ type Sink struct {
 
 // Retired is a column that the last definition of a sink does not have.
 type Retired struct {
+	// Column is as its last version had it.
 	Column datatype.Column `json:"column"`
-	Last   int             `json:"last"` // the last version that had it
+	// Last is that version.
+	Last int `json:"last"`
 }
 
 // Ended returns how many rows are no longer in local or staging.
