@@ -206,6 +206,9 @@ func (s *store) removeTree(ctx context.Context, path string) error {
 		return nil
 	}
 	entries, rerr := s.fs.ReadDir(path)
+	if errors.Is(rerr, fs.ErrNotExist) { // somebody else was faster
+		return nil
+	}
 	if rerr != nil {
 		return errors.Join(err, rerr)
 	}
@@ -217,5 +220,8 @@ func (s *store) removeTree(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	return s.fs.Remove(path)
+	if err := s.fs.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

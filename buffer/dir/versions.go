@@ -38,6 +38,10 @@ const versionsDir = ".versions"
 // versionGrace is how long a version stays after it was replaced, for those who read it.
 const versionGrace = time.Hour
 
+// maxVersions bounds the versions of a table that are replaced within versionGrace: file systems bound the links of a file (ext4:
+// 65,000).
+const maxVersions = 1000
+
 func (t *TableDir) versionsPath(table string) string {
 	return filepath.Join(t.root, versionsDir, folder(table))
 }
@@ -204,7 +208,7 @@ func (t *TableDir) doomedVersions(table string) (doomed []string, err error) {
 	now, _ := strconv.ParseInt(current, 10, 64)
 	old := t.now().Add(-t.grace).UnixMicro()
 	replaced := now // when the next older version was replaced
-	for _, e := range slices.Backward(entries) {
+	for i, e := range slices.Backward(entries) {
 		base, isLink := strings.CutSuffix(e.Name(), ".link")
 		n, err := strconv.ParseInt(base, 10, 64)
 		if err != nil || e.Name() == current {
@@ -216,7 +220,7 @@ func (t *TableDir) doomedVersions(table string) (doomed []string, err error) {
 		} else {
 			replaced = n
 		}
-		if n > now || at <= old {
+		if n > now || at <= old || i < len(entries)-maxVersions {
 			doomed = append(doomed, e.Name())
 		}
 	}
