@@ -208,7 +208,8 @@ type File struct {
 	SaveProgress func(ctx context.Context, note []byte) error
 }
 
-// OpenRows returns the plain CSV bytes of one slice: rows end with "\n", every cell is quoted, there is no header.
+// OpenRows returns the plain CSV bytes of one slice: rows end with "\n", every cell is quoted or, for NULL, empty, and there is no
+// header.
 // The caller closes the reader.
 func (f *File) OpenRows(ctx context.Context, obj Object) (io.ReadCloser, error) {
 	rc, err := f.OpenSlice(ctx, obj)

@@ -10,10 +10,10 @@ import (
 	"github.com/forebay/forebay/mapping/internal/template"
 )
 
-// Type is the type of a column. The values are the words of the Stream API.
+// Type is the kind of a column: where its value comes from. The words are those of the Stream API, which calls it type.
 type Type string
 
-// The column types of the published service.
+// The kinds of columns of the published service.
 const (
 	TypeUUID     Type = "uuid"     // a new UUID version 7 for each column and row, ascending
 	TypeDatetime Type = "datetime" // arrival time, UTC, 2006-01-02T15:04:05.000Z
@@ -31,10 +31,10 @@ const MaxColumns = 100
 const MaxTemplateLength = template.MaxLength
 
 // Column is the definition of one column. Its JSON form is the one of the Stream API. The constructors set only the fields that
-// the type uses. Every field is a plain value and none is a pointer, because an engine recognises columns that it has compiled
+// the kind uses. Every field is a plain value and none is a pointer, because an engine recognises columns that it has compiled
 // by their values.
 type Column struct {
-	// Type says what the column stores; it decides which of the other fields apply.
+	// Type is the kind of the column; it decides which of the other fields apply.
 	Type Type
 	// Name is the column's name in the table, unique in the mapping and not empty.
 	Name string

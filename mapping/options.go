@@ -14,7 +14,8 @@ type Options struct {
 	// Compat restores the bytes and failures of the published service where this package differs on purpose.
 	// docs/compatibility.md lists the differences. Default: false.
 	Compat bool
-	// Limits are what the target cannot store. Typed columns reject it. An engine takes them from its target.
+	// Limits are what the target cannot store. Typed columns reject it. A target cannot set them by itself yet: whoever knows it
+	// gives them here, an embedder in forebay.Options.Mapping.
 	Limits Limits
 	// slots are shared by the mappers that are compiled with copies of these options, see Shared.
 	slots template.Slots

@@ -177,6 +177,25 @@ func memoryFile(id, rows string, note *[]byte) *buffer.File {
 	}
 }
 
+// Typed columns are text in the platform: a value as its canonical text, NULL as the empty text, and the word null as it is.
+func TestTypedCellsAreText(t *testing.T) {
+	w := newWorld(t)
+	target := newTarget(t, w, drivers.TargetOptions{TempDir: t.TempDir()})
+	var progress []byte
+	f := memoryFile("f-1", "\"1\",\n\"2\",\"\"\n\"3\",\"null\"\n", &progress)
+	f.Table.Columns = []datatype.Column{{Name: "a", Type: datatype.Int64, Required: true}, {Name: "b", Type: datatype.String}}
+	if err := target.Ensure(t.Context(), f.Table); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Import(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{{"1", ""}, {"2", ""}, {"3", "null"}}
+	if got := w.rows(t, f.Table.ID); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("rows %q, want %q", got, want)
+	}
+}
+
 // A table says which sink writes it. A note that cannot be written does not hold up the rows.
 func TestTablesNameTheirSink(t *testing.T) {
 	w := newWorld(t)
