@@ -211,7 +211,7 @@ func (c *Converter) date(dst, text []byte, k Kind) ([]byte, Reason) {
 	var out []byte
 	var reason Reason
 	switch {
-	case k == Text && (len(text) == len("2006-01-02") || !c.rules.FromTimestamp):
+	case k == Text && (!c.rules.FromTimestamp || len(text) == len("2006-01-02") && text[4] == '-'):
 		out, reason = AppendDate(dst, text)
 	case c.rules.FromTimestamp:
 		if out, reason = c.timestamp(dst, text, k); reason == OK {
