@@ -44,7 +44,7 @@ func (t *TableDir) compact(ctx context.Context, table string) error {
 		if err := t.ensureDir(filepath.Join(t.root, versionsDir)); err != nil {
 			return err
 		}
-		unlock, ok, err := t.fs.Lock(t.versionsPath(table)+".compact", true)
+		unlock, ok, err := t.fs.Lock(t.lockPath(table, "compact"), true)
 		if err != nil || !ok {
 			return err
 		}

@@ -110,6 +110,9 @@ func (t *TableDir) compare(table buffer.Table) (d definition, fits bool, err err
 	}
 	table.Extend = table.Extend && !d.NoHeader // a part without a header has all columns, in their order
 	want, err := table.Fit(d.Columns)
+	if err == nil && d.Partition != "" {
+		err = checkDayColumn(table)
+	}
 	return d, err == nil && slices.Equal(want, d.Columns), err
 }
 

@@ -461,7 +461,7 @@ syncdir days
 stat days/t/file-1.csv
 stat days/t/file-1.csv.gz
 readlink days/t
-readdir days/.versions/t/1
+readdir days/.versions/t/0000000000000001
 stat days/.tmp
 create days/.tmp/file-1.*
 write days/.tmp/file-1.*
@@ -476,26 +476,27 @@ sync days/.tmp/file-1.*
 close days/.tmp/file-1.*
 readlink days/t
 stat days/.versions
-lock days/.versions/t.lock
+lock days/.versions/.t.lock
 stat days/t/file-1.csv
 stat days/t/file-1.csv.gz
 readlink days/t
-readdir days/.versions/t/1
+readdir days/.versions/t/0000000000000001
 readlink days/t
 stat days/.versions/t
-mkdir days/.versions/t/2
+readdir days/.versions/t
+mkdir days/.versions/t/0000000000000002
 readdir days/t
-link days/t/table.json days/.versions/t/2/table.json
-mkdir days/.versions/t/2/dt=2026-11-22
-rename days/.tmp/file-1.* days/.versions/t/2/dt=2026-11-22/file-1.1.csv
-mkdir days/.versions/t/2/dt=2026-11-23
-rename days/.tmp/file-1.* days/.versions/t/2/dt=2026-11-23/file-1.1.csv
-syncdir days/.versions/t/2
-syncdir days/.versions/t/2/dt=2026-11-22
-syncdir days/.versions/t/2/dt=2026-11-23
+link days/t/table.json days/.versions/t/0000000000000002/table.json
+mkdir days/.versions/t/0000000000000002/dt=2026-11-22
+rename days/.tmp/file-1.* days/.versions/t/0000000000000002/dt=2026-11-22/file-1.1.csv
+mkdir days/.versions/t/0000000000000002/dt=2026-11-23
+rename days/.tmp/file-1.* days/.versions/t/0000000000000002/dt=2026-11-23/file-1.1.csv
+syncdir days/.versions/t/0000000000000002
+syncdir days/.versions/t/0000000000000002/dt=2026-11-22
+syncdir days/.versions/t/0000000000000002/dt=2026-11-23
 syncdir days/.versions/t
-symlink days/.versions/t/2.link
-rename days/.versions/t/2.link days/t
+symlink days/.versions/t/0000000000000002.link
+rename days/.versions/t/0000000000000002.link days/t
 syncdir days
 readdir days/.tmp`, func() error {
 		return byDay.Import(t.Context(), newFile("file-1", table, [][]string{{"2026-11-22"}, {"2026-11-23"}}))

@@ -30,20 +30,23 @@ const splitBuffer = 16 << 20
 
 // partitionOf returns the column by which a new table is split, "" for none.
 func partitionOf(table buffer.Table, by string) (string, error) {
-	found := false
 	for _, c := range table.Columns {
-		found = found || by != "" && c.Name == by && (c.Type == datatype.Date || c.Type == datatype.Timestamp)
+		if by != "" && c.Name == by && (c.Type == datatype.Date || c.Type == datatype.Timestamp) {
+			return by, checkDayColumn(table)
+		}
 	}
+	return "", nil
+}
+
+// checkDayColumn refuses a column that readers would take for the name of the folder.
+func checkDayColumn(table buffer.Table) error {
 	for _, c := range table.Columns {
-		if found && strings.EqualFold(c.Name, dayColumn) {
-			return "", buffer.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
+		if strings.EqualFold(c.Name, dayColumn) {
+			return buffer.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
 				table.ID, dayPrefix, c.Name))
 		}
 	}
-	if !found {
-		return "", nil
-	}
-	return by, nil
+	return nil
 }
 
 // dayFolder returns the folder of a row by its cell of type date or timestamp.

@@ -23,7 +23,7 @@ import (
 //	tables/.versions/in.c-web.events/
 //	  1795361400000000/               the version before, kept for versionGrace
 //	  1795361460000000/               table.json and the parts
-//	tables/.versions/in.c-web.events.lock
+//	tables/.versions/.in.c-web.events.lock
 //
 // A version is named by the time at which it was made. It shares the files of the version before by hard links. One rename of
 // the link makes a switch: all new parts appear and all replaced ones disappear at once, in the listing of a reader that
@@ -46,13 +46,19 @@ func (t *TableDir) versionsPath(table string) string {
 	return filepath.Join(t.root, versionsDir, folder(table))
 }
 
+// lockPath returns a file of a table beside its versions. The dot at the start keeps it apart from the versions of a table whose
+// id ends with that extension.
+func (t *TableDir) lockPath(table, extension string) string {
+	return filepath.Join(t.root, versionsDir, "."+folder(table)+"."+extension)
+}
+
 // lock locks a table, alone or shared with others that lock it shared. It waits at most until ctx ends.
 func (t *TableDir) lock(ctx context.Context, table string, alone bool) (unlock io.Closer, err error) {
 	if err := t.ensureDir(filepath.Join(t.root, versionsDir)); err != nil {
 		return nil, err
 	}
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		unlock, ok, err := t.fs.Lock(t.versionsPath(table)+".lock", alone)
+		unlock, ok, err := t.fs.Lock(t.lockPath(table, "lock"), alone)
 		if ok || err != nil {
 			return unlock, err
 		}
@@ -91,9 +97,11 @@ func (t *TableDir) switchVersion(table string, c change) error {
 		return err
 	}
 	before, _ := strconv.ParseInt(filepath.Base(target), 10, 64)
-	number := max(before+1, t.now().UnixMicro())
-	next := filepath.Join(versions, strconv.FormatInt(number, 10))
 	if err := t.ensureDir(versions); err != nil {
+		return err
+	}
+	next, err := t.nextVersion(versions, max(before+1, t.now().UnixMicro()))
+	if err != nil {
 		return err
 	}
 	if err := t.fs.MkdirAll(next); err != nil {
@@ -136,6 +144,25 @@ func (t *TableDir) switchVersion(table string, c change) error {
 		return err
 	}
 	return t.fs.SyncDir(t.root)
+}
+
+// nextVersion returns the path of a new version, with the lowest free number from atLeast on. A switch that was cut short may have
+// left one with that number, when the clock was set back since the newest version.
+func (t *TableDir) nextVersion(versions string, atLeast int64) (string, error) {
+	entries, err := t.fs.ReadDir(versions)
+	if err != nil {
+		return "", err
+	}
+	taken := make(map[int64]bool)
+	for _, e := range entries {
+		if n, err := strconv.ParseInt(strings.TrimSuffix(e.Name(), ".link"), 10, 64); err == nil {
+			taken[n] = true
+		}
+	}
+	for taken[atLeast] {
+		atLeast++
+	}
+	return filepath.Join(versions, fmt.Sprintf("%016d", atLeast)), nil // 16 digits until 2286, so names sort as numbers
 }
 
 // linkFiles links the files of a folder, and of those in it, into another one. It notes the folders that it makes.

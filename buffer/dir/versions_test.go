@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,6 +153,12 @@ func TestPartitionsThatAreRefused(t *testing.T) {
 	table.Columns = append(slices.Clone(table.Columns), datatype.Column{Name: "DT"})
 	if err := tables.Ensure(t.Context(), table); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
 		t.Errorf("a column of the name of the folders: %v", err)
+	}
+	if err := tables.Ensure(t.Context(), dayTable); err != nil {
+		t.Fatal(err)
+	}
+	if err := tables.Extend(t.Context(), table); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
+		t.Errorf("a table that gets a column of the name of the folders: %v", err)
 	}
 	for _, at := range []string{"", "2026-11-2", "2026-11-22 10:00:00", "22.11.2026", "../../etc/x"} {
 		err := tables.Import(t.Context(), newFile("file-1", dayTable, [][]string{{at, "1"}}))
@@ -303,6 +310,80 @@ func TestMergeOfAPlainTable(t *testing.T) {
 	}
 	if left, err := os.ReadDir(merging.versionsPath(dayTable.ID)); err != nil || len(left) != 1 {
 		t.Errorf("versions %v, %v", left, err)
+	}
+}
+
+// The clock can be set back behind the newest version, and a switch then be cut short: the next one does not run into what it left.
+func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
+	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
+	tables.now = func() time.Time { return time.UnixMicro(5_000_000) }
+	if err := tables.Import(t.Context(), newFile("file-0", dayTable, dayRows(0, 5))); err != nil {
+		t.Fatal(err)
+	}
+	tables.now = func() time.Time { return time.UnixMicro(1) }
+	current, err := os.Readlink(tables.Path(dayTable.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(filepath.Base(current), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(tables.versionsPath(dayTable.ID), fmt.Sprintf("%0*d", len(filepath.Base(current)), n+1))
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(left, definitionFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tables.Import(t.Context(), newFile("file-1", dayTable, dayRows(5, 5))); err != nil {
+		t.Fatal(err)
+	}
+	if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(dayRows(0, 10)...)) {
+		t.Errorf("rows %q", got)
+	}
+}
+
+// A version is kept for the time of grace after it was replaced, also when the first versions have numbers with fewer digits,
+// because the clock began in 1970.
+func TestVersionsOfAClockThatWasSetForward(t *testing.T) {
+	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
+	for i, at := range []time.Time{time.UnixMicro(5_000_000), time.Unix(1795361400, 0), time.Unix(1795361460, 0)} {
+		tables.now = func() time.Time { return at }
+		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := filepath.EvalSymlinks(tables.Path(dayTable.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables.now = func() time.Time { return time.Unix(1795361520, 0) }
+	if err := tables.Import(t.Context(), newFile("file-3", dayTable, dayRows(15, 5))); err != nil {
+		t.Fatal(err)
+	}
+	if err := tables.Compact(t.Context(), dayTable); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Errorf("the version of a reader that has resolved it a minute ago: %v", err)
+	}
+}
+
+// The files for locks of one table and the versions of another one do not have the same name.
+func TestTablesNamedAsLocks(t *testing.T) {
+	for _, ids := range [][]string{{"a", "a.lock", "a.compact"}, {"a.compact", "a.lock", "a"}} {
+		tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
+		for _, id := range ids {
+			table := dayTable
+			table.ID = id
+			if err := tables.Import(t.Context(), newFile("file-1", table, dayRows(0, 5))); err != nil {
+				t.Errorf("%q: %v", id, err)
+			}
+			if err := tables.Compact(t.Context(), table); err != nil {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
 	}
 }
 
