@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,7 +162,8 @@ func (t *txn) upgrade(def *format.Definition) {
 	b, need := t.b, def.Version()
 	if from := int(b.format.Load()); need > from {
 		t.addToBatch(func(batch *pebble.Batch) { _ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(need)), nil) })
-		t.afterApply = append(t.afterApply, func() { b.format.Store(int32(need)) })
+		// First, because a checkpoint in the same commit writes the version into its format file.
+		t.afterApply = slices.Insert(t.afterApply, 0, func() { b.format.Store(int32(need)) })
 		t.onDurable(func() {
 			b.log.Info("data directory upgraded for a definition, earlier releases can no longer open it", "dir", b.dir, "from", from, "to", need)
 		})

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -111,6 +112,49 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	wantAll(t, mem, "in.c-test.a", 0, 20)
+}
+
+// A checkpoint and a definition that needs the upgrade can share a commit. The copy then has the new version in both places.
+func TestCheckpointInTheCommitOfAnUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, disk, held := buffertest.NewMemory(), vfs.NewMem(), make(chan struct{})
+		oldFolder(t, disk, mem)
+		slow := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if strings.HasPrefix(op.Path, "first") {
+				<-held // and with it the committer
+			}
+			return nil
+		}))
+		b, err := buffer.Open("data", upgradeOptions(slow, mem, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 3)
+		for _, dir := range []string{"first", "copy"} {
+			go func() { done <- b.Checkpoint(t.Context(), dir) }()
+			synctest.Wait()
+		}
+		go func() {
+			c := buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}}
+			grown(&c)
+			_, err := b.Define(t.Context(), c)
+			done <- err
+		}()
+		synctest.Wait()
+		close(held)
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeBuffer(t, b)
+		wantFormat(t, disk, "2/2")
+		c, err := buffer.Open("copy", upgradeOptions(disk, mem, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeBuffer(t, c)
+	})
 }
 
 // An upgrade, by Open or by a definition, is cut short with the power at each operation. The next opening completes it and has
