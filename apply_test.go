@@ -255,3 +255,35 @@ func TestCompiledMappersAreBounded(t *testing.T) {
 		t.Errorf("%d mappers are kept of 500, each of 4 KB text: want those of the last 1 MB", n)
 	}
 }
+
+// limitedTarget cannot store NUL.
+type limitedTarget struct{ *buffertest.Memory }
+
+func (limitedTarget) Limits() datatype.Limits { return datatype.Limits{NoNUL: true} }
+
+// What the target cannot store is refused at ingestion, with and without an engine, besides the engine's own limits.
+func TestLimitsOfTheTarget(t *testing.T) {
+	var opts forebay.Options
+	e, _ := openMemory(t, func(o *forebay.Options) {
+		o.Target = limitedTarget{o.Target.(*buffertest.Memory)}
+		o.Mapping.Limits.MaxCell = 5
+		opts = *o
+	})
+	def := forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "a", Table: forebay.Table{ID: "t", Columns: mapping.Columns{
+		mapping.Path("typed", "v", mapping.DataType(datatype.String)), mapping.Path("untyped", "v"),
+	}}}}}
+	mustDefine(t, e, def)
+	compiled, err := forebay.Compile(def, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]mapping.Reason{`{"v":"a"}`: 0, `{"v":"\u0000"}`: mapping.HasNUL, `{"v":"123456"}`: mapping.TooLong} {
+		_, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body)))
+		for _, err := range []error{err, compiled.Mapper("a").Cells(mapping.JSON([]byte(body)))[0].Err} {
+			var fault *mapping.Error
+			if errors.As(err, &fault) != (want != 0) || fault != nil && fault.Reason != want {
+				t.Errorf("%s: error %v, want reason %v", body, err, want)
+			}
+		}
+	}
+}

@@ -34,7 +34,7 @@ func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
 // Compile checks a source and compiles its mappings as an engine with these options does, without an engine. The error is a
 // [*DefinitionError] with all problems, also those of templates and paths.
 func Compile(def Source, opts Options) (*Definition, error) {
-	return compile(nil, def, opts, &mapperCache{options: opts.Mapping})
+	return compile(nil, def, opts, &mapperCache{options: opts.mapping()})
 }
 
 // Compile checks a source and compiles its mappings with the options of the engine, as [Engine.Define] does, and changes

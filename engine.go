@@ -102,7 +102,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 		define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
 	}
-	e.mappers.options = opts.Mapping.Shared()
+	e.mappers.options = opts.mapping().Shared()
 	e.sources.Store(&map[string]*source{})
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())

@@ -28,7 +28,8 @@ type Options struct {
 	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int
-	// Mapping are the budgets and compatibility switches of all mappers.
+	// Mapping are the budgets and compatibility switches of all mappers. The limits of a target that is a [buffer.Limiter] are
+	// added to Mapping.Limits.
 	Mapping mapping.Options
 }
 
@@ -57,4 +58,13 @@ func (o Options) Validate() error {
 		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
 	}
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
+}
+
+// mapping returns the options of all mappers.
+func (o Options) mapping() mapping.Options {
+	m := o.Mapping
+	if l, ok := o.Target.(buffer.Limiter); ok {
+		m.Limits = m.Limits.And(l.Limits())
+	}
+	return m
 }

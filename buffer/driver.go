@@ -50,7 +50,7 @@ type Content interface {
 // Target is the third level: the tables. Implementations must be safe for concurrent use. A program passes its target to the
 // engine in forebay.Options.Target.
 //
-// [Counter], [Extender], [Uncreator], [Taker], [Compactor] and [LocalDriver] are optional. Their comments say what each adds.
+// [Counter], [Extender], [Limiter], [Uncreator], [Taker], [Compactor] and [LocalDriver] are optional. Their comments say what each adds.
 //
 // # Idempotency contract
 //
@@ -107,6 +107,13 @@ type Extender interface {
 	// the table has a type that cannot hold the values of t, it adds nothing and returns a [*SchemaError]. It may be repeated,
 	// also concurrently: a call that finds a column added meanwhile compares again.
 	Extend(ctx context.Context, t Table) error
+}
+
+// Limiter is an optional interface of a [Target] whose tables cannot store every value of a type. The engine then rejects such a
+// value at ingestion, where the caller learns of it, and Import never meets it in a typed column.
+type Limiter interface {
+	// Limits returns the same value at each call, without asking the tables. The engine calls it once, at its opening.
+	Limits() datatype.Limits
 }
 
 // LocalDriver is an optional interface of a [Staging] or [Target] that writes to a disk of this machine. If that is the volume

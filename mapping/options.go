@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping/internal/template"
 )
 
@@ -14,9 +15,8 @@ type Options struct {
 	// Compat restores the bytes and failures of the published service where this package differs on purpose.
 	// docs/compatibility.md lists the differences. Default: false.
 	Compat bool
-	// Limits are what the target cannot store. Typed columns reject it. A target cannot set them by itself yet: whoever knows it
-	// gives them here, an embedder in forebay.Options.Mapping.
-	Limits Limits
+	// Limits are what the tables cannot store. Typed columns reject it. An engine adds those of its target.
+	Limits datatype.Limits
 	// slots are shared by the mappers that are compiled with copies of these options, see Shared.
 	slots template.Slots
 }
@@ -27,19 +27,6 @@ type Options struct {
 func (o Options) Shared() Options {
 	o.slots = template.NewSlots()
 	return o
-}
-
-// Limits are values of a type that a target cannot store, so that a record with one of them is rejected before it is stored. The
-// zero value forbids nothing. Untyped columns have no limits.
-type Limits struct {
-	// NoNUL rejects NUL in texts, and its escape in JSON.
-	NoNUL bool
-	// NoNaN rejects NaN and infinities.
-	NoNaN bool
-	// MinYear and MaxYear bound timestamps and dates. Defaults: 1 and 9999.
-	MinYear, MaxYear int
-	// MaxCell bounds the bytes of a cell. Zero means no bound.
-	MaxCell int
 }
 
 // Budget bounds one evaluation of a template; zero fields have their default. A template that needs more fails with
@@ -73,13 +60,13 @@ func (o Options) Validate() error {
 		{"Budget.Depth", o.Budget.Depth},
 		{"Budget.Memory", o.Budget.Memory},
 		{"Budget.Output", o.Budget.Output},
-		{"Limits.MinYear", o.Limits.MinYear},
-		{"Limits.MaxYear", o.Limits.MaxYear},
-		{"Limits.MaxCell", o.Limits.MaxCell},
 	} {
 		if f.value < 0 {
 			errs = append(errs, fmt.Errorf("mapping: Options.%s is %d, must not be negative", f.name, f.value))
 		}
+	}
+	if err := o.Limits.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("mapping: Options.%w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -81,8 +81,8 @@ func (m *Mapper) compileType(cl *cell, c Column, opts Options, fault faultFunc) 
 	}
 	cl.typed = &typedCell{
 		typ: c.DataType, isString: c.DataType == datatype.String, isJSON: c.DataType == datatype.JSON, opts: c.TypeOptions, noNUL: opts.Limits.NoNUL,
-		conv:    celltype.NewConverter(c.DataType, rules, celltype.Limits(opts.Limits)),
-		limited: opts.Limits != Limits{},
+		conv:    celltype.NewConverter(c.DataType, rules, opts.Limits),
+		limited: opts.Limits != datatype.Limits{},
 	}
 	if c.Type == TypeBody && c.DataType == datatype.JSON { // the same as the empty path
 		cl.typ, cl.node = TypePath, m.paths.Add(tape.Path{})
@@ -129,7 +129,7 @@ func boundCell(name, text string, t datatype.Type, fault faultFunc) string {
 	if text == "" || t != datatype.Timestamp && t != datatype.Date {
 		return ""
 	}
-	conv := celltype.NewConverter(t, celltype.Rules{}, celltype.Limits{})
+	conv := celltype.NewConverter(t, celltype.Rules{}, datatype.Limits{})
 	bound, why := conv.Append(nil, []byte(text), celltype.Text)
 	if why != celltype.OK {
 		fault(name, 0, 0, fmt.Errorf("%q %s", text, celltype.Explain(why, t, celltype.Text)))

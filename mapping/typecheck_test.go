@@ -56,7 +56,7 @@ func TestTypeFaults(t *testing.T) {
 			t.Errorf("%+v:\n%v\nwant %s", tc.cols, err, tc.want)
 		}
 	}
-	if _, err := Compile(Columns{id}, Options{Limits: Limits{MaxCell: -1}}); err == nil {
+	if _, err := Compile(Columns{id}, Options{Limits: datatype.Limits{MaxCell: -1}}); err == nil {
 		t.Error("a negative limit is accepted")
 	}
 }

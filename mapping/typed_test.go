@@ -22,7 +22,7 @@ import (
 // conversion is one row of the tables of docs/types.md.
 type conversion struct {
 	column Column
-	limits Limits
+	limits datatype.Limits
 	value  string // JSON; empty if it is missing
 	cell   string
 	null   bool
@@ -301,7 +301,7 @@ func TestTypedDoesNotAllocate(t *testing.T) {
 		Body("text", DataType(datatype.String)), Body("bytes", DataType(datatype.Bytes)), Body("json", DataType(datatype.JSON)),
 		Template("t", `Body("id")`, DataType(datatype.Int64)), Template("tt", `Body("s")`, DataType(datatype.String)),
 	}
-	for _, limits := range []Limits{{}, {NoNUL: true, NoNaN: true, MinYear: 1900, MaxYear: 2100, MaxCell: 1 << 20}} {
+	for _, limits := range []datatype.Limits{{}, {NoNUL: true, NoNaN: true, MinYear: 1900, MaxYear: 2100, MaxCell: 1 << 20}} {
 		m, err := Compile(all, Options{Limits: limits})
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func decimal(precision, scale int) convert {
 }
 
 func converter(t datatype.Type, rules celltype.Rules) convert {
-	c := celltype.NewConverter(t, rules, celltype.Limits{})
+	c := celltype.NewConverter(t, rules, datatype.Limits{})
 	return func(dst, text []byte) ([]byte, celltype.Reason) { return c.Append(dst, text, celltype.Number) }
 }
 

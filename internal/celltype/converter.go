@@ -41,20 +41,12 @@ type Rules struct {
 	NotBefore, NotAfter string
 }
 
-// Limits are what the target of the cells cannot store. The zero value forbids nothing.
-type Limits struct {
-	NoNUL            bool // in texts and JSON
-	NoNaN            bool // nor infinities
-	MinYear, MaxYear int  // 0 for 1 and 9999
-	MaxCell          int  // bytes, 0 for no bound
-}
-
 // Converter makes the cells of one column. It is immutable. It does not convert to json: a document is checked where it is parsed.
 type Converter struct {
 	base             base
 	precision, scale int
 	rules            Rules
-	limits           Limits
+	limits           datatype.Limits
 	bounded          bool // rules or limits bound times
 }
 
@@ -74,7 +66,7 @@ const (
 )
 
 // NewConverter returns the converter of a type, which must be valid and neither untyped nor json.
-func NewConverter(t datatype.Type, rules Rules, limits Limits) Converter {
+func NewConverter(t datatype.Type, rules Rules, limits datatype.Limits) Converter {
 	c := Converter{rules: rules, limits: limits}
 	c.precision, c.scale, _ = t.DecimalOf()
 	c.bounded = rules.NotBefore != "" || rules.NotAfter != "" || limits.MinYear > 1 || limits.MaxYear > 0 && limits.MaxYear < 9999

@@ -1,0 +1,45 @@
+package datatype
+
+import "fmt"
+
+// Limits are values of a type that a target cannot store, so that a record with one of them is rejected before it is stored. The
+// zero value forbids nothing. Untyped columns have no limits.
+type Limits struct {
+	// NoNUL rejects NUL in texts, and its escape in JSON.
+	NoNUL bool
+	// NoNaN rejects NaN and infinities.
+	NoNaN bool
+	// MinYear and MaxYear bound timestamps and dates. Defaults: 1 and 9999.
+	MinYear, MaxYear int
+	// MaxCell bounds the bytes of a cell. Zero means no bound.
+	MaxCell int
+}
+
+// Validate returns an error that names a field below zero.
+func (l Limits) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"MinYear", l.MinYear}, {"MaxYear", l.MaxYear}, {"MaxCell", l.MaxCell}} {
+		if f.value < 0 {
+			return fmt.Errorf("Limits.%s is %d, must not be negative", f.name, f.value)
+		}
+	}
+	return nil
+}
+
+// And returns limits that forbid what l or o forbids.
+func (l Limits) And(o Limits) Limits {
+	return Limits{
+		NoNUL: l.NoNUL || o.NoNUL, NoNaN: l.NoNaN || o.NoNaN,
+		MinYear: max(l.MinYear, o.MinYear), MaxYear: least(l.MaxYear, o.MaxYear), MaxCell: least(l.MaxCell, o.MaxCell),
+	}
+}
+
+// least returns the smaller of two bounds. Zero is no bound.
+func least(a, b int) int {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
+}

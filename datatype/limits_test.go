@@ -1,0 +1,31 @@
+package datatype_test
+
+import (
+	"testing"
+
+	"github.com/forebay/forebay/datatype"
+)
+
+func TestLimitsForbidWhatEitherForbids(t *testing.T) {
+	for _, c := range []struct{ a, b, want datatype.Limits }{
+		{},
+		{a: datatype.Limits{NoNUL: true, MaxCell: 5}, want: datatype.Limits{NoNUL: true, MaxCell: 5}},
+		{
+			datatype.Limits{MinYear: 1900, MaxYear: 2200, MaxCell: 7},
+			datatype.Limits{NoNaN: true, MinYear: 1970, MaxYear: 2100, MaxCell: 9},
+			datatype.Limits{NoNaN: true, MinYear: 1970, MaxYear: 2100, MaxCell: 7},
+		},
+	} {
+		if got := c.a.And(c.b); got != c.want {
+			t.Errorf("%+v and %+v: %+v", c.a, c.b, got)
+		}
+		if got := c.b.And(c.a); got != c.want {
+			t.Errorf("%+v and %+v: %+v", c.b, c.a, got)
+		}
+	}
+	for _, l := range []datatype.Limits{{MinYear: -1}, {MaxYear: -1}, {MaxCell: -1}} {
+		if l.Validate() == nil {
+			t.Errorf("%+v is accepted", l)
+		}
+	}
+}
