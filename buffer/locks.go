@@ -17,7 +17,7 @@ package buffer
 //
 //	gate.intake ─▶ sinkState.mu ─▶ gate.mu
 //	Buffer.mu ─▶ gate.mu
-//	Buffer.mu ─▶ receipts.mu, lanes.mu, workers.mu, the lock of the scheduler
+//	Buffer.mu ─▶ receipts.mu, probeQueues.mu, workers.mu, the lock of the scheduler
 //	rooms.mu ─▶ line.mu
 //	locks of the store ─▶ the lock of its phase, receipts.mu
 //

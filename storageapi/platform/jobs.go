@@ -21,7 +21,7 @@ type jobRecord struct {
 	Status    string                 `json:"status"`
 	Branch    string                 `json:"branch"`
 	Table     *string                `json:"table,omitempty"`
-	Lane      string                 `json:"lane"`
+	Key       string                 `json:"lane"`
 	Base      string                 `json:"base"`
 	Operation string                 `json:"operation"`
 	Params    json.RawMessage        `json:"params"`
@@ -44,8 +44,8 @@ type jobSpec struct {
 	params    any
 	// table is the id of the table that the job works on, if there is one.
 	table string
-	// lane names what only one job at a time works on, if there is such a thing.
-	lane string
+	// key names what only one job at a time works on, if there is such a thing.
+	key string
 }
 
 // jobRun is a job while it runs.
@@ -125,7 +125,7 @@ func endJob(tx *txn, record jobRecord, event int64) {
 
 // storageJobs runs operations after their call was answered.
 type storageJobs struct {
-	*lanes
+	*keyedQueue
 	s          *Server
 	operations map[string]func(run *jobRun) error
 
@@ -134,7 +134,7 @@ type storageJobs struct {
 }
 
 func newStorageJobs(s *Server) *storageJobs {
-	return &storageJobs{lanes: newLanes(s.opts.StorageJobs), s: s, ended: make(chan struct{}), operations: map[string]func(*jobRun) error{
+	return &storageJobs{keyedQueue: newKeyedQueue(s.opts.StorageJobs), s: s, ended: make(chan struct{}), operations: map[string]func(*jobRun) error{
 		"devBranchCreate":       operation(s.branchCreateJob),
 		"devBranchDelete":       operation(s.branchDeleteJob),
 		"bucketDelete":          operation(s.bucketDeleteJob),
@@ -169,7 +169,7 @@ func openJobs(tx *txn) ([]jobRecord, error) {
 }
 
 func (j *storageJobs) queue(record jobRecord) {
-	j.add(laneJob{record.ID, record.Lane, func(ctx context.Context) { j.run(ctx, record) }})
+	j.add(keyedJob{record.ID, record.Key, func(ctx context.Context) { j.run(ctx, record) }})
 }
 
 // run runs one job to its end. A job that is stopped by the end of the server stays open and runs again.
@@ -321,7 +321,7 @@ func (c *call) describeJob(spec jobSpec) (jobRecord, error) {
 	}
 	params, err := jsontext.Marshal(spec.params)
 	record := jobRecord{
-		Status: storageapi.JobWaiting, Branch: c.branch, Lane: spec.lane, Operation: spec.operation, Params: params,
+		Status: storageapi.JobWaiting, Branch: c.branch, Key: spec.key, Operation: spec.operation, Params: params,
 		Base: c.base(), Created: now(), RunID: c.runID(), Creator: c.creator(),
 	}
 	if spec.table != "" {

@@ -12,9 +12,9 @@ import (
 // import has made them too many: mergeCount parts of about one size become one. A row is rewritten once for each size that its
 // part grows through, not with each import.
 //
-// A merge runs in the lane of its table, so never beside a job that changes the table. It has no record: until its one change
-// is on disk, the table consists of the old parts, and the next opening sweeps the new file. The merged part keeps the times of
-// the imports, because a query can select rows by time.
+// A merge is queued with the key of its table, so it never runs beside a job that changes the table. It has no record: until its
+// one change is on disk, the table consists of the old parts, and the next opening sweeps the new file. The merged part keeps the
+// times of the imports, because a query can select rows by time.
 
 const (
 	// mergeCount is how many parts of about one size make a merge.
@@ -70,7 +70,7 @@ func (s *Server) mergeLater(branch, id string) {
 	if err == nil && due {
 		var job int64
 		if job, err = s.store.ids.take(); err == nil {
-			s.jobs.add(laneJob{job, tableLock(branch, id), func(ctx context.Context) { s.runMerge(ctx, branch, id) }})
+			s.jobs.add(keyedJob{job, tableLock(branch, id), func(ctx context.Context) { s.runMerge(ctx, branch, id) }})
 		}
 	}
 	if err != nil {

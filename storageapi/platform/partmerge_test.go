@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// settled returns when everything that waits in the lane of a table has ended.
+// settled returns when everything that waits under the key of a table has ended.
 func settled(t *testing.T, s *Server, table string) {
 	t.Helper()
 	id, err := s.store.ids.take()
@@ -22,7 +22,7 @@ func settled(t *testing.T, s *Server, table string) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	s.jobs.add(laneJob{id, tableLock(s.defaultBranch.key(), table), func(context.Context) { close(done) }})
+	s.jobs.add(keyedJob{id, tableLock(s.defaultBranch.key(), table), func(context.Context) { close(done) }})
 	<-done
 }
 

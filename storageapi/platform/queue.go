@@ -61,8 +61,8 @@ func (r queueRecord) runID() string {
 	return id
 }
 
-// lane keeps two jobs of one configuration from running at once.
-func (r queueRecord) lane() string {
+// queueKey keeps two jobs of one configuration from running at once.
+func (r queueRecord) queueKey() string {
 	if r.Config == "" {
 		return ""
 	}
@@ -104,10 +104,10 @@ func queueLock(id int64) string { return "queue-job " + strconv.FormatInt(id, 10
 
 // queue runs components.
 type queue struct {
-	*lanes
+	*keyedQueue
 	s *Server
 
-	mu      sync.Mutex                   // guards the fields below; lanes.mu may be taken while it is held
+	mu      sync.Mutex                   // guards the fields below; keyedQueue.mu may be taken while it is held
 	running map[int64]context.CancelFunc // to terminate a job
 	delayed map[int64]*time.Timer        // to add a job whose time has not come
 	stopped bool
@@ -115,11 +115,11 @@ type queue struct {
 
 func newQueue(s *Server) *queue {
 	return &queue{
-		lanes: newLanes(s.opts.QueueJobs), s: s, running: make(map[int64]context.CancelFunc), delayed: make(map[int64]*time.Timer),
+		keyedQueue: newKeyedQueue(s.opts.QueueJobs), s: s, running: make(map[int64]context.CancelFunc), delayed: make(map[int64]*time.Timer),
 	}
 }
 
-// stop stops the lanes and drops delayed jobs.
+// stop stops what runs and drops delayed jobs.
 func (q *queue) stop() {
 	q.mu.Lock()
 	q.stopped = true
@@ -128,7 +128,7 @@ func (q *queue) stop() {
 	}
 	clear(q.delayed)
 	q.mu.Unlock()
-	q.lanes.stop()
+	q.keyedQueue.stop()
 }
 
 // resume queues the jobs that had not ended when the directory was used last.
@@ -143,7 +143,7 @@ func (q *queue) resume() error {
 }
 
 func (q *queue) enqueue(record queueRecord) {
-	j := laneJob{record.ID, record.lane(), func(ctx context.Context) { q.run(ctx, record.ID) }}
+	j := keyedJob{record.ID, record.queueKey(), func(ctx context.Context) { q.run(ctx, record.ID) }}
 	delay := time.Until(record.NotBefore.Time)
 	if delay <= 0 {
 		q.add(j)

@@ -153,7 +153,7 @@ func (c *call) writableTable() (table, error) {
 
 // tableSpec says what a job does that changes a table: such jobs run one after the other.
 func (c *call) tableSpec(operation, table string, params any) jobSpec {
-	return jobSpec{operation: operation, params: params, table: table, lane: tableLock(c.branch, table)}
+	return jobSpec{operation: operation, params: params, table: table, key: tableLock(c.branch, table)}
 }
 
 // tableJob is the job of a call that changes a table.
