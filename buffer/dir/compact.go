@@ -36,8 +36,7 @@ func (t *TableDir) compact(ctx context.Context, table string) error {
 	if err != nil || !linked && t.opts.MergeTo == 0 && t.opts.KeepFor == 0 {
 		return err
 	}
-	d, err := t.definition(table)
-	if err != nil {
+	if _, err := t.definition(table); err != nil {
 		return err
 	}
 	if linked || t.opts.MergeTo > 0 {
@@ -56,7 +55,7 @@ func (t *TableDir) compact(ctx context.Context, table string) error {
 		}
 	}
 	for again := t.opts.MergeTo > 0; again; {
-		if again, err = t.mergeSome(ctx, table, d); err != nil {
+		if again, err = t.mergeSome(ctx, table); err != nil {
 			return err
 		}
 	}
@@ -144,12 +143,12 @@ type mergeGroup struct {
 
 // mergeSome makes one switch that merges parts, of at most MergeTo bytes in all. It reports whether there was anything to
 // merge.
-func (t *TableDir) mergeSome(ctx context.Context, table string, d definition) (bool, error) {
+func (t *TableDir) mergeSome(ctx context.Context, table string) (bool, error) {
 	dir, err := t.newest(table)
 	if err != nil {
 		return false, err
 	}
-	parts, err := t.parts(dir)
+	parts, d, err := t.describedParts(dir, table)
 	if err != nil {
 		return false, err
 	}

@@ -47,11 +47,7 @@ func (t *TableDir) cells(table string, yield func([][]byte) bool) error {
 	if err != nil {
 		return err
 	}
-	d, err := t.definitionAt(dir, table)
-	if err != nil {
-		return err
-	}
-	parts, err := t.parts(dir)
+	parts, d, err := t.describedParts(dir, table)
 	if err != nil {
 		return err
 	}
@@ -82,6 +78,14 @@ func (t *TableDir) cells(table string, yield func([][]byte) bool) error {
 		}
 	}
 	return nil
+}
+
+// describedParts lists the parts in the directory of a table. The definition is read second, so that it has the columns of all.
+func (t *TableDir) describedParts(dir, table string) (parts []part, d definition, err error) {
+	if parts, err = t.parts(dir); err == nil {
+		d, err = t.definitionAt(dir, table)
+	}
+	return parts, d, err
 }
 
 // columnsOf returns the column of the table for each cell of a part with a header; -1 for one that the table does not have.

@@ -313,6 +313,66 @@ func TestMergeOfAPlainTable(t *testing.T) {
 	}
 }
 
+// hookedDisk calls before ahead of each listing of a folder.
+type hookedDisk struct {
+	lazyDisk
+	before func(path string)
+}
+
+func (d hookedDisk) ReadDir(path string) ([]fs.DirEntry, error) {
+	d.before(path)
+	return d.lazyDisk.ReadDir(path)
+}
+
+// Another engine gives the table a column, and stores a part that has it, while the parts are listed.
+func TestTableGrowsWhileItIsListed(t *testing.T) {
+	for name, use := range map[string]func(t *testing.T, tables *TableDir) error{
+		"read": func(t *testing.T, tables *TableDir) error {
+			for _, err := range tables.Rows(dayTable.ID) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"merge": func(t *testing.T, tables *TableDir) error { return tables.Compact(t.Context(), dayTable) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			other := lazyTables(root, TablesOptions{MergeTo: 1 << 20})
+			for i := range mergeFrom - 1 {
+				f := newFile(fmt.Sprint("file-", i), dayTable, [][]string{{null, fmt.Sprint(i)}}) // of about the size of the last one
+				if err := other.Import(t.Context(), f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			grown := dayTable
+			grown.Extend = true
+			grown.Columns = append(slices.Clone(grown.Columns), datatype.Column{Name: "new"})
+			dir, err := filepath.EvalSymlinks(other.Path(dayTable.ID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tables, listed := lazyTables(root, TablesOptions{MergeTo: 1 << 20}), false
+			tables.fs = hookedDisk{before: func(path string) {
+				if listed || path != dir {
+					return
+				}
+				listed = true
+				if err := other.Import(t.Context(), newFile("file-9", grown, [][]string{{null, "9", "x"}})); err != nil {
+					t.Error(err)
+				}
+			}}
+			if err := use(t, tables); err != nil {
+				t.Error(err)
+			}
+			if !listed {
+				t.Error("the parts were not listed")
+			}
+		})
+	}
+}
+
 // The clock can be set back behind the newest version, and a switch then be cut short: the next one does not run into what it left.
 func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
