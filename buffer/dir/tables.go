@@ -23,8 +23,8 @@ type TablesOptions struct {
 	// exist, are not split. Needs POSIX.
 	PartitionBy string
 	// MergeTo, if not 0, is the size in stored bytes up to which small parts are merged. Needs POSIX, and up to twice the
-	// space for an hour. Do not combine it with readers that delete parts: a part that is deleted while it is being merged
-	// comes back.
+	// space for an hour. Do not combine it with readers that delete parts: a part that is deleted while the table switches to its
+	// next version comes back.
 	MergeTo int64
 	// KeepFor, if not 0, is the age at which parts are removed: in a partitioned table the time since the end of their day,
 	// in others since their import. Rows of a day that has passed its time are removed soon after their import.
