@@ -20,12 +20,14 @@ import (
 //
 // The table of a new or changed sink is created, or compared if it exists:
 //
-//   - A table that cannot take the rows of a new sink, or of one that moves to another table, refuses the definition. The
+//   - A table that cannot take the rows of a new sink, or of one whose table or columns change, refuses the definition. The
 //     error joins, for each such sink, a [*buffer.SchemaError] for different columns, or what the target has marked as
 //     [buffer.Permanent]. No source or sink is changed. Tables that the call had created by then stay; to have them removed
 //     use [Engine.Apply] with a Creation, and [Engine.Uncreate].
-//   - The table of a sink that had it before refuses nothing. The problem is logged, rows of this sink wait in staging until
-//     the table is fixed, and the other sinks go on.
+//   - The table of a sink that had it with the same columns before refuses nothing. The problem is logged, rows of this sink
+//     wait in staging until the table is fixed, and the other sinks go on.
+//   - With Table.Extend, other columns that the table cannot follow refuse nothing if the sink had the table before: the columns
+//     that were accepted last go on.
 //   - A target that does not answer within 10 seconds refuses nothing either. It is logged, and the import creates the table
 //     later.
 //
@@ -37,7 +39,21 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 		return err
 	}
 	_, err = e.Apply(ctx, compiled, ApplyOptions{})
-	return err
+	return e.hintExtend(def, err)
+}
+
+// hintExtend tells who calls Define if Table.Extend alone would make a refused table fit.
+func (e *Engine) hintExtend(def Source, err error) error {
+	var schema *buffer.SchemaError
+	if _, ok := e.opts.Target.(buffer.Extender); !ok || !errors.As(err, &schema) {
+		return err
+	}
+	grown := buffer.Table{ID: schema.Table, Columns: schema.Want, Extend: true}
+	if _, fitErr := grown.Fit(schema.Got); fitErr != nil || grown.CheckNames() != nil ||
+		!slices.ContainsFunc(def.Sinks, func(s Sink) bool { return s.Table.ID == schema.Table && !s.Table.Extend }) {
+		return err
+	}
+	return fmt.Errorf("%w; with Table.Extend table %q gets the columns that it lacks", err, schema.Table)
 }
 
 // ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.

@@ -99,6 +99,41 @@ func TestTwoVersionsFeedOneTable(t *testing.T) {
 	}
 }
 
+// Rows that wait when Extend is switched on together with the first new column arrive too.
+func TestWaitingRowsReachATableThatBeginsToGrow(t *testing.T) {
+	root := t.TempDir()
+	tables := dir.Tables(filepath.Join(root, "tables"))
+	e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	id, note := typedPath("id", datatype.Int64), typedPath("note", datatype.String)
+	fixed := grows(id, note)
+	fixed.Sinks[0].Table.Extend = false
+	for _, step := range []struct {
+		def  forebay.Source
+		body string
+	}{
+		{fixed, `{"id":1,"note":""}`},
+		{grows(id, typedPath("sum", datatype.Int64)), `{"id":2,"sum":3,"note":"unused"}`},
+		{grows(note, id), `{"id":3,"note":"last"}`},
+	} {
+		if err := e.Define(t.Context(), step.def); err != nil {
+			t.Fatal(err)
+		}
+		ingestJSON(t, e, step.body)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := grownRows(t, tables), `"1" "" NULL
+"2" NULL "3"
+"3" "last" NULL`; got != want {
+		t.Errorf("the table has\n%s\nwant\n%s", got, want)
+	}
+}
+
 // A deployment whose definition the table cannot follow goes on with the columns that were accepted last, also after a restart.
 func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 	root := t.TempDir()
@@ -167,5 +202,43 @@ func TestExtendNeedsATargetThatExtends(t *testing.T) {
 	var problems *forebay.DefinitionError
 	if _, err := e.Compile(grows(typedPath("id", datatype.Int64), typedPath("ID", datatype.Int64))); !errors.As(err, &problems) {
 		t.Errorf("names that differ in case: %v", err)
+	}
+}
+
+// A refused definition says whether Extend would help.
+func TestRefusedColumnsSayWhetherExtendHelps(t *testing.T) {
+	id, note := typedPath("id", datatype.Int64), typedPath("note", datatype.String)
+	for _, tc := range []struct {
+		name    string
+		options dir.TablesOptions
+		extend  bool
+		second  mapping.Column
+		want    string // "" for no hint
+	}{
+		{"new column", dir.TablesOptions{}, false, typedPath("sum", datatype.Int64), "; with Table.Extend table "},
+		{"other type", dir.TablesOptions{}, false, typedPath("note", datatype.Int64), ""},
+		{"no header", dir.TablesOptions{NoHeader: true}, true, typedPath("sum", datatype.Int64), "; Extend does not help"},
+	} {
+		tables := dir.TablesWith(t.TempDir(), tc.options)
+		for i, column := range []mapping.Column{note, tc.second} {
+			e, err := forebay.Open(t.TempDir(), forebay.Options{Target: tables})
+			if err != nil {
+				t.Fatal(err)
+			}
+			def := grows(id, column)
+			def.Sinks[0].Table.Extend = tc.extend
+			err = e.Define(t.Context(), def)
+			var schema *buffer.SchemaError
+			switch {
+			case i == 0 && err != nil:
+				t.Fatal(err)
+			case i == 1 && (!errors.As(err, &schema) || !buffer.IsPermanent(err) ||
+				tc.want == "" && strings.Contains(err.Error(), "Extend") || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+			}
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

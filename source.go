@@ -108,6 +108,8 @@ type Table struct {
 	// and finds the others by name without case, in any order. A column that a definition no longer has stays in the table, as
 	// NULL, and one that comes back continues. A column cannot get another type: give it another name.
 	//
+	// All engines that feed the table must set it before the first adds a column. A table that has grown refuses those that do not.
+	//
 	// A change that the table cannot follow does not fail [Engine.Define]: the columns that were accepted last go on, also after a
 	// restart. The log, [TableProblem], [SinkStats] and a metric say so. Default: the table has exactly these columns, and a
 	// different table refuses the definition.

@@ -90,13 +90,27 @@ func (b *Buffer) holds(ctx context.Context, f *File) bool {
 
 // describe makes the argument of Import. Called with mu held.
 func (b *Buffer) describe(f *file) *File {
-	out := &File{ID: b.fileID(f), SinkID: f.sink.id, Table: tableOf(f.rec.Def), Progress: f.rec.Progress}
+	out := &File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.table(), Progress: f.rec.Progress}
 	for _, sl := range f.slices {
 		out.Slices = append(out.Slices, b.object(sl))
 		out.Rows += sl.Rows
 		out.RawBytes += sl.Raw
 	}
 	return out
+}
+
+// table is the table of a file for Import: the one of the definition that it was opened with. If the sink's table has grown since,
+// the rows find their columns by name, because the target would refuse them as soon as it has one more. Called with mu held.
+func (f *file) table() Table {
+	t := tableOf(f.rec.Def)
+	if now := f.sink.rec.Def; now != nil && now.Table.Extend && now.Table.ID == t.ID {
+		byName := t
+		byName.Extend = true
+		if byName.CheckNames() == nil {
+			return byName
+		}
+	}
+	return t
 }
 
 // expire gives up a file whose retention has passed: its rows leave the buffer, counted and logged.

@@ -108,8 +108,12 @@ func (t *TableDir) compare(table buffer.Table) (d definition, fits bool, err err
 	if d, err = t.definition(table.ID); err != nil {
 		return d, false, err
 	}
-	table.Extend = table.Extend && !d.NoHeader // a part without a header has all columns, in their order
+	fixed := table.Extend && d.NoHeader // a part without a header has all columns, in their order
+	table.Extend = table.Extend && !fixed
 	want, err := table.Fit(d.Columns)
+	if err != nil && fixed {
+		err = fmt.Errorf("%w; Extend does not help, because the parts of this table have no header line", err)
+	}
 	if err == nil && d.Partition != "" {
 		err = checkDayColumn(table)
 	}

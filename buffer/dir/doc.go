@@ -23,8 +23,9 @@
 //
 // Parts are plain CSV by default, because everything reads it. This costs one pass of decompression, which is cheap beside
 // the write. [TablesOptions.Gzip] keeps parts compressed: gzip slices are then copied, at the price of readers that must know
-// gzip. A part begins with a line of column names, which in a .csv.gz is a gzip member of its own. Tables of releases before
-// had none, have version 1 in table.json and stay as they are; [TablesOptions.NoHeader] makes new ones without.
+// gzip. A part begins with a line of column names, which in a .csv.gz is a gzip member of its own. Tables of earlier releases have
+// no such line: they have version 1 in table.json, stay as they are and cannot grow. [TablesOptions.NoHeader] makes new ones like
+// them.
 //
 // # Reading
 //
@@ -39,16 +40,26 @@
 //
 //	.mode csv
 //	.import tables/in.c-web.events/0197c5a1-….csv events
+//	.import --skip 1 tables/in.c-web.events/0197c5a2-….csv events
 //
-// makes text columns from the header line. It knows no NULL: NULL and the empty text both become the empty text.
-// PostgreSQL needs no option: COPY events FROM … (FORMAT csv, HEADER true) reads NULL as NULL and "" as the empty text.
+// makes text columns from the header line of the first part, and skips that of the others. Begin with the newest part: an older one
+// may lack the last columns. This import knows no NULL: NULL and the empty text both become the empty text. The command that
+// examples/quickstart prints keeps them apart.
+//
+// PostgreSQL reads NULL as NULL and "" as the empty text. Name the columns of the part's header line:
+//
+//	\copy events (id, at, user) FROM 'tables/in.c-web.events/0197c5a1-….csv' (FORMAT csv, HEADER true)
 //
 // # Days, merging, retention
 //
 // [TablesOptions.PartitionBy] splits the rows of a file by day, [TablesOptions.MergeTo] merges small parts in the background,
-// and [TablesOptions.KeepFor] removes old ones. The directory of a table that is split or merged is a link to its newest
-// version, and a version stays for an hour after it was replaced, or until there are 1,000 newer ones. A reader that resolves the link first reads one moment of the
-// table: each imported file is there whole or not at all, each row once.
+// and [TablesOptions.KeepFor] removes old ones. In a table that is split, the part of a file and a day is dt=DAY/<id>.<rows>.csv.
+// Merging takes eight or more parts of about one size, soon after an import and every hour. A program that ends right after its
+// imports merges nothing unless it calls [TableDir.Compact].
+//
+// The directory of a table that is split or merged is a link to its newest version. A version stays for an hour after it was
+// replaced, or until there are 1,000 newer ones. A reader that resolves the link first reads one moment of the table: each imported
+// file is there whole or not at all, each row once.
 //
 //	dir=$(readlink -f tables/in.c-web.events)     # the parts of this moment: $dir/**/*.csv
 //
