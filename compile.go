@@ -54,7 +54,7 @@ func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Defini
 	return &Definition{engine: e, source: def, sinks: sinks}, nil
 }
 
-// CompileColumns is [Engine.Compile] for the columns of one sink. The error is that of [mapping.Compile].
+// CompileColumns is [Engine.Compile] for the columns of one sink. It returns the error of [mapping.Compile].
 func (e *Engine) CompileColumns(sourceID, sinkID string, columns mapping.Columns) (*mapping.Mapper, error) {
 	return e.mappers.get(bufferID(sourceID, sinkID), columns)
 }

@@ -32,7 +32,7 @@ func (e *Engine) WaitForRoom() Intake { return Intake{e, true} }
 // disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
 //
 // The error is nil when every sink kept the record, else the join of the [*SinkError]s of the result, or one of
-// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and that of a ctx that had ended before, with an empty result and
+// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and the error of a ctx that had ended before, with an empty result and
 // nothing stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice.
 // A source without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
 //
@@ -172,7 +172,7 @@ func (in Intake) take(
 // up the others.
 //
 // With an error nothing was stored: a [*buffer.OverloadError] when memory, the disk or the share of one sink is full,
-// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or that of a ctx that had ended before. So a caller can send the
+// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or the error of a ctx that had ended before. So a caller can send the
 // batch again, and no sink has it twice. There are two exceptions:
 //
 //   - With a [*buffer.FailedError], or when ctx ends during the wait, the outcome is unknown.

@@ -142,7 +142,7 @@ func post(addr, path string, header http.Header, body []byte) []byte {
 }
 
 // measureHTTP serves handler on a loopback port and lets a child process send the load, so that the CPU of the server
-// can be told from that of its clients.
+// and the CPU of its clients are measured apart.
 func measureHTTP(ctx context.Context, e *env, t traffic, create newServer, handler http.Handler) (*sample, error) {
 	server, err := create(handler)
 	if err != nil {

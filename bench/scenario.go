@@ -23,7 +23,7 @@ type scenario struct {
 	limit string
 	// against are the baselines: simpler ways to do a part of the same work. Throughputs are compared in rows.
 	against []baseline
-	// fsync compares the latencies with that of one sync.
+	// fsync compares the latencies with the time of one sync.
 	fsync bool
 	// goals are what the figures are held against.
 	goals []goal

@@ -83,7 +83,7 @@ func (v *volume) pace(over, grown int64) time.Duration {
 	return d
 }
 
-// interpolate goes straight from point to point. Below the first the cost is that of the first, beyond the last it
+// interpolate goes straight from point to point. Below the first the cost is the same as there, beyond the last it
 // grows as it did before it.
 func interpolate(points []cost, bytes int64) time.Duration {
 	if bytes <= points[0].bytes {
@@ -110,7 +110,7 @@ func (v *volume) sync(over, grown int64, real func() error) error {
 	return err
 }
 
-// datasync is that of the system, for a file that has been written from one end to the other or grown by n bytes.
+// datasync is datasync of the system, slowed to the cost of the volume, for a file that has been written from one end to the other or grown by n bytes.
 func (v *volume) datasync(f *os.File, n int64, grows bool) error {
 	over, grown := n, int64(0)
 	if grows {

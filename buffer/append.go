@@ -31,12 +31,12 @@ type Rows struct {
 // time of acceptance. Rows that nobody waits for are on disk after Tuning.SyncInterval and one commit.
 //
 // With an error nothing was taken: [*OverloadError] (retry later), [*TooLargeError] (more than can ever be admitted),
-// [ErrClosed], [*FailedError], or that of ctx.
+// [ErrClosed], [*FailedError], or the error of ctx.
 func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket, error) {
 	return b.append(ctx, at, rows, false)
 }
 
-// AppendWhenRoom is Append that waits where a bound is reached, also that of the share of a sink, until there is room or
+// AppendWhenRoom is Append that waits where a bound is reached, also at the bound of one sink, until there is room or
 // ctx ends. Callers get room in the order in which they came: calls for one sink among each other, and all calls where the
 // memory or the disk is full. Calls of Append that come meanwhile stand behind them or are refused.
 //

@@ -23,7 +23,7 @@ import (
 // then asked. Staging and the tables are not in the copy: it needs those of the original, or copies of them that were
 // made later than the checkpoint.
 //
-// The folder must not exist. With an error there is no copy; with that of ctx it may come to be later. The copy is
+// The folder must not exist. With an error there is no copy; with the error of ctx it may appear later. The copy is
 // complete and durable when Checkpoint returns nil.
 func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 	dir = filepath.Clean(dir)

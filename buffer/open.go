@@ -88,7 +88,7 @@ type recovery struct {
 	state
 }
 
-// recoverState reads the state. It changes nothing but the first records of a new folder, whose version is that of its file.
+// recoverState reads the state. It changes nothing but the first records of a new folder, which get the version of its file.
 func recoverState(dir string, db *pebble.DB, version int) (*recovery, error) {
 	r := &recovery{db: db, now: time.Now().UTC(), state: state{
 		sinks: make(map[string]*sinkState), byNum: make(map[uint32]*sinkState),

@@ -69,7 +69,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 // patience is how long a store that is closed waits for its readers: a driver that never returns must not hold up Close forever.
 const patience = 2 * abandonAfter
 
-// recoverStore reads the state of a store that was just opened; with again the store must be that of this instance.
+// recoverStore reads the state of a store that was just opened; with again the store must belong to this instance.
 func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 	file, err := checkFormat(b.fs, b.dir, format.Newest)
 	if err != nil {

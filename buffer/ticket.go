@@ -87,7 +87,7 @@ func (g *group) end(err error) {
 	g.grace.stop()
 }
 
-// outcome is that of all groups of the ticket, once the last of them has ended.
+// outcome is the joint outcome of all groups of the ticket, once the last of them has ended.
 func (t Ticket) outcome() error {
 	if t.g.err == nil && (t.many || t.g.incomplete) && t.b.store.Now().Epoch != t.epoch {
 		return errReopened

@@ -145,7 +145,7 @@ func (c *Catalog) Ready() error {
 func (c *Catalog) Engine() *forebay.Engine { return c.eng }
 
 // Checkpoint writes a copy of the definitions into a new folder, while changes go on: every change whose task has
-// succeeded before the call is in it. [Open] takes the folder up as that of a catalog. It holds the secrets of the
+// succeeded before the call is in it. [Open] opens the folder as a catalog. It holds the secrets of the
 // sources and the tokens of the sinks, as the original does. With an error there is no copy; [errors.ErrUnsupported]
 // means that Options.Store is no [Checkpointer].
 //

@@ -59,7 +59,7 @@ func live(p plan) plan {
 	}
 }
 
-// lifecycle is that of what is changed.
+// lifecycle returns the Lifecycle of the source or sink that the change is about.
 func (ch *change) lifecycle() *Lifecycle {
 	if ch.ref.Sink == "" {
 		return &ch.next.source.Lifecycle

@@ -90,7 +90,7 @@ func (s *pebbleStore) Scan(prefix string, visit func(key string, record []byte) 
 		for valid := it.First(); valid && visited == nil; valid = it.Next() {
 			v, err := it.ValueAndErr()
 			if err != nil {
-				break // it is that of Close
+				break // Close returns it too
 			}
 			visited = visit(string(it.Key()), v)
 		}

@@ -27,7 +27,7 @@ type Setting struct {
 	Type string
 	// Description is for people.
 	Description string
-	// Value is in force. Default is that of the service.
+	// Value is in force. Default is what the service has.
 	Value, Default any
 	// Origin is where the value comes from: "default", "source" or "sink".
 	Origin string
@@ -43,7 +43,7 @@ type Setting struct {
 
 // SettingChange gives one key a new value.
 type SettingChange struct {
-	// Key is that of a [Setting].
+	// Key is the Key of a [Setting].
 	Key string
 	// Value is a JSON value. Null or nothing makes the key inherited again.
 	Value json.RawMessage

@@ -138,7 +138,7 @@ func (t *tasks) resume(task Task) {
 }
 
 // end wakes those who wait for a task. With an error the task has not ended: the catalog was closed before. Whoever sees
-// the end of the task can start the next one, and whoever sees the end of Close sees that of the task.
+// the end of the task can start the next one, and whoever sees the end of Close sees the end of the task.
 func (t *tasks) end(task Task, err error) {
 	t.mu.Lock()
 	delete(t.reserved, task.ref().entity())

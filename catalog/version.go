@@ -23,7 +23,7 @@ type Version struct {
 	By By        `json:"by"`
 }
 
-// versionPrefix is that of all versions of a source or sink.
+// versionPrefix begins the keys of all versions of a source or sink.
 func versionPrefix(ref Ref) string { return "version/" + ref.kind() + "/" + ref.entity() + "/" }
 
 func versionKey(ref Ref, number int) string {

@@ -70,7 +70,7 @@ type TypeOptions struct {
 	Epoch EpochUnit `json:"epoch,omitempty"`
 	// AssumeUTC makes a timestamp, or a date with FromTimestamp, take times without a zone.
 	AssumeUTC bool `json:"assumeUtc,omitempty"`
-	// FromTimestamp makes a date take what a timestamp takes: the date is that of the moment in UTC.
+	// FromTimestamp makes a date take what a timestamp takes: the date of the moment in UTC.
 	FromTimestamp bool `json:"fromTimestamp,omitempty"`
 	// NotBefore and NotAfter bound timestamps and dates, in their own syntax: a time in a wrong unit is rejected.
 	NotBefore string `json:"notBefore,omitempty"`

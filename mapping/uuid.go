@@ -33,7 +33,7 @@ func (s *uuidSource) begin() {
 // now returns nanoseconds since 1970.
 func (s *uuidSource) now() uint64 {
 	since := int64(time.Since(s.start))
-	// A clock that seems to run backwards is that of a synctest bubble.
+	// A clock that seems to run backwards belongs to a synctest bubble.
 	if uint64(since-s.checked.Load()) > uint64(wallCheck) {
 		s.wall.Store(time.Now().UnixNano() - since)
 		s.checked.Store(since)

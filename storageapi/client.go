@@ -31,7 +31,7 @@ type Options struct {
 	// HTTP makes the requests. Its transport, timeouts and proxy are the caller's choice. Default: a new client on
 	// http.DefaultTransport. A redirect to another host is followed without the token.
 	HTTP *http.Client
-	// QueueURL is the address of the queue. Default: that of the index, which the first call to the queue reads.
+	// QueueURL is the address of the queue. Default: the address in the index, which the first call to the queue reads.
 	QueueURL string
 	// UserAgent is sent with each call; the default is "forebay".
 	UserAgent string

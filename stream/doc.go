@@ -42,7 +42,7 @@
 // # Errors
 //
 // The body of an error is a JSON object with statusCode, error, message and, from 500 on, exceptionId, which ends with
-// the request id in the log. If the event reached the sinks, the body is that of verbose=true instead, with one error per
+// the request id in the log. If the event reached the sinks, the body is the same as with verbose=true, with one error per
 // sink. The names of all errors begin with "stream.in.".
 //
 //	routeNotFound         404  no such path

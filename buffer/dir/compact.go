@@ -248,7 +248,7 @@ func (t *TableDir) merge(ctx context.Context, dir string, d definition, sources 
 	}
 	merged.name = fmt.Sprintf("%s~%s~%d%s", merged.first, merged.last, merged.files, sources[0].extension())
 	c.add[merged.path()] = temp
-	if err := t.fs.Chtimes(temp, m.modified); err != nil { // its age is that of its newest rows
+	if err := t.fs.Chtimes(temp, m.modified); err != nil { // it is as old as its newest rows
 		return err
 	}
 	data, err := json.Marshal(contents{m.files})

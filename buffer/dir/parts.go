@@ -31,7 +31,7 @@ const plainPart, gzipPart = ".csv", ".csv.gz"
 //
 // No name is ever used for other rows: the files that are merged with a given first one only become more.
 type part struct {
-	folder      string // "" or that of a day
+	folder      string // "" or the folder of a day
 	name        string
 	first, last string // the lowest and the highest id
 	rows        int64  // -1 if the name does not tell

@@ -105,7 +105,7 @@ func (t *TableDir) Needs(stored, raw int64) (folder string, bytes int64) {
 	return t.root, raw
 }
 
-// extension is that of new parts.
+// extension ends the names of new parts.
 func (t *TableDir) extension() string {
 	if t.opts.Gzip {
 		return gzipPart

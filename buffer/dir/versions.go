@@ -136,7 +136,7 @@ func (t *TableDir) switchVersion(table string, c change) error {
 		return err
 	}
 	if plain {
-		if err := t.fs.Exchange(link, current); err != nil { // the link's name is now that of the plain folder
+		if err := t.fs.Exchange(link, current); err != nil { // the link has its new name, and this one the plain folder
 			return errors.Join(buffer.Permanent(fmt.Errorf("%s is a plain folder, and this file system cannot replace it by a link "+
 				"in one step: parts of a new table can be merged: %w", current, err)), t.fs.Remove(link))
 		}

@@ -23,7 +23,7 @@ import (
 //   - When room is short nothing is kept for later: spare logs are deleted, nothing is written ahead, large logs become
 //     tables.
 //
-// The room is that of the volume, or less if Config.Limit says so. It is measured in allocated blocks. A file system in memory
+// The room is the free space of the volume, or less if Config.Limit says so. It is measured in allocated blocks. A file system in memory
 // does not report them; then nothing is measured.
 const (
 	// leastRoom is the least room for a store: a write buffer with its log, the same as tables, and the reserve.

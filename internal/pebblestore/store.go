@@ -28,7 +28,7 @@ type StoreConfig struct {
 	// error ends the opening. Optional.
 	Check func(o *Opening, again bool) error
 	// Repair is called when the store is damaged. When it returns nil, the store is opened once more, and may be another one;
-	// else its error is that of the opening. Optional.
+	// else the opening fails with its error. Optional.
 	Repair func(*DamageError) error
 	// Failed is called when the store has failed, with locks of the database held: it must neither block nor use the store.
 	// Optional.

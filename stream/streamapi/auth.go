@@ -45,7 +45,7 @@ type AuthError struct {
 	// Status is the HTTP status, Name the machine-readable error, Message the text of the answer. None has the token.
 	Status        int
 	Name, Message string
-	// ExceptionID is that of the platform, if it gave one.
+	// ExceptionID is the id that the platform gave, if any.
 	ExceptionID string
 }
 

@@ -27,7 +27,7 @@ type Options struct {
 	// Ingest has the options of the ingestion handler. The ids of project and branch stand in all answers, and a payload test
 	// reads a sample as ingestion would. The logger gets failures of the API, too.
 	Ingest stream.Options
-	// URL is the address of the API and IngestURL that of ingestion, both without a trailing path. Addresses in answers
+	// URL is the address of the API and IngestURL the address of ingestion, both without a trailing path. Addresses in answers
 	// begin with them. Default of URL: the host of the request. IngestURL is required.
 	URL, IngestURL string
 	// TableType is the value of table.type for tables of the platform. Default: [DefaultTableType].
@@ -68,7 +68,7 @@ type api struct {
 }
 
 const (
-	// maxBody bounds the body of a request, maxUnverifiedBody that of a request without a valid token.
+	// maxBody bounds the body of a request, maxUnverifiedBody the body of a request without a valid token.
 	maxBody           = 4 << 20
 	maxUnverifiedBody = 64 << 10
 	// requestTimeout bounds one request. Whatever takes longer is a task.
@@ -115,7 +115,7 @@ func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
 	a.mux.Handle("GET /readiness-check", wire.Ready(cat.Engine().Ready, cat.Ready))
 	a.docs.mount(a.mux)
 	a.mux.HandleFunc("/", a.noEndpoint)
-	// The mux would redirect the path of no task to that of one without a name.
+	// The mux would redirect the path of no task to the path of one without a name.
 	a.mux.HandleFunc("/v1/tasks", a.unknownPath)
 	return a, nil
 }

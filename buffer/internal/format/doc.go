@@ -43,7 +43,7 @@
 //	└──────────────┴──────────────┴──────────────┴─────────────
 //
 //	version        1
-//	encoding       [Encoding] of the payload: None, or that of the slice
+//	encoding       [Encoding] of the payload: None, or the encoding of the slice
 //	CRC-32C        of bytes 0 to 3 and of everything from byte 8 on
 //	rows, raw      rows of this chunk, and their bytes before compression
 //	slice …        running totals of the slice, this chunk included: rows, bytes before compression, payload bytes

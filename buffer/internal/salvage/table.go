@@ -17,7 +17,7 @@ import (
 const probes = 128
 
 // eachTableEntry calls fn with what can be read of a table. The entry is valid during the call; some come more than once.
-// lost is called with what was met on the way, err is that of fn.
+// lost is called with the damage on the way; err is the error of fn.
 func eachTableEntry(disk vfs.FS, path string, fn func(entry) error, lost func(error)) (err error) {
 	stopped := false
 	call := func(e entry) error {

@@ -38,7 +38,7 @@ type LayoutColumn struct {
 	ForceType bool
 	// Table is the layout of a table.
 	Table *Layout
-	// NoParentKey leaves the link column out; ParentKey is its name, empty takes that of the parent and "_pk".
+	// NoParentKey leaves the link column out; ParentKey is its name, empty means the name of the parent and "_pk".
 	NoParentKey, ParentPrimary bool
 	ParentKey                  string
 }

@@ -212,7 +212,7 @@ func (s *Set) writeRow(
 	if _, err := t.w.Write(s.line); err != nil {
 		return err
 	}
-	// The rows of lists come after that of their owner; files are independent, so only their own order matters.
+	// The rows of lists come after the row of their owner; files are independent, so only their own order matters.
 	for _, l := range w.lists {
 		parent := []tree.Member{{Key: parentColumn, Value: tree.OfString(l.link)}}
 		for m := range l.items.Each() {

@@ -31,7 +31,7 @@ type backend struct {
 
 func (*backend) String() string { return "forebay" }
 
-// accessKey is that of the request, whose signature versitygw has checked.
+// accessKey is the key of the request, whose signature versitygw has checked.
 func accessKey(ctx context.Context) string {
 	account, _ := ctx.Value("account").(auth.Account)
 	return account.Access
@@ -79,7 +79,7 @@ func checkBucket(name string) error {
 	return nil
 }
 
-// metaPrefix is that of header fields for metadata of the writer's own.
+// metaPrefix begins the names of header fields for metadata of the writer's own.
 const metaPrefix = "x-ms-meta-"
 
 // properties gathers what a writer says of an object, in the names of the server.

@@ -13,7 +13,7 @@
 // The answers of the platform name no address for S3: clients are given the gateway's as their endpoint, with addressing
 // by path, and sign for the region of the file.
 //
-// The protocol is that of versitygw, an S3 gateway that is also used alone: signatures, checksums, chunked bodies,
+// The protocol comes from versitygw, an S3 gateway that is also used alone: signatures, checksums, chunked bodies,
 // conditions and errors are its own. Put, get, head, delete and multipart uploads are served. Everything else (lists,
 // policies, versions, tags, copies) is refused as not implemented. An access key reaches the objects of its file only, and
 // reads or writes as it was handed out.

@@ -63,7 +63,7 @@ type ErrorBody struct {
 	ExceptionID string `json:"exceptionId,omitempty" doc:"What to tell to support; from status 500 on, or if the platform gave one."`
 }
 
-// Body returns the body for e. requestID is that of [SetCommonHeaders].
+// Body returns the body for e. requestID comes from [SetCommonHeaders].
 func (e *Error) Body(requestID string) ErrorBody {
 	b := ErrorBody{StatusCode: e.Status, Error: e.Name, Message: e.Message, ExceptionID: e.ExceptionID}
 	if b.ExceptionID == "" && e.Status >= http.StatusInternalServerError {
