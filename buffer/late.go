@@ -32,8 +32,8 @@ func (l *lateImports) runs(file uint64) bool {
 	return l.files[file] > 0
 }
 
-// importedLate takes up the outcome of a call that had been left alone. Its success is as good as any other
-// attempt; its failure was recorded when it was left alone.
+// importedLate takes up the outcome of a call that had been left alone. Its success counts like any other
+// success; its failure was recorded when it was left alone.
 func (b *Buffer) importedLate(num uint64, arg *File, err error) {
 	// Before the count goes down, so that nobody can give the file up in between; again when the store has failed meanwhile.
 	for again := err == nil; again; {
