@@ -93,7 +93,8 @@ type Target interface {
 	// the table if it is absent. If the columns differ it stores nothing and returns a [*SchemaError]. When it returns nil
 	// the rows are durable and visible to readers. When ctx ends, Import returns soon; the outcome is then unknown.
 	//
-	// A file with f.Table.Extend set is imported as [Extender] says.
+	// A file with f.Table.Extend set is imported as [Extender] says. Extend may be set between two attempts of one file, when a
+	// definition of the sink sets it.
 	Import(ctx context.Context, f *File) error
 }
 
