@@ -323,6 +323,18 @@ func TestTypedDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// A program writes a text as jsonnet does, in typed columns too. A path stores it as it was sent.
+func TestDELInATemplate(t *testing.T) {
+	m := mustCompile(t, Path("path", "v", DataType(datatype.JSON)), Template("template", `Body("v")`, DataType(datatype.JSON)),
+		Template("computed", `"\u0085" + Body("v")`, DataType(datatype.JSON)), Template("untyped", `Body("v")`), Template("text", `Body("v")`, DataType(datatype.String)))
+	want := []string{"\"a\x7f\"", `"a\u007f"`, `"\u0085a\u007f"`, `"a\u007f"`, "a\x7f"}
+	for i, cell := range m.Cells(JSON([]byte("{\"v\":\"a\x7f\"}"))) {
+		if cell.Value != want[i] || cell.Err != nil {
+			t.Errorf("column %d: %q, %v, want %q", i, cell.Value, cell.Err, want[i])
+		}
+	}
+}
+
 // FuzzTyped holds that a value has one cell, in whatever way it comes, that the cell is the cell of itself, and that a row holds it.
 func FuzzTyped(tf *testing.F) {
 	f := fuzztest.New(tf)
@@ -369,7 +381,11 @@ func FuzzTyped(tf *testing.F) {
 		if utf8.ValidString(value) {
 			program := column
 			program.Type, program.Path, program.Template = TypeTemplate, "", TemplateSource{"jsonnet", `Body("v")`}
-			same("a template", mustCompile(t, UUID("id"), program).Cells(JSON([]byte(body)))[1])
+			got := mustCompile(t, UUID("id"), program).Cells(JSON([]byte(body)))[1]
+			if column.DataType == datatype.JSON && strings.HasPrefix(value, `"`) && got.Value == strings.ReplaceAll(cell.Value, "\x7f", `\u007f`) {
+				got.Value = cell.Value // TestDELInATemplate
+			}
+			same("a template", got)
 		}
 		row, err := path.AppendRow(nil, JSON([]byte(body)))
 		if (err != nil) != (cell.Err != nil) {
