@@ -28,6 +28,7 @@ type InspectOptions struct {
 	// Target lets Verify count imported rows if it is a [Counter]. It is not changed.
 	Target Target
 
+	//lint:ignore U1000 package localdisk reaches it through the embedded method
 	disk
 }
 

@@ -96,9 +96,12 @@ type Tuning struct {
 	// less, down to 256 KiB, where it would be more than a 64th of MaxDiskBytes or of the volume.
 	MemTableBytes int64
 
-	disk // below the local level
+	// The disk below the local level.
+	//lint:ignore U1000 package localdisk reaches it through the embedded method
+	disk
 }
 
+//lint:ignore U1000 package localdisk reaches it through the embedded method
 type disk = localdisk.Disk
 
 // Retry is an exponential backoff with jitter. A zero field means its default.

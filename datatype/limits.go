@@ -22,7 +22,7 @@ func (l Limits) Validate() error {
 		value int
 	}{{"MinYear", l.MinYear}, {"MaxYear", l.MaxYear}, {"MaxCell", l.MaxCell}} {
 		if f.value < 0 {
-			return fmt.Errorf("Limits.%s is %d, must not be negative", f.name, f.value)
+			return fmt.Errorf("limit %s is %d, must not be negative", f.name, f.value)
 		}
 	}
 	return nil

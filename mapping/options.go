@@ -66,7 +66,7 @@ func (o Options) Validate() error {
 		}
 	}
 	if err := o.Limits.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("mapping: Options.%w", err))
+		errs = append(errs, fmt.Errorf("mapping: Options.Limits: %w", err))
 	}
 	return errors.Join(errs...)
 }
