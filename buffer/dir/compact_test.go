@@ -1,0 +1,358 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// The merged part has the rows of all, each file is still known, and the old version stays for its readers.
+func TestMerge(t *testing.T) {
+	for name, options := range map[string]TablesOptions{
+		"plain":     {},
+		"gzip":      {Gzip: true},
+		"no header": {NoHeader: true},
+		"days":      {PartitionBy: "at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options.MergeTo = 1 << 20
+			root := t.TempDir()
+			tables := lazyTables(root, options)
+			const files = mergeFrom*mergeFrom + mergeFrom
+			var all [][]string
+			fileOf := func(i int) *buffer.File { return newFile(fmt.Sprintf("file-%04d", i), dayTable, dayRows(10*i, 10)) }
+			for i := range files {
+				all = append(all, dayRows(10*i, 10)...)
+				if err := tables.Import(t.Context(), fileOf(i)); err != nil {
+					t.Fatal(err)
+				}
+				if i%7 == 0 {
+					if err := tables.Compact(t.Context(), dayTable); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			before, err := filepath.EvalSymlinks(tables.Path(dayTable.ID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			old, _ := filepath.Glob(filepath.Join(before, "*"))
+			if err := tables.Compact(t.Context(), dayTable); err != nil {
+				t.Fatal(err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(before, "*")); !slices.Equal(left, old) {
+				t.Errorf("the version before has %d files, had %d", len(left), len(old))
+			}
+			if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
+				t.Errorf("%d rows, want %d", len(got), len(all))
+			}
+			parts := partNames(t, tables, dayTable.ID)
+			if limit := 20 * (1 + 4*len(options.PartitionBy)/2); len(parts) > limit {
+				t.Errorf("%d parts are left of %d files: %q", len(parts), files, parts)
+			}
+			for _, again := range []*TableDir{tables, lazyTables(root, options), lazyTables(root, TablesOptions{NoHeader: true})} {
+				for i := range files {
+					if n, err := again.CountFile(t.Context(), dayTable, fileOf(i).ID); err != nil || n != 10 {
+						t.Fatalf("CountFile of file %d = %d, %v", i, n, err)
+					}
+				}
+				for _, i := range []int{0, files / 2, files - 1} {
+					if err := again.Import(t.Context(), fileOf(i)); err != nil {
+						t.Errorf("repeated import of file %d: %v", i, err)
+					}
+				}
+			}
+			if got := len(readTable(t, tables, dayTable.ID)); got != len(all) {
+				t.Errorf("%d rows after repeated imports, want %d", got, len(all))
+			}
+			tables.grace = 0
+			if err := tables.Compact(t.Context(), dayTable); err != nil {
+				t.Fatal(err)
+			}
+			if left, err := os.ReadDir(filepath.Join(root, versionsDir, folder(dayTable.ID))); err != nil || len(left) != 1 {
+				t.Errorf("versions %v, %v, want the newest", left, err)
+			}
+			if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
+				t.Errorf("%d rows without the old versions, want %d", len(got), len(all))
+			}
+			expectNoTemp(t, root)
+			if err := tables.Drop(t.Context(), dayTable.ID); err != nil {
+				t.Fatal(err)
+			}
+			if got := readTable(t, tables, dayTable.ID); got != nil {
+				t.Errorf("%d rows after Drop", len(got))
+			}
+			if err := tables.Import(t.Context(), fileOf(0)); err != nil || len(readTable(t, tables, dayTable.ID)) != 10 {
+				t.Errorf("import after Drop: %v", err)
+			}
+			expectNoTemp(t, root)
+		})
+	}
+}
+
+// A plain table becomes a link when its parts are merged first.
+func TestMergeOfAPlainTable(t *testing.T) {
+	root := t.TempDir()
+	var want []string
+	for i := range mergeFrom + 1 {
+		want = append(want, sortedIDs(dayRows(10+5*i, 5)...)...)
+		if err := Tables(root).Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 5))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merging := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
+	err := merging.Compact(t.Context(), dayTable)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		t.Skipf("this file system cannot exchange names: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if linked, err := merging.isLink(dayTable.ID); err != nil || !linked {
+		t.Errorf("a link: %t, %v", linked, err)
+	}
+	if got := readIDs(t, merging, dayTable.ID); !slices.Equal(got, want) {
+		t.Errorf("rows %q, want %q", got, want)
+	}
+	// Without the option the table stays what it is.
+	if err := Tables(root).Import(t.Context(), newFile("file-x", dayTable, dayRows(99, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if got := readIDs(t, Tables(root), dayTable.ID); !slices.Equal(got, append(want, "99")) {
+		t.Errorf("rows %q", got)
+	}
+	merging.grace = 0
+	if err := merging.Compact(t.Context(), dayTable); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(merging.versionsPath(dayTable.ID)); err != nil || len(left) != 1 {
+		t.Errorf("versions %v, %v", left, err)
+	}
+}
+
+func TestOldPartsAreRemoved(t *testing.T) {
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	at := func(tables *TableDir) *TableDir {
+		tables.now = func() time.Time { return now }
+		return tables
+	}
+	t.Run("by day", func(t *testing.T) {
+		tables := at(TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at", KeepFor: 48 * time.Hour, MergeTo: 1 << 20}))
+		for i := range mergeFrom {
+			if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		undated, _ := filepath.Glob(filepath.Join(tables.Path(dayTable.ID), noDay, "*"))
+		for _, path := range undated {
+			if err := os.Chtimes(path, now, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tables.Compact(t.Context(), dayTable); err != nil {
+			t.Fatal(err)
+		}
+		// The days 21 and 22 have ended more than 48 hours ago.
+		if got := partNames(t, tables, dayTable.ID); len(got) != 3 || !strings.HasPrefix(got[0], "dt=2026-11-23") {
+			t.Errorf("parts %q", got)
+		}
+		for i := range mergeFrom {
+			id := fmt.Sprint("file-", i)
+			n, err := tables.CountFile(t.Context(), dayTable, id)
+			taken, terr := tables.TakenAway(t.Context(), dayTable, id)
+			if n != 3 || !taken || err != nil || terr != nil {
+				t.Errorf("%s: %d rows, taken away %t, %v, %v", id, n, taken, err, terr)
+			}
+		}
+		if err := tables.Import(t.Context(), newFile("file-0", dayTable, dayRows(0, 5))); err != nil {
+			t.Errorf("repeated import: %v", err)
+		}
+	})
+	t.Run("by import", func(t *testing.T) {
+		tables := at(TablesWith(t.TempDir(), TablesOptions{KeepFor: 48 * time.Hour, MergeTo: 1 << 20}))
+		for i := range 3 * mergeFrom {
+			id := fmt.Sprintf("file-%02d", i)
+			if err := tables.Import(t.Context(), newFile(id, dayTable, dayRows(10+5*i, 1))); err != nil {
+				t.Fatal(err)
+			}
+			imported := now.Add(-time.Duration(i/mergeFrom) * 24 * time.Hour)
+			if err := os.Chtimes(filepath.Join(tables.Path(dayTable.ID), id+".csv"), imported, imported); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tables.Compact(t.Context(), dayTable); err != nil {
+			t.Fatal(err)
+		}
+		// Those of two days ago are gone; those of yesterday are not kept longer by those of today.
+		want := []string{"file-00~file-07~8.csv", "file-08~file-15~8.csv"}
+		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want) {
+			t.Errorf("parts %q, want %q", got, want)
+		}
+		now = now.Add(24 * time.Hour)
+		if err := tables.Compact(t.Context(), dayTable); err != nil {
+			t.Fatal(err)
+		}
+		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want[:1]) {
+			t.Errorf("a day later: parts %q, want %q", got, want[:1])
+		}
+		if taken, err := tables.TakenAway(t.Context(), dayTable, "file-09"); err != nil || !taken {
+			t.Errorf("TakenAway = %t, %v", taken, err)
+		}
+	})
+}
+
+// A part that a reader deletes while it is merged does not come back with the merged part.
+func TestMergeOfAPartThatIsDeleted(t *testing.T) {
+	root := t.TempDir()
+	tables := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
+	for i := range mergeFrom {
+		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10, 1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tables.fs = deletingDisk{path: filepath.Join(tables.Path(dayTable.ID), "file-3.csv")}
+	if err := tables.Compact(t.Context(), dayTable); err != nil {
+		t.Fatal(err)
+	}
+	if got := partNames(t, tables, dayTable.ID); len(got) != mergeFrom-1 {
+		t.Errorf("parts %q", got)
+	}
+	expectNoTemp(t, root)
+}
+
+func TestOnImported(t *testing.T) {
+	var calls [][]string
+	fail := errors.New("the loader fails")
+	tables := TablesWith(t.TempDir(), TablesOptions{OnImported: func(_ context.Context, f *buffer.File, parts []string) error {
+		for _, p := range parts {
+			if _, err := os.Stat(p); err != nil {
+				t.Error(err)
+			}
+		}
+		calls = append(calls, append([]string{f.ID}, parts...))
+		return fail
+	}})
+	f := newFile("file-1", faultTable, faultRows)
+	if err := tables.Import(t.Context(), f); !errors.Is(err, fail) {
+		t.Errorf("Import = %v, want the error of the hook", err)
+	}
+	fail = nil
+	if err := tables.Import(t.Context(), f); err != nil {
+		t.Error(err)
+	}
+	part := filepath.Join(tables.Path(faultTable.ID), "file-1.csv")
+	if want := []string{"file-1", part}; len(calls) != 2 || !slices.Equal(calls[0], want) || !slices.Equal(calls[1], want) {
+		t.Errorf("calls %q", calls)
+	}
+}
+
+// Readers that resolve the table once see every file whole and every row once, beside several drivers that import and
+// compact. A reader that opens what it has listed through the link may miss a file, and never reads a row twice.
+func TestReadersBesideMerges(t *testing.T) {
+	root := t.TempDir()
+	options := TablesOptions{PartitionBy: "at", MergeTo: 1 << 20}
+	if err := TablesWith(root, options).Ensure(t.Context(), dayTable); err != nil {
+		t.Fatal(err)
+	}
+	const files, rows = 60, 10
+	var imported atomic.Int64 // the files below this one are imported
+	var writers, readers sync.WaitGroup
+	done := make(chan struct{})
+	writers.Go(func() {
+		tables := lazyTables(root, options)
+		for i := range files {
+			if err := tables.Import(t.Context(), newFile(fmt.Sprintf("file-%04d", i), dayTable, dayRows(rows*i, rows))); err != nil {
+				t.Error(err)
+				return
+			}
+			imported.Store(int64(i + 1))
+		}
+	})
+	for range 2 {
+		readers.Go(func() {
+			tables := lazyTables(root, options)
+			for {
+				if err := tables.Compact(t.Context(), dayTable); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	reads := 0
+	readers.Go(func() {
+		tables := Tables(root)
+		for {
+			least := int(imported.Load()) * rows
+			seen := make(map[string]int)
+			for _, row := range readTable(t, tables, dayTable.ID) {
+				seen[row[1]]++
+			}
+			for id, n := range seen {
+				if n != 1 {
+					t.Errorf("row %s is there %d times", id, n)
+				}
+			}
+			if len(seen) < least || len(seen)%rows != 0 {
+				t.Errorf("%d rows, at least %d are imported, %d a file", len(seen), least, rows)
+			}
+			reads++
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	readers.Go(func() {
+		for {
+			seen := make(map[string]bool)
+			parts, err := filepath.Glob(filepath.Join(root, folder(dayTable.ID), "*", "*.csv"))
+			if err != nil {
+				t.Error(err)
+			}
+			for _, path := range parts {
+				data, err := os.ReadFile(path)
+				if errors.Is(err, fs.ErrNotExist) {
+					break
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				for line := range strings.Lines(string(data)) {
+					if seen[line] && !strings.HasPrefix(line, `"at"`) {
+						t.Errorf("row %q is there twice", line)
+					}
+					seen[line] = true
+				}
+			}
+			select {
+			case <-done:
+				return
+			default:
+				runtime.Gosched()
+			}
+		}
+	})
+	writers.Wait()
+	close(done)
+	readers.Wait()
+	t.Logf("%d reads, %d parts in the end", reads, len(partNames(t, Tables(root), dayTable.ID)))
+}

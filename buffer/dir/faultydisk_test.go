@@ -1,0 +1,174 @@
+package dir
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// faultyDisk is the real file system that fails one operation or all from one operation on, and records what was done. It
+// serves one goroutine.
+type faultyDisk struct {
+	disk
+	root  string
+	trace []string
+	fail  int  // the operation that fails, counted from 0; negative: none
+	crash bool // all later operations fail too, as if the process had died
+}
+
+// op counts one operation and returns its fault.
+func (d *faultyDisk) op(name string, paths ...string) error {
+	for i, p := range paths {
+		rel, err := filepath.Rel(d.root, p)
+		if err != nil {
+			return err
+		}
+		// The random end of a temporary name.
+		if dir, base := filepath.Split(rel); strings.HasSuffix(dir, tempDir+"/") {
+			base, _, _ = strings.Cut(base, ".")
+			rel = dir + base + ".*"
+		}
+		paths[i] = rel
+	}
+	n := len(d.trace)
+	d.trace = append(d.trace, name+" "+strings.Join(paths, " "))
+	switch {
+	case d.fail < 0 || n < d.fail:
+		return nil
+	case d.crash:
+		return errCrash
+	case n == d.fail:
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (d *faultyDisk) Create(path string) (file, error) {
+	if err := d.op("create", path); err != nil {
+		return nil, err
+	}
+	f, err := d.disk.Create(path)
+	return &faultyFile{f, d, path}, err
+}
+
+func (d *faultyDisk) Open(path string) (io.ReadCloser, error) {
+	if err := d.op("open", path); err != nil {
+		return nil, err
+	}
+	return d.disk.Open(path)
+}
+
+func (d *faultyDisk) Stat(path string) (fs.FileInfo, error) {
+	if err := d.op("stat", path); err != nil {
+		return nil, err
+	}
+	return d.disk.Stat(path)
+}
+
+func (d *faultyDisk) MkdirAll(path string) error {
+	if err := d.op("mkdir", path); err != nil {
+		return err
+	}
+	return d.disk.MkdirAll(path)
+}
+
+func (d *faultyDisk) ReadDir(path string) ([]fs.DirEntry, error) {
+	if err := d.op("readdir", path); err != nil {
+		return nil, err
+	}
+	return d.disk.ReadDir(path)
+}
+
+func (d *faultyDisk) Rename(from, to string) error {
+	if err := d.op("rename", from, to); err != nil {
+		return err
+	}
+	return d.disk.Rename(from, to)
+}
+
+func (d *faultyDisk) Remove(path string) error {
+	if err := d.op("remove", path); err != nil {
+		return err
+	}
+	return d.disk.Remove(path)
+}
+
+func (d *faultyDisk) Append(path string) (file, error) {
+	if err := d.op("append", path); err != nil {
+		return nil, err
+	}
+	f, err := d.disk.Append(path)
+	return &faultyFile{f, d, path}, err
+}
+
+func (d *faultyDisk) Link(from, to string) error {
+	if err := d.op("link", from, to); err != nil {
+		return err
+	}
+	return d.disk.Link(from, to)
+}
+
+func (d *faultyDisk) Symlink(target, path string) error {
+	if err := d.op("symlink", path); err != nil {
+		return err
+	}
+	return d.disk.Symlink(target, path)
+}
+
+func (d *faultyDisk) Readlink(path string) (string, error) {
+	if err := d.op("readlink", path); err != nil {
+		return "", err
+	}
+	return d.disk.Readlink(path)
+}
+
+func (d *faultyDisk) Exchange(a, b string) error {
+	if err := d.op("exchange", a, b); err != nil {
+		return err
+	}
+	return d.disk.Exchange(a, b)
+}
+
+func (d *faultyDisk) Lock(path string, exclusive bool) (io.Closer, bool, error) {
+	if err := d.op("lock", path); err != nil {
+		return nil, false, err
+	}
+	return d.disk.Lock(path, exclusive)
+}
+
+func (d *faultyDisk) SyncDir(path string) error {
+	if err := d.op("syncdir", path); err != nil {
+		return err
+	}
+	return d.disk.SyncDir(path)
+}
+
+type faultyFile struct {
+	file
+	d    *faultyDisk
+	path string
+}
+
+// Write stores half of the bytes before it fails, as a full disk does.
+func (f *faultyFile) Write(p []byte) (int, error) {
+	if err := f.d.op("write", f.path); err != nil {
+		n, _ := f.file.Write(p[:len(p)/2])
+		return n, err
+	}
+	return f.file.Write(p)
+}
+
+func (f *faultyFile) Sync() error {
+	if err := f.d.op("sync", f.path); err != nil {
+		return err
+	}
+	return f.file.Sync()
+}
+
+func (f *faultyFile) Close() error {
+	err := f.d.op("close", f.path)
+	return errors.Join(err, f.file.Close())
+}

@@ -1,0 +1,102 @@
+package dir
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+func TestRowsAreSplitByDay(t *testing.T) {
+	for _, compress := range []bool{false, true} {
+		tables := TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at", Gzip: compress})
+		extension := tables.extension()
+		rows := dayRows(0, 12)
+		f := newFile("file-1", dayTable, rows)
+		for range 2 {
+			if err := tables.Import(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{
+			"dt=2026-11-21/file-1.3" + extension, "dt=2026-11-22/file-1.2" + extension, "dt=2026-11-23/file-1.2" + extension,
+			"dt=2026-11-24/file-1.2" + extension, "dt=__HIVE_DEFAULT_PARTITION__/file-1.3" + extension,
+		}
+		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want) {
+			t.Errorf("parts %q, want %q", got, want)
+		}
+		if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(rows...)) {
+			t.Errorf("rows %q", got)
+		}
+		if n, err := tables.CountFile(t.Context(), dayTable, "file-1"); err != nil || n != 12 {
+			t.Errorf("CountFile = %d, %v", n, err)
+		}
+		// A whole day that is gone was taken away; a part that was cut was not.
+		day := filepath.Join(tables.Path(dayTable.ID), "dt=2026-11-22")
+		if err := os.RemoveAll(day); err != nil {
+			t.Fatal(err)
+		}
+		if taken, err := tables.TakenAway(t.Context(), dayTable, "file-1"); err != nil || !taken {
+			t.Errorf("without a day: TakenAway = %t, %v", taken, err)
+		}
+		if err := tables.Import(t.Context(), f); err != nil {
+			t.Errorf("repeated Import without a day: %v", err)
+		}
+		if err := os.WriteFile(filepath.Join(tables.Path(dayTable.ID), want[0]), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if taken, err := tables.TakenAway(t.Context(), dayTable, "file-1"); err != nil || taken {
+			t.Errorf("with a part that was emptied: TakenAway = %t, %v", taken, err)
+		}
+		if err := tables.Import(t.Context(), f); !buffer.IsPermanent(err) {
+			t.Errorf("repeated Import with a part that was emptied: %v", err)
+		}
+		expectNoTemp(t, tables.root)
+	}
+}
+
+func TestPartitionsThatAreRefused(t *testing.T) {
+	tables := TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at"})
+	table := dayTable
+	table.Columns = append(slices.Clone(table.Columns), datatype.Column{Name: "DT"})
+	if err := tables.Ensure(t.Context(), table); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
+		t.Errorf("a column of the name of the folders: %v", err)
+	}
+	if err := tables.Ensure(t.Context(), dayTable); err != nil {
+		t.Fatal(err)
+	}
+	if err := tables.Extend(t.Context(), table); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
+		t.Errorf("a table that gets a column of the name of the folders: %v", err)
+	}
+	for _, at := range []string{"", "2026-11-2", "2026-11-22 10:00:00", "22.11.2026", "../../etc/x"} {
+		err := tables.Import(t.Context(), newFile("file-1", dayTable, [][]string{{at, "1"}}))
+		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), "neither a date nor a timestamp") {
+			t.Errorf("%q: %v", at, err)
+		}
+	}
+	expectNoTemp(t, tables.root)
+}
+
+// The rows of a day are flushed in pieces when a file is larger than the memory for it.
+func TestSplitOfALargeFile(t *testing.T) {
+	for _, compress := range []bool{false, true} {
+		tables := TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at", Gzip: compress})
+		body := strings.Repeat("x", splitBuffer/4)
+		table := dayTable
+		table.Columns = []datatype.Column{dayTable.Columns[0], {Name: "id"}}
+		rows := dayRows(0, 10)
+		for i := range rows {
+			rows[i][1] += body
+		}
+		if err := tables.Import(t.Context(), newFile("file-1", table, rows)); err != nil {
+			t.Fatal(err)
+		}
+		if got := readIDs(t, tables, table.ID); !slices.Equal(got, sortedIDs(rows...)) {
+			t.Errorf("%d rows differ", len(got))
+		}
+	}
+}
