@@ -26,8 +26,9 @@ type redactor struct {
 
 // A secret is a value to hide. A text has it as it is, in escapes of any kind, or within base64.
 type secret struct {
-	value  string
-	base64 []core
+	value     string
+	spellings []string // as it stands in decoded texts
+	base64    []core
 }
 
 // maxRecent is how many values of a run are known at once: enough for many logins.
@@ -71,7 +72,7 @@ func (r *redactor) add(value string) {
 		r.recent = append(slices.Delete(r.recent, at, at+1), known)
 		return
 	}
-	added := secret{value, inBase64(value)}
+	added := secret{value, spellingsOf(value), inBase64(value)}
 	if !r.dynamic {
 		r.lasting = append(r.lasting, added)
 	} else if r.recent = append(r.recent, added); len(r.recent) > maxRecent {
@@ -113,14 +114,11 @@ func (r *redactor) find(text string) []span {
 // find appends where a view has the secret, as spans of the text that it is a view of.
 func (s secret) find(found []span, v view) []span {
 	add := func(begin, end int) { found = append(found, span{v.source(begin), v.source(end)}) }
-	for begin, end := range occurrences(v.text, s.value) {
-		if len(s.value) > shortSecret || (begin == 0 || !alphanumeric(v.text[begin-1])) && (end == len(v.text) || !alphanumeric(v.text[end])) {
-			add(begin, end)
-		}
-	}
-	if strings.Contains(s.value, " ") { // in forms
-		for begin, end := range occurrences(v.text, strings.ReplaceAll(s.value, " ", "+")) {
-			add(begin, end)
+	for _, spelling := range s.spellings {
+		for begin, end := range occurrences(v.text, spelling) {
+			if len(spelling) > shortSecret || (begin == 0 || !alphanumeric(v.text[begin-1])) && (end == len(v.text) || !alphanumeric(v.text[end])) {
+				add(begin, end)
+			}
 		}
 	}
 	for _, c := range s.base64 {

@@ -42,6 +42,30 @@ func (v view) decoded() (_ view, changed bool) {
 	return view{string(out), append(from, v.source(len(v.text)))}, changed
 }
 
+// spellingsOf returns a value and what becomes of it when a text that has it is decoded more often than it was encoded: what looks
+// like an escape in it is decoded too, and a '\' at its end with what follows. A form has '+' for a space.
+func spellingsOf(value string) []string {
+	spellings := []string{value}
+	if open := strings.TrimRight(value, `\`); open != value && strings.TrimSpace(open) != "" {
+		spellings = append(spellings, open)
+		value = open
+	}
+	v := view{text: value}
+	for range maxDecoding {
+		var changed bool
+		if v, changed = v.decoded(); !changed || strings.TrimSpace(v.text) == "" {
+			break
+		}
+		spellings = append(spellings, v.text)
+	}
+	for _, spelling := range spellings {
+		if form := strings.ReplaceAll(spelling, " ", "+"); form != spelling {
+			spellings = append(spellings, form)
+		}
+	}
+	return spellings
+}
+
 // source returns where a byte of the view begins in the original.
 func (v view) source(i int) int {
 	if v.from == nil {
@@ -73,7 +97,7 @@ func unescapeOne(s string) (plain string, size int) {
 	case s[0] == '&':
 		const longest = 12 // of the entities that programs write
 		end := strings.IndexByte(s[:min(len(s), longest)], ';')
-		if end < 0 {
+		if end < 0 || strings.ContainsFunc(s[1:end], func(r rune) bool { return r != '#' && (r >= utf8.RuneSelf || !alphanumeric(byte(r))) }) {
 			return "", 0
 		}
 		if plain := html.UnescapeString(s[:end+1]); plain != s[:end+1] {
