@@ -68,7 +68,7 @@ type sink struct {
 	handle *buffer.SinkHandle
 	sync   SyncMode
 	count  *rejections
-	// refused says why the sink goes on with the columns that were accepted before those of its definition; "" if it does not.
+	// refused says why the columns of the definition were refused, so that the sink keeps its earlier ones; "" if they were not.
 	refused string
 }
 

@@ -34,8 +34,8 @@ type SinkStats struct {
 	// Rejected counts, by reason, the records that were not stored since Open. Reasons are the names of [mapping.Reason],
 	// "rowTooLarge", and "failed": refused by an overload, not stored because of a failure, or of unknown outcome.
 	Rejected map[string]int64
-	// Refused says why the sink goes on with the columns that were accepted before those of its definition: see Table.Extend. "" if
-	// it does not.
+	// Refused says why the columns of the definition were refused, so that the sink keeps its earlier ones: see Table.Extend. "" if
+	// they were not.
 	Refused string
 }
 

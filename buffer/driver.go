@@ -165,7 +165,7 @@ type Table struct {
 	// one: ".." and "a/b" too. Two ids never share a table. A driver refuses an id that it cannot use with a [Permanent] error.
 	ID string
 	// Columns are the columns, at least one, in the order of the cells of a row. An engine gives no name twice. A driver must
-	// not modify the slice. The cells of an untyped column are any text; those of a typed one are its canonical text, see
+	// not modify the slice. A cell of an untyped column is any text; a cell of a typed column is its canonical text, see
 	// package datatype, or NULL.
 	Columns []datatype.Column
 	// Extend says that the table may have other columns besides, in any order, and gets those that it lacks: see [Extender].

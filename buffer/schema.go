@@ -14,7 +14,7 @@ import (
 type SchemaError struct {
 	// Table is the table's id.
 	Table string
-	// Want are the columns of the definition, Got those of the table, with the types that the target knows. For a table with
+	// Want has the columns of the definition and Got the columns of the table, with the types that the target knows. For a table with
 	// Extend they are those that conflict.
 	Want, Got []datatype.Column
 }

@@ -91,7 +91,7 @@ func mergeQuery(raw string, params tree.Node) string {
 	}
 	over := params.Named().Members()
 	byName := make(map[string][]pair, len(over))
-	parameter := make(map[string]string) // by full name: that of a[b] is a
+	parameter := make(map[string]string) // by full name: the parameter of a[b] is a
 	for _, m := range over {
 		byName[m.Key] = appendPairs(nil, m.Key, m.Value)
 		for _, p := range byName[m.Key] {

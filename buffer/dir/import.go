@@ -139,7 +139,7 @@ func (t *TableDir) imported(ctx context.Context, d definition, f *buffer.File) (
 		return paths, nil
 	}
 	return nil, buffer.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
-		"move the part away if its rows are not those of the file, then it is imported", paths[0], rows, want))
+		"move the part away if it holds other rows; the file is then imported", paths[0], rows, want))
 }
 
 // copyFile writes a part with the rows of all slices.

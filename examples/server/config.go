@@ -26,7 +26,7 @@ type config struct {
 	shutdownTimeout   time.Duration
 	admin             string
 	maxConnections    int
-	// maxDiskBytes and maxSinkBytes are those of buffer.Tuning.
+	// maxDiskBytes and maxSinkBytes are set in buffer.Tuning.
 	maxDiskBytes, maxSinkBytes int64
 	// netHTTP serves events with net/http in place of package fastserver.
 	netHTTP bool

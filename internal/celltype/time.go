@@ -55,7 +55,7 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 		return dst, OutOfRange
 	case offset == 0 && year == 0:
 		return dst, OutOfRange
-	case offset == 0: // the digits are already those of the cell
+	case offset == 0: // the digits are copied as they are
 		dst = append(append(dst, text[:19]...), '.', micros[0], micros[1], micros[2], micros[3], micros[4], micros[5], 'Z')
 		dst[len(dst)-len("T15:04:05.000000Z")] = 'T'
 		return dst, OK

@@ -25,7 +25,7 @@ import (
 // too: the next opening removes them.
 type FS struct {
 	vfs.FS        // the disk
-	dir    string // changes outside of it, as those of a checkpoint, are not watched
+	dir    string // changes elsewhere, such as a checkpoint, are not watched
 	failed func(error)
 	synced atomic.Pointer[func()]
 

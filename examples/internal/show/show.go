@@ -12,7 +12,7 @@ import (
 
 // Table counts the rows of a table and keeps the first of them.
 type Table struct {
-	// ID is the name of the table, and Columns are those of its rows.
+	// ID is the name of the table. Columns name the cells of a row.
 	ID      string
 	Columns []string
 	// Rows is how many were added.
