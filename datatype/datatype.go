@@ -1,5 +1,5 @@
-// Package datatype names the types that a column can have, from the mapping to the target. It holds words only: the
-// conversions are package mapping's, and each driver says how its tables store a type.
+// Package datatype names the types that a column can have, from the mapping to the target. Package mapping converts values to the
+// texts below, and each driver says how its tables store a type. The functions Parse… and [AppendBytes] read those texts for drivers.
 //
 // A value of a type has one text, its canonical text, so equal values are equal bytes:
 //

@@ -303,16 +303,7 @@ func AppendFloat64(dst, text []byte) ([]byte, Reason) {
 	if err != nil {
 		return dst, OutOfRange
 	}
-	format := byte('f')
-	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
-		format = 'e'
-	}
-	dst = strconv.AppendFloat(dst, f, format, -1, 64)
-	if n := len(dst); format == 'e' && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
-		dst[n-2] = dst[n-1] // e-09 is e-9
-		dst = dst[:n-1]
-	}
-	return dst, OK
+	return datatype.AppendFloat64(dst, f), OK
 }
 
 // AppendBool appends true or false, the only accepted spellings.
