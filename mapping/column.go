@@ -58,6 +58,10 @@ type Column struct {
 	// string, ip string, uuid uuid and string, datetime timestamp, date and string.
 	DataType datatype.Type
 	TypeOptions
+
+	// Secret keeps the values of the column out of errors and of [Mapper.Cells], which show *** instead; of the error of a template
+	// they keep only the place. The table has the values. A value that other columns hold too, such as the body, needs the mark there.
+	Secret bool
 }
 
 // TypeOptions are the options of a column with a [Column.DataType]. The zero value is ready to use.
@@ -187,6 +191,9 @@ func With(o TypeOptions) ColumnOption { return func(c *Column) { c.TypeOptions =
 
 // Required rejects records whose value is null or missing.
 func Required() ColumnOption { return func(c *Column) { c.TypeOptions.Required = true } }
+
+// Secret keeps the values of the column out of errors and payload tests: see [Column.Secret].
+func Secret() ColumnOption { return func(c *Column) { c.Secret = true } }
 
 // Epoch makes a timestamp take numbers in a unit.
 func Epoch(unit EpochUnit) ColumnOption { return func(c *Column) { c.TypeOptions.Epoch = unit } }

@@ -68,6 +68,7 @@ func TestColumnJSONHasEveryField(t *testing.T) {
 		DataType: datatype.Timestamp, TypeOptions: TypeOptions{
 			Required: true, EmptyIsNull: true, Epoch: EpochMillis, AssumeUTC: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true,
 		},
+		Secret: true,
 	}
 	options := reflect.ValueOf(full.TypeOptions)
 	for i := range options.NumField() {

@@ -22,12 +22,13 @@ type columnJSON struct {
 	Template      *TemplateSource `json:"template,omitempty"`
 	DataType      datatype.Type   `json:"dataType,omitempty"`
 	TypeOptions
+	Secret bool `json:"secret,omitempty"`
 }
 
 // MarshalJSON writes the column as the Stream API does: only the fields of its type, rawString always for path and
 // template columns, defaultValue only when it is set.
 func (c Column) MarshalJSON() ([]byte, error) {
-	j := columnJSON{Type: c.Type, Name: c.Name, DataType: c.DataType, TypeOptions: c.TypeOptions}
+	j := columnJSON{Type: c.Type, Name: c.Name, DataType: c.DataType, TypeOptions: c.TypeOptions, Secret: c.Secret}
 	switch c.Type {
 	case TypePath:
 		j.Path, j.Default, j.DefaultOnNull, j.RawString = &c.Path, c.Default, c.DefaultOnNull, &c.RawString
@@ -51,7 +52,9 @@ func (c *Column) UnmarshalJSON(b []byte) error {
 		}
 		return fmt.Errorf("mapping: column %q: %w", name, err)
 	}
-	col := Column{Type: j.Type, Name: j.Name, Default: j.Default, DefaultOnNull: j.DefaultOnNull, DataType: j.DataType, TypeOptions: j.TypeOptions}
+	col := Column{
+		Type: j.Type, Name: j.Name, Default: j.Default, DefaultOnNull: j.DefaultOnNull, DataType: j.DataType, TypeOptions: j.TypeOptions, Secret: j.Secret,
+	}
 	switch {
 	case j.Path != nil:
 		col.Path = *j.Path

@@ -25,7 +25,7 @@ import (
 //	}
 //
 // A column has the name of its field in JSON, unless a tag forebay gives another one. After the name follow the type and options
-// of [TypeOptions] by their names in JSON, such as required=false or epoch=ms. Without a type in its tag a column has the one of
+// of [TypeOptions] by their names in JSON, such as required=false or epoch=ms, or secret for a [Column.Secret]. Without a type in its tag a column has the one of
 // the Go type:
 //
 //	bool, string, float32, float64     bool, string, float64
@@ -173,6 +173,9 @@ func (c *Column) parseTag(tag string) error {
 			if err := c.DataType.Validate(); err != nil {
 				return err
 			}
+			continue
+		case option == "secret" && !given:
+			c.Secret = true
 			continue
 		case !given:
 			value = "true"

@@ -178,9 +178,11 @@ func TestColumnsOfFaults(t *testing.T) {
 		T int `forebay:"t,type=int32"`
 		O int `forebay:"o,requried"`
 		E int `forebay:"e,epoch=true"`
+		S int `forebay:"s,secret=true"`
 	}
 	check(ColumnsOf[bad]())("mapping: field C of mapping.bad: encoding/json cannot write a chan int\n" +
 		`mapping: field T of mapping.bad: "int32" is not a data type; use string, bool, int64, float64, decimal(p,s), timestamp, date, uuid, json or bytes` + "\n" +
 		`mapping: field O of mapping.bad: the option "requried" of its tag: json: unknown field "requried"` + "\n" +
-		`mapping: field E of mapping.bad: the option "epoch" of its tag: json: cannot unmarshal bool into Go struct field TypeOptions.epoch of type mapping.EpochUnit`)
+		`mapping: field E of mapping.bad: the option "epoch" of its tag: json: cannot unmarshal bool into Go struct field TypeOptions.epoch of type mapping.EpochUnit` + "\n" +
+		`mapping: field S of mapping.bad: the option "secret" of its tag: json: unknown field "secret"`)
 }

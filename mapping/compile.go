@@ -48,7 +48,7 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 				checkName(cols[:i], c.Name, fault)
 			}
 		}
-		m.cells[i] = cell{typ: c.Type, name: c.Name, inTable: c.InTable(), raw: c.RawString, onNull: c.DefaultOnNull}
+		m.cells[i] = cell{typ: c.Type, name: c.Name, inTable: c.InTable(), raw: c.RawString, onNull: c.DefaultOnNull, secret: c.Secret}
 		m.compileCell(&m.cells[i], c, opts, fault)
 		m.compileType(&m.cells[i], c, opts, fault)
 	}

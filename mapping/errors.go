@@ -1,8 +1,10 @@
 package mapping
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -87,7 +89,7 @@ type Error struct {
 	At Spot
 	// Type is the data type of the column.
 	Type datatype.Type
-	// Value is the value that does not fit the type, cut to 64 bytes. It is empty for other failures.
+	// Value is the value that does not fit the type, cut to 64 bytes; *** in a [Column.Secret]. It is empty for other failures.
 	Value string
 }
 
@@ -118,7 +120,26 @@ func (e *Error) in(c *cell) *Error {
 	if c.typed != nil {
 		own.Type = c.typed.typ
 	}
+	if c.secret {
+		own.hide(c)
+	}
 	return &own
+}
+
+// hidden stands for the values of a secret column.
+const hidden = "***"
+
+var errHidden = errors.New("the template failed; its message is not shown, because the column is secret")
+
+// hide takes out of e what may be a value of its column.
+func (e *Error) hide(c *cell) {
+	m, misfits := e.Err.(*misfitError)
+	switch {
+	case misfits:
+		e.Value, e.Err = hidden, &misfitError{m.typ, m.why, m.kind, hidden}
+	case c.prog != nil:
+		e.Err = errHidden
+	}
 }
 
 // maxQuoted bounds what an error quotes of a value.
@@ -137,10 +158,19 @@ func misfit(t datatype.Type, why celltype.Reason, k celltype.Kind, text []byte) 
 			}
 		}
 	}
-	return &Error{
-		Reason: Reason(slices.Index(reasonWords[:], string(why))), Value: value,
-		Err: fmt.Errorf("%s: %s: %q %s", t, why, value, celltype.Explain(why, t, k)),
-	}
+	return &Error{Reason: Reason(slices.Index(reasonWords[:], string(why))), Value: value, Err: &misfitError{t, why, k, strconv.Quote(value)}}
+}
+
+// misfitError is the cause of an Error about a value that does not fit a type.
+type misfitError struct {
+	typ   datatype.Type
+	why   celltype.Reason
+	kind  celltype.Kind
+	shown string // the value, quoted
+}
+
+func (e *misfitError) Error() string {
+	return fmt.Sprintf("%s: %s: %s %s", e.typ, e.why, e.shown, celltype.Explain(e.why, e.typ, e.kind))
 }
 
 // Spot is a place in a template.

@@ -28,6 +28,7 @@ type cell struct {
 	onNull  bool
 	def     []byte // text of the default, nil if there is none
 	prog    *template.Program
+	secret  bool
 	typed   *typedCell // nil for an untyped column
 }
 
@@ -45,7 +46,7 @@ type Cell struct {
 	// Column is the name of the column, and Type the type of its values.
 	Column string
 	Type   datatype.Type
-	// Value is the text before CSV quoting, empty if Err or Null is set.
+	// Value is the text before CSV quoting, empty if Err or Null is set. It is *** in a [Column.Secret].
 	Value string
 	// Null is set for NULL.
 	Null bool
@@ -62,6 +63,9 @@ func (m *Mapper) Cells(r *Record) []Cell {
 		cells[i] = Cell{Column: c.name, Value: string(text), Null: null, Err: err}
 		if c.typed != nil {
 			cells[i].Type = c.typed.typ
+		}
+		if c.secret && err == nil && !null {
+			cells[i].Value = hidden
 		}
 	}
 	return cells

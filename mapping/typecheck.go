@@ -154,7 +154,7 @@ func (m *Mapper) compileDefault(cl *cell, c Column) error {
 	w := rowWriter{m: m, r: new(Record), s: s, plain: true}
 	def, fail := w.appendNode([]byte{}, cl, &s.tape, 0)
 	if fail != nil {
-		return fail.Err
+		return fail.in(cl).Err
 	}
 	if w.null { // an empty text with EmptyIsNull
 		cl.typed.nullDefault = true

@@ -35,6 +35,7 @@ type column struct {
 	NotAfter      string          `json:"notAfter,omitempty" doc:"Reject later values; timestamps and dates."`
 	Round         bool            `json:"round,omitempty" doc:"Round to the digits of the type, halves to the even digit; decimals."`
 	ParseText     bool            `json:"parseText,omitempty" doc:"Take a text as a JSON document; json."`
+	Secret        bool            `json:"secret,omitempty" doc:"Show *** in place of the values of this column in errors and payload tests; the table has the values."`
 }
 
 type templateBody struct {

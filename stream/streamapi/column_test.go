@@ -21,6 +21,7 @@ func TestSchemaDescribesTheColumn(t *testing.T) {
 		DataType: datatype.Timestamp, TypeOptions: mapping.TypeOptions{
 			Required: true, EmptyIsNull: true, Epoch: mapping.EpochMillis, AssumeUTC: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true,
 		},
+		Secret: true,
 	}
 	for _, typ := range []mapping.Type{
 		mapping.TypeUUID, mapping.TypeDatetime, mapping.TypeIP, mapping.TypeBody, mapping.TypeHeaders, mapping.TypePath, mapping.TypeTemplate,
