@@ -59,8 +59,8 @@ type Content interface {
 // imports exactly once. One that cannot must say "at least once" in its documentation and narrow the window, for example by
 // saving the id of a remote job with File.SaveProgress before it waits for the job.
 //
-// Errors are retried with a backoff of at most Retry.Probe, a [*SchemaError] and those marked by [Permanent] of at most
-// Retry.Max. A new definition of the sink, [Buffer.Retry] and [Buffer.Flush] retry at once. The file stays in staging
+// Errors are retried with a backoff of at most Retry.Probe, a [*SchemaError], a [*RowsError] and those marked by [Permanent] of at
+// most Retry.Max. A new definition of the sink, [Buffer.Retry] and [Buffer.Flush] retry at once. The file stays in staging
 // meanwhile.
 //
 // A call that has not returned 10 seconds after the end of its context counts as failed. The buffer no longer waits for it,
@@ -70,14 +70,16 @@ type Content interface {
 //
 // A file is stored whole or not at all: readers never see a part of its rows. Import fails when a slice that it reads breaks
 // off, has another number of rows than Object.Rows, or has a row with another number of cells than File.Table has columns. The
-// buffer does not compare them, and a plain slice without its last rows looks intact otherwise.
+// buffer does not compare them, and a plain slice without its last rows looks intact otherwise. [File.ReadRows] makes these checks.
+//
+// A target that refuses single rows, for example by a constraint of the table, says which and why with a [*RowsError].
 //
 // In a typed column an empty cell without quotes is NULL, and "" is the empty text. Loaders differ in how they read the two, so a
 // driver says so to its loader or writes the rows again in its own form. The word null is text like any other.
 //
 // A cell may hold any bytes: quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, bytes that are not UTF-8. A
 // target that cannot store some of them fails the import with a [Permanent] error; it never changes them. Read
-// the cells with a [RowReader]: encoding/csv turns "\r\n" inside a cell into "\n". Write JSON with care: encoding/json
+// the cells with [File.ReadRows]: encoding/csv turns "\r\n" inside a cell into "\n". Write JSON with care: encoding/json
 // replaces bytes that are not UTF-8.
 //
 // [buffertest.Target] checks the contract.

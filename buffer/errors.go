@@ -12,7 +12,7 @@ import (
 //	wait    try again later, nothing was accepted           *OverloadError
 //	        try again later, the outcome is unknown         *FailedError
 //	retry   a later attempt may succeed                     every error that has no other mark
-//	repair  somebody has to change something first          *SchemaError, *ChangeError, Permanent, ErrClosed
+//	repair  somebody has to change something first          *SchemaError, *ChangeError, *RowsError, Permanent, ErrClosed
 var (
 	// ErrClosed is returned by every call after Close has begun.
 	ErrClosed = errors.New("buffer: closed")
@@ -115,12 +115,14 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether err is non-retryable until someone fixes the cause: it is marked by [Permanent] or is a [*SchemaError] or [*ChangeError].
+// IsPermanent reports whether err is non-retryable until someone fixes the cause: it is marked by [Permanent] or is a
+// [*SchemaError], [*ChangeError] or [*RowsError].
 func IsPermanent(err error) bool {
 	var p *permanentError
 	var s *SchemaError
 	var c *ChangeError
-	return errors.As(err, &p) || errors.As(err, &s) || errors.As(err, &c)
+	var r *RowsError
+	return errors.As(err, &p) || errors.As(err, &s) || errors.As(err, &c) || errors.As(err, &r)
 }
 
 // StoreDamageError says that the store of a data directory is damaged where [Inspect], which changes nothing, would have

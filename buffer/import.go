@@ -55,7 +55,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 			return nil
 		}
-		return err
+		return arg.placed(err)
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	if err == nil {
 		b.succeeded(e)

@@ -9,7 +9,8 @@ import (
 )
 
 // RowReader reads the rows that a driver gets from [File.OpenRows], cell by cell and byte for byte. encoding/csv does not:
-// it turns "\r\n" inside a cell into "\n". It is not safe for concurrent use.
+// it turns "\r\n" inside a cell into "\n". It is not safe for concurrent use. [File.ReadRows] reads all slices and makes the
+// checks.
 //
 //	for rows.Next() {
 //		use(rows.Cells()) // compare their number with File.Table.Columns
@@ -33,6 +34,12 @@ type RowReader struct {
 
 // NewRowReader returns a reader of the rows in r.
 func NewRowReader(r io.Reader) *RowReader { return &RowReader{in: bufio.NewReaderSize(r, 64<<10)} }
+
+// reset begins with the rows of another reader.
+func (r *RowReader) reset(in io.Reader) {
+	r.in.Reset(in)
+	r.rows, r.err = 0, nil
+}
 
 // Next reads the next row and reports whether there is one. It returns false at the end and with an error, see
 // [RowReader.Err].

@@ -254,39 +254,16 @@ func (m *memoryTable) row(t buffer.Table, row []string) []string {
 }
 
 // readRows reads all slices of a file.
-func readRows(ctx context.Context, f *buffer.File) ([][]string, error) {
-	var all [][]string
-	for _, obj := range f.Slices {
-		rows, err := readSlice(ctx, f, obj)
-		if err != nil {
-			return nil, fmt.Errorf("read slice %s: %w", obj.ID, err)
-		}
-		for _, row := range rows {
-			if len(row) != len(f.Table.Columns) {
-				return nil, buffer.Permanent(fmt.Errorf("slice %s: a row has %d cells, the table has %d columns",
-					obj.ID, len(row), len(f.Table.Columns)))
-			}
-		}
-		all = append(all, rows...)
+func readRows(ctx context.Context, f *buffer.File) (all [][]string, err error) {
+	rows := f.ReadRows(ctx)
+	defer rows.Close()
+	for rows.Next() {
+		all = append(all, texts(rows.Cells()))
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
 	}
 	return all, nil
-}
-
-func readSlice(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
-	rc, err := f.OpenRows(ctx, obj)
-	if err != nil {
-		return nil, err
-	}
-	defer rc.Close()
-	var data bytes.Buffer
-	if _, err := io.Copy(ctxio.Writer(ctx, &data), rc); err != nil {
-		return nil, err
-	}
-	rows, err := parseRows(data.Bytes())
-	if err == nil && int64(len(rows)) != obj.Rows {
-		err = fmt.Errorf("staging has %d rows, want %d", len(rows), obj.Rows)
-	}
-	return rows, err
 }
 
 // ofTable returns what read gives for a table; the zero value if there is no such table.

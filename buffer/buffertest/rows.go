@@ -38,17 +38,21 @@ func appendRow(dst []byte, row []string) []byte {
 func parseRows(data []byte) (rows [][]string, err error) {
 	in := buffer.NewRowReader(bytes.NewReader(data))
 	for in.Next() {
-		var row []string
-		for _, cell := range in.Cells() {
-			if cell == nil {
-				row = append(row, Null)
-			} else {
-				row = append(row, string(cell))
-			}
-		}
-		rows = append(rows, row)
+		rows = append(rows, texts(in.Cells()))
 	}
 	return rows, in.Err()
+}
+
+// texts returns a copy of the cells of a row.
+func texts(cells [][]byte) []string {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = string(cell)
+		if cell == nil {
+			row[i] = Null
+		}
+	}
+	return row
 }
 
 // encode returns the rows as stored, in the given number of independent gzip members or zstd frames.

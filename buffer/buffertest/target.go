@@ -39,6 +39,20 @@ type TargetHarness struct {
 	// AtLeastOnce says that two concurrent imports of one file may duplicate its rows. Sequential imports must not, each
 	// with the note that the previous one saved.
 	AtLeastOnce bool
+	// Refusal, if not nil, is a row that the target refuses. Import must then name it in a [*buffer.RowsError].
+	Refusal *Refusal
+}
+
+// Refusal describes a table that takes one row and refuses another, for example by a constraint.
+type Refusal struct {
+	// Columns are those of the table.
+	Columns []datatype.Column
+	// Good and Bad are the cells of the rows, with [Null] for NULL. The table takes Good any number of times.
+	Good, Bad []string
+	// Column is the name of the column that is wrong in Bad, "" if the target does not tell.
+	Column string
+	// Prepare, if not nil, makes the table refuse Bad. The suite has created it with Ensure.
+	Prepare func(t *testing.T, table string)
 }
 
 // Target checks a driver against the contract of [buffer.Target]. Each check is a subtest with a fresh target.
@@ -53,6 +67,10 @@ func Target(t *testing.T, h TargetHarness) {
 				textOnly:    h.TextOnly,
 				atLeastOnce: h.AtLeastOnce,
 				typed:       h.Typed,
+				refusal:     h.Refusal,
+			}
+			if h.Refusal != nil && h.Refusal.Prepare != nil {
+				b.prepare = func(table string) { h.Refusal.Prepare(t, table) }
 			}
 			if h.Reopen != nil {
 				b.reopen = func() buffer.Target { return h.Reopen(t) }
@@ -98,6 +116,7 @@ var targetChecks = []targetCheck{
 	{"TypedColumns", typedColumns},
 	{"NullCells", nullCells},
 	{"WrongCells", wrongCells},
+	{"RefusedRows", refusedRows},
 	{"Extend", extend},
 	{"ExtendConcurrently", extendConcurrently},
 	{"ImportExtends", importExtends},
@@ -110,6 +129,8 @@ type bench struct {
 	read    func(table string) [][]string
 	reopen  func() buffer.Target // may be nil
 	staging buffer.Staging       // may be nil
+	refusal *Refusal             // may be nil
+	prepare func(table string)   // may be nil
 
 	unordered, textOnly, atLeastOnce, typed bool
 }

@@ -1,0 +1,60 @@
+package buffertest
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// refusedRows imports a file with two rows that the target refuses, between others.
+func refusedRows(t tb, b *bench) {
+	r := b.refusal
+	if r == nil {
+		t.Skipf("TargetHarness.Refusal is not set")
+	}
+	table := buffer.Table{ID: "in.c-buffertest.refusal", Columns: r.Columns}
+	b.mustEnsure(table)
+	if b.prepare != nil {
+		b.prepare(table.ID)
+	}
+	before := newFile("file-1", table, [][]string{r.Good})
+	b.mustStore(before)
+	rows := slices.Repeat([][]string{r.Good}, 70)
+	bad := []int64{25, 47} // in the second and the third slice
+	for _, i := range bad {
+		rows[i] = r.Bad
+	}
+	for range 2 {
+		err := b.importFile(t.Context(), newFile("file-2", table, rows))
+		b.expectRefused(err, bad)
+		b.expectRows(table.ID, before)
+		b.expectCount(table, "file-2", 0)
+	}
+	// The target goes on, also with what is left of the file. An id never stands for other rows, so the rest has its own.
+	b.mustStore(newFile("file-3", table, slices.DeleteFunc(rows, func(row []string) bool { return slices.Equal(row, r.Bad) })), before)
+}
+
+func (b *bench) expectRefused(err error, bad []int64) {
+	b.t.Helper()
+	var refused *buffer.RowsError
+	if !errors.As(err, &refused) || len(refused.Rows) == 0 {
+		b.t.Fatalf("Import of a file with rows that the target refuses = %v, want a *buffer.RowsError that names them: count the rows with FileRows.Row", err)
+	}
+	var named []int64
+	for _, row := range refused.Rows {
+		named = append(named, row.Row)
+		if b.refusal.Column != "" && row.Column != b.refusal.Column {
+			b.t.Errorf("%v: want the column %q", row, b.refusal.Column)
+		}
+		if row.Reason == "" {
+			b.t.Errorf("%v has no RowError.Reason: give the code of the target, or a word of the driver", row)
+		}
+	}
+	switch {
+	case !slices.Equal(named, bad[:min(len(named), len(bad))]):
+		b.t.Errorf("the target refuses the rows %d, want %d: RowError.Row counts from 0 over all slices of the file", named, bad)
+	case refused.Complete && len(named) < len(bad):
+		b.t.Errorf("RowsError.Complete is set with the rows %d, but %d are refused: set it only if every row was tried", named, bad)
+	}
+}

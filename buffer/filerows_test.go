@@ -1,0 +1,130 @@
+package buffer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// slicesOf returns a file with plain slices of two columns.
+func slicesOf(texts ...string) *buffer.File {
+	f := &buffer.File{ID: "f", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("a", "b")}}
+	for i, text := range texts {
+		f.Slices = append(f.Slices, buffer.Object{ID: fmt.Sprint("s", i), Rows: int64(strings.Count(text, "\n"))})
+	}
+	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		i := slices.IndexFunc(f.Slices, func(o buffer.Object) bool { return o.ID == obj.ID })
+		return io.NopCloser(strings.NewReader(texts[i])), nil
+	}
+	return f
+}
+
+// allRows returns "row: cells" for each row.
+func allRows(ctx context.Context, f *buffer.File) (got []string, err error) {
+	rows := f.ReadRows(ctx)
+	for rows.Next() {
+		got = append(got, fmt.Sprintf("%d: %s", rows.Row(), bytes.Join(rows.Cells(), []byte("|"))))
+	}
+	return got, errors.Join(rows.Err(), rows.Close())
+}
+
+func TestFileRows(t *testing.T) {
+	got, err := allRows(t.Context(), slicesOf("\"a\",\"b\"\n\"c\",\n", "\"d\",\"e\"\n"))
+	if want := []string{"0: a|b", "1: c|", "2: d|e"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	cut := slicesOf("\"a\",\"b\"\n", "\"c\",\"d\"\n\"e\",\"f\"\n")
+	cut.Slices[1].Rows = 3
+	for want, f := range map[string]*buffer.File{
+		"slice s1: staging has 2 rows, want 3":                     cut,
+		"slice s0: row 1 has 3 cells, the table has 2 columns":     slicesOf("\"a\",\"b\"\n\"c\",\"d\",\"e\"\n"),
+		"slice s0: row 0: the data ends within the row: these are": slicesOf("\"a\",\"b"),
+	} {
+		if _, err := allRows(t.Context(), f); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// tracked counts the readers that are open.
+type tracked struct {
+	io.Reader
+	open *int
+}
+
+func (r tracked) Close() error { *r.open--; return nil }
+
+func TestFileRowsClosesSlicesAndEndsWithItsContext(t *testing.T) {
+	for _, fault := range []error{nil, errors.New("broken")} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		open, n := 0, 0
+		f := slicesOf("", "")
+		f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+			open++
+			return tracked{readerFunc(func(p []byte) (int, error) {
+				if n++; n == 3 && fault != nil {
+					return 0, fault
+				}
+				return copy(p, "\"a\",\"b\"\n"), nil
+			}), &open}, nil
+		}
+		rows := f.ReadRows(ctx)
+		for rows.Next() {
+			if n == 2 && fault == nil {
+				cancel()
+			}
+		}
+		want := fault
+		if want == nil {
+			want = context.Canceled
+		}
+		if !errors.Is(rows.Err(), want) || open != 0 || rows.Next() {
+			t.Errorf("%v with %d readers open, want %v", rows.Err(), open, want)
+		}
+		rows = f.ReadRows(t.Context())
+		if n = -1 << 30; !rows.Next() || rows.Close() != nil || rows.Close() != nil || open != 0 {
+			t.Errorf("closed early: %v with %d readers open", rows.Err(), open)
+		}
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (r readerFunc) Read(p []byte) (int, error) { return r(p) }
+
+func TestFileRowsDoesNotAllocatePerRow(t *testing.T) {
+	var data bytes.Buffer
+	zw := gzip.NewWriter(&data)
+	for range 3000 {
+		fmt.Fprintf(zw, "\"one\",\"t\"\"wo\"\n")
+	}
+	zw.Close()
+	f := slicesOf("")
+	f.Slices[0].Encoding = buffer.Gzip
+	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data.Bytes())), nil
+	}
+	rows := f.ReadRows(t.Context())
+	defer rows.Close()
+	if !rows.Next() {
+		t.Fatal(rows.Err())
+	}
+	if n := testing.AllocsPerRun(2000, func() {
+		if !rows.Next() {
+			t.Fatal(rows.Err())
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a row", n)
+	}
+}

@@ -1,0 +1,97 @@
+package buffer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxRowErrors bounds the rows that one [RowsError] names.
+const MaxRowErrors = 1000
+
+// RowsError says which rows of a file a target refuses and why, for example a violated constraint. The target stores nothing of the
+// file then. The buffer holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in
+// [FileStats], the log and the metrics until the table takes all rows, or somebody discards the file.
+type RowsError struct {
+	// Rows are the refused rows in ascending order: at least one, at most [MaxRowErrors].
+	Rows []RowError
+	// Complete says that the target has tried every row, so it takes all others.
+	Complete bool
+	// Err is the error of the target, nil if there is none.
+	Err error
+}
+
+// RowError is one refused row. It has no value of a cell, because a column may be secret. The row itself is in staging.
+type RowError struct {
+	// Row is the index of the row in the file, from 0 over all slices: see [FileRows.Row].
+	Row int64
+	// Column is the name of the column, "" if the target does not tell.
+	Column string
+	// Reason is a word that is the same for the same cause: the target's code, for example SQLSTATE 22003, or one of the
+	// driver. Rows are grouped by it.
+	Reason string
+	// Message is what the target says, "" for nothing. Its first 256 bytes are shown. Leave out what repeats the value, for
+	// example the DETAIL of PostgreSQL.
+	Message string
+}
+
+// maxRowMessage bounds what is shown of each text of a RowError in bytes.
+const maxRowMessage = 256
+
+// Add appends a row and reports whether there is room for another one. A driver that stops for lack of room leaves Complete unset.
+func (e *RowsError) Add(r RowError) (more bool) {
+	e.Rows = append(e.Rows, r)
+	return len(e.Rows) < MaxRowErrors
+}
+
+// Error names the first row.
+func (e *RowsError) Error() string {
+	if len(e.Rows) == 0 {
+		return "the target refuses rows of the file"
+	}
+	least := "at least "
+	if e.Complete {
+		least = ""
+	}
+	return fmt.Sprintf("the target refuses %s%d of the rows: %v", least, len(e.Rows), e.Rows[0])
+}
+
+func (e *RowsError) Unwrap() error { return e.Err }
+
+// String describes the row for people.
+func (r RowError) String() string {
+	s := fmt.Sprintf("row %d", r.Row)
+	if r.Column != "" {
+		s += fmt.Sprintf(", column %q", cutText(r.Column))
+	}
+	for _, text := range []string{r.Reason, r.Message} {
+		if text != "" {
+			s += ": " + cutText(text)
+		}
+	}
+	return s
+}
+
+// cutText returns the beginning of a text, as UTF-8.
+func cutText(s string) string {
+	if len(s) > maxRowMessage {
+		s = s[:maxRowMessage] + "…"
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}
+
+// placed adds to a [RowsError] in which slice its first row is, for tools that show the rows of a slice.
+func (f *File) placed(err error) error {
+	var refused *RowsError
+	if !errors.As(err, &refused) || len(refused.Rows) == 0 {
+		return err
+	}
+	row := refused.Rows[0].Row
+	for _, obj := range f.Slices {
+		if row < obj.Rows {
+			return fmt.Errorf("%w (row %d of the slice %s)", err, row, obj.ID)
+		}
+		row -= obj.Rows
+	}
+	return err
+}
