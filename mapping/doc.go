@@ -49,7 +49,7 @@
 //	strings          a JSON string with the escapes as received; with RawString decoded and without quotes
 //	objects, arrays  as received, without white space between the tokens
 //	null             null; the default too if the column has DefaultOnNull
-//	invalid UTF-8    each such byte becomes U+FFFD
+//	invalid UTF-8    each such byte becomes U+FFFD; typed columns refuse it
 //	defaults         a JSON value; with RawString a string is stored as plain text
 //	empty path       the whole body
 //

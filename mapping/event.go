@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"time"
+	"unicode/utf8"
 
+	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/mapping/internal/tape"
 	"github.com/forebay/forebay/mapping/internal/template"
 )
@@ -15,6 +17,26 @@ import (
 type event struct {
 	r      *Record
 	compat bool
+	mended bool // a field of a document was not UTF-8
+}
+
+// replacement is what a template reads in place of a byte that is not UTF-8, or of half a surrogate pair.
+const replacement = string(utf8.RuneError)
+
+// repaired reports why a template may have read a replacement that the sender has not sent; OK if there was no reason.
+func (e *event) repaired() celltype.Reason {
+	body, _ := e.r.rawBody()
+	bad := e.mended || !utf8.Valid(body)
+	for _, f := range e.r.headerFields(e.compat) {
+		bad = bad || !utf8.ValidString(f.name) || !utf8.ValidString(f.value)
+	}
+	if bad {
+		return celltype.NotUTF8
+	}
+	if t, fail := e.r.parse(e.compat); fail == nil {
+		return celltype.CheckJSON(t.Text, false)
+	}
+	return celltype.OK
 }
 
 func (e *event) Size() int                    { return len(e.r.Body) }
@@ -44,7 +66,9 @@ func (e *event) AppendField(dst []byte, path *tape.Path) ([]byte, template.Field
 	if !ok {
 		return dst, template.FieldUnknown
 	}
+	from := len(dst)
 	dst, kind := d.AppendField(dst, FieldPath{*path})
+	e.mended = e.mended || kind == FieldText && !utf8.Valid(dst[from:])
 	return dst, template.FieldMissing + template.FieldKind(kind)
 }
 

@@ -33,9 +33,9 @@ type formParser struct {
 
 // appendForm appends a form (application/x-www-form-urlencoded) as a JSON object. a[]=1 appends to an array, a[2]=1
 // sets an element (gaps are null), a[k]=1 sets a member; a name that comes again replaces what was there before. All
-// values are texts and keep the order in which their names first appeared. With compat, texts have the escapes of the
-// published service, and what it refuses is an error: a pair without a name, a bracket that is not closed, and members of a
-// name that has a text.
+// values are texts and keep the order in which their names first appeared. Bytes that are not UTF-8 stay as they are, for the
+// columns to judge. With compat, texts have the escapes of the published service, and what it refuses is an error: a pair
+// without a name, a bracket that is not closed, and members of a name that has a text.
 func appendForm(dst, body []byte, compat bool) ([]byte, error) {
 	p := formParser{strict: compat}
 	root := &formNode{kind: tape.Object}
@@ -167,7 +167,7 @@ func (n *formNode) toObject() {
 func (n *formNode) appendJSON(dst []byte, html bool) []byte {
 	switch n.kind {
 	case tape.String:
-		return jsontext.AppendString(dst, n.text, html)
+		return jsontext.AppendRaw(dst, n.text, html)
 	case tape.Array:
 		dst = append(dst, '[')
 		for i, item := range n.items {
@@ -183,7 +183,7 @@ func (n *formNode) appendJSON(dst []byte, html bool) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = jsontext.AppendString(dst, n.keys[i], html)
+			dst = jsontext.AppendRaw(dst, n.keys[i], html)
 			dst = append(dst, ':')
 			dst = item.appendJSON(dst, html)
 		}

@@ -33,7 +33,7 @@ func TestForm(t *testing.T) {
 		{`a[b]c=1`, `{"a[b]c":"1"}`},
 		{`a%5Bk%5D=1`, `{"a":{"k":"1"}}`},
 		{`t=%3Cb%3E%22%5C%0A`, `{"t":"<b>\"\\\n"}`},
-		{`t=%ff%C3%A9`, `{"t":"` + "\ufffd" + `é"}`},
+		{`t=%ff%C3%A9`, `{"t":"` + "\xff" + `é"}`},
 		{`a%00=%00`, `{"a\u0000":"\u0000"}`},
 	} {
 		got, err := appendForm(nil, []byte(tc.body), false)
@@ -58,6 +58,17 @@ func TestForm(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: %s %v, want %s", body, got, err, want)
+		}
+	}
+}
+
+// Untyped columns have U+FFFD for each byte that is not UTF-8, in names too.
+func TestFormThatIsNotUTF8(t *testing.T) {
+	m := mustCompile(t, Path("json", "a\ufffd"), Path("text", "a\ufffd", RawString()), Path("all", ""), Template("t", `Body("a\ufffd")`), Path("h", "h"))
+	want := []string{"\"é\ufffd\ufffd\"", "é\ufffd\ufffd", "{\"a\ufffd\":\"é\ufffd\ufffd\",\"h\":\"\u2028\"}", "\"é\ufffd\ufffd\"", "\"\u2028\""}
+	for i, cell := range m.Cells(&Record{Body: []byte("a%ff=%C3%A9%E2%80&h=%E2%80%A8"), Format: FormatForm}) {
+		if cell.Err != nil || cell.Value != want[i] {
+			t.Errorf("%s: %q, %v, want %q", cell.Column, cell.Value, cell.Err, want[i])
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/mapping/internal/tape"
@@ -111,6 +112,7 @@ func (r *Record) headersCell(style headerStyle) []byte {
 		return s.headers
 	}
 	compat := style&styleCompat != 0
+	s.headersRepaired = false
 	b := append(s.headers[:0], '{')
 	for i, f := range r.headerFields(compat) {
 		if i > 0 {
@@ -126,13 +128,14 @@ func (r *Record) headersCell(style headerStyle) []byte {
 
 func (s *recordState) appendHeaderText(dst []byte, text string, style headerStyle) []byte {
 	compat := style&styleCompat != 0
-	switch {
-	case style&styleCSV == 0:
-		return jsontext.AppendString(dst, text, compat)
-	case !compat && jsontext.IsPlain(text):
+	if !compat && style&styleCSV != 0 && jsontext.IsPlain(text) {
 		dst = append(dst, '"', '"')
 		dst = append(dst, text...)
 		return append(dst, '"', '"')
+	}
+	s.headersRepaired = s.headersRepaired || !utf8.ValidString(text)
+	if style&styleCSV == 0 {
+		return jsontext.AppendString(dst, text, compat)
 	}
 	s.scratch = jsontext.AppendString(s.scratch[:0], text, compat)
 	return tape.AppendCSV(dst, s.scratch)

@@ -171,7 +171,7 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 	case TypePath:
 		return w.appendPath(dst, c)
 	}
-	w.s.event = event{r, w.m.compat}
+	w.s.event = event{r: r, compat: w.m.compat}
 	text, fail := c.prog.Append(w.s.scratch[:0], &w.s.event, c.raw)
 	w.s.scratch = text
 	if fail != nil {

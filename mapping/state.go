@@ -21,9 +21,10 @@ type recordState struct {
 	textErr  *Error
 	hasText  bool
 
-	headers     []byte      // the headers as a cell
-	headerStyle headerStyle // how that cell was written, zero if it was not
-	fields      []headerField
+	headers         []byte      // the headers as a cell
+	headerStyle     headerStyle // how that cell was written, zero if it was not
+	headersRepaired bool        // it has U+FFFD for bytes that are not UTF-8
+	fields          []headerField
 
 	event   event     // what templates read
 	found   []uint32  // scratch of the path walk of the mapper that is at work

@@ -87,10 +87,18 @@ func (w *rowWriter) typedHeaders(dst []byte, c *cell) ([]byte, *Error) {
 		style = styleCompat
 	}
 	if !w.plain && !c.typed.limited {
-		return append(dst, w.r.headersCell(style|styleCSV)...), nil
+		text := w.r.headersCell(style | styleCSV)
+		if w.s.headersRepaired {
+			return dst, misfit(c.typed.typ, celltype.NotUTF8, celltype.Composite, w.r.headersCell(style))
+		}
+		return append(dst, text...), nil
 	}
 	text := w.r.headersCell(style)
-	if why := c.typed.conv.CheckDocument(text); why != celltype.OK {
+	why := c.typed.conv.CheckDocument(text)
+	if w.s.headersRepaired {
+		why = celltype.NotUTF8
+	}
+	if why != celltype.OK {
 		return dst, misfit(c.typed.typ, why, celltype.Composite, text)
 	}
 	return w.put(dst, text), nil
@@ -304,13 +312,19 @@ func (w *rowWriter) appendDocument(dst []byte, c *cell, t *tape.Tape, at uint32)
 }
 
 func (w *rowWriter) typedTemplate(dst []byte, c *cell) ([]byte, *Error) {
-	w.s.event = event{w.r, w.m.compat}
+	w.s.event = event{r: w.r, compat: w.m.compat}
 	text, fail := c.prog.Append(w.s.scratch[:0], &w.s.event, false)
 	w.s.scratch = text
 	if fail != nil {
 		return dst, templateError(fail)
 	}
-	switch k := celltype.KindOf(text); {
+	k := celltype.KindOf(text)
+	if bytes.Contains(text, tape.AsBytes(replacement)) {
+		if why := w.s.event.repaired(); why != celltype.OK {
+			return dst, misfit(c.typed.typ, why, k, text)
+		}
+	}
+	switch {
 	case text[0] == 'n':
 		return w.appendNull(dst, c)
 	case k != celltype.Text:

@@ -176,6 +176,12 @@ func TestTypedKinds(t *testing.T) {
 	}
 	binary := &Record{Body: []byte("\xff\x00"), Format: FormatOpaque, Received: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}
 	form := &Record{Body: []byte("a=1&b=x%22"), Format: FormatForm}
+	badForm := &Record{Body: []byte("a=%ff&ok=%C3%A9&r=%EF%BF%BD&n[%fe]=1"), Format: FormatForm}
+	badHeader := &Record{Body: []byte(`{}`), Format: FormatJSON, Header: http.Header{"X": {"caf\xe9"}, "Y": {"y"}}}
+	badJSON := JSON([]byte("{\"a\":\"\xff\",\"b\":\"\ufffd\",\"c\":\"c\"}"))
+	half := JSON([]byte(`{"a":"\ud800","b":"b"}`))
+	badField := &Record{Document: &jsonDocument{text: "{\"a\":\"\xff\"}"}}
+	replaced := JSON([]byte("{\"a\":\"\ufffd\"}"))
 	for _, tc := range []struct {
 		col  Column
 		r    *Record
@@ -218,6 +224,32 @@ func TestTypedKinds(t *testing.T) {
 		{Template("c", `["x", {b: 1, a: null}]`, DataType(datatype.JSON)), form, `["x",{"a":null,"b":1}]`},
 		{Template("c", `"[1, 2]"`, DataType(datatype.JSON), With(TypeOptions{ParseText: true})), form, `[1,2]`},
 		{Template("c", `Body("none")`, DataType(datatype.Int64)), form, "!missingValue"},
+		{Path("c", "a", DataType(datatype.String)), badForm, "!notUTF8"},
+		{Path("c", "a", DataType(datatype.JSON)), badForm, "!notUTF8"},
+		{Path("c", "a", DataType(datatype.Int64)), badForm, "!malformed"},
+		{Path("c", "ok", DataType(datatype.String)), badForm, "é"},
+		{Path("c", "r", DataType(datatype.String)), badForm, "\ufffd"},
+		{Path("c", "n", DataType(datatype.JSON)), badForm, "!notUTF8"},
+		{Body("c", DataType(datatype.JSON)), badForm, "!notUTF8"},
+		{Body("c", DataType(datatype.String)), badForm, "a=%ff&ok=%C3%A9&r=%EF%BF%BD&n[%fe]=1"},
+		{Headers("c", DataType(datatype.JSON)), badHeader, "!notUTF8"},
+		{Headers("c", DataType(datatype.String)), badHeader, "!notUTF8"},
+		{Template("c", `"x" + Body("a")`, DataType(datatype.String)), badForm, "!notUTF8"},
+		{Template("c", `Body("ok")`, DataType(datatype.String)), badForm, "é"},
+		{Template("c", `Header("X")`, DataType(datatype.String)), badHeader, "!notUTF8"},
+		{Template("c", `Header("Y")`, DataType(datatype.String)), badHeader, "y"},
+		{Template("c", `Header()`, DataType(datatype.JSON)), badHeader, "!notUTF8"},
+		{Template("c", `HeaderStr()`, DataType(datatype.String)), badHeader, "!notUTF8"},
+		{Template("c", `BodyStr()`, DataType(datatype.String)), binary, "!notUTF8"},
+		{Template("c", `"x" + Body("a")`, DataType(datatype.String)), badJSON, "!notUTF8"},
+		{Template("c", `Body()`, DataType(datatype.JSON)), badJSON, "!notUTF8"},
+		{Template("c", `Body("c")`, DataType(datatype.String)), badJSON, "c"},
+		{Template("c", `"x" + Body("a")`, DataType(datatype.String)), half, "!loneSurrogate"},
+		{Template("c", `Body("b")`, DataType(datatype.String)), half, "b"},
+		{Template("c", `"x" + Body("a")`, DataType(datatype.String)), badField, "!notUTF8"},
+		{Template("c", `"x" + Body("a")`, DataType(datatype.String)), replaced, "x\ufffd"},
+		{Template("c", `std.decodeUTF8([255])`, DataType(datatype.String)), half, "!loneSurrogate"},
+		{Template("c", `std.decodeUTF8([255])`, DataType(datatype.String)), form, "\ufffd"},
 	} {
 		m, err := Compile(Columns{UUID("id"), tc.col}, Options{})
 		if err != nil {

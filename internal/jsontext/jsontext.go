@@ -53,7 +53,12 @@ const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string with as few escapes as RFC 8259 allows. Invalid UTF-8 becomes U+FFFD. With html,
 // the characters <, > and & and the separators U+2028 and U+2029 are escaped as encoding/json does.
-func AppendString(dst []byte, s string, html bool) []byte {
+func AppendString(dst []byte, s string, html bool) []byte { return appendString(dst, s, html, false) }
+
+// AppendRaw is AppendString that keeps bytes of invalid UTF-8, so that whoever reads the text can tell.
+func AppendRaw(dst []byte, s string, html bool) []byte { return appendString(dst, s, html, true) }
+
+func appendString(dst []byte, s string, html, raw bool) []byte {
 	dst = append(dst, '"')
 	plain := 0
 	if b := unsafe.Slice(unsafe.StringData(s), len(s)); !html && len(b) >= 8 {
@@ -74,10 +79,13 @@ func AppendString(dst []byte, s string, html bool) []byte {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if html && (r == '\u2028' || r == '\u2029') {
+			switch {
+			case html && (r == '\u2028' || r == '\u2029'):
 				dst = append(dst, `\u202`...)
 				dst = append(dst, hexDigits[r&0xf])
-			} else {
+			case raw:
+				dst = append(dst, s[i:i+n]...)
+			default:
 				dst = utf8.AppendRune(dst, r)
 			}
 			i += n
