@@ -42,15 +42,13 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 	return e.hintExtend(def, err)
 }
 
-// hintExtend tells who calls Define if Table.Extend alone would make a refused table fit.
+// hintExtend tells the caller of Define if Table.Extend alone would make a refused table fit.
 func (e *Engine) hintExtend(def Source, err error) error {
 	var schema *buffer.SchemaError
 	if _, ok := e.opts.Target.(buffer.Extender); !ok || !errors.As(err, &schema) {
 		return err
 	}
-	grown := buffer.Table{ID: schema.Table, Columns: schema.Want, Extend: true}
-	if _, fitErr := grown.Fit(schema.Got); fitErr != nil || grown.CheckNames() != nil ||
-		!slices.ContainsFunc(def.Sinks, func(s Sink) bool { return s.Table.ID == schema.Table && !s.Table.Extend }) {
+	if !schema.ExtendHelps() || !slices.ContainsFunc(def.Sinks, func(s Sink) bool { return s.Table.ID == schema.Table && !s.Table.Extend }) {
 		return err
 	}
 	return fmt.Errorf("%w; with Table.Extend table %q gets the columns that it lacks", err, schema.Table)

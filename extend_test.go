@@ -189,6 +189,43 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 	}
 }
 
+// Rows that wait because another engine has added a column say that Extend lets them in, and it does.
+func TestHeldRowsSayThatExtendHelps(t *testing.T) {
+	root := t.TempDir()
+	tables := dir.Tables(filepath.Join(root, "tables"))
+	id := typedPath("id", datatype.Int64)
+	fixed := grows(id, typedPath("note", datatype.String))
+	fixed.Sinks[0].Table.Extend = false
+	var engines []*forebay.Engine
+	for i, def := range []forebay.Source{fixed, grows(id, typedPath("sum", datatype.Int64))} {
+		e, err := forebay.Open(filepath.Join(root, fmt.Sprint(i)), forebay.Options{Target: tables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if err := e.Define(t.Context(), def); err != nil {
+			t.Fatal(err)
+		}
+		engines = append(engines, e)
+	}
+	e := engines[0]
+	ingestJSON(t, e, `{"id":1,"note":"x"}`)
+	err := e.FlushAll(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `the mapping has no "sum"`) || !strings.Contains(err.Error(), "may set Table.Extend instead, also for rows that wait") {
+		t.Fatalf("flush: %v", err)
+	}
+	grown := grows(id, typedPath("note", datatype.String))
+	if err := e.Define(t.Context(), grown); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := grownRows(t, tables), `"1" "x" NULL`; got != want {
+		t.Errorf("the table has\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestExtendNeedsATargetThatExtends(t *testing.T) {
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: struct{ buffer.Target }{mem}})

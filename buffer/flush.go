@@ -29,7 +29,10 @@ func (e *HeldError) Error() string {
 	if e.SliceID != "" {
 		where = "slice " + e.SliceID
 	}
-	if e.Attempt > 0 {
+	switch {
+	case e.Attempt == 1:
+		where += " after 1 failed attempt"
+	case e.Attempt > 1:
 		where += fmt.Sprintf(" after %d failed attempts", e.Attempt)
 	}
 	rows := "1 row is"

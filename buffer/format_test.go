@@ -87,6 +87,41 @@ func TestFormatsOfAllReleases(t *testing.T) {
 	}
 }
 
+// Rows that a release without types has left are untyped. A table with the same id and typed columns does not get them, and
+// says so; they wait until it has its text columns again.
+func TestOldRowsMeetATypedTable(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(root, os.DirFS("testdata/format/v1")); err != nil {
+		t.Fatal(err)
+	}
+	const id = "in.c-test.staged"
+	opts := fixtureOptions(root)
+	if err := opts.Target.Ensure(t.Context(), buffer.Table{ID: id, Columns: []datatype.Column{
+		{Name: "id", Type: datatype.Int64}, {Name: "value", Type: datatype.String},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := buffer.Open(filepath.Join(root, "data"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var held *buffer.HeldError
+	const want = `the column "id" is untyped in the mapping and int64 in the table: give the sink another table or the column another name, ` +
+		`or change its type in the table by hand; rows that wait already need the table changed`
+	if err := b.Flush(t.Context(), "staged"); !errors.As(err, &held) || held.Rows != 5 || !strings.HasSuffix(err.Error(), want) {
+		t.Fatalf("flush: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "tables", id)); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, b, "staged")
+	verify(t, b)
+	if got := describeTables(t, root); !strings.Contains(got, id+": 0(60) 1(60) 2(60) 3(60) 4(60)\n") {
+		t.Errorf("the tables have\n%s", got)
+	}
+}
+
 func fixtureOptions(root string) buffer.Options {
 	const forEver = 200 * 365 * 24 * time.Hour
 	return buffer.Options{

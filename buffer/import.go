@@ -67,6 +67,10 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		})
 		return
 	}
+	var schema *SchemaError
+	if _, ok := b.opts.Target.(Extender); ok && !arg.Table.Extend && errors.As(err, &schema) && schema.ExtendHelps() {
+		err = fmt.Errorf("%w; a sink that is defined in Go may set Table.Extend instead, also for rows that wait", err)
+	}
 	b.attemptFailed(ctx, e, arg.ID, err, func(t *txn) *format.Retry {
 		if f.rec.State != format.FileImporting {
 			return nil

@@ -20,14 +20,14 @@ type SchemaError struct {
 }
 
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("table %q: columns differ: %s: give the sink another table, or change one of them so that names, types and order agree; rows that wait already need the table changed",
-		e.Table, e.difference())
+	return fmt.Sprintf("table %q: columns differ: %s: %s; rows that wait already need the table changed", e.Table, e.difference(), e.advice())
 }
 
 // schemaErrorNames is how many columns of each side the text of a SchemaError names.
 const schemaErrorNames = 5
 
-// difference names the columns that only one of the two has, or else the first that has another type or stands elsewhere.
+// difference names the columns that only one of the two has and the first that the table cannot take, or else the first that stands
+// elsewhere.
 func (e *SchemaError) difference() string {
 	var parts []string
 	missing := func(who string, of, in []datatype.Column) {
@@ -46,20 +46,49 @@ func (e *SchemaError) difference() string {
 	}
 	missing("table", e.Want, e.Got)
 	missing("mapping", e.Got, e.Want)
+	if want, got, ok := e.conflict(); ok {
+		parts = append(parts, fmt.Sprintf("the column %q is %s in the mapping and %s in the table", want.Name, kindOf(want), kindOf(got)))
+		if got.Type == datatype.Untyped {
+			parts[len(parts)-1] += ", which keeps it as text"
+		}
+	}
 	if len(parts) > 0 {
 		return strings.Join(parts, ", ")
 	}
-	for _, want := range e.Want {
-		if got := e.Got[place(e.Got, want.Name)]; got.Type != want.Type || got.Required != want.Required {
-			return fmt.Sprintf("the column %q is %s in the mapping and %s in the table", want.Name, kindOf(want), kindOf(got))
-		}
-	}
 	for i, want := range e.Want {
-		if i < len(e.Got) && e.Got[i] != want {
+		if i < len(e.Got) && e.Got[i].Name != want.Name {
 			return fmt.Sprintf("column %d is %q in the mapping and %q in the table", i+1, want.Name, e.Got[i].Name)
 		}
 	}
 	return fmt.Sprintf("their number: %d in the mapping, %d in the table", len(e.Want), len(e.Got)) // a name stands twice
+}
+
+// conflict returns the first column whose values the table cannot take, with the one of the table.
+func (e *SchemaError) conflict() (want, got datatype.Column, ok bool) {
+	for _, want := range e.Want {
+		if i := place(e.Got, want.Name); i >= 0 && (!e.Got[i].Type.Holds(want.Type) || e.Got[i].Required && !want.Required) {
+			return want, e.Got[i], true
+		}
+	}
+	return want, got, false
+}
+
+// advice says what makes new rows fit.
+func (e *SchemaError) advice() string {
+	switch want, got, ok := e.conflict(); {
+	case !ok:
+		return "give the sink another table, or change one of them so that names, types and order agree"
+	case got.Type.Holds(want.Type):
+		return "require the column in the mapping, or make it nullable in the table"
+	}
+	return "give the sink another table or the column another name, or change its type in the table by hand"
+}
+
+// ExtendHelps reports whether the table can take the rows once the sink sets Table.Extend, if the target is an [Extender].
+func (e *SchemaError) ExtendHelps() bool {
+	grown := Table{ID: e.Table, Columns: e.Want, Extend: true}
+	_, err := grown.Fit(e.Got)
+	return err == nil && grown.CheckNames() == nil
 }
 
 // place returns the place of the column of that name, -1 for none. Names are compared without case, and an equal one wins.

@@ -42,6 +42,27 @@ func TestSchemaErrorNamesTheColumns(t *testing.T) {
 	}
 }
 
+// The text says what to do, and ExtendHelps whether Table.Extend is one more way.
+func TestSchemaErrorSaysWhatToDo(t *testing.T) {
+	for _, tt := range []struct {
+		want, got, advice string
+		extend            bool
+	}{
+		{"id,n int64", "id", "give the sink another table, or change one of them so that", true},
+		{"n int64,id", "id,n int64", "give the sink another table, or change one of them so that", true},
+		{"id,n int64", "id,n", `in the table, which keeps it as text: give the sink another table or the column another name, or change its type in the table by hand`, false},
+		{"id,n", "id,n int64", `is untyped in the mapping and int64 in the table: give the sink another table or the column another name`, false},
+		{"id,m,n int64", "id,n string", `the table has no "m", the column "n" is int64 in the mapping and string in the table: give the sink another table or the column`, false},
+		{"n int64", "n int64!", "require the column in the mapping, or make it nullable in the table", true},
+		{"id,Id", "id", `their number`, false}, // names that Extend cannot tell apart
+	} {
+		err := &buffer.SchemaError{Table: "t", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
+		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, "; rows that wait already need the table changed") || err.ExtendHelps() != tt.extend {
+			t.Errorf("[%s] and [%s]: %s (Extend helps: %v), want %s in it", tt.want, tt.got, text, err.ExtendHelps(), tt.advice)
+		}
+	}
+}
+
 func formatColumns(columns []datatype.Column) string {
 	var parts []string
 	for _, c := range columns {
