@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // The merged part has the rows of all, each file is still known, and the old version stays for its readers.
@@ -31,7 +32,7 @@ func TestMerge(t *testing.T) {
 			options.MergeTo = 1 << 20
 			root := t.TempDir()
 			tables := lazyTables(root, options)
-			const files = mergeFrom*mergeFrom + mergeFrom
+			const files = parts.MergeFrom*parts.MergeFrom + parts.MergeFrom
 			var all [][]string
 			fileOf := func(i int) *buffer.File { return newFile(fmt.Sprintf("file-%04d", i), dayTable, dayRows(10*i, 10)) }
 			for i := range files {
@@ -59,9 +60,9 @@ func TestMerge(t *testing.T) {
 			if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
 				t.Errorf("%d rows, want %d", len(got), len(all))
 			}
-			parts := partNames(t, tables, dayTable.ID)
-			if limit := 20 * (1 + 4*len(options.PartitionBy)/2); len(parts) > limit {
-				t.Errorf("%d parts are left of %d files: %q", len(parts), files, parts)
+			names := partNames(t, tables, dayTable.ID)
+			if limit := 20 * (1 + 4*len(options.PartitionBy)/2); len(names) > limit {
+				t.Errorf("%d parts are left of %d files: %q", len(names), files, names)
 			}
 			for _, again := range []*TableDir{tables, lazyTables(root, options), lazyTables(root, TablesOptions{NoHeader: true})} {
 				for i := range files {
@@ -78,11 +79,11 @@ func TestMerge(t *testing.T) {
 			if got := len(readTable(t, tables, dayTable.ID)); got != len(all) {
 				t.Errorf("%d rows after repeated imports, want %d", got, len(all))
 			}
-			tables.grace = 0
+			tables.folder.Grace = 0
 			if err := tables.Compact(t.Context(), dayTable); err != nil {
 				t.Fatal(err)
 			}
-			if left, err := os.ReadDir(filepath.Join(root, versionsDir, folder(dayTable.ID))); err != nil || len(left) != 1 {
+			if left, err := os.ReadDir(tables.folder.VersionsPath(dayTable.ID)); err != nil || len(left) != 1 {
 				t.Errorf("versions %v, %v, want the newest", left, err)
 			}
 			if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
@@ -107,7 +108,7 @@ func TestMerge(t *testing.T) {
 func TestMergeOfAPlainTable(t *testing.T) {
 	root := t.TempDir()
 	var want []string
-	for i := range mergeFrom + 1 {
+	for i := range parts.MergeFrom + 1 {
 		want = append(want, sortedIDs(dayRows(10+5*i, 5)...)...)
 		if err := Tables(root).Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 5))); err != nil {
 			t.Fatal(err)
@@ -121,7 +122,7 @@ func TestMergeOfAPlainTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if linked, err := merging.isLink(dayTable.ID); err != nil || !linked {
+	if linked, err := merging.folder.IsLink(dayTable.ID); err != nil || !linked {
 		t.Errorf("a link: %t, %v", linked, err)
 	}
 	if got := readIDs(t, merging, dayTable.ID); !slices.Equal(got, want) {
@@ -134,11 +135,11 @@ func TestMergeOfAPlainTable(t *testing.T) {
 	if got := readIDs(t, Tables(root), dayTable.ID); !slices.Equal(got, append(want, "99")) {
 		t.Errorf("rows %q", got)
 	}
-	merging.grace = 0
+	merging.folder.Grace = 0
 	if err := merging.Compact(t.Context(), dayTable); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(merging.versionsPath(dayTable.ID)); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(merging.folder.VersionsPath(dayTable.ID)); err != nil || len(left) != 1 {
 		t.Errorf("versions %v, %v", left, err)
 	}
 }
@@ -146,17 +147,17 @@ func TestMergeOfAPlainTable(t *testing.T) {
 func TestOldPartsAreRemoved(t *testing.T) {
 	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	at := func(tables *TableDir) *TableDir {
-		tables.now = func() time.Time { return now }
+		tables.folder.Now = func() time.Time { return now }
 		return tables
 	}
 	t.Run("by day", func(t *testing.T) {
 		tables := at(TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at", KeepFor: 48 * time.Hour, MergeTo: 1 << 20}))
-		for i := range mergeFrom {
+		for i := range parts.MergeFrom {
 			if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		undated, _ := filepath.Glob(filepath.Join(tables.Path(dayTable.ID), noDay, "*"))
+		undated, _ := filepath.Glob(filepath.Join(tables.Path(dayTable.ID), parts.NoDay, "*"))
 		for _, path := range undated {
 			if err := os.Chtimes(path, now, now); err != nil {
 				t.Fatal(err)
@@ -169,7 +170,7 @@ func TestOldPartsAreRemoved(t *testing.T) {
 		if got := partNames(t, tables, dayTable.ID); len(got) != 3 || !strings.HasPrefix(got[0], "dt=2026-11-23") {
 			t.Errorf("parts %q", got)
 		}
-		for i := range mergeFrom {
+		for i := range parts.MergeFrom {
 			id := fmt.Sprint("file-", i)
 			n, err := tables.CountFile(t.Context(), dayTable, id)
 			taken, terr := tables.TakenAway(t.Context(), dayTable, id)
@@ -183,12 +184,12 @@ func TestOldPartsAreRemoved(t *testing.T) {
 	})
 	t.Run("by import", func(t *testing.T) {
 		tables := at(TablesWith(t.TempDir(), TablesOptions{KeepFor: 48 * time.Hour, MergeTo: 1 << 20}))
-		for i := range 3 * mergeFrom {
+		for i := range 3 * parts.MergeFrom {
 			id := fmt.Sprintf("file-%02d", i)
 			if err := tables.Import(t.Context(), newFile(id, dayTable, dayRows(10+5*i, 1))); err != nil {
 				t.Fatal(err)
 			}
-			imported := now.Add(-time.Duration(i/mergeFrom) * 24 * time.Hour)
+			imported := now.Add(-time.Duration(i/parts.MergeFrom) * 24 * time.Hour)
 			if err := os.Chtimes(filepath.Join(tables.Path(dayTable.ID), id+".csv"), imported, imported); err != nil {
 				t.Fatal(err)
 			}
@@ -218,16 +219,16 @@ func TestOldPartsAreRemoved(t *testing.T) {
 func TestMergeOfAPartThatIsDeleted(t *testing.T) {
 	root := t.TempDir()
 	tables := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
-	for i := range mergeFrom {
+	for i := range parts.MergeFrom {
 		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10, 1))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tables.fs = deletingDisk{path: filepath.Join(tables.Path(dayTable.ID), "file-3.csv")}
+	tables.folder.FS = deletingDisk{path: filepath.Join(tables.Path(dayTable.ID), "file-3.csv")}
 	if err := tables.Compact(t.Context(), dayTable); err != nil {
 		t.Fatal(err)
 	}
-	if got := partNames(t, tables, dayTable.ID); len(got) != mergeFrom-1 {
+	if got := partNames(t, tables, dayTable.ID); len(got) != parts.MergeFrom-1 {
 		t.Errorf("parts %q", got)
 	}
 	expectNoTemp(t, root)
@@ -324,7 +325,7 @@ func TestReadersBesideMerges(t *testing.T) {
 	readers.Go(func() {
 		for {
 			seen := make(map[string]bool)
-			parts, err := filepath.Glob(filepath.Join(root, folder(dayTable.ID), "*", "*.csv"))
+			parts, err := filepath.Glob(filepath.Join(Tables(root).Path(dayTable.ID), "*", "*.csv"))
 			if err != nil {
 				t.Error(err)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,7 +82,7 @@ func equalRows(a, b [][]string) bool { return slices.EqualFunc(a, b, slices.Equa
 // expectNoTemp checks that no temporary file is left.
 func expectNoTemp(t *testing.T, root string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(root, tempDir))
+	entries, err := os.ReadDir(filepath.Join(root, parts.TempDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -120,7 +121,7 @@ func TestImportSurvivesEveryFault(t *testing.T) {
 			everyFault(t, func(t *testing.T, d *faultyDisk) {
 				root := filepath.Join(d.root, "data", "tables")
 				tables := TablesWith(root, options)
-				tables.fs = d
+				tables.folder.FS = d
 				err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
 
 				tables = TablesWith(root, options) // as after a restart
@@ -153,7 +154,7 @@ func TestPutSurvivesEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, d *faultyDisk) {
 		root := filepath.Join(d.root, "staging")
 		staging := Staging(root)
-		staging.fs = d
+		staging.files.FS = d
 		err := staging.Put(t.Context(), obj, bytesSource(data))
 
 		staging = Staging(root)
@@ -186,7 +187,7 @@ func TestDeleteReportsEveryFault(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		staging.fs = &faultyDisk{root: root, fail: n}
+		staging.files.FS = &faultyDisk{root: root, fail: n}
 		if err := staging.Delete(t.Context(), objs...); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("op %d: Delete = %v, want the fault", n, err)
 		}
@@ -206,7 +207,7 @@ func TestDeleteReportsEveryFault(t *testing.T) {
 func TestOrderOfOperations(t *testing.T) {
 	d := &faultyDisk{root: t.TempDir(), fail: -1}
 	tables := Tables(filepath.Join(d.root, "tables"))
-	tables.fs = d
+	tables.folder.FS = d
 	step := func(name, want string, call func() error) {
 		t.Helper()
 		d.trace = nil
@@ -270,7 +271,7 @@ readlink tables/in.c-test.events`, func() error { return tables.Import(t.Context
 
 	// The process that made the directories may have crashed before it synced them.
 	tables = Tables(filepath.Join(d.root, "tables"))
-	tables.fs = d
+	tables.folder.FS = d
 	step("a repeated import after a restart", `
 stat tables
 syncdir .
@@ -284,7 +285,7 @@ open tables/in.c-test.events/file-1.csv
 readlink tables/in.c-test.events`, func() error { return tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)) })
 
 	byDay := TablesWith(filepath.Join(d.root, "days"), TablesOptions{PartitionBy: "at"})
-	byDay.fs, byDay.now = d, func() time.Time { return time.UnixMicro(1) }
+	byDay.folder.FS, byDay.folder.Now = d, func() time.Time { return time.UnixMicro(1) }
 	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "at", Type: datatype.Date}}}
 	if err := byDay.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)

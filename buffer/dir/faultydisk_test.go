@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // faultyDisk is the real file system that fails one operation or all from one operation on, and records what was done. It
 // serves one goroutine.
 type faultyDisk struct {
-	disk
+	parts.Disk
 	root  string
 	trace []string
 	fail  int  // the operation that fails, counted from 0; negative: none
@@ -27,7 +29,7 @@ func (d *faultyDisk) op(name string, paths ...string) error {
 			return err
 		}
 		// The random end of a temporary name.
-		if dir, base := filepath.Split(rel); strings.HasSuffix(dir, tempDir+"/") {
+		if dir, base := filepath.Split(rel); strings.HasSuffix(dir, parts.TempDir+"/") {
 			base, _, _ = strings.Cut(base, ".")
 			rel = dir + base + ".*"
 		}
@@ -46,11 +48,11 @@ func (d *faultyDisk) op(name string, paths ...string) error {
 	return nil
 }
 
-func (d *faultyDisk) Create(path string) (file, error) {
+func (d *faultyDisk) Create(path string) (parts.File, error) {
 	if err := d.op("create", path); err != nil {
 		return nil, err
 	}
-	f, err := d.disk.Create(path)
+	f, err := d.Disk.Create(path)
 	return &faultyFile{f, d, path}, err
 }
 
@@ -58,49 +60,49 @@ func (d *faultyDisk) Open(path string) (io.ReadCloser, error) {
 	if err := d.op("open", path); err != nil {
 		return nil, err
 	}
-	return d.disk.Open(path)
+	return d.Disk.Open(path)
 }
 
 func (d *faultyDisk) Stat(path string) (fs.FileInfo, error) {
 	if err := d.op("stat", path); err != nil {
 		return nil, err
 	}
-	return d.disk.Stat(path)
+	return d.Disk.Stat(path)
 }
 
 func (d *faultyDisk) MkdirAll(path string) error {
 	if err := d.op("mkdir", path); err != nil {
 		return err
 	}
-	return d.disk.MkdirAll(path)
+	return d.Disk.MkdirAll(path)
 }
 
 func (d *faultyDisk) ReadDir(path string) ([]fs.DirEntry, error) {
 	if err := d.op("readdir", path); err != nil {
 		return nil, err
 	}
-	return d.disk.ReadDir(path)
+	return d.Disk.ReadDir(path)
 }
 
 func (d *faultyDisk) Rename(from, to string) error {
 	if err := d.op("rename", from, to); err != nil {
 		return err
 	}
-	return d.disk.Rename(from, to)
+	return d.Disk.Rename(from, to)
 }
 
 func (d *faultyDisk) Remove(path string) error {
 	if err := d.op("remove", path); err != nil {
 		return err
 	}
-	return d.disk.Remove(path)
+	return d.Disk.Remove(path)
 }
 
-func (d *faultyDisk) Append(path string) (file, error) {
+func (d *faultyDisk) Append(path string) (parts.File, error) {
 	if err := d.op("append", path); err != nil {
 		return nil, err
 	}
-	f, err := d.disk.Append(path)
+	f, err := d.Disk.Append(path)
 	return &faultyFile{f, d, path}, err
 }
 
@@ -108,46 +110,46 @@ func (d *faultyDisk) Link(from, to string) error {
 	if err := d.op("link", from, to); err != nil {
 		return err
 	}
-	return d.disk.Link(from, to)
+	return d.Disk.Link(from, to)
 }
 
 func (d *faultyDisk) Symlink(target, path string) error {
 	if err := d.op("symlink", path); err != nil {
 		return err
 	}
-	return d.disk.Symlink(target, path)
+	return d.Disk.Symlink(target, path)
 }
 
 func (d *faultyDisk) Readlink(path string) (string, error) {
 	if err := d.op("readlink", path); err != nil {
 		return "", err
 	}
-	return d.disk.Readlink(path)
+	return d.Disk.Readlink(path)
 }
 
 func (d *faultyDisk) Exchange(a, b string) error {
 	if err := d.op("exchange", a, b); err != nil {
 		return err
 	}
-	return d.disk.Exchange(a, b)
+	return d.Disk.Exchange(a, b)
 }
 
 func (d *faultyDisk) Lock(path string, exclusive bool) (io.Closer, bool, error) {
 	if err := d.op("lock", path); err != nil {
 		return nil, false, err
 	}
-	return d.disk.Lock(path, exclusive)
+	return d.Disk.Lock(path, exclusive)
 }
 
 func (d *faultyDisk) SyncDir(path string) error {
 	if err := d.op("syncdir", path); err != nil {
 		return err
 	}
-	return d.disk.SyncDir(path)
+	return d.Disk.SyncDir(path)
 }
 
 type faultyFile struct {
-	file
+	parts.File
 	d    *faultyDisk
 	path string
 }
@@ -155,20 +157,20 @@ type faultyFile struct {
 // Write stores half of the bytes before it fails, as a full disk does.
 func (f *faultyFile) Write(p []byte) (int, error) {
 	if err := f.d.op("write", f.path); err != nil {
-		n, _ := f.file.Write(p[:len(p)/2])
+		n, _ := f.File.Write(p[:len(p)/2])
 		return n, err
 	}
-	return f.file.Write(p)
+	return f.File.Write(p)
 }
 
 func (f *faultyFile) Sync() error {
 	if err := f.d.op("sync", f.path); err != nil {
 		return err
 	}
-	return f.file.Sync()
+	return f.File.Sync()
 }
 
 func (f *faultyFile) Close() error {
 	err := f.d.op("close", f.path)
-	return errors.Join(err, f.file.Close())
+	return errors.Join(err, f.File.Close())
 }

@@ -50,7 +50,7 @@ func TestImportChecksTheRows(t *testing.T) {
 				if got := readTable(t, tables, faultTable.ID); got != nil {
 					t.Errorf("the table has %q", got)
 				}
-				expectNoTemp(t, tables.root)
+				expectNoTemp(t, tables.folder.Root)
 			})
 		}
 	}

@@ -40,7 +40,7 @@ func killFile(n int) *buffer.File {
 // importUntilKilled imports files from number n on, and merges them. It tells each that is imported.
 func importUntilKilled(root string, n int) error {
 	tables := TablesWith(root, killOptions)
-	tables.grace = 10 * time.Second
+	tables.folder.Grace = 10 * time.Second
 	for ; ; n++ {
 		if err := tables.Import(context.Background(), killFile(n)); err != nil {
 			return err
@@ -141,7 +141,7 @@ func TestKillDuringMerges(t *testing.T) {
 	close(done)
 	readers.Wait()
 	tables := TablesWith(root, killOptions)
-	tables.grace = 0
+	tables.folder.Grace = 0
 	n := int(imported.Load())
 	for i := range n {
 		if err := tables.Import(t.Context(), killFile(i)); err != nil {
@@ -161,7 +161,7 @@ func TestKillDuringMerges(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if left, err := os.ReadDir(tables.versionsPath(dayTable.ID)); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(tables.folder.VersionsPath(dayTable.ID)); err != nil || len(left) != 1 {
 		t.Errorf("versions %v, %v", left, err)
 	}
 	t.Logf("%d kills, %d files, %d reads, %d parts", *kills, n, reads.Load(), len(partNames(t, tables, dayTable.ID)))

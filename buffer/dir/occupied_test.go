@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // What has the name of a part is the file only if it has the rows of the file. Anything else must not let the import count
@@ -130,7 +131,7 @@ func place(t *testing.T, path string, data []byte) {
 }
 
 // otherDisk has the folders of tables on another disk than the temporary files.
-type otherDisk struct{ disk }
+type otherDisk struct{ parts.Disk }
 
 func (otherDisk) Rename(from, to string) error {
 	return &os.LinkError{Op: "rename", Old: from, New: to, Err: syscall.EXDEV}
@@ -142,7 +143,7 @@ func TestTableOnAnotherDisk(t *testing.T) {
 	if err := tables.Ensure(t.Context(), faultTable); err != nil {
 		t.Fatal(err)
 	}
-	tables.fs = otherDisk{}
+	tables.folder.FS = otherDisk{}
 	err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
 	for _, part := range []string{tables.Path(faultTable.ID), "on another disk", fmt.Sprintf("link the whole of %s", root)} {
 		if !buffer.IsPermanent(err) || !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), part) {

@@ -7,71 +7,22 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/datatype"
-)
-
-// dayPrefix begins the names of the folders of a partitioned table, and noDay is the one of rows without a day. The names
-// are those that Hive, Spark and DuckDB expect.
-const (
-	dayColumn = "dt"
-	dayPrefix = dayColumn + "="
-	noDay     = dayPrefix + "__HIVE_DEFAULT_PARTITION__"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // splitBuffer bounds the bytes in memory while the rows of a file are split by day.
 const splitBuffer = 16 << 20
 
-// partitionOf returns the column by which a new table is split, "" for none.
-func partitionOf(table buffer.Table, by string) (string, error) {
-	for _, c := range table.Columns {
-		if by != "" && c.Name == by && (c.Type == datatype.Date || c.Type == datatype.Timestamp) {
-			return by, checkDayColumn(table)
-		}
-	}
-	return "", nil
-}
-
-// checkDayColumn refuses a column that readers would take for the name of the folder.
-func checkDayColumn(table buffer.Table) error {
-	for _, c := range table.Columns {
-		if strings.EqualFold(c.Name, dayColumn) {
-			return buffer.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
-				table.ID, dayPrefix, c.Name))
-		}
-	}
-	return nil
-}
-
-// dayFolder returns the folder of a row by its cell of type date or timestamp.
-func dayFolder(cell []byte) (string, error) {
-	if cell == nil {
-		return noDay, nil
-	}
-	const form = "2006-01-02"
-	valid := len(cell) == len(form) || len(cell) > len(form) && cell[len(form)] == 'T'
-	for i := 0; valid && i < len(form); i++ {
-		if form[i] == '-' {
-			valid = cell[i] == '-'
-		} else {
-			valid = '0' <= cell[i] && cell[i] <= '9'
-		}
-	}
-	if !valid {
-		return "", buffer.Permanent(fmt.Errorf("%.40q is neither a date nor a timestamp", cell))
-	}
-	return dayPrefix + string(cell[:len(form)]), nil
-}
-
 // splitter writes the rows of one file to a temporary file a day.
 type splitter struct {
-	t        *TableDir
+	csvFormat
+	s        *parts.Store
+	d        parts.Definition
 	ctx      context.Context
 	f        *buffer.File
 	header   []byte
@@ -87,24 +38,24 @@ type day struct {
 }
 
 // split writes the rows of a file to temporary files, by the path of their part in the table.
-func (t *TableDir) split(ctx context.Context, d definition, f *buffer.File) (map[string]string, error) {
-	names := d.namesFor(f.Table)
-	s := &splitter{t: t, ctx: ctx, f: f, column: slices.Index(names, d.Partition), days: make(map[string]*day)}
+func (c csvFormat) split(ctx context.Context, store *parts.Store, d parts.Definition, f *buffer.File) (map[string]string, error) {
+	names := d.NamesFor(f.Table)
+	s := &splitter{csvFormat: c, s: store, d: d, ctx: ctx, f: f, column: slices.Index(names, d.Partition), days: make(map[string]*day)}
 	if !d.NoHeader {
 		s.header = headerLine(names)
 	}
-	staged, err := s.split()
+	staged, err := s.splitFile()
 	if err != nil {
 		for _, d := range s.days {
 			if d.temp != "" {
-				_ = t.fs.Remove(d.temp) // if it stays, the sweep removes it
+				_ = store.FS.Remove(d.temp) // if it stays, the sweep removes it
 			}
 		}
 	}
 	return staged, err
 }
 
-func (s *splitter) split() (map[string]string, error) {
+func (s *splitter) splitFile() (map[string]string, error) {
 	for _, obj := range s.f.Slices {
 		if err := s.slice(obj); err != nil {
 			return nil, err
@@ -116,7 +67,7 @@ func (s *splitter) split() (map[string]string, error) {
 		if err := s.flush(d, true); err != nil {
 			return nil, err
 		}
-		staged[filepath.Join(name, fmt.Sprintf("%s.%d%s", s.f.ID, d.rows, s.t.extension()))] = d.temp
+		staged[s.d.PartPath(name, s.f.ID, d.rows, s.extension())] = d.temp
 	}
 	return staged, nil
 }
@@ -149,9 +100,9 @@ func (s *splitter) slice(obj buffer.Object) (err error) {
 		if err != nil {
 			return err
 		}
-		folder := noDay
+		folder := parts.NoDay
 		if s.column >= 0 {
-			if folder, err = dayFolder(rawCell(row, s.column)); err != nil {
+			if folder, err = parts.DayFolder(rawCell(row, s.column)); err != nil {
 				return err
 			}
 		}
@@ -186,21 +137,21 @@ func (s *splitter) flush(d *day, last bool) error {
 	if d.wait.Len() == 0 && !last {
 		return nil
 	}
-	var f file
+	var f parts.File
 	var err error
 	var header []byte
 	if d.temp == "" {
-		d.temp, f, err = s.t.createTemp(s.f.ID)
+		d.temp, f, err = s.s.CreateTemp(s.f.ID)
 		header = s.header
 	} else {
-		f, err = s.t.fs.Append(d.temp)
+		f, err = s.s.FS.Append(d.temp)
 	}
 	if err != nil {
 		return err
 	}
-	return fillAndClose(s.ctx, f, last, func(w io.Writer) error {
+	return parts.FillAndClose(s.ctx, f, last, func(w io.Writer) error {
 		for _, rows := range [][]byte{header, d.wait.Bytes()} {
-			if err := pack(w, rows, s.t.opts.Gzip); err != nil {
+			if err := pack(w, rows, s.gzip); err != nil {
 				return err
 			}
 		}

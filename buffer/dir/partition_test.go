@@ -14,7 +14,7 @@ import (
 func TestRowsAreSplitByDay(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		tables := TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at", Gzip: compress})
-		extension := tables.extension()
+		extension := tables.csv.extension()
 		rows := dayRows(0, 12)
 		f := newFile("file-1", dayTable, rows)
 		for range 2 {
@@ -55,7 +55,7 @@ func TestRowsAreSplitByDay(t *testing.T) {
 		if err := tables.Import(t.Context(), f); !buffer.IsPermanent(err) {
 			t.Errorf("repeated Import with a part that was emptied: %v", err)
 		}
-		expectNoTemp(t, tables.root)
+		expectNoTemp(t, tables.folder.Root)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestPartitionsThatAreRefused(t *testing.T) {
 			t.Errorf("%q: %v", at, err)
 		}
 	}
-	expectNoTemp(t, tables.root)
+	expectNoTemp(t, tables.folder.Root)
 }
 
 // The rows of a day are flushed in pieces when a file is larger than the memory for it.

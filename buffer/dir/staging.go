@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // StagingDir is a [buffer.Staging] in a directory. It is safe for concurrent use, also by several processes.
-type StagingDir struct{ store }
+type StagingDir struct{ files parts.Store }
 
 var (
 	_ buffer.Staging     = (*StagingDir)(nil)
@@ -21,15 +22,15 @@ var (
 
 // Staging returns a staging in the directory path. The first Put creates the directory.
 func Staging(path string) *StagingDir {
-	return &StagingDir{newStore(path)}
+	return &StagingDir{parts.NewStore(path)}
 }
 
-func (s *StagingDir) path(id string) string { return filepath.Join(s.root, id+".slice") }
+func (s *StagingDir) path(id string) string { return filepath.Join(s.files.Root, id+".slice") }
 
 // Put implements [buffer.Staging]. If the object is already stored it is kept and src is not read. An empty file cannot be
 // an object with rows, so it is replaced.
 func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
-	if err := checkID("object", obj.ID); err != nil {
+	if err := parts.CheckID("object", obj.ID); err != nil {
 		return err
 	}
 	err := s.put(ctx, obj, src)
@@ -43,35 +44,35 @@ func (s *StagingDir) put(ctx context.Context, obj buffer.Object, src buffer.Cont
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.ensureDir(s.root); err != nil {
+	if err := s.files.EnsureDir(s.files.Root); err != nil {
 		return err
 	}
-	s.sweep()
-	info, err := s.find(s.path(obj.ID))
+	s.files.Sweep()
+	info, err := s.files.Find(s.path(obj.ID))
 	if err != nil {
 		return err
 	}
 	if info != nil && (info.Size() > 0 || obj.Rows == 0) {
 		return nil
 	}
-	return s.write(ctx, s.path(obj.ID), obj.ID, func(w io.Writer) error {
+	return s.files.Write(ctx, s.path(obj.ID), obj.ID, func(w io.Writer) error {
 		_, err := src.WriteTo(w)
 		return err
 	})
 }
 
 // Needs implements [buffer.LocalDriver].
-func (s *StagingDir) Needs(stored, _ int64) (folder string, bytes int64) { return s.root, stored }
+func (s *StagingDir) Needs(stored, _ int64) (folder string, bytes int64) { return s.files.Root, stored }
 
 // Open implements [buffer.Staging].
 func (s *StagingDir) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
-	if err := checkID("object", obj.ID); err != nil {
+	if err := parts.CheckID("object", obj.ID); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	rc, err := s.fs.Open(s.path(obj.ID))
+	rc, err := s.files.FS.Open(s.path(obj.ID))
 	if err != nil {
 		return nil, fmt.Errorf("staging directory: open %s: %w", obj.ID, err)
 	}
@@ -81,20 +82,20 @@ func (s *StagingDir) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser
 // Delete implements [buffer.Staging].
 func (s *StagingDir) Delete(ctx context.Context, objs ...buffer.Object) error {
 	for _, obj := range objs {
-		if err := checkID("object", obj.ID); err != nil {
+		if err := parts.CheckID("object", obj.ID); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.fs.Remove(s.path(obj.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.files.FS.Remove(s.path(obj.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("staging directory: delete %s: %w", obj.ID, err)
 		}
 	}
 	// Without the sync a power cut could bring back files that nobody asks for again. It runs even if all files were
 	// missing: an earlier call may have removed them and failed here.
 	if len(objs) > 0 {
-		if err := s.fs.SyncDir(s.root); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.files.FS.SyncDir(s.files.Root); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("staging directory: delete: %w", err)
 		}
 	}

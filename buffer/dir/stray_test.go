@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // Somebody has put folders where files belong. They are not read as parts, and a definition that cannot be read needs a
@@ -32,7 +33,7 @@ func TestStrayFolders(t *testing.T) {
 		t.Errorf("%d rows, want 3", rows)
 	}
 
-	path := filepath.Join(tables.Path(faultTable.ID), definitionFile)
+	path := filepath.Join(tables.Path(faultTable.ID), parts.DefinitionFile)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

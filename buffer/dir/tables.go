@@ -2,12 +2,11 @@ package dir
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // TablesOptions are options of [TablesWith]. All processes that write to one folder must use the same.
@@ -39,12 +38,8 @@ type TablesOptions struct {
 // TableDir is a [buffer.Target] that keeps each table in a directory. It imports each file exactly once. It is safe for
 // concurrent use.
 type TableDir struct {
-	store
-	opts  TablesOptions
-	grace time.Duration // versionGrace
-
-	// creating is held while a table is created, so that one of two definitions with different columns fails.
-	creating sync.Mutex
+	folder *parts.Tables
+	csv    csvFormat
 }
 
 var (
@@ -62,53 +57,70 @@ func Tables(path string) *TableDir { return TablesWith(path, TablesOptions{}) }
 
 // TablesWith is [Tables] with options.
 func TablesWith(path string, o TablesOptions) *TableDir {
-	return &TableDir{store: newStore(path), opts: o, grace: versionGrace}
+	format := csvFormat{gzip: o.Gzip}
+	return &TableDir{csv: format, folder: parts.NewTables(path, format, parts.Options{
+		Driver: "table directory", NoHeader: o.NoHeader, PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor,
+		OnImported: o.OnImported,
+	})}
 }
 
 // Path returns the directory of a table, whether it exists or not. A part is complete when it has its name, and never
 // changes. If parts are merged or split by day, the directory is a link: resolve it once, for example with
 // [filepath.EvalSymlinks], and read what it gives within the hour.
-func (t *TableDir) Path(table string) string { return filepath.Join(t.root, folder(table)) }
+func (t *TableDir) Path(table string) string { return t.folder.Path(table) }
 
-// versioned reports whether new tables are links to versions.
-func (t *TableDir) versioned(d definition) bool { return t.opts.MergeTo > 0 || d.Partition != "" }
+// Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
+func (t *TableDir) Columns(table string) ([]datatype.Column, error) { return t.folder.Columns(table) }
 
 // Ensure implements [buffer.Target].
 func (t *TableDir) Ensure(ctx context.Context, table buffer.Table) error {
-	if err := checkTable(table); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if _, err := t.ensure(ctx, table); err != nil {
-		return fmt.Errorf("table directory: ensure %q: %w", table.ID, err)
-	}
-	return nil
+	return t.folder.Ensure(ctx, table)
 }
 
 // Extend implements [buffer.Extender]. New columns are in table.json and in the header of new parts, so readers match the columns
 // of parts by name.
 func (t *TableDir) Extend(ctx context.Context, table buffer.Table) error {
-	table.Extend = true
-	return t.Ensure(ctx, table)
+	return t.folder.Extend(ctx, table)
+}
+
+// Import implements [buffer.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
+// off in staging is found before its rows count as imported. An existing part with another number of rows than f is a
+// [buffer.Permanent] error: the id was used for something else, or the part was changed.
+func (t *TableDir) Import(ctx context.Context, f *buffer.File) error { return t.folder.Import(ctx, f) }
+
+// CountFile implements [buffer.Counter]. It counts the rows in the parts and trusts no stored number.
+func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
+	return t.folder.CountFile(ctx, table, fileID)
+}
+
+// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away, by a reader or by
+// TablesOptions.KeepFor. The directory cannot tell by whom, so it does not detect parts that a broken disk loses.
+func (t *TableDir) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
+	return t.folder.TakenAway(ctx, table, fileID)
+}
+
+// Compact implements [buffer.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
+// imports and readers, and after a crash at any point: what it leaves half done is not visible and is removed later. While
+// another process compacts the table it does nothing.
+func (t *TableDir) Compact(ctx context.Context, table buffer.Table) error {
+	return t.folder.Compact(ctx, table)
+}
+
+// Drop deletes a table with all its rows. A missing table is no error. A later or concurrent import creates it again.
+func (t *TableDir) Drop(ctx context.Context, table string) error { return t.folder.Drop(ctx, table) }
+
+// Uncreate implements [buffer.Uncreator].
+func (t *TableDir) Uncreate(ctx context.Context, table, creation string) error {
+	return t.folder.Uncreate(ctx, table, creation)
 }
 
 // Needs implements [buffer.LocalDriver].
 func (t *TableDir) Needs(stored, raw int64) (folder string, bytes int64) {
 	if raw == 0 {
-		return t.root, t.opts.MergeTo // before Compact
+		return t.folder.Root, t.folder.MergeTo // before Compact
 	}
-	if t.opts.Gzip { // slices of another encoding are compressed again, perhaps less
-		return t.root, min(raw, 2*stored)
+	if t.csv.gzip { // slices of another encoding are compressed again, perhaps less
+		return t.folder.Root, min(raw, 2*stored)
 	}
-	return t.root, raw
-}
-
-// extension ends the names of new parts.
-func (t *TableDir) extension() string {
-	if t.opts.Gzip {
-		return gzipPart
-	}
-	return plainPart
+	return t.folder.Root, raw
 }

@@ -21,54 +21,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/parts"
 )
-
-func TestFolder(t *testing.T) {
-	for id, want := range map[string]string{
-		"in.c-web.events": "in.c-web.events",
-		"Mixed_Case-9":    "Mixed_Case-9",
-		".":               "%2E",
-		"..":              "%2E%2E",
-		".tmp":            "%2Etmp",
-		"end.":            "end%2E",
-		"...":             "%2E.%2E",
-		"../../etc":       "%2E.%2F..%2Fetc",
-		"a/b":             "a%2Fb",
-		`a\b`:             "a%5Cb",
-		"a\x00b":          "a%00b",
-		"100%":            "100%25",
-		"a b~é":           "a%20b%7E%C3%A9",
-		"C:":              "C%3A",
-	} {
-		if got := folder(id); got != want {
-			t.Errorf("folder(%q) = %q, want %q", id, got, want)
-		}
-	}
-	long := strings.Repeat("é", 100)
-	if got := folder(long); len(got) != maxFolder || !strings.HasPrefix(got, "%C3%A9%C3%A9") || got == folder(long+"x") {
-		t.Errorf("folder of a long id = %q", got)
-	}
-}
-
-// Whatever the id, its folder is one plain name, and different ids have different folders.
-func FuzzFolder(tf *testing.F) {
-	f := fuzztest.New(tf)
-	for _, id := range []string{"in.c-web.events", "..", "a/b", "%2E", "é"} {
-		f.Add(id, id+"x")
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if a == "" || b == "" {
-			return
-		}
-		name := folder(a)
-		if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\\:\x00") || len(name) > maxFolder || !filepath.IsLocal(name) {
-			t.Errorf("folder(%q) = %q", a, name)
-		}
-		if a != b && name == folder(b) {
-			t.Errorf("%q and %q share the folder %q", a, b, name)
-		}
-	})
-}
 
 func TestIDsStayInTheDirectory(t *testing.T) {
 	root := t.TempDir()
@@ -225,7 +179,7 @@ func TestTableOfVersion1(t *testing.T) {
 	place(t, filepath.Join(dir, "file-0.csv"), csvRow("0", "old"))
 	tables := TablesWith(root, TablesOptions{MergeTo: 1 << 20, PartitionBy: "id"})
 	want := [][]string{{"0", "old"}}
-	for i := range mergeFrom {
+	for i := range parts.MergeFrom {
 		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i+1), faultTable, faultRows)); err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +308,7 @@ func TestLeftOversAreRemoved(t *testing.T) {
 	root := t.TempDir()
 	tables := Tables(root)
 	temp := func(name string, age time.Duration) string {
-		path := filepath.Join(root, tempDir, name)
+		path := filepath.Join(root, parts.TempDir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -367,10 +321,10 @@ func TestLeftOversAreRemoved(t *testing.T) {
 		}
 		return path
 	}
-	old := temp("file-7.0123", staleAfter+time.Minute)
-	busy := temp("file-8.0123", staleAfter-time.Minute) // another import is writing it
-	same := temp("file-1.0123", 0)                      // an earlier attempt at the same file
-	alike := temp("file-11.0123", 0)                    // another file
+	old := temp("file-7.0123", parts.StaleAfter+time.Minute)
+	busy := temp("file-8.0123", parts.StaleAfter-time.Minute) // another import is writing it
+	same := temp("file-1.0123", 0)                            // an earlier attempt at the same file
+	alike := temp("file-11.0123", 0)                          // another file
 	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +345,7 @@ func TestTableThatWasRemoved(t *testing.T) {
 		if got := readTable(t, tables, faultTable.ID); !equalRows(got, faultRows) {
 			t.Errorf("got %q", got)
 		}
-		if err := os.RemoveAll(tables.root); err != nil {
+		if err := os.RemoveAll(tables.folder.Root); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // dayTable has a row's day and its id.
@@ -34,17 +35,17 @@ func dayRows(n, count int) (rows [][]string) {
 }
 
 // lazyDisk syncs nothing, which makes a test with many files quick.
-type lazyDisk struct{ disk }
+type lazyDisk struct{ parts.Disk }
 
-type lazyFile struct{ file }
+type lazyFile struct{ parts.File }
 
-func (lazyDisk) Create(path string) (file, error) {
-	f, err := disk{}.Create(path)
+func (lazyDisk) Create(path string) (parts.File, error) {
+	f, err := parts.Disk{}.Create(path)
 	return lazyFile{f}, err
 }
 
-func (lazyDisk) Append(path string) (file, error) {
-	f, err := disk{}.Append(path)
+func (lazyDisk) Append(path string) (parts.File, error) {
+	f, err := parts.Disk{}.Append(path)
 	return lazyFile{f}, err
 }
 
@@ -54,7 +55,7 @@ func (lazyDisk) SyncDir(string) error { return nil }
 
 func lazyTables(root string, o TablesOptions) *TableDir {
 	tables := TablesWith(root, o)
-	tables.fs = lazyDisk{}
+	tables.folder.FS = lazyDisk{}
 	return tables
 }
 
@@ -122,7 +123,7 @@ func TestTableGrowsWhileItIsListed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			other := lazyTables(root, TablesOptions{MergeTo: 1 << 20})
-			for i := range mergeFrom - 1 {
+			for i := range parts.MergeFrom - 1 {
 				f := newFile(fmt.Sprint("file-", i), dayTable, [][]string{{null, fmt.Sprint(i)}}) // of about the size of the last one
 				if err := other.Import(t.Context(), f); err != nil {
 					t.Fatal(err)
@@ -136,7 +137,7 @@ func TestTableGrowsWhileItIsListed(t *testing.T) {
 				t.Fatal(err)
 			}
 			tables, listed := lazyTables(root, TablesOptions{MergeTo: 1 << 20}), false
-			tables.fs = hookedDisk{before: func(path string) {
+			tables.folder.FS = hookedDisk{before: func(path string) {
 				if listed || path != dir {
 					return
 				}
@@ -158,11 +159,11 @@ func TestTableGrowsWhileItIsListed(t *testing.T) {
 // The clock can be set back behind the newest version, and a switch then be cut short: the next one does not run into what it left.
 func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
-	tables.now = func() time.Time { return time.UnixMicro(5_000_000) }
+	tables.folder.Now = func() time.Time { return time.UnixMicro(5_000_000) }
 	if err := tables.Import(t.Context(), newFile("file-0", dayTable, dayRows(0, 5))); err != nil {
 		t.Fatal(err)
 	}
-	tables.now = func() time.Time { return time.UnixMicro(1) }
+	tables.folder.Now = func() time.Time { return time.UnixMicro(1) }
 	current, err := os.Readlink(tables.Path(dayTable.ID))
 	if err != nil {
 		t.Fatal(err)
@@ -171,11 +172,11 @@ func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := filepath.Join(tables.versionsPath(dayTable.ID), fmt.Sprintf("%0*d", len(filepath.Base(current)), n+1))
+	left := filepath.Join(tables.folder.VersionsPath(dayTable.ID), fmt.Sprintf("%0*d", len(filepath.Base(current)), n+1))
 	if err := os.Mkdir(left, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(left, definitionFile), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(left, parts.DefinitionFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := tables.Import(t.Context(), newFile("file-1", dayTable, dayRows(5, 5))); err != nil {
@@ -191,7 +192,7 @@ func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
 func TestVersionsOfAClockThatWasSetForward(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
 	for i, at := range []time.Time{time.UnixMicro(5_000_000), time.Unix(1795361400, 0), time.Unix(1795361460, 0)} {
-		tables.now = func() time.Time { return at }
+		tables.folder.Now = func() time.Time { return at }
 		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +201,7 @@ func TestVersionsOfAClockThatWasSetForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables.now = func() time.Time { return time.Unix(1795361520, 0) }
+	tables.folder.Now = func() time.Time { return time.Unix(1795361520, 0) }
 	if err := tables.Import(t.Context(), newFile("file-3", dayTable, dayRows(15, 5))); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 		files   int
 	}{
 		"days":  {TablesOptions{PartitionBy: "at"}, 2},
-		"merge": {TablesOptions{MergeTo: 1 << 20}, mergeFrom},
+		"merge": {TablesOptions{MergeTo: 1 << 20}, parts.MergeFrom},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fileOf := func(i int) *buffer.File { return newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 3)) }
@@ -253,7 +254,7 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 					}
 				}
 				stored := want[:len(want)-3]
-				tables.fs, tables.grace = d, 0
+				tables.folder.FS, tables.folder.Grace = d, 0
 				err := tables.Import(t.Context(), fileOf(tc.files-1))
 				if err == nil {
 					stored = want
@@ -264,7 +265,7 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 				}
 
 				tables = lazyTables(root, tc.options) // as after a restart
-				tables.grace = 0
+				tables.folder.Grace = 0
 				got := readIDs(t, tables, dayTable.ID)
 				if !slices.Equal(got, sortedIDs(stored...)) && !slices.Equal(got, sortedIDs(want...)) {
 					t.Errorf("after %v: rows %q", err, got)
@@ -280,7 +281,7 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 				if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(want...)) {
 					t.Errorf("in the end: rows %q, want %q", got, sortedIDs(want...))
 				}
-				if left, err := os.ReadDir(tables.versionsPath(dayTable.ID)); err != nil || len(left) != 1 {
+				if left, err := os.ReadDir(tables.folder.VersionsPath(dayTable.ID)); err != nil || len(left) != 1 {
 					t.Errorf("versions %v, %v", left, err)
 				}
 			})
@@ -290,12 +291,12 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 
 // deletingDisk deletes a file when a temporary file is finished.
 type deletingDisk struct {
-	disk
+	parts.Disk
 	path string
 }
 
 func (d deletingDisk) Chtimes(path string, t time.Time) error {
-	return errors.Join(os.Remove(d.path), d.disk.Chtimes(path, t))
+	return errors.Join(os.Remove(d.path), d.Disk.Chtimes(path, t))
 }
 
 // go test -bench Switch -benchtime 20x ./buffer/dir
@@ -303,7 +304,7 @@ func BenchmarkSwitch(b *testing.B) {
 	for _, parts := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
 			tables := TablesWith(b.TempDir(), TablesOptions{PartitionBy: "at"})
-			tables.grace = 0
+			tables.folder.Grace = 0
 			for i := range parts {
 				if err := tables.Import(b.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i+1, 1))); err != nil {
 					b.Fatal(err)

@@ -37,6 +37,7 @@ var rooms = map[string][]string{
 	"storageapi/...":      {"datatype", "buffer", "storageapi/..."},
 	"internal/...":        {"datatype", "internal/..."},
 	"internal/otlp":       {".", "mapping", "otlpflat"},
+	"internal/parts":      {"datatype", "buffer", "internal/..."},
 	"internal/otlptest":   {"./..."},
 	"internal/sqltest":    {"datatype", "buffer", "buffer/dir"},
 	"stream/otlpgrpc":     {".", "mapping", "trigger", "buffer", "stream/internal/..."},
@@ -49,7 +50,7 @@ var rooms = map[string][]string{
 }
 
 // lean are the packages that bring no dependency of their own: beside the standard library and this module they may
-// import only what is listed, by prefix. The directory driver may use what the buffer below it needs anyway.
+// import only what is listed, by prefix. The directory driver and its folders may use what the buffer below them needs anyway.
 var lean = map[string][]string{
 	"datatype":  {},
 	"trigger":   {},
@@ -60,7 +61,8 @@ var lean = map[string][]string{
 	"extractor/internal/function": {},
 	"extractor/internal/flatten":  {},
 
-	"buffer/dir":        {"github.com/klauspost/compress/", "golang.org/x/sys/unix"},
+	"buffer/dir":        {"github.com/klauspost/compress/"},
+	"internal/parts":    {"golang.org/x/sys/unix"},
 	"stream/fastserver": {},
 }
 

@@ -1,4 +1,4 @@
-package dir
+package parts
 
 import (
 	"context"
@@ -15,16 +15,23 @@ import (
 )
 
 const (
-	definitionFile = "table.json"
-	// definitionVersion 2 has a header in each part unless NoHeader is set; version 1 never has one, and no types.
-	definitionVersion = 2
+	// DefinitionFile is the name of the file in a table that has its [Definition].
+	DefinitionFile = "table.json"
+	// Version 1 has no types, and parts without a header. Version 2 has a header in each part unless NoHeader is set. Version 3 has a
+	// format, so that earlier releases do not mistake it for CSV.
+	plainVersion, formatVersion = 2, 3
 )
 
-// definition is the content of table.json.
-type definition struct {
-	Version int               `json:"version"`
-	ID      string            `json:"id"`
+// Definition is the content of table.json.
+type Definition struct {
+	// Version is the version of this file.
+	Version int `json:"version"`
+	// ID is the id of the table.
+	ID string `json:"id"`
+	// Columns are the columns that parts can have.
 	Columns []datatype.Column `json:"columns"`
+	// Format is the name of the format of the parts, "" for CSV.
+	Format string `json:"format,omitempty"`
 	// NoHeader says that parts begin with their first row.
 	NoHeader bool `json:"noHeader,omitempty"`
 	// Partition is the column whose day tells the folder of a row.
@@ -35,23 +42,23 @@ type definition struct {
 
 // ensure creates a table, or compares an existing one, and returns its definition. A table with Extend gets the columns that it
 // lacks.
-func (t *TableDir) ensure(ctx context.Context, table buffer.Table) (d definition, err error) {
-	if err := t.ensureDir(t.root); err != nil {
+func (t *Tables) ensure(ctx context.Context, table buffer.Table) (d Definition, err error) {
+	if err := t.EnsureDir(t.Root); err != nil {
 		return d, err
 	}
 	d, fits, err := t.compare(table)
 	if err == nil {
-		if err := t.ensureDir(t.Path(table.ID)); err != nil { // its entry is durable
+		if err := t.EnsureDir(t.Path(table.ID)); err != nil { // its entry is durable
 			return d, err
 		}
 	}
-	t.sweep()
+	t.Sweep()
 	if fits || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
 	t.creating.Lock()
 	defer t.creating.Unlock()
-	if err == nil || t.opts.MergeTo > 0 || t.opts.PartitionBy != "" { // a plain table is created without files for locks
+	if err == nil || t.MergeTo > 0 || t.PartitionBy != "" { // a plain table is created without files for locks
 		unlock, err := t.lock(ctx, table.ID, true)
 		if err == nil {
 			defer unlock.Close()
@@ -69,32 +76,32 @@ func (t *TableDir) ensure(ctx context.Context, table buffer.Table) (d definition
 	if d.Columns, err = table.Fit(d.Columns); err != nil {
 		return d, err
 	}
-	return d, t.write(ctx, filepath.Join(t.Path(table.ID), definitionFile), definitionID(table.ID), d.writeTo)
+	return d, t.Write(ctx, filepath.Join(t.Path(table.ID), DefinitionFile), definitionID(table.ID), d.writeTo)
 }
 
 // create creates a table. The caller holds the lock alone.
-func (t *TableDir) create(ctx context.Context, table buffer.Table) (d definition, err error) {
-	d = definition{Version: definitionVersion, ID: table.ID, NoHeader: t.opts.NoHeader, Creation: table.Creation}
+func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, err error) {
+	d = Definition{Version: t.version(), ID: table.ID, Format: t.Format.Name(), NoHeader: t.NoHeader, Creation: table.Creation}
 	if d.Columns, err = table.Fit(nil); err != nil {
 		return d, err
 	}
-	if d.Partition, err = partitionOf(table, t.opts.PartitionBy); err != nil {
+	if d.Partition, err = partitionOf(table, t.PartitionBy); err != nil {
 		return d, err
 	}
 	if t.versioned(d) {
-		temp, err := t.stage(ctx, definitionID(d.ID), d.writeTo)
+		temp, err := t.StageFile(ctx, definitionID(d.ID), d.writeTo)
 		if err != nil {
 			return d, err
 		}
-		return d, t.switchVersion(d.ID, change{add: map[string]string{definitionFile: temp}})
+		return d, t.switchVersion(d.ID, change{add: map[string]string{DefinitionFile: temp}})
 	}
-	if err := t.ensureDir(t.Path(table.ID)); err != nil {
+	if err := t.EnsureDir(t.Path(table.ID)); err != nil {
 		return d, err
 	}
-	return d, t.write(ctx, filepath.Join(t.Path(table.ID), definitionFile), definitionID(table.ID), d.writeTo)
+	return d, t.Write(ctx, filepath.Join(t.Path(table.ID), DefinitionFile), definitionID(table.ID), d.writeTo)
 }
 
-func (d definition) writeTo(w io.Writer) error {
+func (d Definition) writeTo(w io.Writer) error {
 	data, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
 		_, err = w.Write(append(data, '\n'))
@@ -104,7 +111,7 @@ func (d definition) writeTo(w io.Writer) error {
 
 // compare returns the definition of a table, and whether it has all columns that are wanted. A table that cannot have them is
 // an error, and a missing one is fs.ErrNotExist.
-func (t *TableDir) compare(table buffer.Table) (d definition, fits bool, err error) {
+func (t *Tables) compare(table buffer.Table) (d Definition, fits bool, err error) {
 	if d, err = t.definition(table.ID); err != nil {
 		return d, false, err
 	}
@@ -120,8 +127,8 @@ func (t *TableDir) compare(table buffer.Table) (d definition, fits bool, err err
 	return d, err == nil && slices.Equal(want, d.Columns), err
 }
 
-// namesFor returns the names of the columns of a file as the table has them.
-func (d definition) namesFor(table buffer.Table) []string {
+// NamesFor returns the names of the columns of a file as the table has them.
+func (d Definition) NamesFor(table buffer.Table) []string {
 	names := table.Names()
 	if table.Extend {
 		for i, at := range table.Places(d.Columns) {
@@ -134,39 +141,51 @@ func (d definition) namesFor(table buffer.Table) []string {
 }
 
 // Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
-func (t *TableDir) Columns(table string) ([]datatype.Column, error) {
+func (t *Tables) Columns(table string) ([]datatype.Column, error) {
 	d, err := t.definition(table)
 	return d.Columns, err
 }
 
+// version is the version of new tables.
+func (t *Tables) version() int {
+	if t.Format.Name() == "" {
+		return plainVersion
+	}
+	return formatVersion
+}
+
 // definition reads table.json. A missing table is fs.ErrNotExist.
-func (t *TableDir) definition(table string) (d definition, err error) {
+func (t *Tables) definition(table string) (d Definition, err error) {
 	return t.definitionAt(t.Path(table), table)
 }
 
-func (t *TableDir) definitionAt(dir, table string) (d definition, err error) {
-	path := filepath.Join(dir, definitionFile)
-	rc, err := t.fs.Open(path)
+func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
+	path := filepath.Join(dir, DefinitionFile)
+	rc, err := t.FS.Open(path)
 	if err != nil {
 		return d, err
 	}
 	defer rc.Close()
 	data, err := io.ReadAll(rc)
 	if err != nil {
-		if info, e := t.fs.Stat(path); e == nil && !info.Mode().IsRegular() {
+		if info, e := t.FS.Stat(path); e == nil && !info.Mode().IsRegular() {
 			err = buffer.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
 		}
 		return d, err
 	}
 	// The version is read first, because a newer format may not fit the type.
 	var v struct {
-		Version int `json:"version"`
+		Version int    `json:"version"`
+		Format  string `json:"format"`
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
 		return d, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
 	}
-	if v.Version < 1 || definitionVersion < v.Version {
-		return d, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, definitionVersion))
+	if v.Format != t.Format.Name() {
+		return d, buffer.Permanent(fmt.Errorf("%s is of a table with another kind of parts: keep the tables of two drivers in two folders", path))
+	}
+	if newest := t.version(); v.Version < 1 || newest < v.Version {
+		return d, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, newest))
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))

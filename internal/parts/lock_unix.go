@@ -1,6 +1,6 @@
 //go:build unix && !solaris && !aix
 
-package dir
+package parts
 
 import (
 	"errors"
@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-func (disk) Lock(path string, exclusive bool) (unlock io.Closer, ok bool, err error) {
+// Lock implements [FileSystem].
+func (Disk) Lock(path string, exclusive bool) (unlock io.Closer, ok bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, err

@@ -1,4 +1,4 @@
-package dir
+package parts
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 )
 
 // Exchange swaps two names at once.
-func (disk) Exchange(a, b string) error {
+func (Disk) Exchange(a, b string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
 		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
 	}

@@ -1,4 +1,4 @@
-package dir
+package parts
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // Drop deletes a table with all its rows. A missing table is no error. A later or concurrent import creates it again.
-func (t *TableDir) Drop(ctx context.Context, table string) error {
+func (t *Tables) Drop(ctx context.Context, table string) error {
 	if table == "" {
 		return errors.New("the table has no id")
 	}
@@ -22,7 +22,7 @@ func (t *TableDir) Drop(ctx context.Context, table string) error {
 }
 
 // Uncreate implements [buffer.Uncreator].
-func (t *TableDir) Uncreate(ctx context.Context, table, creation string) error {
+func (t *Tables) Uncreate(ctx context.Context, table, creation string) error {
 	if table == "" {
 		return errors.New("the table has no id")
 	}
@@ -32,26 +32,26 @@ func (t *TableDir) Uncreate(ctx context.Context, table, creation string) error {
 	return nil
 }
 
-func (t *TableDir) uncreate(ctx context.Context, table, creation string) error {
+func (t *Tables) uncreate(ctx context.Context, table, creation string) error {
 	path := t.Path(table)
 	d, err := t.definition(table)
 	absent := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !absent || !absent && (d.Creation != creation || creation == "") {
 		return err
 	}
-	files, err := t.fs.ReadDir(path)
+	files, err := t.FS.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	// A crash between the creation of the folder and of the definition leaves a folder without files.
-	if err != nil || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != definitionFile }) {
+	if err != nil || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != DefinitionFile }) {
 		return err
 	}
 	return t.drop(ctx, path)
 }
 
-func (t *TableDir) drop(ctx context.Context, path string) error {
-	target, err := t.fs.Readlink(path)
+func (t *Tables) drop(ctx context.Context, path string) error {
+	target, err := t.FS.Readlink(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -59,19 +59,19 @@ func (t *TableDir) drop(ctx context.Context, path string) error {
 		return err
 	}
 	// Readers see the whole table or none of it: it is moved away before its files are removed.
-	aside := filepath.Join(t.root, tempDir, fmt.Sprintf("dropped.%016x", rand.Uint64()))
-	if err := t.ensureDir(filepath.Dir(aside)); err != nil {
+	aside := filepath.Join(t.Root, TempDir, fmt.Sprintf("dropped.%016x", rand.Uint64()))
+	if err := t.EnsureDir(filepath.Dir(aside)); err != nil {
 		return err
 	}
 	t.creating.Lock()
 	if target == "" {
-		err = t.fs.Rename(path, aside)
-	} else if err = t.fs.Remove(path); err == nil {
-		err = t.fs.Rename(filepath.Dir(filepath.Join(t.root, target)), aside)
+		err = t.FS.Rename(path, aside)
+	} else if err = t.FS.Remove(path); err == nil {
+		err = t.FS.Rename(filepath.Dir(filepath.Join(t.Root, target)), aside)
 	}
 	t.mu.Lock()
 	delete(t.durable, path)
-	delete(t.durable, filepath.Dir(filepath.Join(t.root, target)))
+	delete(t.durable, filepath.Dir(filepath.Join(t.Root, target)))
 	t.mu.Unlock()
 	t.creating.Unlock()
 	switch {
@@ -80,7 +80,7 @@ func (t *TableDir) drop(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	}
-	if err := t.fs.SyncDir(t.root); err != nil {
+	if err := t.FS.SyncDir(t.Root); err != nil {
 		return err
 	}
 	return t.removeTree(ctx, aside)

@@ -1,4 +1,4 @@
-package dir
+package parts
 
 import (
 	"context"
@@ -33,7 +33,7 @@ import (
 // One new part needs no switch: it is renamed into the newest version. Who does that holds the lock of the table shared, so
 // that no switch copies the version meanwhile; who switches holds it alone. Renaming directories instead of a link
 // (RENAME_EXCHANGE) lost: it is Linux only, and a reader could not hold on to what it has resolved.
-const versionsDir = ".versions"
+const VersionsDir = ".versions"
 
 // versionGrace is how long a version stays after it was replaced, for those who read it.
 const versionGrace = time.Hour
@@ -42,23 +42,24 @@ const versionGrace = time.Hour
 // 65,000).
 const maxVersions = 1000
 
-func (t *TableDir) versionsPath(table string) string {
-	return filepath.Join(t.root, versionsDir, folder(table))
+// VersionsPath returns the folder of the versions of a table.
+func (t *Tables) VersionsPath(table string) string {
+	return filepath.Join(t.Root, VersionsDir, folder(table))
 }
 
 // lockPath returns a file of a table beside its versions. The dot at the start keeps it apart from the versions of a table whose
 // id ends with that extension.
-func (t *TableDir) lockPath(table, extension string) string {
-	return filepath.Join(t.root, versionsDir, "."+folder(table)+"."+extension)
+func (t *Tables) lockPath(table, extension string) string {
+	return filepath.Join(t.Root, VersionsDir, "."+folder(table)+"."+extension)
 }
 
 // lock locks a table, alone or shared with others that lock it shared. It waits at most until ctx ends.
-func (t *TableDir) lock(ctx context.Context, table string, alone bool) (unlock io.Closer, err error) {
-	if err := t.ensureDir(filepath.Join(t.root, versionsDir)); err != nil {
+func (t *Tables) lock(ctx context.Context, table string, alone bool) (unlock io.Closer, err error) {
+	if err := t.EnsureDir(filepath.Join(t.Root, VersionsDir)); err != nil {
 		return nil, err
 	}
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		unlock, ok, err := t.fs.Lock(t.lockPath(table, "lock"), alone)
+		unlock, ok, err := t.FS.Lock(t.lockPath(table, "lock"), alone)
 		if ok || err != nil {
 			return unlock, err
 		}
@@ -70,9 +71,9 @@ func (t *TableDir) lock(ctx context.Context, table string, alone bool) (unlock i
 	}
 }
 
-// isLink reports whether a table is a link to a version. A missing table is no error.
-func (t *TableDir) isLink(table string) (bool, error) {
-	target, err := t.fs.Readlink(t.Path(table))
+// IsLink reports whether a table is a link to a version. A missing table is no error.
+func (t *Tables) IsLink(table string) (bool, error) {
+	target, err := t.FS.Readlink(t.Path(table))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -89,22 +90,22 @@ type change struct {
 
 // switchVersion replaces the newest version of a table by one with a change. A table without a folder or with a plain one
 // becomes a link. The caller holds the lock alone.
-func (t *TableDir) switchVersion(table string, c change) error {
-	current, versions := t.Path(table), t.versionsPath(table)
-	target, err := t.fs.Readlink(current)
+func (t *Tables) switchVersion(table string, c change) error {
+	current, versions := t.Path(table), t.VersionsPath(table)
+	target, err := t.FS.Readlink(current)
 	plain := err == nil && target == ""
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	before, _ := strconv.ParseInt(filepath.Base(target), 10, 64)
-	if err := t.ensureDir(versions); err != nil {
+	if err := t.EnsureDir(versions); err != nil {
 		return err
 	}
-	next, err := t.nextVersion(versions, max(before+1, t.now().UnixMicro()))
+	next, err := t.nextVersion(versions, max(before+1, t.Now().UnixMicro()))
 	if err != nil {
 		return err
 	}
-	if err := t.fs.MkdirAll(next); err != nil {
+	if err := t.FS.MkdirAll(next); err != nil {
 		return err
 	}
 	folders := map[string]bool{next: true}
@@ -114,42 +115,42 @@ func (t *TableDir) switchVersion(table string, c change) error {
 	for _, name := range slices.Sorted(maps.Keys(c.add)) {
 		path := filepath.Join(next, name)
 		if parent := filepath.Dir(path); !folders[parent] {
-			if err := t.fs.MkdirAll(parent); err != nil {
+			if err := t.FS.MkdirAll(parent); err != nil {
 				return err
 			}
 			folders[parent] = true
 		}
-		if err := t.fs.Rename(c.add[name], path); err != nil {
+		if err := t.FS.Rename(c.add[name], path); err != nil {
 			return err
 		}
 	}
 	for _, f := range slices.Sorted(maps.Keys(folders)) {
-		if err := t.fs.SyncDir(f); err != nil {
+		if err := t.FS.SyncDir(f); err != nil {
 			return err
 		}
 	}
-	if err := t.fs.SyncDir(versions); err != nil {
+	if err := t.FS.SyncDir(versions); err != nil {
 		return err
 	}
 	link := next + ".link"
-	if err := t.fs.Symlink(filepath.Join(versionsDir, folder(table), filepath.Base(next)), link); err != nil {
+	if err := t.FS.Symlink(filepath.Join(VersionsDir, folder(table), filepath.Base(next)), link); err != nil {
 		return err
 	}
 	if plain {
-		if err := t.fs.Exchange(link, current); err != nil { // the link has its new name, and this one the plain folder
+		if err := t.FS.Exchange(link, current); err != nil { // the link has its new name, and this one the plain folder
 			return errors.Join(buffer.Permanent(fmt.Errorf("%s is a plain folder, and this file system cannot replace it by a link "+
-				"in one step: parts of a new table can be merged: %w", current, err)), t.fs.Remove(link))
+				"in one step: parts of a new table can be merged: %w", current, err)), t.FS.Remove(link))
 		}
-	} else if err := t.fs.Rename(link, current); err != nil {
+	} else if err := t.FS.Rename(link, current); err != nil {
 		return err
 	}
-	return t.fs.SyncDir(t.root)
+	return t.FS.SyncDir(t.Root)
 }
 
 // nextVersion returns the path of a new version, with the lowest free number from atLeast on. A switch that was cut short may have
 // left one with that number, when the clock was set back since the newest version.
-func (t *TableDir) nextVersion(versions string, atLeast int64) (string, error) {
-	entries, err := t.fs.ReadDir(versions)
+func (t *Tables) nextVersion(versions string, atLeast int64) (string, error) {
+	entries, err := t.FS.ReadDir(versions)
 	if err != nil {
 		return "", err
 	}
@@ -166,8 +167,8 @@ func (t *TableDir) nextVersion(versions string, atLeast int64) (string, error) {
 }
 
 // linkFiles links the files of a folder, and of those in it, into another one. It notes the folders that it makes.
-func (t *TableDir) linkFiles(from, to, rel string, without, folders map[string]bool) error {
-	entries, err := t.fs.ReadDir(filepath.Join(from, rel))
+func (t *Tables) linkFiles(from, to, rel string, without, folders map[string]bool) error {
+	entries, err := t.FS.ReadDir(filepath.Join(from, rel))
 	if err != nil {
 		return err
 	}
@@ -184,13 +185,13 @@ func (t *TableDir) linkFiles(from, to, rel string, without, folders map[string]b
 			continue
 		}
 		if !made { // a folder whose last file goes, goes too
-			if err := t.fs.MkdirAll(filepath.Join(to, rel)); err != nil {
+			if err := t.FS.MkdirAll(filepath.Join(to, rel)); err != nil {
 				return err
 			}
 			folders[filepath.Join(to, rel)], made = true, true
 		}
 		// A reader of the table may have deleted the file.
-		if err := t.fs.Link(filepath.Join(from, path), filepath.Join(to, path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := t.FS.Link(filepath.Join(from, path), filepath.Join(to, path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -198,17 +199,17 @@ func (t *TableDir) linkFiles(from, to, rel string, without, folders map[string]b
 }
 
 // removeVersions removes the versions that were replaced long ago, and what an interrupted switch has left.
-func (t *TableDir) removeVersions(ctx context.Context, table string) error {
+func (t *Tables) removeVersions(ctx context.Context, table string) error {
 	unlock, err := t.lock(ctx, table, true)
 	if err != nil {
 		return err
 	}
-	versions := t.versionsPath(table)
+	versions := t.VersionsPath(table)
 	doomed, err := t.doomedVersions(table)
 	for i, name := range doomed {
 		// Moved first, so that no switch waits for the removal.
-		aside := filepath.Join(t.root, tempDir, fmt.Sprintf("version.%016x", rand.Uint64()))
-		err = errors.Join(err, t.fs.Rename(filepath.Join(versions, name), aside))
+		aside := filepath.Join(t.Root, TempDir, fmt.Sprintf("version.%016x", rand.Uint64()))
+		err = errors.Join(err, t.FS.Rename(filepath.Join(versions, name), aside))
 		doomed[i] = aside
 	}
 	if err := errors.Join(err, unlock.Close()); err != nil {
@@ -222,18 +223,18 @@ func (t *TableDir) removeVersions(ctx context.Context, table string) error {
 
 // doomedVersions returns the entries in the folder of versions that nobody needs. Called with the lock held alone, because
 // what a switch in progress makes looks like that.
-func (t *TableDir) doomedVersions(table string) (doomed []string, err error) {
-	target, err := t.fs.Readlink(t.Path(table))
+func (t *Tables) doomedVersions(table string) (doomed []string, err error) {
+	target, err := t.FS.Readlink(t.Path(table))
 	if target == "" || err != nil {
 		return nil, err
 	}
 	current := filepath.Base(target)
-	entries, err := t.fs.ReadDir(t.versionsPath(table))
+	entries, err := t.FS.ReadDir(t.VersionsPath(table))
 	if err != nil {
 		return nil, err
 	}
 	now, _ := strconv.ParseInt(current, 10, 64)
-	old := t.now().Add(-t.grace).UnixMicro()
+	old := t.Now().Add(-t.Grace).UnixMicro()
 	replaced := now // when the next older version was replaced
 	for i, e := range slices.Backward(entries) {
 		base, isLink := strings.CutSuffix(e.Name(), ".link")

@@ -1,6 +1,6 @@
 //go:build !unix || solaris || aix
 
-package dir
+package parts
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-func (disk) Lock(string, bool) (unlock io.Closer, ok bool, err error) {
+// Lock implements [FileSystem].
+func (Disk) Lock(string, bool) (unlock io.Closer, ok bool, err error) {
 	return nil, false, buffer.Permanent(fmt.Errorf("partitions and merging need flock, which this system lacks: %w", errors.ErrUnsupported))
 }

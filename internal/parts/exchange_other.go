@@ -1,12 +1,13 @@
 //go:build !linux
 
-package dir
+package parts
 
 import (
 	"errors"
 	"os"
 )
 
-func (disk) Exchange(a, b string) error {
+// Exchange implements [FileSystem].
+func (Disk) Exchange(a, b string) error {
 	return &os.LinkError{Op: "exchange", Old: a, New: b, Err: errors.ErrUnsupported}
 }

@@ -1,4 +1,4 @@
-package dir
+package parts
 
 import (
 	"crypto/sha256"
@@ -10,9 +10,9 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// checkID refuses anything but an id of the buffer. Ids are used as file names unchanged, so this check also keeps every
+// CheckID refuses anything but an id of the buffer. Ids are used as file names unchanged, so this check also keeps every
 // file inside its directory.
-func checkID(kind, id string) error {
+func CheckID(kind, id string) error {
 	valid := 0 < len(id) && len(id) <= 64
 	for _, c := range []byte(id) {
 		valid = valid && ('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-')

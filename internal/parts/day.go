@@ -1,0 +1,67 @@
+package parts
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// dayPrefix begins the names of the folders of a partitioned table, and NoDay is the one of rows without a day. The names
+// are those that Hive, Spark and DuckDB expect.
+const (
+	dayColumn = "dt"
+	dayPrefix = dayColumn + "="
+	NoDay     = dayPrefix + "__HIVE_DEFAULT_PARTITION__"
+)
+
+// partitionOf returns the column by which a new table is split, "" for none.
+func partitionOf(table buffer.Table, by string) (string, error) {
+	for _, c := range table.Columns {
+		if by != "" && c.Name == by && (c.Type == datatype.Date || c.Type == datatype.Timestamp) {
+			return by, checkDayColumn(table)
+		}
+	}
+	return "", nil
+}
+
+// checkDayColumn refuses a column that readers would take for the name of the folder.
+func checkDayColumn(table buffer.Table) error {
+	for _, c := range table.Columns {
+		if strings.EqualFold(c.Name, dayColumn) {
+			return buffer.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
+				table.ID, dayPrefix, c.Name))
+		}
+	}
+	return nil
+}
+
+// DayFolder returns the folder of a row by its cell of type date or timestamp.
+func DayFolder(cell []byte) (string, error) {
+	if cell == nil {
+		return NoDay, nil
+	}
+	const form = "2006-01-02"
+	valid := len(cell) == len(form) || len(cell) > len(form) && cell[len(form)] == 'T'
+	for i := 0; valid && i < len(form); i++ {
+		if form[i] == '-' {
+			valid = cell[i] == '-'
+		} else {
+			valid = '0' <= cell[i] && cell[i] <= '9'
+		}
+	}
+	if !valid {
+		return "", buffer.Permanent(fmt.Errorf("%.40q is neither a date nor a timestamp", cell))
+	}
+	return dayPrefix + string(cell[:len(form)]), nil
+}
+
+// PartPath returns the path in the table of a new part with rows of a file. folder is "" if the table is not split.
+func (d Definition) PartPath(folder, file string, rows int64, extension string) string {
+	if d.Partition == "" {
+		return file + extension
+	}
+	return filepath.Join(folder, fmt.Sprintf("%s.%d%s", file, rows, extension))
+}

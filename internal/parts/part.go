@@ -1,0 +1,205 @@
+package parts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Part is a file of rows in a table. Its name tells which imported files it has:
+//
+//	<id>.csv                     one file
+//	<id>.<rows>.csv              the rows of one file that belong to one day
+//	<first>~<last>~<files>.csv   several files, merged; "contents" below lists them
+//
+// No name is ever used for other rows: the files that are merged with a given first one only become more.
+type Part struct {
+	// Folder is "" or the folder of a day, Name the name in it and Extension what ends it.
+	Folder, Name, Extension string
+	// First and Last are the lowest and the highest id.
+	First, Last string
+	// Rows is the number of rows, -1 if the name does not tell.
+	Rows int64
+	// Files is the number of imported files.
+	Files int
+}
+
+// Path is the path of the part in its table.
+func (p Part) Path() string { return filepath.Join(p.Folder, p.Name) }
+
+// Merged reports whether the part has the rows of several files.
+func (p Part) Merged() bool { return p.Files > 1 }
+
+// contentsPath is the file that lists what a merged part has. Its name starts with a dot, so readers ignore it.
+func (p Part) contentsPath() string {
+	return filepath.Join(p.Folder, "."+strings.TrimSuffix(p.Name, p.Extension)+".json")
+}
+
+// parsePart reads the name of a part. ok is false for another file.
+func (t *Tables) parsePart(folder, name string) (p Part, ok bool) {
+	i := slices.IndexFunc(t.Format.Extensions(), func(e string) bool { return strings.HasSuffix(name, e) })
+	if i < 0 || name[0] == '.' {
+		return p, false
+	}
+	extension := t.Format.Extensions()[i]
+	base := strings.TrimSuffix(name, extension)
+	p = Part{Folder: folder, Name: name, Rows: -1, Files: 1, Extension: extension}
+	if fields := strings.Split(base, "~"); len(fields) == 3 {
+		p.First, p.Last = fields[0], fields[1]
+		var err error
+		p.Files, err = strconv.Atoi(fields[2])
+		return p, err == nil && p.Files > 1
+	}
+	id, rows, counted := strings.Cut(base, ".")
+	if p.First, p.Last = id, id; counted {
+		n, err := strconv.ParseInt(rows, 10, 64)
+		if err != nil {
+			n = -1
+		}
+		p.Rows = n
+	}
+	return p, true
+}
+
+// parts lists the parts in the directory of a table, sorted by folder and name.
+func (t *Tables) parts(dir string) (parts []Part, err error) {
+	entries, err := t.FS.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			if p, ok := t.parsePart("", e.Name()); ok {
+				parts = append(parts, p)
+			}
+			continue
+		}
+		if !strings.HasPrefix(e.Name(), dayPrefix) {
+			continue
+		}
+		files, err := t.FS.ReadDir(filepath.Join(dir, e.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, f := range files {
+			if p, ok := t.parsePart(e.Name(), f.Name()); ok && !f.IsDir() {
+				parts = append(parts, p)
+			}
+		}
+	}
+	return parts, nil
+}
+
+// contents lists the files of a merged part, in the order of their rows.
+type contents struct {
+	Files []Content `json:"files"`
+}
+
+// Content is one file in a merged part.
+type Content struct {
+	// ID is the id of the file and Rows the number of its rows.
+	ID   string `json:"id"`
+	Rows int64  `json:"rows"`
+	// Offset and Length say where the rows are, in a unit of the format: bytes or rows.
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
+// Contents reads what a merged part of the folder dir has.
+func (s *Store) Contents(dir string, p Part) ([]Content, error) {
+	path := filepath.Join(dir, p.contentsPath())
+	rc, err := s.FS.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(rc)
+	if err := errors.Join(err, rc.Close()); err != nil {
+		return nil, err
+	}
+	var c contents
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, buffer.Permanent(fmt.Errorf("%s is damaged: restore it: %w", path, err))
+	}
+	return c.Files, nil
+}
+
+// Section is where the rows of one imported file are: a part, or a range in a merged one.
+type Section struct {
+	// Path is the path of the part.
+	Path string
+	// Rows is the number of rows as recorded, -1 if it is not.
+	Rows int64
+	// Offset and Length are as in [Content]. A Length of 0 is the whole part.
+	Offset, Length int64
+}
+
+// sections finds the rows of an imported file. There are none if it was not imported, or if its parts were removed.
+func (t *Tables) sections(table, id string) ([]Section, error) {
+	dir := t.Path(table)
+	for _, extension := range t.Format.Extensions() {
+		path := filepath.Join(dir, id+extension)
+		if info, err := t.Find(path); info != nil || err != nil {
+			return []Section{{Path: path, Rows: -1}}, err
+		}
+	}
+	target, err := t.FS.Readlink(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if target == "" || err != nil {
+		return nil, err
+	}
+	dir = filepath.Join(t.Root, target)
+	parts, err := t.parts(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []Section
+	for _, p := range parts {
+		if id < p.First || p.Last < id {
+			continue
+		}
+		s := Section{Path: filepath.Join(dir, p.Path()), Rows: p.Rows}
+		if p.Merged() {
+			files, err := t.Contents(dir, p)
+			if err != nil {
+				return nil, err
+			}
+			i := slices.IndexFunc(files, func(c Content) bool { return c.ID == id })
+			if i < 0 {
+				continue
+			}
+			s.Rows, s.Offset, s.Length = files[i].Rows, files[i].Offset, files[i].Length
+		}
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// countSections returns the number of rows in sections, and whether each has the rows that are recorded for it.
+func (t *Tables) countSections(ctx context.Context, d Definition, all []Section) (rows int64, whole bool, err error) {
+	whole = true
+	for _, s := range all {
+		n, err := t.Format.Count(ctx, &t.Store, d, s)
+		if err != nil {
+			return 0, false, err
+		}
+		rows += n
+		whole = whole && n == s.Rows
+	}
+	return rows, whole, nil
+}
+
+// Damaged is the error for a part that is not what the format writes.
+func Damaged(path string, err error) error {
+	return buffer.Permanent(fmt.Errorf("%s is damaged: move it away or mend it: %w", path, err))
+}
