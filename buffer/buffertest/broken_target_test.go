@@ -355,6 +355,60 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 				return nil
 			}}
 		}()},
+		"the id is stored in a second step under a mutex": {"ImportInterrupted", func() brokenTarget {
+			var mu sync.Mutex
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if err := m.Ensure(ctx, f.Table); err != nil {
+					return err
+				}
+				if n, _ := m.CountFile(ctx, f.Table, f.ID); n > 0 {
+					return nil
+				}
+				rows, err := readRows(ctx, f)
+				if err != nil {
+					return err
+				}
+				m.appendRows(f.Table.ID, rows) // the first transaction
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				m.remember(f) // the second one
+				return nil
+			}}
+		}()},
+		"the slices are stored one by one": {"ImportInterrupted", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			rows, err := readRows(ctx, f)
+			if err != nil {
+				return err
+			}
+			if err := m.Ensure(ctx, f.Table); err != nil || m.remember(f) {
+				return err
+			}
+			for _, row := range rows {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				m.appendRows(f.Table.ID, [][]string{row})
+			}
+			return nil
+		}}},
+		"the id is looked for before the rows are read": {"ImportBesideAbandoned", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			if err := m.Ensure(ctx, f.Table); err != nil {
+				return err
+			}
+			if n, _ := m.CountFile(ctx, f.Table, f.ID); n > 0 {
+				return nil
+			}
+			rows, err := readRows(ctx, f)
+			if err != nil {
+				return err
+			}
+			m.appendRows(f.Table.ID, rows)
+			m.remember(f)
+			return nil
+		}}},
 		"a note that is not saved is ignored": {"SaveProgressFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
 			_ = f.SaveProgress(ctx, []byte("job 1"))
 			return m.Import(ctx, f)

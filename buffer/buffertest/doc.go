@@ -16,6 +16,8 @@
 //		})
 //	}
 //
+// [Kills] kills a process that imports, again and again.
+//
 // The suites inject faults through the arguments of the driver: a source that breaks off, a slice that cannot be opened, a
 // context that is cancelled. They need no access to its internals. Test failures of the driver's own disk or network
 // yourself.

@@ -21,8 +21,8 @@ type TargetHarness struct {
 	// Rows reads a table as any other reader would: the cells of each row in the order of the columns, with [Null] for NULL. A
 	// missing table gives nil.
 	Rows func(t *testing.T, table string) [][]string
-	// Reopen returns a new driver for the same tables, as after a restart of the process. If it is nil, a driver that
-	// remembers the imported ids in memory alone is not caught.
+	// Reopen returns a new driver for the same tables, as after a restart of the process. The suite may go on using the other
+	// beside it. If it is nil, a driver that remembers the imported ids in memory alone is not caught.
 	Reopen func(t *testing.T) buffer.Target
 	// Staging, if not nil, returns the staging from which the target reads slices by itself. The suite puts them there
 	// before each import. Otherwise slices come from memory.
@@ -39,6 +39,8 @@ type TargetHarness struct {
 	// AtLeastOnce says that two concurrent imports of one file may duplicate its rows. Sequential imports must not, each
 	// with the note that the previous one saved.
 	AtLeastOnce bool
+	// Process lets [Kills] use the tables from a second process. [Target] does not need it.
+	Process *Process
 	// Refusal, if not nil, is a row that the target refuses. Import must then name it in a [*buffer.RowsError].
 	Refusal *Refusal
 }
@@ -59,28 +61,31 @@ type Refusal struct {
 func Target(t *testing.T, h TargetHarness) {
 	t.Helper()
 	for _, c := range targetChecks {
-		t.Run(c.name, func(t *testing.T) {
-			b := bench{
-				Target: h.Open(t), t: t,
-				read:        func(table string) [][]string { return h.Rows(t, table) },
-				unordered:   h.Unordered,
-				textOnly:    h.TextOnly,
-				atLeastOnce: h.AtLeastOnce,
-				typed:       h.Typed,
-				refusal:     h.Refusal,
-			}
-			if h.Refusal != nil && h.Refusal.Prepare != nil {
-				b.prepare = func(table string) { h.Refusal.Prepare(t, table) }
-			}
-			if h.Reopen != nil {
-				b.reopen = func() buffer.Target { return h.Reopen(t) }
-			}
-			if h.Staging != nil {
-				b.staging = h.Staging(t)
-			}
-			c.run(t, &b)
-		})
+		t.Run(c.name, func(t *testing.T) { c.run(t, h.bench(t)) })
 	}
+}
+
+// bench opens a target.
+func (h TargetHarness) bench(t *testing.T) *bench {
+	b := &bench{
+		Target: h.Open(t), t: t,
+		read:        func(table string) [][]string { return h.Rows(t, table) },
+		unordered:   h.Unordered,
+		textOnly:    h.TextOnly,
+		atLeastOnce: h.AtLeastOnce,
+		typed:       h.Typed,
+		refusal:     h.Refusal,
+	}
+	if h.Refusal != nil && h.Refusal.Prepare != nil {
+		b.prepare = func(table string) { h.Refusal.Prepare(t, table) }
+	}
+	if h.Reopen != nil {
+		b.reopen = func() buffer.Target { return h.Reopen(t) }
+	}
+	if h.Staging != nil {
+		b.staging = h.Staging(t)
+	}
+	return b
 }
 
 type targetCheck struct {
@@ -110,6 +115,8 @@ var targetChecks = []targetCheck{
 	{"ImportCancelled", importCancelled},
 	{"ImportConcurrently", importConcurrently},
 	{"ImportSameFileConcurrently", importSameFileConcurrently},
+	{"ImportInterrupted", importInterrupted},
+	{"ImportBesideAbandoned", importBesideAbandoned},
 	{"SaveProgressFails", saveProgressFails},
 	{"CountFile", countFile},
 	{"Uncreate", uncreate},
@@ -138,11 +145,20 @@ type bench struct {
 // expectRows compares a table with the rows of files.
 func (b *bench) expectRows(table string, files ...*testFile) {
 	b.t.Helper()
-	var want [][]string
+	b.compare(table, b.read(table), rowsOf(files), b.unordered)
+}
+
+// expectFiles is expectRows for files of which any may come first.
+func (b *bench) expectFiles(table string, files ...*testFile) {
+	b.t.Helper()
+	b.compare(table, b.read(table), rowsOf(files), true)
+}
+
+func rowsOf(files []*testFile) (all [][]string) {
 	for _, f := range files {
-		want = append(want, f.rows()...)
+		all = append(all, f.rows()...)
 	}
-	b.compare(table, b.read(table), want, b.unordered)
+	return all
 }
 
 func (b *bench) compare(table string, got, want [][]string, unordered bool) {

@@ -47,6 +47,19 @@ func TestTablesConformance(t *testing.T) {
 	}
 }
 
+func TestKillsDuringImports(t *testing.T) {
+	var path string
+	open := func(_ *testing.T, place string) buffer.Target { return dir.Tables(place) }
+	buffertest.Kills(t, buffertest.TargetHarness{
+		Open: func(t *testing.T) buffer.Target {
+			path = t.TempDir()
+			return open(t, path)
+		},
+		Rows:    func(t *testing.T, table string) [][]string { return rows(t, path, table) },
+		Process: &buffertest.Process{Place: func(*testing.T) string { return path }, Open: open},
+	})
+}
+
 // rows reads a table; an absent one gives nil.
 func rows(t *testing.T, path, table string) (all [][]string) {
 	t.Helper()

@@ -1,0 +1,205 @@
+package buffertest
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Process lets [Kills] use the tables of a target from a second process.
+type Process struct {
+	// Place returns where the tables are of the target that TargetHarness.Open opened last, for example a path.
+	Place func(t *testing.T) string
+	// Open returns a driver for the tables at that place. It runs in the second process.
+	Open func(t *testing.T, place string) buffer.Target
+}
+
+// Environment of the second process and of the tests that start it.
+const (
+	placeEnv = "FOREBAY_KILLS_PLACE"
+	killsEnv = "FOREBAY_KILLS"
+)
+
+// Kills kills a process that imports: while it reads a file, when the file is imported and before anybody has recorded that, and at
+// any moment. After each kill the same file is imported again, and the table must have each row once. Every third kill hits an
+// attempt beside which this process makes the next one. It kills as often as the environment variable FOREBAY_KILLS says, by default three
+// times. The harness needs Process.
+//
+// The second process is the test binary with the calling test alone, in which Kills does not return.
+//
+//	func TestKills(t *testing.T) { buffertest.Kills(t, harness) }
+func Kills(t *testing.T, h TargetHarness) {
+	t.Helper()
+	if h.Process == nil {
+		t.Fatal("TargetHarness.Process is not set")
+	}
+	if place, ok := os.LookupEnv(placeEnv); ok {
+		importUntilKilled(t, h.Process.Open(t, place))
+	}
+	if testing.Short() {
+		t.Skip("it starts processes")
+	}
+	kills, err := strconv.Atoi(cmp.Or(os.Getenv(killsEnv), "3"))
+	if err != nil {
+		t.Fatalf("%s: %v", killsEnv, err)
+	}
+	seed := rand.Uint64()
+	t.Logf("%d kills, seed %d", kills, seed)
+	k := killer{bench: h.bench(t), rng: rand.New(rand.NewPCG(seed, 0)), place: h.Process.Place(t), test: t.Name()}
+	k.mustEnsure(eventsTable())
+	var all []*testFile
+	for i := range kills {
+		if k.kill(i); t.Failed() {
+			return
+		}
+		all = append(all, killFile(i))
+	}
+	k.expectFiles(eventsTable().ID, all...)
+}
+
+// killRows is the number of rows of a file that an import is killed in.
+const killRows = 60
+
+func killFile(i int) *testFile {
+	return newFile(fmt.Sprintf("file-%06d", i), eventsTable(), makeRows(uint64(i), killRows, 3))
+}
+
+// killer is the process that stays alive.
+type killer struct {
+	*bench
+	rng         *rand.Rand
+	place, test string
+	took        time.Duration // from the second slice to the end of an import
+}
+
+func (k *killer) kill(i int) {
+	f := killFile(i)
+	p := k.start(i)
+	p.await("reading")
+	imported := false
+	switch i % 3 {
+	case 0: // what this process does beside it
+		done := make(chan error, 1)
+		go func() { done <- k.importFile(k.t.Context(), f) }() // it may give up on a lock
+		select {
+		case <-done:
+			p.end()
+		case <-time.After(time.Duration(k.rng.Int64N(int64(besideWait)))):
+			p.end()
+			<-done
+		}
+	case 1: // it has imported, and nobody has recorded that
+		begin := time.Now()
+		p.release()
+		p.await("imported")
+		k.took, imported = time.Since(begin), true
+		p.end()
+	default:
+		p.release()
+		<-time.After(time.Duration(k.rng.Int64N(int64(k.took + 1))))
+		p.end()
+	}
+	got := len(k.read(f.table.ID))
+	switch {
+	case got != killRows*i && got != killRows*(i+1):
+		k.t.Fatalf("kill %d: the table has %d rows, want the %d of before or %d: commit all rows of a file together", i, got, killRows*i, killRows*(i+1))
+	case imported && got == killRows*i:
+		k.t.Fatalf("kill %d: Import had returned nil, and the rows are not in the table: commit before it returns", i)
+	}
+	k.mustImport(f)
+	if got := len(k.read(f.table.ID)); got != killRows*(i+1) {
+		k.t.Fatalf("kill %d: after the next attempt the table has %d rows, want %d: commit the id in the same transaction as the rows",
+			i, got, killRows*(i+1))
+	}
+	k.expectCount(f.table, f.id, killRows)
+}
+
+// importer is the process that is killed.
+type importer struct {
+	t   tb
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// start begins the import of a file in a process, which waits in the second slice until it is released.
+func (k *killer) start(i int) *importer {
+	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(k.test, "/", "$/^")+"$", "-test.count=1")
+	cmd.Env = append(os.Environ(), placeEnv+"="+k.place)
+	cmd.Stderr = os.Stderr
+	p := &importer{t: k.t, cmd: cmd}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		k.t.Fatalf("%v", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(in, i)
+	}
+	if err != nil {
+		k.t.Fatalf("%v", err)
+	}
+	p.in, p.out = in, bufio.NewScanner(out)
+	return p
+}
+
+// await reads until the process says a word.
+func (p *importer) await(word string) bool {
+	p.t.Helper()
+	for p.out.Scan() {
+		if p.out.Text() == word {
+			return true
+		}
+		p.t.Errorf("the process that imports says %q, want %q", p.out.Text(), word)
+	}
+	p.t.Fatalf("the process that imports has ended by itself")
+	return false
+}
+
+func (p *importer) release() { fmt.Fprintln(p.in, "go on") }
+
+func (p *importer) end() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// importUntilKilled does in the second process what [importer] asks for.
+func importUntilKilled(t *testing.T, target buffer.Target) {
+	commands := bufio.NewScanner(os.Stdin)
+	commands.Scan()
+	i, err := strconv.Atoi(commands.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := killFile(i)
+	reading, release := make(chan struct{}), make(chan struct{})
+	f.fault = heldAt(1, reading, release)
+	go func() {
+		<-reading
+		fmt.Println("reading")
+		commands.Scan()
+		close(release)
+	}()
+	if err := target.Import(context.Background(), f.attempt()); err != nil {
+		fmt.Println(err)
+	} else {
+		fmt.Println("imported")
+	}
+	for commands.Scan() { // until it is killed, or the other process ends
+	}
+	t.FailNow()
+}
