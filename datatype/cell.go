@@ -12,7 +12,7 @@ import (
 // CellError says that a cell is not a canonical text of its type. Rows of a buffer have no such cells: the row was damaged, or read
 // with other columns than it was written with.
 type CellError struct {
-	Type Type
+	Type Type // of the column
 	// Cell is the beginning of the cell, at most 64 bytes.
 	Cell string
 }

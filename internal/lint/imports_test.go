@@ -2,7 +2,6 @@ package lint
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"strings"
 )
@@ -187,7 +186,7 @@ func checkLean(t *tree) []problem {
 func checkTesting(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
-		if f.test || f.program() || strings.HasSuffix(path.Base(f.dir), "test") {
+		if f.test || f.program() || f.kit() {
 			continue
 		}
 		for _, p := range f.imports() {

@@ -48,6 +48,9 @@ func (f *file) program() bool {
 	return f.ast.Name.Name == "main" || f.room() == "examples" || f.room() == "bench"
 }
 
+// kit reports whether the package is for tests.
+func (f *file) kit() bool { return strings.HasSuffix(path.Base(f.dir), "test") }
+
 // room is the first element of the folder, "." for the root package.
 func (f *file) room() string {
 	room, _, _ := strings.Cut(f.dir, "/")
