@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 )
 
 // MaxTableColumns bounds the columns that the definitions of one sink have ever given a table that grows.
@@ -40,35 +38,20 @@ func (e *ChangeError) Error() string {
 		e.Sink, e.Column.Name, kindOf(datatype.Column{Type: e.Column.Type}), e.Table, kindOf(datatype.Column{Type: e.Kept.Type}), e.Version)
 }
 
-// maxColumnName is the longest name that every target keeps whole, in bytes.
-const maxColumnName = 63
-
-// CheckNames refuses names under which some target would not find the columns of a table with Extend again: two that differ only
-// in case, names of more than 63 bytes or with control characters, and those that begin with _forebay_. It joins all problems.
+// CheckNames refuses names of columns that some target could not keep, or would not find again, if the table has types or Extend:
+// two that differ only in case, empty ones, those of more than 63 bytes, with control characters or with a space at an end, and those
+// that begin with _forebay_. It joins all problems.
 func (t Table) CheckNames() error {
-	if !t.Extend {
+	if !t.Extend && !slices.ContainsFunc(t.Columns, func(c datatype.Column) bool { return c.Type != datatype.Untyped }) {
 		return nil
 	}
-	columns := t.Columns
 	var problems []error
-	for i, c := range columns {
-		problem := ""
-		switch {
-		case c.Name == "":
-			problem = "is empty"
-		case len(c.Name) > maxColumnName:
-			problem = fmt.Sprintf("has %d bytes, at most %d are allowed", len(c.Name), maxColumnName)
-		case !utf8.ValidString(c.Name):
-			problem = "is not UTF-8"
-		case strings.ContainsFunc(c.Name, unicode.IsControl):
-			problem = "has a control character"
-		case strings.TrimSpace(c.Name) != c.Name:
-			problem = "begins or ends with a space"
-		case len(c.Name) >= len(ownPrefix) && strings.EqualFold(c.Name[:len(ownPrefix)], ownPrefix):
-			problem = "begins with " + ownPrefix + ", which targets keep for their own columns"
-		default:
-			if other := place(columns[:i], c.Name); other >= 0 {
-				problem = fmt.Sprintf("differs from %q only in case", columns[other].Name)
+	for i, c := range t.Columns {
+		problem := celltype.NameProblem(c.Name)
+		if other := place(t.Columns[:i], c.Name); problem == "" && other >= 0 {
+			problem = fmt.Sprintf("differs from %q only in case", t.Columns[other].Name)
+			if t.Columns[other].Name == c.Name {
+				problem = "is taken"
 			}
 		}
 		if problem != "" {
@@ -77,9 +60,6 @@ func (t Table) CheckNames() error {
 	}
 	return errors.Join(problems...)
 }
-
-// ownPrefix begins the names of columns that a target adds for itself.
-const ownPrefix = "_forebay_"
 
 // Accepts returns a [*ChangeError] if Define would refuse c because of what the table has from earlier definitions.
 func (b *Buffer) Accepts(c SinkConfig) error {

@@ -5,37 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// maxNameLength is the longest name of a column in a typed mapping, in bytes. PostgreSQL cuts longer ones.
-const maxNameLength = 63
-
-// ownPrefix begins the names of columns and tables that drivers make for themselves.
-const ownPrefix = "_forebay_"
-
 // checkName refuses names that some databases change, or take for another column. earlier are the columns before.
 func checkName(earlier Columns, name string, fault faultFunc) {
-	refuse := func(format string, args ...any) { fault("name", 0, 0, fmt.Errorf(format, args...)) }
-	if len(name) > maxNameLength {
-		refuse("has %d bytes; a column of a typed mapping has at most %d", len(name), maxNameLength)
-	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		refuse("must not have control characters in a typed mapping")
-	}
-	if strings.TrimSpace(name) != name {
-		refuse("must not begin or end with a space in a typed mapping")
-	}
-	if len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix) {
-		refuse("must not begin with %s in a typed mapping", ownPrefix)
+	if problem := celltype.NameProblem(name); problem != "" {
+		fault("name", 0, 0, errors.New(problem))
 	}
 	for i, c := range earlier {
 		if strings.EqualFold(c.Name, name) {
-			refuse("column %d has the same name but for its case, which databases do not tell apart", i+1)
+			fault("name", 0, 0, fmt.Errorf("column %d has the same name but for its case, which databases do not tell apart", i+1))
 			return
 		}
 	}

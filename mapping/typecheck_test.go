@@ -42,10 +42,11 @@ func TestTypeFaults(t *testing.T) {
 		{Columns{id, Path("ID", "v", DataType(datatype.Int64))}, `column 2 ("ID"): name: column 1 has the same name but for its case, which databases do not tell apart`},
 		{Columns{Path("straße", "v"), Path("STRAßE", "v", DataType(datatype.Int64))}, `column 2 ("STRAßE"): name: column 1 has the same name but for its case, which databases do not tell apart`},
 		{Columns{id, Path("ID", "v")}, ``},
-		{Columns{id, Path(strings.Repeat("ž", 32), "v", DataType(datatype.Int64))}, `name: has 64 bytes; a column of a typed mapping has at most 63`},
-		{Columns{Path("_Forebay_n", "v"), Body("b", DataType(datatype.Bytes))}, `column 1 ("_Forebay_n"): name: must not begin with _forebay_ in a typed mapping`},
-		{Columns{Path("a\x00b", "v"), Body("b", DataType(datatype.Bytes))}, `column 1 ("a\x00b"): name: must not have control characters in a typed mapping`},
-		{Columns{Path("a ", "v"), Body("b", DataType(datatype.Bytes))}, `column 1 ("a "): name: must not begin or end with a space in a typed mapping`},
+		{Columns{id, Path(strings.Repeat("ž", 32), "v", DataType(datatype.Int64))}, `name: has 64 bytes, at most 63 are allowed`},
+		{Columns{Path("_Forebay_n", "v"), Body("b", DataType(datatype.Bytes))}, `column 1 ("_Forebay_n"): name: begins with _forebay_, which targets keep for their own columns`},
+		{Columns{Path("a\x00b", "v"), Body("b", DataType(datatype.Bytes))}, `column 1 ("a\x00b"): name: has a control character`},
+		{Columns{Path("a ", "v"), Body("b", DataType(datatype.Bytes))}, `column 1 ("a "): name: begins or ends with a space`},
+		{Columns{Path("a\xff", "v"), Body("b", DataType(datatype.Bytes))}, `name: is not UTF-8`},
 		{Columns{Path("_forebay_n\t ", "v"), Body("b")}, ``},
 	} {
 		_, err := Compile(tc.cols, Options{})
