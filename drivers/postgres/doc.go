@@ -1,0 +1,2 @@
+// Package postgres stores tables in a PostgreSQL database.
+package postgres

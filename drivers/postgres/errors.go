@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// SQLSTATE codes that need more than their class.
+const (
+	checkViolation        = "23514"
+	insufficientPrivilege = "42501"
+	undefinedTable        = "42P01"
+	lockNotAvailable      = "55P03"
+)
+
+// classify says what becomes of an error of the server. Only SQLSTATE decides: texts are translated, and a time-out names a line too.
+func classify(err error) error {
+	var pg *pgconn.PgError
+	if err == nil || !errors.As(err, &pg) || buffer.IsPermanent(err) {
+		return wrap(err)
+	}
+	switch {
+	case missingPartition(pg):
+		return buffer.Permanent(fmt.Errorf("postgres: no partition takes a row: create it, or a default partition: %w", withoutValues(pg)))
+	case refusesRow(pg):
+		return buffer.Permanent(fmt.Errorf("postgres: the database refuses a row and does not say which: %w", withoutValues(pg)))
+	case pg.Code == lockNotAvailable:
+		return wrap(err)
+	}
+	switch pg.Code[:min(2, len(pg.Code))] {
+	case "0A", "21", "28", "3D", "3F", "42", "44", "55", "P0": // the schema, a right, a trigger: somebody must change it
+		return buffer.Permanent(wrap(err))
+	}
+	return wrap(err)
+}
+
+func wrap(err error) error {
+	var rows *buffer.RowsError
+	if err == nil || errors.As(err, &rows) {
+		return err
+	}
+	return fmt.Errorf("postgres: %w", err)
+}
+
+// refusesRow reports whether the error is about the values of a row.
+func refusesRow(e *pgconn.PgError) bool {
+	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000"
+}
+
+// missingPartition tells a row without a partition from one that a check refuses: a check has a name, and that of a domain a type.
+func missingPartition(e *pgconn.PgError) bool {
+	return e.Code == checkViolation && e.ConstraintName == "" && e.DataTypeName == "" && e.TableName != ""
+}
+
+// withoutValues returns the error without the parts that may repeat what is in a row.
+func withoutValues(e *pgconn.PgError) *pgconn.PgError {
+	return &pgconn.PgError{
+		Severity: e.Severity, SeverityUnlocalized: e.SeverityUnlocalized, Code: e.Code, Message: message(e),
+		SchemaName: e.SchemaName, TableName: e.TableName, ColumnName: e.ColumnName, DataTypeName: e.DataTypeName, ConstraintName: e.ConstraintName,
+	}
+}
+
+// message returns the message of an error about a row. The texts of class 22 quote the value.
+func message(e *pgconn.PgError) string {
+	if !strings.HasPrefix(e.Code, "22") {
+		return e.Message
+	}
+	before, _, _ := strings.Cut(e.Message, `"`)
+	return strings.TrimRight(before, ": ")
+}
+
+// rowError says which row of a COPY the server refuses; nil if err is none of a row, or the row is unknown.
+func rowError(err error, relation string) *buffer.RowsError {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || !refusesRow(pg) {
+		return nil
+	}
+	// COPY events, line 3, column total: "…". Functions of triggers stand in lines before.
+	_, rest, found := strings.Cut(pg.Where, "COPY "+relation+", ")
+	if !found {
+		return nil
+	}
+	words := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' || r == ',' || r == ':' || r == '\n' })
+	if len(words) < 2 {
+		return nil
+	}
+	line, err := strconv.ParseInt(words[1], 10, 64) // counts rows, from 1
+	if err != nil || line < 1 {
+		return nil
+	}
+	column := pg.ColumnName
+	if place := fmt.Sprintf("line %d, column ", line); column == "" && strings.HasPrefix(rest, place) {
+		column, _, _ = strings.Cut(rest[len(place):], "\n")
+		column, _, _ = strings.Cut(column, ": \"") // the text form adds the value
+	}
+	refused := &buffer.RowsError{Err: withoutValues(pg)}
+	refused.Add(buffer.RowError{Row: line - 1, Column: column, Reason: pg.Code, Message: message(pg)})
+	return refused
+}

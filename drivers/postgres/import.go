@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// errPrepare ends an attempt that needs a change of the schema first, which is a transaction of its own.
+var errPrepare = errors.New("the table must be created or extended first")
+
+// Import implements [buffer.Target].
+func (t *Target) Import(ctx context.Context, f *buffer.File) error {
+	if err := t.check(f.Table); err != nil {
+		return err
+	}
+	// Somebody may drop a column or the table after each Ensure, so the attempts are bounded.
+	for attempt := 0; ; attempt++ {
+		err := t.transaction(ctx, t.options.LockTimeout, importTimeout(f.RawBytes), func(tx pgx.Tx) error { return t.importOnce(ctx, tx, f) })
+		if !errors.Is(err, errPrepare) || attempt == 3 {
+			return err
+		}
+		if err := t.Ensure(ctx, f.Table); err != nil {
+			return err
+		}
+	}
+}
+
+// importTimeout is how long one statement of an import may take, so that the server ends an attempt whose client hangs: two minutes
+// and a second for each 256 KiB.
+func importTimeout(bytes int64) time.Duration {
+	return 2*time.Minute + time.Duration(bytes>>18)*time.Second
+}
+
+func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) error {
+	// The id comes first: while an older attempt is open, this waits for its end.
+	tag, err := tx.Exec(ctx, "INSERT INTO "+t.table(imports)+" (file_id, table_name, rows) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", f.ID, f.Table.ID, f.Rows)
+	if err == nil && tag.RowsAffected() == 0 {
+		return errImported
+	}
+	if err == nil {
+		// Until the commit nobody changes the types that are read next: a binary row has none of its own.
+		_, err = tx.Exec(ctx, "LOCK TABLE ONLY "+t.table(f.Table.ID)+" IN ROW EXCLUSIVE MODE")
+	}
+	if sqlState(err) == undefinedTable {
+		return errPrepare
+	}
+	if err != nil {
+		return err
+	}
+	columns, err := t.columns(ctx, tx, f.Table.ID)
+	if err != nil {
+		return err
+	}
+	counted, have, want, err := fit(f.Table, columns)
+	if err != nil {
+		return err
+	}
+	if len(want) != len(have) {
+		return errPrepare
+	}
+	for i := range want {
+		if want[i] != have[i] {
+			return errPrepare
+		}
+	}
+	fields := fieldsOf(f.Table, counted, have)
+	key := t.options.Keys[f.Table.ID]
+	if key == nil {
+		return fields.copy(ctx, tx, f, t.table(f.Table.ID), f.Table.ID)
+	}
+	const rows = reserved + "rows"
+	// It has the types of the table, and nothing that fills or checks its columns.
+	if _, err := tx.Exec(ctx, fmt.Sprintf("CREATE TEMP TABLE %s ON COMMIT DROP AS SELECT %s, 0::bigint AS %s FROM %s WITH NO DATA",
+		rows, fields.names(), ordinal, t.table(f.Table.ID))); err != nil {
+		return err
+	}
+	if err := fields.ordered().copy(ctx, tx, f, "pg_temp."+rows, rows); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, t.upsert(f.Table.ID, "pg_temp."+rows, key, fields))
+	return err
+}
+
+// upsert returns the statement that brings the copied rows into the table: of equal keys the last one.
+func (t *Target) upsert(id, from string, key []string, fields fields) string {
+	keys := quoteAll(key)
+	var set []string
+	for _, f := range fields {
+		if !f.key {
+			set = append(set, quote(f.name)+" = EXCLUDED."+quote(f.name))
+		}
+	}
+	action := "NOTHING"
+	if set != nil {
+		action = "UPDATE SET " + strings.Join(set, ", ")
+	}
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT DISTINCT ON (%s) %s FROM %s ORDER BY %s, %s DESC ON CONFLICT (%s) DO %s",
+		t.table(id), fields.names(), keys, fields.names(), from, keys, ordinal, keys, action)
+}
+
+// errImported ends a transaction of a file that is imported already.
+var errImported = errors.New("imported already")
+
+// transaction runs do in a transaction with its own time-outs, and commits it. Settings of the session stay as they are, because a
+// pooler may give it to others.
+func (t *Target) transaction(ctx context.Context, lock, statement time.Duration, do func(pgx.Tx) error) error {
+	tx, err := t.pool.Begin(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	if err = t.set(ctx, tx, lock, statement); err == nil {
+		err = do(tx)
+	}
+	if err == nil {
+		// An error here says nothing about the outcome. The next attempt finds the id, or imports.
+		return classify(tx.Commit(ctx))
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = tx.Rollback(end) // a connection that cannot roll back is closed
+	switch {
+	case errors.Is(err, errImported):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return classify(err)
+}
+
+// set sets what a transaction needs. The server ends one whose client is gone: by keepalives, or when the client is silent for a
+// minute between two statements. A database that does not wait for its log would lose what Import calls durable.
+func (t *Target) set(ctx context.Context, tx pgx.Tx, lock, statement time.Duration) error {
+	_, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
+		set_config('idle_in_transaction_session_timeout', '60s', true),
+		set_config('tcp_keepalives_idle', '30', true), set_config('tcp_keepalives_interval', '10', true), set_config('tcp_keepalives_count', '3', true),
+		set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local' ELSE current_setting('synchronous_commit') END, true)`,
+		milliseconds(lock), milliseconds(statement))
+	return err
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+
+// CountFile implements [buffer.Counter]. It returns the rows that the import has written; rows that were deleted since count too.
+func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+	err = t.pool.QueryRow(ctx, "SELECT rows FROM "+t.table(imports)+" WHERE file_id = $1 AND table_name = $2", fileID, table.ID).Scan(&rows)
+	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == undefinedTable {
+		return 0, nil
+	}
+	return rows, classify(err)
+}
+
+// Compact implements [buffer.Compactor]: it forgets the ids of files that were imported before Options.KeepIDs.
+func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
+	now, last := time.Now().Unix(), t.cleaned.Load()
+	if now-last < int64(time.Hour/time.Second) || !t.cleaned.CompareAndSwap(last, now) {
+		return nil
+	}
+	const batch = 1000
+	for {
+		tag, err := t.pool.Exec(ctx, fmt.Sprintf(`DELETE FROM %[1]s WHERE file_id IN
+			(SELECT file_id FROM %[1]s WHERE imported_at < now() - make_interval(secs => $1) LIMIT %[2]d FOR UPDATE SKIP LOCKED)`, t.table(imports), batch),
+			t.options.KeepIDs.Seconds())
+		if err != nil || tag.RowsAffected() < batch {
+			return classify(err)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// Options are the options of a [Target]. The zero value has a default for each.
+type Options struct {
+	// Schema has the tables and the table of imported files. It must exist. Default: public.
+	Schema string
+	// JSONB makes json columns of new tables jsonb instead of json. PostgreSQL then changes documents: it orders keys, keeps the
+	// last of equal ones and rewrites numbers. A number that numeric cannot hold is a refused row.
+	JSONB bool
+	// Keys are the columns of the primary key of a table, by Table.ID. A row of such a table replaces the one with its key. Rows
+	// of one file count in their order; of two files the one that is imported later wins.
+	Keys map[string][]string
+	// MaxConns bounds the connections: one an import. Default: 8.
+	MaxConns int
+	// LockTimeout is how long an import waits for a lock, for example while another attempt of the same file runs. A change of a
+	// table waits for at most 2 seconds, because readers wait behind it. Default: 10 s.
+	LockTimeout time.Duration
+	// KeepIDs is how long the id of an imported file is remembered. A file that is retried later than this is imported again, so
+	// it must be longer than any outage after which files of staging are still imported. Default: 1 year. The least is 30 days.
+	KeepIDs time.Duration
+	// Configure, if not nil, changes the configuration of the connections, for example to get passwords from elsewhere.
+	Configure func(*pgxpool.Config)
+}
+
+const minKeepIDs = 30 * 24 * time.Hour
+
+// Target is a [buffer.Target] whose tables are in a PostgreSQL database. It is safe for concurrent use.
+type Target struct {
+	pool    *pgxpool.Pool
+	options Options
+	cleaned atomic.Int64 // when old ids were removed last, in Unix seconds
+}
+
+var (
+	_ buffer.Target    = (*Target)(nil)
+	_ buffer.Extender  = (*Target)(nil)
+	_ buffer.Limiter   = (*Target)(nil)
+	_ buffer.Counter   = (*Target)(nil)
+	_ buffer.Uncreator = (*Target)(nil)
+	_ buffer.Compactor = (*Target)(nil)
+)
+
+// Open returns a target for the database of a connection string: a URL, or words like host=… dbname=…, as libpq reads them, with
+// its environment variables and password file. It does not connect: rows wait while the database is away. The caller closes the
+// target after the engine.
+func Open(connString string, o Options) (*Target, error) {
+	cfg, err := pgxpool.ParseConfig(connString)
+	if err != nil { // its text may contain the password
+		return nil, errors.New("postgres: the connection string cannot be read: use postgres://user:password@host:port/database or host=… user=… dbname=…, and check sslmode and files that it names")
+	}
+	if o.Schema == "" {
+		o.Schema = "public"
+	}
+	if o.MaxConns == 0 {
+		o.MaxConns = 8
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = 10 * time.Second
+	}
+	if o.KeepIDs == 0 {
+		o.KeepIDs = 365 * 24 * time.Hour
+	}
+	switch {
+	case o.MaxConns < 0 || o.MaxConns > 1000:
+		return nil, fmt.Errorf("postgres: MaxConns is %d, must be 1 to 1000", o.MaxConns)
+	case o.LockTimeout < time.Millisecond:
+		return nil, fmt.Errorf("postgres: LockTimeout is %s, must be at least 1ms", o.LockTimeout)
+	case o.KeepIDs < minKeepIDs:
+		return nil, fmt.Errorf("postgres: KeepIDs is %s, must be at least 30 days", o.KeepIDs)
+	}
+	if err := checkName("schema", o.Schema); err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	o.Keys = maps.Clone(o.Keys)
+	for table, key := range o.Keys {
+		if len(key) == 0 {
+			return nil, fmt.Errorf("postgres: Keys of table %q has no column", table)
+		}
+		o.Keys[table] = slices.Clone(key)
+	}
+	cfg.MaxConns = int32(o.MaxConns)
+	// A pooler may give each transaction another connection of the server, so nothing is prepared and nothing is cached.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	cfg.ConnConfig.StatementCacheCapacity, cfg.ConnConfig.DescriptionCacheCapacity = 0, 0
+	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "forebay"
+	}
+	if !strings.Contains(connString, "connect_timeout") {
+		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	}
+	if o.Configure != nil {
+		o.Configure(cfg)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	return &Target{pool: pool, options: o}, nil
+}
+
+// Close closes the connections. It waits for calls that run.
+func (t *Target) Close() { t.pool.Close() }
+
+// Limits implements [buffer.Limiter]. Neither text nor jsonb can store NUL.
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{NoNUL: true} }
+
+// reserved begins the names of our own tables.
+const reserved = "_forebay_"
+
+// check refuses a table whose names PostgreSQL would cut, or that has no column of its key.
+func (t *Target) check(table buffer.Table) error {
+	err := checkName("table", table.ID)
+	if err == nil && strings.HasPrefix(table.ID, reserved) {
+		err = fmt.Errorf("the name of the table %q begins with %s, like those of our own tables", table.ID, reserved)
+	}
+	names := table.Names()
+	for _, name := range names {
+		if err == nil {
+			err = checkName("column", name)
+		}
+	}
+	for _, key := range t.options.Keys[table.ID] {
+		if err == nil && !slices.Contains(names, key) {
+			err = fmt.Errorf("the key of table %q has the column %q, which its mapping lacks", table.ID, key)
+		}
+	}
+	if err != nil {
+		return buffer.Permanent(fmt.Errorf("postgres: %w", err))
+	}
+	return nil
+}
+
+// maxName is the longest name in bytes. PostgreSQL cuts longer ones without an error, so that two may become one.
+const maxName = 63
+
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("the name of the %s is empty", what)
+	case len(name) > maxName:
+		return fmt.Errorf("the name of the %s %.100q has %d bytes, PostgreSQL takes %d", what, name, len(name), maxName)
+	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+		return fmt.Errorf("the name of the %s %q is not UTF-8 without NUL", what, name)
+	}
+	return nil
+}
+
+// quote returns a name as SQL.
+func quote(names ...string) string { return pgx.Identifier(names).Sanitize() }
+
+// quoteAll returns a list of names as SQL.
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = quote(name)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// table returns the name of a table as SQL.
+func (t *Target) table(id string) string { return quote(t.options.Schema, id) }
+
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}

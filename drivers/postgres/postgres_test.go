@@ -1,0 +1,122 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+
+// open returns a target in an empty schema.
+func open(tb testing.TB, o Options) *Target {
+	tb.Helper()
+	o.Schema = pgtest.Schema(tb)
+	return reopen(tb, o)
+}
+
+func reopen(tb testing.TB, o Options) *Target {
+	tb.Helper()
+	target, err := Open(pgtest.URL(tb), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(target.Close)
+	return target
+}
+
+// readTable reads a table as canonical texts, in the order in which rows were written.
+func readTable(tb testing.TB, conn *pgx.Conn, schema, table string) [][]string {
+	tb.Helper()
+	target := &Target{options: Options{Schema: schema}}
+	var columns []column
+	err := pgx.BeginFunc(context.Background(), conn, func(tx pgx.Tx) (err error) {
+		columns, err = target.columns(context.Background(), tx, table)
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if columns == nil {
+		return nil
+	}
+	var exprs []string
+	for _, c := range columns {
+		expr := quote(c.name)
+		switch c.typeName {
+		case "timestamp with time zone":
+			expr = fmt.Sprintf(`to_char(%s AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`, expr)
+		case "bytea":
+			expr = fmt.Sprintf(`translate(encode(%s, 'base64'), E'\n', '')`, expr)
+		case "double precision":
+			// PostgreSQL writes exponents with two digits, and from 1e15 on.
+			expr = fmt.Sprintf(`'float ' || %s::text`, expr)
+		}
+		exprs = append(exprs, expr+"::text")
+	}
+	rows, err := conn.Query(context.Background(), "SELECT "+strings.Join(exprs, ", ")+" FROM "+quote(schema, table)+" ORDER BY tableoid, ctid")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]string, error) {
+		cells := make([]*string, len(columns))
+		places := make([]any, len(columns))
+		for i := range cells {
+			places[i] = &cells[i]
+		}
+		if err := row.Scan(places...); err != nil {
+			return nil, err
+		}
+		texts := make([]string, len(cells))
+		for i, cell := range cells {
+			texts[i] = buffertest.Null
+			if cell != nil {
+				texts[i] = canonicalFloat(*cell)
+			}
+		}
+		return texts, nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+func TestTarget(t *testing.T) {
+	var o Options
+	var conn *pgx.Conn
+	buffertest.Target(t, buffertest.TargetHarness{
+		Open: func(t *testing.T) buffer.Target {
+			target := open(t, Options{})
+			o, conn = target.options, pgtest.Connect(t)
+			return target
+		},
+		Reopen:    func(t *testing.T) buffer.Target { return reopen(t, o) },
+		Rows:      func(t *testing.T, table string) [][]string { return readTable(t, conn, o.Schema, table) },
+		Unordered: true,
+		TextOnly:  true,
+		Typed:     true,
+	})
+}
+
+func canonicalFloat(text string) string {
+	number, found := strings.CutPrefix(text, "float ")
+	if !found {
+		return text
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		panic(err)
+	}
+	return string(datatype.AppendFloat64(nil, f))
+}
