@@ -1,2 +1,44 @@
-// Package postgres stores tables in a PostgreSQL database.
+// Package postgres stores tables in a PostgreSQL database. It promises exactly once: the rows of a file and its id are written in one
+// transaction, and the primary key of the ids refuses a second import.
+//
+//	target, err := postgres.Open("postgres://forebay@db.example/analytics", postgres.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer target.Close() // after the engine
+//	engine, err := forebay.Open(ctx, dir, forebay.Options{Target: target})
+//
+// Rows are sent by COPY in binary form. An import takes one transaction: the id, a lock that keeps the types of the columns, the rows,
+// the commit. When the connection breaks during the commit, the outcome is unknown; the next attempt waits for the transaction, and finds
+// the id or imports.
+//
+// # Tables
+//
+// Table.ID is the name of the table in Options.Schema, with its case: "web.events" is one name, quoted in SQL. Names have at most 63
+// bytes. Ensure creates missing tables:
+//
+//	data type       column            accepted in an existing table too
+//	untyped         varchar
+//	string          text              varchar(n), enums, inet, types of extensions that read text
+//	bool            bool
+//	int64           bigint            numeric, numeric(p,s) with at least 19 digits before the point
+//	float64         double precision
+//	decimal(p,s)    numeric(p,s)      numeric, numeric with more digits before the point
+//	timestamp       timestamptz
+//	date            date
+//	uuid            uuid
+//	json            json              jsonb; new with Options.JSONB
+//	bytes           bytea
+//
+// A domain is taken for the type that it is made of. An existing table may have more columns if the database fills them: a default, an
+// identity, a generated column. It may be partitioned; the partitions are made by somebody else. Cells are stored without a change, but
+// for jsonb. PostgreSQL stores neither NUL nor text that is not UTF-8: typed columns refuse both at ingestion, and an untyped cell with
+// one is a refused row.
+//
+// The table _forebay_imports in the same schema has the ids of the imported files. Restore it together with the tables, from one backup.
+//
+// # Errors
+//
+// The first row that the database refuses is named in a [buffer.RowsError], if it says which: in a COPY it does. Values of cells are left
+// out of messages. Connection strings are in none.
 package postgres

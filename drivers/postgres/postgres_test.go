@@ -16,18 +16,20 @@ import (
 	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+var server pgtest.Server
+
+func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
 
 // open returns a target in an empty schema.
 func open(tb testing.TB, o Options) *Target {
 	tb.Helper()
-	o.Schema = pgtest.Schema(tb)
+	o.Schema = server.Schema(tb)
 	return reopen(tb, o)
 }
 
 func reopen(tb testing.TB, o Options) *Target {
 	tb.Helper()
-	target, err := Open(pgtest.URL(tb), o)
+	target, err := Open(server.URL(tb), o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -36,8 +38,10 @@ func reopen(tb testing.TB, o Options) *Target {
 }
 
 // readTable reads a table as canonical texts, in the order in which rows were written.
-func readTable(tb testing.TB, conn *pgx.Conn, schema, table string) [][]string {
+func readTable(tb testing.TB, schema, table string) [][]string {
 	tb.Helper()
+	conn := server.Connect(tb)
+	defer conn.Close(context.Background())
 	target := &Target{options: Options{Schema: schema}}
 	var columns []column
 	err := pgx.BeginFunc(context.Background(), conn, func(tx pgx.Tx) (err error) {
@@ -92,22 +96,44 @@ func readTable(tb testing.TB, conn *pgx.Conn, schema, table string) [][]string {
 	return all
 }
 
-func TestTarget(t *testing.T) {
-	var o Options
-	var conn *pgx.Conn
-	buffertest.Target(t, buffertest.TargetHarness{
+// harness lets the suites use targets in schemas of the server.
+func harness() buffertest.TargetHarness {
+	var last Options
+	return buffertest.TargetHarness{
 		Open: func(t *testing.T) buffer.Target {
 			target := open(t, Options{})
-			o, conn = target.options, pgtest.Connect(t)
+			last = target.options
 			return target
 		},
-		Reopen:    func(t *testing.T) buffer.Target { return reopen(t, o) },
-		Rows:      func(t *testing.T, table string) [][]string { return readTable(t, conn, o.Schema, table) },
+		Reopen:    func(t *testing.T) buffer.Target { return reopen(t, last) },
+		Rows:      func(t *testing.T, table string) [][]string { return readTable(t, last.Schema, table) },
 		Unordered: true,
 		TextOnly:  true,
 		Typed:     true,
-	})
+		Process: &buffertest.Process{
+			Place: func(t *testing.T) string { return server.URL(t) + "|" + last.Schema },
+			Open: func(t *testing.T, place string) buffer.Target {
+				url, schema, _ := strings.Cut(place, "|")
+				target, err := Open(url, Options{Schema: schema})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return target
+			},
+		},
+		Refusal: &buffertest.Refusal{
+			Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "share, in percent", Type: datatype.Float64}},
+			Good:    []string{"1", "99.5"}, Bad: []string{"1", "100.5"},
+			Prepare: func(t *testing.T, table string) {
+				pgtest.Exec(t, server.Connect(t), `ALTER TABLE `+quote(last.Schema, table)+` ADD CHECK ("share, in percent" <= 100)`)
+			},
+		},
+	}
 }
+
+func TestTarget(t *testing.T) { buffertest.Target(t, harness()) }
+
+func TestKills(t *testing.T) { buffertest.Kills(t, harness()) }
 
 func canonicalFloat(text string) string {
 	number, found := strings.CutPrefix(text, "float ")

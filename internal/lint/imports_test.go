@@ -29,6 +29,7 @@ var rooms = map[string][]string{
 	"buffer/dir":          {"datatype", "buffer"},
 	"buffer/...":          {"datatype", "buffer"},
 	".":                   {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
+	"drivers/...":         {"datatype", "buffer", "drivers/..."},
 	"catalog":             {"datatype", ".", "mapping", "trigger", "buffer"},
 	"stream":              {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...": {".", "buffer"},

@@ -19,11 +19,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// user owns the server: PostgreSQL refuses root.
+// superuser owns the server: PostgreSQL refuses root.
 const superuser = "postgres"
 
-// server is the one of this test binary. It is started by the first test that needs it.
-var server struct {
+// Server is a server that the first test that needs it starts. The zero value is one.
+type Server struct {
 	once sync.Once
 	dir  string // what initdb made, and the socket
 	bin  string
@@ -35,37 +35,37 @@ var server struct {
 var errMissing = errors.New("the programs of the PostgreSQL server are not installed: on Debian, apt-get install postgresql")
 
 // Run runs the tests and then stops the server. TestMain calls it.
-func Run(m *testing.M) int {
+func (s *Server) Run(m *testing.M) int {
 	code := m.Run()
-	if server.dir != "" {
-		_ = stop()
-		_ = os.RemoveAll(server.dir)
+	if s.dir != "" {
+		_ = s.stop()
+		_ = os.RemoveAll(s.dir)
 	}
 	return code
 }
 
 // URL returns the connection string of the server, and starts it if need be. Without PostgreSQL the test is skipped, or fails where
 // CI=true.
-func URL(tb testing.TB) string {
+func (s *Server) URL(tb testing.TB) string {
 	tb.Helper()
-	server.once.Do(func() { server.err = create() })
+	s.once.Do(func() { s.err = s.create() })
 	switch {
-	case errors.Is(server.err, errMissing) && os.Getenv("CI") != "true":
-		tb.Skip(server.err)
-	case server.err != nil:
-		tb.Fatal(server.err)
+	case errors.Is(s.err, errMissing) && os.Getenv("CI") != "true":
+		tb.Skip(s.err)
+	case s.err != nil:
+		tb.Fatal(s.err)
 	}
-	return "host=" + server.dir + " user=" + superuser + " dbname=postgres"
+	return "host=" + s.dir + " user=" + superuser + " dbname=postgres"
 }
 
 // Schema makes an empty schema that is dropped after the test.
-func Schema(tb testing.TB) string {
+func (s *Server) Schema(tb testing.TB) string {
 	tb.Helper()
-	conn := Connect(tb)
-	name := fmt.Sprintf("s%d", server.made.Add(1))
+	conn := s.Connect(tb)
+	name := fmt.Sprintf("s%d", s.made.Add(1))
 	Exec(tb, conn, "CREATE SCHEMA "+name)
 	tb.Cleanup(func() {
-		conn := Connect(tb)
+		conn := s.Connect(tb)
 		Exec(tb, conn, "SET client_min_messages = warning")
 		Exec(tb, conn, "DROP SCHEMA "+name+" CASCADE")
 	})
@@ -73,9 +73,9 @@ func Schema(tb testing.TB) string {
 }
 
 // Connect returns a connection that is closed after the test.
-func Connect(tb testing.TB) *pgx.Conn {
+func (s *Server) Connect(tb testing.TB) *pgx.Conn {
 	tb.Helper()
-	conn, err := pgx.Connect(context.Background(), URL(tb))
+	conn, err := pgx.Connect(context.Background(), s.URL(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -92,26 +92,26 @@ func Exec(tb testing.TB, conn *pgx.Conn, sql string) {
 }
 
 // Restart kills the server at once, as a crash of its process does, and starts it again.
-func Restart(tb testing.TB) {
+func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
-	if err := stop(); err != nil {
+	if err := s.stop(); err != nil {
 		tb.Fatal(err)
 	}
-	if err := start(); err != nil {
+	if err := s.start(); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func create() error {
+func (s *Server) create() error {
 	var err error
-	if server.bin, err = binaries(); err != nil {
+	if s.bin, err = binaries(); err != nil {
 		return err
 	}
 	// Not t.TempDir: the user of the server must be able to search all parents, and the path of the socket must be short.
-	if server.dir, err = os.MkdirTemp("", "pg"); err != nil {
+	if s.dir, err = os.MkdirTemp("", "pg"); err != nil {
 		return err
 	}
-	if err := os.Chmod(server.dir, 0o755); err != nil {
+	if err := os.Chmod(s.dir, 0o755); err != nil {
 		return err
 	}
 	if os.Getuid() == 0 {
@@ -121,33 +121,33 @@ func create() error {
 		}
 		uid, _ := strconv.Atoi(owner.Uid)
 		gid, _ := strconv.Atoi(owner.Gid)
-		if err := os.Chown(server.dir, uid, gid); err != nil {
+		if err := os.Chown(s.dir, uid, gid); err != nil {
 			return err
 		}
 	}
-	if err := run("initdb", "-D", data(), "-A", "trust", "-U", superuser, "-E", "UTF8", "--locale=C", "--no-sync"); err != nil {
+	if err := s.run("initdb", "-D", s.data(), "-A", "trust", "-U", superuser, "-E", "UTF8", "--locale=C", "--no-sync"); err != nil {
 		return err
 	}
-	return start()
+	return s.start()
 }
 
-func data() string { return filepath.Join(server.dir, "data") }
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-func start() error {
-	return run("pg_ctl", "start", "-w", "-D", data(), "-l", filepath.Join(server.dir, "log"),
-		"-o", "-k "+server.dir+" -c listen_addresses='' -c max_connections=200 -c wal_level=minimal -c max_wal_senders=0")
+func (s *Server) start() error {
+	return s.run("pg_ctl", "start", "-w", "-D", s.data(), "-l", filepath.Join(s.dir, "log"),
+		"-o", "-k "+s.dir+" -c listen_addresses='' -c max_connections=200 -c wal_level=minimal -c max_wal_senders=0")
 }
 
-func stop() error { return run("pg_ctl", "stop", "-m", "immediate", "-D", data()) }
+func (s *Server) stop() error { return s.run("pg_ctl", "stop", "-m", "immediate", "-D", s.data()) }
 
 // run runs a program of the server as a user who may.
-func run(name string, args ...string) error {
-	args = append([]string{filepath.Join(server.bin, name)}, args...)
+func (s *Server) run(name string, args ...string) error {
+	args = append([]string{filepath.Join(s.bin, name)}, args...)
 	if os.Getuid() == 0 {
 		args = append([]string{"runuser", "-u", superuser, "--"}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir = server.dir
+	cmd.Dir = s.dir
 	log, err := os.CreateTemp("", "pgtest")
 	if err != nil {
 		return err
