@@ -115,7 +115,7 @@ func (e *Engine) observe() (metric.Registration, error) {
 			for _, s := range src.sinks {
 				at := sinkAttributes(s.handle.ID())
 				n := int64(0)
-				if s.refused != "" {
+				if s.refused {
 					n = 1
 				}
 				to.ObserveInt64(refused, n, metric.WithAttributes(at...))

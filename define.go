@@ -39,10 +39,10 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 		return err
 	}
 	_, err = e.Apply(ctx, compiled, ApplyOptions{})
-	return e.hintExtend(def, err)
+	return err
 }
 
-// hintExtend tells the caller of Define if Table.Extend alone would make a refused table fit.
+// hintExtend adds to the error of a refused table that Extend alone would make it fit, if that is so.
 func (e *Engine) hintExtend(def Source, err error) error {
 	var schema *buffer.SchemaError
 	if _, ok := e.opts.Target.(buffer.Extender); !ok || !errors.As(err, &schema) {
@@ -51,7 +51,7 @@ func (e *Engine) hintExtend(def Source, err error) error {
 	if !schema.ExtendHelps() || !slices.ContainsFunc(def.Sinks, func(s Sink) bool { return s.Table.ID == schema.Table && !s.Table.Extend }) {
 		return err
 	}
-	return fmt.Errorf("%w; with Table.Extend table %q gets the columns that it lacks", err, schema.Table)
+	return fmt.Errorf("%w; with extend set, table %q gets the columns that it lacks", err, schema.Table)
 }
 
 // ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.
@@ -95,7 +95,7 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 	}
 	problems, kept, err := e.ensureTables(ctx, d, opts)
 	if err != nil {
-		return nil, err
+		return nil, e.hintExtend(d.source, err)
 	}
 	if err := e.lockDefinitions(ctx); err != nil {
 		return nil, err
@@ -139,13 +139,15 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		if k, ok := kept[c.ID]; ok {
 			c, refused = &k.compiledSink, k.refused.Error()
 		}
-		handle, err := e.buf.Define(ctx, bufferConfig(def.ID, c))
+		cfg := bufferConfig(def.ID, c)
+		cfg.Refused = refused
+		handle, err := e.buf.Define(ctx, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("define sink %q: %w", id, err)
 		}
 		next.sinks = append(next.sinks, &sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
-			refused: refused,
+			refused: refused != "",
 		})
 		status := Stored
 		if c.settings.sync == SyncUnsafe {
@@ -241,14 +243,10 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 		if !table.Extend {
 			return e.opts.Target.Ensure(ctx, table)
 		}
-		target, ok := e.opts.Target.(buffer.Extender)
-		if !ok {
-			return buffer.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", table.ID))
-		}
-		if err := e.buf.Accepts(jobs[i].cfg); err != nil {
+		if err := e.accepts(jobs[i].cfg); err != nil {
 			return err
 		}
-		return target.Extend(ctx, table)
+		return e.opts.Target.(buffer.Extender).Extend(ctx, table)
 	}, func(i int, err error) { jobs[i].err = err })
 
 	refuse := opts.Refuse
@@ -292,6 +290,30 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", j.cfg.ID, "table", p.Table, "error", j.err)
 	}
 	return problems, kept, errors.Join(refused...)
+}
+
+// Accepts returns the problems of a definition that are known without asking the target: changes that a table with Extend cannot
+// follow. [Engine.Apply] may meet others. It changes nothing, and looks at disabled sinks too.
+func (e *Engine) Accepts(d *Definition) []TableProblem {
+	var problems []TableProblem
+	for i := range d.sinks {
+		c := &d.sinks[i]
+		if !c.Table.Extend {
+			continue
+		}
+		if err := e.accepts(bufferConfig(d.source.ID, c)); err != nil {
+			problems = append(problems, TableProblem{Source: d.source.ID, Sink: c.ID, Table: c.Table.ID, Err: err})
+		}
+	}
+	return problems
+}
+
+// accepts is Accepts for a sink with Table.Extend.
+func (e *Engine) accepts(cfg buffer.SinkConfig) error {
+	if _, ok := e.opts.Target.(buffer.Extender); !ok {
+		return buffer.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
+	}
+	return e.buf.Accepts(cfg)
 }
 
 // callTables makes n calls of a target, up to ensureCalls concurrently, and gives the outcome of each to done, which may run

@@ -68,8 +68,8 @@ type sink struct {
 	handle *buffer.SinkHandle
 	sync   SyncMode
 	count  *rejections
-	// refused says why the columns of the definition were refused, so that the sink keeps its earlier ones; "" if they were not.
-	refused string
+	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
+	refused bool
 }
 
 // reasons is the size of an array indexed by mapping.Reason.

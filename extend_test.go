@@ -252,7 +252,7 @@ func TestRefusedColumnsSayWhetherExtendHelps(t *testing.T) {
 		second  mapping.Column
 		want    string // "" for no hint
 	}{
-		{"new column", dir.TablesOptions{}, false, typedPath("sum", datatype.Int64), "; with Table.Extend table "},
+		{"new column", dir.TablesOptions{}, false, typedPath("sum", datatype.Int64), "; with extend set, table "},
 		{"other type", dir.TablesOptions{}, false, typedPath("note", datatype.Int64), ""},
 		{"no header", dir.TablesOptions{NoHeader: true}, true, typedPath("sum", datatype.Int64), "; Extend does not help"},
 	} {

@@ -29,14 +29,12 @@ type Stats struct {
 type SinkStats struct {
 	// Source and Sink are ids.
 	Source, Sink string
-	// SinkStats are the rows on each level and the files. Its ID is "source/sink".
+	// SinkStats are the rows on each level, the files and the columns. Its ID is "source/sink". Its Refused says why the columns of
+	// the definition were refused, so that the sink keeps its earlier ones: see Table.Extend.
 	buffer.SinkStats
 	// Rejected counts, by reason, the records that were not stored since Open. Reasons are the names of [mapping.Reason],
 	// "rowTooLarge", and "failed": refused by an overload, not stored because of a failure, or of unknown outcome.
 	Rejected map[string]int64
-	// Refused says why the columns of the definition were refused, so that the sink keeps its earlier ones: see Table.Extend. "" if
-	// they were not.
-	Refused string
 }
 
 // Stats returns the counters of all sinks. They may be ahead of the disk by the commit that is being written.
@@ -46,11 +44,6 @@ func (e *Engine) Stats() Stats {
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}
-		if src := (*e.sources.Load())[source]; src != nil {
-			if i := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == id }); i >= 0 {
-				out.Refused = src.sinks[i].refused
-			}
-		}
 		out.Rejected = load[rejections](&e.counts, s.ID).byName()
 		st.Sinks = append(st.Sinks, out)
 	}

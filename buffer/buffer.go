@@ -207,6 +207,9 @@ type SinkConfig struct {
 	// Mapping is what the caller keeps with a definition whose Table.Extend is set, for example how it makes the rows. It is
 	// stored with the definition, and [Buffer.Mapping] returns it.
 	Mapping []byte
+	// Refused says why the caller's newest columns were refused, so that these go on. SinkStats shows it until the next Define, also
+	// after a restart. Default: they were not.
+	Refused string
 	// Encoding of the stored rows.
 	Encoding Encoding
 	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
@@ -324,8 +327,8 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		if !def.Table.Extend {
 			c.Mapping = nil
 		}
-		if !bytes.Equal(s.rec.Mapping, c.Mapping) {
-			s.rec.Mapping = c.Mapping
+		if !bytes.Equal(s.rec.Mapping, c.Mapping) || s.rec.Refused != c.Refused {
+			s.rec.Mapping, s.rec.Refused = c.Mapping, c.Refused
 			t.touchSink(s)
 		}
 		if changed {

@@ -23,7 +23,7 @@ type ChangeError struct {
 	Sink, Table string
 	// Column is the column of the refused definition, Kept the one that the table keeps; without a name when there are too many.
 	Column, Kept datatype.Column
-	// Version is the last version of the definition that has Kept, counted from 1.
+	// Version is the last version of the columns that has Kept: see SinkStats.Version.
 	Version int
 
 	columns int
@@ -34,7 +34,7 @@ func (e *ChangeError) Error() string {
 		return fmt.Sprintf("sink %q: table %q would have %d columns with those of earlier definitions, at most %d are kept: give the sink another table",
 			e.Sink, e.Table, e.columns, MaxTableColumns)
 	}
-	return fmt.Sprintf("sink %q: column %q cannot be %s: table %q keeps it as %s from version %d of the definition; use another name",
+	return fmt.Sprintf("sink %q: column %q cannot be %s: table %q keeps it as %s from version %d of its columns; use another name",
 		e.Sink, e.Column.Name, kindOf(datatype.Column{Type: e.Column.Type}), e.Table, kindOf(datatype.Column{Type: e.Kept.Type}), e.Version)
 }
 

@@ -67,10 +67,14 @@ type SinkStats struct {
 	Slices map[SliceState]int
 	// Files are the files that are not imported yet and the last that ended, oldest first.
 	Files []FileStats
+	// Table is the table of new rows. The caller must not modify its columns.
+	Table Table
 	// Version counts the sets of columns that a table with Table.Extend has had, from 1. Retired are the columns that only earlier
 	// ones have; they are NULL in new rows.
 	Version int
 	Retired []datatype.Column
+	// Refused is that of [SinkConfig].
+	Refused string
 }
 
 // FileStats describe one file.
@@ -86,6 +90,8 @@ type FileStats struct {
 	Slices int
 	// Level are the totals.
 	Level Level
+	// Table is the table of its rows, as it was defined when the file was opened. The caller must not modify its columns.
+	Table Table
 	// Attempt is the number of failed attempts in this state, RetryReason the last failure, RetryAfter the time of
 	// the next attempt: of the import, and before it of the upload of a slice.
 	Attempt     int
@@ -161,7 +167,10 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 			st.Files = append(st.Files, b.fileStats(f))
 		}
 	}
-	st.Version = s.rec.Version
+	if s.rec.Def != nil {
+		st.Table = tableOf(s.rec.Def)
+	}
+	st.Version, st.Refused = s.rec.Version, s.rec.Refused
 	for _, r := range s.rec.Retired {
 		st.Retired = append(st.Retired, r.Column)
 	}
@@ -191,7 +200,7 @@ func (b *Buffer) fileStats(f *file) FileStats {
 	st := FileStats{
 		ID: b.fileID(f), State: FileState(f.rec.State), OpenedAt: f.rec.Opened, ClosedAt: f.rec.Closed, ImportingAt: f.rec.Sealed,
 		FinishedAt: f.rec.Finished, Reason: f.rec.Reason, Slices: len(f.slices), Level: level(f.tally()),
-		Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
+		Table: tableOf(f.rec.Def), Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
 	}
 	if h := b.held(f); h != nil && !f.done() {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter

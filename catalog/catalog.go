@@ -21,6 +21,9 @@ type Options struct {
 	// DropTable deletes a table; one that is gone already is no error. It is called when a source is deleted with all
 	// that belongs to it. Default: the tables stay, and the task says so.
 	DropTable func(ctx context.Context, tableID string) error
+	// Extend is the default of [SinkSpec]: tables of new sinks grow with their columns, which the target must be able to do. Default:
+	// a table has exactly the columns of its sink.
+	Extend bool
 	// Logger gets what an operator should see. Default: nothing is logged.
 	Logger *slog.Logger
 }

@@ -49,7 +49,9 @@ type compiler func(sourceID, sinkID string, columns mapping.Columns) (*mapping.M
 
 // ValidateSource checks a new source by itself: the rules of [SourceSpec], and its mappings by the engine. The error is one
 // [*Error] with all problems. A valid source may still be refused because of others, as when its id is taken.
-func (c *Catalog) ValidateSource(s SourceSpec) error { return validated(s.check(c.eng.CompileColumns)) }
+func (c *Catalog) ValidateSource(s SourceSpec) error {
+	return validated(s.check(c.eng.CompileColumns, c.opts.Extend))
+}
 
 // ValidateSink is [Catalog.ValidateSource] for a new sink.
 func (c *Catalog) ValidateSink(sourceID string, s SinkSpec) error {
@@ -94,7 +96,8 @@ func (c *Catalog) ValidateSinkPatch(sourceID, id string, p SinkPatch) error {
 	return validated(f.err())
 }
 
-func (s SourceSpec) check(compile compiler) *Error {
+// check has the default of Extend.
+func (s SourceSpec) check(compile compiler, extend bool) *Error {
 	var f faults
 	id := f.id(s.ID, s.Name, "sourceId")
 	f.take("", SourceContent{Type: s.Type, Name: s.Name, Description: s.Description}.check())
@@ -102,7 +105,7 @@ func (s SourceSpec) check(compile compiler) *Error {
 		f.take(fmt.Sprintf("Sink %d: ", i), sink.check(compile, id))
 		// Their tables cannot both be right: the task would fail after the first has created its own.
 		first := slices.IndexFunc(s.Sinks[:i], func(o SinkSpec) bool { return o.TableID == sink.TableID })
-		if first >= 0 && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameInTable) {
+		if first >= 0 && !(sink.grows(extend) && s.Sinks[first].grows(extend)) && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameInTable) {
 			f.add("Sink %d: table.tableId is %q, which is also that of sink %d; sinks of one table have the same columns in the same order: names, types and whether they are required",
 				i, sink.TableID, first)
 		}

@@ -94,27 +94,34 @@ func (c *Catalog) resumeCreations(creations []*creation) {
 }
 
 // refuses reports whether a problem of a table refuses the change. It does not if a live sink had the table before with the
-// same columns: then somebody else has changed the table.
+// same columns and the same rule: then somebody else has changed the table.
 func (ch *change) refuses(p forebay.TableProblem) bool {
 	if ch.old == nil || ch.created[p.Sink] {
 		return true
 	}
 	before, now := ch.old.sinks[p.Sink], ch.next.sinks[p.Sink]
-	return before == nil || now == nil || before.TableID != now.TableID || !slices.EqualFunc(before.Columns, now.Columns, sameInTable)
+	return before == nil || now == nil || before.TableID != now.TableID || before.Extend != now.Extend || !slices.EqualFunc(before.Columns, now.Columns, sameInTable)
 }
 
 // warn adds the problems of tables that did not refuse the change to what the user is told.
 func (ch *change) warn(problems []forebay.TableProblem) {
-	var names []string
+	var waits, keeps []string
 	for _, p := range problems {
 		ch.warnings = append(ch.warnings, Warning{SinkID: p.Sink, Message: sentence(p.Err)})
-		names = append(names, fmt.Sprintf("%q", p.Sink))
+		if name := fmt.Sprintf("%q", p.Sink); p.Kept {
+			keeps = append(keeps, name)
+		} else {
+			waits = append(waits, name)
+		}
 	}
-	switch len(names) {
+	switch len(waits) {
 	case 0:
 	case 1:
-		ch.result += fmt.Sprintf(" The table of sink %s cannot take its rows, see the warnings.", names[0])
+		ch.result += fmt.Sprintf(" The table of sink %s cannot take its rows, see the warnings.", waits[0])
 	default:
-		ch.result += fmt.Sprintf(" The tables of sinks %s cannot take their rows, see the warnings.", strings.Join(names, ", "))
+		ch.result += fmt.Sprintf(" The tables of sinks %s cannot take their rows, see the warnings.", strings.Join(waits, ", "))
+	}
+	for _, name := range keeps {
+		ch.result += fmt.Sprintf(" Sink %s goes on with its earlier columns, see the warnings.", name)
 	}
 }

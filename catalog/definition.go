@@ -131,6 +131,8 @@ type SinkContent struct {
 	TableID string `json:"tableId"`
 	// Columns map an event to a row.
 	Columns mapping.Columns `json:"columns"`
+	// Extend lets the table grow with the columns: see [forebay.Table].
+	Extend bool `json:"extend,omitempty"`
 	// Settings are the overridden ones.
 	Settings Overrides `json:"settings,omitempty"`
 }
@@ -249,7 +251,7 @@ func (t *tree) definition() (forebay.Source, error) {
 			signals = append(signals, forebay.Signal(name))
 		}
 		def.Sinks = append(def.Sinks, forebay.Sink{
-			ID: s.ID, Table: forebay.Table{ID: s.TableID, Columns: s.Columns},
+			ID: s.ID, Table: forebay.Table{ID: s.TableID, Columns: s.Columns, Extend: s.Extend},
 			Disabled: s.DisabledWith(t.source) != nil, AllowedSignals: signals, Settings: settings,
 		})
 	}

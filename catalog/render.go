@@ -13,6 +13,8 @@ type Rendered struct {
 	SinkID, TableID string
 	// Cells are the columns in the order of the table; a cell that has no value has an error.
 	Cells []mapping.Cell
+	// Refused says why the columns were refused, so that events are stored with earlier ones; "" if they were not.
+	Refused string
 }
 
 // Render maps a record by all live sinks of a source, also by disabled ones, and stores nothing. For an OTLP source
@@ -28,11 +30,12 @@ func (c *Catalog) Render(sourceID, signal string, rec *mapping.Record) ([]Render
 		return nil, err
 	}
 	var all []Rendered
+	stats := c.Statistics([]string{sourceID})[sourceID]
 	for _, s := range t.sorted(false) {
 		if t.source.Type == forebay.OTLP && len(s.Signals) > 0 && !slices.Contains(s.Signals, signal) {
 			continue
 		}
-		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: def.Mapper(s.ID).Cells(rec)})
+		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: def.Mapper(s.ID).Cells(rec), Refused: stats[s.ID].Refused})
 	}
 	return all, nil
 }

@@ -18,6 +18,14 @@ type SinkSpec struct {
 	Signals []string
 	TableID string
 	Columns mapping.Columns
+	// Extend lets the table grow with the columns: see [forebay.Table]. Default: [Options.Extend].
+	Extend *bool
+}
+
+// grows returns Extend, or its default.
+func (s SinkSpec) grows(def bool) bool {
+	set(&def, s.Extend)
+	return def
 }
 
 // SinkPatch changes a sink. A nil field stays as it is.
@@ -30,11 +38,13 @@ type SinkPatch struct {
 	TableID *string
 	// Columns replace all columns.
 	Columns mapping.Columns
+	// Extend lets the table grow with the columns: see [forebay.Table].
+	Extend *bool
 	// ChangeDescription is the text of the new version. Default: "Updated.".
 	ChangeDescription string
 }
 
-// CreateSink makes a sink. Its table is created, or compared when it exists. The id of a deleted sink brings that one
+// CreateSink makes a sink. Its table is created, and if it exists compared, or extended. The id of a deleted sink brings that one
 // back with the new content; its versions continue.
 func (c *Catalog) CreateSink(by By, sourceID string, spec SinkSpec) (Task, error) {
 	if _, err := c.liveTree(sourceID); err != nil {
@@ -72,6 +82,7 @@ func (c *Catalog) addSink(ch *change, spec SinkSpec) *Error {
 		return e
 	}
 	content := spec.content()
+	content.Extend = spec.grows(c.opts.Extend)
 	if err := content.check(c.eng.CompileColumns, source, id); err != nil {
 		return err
 	}
@@ -114,6 +125,7 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 		if p.Columns != nil {
 			content.Columns = p.Columns
 		}
+		set(&content.Extend, p.Extend)
 		if err := content.check(c.eng.CompileColumns, sourceID, id); err != nil {
 			return err
 		}

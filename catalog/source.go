@@ -44,7 +44,7 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 		if err := c.checkSources(); err != nil {
 			return err
 		}
-		if err := spec.check(c.eng.CompileColumns); err != nil {
+		if err := spec.check(c.eng.CompileColumns, c.opts.Extend); err != nil {
 			return err
 		}
 		life := Lifecycle{Version: ch.next.source.Version, Created: Mark{At: ch.at, By: by}}

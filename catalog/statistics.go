@@ -6,6 +6,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 )
 
 // Cleared is the state of a sink's table when its statistics were cleared: what is subtracted from then on.
@@ -29,6 +30,12 @@ type Statistics struct {
 	Rejected map[string]int64
 	// Files are those that wait, and the last that ended, oldest first. Those opened before the clearing are left out.
 	Files []buffer.FileStats
+	// Columns are those of new rows. They are not the ones of the definition if Refused says why those were refused.
+	Columns []datatype.Column
+	// Version, Retired and Refused are of [buffer.SinkStats], of a table that grows.
+	Version int
+	Retired []datatype.Column
+	Refused string
 }
 
 // SinkStatistics returns the counters of a sink.
@@ -69,6 +76,7 @@ func statistics(s Sink, st forebay.SinkStats) Statistics {
 	out := Statistics{
 		Local: st.Local, Staging: st.Staging, Target: st.Target,
 		Expired: st.Expired, Damaged: st.Damaged, Discarded: st.Discarded, Rejected: st.Rejected,
+		Columns: st.Table.Columns, Version: st.Version, Retired: st.Retired, Refused: st.Refused,
 	}
 	out.Target.Rows -= s.Cleared.Rows
 	out.Target.StoredBytes -= s.Cleared.StoredBytes

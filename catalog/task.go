@@ -49,8 +49,9 @@ type Task struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
-// Warning is about one sink of a change that was made: its table cannot take its rows, which wait in staging until that is
-// fixed. The other sinks are not concerned.
+// Warning is about one sink of a change that was made: its table cannot take its rows. They wait in staging until that is fixed,
+// or the sink goes on with its earlier columns if its table grows; the result of the task says which. The other sinks are not
+// concerned.
 type Warning struct {
 	// SinkID is the sink.
 	SinkID string `json:"sinkId"`
@@ -233,8 +234,16 @@ func (c *Catalog) check(by By, ref Ref, p plan, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.compile(ch.next); err != nil {
+	def, err := c.compile(ch.next)
+	if err != nil {
 		return err
+	}
+	if def != nil {
+		for _, p := range c.eng.Accepts(def) {
+			if ch.refuses(p) {
+				return refuse(BadRequest, "%s", sentence(p.Err))
+			}
+		}
 	}
 	if table, task := c.tables.erasureOf(newTables(ch.old, ch.next)); task != "" {
 		return &Error{Code: Busy, Task: task, Message: fmt.Sprintf("Task %q is erasing table %q; wait until it has ended and try again.", task, table)}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
 
@@ -40,6 +41,7 @@ type tableCreate struct {
 	Type    string  `json:"type" doc:"Kind of the table; one value is allowed."`
 	TableID string  `json:"tableId" minLength:"1" doc:"Destination: stage.bucket.table. It is created if there is none."`
 	Mapping columns `json:"mapping" doc:"What a row is made of."`
+	Extend  *bool   `json:"extend,omitempty" doc:"Let the table grow: it gets the columns that the mapping adds, and keeps those that it no longer has, as NULL. A column cannot get another type. Without it the table has exactly the columns of the mapping."`
 }
 
 type columns struct {
@@ -59,6 +61,7 @@ type tableUpdate struct {
 	Type    *string  `json:"type,omitempty" doc:"Kind of the table; one value is allowed."`
 	TableID *string  `json:"tableId,omitempty" minLength:"1" doc:"Destination of new rows: stage.bucket.table. Rows that wait go to the one before."`
 	Mapping *columns `json:"mapping,omitempty" doc:"Replaces all columns."`
+	Extend  *bool    `json:"extend,omitempty" doc:"Let the table grow with the mapping, or no longer."`
 }
 
 type settingsUpdate struct {
@@ -146,6 +149,7 @@ type tableBody struct {
 	Type    string  `json:"type" doc:"Kind of the table."`
 	TableID string  `json:"tableId" doc:"Destination: stage.bucket.table."`
 	Mapping columns `json:"mapping" doc:"What a row is made of."`
+	Extend  bool    `json:"extend,omitempty" doc:"The table grows with the mapping."`
 }
 
 type pageBody struct {
@@ -242,6 +246,20 @@ type totalBody struct {
 	Levels   levelsBody       `json:"levels" doc:"Where the records are."`
 	Lost     lostBody         `json:"lost" doc:"Accepted records that are in no level any more and not in the table."`
 	Rejected map[string]int64 `json:"rejected" doc:"Records that were not stored since the service was started, by reason."`
+	Table    *grownTable      `json:"table,omitempty" doc:"Columns of a table that grows; left out for other tables and before the first record."`
+}
+
+type grownTable struct {
+	Version int           `json:"version" doc:"Number of the present set of columns, from 1. Versions of the sink that leave the columns alone do not count."`
+	Columns []tableColumn `json:"columns" doc:"Columns that new records fill. They are not those of the mapping while refused says why."`
+	Retired []tableColumn `json:"retired" doc:"Columns that only earlier sets have; they are NULL in new rows."`
+	Refused string        `json:"refused,omitempty" doc:"Why the columns of the mapping were refused, so that earlier ones go on; left out if they were not."`
+}
+
+type tableColumn struct {
+	Name     string `json:"name" doc:"Name of the column."`
+	DataType string `json:"dataType,omitempty" doc:"Type of the values, if the column has one."`
+	Required bool   `json:"required,omitempty" doc:"It is never NULL."`
 }
 
 type lostBody struct {
@@ -305,6 +323,7 @@ type testTable struct {
 	SinkID  string    `json:"sinkId" doc:"Id of the sink."`
 	TableID string    `json:"tableId" doc:"Destination: stage.bucket.table."`
 	Rows    []testRow `json:"rows" doc:"The row of the sample."`
+	Refused string    `json:"refused,omitempty" doc:"Why the columns of the mapping were refused. The test shows them; events are stored with earlier ones."`
 }
 
 type testRow struct {
@@ -316,6 +335,7 @@ type testColumn struct {
 	DataType string  `json:"dataType,omitempty" doc:"Type of the value, if the column has one."`
 	Value    *string `json:"value" doc:"Text of the cell; null is NULL, which only columns with a dataType have."`
 	Error    string  `json:"error,omitempty" doc:"Why the column has no value."`
+	Reason   string  `json:"reason,omitempty" doc:"The same as the word under which the statistics count it."`
 }
 
 // testFailure is the error of a payload test with what was rendered all the same.
@@ -394,7 +414,14 @@ func newTotal(s catalog.Statistics) totalBody {
 	if b.Rejected == nil {
 		b.Rejected = map[string]int64{}
 	}
+	if s.Version > 0 {
+		b.Table = &grownTable{Version: s.Version, Columns: convert(s.Columns, newTableColumn), Retired: convert(s.Retired, newTableColumn), Refused: s.Refused}
+	}
 	return b
+}
+
+func newTableColumn(c datatype.Column) tableColumn {
+	return tableColumn{Name: c.Name, DataType: string(c.Type), Required: c.Required}
 }
 
 func newFile(f buffer.FileStats) fileBody {

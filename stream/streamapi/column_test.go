@@ -93,6 +93,6 @@ func TestTypedColumns(t *testing.T) {
 		}
 	}
 	shown(test(`{"n":1.5,"at":null}`), 200, `{"dataType":"decimal(6,2)","name":"n","value":"1.50"},{"dataType":"timestamp","name":"at","value":null},{"name":"text","value":"none"}]`)
-	shown(test(`{"n":null,"at":1700000000000}`), 422, `{"dataType":"decimal(6,2)","error":"column \"n\": the value is null, and the column is required","name":"n","value":""},`+
+	shown(test(`{"n":null,"at":1700000000000}`), 422, `{"dataType":"decimal(6,2)","error":"column \"n\": the value is null, and the column is required","name":"n","reason":"nullValue","value":""},`+
 		`{"dataType":"timestamp","name":"at","value":"2023-11-14T22:13:20.000000Z"},{"name":"text","value":"none"}]`)
 }

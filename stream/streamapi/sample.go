@@ -1,6 +1,7 @@
 package streamapi
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -56,11 +57,14 @@ func (a *api) testSource(c *call) (any, error) {
 			}
 			if cell.Err != nil {
 				column.Error = cell.Err.Error()
+				if e, ok := errors.AsType[*mapping.Error](cell.Err); ok {
+					column.Reason = e.Reason.String()
+				}
 				failed.add("unprocessableContent", "sink %q: %v", r.SinkID, cell.Err)
 			}
 			row.Columns = append(row.Columns, column)
 		}
-		b.Tables = append(b.Tables, testTable{SinkID: r.SinkID, TableID: r.TableID, Rows: []testRow{row}})
+		b.Tables = append(b.Tables, testTable{SinkID: r.SinkID, TableID: r.TableID, Rows: []testRow{row}, Refused: r.Refused})
 	}
 	if err := failed.err(); err != nil {
 		e := err.(*wire.Error)

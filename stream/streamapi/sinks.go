@@ -18,7 +18,7 @@ func (a *api) sinkSpec(b sinkCreate, at string, p *problems) catalog.SinkSpec {
 		return spec
 	}
 	a.checkTableType(b.Table.Type, at, p)
-	spec.TableID, spec.Columns = b.Table.TableID, requestColumns(b.Table.Mapping.Columns, at, p)
+	spec.TableID, spec.Columns, spec.Extend = b.Table.TableID, requestColumns(b.Table.Mapping.Columns, at, p), b.Table.Extend
 	return spec
 }
 
@@ -66,7 +66,7 @@ func (a *api) updateSink(c *call) (any, error) {
 		if t.Type != nil {
 			a.checkTableType(*t.Type, "", &p)
 		}
-		patch.TableID = t.TableID
+		patch.TableID, patch.Extend = t.TableID, t.Extend
 		if t.Mapping != nil {
 			patch.Columns = requestColumns(t.Mapping.Columns, "", &p)
 		}
@@ -90,7 +90,7 @@ func (a *api) sinkBody(source catalog.Source, s catalog.Sink) sinkBody {
 	return sinkBody{
 		ProjectID: a.project, BranchID: a.branch, SourceID: source.ID, SinkID: s.ID, Type: "table",
 		Name: s.Name, Description: s.Description, AllowedSignals: s.Signals,
-		Table:   tableBody{Type: a.opts.TableType, TableID: s.TableID, Mapping: columns{Columns: convert(s.Columns, bodyColumn)}},
+		Table:   tableBody{Type: a.opts.TableType, TableID: s.TableID, Mapping: columns{Columns: convert(s.Columns, bodyColumn)}, Extend: s.Extend},
 		Version: newVersionBody(s.Version), Created: newCreated(s.Created), Deleted: newDeleted(s.Deleted),
 		Disabled: newDisabled(s.DisabledWith(source)),
 	}

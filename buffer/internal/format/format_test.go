@@ -184,11 +184,12 @@ func TestRecordBytes(t *testing.T) {
 		Count{9, 10},
 		11, 12, 13, 14, []byte("m"),
 		[]Retired{{datatype.Column{Name: "n", Type: datatype.Int64}, 15}, {datatype.Column{Name: "o"}, 16}},
+		"r",
 	},
 		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
 			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},`+
 			`"firstAt":11,"lastAt":12,"storedImported":13,"version":14,"mapping":"bQ==",`+
-			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}]}`)
+			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}],"refused":"r"}`)
 	grown := &Definition{Table: Table{ID: "t", Extend: true, Columns: []datatype.Column{
 		{Name: "id"}, {Name: "n", Type: datatype.Decimal(5, 2)}, {Name: "at", Type: datatype.Timestamp, Required: true},
 	}}}

@@ -80,6 +80,8 @@ type Sink struct {
 	Mapping []byte `json:"mapping,omitempty"`
 	// Retired are the columns that the table has from earlier versions. Another table forgets them.
 	Retired []Retired `json:"retired,omitempty"`
+	// Refused says why a newer set of columns was refused, for people.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Retired is a column that the last definition of a sink does not have.
