@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -230,7 +231,7 @@ func (w *killedWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
 // doubled, and no id is given to other rows.
 func TestCutLogOfAKilledProcess(t *testing.T) {
 	places := 60
-	if testing.Short() {
+	if !casetest.All() {
 		places = 15
 	}
 	for _, dirs := range []bool{false, true} {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -207,7 +208,7 @@ func TestAnyDamagedByte(t *testing.T) {
 				continue
 			}
 			places := 12
-			if testing.Short() {
+			if !casetest.All() {
 				places = 6
 			}
 			for i := range places {

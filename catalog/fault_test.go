@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -289,7 +290,7 @@ func TestCatalogOnFailingDisk(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for _, length := range []int64{1, 20} {
 		untouched := false
-		for n := int64(1); !untouched && !t.Failed(); n += faultStep {
+		for n := int64(1); !untouched && !t.Failed(); n += int64(casetest.Step()) {
 			synctest.Test(t, func(t *testing.T) {
 				untouched = playCatalog(t, &faults{first: n, length: length}, rand.New(rand.NewPCG(seed, uint64(n))))
 			})

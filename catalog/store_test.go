@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/casetest"
 )
 
 var errDisk = errors.New("the disk failed")
@@ -70,7 +71,7 @@ func inOwnProcess(t *testing.T) bool {
 	if os.Getenv(ownProcessEnv) == t.Name() {
 		return false
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=120s")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=300s")
 	cmd.Env = append(os.Environ(), ownProcessEnv+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("PASS")) {
@@ -92,7 +93,7 @@ func TestStoreOnFailingDisk(t *testing.T) {
 		for _, length := range []int64{1, 20} {
 			t.Run(fmt.Sprintf("%d operations, reads %v", length, reads), func(t *testing.T) {
 				untouched := false
-				for n := int64(1); !untouched && !t.Failed(); n += faultStep {
+				for n := int64(1); !untouched && !t.Failed(); n += int64(casetest.Step()) {
 					synctest.Test(t, func(t *testing.T) {
 						untouched = playStore(t, &faults{first: n, length: length, reads: reads}, rand.New(rand.NewPCG(seed, uint64(n))))
 					})

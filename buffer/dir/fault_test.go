@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -91,10 +92,10 @@ func expectNoTemp(t *testing.T, root string) {
 	}
 }
 
-// everyFault runs a story with a fault at operation 0, 1, 2 and so on, until a run meets no fault.
-func everyFault(t *testing.T, story func(t *testing.T, d *faultyDisk)) {
+// everyFault runs a story with a fault at operation 0, step, 2*step and so on, until a run meets no fault.
+func everyFault(t *testing.T, step int, story func(t *testing.T, d *faultyDisk)) {
 	for _, crash := range []bool{false, true} {
-		for n := 0; ; n++ {
+		for n := 0; ; n += step {
 			d := &faultyDisk{root: t.TempDir(), fail: n, crash: crash}
 			name := fmt.Sprintf("crash=%t/op=%d", crash, n)
 			t.Run(name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func everyFault(t *testing.T, story func(t *testing.T, d *faultyDisk)) {
 func TestImportSurvivesEveryFault(t *testing.T) {
 	for name, options := range map[string]TablesOptions{"plain": {}, "gzip": {Gzip: true}} {
 		t.Run(name, func(t *testing.T) {
-			everyFault(t, func(t *testing.T, d *faultyDisk) {
+			everyFault(t, casetest.Step(), func(t *testing.T, d *faultyDisk) {
 				root := filepath.Join(d.root, "data", "tables")
 				tables := TablesWith(root, options)
 				tables.folder.FS = d
@@ -151,7 +152,7 @@ func TestImportSurvivesEveryFault(t *testing.T) {
 func TestPutSurvivesEveryFault(t *testing.T) {
 	obj := buffer.Object{ID: "slice-1", Rows: 1}
 	data := bytes.Repeat(csvRow("a", "b"), 1000)
-	everyFault(t, func(t *testing.T, d *faultyDisk) {
+	everyFault(t, casetest.Step(), func(t *testing.T, d *faultyDisk) {
 		root := filepath.Join(d.root, "staging")
 		staging := Staging(root)
 		staging.files.FS = d

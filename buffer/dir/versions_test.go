@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -245,7 +246,7 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 			for i := range tc.files {
 				want = append(want, dayRows(10+5*i, 3)...)
 			}
-			everyFault(t, func(t *testing.T, d *faultyDisk) {
+			everyFault(t, casetest.Step(), func(t *testing.T, d *faultyDisk) {
 				root := filepath.Join(d.root, "tables")
 				tables := lazyTables(root, tc.options)
 				for i := range tc.files - 1 {

@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/casetest"
 )
 
 // Programs show their flags when they are asked to, and do not call that an error.
 func TestHelpIsNoError(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds programs")
+	if !casetest.All() {
+		t.Skip("it links seven programs: the stage cases of CI does")
 	}
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./bench", "./examples/templates", "./examples/inspect", "./examples/extract", "./examples/platform", "./examples/quickstart", "./internal/soak")

@@ -13,19 +13,15 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
 
 // TestEveryOperationFailsOnce plays one short story again and again, with an error at the first, second, third …
 // operation of the file system, until the story passes untouched. Whatever fails: the error surfaces or is absorbed,
-// what was acknowledged is there afterwards, and the process goes on. Under the race detector, which takes ten times as
-// long, every tenth operation fails.
+// what was acknowledged is there afterwards, and the process goes on. [casetest.Step] says which operations fail.
 func TestEveryOperationFailsOnce(t *testing.T) {
-	step := 1
-	if underRace {
-		step = 10
-	}
 	for _, kind := range []struct {
 		name    string
 		matches func(opKind) bool
@@ -39,7 +35,7 @@ func TestEveryOperationFailsOnce(t *testing.T) {
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			surfaced, absorbed := 0, 0
-			for n := 0; ; n += step {
+			for n := 0; ; n += casetest.Step() {
 				var out outcome
 				synctest.Test(t, func(t *testing.T) {
 					out = failNth(t, n, kind.matches, fault{err: kind.err, half: kind.tear})
