@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -57,12 +58,12 @@ func readTable(tb testing.TB, schema, table string) [][]string {
 	var exprs []string
 	for _, c := range columns {
 		expr := quote(c.name)
-		switch c.typeName {
-		case "timestamp with time zone":
+		switch c.oid {
+		case pgtype.TimestamptzOID:
 			expr = fmt.Sprintf(`to_char(%s AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`, expr)
-		case "bytea":
+		case pgtype.ByteaOID:
 			expr = fmt.Sprintf(`translate(encode(%s, 'base64'), E'\n', '')`, expr)
-		case "double precision":
+		case pgtype.Float8OID:
 			// PostgreSQL writes exponents with two digits, and from 1e15 on.
 			expr = fmt.Sprintf(`'float ' || %s::text`, expr)
 		}

@@ -1,0 +1,162 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+)
+
+func expectRefused(tb testing.TB, err error, want buffer.RowError) {
+	tb.Helper()
+	var refused *buffer.RowsError
+	if !errors.As(err, &refused) || len(refused.Rows) != 1 || refused.Rows[0] != want || refused.Complete {
+		tb.Errorf("got %+v, want a *buffer.RowsError with %+v", err, want)
+	}
+}
+
+// The row that the database refuses is named, without its values.
+func TestRefusedRows(t *testing.T) {
+	target := open(t, Options{})
+	exec(t, target, userTypes)
+	for i, c := range []struct {
+		column datatype.Column
+		sql    string // the column; empty: that of Ensure
+		bad    string
+		want   buffer.RowError
+	}{
+		{col("x", datatype.Untyped), "", "a secret\x00", buffer.RowError{Column: "x", Reason: "22021", Message: "invalid byte sequence for encoding"}},
+		{col("x, line 7", datatype.String), "", "a secret\xff", buffer.RowError{Column: "x, line 7", Reason: "22021", Message: "invalid byte sequence for encoding"}},
+		{col("x", datatype.String), "x varchar(6)", "secret ", buffer.RowError{Column: "x", Reason: "22001", Message: "the text is longer than the column allows"}},
+		{col("x", datatype.String), "x mood", "secret", buffer.RowError{Column: "x", Reason: "22P02", Message: "invalid input value for enum SCHEMA.mood"}},
+		{col("x", datatype.String), "x inet", "secret", buffer.RowError{Column: "x", Reason: "22P02", Message: "invalid input syntax for type inet"}},
+		{col("x", datatype.String), "x short_text", "secret secret", buffer.RowError{Column: "x", Reason: "23514", Message: `value for domain SCHEMA.short_text violates check constraint "short_text_check"`}},
+		{col("x", datatype.String), "x text CHECK (x <> 'secret')", "secret", buffer.RowError{Reason: "23514", Message: `new row for relation "%s" violates check constraint "%s_x_check"`}},
+		{col("x", datatype.String), "x text UNIQUE", "20", buffer.RowError{Reason: "23505", Message: `duplicate key value violates unique constraint "%s_x_key"`}},
+		{required(col("x", datatype.Int64)), "", buffertest.Null, buffer.RowError{Column: "x", Reason: "23502", Message: `null value in column "x" of relation "%s" violates not-null constraint`}},
+		{col("x", datatype.Int64), "", "secret", buffer.RowError{Column: "x", Reason: notCanonical, Message: "the cell is not a canonical text of type int64"}},
+		{col("x", datatype.Decimal(6, 2)), "", "5", buffer.RowError{Column: "x", Reason: notCanonical, Message: "the cell is not a canonical text of type decimal(6,2)"}},
+		{col("x", datatype.Bytes), "x some_bytes", "secret", buffer.RowError{Column: "x", Reason: notCanonical, Message: "the cell is not a canonical text of type bytes"}},
+	} {
+		id := fmt.Sprintf("refused_%d", i)
+		tbl := table(id, c.column)
+		if c.sql != "" {
+			exec(t, target, `CREATE TABLE `+id+` (`+c.sql+")")
+		}
+		var rows [][]string
+		for n := range 50 {
+			good := map[datatype.Type]string{datatype.Bytes: "AA==", datatype.Decimal(6, 2): "1.00", datatype.Untyped: "a\nb", datatype.Int64: "1"}[c.column.Type]
+			switch {
+			case strings.HasSuffix(c.sql, "mood"):
+				good = "glad"
+			case strings.HasSuffix(c.sql, "inet"):
+				good = "192.0.2.1/32"
+			case good == "":
+				good = fmt.Sprint(n)
+			}
+			rows = append(rows, []string{good})
+		}
+		good := slices.Clone(rows)
+		rows[43] = []string{c.bad}
+		c.want.Row = 43
+		c.want.Message = strings.NewReplacer("%s", id, "SCHEMA", target.options.Schema).Replace(c.want.Message)
+		for range 2 {
+			err := target.Import(t.Context(), newFile("file-"+id, tbl, rows...))
+			expectRefused(t, err, c.want)
+			for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+				if strings.Contains(fmt.Sprintf("%v %+v", cause, cause), "secret") {
+					t.Errorf("%T has the value: %+v", cause, cause)
+				}
+			}
+		}
+		expectRows(t, target, id)
+		mustImport(t, target, newFile("other-"+id, tbl, good...)) // an id stands for the same rows always
+		expectRows(t, target, id, good...)
+	}
+}
+
+// What is no fault of a row waits for somebody.
+func TestRefusedFiles(t *testing.T) {
+	target := open(t, Options{})
+	exec(t, target, `CREATE TABLE parent (id bigint PRIMARY KEY);
+		CREATE TABLE child (id bigint REFERENCES parent);
+		CREATE TABLE days (at timestamptz, v bigint) PARTITION BY RANGE (at);
+		CREATE TABLE day22 PARTITION OF days FOR VALUES FROM ('2026-11-22 00:00Z') TO ('2026-11-23 00:00Z');
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not today'; END $$;
+		CREATE TABLE watched (id bigint);
+		CREATE TRIGGER t BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION refuse();
+		CREATE VIEW view AS SELECT 1::bigint AS id`)
+	ctx := t.Context()
+	expectPermanent(t, "a row without its parent", target.Import(ctx, newFile("f1", table("child", col("id", datatype.Int64)), []string{"1"})), "23503", "foreign key")
+	expectPermanent(t, "a trigger", target.Import(ctx, newFile("f2", table("watched", col("id", datatype.Int64)), []string{"1"})), "not today")
+	expectPermanent(t, "a view", target.Import(ctx, newFile("f3", table("view", col("id", datatype.Int64)), []string{"1"})), "is not a table")
+
+	days := table("days", col("at", datatype.Timestamp), col("v", datatype.Int64))
+	good := []string{"2026-11-22T10:00:00.000000Z", "1"}
+	mustImport(t, target, newFile("f4", days, good))
+	late := newFile("f5", days, good, []string{"2026-11-23T10:00:00.000000Z", "2"})
+	expectPermanent(t, "a day without a partition", target.Import(ctx, late), "no partition")
+	expectRows(t, target, "days", good)
+	exec(t, target, `CREATE TABLE others PARTITION OF days DEFAULT`)
+	mustImport(t, target, late)
+	expectRows(t, target, "days", good, good, []string{"2026-11-23T10:00:00.000000Z", "2"})
+	expectRows(t, target, "day22", good, good)
+}
+
+func TestClasses(t *testing.T) {
+	const retry, permanent = "retry", "permanent"
+	for code, want := range map[string]string{
+		"40001": retry, "40P01": retry, "53100": retry, "53300": retry, "55P03": retry, "57014": retry, "57P01": retry, "57P03": retry,
+		"08006": retry, "58030": retry, "XX000": retry, "25006": retry, "26000": retry, "": retry,
+		"42501": permanent, "42703": permanent, "42804": permanent, "28P01": permanent, "3D000": permanent, "3F000": permanent, "0A000": permanent,
+		"P0001": permanent, "55000": permanent, "22003": permanent, "23505": permanent, "23514": permanent, "54000": permanent,
+	} {
+		got := retry
+		if err := classify(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code, Message: "m"})); buffer.IsPermanent(err) {
+			got = permanent
+		}
+		if got != want {
+			t.Errorf("SQLSTATE %s: %s, want %s", code, got, want)
+		}
+	}
+	// A time-out names a line, but no row is at fault.
+	if err := rowError(&pgconn.PgError{Code: "57014", Where: "COPY t, line 980485"}, "t"); err != nil {
+		t.Errorf("a time-out is %v", err)
+	}
+	if err := rowError(&pgconn.PgError{Code: "22003", Where: "PL/pgSQL function f() line 3 at RAISE\nCOPY a, line 5, line 3"}, "a, line 5"); err == nil || err.Rows[0].Row != 2 {
+		t.Errorf("got %v, want the row 2", err)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	const password = "hunter2"
+	for _, s := range []string{
+		"postgres://user:" + password + "@localhost:1:2/db", "postgres://user:" + password + "/x@localhost/db", "postgres://us er:" + password + "@h/db",
+		"host=h password=" + password + " port=x", "password='" + password, "host=h password = " + password + " sslmode=nonsense", "user=u " + password,
+		"postgres://user:" + password + "@h/db?sslrootcert=/nowhere&sslmode=verify-full", "://" + password, "postgres://h/db?password=" + password + "&port=x",
+	} {
+		if target, err := Open(s, Options{}); err == nil {
+			target.Close()
+			t.Errorf("Open(%s) = nil", s)
+		} else if strings.Contains(fmt.Sprintf("%v %+v", err, err), password) || errors.Unwrap(err) != nil {
+			t.Errorf("the error has the password: %v", err)
+		}
+	}
+	target, err := Open("host=/nowhere user=u password="+password+" dbname=db", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	err = target.Ensure(t.Context(), table("t", col("id", datatype.Int64)))
+	expectRetryable(t, "Ensure without a server", err)
+	if strings.Contains(fmt.Sprintf("%+v", err), password) {
+		t.Errorf("the error has the password: %v", err)
+	}
+}
