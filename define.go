@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,9 +142,13 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		}
 		cfg := bufferConfig(def.ID, c)
 		cfg.Refused = refused
+		renames := e.renames(id, c.Table)
 		handle, err := e.buf.Define(ctx, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("define sink %q: %w", id, err)
+		}
+		if len(renames) > 0 {
+			e.log.Info("a renamed column is one more column, the table keeps the former one", "sink", id, "table", c.Table.ID, "columns", renames)
 		}
 		next.sinks = append(next.sinks, &sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
@@ -158,6 +163,31 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 	}
 	next.makeViews()
 	return next, nil
+}
+
+// renames describes the columns of a table with Extend that differ from accepted ones in their name alone. Nothing else follows from
+// it: values are never moved from one column to another.
+func (e *Engine) renames(id string, t Table) (renames []string) {
+	var before mapping.Columns
+	if table, _ := e.buf.TableOf(id); table.ID != t.ID || !t.Extend || json.Unmarshal(e.buf.Mapping(id), &before) != nil {
+		return nil
+	}
+	has := func(columns mapping.Columns, name string) bool {
+		return slices.ContainsFunc(columns, func(c mapping.Column) bool { return strings.EqualFold(c.Name, name) })
+	}
+	unnamed := func(c mapping.Column) string {
+		c.Name = ""
+		text, _ := json.Marshal(c) // columns that were compiled have a JSON form
+		return string(text)
+	}
+	for _, c := range t.Columns {
+		for _, old := range before {
+			if !has(before, c.Name) && !has(t.Columns, old.Name) && unnamed(c) == unnamed(old) {
+				renames = append(renames, old.Name+" → "+c.Name)
+			}
+		}
+	}
+	return renames
 }
 
 func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {

@@ -1,8 +1,10 @@
 package forebay_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -222,6 +224,50 @@ func TestHeldRowsSayThatExtendHelps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := grownRows(t, tables), `"1" "x" NULL`; got != want {
+		t.Errorf("the table has\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A renamed column is one more column. The log names it once.
+func TestRenamedColumn(t *testing.T) {
+	var log bytes.Buffer
+	tables := dir.Tables(t.TempDir())
+	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: tables, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	id, sum, note := typedPath("id", datatype.Int64), typedPath("sum", datatype.Int64), typedPath("note", datatype.String)
+	total, other := sum, sum
+	total.Name = "total"
+	other.Name, other.Path = "other", "other"
+	for i, step := range []struct {
+		columns []mapping.Column
+		logged  string
+	}{
+		{[]mapping.Column{id, sum, note}, ""},
+		{[]mapping.Column{total, id, note}, `columns="[sum → total]"`},
+		{[]mapping.Column{total, id, note}, ""},
+		{[]mapping.Column{id, note, other}, ""},             // another path
+		{[]mapping.Column{id, note, other, sum, total}, ""}, // nothing is gone
+	} {
+		log.Reset()
+		if err := e.Define(t.Context(), grows(step.columns...)); err != nil {
+			t.Fatal(err)
+		}
+		ingestJSON(t, e, fmt.Sprintf(`{"id":%d,"sum":5}`, i))
+		if got := log.String(); strings.Contains(got, "a renamed column") != (step.logged != "") || !strings.Contains(got, step.logged) {
+			t.Errorf("definition %d logs %s, want %s", i, got, step.logged)
+		}
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := grownRows(t, tables), `"0" "5" NULL NULL NULL
+"1" NULL NULL "5" NULL
+"2" NULL NULL "5" NULL
+"3" NULL NULL NULL NULL
+"4" "5" NULL "5" NULL`; got != want {
 		t.Errorf("the table has\n%s\nwant\n%s", got, want)
 	}
 }

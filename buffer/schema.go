@@ -76,12 +76,27 @@ func (e *SchemaError) conflict() (want, got datatype.Column, ok bool) {
 // advice says what makes new rows fit.
 func (e *SchemaError) advice() string {
 	switch want, got, ok := e.conflict(); {
+	case !ok && e.renamed():
+		return "give a renamed column its former name, or the sink another table"
 	case !ok:
 		return "give the sink another table, or change one of them so that names, types and order agree"
 	case got.Type.Holds(want.Type):
 		return "require the column in the mapping, or make it nullable in the table"
 	}
 	return "give the sink another table or the column another name, or change its type in the table by hand"
+}
+
+// renamed reports whether the columns agree but for names that only one of the two has.
+func (e *SchemaError) renamed() bool {
+	names := 0
+	same := slices.EqualFunc(e.Want, e.Got, func(want, got datatype.Column) bool {
+		if want.Name == got.Name {
+			return true
+		}
+		names++
+		return got.Type.Holds(want.Type) && place(e.Got, want.Name) < 0 && place(e.Want, got.Name) < 0
+	})
+	return same && names > 0
 }
 
 // ExtendHelps reports whether the table can take the rows once the sink sets Table.Extend, if the target is an [Extender].

@@ -50,6 +50,9 @@ func TestSchemaErrorSaysWhatToDo(t *testing.T) {
 	}{
 		{"id,n int64", "id", "give the sink another table, or change one of them so that", true},
 		{"n int64,id", "id,n int64", "give the sink another table, or change one of them so that", true},
+		{"id,total int64", "id,sum decimal(20.0)", `the table has no "total", the mapping has no "sum": give a renamed column its former name, or the sink another table`, true},
+		{"id,total int64", "id,sum string", "give the sink another table, or change one of them so that", true},
+		{"id,total", "sum,id", "give the sink another table, or change one of them so that", true},
 		{"id,n int64", "id,n", `in the table, which keeps it as text: give the sink another table or the column another name, or change its type in the table by hand`, false},
 		{"id,n", "id,n int64", `is untyped in the mapping and int64 in the table: give the sink another table or the column another name`, false},
 		{"id,m,n int64", "id,n string", `the table has no "m", the column "n" is int64 in the mapping and string in the table: give the sink another table or the column`, false},
