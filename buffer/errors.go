@@ -83,8 +83,8 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// RoomError says that the volume of the local level is too small to open it. Nothing is lost: give it room and open it
-// again.
+// RoomError says that the volume of the local level is too small to open it, or to upgrade its format for a definition. Nothing is
+// lost or changed: give it room and try again.
 type RoomError struct {
 	// Dir is the folder of the local level.
 	Dir string

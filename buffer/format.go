@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,10 +152,32 @@ func (b *Buffer) upgradeFor(def *format.Definition) error {
 	case f != nil:
 		return f
 	}
-	if err := writeFormat(b.fs, b.dir, need); err != nil {
+	err := b.checkUpgradeRoom()
+	if err == nil {
+		err = writeFormat(b.fs, b.dir, need)
+	}
+	if err != nil {
 		return fmt.Errorf("buffer: upgrade %s to format %d: %w", b.dir, need, err)
 	}
 	return nil
+}
+
+// upgradeRoom is the free room without which a definition upgrades nothing. On a full volume the file could get the new version, and
+// the store not. Open needs more before it upgrades: see [RoomError].
+const upgradeRoom = 1 << 20
+
+func (b *Buffer) checkUpgradeRoom() error {
+	volume, err := b.fs.GetDiskUsage(b.dir)
+	if errors.Is(err, vfs.ErrUnsupported) {
+		return nil
+	}
+	if free := int64(min(volume.AvailBytes, math.MaxInt64)); err == nil && free < upgradeRoom {
+		err = &RoomError{
+			Dir: b.dir, Free: free, Needed: upgradeRoom, For: "to upgrade its format",
+			err: fmt.Errorf("the volume of %s is too small: %d bytes are free, an upgrade needs %d", b.dir, free, upgradeRoom),
+		}
+	}
+	return err
 }
 
 // upgrade adds to the batch the version that a definition needs.

@@ -114,6 +114,49 @@ func TestUpgrade(t *testing.T) {
 	wantAll(t, mem, "in.c-test.a", 0, 20)
 }
 
+// A volume that is too small is named before anything is upgraded. The folder stays at version 1 until there is room.
+func TestUpgradeNeedsRoom(t *testing.T) {
+	for name, keep := range map[string]bool{"Open": false, "Define": true} {
+		t.Run(name, func(t *testing.T) {
+			mem, disk := buffertest.NewMemory(), vfs.NewMem()
+			oldFolder(t, disk, mem)
+			for _, enough := range []bool{false, true} {
+				usage := vfs.DiskUsage{AvailBytes: 1 << 30, TotalBytes: 1 << 30}
+				if !enough && !keep {
+					usage.AvailBytes = 100 << 10
+				}
+				disk.TestingSetDiskUsage(usage)
+				b, err := buffer.Open("data", upgradeOptions(disk, mem, keep))
+				if keep {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !enough {
+						disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100 << 10, TotalBytes: 1 << 30})
+					}
+					c := buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}}
+					grown(&c)
+					_, err = b.Define(t.Context(), c)
+				}
+				if b != nil {
+					closeBuffer(t, b)
+				}
+				var small *buffer.RoomError
+				switch {
+				case enough && err != nil:
+					t.Fatal(err)
+				case enough:
+					wantFormat(t, disk, "2/2")
+				case !errors.As(err, &small) || small.Free != 100<<10 || small.Needed <= small.Free || !strings.Contains(err.Error(), "the volume of data is too small"):
+					t.Fatalf("%v, want a RoomError", err)
+				default:
+					wantFormat(t, disk, "1/1")
+				}
+			}
+		})
+	}
+}
+
 // A checkpoint and a definition that needs the upgrade can share a commit. The copy then has the new version in both places.
 func TestCheckpointInTheCommitOfAnUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

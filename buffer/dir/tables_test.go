@@ -136,6 +136,14 @@ func TestFormat(t *testing.T) {
 			"table.json": typedColumns + ",\n  \"noHeader\": true\n}\n",
 			"file-1.csv": cells,
 		}},
+		"no header, untyped": {TablesOptions{NoHeader: true}, faultTable, faultRows, map[string]string{
+			"table.json": strings.Replace(head, "2", "1", 1) + "\"id\",\n    \"body\"\n  ]\n}\n", // earlier releases read it too
+			"file-1.csv": "\"1\",\"a\r\n\"\"b\"\"\"\n\"2\",\"\"\n\"3\",\"c\"\n",
+		}},
+		"no header, merged": {TablesOptions{NoHeader: true, MergeTo: 1}, faultTable, faultRows, map[string]string{
+			"table.json": head + "\"id\",\n    \"body\"\n  ],\n  \"noHeader\": true\n}\n",
+			"file-1.csv": "\"1\",\"a\r\n\"\"b\"\"\"\n\"2\",\"\"\n\"3\",\"c\"\n",
+		}},
 		"by day": {TablesOptions{PartitionBy: "at"}, typed, rows, map[string]string{
 			"table.json": typedColumns + ",\n  \"partition\": \"at\"\n}\n",
 			"dt=__HIVE_DEFAULT_PARTITION__/file-1.1.csv": "\"id\",\"at\",\"a \"\"b\"\"\"\n\"1\",,\"\"\n",

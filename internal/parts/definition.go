@@ -19,7 +19,7 @@ const (
 	DefinitionFile = "table.json"
 	// Version 1 has no types, and parts without a header. Version 2 has a header in each part unless NoHeader is set. Version 3 has a
 	// format, so that earlier releases do not mistake it for CSV.
-	plainVersion, formatVersion = 2, 3
+	oldestVersion, plainVersion, formatVersion = 1, 2, 3
 )
 
 // Definition is the content of table.json.
@@ -88,6 +88,9 @@ func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, 
 	if d.Partition, err = partitionOf(table, t.PartitionBy); err != nil {
 		return d, err
 	}
+	if !t.versioned(d) && d.isPlain() {
+		d.Version = oldestVersion
+	}
 	if t.versioned(d) {
 		temp, err := t.StageFile(ctx, definitionID(d.ID), d.writeTo)
 		if err != nil {
@@ -101,7 +104,15 @@ func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, 
 	return d, t.Write(ctx, filepath.Join(t.Path(table.ID), DefinitionFile), definitionID(table.ID), d.writeTo)
 }
 
+// isPlain reports whether version 1 has everything that the table has. Such a table is written with it, so that a program can go
+// back to a release that knows no other.
+func (d Definition) isPlain() bool {
+	return d.Format == "" && d.NoHeader && d.Partition == "" &&
+		!slices.ContainsFunc(d.Columns, func(c datatype.Column) bool { return c.Type != datatype.Untyped })
+}
+
 func (d Definition) writeTo(w io.Writer) error {
+	d.NoHeader = d.NoHeader && d.Version > oldestVersion
 	data, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
 		_, err = w.Write(append(data, '\n'))
@@ -184,7 +195,7 @@ func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
 	if v.Format != t.Format.Name() {
 		return d, buffer.Permanent(fmt.Errorf("%s is of a table with another kind of parts: keep the tables of two drivers in two folders", path))
 	}
-	if newest := t.version(); v.Version < 1 || newest < v.Version {
+	if newest := t.version(); v.Version < oldestVersion || newest < v.Version {
 		return d, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, newest))
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
@@ -193,6 +204,6 @@ func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
 	if d.ID != table {
 		return d, buffer.Permanent(fmt.Errorf("%s belongs to table %q, whose id shares a folder with %q: rename one of them", path, d.ID, table))
 	}
-	d.NoHeader = d.NoHeader || d.Version == 1
+	d.NoHeader = d.NoHeader || d.Version == oldestVersion
 	return d, nil
 }
