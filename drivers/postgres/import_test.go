@@ -199,6 +199,42 @@ func TestSettingsEndWithTheTransaction(t *testing.T) {
 	}
 }
 
+// Two connections of the server behind a pooler are enough for several engines, in any order of their transactions.
+func TestPooler(t *testing.T) {
+	url := server.Bouncer(t)
+	options := Options{Schema: server.Schema(t), Keys: map[string][]string{"users": {"id"}}}
+	var targets []*Target
+	for range 3 {
+		target, err := Open(url, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(target.Close)
+		targets = append(targets, target)
+	}
+	events, users := table("events", idColumn, col("v", datatype.Int64)), table("users", required(idColumn))
+	var wg sync.WaitGroup
+	for n, target := range targets {
+		wg.Go(func() {
+			for i := range 5 {
+				for _, f := range []*buffer.File{
+					newFile(fmt.Sprint("shared-", i), events, []string{"1", "2"}), newFile(fmt.Sprintf("own-%d-%d", n, i), events, []string{"1", "2"}),
+					newFile(fmt.Sprintf("users-%d-%d", n, i), users, []string{"1"}, []string{"2"}, []string{"1"}),
+				} {
+					if err := importPatiently(t, target, f); err != nil {
+						t.Errorf("%s: %v", f.ID, err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if rows := readTable(t, options.Schema, "events"); len(rows) != 20 {
+		t.Errorf("%d rows, want 20", len(rows))
+	}
+	expectRows(t, targets[0], "users", []string{"1"}, []string{"2"})
+}
+
 func TestUpsert(t *testing.T) {
 	for _, mood := range []bool{false, true} { // in binary and as text
 		target := open(t, Options{Keys: map[string][]string{"users": {"id", "part"}, "pairs": {"a", "b"}}})

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -29,6 +30,8 @@ type Server struct {
 	bin  string
 	err  error
 	made atomic.Int64 // schemas
+
+	bouncer *exec.Cmd // nil if there is none
 }
 
 // errMissing says that PostgreSQL is not installed.
@@ -36,26 +39,77 @@ var errMissing = errors.New("the programs of the PostgreSQL server are not insta
 
 // Run runs the tests and then stops the server. TestMain calls it.
 func (s *Server) Run(m *testing.M) int {
-	code := m.Run()
-	if s.dir != "" {
-		_ = s.stop()
-		_ = os.RemoveAll(s.dir)
+	defer s.Close()
+	return m.Run()
+}
+
+// Close stops the server, if it was started, and removes its files.
+func (s *Server) Close() {
+	if s.dir == "" {
+		return
 	}
-	return code
+	if s.bouncer != nil {
+		_ = s.bouncer.Process.Kill()
+		_ = s.bouncer.Wait()
+	}
+	_ = s.stop()
+	_ = os.RemoveAll(s.dir)
+}
+
+// Start starts the server unless it runs, and returns its connection string.
+func (s *Server) Start() (connString string, err error) {
+	s.once.Do(func() { s.err = s.create() })
+	return "host=" + s.dir + " user=" + superuser + " dbname=postgres", s.err
 }
 
 // URL returns the connection string of the server, and starts it if need be. Without PostgreSQL the test is skipped, or fails where
 // CI=true.
 func (s *Server) URL(tb testing.TB) string {
 	tb.Helper()
-	s.once.Do(func() { s.err = s.create() })
+	url, err := s.Start()
 	switch {
-	case errors.Is(s.err, errMissing) && os.Getenv("CI") != "true":
-		tb.Skip(s.err)
-	case s.err != nil:
-		tb.Fatal(s.err)
+	case errors.Is(err, errMissing) && os.Getenv("CI") != "true":
+		tb.Skip(err)
+	case err != nil:
+		tb.Fatal(err)
 	}
-	return "host=" + s.dir + " user=" + superuser + " dbname=postgres"
+	return url
+}
+
+// Bouncer starts PgBouncer, which gives a connection of the server to a client for one transaction, and returns its connection string.
+// The test is skipped if it is not installed.
+func (s *Server) Bouncer(tb testing.TB) string {
+	tb.Helper()
+	s.URL(tb)
+	path, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			tb.Skip("pgbouncer is not installed")
+		}
+	}
+	config := filepath.Join(s.dir, "pgbouncer.ini")
+	text := "[databases]\npostgres = host=" + s.dir + " user=" + superuser + "\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = " + s.dir +
+		"\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n"
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	s.bouncer = s.command(path, config)
+	if err := s.bouncer.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	url := "host=" + s.dir + " port=6432 user=" + superuser + " dbname=postgres"
+	retry := time.NewTicker(10 * time.Millisecond)
+	defer retry.Stop()
+	for deadline := time.Now().Add(20 * time.Second); ; <-retry.C {
+		conn, err := pgx.Connect(context.Background(), url)
+		if err == nil {
+			_ = conn.Close(context.Background())
+			return url
+		}
+		if time.Now().After(deadline) {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // Schema makes an empty schema that is dropped after the test.
@@ -140,14 +194,19 @@ func (s *Server) start() error {
 
 func (s *Server) stop() error { return s.run("pg_ctl", "stop", "-m", "immediate", "-D", s.data()) }
 
-// run runs a program of the server as a user who may.
-func (s *Server) run(name string, args ...string) error {
-	args = append([]string{filepath.Join(s.bin, name)}, args...)
+// command returns a program of the server, for a user who may run it.
+func (s *Server) command(args ...string) *exec.Cmd {
 	if os.Getuid() == 0 {
-		args = append([]string{"runuser", "-u", superuser, "--"}, args...)
+		args = append([]string{"setpriv", "--reuid=" + superuser, "--regid=" + superuser, "--clear-groups", "--"}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = s.dir
+	return cmd
+}
+
+// run runs a program of the server and waits for its end.
+func (s *Server) run(name string, args ...string) error {
+	cmd := s.command(append([]string{filepath.Join(s.bin, name)}, args...)...)
 	log, err := os.CreateTemp("", "pgtest")
 	if err != nil {
 		return err
