@@ -40,8 +40,8 @@ func netHTTP(h http.Handler) (httpServer, error) { return stream.Server("", h), 
 func fast(h http.Handler) (httpServer, error) { return fastserver.New(h, fastserver.Options{}) }
 
 // httpSingle posts one event a request over loopback to the ingestion handler of an engine.
-func httpSingle(w workload, server newServer) scenarioFunc {
-	return overHTTP(forebay.Source{}, w.traffic(), server, stream.Options{})
+func httpSingle(t traffic, server newServer) scenarioFunc {
+	return overHTTP(forebay.Source{}, t, server, stream.Options{})
 }
 
 // lineEvents is the number of events of a request with lines.
@@ -112,7 +112,7 @@ type traffic struct {
 func traffics() []traffic {
 	var all []traffic
 	for _, w := range workloads() {
-		all = append(all, w.traffic(), w.lines())
+		all = append(all, w.traffic(), w.manyConnections(), w.lines())
 	}
 	for _, b := range telemetries() {
 		all = append(all, b.traffic())
@@ -129,6 +129,13 @@ func (w workload) traffic() traffic {
 			return post(addr, ingestPath, header(), w.body(n))
 		},
 	}
+}
+
+// manyConnections posts one event a request, over manyCallers connections.
+func (w workload) manyConnections() traffic {
+	t := w.traffic()
+	t.name, t.connections, t.requests = "connections/"+w.name, manyCallers, 2
+	return t
 }
 
 // post encodes a request.

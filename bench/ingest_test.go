@@ -127,8 +127,8 @@ func TestBackOffHidesOverloadsAlone(t *testing.T) {
 func TestHTTPScenarios(t *testing.T) {
 	w := workloads()[1]
 	for name, run := range map[string]func() (*sample, error){
-		"engine":  func() (*sample, error) { return httpSingle(w, fast)(t.Context(), newEnv(t)) },
-		"usual":   func() (*sample, error) { return httpSingle(w, netHTTP)(t.Context(), newEnv(t)) },
+		"engine":  func() (*sample, error) { return httpSingle(w.traffic(), fast)(t.Context(), newEnv(t)) },
+		"usual":   func() (*sample, error) { return httpSingle(w.traffic(), netHTTP)(t.Context(), newEnv(t)) },
 		"lines":   func() (*sample, error) { return httpLines(w)(t.Context(), newEnv(t)) },
 		"discard": func() (*sample, error) { return httpDiscard(w.traffic(), fast)(t.Context(), newEnv(t)) },
 	} {

@@ -179,10 +179,13 @@ func ofWorkload(w workload) []scenario {
 		run: ingestion{workload: w, callers: 64, flow: true}.run,
 	})
 	add(scenario{
-		name: "http/single/" + w.name, limit: limitHTTP, fsync: true, goals: []goal{atLeast("of_limit", 0.85)}, run: httpSingle(w, fast),
+		name: "http/single/" + w.name, limit: limitHTTP, fsync: true, goals: []goal{atLeast("of_limit", 0.85)}, run: httpSingle(w.traffic(), fast),
 		against: []baseline{{"fast_limit", fastHTTP}},
 	})
-	add(scenario{name: "http/single/" + w.name + "/server=net-http", limit: limitHTTP, fsync: true, run: httpSingle(w, netHTTP)})
+	add(scenario{name: "http/single/" + w.name + "/server=net-http", limit: limitHTTP, fsync: true, run: httpSingle(w.traffic(), netHTTP)})
+	add(scenario{
+		name: fmt.Sprintf("http/single/%s/connections=%d", w.name, manyCallers), fsync: true, run: httpSingle(w.manyConnections(), fast),
+	})
 	add(scenario{
 		name: "http/ndjson/" + w.name, fsync: true, goals: []goal{atLeast("of_ingest_sync", 0.6)}, run: httpLines(w),
 		against: []baseline{{"ingest_sync", "ingest/sync/" + w.name}},
