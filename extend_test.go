@@ -213,7 +213,7 @@ func TestHeldRowsSayThatExtendHelps(t *testing.T) {
 	e := engines[0]
 	ingestJSON(t, e, `{"id":1,"note":"x"}`)
 	err := e.FlushAll(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `the mapping has no "sum"`) || !strings.Contains(err.Error(), "may set Table.Extend instead, also for rows that wait") {
+	if err == nil || !strings.Contains(err.Error(), `the mapping has no "sum"`) || !strings.Contains(err.Error(), "Extend lets these rows in too") {
 		t.Fatalf("flush: %v", err)
 	}
 	grown := grows(id, typedPath("note", datatype.String))

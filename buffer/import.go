@@ -81,7 +81,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 func (b *Buffer) hintExtend(f *File, err error) error {
 	var schema *SchemaError
 	if _, ok := b.opts.Target.(Extender); ok && !f.Table.Extend && errors.As(err, &schema) && schema.ExtendHelps() {
-		return fmt.Errorf("%w; a sink that is defined in Go may set Table.Extend instead, also for rows that wait", err)
+		return fmt.Errorf("%w; or let the table grow: Extend lets these rows in too", err)
 	}
 	return err
 }
