@@ -103,8 +103,11 @@ func (c *client) appendRows(ctx context.Context, b *buffer.Buffer, w work) {
 		var data []byte
 		for range w.count {
 			name := c.name()
-			data = fmt.Appendf(data, "\"%s\",\"%s\"\n", name, value(name, w.size))
-			mine = append(mine, r.newRow(g, id, name, h.conf.Table.ID))
+			data = fmt.Appendf(data, "\"%s\",\"%s\"", name, value(name, w.size))
+			data = append(append(data, h.version.cells(r.seed, name)...), '\n')
+			x := r.newRow(g, id, name, h.conf.Table.ID)
+			x.version = h.version
+			mine = append(mine, x)
 		}
 		batch = append(batch, buffer.Rows{Sink: h.sink, Data: data, Count: w.count})
 	}
@@ -190,6 +193,15 @@ func (c *client) event(g *generation, source string, size int) event {
 		fields["value"] = value(name, size)
 	}
 	e.body, _ = json.Marshal(fields) // strings can be encoded
+	if r.typed() {
+		e.body = e.body[:len(e.body)-1]
+		for _, f := range typedFields {
+			if text, _ := f.value(r.seed, name); text != "" {
+				e.body = fmt.Appendf(e.body, `,"%s":%s`, f.name, text)
+			}
+		}
+		e.body = append(e.body, '}')
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range r.sinksOf(source) {

@@ -2,13 +2,13 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -34,9 +34,17 @@ type level interface {
 // plan is what the operator wants of a sink.
 type plan struct {
 	conf buffer.SinkConfig
+	// version and extend are what conf and the mapping have of typed columns.
+	version version
+	extend  bool
 	// The rest is of engines alone.
 	sync           forebay.SyncMode
 	disabled, gone bool
+}
+
+// shape gives the buffer's definition the columns of the version.
+func (p *plan) shape() {
+	p.conf.Table.Columns, p.conf.Table.Extend = p.version.inTable(datatype.UntypedColumns("id", "value")), p.extend
 }
 
 // bufferLevel is the buffer alone.
@@ -46,15 +54,20 @@ type bufferLevel struct {
 }
 
 func (l *bufferLevel) define(ctx context.Context, id string) error {
-	conf := l.r.plans[id].conf
-	s, err := l.Define(ctx, conf)
-	if err != nil {
-		return err
-	}
+	p := l.r.plans[id]
+	l.r.mu.Lock()
+	l.r.offers(id)
+	l.r.mu.Unlock()
+	s, err := l.Define(ctx, p.conf)
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	l.r.handles[id] = append(l.r.handles[id], &handle{s, conf})
-	return nil
+	if v := verdictOf(err, false); !l.r.gen.dead.Load() {
+		l.r.settles(id, v)
+	}
+	if err == nil {
+		l.r.handles[id] = append(l.r.handles[id], &handle{s, p.conf, p.version})
+	}
+	return err
 }
 
 func (l *bufferLevel) end(ctx context.Context, id, _ string) error { return l.Drop(ctx, id) }
@@ -115,7 +128,7 @@ func (l *engineLevel) source(source string) forebay.Source {
 		}
 		_, name := sourceOf(id)
 		def.Sinks = append(def.Sinks, forebay.Sink{
-			ID: name, Disabled: p.disabled, Table: forebay.Table{ID: p.conf.Table.ID, Columns: columns(name)},
+			ID: name, Disabled: p.disabled, Table: forebay.Table{ID: p.conf.Table.ID, Columns: p.version.mapped(columns(name)), Extend: p.extend},
 			Settings: forebay.Settings{
 				Sync: p.sync, Upload: p.conf.Upload, Import: p.conf.Import,
 				Compression: [...]forebay.Compression{
@@ -155,8 +168,11 @@ func (l *engineLevel) change(source string, call func() error) error {
 	ids := l.r.sinksOf(source)
 	l.r.begins(ids)
 	err := call()
-	var schema *buffer.SchemaError
-	l.r.ends(ids, err == nil, errors.As(err, &schema))
+	kept := map[string]bool{}
+	for _, st := range l.Stats().Sinks {
+		kept[st.ID] = st.Refused != ""
+	}
+	l.r.ends(ids, err, kept)
 	return err
 }
 

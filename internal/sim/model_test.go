@@ -39,14 +39,17 @@ func newModel() model {
 }
 
 type handle struct {
-	sink *buffer.SinkHandle
-	conf buffer.SinkConfig
+	sink    *buffer.SinkHandle
+	conf    buffer.SinkConfig
+	version version
 }
 
 // entry is a definition of a sink of an engine.
 type entry struct {
 	table   string
 	enabled bool
+	// versions are the columns, or several when it is not known which of them were accepted.
+	versions []version
 }
 
 // fate is what a client was told about a row.
@@ -64,6 +67,7 @@ type row struct {
 	sink string
 	// table is where it belongs; empty: one of those of the definitions in history from..to (-1: the last).
 	table    string
+	version  version // if table is set
 	from, to int
 	bare     bool // it was sent without a value
 	// at is when it was offered, answered when the client was told that it was taken.
@@ -100,18 +104,30 @@ func (r *run) begins(ids []string) {
 	for _, id := range ids {
 		p := r.plans[id]
 		source, _ := sourceOf(id)
-		r.history[id] = append(r.history[id], entry{
-			p.conf.Table.ID, !p.gone && !p.disabled && !r.disabled[source] && !r.removed[source],
-		})
+		e := entry{table: p.conf.Table.ID, enabled: !p.gone && !p.disabled && !r.disabled[source] && !r.removed[source]}
+		if e.enabled {
+			e.versions = r.offers(id)
+		}
+		r.history[id] = append(r.history[id], e)
 	}
 }
 
 // ends notes the outcome: the definitions are effective, or certainly not, or either. A refusal leaves open which one is
-// when that was open before.
-func (r *run) ends(ids []string, done, refused bool) {
+// when that was open before. kept are the sinks whose earlier columns go on.
+func (r *run) ends(ids []string, err error, kept map[string]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	done, refused := err == nil, verdictOf(err, false) == turnedDown
 	for _, id := range ids {
+		if e := &r.history[id][len(r.history[id])-1]; e.enabled {
+			v := verdictOf(err, kept[id])
+			if r.gen.dead.Load() {
+				v = unclear
+			}
+			if versions := r.settles(id, v); v != turnedDown {
+				e.versions = versions
+			}
+		}
 		known := refused && r.inForce[id] == len(r.history[id])-2
 		if known {
 			r.history[id] = append(r.history[id], r.history[id][r.inForce[id]])
@@ -299,7 +315,7 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 			} else {
 				last[client] = name
 			}
-			r.checkCells(x, name, cells)
+			r.checkCells(x, name, f, cells)
 		}
 	}
 	for _, key := range sortedKeys(r.rows) {
@@ -342,17 +358,27 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 }
 
 // checkCells checks the cells of a row behind its name.
-func (r *run) checkCells(x *row, name string, cells []string) {
+func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
 	want := name[:3]
 	ok := strings.HasPrefix(cells[1], want) && strings.ReplaceAll(cells[1], want, "") == ""
 	if x.bare {
 		ok = cells[1] == noValue
 	}
+	behind := 2
 	if r.engine() && letter(x.sink) == "b" {
-		ok = ok && len(cells) == 3 && cells[2] == "label of "+name
+		ok, behind = ok && len(cells) > 2 && cells[2] == "label of "+name, 3
+	}
+	ok = ok && len(cells) == len(f.columns)
+	made := func(v version) bool { return v.made(r.seed, name, f.columns[behind:], cells[behind:], r.engine()) }
+	if x.table != "" {
+		ok = ok && made(x.version)
+	} else {
+		ok = ok && slices.ContainsFunc(r.definitions(x.sink, x), func(e entry) bool {
+			return e.enabled && e.table == f.table && slices.ContainsFunc(e.versions, made)
+		})
 	}
 	if !ok {
-		r.t.Errorf("row %s has the cells %.50q…", name, cells[1:])
+		r.t.Errorf("row %s of %s has in %q the cells %.50q…", name, x.sink, f.columns, cells)
 	}
 }
 

@@ -65,7 +65,10 @@ func (r *run) usualStep() {
 		source, _ := sourceOf(id)
 		delete(r.disabled, source)
 		if r.rng.IntN(3) == 0 {
-			p.conf.Table = buffer.Table{ID: "in.c-sim." + letter(id) + "2", Columns: datatype.UntypedColumns("id", "value")}
+			p.conf.Table.ID += "2"
+		}
+		if r.typed() && chance(r.seed, 0.5, fmt.Sprint("retype after ", r.disk.ops())) && r.retype(id) {
+			p.shape()
 		}
 		r.tell("define %s", id)
 		r.sum.add("operator: define", 1)
@@ -117,7 +120,13 @@ func (r *run) usualStep() {
 
 // extraStep is what the runs do that are not plain.
 func (r *run) extraStep() {
-	switch x := r.extra.IntN(12); {
+	kinds := 12
+	if r.typed() {
+		kinds = 15
+	}
+	switch x := r.extra.IntN(kinds); {
+	case x >= 12:
+		r.another()
 	case x < 3: // a target that refuses for longer than rows are kept
 		d := r.opts.Retention + pick(r.extra, -time.Minute, time.Hour, 10*time.Hour)
 		r.outage("target", d)
@@ -232,12 +241,15 @@ func (r *run) breakDisk() {
 
 // alter changes the columns of a table, or changes them back.
 func (r *run) alter() {
-	id := r.plans[r.anySink()].conf.Table.ID
+	p := r.plans[r.anySink()]
+	id := p.conf.Table.ID
 	r.out.mu.Lock()
 	defer r.out.mu.Unlock()
 	t := r.out.tables[id]
 	switch {
 	case t == nil:
+	case p.extend:
+		r.meddle(t)
 	case r.altered[id] != nil:
 		r.tell("table %s has its columns again", id)
 		t.columns = r.altered[id]

@@ -54,7 +54,8 @@ type run struct {
 	hurry    chan struct{}   // closed when clients should make no more pauses
 
 	plans             map[string]*plan
-	disabled, removed map[string]bool // sources
+	grown             map[string]*grown // guarded by mu
+	disabled, removed map[string]bool   // sources
 	altered           map[string][]datatype.Column
 	// copies counts the checkpoints. snapshots are the rows of the chunks that were on the disk when it was damaged, by
 	// slice and chunk.
@@ -70,7 +71,7 @@ type run struct {
 func newRun(s scenario, sum *summary) *run {
 	r := &run{
 		scenario: s, sum: sum, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)), out: newOutside(s.seed, sum),
-		disk: newDisk(vfsCrashable()), plans: map[string]*plan{}, disabled: map[string]bool{}, removed: map[string]bool{},
+		disk: newDisk(vfsCrashable()), plans: map[string]*plan{}, grown: map[string]*grown{}, disabled: map[string]bool{}, removed: map[string]bool{},
 		altered: map[string][]datatype.Column{}, snapshots: map[chunkID][]string{}, hits: map[string]bool{}, model: newModel(),
 	}
 	if !s.plain {
@@ -94,6 +95,7 @@ func newRun(s scenario, sum *summary) *run {
 	for i := range 1 + r.rng.IntN(maxClients) {
 		r.clients = append(r.clients, &client{r: r, num: i})
 	}
+	r.opts.KeepFormat = r.typed() && chance(s.seed, 0.3, "keep the format")
 	names := []string{"a", "b", "c"}
 	if r.engine() {
 		names = []string{"x/a", "x/b", "y/c"}
@@ -303,6 +305,8 @@ func (r *run) draw(id string) {
 	if r.extra != nil {
 		p.sync = syncModes[r.extra.IntN(len(syncModes))]
 	}
+	r.drawVersion(id)
+	p.shape()
 }
 
 // letter is the last part of the name of a sink.
@@ -392,6 +396,11 @@ func (r *run) end() {
 	r.out.quiet = true
 	for id, columns := range r.altered {
 		r.out.tables[id].columns = columns
+	}
+	for _, t := range r.out.tables {
+		if i := t.find("n"); i >= 0 && t.columns[i].Type == datatype.Bool {
+			r.meddle(t)
+		}
 	}
 	r.out.mu.Unlock()
 	r.tell("all faults end")

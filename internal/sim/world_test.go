@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -57,8 +56,9 @@ type stored struct {
 type table struct{ columns []datatype.Column }
 
 type imported struct {
-	table string
-	rows  [][]string
+	table   string
+	columns []string
+	rows    [][]string
 }
 
 func newOutside(seed uint64, sum *summary) *outside {
@@ -89,14 +89,17 @@ func (o *outside) breachf(format string, args ...any) {
 }
 
 // chance decides by the seed and the name of what is decided.
-func chance(seed uint64, p float64, name string) bool {
+func chance(seed uint64, p float64, name string) bool { return share(seed, name) < p }
+
+// share is a number from 0 to 1, by the seed and the name of what is decided.
+func share(seed uint64, name string) float64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", seed, name)
 	x := h.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
-	return float64(x>>11)/(1<<53) < p
+	return float64(x>>11) / (1 << 53)
 }
 
 // drivers is the connection of one process to the outside. When the process dies nothing goes through any more.
@@ -243,10 +246,7 @@ func (o *outside) ensure(t buffer.Table) error {
 		o.tables[t.ID] = &table{slices.Clone(t.Columns)}
 		return nil
 	}
-	if !slices.Equal(have.columns, t.Columns) {
-		return &buffer.SchemaError{Table: t.ID, Want: slices.Clone(t.Columns), Got: slices.Clone(have.columns)}
-	}
-	return nil
+	return o.fit(have, t)
 }
 
 func (d *drivers) Ensure(ctx context.Context, t buffer.Table) error {
@@ -254,6 +254,8 @@ func (d *drivers) Ensure(ctx context.Context, t buffer.Table) error {
 		return d.do(func() error { return d.o.ensure(t) })
 	})
 }
+
+func (d *drivers) Extend(ctx context.Context, t buffer.Table) error { return d.Ensure(ctx, t) }
 
 // Import reads before it looks whether the file is known, as a target without transactions must.
 func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
@@ -302,7 +304,7 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
 				}
 				return nil
 			}
-			d.o.files[f.ID] = &imported{f.Table.ID, rows}
+			d.o.files[f.ID] = &imported{f.Table.ID, f.Table.Names(), rows}
 			return nil
 		})
 	})
@@ -329,6 +331,36 @@ func decodeRows(e buffer.Encoding, src io.ReadCloser) ([][]string, error) {
 	return readCSV(rc)
 }
 
-func readCSV(r io.Reader) ([][]string, error) {
-	return csv.NewReader(r).ReadAll()
+// readCSV reads rows as a target must: an empty cell without quotes is NULL.
+func readCSV(r io.Reader) (rows [][]string, err error) {
+	data, err := io.ReadAll(r)
+	text := string(data)
+	for row := []string(nil); text != "" && err == nil; {
+		cell := null
+		if strings.HasPrefix(text, `"`) {
+			var quoted strings.Builder
+			for strings.HasPrefix(text, `"`) {
+				inner, rest, closed := strings.Cut(text[1:], `"`)
+				if !closed {
+					return nil, fmt.Errorf("row %d: a cell is cut off", len(rows))
+				}
+				if quoted.WriteString(inner); strings.HasPrefix(rest, `"`) {
+					quoted.WriteByte('"')
+				}
+				text = rest
+			}
+			cell = quoted.String()
+		} else if end := strings.IndexAny(text, ",\n"); end > 0 {
+			cell, text = text[:end], text[end:]
+		}
+		row = append(row, cell)
+		if text == "" || text[0] != ',' && text[0] != '\n' {
+			return nil, fmt.Errorf("row %d ends with %.20q", len(rows), text)
+		}
+		if text[0] == '\n' {
+			rows, row = append(rows, row), nil
+		}
+		text = text[1:]
+	}
+	return rows, err
 }
