@@ -122,6 +122,8 @@ type grown struct {
 	// accepted are the versions of which one was accepted last, in the table that they were for.
 	accepted []version
 	table    string
+	// extends says that the table certainly grows.
+	extends bool
 	// kept are the fields that the table certainly keeps from earlier definitions.
 	kept map[string]bool
 	past []version
@@ -194,7 +196,7 @@ func (r *run) offers(id string) []version {
 		return []version{nil}
 	}
 	if g.table != p.conf.Table.ID {
-		g.table = p.conf.Table.ID
+		g.table, g.extends = p.conf.Table.ID, false
 		clear(g.kept)
 	}
 	return append(slices.Clone(g.accepted), p.version)
@@ -221,7 +223,7 @@ func (r *run) settles(id string, v verdict) []version {
 		if p.version.retyped() {
 			r.t.Errorf("sink %s: a definition was accepted with another type for a column that its table keeps: %+v", id, p.conf.Table)
 		}
-		g.accepted = []version{p.version}
+		g.accepted, g.extends = []version{p.version}, p.extend
 		for _, c := range p.version {
 			g.kept[c.name] = true
 		}
@@ -294,14 +296,31 @@ func (r *run) meddle(t *table) {
 	}
 }
 
-// another lets another engine, with another version of a definition, add its columns to the table.
+// extends tells whether the table of a sink certainly grows: others may give it columns then.
+func (r *run) extends(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.grown[id]
+	return g != nil && g.extends && g.table == r.plans[id].conf.Table.ID
+}
+
+// another lets another engine, with another version of a definition, add its columns to the table. Then this one gets another
+// version too.
 func (r *run) another() {
 	id := pick(r.extra, sortedKeys(r.plans)...)
-	p := r.plans[id]
-	if !p.extend {
+	if !r.extends(id) {
 		return
 	}
-	t := buffer.Table{ID: p.conf.Table.ID, Extend: true, Columns: datatype.UntypedColumns("id", "value")}
+	r.extend(id)
+	p := r.plans[id]
+	r.drawVersion(id)
+	p.shape()
+	r.tell("define %s: %v", id, p.conf.Table.Columns)
+	r.define(id)
+}
+
+func (r *run) extend(id string) {
+	t := buffer.Table{ID: r.plans[id].conf.Table.ID, Extend: true, Columns: datatype.UntypedColumns("id", "value")}
 	if r.engine() && letter(id) == "b" {
 		t.Columns = append(t.Columns, datatype.Column{Name: "label"})
 	}
@@ -310,6 +329,10 @@ func (r *run) another() {
 	}
 	r.out.mu.Lock()
 	defer r.out.mu.Unlock()
+	if have := r.out.tables[t.ID]; have != nil && r.extra.IntN(2) == 0 {
+		r.meddle(have)
+		return
+	}
 	r.tell("another engine extends %s: %v", id, r.out.ensure(t))
 	r.sum.add("columns: another engine extends the table", 1)
 }

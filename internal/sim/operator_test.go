@@ -241,14 +241,14 @@ func (r *run) breakDisk() {
 
 // alter changes the columns of a table, or changes them back.
 func (r *run) alter() {
-	p := r.plans[r.anySink()]
-	id := p.conf.Table.ID
+	sink := r.anySink()
+	id, extends := r.plans[sink].conf.Table.ID, r.extends(sink)
 	r.out.mu.Lock()
 	defer r.out.mu.Unlock()
 	t := r.out.tables[id]
 	switch {
 	case t == nil:
-	case p.extend:
+	case extends:
 		r.meddle(t)
 	case r.altered[id] != nil:
 		r.tell("table %s has its columns again", id)
