@@ -3,15 +3,15 @@
 package dir
 
 import (
-	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,180 +21,258 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/killtest"
 )
 
-// kills is how often TestKillDuringMerges kills a process. 200 were run for the record.
-var kills = flag.Int("merge-kills", 5, "kills of a process that imports and merges")
+// killed is what the process does that is killed, and what readers may find meanwhile.
+type killed struct {
+	options TablesOptions
+	// plain says that a table is a plain folder until it has so many files, and is replaced by the next table when it has one more.
+	plain int
+	// retried says that a reader may find a part gone that it has listed. It begins again then.
+	retried bool
+}
 
-// killEnv is set, to the folder of the tables, in the process that is killed.
-const killEnv = "FOREBAY_MERGE_CHILD"
-
-var killOptions = TablesOptions{PartitionBy: "at", MergeTo: 1 << 20}
+var killedBy = map[string]killed{
+	"days":       {options: TablesOptions{PartitionBy: "at", Gzip: true}},
+	"merges":     {options: TablesOptions{PartitionBy: "at", MergeTo: 1 << 20}},
+	"retention":  {options: TablesOptions{PartitionBy: "at", MergeTo: 1 << 20, KeepFor: 36 * time.Hour}, retried: true},
+	"conversion": {options: TablesOptions{MergeTo: 1 << 20}, plain: 10, retried: true},
+}
 
 const killRows = 10 // a file
 
-func killFile(n int) *buffer.File {
-	return newFile(fmt.Sprintf("file-%06d", n), dayTable, dayRows(killRows*n, killRows))
+// table is the table of a file.
+func (k killed) table(n int) buffer.Table {
+	table := dayTable
+	if k.plain > 0 {
+		table.ID = fmt.Sprint(table.ID, n/(k.plain+1))
+	}
+	return table
+}
+
+// tables opens the tables that have file n. A table is plain until its last file comes.
+func (k killed) tables(root string, n int) *TableDir {
+	options := k.options
+	if k.plain > 0 && n%(k.plain+1) < k.plain {
+		options = TablesOptions{}
+	}
+	tables := lazyTables(root, options)
+	tables.folder.Grace = 10 * time.Second
+	return tables
+}
+
+// row returns row i, and whether it is too old to be kept.
+func (k killed) row(i int) (row []string, old bool) {
+	row = dayRows(i, 1)[0]
+	if k.options.KeepFor > 0 && row[0] != null {
+		days := [...]int{0, 0, 1, -5, -6}[i%5]
+		row[0] = time.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly) + "T12:00:00.000000Z"
+		old = days < 0
+	}
+	return row, old
+}
+
+func (k killed) file(n int) *buffer.File {
+	var rows [][]string
+	for i := range killRows {
+		row, _ := k.row(killRows*n + i)
+		rows = append(rows, row)
+	}
+	return newFile(fmt.Sprintf("file-%06d", n), k.table(n), rows)
 }
 
 // importUntilKilled imports files from number n on, and merges them. It tells each that is imported.
-func importUntilKilled(root string, n int) error {
-	tables := TablesWith(root, killOptions)
-	tables.folder.Grace = 10 * time.Second
+func (k killed) importUntilKilled(root string, n int) error {
 	for ; ; n++ {
-		if err := tables.Import(context.Background(), killFile(n)); err != nil {
+		tables := k.tables(root, n)
+		if err := tables.Import(context.Background(), k.file(n)); err != nil {
 			return err
 		}
 		fmt.Println(n)
-		if err := tables.Compact(context.Background(), dayTable); err != nil {
+		if err := tables.Compact(context.Background(), k.table(n)); err != nil {
 			return err
 		}
 	}
 }
 
-// countsOf reads a table as a program would that resolves its link once, and lists and reads the parts.
-func countsOf(root string) (map[string]int, error) {
-	dir, err := filepath.EvalSymlinks(Tables(root).Path(dayTable.ID))
+// read counts the rows of a table by their id, as a program would that resolves its link once, and lists and reads the parts.
+func read(root, table string) (map[string]int, error) {
+	dir, err := filepath.EvalSymlinks(Tables(root).Path(table))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	parts, err := filepath.Glob(filepath.Join(dir, "dt=*", "*.csv"))
-	if err != nil {
-		return nil, err
-	}
 	rows := make(map[string]int)
-	for _, path := range parts {
-		data, err := os.ReadFile(path)
+	for _, pattern := range []string{"*.csv*", "dt=*/*.csv*"} {
+		parts, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return nil, err
 		}
-		for i, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {
-			if i > 0 {
-				rows[line]++
+		for _, path := range parts {
+			if err := countRows(path, rows); err != nil {
+				return nil, err
 			}
 		}
 	}
 	return rows, nil
 }
 
-// checkRows checks that there are the rows of the first files, least at least, each once and each file whole.
-func checkRows(rows map[string]int, least int) error {
-	for row, n := range rows {
-		if n != 1 {
-			return fmt.Errorf("row %s is there %d times", row, n)
+func countRows(path string, rows map[string]int) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(path, ".gz") {
+		zr, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		if data, err = io.ReadAll(zr); err != nil {
+			return err
 		}
 	}
-	files := len(rows) / killRows
-	if len(rows)%killRows != 0 || files < least {
-		return fmt.Errorf("%d rows, want those of %d files or more", len(rows), least)
-	}
-	for _, row := range dayRows(0, files*killRows) {
-		if rows[strings.TrimSuffix(string(csvRow(row...)), "\n")] != 1 {
-			return fmt.Errorf("row %q is missing among those of %d files", row, files)
+	for i, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {
+		if i > 0 {
+			rows[line[strings.IndexByte(line, ',')+1:]]++
 		}
 	}
 	return nil
 }
 
-// TestKillDuringMerges kills a process that imports files of several days and merges their parts, again and again at any
-// moment. Readers beside it see every file whole and every row once, always.
-func TestKillDuringMerges(t *testing.T) {
-	if root := os.Getenv(killEnv); root != "" {
-		from, _ := strconv.Atoi(os.Getenv(killEnv + "_FROM"))
-		t.Fatal(importUntilKilled(root, from))
+// check checks that a table has the rows of its files before number end, and perhaps those of later ones, each once and each file
+// whole. Rows that are too old may be gone, and all are if clean is set.
+func (k killed) check(rows map[string]int, table string, end int, clean bool) error {
+	for row, n := range rows {
+		if n != 1 {
+			return fmt.Errorf("row %s is there %d times", row, n)
+		}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	root := filepath.Join(t.TempDir(), "tables")
-	var imported, reads atomic.Int64
-	done := make(chan struct{})
-	var readers sync.WaitGroup
-	for range 2 {
-		readers.Go(func() {
-			for {
-				least := int(imported.Load())
-				rows, err := countsOf(root)
-				if err == nil {
-					err = checkRows(rows, least)
-				}
-				if err != nil {
-					t.Errorf("a reader: %v", err)
-					return
-				}
-				reads.Add(1)
-				select {
-				case <-done:
-					return
-				case <-time.After(time.Millisecond):
-				}
+	left := len(rows)
+	for n := 0; n < end || left > 0; n++ {
+		if k.table(n).ID != table {
+			if n > end+k.plain+1 {
+				return fmt.Errorf("%d rows are of no file", left)
 			}
-		})
-	}
-	for range *kills {
-		// The last file may be there although the process did not say so: the next one imports it again.
-		killAfter(t, root, &imported, 1+rng.IntN(20), time.Duration(rng.IntN(20_000))*time.Microsecond)
-	}
-	close(done)
-	readers.Wait()
-	tables := TablesWith(root, killOptions)
-	tables.folder.Grace = 0
-	n := int(imported.Load())
-	for i := range n {
-		if err := tables.Import(t.Context(), killFile(i)); err != nil {
-			t.Fatal(err)
-		}
-		if rows, err := tables.CountFile(t.Context(), dayTable, killFile(i).ID); err != nil || rows != killRows {
-			t.Errorf("file %d has %d rows, %v", i, rows, err)
-		}
-	}
-	if err := tables.Compact(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := countsOf(root)
-	if err == nil {
-		err = checkRows(rows, n)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	if left, err := os.ReadDir(tables.folder.VersionsPath(dayTable.ID)); err != nil || len(left) != 1 {
-		t.Errorf("versions %v, %v", left, err)
-	}
-	t.Logf("%d kills, %d files, %d reads, %d parts", *kills, n, reads.Load(), len(partNames(t, tables, dayTable.ID)))
-}
-
-// killAfter runs a process until it has imported some files, and kills it a moment later.
-func killAfter(t *testing.T, root string, imported *atomic.Int64, files int, moment time.Duration) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKillDuringMerges$")
-	cmd.Env = append(os.Environ(), killEnv+"="+root, fmt.Sprintf("%s_FROM=%d", killEnv, imported.Load()))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kill := func() { _ = cmd.Process.Kill() }
-	in := bufio.NewScanner(out)
-	for in.Scan() {
-		n, err := strconv.Atoi(in.Text())
-		if err != nil {
-			t.Errorf("the process says %q", in.Text())
 			continue
 		}
-		imported.Store(int64(n + 1))
-		if files--; files == 0 {
-			time.AfterFunc(moment, kill)
+		has, young := 0, 0
+		for i := killRows * n; i < killRows*(n+1); i++ {
+			_, old := k.row(i)
+			there := rows[fmt.Sprintf("%q", strconv.Itoa(i))]
+			if left -= there; !old {
+				has, young = has+there, young+1
+			} else if clean && there > 0 {
+				return fmt.Errorf("row %d is too old, and is still there", i)
+			}
+		}
+		if has != young && (n < end || has > 0) {
+			return fmt.Errorf("file %d has %d rows, want %d; %d files were imported", n, has, young, end)
+		}
+		if n > end && has == 0 {
+			return fmt.Errorf("%d rows are of files that were not imported", left)
 		}
 	}
-	kill()
-	_ = cmd.Wait()
-	if files > 0 {
-		t.Fatalf("the process ended by itself")
+	return nil
+}
+
+// A process that imports files is killed again and again at any moment: it splits them by day, merges their parts, removes old ones,
+// or replaces plain folders by links. Readers beside it see every file whole and every row once, always.
+func TestKillsBesideReaders(t *testing.T) {
+	for name, k := range killedBy {
+		t.Run(name, func(t *testing.T) {
+			if arg, ok := killtest.Child(); ok {
+				n, root, _ := strings.Cut(arg, " ")
+				from, _ := strconv.Atoi(n)
+				t.Fatal(k.importUntilKilled(root, from))
+			}
+			if testing.Short() {
+				t.Skip("starts processes")
+			}
+			t.Parallel()
+			seed, kills := rand.Uint64(), killtest.Count(t)
+			rng := rand.New(rand.NewPCG(seed, 0))
+			root := filepath.Join(t.TempDir(), "tables")
+			var imported, reads, retries atomic.Int64
+			done := make(chan struct{})
+			var readers sync.WaitGroup
+			for range 2 {
+				readers.Go(func() {
+					for {
+						end := int(imported.Load())
+						table := k.table(max(end-1, 0)).ID
+						rows, err := read(root, table)
+						if k.retried && errors.Is(err, fs.ErrNotExist) {
+							retries.Add(1)
+						} else if err == nil {
+							reads.Add(1)
+							err = k.check(rows, table, end, false)
+						}
+						if err != nil && !(k.retried && errors.Is(err, fs.ErrNotExist)) {
+							t.Errorf("seed %d: a reader: %v", seed, err)
+							return
+						}
+						select {
+						case <-done:
+							return
+						case <-time.After(time.Millisecond):
+						}
+					}
+				})
+			}
+			for range kills {
+				// The last file may be there although the process did not say so: the next one imports it again.
+				p := killtest.Start(t, fmt.Sprint(imported.Load(), " ", root))
+				p.Lines(1+rng.IntN(20), time.Duration(rng.IntN(20_000))*time.Microsecond, func(line string) {
+					n, err := strconv.Atoi(line)
+					if err != nil {
+						t.Errorf("the process says %q", line)
+					}
+					imported.Store(int64(n + 1))
+				})
+			}
+			close(done)
+			readers.Wait()
+			t.Logf("seed %d: %d kills, %d files, %d reads, %d begun again", seed, kills, imported.Load(), reads.Load(), retries.Load())
+			k.drain(t, root, int(imported.Load()))
+		})
+	}
+}
+
+// drain imports the first files again and checks what is left.
+func (k killed) drain(t *testing.T, root string, end int) {
+	ids := map[string]bool{}
+	for n := range end {
+		table := k.table(n)
+		ids[table.ID] = true
+		if err := lazyTables(root, k.options).Import(t.Context(), k.file(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range ids {
+		table := dayTable
+		table.ID = id
+		tables := lazyTables(root, k.options)
+		tables.folder.Grace = 0
+		if err := tables.Compact(t.Context(), table); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := read(root, id)
+		if err == nil {
+			err = k.check(rows, id, end, true)
+		}
+		if err != nil {
+			t.Errorf("table %s: %v", id, err)
+		}
+		if left, err := os.ReadDir(tables.folder.VersionsPath(id)); k.plain == 0 && (err != nil || len(left) != 1) {
+			t.Errorf("table %s: versions %v, %v", id, left, err)
+		}
+	}
+	for n := range end {
+		if rows, err := Tables(root).CountFile(t.Context(), k.table(n), k.file(n).ID); err != nil || rows != killRows && k.options.KeepFor == 0 {
+			t.Errorf("file %d has %d rows, %v", n, rows, err)
+		}
 	}
 }
