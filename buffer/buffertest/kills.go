@@ -2,19 +2,16 @@ package buffertest
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/killtest"
 )
 
 // Process lets [Kills] use the tables of a target from a second process.
@@ -24,12 +21,6 @@ type Process struct {
 	// Open returns a driver for the tables at that place. It runs in the second process.
 	Open func(t *testing.T, place string) buffer.Target
 }
-
-// Environment of the second process and of the tests that start it.
-const (
-	placeEnv = "FOREBAY_KILLS_PLACE"
-	killsEnv = "FOREBAY_KILLS"
-)
 
 // Kills kills a process that imports: while it reads a file, when the file is imported and before anybody has recorded that, and at
 // any moment. After each kill the same file is imported again, and the table must have each row once. Every third kill hits an
@@ -44,17 +35,13 @@ func Kills(t *testing.T, h TargetHarness) {
 	if h.Process == nil {
 		t.Fatal("TargetHarness.Process is not set")
 	}
-	if place, ok := os.LookupEnv(placeEnv); ok {
+	if place, ok := killtest.Child(); ok {
 		importUntilKilled(t, h.Process.Open(t, place))
 	}
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	kills, err := strconv.Atoi(cmp.Or(os.Getenv(killsEnv), "3"))
-	if err != nil {
-		t.Fatalf("%s: %v", killsEnv, err)
-	}
-	seed := rand.Uint64()
+	kills, seed := killtest.Count(t), rand.Uint64()
 	t.Logf("%d kills, seed %d", kills, seed)
 	k := killer{bench: h.bench(t), rng: rand.New(rand.NewPCG(seed, 0)), place: h.Process.Place(t), test: t.Name()}
 	k.mustEnsure(eventsTable())
@@ -94,9 +81,9 @@ func (k *killer) kill(i int) {
 		go func() { done <- k.importFile(k.t.Context(), f) }() // it may give up on a lock
 		select {
 		case <-done:
-			p.end()
+			p.Kill()
 		case <-time.After(time.Duration(k.rng.Int64N(int64(besideWait)))):
-			p.end()
+			p.Kill()
 			<-done
 		}
 	case 1: // it has imported, and nobody has recorded that
@@ -104,11 +91,11 @@ func (k *killer) kill(i int) {
 		p.release()
 		p.await("imported")
 		k.took, imported = time.Since(begin), true
-		p.end()
+		p.Kill()
 	default:
 		p.release()
 		<-time.After(time.Duration(k.rng.Int64N(int64(k.took + 1))))
-		p.end()
+		p.Kill()
 	}
 	got := len(k.read(f.table.ID))
 	switch {
@@ -127,55 +114,28 @@ func (k *killer) kill(i int) {
 
 // importer is the process that is killed.
 type importer struct {
-	t   tb
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+	*killtest.Process
+	t tb
 }
 
 // start begins the import of a file in a process, which waits in the second slice until it is released.
-func (k *killer) start(i int) *importer {
-	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(k.test, "/", "$/^")+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), placeEnv+"="+k.place)
-	cmd.Stderr = os.Stderr
-	p := &importer{t: k.t, cmd: cmd}
-	in, err := cmd.StdinPipe()
-	if err != nil {
+func (k *killer) start(i int) importer {
+	p := importer{killtest.Start(k.t, k.test, k.place), k.t}
+	if _, err := fmt.Fprintln(p.In, i); err != nil {
 		k.t.Fatalf("%v", err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err == nil {
-		_, err = fmt.Fprintln(in, i)
-	}
-	if err != nil {
-		k.t.Fatalf("%v", err)
-	}
-	p.in, p.out = in, bufio.NewScanner(out)
 	return p
 }
 
 // await reads until the process says a word.
-func (p *importer) await(word string) bool {
+func (p importer) await(word string) {
 	p.t.Helper()
-	for p.out.Scan() {
-		if p.out.Text() == word {
-			return true
-		}
-		p.t.Errorf("the process that imports says %q, want %q", p.out.Text(), word)
+	for line := p.Line(); line != word; line = p.Line() {
+		p.t.Errorf("the process that imports says %q, want %q", line, word)
 	}
-	p.t.Fatalf("the process that imports has ended by itself")
-	return false
 }
 
-func (p *importer) release() { fmt.Fprintln(p.in, "go on") }
-
-func (p *importer) end() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
+func (p importer) release() { fmt.Fprintln(p.In, "go on") }
 
 // importUntilKilled does in the second process what [importer] asks for.
 func importUntilKilled(t *testing.T, target buffer.Target) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/killtest"
 )
 
 // steps is a target that stores the rows of a file and its id in two steps. pause waits between them, as if the machine did.
@@ -67,7 +68,7 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 		"early":     {1, steps{early: true}, "Import had returned nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if place, ok := os.LookupEnv(placeEnv); ok {
+			if place, ok := killtest.Child(); ok {
 				tc.driver.dir = place
 				importUntilKilled(t, &tc.driver)
 			}

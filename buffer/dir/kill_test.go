@@ -224,7 +224,7 @@ func TestKillsBesideReaders(t *testing.T) {
 			}
 			for range kills {
 				// The last file may be there although the process did not say so: the next one imports it again.
-				p := killtest.Start(t, fmt.Sprint(imported.Load(), " ", root))
+				p := killtest.Start(t, t.Name(), fmt.Sprint(imported.Load(), " ", root))
 				p.Lines(1+rng.IntN(20), time.Duration(rng.IntN(20_000))*time.Microsecond, func(line string) {
 					n, err := strconv.Atoi(line)
 					if err != nil {

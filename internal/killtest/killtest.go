@@ -7,7 +7,7 @@
 //			t.Fatal(importUntilKilled(folder)) // it prints what is done
 //		}
 //		for range killtest.Count(t) {
-//			p := killtest.Start(t, folder)
+//			p := killtest.Start(t, t.Name(), folder)
 //			…
 //			p.Kill()
 //		}
@@ -17,7 +17,6 @@ package killtest
 import (
 	"bufio"
 	"cmp"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -32,16 +31,15 @@ const (
 	childEnv = "FOREBAY_KILLED_PROCESS"
 )
 
-// T is the part of [testing.TB] that this package needs.
-type T interface {
+// tb is the part of [testing.TB] that this package needs.
+type tb interface {
 	Helper()
-	Name() string
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
 // Count returns how often a test kills: as the environment variable FOREBAY_KILLS says, by default three times.
-func Count(t T) int {
+func Count(t tb) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(countEnv), "3"))
 	if err != nil {
@@ -58,16 +56,13 @@ type Process struct {
 	// In is its standard input.
 	In io.WriteCloser
 
-	t   T
+	t   tb
 	out *bufio.Scanner
 	cmd *exec.Cmd
 }
 
-// Start starts the process of a test.
-func Start(t T, arg string) *Process { return StartTest(t, t.Name(), arg) }
-
-// StartTest is [Start] for the test of that name.
-func StartTest(t T, name, arg string) *Process {
+// Start starts the process of the test of that name.
+func Start(t tb, name, arg string) *Process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(name, "/", "$/^")+"$", "-test.count=1")
 	cmd.Env = append(os.Environ(), childEnv+"="+arg)
@@ -118,13 +113,11 @@ func (p *Process) Kill() {
 	_ = p.cmd.Wait() // it was killed
 }
 
-// Wait ends the input of the process, and waits until it has ended by itself.
-func (p *Process) Wait() error {
+// Wait ends the input of the process, waits until it has ended by itself, and returns what else it has printed.
+func (p *Process) Wait() (output string, err error) {
 	p.In.Close()
 	for p.out.Scan() {
+		output += p.out.Text() + "\n"
 	}
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("the process: %w", err)
-	}
-	return nil
+	return output, p.cmd.Wait()
 }

@@ -6,18 +6,23 @@
 //   - a staging store and a target that fail before or after they have done the work,
 //   - clients that send rows,
 //   - an operator who flushes, redefines, disables and removes sinks, discards files, makes checkpoints, restarts and kills
-//     the process.
+//     the process,
+//   - other engines that give a table other columns.
 //
 // Time passes only when everything waits, so a run of many simulated days takes milliseconds.
 //
 // Two of three runs drive an engine. Its clients send records one by one, in batches, and by HTTP requests that reach the
 // handler without a network. The third drives the buffer alone, where clients may also hold handles of replaced definitions.
 //
+// More than half of the runs have typed columns, in tables that grow. Each definition adds, removes, reorders or renames in case what the
+// one before had, goes back to an earlier one, or asks for a type that the table cannot follow.
+//
 // The model remembers what every client was told about every row, and every call to staging and target. After the run all
 // faults stop and everything must drain. Then:
 //
 //   - every acknowledged row is in its table exactly once, or was reported as expired, discarded or damaged,
 //   - no row was invented, and no id was given to different rows,
+//   - every row has exactly the cells that the texts of its record make, under the columns of its definition,
 //   - rows that nobody waited for are missing only if the power went off within the bound of Tuning.SyncInterval,
 //   - the order of each client holds inside each file,
 //   - no file expired before its time,

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -24,28 +22,13 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/trigger"
 )
 
-var cycles = flag.Int("cycles", 10, "how often TestKilledProcess kills the engine")
-
-// childEnv turns the test binary into an engine process on the directory that it names.
-const childEnv = "FOREBAY_ENGINE_PROCESS"
-
 const secret = "secret-of-the-process-test"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(childEnv); dir != "" {
-		if err := serve(dir); err != nil {
-			fmt.Fprintln(os.Stderr, "engine process:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 func processSource() forebay.Source {
 	s := source(300)
@@ -78,51 +61,35 @@ func serve(dir string) error {
 	return errors.Join(eng.FlushAll(ctx), eng.Close())
 }
 
-// process is a running engine process.
-type process struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	url   string
-}
-
-func start(t *testing.T, dir string) *process {
-	t.Helper()
-	p := &process{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+dir)
-	p.cmd.Stderr = os.Stderr
-	stdin, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+// servesAsChild makes the test the engine process, if it is the child.
+func servesAsChild(t *testing.T) {
+	if dir, ok := killtest.Child(); ok {
+		if err := serve(dir); err != nil {
+			t.Fatal(err)
+		}
+		t.SkipNow()
 	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.stdin = stdin
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the engine process did not start: %v; %v", err, p.cmd.Wait())
-	}
-	p.url = strings.TrimSpace(line)
-	return p
 }
 
 // Clients send events over HTTP and repeat unanswered ones, while the engine is killed with SIGKILL again and again. Every
 // attempt has its own number, to tell its rows apart.
-func TestKilledProcess(t *testing.T) {
+func TestKillsWhileClientsSend(t *testing.T) {
+	servesAsChild(t)
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("%d cycles, seed %d; more with: go test ./internal/soak -run TestKilledProcess -cycles 200 -timeout 30m", *cycles, seed)
+	seed, kills := uint64(time.Now().UnixNano()), killtest.Count(t)
+	t.Logf("%d kills, seed %d", kills, seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	data := t.TempDir()
 	var url atomic.Pointer[string]
-	p := start(t, data)
-	url.Store(&p.url)
+	start := func() *killtest.Process {
+		p := killtest.Start(t, t.Name(), data)
+		address := p.Line()
+		url.Store(&address)
+		return p
+	}
+	p := start()
 
 	const clients = 8
 	var answered atomic.Int64
@@ -161,22 +128,17 @@ func TestKilledProcess(t *testing.T) {
 			}
 		})
 	}
-	for range *cycles {
+	for range kills {
 		for want := answered.Load() + 1 + rng.Int64N(400); answered.Load() < want; {
 			<-progress
 		}
-		if err := p.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = p.cmd.Wait()
-		p = start(t, data)
-		url.Store(&p.url)
+		p.Kill()
+		p = start()
 	}
 	close(stop)
 	wg.Wait()
-	p.stdin.Close()
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("engine process: %v", err)
+	if out, err := p.Wait(); err != nil {
+		t.Fatalf("engine process: %v: %s", err, out)
 	}
 
 	stored := map[[2]string]int{}
@@ -213,16 +175,15 @@ func TestKilledProcess(t *testing.T) {
 
 // A second process on the directory of a running engine gets a clear error.
 func TestSecondProcess(t *testing.T) {
+	servesAsChild(t)
 	data := t.TempDir()
 	eng, err := forebay.Open(data, forebay.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer eng.Close()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+data)
-	out, err := cmd.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte("is in use by another engine; close that one or choose another folder")) {
+	out, err := killtest.Start(t, t.Name(), data).Wait()
+	if err == nil || !strings.Contains(out, "is in use by another engine; close that one or choose another folder") {
 		t.Errorf("the second process: %v, %s", err, out)
 	}
 }
