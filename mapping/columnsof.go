@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/jsontext"
@@ -40,23 +41,39 @@ import (
 // A column is Required unless its value can be null or left out: pointers, interfaces, maps, slices, sql.Null and its kin, what
 // writes its own JSON, and fields with omitempty or omitzero. A sql.Null is NULL when it is not valid; it becomes a template
 // column, so a pointer costs less.
-func ColumnsOf[T any]() (Columns, error) {
-	t := reflect.TypeFor[T]()
+//
+// encoding/json calls a MarshalJSON or MarshalText with a pointer receiver only for values that it can address: give From a
+// pointer to T if a field has one. It refuses NaN and infinities, also in a sql.Null: the record is rejected with [InvalidBody].
+func ColumnsOf[T any]() (Columns, error) { return columnsOf(reflect.TypeFor[T]()) }
+
+func columnsOf(t reflect.Type) (Columns, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || writesJSON(t) || t == timeType {
+	switch {
+	case t.Kind() != reflect.Struct || t == timeType:
 		return nil, fmt.Errorf("mapping: %s is not a struct with fields in JSON", t)
+	case writesJSON(t) || writesText(t):
+		return nil, fmt.Errorf("mapping: %s is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps that of an embedded type", t)
 	}
 	var columns Columns
 	var errs []error
+	owners := make(map[string]string) // fields by the names of their columns
 	for _, f := range jsonFields(t) {
-		switch c, err := f.column(); {
+		c, err := f.column()
+		if first := owners[strings.ToLower(c.Name)]; err == nil && c.Name != "" && first != "" {
+			err = fmt.Errorf("field %s has a column of the same name %q, perhaps in another case", first, c.Name)
+		}
+		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("mapping: field %s of %s: %w", f.Name, t, err))
 		case c.Name != "":
 			columns = append(columns, c)
+			owners[strings.ToLower(c.Name)] = f.Name
 		}
+	}
+	if len(columns) == 0 && errs == nil {
+		return nil, fmt.Errorf("mapping: %s has no field that encoding/json writes", t)
 	}
 	return columns, errors.Join(errs...)
 }
@@ -68,6 +85,8 @@ type jsonField struct {
 	depth    int    // how many embedded structs it is in
 	tagged   bool   // the name is from a tag
 	optional bool   // it may be missing
+	quoted   bool   // it is a text that has its JSON
+	fault    error
 }
 
 // jsonFields returns the fields that encoding/json writes: of several with one name the one that is embedded least, and of
@@ -80,9 +99,15 @@ func jsonFields(t reflect.Type) []jsonField {
 	for i, f := range all {
 		hidden := false
 		for k, g := range all {
-			hidden = hidden || k != i && g.name == f.name && !better(f, g)
+			if k == i || g.name != f.name || better(f, g) {
+				continue
+			}
+			hidden = true
+			if f.depth == 0 && g.depth == 0 && !better(g, f) && f.fault == nil {
+				f.fault = fmt.Errorf("encoding/json writes neither it nor field %s, because both have the name %q", g.Name, f.name)
+			}
 		}
-		if !hidden {
+		if !hidden || f.fault != nil {
 			fields = append(fields, f)
 		}
 	}
@@ -107,17 +132,26 @@ func collectFields(all *[]jsonField, t reflect.Type, depth int, optional bool, o
 		embedded := f.Anonymous && name == "" && inner.Kind() == reflect.Struct
 		switch {
 		case tag == "-", !f.IsExported() && !embedded:
+			if own := f.Tag.Get("forebay"); own != "" && own != "-" {
+				*all = append(*all, jsonField{StructField: f, depth: depth, fault: errors.New("it has a tag forebay, but encoding/json does not write it")})
+			}
 			continue
 		case embedded:
 			collectFields(all, inner, depth+1, optional || f.Type != inner, open)
 			continue
 		}
 		field := jsonField{StructField: f, name: name, depth: depth, tagged: name != "", optional: optional}
-		if name == "" {
+		switch {
+		case name == "":
 			field.name = f.Name
+		case strings.ContainsFunc(name, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r)
+		}):
+			field.fault = fmt.Errorf("encoding/json does not take the name %q of its tag, and would write %q", name, f.Name)
 		}
 		for opt := range strings.SplitSeq(opts, ",") {
 			field.optional = field.optional || opt == "omitempty" || opt == "omitzero"
+			field.quoted = field.quoted || opt == "string"
 		}
 		*all = append(*all, field)
 	}
@@ -129,6 +163,9 @@ func (f jsonField) column() (Column, error) {
 	if tag == "-" {
 		return Column{}, nil
 	}
+	if f.fault != nil {
+		return Column{}, f.fault
+	}
 	c := Column{Type: TypePath, Name: f.name, Path: memberPath(f.name)}
 	t, nullable := f.Type, f.optional
 	for t.Kind() == reflect.Pointer {
@@ -136,15 +173,19 @@ func (f jsonField) column() (Column, error) {
 	}
 	if isNull(t) {
 		quoted := jsontext.AppendString(nil, c.Path, false)
-		c = Template(f.name, fmt.Sprintf("local n = Body(%s, null); if n != null && n.Valid then n.%s else null", quoted, t.Field(0).Name))
+		c = Template(f.name, fmt.Sprintf("local all = Body(), n = Body(%s, null); if all != null && n != null && n.Valid then n.%s else null", quoted, t.Field(0).Name))
 		t, nullable = t.Field(0).Type, true
 	}
 	var null bool
 	c.DataType, null = goType(t)
 	c.TypeOptions.Required = !nullable && !null
 	err := c.parseTag(tag)
-	if err == nil && c.DataType == datatype.Untyped {
+	switch {
+	case err != nil:
+	case c.DataType == datatype.Untyped:
 		err = fmt.Errorf("encoding/json cannot write a %s", t)
+	case f.quoted && t.Kind() == reflect.String && t != numberType && !writesJSON(t) && !writesText(t):
+		err = errors.New("the option string of its tag json would store the text with quotes and escapes")
 	}
 	return c, err
 }
@@ -168,6 +209,8 @@ func (c *Column) parseTag(tag string) error {
 		option, value, given := strings.Cut(rest[:end], "=")
 		rest = strings.TrimPrefix(rest[end:], ",")
 		switch {
+		case option == "type" && value == "":
+			return errors.New("the option type of its tag has no type")
 		case option == "type":
 			c.DataType = datatype.Type(value)
 			if err := c.DataType.Validate(); err != nil {

@@ -185,4 +185,99 @@ func TestColumnsOfFaults(t *testing.T) {
 		`mapping: field O of mapping.bad: the option "requried" of its tag: json: unknown field "requried"` + "\n" +
 		`mapping: field E of mapping.bad: the option "epoch" of its tag: json: cannot unmarshal bool into Go struct field TypeOptions.epoch of type mapping.EpochUnit` + "\n" +
 		`mapping: field S of mapping.bad: the option "secret" of its tag: json: unknown field "secret"`)
+	type promoted struct {
+		time.Time
+		ID int
+	}
+	check(ColumnsOf[promoted]())("mapping: mapping.promoted is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps that of an embedded type")
+	check(ColumnsOf[netip.Addr]())("mapping: netip.Addr is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps that of an embedded type")
+	type hidden struct{ id int }
+	check(ColumnsOf[hidden]())("mapping: mapping.hidden has no field that encoding/json writes")
+	_ = hidden{}.id
+	type tags struct {
+		private int    `forebay:"private"`
+		Left    int    `json:"-" forebay:"left"`
+		Comma   string `json:"a\"b"`
+		Won     int    `json:"Lost"`
+		Lost    int
+		Total   int    `json:"total"`
+		Sum     int    `json:"sum" forebay:"TOTAL"`
+		Text    string `json:"text,string"`
+		Empty   int    `json:"empty" forebay:"empty,type="`
+		Space   int    `json:"space" forebay:"space, type=string"`
+		Open    int    `json:"open" forebay:"open,type=decimal(10,2"`
+	}
+	_ = tags{}.private
+	check(ColumnsOf[tags]())(strings.Join([]string{
+		"mapping: field private of mapping.tags: it has a tag forebay, but encoding/json does not write it",
+		"mapping: field Left of mapping.tags: it has a tag forebay, but encoding/json does not write it",
+		`mapping: field Comma of mapping.tags: encoding/json does not take the name "a\"b" of its tag, and would write "Comma"`,
+		`mapping: field Sum of mapping.tags: field Total has a column of the same name "TOTAL", perhaps in another case`,
+		"mapping: field Text of mapping.tags: the option string of its tag json would store the text with quotes and escapes",
+		"mapping: field Empty of mapping.tags: the option type of its tag has no type",
+		`mapping: field Space of mapping.tags: the option " type" of its tag: json: unknown field " type"`,
+		`mapping: field Open of mapping.tags: "decimal(10,2" is not a data type; use string, bool, int64, float64, decimal(p,s), timestamp, date, uuid, json or bytes`,
+	}, "\n"))
+	twice := reflect.StructOf([]reflect.StructField{
+		{Name: "A", Type: reflect.TypeFor[int](), Tag: `json:"x"`}, {Name: "B", Type: reflect.TypeFor[int](), Tag: `json:"x"`},
+	})
+	if _, err := columnsOf(twice); err == nil || !strings.Contains(err.Error(), `encoding/json writes neither it nor field B, because both have the name "x"`) {
+		t.Error(err)
+	}
+}
+
+// byPointer writes itself, if it can be addressed.
+type byPointer struct{ n int }
+
+func (p *byPointer) MarshalText() ([]byte, error) { return []byte(strings.Repeat("x", p.n)), nil }
+
+// encoding/json calls a method with a pointer receiver only for what it can address.
+func TestColumnsOfPointerReceivers(t *testing.T) {
+	type row struct {
+		ID int       `json:"id"`
+		P  byPointer `json:"p"`
+	}
+	columns, err := ColumnsOf[row]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mustCompile(t, columns...)
+	if c := m.Cells(From(&row{P: byPointer{3}}))[1]; c.Value != "xxx" || c.Type != datatype.String {
+		t.Errorf("%+v", c)
+	}
+	if c := m.Cells(From(row{P: byPointer{3}}))[1]; reasonOf(c.Err) != WrongKind {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A value that JSON does not have rejects the record, in a sql.Null as in a plain field. It is never NULL.
+func TestColumnsOfNaN(t *testing.T) {
+	type plain struct {
+		F *float64 `json:"f"`
+	}
+	type null struct {
+		F sql.Null[float64] `json:"f"`
+	}
+	nan := math.NaN()
+	for _, of := range []struct {
+		columns  func() (Columns, error)
+		nan, nil any
+	}{
+		{ColumnsOf[plain], plain{&nan}, plain{}},
+		{ColumnsOf[null], null{sql.Null[float64]{V: nan, Valid: true}}, null{}},
+	} {
+		columns, err := of.columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := mustCompile(t, append(columns, UUID("id"))...)
+		if c := m.Cells(From(of.nan))[0]; reasonOf(c.Err) != InvalidBody || c.Null {
+			t.Errorf("%T: %+v", of.nan, c)
+		}
+		for _, v := range []any{of.nil, nil} {
+			if c := m.Cells(From(v))[0]; !c.Null || c.Err != nil {
+				t.Errorf("%T: %+v", v, c)
+			}
+		}
+	}
 }
