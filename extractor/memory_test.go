@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/casetest"
 )
 
 // A heapContext looks at the heap when somebody asks whether it has ended, which every long work does now and then.
@@ -36,6 +37,9 @@ func (c *heapContext) look() {
 // TestMemoryOfPages reads large pages of every shape. While one is at work, at most three times its size is held.
 func TestMemoryOfPages(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(25)) // so that the heap is little more than what is held
+	if raceEnabled {
+		t.Skip("the race detector has memory of its own")
+	}
 	const size = 8 << 20
 	for name, page := range map[string]struct{ begin, item, end string }{
 		"brackets":           {"[", "[]", "]"},
@@ -43,8 +47,11 @@ func TestMemoryOfPages(t *testing.T) {
 		"one record":         {`[{"l": [`, `{"a":1}`, "]}]"},
 		"records":            {"[", `{"id":1,"name":"a name","tags":["a","b"],"box":{"x":1.5,"y":true}}`, "]"},
 	} {
+		if !casetest.All() && (name == "brackets in a list" || name == "one record") {
+			continue
+		}
 		for _, known := range []bool{true, false} {
-			if known == (name == "brackets") || raceEnabled && known { // the rest is alike
+			if known == (name == "brackets") { // the rest is alike
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, length known: %v", name, known), func(t *testing.T) {
