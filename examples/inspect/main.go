@@ -1,6 +1,6 @@
 // Command inspect shows what waits in a data directory, where, for how long and why. It changes nothing.
 //
-//	go run ./examples/inspect DIR                     sinks, files and slices
+//	go run ./examples/inspect DIR                     sinks with their columns, files and slices
 //	go run ./examples/inspect -json DIR               the same for programs
 //	go run ./examples/inspect -verify DIR             recompute the ledger from the stored bytes; status 1 if it differs
 //	go run ./examples/inspect -rows SLICE DIR         write the rows of a slice as CSV
@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
 )
 
 func main() {
@@ -118,11 +120,24 @@ func (p *picture) print(out io.Writer, now time.Time) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", id, s.Accepted, s.Local.Rows, s.Staging.Rows, s.Target.Rows,
 			s.Expired.Rows, s.Discarded.Rows, s.Damaged.Rows, age(oldest, now))
 	}
-	fmt.Fprintf(w, "\nFILE\tSINK\tSTATE\tREASON\tSLICES\tROWS\tBYTES\tAGE\tATTEMPTS\tLAST FAILURE\n")
+	fmt.Fprintf(w, "\nSOURCE/SINK\tTABLE\tVERSION\tCOLUMNS\tRETIRED\tREFUSED\n")
+	for _, s := range p.Sinks {
+		version := "-" // it has exactly these columns
+		if s.Version > 0 {
+			version = fmt.Sprint(s.Version)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Table.ID, version, columnList(s.Table.Columns), columnList(s.Retired),
+			cmp.Or(oneLine(s.Refused), "-"))
+	}
+	fmt.Fprintf(w, "\nFILE\tSINK\tSTATE\tREASON\tSLICES\tROWS\tBYTES\tAGE\tATTEMPTS\tLAST FAILURE\tOTHER COLUMNS THAN ITS SINK\n")
 	for _, s := range p.Sinks {
 		for _, f := range s.Files {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%d\t%s\n", f.ID, s.ID, f.State, cmp.Or(f.Reason, "-"), f.Slices,
-				f.Level.Rows, f.Level.StoredBytes, age(f.OpenedAt, now), f.Attempt, cmp.Or(oneLine(f.RetryReason), "-"))
+			other := "-"
+			if f.Table.ID != s.Table.ID || !slices.Equal(f.Table.Columns, s.Table.Columns) {
+				other = f.Table.ID + ": " + columnList(f.Table.Columns)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%d\t%s\t%s\n", f.ID, s.ID, f.State, cmp.Or(f.Reason, "-"), f.Slices,
+				f.Level.Rows, f.Level.StoredBytes, age(f.OpenedAt, now), f.Attempt, cmp.Or(oneLine(f.RetryReason), "-"), other)
 		}
 	}
 	fmt.Fprintf(w, "\nSLICE\tFILE\tSTATE\tREASON\tROWS\tBYTES\tAGE\tATTEMPTS\tLAST FAILURE\n")
@@ -148,6 +163,18 @@ func (p *picture) print(out io.Writer, now time.Time) error {
 		}
 	}
 	return w.Flush()
+}
+
+// columnList writes columns with their types: id uuid required, note string. An untyped column is a name alone.
+func columnList(columns []datatype.Column) string {
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = oneLine(c.Name + " " + string(c.Type))
+		if c.Required {
+			list[i] += " required"
+		}
+	}
+	return cmp.Or(strings.Join(list, ", "), "-")
 }
 
 func age(t, now time.Time) string {
