@@ -31,7 +31,9 @@ type Receipt struct {
 // Claim is the turn of one call with a key. Other calls with the same key wait for it. The turn ends when Release was called
 // and the outcome of all rows appended under the claim is known, so the next call finds everything that is stored.
 //
-// Only one goroutine may use a claim.
+// Only one goroutine may use a claim. The design that lost: a lock of package keylock for the key. It costs each call four
+// allocations, where a turn that nobody waits for costs none, and it knows a holder, where a turn ends with the last of its
+// receipts.
 type Claim struct {
 	b     *Buffer
 	key   Key

@@ -1,11 +1,14 @@
 package buffer_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,6 +163,8 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		return failure(s.b.Retry(ctx, id))
 	case "discard":
 		return failure(s.b.Discard(ctx, id, s.waiting(id)))
+	case "damaged", "forget-damage":
+		return s.damaged(t, d.Cmd == "forget-damage")
 	case "rot":
 		return s.rot(t, id)
 	case "state":
@@ -410,29 +415,68 @@ func (s *story) verify(t *testing.T) string {
 			fmt.Fprintf(&out, "%s: %s\n", sink.ID, difference)
 		}
 	}
-	damages, err := s.b.Damaged(t.Context())
-	if err != nil {
-		return fmt.Sprintln("error:", err)
-	}
-	for _, d := range damages {
-		fmt.Fprintf(&out, "damage in %s: %d rows", d.SinkID, d.Rows)
-		if d.Uncounted {
-			out.WriteString(" or more")
-		}
-		if d.Store != "" {
-			out.WriteString(", the store was set aside")
-		}
-		out.WriteString("\n")
-	}
 	if out.Len() == 0 {
 		return "the ledger holds\n"
 	}
 	return out.String()
 }
 
-// rot changes what is on the disk of a closed buffer: the first "chunk", or the "list" of tables.
+// offsets are numbers of bytes and files, and checksums.
+var offsets = regexp.MustCompile(`\b[0-9a-f]*\d[0-9a-f]*\b`)
+
+// damaged prints the list of what the disk has lost. With forget the list ends.
+func (s *story) damaged(t *testing.T, forget bool) string {
+	t.Helper()
+	list, err := s.b.Damaged(t.Context())
+	if err != nil {
+		return fmt.Sprintln("error:", err)
+	}
+	var out strings.Builder
+	for _, d := range list {
+		if forget {
+			err = errors.Join(err, s.b.ForgetDamage(t.Context(), d.ID))
+			continue
+		}
+		if d.Store != "" {
+			out.WriteString("the store was set aside as a whole: ")
+		} else {
+			fmt.Fprintf(&out, "sink %q, chunks %d to %d: ", d.SinkID, d.FirstChunk, d.LastChunk)
+		}
+		fmt.Fprintf(&out, "%d rows", d.Rows)
+		if d.Uncounted {
+			out.WriteString(" or more")
+		}
+		fmt.Fprintf(&out, ": %s\n", offsets.ReplaceAllString(d.Reason, "N"))
+	}
+	if err != nil {
+		return fmt.Sprintln("error:", err)
+	}
+	return out.String()
+}
+
+// rot changes what is on the disk of a closed buffer: the first "chunk", the "list" of tables, or a row wherever it stands.
 func (s *story) rot(t *testing.T, what string) string {
 	t.Helper()
+	each := func(at func(name string, data []byte) int) {
+		names, err := s.disk.List("data")
+		for _, name := range names {
+			if info, e := s.disk.Stat("data/" + name); e != nil || info.IsDir() {
+				continue // a store that was set aside
+			}
+			f, e := s.disk.Open("data/" + name)
+			if e != nil {
+				t.Fatal(e)
+			}
+			data, e := io.ReadAll(f)
+			err = errors.Join(err, e, f.Close())
+			if i := at(name, data); i >= 0 {
+				rot(t, s.disk, "data/"+name, func(int) int { return i })
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	switch what {
 	case "chunk":
 		editChunks(t, s.disk, func(n int, value []byte) []byte {
@@ -442,17 +486,14 @@ func (s *story) rot(t *testing.T, what string) string {
 			return value
 		})
 	case "list":
-		names, err := s.disk.List("data")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range slices.Sorted(slices.Values(names)) {
-			if strings.HasPrefix(name, "MANIFEST-") {
-				rot(t, s.disk, "data/"+name, func(int) int { return 10 })
+		each(func(name string, _ []byte) int {
+			if !strings.HasPrefix(name, "MANIFEST-") {
+				return -1
 			}
-		}
+			return 10
+		})
 	default:
-		t.Fatalf("rot %q is unknown", what)
+		each(func(_ string, data []byte) int { return bytes.Index(data, fmt.Appendf(nil, "%q,", what)) })
 	}
 	return ""
 }

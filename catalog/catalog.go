@@ -119,7 +119,8 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 }
 
 // Close ends running tasks, which then count as failed, and closes the store. The engine keeps its definitions. It may
-// be called twice.
+// be called twice. After a failure of the default store that was not fixed yet, Close returns the [*FailedError]: nothing
+// that was confirmed is lost, and the next [OpenStore] reads what the disk has.
 func (c *Catalog) Close() error {
 	if !c.tasks.close() {
 		return nil

@@ -85,10 +85,11 @@ func (l *life) step(first, last, to Phase, start func()) bool {
 	})
 }
 
-// fail notes the first failure since the store was opened.
-func (l *life) fail(err error) bool {
+// fail notes the first failure since the store was opened. current says whether the failed opening is still the one in use. It
+// is asked under mu, so a failure that is told late cannot fall on the opening of a reopening that ends meanwhile.
+func (l *life) fail(err error, current func() bool) bool {
 	return l.change(func(c *Condition) bool {
-		if c.Failure != nil {
+		if c.Failure != nil || !current() {
 			return false
 		}
 		c.Failure = err

@@ -3,7 +3,9 @@ package pebblestore
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -28,7 +30,7 @@ func TestLifeFollowsItsDiagram(t *testing.T) {
 			var must []Phase // the phases in which the transition is made
 			switch rng.IntN(5) {
 			case 0:
-				made = l.fail(errors.New("gone"))
+				made = l.fail(errors.New("gone"), func() bool { return true })
 				if before.Failure == nil {
 					must = []Phase{PhaseOpen, PhaseClosing, PhaseClosed}
 				}
@@ -57,6 +59,27 @@ func TestLifeFollowsItsDiagram(t *testing.T) {
 			case (after.Failure != before.Failure) != (after.Epoch > before.Epoch):
 				t.Fatalf("seed %d: the epoch does not count the failure: %+v, then %+v", seed, before, after)
 			}
+		}
+	}
+}
+
+// A failure that is told while the reopening after it ends does not fall on the new opening, which would be given up for nothing.
+func TestLateFailureIsOfItsOpening(t *testing.T) {
+	for range 1000 {
+		old, fresh := new(Opening), new(Opening)
+		s := NewStore(StoreConfig{})
+		s.now.Store(old)
+		s.life.mu.Lock() // the reopening ends
+		var teller sync.WaitGroup
+		teller.Go(func() { s.failed(old, errors.New("gone")) })
+		for range 10 {
+			runtime.Gosched() // the teller comes as far as it can
+		}
+		s.now.Store(fresh)
+		s.life.mu.Unlock()
+		teller.Wait()
+		if c := s.Now(); c.Failure != nil {
+			t.Fatalf("the new opening counts as failed: %+v", c)
 		}
 	}
 }

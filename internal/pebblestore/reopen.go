@@ -114,6 +114,6 @@ func (s *Store) Install(o *Opening, start func()) bool {
 		return false
 	}
 	s.conf.Log.Warn(s.conf.Name+" reopened", "dir", s.conf.Dir)
-	s.use(o)
+	s.used(o)
 	return true
 }

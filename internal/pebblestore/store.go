@@ -120,7 +120,8 @@ func (s *Store) Open() error {
 	if err != nil {
 		return errors.Join(err, s.lock.Close())
 	}
-	s.use(o)
+	s.now.Store(o)
+	s.used(o)
 	return nil
 }
 
@@ -130,9 +131,8 @@ func (s *Store) Now() Condition { return s.life.current() }
 // Opening returns the opening that is in use, or was in use last.
 func (s *Store) Opening() *Opening { return s.now.Load() }
 
-// use makes an opening the current one, and takes up its failure from before.
-func (s *Store) use(o *Opening) {
-	s.now.Store(o)
+// used takes up what an opening has told before it was in use.
+func (s *Store) used(o *Opening) {
 	if err := o.Failure(); err != nil {
 		s.failed(o, err)
 	}
@@ -140,11 +140,8 @@ func (s *Store) use(o *Opening) {
 
 // failed is called by the database, with locks held.
 func (s *Store) failed(o *Opening, err error) {
-	if s.now.Load() != o { // it is being opened, and the attempt reports it
-		return
-	}
-	s.life.fail(err)
-	if s.conf.Failed != nil {
+	// An opening that is not in use was given up, or is being opened, and then the attempt reports it.
+	if s.life.fail(err, func() bool { return s.now.Load() == o }) && s.conf.Failed != nil {
 		s.conf.Failed()
 	}
 }

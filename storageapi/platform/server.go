@@ -130,7 +130,8 @@ func (s *Server) expireRegularly() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Close stops running jobs, which go on when the directory is opened again, and closes the directory. Calls must have
-// ended before.
+// ended before. It returns the failure of a disk that was not fixed yet: nothing that was answered is lost, and the next Open
+// reads what the disk has.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.background.cancel()
