@@ -1,9 +1,17 @@
 package otlpflat
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
-// group is what the records of one resource and one scope share. The first record that needs its JSON writes it, once.
+	"github.com/forebay/forebay/mapping"
+)
+
+// group is what the records of one resource and one scope share. The first record that needs its JSON writes it, once. It is
+// the part of a document that all signals have.
 type group struct {
+	w      writer
+	record interface{ write() } // the document, which writes a record to w
+
 	resource       pcommon.Resource
 	resourceSchema string
 	scope          pcommon.InstrumentationScope
@@ -15,6 +23,20 @@ type group struct {
 	sub                   writer // makes the texts
 }
 
+// AppendJSON implements [mapping.Document].
+func (g *group) AppendJSON(dst []byte) ([]byte, error) {
+	g.w.startWrite(dst)
+	g.record.write()
+	return append(g.w.dst, '}'), nil
+}
+
+// AppendField implements [mapping.FieldDocument].
+func (g *group) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping.FieldKind) {
+	g.w.startSeek(dst, path)
+	g.record.write()
+	return g.w.dst, g.w.kind
+}
+
 func (g *group) setResource(r pcommon.Resource, schema string) {
 	g.resource, g.resourceSchema, g.hasResource = r, schema, false
 }
@@ -23,7 +45,7 @@ func (g *group) setScope(s pcommon.InstrumentationScope, schema string) {
 	g.scope, g.scopeSchema, g.hasScope = s, schema, false
 }
 
-func (g *group) write(w *writer) {
+func (g *group) writeGroup(w *writer) {
 	if w.member("resource") {
 		if w.seek && w.at < w.path.Len() {
 			w.attributes(g.resource.Attributes())
@@ -62,26 +84,18 @@ func (g *group) scopeJSON() []byte {
 
 func (g *group) writeScope(w *writer) {
 	c := w.open('{')
-	if w.member("name") {
-		w.text(g.scope.Name())
-	}
-	if w.member("version") {
-		w.text(g.scope.Version())
-	}
-	if a := g.scope.Attributes(); a.Len() > 0 && w.member("attributes") {
-		w.attributes(a)
+	w.memberText("name", g.scope.Name())
+	w.memberText("version", g.scope.Version())
+	if a := g.scope.Attributes(); a.Len() > 0 {
+		w.memberAttributes("attributes", a)
 	}
 	w.dropped("dropped_attributes_count", g.scope.DroppedAttributesCount())
-	if g.scopeSchema != "" && w.member("schema_url") {
-		w.text(g.scopeSchema)
-	}
+	w.optionalText("schema_url", g.scopeSchema)
 	w.close(c, '}')
 }
 
 // writeEnd writes the resource members that end a record, if they are set.
 func (g *group) writeEnd(w *writer) {
 	w.dropped("resource_dropped_attributes_count", g.resource.DroppedAttributesCount())
-	if g.resourceSchema != "" && w.member("resource_schema_url") {
-		w.text(g.resourceSchema)
-	}
+	w.optionalText("resource_schema_url", g.resourceSchema)
 }

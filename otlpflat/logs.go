@@ -14,6 +14,7 @@ import (
 func Logs(batch plog.Logs) iter.Seq[mapping.FieldDocument] {
 	return func(yield func(mapping.FieldDocument) bool) {
 		d := new(logDocument)
+		d.record = d
 		resources := batch.ResourceLogs()
 		for i := range resources.Len() {
 			r := resources.At(i)
@@ -24,7 +25,7 @@ func Logs(batch plog.Logs) iter.Seq[mapping.FieldDocument] {
 				d.setScope(s.Scope(), s.SchemaUrl())
 				records := s.LogRecords()
 				for n := range records.Len() {
-					d.record = records.At(n)
+					d.log = records.At(n)
 					if !yield(d) {
 						return
 					}
@@ -36,72 +37,42 @@ func Logs(batch plog.Logs) iter.Seq[mapping.FieldDocument] {
 
 type logDocument struct {
 	group
-	w      writer
-	record plog.LogRecord
-}
-
-// AppendJSON implements [mapping.Document].
-func (d *logDocument) AppendJSON(dst []byte) ([]byte, error) {
-	d.w.startWrite(dst)
-	d.write()
-	return append(d.w.dst, '}'), nil
-}
-
-// AppendField implements [mapping.FieldDocument].
-func (d *logDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping.FieldKind) {
-	d.w.startSeek(dst, path)
-	d.write()
-	return d.w.dst, d.w.kind
+	log plog.LogRecord
 }
 
 // At returns when the record happened or, without that, when it was observed, in Unix nanoseconds; 0 if neither is set.
 func (d *logDocument) At() uint64 {
-	return uint64(cmp.Or(d.record.Timestamp(), d.record.ObservedTimestamp()))
+	return uint64(cmp.Or(d.log.Timestamp(), d.log.ObservedTimestamp()))
 }
 
 func (d *logDocument) write() {
-	w, r := &d.w, d.record
+	w, r := &d.w, d.log
 	w.root()
-	if w.member("timestamp") {
-		w.time(r.Timestamp())
-	}
-	if w.member("observed_timestamp") {
-		w.time(r.ObservedTimestamp())
-	}
+	w.memberTime("timestamp", r.Timestamp())
+	w.memberTime("observed_timestamp", r.ObservedTimestamp())
 	if w.member("severity_number") {
 		w.int(int64(r.SeverityNumber()))
 	}
-	if w.member("severity_text") {
-		w.text(r.SeverityText())
-	}
+	w.memberText("severity_text", r.SeverityText())
 	if w.member("body") {
 		w.value(r.Body())
 	}
 	if w.done { // most paths end above
 		return
 	}
-	if w.member("flags") {
-		w.uint(uint64(r.Flags()))
-	}
-	if id := r.TraceID(); !id.IsEmpty() && w.member("trace_id") {
-		w.traceID(id)
-	}
-	if id := r.SpanID(); !id.IsEmpty() && w.member("span_id") {
-		w.spanID(id)
-	}
-	if w.member("attributes") {
-		w.attributes(r.Attributes())
-	}
+	w.memberUint("flags", uint64(r.Flags()))
+	trace, span := r.TraceID(), r.SpanID()
+	w.optionalID("trace_id", trace[:])
+	w.optionalID("span_id", span[:])
+	w.memberAttributes("attributes", r.Attributes())
 	if w.done {
 		return
 	}
-	d.group.write(w)
+	d.writeGroup(w)
 	if w.done {
 		return
 	}
-	if name := r.EventName(); name != "" && w.member("event_name") {
-		w.text(name)
-	}
+	w.optionalText("event_name", r.EventName())
 	w.dropped("dropped_attributes_count", r.DroppedAttributesCount())
 	d.writeEnd(w)
 }

@@ -14,6 +14,7 @@ import (
 func Metrics(batch pmetric.Metrics) iter.Seq[mapping.FieldDocument] {
 	return func(yield func(mapping.FieldDocument) bool) {
 		d := new(pointDocument)
+		d.record = d
 		resources := batch.ResourceMetrics()
 		for i := range resources.Len() {
 			r := resources.At(i)
@@ -36,7 +37,6 @@ func Metrics(batch pmetric.Metrics) iter.Seq[mapping.FieldDocument] {
 // pointDocument is one data point. The type of the metric says which of the point fields is set.
 type pointDocument struct {
 	group
-	w           writer
 	metric      pmetric.Metric
 	typ         pmetric.MetricType
 	temporality pmetric.AggregationTemporality
@@ -52,58 +52,30 @@ func (d *pointDocument) points(m pmetric.Metric, yield func(mapping.FieldDocumen
 	d.metric, d.typ = m, m.Type()
 	switch d.typ {
 	case pmetric.MetricTypeGauge:
-		return d.numbers(m.Gauge().DataPoints(), yield)
+		return each(d, m.Gauge().DataPoints(), &d.number, yield)
 	case pmetric.MetricTypeSum:
 		d.temporality, d.monotonic = m.Sum().AggregationTemporality(), m.Sum().IsMonotonic()
-		return d.numbers(m.Sum().DataPoints(), yield)
+		return each(d, m.Sum().DataPoints(), &d.number, yield)
 	case pmetric.MetricTypeHistogram:
 		d.temporality = m.Histogram().AggregationTemporality()
-		points := m.Histogram().DataPoints()
-		for i := range points.Len() {
-			if d.histogram = points.At(i); !yield(d) {
-				return false
-			}
-		}
+		return each(d, m.Histogram().DataPoints(), &d.histogram, yield)
 	case pmetric.MetricTypeExponentialHistogram:
 		d.temporality = m.ExponentialHistogram().AggregationTemporality()
-		points := m.ExponentialHistogram().DataPoints()
-		for i := range points.Len() {
-			if d.exponential = points.At(i); !yield(d) {
-				return false
-			}
-		}
+		return each(d, m.ExponentialHistogram().DataPoints(), &d.exponential, yield)
 	case pmetric.MetricTypeSummary:
-		points := m.Summary().DataPoints()
-		for i := range points.Len() {
-			if d.summary = points.At(i); !yield(d) {
-				return false
-			}
-		}
+		return each(d, m.Summary().DataPoints(), &d.summary, yield)
 	}
 	return true
 }
 
-func (d *pointDocument) numbers(points pmetric.NumberDataPointSlice, yield func(mapping.FieldDocument) bool) bool {
+// each yields the document with each of the points in its place.
+func each[P any, L list[P]](d *pointDocument, points L, place *P, yield func(mapping.FieldDocument) bool) bool {
 	for i := range points.Len() {
-		if d.number = points.At(i); !yield(d) {
+		if *place = points.At(i); !yield(d) {
 			return false
 		}
 	}
 	return true
-}
-
-// AppendJSON implements [mapping.Document].
-func (d *pointDocument) AppendJSON(dst []byte) ([]byte, error) {
-	d.w.startWrite(dst)
-	d.write()
-	return append(d.w.dst, '}'), nil
-}
-
-// AppendField implements [mapping.FieldDocument].
-func (d *pointDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping.FieldKind) {
-	d.w.startSeek(dst, path)
-	d.write()
-	return d.w.dst, d.w.kind
 }
 
 // At returns when the data point was taken, in Unix nanoseconds; 0 if it is not set.
@@ -125,15 +97,9 @@ func (d *pointDocument) At() uint64 {
 func (d *pointDocument) write() {
 	w := &d.w
 	w.root()
-	if w.member("metric_name") {
-		w.text(d.metric.Name())
-	}
-	if w.member("metric_description") {
-		w.text(d.metric.Description())
-	}
-	if w.member("metric_unit") {
-		w.text(d.metric.Unit())
-	}
+	w.memberText("metric_name", d.metric.Name())
+	w.memberText("metric_description", d.metric.Description())
+	w.memberText("metric_unit", d.metric.Unit())
 	if w.done {
 		return
 	}
@@ -187,16 +153,10 @@ func (d *pointDocument) writeCommon(typ string, start, at pcommon.Timestamp, att
 	if w.member("metric_type") {
 		w.plain(typ)
 	}
-	d.group.write(w)
-	if w.member("start_timestamp") {
-		w.time(start)
-	}
-	if w.member("timestamp") {
-		w.time(at)
-	}
-	if w.member("attributes") {
-		w.attributes(attributes)
-	}
+	d.writeGroup(w)
+	w.memberTime("start_timestamp", start)
+	w.memberTime("timestamp", at)
+	w.memberAttributes("attributes", attributes)
 }
 
 func (d *pointDocument) writeTemporality() {
@@ -233,9 +193,7 @@ type distribution interface {
 
 // writeDistribution is generic so that the point stays off the heap.
 func writeDistribution[P distribution](w *writer, p P) {
-	if w.member("count") {
-		w.uint(p.Count())
-	}
+	w.memberUint("count", p.Count())
 	if p.HasSum() && w.member("sum") {
 		w.float(p.Sum())
 	}
@@ -251,10 +209,10 @@ func (d *pointDocument) writeHistogram(p pmetric.HistogramDataPoint) {
 	w := &d.w
 	writeDistribution(w, p)
 	if w.member("bucket_counts") {
-		w.uints(p.BucketCounts())
+		array(w, p.BucketCounts(), (*writer).uint)
 	}
 	if w.member("explicit_bounds") {
-		w.floats(p.ExplicitBounds())
+		array(w, p.ExplicitBounds(), (*writer).float)
 	}
 	d.writeTemporality()
 }
@@ -265,13 +223,9 @@ func (d *pointDocument) writeExponential(p pmetric.ExponentialHistogramDataPoint
 	if w.member("scale") {
 		w.int(int64(p.Scale()))
 	}
-	if w.member("zero_count") {
-		w.uint(p.ZeroCount())
-	}
+	w.memberUint("zero_count", p.ZeroCount())
 	d.writeTemporality()
-	if w.member("zero_threshold") {
-		w.float(p.ZeroThreshold())
-	}
+	w.memberFloat("zero_threshold", p.ZeroThreshold())
 	if w.member("positive") {
 		w.buckets(p.Positive())
 	}
@@ -286,62 +240,42 @@ func (w *writer) buckets(b pmetric.ExponentialHistogramDataPointBuckets) {
 		w.int(int64(b.Offset()))
 	}
 	if w.member("bucket_counts") {
-		w.uints(b.BucketCounts())
+		array(w, b.BucketCounts(), (*writer).uint)
 	}
 	w.close(c, '}')
 }
 
 func (d *pointDocument) writeSummary(p pmetric.SummaryDataPoint) {
 	w := &d.w
-	if w.member("count") {
-		w.uint(p.Count())
-	}
-	if w.member("sum") {
-		w.float(p.Sum())
-	}
+	w.memberUint("count", p.Count())
+	w.memberFloat("sum", p.Sum())
 	if w.member("quantile_values") {
-		values := p.QuantileValues()
-		array := w.open('[')
-		from, to := w.elements(values.Len())
-		for i := from; i < to; i++ {
-			w.element(i)
-			c := w.open('{')
-			if w.member("quantile") {
-				w.float(values.At(i).Quantile())
-			}
-			if w.member("value") {
-				w.float(values.At(i).Value())
-			}
-			w.close(c, '}')
-		}
-		w.close(array, ']')
+		array(w, p.QuantileValues(), (*writer).quantile)
 	}
 }
 
+func (w *writer) quantile(q pmetric.SummaryDataPointValueAtQuantile) {
+	c := w.open('{')
+	w.memberFloat("quantile", q.Quantile())
+	w.memberFloat("value", q.Value())
+	w.close(c, '}')
+}
+
 func (w *writer) pointFlags(f pmetric.DataPointFlags) {
-	if f != 0 && w.member("flags") {
-		w.uint(uint64(f))
+	if f != 0 {
+		w.memberUint("flags", uint64(f))
 	}
 }
 
 func (w *writer) exemplars(exemplars pmetric.ExemplarSlice) {
-	if exemplars.Len() == 0 || !w.member("exemplars") {
-		return
+	if exemplars.Len() > 0 && w.member("exemplars") {
+		array(w, exemplars, (*writer).exemplar)
 	}
-	array := w.open('[')
-	from, to := w.elements(exemplars.Len())
-	for i := from; i < to; i++ {
-		w.element(i)
-		w.exemplar(exemplars.At(i))
-	}
-	w.close(array, ']')
 }
 
 func (w *writer) exemplar(e pmetric.Exemplar) {
 	c := w.open('{')
-	if w.member("timestamp") {
-		w.time(e.Timestamp())
-	}
+	w.memberTime("timestamp", e.Timestamp())
 	if w.member("value") {
 		switch e.ValueType() {
 		case pmetric.ExemplarValueTypeInt:
@@ -352,14 +286,9 @@ func (w *writer) exemplar(e pmetric.Exemplar) {
 			w.null()
 		}
 	}
-	if id := e.TraceID(); !id.IsEmpty() && w.member("trace_id") {
-		w.traceID(id)
-	}
-	if id := e.SpanID(); !id.IsEmpty() && w.member("span_id") {
-		w.spanID(id)
-	}
-	if w.member("attributes") {
-		w.attributes(e.FilteredAttributes())
-	}
+	trace, span := e.TraceID(), e.SpanID()
+	w.optionalID("trace_id", trace[:])
+	w.optionalID("span_id", span[:])
+	w.memberAttributes("attributes", e.FilteredAttributes())
 	w.close(c, '}')
 }

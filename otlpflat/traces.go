@@ -15,6 +15,7 @@ import (
 func Traces(batch ptrace.Traces) iter.Seq[mapping.FieldDocument] {
 	return func(yield func(mapping.FieldDocument) bool) {
 		d := new(spanDocument)
+		d.record = d
 		resources := batch.ResourceSpans()
 		for i := range resources.Len() {
 			r := resources.At(i)
@@ -37,22 +38,7 @@ func Traces(batch ptrace.Traces) iter.Seq[mapping.FieldDocument] {
 
 type spanDocument struct {
 	group
-	w    writer
 	span ptrace.Span
-}
-
-// AppendJSON implements [mapping.Document].
-func (d *spanDocument) AppendJSON(dst []byte) ([]byte, error) {
-	d.w.startWrite(dst)
-	d.write()
-	return append(d.w.dst, '}'), nil
-}
-
-// AppendField implements [mapping.FieldDocument].
-func (d *spanDocument) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping.FieldKind) {
-	d.w.startSeek(dst, path)
-	d.write()
-	return d.w.dst, d.w.kind
 }
 
 // At returns when the span ended or, without that, when it started, in Unix nanoseconds; 0 if neither is set.
@@ -63,55 +49,36 @@ func (d *spanDocument) At() uint64 {
 func (d *spanDocument) write() {
 	w, s := &d.w, d.span
 	w.root()
-	if w.member("timestamp") {
-		w.time(s.StartTimestamp())
-	}
-	if w.member("end_timestamp") {
-		w.time(s.EndTimestamp())
-	}
-	if w.member("trace_id") {
-		w.traceID(s.TraceID())
-	}
-	if w.member("span_id") {
-		w.spanID(s.SpanID())
-	}
-	if id := s.ParentSpanID(); !id.IsEmpty() && w.member("parent_span_id") {
-		w.spanID(id)
-	}
-	if w.member("trace_state") {
-		w.text(s.TraceState().AsRaw())
-	}
-	if w.member("name") {
-		w.text(s.Name())
-	}
+	w.memberTime("timestamp", s.StartTimestamp())
+	w.memberTime("end_timestamp", s.EndTimestamp())
+	trace, id, parent := s.TraceID(), s.SpanID(), s.ParentSpanID()
+	w.memberID("trace_id", trace[:])
+	w.memberID("span_id", id[:])
+	w.optionalID("parent_span_id", parent[:])
+	w.memberText("trace_state", s.TraceState().AsRaw())
+	w.memberText("name", s.Name())
 	if w.member("kind") {
 		w.plain(enum(s.Kind().String(), int32(s.Kind())))
 	}
-	if w.member("flags") {
-		w.uint(uint64(s.Flags()))
-	}
+	w.memberUint("flags", uint64(s.Flags()))
 	if w.done { // most paths end above
 		return
 	}
 	if w.member("status_code") {
 		w.plain(enum(s.Status().Code().String(), int32(s.Status().Code())))
 	}
-	if w.member("status_message") {
-		w.text(s.Status().Message())
-	}
-	if w.member("attributes") {
-		w.attributes(s.Attributes())
-	}
+	w.memberText("status_message", s.Status().Message())
+	w.memberAttributes("attributes", s.Attributes())
 	if w.done {
 		return
 	}
 	if w.member("events") {
-		w.events(s.Events())
+		array(w, s.Events(), (*writer).event)
 	}
 	if w.member("links") {
-		w.links(s.Links())
+		array(w, s.Links(), (*writer).link)
 	}
-	d.group.write(w)
+	d.writeGroup(w)
 	if w.done {
 		return
 	}
@@ -129,52 +96,23 @@ func enum(name string, value int32) string {
 	return name
 }
 
-func (w *writer) events(events ptrace.SpanEventSlice) {
-	array := w.open('[')
-	from, to := w.elements(events.Len())
-	for i := from; i < to; i++ {
-		w.element(i)
-		e := events.At(i)
-		c := w.open('{')
-		if w.member("timestamp") {
-			w.time(e.Timestamp())
-		}
-		if w.member("name") {
-			w.text(e.Name())
-		}
-		if w.member("attributes") {
-			w.attributes(e.Attributes())
-		}
-		w.dropped("dropped_attributes_count", e.DroppedAttributesCount())
-		w.close(c, '}')
-	}
-	w.close(array, ']')
+func (w *writer) event(e ptrace.SpanEvent) {
+	c := w.open('{')
+	w.memberTime("timestamp", e.Timestamp())
+	w.memberText("name", e.Name())
+	w.memberAttributes("attributes", e.Attributes())
+	w.dropped("dropped_attributes_count", e.DroppedAttributesCount())
+	w.close(c, '}')
 }
 
-func (w *writer) links(links ptrace.SpanLinkSlice) {
-	array := w.open('[')
-	from, to := w.elements(links.Len())
-	for i := from; i < to; i++ {
-		w.element(i)
-		l := links.At(i)
-		c := w.open('{')
-		if w.member("trace_id") {
-			w.traceID(l.TraceID())
-		}
-		if w.member("span_id") {
-			w.spanID(l.SpanID())
-		}
-		if w.member("trace_state") {
-			w.text(l.TraceState().AsRaw())
-		}
-		if w.member("attributes") {
-			w.attributes(l.Attributes())
-		}
-		if w.member("flags") {
-			w.uint(uint64(l.Flags()))
-		}
-		w.dropped("dropped_attributes_count", l.DroppedAttributesCount())
-		w.close(c, '}')
-	}
-	w.close(array, ']')
+func (w *writer) link(l ptrace.SpanLink) {
+	c := w.open('{')
+	trace, span := l.TraceID(), l.SpanID()
+	w.memberID("trace_id", trace[:])
+	w.memberID("span_id", span[:])
+	w.memberText("trace_state", l.TraceState().AsRaw())
+	w.memberAttributes("attributes", l.Attributes())
+	w.memberUint("flags", uint64(l.Flags()))
+	w.dropped("dropped_attributes_count", l.DroppedAttributesCount())
+	w.close(c, '}')
 }

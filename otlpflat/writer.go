@@ -1,6 +1,7 @@
 package otlpflat
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"math"
@@ -121,13 +122,6 @@ func (w *writer) elements(n int) (from, to int) {
 	return i, i + 1
 }
 
-// element starts element i of the current array.
-func (w *writer) element(i int) {
-	if !w.seek && i > 0 {
-		w.dst = append(w.dst, ',')
-	}
-}
-
 // json writes a value that is JSON already, neither null nor a string.
 func (w *writer) json(text []byte) {
 	if !w.seek || w.arrived(mapping.FieldJSON) {
@@ -242,24 +236,6 @@ func (w *writer) bytes(b pcommon.ByteSlice) {
 	w.endPlain()
 }
 
-func (w *writer) traceID(id pcommon.TraceID) {
-	if w.beginPlain() {
-		if !id.IsEmpty() {
-			w.dst = hex.AppendEncode(w.dst, id[:])
-		}
-		w.endPlain()
-	}
-}
-
-func (w *writer) spanID(id pcommon.SpanID) {
-	if w.beginPlain() {
-		if !id.IsEmpty() {
-			w.dst = hex.AppendEncode(w.dst, id[:])
-		}
-		w.endPlain()
-	}
-}
-
 func (w *writer) time(t pcommon.Timestamp) {
 	if w.beginPlain() {
 		if t != 0 {
@@ -282,7 +258,7 @@ func (w *writer) value(v pcommon.Value) {
 	case pcommon.ValueTypeMap:
 		w.attributes(v.Map())
 	case pcommon.ValueTypeSlice:
-		w.slice(v.Slice())
+		array(w, v.Slice(), (*writer).value)
 	case pcommon.ValueTypeBytes:
 		w.bytes(v.Bytes())
 	default:
@@ -383,39 +359,88 @@ func find(m pcommon.Map, want string) (found pcommon.Value, ok bool) {
 // replacement replaces each byte that is not UTF-8.
 const replacement = string(utf8.RuneError)
 
-func (w *writer) slice(s pcommon.Slice) {
+// list is a slice of pdata.
+type list[T any] interface {
+	Len() int
+	At(i int) T
+}
+
+// array writes the wanted elements of a list.
+func array[T any, L list[T]](w *writer, values L, write func(*writer, T)) {
 	c := w.open('[')
-	from, to := w.elements(s.Len())
+	from, to := w.elements(values.Len())
 	for i := from; i < to; i++ {
-		w.element(i)
-		w.value(s.At(i))
+		if !w.seek && i > 0 {
+			w.dst = append(w.dst, ',')
+		}
+		write(w, values.At(i))
 	}
 	w.close(c, ']')
 }
 
-func (w *writer) uints(s pcommon.UInt64Slice) {
-	c := w.open('[')
-	from, to := w.elements(s.Len())
-	for i := from; i < to; i++ {
-		w.element(i)
-		w.uint(s.At(i))
+// The following write a member of the current object, if it is wanted.
+
+func (w *writer) memberText(key, s string) {
+	if w.member(key) {
+		w.text(s)
 	}
-	w.close(c, ']')
 }
 
-func (w *writer) floats(s pcommon.Float64Slice) {
-	c := w.open('[')
-	from, to := w.elements(s.Len())
-	for i := from; i < to; i++ {
-		w.element(i)
-		w.float(s.At(i))
+func (w *writer) memberTime(key string, t pcommon.Timestamp) {
+	if w.member(key) {
+		w.time(t)
 	}
-	w.close(c, ']')
+}
+
+func (w *writer) memberUint(key string, u uint64) {
+	if w.member(key) {
+		w.uint(u)
+	}
+}
+
+func (w *writer) memberFloat(key string, f float64) {
+	if w.member(key) {
+		w.float(f)
+	}
+}
+
+func (w *writer) memberAttributes(key string, m pcommon.Map) {
+	if w.member(key) {
+		w.attributes(m)
+	}
+}
+
+// memberID writes a trace or span id.
+func (w *writer) memberID(key string, id []byte) {
+	if w.member(key) && w.beginPlain() {
+		if !isZero(id) {
+			w.dst = hex.AppendEncode(w.dst, id)
+		}
+		w.endPlain()
+	}
+}
+
+// optionalID is memberID without a member for an id that is not set.
+func (w *writer) optionalID(key string, id []byte) {
+	if !isZero(id) {
+		w.memberID(key, id)
+	}
+}
+
+func isZero(id []byte) bool { return bytes.Equal(id, zeros[:len(id)]) }
+
+var zeros [16]byte
+
+// optionalText is memberText without a member for the empty text.
+func (w *writer) optionalText(key, s string) {
+	if s != "" {
+		w.memberText(key, s)
+	}
 }
 
 // dropped writes how much the sender left out, if anything.
 func (w *writer) dropped(key string, n uint32) {
-	if n != 0 && w.member(key) {
-		w.uint(uint64(n))
+	if n != 0 {
+		w.memberUint(key, uint64(n))
 	}
 }

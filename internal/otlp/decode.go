@@ -27,53 +27,22 @@ const (
 // Decode returns the records of an export request, see [otlpflat], and their number. It keeps no reference to data. The
 // request must have passed [Check] with the same headers, because decoding has no bounds of its own.
 func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs iter.Seq[mapping.FieldDocument], records int, err error) {
-	size := len(data)
-	deep := false
+	in := export{signal: signal, enc: enc, data: data, size: len(data), headers: headers}
 	if enc == JSON {
-		deep = bracketsAbove(data, 3*MaxNesting)
-		data = plain(make([]byte, 0, size), data)
+		in.deep = bracketsAbove(data, 3*MaxNesting)
+		in.data = plain(make([]byte, 0, len(data)), data)
 	}
 	// The service requests have the fields of the data that they carry, so the decoders of the data can read them.
 	switch signal {
 	case forebay.SignalLogs:
-		var batch plog.Logs
-		if enc == JSON {
-			batch, err = (&plog.JSONUnmarshaler{}).UnmarshalLogs(data)
-			if err == nil {
-				err = checkDecoded(signal, deep, size, headers, batch.LogRecordCount(), func() ([]byte, error) { return (&plog.ProtoMarshaler{}).MarshalLogs(batch) })
-			}
-		} else {
-			batch, err = (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
-		}
-		if err == nil {
-			docs, records = otlpflat.Logs(batch), batch.LogRecordCount()
-		}
+		docs, records, err = decode(&in, (&plog.ProtoUnmarshaler{}).UnmarshalLogs, (&plog.JSONUnmarshaler{}).UnmarshalLogs,
+			(&plog.ProtoMarshaler{}).MarshalLogs, plog.Logs.LogRecordCount, otlpflat.Logs)
 	case forebay.SignalMetrics:
-		var batch pmetric.Metrics
-		if enc == JSON {
-			batch, err = (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(data)
-			if err == nil {
-				err = checkDecoded(signal, deep, size, headers, batch.DataPointCount(), func() ([]byte, error) { return (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch) })
-			}
-		} else {
-			batch, err = (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
-		}
-		if err == nil {
-			docs, records = otlpflat.Metrics(batch), batch.DataPointCount()
-		}
+		docs, records, err = decode(&in, (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics, (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics,
+			(&pmetric.ProtoMarshaler{}).MarshalMetrics, pmetric.Metrics.DataPointCount, otlpflat.Metrics)
 	case forebay.SignalTraces:
-		var batch ptrace.Traces
-		if enc == JSON {
-			batch, err = (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
-			if err == nil {
-				err = checkDecoded(signal, deep, size, headers, batch.SpanCount(), func() ([]byte, error) { return (&ptrace.ProtoMarshaler{}).MarshalTraces(batch) })
-			}
-		} else {
-			batch, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
-		}
-		if err == nil {
-			docs, records = otlpflat.Traces(batch), batch.SpanCount()
-		}
+		docs, records, err = decode(&in, (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces, (&ptrace.JSONUnmarshaler{}).UnmarshalTraces,
+			(&ptrace.ProtoMarshaler{}).MarshalTraces, ptrace.Traces.SpanCount, otlpflat.Traces)
 	default:
 		return nil, 0, fmt.Errorf("unknown signal %q", signal)
 	}
@@ -88,10 +57,38 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 	return docs, records, nil
 }
 
-// checkDecoded bounds the copies of a JSON request and, if it is deep, its nesting, in its protobuf form. Both encodings
-// thus have the same bounds.
-func checkDecoded(signal forebay.Signal, deep bool, size, headers, records int, marshal func() ([]byte, error)) error {
-	if !deep && (size+headers)*records <= freeCopies { // even if all of it were copied
+// export is an export request. size and deep are of its data before anything was mended.
+type export struct {
+	signal        forebay.Signal
+	enc           Encoding
+	data          []byte
+	size, headers int
+	deep          bool
+}
+
+// decode is Decode for the batches of one signal.
+func decode[B any](
+	in *export, fromProtobuf, fromJSON func([]byte) (B, error), toProtobuf func(B) ([]byte, error),
+	count func(B) int, flatten func(B) iter.Seq[mapping.FieldDocument],
+) (iter.Seq[mapping.FieldDocument], int, error) {
+	from := fromProtobuf
+	if in.enc == JSON {
+		from = fromJSON
+	}
+	batch, err := from(in.data)
+	if err == nil && in.enc == JSON {
+		err = in.check(count(batch), func() ([]byte, error) { return toProtobuf(batch) })
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return flatten(batch), count(batch), nil
+}
+
+// check bounds the copies of a JSON request and, if it is deep, its nesting, in its protobuf form. Both encodings thus have
+// the same bounds.
+func (in *export) check(records int, marshal func() ([]byte, error)) error {
+	if !in.deep && (in.size+in.headers)*records <= freeCopies { // even if all of it were copied
 		return nil
 	}
 	data, err := marshal()
@@ -99,8 +96,8 @@ func checkDecoded(signal forebay.Signal, deep bool, size, headers, records int, 
 		return err
 	}
 	c := checker{limit: math.MaxInt}
-	if err := c.message(data, roots[signal], 0); err != nil {
+	if err := c.message(data, roots[in.signal], 0); err != nil {
 		return err
 	}
-	return c.checkCopies(size, headers)
+	return c.checkCopies(in.size, in.headers)
 }
