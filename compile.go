@@ -1,6 +1,7 @@
 package forebay
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -47,9 +48,7 @@ func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Defini
 	if err != nil {
 		return nil, err
 	}
-	if def.Type == "" {
-		def.Type = HTTP
-	}
+	def.Type = cmp.Or(def.Type, HTTP)
 	def.Sinks = slices.Clone(def.Sinks)
 	return &Definition{engine: e, source: def, sinks: sinks}, nil
 }

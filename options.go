@@ -1,6 +1,7 @@
 package forebay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,9 +42,7 @@ func (o Options) withDefaults(dir string) Options {
 	if o.Target == nil {
 		o.Target = dirdriver.Tables(filepath.Join(dir, "tables"))
 	}
-	if o.MaxRowBytes == 0 {
-		o.MaxRowBytes = 1536 << 10
-	}
+	o.MaxRowBytes = cmp.Or(o.MaxRowBytes, 1536<<10)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package forebay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -65,15 +66,11 @@ func (s Settings) over(base Settings) Settings {
 }
 
 func overConditions(c, base trigger.Conditions) trigger.Conditions {
-	if c.Interval == 0 {
-		c.Interval = base.Interval
-	}
+	c.Interval = cmp.Or(c.Interval, base.Interval)
 	if c.Size == 0 {
 		c.Size = base.Size
 	}
-	if c.Count == 0 {
-		c.Count = base.Count
-	}
+	c.Count = cmp.Or(c.Count, base.Count)
 	return c
 }
 

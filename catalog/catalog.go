@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,9 +87,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.BranchID == 0 {
-		opts.BranchID = 1
-	}
+	opts.BranchID = cmp.Or(opts.BranchID, 1)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

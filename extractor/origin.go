@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -22,9 +23,7 @@ type origin struct {
 
 func originOf(u *url.URL) origin {
 	o := origin{strings.ToLower(u.Scheme), strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()}
-	if o.port == "" {
-		o.port = defaultPorts[o.scheme]
-	}
+	o.port = cmp.Or(o.port, defaultPorts[o.scheme])
 	return o
 }
 

@@ -104,9 +104,7 @@ func (pl *plan) shownEndpoint(endpoint string) string {
 
 // apiRequest builds a request of a job: the defaults of the API lie under everything that the call sets.
 func (pl *plan) apiRequest(call apiCall) (*request, error) {
-	if call.method == "" {
-		call.method = pl.defaults.method
-	}
+	call.method = cmp.Or(call.method, pl.defaults.method)
 	u, err := pl.resolve(call)
 	if err != nil {
 		return nil, err

@@ -101,9 +101,7 @@ func (n *nested) below(key string) *nested {
 	if n.members == nil {
 		*n = nested{members: make(map[string]*nested)}
 	}
-	if key == "" {
-		key = strconv.Itoa(len(n.keys))
-	}
+	key = cmp.Or(key, strconv.Itoa(len(n.keys)))
 	m, ok := n.members[key]
 	if !ok {
 		m = new(nested)

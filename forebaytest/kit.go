@@ -15,6 +15,7 @@
 package forebaytest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -67,9 +68,7 @@ func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 		tb: tb, opts: opts, sources: sources, disk: vfs.NewCrashableMem(), memory: buffertest.NewMemory(),
 		faults: make(map[buffertest.Op][]fault),
 	}
-	if k.opts.Buffer.MemTableBytes == 0 {
-		k.opts.Buffer.MemTableBytes = 1 << 20 // because tests open many engines
-	}
+	k.opts.Buffer.MemTableBytes = cmp.Or(k.opts.Buffer.MemTableBytes, 1<<20) // because tests open many engines
 	k.memory.Before, k.memory.After = k.before, k.after
 	k.makeFolders()
 	k.open()

@@ -1,6 +1,7 @@
 package storageapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,9 +169,7 @@ func (c *Client) queueJob(ctx context.Context, r request) (*QueueJob, error) {
 
 // CreateQueueJob asks for a run. Defaults: Mode is "run", BranchID is the client's branch.
 func (c *Client) CreateQueueJob(ctx context.Context, in QueueJobCreate) (*QueueJob, error) {
-	if in.Mode == "" {
-		in.Mode = "run"
-	}
+	in.Mode = cmp.Or(in.Mode, "run")
 	if in.BranchID == "" && c.branch != "default" {
 		in.BranchID = c.branch
 	}

@@ -2,6 +2,7 @@ package storageapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,9 +202,7 @@ const (
 
 func (c *Client) attempt(ctx context.Context, r request, body []byte) (*http.Response, fault, error) {
 	base := r.base
-	if base == "" {
-		base = c.opts.URL + versionPath
-	}
+	base = cmp.Or(base, c.opts.URL+versionPath)
 	address := base + r.path
 	if len(r.query) > 0 {
 		address += "?" + r.query.Encode()

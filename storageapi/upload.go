@@ -2,6 +2,7 @@ package storageapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,9 +95,7 @@ func (r *sizedReader) Read(p []byte) (int, error) {
 // may remain without bytes.
 func (c *Client) Upload(ctx context.Context, in FilePrepare, src Source) (*File, error) {
 	in.IsSliced = false
-	if in.SizeBytes == 0 {
-		in.SizeBytes = src.Size
-	}
+	in.SizeBytes = cmp.Or(in.SizeBytes, src.Size)
 	f, err := c.PrepareFile(ctx, in)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -43,15 +44,11 @@ func Import() Limits {
 
 // WithDefaults returns c with its zero fields set to the defaults.
 func (l Limits) WithDefaults(c Conditions) Conditions {
-	if c.Interval == 0 {
-		c.Interval = l.Default.Interval
-	}
+	c.Interval = cmp.Or(c.Interval, l.Default.Interval)
 	if c.Size == 0 {
 		c.Size = l.Default.Size
 	}
-	if c.Count == 0 {
-		c.Count = l.Default.Count
-	}
+	c.Count = cmp.Or(c.Count, l.Default.Count)
 	return c
 }
 

@@ -271,9 +271,7 @@ func greet(_ context.Context, run *platform.Run) error {
 		return platform.UserError(fmt.Errorf("state: %w", err))
 	}
 	greeting := config.Parameters.Greeting
-	if greeting == "" {
-		greeting = "Hello"
-	}
+	greeting = cmp.Or(greeting, "Hello")
 	rows := [][]string{{"name", "greeting"}}
 	for _, name := range config.Parameters.Names {
 		rows = append(rows, []string{name, greeting + ", " + name})

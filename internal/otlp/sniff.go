@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"slices"
@@ -136,9 +137,7 @@ func sniffJSON(data []byte) (forebay.Signal, bool) {
 		if !ok {
 			return "", false
 		}
-		if empty == "" {
-			empty = signal
-		}
+		empty = cmp.Or(empty, signal)
 		s.next(',')
 	}
 	return empty, empty != ""

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -114,9 +115,7 @@ func openConfiguration(tx *txn, id configID, by storageapi.TokenRef, deleted boo
 
 // newChange describes a change that is made now.
 func newChange(version int, by storageapi.TokenRef, text, fallback string) change {
-	if text == "" {
-		text = fallback
-	}
+	text = cmp.Or(text, fallback)
 	at := now()
 	return change{Version: version, Identifier: newULID(at.Time), At: at, By: by, Text: text}
 }

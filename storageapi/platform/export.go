@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,9 +21,7 @@ const (
 func (c *call) preview() (any, error) {
 	in := c.queryInput()
 	sel := readSelection(in)
-	if sel.Limit == 0 {
-		sel.Limit = 100
-	}
+	sel.Limit = cmp.Or(sel.Limit, 100)
 	if sel.Limit > maxPreview {
 		in.fail("limit", "want at most %d", maxPreview)
 	}

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,9 +130,7 @@ const maxFieldDepth = 16
 
 func setField(node map[string]any, path []string, value string) bool {
 	name := path[0]
-	if name == "" {
-		name = strconv.Itoa(len(node))
-	}
+	name = cmp.Or(name, strconv.Itoa(len(node)))
 	if len(path) == 1 {
 		if _, nested := node[name].(map[string]any); nested {
 			return false

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math/big"
 	"net/url"
@@ -46,9 +47,7 @@ func readSelection(in *input) selection {
 	in.decode("orderBy", &sel.Order, "an array of objects with column and order")
 	for i := range sel.Filters {
 		f := &sel.Filters[i]
-		if f.Operator == "" {
-			f.Operator = "eq"
-		}
+		f.Operator = cmp.Or(f.Operator, "eq")
 		switch {
 		case !slices.Contains([]string{"eq", "ne", "gt", "ge", "lt", "le"}, f.Operator):
 			in.fail("whereFilters", "operator %q: want eq, ne, gt, ge, lt or le", cut(f.Operator, 20))

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -185,9 +186,7 @@ func (t table) describe(col column) storageapi.Column {
 		d = *col.Type
 	}
 	out := storageapi.Column{Name: col.Name, BaseType: col.base()}
-	if d.Type == "" {
-		d.Type = out.BaseType
-	}
+	d.Type = cmp.Or(d.Type, out.BaseType)
 	if d.Nullable == nil {
 		nullable := !slices.Contains(t.PrimaryKey, col.Name)
 		d.Nullable = &nullable

@@ -2,6 +2,7 @@ package streamapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,9 +41,7 @@ type problems struct {
 }
 
 func (p *problems) add(name, format string, args ...any) {
-	if p.name == "" {
-		p.name = name
-	}
+	p.name = cmp.Or(p.name, name)
 	p.texts = append(p.texts, fmt.Sprintf(format, args...))
 }
 

@@ -1,6 +1,7 @@
 package streamapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"time"
@@ -34,9 +35,7 @@ func (a *api) testSource(c *call) (any, error) {
 	}
 	signal := c.query("signal")
 	if source.Type == forebay.OTLP {
-		if signal == "" {
-			signal = "logs"
-		}
+		signal = cmp.Or(signal, "logs")
 		if rec.Body, err = flattenedRecord(body); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"math"
 	"regexp"
@@ -70,15 +71,11 @@ func floatText(f float64, precision, digits int, e string) string {
 		sign, mantissa = "-", mantissa[1:]
 	}
 	num := strings.TrimRight(strings.Replace(mantissa, ".", "", 1), "0")
-	if num == "" {
-		num = "0"
-	}
+	num = cmp.Or(num, "0")
 	switch {
 	case exp < -4 || exp >= digits:
 		fraction := num[1:]
-		if fraction == "" {
-			fraction = "0"
-		}
+		fraction = cmp.Or(fraction, "0")
 		s := "+"
 		if exp < 0 {
 			s, exp = "-", -exp
