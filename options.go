@@ -43,9 +43,7 @@ func (o Options) withDefaults(dir string) Options {
 		o.Target = dirdriver.Tables(filepath.Join(dir, "tables"))
 	}
 	o.MaxRowBytes = cmp.Or(o.MaxRowBytes, 1536<<10)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -127,9 +128,7 @@ func (o Options) withDefaults() Options {
 	if o.SinkAttributes == nil {
 		o.SinkAttributes = func(id string) []attribute.KeyValue { return []attribute.KeyValue{attribute.String("sink", id)} }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 

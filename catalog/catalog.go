@@ -88,9 +88,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		return nil, err
 	}
 	opts.BranchID = cmp.Or(opts.BranchID, 1)
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Store == nil {
 		var err error
 		if opts.Store, err = OpenStore(dir, opts.Logger); err != nil {

@@ -67,9 +67,7 @@ func (o Options) withDefaults() Options {
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.MaxResponseBytes = cmp.Or(o.MaxResponseBytes, 100<<20)
 	o.MaxRetryDelay = cmp.Or(o.MaxRetryDelay, 24*time.Hour)
 	return o

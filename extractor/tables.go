@@ -2,6 +2,7 @@ package extractor
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -52,9 +53,7 @@ type bucketSet struct {
 // NewTables returns empty tables for the outputs of a configuration. The columns of the state come first in them, also
 // when no row has them, and their tables keep the names that it has. logger gets warnings about lists in lists; nil logs nothing. Close must be called.
 func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	t := &Tables{log: logger, sets: make(map[string]*bucketSet)}
 	known := tree.OfObject()
 	if len(state.Columns) > 0 {

@@ -112,9 +112,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	o.Retry = o.Retry.withDefaults()
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.UserAgent = cmp.Or(o.UserAgent, "forebay")
 	o.URL = strings.TrimRight(o.URL, "/")
 	h := http.Client{}

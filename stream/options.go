@@ -119,8 +119,6 @@ func (o Options) withDefaults() Options {
 		o.HiddenHeaders[i] = http.CanonicalHeaderKey(name)
 	}
 	o.hiddenFromTelemetry = append(slices.Clone(o.HiddenHeaders), "Authorization")
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }

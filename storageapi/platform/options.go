@@ -89,9 +89,7 @@ func (o Options) withDefaults() Options {
 			ID: o.VariablesComponent, Type: "other", Name: "Variables", Description: "Variables of configurations, and rows with their values",
 		}})
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.PublicURL = strings.TrimRight(o.PublicURL, "/")
 	return o
 }

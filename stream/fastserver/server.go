@@ -54,9 +54,7 @@ func (o Options) withDefaults() Options {
 	o.ReadHeaderTimeout, o.ReadTimeout = cmp.Or(o.ReadHeaderTimeout, 10*time.Second), cmp.Or(o.ReadTimeout, 30*time.Second)
 	o.WriteTimeout, o.IdleTimeout = cmp.Or(o.WriteTimeout, 70*time.Second), cmp.Or(o.IdleTimeout, 30*time.Second)
 	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, 64<<10)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 

@@ -74,8 +74,6 @@ func (o Options) withDefaults() Options {
 	o.MaxWireBytes = cmp.Or(o.MaxWireBytes, min(DefaultMaxWireBytes, o.MaxBufferedBytes/4))
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, min(DefaultMaxMessageBytes, o.MaxBufferedBytes/2))
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }

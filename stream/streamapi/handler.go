@@ -85,9 +85,7 @@ func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
 	in := &opts.Ingest
 	in.ProjectID, in.BranchID = cmp.Or(in.ProjectID, 1), cmp.Or(in.BranchID, 1)
 	in.MaxBodyBytes = cmp.Or(in.MaxBodyBytes, stream.DefaultMaxBodyBytes)
-	if in.Logger == nil {
-		in.Logger = slog.New(slog.DiscardHandler)
-	}
+	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
 	opts.TableType = cmp.Or(opts.TableType, DefaultTableType)
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
 	a := &api{
