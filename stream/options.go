@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/forebay/forebay/internal/otlp"
 )
 
 // Limits of one request.
@@ -17,14 +19,6 @@ const (
 	DefaultMaxBodyBytes = 1 << 20
 	// MaxBodyBytesLimit is the highest Options.MaxBodyBytes.
 	MaxBodyBytesLimit = 4 << 20
-	// DefaultMaxExportWireBytes is the default of Options.MaxExportWireBytes.
-	DefaultMaxExportWireBytes = 20 << 20
-	// DefaultMaxExportBytes is the default of Options.MaxExportBytes.
-	DefaultMaxExportBytes = 64 << 20
-	// MaxExportBytesLimit is the highest Options.MaxExportWireBytes and Options.MaxExportBytes.
-	MaxExportBytesLimit = 1 << 30
-	// DefaultMaxHeaderBytes is the default of Options.MaxHeaderBytes.
-	DefaultMaxHeaderBytes = 16 << 10
 	// DefaultMaxBufferedBytes is the default of Options.MaxBufferedBytes.
 	DefaultMaxBufferedBytes = 256 << 20
 )
@@ -38,13 +32,12 @@ type Options struct {
 	// MaxBodyBytes bounds the body of one request with events: 100 to MaxBodyBytesLimit. Default: DefaultMaxBodyBytes.
 	MaxBodyBytes int
 	// MaxExportWireBytes bounds a request with telemetry as it is sent, and MaxExportBytes without its Content-Encoding:
-	// 100 to MaxExportBytesLimit. Together they are at most three quarters of MaxBufferedBytes, which leaves room to decode
-	// a request of that size. Exporters drop a batch that is refused for its size, so the defaults are above what SDKs and
-	// Collectors send: DefaultMaxExportWireBytes and DefaultMaxExportBytes or, if that is less, a quarter and half of
-	// MaxBufferedBytes.
+	// 100 B to 1 GB. Together they are at most three quarters of MaxBufferedBytes, which leaves room to decode a request of that
+	// size. Exporters drop a batch that is refused for its size, so the defaults are above what SDKs and Collectors send: 20 MB
+	// and 64 MB or, if that is less, a quarter and half of MaxBufferedBytes.
 	MaxExportWireBytes, MaxExportBytes int
 	// MaxHeaderBytes bounds the header lines of one request, counted as "Name: value" with the line end: 1 KB to 1 MB. The
-	// server must accept them, too: see [Server]. Default: DefaultMaxHeaderBytes.
+	// server must accept them, too: see [Server]. Default: 16 KB.
 	MaxHeaderBytes int
 	// MaxBufferedBytes bounds the memory of all requests in progress, bodies and decoded telemetry: at least MaxBodyBytes.
 	// Above it requests are answered 503 with Retry-After. Default: DefaultMaxBufferedBytes.
@@ -85,17 +78,14 @@ func (o Options) Validate() error {
 	between("BranchID", o.BranchID, 1, unbounded)
 	between("MaxBodyBytes", o.MaxBodyBytes, 100, MaxBodyBytesLimit)
 	between("MaxHeaderBytes", o.MaxHeaderBytes, 1024, 1<<20)
-	between("MaxExportWireBytes", o.MaxExportWireBytes, 100, MaxExportBytesLimit)
-	between("MaxExportBytes", o.MaxExportBytes, 100, MaxExportBytesLimit)
+	between("MaxExportWireBytes", o.MaxExportWireBytes, 100, otlp.MaxLimit)
+	between("MaxExportBytes", o.MaxExportBytes, 100, otlp.MaxLimit)
 	d := o.withDefaults()
 	if d.MaxBufferedBytes < d.MaxBodyBytes {
 		errs = append(errs, fmt.Errorf("stream: Options.MaxBufferedBytes is %d, must be at least MaxBodyBytes (%d), or 0 "+
 			"for the default", o.MaxBufferedBytes, d.MaxBodyBytes))
 	}
-	if d.MaxExportWireBytes+d.MaxExportBytes > d.MaxBufferedBytes/4*3 {
-		errs = append(errs, fmt.Errorf("stream: Options.MaxExportWireBytes (%d) and MaxExportBytes (%d) are together more than three "+
-			"quarters of MaxBufferedBytes (%d)", d.MaxExportWireBytes, d.MaxExportBytes, d.MaxBufferedBytes))
-	}
+	errs = append(errs, o.limits().Check("stream", "MaxExportWireBytes", "MaxExportBytes"))
 	for i, p := range o.TrustedProxies {
 		if !p.IsValid() {
 			errs = append(errs, fmt.Errorf("stream: Options.TrustedProxies[%d] is not a network", i))
@@ -106,13 +96,16 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+func (o Options) limits() otlp.Limits {
+	return otlp.Limits{Wire: o.MaxExportWireBytes, Decoded: o.MaxExportBytes, Buffered: o.MaxBufferedBytes}
+}
+
 func (o Options) withDefaults() Options {
+	l := o.limits().WithDefaults()
+	o.MaxExportWireBytes, o.MaxExportBytes, o.MaxBufferedBytes = l.Wire, l.Decoded, l.Buffered
 	o.ProjectID, o.BranchID = cmp.Or(o.ProjectID, 1), cmp.Or(o.BranchID, 1)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
-	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, DefaultMaxHeaderBytes)
-	o.MaxBufferedBytes = cmp.Or(o.MaxBufferedBytes, DefaultMaxBufferedBytes)
-	o.MaxExportWireBytes = cmp.Or(o.MaxExportWireBytes, min(DefaultMaxExportWireBytes, o.MaxBufferedBytes/4))
-	o.MaxExportBytes = cmp.Or(o.MaxExportBytes, min(DefaultMaxExportBytes, o.MaxBufferedBytes/2))
+	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, 16<<10)
 	o.TrustedProxies = slices.Clone(o.TrustedProxies)
 	o.HiddenHeaders = slices.Clone(o.HiddenHeaders)
 	for i, name := range o.HiddenHeaders {

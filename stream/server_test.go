@@ -349,7 +349,7 @@ func TestServerHasLimits(t *testing.T) {
 	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= s.ReadTimeout || s.IdleTimeout <= 0 {
 		t.Errorf("a timeout is missing: %+v", s)
 	}
-	if s.MaxHeaderBytes <= DefaultMaxHeaderBytes {
+	if s.MaxHeaderBytes <= 16<<10 {
 		t.Errorf("MaxHeaderBytes is %d: the handler could never answer 413", s.MaxHeaderBytes)
 	}
 	if s.Addr != ":1234" || s.Handler == nil {
