@@ -19,9 +19,7 @@ type workload struct {
 	bodyBytes, rowBytes int
 }
 
-func workloads() []workload {
-	return []workload{{"150B", 150, 395}, {"1KB", 1024, 1269}}
-}
+func workloads() []workload { return []workload{{"150B", 150, 395}, {"1KB", 1024, 1269}} }
 
 // body returns a JSON event of exactly bodyBytes bytes. Events of different numbers differ in id, user and text.
 func (w workload) body(n int) []byte {

@@ -88,9 +88,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 }
 
 // Close ends the inspection.
-func (i *Inspection) Close() error {
-	return i.b.store.Close()
-}
+func (i *Inspection) Close() error { return i.b.store.Close() }
 
 // Stats returns the counters of all sinks, as [Buffer.Stats].
 func (i *Inspection) Stats() Stats { return i.b.Stats() }

@@ -28,9 +28,7 @@ type pebbleStore struct {
 // others get an [*InUseError]. Damaged files give a [*DamageError].
 //
 // When the disk fails or is full, calls return a [*FailedError] until the store has reopened itself.
-func OpenStore(dir string, log *slog.Logger) (Store, error) {
-	return openStore(dir, log, vfs.Default)
-}
+func OpenStore(dir string, log *slog.Logger) (Store, error) { return openStore(dir, log, vfs.Default) }
 
 func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 	s := &pebbleStore{dir: filepath.Clean(dir)}

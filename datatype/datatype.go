@@ -48,9 +48,7 @@ const MaxPrecision = 38
 
 // Decimal returns the type of numbers with at most precision digits, scale of them after the point: 1 to [MaxPrecision], and
 // 0 to precision. [Type.Validate] refuses others.
-func Decimal(precision, scale int) Type {
-	return Type(fmt.Sprintf("decimal(%d,%d)", precision, scale))
-}
+func Decimal(precision, scale int) Type { return Type(fmt.Sprintf("decimal(%d,%d)", precision, scale)) }
 
 // DecimalOf returns the parameters of a decimal type. ok is false for other types.
 func (t Type) DecimalOf() (precision, scale int, ok bool) {

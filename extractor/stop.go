@@ -169,6 +169,4 @@ func (st *stopper) nextPage(c *stopConfig, p *page, _ time.Time) string {
 }
 
 // truth is the conversion of nextPageFlag: false, 0, null, "0" and the empty list are false, all else is true.
-func truth(n tree.Node) bool {
-	return !n.Empty() || n.Kind() == tree.String && n.Str() == ""
-}
+func truth(n tree.Node) bool { return !n.Empty() || n.Kind() == tree.String && n.Str() == "" }

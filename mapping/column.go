@@ -118,9 +118,7 @@ func Datetime(name string, opts ...ColumnOption) Column {
 }
 
 // IP returns a column that stores the address of the sender, or nothing if it is unknown.
-func IP(name string, opts ...ColumnOption) Column {
-	return Column{Type: TypeIP, Name: name}.with(opts)
-}
+func IP(name string, opts ...ColumnOption) Column { return Column{Type: TypeIP, Name: name}.with(opts) }
 
 // Body returns a column that stores the unaltered body.
 func Body(name string, opts ...ColumnOption) Column {

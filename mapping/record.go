@@ -32,9 +32,7 @@ type Record struct {
 }
 
 // JSON returns a record whose body is JSON. The bytes are not copied and must not change while the record is used.
-func JSON(body []byte) *Record {
-	return &Record{Body: body, Format: FormatJSON}
-}
+func JSON(body []byte) *Record { return &Record{Body: body, Format: FormatJSON} }
 
 // Reset empties the record for the next event. It keeps the internal buffers, but nothing that was parsed is reachable
 // afterwards.

@@ -25,9 +25,7 @@ import (
 // where proxies and browsers log it.
 //
 // It panics if opts.Validate reports an error. Call Validate first on options that a user of your program can set.
-func Ingest(eng *forebay.Engine, opts Options) http.Handler {
-	return newHandler(submitting{eng}, opts)
-}
+func Ingest(eng *forebay.Engine, opts Options) http.Handler { return newHandler(submitting{eng}, opts) }
 
 // engine is the part of [forebay.Engine] that ingestion needs.
 type engine interface {

@@ -21,9 +21,7 @@ var (
 )
 
 // Staging returns a staging in the directory path. The first Put creates the directory.
-func Staging(path string) *StagingDir {
-	return &StagingDir{parts.NewStore(path)}
-}
+func Staging(path string) *StagingDir { return &StagingDir{parts.NewStore(path)} }
 
 func (s *StagingDir) path(id string) string { return filepath.Join(s.files.Root, id+".slice") }
 

@@ -227,14 +227,10 @@ func (s *FS) Rename(old, name string) error {
 }
 
 // Remove implements [vfs.FS].
-func (s *FS) Remove(name string) error {
-	return s.remove(name, s.FS.Remove, s.after.Remove)
-}
+func (s *FS) Remove(name string) error { return s.remove(name, s.FS.Remove, s.after.Remove) }
 
 // RemoveAll implements [vfs.FS].
-func (s *FS) RemoveAll(name string) error {
-	return s.remove(name, s.FS.RemoveAll, s.after.RemoveAll)
-}
+func (s *FS) RemoveAll(name string) error { return s.remove(name, s.FS.RemoveAll, s.after.RemoveAll) }
 
 func (s *FS) remove(name string, remove, after func(string) error) (err error) {
 	if !s.watched(name) {

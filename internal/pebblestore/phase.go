@@ -119,9 +119,7 @@ func (l *life) reopened(start func()) bool {
 }
 
 // stop begins Close. No reopening can begin or end any more.
-func (l *life) stop(start func()) bool {
-	return l.step(PhaseOpen, PhaseReopening, PhaseClosing, start)
-}
+func (l *life) stop(start func()) bool { return l.step(PhaseOpen, PhaseReopening, PhaseClosing, start) }
 
 // drain ends what was still taken while the store was closing.
 func (l *life) drain() bool { return l.step(PhaseClosing, PhaseClosing, PhaseClosed, func() {}) }

@@ -32,9 +32,7 @@ type reach struct {
 	length int64
 }
 
-func (r reach) before(o reach) bool {
-	return r.log < o.log || r.log == o.log && r.length < o.length
-}
+func (r reach) before(o reach) bool { return r.log < o.log || r.log == o.log && r.length < o.length }
 
 // slot returns the content of a slot. The one with the higher seq is the newer one.
 func (r reach) slot(seq uint64) []byte {

@@ -73,9 +73,7 @@ func kindOf(path string) fileKind {
 func rewrites(c vfs.DiskWriteCategory) bool { return c == "pebble-compaction" }
 
 // isFull reports whether an error says that the disk, or the quota of this user, is full.
-func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota)
-}
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) }
 
 // cleaner makes pebble remove each log that it no longer needs. With its own DeleteCleaner it would recycle logs itself. It does
 // not where the cleaner has the method of an ArchiveCleaner, which is all that it checks.

@@ -37,9 +37,7 @@ func accessDenied(format string, args ...any) *apiError {
 }
 
 // newExceptionID makes an id that finds a failure in the log.
-func newExceptionID() string {
-	return "forebay-" + uuid.NewString()
-}
+func newExceptionID() string { return "forebay-" + uuid.NewString() }
 
 // explain returns what the caller learns of an error, and whether the server itself is at fault.
 func explain(err error) (e *apiError, internal bool) {

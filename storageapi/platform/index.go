@@ -63,9 +63,7 @@ func (c *call) index() (any, error) {
 }
 
 // ready answers 503 with Retry-After while the store has failed. The call also triggers the next attempt to open it.
-func (c *call) ready() (any, error) {
-	return statusOK, c.s.store.db.Ready()
-}
+func (c *call) ready() (any, error) { return statusOK, c.s.store.db.Ready() }
 
 func (c *call) portal() (any, error) {
 	base := c.base()

@@ -359,9 +359,7 @@ func jsonFault(raw json.RawMessage) string {
 }
 
 // lacks reports whether none of the fields was sent.
-func (in *input) lacks(names ...string) bool {
-	return !slices.ContainsFunc(names, in.has)
-}
+func (in *input) lacks(names ...string) bool { return !slices.ContainsFunc(names, in.has) }
 
 // decode reads a nested field, or one that is the JSON text of it, into v.
 func (in *input) decode(name string, v any, want string) {

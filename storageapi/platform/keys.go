@@ -16,9 +16,7 @@ const (
 const sep = "\x00"
 
 // key joins a kind and its elements. A prefix is a key that ends with an empty element.
-func key(kind string, elements ...string) string {
-	return kind + sep + strings.Join(elements, sep)
-}
+func key(kind string, elements ...string) string { return kind + sep + strings.Join(elements, sep) }
 
 func number(n int64) string { return fmt.Sprintf("%019d", n) }
 

@@ -146,9 +146,7 @@ func (c *call) exchange() error {
 func (t *token) expired() bool { return !t.Expires.IsZero() && !time.Now().Before(t.Expires.Time) }
 
 // mayRead, mayWrite and mayUse are the rights of a token.
-func (t *token) mayRead(bucket string) bool {
-	return t.CanManageBuckets || t.Buckets[bucket] != ""
-}
+func (t *token) mayRead(bucket string) bool { return t.CanManageBuckets || t.Buckets[bucket] != "" }
 
 func (t *token) mayWrite(bucket string) bool {
 	return t.CanManageBuckets || t.Buckets[bucket] == "write"

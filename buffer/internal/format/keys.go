@@ -31,19 +31,13 @@ const (
 )
 
 // SinkKey is the key of a [Sink].
-func SinkKey(num uint32) []byte {
-	return binary.BigEndian.AppendUint32([]byte{PrefixSink}, num)
-}
+func SinkKey(num uint32) []byte { return binary.BigEndian.AppendUint32([]byte{PrefixSink}, num) }
 
 // FileKey is the key of a [File].
-func FileKey(num uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{PrefixFile}, num)
-}
+func FileKey(num uint64) []byte { return binary.BigEndian.AppendUint64([]byte{PrefixFile}, num) }
 
 // SliceKey is the key of a [Slice].
-func SliceKey(num uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{PrefixSlice}, num)
-}
+func SliceKey(num uint64) []byte { return binary.BigEndian.AppendUint64([]byte{PrefixSlice}, num) }
 
 // ChunkKeySize is the length of the key of a chunk.
 const ChunkKeySize = 1 + 8 + 4
