@@ -57,7 +57,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 	return docs, records, nil
 }
 
-// export is an export request. size and deep are of its data before anything was mended.
+// export is an export request. size and deep are of its data before anything was repaired.
 type export struct {
 	signal        forebay.Signal
 	enc           Encoding
