@@ -1,0 +1,35 @@
+// Package sqlite imports rows into the tables of a SQLite database, exactly once. It is pure Go (modernc.org/sqlite).
+//
+//	target, err := sqlite.Open("events.db", sqlite.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer target.Close() // after the engine
+//	engine, err := forebay.Open(dir, forebay.Options{Target: target})
+//
+// # Exactly once
+//
+// The rows of a file and its id are one transaction (BEGIN IMMEDIATE, write-ahead log, synchronous = FULL), which begins with the id.
+// A second import of the id, by whatever process, waits for the first one and then finds it. When Import returns nil the rows are on
+// disk and visible. What can break it: somebody deletes rows of _forebay_imports, or restores the tables of a database without them.
+// A backup of the whole file is consistent.
+//
+// # Types
+//
+// Tables are STRICT, and a column that never has NULL is NOT NULL.
+//
+//	type                           in SQLite
+//	untyped, string, json, uuid    TEXT as it is, any bytes
+//	bool                           INTEGER 0 or 1
+//	int64                          INTEGER
+//	float64                        REAL; a record with NaN is rejected, because SQLite stores it as NULL; -0 becomes 0
+//	decimal(p,s)                   TEXT, exact; cast it to compare numbers
+//	timestamp                      TEXT 2026-11-22T07:47:19.000001Z: sorts by time, and date functions read it
+//	date                           TEXT 2026-11-22
+//	bytes                          BLOB
+//
+// # Limits
+//
+// SQLite has one writer at a time: imports into one file take turns, also of several engines. Names are compared without case, so
+// a table cannot differ from another one in case only. Network file systems break the write-ahead log.
+package sqlite

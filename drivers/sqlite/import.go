@@ -1,0 +1,188 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// Import implements [buffer.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
+func (t *Target) Import(ctx context.Context, f *buffer.File) error {
+	if err := checkTable(f.Table); err != nil {
+		return err
+	}
+	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
+		var rows int64
+		for _, obj := range f.Slices {
+			rows += obj.Rows
+		}
+		// Nobody else writes from here on, so an id that is absent stays absent.
+		res, err := c.ExecContext(ctx, "INSERT INTO _forebay_imports VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+			f.ID, f.Table.ID, rows, time.Now().UTC().Format(time.RFC3339))
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return cmpErr(err, errDone)
+		}
+		columns, err := ensure(ctx, c, f.Table)
+		if err != nil {
+			return err
+		}
+		return c.Raw(func(conn any) error { return insertFile(ctx, conn.(driverConn), f, columns) })
+	})
+	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
+}
+
+// driverConn is a connection below database/sql, which would copy each cell and look at its type once more.
+type driverConn interface {
+	driver.ExecerContext
+	driver.ConnPrepareContext
+}
+
+const (
+	// batchRows is how many rows one statement inserts. More are no faster.
+	batchRows = 50
+	// maxVariables is the limit of SQLite.
+	maxVariables = 32766
+)
+
+// inserter inserts the rows of a file in batches.
+type inserter struct {
+	conn    driverConn
+	table   buffer.Table
+	columns []datatype.Column
+	places  []int // of the cell of each column in a row of the file, -1 for none
+	rows    int   // of a full batch
+	full    driver.Stmt
+
+	args    []driver.NamedValue // of the batch
+	numbers []int64             // of its rows in the file
+	text    []byte              // of its cells; they are made a string at once
+	spans   []span
+
+	refused buffer.RowsError
+}
+
+// span is where the text of an argument is.
+type span struct{ arg, from, to int }
+
+func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []datatype.Column) (err error) {
+	in := &inserter{conn: conn, table: f.Table, columns: columns, rows: max(1, min(batchRows, maxVariables/len(columns)))}
+	if in.places = f.Table.Places(columns); !f.Table.Extend {
+		for i := range in.places {
+			in.places[i] = i
+		}
+	}
+	if in.full, err = in.prepare(ctx, in.rows); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.full.Close()) }()
+	rows := f.ReadRows(ctx)
+	defer rows.Close()
+	for rows.Next() {
+		if !in.add(rows.Cells(), rows.Row()) {
+			return in.refusal(false)
+		}
+		if len(in.numbers) == in.rows {
+			if err := in.flush(ctx, in.full); err != nil {
+				return err
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if n := len(in.numbers); n > 0 {
+		last, err := in.prepare(ctx, n)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(in.flush(ctx, last), last.Close()); err != nil {
+			return err
+		}
+	}
+	if len(in.refused.Rows) > 0 {
+		return in.refusal(true)
+	}
+	return nil
+}
+
+// refusal returns the error with the refused rows, which were found in two places.
+func (in *inserter) refusal(complete bool) error {
+	slices.SortFunc(in.refused.Rows, func(a, b buffer.RowError) int { return cmp.Compare(a.Row, b.Row) })
+	in.refused.Complete = complete
+	return &in.refused
+}
+
+// prepare prepares a statement that inserts n rows.
+func (in *inserter) prepare(ctx context.Context, n int) (driver.Stmt, error) {
+	var names []string
+	for _, c := range in.columns {
+		names = append(names, quote(c.Name))
+	}
+	row := "(" + strings.Repeat("?,", len(names)-1) + "?)"
+	return in.conn.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES %s", quote(in.table.ID), strings.Join(names, ","),
+		strings.Repeat(row+",", n-1)+row))
+}
+
+// flush inserts the batch. Rows that SQLite refuses are noted, and the batch is inserted without them: the transaction is rolled back
+// at the end, when all are known.
+func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
+	text := string(in.text)
+	for _, s := range in.spans {
+		in.args[s.arg].Value = text[s.from:s.to]
+	}
+	err := exec(ctx, stmt, in.args)
+	if refusesRow(err) {
+		before := len(in.refused.Rows)
+		if single := in.flushSingly(ctx); single != nil || len(in.refused.Rows) > before {
+			err = single
+		}
+	}
+	in.args, in.numbers, in.text, in.spans = in.args[:0], in.numbers[:0], in.text[:0], in.spans[:0]
+	return err
+}
+
+func exec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) error {
+	_, err := stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	return err
+}
+
+// flushSingly inserts the rows of a batch one by one.
+func (in *inserter) flushSingly(ctx context.Context) (err error) {
+	stmt, err := in.prepare(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stmt.Close()) }()
+	for i, number := range in.numbers {
+		// A constraint or trigger may have rolled back the transaction. What follows must not be committed row by row.
+		if _, err := in.conn.ExecContext(ctx, "BEGIN IMMEDIATE", nil); err != nil && !noTransaction(err) {
+			return err
+		}
+		args := in.args[i*len(in.columns) : (i+1)*len(in.columns)]
+		for j := range args {
+			args[j].Ordinal = j + 1
+		}
+		err := exec(ctx, stmt, args)
+		switch {
+		case refusesRow(err):
+			in.refused.Err = cmpErr(in.refused.Err, err)
+			if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(codeOf(err)), Message: err.Error()}) {
+				return in.refusal(false)
+			}
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/sqlite"
+)
+
+// file returns a file of one plain slice.
+func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
+	var text strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			if i > 0 {
+				text.WriteByte(',')
+			}
+			if cell != buffertest.Null {
+				text.WriteString(`"` + strings.ReplaceAll(cell, `"`, `""`) + `"`)
+			}
+		}
+		text.WriteByte('\n')
+	}
+	f := &buffer.File{ID: id, Table: table, Slices: []buffer.Object{{ID: id + "-s", FileID: id, Rows: int64(len(rows))}}, Rows: int64(len(rows))}
+	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(text.String())), nil
+	}
+	return f
+}
+
+func columns(of ...datatype.Type) (list []datatype.Column) {
+	for i, typ := range of {
+		list = append(list, datatype.Column{Name: fmt.Sprintf("c%d", i), Type: typ})
+	}
+	return list
+}
+
+// What SQL sees of each type, and the program sqlite3 beside the library if it is installed.
+func TestTypes(t *testing.T) {
+	table := buffer.Table{ID: "t", Columns: columns(datatype.Untyped, datatype.String, datatype.Bool, datatype.Int64, datatype.Float64,
+		datatype.Decimal(38, 4), datatype.Timestamp, datatype.Date, datatype.UUID, datatype.JSON, datatype.Bytes)}
+	row := []string{
+		"a\x00\xff", "", "true", "-9223372036854775808", "1e-7", "-9999999999999999999999999999999999.9999", "2026-11-22T07:47:19.000001Z",
+		"2026-11-22", "0191f6a8-1c2d-7e3f-8a9b-0c1d2e3f4a5b", `{"a":"null"}`, "AAH/",
+	}
+	nulls := slices.Repeat([]string{buffertest.Null}, len(row))
+	nulls[0] = "null" // untyped columns have no NULL
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	if err := target.Import(t.Context(), file("f", table, row, nulls)); err != nil {
+		t.Fatal(err)
+	}
+	var exprs []string
+	for i := range row {
+		exprs = append(exprs, fmt.Sprintf("typeof(c%d), quote(c%[1]d)", i))
+	}
+	exprs[0] = "typeof(c0), hex(c0)"
+	exprs = append(exprs, "datetime(c6), c9 ->> '$.a'")
+	query := "SELECT " + strings.Join(exprs, ", ") + " FROM t ORDER BY rowid"
+	want := []string{
+		"text|6100FF|text|''|integer|1|integer|-9223372036854775808|real|1.0e-07|text|'-9999999999999999999999999999999999.9999'|" +
+			"text|'2026-11-22T07:47:19.000001Z'|text|'2026-11-22'|text|'0191f6a8-1c2d-7e3f-8a9b-0c1d2e3f4a5b'|" +
+			`text|'{"a":"null"}'|blob|X'0001FF'|2026-11-22 07:47:19|null`,
+		"text|6E756C6C" + strings.Repeat("|null|NULL", 10) + "||",
+	}
+	var got []string
+	list, err := database(t, path).Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	for list.Next() {
+		cells, to := make([]sql.NullString, 24), make([]any, 24)
+		for i := range cells {
+			to[i] = &cells[i]
+		}
+		if err := list.Scan(to...); err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, c := range cells {
+			texts = append(texts, c.String)
+		}
+		got = append(got, strings.Join(texts, "|"))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the library reads\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	needProgram(t)
+	out, err := exec.Command("sqlite3", path, query).Output()
+	if text := strings.Join(want, "\n") + "\n"; err != nil || string(out) != text {
+		t.Errorf("sqlite3: %v\n%s\nwant\n%s", err, out, text)
+	}
+}
+
+// Values that SQLite would change name their row. The others are all tried.
+func TestRefusedRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "x", Type: datatype.Float64}}}
+	if err := target.Ensure(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	// A trigger that rolls back the whole transaction must not let the rows behind it be committed one by one.
+	execute(t, path, `CREATE UNIQUE INDEX one ON t (id);
+		CREATE TRIGGER low BEFORE INSERT ON t WHEN NEW.x < 0 BEGIN SELECT RAISE(ROLLBACK, 'too low'); END`)
+	list := [][]string{{"a", "1"}, {buffertest.Null, "1"}, {"b", "NaN"}, {"c", "x"}, {"a", "2"}, {"d", "-1"}}
+	for i := range 200 {
+		list = append(list, []string{fmt.Sprint("e", i), "-Infinity"}, []string{fmt.Sprint("f", i), "Infinity"})
+	}
+	var refused *buffer.RowsError
+	err := target.Import(t.Context(), file("f", table, list...))
+	if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 205 {
+		t.Fatalf("Import = %v, want 205 refused rows", err)
+	}
+	want := []string{
+		`row 1, column "id": nullValue`, `row 2, column "x": notFinite`, `row 3, column "x": malformed`, "row 4: 2067: ", "row 5: 1811: ", "row 6: 1811: ",
+	}
+	for i, w := range want {
+		if got := refused.Rows[i].String(); !strings.HasPrefix(got, w) || strings.HasSuffix(w, ": ") && len(got) == len(w) {
+			t.Errorf("%s, want %s", got, w)
+		}
+	}
+	if got := rows(t, path, "t"); got != nil {
+		t.Errorf("the table has %d rows", len(got))
+	}
+	if n, err := target.CountFile(t.Context(), table, "f"); n != 0 || err != nil {
+		t.Errorf("CountFile = %d, %v", n, err)
+	}
+	var many [][]string
+	for range 3000 {
+		many = append(many, []string{buffertest.Null, "1"})
+	}
+	if err := target.Import(t.Context(), file("g", table, many...)); !errors.As(err, &refused) || refused.Complete || len(refused.Rows) != buffer.MaxRowErrors {
+		t.Errorf("Import of 3000 bad rows = %v", err)
+	}
+}
+
+// Two engines import, extend and read at once. None of them meets a lock that waiting does not solve (SQLITE_BUSY_SNAPSHOT).
+func TestEnginesTakeTurns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	var wg sync.WaitGroup
+	const engines, files = 3, 8
+	for e := range engines {
+		target := open(t, path, sqlite.Options{LockTimeout: time.Minute})
+		wg.Go(func() {
+			for i := range files {
+				table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i%3), Type: datatype.Int64}}}
+				id := fmt.Sprintf("file-%d-%d", e, i)
+				if err := target.Import(t.Context(), file(id, table, []string{id, "1"}, []string{id, buffertest.Null})); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+				if n, err := target.CountFile(t.Context(), table, id); n != 2 || err != nil {
+					t.Errorf("%s has %d rows, %v", id, n, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(rows(t, path, "t")); n != 2*engines*files {
+		t.Errorf("%d rows, want %d", n, 2*engines*files)
+	}
+}
+
+// A call that meets the lock of another program fails for now, and soon after the end of its context.
+func TestLockedDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{LockTimeout: 10 * time.Millisecond})
+	patient := open(t, path, sqlite.Options{LockTimeout: time.Hour})
+	lock, err := database(t, path).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if _, err := lock.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err == nil || buffer.IsPermanent(err) {
+		t.Errorf("Import beside a lock = %v, want an error for now", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := patient.Import(ctx, file("f", table, []string{"a"})); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Import that waits for a lock = %v, want the end of its context", err)
+	}
+	if _, err := lock.ExecContext(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []*sqlite.Target{target, patient} {
+		if err := target.Import(t.Context(), file("f", table, []string{"a"})); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(rows(t, path, "t")); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+}

@@ -1,0 +1,151 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/sqlite"
+)
+
+func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Target {
+	t.Helper()
+	target, err := sqlite.Open(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := target.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return target
+}
+
+// database opens the file as any other program would.
+func database(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// execute runs statements.
+func execute(t *testing.T, path, statements string) {
+	t.Helper()
+	if _, err := database(t, path).Exec(statements); err != nil {
+		t.Fatalf("%v\n%s", err, statements)
+	}
+}
+
+// rows reads a table as canonical texts.
+func rows(t *testing.T, path, table string) (all [][]string) {
+	t.Helper()
+	db := database(t, path)
+	var text string
+	var columns []datatype.Column
+	err := db.QueryRow(`SELECT columns FROM _forebay_tables WHERE id = ?`, table).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &columns)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := db.Query(`SELECT * FROM "` + strings.ReplaceAll(table, `"`, `""`) + `" ORDER BY rowid`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	for list.Next() {
+		cells, to := make([]any, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			to[i] = &cells[i]
+		}
+		if err := list.Scan(to...); err != nil {
+			t.Fatal(err)
+		}
+		row := make([]string, len(columns))
+		for i, c := range cells {
+			row[i] = canonical(columns[i].Type, c)
+		}
+		all = append(all, row)
+	}
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func canonical(typ datatype.Type, value any) string {
+	switch v := value.(type) {
+	case nil:
+		return buffertest.Null
+	case float64:
+		return string(datatype.AppendFloat64(nil, v))
+	case []byte:
+		return base64.StdEncoding.EncodeToString(v)
+	case int64:
+		if typ == datatype.Bool {
+			return map[int64]string{0: "false", 1: "true"}[v]
+		}
+	}
+	return fmt.Sprint(value)
+}
+
+// harness is the one of the suites. Each database has a folder of its own.
+func harness() buffertest.TargetHarness {
+	var path string
+	reopen := func(t *testing.T) buffer.Target { return open(t, path, sqlite.Options{}) }
+	return buffertest.TargetHarness{
+		Open: func(t *testing.T) buffer.Target {
+			path = filepath.Join(t.TempDir(), "odd#%41.db")
+			return reopen(t)
+		},
+		Reopen: reopen,
+		Rows:   func(t *testing.T, table string) [][]string { return rows(t, path, table) },
+		Typed:  true,
+		Refusal: &buffertest.Refusal{
+			Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "sum", Type: datatype.Int64}},
+			Good:    []string{"a", "1"}, Bad: []string{"a", "-1"},
+			Prepare: func(t *testing.T, table string) {
+				execute(t, path, `CREATE TRIGGER positive BEFORE INSERT ON "`+table+`" WHEN NEW.sum < 0 BEGIN SELECT RAISE(ABORT, 'too small'); END`)
+			},
+		},
+		Process: &buffertest.Process{
+			Place: func(*testing.T) string { return path },
+			Open:  func(t *testing.T, place string) buffer.Target { return open(t, place, sqlite.Options{}) },
+		},
+	}
+}
+
+func TestConformance(t *testing.T) { buffertest.Target(t, harness()) }
+
+func TestKills(t *testing.T) { buffertest.Kills(t, harness()) }
+
+func TestOpenFails(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.db")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{text, filepath.Join(dir, "missing", "a.db"), dir} {
+		if target, err := sqlite.Open(path, sqlite.Options{}); err == nil || !buffer.IsPermanent(err) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, %v, want a permanent error with the path", path, target, err)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// createOwnTables creates the tables of the driver. They belong to the database: its copies and backups have both, the rows and the
+// ids of the files they came with.
+func createOwnTables(ctx context.Context, c tx) error {
+	// The row ids of imports ascend with time, which is what the deletion of old ids goes by.
+	_, err := c.ExecContext(ctx, `
+		CREATE TABLE IF NOT EXISTS _forebay_imports (
+			file_id TEXT PRIMARY KEY NOT NULL, table_id TEXT NOT NULL, rows INTEGER NOT NULL, imported_at TEXT NOT NULL
+		) STRICT;
+		CREATE TABLE IF NOT EXISTS _forebay_tables (
+			id TEXT PRIMARY KEY NOT NULL, columns TEXT NOT NULL, creation TEXT NOT NULL
+		) STRICT`)
+	return err
+}
+
+// storageOf is the type of a column in SQLite, which has fewer.
+func storageOf(t datatype.Type) string {
+	switch t {
+	case datatype.Bool, datatype.Int64:
+		return "INTEGER"
+	case datatype.Float64:
+		return "REAL"
+	case datatype.Bytes:
+		return "BLOB"
+	}
+	return "TEXT"
+}
+
+// quote returns a name as an identifier.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// checkTable refuses names that SQLite cannot keep.
+func checkTable(t buffer.Table) error {
+	switch lower := strings.ToLower(t.ID); {
+	case strings.HasPrefix(lower, "sqlite_"), strings.HasPrefix(lower, "_forebay_"):
+		return buffer.Permanent(fmt.Errorf("the table %q has a name that SQLite or this driver keeps for itself: choose another one", t.ID))
+	case slices.ContainsFunc(append(t.Names(), t.ID), func(name string) bool { return strings.Contains(name, "\x00") }):
+		return buffer.Permanent(fmt.Errorf("the table %.100q or a column has a NUL in its name", t.ID))
+	}
+	return nil
+}
+
+// ensure creates or extends the table as t needs it, and returns its columns.
+func ensure(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error) {
+	have, err := columnsOf(ctx, c, t)
+	if err != nil {
+		return nil, err
+	}
+	want, err := t.Fit(have)
+	if err != nil || slices.Equal(have, want) {
+		return want, err
+	}
+	var statements []string
+	if len(have) == 0 {
+		var defs []string
+		for _, col := range want {
+			defs = append(defs, define(col))
+		}
+		statements = []string{fmt.Sprintf("CREATE TABLE %s (%s) STRICT", quote(t.ID), strings.Join(defs, ", "))}
+	}
+	for i, col := range want {
+		switch {
+		case len(have) == 0:
+		case i >= len(have):
+			statements = append(statements, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s", quote(t.ID), define(col)))
+		case have[i].Required && !col.Required:
+			statements = append(statements, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", quote(t.ID), quote(col.Name)))
+		}
+	}
+	for _, s := range statements {
+		if _, err := c.ExecContext(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	types, err := json.Marshal(want)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.ExecContext(ctx, `INSERT INTO _forebay_tables VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET columns = excluded.columns,
+		creation = iif(?, excluded.creation, creation)`, t.ID, string(types), t.Creation, len(have) == 0)
+	return want, err
+}
+
+func define(c datatype.Column) string {
+	def := quote(c.Name) + " " + storageOf(c.Type)
+	if c.Required {
+		def += " NOT NULL"
+	}
+	return def
+}
+
+// columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL are those that the table has now, because
+// it may have been altered. SQLite does not know the types: they are what was stored for a column, or else whatever t wants that its
+// declaration holds.
+func columnsOf(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error) {
+	rows, err := c.QueryContext(ctx, `SELECT s.name, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
+		WHERE s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE ORDER BY i.cid`, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var have []datatype.Column
+	var declared []string
+	for rows.Next() {
+		var table, storage string
+		var col datatype.Column
+		if err := rows.Scan(&table, &col.Name, &storage, &col.Required); err != nil {
+			return nil, err
+		}
+		if table != t.ID {
+			return nil, buffer.Permanent(fmt.Errorf("the database has a table %q, and SQLite ignores the case of names: choose another name than %q", table, t.ID))
+		}
+		have, declared = append(have, col), append(declared, storage)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil || have == nil {
+		return nil, err
+	}
+	var text string
+	var stored []datatype.Column
+	err = c.QueryRowContext(ctx, "SELECT columns FROM _forebay_tables WHERE id = ?", t.ID).Scan(&text)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &stored)
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	named := func(list []datatype.Column, name string) *datatype.Column {
+		if i := slices.IndexFunc(list, func(o datatype.Column) bool { return strings.EqualFold(o.Name, name) }); i >= 0 {
+			return &list[i]
+		}
+		return nil
+	}
+	for i := range have {
+		col := &have[i]
+		switch s, w := named(stored, col.Name), named(t.Columns, col.Name); {
+		case s != nil && strings.EqualFold(storageOf(s.Type), declared[i]):
+			col.Type = s.Type
+		case w != nil && strings.EqualFold(storageOf(w.Type), declared[i]):
+			col.Type = w.Type
+		default:
+			col.Type = datatype.Type(declared[i])
+		}
+	}
+	return have, nil
+}
+
+// Ensure implements [buffer.Target]. A table that somebody else has created may be used: its columns then have the storage classes
+// of the types, best in a STRICT table.
+func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
+	if err := checkTable(table); err != nil {
+		return err
+	}
+	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
+		_, err := ensure(ctx, c, table)
+		return err
+	})
+	return wrap(err, "table %q", table.ID)
+}
+
+// Extend implements [buffer.Extender].
+func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
+	table.Extend = true
+	return t.Ensure(ctx, table)
+}
+
+// Uncreate implements [buffer.Uncreator].
+func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
+	if creation == "" {
+		return nil
+	}
+	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
+		var marked bool
+		err := c.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM _forebay_tables JOIN sqlite_schema ON type = 'table' AND name = id
+			WHERE id = ? AND creation = ?)`, tableID, creation).Scan(&marked)
+		if err != nil || !marked {
+			return cmpErr(err, errDone)
+		}
+		var filled bool
+		err = c.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM %s)", quote(tableID))).Scan(&filled)
+		if err != nil || filled {
+			return cmpErr(err, errDone)
+		}
+		_, err = c.ExecContext(ctx, fmt.Sprintf("DROP TABLE %s; DELETE FROM _forebay_tables WHERE id = ?", quote(tableID)), tableID)
+		return err
+	})
+	return wrap(err, "table %q", tableID)
+}
+
+// cmpErr returns the first error that is one.
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// wrap says what a call was about.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sqlite: %s: %w", fmt.Sprintf(format, args...), err)
+}

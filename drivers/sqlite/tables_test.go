@@ -1,0 +1,143 @@
+package sqlite_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/sqlite"
+)
+
+func needProgram(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("sqlite3"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip("the program sqlite3 is not installed")
+	}
+}
+
+func TestTableNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := func(id string) buffer.Table { return buffer.Table{ID: id, Columns: columns(datatype.String)} }
+	if err := target.Ensure(t.Context(), table("Events")); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"events", "sqlite_x", "SQLITE_x", "_forebay_imports", "a\x00b"} {
+		if err := target.Ensure(t.Context(), table(id)); !buffer.IsPermanent(err) {
+			t.Errorf("table %q: %v, want a permanent error", id, err)
+		}
+	}
+}
+
+// A table of somebody else may be used if its columns have the classes of the types.
+func TestTableOfSomebodyElse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	execute(t, path, `CREATE TABLE t (c0 TEXT, c1 INTEGER, twice INTEGER AS (c1 * 2)) STRICT`)
+	table := buffer.Table{ID: "t", Columns: columns(datatype.Timestamp, datatype.Int64)}
+	if err := target.Import(t.Context(), file("f", table, []string{"2026-11-22T00:00:00.000000Z", "7"})); err != nil {
+		t.Fatal(err)
+	}
+	var twice int
+	if err := database(t, path).QueryRow("SELECT twice FROM t").Scan(&twice); err != nil || twice != 14 {
+		t.Errorf("%d, %v", twice, err)
+	}
+	table.Columns[1].Type = datatype.Float64
+	var schema *buffer.SchemaError
+	if err := target.Ensure(t.Context(), table); !errors.As(err, &schema) || schema.Got[1].Type != "INTEGER" {
+		t.Errorf("Ensure with another class = %v", err)
+	}
+}
+
+// What somebody alters in a table decides.
+func TestAlteredTable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.String, datatype.Bool), Extend: true}
+	if err := target.Extend(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, `ALTER TABLE t DROP COLUMN c1; ALTER TABLE t ADD COLUMN own TEXT`)
+	if err := target.Import(t.Context(), file("f", table, []string{"a", "true"})); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := rows(t, path, "t"), [][]string{{"a", buffertest.Null, "true"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestWideTable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: "t", Columns: columns(slices.Repeat([]datatype.Type{datatype.Int64}, 1500)...)}
+	var list [][]string
+	for i := range 100 { // two statements and a half: 32,766 variables are 21 rows
+		list = append(list, slices.Repeat([]string{fmt.Sprint(i)}, 1500))
+	}
+	if err := target.Import(t.Context(), file("f", table, list...)); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(t, path, "t"); !slices.EqualFunc(got, list, slices.Equal[[]string]) {
+		t.Errorf("%d rows, want %d", len(got), len(list))
+	}
+}
+
+func TestCompact(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{MaxWAL: 1, KeepIDs: 48 * time.Hour})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err != nil {
+		t.Fatal(err)
+	}
+	var old strings.Builder
+	for i := range 2500 {
+		fmt.Fprintf(&old, "INSERT INTO _forebay_imports VALUES ('old-%d', 't', 1, '%s');", i, time.Now().Add(-49*time.Hour).UTC().Format(time.RFC3339))
+	}
+	execute(t, path, "BEGIN; UPDATE _forebay_imports SET rowid = 1000000; "+old.String()+" UPDATE _forebay_imports SET rowid = rowid - 999999 WHERE rowid > 1000000; COMMIT")
+	for range 2 {
+		if err := target.Compact(t.Context(), table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]int64{"f": 1, "old-0": 0, "old-2499": 0} {
+		if n, err := target.CountFile(t.Context(), table, id); n != want || err != nil {
+			t.Errorf("file %s: %d rows, %v, want %d", id, n, err, want)
+		}
+	}
+	if wal, err := os.Stat(path + "-wal"); err != nil || wal.Size() != 0 {
+		t.Errorf("the log has %d bytes, %v", wal.Size(), err)
+	}
+	// A reader keeps the log, which is no error.
+	db := database(t, path)
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	var n int
+	if err := tx.QueryRow("SELECT count(*) FROM t").Scan(&n); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	if err := target.Import(t.Context(), file("g", table, []string{"a"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Compact(t.Context(), table); err != nil {
+		t.Errorf("Compact beside a reader: %v", err)
+	}
+	execute(t, path, "DROP TABLE t")
+	if n, err := target.CountFile(t.Context(), table, "f"); n != 0 || err != nil {
+		t.Errorf("a dropped table has %d rows, %v", n, err)
+	}
+}

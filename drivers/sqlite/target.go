@@ -1,0 +1,161 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	_ "modernc.org/sqlite" // registers itself as "sqlite"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// Options are the choices of [Open]. A zero field means its default.
+type Options struct {
+	// LockTimeout is how long a call waits for another writer of the file. Then it fails, and the engine repeats it. Default: 5 s.
+	LockTimeout time.Duration
+	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
+	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
+	KeepIDs time.Duration
+	// MaxWAL is the size in bytes of the write-ahead log from which on [Target.Compact] empties it. Default: 64 MiB.
+	MaxWAL int64
+}
+
+// busyTimeout is how long SQLite itself waits for a lock. A context is looked at between two such waits.
+const busyTimeout = 100 * time.Millisecond
+
+// Target is a [buffer.Target] whose tables are those of one SQLite database. It is safe for concurrent use, also beside other
+// processes that have the file open.
+type Target struct {
+	path string
+	opts Options
+	// write has one connection, so that calls queue for it and their contexts are heeded.
+	write, read *sql.DB
+	cleaned     atomic.Int64 // when Compact looked for old ids, as Unix seconds
+}
+
+var (
+	_ buffer.Target      = (*Target)(nil)
+	_ buffer.Extender    = (*Target)(nil)
+	_ buffer.Limiter     = (*Target)(nil)
+	_ buffer.LocalDriver = (*Target)(nil)
+	_ buffer.Counter     = (*Target)(nil)
+	_ buffer.Uncreator   = (*Target)(nil)
+	_ buffer.Compactor   = (*Target)(nil)
+)
+
+// Open opens or creates the database file. Its folder must exist, on a local disk. The caller closes the Target after the engine.
+func Open(path string, opts Options) (*Target, error) {
+	opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
+	opts.KeepIDs = cmp.Or(opts.KeepIDs, 90*24*time.Hour)
+	opts.MaxWAL = cmp.Or(opts.MaxWAL, 64<<20)
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	t := &Target{path: path, opts: opts}
+	pragmas := []string{
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16384)",
+	}
+	if t.write, err = open(path, pragmas...); err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	if t.read, err = open(path, pragmas[0], "query_only(1)"); err != nil {
+		return nil, fmt.Errorf("sqlite: %w", errors.Join(err, t.write.Close()))
+	}
+	if err := t.transaction(context.Background(), createOwnTables); err != nil {
+		return nil, fmt.Errorf("sqlite: open %s: %w", path, errors.Join(err, t.Close()))
+	}
+	return t, nil
+}
+
+// open returns a pool of one connection.
+func open(path string, pragmas ...string) (*sql.DB, error) {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") { // a drive
+		path = "/" + path
+	}
+	dsn := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_pragma": pragmas}.Encode()}
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
+// Close closes the database. Calls that run fail.
+func (t *Target) Close() error { return errors.Join(t.read.Close(), t.write.Close()) }
+
+// Limits implements [buffer.Limiter]: SQLite stores NaN as NULL, and no cell above 1,000,000,000 bytes.
+func (t *Target) Limits() datatype.Limits {
+	return datatype.Limits{NoNaN: true, MaxCell: 1_000_000_000}
+}
+
+// Needs implements [buffer.LocalDriver]: pages go to the write-ahead log, and from there to the file.
+func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
+	return filepath.Dir(t.path), 3*raw + 8<<20
+}
+
+// CountFile implements [buffer.Counter]. It returns the rows that were imported; rows that somebody deleted since are among them.
+func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+	err = t.read.QueryRowContext(ctx, `SELECT coalesce(sum(rows), 0) FROM _forebay_imports WHERE file_id = ? AND table_id = ?
+		AND EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = table_id)`, fileID, table.ID).Scan(&rows)
+	return rows, classify(err)
+}
+
+// tx is a connection within BEGIN IMMEDIATE, so that nobody else writes.
+type tx struct{ *sql.Conn }
+
+// errDone ends a transaction that has nothing to commit.
+var errDone = errors.New("nothing to do")
+
+// transaction runs a call within BEGIN IMMEDIATE and commits, or rolls back if it fails. An error of the commit says nothing about
+// its outcome.
+func (t *Target) transaction(ctx context.Context, call func(context.Context, tx) error) error {
+	conn, err := t.write.Conn(ctx)
+	for deadline := time.Now().Add(t.opts.LockTimeout); ; {
+		if err == nil {
+			_, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		}
+		if !isBusy(err) || time.Now().After(deadline) {
+			break
+		}
+		if conn == nil { // the journal mode could not be set
+			conn, err = t.write.Conn(ctx)
+		} else {
+			err = ctx.Err()
+		}
+	}
+	if conn != nil {
+		defer conn.Close()
+	}
+	if err != nil {
+		return classify(err)
+	}
+	if err = call(ctx, tx{conn}); err == nil {
+		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
+			return nil
+		}
+	}
+	// An error may have rolled back already. A connection that is still within a transaction must not be used again.
+	if _, rollback := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); rollback != nil && !noTransaction(rollback) {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	switch {
+	case errors.Is(err, errDone):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return classify(err)
+}

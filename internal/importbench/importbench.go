@@ -1,0 +1,193 @@
+// Package importbench measures the import of a driver beside the bulk loader of the same database, with the same rows in one run.
+// Each driver has a command for it:
+//
+//	cd drivers/sqlite && go run ./bench -json
+package importbench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/pprof"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Scenario is one line of the report.
+type Scenario struct {
+	// Name is for example import/sqlite.
+	Name string
+	// Import opens the driver for an empty database in a folder that is removed later. It returns the call that is measured, and one
+	// that closes the database after it and returns the rows of [Table].
+	Import Way
+	// Loader does the same for the database's own loader, which reads the file of [Input.CSV].
+	Loader Way
+	// Goal is the least ratio of the rows a second of both.
+	Goal float64
+}
+
+// Way is one way to import, see [Scenario].
+type Way func(ctx context.Context, dir string, in Input) (run func() error, end func() (rows int64, err error), err error)
+
+// Input is what both ways import.
+type Input struct {
+	// File has slices of about 16 MB.
+	File *buffer.File
+	// CSV is the path of the same rows in one plain file without a header: NULL is nothing, every other cell is quoted.
+	CSV string
+}
+
+// result is a line of the JSON form. Medians are of the rounds, and ratios are medians of the ratios of each round.
+type result struct {
+	Scenario        string  `json:"scenario"`
+	Rows            int64   `json:"rows"`
+	Rounds          int     `json:"rounds"`
+	RowsPerS        float64 `json:"rows_per_s"`
+	BytesPerS       float64 `json:"bytes_per_s"`
+	CPUPerRow       float64 `json:"cpu_ns_per_row"`
+	LoaderRowsPerS  float64 `json:"loader_rows_per_s"`
+	LoaderCPUPerRow float64 `json:"loader_cpu_ns_per_row"`
+	OfLoader        float64 `json:"of_loader"`
+	Goal            string  `json:"goal"`
+	Met             bool    `json:"met"`
+}
+
+// Run does what a command with these arguments does: it measures and writes the report.
+func Run(ctx context.Context, args []string, stdout io.Writer, scenarios ...Scenario) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	var b bench
+	flags.Int64Var(&b.rows, "rows", 400_000, "rows of the file")
+	flags.IntVar(&b.rounds, "rounds", 5, "measurements of each way, in turn; medians are reported")
+	flags.StringVar(&b.parent, "dir", "", "`folder` on the disk under test (default: the system's temporary folder)")
+	flags.StringVar(&b.encoding, "encoding", "none", "encoding of the slices: none, gzip or zstd")
+	flags.StringVar(&b.profile, "cpuprofile", "", "`file` for a CPU profile of this process")
+	pattern := flags.String("run", ".", "measure the scenarios whose names match this `regexp`")
+	asJSON := flags.Bool("json", false, "one JSON object a line")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	results, err := b.run(ctx, *pattern, scenarios)
+	for _, r := range results {
+		if *asJSON {
+			err = errors.Join(err, json.NewEncoder(stdout).Encode(r))
+			continue
+		}
+		fmt.Fprintf(stdout, "%-20s %9.0f rows/s %7.1f MB/s %6.0f ns of CPU a row; loader %9.0f rows/s %6.0f ns; %.2f of the loader (goal %s: met %v)\n",
+			r.Scenario, r.RowsPerS, r.BytesPerS/1e6, r.CPUPerRow, r.LoaderRowsPerS, r.LoaderCPUPerRow, r.OfLoader, r.Goal, r.Met)
+	}
+	return err
+}
+
+type bench struct {
+	rows              int64
+	rounds            int
+	parent            string
+	encoding, profile string
+}
+
+func (b *bench) run(ctx context.Context, pattern string, scenarios []Scenario) (results []result, err error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(b.parent, "importbench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	in, err := makeInput(filepath.Join(dir, "input"), b.rows, b.encoding)
+	if err != nil {
+		return nil, err
+	}
+	if b.profile != "" {
+		f, err := os.Create(b.profile)
+		if err != nil {
+			return nil, err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return nil, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	for _, s := range scenarios {
+		if !re.MatchString(s.Name) {
+			continue
+		}
+		r, err := b.measure(ctx, dir, in, s)
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func (b *bench) measure(ctx context.Context, dir string, in Input, s Scenario) (result, error) {
+	var took, cpu, loaderTook, loaderCPU, ratio []float64
+	for range b.rounds {
+		lt, lc, err := once(ctx, dir, in, s.Loader)
+		if err != nil {
+			return result{}, fmt.Errorf("loader: %w", err)
+		}
+		t, c, err := once(ctx, dir, in, s.Import)
+		if err != nil {
+			return result{}, err
+		}
+		took, cpu, loaderTook, loaderCPU, ratio = append(took, t), append(cpu, c), append(loaderTook, lt), append(loaderCPU, lc), append(ratio, lt/t)
+	}
+	n := float64(b.rows)
+	r := result{
+		Scenario: s.Name, Rows: b.rows, Rounds: b.rounds,
+		RowsPerS: n / median(took), BytesPerS: float64(in.File.RawBytes) / median(took), CPUPerRow: median(cpu) * 1e9 / n,
+		LoaderRowsPerS: n / median(loaderTook), LoaderCPUPerRow: median(loaderCPU) * 1e9 / n,
+		OfLoader: median(ratio), Goal: fmt.Sprintf("at least %g", s.Goal),
+	}
+	r.Met = r.OfLoader >= s.Goal
+	return r, nil
+}
+
+// once measures one way in seconds, of the clock and of CPU: of this process, and of those that it has started and that have ended.
+func once(ctx context.Context, parent string, in Input, way Way) (took, cpu float64, err error) {
+	dir, err := os.MkdirTemp(parent, "round-")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer os.RemoveAll(dir)
+	run, end, err := way(ctx, dir, in)
+	if err != nil {
+		return 0, 0, err
+	}
+	begin, before := time.Now(), cpuTime()
+	err = run()
+	took, cpu = time.Since(begin).Seconds(), cpuTime()-before
+	rows, endErr := end()
+	if err = errors.Join(err, endErr); err == nil && rows != in.File.Rows {
+		err = fmt.Errorf("the table has %d rows, want %d", rows, in.File.Rows)
+	}
+	return took, cpu, err
+}
+
+func cpuTime() (seconds float64) {
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if syscall.Getrusage(who, &u) == nil {
+			seconds += float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+		}
+	}
+	return seconds
+}
+
+func median(values []float64) float64 {
+	values = slices.SortedFunc(slices.Values(values), cmp.Compare[float64])
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+}
