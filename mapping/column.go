@@ -74,6 +74,9 @@ type TypeOptions struct {
 	Epoch EpochUnit `json:"epoch,omitempty"`
 	// AssumeUTC makes a timestamp, or a date with FromTimestamp, take times without a zone.
 	AssumeUTC bool `json:"assumeUtc,omitempty"`
+	// ClampLeapSecond makes a timestamp, or a date with FromTimestamp, take a leap second as the last microsecond before it.
+	// It is a second 60 at the end of a month in UTC.
+	ClampLeapSecond bool `json:"clampLeapSecond,omitempty"`
 	// FromTimestamp makes a date take what a timestamp takes: the date of the moment in UTC.
 	FromTimestamp bool `json:"fromTimestamp,omitempty"`
 	// NotBefore and NotAfter bound timestamps and dates, in their own syntax: a time in a wrong unit is rejected.

@@ -47,7 +47,7 @@ const (
 	NeedsUnit
 	// NoZone: the time has no zone. [TypeOptions.AssumeUTC] takes it as UTC.
 	NoZone
-	// LeapSecond: the second is 60.
+	// LeapSecond: the second is 60. [TypeOptions.ClampLeapSecond] takes leap seconds.
 	LeapSecond
 	// NotUTF8: the text has bytes that are not UTF-8.
 	NotUTF8

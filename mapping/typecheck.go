@@ -59,7 +59,7 @@ func (m *Mapper) compileType(cl *cell, c Column, opts Options, fault faultFunc) 
 		fault("rawString", 0, 0, errors.New("applies to columns without a dataType; string stores the plain text"))
 	}
 	rules := celltype.Rules{
-		Epoch: celltype.Epoch(c.Epoch), AssumeUTC: c.AssumeUTC, FromTimestamp: c.FromTimestamp, Round: c.Round,
+		Epoch: celltype.Epoch(c.Epoch), AssumeUTC: c.AssumeUTC, ClampLeap: c.ClampLeapSecond, FromTimestamp: c.FromTimestamp, Round: c.Round,
 		NotBefore: boundCell("notBefore", c.NotBefore, c.DataType, fault), NotAfter: boundCell("notAfter", c.NotAfter, c.DataType, fault),
 	}
 	cl.typed = &typedCell{
@@ -92,6 +92,7 @@ func checkOptions(c Column, fault faultFunc) {
 		{"emptyIsNull", c.EmptyIsNull, c.DataType != datatype.Untyped && (value || c.Type == TypeBody && c.DataType != datatype.JSON), "typed columns with a path or template, and bodies as string or bytes"},
 		{"epoch", c.Epoch != "", isTime && value, times},
 		{"assumeUtc", c.AssumeUTC, isTime && value, times},
+		{"clampLeapSecond", c.ClampLeapSecond, isTime && value, times},
 		{"fromTimestamp", c.FromTimestamp, c.DataType == datatype.Date && value, "dates from a path or template"},
 		{"notBefore", c.NotBefore != "", c.DataType == datatype.Timestamp || c.DataType == datatype.Date, "timestamps and dates"},
 		{"notAfter", c.NotAfter != "", c.DataType == datatype.Timestamp || c.DataType == datatype.Date, "timestamps and dates"},

@@ -20,6 +20,7 @@ func TestTypeFaults(t *testing.T) {
 		{path("", TypeOptions{Required: true}), `column 2 ("c"): required: applies only to columns with a dataType`},
 		{path(datatype.Int64, TypeOptions{Epoch: EpochMillis}), `column 2 ("c"): epoch: applies only to timestamps, and dates with fromTimestamp, from a path or template`},
 		{path(datatype.Date, TypeOptions{AssumeUTC: true}), `column 2 ("c"): assumeUtc: applies only to timestamps, and dates with fromTimestamp, from a path or template`},
+		{path(datatype.Date, TypeOptions{ClampLeapSecond: true}), `column 2 ("c"): clampLeapSecond: applies only to timestamps, and dates with fromTimestamp, from a path or template`},
 		{path(datatype.Date, TypeOptions{AssumeUTC: true, FromTimestamp: true, Epoch: EpochNanos}), ``},
 		{path(datatype.Timestamp, TypeOptions{FromTimestamp: true}), `column 2 ("c"): fromTimestamp: applies only to dates from a path or template`},
 		{path(datatype.Timestamp, TypeOptions{Epoch: "h"}), `column 2 ("c"): epoch: "h" is not a unit; use s, ms, us or ns`},

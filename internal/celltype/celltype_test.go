@@ -288,10 +288,29 @@ func checkTimestamp(t *testing.T, text string) {
 		}
 		return
 	}
+	if reason == celltype.LeapSecond {
+		checkLeapSecond(t, text)
+	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	lenient := strings.Contains(text, ",") || strings.Contains(text, "+24:") || strings.Contains(text, "-24:") || strings.HasSuffix(text, ":60") || len(text) > 12 && text[12] == ':'
 	if err == nil && !lenient && at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 {
 		t.Errorf("%q: %s, the library reads %v", text, reason, at)
+	}
+}
+
+// checkLeapSecond compares with the second before, as package time reads it: a leap second is the last of a month in UTC.
+func checkLeapSecond(t *testing.T, text string) {
+	t.Helper()
+	got, reason := celltype.AppendLeapSecond([]byte("x"), []byte(text), false)
+	at, err := time.Parse(time.RFC3339Nano, strings.ToUpper(text[:10]+"T"+text[11:17]+"59"+text[19:]))
+	at = at.UTC().Truncate(time.Second)
+	last := err == nil && at.Year() >= 1 && at.Add(time.Second).Day() == 1 && at.Add(time.Second).Truncate(24*time.Hour).Equal(at.Add(time.Second))
+	want := "x"
+	if last {
+		want += at.Format("2006-01-02T15:04:05") + ".999999Z"
+	}
+	if string(got) != want || (reason == celltype.OK) != last {
+		t.Errorf("%q: %q %s, want %q", text, got, reason, want)
 	}
 }
 
@@ -300,7 +319,7 @@ func TestTimesAsLibrary(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 2))
 	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
-	for range 10_000 {
+	for i := range 10_000 {
 		zone := time.FixedZone("", (r.IntN(2*24*60-1)-24*60+1)*60)
 		at := time.Unix(first+r.Int64N(last-first), r.Int64N(1e9)).In(zone)
 		if at.Year() < 0 || at.Year() > 9999 {
@@ -311,6 +330,12 @@ func TestTimesAsLibrary(t *testing.T) {
 		spoiled := []byte(text)
 		spoiled[r.IntN(len(spoiled))] = "0123456789:-+TZ. ,tz"[r.IntN(20)]
 		checkTimestamp(t, string(spoiled))
+		if at.Year() > 0 && i%2 == 0 { // the end of the month in UTC
+			at = time.Date(at.UTC().Year(), at.UTC().Month()+1, 1, 0, 0, 0, at.Nanosecond(), time.UTC).Add(-time.Second).In(zone)
+		}
+		if leap := at.Format(time.RFC3339Nano); at.Year() > 0 && at.Year() <= 9999 {
+			checkLeapSecond(t, leap[:17]+"60"+leap[19:])
+		}
 		day := at.Format(time.DateOnly)
 		if got, reason := celltype.AppendDate(nil, []byte(day)); at.Year() > 0 && string(got) != day {
 			t.Errorf("date %q: %q %q", day, got, reason)
@@ -329,7 +354,9 @@ func TestConversionsDoNotAllocate(t *testing.T) {
 	}{
 		"int64": {celltype.AppendInt64, "1700000000000"}, "int64, refused": {celltype.AppendInt64, "99999999999999999999"},
 		"float64": {celltype.AppendFloat64, "3.14159265358979323846264338327950288419716939937510"}, "float64, refused": {celltype.AppendFloat64, "x"},
-		"decimal": {decimal(38, 10), "12345678901234567890.123"}, "timestamp": {timestamp(false), "2026-11-22T23:00:00.123-05:00"}, "date": {celltype.AppendDate, "2026-11-22"},
+		"decimal": {decimal(38, 10), "12345678901234567890.123"}, "timestamp": {timestamp(false), "2026-11-22T23:00:00.123-05:00"},
+		"leap second": {func(dst, text []byte) ([]byte, celltype.Reason) { return celltype.AppendLeapSecond(dst, text, false) }, "2017-01-01T05:29:60.123456789+05:30"},
+		"date":        {celltype.AppendDate, "2026-11-22"},
 	} {
 		text := []byte(c.text)
 		if n := testing.AllocsPerRun(100, func() { _, _ = c.convert(dst, text) }); n != 0 {
@@ -352,7 +379,7 @@ func FuzzNumber(tf *testing.F) {
 
 func FuzzTimestamp(tf *testing.F) {
 	f := fuzztest.New(tf)
-	for _, s := range []string{"2026-11-22T23:00:00Z", "2026-11-22 23:00:00.5-05:00", "0000-12-31T23:59:59-23:59", "2026-11-22T7:47:19Z"} {
+	for _, s := range []string{"2026-11-22T23:00:00Z", "2026-11-22 23:00:00.5-05:00", "0000-12-31T23:59:59-23:59", "2026-11-22T7:47:19Z", "2017-01-01T05:29:60.5+05:30"} {
 		f.Add(s)
 	}
 	f.Fuzz(checkTimestamp)

@@ -35,6 +35,7 @@ func KindOf(json []byte) Kind {
 type Rules struct {
 	Epoch         Epoch // numbers are times in this unit
 	AssumeUTC     bool  // a time without a zone is in UTC
+	ClampLeap     bool  // a leap second is the last microsecond before it
 	FromTimestamp bool  // a time gives its day in UTC
 	Round         bool  // a decimal with too many digits is rounded to the nearest, halves to the even digit
 	// NotBefore and NotAfter bound times and dates, as cells; empty for none.
@@ -191,6 +192,9 @@ func (c *Converter) timestamp(dst, text []byte, k Kind) ([]byte, Reason) {
 		return AppendEpoch(dst, text, c.rules.Epoch)
 	}
 	out, reason := AppendTimestamp(dst, text, c.rules.AssumeUTC)
+	if reason == LeapSecond && c.rules.ClampLeap {
+		return AppendLeapSecond(dst, text, c.rules.AssumeUTC)
+	}
 	if reason == Malformed {
 		if _, number := parseNumber(text); number == OK {
 			return c.timestamp(dst, text, Number)

@@ -74,6 +74,27 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	return append(append(append(dst, '.'), micros[:]...), 'Z'), OK
 }
 
+// AppendLeapSecond is AppendTimestamp for a text that it refuses as a [LeapSecond]: the second 60 becomes the last microsecond of
+// second 59. Leap seconds are at the end of a month in UTC, and any other second 60 is refused still.
+func AppendLeapSecond(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
+	rest := text[len("2006-01-02T15:04:05"):]
+	if len(rest) > 0 && rest[0] == '.' {
+		_, rest = digits(rest[1:])
+	}
+	var buf [len("2006-01-02T15:04:05.999999+00:00")]byte
+	before := append(append(append(buf[:0], text[:len("2006-01-02T15:04:")]...), "59.999999"...), rest...)
+	out, reason := AppendTimestamp(dst, before, assumeUTC)
+	if reason != OK {
+		return dst, reason
+	}
+	cell := out[len(dst):]
+	year, month, day, _ := parseDate(cell)
+	if string(cell[len("2006-01-02"):]) != "T23:59:59.999999Z" || day != monthLength(year, month) {
+		return dst, LeapSecond
+	}
+	return out, OK
+}
+
 // appendUTC is AppendTimestamp for the usual form, which differs from the cell only in the digits of the fraction. For others ok
 // is false.
 func appendUTC(dst, text []byte) (_ []byte, ok bool) {

@@ -19,7 +19,7 @@ func TestSchemaDescribesTheColumn(t *testing.T) {
 		Name: "c", Path: "a.b", Default: json.RawMessage(`1`), DefaultOnNull: true, RawString: true,
 		Template: mapping.TemplateSource{Language: "jsonnet", Content: "1"},
 		DataType: datatype.Timestamp, TypeOptions: mapping.TypeOptions{
-			Required: true, EmptyIsNull: true, Epoch: mapping.EpochMillis, AssumeUTC: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true,
+			Required: true, EmptyIsNull: true, Epoch: mapping.EpochMillis, AssumeUTC: true, ClampLeapSecond: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true,
 		},
 		Secret: true,
 	}
