@@ -59,3 +59,51 @@ func TestEngines(t *testing.T) {
 	}
 	expectRows(t, target, "shop.orders", want...)
 }
+
+// Events are accepted while the database is away, also by an engine that opens meanwhile, and reach the table when it is back.
+func TestOutage(t *testing.T) {
+	target := open(t, Options{})
+	source := forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
+		ID: "orders", Table: forebay.Table{ID: "orders", Columns: mapping.Columns{
+			mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required()),
+		}},
+	}}}
+	dir := t.TempDir()
+	var want [][]string
+	start := func() *forebay.Engine {
+		engine, err := forebay.Open(dir, forebay.Options{Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := engine.Define(t.Context(), source); err != nil {
+			t.Fatal(err)
+		}
+		return engine
+	}
+	ingest := func(engine *forebay.Engine) {
+		for range 10 {
+			id := fmt.Sprint(len(want))
+			if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":`+id+`}`))); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, []string{id})
+		}
+	}
+	engine := start()
+	ingest(engine)
+	server.Kill(t)
+	ingest(engine)
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	engine = start()
+	ingest(engine)
+	server.Restart(t)
+	if err := engine.Flush(t.Context(), "shop"); err != nil {
+		t.Error(err)
+	}
+	if err := engine.Close(); err != nil {
+		t.Error(err)
+	}
+	expectRows(t, target, "orders", want...)
+}

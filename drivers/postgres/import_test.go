@@ -167,6 +167,7 @@ func TestServerIsKilled(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- target.Import(context.Background(), f) }()
 	<-h.reading
+	server.Kill(t)
 	server.Restart(t)
 	close(h.release)
 	expectRetryable(t, "an import whose server was killed", <-done)

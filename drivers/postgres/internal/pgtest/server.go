@@ -145,15 +145,45 @@ func Exec(tb testing.TB, conn *pgx.Conn, sql string) {
 	}
 }
 
-// Restart kills the server at once, as a crash of its process does, and starts it again.
-func (s *Server) Restart(tb testing.TB) {
+// Kill ends the server at once, as a crash of its process does. Restart starts it again.
+func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
 	if err := s.stop(); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Restart starts the server after Kill.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
 	if err := s.start(); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// CPU returns the processor time of the server and of all its connections, as far as Linux tells.
+func (s *Server) CPU() (total time.Duration) {
+	text, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	first, _, _ := strings.Cut(string(text), "\n")
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path)
+		pid, rest, _ := strings.Cut(string(stat), " ")
+		// After the name: state, parent, …, user time, system time, and those of children that have ended.
+		fields := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
+		if len(fields) < 15 || pid != first && fields[1] != first {
+			continue
+		}
+		times := fields[11:13]
+		if pid == first {
+			times = fields[11:15]
+		}
+		for _, t := range times {
+			ticks, _ := strconv.ParseInt(t, 10, 64)
+			total += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return total
 }
 
 func (s *Server) create() error {
