@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/stream"
 )
@@ -28,6 +29,9 @@ type config struct {
 	maxConnections    int
 	// maxDiskBytes and maxSinkBytes are set in buffer.Tuning.
 	maxDiskBytes, maxSinkBytes int64
+	// tables are the options of the folder tables, and extend the default of sinks: their tables grow.
+	tables dir.TablesOptions
+	extend bool
 	// netHTTP serves events with net/http in place of package fastserver.
 	netHTTP bool
 }
@@ -47,6 +51,12 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	flags.Int64Var(&cfg.maxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")
 	flags.BoolVar(&cfg.netHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")
 	flags.StringVar(&cfg.dir, "dir", "data", "data directory; the tables are in the folder tables of it")
+	flags.BoolVar(&cfg.extend, "extend", false, "let tables of new sinks grow with their columns, unless the API says otherwise (see docs/types.md)")
+	flags.StringVar(&cfg.tables.PartitionBy, "partition-by", "", "column of type date or timestamp: new tables that have it get a folder for each day, such as dt=2026-11-22")
+	flags.Int64Var(&cfg.tables.MergeTo, "merge-to", 0, "size in bytes up to which small parts of a table are merged in the background (default: parts stay as they are)")
+	flags.DurationVar(&cfg.tables.KeepFor, "keep-for", 0, "age at which parts of tables are removed, for example 720h (default: never)")
+	flags.BoolVar(&cfg.tables.NoHeader, "no-header", false, "make new tables without lines of column names in their parts; such tables cannot grow")
+	flags.BoolVar(&cfg.tables.Gzip, "gzip", false, "keep the parts of tables compressed, as .csv.gz")
 	flags.StringVar(&cfg.source, "source", "", "id of a source to create with two tables, to try the server without the API (default: none)")
 	flags.IntVar(&cfg.stream.ProjectID, "project-id", 1, "project id in addresses")
 	flags.IntVar(&cfg.stream.BranchID, "branch-id", 1, "id of the default branch")
@@ -89,6 +99,9 @@ func parseConfig(args []string, getenv func(string) string, usage io.Writer) (co
 	check(flags.NArg() == 0, "unexpected argument %q", flags.Arg(0))
 	check(cfg.logFormat == "text" || cfg.logFormat == "json", "-log-format is %q, must be text or json", cfg.logFormat)
 	check(cfg.maxConnections > 0, "-max-connections is %d, must be positive", cfg.maxConnections)
+	check(cfg.tables.MergeTo >= 0, "-merge-to is %d, must not be negative", cfg.tables.MergeTo)
+	check(cfg.tables.KeepFor >= 0, "-keep-for is %s, must not be negative", cfg.tables.KeepFor)
+	check(!cfg.extend || !cfg.tables.NoHeader, "-extend and -no-header exclude each other: a table without header lines cannot grow")
 	check(cfg.stream.ProjectID != 0, "-project-id is 0, must be positive") // the options would take it for their default
 	check(cfg.stream.BranchID != 0, "-branch-id is 0, must be positive")
 	check(cfg.source == "" || catalog.NormalizeID(cfg.source) == cfg.source, "-source is %q, must be an id such as %q", cfg.source, "web")

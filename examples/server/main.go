@@ -18,6 +18,10 @@
 // GET /metrics on the address of the API gives the metrics of docs/operations.md to Prometheus. It needs no token and shows
 // the ids and counters of sources and sinks: keep that address private.
 //
+// The tables are folders of CSV files. With -partition-by received_at they have a folder for each day, if they have such a column of
+// type date or timestamp; -merge-to 67108864 merges small files, and -keep-for 720h removes old ones. With -extend the tables of
+// new sinks get the columns that a changed sink has.
+//
 // With -admin 127.0.0.1:8082 it takes orders from its own machine: a POST to /checkpoint copies the data directory while
 // events flow, and answers with the place of the copy, for examples/inspect.
 package main
@@ -42,6 +46,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/examples/internal/keep"
 	"github.com/forebay/forebay/examples/internal/web"
 	"github.com/forebay/forebay/mapping"
@@ -91,7 +96,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 			return err
 		}
 	}
-	tables := dir.Tables(filepath.Join(cfg.dir, "tables"))
+	tables := dir.TablesWith(filepath.Join(cfg.dir, "tables"), cfg.tables)
 	measured, err := newMetrics()
 	if err != nil {
 		return err
@@ -106,7 +111,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	cat, err := catalog.Open(filepath.Join(cfg.dir, catalogFolder), eng, catalog.Options{
-		BranchID: cfg.stream.BranchID, DropTable: tables.Drop, Logger: logger,
+		BranchID: cfg.stream.BranchID, Extend: cfg.extend, DropTable: tables.Drop, Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -220,7 +225,8 @@ const useAPI = `Create a source with a table; the answer is a task, whose output
   curl -H "X-StorageApi-Token: %[2]s" -H 'Content-Type: application/json' %[1]s/v1/branches/default/sources -d '{
     "type": "http", "name": "Web", "sinks": [{"type": "table", "name": "Events", "table": {
       "type": "%[3]s", "tableId": "in.c-web.events", "mapping": {"columns": [
-        {"type": "uuid", "name": "id"}, {"type": "datetime", "name": "at"}, {"type": "body", "name": "body"}]}}}]}'
+        {"type": "uuid", "name": "id", "dataType": "uuid"}, {"type": "datetime", "name": "at", "dataType": "timestamp"},
+        {"type": "path", "name": "user", "path": "user.id", "dataType": "int64"}, {"type": "body", "name": "body"}]}}}]}'
   curl -H "X-StorageApi-Token: %[2]s" %[1]s/v1/branches/default/sources/web
 
 Post an event to the url in the second answer. A minute later, or when the server is stopped, it is a row in a CSV file in %[4]s:
@@ -268,7 +274,7 @@ func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 }
 
 // exampleSource creates a source that stores every event as it is, and the fields of JSON events in a second table. The
-// raw table rejects nothing; the second one needs user.id, which has no default. A source that exists stays as it is.
+// raw table rejects nothing; the second one requires user.id. A source that exists stays as it is.
 func exampleSource(ctx context.Context, cat *catalog.Catalog, id string) (secret string, err error) {
 	s, err := cat.Source(id)
 	if err == nil {
@@ -277,14 +283,18 @@ func exampleSource(ctx context.Context, cat *catalog.Catalog, id string) (secret
 	table := func(name string) string { return "in.c-" + id + "." + name }
 	task, err := cat.CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: id, Name: id, Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
 		{Name: "raw", TableID: table("raw"), Columns: mapping.Columns{
-			mapping.UUID("id"), mapping.Datetime("received_at"), mapping.IP("ip"), mapping.Headers("headers"), mapping.Body("body"),
+			mapping.UUID("id", mapping.DataType(datatype.UUID)),
+			mapping.Datetime("received_at", mapping.DataType(datatype.Timestamp)),
+			mapping.IP("ip", mapping.DataType(datatype.String)),
+			mapping.Headers("headers", mapping.DataType(datatype.JSON)),
+			mapping.Body("body"), // any bytes
 		}},
 		{Name: "events", TableID: table("events"), Columns: mapping.Columns{
-			mapping.UUID("id"),
-			mapping.Datetime("received_at"),
-			mapping.Path("user", "user.id"),
-			mapping.Path("kind", "kind", mapping.Default("unknown"), mapping.RawString()),
-			mapping.Template("agent", `std.asciiLower(Header("User-Agent", "none"))`, mapping.RawString()),
+			mapping.UUID("id", mapping.DataType(datatype.UUID)),
+			mapping.Datetime("received_at", mapping.DataType(datatype.Timestamp)),
+			mapping.Path("user", "user.id", mapping.DataType(datatype.String), mapping.Required()),
+			mapping.Path("kind", "kind", mapping.DataType(datatype.String), mapping.Default("unknown")),
+			mapping.Template("agent", `std.asciiLower(Header("User-Agent", "none"))`, mapping.DataType(datatype.String)),
 		}},
 	}})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -264,10 +265,10 @@ func TestParseConfig(t *testing.T) {
 		t.Errorf("project is %d, %v", cfg.stream.ProjectID, err)
 	}
 	env["FOREBAY_TRUSTED_PROXIES"] = "10.0.0.0/8,proxy"
-	_, err = parseConfig([]string{"-log-format", "xml", "-max-body-bytes", "1", "-source", "My_Shop", "stray"},
+	_, err = parseConfig([]string{"-log-format", "xml", "-max-body-bytes", "1", "-source", "My_Shop", "-merge-to", "-1", "-extend", "-no-header", "stray"},
 		func(name string) string { return env[name] }, io.Discard)
 	for _, part := range []string{
-		`"one" of FOREBAY_PROJECT_ID`, `of FOREBAY_TRUSTED_PROXIES: "proxy" is neither`, "-log-format", "MaxBodyBytes", `-source is "My_Shop"`, `"stray"`,
+		`"one" of FOREBAY_PROJECT_ID`, `of FOREBAY_TRUSTED_PROXIES: "proxy" is neither`, "-log-format", "MaxBodyBytes", `-source is "My_Shop"`, `"stray"`, "-merge-to is -1", "-extend and -no-header",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in the error: %v", part, err)
@@ -405,6 +406,52 @@ func TestInvalidSourceLeavesNothingBehind(t *testing.T) {
 	}
 	if _, err := os.Stat(data); !os.IsNotExist(err) {
 		t.Errorf("the data directory: %v", err)
+	}
+}
+
+// TestTableOptions: with the flags for tables a sink over the API has typed rows in folders of days, and its table grows.
+func TestTableOptions(t *testing.T) {
+	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_EXTEND=true", "FOREBAY_PARTITION_BY=at", "FOREBAY_MERGE_TO=1000000", "FOREBAY_SOURCE=shop")
+	wait := func(task map[string]any) {
+		t.Helper()
+		for task["isFinished"] != true {
+			task = p.call("GET", strings.TrimPrefix(task["url"].(string), p.api), "")
+		}
+		if task["status"] != "success" {
+			t.Fatalf("task: %v", task)
+		}
+	}
+	columns := func(more string) string {
+		return `{"columns":[{"type":"uuid","name":"id","dataType":"uuid"},{"type":"path","name":"at","path":"at","dataType":"timestamp"}` + more + `]}`
+	}
+	sink := "/v1/branches/default/sources/shop/sinks"
+	wait(p.call("POST", sink, `{"type":"table","name":"Days","table":{"type":"`+streamapi.DefaultTableType+`","tableId":"in.c-shop.days","mapping":`+columns("")+`}}`))
+	event := func(day string) {
+		t.Helper()
+		if status, answer := p.request("POST", p.url, `{"user":{"id":1},"at":"`+day+`T12:00:00Z","n":7}`); status != 200 {
+			t.Errorf("event: %d %s", status, answer)
+		}
+	}
+	event("2026-11-21")
+	wait(p.call("PATCH", sink+"/days", `{"table":{"mapping":`+columns(`,{"type":"path","name":"n","path":"n","dataType":"int64"}`)+`}}`))
+	event("2026-11-22")
+	p.stop()
+	tables := dir.Tables(filepath.Join(p.dir, "tables"))
+	var rows []string
+	for row, err := range tables.Cells("in.c-shop.days") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, fmt.Sprintf("%s %s %t", row[1], row[2], row[2] == nil))
+	}
+	slices.Sort(rows)
+	if want := []string{"2026-11-21T12:00:00.000000Z  true", "2026-11-22T12:00:00.000000Z 7 false"}; !slices.Equal(rows, want) {
+		t.Errorf("rows are %q, want %q", rows, want)
+	}
+	for _, day := range []string{"dt=2026-11-21", "dt=2026-11-22"} {
+		if _, err := os.Stat(filepath.Join(tables.Path("in.c-shop.days"), day)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
