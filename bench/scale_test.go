@@ -13,6 +13,9 @@ import (
 
 // Every scenario of size counts its rows by itself; here each of them runs once, small.
 func TestScaleScenarios(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the stage bench of CI runs each scenario")
+	}
 	for _, s := range ofScale() {
 		if strings.HasPrefix(s.name, "sinks/spread/") && s.name != "sinks/spread/10" || strings.HasSuffix(s.name, "zstd") {
 			continue // they differ in a number alone

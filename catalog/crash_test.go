@@ -142,6 +142,9 @@ func sinkSpecs(names ...string) []catalog.SinkSpec { return spec("", names...).S
 // TestKill kills a process, again and again, while it changes definitions. What it has acknowledged is there, versions
 // have no gap, and of every change there is all or nothing.
 func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -64,6 +64,9 @@ func sinksOfKill() (names []string) {
 // TestKillDuringCreate kills a process while it creates the tables of a source. Either the source is there with all of
 // them, or the corrected request is not refused by what was left.
 func TestKillDuringCreate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -50,8 +50,9 @@ var (
 
 // TestDifferentialGenerated plays programs of the generator, one for each seed.
 func TestDifferentialGenerated(t *testing.T) {
+	skipUnderRace(t)
 	n := *seeds
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		n = min(n, 200)
 	}
 	seed := *fromSeed

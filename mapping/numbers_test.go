@@ -41,6 +41,7 @@ func numberTemplates() (unary, binary []string) {
 }
 
 func TestNumbersAreThoseOfTheReference(t *testing.T) {
+	skipUnderRace(t)
 	// A second operand shows in its sign, as zero and as one.
 	seconds := strings.Fields("0 -0 1 -2 0.5")
 	if testing.Short() {

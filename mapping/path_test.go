@@ -122,6 +122,7 @@ func (d plainDocument) AppendJSON(dst []byte) ([]byte, error) { return append(ds
 // TestPathAgreesWithBody: a path column and the template Body(path) give the same bytes or the same kind of failure for
 // every body, also when both read strings as plain text, and whether a mapper has one path or many.
 func TestPathAgreesWithBody(t *testing.T) {
+	skipUnderRace(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -62,6 +62,9 @@ func (m *Memory) has(id string) bool {
 
 // Each of these drivers breaks one promise, and the check named for the promise must fail.
 func TestBrokenStagingIsCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the sound targets are enough for the race detector")
+	}
 	for name, tc := range map[string]struct {
 		caughtBy string
 		driver   brokenStaging

@@ -21,6 +21,9 @@ import (
 )
 
 func TestBrokenTargetIsCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the sound targets are enough for the race detector")
+	}
 	for name, tc := range map[string]struct {
 		caughtBy string
 		driver   brokenTarget

@@ -12,6 +12,9 @@ import (
 )
 
 func TestBrokenTypedTargetIsCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the sound targets are enough for the race detector")
+	}
 	replace := func(from, to string) brokenTarget {
 		return mapCells(func(cell string) string {
 			if cell == from {

@@ -22,6 +22,9 @@ func TestTablesConformance(t *testing.T) {
 		"merged":    {MergeTo: 1 << 20},
 		"days":      {PartitionBy: "c_timestamp"},
 	} {
+		if testing.Short() && name != "merged" && name != "days" {
+			continue // played without the race detector
+		}
 		t.Run(name, func(t *testing.T) {
 			var path string
 			open := func() buffer.Target {

@@ -180,7 +180,7 @@ func flushAll(t *testing.T, eng *forebay.Engine) {
 func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 	cycles := *fills
 	if testing.Short() {
-		cycles = min(cycles, 2)
+		cycles = min(cycles, 1)
 	}
 	disk := smallVolume(t, 64)
 	data, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")

@@ -132,6 +132,9 @@ func TestStagingConformance(t *testing.T) {
 
 func TestTargetConformance(t *testing.T) {
 	for name, staged := range map[string]bool{"slices from elsewhere": false, "slices in place": true} {
+		if testing.Short() && !staged {
+			continue // played without the race detector
+		}
 		t.Run(name, func(t *testing.T) {
 			var w *world
 			var staging *drivers.Staging
