@@ -73,7 +73,7 @@ func expectRetryable(tb testing.TB, what string, err error) {
 	tb.Helper()
 	var refused *buffer.RowsError
 	if err == nil || buffer.IsPermanent(err) || errors.As(err, &refused) {
-		tb.Errorf("%s = %v, want an error that a retry mends", what, err)
+		tb.Errorf("%s = %v, want an error that a retry fixes", what, err)
 	}
 }
 

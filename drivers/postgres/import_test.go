@@ -118,7 +118,7 @@ func TestEnginesTogether(t *testing.T) {
 	}
 }
 
-// importPatiently repeats what a retry mends, as the buffer does: an ALTER gives up on a table that is in use.
+// importPatiently repeats what a retry fixes, as the buffer does: an ALTER gives up on a table that is in use.
 func importPatiently(t *testing.T, target *Target, f *buffer.File) (err error) {
 	for range 20 {
 		if err = target.Import(t.Context(), f); err == nil || buffer.IsPermanent(err) {

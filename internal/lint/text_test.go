@@ -47,21 +47,29 @@ var forbidden = []string{
 // wireFiles may contain forbidden words, as constants that the protocol needs.
 var wireFiles = []string{"stream/streamapi/wire.go", "storageapi/platform/wire.go"}
 
-var letters = regexp.MustCompile(`\pL+`)
-
 func fingerprint(word string) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(word)))
 	return hex.EncodeToString(sum[:8])
 }
 
 func checkWords(t *tree) []problem {
+	known := make(map[string]bool) // most words come back
+	isForbidden := func(word string) bool {
+		is, ok := known[word]
+		if !ok {
+			is = slices.Contains(forbidden, fingerprint(word))
+			known[word] = is
+		}
+		return is
+	}
+	notLetter := func(r rune) bool { return !unicode.IsLetter(r) }
 	return eachLine(t, func(name, line string) string {
 		if slices.Contains(wireFiles, name) {
 			return ""
 		}
-		for _, run := range letters.FindAllString(line, -1) {
+		for run := range strings.FieldsFuncSeq(line, notLetter) {
 			for _, word := range append(camel(run), run) {
-				if slices.Contains(forbidden, fingerprint(word)) {
+				if isForbidden(word) {
 					return fmt.Sprintf("the word that begins with %q does not belong here", word[:1])
 				}
 			}
