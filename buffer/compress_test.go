@@ -75,6 +75,9 @@ func TestManySmallChunksAreCompressed(t *testing.T) {
 
 // Large chunks become members whatever they contain, also the chunk of a row that is larger than a chunk should be.
 func TestLargeChunksAreCompressed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs at the same time")
+	}
 	var p packer
 	for range 3 {
 		for _, size := range []int{compressMin, compressMin + 1, 70_000, chunkBytes, 3*chunkBytes + 1} {

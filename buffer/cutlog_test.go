@@ -230,10 +230,7 @@ func (w *killedWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
 // records are then older than what the drivers were asked to do. That is found at the opening, nothing hangs, nothing is
 // doubled, and no id is given to other rows.
 func TestCutLogOfAKilledProcess(t *testing.T) {
-	places := 60
-	if !casetest.All() {
-		places = 15
-	}
+	places := casetest.Of(60, 15, 5)
 	for _, dirs := range []bool{false, true} {
 		for _, flip := range []bool{false, true} {
 			for i := range places {

@@ -154,6 +154,9 @@ func TestDamagedChunksAreSetAside(t *testing.T) {
 	} {
 		for _, sealed := range []bool{true, false} {
 			for _, enc := range []buffer.Encoding{buffer.None, buffer.Gzip} {
+				if testing.Short() && (enc == buffer.None) != sealed {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s/sealed=%v/%s", tc.name, sealed, enc), func(t *testing.T) {
 					lost := map[int]bool{}
 					for _, c := range tc.chunks {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -62,7 +63,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 		texts[i] = letters.text(8 << 10)
 	}
 	var next, most atomic.Int64
-	for round := range 4 {
+	for round := range casetest.Of(4, 4, 2) {
 		down.Store(true)
 		before, deadline := next.Load(), time.Now().Add(20*time.Second)
 		var wg sync.WaitGroup

@@ -207,10 +207,7 @@ func TestAnyDamagedByte(t *testing.T) {
 			if name == "LOCK" || size == 0 {
 				continue
 			}
-			places := 12
-			if !casetest.All() {
-				places = 6
-			}
+			places := casetest.Of(12, 6, 2)
 			for i := range places {
 				at := i * (size - 1) / (places - 1)
 				t.Run(fmt.Sprintf("%s/%v/%d", name, inTables, at), func(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 // A sync is much cheaper where the blocks of the file exist already. So the log must not grow new files forever: after
 // the first few it writes over those whose rows are in tables of the store or gone.
 func TestLogFilesAreRecycled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it counts bytes")
+	}
 	fs := &logCounter{FS: vfs.NewMem()}
 	opts := memoryOptions(buffertest.NewMemory())
 	opts = localdisk.On(opts, fs)
@@ -74,6 +77,9 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 // live. Only these leavings may be merged, whatever waits: a table with records and rows would lie across all that is
 // written later.
 func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it counts bytes")
+	}
 	const slices, perSlice, size, live = 100, 20, 20 << 10, 40 // 16 MB wait behind a write buffer of 1 MB
 	may := make(chan struct{}, slices)
 	mem := buffertest.NewMemory()

@@ -20,10 +20,7 @@ import (
 // One small row of each of hundreds of sinks, or of a thousand, in one commit, is compressed at once and arrives in its table unchanged. Every
 // reader can read its slices.
 func TestManySmallRowsReachTheirTables(t *testing.T) {
-	sinks := 320 // what makes 128 KB is compressed at once
-	if casetest.All() {
-		sinks = 1000
-	}
+	sinks := casetest.Of(1000, 320, 320) // 128 KB of small rows are compressed at once
 	root := t.TempDir()
 	target := &keepingTarget{TableDir: dir.TablesWith(filepath.Join(root, "tables"), dir.TablesOptions{Gzip: true})}
 	b, err := buffer.Open(filepath.Join(root, "local"), buffer.Options{

@@ -1,5 +1,5 @@
 // Package casetest says how many of its cases a test plays, for tests that try many places in turn: each operation of a disk that may
-// fail, each byte that may rot.
+// fail, each byte that may rot. The cases are the same in every run.
 package casetest
 
 import (
@@ -10,14 +10,16 @@ import (
 // All reports whether each case is played: the environment says FOREBAY_CASES=all, as the stage cases of CI does.
 func All() bool { return os.Getenv("FOREBAY_CASES") == "all" }
 
-// Step is the distance between the cases to play: 1 if all are played, otherwise 5, or 12 with -short. The cases are the same in every
-// run, and no usual period of operations divides these steps.
-func Step() int {
+// Of returns all if each case is played, few with -short, and some otherwise.
+func Of(all, some, few int) int {
 	switch {
 	case All():
-		return 1
+		return all
 	case testing.Short():
-		return 12
+		return few
 	}
-	return 5
+	return some
 }
+
+// Step is the distance between the operations that fail in turn.
+func Step() int { return Of(1, 5, 12) }
