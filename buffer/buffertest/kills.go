@@ -22,12 +22,12 @@ type Process struct {
 	Open func(t *testing.T, place string) buffer.Target
 }
 
-// Kills kills a process that imports: while it reads a file, when the file is imported and before anybody has recorded that, and at
-// any moment. After each kill the same file is imported again, and the table must have each row once. Every third kill hits an
-// attempt beside which this process makes the next one. It kills as often as the environment variable FOREBAY_KILLS says, by default three
-// times. The harness needs Process.
+// Kills kills a process that imports: while it reads a file and this process makes the next attempt beside it, when the file is
+// imported and nobody has recorded that, and at any moment. After each kill the same file is imported again, and the table must have
+// each row once.
 //
-// The second process is the test binary with the calling test alone, in which Kills does not return.
+// It kills as often as the environment variable FOREBAY_KILLS says, three times if it is not set, and never with -short. The harness
+// needs Process. The second process is the test binary with the calling test alone, in which Kills does not return:
 //
 //	func TestKills(t *testing.T) { buffertest.Kills(t, harness) }
 func Kills(t *testing.T, h TargetHarness) {

@@ -17,7 +17,7 @@ const cleanEvery = time.Hour
 const cleanBatch = 1000
 
 // Compact implements [buffer.Compactor]: it deletes ids that are older than Options.KeepIDs, and empties a write-ahead log that has
-// become large. It waits neither for readers nor for writers.
+// become large, unless somebody reads or writes.
 func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
