@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 	".":                   {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
 	"drivers/...":         {"datatype", "buffer", "drivers/..."},
 	// A command that measures a driver beside the loader of its database.
-	"drivers/postgres/bench": {"drivers/postgres", "internal/importbench"},
+	"drivers/postgres/bench": {"./..."},
 	"drivers/sqlite/bench":   {"drivers/sqlite", "internal/importbench"},
 	"internal/importbench":   {"datatype", "buffer"},
 	"catalog":                {"datatype", ".", "mapping", "trigger", "buffer"},

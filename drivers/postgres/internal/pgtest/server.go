@@ -34,8 +34,8 @@ type Server struct {
 	bouncer *exec.Cmd // nil if there is none
 }
 
-// errMissing says that PostgreSQL is not installed.
-var errMissing = errors.New("the programs of the PostgreSQL server are not installed: on Debian, apt-get install postgresql")
+// ErrMissing says that PostgreSQL is not installed.
+var ErrMissing = errors.New("the programs of the PostgreSQL server are not installed: on Debian, apt-get install postgresql")
 
 // Run runs the tests and then stops the server. TestMain calls it.
 func (s *Server) Run(m *testing.M) int {
@@ -68,7 +68,7 @@ func (s *Server) URL(tb testing.TB) string {
 	tb.Helper()
 	url, err := s.Start()
 	switch {
-	case errors.Is(err, errMissing) && os.Getenv("CI") != "true":
+	case errors.Is(err, ErrMissing) && os.Getenv("CI") != "true":
 		tb.Skip(err)
 	case err != nil:
 		tb.Fatal(err)
@@ -258,7 +258,7 @@ func binaries() (string, error) {
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
-		return "", errMissing
+		return "", ErrMissing
 	}
 	version := func(path string) int {
 		n, _ := strconv.Atoi(strings.Split(path, "/")[4])
