@@ -116,7 +116,7 @@ func (t *Tables) removeOld(ctx context.Context, table string) error {
 }
 
 func (t *Tables) isOld(dir string, p Part, before time.Time) (bool, error) {
-	if day, err := time.Parse(time.DateOnly, strings.TrimPrefix(p.Folder, dayPrefix)); err == nil {
+	if day, err := time.Parse(time.DateOnly, strings.TrimPrefix(p.Folder, DayPrefix)); err == nil {
 		return !day.AddDate(0, 0, 1).After(before), nil
 	}
 	info, err := t.FS.Stat(filepath.Join(dir, p.Path()))

@@ -9,12 +9,12 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// dayPrefix begins the names of the folders of a partitioned table, and NoDay is the one of rows without a day. The names
+// DayPrefix begins the names of the folders of a partitioned table, and NoDay is the one of rows without a day. The names
 // are those that Hive, Spark and DuckDB expect.
 const (
 	dayColumn = "dt"
-	dayPrefix = dayColumn + "="
-	NoDay     = dayPrefix + "__HIVE_DEFAULT_PARTITION__"
+	DayPrefix = dayColumn + "="
+	NoDay     = DayPrefix + "__HIVE_DEFAULT_PARTITION__"
 )
 
 // partitionOf returns the column by which a new table is split, "" for none.
@@ -32,7 +32,7 @@ func checkDayColumn(table buffer.Table) error {
 	for _, c := range table.Columns {
 		if strings.EqualFold(c.Name, dayColumn) {
 			return buffer.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
-				table.ID, dayPrefix, c.Name))
+				table.ID, DayPrefix, c.Name))
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func DayFolder(cell []byte) (string, error) {
 	if !valid {
 		return "", buffer.Permanent(fmt.Errorf("%.40q is neither a date nor a timestamp", cell))
 	}
-	return dayPrefix + string(cell[:len(form)]), nil
+	return DayPrefix + string(cell[:len(form)]), nil
 }
 
 // PartPath returns the path in the table of a new part with rows of a file. folder is "" if the table is not split.

@@ -83,7 +83,7 @@ func (t *Tables) parts(dir string) (parts []Part, err error) {
 			}
 			continue
 		}
-		if !strings.HasPrefix(e.Name(), dayPrefix) {
+		if !strings.HasPrefix(e.Name(), DayPrefix) {
 			continue
 		}
 		files, err := t.FS.ReadDir(filepath.Join(dir, e.Name()))

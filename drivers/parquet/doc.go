@@ -1,0 +1,21 @@
+// Package parquet keeps tables in folders of Parquet files: typed, compressed, split by day, merged in the background, exactly once.
+//
+//	target, err := parquet.Tables("lake", parquet.Options{PartitionBy: "at"})
+//
+//	lake/
+//	  in.c-web.events                 a link to the newest version
+//	    dt=2026-11-22/
+//	      0197c5a1-….1000.parquet     a part: the rows of one imported file and one day
+//	  .versions/                      versions of the table, which share parts by hard links
+//	  .tmp/                           files in progress, without the name of a part
+//
+// DuckDB reads a table with one glob, a day without the others:
+//
+//	SELECT * FROM read_parquet('lake/in.c-web.events/**/*.parquet', union_by_name = true, hive_partitioning = true) WHERE dt = '2026-11-22'
+//
+// Each part has the columns that its table had at its import. Without union_by_name DuckDB takes those of the first part and hides
+// newer columns.
+//
+// Folders, names, versions, durability and the limits of reading beside merges are those of package buffer/dir. docs/drivers/parquet.md has
+// types, tuning and failures.
+package parquet

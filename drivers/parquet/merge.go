@@ -1,0 +1,353 @@
+package parquet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+// openPart opens a part. A file that is not one is a [buffer.Permanent] error.
+func openPart(s *parts.Store, path string) (*pq.File, io.Closer, error) {
+	info, err := s.FS.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := s.FS.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	at, ok := f.(io.ReaderAt)
+	if !ok {
+		return nil, nil, errors.Join(errors.ErrUnsupported, f.Close())
+	}
+	var p *pq.File
+	err = guard(path, func() (err error) {
+		p, err = pq.OpenFile(at, info.Size(), pq.SkipPageIndex(true), pq.SkipBloomFilters(true))
+		return err
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return p, f, nil
+}
+
+// guard calls a function that reads a part. Errors but those of the disk mean damage, and so does a panic of the library.
+func guard(path string, read func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = parts.Damaged(path, fmt.Errorf("panic: %v", r))
+		}
+	}()
+	err = read()
+	var disk *fs.PathError
+	if err == nil || errors.As(err, &disk) || buffer.IsPermanent(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return parts.Damaged(path, err)
+}
+
+// Count implements [parts.Format].
+func (format) Count(_ context.Context, store *parts.Store, _ parts.Definition, s parts.Section) (int64, error) {
+	p, closer, err := openPart(store, s.Path)
+	if err != nil {
+		return 0, err
+	}
+	defer closer.Close()
+	switch {
+	case s.Length == 0:
+		return p.NumRows(), nil
+	case s.Offset+s.Length > p.NumRows():
+		return 0, parts.Damaged(s.Path, fmt.Errorf("it has %d rows, want %d", p.NumRows(), s.Offset+s.Length))
+	}
+	return s.Length, nil
+}
+
+// source is a part that is merged.
+type source struct {
+	part   parts.Part
+	path   string
+	file   *pq.File
+	closer io.Closer
+	places []int // of the merged columns; -1: the part lacks it
+}
+
+// merger writes the rows of several parts to one.
+type merger struct {
+	format
+	ctx     context.Context
+	store   *parts.Store
+	sources []source
+	columns []column
+	sums    []maphash.Hash // of the values of each column
+	rows    int64
+}
+
+// Merge implements [parts.Format]. It leaves out parts that have a column as the table does not. The merged part is read again and
+// compared before anybody relies on it.
+func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, dir string, in []parts.Part) (merged parts.Merged, err error) {
+	m := &merger{format: x, ctx: ctx, store: s}
+	defer func() {
+		for _, src := range m.sources {
+			_ = src.closer.Close()
+		}
+	}()
+	for _, p := range in {
+		if err := m.addSource(dir, d, p); err != nil {
+			return merged, err
+		}
+	}
+	if len(m.sources) < 2 {
+		return merged, nil
+	}
+	m.plan(d)
+	temp, err := s.StageFile(ctx, parts.MergeID, m.write)
+	if err != nil {
+		return merged, err
+	}
+	if err := m.check(temp); err != nil {
+		return merged, errors.Join(err, s.FS.Remove(temp))
+	}
+	merged.Temp = temp
+	var at int64
+	for _, src := range m.sources {
+		files := []parts.Content{{ID: src.part.First, Rows: src.file.NumRows(), Length: src.file.NumRows()}}
+		if src.part.Merged() {
+			if files, err = s.Contents(dir, src.part); err != nil {
+				return parts.Merged{}, errors.Join(err, s.FS.Remove(temp))
+			}
+		}
+		end := at
+		for _, f := range files {
+			f.Offset += at
+			end += f.Rows
+			merged.Files = append(merged.Files, f)
+		}
+		if at += src.file.NumRows(); at != end || src.part.Rows >= 0 && src.part.Rows != src.file.NumRows() {
+			err := fmt.Errorf("it has %d rows, which is not what is recorded", src.file.NumRows())
+			return parts.Merged{}, errors.Join(parts.Damaged(src.path, err), s.FS.Remove(temp))
+		}
+		merged.Taken = append(merged.Taken, src.part)
+	}
+	return merged, nil
+}
+
+// addSource opens a part, unless its columns are not those of the table.
+func (m *merger) addSource(dir string, d parts.Definition, p parts.Part) error {
+	src := source{part: p, path: filepath.Join(dir, p.Path())}
+	var err error
+	if src.file, src.closer, err = openPart(m.store, src.path); err != nil {
+		return err
+	}
+	for _, f := range src.file.Schema().Fields() {
+		i := slices.IndexFunc(d.Columns, func(c datatype.Column) bool { return c.Name == f.Name() })
+		if i < 0 || !fits(f, d.Columns[i]) {
+			return src.closer.Close()
+		}
+	}
+	m.sources = append(m.sources, src)
+	return nil
+}
+
+// fits reports whether a column of a part is one that this package writes for a column of the table.
+func fits(f pq.Field, c datatype.Column) bool {
+	col := newColumn(c.Name, c, c)
+	n := col.node(&pq.Uncompressed)
+	return f.Leaf() && f.Optional() && f.Type().String() == n.Type().String() && f.Type().Length() == n.Type().Length()
+}
+
+// plan decides which columns the merged part has: those of any source, in the order of the table.
+func (m *merger) plan(d parts.Definition) {
+	for _, c := range d.Columns {
+		col := newColumn(c.Name, c, c)
+		found := false
+		for _, src := range m.sources {
+			if at := placeOf(src.file, c.Name); at >= 0 {
+				found = true
+				col.dictionary = col.dictionary || hasDictionary(src.file, at)
+			}
+		}
+		if !found {
+			continue
+		}
+		m.columns = append(m.columns, col)
+		for i := range m.sources {
+			m.sources[i].places = append(m.sources[i].places, placeOf(m.sources[i].file, c.Name))
+		}
+	}
+	m.sums = newSums(len(m.columns))
+}
+
+func placeOf(f *pq.File, name string) int {
+	return slices.IndexFunc(f.Schema().Fields(), func(f pq.Field) bool { return f.Name() == name })
+}
+
+func hasDictionary(f *pq.File, column int) bool {
+	for _, g := range f.Metadata().RowGroups {
+		if g.Columns[column].MetaData.DictionaryPageOffset > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// newSums returns one empty checksum a column.
+func newSums(n int) []maphash.Hash {
+	sums := make([]maphash.Hash, n)
+	for i := range sums {
+		sums[i].SetSeed(seed)
+	}
+	return sums
+}
+
+// seed is that of the checksums, which live as long as one merge.
+var seed = maphash.MakeSeed()
+
+// write writes the rows of all sources.
+func (m *merger) write(out io.Writer) error {
+	w := newWriter(out, m.columns, m.codec)
+	var group int64
+	for _, src := range m.sources {
+		for _, g := range src.file.RowGroups() {
+			if err := guard(src.path, func() error { return m.copyGroup(w, src, g) }); err != nil {
+				return err
+			}
+			m.rows += g.NumRows()
+			if group += g.NumRows(); group < m.rowGroup {
+				continue
+			}
+			group = 0
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Close()
+}
+
+// copyGroup copies a row group by columns.
+func (m *merger) copyGroup(w *pq.GenericWriter[any], src source, g pq.RowGroup) error {
+	for i, at := range src.places {
+		to := w.ColumnWriters()[i]
+		write := func(values []pq.Value) error {
+			addSum(&m.sums[i], values)
+			_, err := to.WriteRowValues(values)
+			return err
+		}
+		var err error
+		if at >= 0 {
+			err = m.eachValue(g.ColumnChunks()[at], write)
+		} else {
+			nulls := make([]pq.Value, min(g.NumRows(), batchRows))
+			for left := g.NumRows(); left > 0 && err == nil; left -= int64(len(nulls)) {
+				nulls = nulls[:min(left, int64(len(nulls)))]
+				err = write(nulls)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("column %q: %w", m.columns[i].name, err)
+		}
+	}
+	return nil
+}
+
+// eachValue calls fn with the values of a column of a row group, in batches.
+func (m *merger) eachValue(chunk pq.ColumnChunk, fn func([]pq.Value) error) error {
+	pages := chunk.Pages()
+	defer pages.Close()
+	values := make([]pq.Value, batchRows)
+	for {
+		if err := m.ctx.Err(); err != nil {
+			return err
+		}
+		page, err := pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = eachInPage(page, values, fn)
+		pq.Release(page)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func eachInPage(page pq.Page, values []pq.Value, fn func([]pq.Value) error) error {
+	for in := page.Values(); ; {
+		n, err := in.ReadValues(values)
+		if n > 0 {
+			if err := fn(values[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// addSum adds values to the checksum of a column, NULL apart from the empty text.
+func addSum(sum *maphash.Hash, values []pq.Value) {
+	var b [8]byte
+	for _, v := range values {
+		switch {
+		case v.IsNull():
+			_ = sum.WriteByte(0)
+		case v.Kind() == pq.ByteArray, v.Kind() == pq.FixedLenByteArray:
+			text := v.ByteArray()
+			binary.LittleEndian.PutUint32(b[1:], uint32(len(text)))
+			b[0] = 1
+			_, _ = sum.Write(b[:5])
+			_, _ = sum.Write(text)
+		default:
+			_ = sum.WriteByte(1)
+			_, _ = sum.Write(v.AppendBytes(b[:0]))
+		}
+	}
+}
+
+// check reads the merged part from the disk and compares it with what was read from the sources.
+func (m *merger) check(path string) error {
+	p, closer, err := openPart(m.store, path)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	if p.NumRows() != m.rows {
+		return fmt.Errorf("the merged part has %d rows, want %d", p.NumRows(), m.rows)
+	}
+	sums := newSums(len(m.columns))
+	err = guard(path, func() error {
+		for _, g := range p.RowGroups() {
+			for i, chunk := range g.ColumnChunks() {
+				if err := m.eachValue(chunk, func(values []pq.Value) error { addSum(&sums[i], values); return nil }); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	for i := range sums {
+		if err == nil && sums[i].Sum64() != m.sums[i].Sum64() {
+			err = fmt.Errorf("the merged part has other values in the column %q than its sources", m.columns[i].name)
+		}
+	}
+	return err
+}

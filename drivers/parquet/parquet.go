@@ -1,0 +1,159 @@
+package parquet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pq "github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/compress/snappy"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+// Options are options of [Tables]. All processes that write to one folder must use the same.
+type Options struct {
+	// PartitionBy names a column of type date or timestamp. A new table that has it keeps the rows of each day (UTC) in a
+	// folder dt=2026-11-22, and rows whose value is NULL in dt=__HIVE_DEFAULT_PARTITION__. Other tables, and tables that
+	// exist, are not split.
+	PartitionBy string
+	// MergeTo is the size in bytes up to which small parts are merged in the background. The default is 128 MiB, and -1
+	// merges nothing. Merging takes up to twice the space for an hour.
+	MergeTo int64
+	// KeepFor, if not 0, is the age at which parts are removed: in a partitioned table the time since the end of their day,
+	// in others since their import.
+	KeepFor time.Duration
+	// RowGroup is the number of rows of a row group, the unit in which engines skip and share work. The default is 131,072.
+	RowGroup int64
+	// Compression is the codec of new parts. The default is [Zstd].
+	Compression Compression
+	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts. The
+	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file.
+	OnImported func(ctx context.Context, f *buffer.File, parts []string) error
+}
+
+// Compression is a codec of column data. All readers of Parquet know these.
+type Compression string
+
+// The codecs. Zstd at its fastest level makes the smallest parts, Snappy costs less CPU.
+const (
+	Zstd   Compression = "zstd"
+	Snappy Compression = "snappy"
+	Plain  Compression = "none"
+)
+
+func (c Compression) codec() (compress.Codec, error) {
+	switch c {
+	case Zstd, "":
+		return &zstd.Codec{Level: zstd.SpeedFastest}, nil
+	case Snappy:
+		return &snappy.Codec{}, nil
+	case Plain:
+		return &pq.Uncompressed, nil
+	}
+	return nil, fmt.Errorf("parquet: compression %q: use zstd, snappy or none", string(c))
+}
+
+const (
+	defaultMergeTo  = 128 << 20
+	defaultRowGroup = 128 << 10
+)
+
+// Target is a [buffer.Target] that keeps each table in a folder of Parquet files. It imports each file exactly once. It is safe for
+// concurrent use, also by several processes.
+type Target struct{ folder *parts.Tables }
+
+var (
+	_ buffer.Target      = (*Target)(nil)
+	_ buffer.Extender    = (*Target)(nil)
+	_ buffer.Limiter     = (*Target)(nil)
+	_ buffer.Counter     = (*Target)(nil)
+	_ buffer.Taker       = (*Target)(nil)
+	_ buffer.Uncreator   = (*Target)(nil)
+	_ buffer.Compactor   = (*Target)(nil)
+	_ buffer.LocalDriver = (*Target)(nil)
+)
+
+// Tables returns a target in the folder path, which the first Ensure or Import creates. The error says what is wrong with the options.
+func Tables(path string, o Options) (*Target, error) {
+	codec, err := o.Compression.codec()
+	if err != nil {
+		return nil, err
+	}
+	if o.RowGroup < 0 || o.MergeTo < -1 {
+		return nil, fmt.Errorf("parquet: RowGroup is %d and MergeTo %d, must not be negative; MergeTo may be -1", o.RowGroup, o.MergeTo)
+	}
+	if o.RowGroup == 0 {
+		o.RowGroup = defaultRowGroup
+	}
+	switch o.MergeTo {
+	case 0:
+		o.MergeTo = defaultMergeTo
+	case -1:
+		o.MergeTo = 0
+	}
+	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, codec: codec}, parts.Options{
+		Driver: "parquet", PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor, OnImported: o.OnImported,
+	})}, nil
+}
+
+// Path returns the folder of a table, whether it exists or not. It is a link if parts are merged or split by day: resolve it once, for
+// example with [filepath.EvalSymlinks], and read what it gives within the hour.
+func (t *Target) Path(table string) string { return t.folder.Path(table) }
+
+// Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
+func (t *Target) Columns(table string) ([]datatype.Column, error) { return t.folder.Columns(table) }
+
+// Ensure implements [buffer.Target].
+func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
+	return t.folder.Ensure(ctx, table)
+}
+
+// Extend implements [buffer.Extender]. New parts have the new columns. Readers match the columns of parts by name.
+func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
+	return t.folder.Extend(ctx, table)
+}
+
+// Limits implements [buffer.Limiter]. The size of a page has 31 bits.
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: 1 << 30} }
+
+// Import implements [buffer.Target], exactly once. A row with a cell that is not a canonical text of its type, or with text that is
+// not UTF-8, is refused with a [*buffer.RowsError].
+func (t *Target) Import(ctx context.Context, f *buffer.File) error { return t.folder.Import(ctx, f) }
+
+// CountFile implements [buffer.Counter]. It reads the number of rows in the footers of the parts.
+func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
+	return t.folder.CountFile(ctx, table, fileID)
+}
+
+// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away, by somebody or by
+// Options.KeepFor.
+func (t *Target) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
+	return t.folder.TakenAway(ctx, table, fileID)
+}
+
+// Compact implements [buffer.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
+// imports and readers, and after a crash at any point.
+func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
+	return t.folder.Compact(ctx, table)
+}
+
+// Drop deletes a table with all its rows. A missing table is no error. A later or concurrent import creates it again.
+func (t *Target) Drop(ctx context.Context, table string) error { return t.folder.Drop(ctx, table) }
+
+// Uncreate implements [buffer.Uncreator].
+func (t *Target) Uncreate(ctx context.Context, table, creation string) error {
+	return t.folder.Uncreate(ctx, table, creation)
+}
+
+// Needs implements [buffer.LocalDriver]. A part of many columns and few rows is larger than its rows, by about 1 KiB a column.
+func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
+	if raw == 0 {
+		return t.folder.Root, t.folder.MergeTo // before Compact
+	}
+	return t.folder.Root, raw + 64<<10
+}
