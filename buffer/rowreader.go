@@ -26,7 +26,8 @@ import (
 // it stands, up to the next comma or row end; an empty one is nil in [RowReader.Cells], apart from the empty text.
 type RowReader struct {
 	in    *bufio.Reader
-	line  []byte // the row
+	line  []byte // the row: in the buffer of in, or all of long
+	long  []byte // a row of several pieces
 	cells [][]byte
 	rows  int64
 	err   error
@@ -61,12 +62,15 @@ func (r *RowReader) readRow() bool {
 	if r.err != nil {
 		return false
 	}
-	r.line = r.line[:0]
+	r.long = r.long[:0]
 	for quoted := false; ; {
 		piece, err := r.in.ReadSlice('\n')
-		r.line = append(r.line, piece...)
 		if bytes.Count(piece, quote)%2 == 1 { // a doubled quote toggles twice
 			quoted = !quoted
+		}
+		if r.line = piece; err != nil || quoted || len(r.long) > 0 { // the next read overwrites the piece
+			r.long = append(r.long, piece...)
+			r.line = r.long
 		}
 		switch {
 		case err == nil && !quoted:
@@ -98,7 +102,11 @@ func (r *RowReader) split(row []byte) error {
 				if i < 0 {
 					return r.fault("a quoted cell has no end")
 				}
-				cell = append(cell, rest[:i]...) // not behind what is read
+				if len(cell) == 0 {
+					cell = rest[:i]
+				} else {
+					cell = append(cell, rest[:i]...) // not behind what is read
+				}
 				if rest = rest[i+1:]; len(rest) > 0 && rest[0] == '"' {
 					cell, rest = append(cell, '"'), rest[1:]
 					continue

@@ -1,7 +1,7 @@
 package parquet
 
 import (
-	"encoding/binary"
+	endian "encoding/binary"
 	"errors"
 	"slices"
 	"unicode/utf8"
@@ -16,16 +16,43 @@ import (
 // column is one column of a part.
 type column struct {
 	name             string
-	typ              datatype.Type // in the table
-	cell             datatype.Type // of the cells of the file
-	required         bool          // by the file
-	precision, scale int           // of a decimal
+	kind             kind
+	precision, scale int  // of a decimal
+	integers         bool // the cells of a decimal are those of an int64
+	notNull          bool // no cell is NULL
+	optional         bool // the part can hold NULL
 	dictionary       bool
 }
 
+// kind is a type as the parts have it.
+type kind uint8
+
+const (
+	text kind = iota
+	document
+	binary
+	boolean
+	integer
+	number
+	moment
+	date
+	identifier
+	decimal
+)
+
+var kinds = map[datatype.Type]kind{
+	datatype.Untyped: text, datatype.String: text, datatype.JSON: document, datatype.Bytes: binary, datatype.Bool: boolean,
+	datatype.Int64: integer, datatype.Float64: number, datatype.Timestamp: moment, datatype.Date: date, datatype.UUID: identifier,
+}
+
 func newColumn(name string, table, cell datatype.Column) column {
-	c := column{name: name, typ: table.Type, cell: cell.Type, required: cell.Required || cell.Type == datatype.Untyped}
-	c.precision, c.scale, _ = table.Type.DecimalOf()
+	c := column{name: name, optional: true, notNull: cell.Required || cell.Type == datatype.Untyped}
+	var ok bool
+	if c.kind, ok = kinds[table.Type]; !ok {
+		c.kind = decimal
+		c.precision, c.scale, _ = table.Type.DecimalOf()
+		c.integers = cell.Type == datatype.Int64
+	}
 	return c
 }
 
@@ -43,34 +70,28 @@ func fileColumns(d parts.Definition, columns []datatype.Column, names []string) 
 	return out
 }
 
-// text reports whether the column is one of text, which the format demands to be UTF-8.
-func (c *column) text() bool {
-	return c.typ == datatype.Untyped || c.typ == datatype.String || c.typ == datatype.JSON
-}
-
-// node returns the column as the schema of a part has it. Every column may be NULL there: that costs two bytes a page, and a column
-// that becomes nullable later needs no other kind of part.
+// node returns the column as the schema of a part has it.
 func (c *column) node(codec compress.Codec) pq.Node {
 	var n pq.Node
-	switch c.typ {
-	case datatype.Bool:
-		n = pq.Leaf(pq.BooleanType)
-	case datatype.Int64:
-		n = pq.Leaf(pq.Int64Type)
-	case datatype.Float64:
-		n = pq.Leaf(pq.DoubleType)
-	case datatype.Timestamp:
-		n = pq.Timestamp(pq.Microsecond)
-	case datatype.Date:
-		n = pq.Date()
-	case datatype.UUID:
-		n = pq.UUID()
-	case datatype.JSON:
-		n = pq.JSON()
-	case datatype.Bytes:
-		n = pq.Leaf(pq.ByteArrayType)
-	case datatype.Untyped, datatype.String:
+	switch c.kind {
+	case text:
 		n = pq.String()
+	case document:
+		n = pq.JSON()
+	case binary:
+		n = pq.Leaf(pq.ByteArrayType)
+	case boolean:
+		n = pq.Leaf(pq.BooleanType)
+	case integer:
+		n = pq.Int(64)
+	case number:
+		n = pq.Leaf(pq.DoubleType)
+	case moment:
+		n = pq.Timestamp(pq.Microsecond)
+	case date:
+		n = pq.Date()
+	case identifier:
+		n = pq.UUID()
 	default:
 		switch {
 		case c.precision <= 9:
@@ -81,12 +102,18 @@ func (c *column) node(codec compress.Codec) pq.Node {
 			n = pq.Decimal(c.scale, c.precision, pq.FixedLenByteArrayType(16))
 		}
 	}
-	if c.dictionary {
+	switch {
+	case c.dictionary:
 		n = pq.Encoded(n, &pq.RLEDictionary)
-	} else {
+	case c.kind == moment, c.kind == date, c.kind == integer: // smaller, and less work for the codec
+		n = pq.Encoded(n, &pq.DeltaBinaryPacked)
+	default:
 		n = pq.Encoded(n, &pq.Plain)
 	}
-	return pq.Compressed(pq.Optional(n), codec)
+	if c.optional {
+		n = pq.Optional(n)
+	}
+	return pq.Compressed(n, codec)
 }
 
 // root is a group whose columns keep their order. A [pq.Group] sorts them.
@@ -118,45 +145,45 @@ var (
 // value converts a cell. Its bytes are appended to arena, and the value refers to them there.
 func (c *column) value(cell []byte, at int, arena []byte) (pq.Value, []byte, error) {
 	if cell == nil {
-		if c.required {
+		if c.notNull {
 			return pq.Value{}, arena, errNull
 		}
-		return pq.NullValue().Level(0, 0, at), arena, nil
+		return pq.Value{}, arena, nil
 	}
 	var v pq.Value
 	var err error
 	n := len(arena)
-	switch c.typ {
-	case datatype.Untyped, datatype.String, datatype.JSON:
+	switch c.kind {
+	case text, document:
 		if !utf8.Valid(cell) {
 			return v, arena, errUTF8
 		}
 		arena = append(arena, cell...)
 		v = pq.ByteArrayValue(arena[n:])
-	case datatype.Bytes:
+	case binary:
 		arena, err = datatype.AppendBytes(arena, cell)
 		v = pq.ByteArrayValue(arena[n:])
-	case datatype.Bool:
+	case boolean:
 		var b bool
 		b, err = datatype.ParseBool(cell)
 		v = pq.BooleanValue(b)
-	case datatype.Int64:
+	case integer:
 		var i int64
 		i, err = datatype.ParseInt64(cell)
 		v = pq.Int64Value(i)
-	case datatype.Float64:
+	case number:
 		var f float64
 		f, err = datatype.ParseFloat64(cell)
 		v = pq.DoubleValue(f)
-	case datatype.Timestamp:
+	case moment:
 		var i int64
 		i, err = datatype.ParseTimestamp(cell)
 		v = pq.Int64Value(i)
-	case datatype.Date:
+	case date:
 		var i int32
 		i, err = datatype.ParseDate(cell)
 		v = pq.Int32Value(i)
-	case datatype.UUID:
+	case identifier:
 		var id [16]byte
 		id, err = datatype.ParseUUID(cell)
 		arena = append(arena, id[:]...)
@@ -167,11 +194,14 @@ func (c *column) value(cell []byte, at int, arena []byte) (pq.Value, []byte, err
 	if err != nil {
 		err = errCell // the other error has the value, and the column may be secret
 	}
-	return v.Level(0, 1, at), arena, err
+	if c.optional {
+		v = v.Level(0, 1, at)
+	}
+	return v, arena, err
 }
 
 func (c *column) decimal(cell, arena []byte) (pq.Value, []byte, error) {
-	if c.cell == datatype.Int64 && c.scale > 0 { // the column of the table is wider
+	if c.integers && c.scale > 0 { // the column of the table is wider
 		cell = append(append([]byte(nil), cell...), '.')
 		for range c.scale {
 			cell = append(cell, '0')
@@ -185,7 +215,7 @@ func (c *column) decimal(cell, arena []byte) (pq.Value, []byte, error) {
 		return pq.Int64Value(int64(lo)), arena, err
 	}
 	n := len(arena)
-	arena = binary.BigEndian.AppendUint64(arena, uint64(hi))
-	arena = binary.BigEndian.AppendUint64(arena, lo)
+	arena = endian.BigEndian.AppendUint64(arena, uint64(hi))
+	arena = endian.BigEndian.AppendUint64(arena, lo)
 	return pq.FixedLenByteArrayValue(arena[n:]), arena, err
 }

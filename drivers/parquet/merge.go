@@ -2,14 +2,14 @@ package parquet
 
 import (
 	"context"
-	"encoding/binary"
+	endian "encoding/binary"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	pq "github.com/parquet-go/parquet-go"
 
@@ -34,6 +34,9 @@ func openPart(s *parts.Store, path string) (*pq.File, io.Closer, error) {
 	}
 	var p *pq.File
 	err = guard(path, func() (err error) {
+		if err := checkFooter(at, info.Size()); err != nil {
+			return err
+		}
 		p, err = pq.OpenFile(at, info.Size(), pq.SkipPageIndex(true), pq.SkipBloomFilters(true))
 		return err
 	})
@@ -41,6 +44,21 @@ func openPart(s *parts.Store, path string) (*pq.File, io.Closer, error) {
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return p, f, nil
+}
+
+// checkFooter checks the length of the footer, which the library allocates unseen.
+func checkFooter(in io.ReaderAt, size int64) error {
+	var end [8]byte
+	if size < int64(len(end)) {
+		return fmt.Errorf("it has %d bytes", size)
+	}
+	if _, err := in.ReadAt(end[:], size-int64(len(end))); err != nil {
+		return err
+	}
+	if n := endian.LittleEndian.Uint32(end[:]); string(end[4:]) != "PAR1" || int64(n) > size-int64(len(end)) {
+		return errors.New("it has no footer")
+	}
+	return nil
 }
 
 // guard calls a function that reads a part. Errors but those of the disk mean damage, and so does a panic of the library.
@@ -51,7 +69,7 @@ func guard(path string, read func() error) (err error) {
 		}
 	}()
 	err = read()
-	var disk *fs.PathError
+	var disk syscall.Errno
 	if err == nil || errors.As(err, &disk) || buffer.IsPermanent(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -164,7 +182,14 @@ func (m *merger) addSource(dir string, d parts.Definition, p parts.Part) error {
 func fits(f pq.Field, c datatype.Column) bool {
 	col := newColumn(c.Name, c, c)
 	n := col.node(&pq.Uncompressed)
-	return f.Leaf() && f.Optional() && f.Type().String() == n.Type().String() && f.Type().Length() == n.Type().Length()
+	return f.Leaf() && !f.Repeated() && f.Type().Kind() == n.Type().Kind() && f.Type().Length() == n.Type().Length() && logical(f) == logical(n)
+}
+
+func logical(n pq.Node) string {
+	if l := n.Type().LogicalType(); l != nil {
+		return l.String()
+	}
+	return ""
 }
 
 // plan decides which columns the merged part has: those of any source, in the order of the table.
@@ -242,6 +267,11 @@ func (m *merger) copyGroup(w *pq.GenericWriter[any], src source, g pq.RowGroup) 
 		to := w.ColumnWriters()[i]
 		write := func(values []pq.Value) error {
 			addSum(&m.sums[i], values)
+			for j, v := range values {
+				if !v.IsNull() {
+					values[j] = v.Level(0, 1, i) // the part may not have been able to hold NULL
+				}
+			}
 			_, err := to.WriteRowValues(values)
 			return err
 		}
@@ -312,7 +342,7 @@ func addSum(sum *maphash.Hash, values []pq.Value) {
 			_ = sum.WriteByte(0)
 		case v.Kind() == pq.ByteArray, v.Kind() == pq.FixedLenByteArray:
 			text := v.ByteArray()
-			binary.LittleEndian.PutUint32(b[1:], uint32(len(text)))
+			endian.LittleEndian.PutUint32(b[1:], uint32(len(text)))
 			b[0] = 1
 			_, _ = sum.Write(b[:5])
 			_, _ = sum.Write(text)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	pq "github.com/parquet-go/parquet-go"
+	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -23,31 +24,55 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func mustTables(t testing.TB, path string, o parquet.Options) *parquet.Target {
+	t.Helper()
+	target, err := parquet.Tables(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+func harness(options parquet.Options) buffertest.TargetHarness {
+	var path string
+	var target *parquet.Target
+	open := func(t *testing.T, at string) buffer.Target {
+		target = mustTables(t, at, options)
+		return target
+	}
+	return buffertest.TargetHarness{
+		Open:      func(t *testing.T) buffer.Target { path = t.TempDir(); return open(t, path) },
+		Reopen:    func(t *testing.T) buffer.Target { return open(t, path) },
+		Rows:      func(t *testing.T, table string) [][]string { return rowsOf(t, target, table) },
+		Process:   &buffertest.Process{Place: func(*testing.T) string { return path }, Open: open},
+		Typed:     true,
+		TextOnly:  true, // text in Parquet is UTF-8
+		Unordered: options.PartitionBy != "",
+		Refusal: &buffertest.Refusal{
+			Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text"}},
+			Good:    []string{"1", "é"}, Bad: []string{"1", "\xe9"}, Column: "text",
+		},
+	}
+}
+
 func TestConformance(t *testing.T) {
 	for name, options := range map[string]parquet.Options{
-		"one folder": {MergeTo: -1},
-		"merged":     {},
-		"days":       {PartitionBy: "c_timestamp", Compression: parquet.Snappy},
+		"merged": {},
+		"days":   {PartitionBy: "c_timestamp", Compression: parquet.Snappy, MergeTo: -1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var target *parquet.Target
-			open := func(t *testing.T, path string) buffer.Target {
-				var err error
-				if target, err = parquet.Tables(path, options); err != nil {
-					t.Fatal(err)
-				}
-				return target
-			}
-			var path string
-			buffertest.Target(t, buffertest.TargetHarness{
-				Open:      func(t *testing.T) buffer.Target { path = t.TempDir(); return open(t, path) },
-				Reopen:    func(t *testing.T) buffer.Target { return open(t, path) },
-				Rows:      func(t *testing.T, table string) [][]string { return rowsOf(t, target, table) },
-				Typed:     true,
-				TextOnly:  true, // text in Parquet is UTF-8
-				Unordered: options.PartitionBy != "",
-			})
-		})
+		t.Run(name, func(t *testing.T) { buffertest.Target(t, harness(options)) })
+	}
+}
+
+func TestKills(t *testing.T) { buffertest.Kills(t, harness(parquet.Options{})) }
+
+func TestWrongOptions(t *testing.T) {
+	for _, o := range []parquet.Options{{Compression: "lzo"}, {MergeTo: -2}, {RowGroup: -1}} {
+		if _, err := parquet.Tables(t.TempDir(), o); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
 	}
 }
 

@@ -67,6 +67,9 @@ func (x format) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f
 	if d.Partition != "" {
 		w.day = slices.Index(names, d.Partition)
 	}
+	for i := range w.columns { // the library keeps a page of memory for each that holds no NULL: too much for parts of many days
+		w.columns[i].optional = d.Partition != "" || !w.columns[i].notNull
+	}
 	staged, err := w.write()
 	if err != nil {
 		for _, p := range w.parts {
@@ -149,6 +152,8 @@ func (w *fileWriter) part(cells [][]byte) (p *partWriter, err error) {
 	folder := ""
 	if w.d.Partition != "" {
 		folder = parts.NoDay
+	} else if w.last != nil {
+		return w.last, nil
 	}
 	if w.day >= 0 && cells[w.day] != nil {
 		cell := cells[w.day]
@@ -232,14 +237,15 @@ func (p *partWriter) drop() {
 func (p *partWriter) open() {
 	columns := slices.Clone(p.columns)
 	for i := range columns {
-		columns[i].dictionary = columns[i].text() && repeats(p.batch[i])
+		columns[i].dictionary = columns[i].kind == text && repeats(p.batch[i])
 	}
 	p.w = newWriter(p.out, columns, p.codec)
 }
 
 func newWriter(out io.Writer, columns []column, codec compress.Codec) *pq.GenericWriter[any] {
 	return pq.NewGenericWriter[any](out, schemaOf(columns, codec),
-		pq.CreatedBy("forebay", "1", ""), pq.DictionaryMaxBytes(1<<20), pq.WriteBufferSize(0))
+		pq.CreatedBy("forebay", "1", ""), pq.DictionaryMaxBytes(1<<20), pq.WriteBufferSize(0),
+		pq.DataPageStatistics(false)) // the bounds of pages are in the index behind them
 }
 
 // repeats reports whether the values of a column repeat so much that a dictionary pays: it costs CPU, and with unique values also

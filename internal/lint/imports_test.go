@@ -43,7 +43,7 @@ var rooms = map[string][]string{
 	"internal/otlp":          {".", "mapping", "otlpflat"},
 	"internal/parts":         {"datatype", "buffer", "internal/..."},
 	"internal/otlptest":      {"./..."},
-	"internal/sqltest":       {"datatype", "buffer", "buffer/dir"},
+	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/..."},
 	"stream/fastserver":      {"stream", "mapping"}, // its tests alone
 	"stream/platformauth":    {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},

@@ -1,3 +1,3 @@
-// Package sqltest reads tables of the directory target with DuckDB. It is a module of its own, so that the others do not depend on
-// DuckDB.
+// Package sqltest reads tables of the drivers that write files with DuckDB. It is a module of its own, so that the others do not
+// depend on DuckDB.
 package sqltest

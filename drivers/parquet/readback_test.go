@@ -1,0 +1,104 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+// lyingDisk changes one byte of what is written to merged parts.
+type lyingDisk struct {
+	parts.Disk
+	at int // the byte
+}
+
+type lyingFile struct {
+	parts.File
+	left *int
+}
+
+func (d lyingDisk) Create(path string) (parts.File, error) {
+	f, err := d.Disk.Create(path)
+	if err != nil || !strings.HasPrefix(filepath.Base(path), parts.MergeID) {
+		return f, err
+	}
+	left := d.at
+	return lyingFile{f, &left}, nil
+}
+
+func (f lyingFile) Write(p []byte) (int, error) {
+	if i := *f.left; 0 <= i && i < len(p) {
+		p = bytes.Clone(p)
+		p[i] ^= 0x10
+	}
+	*f.left -= len(p)
+	return f.File.Write(p)
+}
+
+// A disk or a library that stores something else than the rows of the parts must not cost them: they are dropped only when the merged
+// part, read again, has the same values.
+func TestMergedPartsAreReadBack(t *testing.T) {
+	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
+	imported := func() *Target {
+		target, err := Tables(t.TempDir(), Options{Compression: Plain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 8 {
+			row := `"` + strconv.Itoa(i) + `","some text"` + "\n"
+			f := &buffer.File{ID: "file-" + strconv.Itoa(i), Table: table, Slices: []buffer.Object{{ID: "s", Rows: 1}}}
+			f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(row)), nil
+			}
+			if err := target.Import(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return target
+	}
+	names := func(target *Target) []string {
+		names, err := filepath.Glob(filepath.Join(target.Path(table.ID), "*.parquet"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	target := imported()
+	if err := target.Compact(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	whole := names(target)
+	if len(whole) != 1 {
+		t.Fatalf("parts %q, want one", whole)
+	}
+	data, err := os.ReadFile(whole[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, at := range map[string]int{
+		"the first value": bytes.Index(data, []byte("some text")), "a length": bytes.Index(data, []byte("some text")) - 4,
+		"the magic of the end": len(data) - 1, "the length of the footer": len(data) - 8,
+	} {
+		target := imported()
+		target.folder.FS = lyingDisk{at: at}
+		if err := target.Compact(t.Context(), table); err == nil {
+			t.Errorf("%s is stored wrongly, and Compact = nil", what)
+		}
+		if n := len(names(target)); n != 8 {
+			t.Errorf("%s is stored wrongly, and %d parts are left of 8", what, n)
+		}
+		target.folder.FS = parts.Disk{}
+		if err := target.Compact(t.Context(), table); err != nil || len(names(target)) != 1 {
+			t.Errorf("%s: the next Compact = %v, and %d parts", what, err, len(names(target)))
+		}
+	}
+}
