@@ -145,7 +145,9 @@ func TestRowGroupsHaveStatistics(t *testing.T) {
 	for _, g := range p.RowGroups() {
 		n := int(g.NumRows())
 		for i, want := range []struct{ least, most string }{
-			{fmt.Sprint(first), fmt.Sprint(first + n - 1)}, {}, {"", "view"},
+			{fmt.Sprint(first), fmt.Sprint(first + n - 1)},
+			{},
+			{"", "view"},
 			{fmt.Sprint(first + (first%5+4)/5), fmt.Sprint(first + n - 1)},
 		} {
 			chunk := g.ColumnChunks()[i].(*pq.FileColumnChunk)
