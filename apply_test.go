@@ -218,7 +218,7 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 	}
 	cells := d.Mapper("a").Cells(mapping.JSON([]byte(`{"a":1,"n":12345678901234567890123}`)))
 	if got := cells[1].Value; got != "12345678901234567741440" {
-		t.Errorf("cell %s, want that of Compat", got)
+		t.Errorf("cell %s, want the cell of Compat", got)
 	}
 	if d.Mapper("b") != nil || d.Source().Type != forebay.HTTP {
 		t.Errorf("definition %+v", d.Source())
@@ -252,7 +252,7 @@ func TestCompiledMappersAreBounded(t *testing.T) {
 		}
 	}
 	if n := e.KeptMappers(); n < 100 || n > 260 {
-		t.Errorf("%d mappers are kept of 500, each of 4 KB text: want those of the last 1 MB", n)
+		t.Errorf("%d mappers are kept of 500, each of 4 KB text: want the last 1 MB of them", n)
 	}
 }
 

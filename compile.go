@@ -12,7 +12,7 @@ import (
 )
 
 // Definition is a [Source] that was checked and compiled. It is immutable and safe for concurrent use. [Engine.Apply] takes
-// those of its own [Engine.Compile].
+// the options of its own [Engine.Compile].
 type Definition struct {
 	engine *Engine // nil: none
 	source Source
@@ -33,7 +33,7 @@ func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
 }
 
 // Compile checks a source and compiles its mappings as an engine with these options does, without an engine. The error is a
-// [*DefinitionError] with all problems, also those of templates and paths.
+// [*DefinitionError] with all problems, also problems of templates and paths.
 func Compile(def Source, opts Options) (*Definition, error) {
 	return compile(nil, def, opts, &mapperCache{options: opts.mapping()})
 }
@@ -59,7 +59,7 @@ func (e *Engine) CompileColumns(sourceID, sinkID string, columns mapping.Columns
 }
 
 // mapperCacheText bounds the mappers that are kept although no source uses them, by bytes of the text of their columns:
-// those of changes that are checked now and made later. A mapper takes a few times its text.
+// mappers of changes that are checked now and made later. A mapper takes a few times its text.
 const mapperCacheText = 1 << 20
 
 // mapperCache compiles mappers, and returns those that it has compiled for the same columns of the same sink. Sinks share no

@@ -62,7 +62,7 @@ type ApplyOptions struct {
 	// problem refuses unless TableProblem.Known or Kept is set.
 	Refuse func(TableProblem) bool
 	// Creation marks the tables that the call creates, if the target is a [buffer.Uncreator]. [Engine.Uncreate] removes those
-	// that turn out not to be needed. Store the mark durably before the call, so that a crash does not lose it. Default:
+	// that turn out to be unneeded. Store the mark durably before the call, so that a crash does not lose it. Default:
 	// tables are not marked.
 	Creation string
 }

@@ -260,7 +260,7 @@ func (e *Engine) flush(ctx context.Context, ids []string) error {
 // Verify recounts the stored rows of every sink and compares them with the counters; see [buffer.Buffer.Verify].
 func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.buf.Verify(ctx) }
 
-// Close stops the intake, writes all accepted rows to disk, also those of SyncUnsafe sinks, and closes the data directory.
+// Close stops the intake, writes all accepted rows to disk, also rows of SyncUnsafe sinks, and closes the data directory.
 // Rows that are not in their table yet go on at the next Open; call FlushAll before Close to wait for them. Close may be
 // called twice.
 func (e *Engine) Close() error {

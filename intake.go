@@ -107,7 +107,7 @@ func (in Intake) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 
 // IngestOnce is [Engine.IngestBatch] for a call that may be repeated, because its caller did not learn the outcome or some
 // sinks have failed. What an earlier call with the same key has stored is not stored again: at those sinks the result is
-// that of the first call, with SinkResult.Replayed. Everything else is stored now, and what was rejected is rejected again.
+// the result of the first call, with SinkResult.Replayed. Everything else is stored now, and what was rejected is rejected again.
 // The records must be the same, in the same order.
 //
 // The key is stored in one batch with the rows, so the promise holds after a crash, a power cut or an unknown outcome

@@ -71,7 +71,7 @@ func TestSubmitTellsWhoRejects(t *testing.T) {
 	res, err := p.Wait(t.Context())
 	var sinkErr *forebay.SinkError
 	if !errors.As(err, &sinkErr) || sinkErr.Sink != "users" || sinkErr.Status != forebay.Rejected {
-		t.Errorf("error %v, want that of the sink without a value", err)
+		t.Errorf("error %v, want the error of the sink without a value", err)
 	}
 	if len(res.Sinks) != 2 || res.Sinks[0].Status != forebay.Rejected || res.Sinks[1].Status != forebay.Stored {
 		t.Errorf("result %+v, want rejected and stored", res)

@@ -52,7 +52,7 @@ func TestSourceWithSecret(t *testing.T) {
 			mustDefine(t, e, forebay.Source{ID: "web", Secret: tt.secret, OldSecret: tt.old, OldSecretUntil: tt.until})
 			check(tt.got, tt.want)
 			if _, ok := e.SourceWithSecret("other", tt.got); ok {
-				t.Errorf("%.10q is that of a source that there is not", tt.got)
+				t.Errorf("%.10q belongs to no source", tt.got)
 			}
 		}
 		mustDefine(t, e, forebay.Source{ID: "web", Secret: "new", OldSecret: "old", OldSecretUntil: later})

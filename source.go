@@ -94,7 +94,7 @@ type Sink struct {
 	// AllowedSignals are the kinds of telemetry that the sink takes from a source of type OTLP. Default: all. A record without
 	// a signal goes to every sink.
 	AllowedSignals []Signal
-	// Settings override those of the source, field by field.
+	// Settings override the settings of the source, field by field.
 	Settings Settings
 }
 

@@ -130,7 +130,7 @@ func commitRows(ctx context.Context, e *env, w workload, callers int, sink func(
 
 // pebbleSet stores every row with a synced Set of its own; the store groups the syncs. It is what one gets without
 // chunks. The memtable is as large as a log segment of the ring, and automatic compactions are off, so that the
-// figure is that of the log and the memtable alone.
+// figure is for the log and the memtable alone.
 func pebbleSet(w workload, callers int) scenarioFunc {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
 		row := w.row()

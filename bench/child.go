@@ -126,8 +126,7 @@ func (c *child) kill(rest func(line string)) error {
 		rest(c.lines.Text())
 	}
 	err := c.cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil
 	}
 	return err

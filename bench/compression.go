@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// compressing stores events whose fields differ as those of real services do: random ids, amounts and addresses, and a
+// compressing stores events whose fields differ as in real services: random ids, amounts and addresses, and a
 // text of words. (The text of the other scenarios repeats itself; any compression halves it many times.) It compares
 // what the compressions cost at ingestion and what is left.
 func compressing(c forebay.Compression) scenarioFunc {

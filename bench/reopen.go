@@ -54,7 +54,7 @@ func reopen(w workload) scenarioFunc {
 	}
 }
 
-// backlogArgs are those of the jobs backlog/fill and backlog/open.
+// backlogArgs are the arguments of the jobs backlog/fill and backlog/open.
 type backlogArgs struct{ Dir, Workload string }
 
 // open opens the engine of a backlog, in a folder that may have been used. Its sink compresses nothing, so a backlog of

@@ -15,7 +15,7 @@ import (
 type workload struct {
 	// name is the size as it appears in the names of scenarios.
 	name string
-	// bodyBytes is the size of a body, rowBytes that of its CSV row within a few bytes.
+	// bodyBytes is the size of a body, rowBytes the size of its CSV row within a few bytes.
 	bodyBytes, rowBytes int
 }
 
@@ -84,7 +84,7 @@ func again(r *mapping.Record) *mapping.Record {
 	return r
 }
 
-// row returns the CSV row of one event as the mapping stores it. Its size is that of all others within a few bytes.
+// row returns the CSV row of one event as the mapping stores it. All rows have the same size within a few bytes.
 func (w workload) row() []byte {
 	mapper := must(mapping.Compile(columns(), mapping.Options{}))
 	record := w.records(0, 1)[0]

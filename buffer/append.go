@@ -41,7 +41,7 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 // memory or the disk is full. Calls of Append that come meanwhile stand behind them or are refused.
 //
 // When ctx ends nothing was taken, and the error wraps its cause and the [*OverloadError] that says what was full. Errors
-// other than those of a full bound are returned at once.
+// other than a full bound are returned at once.
 func (b *Buffer) AppendWhenRoom(ctx context.Context, at time.Time, rows ...Rows) (Ticket, error) {
 	return b.append(ctx, at, rows, true)
 }

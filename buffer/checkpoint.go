@@ -20,7 +20,7 @@ import (
 // Open takes the copy up as an engine of its own: it finishes what it found under the old ids, and gives new ids to what
 // it takes. A file that the original has imported meanwhile is not doubled, since the [Target] knows its id. The staged
 // objects of such a file are gone: the target must look at the id before it opens them, or be a [Counter], which is
-// then asked. Staging and the tables are not in the copy: it needs those of the original, or copies of them that were
+// then asked. Staging and the tables are not in the copy: it needs the ones of the original, or copies of them that were
 // made later than the checkpoint.
 //
 // The folder must not exist. With an error there is no copy; with the error of ctx it may appear later. The copy is

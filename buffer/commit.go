@@ -175,7 +175,7 @@ func (b *Buffer) prepare(g *group) {
 	b.hand(c)
 }
 
-// dropLost removes the rows of sinks that are gone: the numbers of these sinks may be those of others now.
+// dropLost removes the rows of sinks that are gone: other sinks may have their numbers now.
 func (b *Buffer) dropLost(g *group) {
 	g.chunks = slices.DeleteFunc(g.chunks, func(ch *chunk) bool {
 		gone := ch.sink.gone.Load()

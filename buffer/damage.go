@@ -64,8 +64,7 @@ type Damage struct {
 // damageOf converts the error of reading a chunk into a DamageError if the bytes are wrong for good. Other errors may pass
 // and stay as they are.
 func damageOf(err error) error {
-	var bad *salvage.ChunkError
-	if errors.As(err, &bad) && salvage.IsLost(bad.Err) {
+	if bad, ok := errors.AsType[*salvage.ChunkError](err); ok && salvage.IsLost(bad.Err) {
 		return &DamageError{Chunk: int(bad.Seq), Err: bad.Err}
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Damaged lists the damage that was found and neither forgotten nor older than Tuning.DamageRetention: first that of the
+// Damaged lists the damage that was found and neither forgotten nor older than Tuning.DamageRetention: first the
 // store as a whole, then in the order of the slices. The ledger counts its rows forever.
 func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
 	if err := ctx.Err(); err != nil {

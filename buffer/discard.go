@@ -14,7 +14,7 @@ const discardJob = 1 << 63
 
 // Discard gives up a file that is not in its table yet: its rows leave the buffer and the ledger counts them as
 // discarded. It is for data that can never be imported and that nobody wants to wait for until Tuning.Retention. The
-// ids are those of [SinkStats]. A file that has ended, or that the sink does not have, is [ErrUnknownFile].
+// ids come from [SinkStats]. A file that has ended, or that the sink does not have, is [ErrUnknownFile].
 //
 // A running upload or import of the sink ends first, so a file that turns out to be imported is not discarded. But a
 // target that stored the rows of an earlier attempt and failed afterwards keeps them: that attempt counts as failed.

@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Two small files stand beside those of the store.
+// Two small files stand beside the files of the store.
 //
 // formatFile holds the format version as decimal text. It is read before anything else, so that the data of a newer
 // version is refused before the store replays its log or writes a byte. The same version stands in the store, under

@@ -31,7 +31,7 @@ type ChangeError struct {
 
 func (e *ChangeError) Error() string {
 	if e.Kept.Name == "" {
-		return fmt.Sprintf("sink %q: table %q would have %d columns with those of earlier definitions, at most %d are kept: give the sink another table",
+		return fmt.Sprintf("sink %q: table %q would have %d columns with the ones of earlier definitions, at most %d are kept: give the sink another table",
 			e.Sink, e.Table, e.columns, MaxTableColumns)
 	}
 	return fmt.Sprintf("sink %q: column %q cannot be %s: table %q keeps it as %s from version %d of its columns; use another name",

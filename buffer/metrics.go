@@ -31,7 +31,7 @@ func newMetrics(b *Buffer) (*metrics, error) {
 	in := instruments{meter: meter}
 	m := &metrics{
 		attributes: b.opts.SinkAttributes,
-		commits: in.histogram("forebay.commit.duration", "Time from the begin of a commit until it is on disk.",
+		commits: in.histogram("forebay.commit.duration", "Time from the start of a commit until it is on disk.",
 			0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
 		calls: in.histogram("forebay.driver.duration", "Duration of one call of a driver.",
 			0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900),

@@ -58,12 +58,10 @@ func Open(dir string, opts Options) (*Buffer, error) {
 
 // openError returns an error of opening the store as the buffer's.
 func openError(dir string, err error) error {
-	var inUse *pebblestore.InUseError
-	if errors.As(err, &inUse) {
+	if inUse, ok := errors.AsType[*pebblestore.InUseError](err); ok {
 		return &InUseError{Dir: dir, Err: inUse.Err}
 	}
-	var small *pebblestore.RoomError
-	if errors.As(err, &small) {
+	if small, ok := errors.AsType[*pebblestore.RoomError](err); ok {
 		err = &RoomError{Dir: small.Dir, Free: small.Free, Needed: small.Needed, For: small.For, err: err}
 	}
 	return fmt.Errorf("buffer: open %s: %w", dir, err)

@@ -54,7 +54,7 @@ type probeQueue struct {
 	spoken bool      // the log has a line of this failure
 }
 
-// probeQueues are those of a buffer. They are safe for concurrent use; reset makes them ready.
+// probeQueues are the queues of a buffer. They are safe for concurrent use; reset makes them ready.
 type probeQueues struct {
 	// mu is held for a few instructions, never while run is called.
 	mu     sync.Mutex

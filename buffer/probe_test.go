@@ -129,7 +129,7 @@ func TestWritingFileShowsItsFailedUpload(t *testing.T) {
 	})
 }
 
-// A sink whose calls fail does not get faster by those of others that succeed, and does not hold them up.
+// A sink whose calls fail is not retried sooner because calls of other sinks succeed, and does not hold them up.
 func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket"), only: "broken"}

@@ -159,7 +159,7 @@ func TestOneCallAKeyAtATime(t *testing.T) {
 	n := mustOnceHeld(t, b, gate, s)
 	wg.Wait()
 	if stored.Load() != 0 || n != 1 {
-		t.Errorf("the row was stored %d times more, and that of another key %d times", stored.Load(), n)
+		t.Errorf("the row was stored %d times more, and the row of another key %d times", stored.Load(), n)
 	}
 	flush(t, b, "a")
 	if got := ids(mem, "in.c-test.a"); len(got) != 2 {

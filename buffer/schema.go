@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// SchemaError says that a table's columns are not those of the file or definition. Rows keep
+// SchemaError says that a table has other columns than the file or definition. Rows keep
 // the table and the columns that they were mapped for, so those that wait stay where they are until the table has these columns
 // again. A changed definition helps new rows only.
 type SchemaError struct {
@@ -135,7 +135,7 @@ func kindOf(c datatype.Column) string {
 // Fit compares t with the columns that its table has, in their order; none for an absent table. It returns the columns that the
 // table must have for the rows of t. They begin with those that it has.
 //
-// Without t.Extend they are the same. Names and order must agree, the types of the table must hold every value of those of t,
+// Without t.Extend they are the same. Names and order must agree, the types of the table must hold every value of the types of t,
 // and a column that the table requires must be required by t.
 //
 // With t.Extend columns are matched by name without case, in any order, and new ones come behind. A column that is required, and

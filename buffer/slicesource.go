@@ -125,12 +125,10 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	if err == nil && rows != s.obj.Rows {
 		err = &DamageError{Chunk: -1, Rows: s.obj.Rows - rows, Err: errors.New("chunks are missing")}
 	}
-	var unreadable *salvage.ChunkError
-	if errors.As(err, &unreadable) {
+	if _, ok := errors.AsType[*salvage.ChunkError](err); ok {
 		s.unreadable.Store(true)
 	}
-	var damage *DamageError
-	if errors.As(err, &damage) {
+	if damage, ok := errors.AsType[*DamageError](err); ok {
 		damage.SinkID, damage.SliceID = s.obj.SinkID, s.obj.ID
 		s.damaged.Store(true)
 	}

@@ -129,7 +129,7 @@ func TestStatsHaveTheRealBytesOfTheStore(t *testing.T) {
 	}
 }
 
-// The states of the API are those of the records.
+// The API and the records have the same states.
 func TestStatesAreThoseOfTheRecords(t *testing.T) {
 	for api, record := range map[buffer.SliceState]format.SliceState{
 		buffer.SliceWriting: format.SliceWriting, buffer.SliceUploading: format.SliceUploading,

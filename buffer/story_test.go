@@ -277,7 +277,7 @@ func (s *story) news() string {
 	for len(s.ended) > 0 {
 		lines = append(lines, <-s.ended)
 	}
-	slices.Sort(lines) // those of one moment have no order
+	slices.Sort(lines) // outcomes of one moment have no order
 	var out strings.Builder
 	out.WriteString(strings.Join(lines, ""))
 	now := map[buffertest.Op]map[bool]int{}

@@ -159,8 +159,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		if moved {
 			continue
 		}
-		var damage *DamageError
-		if errors.As(err, &damage) {
+		if damage, ok := errors.AsType[*DamageError](err); ok {
 			damage.SinkID, damage.SliceID = r.ID, p.obj.ID
 			differ("%v", damage)
 			continue

@@ -141,7 +141,7 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task string, p plan
 		stored, unknown := c.readBack(ch, records, err)
 		switch {
 		case unknown != nil:
-			return unknown // the tokens stay: they may be those of the store
+			return unknown // the tokens stay: the store may have them
 		case !stored:
 			return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(ch, made, intent))
 		}

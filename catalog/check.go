@@ -106,7 +106,7 @@ func (s SourceSpec) check(compile compiler, extend bool) *Error {
 		// Their tables cannot both be right: the task would fail after the first has created its own.
 		first := slices.IndexFunc(s.Sinks[:i], func(o SinkSpec) bool { return o.TableID == sink.TableID })
 		if first >= 0 && !(sink.grows(extend) && s.Sinks[first].grows(extend)) && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameInTable) {
-			f.add("Sink %d: table.tableId is %q, which is also that of sink %d; sinks of one table have the same columns in the same order: names, types and whether they are required",
+			f.add("Sink %d: table.tableId is %q, which sink %d has too; sinks of one table have the same columns in the same order: names, types and whether they are required",
 				i, sink.TableID, first)
 		}
 	}

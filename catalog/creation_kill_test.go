@@ -89,7 +89,7 @@ func TestKillDuringCreate(t *testing.T) {
 		}
 		for _, sink := range sinksOfKill() {
 			if got, err := tables.Columns("in.c-web." + sink); err != nil || !slices.Equal(got, want) {
-				t.Errorf("killed after %d tables: that of %s has %v, %v, want %v", after, sink, got, err, want)
+				t.Errorf("killed after %d tables: the table of %s has %v, %v, want %v", after, sink, got, err, want)
 			}
 		}
 		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); err != nil {

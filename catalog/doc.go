@@ -15,7 +15,7 @@
 //     what a crash has left between the two.
 //   - Two changes of one source or sink never run at the same time: the second is refused with [Busy] and the id of the
 //     first. Changes of different sinks of one source wait for each other. No update is lost.
-//   - No change loses an accepted row. Rows go to the table that they were mapped for, also those of sinks that are disabled
+//   - No change loses an accepted row. Rows go to the table that they were mapped for, also rows of sinks that are disabled
 //     or deleted meanwhile, so nothing has to be drained first.
 //   - An erasure drops only tables that no live sink uses. It waits for changes that have begun to use one of its tables,
 //     and then leaves the table; later changes are refused with [Busy] until the erasure has ended.

@@ -15,7 +15,7 @@ import (
 type erasure struct {
 	// Task is the one that ends with it.
 	Task Task `json:"task"`
-	// Tables are those of the sinks, sorted.
+	// Tables are the tables of the sinks, sorted.
 	Tables []string `json:"tables"`
 	// Result is the sentence of the task when all is gone.
 	Result string `json:"result"`

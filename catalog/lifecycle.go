@@ -70,7 +70,7 @@ func (c *Catalog) ChangeSettings(by By, ref Ref, description string, changes []S
 	}))
 }
 
-// sinkSettings are those of the sink that is changed; nil for a source.
+// sinkSettings are the settings of the changed sink; nil for a source.
 func (ch *change) sinkSettings() Overrides {
 	if ch.ref.Sink == "" {
 		return nil

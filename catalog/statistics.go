@@ -21,7 +21,7 @@ type Cleared struct {
 
 // Statistics are the counters of one sink since they were cleared last.
 type Statistics struct {
-	// Total is the sum of the levels. Its times are those of all rows that were ever counted: they do not begin again with a
+	// Total is the sum of the levels. Its times span all rows that were ever counted: they do not begin again with a
 	// clearing.
 	Total, Local, Staging, Target buffer.Level
 	// Expired, Damaged and Discarded are rows that are in no level any more and not in the table.
@@ -103,7 +103,7 @@ func statistics(s Sink, st forebay.SinkStats) Statistics {
 	return out
 }
 
-// ClearStatistics starts the counters of a sink's table again, or those of all live sinks of a source. Rows that wait are
+// ClearStatistics sets the counters of a sink's table to zero, or the counters of all live sinks of a source. Rows that wait are
 // still counted.
 func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 	if _, _, err := c.find(ref); err != nil {

@@ -352,7 +352,7 @@ func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
 	return r.task, nil
 }
 
-// loadTasks reads the tasks of earlier openings. Those that had not ended failed, except those of erasures.
+// loadTasks reads the tasks of earlier openings. Tasks that had not ended count as failed, except erasures.
 func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
 	err := scan(c.store, taskPrefix, func(key string, t *Task) {

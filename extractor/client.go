@@ -248,7 +248,7 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 	return &response{status: resp.StatusCode, header: resp.Header, body: body}, nil
 }
 
-// readBody reads up to one byte more than most into memory of the size of the text. length is that of the text, -1 when
+// readBody reads up to one byte more than most into memory of the size of the text. length is the length of the text, -1 when
 // it is not known: then there are two copies of it for a moment, and never more.
 func readBody(r io.Reader, length, most int64) (string, error) {
 	r = io.LimitReader(r, most+1)

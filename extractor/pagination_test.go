@@ -21,7 +21,7 @@ func TestPagination(t *testing.T) {
 			requests: []string{"GET /u?k=v", "GET /u?page=2&k=v"},
 		},
 		{
-			name: "url: a parameter overrides that of the link", api: method(`"response.url", "includeParams": true`), config: job(`, "params": {"k": "v", "page": 1}`),
+			name: "url: a parameter overrides the same one of the link", api: method(`"response.url", "includeParams": true`), config: job(`, "params": {"k": "v", "page": 1}`),
 			answers: []string{page(`"/u?page=2&z=3"`), `[]`}, requests: []string{"GET /u?k=v&page=1", "GET /u?page=1&z=3&k=v"},
 		},
 		{

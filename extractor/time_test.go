@@ -267,7 +267,7 @@ func TestTimeReferences(t *testing.T) {
 	})
 }
 
-// TestHeadersOfARun takes the time of the run for headers that are computed, not that of Parse.
+// TestHeadersOfARun takes the time of the run for headers that are computed, not the time of Parse.
 func TestHeadersOfARun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/mapping/internal/template"
 )
 
-// Type is the kind of a column: where its value comes from. The words are those of the Stream API, which calls it type.
+// Type is the kind of a column: where its value comes from. The words come from the Stream API, which calls it type.
 type Type string
 
 // The kinds of columns of the published service.

@@ -75,8 +75,7 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault faultFunc) 
 		}
 	case TypePath:
 		p, err := tape.ParsePath(c.Path, opts.Compat)
-		var pe *tape.PathError
-		if errors.As(err, &pe) {
+		if pe, ok := errors.AsType[*tape.PathError](err); ok {
 			fault("path", 1, pe.Offset+1, errors.New(pe.Msg))
 		} else {
 			cl.path, cl.node = p, m.paths.Add(p)

@@ -61,7 +61,7 @@ const (
 	TooLong
 )
 
-// reasonWords are the reasons as words; those of typed columns are the words of package celltype.
+// reasonWords are the reasons as words. Reasons of typed columns have the words of package celltype.
 var reasonWords = [...]string{
 	"unknown", "missingValue", "invalidBody", "unsupportedBody", "templateFailed", "budgetExceeded",
 	"nullValue", "emptyText", "wrongKind", "malformed", "notIntegral", "outOfRange", "tooPrecise", "needsUnit", "noZone", "leapSecond",
@@ -190,7 +190,7 @@ type DefinitionError struct {
 	Index  int
 	Column string
 	// Field is the field at fault under its name in the Stream API, for example "rawString" or "template.content". The name is
-	// that of [Column] with a small first letter, except for Default, which is "defaultValue".
+	// the name in [Column] with a small first letter, except for Default, which is "defaultValue".
 	Field string
 	// Line and Col are the place in the path or template, both from 1, or 0 when the fault has no place.
 	Line, Col int

@@ -10,7 +10,7 @@ import (
 //
 //	p, err := engine.Submit(ctx, "orders", mapping.From(order))
 //
-// The first mapper that needs the value encodes it, once for all mappers of the record. The rules are those of encoding/json
+// The first mapper that needs the value encodes it, once for all mappers of the record. The rules are the rules of encoding/json
 // without its HTML escapes. Keys of maps are sorted, so equal values give equal rows. The encoding costs what encoding/json
 // costs, before the body is mapped as JSON: pass bytes that exist already to [JSON].
 //

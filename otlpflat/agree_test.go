@@ -35,7 +35,7 @@ func paths(out []string, prefix string, value any) []string {
 	return out
 }
 
-// checkAgreement compares the cells of a document with those of its JSON text, for each of its paths.
+// checkAgreement compares the cells of a document with the cells of its JSON text, for each path.
 func checkAgreement(t *testing.T, doc mapping.FieldDocument) {
 	t.Helper()
 	text, err := doc.AppendJSON(nil)

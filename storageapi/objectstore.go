@@ -118,8 +118,7 @@ func (c *Client) get(ctx context.Context, s *objectStore, inner string) (rc io.R
 		if err == nil {
 			rc = resp.Body
 		}
-		var e *Error
-		if errors.As(err, &e) && e.Status == http.StatusNotFound {
+		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusNotFound {
 			err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
 		}
 		return f, err

@@ -248,8 +248,7 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte) (*http.Res
 
 // withoutURL takes the address out of an error of net/http: its query may be a signature.
 func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

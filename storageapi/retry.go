@@ -39,12 +39,10 @@ func networkFault(err error) fault {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return faultFinal
 	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) && dns.IsNotFound {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return faultFinal
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return faultRefused
 	}
 	return faultUnknown
@@ -62,8 +60,7 @@ func (c *Client) retry(ctx context.Context, method, path string, attempt func() 
 			return err
 		}
 		delay := delays.NextBackOff()
-		var e *Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*Error](err); ok {
 			delay = max(delay, e.RetryAfter)
 		}
 		if time.Since(begin)+delay > o.MaxElapsed {

@@ -72,7 +72,7 @@ func TestSourceIsNotReadAfterUpload(t *testing.T) {
 	}
 }
 
-// The end of a job is an answer like that of a call: both say with their code what was wrong.
+// A failed job answers as a failed call does: both say with their code what was wrong.
 func TestCodesOfJobs(t *testing.T) {
 	taken := &JobError{Job{Error: &JobFailure{Code: "storage.buckets.tableAlreadyExists"}}}
 	if !IsAlreadyExists(taken) || !HasCode(taken, "storage.buckets.tablealreadyexists") || IsNotFound(taken) {

@@ -48,7 +48,7 @@ type limitedListener struct {
 	checks [][]byte // how requests for checks begin
 
 	mu       sync.Mutex
-	conns    map[*limitedConn]struct{} // without those of the reserve
+	conns    map[*limitedConn]struct{} // without the connections of the reserve
 	reserved int
 	leaving  int      // how many of conns gave way and are not closed yet
 	victims  []victim // candidates to give way next

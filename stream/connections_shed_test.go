@@ -88,7 +88,7 @@ func (c *client) say(text string) {
 	}
 }
 
-// status returns that of the next answer, 0 if the connection is closed.
+// status returns the status of the next answer, 0 if the connection is closed.
 func (c *client) status() int {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.in, nil)
@@ -287,7 +287,7 @@ func useHTTP2(t *testing.T, address string) int {
 	for i := range 6 {
 		transport := &http.Transport{
 			ForceAttemptHTTP2: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the certificate is that of the test
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the certificate belongs to the test
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s/%d", address, i), nil)

@@ -97,7 +97,7 @@
 //	POST /v1/{logs, metrics or traces}                                the same; the secret alone identifies the source
 //
 // OTEL_EXPORTER_OTLP_ENDPOINT is the path up to /v1; exporters append the signal. The endpoint of one signal, which exporters
-// use unchanged, may leave out /v1/{signal}: the first record then tells the signal. Records are those of package otlpflat.
+// use unchanged, may leave out /v1/{signal}: the first record then tells the signal. Package otlpflat has the form of the records.
 // Columns see the headers of the request without Authorization. A sink takes the signals of its AllowedSignals. Module
 // stream/otlpgrpc does the same over gRPC.
 //
@@ -120,7 +120,7 @@
 //
 //   - source, secret, signal and encoding
 //   - the bytes without their Content-Encoding
-//   - the headers that columns see, except those that change with each attempt: Host, Via, Date, those of tracing
+//   - the headers that columns see, except headers that change with each attempt: Host, Via, Date, headers of tracing
 //     (traceparent, b3, …), X-Request-Id, X-Correlation-Id, X-Forwarded-For and the like
 //
 // and if each record has a time within 24 h of now, because equal batches then describe the same nanoseconds. Batches that are

@@ -63,7 +63,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// The headers that mappings see are those of the request with its Host, also where they cannot be shared with it.
+// Mappings see the headers of the request and its Host, also where they cannot be shared with it.
 func TestRecordHost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		host   string

@@ -64,7 +64,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// FuzzSplitArray compares the elements with those of the standard decoder.
+// FuzzSplitArray compares the elements with the ones of the standard decoder.
 func FuzzSplitArray(tf *testing.F) {
 	f := fuzztest.New(tf)
 	f.Add(`[{"a":"b,]"},[1,2],"\\\"",null]`)

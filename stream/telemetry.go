@@ -77,7 +77,7 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 		}
 		if other, ok := otlp.Sniff(enc, data); ok && other != signal && enc == otlp.JSON {
 			return names.Errorf(http.StatusBadRequest, "badRequest",
-				"The request has %s, but the path is that of %s. Post it to /v1/%s.", other, signal, other)
+				"The request has %s, but the path is for %s. Post it to /v1/%s.", other, signal, other)
 		}
 	}
 	sum := otlp.SumOf(data)

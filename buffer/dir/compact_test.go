@@ -197,7 +197,7 @@ func TestOldPartsAreRemoved(t *testing.T) {
 		if err := tables.Compact(t.Context(), dayTable); err != nil {
 			t.Fatal(err)
 		}
-		// Those of two days ago are gone; those of yesterday are not kept longer by those of today.
+		// Versions of two days ago are gone. Versions of today do not keep the ones of yesterday longer.
 		want := []string{"file-00~file-07~8.csv", "file-08~file-15~8.csv"}
 		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want) {
 			t.Errorf("parts %q, want %q", got, want)

@@ -42,7 +42,7 @@
 //	.import tables/in.c-web.events/0197c5a1-….csv events
 //	.import --skip 1 tables/in.c-web.events/0197c5a2-….csv events
 //
-// makes text columns from the header line of the first part, and skips that of the others. Begin with the newest part: an older one
+// makes text columns from the header line of the first part, and skips the other header lines. Begin with the newest part: an older one
 // may lack the last columns. This import knows no NULL: NULL and the empty text both become the empty text. The command that
 // examples/quickstart prints keeps them apart.
 //

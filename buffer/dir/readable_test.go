@@ -44,7 +44,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 			}
 			var want []byte
 			id := 0
-			// One commit each: large ones become members at once, those of one row wait and are packed together.
+			// One commit each: a large one becomes a member at once, commits of one row wait and are packed together.
 			for _, rows := range []int{300, 1, 1, 1, 300, 1, 4000} {
 				var data []byte
 				for range rows {

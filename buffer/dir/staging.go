@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,10 +65,7 @@ func (s *StagingDir) Needs(stored, _ int64) (folder string, bytes int64) { retur
 
 // Open implements [buffer.Staging].
 func (s *StagingDir) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
-	if err := parts.CheckID("object", obj.ID); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(parts.CheckID("object", obj.ID), ctx.Err()); err != nil {
 		return nil, err
 	}
 	rc, err := s.files.FS.Open(s.path(obj.ID))
@@ -80,10 +78,7 @@ func (s *StagingDir) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser
 // Delete implements [buffer.Staging].
 func (s *StagingDir) Delete(ctx context.Context, objs ...buffer.Object) error {
 	for _, obj := range objs {
-		if err := parts.CheckID("object", obj.ID); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(parts.CheckID("object", obj.ID), ctx.Err()); err != nil {
 			return err
 		}
 		if err := s.files.FS.Remove(s.path(obj.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -36,8 +36,7 @@ func main() {
 			return
 		}
 		fmt.Fprintln(os.Stderr, "inspect:", err)
-		var inUse *buffer.InUseError
-		if errors.As(err, &inUse) {
+		if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
 			fmt.Fprintln(os.Stderr, "An engine is running on this directory. Let it make a copy with Engine.Checkpoint(ctx, NEW) "+
 				"and inspect NEW, with -staging "+filepath.Join(filepath.Dir(inUse.Dir), "staging")+", or stop it first.")
 		}

@@ -71,7 +71,7 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// The printed command of SQLite works as it is, and tells NULL from the empty text. internal/sqltest runs that of DuckDB.
+// The printed command of SQLite works as it is, and tells NULL from the empty text. internal/sqltest runs the command of DuckDB.
 func TestPrintedQuery(t *testing.T) {
 	folder := t.TempDir() + "/it's here"
 	status, stdout, stderr := quickstart(t, "-n", "200", "-clients", "4", "-dir", folder)

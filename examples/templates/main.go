@@ -77,11 +77,9 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		{ID: "example", Table: forebay.Table{ID: "example", Columns: mapping.Columns{col}}},
 	}}
 	compiled, err := forebay.Compile(source, forebay.Options{Mapping: mapping.Options{Compat: *compat}})
-	var refused *forebay.DefinitionError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*forebay.DefinitionError](err); ok {
 		for _, problem := range refused.Problems {
-			var fault *mapping.DefinitionError
-			if errors.As(problem, &fault) {
+			if fault, ok := errors.AsType[*mapping.DefinitionError](problem); ok {
 				point(stdout, content, fault)
 			}
 		}

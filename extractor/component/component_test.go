@@ -75,7 +75,7 @@ func row(endpoint string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"parameters":{"config":{"jobs":[{"endpoint":%q,"dataField":"items","params":{"since":{"time":"previousStart"}}}]}}}`, endpoint))
 }
 
-// run waits for a job. Its error is that of the job.
+// run waits for a job and returns its error.
 func (w *world) run(config string) error {
 	w.t.Helper()
 	job, err := w.CreateQueueJob(w.t.Context(), storageapi.QueueJobCreate{Component: "generic-extractor", Config: config})

@@ -45,7 +45,7 @@ func (e *RejectedError) Unwrap() error { return e.First }
 
 // Into returns a function for [extractor.Options] that stores the records of each page at the source that sourceOf names
 // for their data type. It returns when the rows of all sinks are on disk, and waits while there is no room for them. Its
-// errors are those of sourceOf, of [forebay.Engine.IngestAtomic], and [*RejectedError]. It is for one run at a time.
+// errors are the errors of sourceOf, of [forebay.Engine.IngestAtomic], and [*RejectedError]. It is for one run at a time.
 func Into(eng Engine, sourceOf func(ctx context.Context, dataType string) (string, error)) func(context.Context, *extractor.Page) error {
 	return func(ctx context.Context, p *extractor.Page) error {
 		if p.Len() == 0 {

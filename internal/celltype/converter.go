@@ -31,7 +31,7 @@ func KindOf(json []byte) Kind {
 	return Number
 }
 
-// Rules say which values a column takes beside those of its type.
+// Rules say which values a column takes beside the values of its type.
 type Rules struct {
 	Epoch         Epoch // numbers are times in this unit
 	AssumeUTC     bool  // a time without a zone is in UTC

@@ -275,10 +275,7 @@ func parseDate(text []byte) (year, month, day int, reason Reason) {
 		return 0, 0, 0, Malformed
 	}
 	year += century * 100
-	if month < 1 || month > 12 || day < 1 {
-		return 0, 0, 0, OutOfRange
-	}
-	if day > monthLength(year, month) {
+	if month < 1 || month > 12 || day < 1 || day > monthLength(year, month) {
 		return 0, 0, 0, OutOfRange
 	}
 	return year, month, day, OK

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math/bits"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -97,18 +98,12 @@ func appendString(dst []byte, s string, html, raw bool) []byte {
 			dst = append(dst, '\\', c)
 		case c >= 0x20 && !(html && (c == '<' || c == '>' || c == '&')):
 			dst = append(dst, c)
-		case c == '\b':
-			dst = append(dst, '\\', 'b')
-		case c == '\f':
-			dst = append(dst, '\\', 'f')
-		case c == '\n':
-			dst = append(dst, '\\', 'n')
-		case c == '\r':
-			dst = append(dst, '\\', 'r')
-		case c == '\t':
-			dst = append(dst, '\\', 't')
 		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+			if at := strings.IndexByte("\b\f\n\r\t", c); at >= 0 {
+				dst = append(dst, '\\', "bfnrt"[at])
+			} else {
+				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+			}
 		}
 	}
 	return append(dst, '"')

@@ -24,7 +24,7 @@ func docRules() []rule {
 	}
 }
 
-// understood are methods whose contract is that of a well-known interface, and needs no words unless it differs.
+// understood are methods of well-known interfaces, whose contract needs no words unless it differs.
 var understood = []string{
 	"Error", "Unwrap", "Is", "As", "String", "Len", "Less", "Swap", "Close", "Read", "Write",
 	"MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "ServeHTTP",

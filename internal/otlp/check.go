@@ -275,7 +275,7 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 	return nil
 }
 
-// maxBrackets bounds the open brackets of JSON: four for each level of a value, plus those of the messages around it.
+// maxBrackets bounds the open brackets of JSON: four for each level of a value, plus the brackets of the messages around it.
 const maxBrackets = 4*MaxNesting + 24
 
 // checkJSON counts brackets and commas, and refuses what the decoder misreads: it stops at the end of the first value, takes

@@ -153,7 +153,7 @@ func want(t *testing.T, r map[string]any, key string, value any) {
 
 func text(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
 
-// attributes are those of the SDK as a record has them.
+// attributes are the attributes of the SDK as a record has them.
 func attributes(kvs []attribute.KeyValue) map[string]any {
 	m := make(map[string]any)
 	for _, kv := range kvs {

@@ -132,7 +132,7 @@ func listen(t *testing.T) (*os.File, string) {
 	return f, address
 }
 
-// killedNames are those of the records of a batch.
+// killedNames are the names of the records of a batch.
 func killedNames(sender string, batch int) (list []string) {
 	for i := range 5 {
 		list = append(list, fmt.Sprintf("%s/%d/%d", sender, batch, i))

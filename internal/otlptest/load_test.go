@@ -75,7 +75,7 @@ func (s *httpSender) send() error {
 type grpcSender struct {
 	net.Conn
 	in *bufio.Reader
-	// first has the frames of the first call, and frames those of the others, whose fields are in the table of the connection.
+	// first has the frames of the first call, frames the ones of later calls, whose fields are in the table of the connection.
 	first, frames []byte
 	size          int // of the message with its prefix
 	most          int // of the calls in flight

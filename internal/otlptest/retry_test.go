@@ -67,7 +67,7 @@ func (d *slowDisk) resume() {
 	d.hold = nil
 }
 
-// names are those of the records of a batch.
+// names are the names of the records of a batch.
 func names(batch int) (list []string) {
 	for i := range 10 {
 		list = append(list, fmt.Sprintf("%d/%d", batch, i))
@@ -137,7 +137,7 @@ const (
 	lastRetry  = time.Minute
 )
 
-// retryingExporters are those of the SDK, of each protocol and signal.
+// retryingExporters are the exporters of the SDK, one for each protocol and signal.
 var retryingExporters = map[string]map[string]func(*service) (retrying, error){
 	"HTTP": {
 		"traces": func(s *service) (retrying, error) {

@@ -13,7 +13,7 @@ import (
 // next block on. If it finds none, it takes the rest for a torn write that was never acknowledged, so it would drop acknowledged
 // rows of a short log without an error. Here each chunk is checked, also those that follow unreadable bytes.
 //
-// The format is that of pebble's package record: blocks of logBlock bytes with chunks in them. The head of a chunk:
+// The format is the one of pebble's package record: blocks of logBlock bytes with chunks in them. The head of a chunk:
 //
 //	offset size
 //	0      4    masked CRC-32C of everything from offset 6 on
@@ -58,10 +58,7 @@ func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
 	if b[6] >= 9 {
 		head = syncHeadSize
 	}
-	if number != num || len(b) < head+length {
-		return c, 0, false
-	}
-	if MaskedSum(b[6:head+length]) != sum {
+	if number != num || len(b) < head+length || MaskedSum(b[6:head+length]) != sum {
 		return c, 0, false
 	}
 	c = logChunk{kind: int(b[6]-5) % 4, payload: b[head : head+length]}

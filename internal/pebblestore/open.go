@@ -233,7 +233,7 @@ func (o *Opening) drained() bool {
 	}
 }
 
-// lockDir keeps other openings out, also those of other processes. While another has the folder the error is an [*InUseError].
+// lockDir keeps other openings out, also openings of other processes. While another has the folder the error is an [*InUseError].
 func lockDir(disk vfs.FS, dir string) (io.Closer, error) {
 	path := disk.PathJoin(dir, "LOCK") // the name is pebble's
 	lock, err := disk.Lock(path)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Random transitions: only those of the diagram are made, and what a condition says of the store agrees with its phase.
+// Random transitions: only transitions of the diagram are made, and what a condition says of the store agrees with its phase.
 func TestLifeFollowsItsDiagram(t *testing.T) {
 	allowed := map[Phase][]Phase{
 		PhaseOpen:      {PhaseFailed, PhaseClosing},

@@ -258,14 +258,13 @@ func (r *room) age() time.Duration { return time.Since(r.began) - time.Duration(
 
 // updateSoon measures the room in the background.
 func (r *room) updateSoon() {
-	if !r.updating.CompareAndSwap(false, true) {
-		return
-	}
-	if !r.background(func() {
-		r.update()
-		r.updating.Store(false)
-	}) {
-		r.updating.Store(false)
+	r.once(&r.updating, r.update)
+}
+
+// once runs fn in the background, unless running says that it does already.
+func (r *room) once(running *atomic.Bool, fn func()) {
+	if running.CompareAndSwap(false, true) && !r.background(func() { fn(); running.Store(false) }) {
+		running.Store(false)
 	}
 }
 
@@ -291,11 +290,7 @@ func (r *room) background(fn func()) bool {
 	if r.closed {
 		return false
 	}
-	r.runs.Add(1)
-	go func() {
-		defer r.runs.Done()
-		fn()
-	}()
+	r.runs.Go(fn)
 	return true
 }
 
@@ -380,19 +375,16 @@ func (r *room) give(logs int64) {
 	r.mu.Lock()
 	now := r.gave.IsZero() || time.Since(r.gave) >= giveEvery
 	r.mu.Unlock()
-	if !now || !r.giving.CompareAndSwap(false, true) {
+	if !now {
 		return
 	}
-	if !r.background(func() {
+	r.once(&r.giving, func() {
 		r.o.giveBack(logs, false)
 		r.mu.Lock()
 		r.gave = time.Now()
 		r.mu.Unlock()
-		r.giving.Store(false)
 		r.update()
-	}) {
-		r.giving.Store(false)
-	}
+	})
 }
 
 // giveBack frees what the store does not need: spare logs, logs of more than the given bytes, whose rows become tables, and

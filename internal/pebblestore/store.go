@@ -104,7 +104,7 @@ func NewStore(c StoreConfig) *Store {
 }
 
 // Open opens the store, creating its folder if need be. It is called once. Errors are an [*InUseError], a [*DamageError], a
-// [*RoomError], those of the functions of the configuration, and those of the file system.
+// [*RoomError], and errors of the functions of the configuration and of the file system.
 func (s *Store) Open() error {
 	c := &s.conf
 	if !c.ReadOnly {
@@ -150,8 +150,7 @@ func (s *Store) failed(o *Opening, err error) {
 // log to a table before it is open.
 func (s *Store) open() (*Opening, error) {
 	o, err := s.try(s.known)
-	var damage *DamageError
-	if errors.As(err, &damage) && s.conf.Repair != nil {
+	if damage, ok := errors.AsType[*DamageError](err); ok && s.conf.Repair != nil {
 		if err = s.conf.Repair(damage); err == nil {
 			o, err = s.try(false)
 		}
@@ -206,7 +205,7 @@ func (s *Store) identify(o *Opening) error {
 	}
 	if s.instance != "" {
 		if string(found) != s.instance {
-			return errors.New("the folder was replaced by that of another store: close this one and open it again")
+			return errors.New("the folder holds another store now: close this one and open it again")
 		}
 		return nil
 	}
@@ -263,8 +262,7 @@ func (s *Store) View(read func(pebble.Reader) error) error {
 	if e := s.settled(o); e != nil {
 		return e
 	}
-	var marked *readFailure
-	if errors.As(err, &marked) {
+	if marked, ok := errors.AsType[*readFailure](err); ok {
 		return s.marked(marked.err)
 	}
 	return err
@@ -315,8 +313,7 @@ func (s *Store) Update(change func(*pebble.Batch) error) error {
 	batch := o.DB.NewIndexedBatch()
 	defer batch.Close()
 	if err := change(batch); err != nil {
-		var marked *readFailure
-		if errors.As(err, &marked) {
+		if marked, ok := errors.AsType[*readFailure](err); ok {
 			err = s.marked(marked.err)
 		}
 		return &notCommitted{err}

@@ -74,7 +74,7 @@ func everySymbol(rng *rand.Rand) []byte {
 	return text
 }
 
-// csvRows are rows like those of an engine: random ids, times, names and numbers between constant ones, and words.
+// csvRows are rows as an engine writes them: random ids, times, names and numbers between constant ones, and words.
 func csvRows(rng *rand.Rand, size, words int) []byte {
 	vocabulary := strings.Fields("the gate opens when basin is full and water turns wheel order paid shipped returned customer street")
 	var b []byte
@@ -184,7 +184,7 @@ func TestTheSameTextBecomesTheSameMember(t *testing.T) {
 	}
 }
 
-// Members of rows are hardly longer than those of the library at its fastest level, and mostly shorter.
+// Members of rows are hardly longer than what the library writes at its fastest level, and mostly shorter.
 func TestLongMembersAreShort(t *testing.T) {
 	var (
 		e   LongEncoder

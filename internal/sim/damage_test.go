@@ -32,7 +32,7 @@ type storedChunk struct {
 const chunkHead = 56
 
 // damage changes bytes of the disk while no process has it open: in the value of some chunks, where the checksum of the
-// chunk finds it, or in a file of the store, where that of a block finds it.
+// chunk finds it, or in a file of the store, where the checksum of a block finds it.
 func (r *run) damage() {
 	db, err := pebble.Open(r.localDir(), &pebble.Options{FS: r.disk.mem, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}, EventListener: patient()})
 	if err != nil {

@@ -43,7 +43,7 @@
 // # Determinism
 //
 // All decisions of a run come from its seed: the operator's from two generators, the disk's from the number of the
-// operation, and those of clients and drivers from the name of the call and its attempt, so that they do not depend on the
+// operation, and decisions of clients and drivers from the name of the call and its attempt, so that they do not depend on the
 // order of goroutines. That order, the choice of a select between ready cases, and the order of maps do not come from the
 // seed. With one processor (-cpu 1) nearly every seed takes the same course each time; with several, simultaneous events
 // change their order. A single run prints a fingerprint, a sum over all driver calls and their times, that tells which runs

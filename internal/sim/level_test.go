@@ -231,7 +231,7 @@ func (l *engineLevel) stats() buffer.Stats {
 	return out
 }
 
-// dataDir is the folder of the run, localDir that of its local level.
+// dataDir is the folder of the run, localDir the folder of its local level.
 func (r *run) dataDir() string { return "data" }
 
 func (r *run) localDir() string { return r.localOf(r.dataDir()) }

@@ -65,7 +65,7 @@ const (
 type row struct {
 	fate fate
 	sink string
-	// table is where it belongs; empty: one of those of the definitions in history from..to (-1: the last).
+	// table is where it belongs; empty: a table of one of the definitions in history from..to (-1: the last).
 	table    string
 	version  version // if table is set
 	from, to int
@@ -138,7 +138,7 @@ func (r *run) ends(ids []string, err error, kept map[string]bool) {
 	}
 }
 
-// definitions are those that may have been effective during the call that offered a row. Called with mu held.
+// definitions are the ones that may have been in force during the call that offered a row. Called with mu held.
 func (r *run) definitions(sink string, x *row) []entry {
 	to := x.to
 	if to < 0 {
@@ -228,7 +228,7 @@ type ending struct {
 	state buffer.FileState
 	rows  int64
 	known map[string]bool // names of its rows, as far as staging got them
-	// counted are those of them that its number of rows has: an object that was put again without its damaged rows
+	// counted are the ones that its number of rows includes: an object that was put again without its damaged rows
 	// counts as it was put last.
 	counted map[string]bool
 }

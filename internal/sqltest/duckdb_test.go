@@ -92,7 +92,7 @@ func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
 const read = `read_csv('%s/**/*.csv', header = true, %s, union_by_name = true,
 	delim = ',', quote = '"', escape = '"', allow_quoted_nulls = false, hive_partitioning = true, hive_types_autocast = false)`
 
-// DuckDB reads values, NULL, the empty text and newlines of all parts: those that were merged, those of several days, and those
+// DuckDB reads values, NULL, the empty text and newlines of all parts: parts that were merged, parts of several days, and parts
 // from before a column was added.
 func TestDuckDBReadsTables(t *testing.T) {
 	tables := dir.TablesWith(t.TempDir(), dir.TablesOptions{PartitionBy: "at", MergeTo: 1 << 20})

@@ -20,7 +20,7 @@ var tableID = regexp.MustCompile(`^(in|out)\.([A-Za-z0-9_-]{1,96})\.([A-Za-z0-9_
 func splitTable(id string) (stage, bucket, table string, err error) {
 	m := tableID.FindStringSubmatch(id)
 	if m == nil {
-		return "", "", "", buffer.Permanent(fmt.Errorf(`table id %.120q: want "in" or "out", the name of a bucket and that of a table, joined by dots`, id))
+		return "", "", "", buffer.Permanent(fmt.Errorf(`table id %.120q: want "in" or "out", a bucket and a table, joined by dots`, id))
 	}
 	return m[1], m[2], m[3], nil
 }

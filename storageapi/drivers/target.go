@@ -59,16 +59,14 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 
 // classify marks errors that a retry cannot cure as permanent.
 func classify(err error) error {
-	var e *storageapi.Error
-	if errors.As(err, &e) && e.Status >= 400 && e.Status < 500 {
+	if e, ok := errors.AsType[*storageapi.Error](err); ok && e.Status >= 400 && e.Status < 500 {
 		switch e.Status {
 		case 404, 408, 409, 423, 429:
 			return err
 		}
 		return buffer.Permanent(err)
 	}
-	var failed *storageapi.JobError
-	if errors.As(err, &failed) && strings.HasPrefix(failed.Code(), "csvImport.") {
+	if failed, ok := errors.AsType[*storageapi.JobError](err); ok && strings.HasPrefix(failed.Code(), "csvImport.") {
 		return buffer.Permanent(err) // the bytes or the columns are refused
 	}
 	return err
@@ -134,8 +132,7 @@ func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *b
 		return err
 	}
 	err = t.await(ctx, client, *p)
-	var failed *storageapi.JobError
-	if errors.As(err, &failed) && strings.EqualFold(failed.Code(), "csvImport.columnsNotMatch") {
+	if failed, ok := errors.AsType[*storageapi.JobError](err); ok && strings.EqualFold(failed.Code(), "csvImport.columnsNotMatch") {
 		// The table was changed after it was looked at.
 		if found, terr := client.Table(ctx, f.Table.ID); terr == nil {
 			if schema := compare(f.Table, found.Columns); schema != nil {

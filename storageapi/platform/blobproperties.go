@@ -61,7 +61,7 @@ func readBlobProperties(h http.Header, whole bool) (blobProperties, error) {
 	return p, nil
 }
 
-// propertiesPath is the file with the properties of a blob. Its name differs from those of all blobs.
+// propertiesPath is the file with the properties of a blob. No blob has that name.
 func (b *blobs) propertiesPath(file int64, name string) string {
 	return filepath.Join(b.folder(file), diskName("p-", "ph-", name))
 }

@@ -103,7 +103,7 @@ func (b *blobs) putBlock(file int64, name, block string, src io.Reader) error {
 	return err
 }
 
-// blockPath is the file of a block. Its name differs from those of all blobs, and no blob has a NUL in its name.
+// blockPath is the file of a block. No blob has that name, because none has a NUL in it.
 func (b *blobs) blockPath(file int64, name, block string) string {
 	return filepath.Join(b.folder(file), diskName("k-", "kh-", name+"\x00"+block))
 }

@@ -135,7 +135,7 @@ func (c *configuration) commit(next configVersion, content json.RawMessage, text
 	c.tx.put(c.key("config"), c.head)
 }
 
-// putRow makes a new version of a row and returns a reference to it. Version numbers continue those of an earlier row
+// putRow makes a new version of a row and returns a reference to it. Version numbers go on from an earlier row
 // with the same id.
 func (c *configuration) putRow(id string, row rowVersion, text, fallback string) rowRef {
 	var head rowHead

@@ -361,7 +361,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// An id that is made is not that of a configuration in the trash, which once was overwritten.
+// An id that the server makes is never one of a configuration in the trash, which was overwritten once.
 func TestMadeIDsSpareTheTrash(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

@@ -253,8 +253,7 @@ func (c *call) encrypt() (any, error) {
 		return nil, refuse(http.StatusBadRequest, "", "Component %q not found", cut(scope.component, 255))
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxEncryptBody))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "", "The body has more than %d bytes", maxEncryptBody)
 	}
 	if err != nil {

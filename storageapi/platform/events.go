@@ -84,7 +84,7 @@ type storedEvent struct {
 	Branch string `json:"branch,omitempty"`
 }
 
-// keys returns the key of the record, followed by those of its index entries.
+// keys returns the key of the record, then the keys of its index entries.
 func (e storedEvent) keys() []string {
 	id, _ := strconv.ParseInt(string(e.ID), 10, 64) // it was made of a number
 	list := []string{eventKey(id)}

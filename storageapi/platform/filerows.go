@@ -109,8 +109,7 @@ func (r *fileRows) each(row func(n int64, cells [][]byte) error) error {
 		if errors.Is(err, errStop) {
 			return nil
 		}
-		var bad *csvError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*csvError](err); ok {
 			return refuse(http.StatusBadRequest, "csvImport.loadError", "Load error: %s of file %d: %s", describeSlice(inner), r.file.ID, bad)
 		}
 		if err != nil {

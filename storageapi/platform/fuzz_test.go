@@ -57,7 +57,7 @@ func FuzzInput(tf *testing.F) {
 	})
 }
 
-// Rows of well-formed files are those of encoding/csv, with "\r\n" in cells kept; and what is written is read back.
+// Well-formed files are read as encoding/csv reads them, with "\r\n" in cells kept. What is written is read back.
 func FuzzCSV(tf *testing.F) {
 	f := fuzztest.New(tf)
 	for _, s := range []string{

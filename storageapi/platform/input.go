@@ -47,8 +47,7 @@ const maxContent = 4 << 20
 func readInput(w http.ResponseWriter, r *http.Request) (*input, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, refuse(http.StatusRequestEntityTooLarge, "validation.bodyTooLarge", "The body has more than %d bytes", maxBody)
 		}
 		return nil, refuse(http.StatusBadRequest, "validation.body", "The body could not be read")
@@ -351,8 +350,7 @@ func unquoted(raw json.RawMessage) json.RawMessage {
 // jsonFault says what is wrong with JSON that is malformed, and where.
 func jsonFault(raw json.RawMessage) string {
 	err := json.Unmarshal(raw, new(json.RawMessage))
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("%s at byte %d", syntax.Error(), syntax.Offset)
 	}
 	return "malformed"

@@ -58,7 +58,7 @@ func TestOldRecordsArePruned(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
-	events := pruneBatch + 11 // with that of the table
+	events := pruneBatch + 11 // with the event of the table
 	all := map[string]int{"job": 2, "queue-job": 2, "event": events, "event-run": pruneBatch + 10, "event-table": 1}
 	same("before", all)
 	prune := func(at time.Time) {

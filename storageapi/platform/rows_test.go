@@ -26,7 +26,7 @@ func TestRows(t *testing.T) {
 		return ids
 	}
 	if got := order(); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("without an order the rows are %v, want that of the ids", got)
+		t.Errorf("without an order the rows are %v, want the order of the ids", got)
 	}
 	conf := must(w.UpdateConfiguration(ctx, component, c.ID, storageapi.ConfigurationUpdate{RowsSortOrder: []string{"c", "a", "b"}}))(t)
 	if got := order(); !slices.Equal(got, []string{"c", "a", "b"}) || !slices.Equal(conf.RowsSortOrder, got) {

@@ -20,7 +20,7 @@ import (
 // moved is what a server that is killed again and again has acknowledged of files and tables.
 type moved struct {
 	mu sync.Mutex
-	// files are the seeds of what was uploaded, by file; slices are those of sliced files whose manifest was written.
+	// files are the seeds of what was uploaded, by file; slices are the seeds of sliced files whose manifest was written.
 	files   map[storageapi.IntID]uint64
 	slices  map[storageapi.IntID][]uint64
 	imports []storageapi.IntID // jobs of numbered imports into the table with a key

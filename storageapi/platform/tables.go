@@ -219,7 +219,7 @@ func (c *call) getTable(tx *txn) (any, error) {
 	return c.fullTable(tx, t), nil
 }
 
-// listTables answers all tables or those of the bucket of the path, with the parts that were asked for.
+// listTables answers all tables, or the tables of the bucket in the path, with the parts that were asked for.
 func (c *call) listTables(tx *txn) (any, error) {
 	prefix := key("table", c.branch, "")
 	if id := c.r.PathValue("bucket"); id != "" {

@@ -26,7 +26,7 @@ func held(begun chan<- string, release <-chan struct{}) func(ctx context.Context
 	}
 }
 
-// A job waits for those of its configuration, and for those that fill the queue; one whose time has not come does not.
+// A job waits for other jobs of its configuration, and while the queue is full. A job whose time has not come is not waiting.
 func TestJobsWait(t *testing.T) {
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()

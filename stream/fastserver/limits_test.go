@@ -244,7 +244,7 @@ func TestTimeouts(t *testing.T) {
 		inBubble(t, slow, fastserver.Options{}, func(t *testing.T, l pipes) {
 			c := l.dial()
 			r := bufio.NewReader(c)
-			for range 3 { // neither the time for idle connections nor that of the answer before counts
+			for range 3 { // neither the time for idle connections nor the time of the answer before counts
 				if resp := send(t, c, r, post); resp.StatusCode != 200 || resp.Close {
 					t.Errorf("answer is %v", resp)
 				}

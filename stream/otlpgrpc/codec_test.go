@@ -158,7 +158,7 @@ func TestMalformedCalls(t *testing.T) {
 	}
 }
 
-// A server with a limit above that of the options does not store the part of a message that is below it.
+// A server with a limit above the one of the options does not store the part of a message that is below it.
 func TestHigherLimitOfServer(t *testing.T) {
 	_, _, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 1 << 10}, []grpc.ServerOption{grpc.MaxRecvMsgSize(1 << 20)}, app(sink("rows", mapping.Body("b"))))
 	for name, client := range map[string]plogotlp.GRPCClient{"plain": plogotlp.NewGRPCClient(conn), "zstd": dial(t, conn, zstdCompressor{})} {

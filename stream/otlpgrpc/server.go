@@ -84,28 +84,19 @@ func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 	opts = opts.withDefaults()
 	srv := &server{eng: eng, opts: opts, intake: intake.New(opts.MaxBufferedBytes)}
 	srv.calls.New = func() any { return &call{header: make(http.Header, 16)} }
-	for signal, name := range services {
+	register := func(name string, export grpc.MethodHandler) {
 		s.RegisterService(&grpc.ServiceDesc{
-			ServiceName: name,
-			HandlerType: (*any)(nil),
-			Methods: []grpc.MethodDesc{{
-				MethodName: "Export",
-				Handler: func(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-					return srv.handle(ctx, signal, dec, interceptor)
-				},
-			}},
+			ServiceName: name, HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Export", Handler: export}},
 		}, srv)
 	}
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: profiles,
-		HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{
-			MethodName: "Export",
-			Handler: func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
-				return nil, status.Error(codes.Unimplemented, otlp.NoProfiles)
-			},
-		}},
-	}, srv)
+	for signal, name := range services {
+		register(name, func(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			return srv.handle(ctx, signal, dec, interceptor)
+		})
+	}
+	register(profiles, func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
+		return nil, status.Error(codes.Unimplemented, otlp.NoProfiles)
+	})
 }
 
 // profiles is the service of an unsupported signal. It is registered so that the answer says so.
@@ -150,7 +141,7 @@ type request struct {
 
 var errTooLarge = errors.New("otlpgrpc: the message is too large")
 
-// decode makes records of a message. Its errors are those of the request.
+// decode makes records of a message. Its errors say what is wrong with the request.
 func (r *request) decode(data []byte) error {
 	in, body := r.srv.intake, &r.call.body
 	cost, err := otlp.Check(r.signal, otlp.Protobuf, data, r.headers, in.Room(body))

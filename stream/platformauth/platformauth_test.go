@@ -297,7 +297,7 @@ func TestSharedCalls(t *testing.T) {
 	})
 }
 
-// TestExchangesAreRemembered checks that the answer for a programmatic token is that of one project alone.
+// TestExchangesAreRemembered checks that the answer for a programmatic token holds for one project alone.
 func TestExchangesAreRemembered(t *testing.T) {
 	auth, s := newStub(t, platformauth.Options{}, func(token string) (int, string) {
 		switch token {

@@ -36,7 +36,7 @@ type Authenticator interface {
 type ProgrammaticAuthenticator interface {
 	Authenticator
 	// VerifyProgrammatic exchanges a programmatic token for a token of the project and returns what that token stands for. Its
-	// errors are those of Verify.
+	// errors are the errors of Verify.
 	VerifyProgrammatic(ctx context.Context, token string, projectID int) (Identity, error)
 }
 
@@ -54,7 +54,7 @@ func (e *AuthError) Error() string { return e.Name + ": " + e.Message }
 // UnavailableError says that a token cannot be verified now: the platform is unreachable or at fault. The request gets 503 with
 // Retry-After.
 type UnavailableError struct {
-	// Name, Message and ExceptionID are those of the platform's answer. Empty: there was none.
+	// Name, Message and ExceptionID are from the platform's answer. Empty: there was none.
 	Name, Message, ExceptionID string
 	// RetryAfter is when the client should try again. Default: 5 seconds.
 	RetryAfter time.Duration

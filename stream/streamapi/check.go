@@ -317,7 +317,7 @@ type page struct {
 
 const maxPage = 100
 
-// pageParameters are those of every list.
+// pageParameters are the parameters of every list.
 var pageParameters = []parameter{
 	{name: "afterId", doc: "Id of the last item of the page before.", schema: ""},
 	{name: "limit", doc: "Length of a page, 1 to 100. Default: 100.", schema: 0},

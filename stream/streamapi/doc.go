@@ -22,7 +22,7 @@
 //
 // An operation that changes something answers 202 with a task; poll its url. What can be refused at once is refused
 // before that, with its own status. Package catalog says what is stored and what a change guarantees. The names of errors
-// begin with "stream.api.", those of the platform with "storage.".
+// begin with "stream.api.", errors of the platform with "storage.".
 //
 // # Beyond the service
 //

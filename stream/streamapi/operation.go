@@ -28,7 +28,7 @@ type operation struct {
 	// body is a pointer to the zero value of the request's JSON body; nil for no body. With raw it is any bytes.
 	body any
 	raw  bool
-	// status and answer are those of a success; answer is a zero value, nil for no body.
+	// status and answer describe a success; answer is a zero value, nil for no body.
 	status int
 	answer any
 	// codes are the errors that the catalog can return.

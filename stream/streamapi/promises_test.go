@@ -158,7 +158,7 @@ func sinkBodyOf(name, source string) string {
 		name, DefaultTableType, source, name)
 }
 
-// TestAggregation compares the counters in the aggregation with those of each sink.
+// TestAggregation compares the counters in the aggregation with the counters of each sink.
 func TestAggregation(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	events := map[string]int{"one": 6, "two": 3}

@@ -31,7 +31,7 @@ func ParseReceiptKey(b []byte) (segment uint64, key [16]byte, sink, part uint32,
 	return binary.BigEndian.Uint64(b[1:]), key, binary.BigEndian.Uint32(b[25:]), binary.BigEndian.Uint32(b[29:]), true
 }
 
-// ReceiptBound is at or before all keys of a segment, and after those of the segments before it.
+// ReceiptBound is at or before all keys of a segment, and after all keys of earlier segments.
 func ReceiptBound(segment uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{PrefixReceipt}, segment)
 }

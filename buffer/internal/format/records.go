@@ -166,7 +166,7 @@ type File struct {
 	Reason   string `json:"reason,omitempty"`
 	Retry    Retry  `json:"retry,omitzero"`
 	Progress []byte `json:"progress,omitempty"`
-	// Tally is set when the file ends. Before, the totals are those of its slices.
+	// Tally is set when the file ends. Before, the totals are the sum of its slices.
 	Tally
 }
 

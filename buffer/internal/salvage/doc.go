@@ -37,7 +37,7 @@
 //
 // What orders versions in a store (its list of tables, a part of a log) may be what is damaged, so nothing rests on it. The
 // format does not need it: a number is never given twice, a chunk and a receipt never change, the record of a slice or file
-// only moves on through its states, that of a sink through its lives and counters, and what was deleted never comes back. So the
+// only moves on through its states, the record of a sink through its lives and counters, and what was deleted never comes back. So the
 // version that is furthest counts, and a deletion above all.
 //
 // # Why rows are still there exactly once

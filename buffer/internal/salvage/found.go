@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// version is what a store has of a record: rank decides between versions of the same life, seq between those of the same
+// version is what a store has of a record: rank decides between versions of the same life, seq between versions of the same
 // rank.
 type version[R any] struct {
 	rec  R

@@ -358,16 +358,7 @@ func appendLine(dst []byte, cells []string) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, '"')
-		for {
-			at := strings.IndexByte(c, '"')
-			if at < 0 {
-				break
-			}
-			dst = append(append(dst, c[:at]...), `""`...)
-			c = c[at+1:]
-		}
-		dst = append(append(dst, c...), '"')
+		dst = append(append(append(dst, '"'), strings.ReplaceAll(c, `"`, `""`)...), '"')
 	}
 	return append(dst, '\n')
 }

@@ -54,7 +54,7 @@ func (r *ripemd160) Sum(in []byte) []byte {
 	return in
 }
 
-// The words of a round are those of the round before in the order of permuted. One line begins with the words in order, the
+// Each round takes the words of the round before in the order of permuted. One line begins with the words in order, the
 // other with every ninth from the fifth on.
 var permuted = [16]byte{7, 4, 13, 1, 10, 6, 15, 3, 12, 0, 9, 5, 2, 14, 11, 8}
 

@@ -6,7 +6,7 @@ import (
 )
 
 // AppendSerialized appends the typed text over which the service computes link values and ids: every value with its
-// type and length. Objects of data are written as objects, those of a configuration (arrays) as arrays with names.
+// type and length. Objects of data are written as objects. Objects of a configuration (arrays) are written as arrays with names.
 func (n Node) AppendSerialized(dst []byte, arrays bool) []byte {
 	return n.appendSerialized(dst, arrays, nil)
 }

@@ -116,7 +116,7 @@ func parseBracket(s string, i int) (st Step, end int, err error) {
 	return Step{Key: digits, Index: index}, i + n + 1, nil
 }
 
-// parseQuotedKey parses the key whose quote is s[open]. Its escapes are those of JSON strings, and that of a single quote.
+// parseQuotedKey parses the key whose quote is s[open]. Its escapes are the escapes of JSON strings, and a single quote.
 func parseQuotedKey(s string, open int) (key string, end int, err error) {
 	for i := open + 1; i < len(s); i++ {
 		switch {

@@ -234,7 +234,7 @@ func (m *machine) compare(x, y value) int {
 	case kindString:
 		b := m.string(y)
 		m.step(min(len(x.str), len(b)) >> 6)
-		return strings.Compare(x.str, b) // the order of valid UTF-8 is that of its code points
+		return strings.Compare(x.str, b) // valid UTF-8 sorts as its code points do
 	case kindArray:
 		a, b, order := m.array(x), m.array(y), 0
 		m.enter(1)

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// stdArrays are the functions of arrays, and those of functions over them.
+// stdArrays are the functions of arrays, and the functions that take a function over them.
 func stdArrays() map[string]goFunction {
 	return map[string]goFunction{
 		"range":         {params: []string{"from", "to"}, run: (*machine).stdRange},

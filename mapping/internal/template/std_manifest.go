@@ -64,7 +64,7 @@ func (m *machine) plainNumber(v value) string {
 	return strconv.FormatFloat(v.num, 'f', -1, 64)
 }
 
-// goJSON is the form of a string in manifestJsonEx, that of encoding/json.
+// goJSON is the form of a string in manifestJsonEx, as encoding/json writes it.
 func goJSON(s string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -122,15 +122,9 @@ var (
 
 // yamlBare reports whether a key needs no quotes.
 func yamlBare(s string) bool {
-	for _, c := range s {
-		if !bareTOML(c) && c != '/' && c != '.' {
-			return false
-		}
-	}
-	for _, r := range yamlReserved {
-		if strings.EqualFold(s, r) {
-			return false
-		}
+	if strings.ContainsFunc(s, func(c rune) bool { return !bareTOML(c) && c != '/' && c != '.' }) ||
+		slices.ContainsFunc(yamlReserved, func(r string) bool { return strings.EqualFold(s, r) }) {
+		return false
 	}
 	if s == "" || yamlTimestamp.MatchString(s) || yamlBinary.MatchString(s) || yamlHex.MatchString(s) {
 		return false

@@ -37,7 +37,7 @@ func accessKey(ctx context.Context) string {
 	return account.Access
 }
 
-// explain turns errors of the server into those of S3. One that a body has ended with stands inside of others.
+// explain turns errors of the server into errors of S3. The error that ended a body is wrapped in others.
 func explain(err error) error {
 	var known s3err.S3Error
 	switch {

@@ -53,10 +53,5 @@ func parseHop(s string) (netip.Addr, bool) {
 
 func isTrusted(addr netip.Addr, trusted []netip.Prefix) bool {
 	addr = addr.WithZone("")
-	for _, p := range trusted {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
