@@ -75,8 +75,8 @@ func TestHungTableDoesNotHideOthers(t *testing.T) {
 	})
 }
 
-// A definition that waits for its target holds up nobody else's; one of the same source waits for it, as long as its
-// context lets it. A driver that does not heed its context is left alone.
+// A definition that waits for its target does not hold up other sources. Another one of the same source waits for it, until its
+// context ends. A driver that ignores its context is abandoned.
 func TestHungTargetDelaysItsOwnSourceOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t)
@@ -181,7 +181,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	}
 }
 
-// Refuse decides, also about sinks that had the table before.
+// Refuse also decides about sinks that had the table before.
 func TestRefuse(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events())
@@ -200,7 +200,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// A definition is compiled by the options of its engine, and each mapping once, whoever asks for it.
+// A definition is compiled with the options of its engine, and each mapping only once.
 func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Mapping.Compat = true })
 	def := forebay.Source{ID: "web", Sinks: []forebay.Sink{

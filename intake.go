@@ -10,7 +10,7 @@ import (
 )
 
 // Intake takes records for its [Engine], as the methods of the engine do. The calls of [Engine.WaitForRoom] wait for room
-// where those of the engine fail with a [*buffer.OverloadError]: for memory, for the disk, and for the share of every sink
+// where the methods of the engine fail with a [*buffer.OverloadError]: for memory, for the disk, and for the share of every sink
 // of the source. A program that reads a file, a pipe or a queue then goes as fast as its rows reach the tables, without a
 // retry loop. It is safe for concurrent use.
 //
@@ -115,7 +115,7 @@ func (in Intake) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 // buffer.Tuning.KeyRetention, by default 24 h, within the bounds of MaxKeys and MaxKeyBytes. Concurrent calls with one key
 // take turns. A call without a key costs nothing for it.
 //
-// Errors are those of IngestBatch, and [ErrOtherContent].
+// Errors are the errors of IngestBatch, and [ErrOtherContent].
 func (e *Engine) IngestOnce(ctx context.Context, sourceID string, once Once, recs []*mapping.Record) ([]Result, error) {
 	return Intake{engine: e}.IngestOnce(ctx, sourceID, once, recs)
 }

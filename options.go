@@ -57,7 +57,6 @@ func (o Options) Validate() error {
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
 }
 
-// mapping returns the options of all mappers.
 func (o Options) mapping() mapping.Options {
 	m := o.Mapping
 	if l, ok := o.Target.(buffer.Limiter); ok {

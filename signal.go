@@ -14,7 +14,6 @@ const (
 
 var allSignals = []Signal{SignalLogs, SignalMetrics, SignalTraces}
 
-// takes reports whether a sink takes a signal.
 func (s *Sink) takes(signal Signal) bool {
 	return signal == "" || len(s.AllowedSignals) == 0 || slices.Contains(s.AllowedSignals, signal)
 }

@@ -142,7 +142,6 @@ func inChild[R any](ctx context.Context, name string, args any) (R, error) {
 	return report, err
 }
 
-// scenarioArgs are a scenario and its environment.
 type scenarioArgs struct {
 	Name, Dir, Volume string
 	Duration          time.Duration

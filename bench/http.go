@@ -30,7 +30,6 @@ type httpServer interface {
 	Close() error
 }
 
-// newServer makes a server for a handler.
 type newServer func(http.Handler) (httpServer, error)
 
 // netHTTP is the server of the standard library, with the limits of package stream.

@@ -119,7 +119,6 @@ func fill(r *mapping.Record, body []byte) {
 // sharedHeader belongs to all records and is never changed.
 var sharedHeader = header()
 
-// rows returns all bodies and their rows.
 func (t task) rows() (bodies, rows [][]byte) {
 	mapper := must(mapping.Compile(t.columns, mapping.Options{}))
 	for n := range events {

@@ -40,8 +40,7 @@ func (s *sample) bytesPerSecond() float64 { return float64(s.Bytes) / s.Elapsed.
 // A load is what the callers of a scenario do.
 type load struct {
 	// callers run operations in a closed loop: each starts its next one when the last has returned.
-	callers int
-	// rowBytes is the size of one row.
+	callers  int
 	rowBytes int
 	// every is the distance between two operations whose latency is taken: 1 is each of them. Operations of less than
 	// a few microseconds are sampled, so that the clock does not cost a visible part of what it measures.

@@ -146,7 +146,6 @@ func encodeTraces(n int) []byte {
 	return must((&ptrace.ProtoMarshaler{}).MarshalTraces(batch))
 }
 
-// ofTelemetry returns the scenarios of OTLP.
 func ofTelemetry() []scenario {
 	var all []scenario
 	for _, t := range telemetries() {

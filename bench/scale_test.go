@@ -18,7 +18,7 @@ func TestScaleScenarios(t *testing.T) {
 	}
 	for _, s := range ofScale() {
 		if strings.HasPrefix(s.name, "sinks/spread/") && s.name != "sinks/spread/10" || strings.HasSuffix(s.name, "zstd") {
-			continue // they differ in a number alone
+			continue // they differ in one number only
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

@@ -41,8 +41,7 @@ type scenarioFunc func(context.Context, *env) (*sample, error)
 // A baseline is a scenario to compare with.
 type baseline struct {
 	// field is the name of the ratio in the JSON form.
-	field string
-	// scenario is the name of the scenario.
+	field    string
 	scenario string
 }
 

@@ -256,7 +256,6 @@ func (c *countingTarget) Import(ctx context.Context, f *buffer.File) error {
 	return err
 }
 
-// sinkBuffer is a buffer with many sinks.
 type sinkBuffer struct {
 	*buffer.Buffer
 	sinks []*buffer.SinkHandle

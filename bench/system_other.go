@@ -11,7 +11,6 @@ import (
 // datasync is a full sync where the system has no cheaper one.
 func datasync(f *os.File) error { return f.Sync() }
 
-// stall waits.
 func stall(d time.Duration) { time.Sleep(d) }
 
 func syncDisks() {}

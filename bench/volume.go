@@ -60,7 +60,6 @@ func volumes() []*volume {
 	}
 }
 
-// chooseVolume returns the volume of a name.
 func chooseVolume(name string) (*volume, error) {
 	var names []string
 	for _, v := range volumes() {

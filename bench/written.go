@@ -20,9 +20,9 @@ import (
 )
 
 // written measures how many bytes the local level writes for each byte it stores. It counts the calls that write to a
-// file, so other programs do not matter; blocks that the file system adds by itself are not in it, nor are staging and
-// tables, which write what they are given once each. With held, slices wait for their upload, so that they are written from
-// the log to tables of the store meanwhile.
+// file, so other programs do not matter; not counted are blocks that the file system adds by itself, and staging and
+// tables, which write each byte once. With held, slices wait so long for their upload that the store writes them from its log
+// to tables.
 //
 // The events are random letters, so that neither the sink nor the store can shorten them by much.
 func written(c forebay.Compression, held bool) scenarioFunc {
@@ -172,7 +172,6 @@ func (w *writes) fs() vfs.FS {
 	}}
 }
 
-// countedFile are the counters of a file.
 type countedFile []*atomic.Int64
 
 func (f countedFile) wrote(from, to int64) {

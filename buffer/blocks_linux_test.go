@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// blocks is what the files in a folder take, as du counts it. It is known when two looks in a row see the same: one look takes
-// time, in which what one file has given back another may have taken.
+// blocks returns the bytes that the files of a folder take, as du counts them. It counts until two counts in a row agree: during
+// one count a file may take the blocks that another gives back.
 func blocks(t *testing.T, dir string) (total int64, known bool) {
 	t.Helper()
 	look := func() map[string]int64 {

@@ -20,8 +20,8 @@ const (
 	compressMin = 4 << 10
 	// quickFrom is how many bytes of such chunks in one group are worth a quick member each. Many small chunks at once
 	// come from many busy sinks, and then the bytes cost more than to halve them: each is written to the log, inserted
-	// into the write buffer and written to a table. With fewer there is time, and the upload packs them better. Once there
-	// were so many, a quarter is enough: groups are smaller while their chunks take less time.
+	// into the write buffer and written to a table. With fewer there is time, and the upload packs them better. Hysteresis:
+	// enter above quickFrom, leave below quickFrom/4, because groups are smaller while their chunks take less time.
 	quickFrom = 128 << 10
 	// quickRest is how many chunks of a sink are left alone after one that did not become half as long.
 	quickRest = 16
@@ -29,14 +29,14 @@ const (
 	packParallel = 128 << 10
 )
 
-// payload is what of a chunk is stored. It is valid until the compressor is reset.
+// payload is the stored form of a chunk. It is valid until the compressor is reset.
 type payload struct {
 	encoding format.Encoding
 	data     []byte
 	way      packing
 }
 
-// packing is how a chunk is to be compressed.
+// packing says how a chunk is compressed.
 type packing uint8
 
 const (
@@ -45,8 +45,8 @@ const (
 	packWell
 )
 
-// bestPacking is what suits the size and the sink of the chunk, whatever else is in its group. With a gzipLevel there is
-// no quick way.
+// bestPacking returns what suits the size and the sink of the chunk, without regard to its group. With a gzipLevel nothing is
+// packed quickly.
 func (c *chunk) bestPacking(gzipLevel int) packing {
 	switch {
 	case c.def.Encoding == format.None:

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// discardJob sets the keys of jobs that discard apart from those of uploads and imports, which are numbers of slices and
+// discardJob sets the keys of jobs that discard apart from the keys of uploads and imports, which are numbers of slices and
 // files.
 const discardJob = 1 << 63
 

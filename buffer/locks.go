@@ -21,7 +21,7 @@ package buffer
 //	rooms.mu ─▶ line.mu
 //	locks of the store ─▶ the lock of its phase, receipts.mu
 //
-// The locks at the end of a line, and those of lateImports, relief and sliceSource, are held for a few instructions. The store
+// The locks at the end of a line, and the locks of lateImports, relief and sliceSource, are held for a few instructions. The store
 // reports its failure with its own locks held, so what it calls then (StoreConfig.Failed, neededBytes) must not enter the store.
 //
 // Buffer.mu is special: the committer alone writes what it guards. So the committer reads without it, and locks only to write;

@@ -73,7 +73,7 @@ type SinkStats struct {
 	// ones have; they are NULL in new rows.
 	Version int
 	Retired []datatype.Column
-	// Refused is that of [SinkConfig].
+	// Refused is copied from [SinkConfig].
 	Refused string
 }
 

@@ -39,7 +39,6 @@ func databaseConfig(dir string, opts Options) pebblestore.Config {
 	}
 }
 
-// newStore returns the store of the buffer.
 func (b *Buffer) newStore() *pebblestore.Store {
 	c := pebblestore.StoreConfig{
 		Config: databaseConfig(b.dir, b.opts), Name: "local level", Check: b.recoverStore, Repair: b.salvage, Install: b.handOver,

@@ -30,7 +30,7 @@ type Statistics struct {
 	Rejected map[string]int64
 	// Files are those that wait, and the last that ended, oldest first. Those opened before the clearing are left out.
 	Files []buffer.FileStats
-	// Columns are those of new rows. They are not the ones of the definition if Refused says why those were refused.
+	// Columns are the columns of new rows. While Refused is set, they are older than the definition, whose columns were refused.
 	Columns []datatype.Column
 	// Version, Retired and Refused are of [buffer.SinkStats], of a table that grows.
 	Version int

@@ -13,7 +13,6 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// engineHas reports whether the engine has a definition already.
 func (c *Catalog) engineHas(def *forebay.Definition) bool {
 	if def == nil {
 		return false

@@ -70,7 +70,7 @@ func (c *Config) Debug() bool {
 	return slices.ContainsFunc(c.plans, func(pl *plan) bool { return pl.debug })
 }
 
-// unique drops what is found again in every iteration.
+// unique drops repeated problems: every iteration finds the same ones.
 func unique(list []Problem) []Problem {
 	seen := make(map[Problem]bool)
 	return slices.DeleteFunc(list, func(p Problem) bool {
@@ -83,8 +83,8 @@ func unique(list []Problem) []Problem {
 // A plan is one run over the jobs: there is one for each iteration.
 type plan struct {
 	baseURL *url.URL
-	// clientHeaders are the levels of headers for every request that lacks the name, lower first; headers is their value
-	// in a run.
+	// clientHeaders are headers for every request that does not set them, in levels: later ones override earlier ones. headers
+	// are their values in a run.
 	clientHeaders []expressionMap
 	headers       []header
 	defaults      defaults
@@ -104,7 +104,7 @@ type plan struct {
 	debug    bool
 }
 
-// defaults are the parts of a job that are laid under every API request.
+// defaults are the options that every API request of a job starts from.
 type defaults struct {
 	method  string
 	params  tree.Node

@@ -113,7 +113,6 @@ func filterItem(n tree.Node, steps []string) (tree.Node, error) {
 	return n.With(key, value), nil
 }
 
-// filtered applies the filters of a job to an item.
 func (j *jobConfig) filtered(item tree.Node) (tree.Node, error) {
 	for _, f := range j.filters {
 		var err error

@@ -159,7 +159,6 @@ func (r *redactor) clean(text string) string {
 	return b.String()
 }
 
-// holds reports whether a text has a secret in it.
 func (r *redactor) holds(text string) bool { return len(r.find(text)) > 0 }
 
 // cleanError returns an error without secrets in its text; the one that it wraps is as it was.

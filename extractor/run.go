@@ -16,7 +16,7 @@ type Options struct {
 	// Emit takes the records of a page, in order, one page at a time. When it returns nil the records are kept, and a
 	// checkpoint after them may be saved. An error ends the run and is returned as it is. Default: nothing is kept.
 	Emit func(ctx context.Context, p *Page) error
-	// Checkpoint is called with the new state after every page of a top-level job, when its records and those of its
+	// Checkpoint is called with the new state after every page of a top-level job, when its records and the records of its
 	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
 	// page; the page at which it crashed is emitted again. An error ends the run. Default: none.
 	Checkpoint func(ctx context.Context, s State) error
@@ -151,7 +151,6 @@ func (r *runner) progress() {
 	})
 }
 
-// runPlan runs the jobs of an iteration from a checkpoint on.
 func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkpoint) error {
 	own := *pl
 	own.secrets = pl.secrets.fork()

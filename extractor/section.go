@@ -156,7 +156,6 @@ func (s *section) list(key string) []tree.Node {
 	return list(n)
 }
 
-// integers returns a list of integers.
 func (s *section) integers(key string, byDefault []int) []int {
 	if _, ok := s.get(key); !ok {
 		return byDefault

@@ -36,7 +36,7 @@ type StateTime struct {
 	PreviousStart int64 `json:"previousStart"`
 }
 
-// Checkpoint is the position after the last page of a top-level job whose records, and those of its children, were
+// Checkpoint is the position after the last page of a top-level job whose records, and the records of its children, were
 // emitted. A run that is given it begins with the page after, at the time of the first run, and with the counters of
 // the stopping conditions as they were. A run with another configuration ignores it with a warning. Attributes whose
 // names begin with '#', debug, retryConfig, timeouts and trusted origins may differ: people change these to get a failed

@@ -247,7 +247,6 @@ func (t *Tables) removeUnused(dir string) error {
 	return nil
 }
 
-// fileName returns the name of the file of a table.
 func fileName(bucket, table string) string {
 	if bucket == "" {
 		return table

@@ -54,7 +54,7 @@ func columnsOf(t reflect.Type) (Columns, error) {
 	case t.Kind() != reflect.Struct || t == timeType:
 		return nil, fmt.Errorf("mapping: %s is not a struct with fields in JSON", t)
 	case writesJSON(t) || writesText(t):
-		return nil, fmt.Errorf("mapping: %s is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps that of an embedded type", t)
+		return nil, fmt.Errorf("mapping: %s is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps of an embedded type", t)
 	}
 	var columns Columns
 	var errs []error
@@ -294,7 +294,6 @@ func goType(t reflect.Type) (_ datatype.Type, nullable bool) {
 	return datatype.Untyped, false
 }
 
-// memberPath returns the path of a member of the body.
 func memberPath(name string) string {
 	if name != "" && name[0] > '9' && !strings.ContainsAny(name, `.[\`) {
 		return name

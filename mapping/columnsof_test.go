@@ -189,8 +189,8 @@ func TestColumnsOfFaults(t *testing.T) {
 		time.Time
 		ID int
 	}
-	check(ColumnsOf[promoted]())("mapping: mapping.promoted is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps that of an embedded type")
-	check(ColumnsOf[netip.Addr]())("mapping: netip.Addr is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps that of an embedded type")
+	check(ColumnsOf[promoted]())("mapping: mapping.promoted is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps of an embedded type")
+	check(ColumnsOf[netip.Addr]())("mapping: netip.Addr is not a struct with fields in JSON: it writes itself with MarshalJSON or MarshalText, perhaps of an embedded type")
 	type hidden struct{ id int }
 	check(ColumnsOf[hidden]())("mapping: mapping.hidden has no field that encoding/json writes")
 	_ = hidden{}.id

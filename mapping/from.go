@@ -21,7 +21,6 @@ import (
 // column that reads the body and has no default. errors.As finds the cause. Other columns take the record.
 func From(v any) *Record { return &Record{Document: goValue{v}} }
 
-// goValue is the document of a Go value.
 type goValue struct{ v any }
 
 // AppendJSON implements [Document].

@@ -10,7 +10,6 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// headerField is one header of a request.
 type headerField struct {
 	name, value string
 	prefix      uint64 // the first bytes of the name, as a number that compares like them

@@ -83,7 +83,6 @@ func missingStep(p *tape.Path, call bool, n int, body string, kind FieldKind, le
 	return &Error{Reason: MissingValue, Err: fmt.Errorf("%s: %s %s; %s", what, in, lacks, help)}
 }
 
-// pathText writes steps as a path.
 func pathText(steps []tape.Step) string {
 	var b strings.Builder
 	for i, st := range steps {

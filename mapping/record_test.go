@@ -68,7 +68,7 @@ func TestCopyOfARecordHasItsOwnState(t *testing.T) {
 	}
 }
 
-// Records that give their state back after each row, as the engine has them do, map in memory that is there already.
+// Records that are released after each row, as in the engine, reuse memory.
 func TestReleaseAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools forget")
@@ -90,7 +90,7 @@ func TestReleaseAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The field Host is one of the headers wherever they are read, and stands in place of one in Header.
+// Host counts as a header wherever headers are read, and replaces a Host in Header.
 func TestHostIsAHeader(t *testing.T) {
 	m := mustCompile(t, Headers("h"), Template("one", `Header("host")`), Template("all", `Header().Host + std.length(Header())`),
 		Template("text", `HeaderStr()`))

@@ -37,7 +37,6 @@ type recordState struct {
 // would never find theirs in the processor's caches.
 var states = sync.Pool{New: func() any { return new(recordState) }}
 
-// parsed returns the state of the record.
 func (r *Record) parsed() *recordState {
 	if s := r.state; s != nil && s.owner == r {
 		return s

@@ -179,7 +179,6 @@ func (w *rowWriter) appendDefault(dst []byte, c *cell) []byte {
 	return w.put(dst, c.def)
 }
 
-// appendNull makes the cell of null.
 func (w *rowWriter) appendNull(dst []byte, c *cell) ([]byte, *Error) {
 	switch {
 	case c.onNull && c.hasDefault():
@@ -191,7 +190,6 @@ func (w *rowWriter) appendNull(dst []byte, c *cell) ([]byte, *Error) {
 	return dst, nil
 }
 
-// appendNode appends the cell of a value on a tape.
 func (w *rowWriter) appendNode(dst []byte, c *cell, t *tape.Tape, at uint32) ([]byte, *Error) {
 	n := &t.Nodes[at]
 	text := t.Text[n.Start:n.End]

@@ -141,7 +141,6 @@ func (e *QueueJobError) Error() string {
 	return text
 }
 
-// queueURL returns the address of the queue.
 func (c *Client) queueURL(ctx context.Context) (string, error) {
 	if u := c.queue.Load(); u != nil {
 		return *u, nil

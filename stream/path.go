@@ -92,7 +92,6 @@ func unescape(parts ...*string) bool {
 	return true
 }
 
-// isTelemetry reports whether a path is for OTLP.
 func isTelemetry(path string) bool {
 	return strings.HasPrefix(path, telemetryPrefix) || isBearerOnly(path)
 }

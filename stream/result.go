@@ -54,7 +54,6 @@ type outcome struct {
 	Message    string `json:"message"`
 }
 
-// sinkResult is the outcome at one sink.
 type sinkResult struct {
 	SinkID string `json:"sinkId"`
 	outcome

@@ -100,7 +100,7 @@ func TestDueAgainstModel(t *testing.T) {
 		if c.Due(l, deadline) == trigger.None {
 			t.Fatalf("seed %d: %+v of %+v is not due at its deadline", seed, c, l)
 		}
-		// A load that only the interval can move is not due a moment before.
+		// Where only the interval can be met, nothing is due a moment before it.
 		small := trigger.Load{Since: l.Since, Count: 1}
 		large := trigger.Conditions{Interval: c.Interval, Size: 100, Count: 100}
 		if got := large.Due(small, deadline.Add(-1)); got != trigger.None {

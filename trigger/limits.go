@@ -71,7 +71,6 @@ func check[T int64 | time.Duration](l Limits, condition string, v, lo, hi T, for
 	return &LimitError{Key: l.key(condition), Value: format(v), Min: format(lo), Max: format(hi), Below: v < lo}
 }
 
-// key returns the setting key of a condition.
 func (l Limits) key(condition string) string {
 	switch l.Name {
 	case "upload":

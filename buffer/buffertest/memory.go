@@ -253,7 +253,6 @@ func (m *memoryTable) row(t buffer.Table, row []string) []string {
 	return cells
 }
 
-// readRows reads all slices of a file.
 func readRows(ctx context.Context, f *buffer.File) (all [][]string, err error) {
 	rows := f.ReadRows(ctx)
 	defer rows.Close()

@@ -47,7 +47,7 @@ type TargetHarness struct {
 
 // Refusal describes a table that takes one row and refuses another, for example by a constraint.
 type Refusal struct {
-	// Columns are those of the table.
+	// Columns are the columns of the table.
 	Columns []datatype.Column
 	// Good and Bad are the cells of the rows, with [Null] for NULL. The table takes Good any number of times.
 	Good, Bad []string
@@ -142,7 +142,6 @@ type bench struct {
 	unordered, textOnly, atLeastOnce, typed bool
 }
 
-// expectRows compares a table with the rows of files.
 func (b *bench) expectRows(table string, files ...*testFile) {
 	b.t.Helper()
 	b.compare(table, b.read(table), rowsOf(files), b.unordered)

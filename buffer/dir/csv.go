@@ -11,7 +11,6 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// errCutRow says that the data ends within a row.
 var errCutRow = errors.New("the data ends within a row")
 
 // rowChecker is an [io.Writer] that checks and counts CSV rows as they pass: every cell is quoted or, for NULL, empty, and
@@ -91,7 +90,7 @@ func (c *rowChecker) end() error {
 	return nil
 }
 
-// endOf checks that the rows are those of a slice.
+// endOf checks that as many rows were read as a slice has.
 func (c *rowChecker) endOf(obj buffer.Object) error {
 	if err := c.end(); err != nil {
 		return err
@@ -107,7 +106,6 @@ func newRowReader(r io.Reader) *buffer.RowReader {
 	return buffer.NewRowReader(io.TeeReader(r, &rowChecker{}))
 }
 
-// headerLine returns a row of names.
 func headerLine(names []string) []byte {
 	var b bytes.Buffer
 	for i, name := range names {

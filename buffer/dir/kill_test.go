@@ -142,7 +142,7 @@ func countRows(path string, rows map[string]int) error {
 	return nil
 }
 
-// check checks that a table has the rows of its files before number end, and perhaps those of later ones, each once and each file
+// check checks that a table has the rows of its files before number end, and perhaps rows of later ones, each once and each file
 // whole. Rows that are too old may be gone, and all are if clean is set.
 func (k killed) check(rows map[string]int, table string, end int, clean bool) error {
 	for row, n := range rows {

@@ -54,7 +54,6 @@ func (t *tables) columns(dataType string) mapping.Columns {
 
 func tableID(source string) string { return "in.c-extract." + source }
 
-// define returns the source of a data type.
 func (t *tables) define(ctx context.Context, dataType string) (string, error) {
 	id, ok := t.source[dataType]
 	if _, defined := t.eng.Source(id); defined {

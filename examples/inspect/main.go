@@ -103,7 +103,6 @@ func run(ctx context.Context, args []string, out, usage io.Writer) (err error) {
 	return err
 }
 
-// print writes tables.
 func (p *picture) print(out io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "SOURCE/SINK\tACCEPTED\tLOCAL\tSTAGING\tTABLE\tEXPIRED\tDISCARDED\tDAMAGED\tOLDEST\n")

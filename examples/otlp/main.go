@@ -168,7 +168,6 @@ func work(ctx context.Context, endpoint string, orders int) (err error) {
 	return nil
 }
 
-// show prints a table.
 func show(out io.Writer, tables *dir.TableDir, table forebay.Table) error {
 	var names []string
 	for _, c := range table.Columns {

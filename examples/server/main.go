@@ -75,7 +75,6 @@ func main() {
 // tokenFile is in the data directory.
 const tokenFile = "token"
 
-// apiOptions returns the options of the Stream API.
 func apiOptions(cfg config, apiURL, ingestURL, token string) streamapi.Options {
 	return streamapi.Options{
 		Auth: streamapi.StaticToken(token, cfg.stream.ProjectID), Ingest: cfg.stream,

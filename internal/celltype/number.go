@@ -143,7 +143,6 @@ func plain(text []byte) (whole, frac int, ok bool) {
 	}
 }
 
-// maxInt64Digits are the digits of 2^63.
 const maxInt64Digits = 19
 
 // AppendInt64 appends a whole number in decimal digits: 1.0 and 1e3 are 1 and 1000, -0 is 0.

@@ -130,7 +130,7 @@ func (in *Intake) snappyBlock(b *Body, limit int) error {
 	return nil
 }
 
-// decoder marks the errors of a decoder, to tell them from those of a connection.
+// decoder marks the errors of a decoder, to tell them from errors of the connection.
 type decoder struct{ io.Reader }
 
 func (d decoder) Read(p []byte) (int, error) {

@@ -40,6 +40,7 @@ var plainer = []struct {
 	{regexp.MustCompile(`(?i)\b(is|are) not to be\b`), "must not, cannot"},
 	{regexp.MustCompile(`(?i)\bwhat is of\b`), "the parts of"},
 	{regexp.MustCompile(`(?i)\bbeen told\b`), "knows, was informed"},
+	{regexp.MustCompile(`(?i)\b(is|are|was|were) (that|those) of\b`), "name it again, or: comes from, is the same as"},
 	{regexp.MustCompile(`(?i)\bbegin of\b|\bthe begin\b`), "start"},
 	{regexp.MustCompile(`(?i)\bso it is with\b`), "the same holds for"},
 	{regexp.MustCompile(`(?i)\bthat are at least once\b`), "at-least-once"},

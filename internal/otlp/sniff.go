@@ -196,7 +196,6 @@ func (s *scanner) text() ([]byte, bool) {
 	return nil, false
 }
 
-// skip skips a value.
 func (s *scanner) skip() bool {
 	s.blank()
 	depth := 0

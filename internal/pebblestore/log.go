@@ -36,7 +36,6 @@ const (
 	logLast
 )
 
-// logChunk is one chunk of a log.
 type logChunk struct {
 	at      int64
 	kind    int

@@ -106,7 +106,6 @@ func (l *life) reopen(start func()) bool {
 	return l.step(PhaseFailed, PhaseFailed, PhaseReopening, start)
 }
 
-// reopened ends the reopening.
 func (l *life) reopened(start func()) bool {
 	return l.change(func(c *Condition) bool {
 		if c.Phase != PhaseReopening {

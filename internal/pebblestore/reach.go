@@ -41,7 +41,6 @@ func (r reach) slot(seq uint64) []byte {
 	return fmt.Appendf(nil, "%-*s\n", reachSlot-1, text)
 }
 
-// parseSlot reads a slot.
 func parseSlot(b []byte) (r reach, seq uint64, ok bool) {
 	var sum uint32
 	line, _, _ := strings.Cut(string(b), "\n")

@@ -50,7 +50,6 @@ const (
 	sinkID   = "rows"
 )
 
-// soak is one run.
 type soak struct {
 	cfg     config
 	drivers *drivers

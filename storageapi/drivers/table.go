@@ -16,7 +16,6 @@ import (
 
 var tableID = regexp.MustCompile(`^(in|out)\.([A-Za-z0-9_-]{1,96})\.([A-Za-z0-9_-]{1,96})$`)
 
-// splitTable returns the parts of a table id.
 func splitTable(id string) (stage, bucket, table string, err error) {
 	m := tableID.FindStringSubmatch(id)
 	if m == nil {

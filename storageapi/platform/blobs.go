@@ -33,7 +33,6 @@ func openBlobs(root string) (*blobs, error) {
 	return &blobs{root: root}, syncDir(filepath.Dir(root))
 }
 
-// folder has the blobs of a file.
 func (b *blobs) folder(file int64) string { return filepath.Join(b.root, strconv.FormatInt(file, 10)) }
 
 // blobFile is the name of a blob on disk: escaped if that is short enough, else a hash.

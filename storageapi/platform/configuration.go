@@ -189,7 +189,6 @@ func (v configVersion) withRow(ref rowRef) []rowRef {
 	return slices.Insert(rows, at, ref)
 }
 
-// withoutRow returns the version without a row.
 func (v configVersion) withoutRow(row string) configVersion {
 	v.Rows = slices.DeleteFunc(slices.Clone(v.Rows), func(r rowRef) bool { return r.ID == row })
 	v.SortOrder = slices.DeleteFunc(slices.Clone(v.SortOrder), func(id string) bool { return id == row })

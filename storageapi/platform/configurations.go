@@ -356,7 +356,6 @@ func checkOrder(v configVersion, order []string) error {
 	return nil
 }
 
-// readStateBody reads the body of the calls that set a state.
 func (c *call) readStateBody(code, invalid string) json.RawMessage {
 	in := c.input(code)
 	in.only("state")

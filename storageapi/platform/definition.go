@@ -98,7 +98,6 @@ func checkTableFree(tx *txn, branch, bucketID, name, except string) error {
 	})
 }
 
-// newTable makes the record of a table.
 func (s *Server) newTable(branch string, d definition) (table, error) {
 	t := table{
 		Branch: branch, ID: d.Bucket + "." + d.Name, Name: d.Name, DisplayName: d.Name, Incarnation: d.Incarnation, PrimaryKey: d.PrimaryKey,

@@ -27,7 +27,6 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.message }
 
-// refuse makes an apiError.
 func refuse(status int, code, format string, args ...any) *apiError {
 	return &apiError{status: status, code: code, message: fmt.Sprintf(format, args...)}
 }

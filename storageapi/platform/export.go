@@ -93,7 +93,6 @@ func asCells(texts []string) [][]byte {
 	return cells
 }
 
-// exportParams are the parameters of an export.
 type exportParams struct {
 	Table  string    `json:"tableId"`
 	Query  selection `json:"query"`

@@ -130,7 +130,6 @@ func (c *call) prepareFile() (any, error) {
 	return c.fileAnswer(f, c.addUpload)
 }
 
-// addUpload adds what an upload of the file needs.
 func (c *call) addUpload(out *storageapi.File, f storedFile) error {
 	if c.s.opts.S3 == nil {
 		credentials, err := c.blobCredentials(f.ID, rightsWrite, uploadLife)
@@ -147,7 +146,6 @@ func (c *call) addUpload(out *storageapi.File, f storedFile) error {
 	return err
 }
 
-// addDownload adds what a download of the file needs.
 func (c *call) addDownload(out *storageapi.File, f storedFile) error {
 	if c.s.opts.S3 == nil {
 		credentials, err := c.blobCredentials(f.ID, rightsRead, uploadLife)
@@ -185,12 +183,10 @@ func (c *call) fileAnswer(f storedFile, add func(out *storageapi.File, f storedF
 	return out, err
 }
 
-// seesFile reports whether the caller may see a file.
 func (c *call) seesFile(f storedFile) bool {
 	return f.Branch == c.branch && (c.token.CanReadAllFileUploads || int64(f.Creator.ID) == c.token.ID)
 }
 
-// findFile reads the file of an id.
 func (c *call) findFile(tx *txn, id int64) (storedFile, error) {
 	absent := refuse(http.StatusNotFound, fileNotFound, "File %d not found", id)
 	f, err := find[storedFile](tx, fileKey(id), absent)

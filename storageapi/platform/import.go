@@ -164,7 +164,6 @@ func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec 
 	return c.tableSpec("tableCreate", p.Table, p), nil
 }
 
-// openSource opens the file of an import.
 func (s *Server) openSource(run *jobRun, p importParams) (src *fileRows, err error) {
 	f, err := viewed(s.store, func(tx *txn) (storedFile, error) { return run.call().findFile(tx, p.Source.FileID) })
 	if err != nil {

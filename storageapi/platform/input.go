@@ -43,7 +43,6 @@ const maxBody = 32 << 20
 // maxContent is the limit of a configuration and of a state.
 const maxContent = 4 << 20
 
-// readInput reads the body of a request.
 func readInput(w http.ResponseWriter, r *http.Request) (*input, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -223,7 +222,6 @@ func (in *input) text(name string) *string {
 	return (*string)(&s)
 }
 
-// textOr is text with a default.
 func (in *input) textOr(name, fallback string) string {
 	if s := in.text(name); s != nil {
 		return *s

@@ -15,7 +15,6 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// jobRecord is the record of a storage job.
 type jobRecord struct {
 	ID        int64                  `json:"id"`
 	Status    string                 `json:"status"`
@@ -48,7 +47,6 @@ type jobSpec struct {
 	key string
 }
 
-// jobRun is a job while it runs.
 type jobRun struct {
 	ctx    context.Context
 	s      *Server
@@ -197,7 +195,6 @@ func (j *storageJobs) run(ctx context.Context, record jobRecord) {
 	j.fail(ctx, run.record, err)
 }
 
-// attempt runs the operation of a job.
 func (j *storageJobs) attempt(run *jobRun) error {
 	record := run.record
 	if err := j.s.store.update("", func(tx *txn) error { tx.put(jobKey(record.ID), record); return nil }); err != nil {

@@ -42,12 +42,10 @@ func (s *Server) putNotes(tx *txn, owner, provider string, notes []storageapi.Ke
 	}
 }
 
-// notes lists the notes on an owner.
 func notes(tx *txn, owner string) []storageapi.Metadata {
 	return notNil(all[storageapi.Metadata](tx, key("metadata", owner, "")))
 }
 
-// deleteNote deletes the note of an id.
 func deleteNote(tx *txn, owner, id string) error {
 	for _, m := range notes(tx, owner) {
 		if string(m.ID) == id {

@@ -14,7 +14,6 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// queueRecord is the record of a job of the queue.
 type queueRecord struct {
 	ID          int64           `json:"id"`
 	ParentRunID string          `json:"parentRunId"`
@@ -251,7 +250,6 @@ func (q *queue) run(ctx context.Context, id int64) {
 	}
 }
 
-// end records how an execution ended.
 func (e *execution) end(r *queueRecord, err error) {
 	r.Ended = now()
 	result := r.result("Component processing finished.", e.input, e.output)

@@ -224,7 +224,6 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// seesQueueJob reports whether the caller may see a job.
 func (c *call) seesQueueJob(r queueRecord) bool {
 	return c.token.mayUse(r.Component) || r.Rights.ID == c.token.ID
 }

@@ -150,7 +150,6 @@ func (c *call) base() string {
 	return c.s.baseURL(c.r)
 }
 
-// branchNumber is the id of the branch.
 func (c *call) branchNumber() int64 {
 	id, _ := strconv.ParseInt(c.branch, 10, 64) // it was made of a number
 	return id
@@ -289,7 +288,6 @@ func (c *call) reading(in *input, code string, err error) *input {
 	return in
 }
 
-// query returns a parameter of the query.
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
 // queryFlag returns a boolean of the query, false if it is not there.

@@ -26,7 +26,6 @@ var scalars = map[reflect.Type]schema{
 	reflect.TypeFor[any]():              {},
 }
 
-// of returns the schema of t.
 func (s schemas) of(t reflect.Type) schema {
 	if known, ok := scalars[t]; ok {
 		return known

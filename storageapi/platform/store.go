@@ -332,7 +332,6 @@ func (q *sequence) take() (int64, error) {
 	return q.next - 1, nil
 }
 
-// takeText is take for ids that are text.
 func (q *sequence) takeText() (string, error) {
 	id, err := q.take()
 	return fmt.Sprint(id), err

@@ -157,7 +157,6 @@ func (c *call) tableSpec(operation, table string, params any) jobSpec {
 	return jobSpec{operation: operation, params: params, table: table, key: tableLock(c.branch, table)}
 }
 
-// tableJob is the job of a call that changes a table.
 func (c *call) tableJob(operation, table string, params any) (any, error) {
 	return c.startJob(c.tableSpec(operation, table, params))
 }
@@ -195,7 +194,6 @@ func (t table) describe(col column) storageapi.Column {
 	return out
 }
 
-// tableBucket describes the bucket of a table.
 func (c *call) tableBucket(tx *txn, t table) *storageapi.Bucket {
 	var b bucket
 	tx.get(bucketKey(t.Branch, bucketOf(t.ID)), &b)

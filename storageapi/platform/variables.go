@@ -130,7 +130,6 @@ func (e *execution) resolveVariables(tx *txn, root json.RawMessage) (map[string]
 	return values, nil
 }
 
-// declaredVariables reads the names of the variables of a configuration.
 func (c *configuration) declaredVariables() (names []string, err error) {
 	content := c.readContent(c.head.Latest)
 	if kindOf(content) != '{' {

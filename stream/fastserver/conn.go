@@ -341,7 +341,6 @@ func (c *conn) linger() {
 	}
 }
 
-// body is the body of a request.
 type body struct {
 	c *conn
 	// left is what was not returned by Read yet, including what is in the buffer.

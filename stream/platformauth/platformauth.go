@@ -151,7 +151,6 @@ func (v *verifier) forget(key hash, a *answer) {
 	v.order.Remove(a.at)
 }
 
-// ask fills an answer.
 func (v *verifier) ask(ctx context.Context, key hash, client *storageapi.Client, a *answer) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -142,7 +142,6 @@ func (k *checks) parameters(q url.Values, p *problems) {
 	}
 }
 
-// readBody reads and checks the body of a request.
 func (k *checks) readBody(c *call, p *problems, most int64) error {
 	if k.op.body == nil && !k.op.raw {
 		return nil
@@ -350,7 +349,6 @@ func cut[T any](p page, all []T, id func(T) string) ([]T, pageBody) {
 	return all, body
 }
 
-// jsonObject reports whether b is one JSON object.
 func jsonObject(b []byte) bool {
 	b = bytes.TrimSpace(b)
 	return len(b) > 0 && b[0] == '{' && json.Valid(b)

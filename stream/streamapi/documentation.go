@@ -189,7 +189,6 @@ func (op *operation) badRequests() []string {
 	return list
 }
 
-// pathNames are the placeholders of a path.
 func pathNames(path string) [][]string { return placeholder.FindAllStringSubmatch(path, -1) }
 
 // addEmbedded adds embedded types to the schemas of types. The library omits them because they are not exported.

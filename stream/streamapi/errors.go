@@ -15,7 +15,6 @@ import (
 // names is the prefix of the errors of this package.
 const names wire.Prefix = "stream.api."
 
-// statusOf has every code of the catalog.
 var statusOf = map[catalog.Code]int{
 	catalog.BadRequest:            http.StatusBadRequest,
 	catalog.Forbidden:             http.StatusForbidden,

@@ -168,7 +168,6 @@ func (a *api) unknownPath(w http.ResponseWriter, r *http.Request) {
 	wire.WriteError(w, r, a.opts.Ingest.Logger, id, names.Errorf(http.StatusNotFound, "endpointNotFound", "Endpoint %q not found.", r.URL.Path))
 }
 
-// base returns the address of the API.
 func (a *api) base(r *http.Request) string {
 	if a.opts.URL != "" {
 		return a.opts.URL

@@ -59,10 +59,8 @@ type call struct {
 	raw    []byte
 }
 
-// query returns a parameter of the query.
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
-// endpoint runs an operation.
 func (a *api) endpoint(op *operation) http.HandlerFunc {
 	checks := a.docs.requestChecks(op)
 	checks.programmatic = a.exchange != nil

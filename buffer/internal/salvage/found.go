@@ -144,7 +144,6 @@ func sliceRank(s format.SliceState) int64 {
 	}, s))
 }
 
-// wiped reports whether a key was deleted.
 func (f *found) wiped(key []byte) bool {
 	if f.gone[string(key)] {
 		return true

@@ -104,7 +104,7 @@ func (s *Set) openLayout(key, parent string, t LayoutColumn) error {
 	return nil
 }
 
-// layoutRow writes a row, and its rows in the tables below. name is the data type, for errors; key that of the table t; parent
+// layoutRow writes a row, and its rows in the tables below. name is the data type, for errors; key names the table t; parent is
 // the link value of the row above.
 func (s *Set) layoutRow(name, key string, t LayoutColumn, item, extra tree.Node, parent string) error {
 	var cells, keys []string

@@ -126,7 +126,6 @@ func escapeLen(s []byte) int {
 	return 0
 }
 
-// stringFault returns the error of the malformed string at text[i].
 func stringFault(text []byte, i int) error {
 	for i++; i < len(text); i++ {
 		switch c := text[i]; {

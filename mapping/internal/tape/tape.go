@@ -95,8 +95,9 @@ const noParent = math.MaxUint32
 // behind its start, so nothing is noted on the way out.
 //
 // What a state does with the text and with the tape is in functions that can be tested alone. The states are labels of one
-// function, so that i, parent, lastSpace and lastHigh stay in registers, and white space is skipped where it stands: through a
-// function, even an inlined one, a scan takes a tenth longer.
+// function, so that i, parent, lastSpace and lastHigh stay in registers. The design that lost: a function for each state, which
+// takes 17 % longer. White space is skipped where it stands: through a function, even an inlined one, a scan takes a tenth
+// longer. To measure: go test ./mapping/internal/tape -run '^$' -bench .
 func (t *Tape) Parse(text []byte) error {
 	t.Text, t.Nodes = text, t.Nodes[:0]
 	if uint64(len(text)) >= math.MaxUint32 {

@@ -46,7 +46,6 @@ func (m *machine) texts(in []string) value {
 	return list(out)
 }
 
-// characters is the array of the characters of a text.
 func (m *machine) characters(s string) *array {
 	return &array{form: formText, text: s, count: m.runeCount(s)}
 }
@@ -164,7 +163,6 @@ type generator struct {
 	numbered bool
 }
 
-// scope1 is a scope with one variable.
 type scope1 struct {
 	env
 	slot [1]value

@@ -226,7 +226,6 @@ func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 	return at, found
 }
 
-// docKey returns the text of a key.
 func (m *machine) docKey(t *tape.Tape, k uint32) string {
 	n := &t.Nodes[k]
 	content := t.Text[n.Start+1 : n.End-1]
@@ -364,7 +363,6 @@ func (m *machine) assertCore(self *object, core objectCore, depth int) {
 	}
 }
 
-// visibility gives the fields of an object with their visibility.
 func (m *machine) visibility(core objectCore) map[string]ast.ObjectFieldHide {
 	switch c := core.(type) {
 	case *layer:

@@ -144,7 +144,6 @@ type source string
 // at makes a fault at a place that the parser gave.
 func (s source) at(loc ast.Location, msg string) *Fault { return s.faultAt(s.offset(loc), msg) }
 
-// faultAt makes a fault at an offset.
 func (s source) faultAt(offset int, msg string) *Fault {
 	before := string(s[:offset])
 	line := before[strings.LastIndexByte(before, '\n')+1:]

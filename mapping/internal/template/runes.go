@@ -8,7 +8,6 @@ import (
 // Jsonnet counts characters, Go counts bytes. For the last few long texts a machine remembers the offset of every 64th
 // character, so that a character is found without counting from the start.
 
-// textIndex has the offsets of one text.
 type textIndex struct {
 	s     string
 	count int      // characters

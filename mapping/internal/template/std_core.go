@@ -62,7 +62,6 @@ func (m *machine) sizeOf(v value) int {
 	return 0
 }
 
-// stdMath are the functions of numbers.
 func stdMath() map[string]goFunction {
 	return map[string]goFunction{
 		"sqrt": lift(math.Sqrt), "ceil": lift(math.Ceil), "floor": lift(math.Floor), "round": lift(math.Round),

@@ -2,7 +2,6 @@ package template
 
 import "github.com/google/go-jsonnet/ast"
 
-// stdObjects are the functions of objects.
 func stdObjects() map[string]goFunction {
 	return map[string]goFunction{
 		"objectFieldsEx": {params: []string{"obj", "hidden"}, run: func(m *machine, a []value) value {

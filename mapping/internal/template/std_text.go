@@ -21,7 +21,6 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// stdStrings are the functions of strings.
 func stdStrings() map[string]goFunction {
 	return map[string]goFunction{
 		"char": {params: []string{"n"}, run: func(m *machine, a []value) value {

@@ -117,7 +117,6 @@ func metadata(p map[string]string) map[string]string {
 	return m
 }
 
-// etagReader computes the ETag of what is read.
 type etagReader struct {
 	io.Reader
 	sum hash.Hash
@@ -163,7 +162,6 @@ func (b *backend) open(ctx context.Context, key string) (io.ReadSeekCloser, plat
 	return f, info, fmt.Sprintf(`"%x-%x"`, info.Written.UnixNano(), info.Size), nil
 }
 
-// stat describes an object.
 func (b *backend) stat(ctx context.Context, key string) (info platform.ObjectInfo, etag string, err error) {
 	f, info, etag, err := b.open(ctx, key)
 	if err == nil {

@@ -36,7 +36,6 @@ func newUploadID(properties map[string]string) (string, error) {
 	return text, err
 }
 
-// parseUploadID returns the name of the upload and the properties of its object.
 func parseUploadID(text string) (name string, properties map[string]string, err error) {
 	name, encoded, ok := strings.Cut(text, ".")
 	data, err := base64.RawURLEncoding.DecodeString(encoded)
