@@ -96,8 +96,8 @@ func (c compression) suffix() string {
 	return "/compression=" + c.name
 }
 
-// ofWorkload returns the scenarios with events of one size. The bare name, without callers and compression, is that
-// of 64 callers and the default settings.
+// ofWorkload returns the scenarios with events of one size. The bare name, without callers and compression, means
+// 64 callers and the default settings.
 func ofWorkload(w workload) []scenario {
 	var all []scenario
 	add := func(s scenario) {

@@ -35,7 +35,6 @@ type cost struct {
 // realVolume is no model.
 const realVolume = "real"
 
-// volumes are the values of -volume.
 func volumes() []*volume {
 	return []*volume{
 		{name: realVolume},

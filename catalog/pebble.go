@@ -18,7 +18,6 @@ const storeMemory = 1 << 20
 // instanceKey holds the random id of the store. No prefix of the catalog covers it.
 const instanceKey = "store/instance"
 
-// pebbleStore is the default store.
 type pebbleStore struct {
 	dir string
 	db  *pebblestore.Store

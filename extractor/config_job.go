@@ -10,7 +10,6 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// A jobConfig is a job or a child job.
 type jobConfig struct {
 	id        string
 	path      string

@@ -22,7 +22,6 @@ type paginationConfig struct {
 	path      string
 }
 
-// A page is one answer.
 type page struct {
 	response tree.Node
 	items    tree.Node // a list

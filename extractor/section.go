@@ -27,7 +27,6 @@ type section struct {
 	used []string
 }
 
-// join returns the path of a member.
 func join(path, key string) string {
 	if strings.ContainsAny(key, ".[]\" ") || key == "" {
 		return path + "[" + strconv.Quote(key) + "]"

@@ -9,7 +9,6 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// devBranch is the record of a branch.
 type devBranch struct {
 	ID          int64               `json:"id"`
 	Name        string              `json:"name"`

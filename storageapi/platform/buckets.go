@@ -9,7 +9,6 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// bucket is the record of a bucket.
 type bucket struct {
 	ID          string          `json:"id"`
 	Stage       string          `json:"stage"`

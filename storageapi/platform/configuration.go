@@ -159,7 +159,6 @@ func (c *configuration) readContent(v configVersion) json.RawMessage {
 	return named[json.RawMessage](c.tx, c.content(v.Content), "configuration %s/%s: content of version %d is missing", c.component, c.config, v.Version)
 }
 
-// readVersion reads an earlier version.
 func (c *configuration) readVersion(v int) (configVersion, error) {
 	return find[configVersion](c.tx, c.version(v), refuse(http.StatusNotFound, "storage.configuration.version.notFound", "Version %d of configuration %q not found", v, c.config))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// storedFile is the record of a file.
 type storedFile struct {
 	ID        int64               `json:"id"`
 	Branch    string              `json:"branch"`

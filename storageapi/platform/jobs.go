@@ -258,7 +258,6 @@ func (j *storageJobs) wait(ctx context.Context, id int64) (record jobRecord, err
 	}
 }
 
-// guard makes an error of a panic.
 func guard(run func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

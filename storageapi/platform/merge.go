@@ -45,7 +45,6 @@ func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
 	return over, nil
 }
 
-// mergeMembers lays the members of over on base.
 func mergeMembers(base, over map[string]json.RawMessage) (err error) {
 	for name, value := range over {
 		if below, both := base[name]; both {

@@ -18,7 +18,6 @@ import (
 // an import becomes visible as a whole, in the change that ends its job. A file without a record is left from a crash; the next
 // opening removes it.
 
-// part is the record of a part.
 type part struct {
 	ID int64 `json:"id"`
 	// Place orders the parts of a table; 0 means ID. A merged part stands where the first of the old ones stood.
@@ -84,7 +83,6 @@ type partWriter struct {
 // row writes a row that is imported now.
 func (w *partWriter) row(cells [][]byte) error { return w.rowOf(w.at, cells) }
 
-// rowOf writes a row that was imported at a time.
 func (w *partWriter) rowOf(at storageapi.Time, cells [][]byte) error {
 	if n := len(w.spans); n > 0 && w.spans[n-1].At.Equal(at.Time) {
 		w.spans[n-1].Rows++

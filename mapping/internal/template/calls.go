@@ -32,7 +32,6 @@ func (c *compiler) arguments(n *ast.Apply, s *scope) (args []argument, height in
 	return args, height, keeps, lazily
 }
 
-// slotsOf returns the parameter of each argument.
 func slotsOf(params []param, args []argument) ([]int, error) {
 	slots := make([]int, len(args))
 	used := make([]bool, len(params))

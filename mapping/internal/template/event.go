@@ -89,7 +89,6 @@ var eventFunctions = map[string]*function{
 	},
 }
 
-// none is an absent argument.
 var none = value{kind: kindAbsent}
 
 // optionalString is the empty string for an absent argument.
@@ -164,7 +163,6 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 	return expr{height: height, keeps: keeps, run: run}, true
 }
 
-// body is Body(path, default).
 func (m *machine) body(p *tape.Path, def value) value {
 	m.step(1 + len(p.Steps))
 	if len(p.Steps) > 0 {
@@ -222,7 +220,6 @@ func (m *machine) field(p *tape.Path, def value) (value, bool) {
 	return m.force(def), true
 }
 
-// header is Header(name, default).
 func (m *machine) header(name string, def value) value {
 	m.step(1)
 	if name == "" {

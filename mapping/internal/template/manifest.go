@@ -174,7 +174,6 @@ func appendQuotedText(dst []byte, s string) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
-// toString is std.toString.
 func (m *machine) toString(v value) string {
 	switch v.kind {
 	case kindNull:

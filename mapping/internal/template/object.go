@@ -73,7 +73,6 @@ type restricted struct {
 	keep map[string]ast.ObjectFieldHide
 }
 
-// docObject is an object of a record.
 type docObject struct {
 	doc  *tape.Tape
 	node uint32

@@ -352,7 +352,6 @@ func (m *machine) stdJoin(a []value) value {
 	return null
 }
 
-// member is std.member.
 func (m *machine) member(in, x value) bool {
 	switch in.kind {
 	case kindString:
