@@ -126,7 +126,7 @@ func (c *child) kill(rest func(line string)) error {
 		rest(c.lines.Text())
 	}
 	err := c.cmd.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil
 	}
 	return err
