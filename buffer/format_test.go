@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -46,31 +48,7 @@ func TestFormatsOfAllReleases(t *testing.T) {
 			if err := os.CopyFS(root, os.DirFS(fixture)); err != nil {
 				t.Fatal(err)
 			}
-			before := describeStore(t, root)
-			opts := fixtureOptions(root)
-			b, err := buffer.Open(filepath.Join(root, "data"), opts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			// A call that was made before is known, and one that was not is not.
-			writing := define(t, b, "writing")
-			for key, want := range map[int]int{1: 0, 2: 0, 3: 1} {
-				if n := mustOnce(t, b, key, writing); n != want {
-					t.Errorf("call %d stores its row %d times more, want %d", key, n, want)
-				}
-			}
-			for _, s := range b.Stats().Sinks {
-				if err := b.Flush(t.Context(), s.ID); err != nil && s.ID != "expired" && s.ID != "discarded" {
-					t.Errorf("sink %s: %v", s.ID, err)
-				}
-			}
-			verify(t, b)
-			got := before + "\ndrained:\n" + describeTables(t, root)
+			got := describeStore(t, root) + drained + drainFixture(t, root)
 			if *writeFormat && fixture == current {
 				if err := os.WriteFile(filepath.Join(fixture, "want.txt"), []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -120,6 +98,91 @@ func TestOldRowsMeetATypedTable(t *testing.T) {
 	if got := describeTables(t, root); !strings.Contains(got, id+": 0(60) 1(60) 2(60) 3(60) 4(60)\n") {
 		t.Errorf("the tables have\n%s", got)
 	}
+}
+
+// drained is the line of want.txt before the rows in the tables.
+const drained = "\ndrained:\n"
+
+// drainFixture opens a data directory, brings every row to its table, and describes the tables.
+func drainFixture(t *testing.T, root string) string {
+	t.Helper()
+	b, err := buffer.Open(filepath.Join(root, "data"), fixtureOptions(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	// A call that was made before is known, and one that was not is not.
+	writing := define(t, b, "writing")
+	for key, want := range map[int]int{1: 0, 2: 0, 3: 1} {
+		if n := mustOnce(t, b, key, writing); n != want {
+			t.Errorf("call %d stores its row %d times more, want %d", key, n, want)
+		}
+	}
+	for _, s := range b.Stats().Sinks {
+		if err := b.Flush(t.Context(), s.ID); err != nil && s.ID != "expired" && s.ID != "discarded" {
+			t.Errorf("sink %s: %v", s.ID, err)
+		}
+	}
+	verify(t, b)
+	return describeTables(t, root)
+}
+
+// drainUntilKilled opens a data directory and drains it. It tells how far it is.
+func drainUntilKilled(root string) error {
+	fmt.Println("begun")
+	b, err := buffer.Open(filepath.Join(root, "data"), fixtureOptions(root))
+	if err != nil {
+		return err
+	}
+	fmt.Println("opened")
+	for _, s := range b.Stats().Sinks {
+		_ = b.Flush(context.Background(), s.ID) // some cannot
+		fmt.Println(s.ID)
+	}
+	select {}
+}
+
+// A process that opens a data directory of the first release, with rows in every state, is killed at any moment of the upgrade and
+// of what follows.
+func TestKillsDuringUpgrades(t *testing.T) {
+	if root, ok := killtest.Child(); ok {
+		t.Fatal(drainUntilKilled(root))
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	const fixture = "testdata/format/v1"
+	text, err := os.ReadFile(filepath.Join(fixture, "want.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := strings.Cut(string(text), drained)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	found := map[string]int{}
+	for range killtest.Count(t) {
+		root := t.TempDir()
+		if err := os.CopyFS(root, os.DirFS(fixture)); err != nil {
+			t.Fatal(err)
+		}
+		for range 1 + rng.IntN(2) {
+			p := killtest.Start(t, t.Name(), root)
+			p.Lines(1+rng.IntN(rng.IntN(12)+1), time.Duration(rng.IntN(20_000))*time.Microsecond, func(string) {})
+		}
+		version, err := os.ReadFile(filepath.Join(root, "data/forebay-format"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[strings.TrimSpace(string(version))]++
+		if got := drainFixture(t, root); got != want {
+			t.Errorf("seed %d: the tables have\n%s\nwant\n%s", seed, got, want)
+		}
+	}
+	t.Logf("seed %d: the format after the kills: %v", seed, found)
 }
 
 func fixtureOptions(root string) buffer.Options {
