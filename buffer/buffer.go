@@ -332,6 +332,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			t.touchSink(s)
 		}
 		if changed {
+			t.leaveTable(s, def)
 			retired := s.grow(def)
 			s.rec.Def, s.rec.Dropped = def, false
 			had := len(s.rec.Retired)

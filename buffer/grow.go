@@ -118,6 +118,23 @@ func (s *sinkState) everHad() []format.Retired {
 	return all
 }
 
+// leaveTable lets the rows that wait for a table that has grown find their columns by name for good, when def no longer says so: see
+// file.table. Called before s.rec.Def is replaced.
+func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
+	old := s.rec.Def
+	if old == nil || !old.Table.Extend || def.Table.Extend && def.Table.ID == old.Table.ID {
+		return
+	}
+	for _, f := range s.files {
+		if table := f.table(); !f.done() && table.ID == old.Table.ID && table.Extend != f.rec.Def.Table.Extend {
+			byName := *f.rec.Def
+			byName.Table.Extend = true
+			f.rec.Def = &byName
+			t.touchFile(f)
+		}
+	}
+}
+
 // grow counts the version of a definition that was accepted, and notes the columns that it retires. It returns their names.
 // Called on the committer, before s.rec.Def is replaced.
 func (s *sinkState) grow(def *format.Definition) (retired []string) {

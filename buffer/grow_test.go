@@ -2,11 +2,13 @@ package buffer_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
@@ -80,5 +82,36 @@ func TestColumnsOfATableAreBounded(t *testing.T) {
 		case strings.Contains(log.String(), "a table has many columns") != (i >= 2):
 			t.Errorf("definition %d logs %s", i, &log)
 		}
+	}
+}
+
+// Rows that waited when their table began to grow reach it also when the sink has another table since, or a fixed one again.
+func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
+	grown := buffer.Table{ID: "in.c-test.a", Columns: append(columns[:2:2], datatype.Column{Name: "n", Type: datatype.Int64}), Extend: true}
+	fixed := grown
+	fixed.Extend = false
+	for name, next := range map[string]buffer.Table{"another": {ID: "in.c-test.b", Columns: columns}, "fixed": fixed} {
+		t.Run(name, func(t *testing.T) {
+			var away atomic.Bool
+			mem := buffertest.NewMemory()
+			mem.Before = func(_ context.Context, c buffertest.Call) error {
+				if c.Op == buffertest.OpImport && away.Load() {
+					return errAway
+				}
+				return nil
+			}
+			away.Store(true)
+			b := open(t, memoryOptions(mem))
+			put(t, b, define(t, b, "a"), 0, 5)
+			if err := mem.Extend(t.Context(), grown); err != nil {
+				t.Fatal(err)
+			}
+			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = grown })
+			away.Store(false)
+			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = next })
+			flush(t, b, "a")
+			wantIDs(t, mem, "in.c-test.a", 0, 5)
+			verify(t, b)
+		})
 	}
 }
