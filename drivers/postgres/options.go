@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -105,7 +106,7 @@ func Open(connString string, o Options) (*Target, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "forebay"
 	}
-	if !strings.Contains(connString, "connect_timeout") {
+	if !strings.Contains(connString, "connect_timeout") && os.Getenv("PGCONNECT_TIMEOUT") == "" {
 		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
 	}
 	if o.Configure != nil {

@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -103,7 +103,7 @@ func answered(in *bufio.Reader) error {
 			return fmt.Errorf("answer %q", line)
 		case len(line) == len("\r\n"):
 			if length < 0 {
-				return http.ErrMissingContentLength
+				return errors.New("the answer has no Content-Length")
 			}
 			_, err = in.Discard(length)
 			return err
