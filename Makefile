@@ -13,7 +13,7 @@ help:
 test:
 	@bash .ci/run short
 
-## ci: what CI runs: `make test`, then staticcheck, the race detector, mutants, simulation, fuzzing and benchmarks
+## ci: what CI runs: `make test`, then staticcheck, the race detector, mutants, all cases, simulation, kills, fuzzing and benchmarks
 ci:
 	@bash .ci/run
 
