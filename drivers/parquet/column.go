@@ -18,7 +18,7 @@ type column struct {
 	name             string
 	kind             kind
 	precision, scale int  // of a decimal
-	integers         bool // the cells of a decimal are those of an int64
+	integers         bool // the cells of a decimal are stored as an int64
 	notNull          bool // no cell is NULL
 	optional         bool // the part can hold NULL
 	dictionary       bool

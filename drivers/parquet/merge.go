@@ -236,7 +236,7 @@ func newSums(n int) []maphash.Hash {
 	return sums
 }
 
-// seed is that of the checksums, which live as long as one merge.
+// seed makes the checksums, which live as long as one merge.
 var seed = maphash.MakeSeed()
 
 // write writes the rows of all sources.

@@ -33,7 +33,7 @@ type Options struct {
 // busyTimeout is how long SQLite itself waits for a lock. A context is looked at between two such waits.
 const busyTimeout = 100 * time.Millisecond
 
-// Target is a [buffer.Target] whose tables are those of one SQLite database. It is safe for concurrent use, also beside other
+// Target is a [buffer.Target] whose tables are in one SQLite database. It is safe for concurrent use, also beside other
 // processes that have the file open.
 type Target struct {
 	path string
