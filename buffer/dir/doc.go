@@ -80,6 +80,9 @@
 // synced. A crash or a full disk at any point leaves the old state or the new one, and perhaps a file in .tmp. The repeated
 // call removes that file, or else a later write when the file is an hour old. Directories have mode 0700, files 0600.
 //
+// Windows cannot sync a directory: a new name is durable there when the file system says so. Tables can neither be split nor merged
+// there. The tests run on Linux; for macOS and Windows the code is vetted and no more.
+//
 // The folder of a table must be on the same disk as .tmp. To keep tables on another disk, move or link all of them.
 //
 // Several processes may import into the same tables. Only one of them may create a table, unless [TablesOptions.PartitionBy] or

@@ -26,7 +26,8 @@ type TablesOptions struct {
 	// next version comes back.
 	MergeTo int64
 	// KeepFor, if not 0, is the age at which parts are removed: in a partitioned table the time since the end of their day,
-	// in others since their import. Rows of a day that has passed its time are removed soon after their import.
+	// in others since their import. Rows of a day that has passed its time are removed soon after their import. It applies to the
+	// tables of defined sinks; once the sink of a table is gone, its parts stay until [TableDir.Compact] is called or they are deleted.
 	KeepFor time.Duration
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts. The
 	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file: a crash
