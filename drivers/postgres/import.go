@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,13 +64,8 @@ func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) erro
 	if err != nil {
 		return err
 	}
-	if len(want) != len(have) {
+	if !slices.Equal(want, have) {
 		return errPrepare
-	}
-	for i := range want {
-		if want[i] != have[i] {
-			return errPrepare
-		}
 	}
 	fields := fieldsOf(f.Table, counted, have)
 	key := t.options.Keys[f.Table.ID]
@@ -112,7 +108,8 @@ var errImported = errors.New("imported already")
 // transaction runs do in a transaction with its own time-outs, and commits it. Settings of the session stay as they are, because a
 // pooler may give it to others.
 func (t *Target) transaction(ctx context.Context, lock, statement time.Duration, do func(pgx.Tx) error) error {
-	tx, err := t.pool.Begin(ctx)
+	// Each statement must see what was committed while the one before waited for a lock, whatever the database's default is.
+	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return classify(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
 )
 
 var idColumn = col("id", datatype.Int64)
@@ -86,6 +88,31 @@ func TestTypeChangesBetweenImports(t *testing.T) {
 	fourth := newFile("file-4", tbl, []string{"4", "4", "{}"})
 	mustImport(t, target, fourth)
 	expectRows(t, target, "events", []string{"4", "4", "{}"})
+}
+
+// A type changes while an import waits for its lock, also in a database whose transactions see the state of their beginning by default.
+func TestTypeChangesDuringImport(t *testing.T) {
+	for _, isolation := range []string{"read committed", "repeatable read"} {
+		options := open(t, Options{}).options
+		target, err := Open(server.URL(t)+" options='-c default_transaction_isolation="+strings.ReplaceAll(isolation, " ", "\\\\ ")+"'", options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(target.Close)
+		tbl := table("events", idColumn)
+		mustEnsure(t, target, tbl)
+		other := server.Connect(t)
+		pgtest.Exec(t, other, "BEGIN; ALTER TABLE "+target.table("events")+" ALTER id TYPE double precision")
+		done := make(chan error, 1)
+		go func() { done <- target.Import(context.Background(), newFile("file-1", tbl, []string{"1"})) }()
+		waitFor(t, "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted")
+		pgtest.Exec(t, other, "COMMIT")
+		var schema *buffer.SchemaError
+		if err := <-done; !errors.As(err, &schema) || schema.Got[0].Type != datatype.Float64 {
+			t.Errorf("%s: Import = %v, want a *buffer.SchemaError with the new type", isolation, err)
+		}
+		expectRows(t, target, "events")
+	}
 }
 
 // Several engines import the same files and others into one table, which they create and extend.
