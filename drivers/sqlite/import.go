@@ -141,7 +141,7 @@ func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
 	for _, s := range in.spans {
 		in.args[s.arg].Value = text[s.from:s.to]
 	}
-	err := exec(ctx, stmt, in.args)
+	err := exec(ctx, stmt, in.args, len(in.numbers))
 	if refusesRow(err) {
 		before := len(in.refused.Rows)
 		if single := in.flushSingly(ctx); single != nil || len(in.refused.Rows) > before {
@@ -152,9 +152,16 @@ func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
 	return err
 }
 
-func exec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) error {
-	_, err := stmt.(driver.StmtExecContext).ExecContext(ctx, args)
-	return err
+// exec inserts rows. One that the table leaves out without an error is an error too, because the file counts as stored whole.
+func exec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue, rows int) error {
+	res, err := stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == int64(rows) {
+		return err
+	}
+	return buffer.Permanent(errors.New("the table leaves out a row without an error: look for RAISE(IGNORE) in its triggers, and for ON CONFLICT IGNORE"))
 }
 
 // flushSingly inserts the rows of a batch one by one.
@@ -173,7 +180,7 @@ func (in *inserter) flushSingly(ctx context.Context) (err error) {
 		for j := range args {
 			args[j].Ordinal = j + 1
 		}
-		err := exec(ctx, stmt, args)
+		err := exec(ctx, stmt, args, 1)
 		switch {
 		case refusesRow(err):
 			in.refused.Err = cmpErr(in.refused.Err, err)

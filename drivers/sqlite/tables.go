@@ -107,7 +107,7 @@ func define(c datatype.Column) string {
 // it may have been altered. SQLite does not know the types: they are what was stored for a column, or else whatever t wants that its
 // declaration holds.
 func columnsOf(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error) {
-	rows, err := c.QueryContext(ctx, `SELECT s.name, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
+	rows, err := c.QueryContext(ctx, `SELECT s.name, s.type, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
 		WHERE s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE ORDER BY i.cid`, t.ID)
 	if err != nil {
 		return nil, err
@@ -116,13 +116,16 @@ func columnsOf(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, er
 	var have []datatype.Column
 	var declared []string
 	for rows.Next() {
-		var table, storage string
+		var table, kind, storage string
 		var col datatype.Column
-		if err := rows.Scan(&table, &col.Name, &storage, &col.Required); err != nil {
+		if err := rows.Scan(&table, &kind, &col.Name, &storage, &col.Required); err != nil {
 			return nil, err
 		}
 		if table != t.ID {
 			return nil, buffer.Permanent(fmt.Errorf("the database has a table %q, and SQLite ignores the case of names: choose another name than %q", table, t.ID))
+		}
+		if kind != "table" {
+			return nil, buffer.Permanent(fmt.Errorf("%q is a view: choose another name, or make it a table", table))
 		}
 		have, declared = append(have, col), append(declared, storage)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -139,5 +140,60 @@ func TestCompact(t *testing.T) {
 	execute(t, path, "DROP TABLE t")
 	if n, err := target.CountFile(t.Context(), table, "f"); n != 0 || err != nil {
 		t.Errorf("a dropped table has %d rows, %v", n, err)
+	}
+}
+
+// A table that leaves out rows without an error, and a view, hold the file.
+func TestTablesThatStoreLess(t *testing.T) {
+	for name, statements := range map[string]string{
+		"trigger":  `CREATE TABLE t (c0 TEXT) STRICT; CREATE TRIGGER x BEFORE INSERT ON t WHEN new.c0 = 'b' BEGIN SELECT RAISE(IGNORE); END`,
+		"conflict": `CREATE TABLE t (c0 TEXT UNIQUE ON CONFLICT IGNORE) STRICT`,
+		"view": `CREATE TABLE u (c0 TEXT) STRICT; CREATE VIEW t AS SELECT c0 FROM u;
+			CREATE TRIGGER x INSTEAD OF INSERT ON t BEGIN INSERT INTO u VALUES (new.c0); END`,
+	} {
+		path := filepath.Join(t.TempDir(), "a.db")
+		target := open(t, path, sqlite.Options{})
+		execute(t, path, statements)
+		table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+		if err := target.Import(t.Context(), file("f", table, []string{"a"}, []string{"a"}, []string{"b"})); !buffer.IsPermanent(err) {
+			t.Errorf("%s: Import = %v, want a permanent error", name, err)
+		}
+		var stored int
+		if err := database(t, path).QueryRow("SELECT count(*) FROM t").Scan(&stored); err != nil || stored != 0 {
+			t.Errorf("%s: the table has %d rows, %v", name, stored, err)
+		}
+	}
+}
+
+// SQLite goes on writing to a file that has no name any more.
+func TestLostDatabase(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files that are open cannot be moved")
+	}
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"moved", "replaced"} {
+		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !buffer.IsPermanent(err) {
+			t.Errorf("Import into a database that was %s = %v, want a permanent error", state, err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(path+".old", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Import(t.Context(), file("g", table, []string{"b"})); err != nil {
+		t.Errorf("Import into the database that is back = %v", err)
+	}
+	if got := rows(t, path, "t"); len(got) != 2 {
+		t.Errorf("the table has %q", got)
 	}
 }

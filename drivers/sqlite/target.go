@@ -7,7 +7,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -37,6 +39,7 @@ const busyTimeout = 100 * time.Millisecond
 // processes that have the file open.
 type Target struct {
 	path string
+	file os.FileInfo // of the database
 	opts Options
 	// write has one connection, so that calls queue for it and their contexts are heeded.
 	write, read *sql.DB
@@ -72,7 +75,11 @@ func Open(path string, opts Options) (*Target, error) {
 	if t.read, err = open(path, pragmas[0], "query_only(1)"); err != nil {
 		return nil, fmt.Errorf("sqlite: %w", errors.Join(err, t.write.Close()))
 	}
-	if err := t.transaction(context.Background(), createOwnTables); err != nil {
+	err = t.transaction(context.Background(), createOwnTables)
+	if err == nil {
+		t.file, err = os.Stat(path)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("sqlite: open %s: %w", path, errors.Join(err, t.Close()))
 	}
 	return t, nil
@@ -113,6 +120,22 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	return rows, classify(err)
 }
 
+// checkFile fails if the database was deleted, moved or replaced: SQLite goes on with the file that it has open, and the rows are
+// lost with it.
+func (t *Target) checkFile() error {
+	if t.file == nil { // Open
+		return nil
+	}
+	now, err := os.Stat(t.path)
+	if err == nil && os.SameFile(now, t.file) {
+		return nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", t.path))
+	}
+	return err
+}
+
 // tx is a connection within BEGIN IMMEDIATE, so that nobody else writes.
 type tx struct{ *sql.Conn }
 
@@ -142,7 +165,10 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 	if err != nil {
 		return classify(err)
 	}
-	if err = call(ctx, tx{conn}); err == nil {
+	if err = t.checkFile(); err == nil {
+		err = call(ctx, tx{conn})
+	}
+	if err == nil {
 		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
 			return nil
 		}
