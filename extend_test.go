@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -268,6 +269,59 @@ func TestRenamedColumn(t *testing.T) {
 "2" NULL NULL "5" NULL
 "3" NULL NULL NULL NULL
 "4" "5" NULL "5" NULL`; got != want {
+		t.Errorf("the table has\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Somebody has widened a column of the table: rows of the narrower type arrive, and the definition may follow. It cannot go back.
+func TestColumnWidenedByHand(t *testing.T) {
+	root := t.TempDir()
+	tables := dir.Tables(filepath.Join(root, "tables"))
+	e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	narrow := grows(typedPath("id", datatype.Int64), typedPath("sum", datatype.Decimal(4, 2)))
+	wide := grows(typedPath("id", datatype.Decimal(21, 0)), typedPath("sum", datatype.Decimal(6, 2)))
+	define := func(def forebay.Source, refused string) {
+		t.Helper()
+		if err := e.Define(t.Context(), def); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Stats().Sinks[0].Refused; !strings.Contains(got, refused) || refused == "" && got != "" {
+			t.Errorf("refused: %q, want %q", got, refused)
+		}
+	}
+	store := func(body string) {
+		t.Helper()
+		ingestJSON(t, e, body)
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	define(narrow, "")
+	store(`{"id":1,"sum":1.5}`)
+	define(wide, `the column "id" is decimal(21,0) in the mapping and int64 in the table`)
+	file := filepath.Join(tables.Path(grownTable), "table.json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	altered := strings.NewReplacer(`"int64"`, `"decimal(21,0)"`, "decimal(4,2)", "decimal(6,2)").Replace(string(text))
+	if err := os.WriteFile(file, []byte(altered), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	define(narrow, "")
+	store(`{"id":2,"sum":2.5}`)
+	define(wide, "")
+	store(`{"id":100000000000000000000,"sum":1234.5}`)
+	define(narrow, `column "id" cannot be int64`)
+	store(`{"id":4,"sum":9999}`)
+	if got, want := grownRows(t, tables), `"1" "1.50"
+"100000000000000000000" "1234.50"
+"2" "2.50"
+"4" "9999.00"`; got != want {
 		t.Errorf("the table has\n%s\nwant\n%s", got, want)
 	}
 }

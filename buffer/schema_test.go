@@ -102,6 +102,9 @@ func TestFit(t *testing.T) {
 		{true, "id!,n int64!", "id!,n int64!", "id!,n int64!", ""},
 		{true, "id,n string,m", "id,N int64", "", `the column "n" is string in the mapping and int64 in the table`},
 		{true, "id string", "id", "", `the column "id" is string in the mapping and untyped in the table`},
+		{true, "n int64,d decimal(10.2)", "n decimal(19.0),d decimal(12.2)", "n decimal(19.0),d decimal(12.2)", ""},
+		{true, "d decimal(12.2)", "d decimal(10.2)", "", `the column "d" is decimal(12,2) in the mapping and decimal(10,2) in the table`},
+		{true, "n float64", "n int64", "", `the column "n" is float64 in the mapping and int64 in the table`},
 	} {
 		table := buffer.Table{ID: "t", Columns: parseColumns(c.want), Extend: c.extend}
 		got, err := table.Fit(parseColumns(c.have))
