@@ -291,6 +291,31 @@ func TestAnyMissingFile(t *testing.T) {
 	}
 }
 
+// A damaged store that has lost its format file too is not taken for a new folder.
+func TestDamageWithoutAFormatFile(t *testing.T) {
+	for _, inTables := range []bool{false, true} {
+		for name := range newDamageWorld(t, inTables).files(t) {
+			if name == "LOCK" || name == "forebay-format" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%v", name, inTables), func(t *testing.T) {
+				t.Parallel()
+				w := newDamageWorld(t, inTables)
+				if _, err := w.fs.Stat("data/" + name); err != nil {
+					t.Skip("the file is not there this time")
+				}
+				for _, path := range []string{"data/" + name, "data/forebay-format"} {
+					if err := w.fs.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				missing, list := w.check(t)
+				t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
+			})
+		}
+	}
+}
+
 // eventually waits for a condition that something in the background brings about.
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
