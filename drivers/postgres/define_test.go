@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 )
 
@@ -80,6 +81,9 @@ func TestColumnsOfOthers(t *testing.T) {
 	}
 	grown.Extend = true
 	mustImport(t, target, newFile("file-3", grown, []string{"1"}))
+	exec(t, target, `ALTER TABLE grown DROP id`)
+	mustImport(t, target, newFile("file-4", grown, []string{"2"}))
+	expectRows(t, target, "grown", []string{buffertest.Null, buffertest.Null}, []string{buffertest.Null, "2"})
 }
 
 // A change of a table does not wait long: its readers wait behind it. A table that lacks nothing is not locked.
