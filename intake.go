@@ -31,7 +31,7 @@ func (e *Engine) WaitForRoom() Intake { return Intake{e, true} }
 // Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
 // disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
 //
-// The error is nil when every sink kept the record, else the join of the [*SinkError]s of the result, or one of
+// The error is nil when every sink kept the record, else the join of one [*SinkError] for each sink that did not, or one of
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and the error of a ctx that had ended before, with an empty result and
 // nothing stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice.
 // A source without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.

@@ -183,7 +183,7 @@ func (t telemetry) traffic() traffic {
 	}
 }
 
-// rows maps a request on its own: what of the way of a record is not storing it.
+// rows decodes and maps one request, and stores nothing.
 func (t telemetry) rows(dst []byte, m *mapping.Mapper, rec *mapping.Record, data []byte) ([]byte, int, error) {
 	docs, err := documents(t.signal, data)
 	if err != nil {

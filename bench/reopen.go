@@ -17,8 +17,8 @@ import (
 )
 
 // reopen measures how soon an engine is ready after its process was killed with a backlog in the local level, and the
-// memory it takes, for a tenth of the backlog and for all of it. Filling and opening are processes of their own; that
-// which fills is killed while it ingests.
+// memory it takes, for a tenth of the backlog and for all of it. Filling and opening
+// are processes of their own. The first is killed while it ingests.
 func reopen(w workload) scenarioFunc {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
 		row := w.row()
@@ -102,7 +102,7 @@ func fillAndKill(ctx context.Context, args backlogArgs, rows int64) (span, error
 	if err := c.kill(read); err != nil {
 		return span{}, err
 	}
-	// A caller may have been answered and not come to say it, and have begun its next call.
+	// Each caller may have one answer that it has not reported yet, and one call in progress.
 	return span{acknowledged, acknowledged + 2*fillCallers*fillBatch}, nil
 }
 

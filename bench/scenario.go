@@ -45,7 +45,7 @@ type baseline struct {
 	scenario string
 }
 
-// env is what a measurement finds.
+// env is what a measurement is given.
 type env struct {
 	// dir is a folder on the disk under test. Each measurement has its own, which is empty at first and removed after it.
 	dir string
@@ -55,7 +55,7 @@ type env struct {
 	size size
 	// volume is what syncs go to; nil is the real one.
 	volume *volume
-	// ring is written once for all.
+	// ring holds the preallocated files that baselines write to. All measurements share it.
 	ring *sharedRing
 	// profiles is the folder for the profiles of each scenario; empty for none.
 	profiles string
@@ -134,7 +134,7 @@ func ofWorkload(w workload) []scenario {
 		}
 	}
 
-	// CPU time by itself would do: on a disk or with cores that give less, rows a second say nothing of the program.
+	// Goals in CPU time hold on every machine. Rows a second also depend on the disk and the cores.
 	mapName, batchGoal, nosyncGoals := "map/row", atMost("cpu_ns_per_row", 5000), map[string][]goal(nil)
 	if w.name == "150B" {
 		mapName, batchGoal = "map/row/150B", atMost("cpu_ns_per_row", 2500)
@@ -294,8 +294,8 @@ func onCores(all []scenario, re *regexp.Regexp, cores []int) []scenario {
 	return list
 }
 
-// modelled reports whether the syncs of s go to the volume of its env. Those of the other scenarios are of programs of
-// their own, or of what is not measured in syncs.
+// modelled reports whether the syncs of s go to the volume of its env. The other scenarios sync in processes of their own, or
+// measure something else.
 func (s scenario) modelled() bool {
 	sized := slices.ContainsFunc(workloads(), func(w workload) bool { return s.group == w.name })
 	return sized || s.group == "disk" || s.group == "compression" || strings.HasPrefix(s.group, "otlp/")

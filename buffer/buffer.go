@@ -21,8 +21,8 @@ import (
 
 // Buffer is the local level and the machinery that moves its slices and files. It is safe for concurrent use.
 //
-// One goroutine, the committer, makes every change of state: it takes a group of chunks and operations, writes them as
-// one batch, and then lets those go on who waited for it. Everything else asks it.
+// One goroutine, the committer, makes every change of state. It takes a group of chunks and operations, writes them as one
+// batch, and then releases the callers that waited for the group.
 type Buffer struct {
 	opts     Options
 	log      *slog.Logger

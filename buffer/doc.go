@@ -7,7 +7,8 @@
 //     exactly once, whatever crashes, power cuts or outages come in between, provided that the drivers keep their
 //     contracts ([Staging], [Target]).
 //   - Rows whose Append nobody waited for are on disk after at most Tuning.SyncInterval and one commit.
-//   - Nothing is dropped silently. Rows leave only by import, or by expiry, which is counted, logged and listed.
+//   - Nothing is dropped silently. Rows leave only by import, by expiry, by [Buffer.Discard] or by damage of the disk. All are
+//     counted, and all but imports are logged as warnings or errors.
 //   - Memory and disk are bounded. At a bound Append fails with an [*OverloadError] before it has taken anything.
 //   - Rows of one sink that one goroutine appends keep their order inside an import.
 //
@@ -21,7 +22,8 @@
 //
 //	slice   writing ──(step-1 trigger or its file closes)──▶ uploading ──(Staging.Put)──▶ uploaded ──▶ imported
 //	file    writing ──(step-2 trigger)──▶ closing ──(all slices uploaded)──▶ importing ──(Target.Import)──▶ imported
-//	                                                                             └──(retention)──▶ expired
+//	                                                                             ├──(retention)──▶ expired
+//	                                                                             └──(Buffer.Discard)──▶ discarded
 //
 // Every state change is one atomic batch with an fsync, and it is on disk before the external call that follows from
 // it. A slice and a file are opened by the first row and not before, so an idle sink costs nothing. Both keep the

@@ -8,7 +8,7 @@ import (
 
 // Errors are typed by the reaction they call for:
 //
-//	reject  the record can never be stored as it is        mapping.Error, forebay.RowTooLargeError
+//	reject  the record can never be stored as it is        mapping.Error, forebay.RowTooLargeError, *TooLargeError
 //	wait    try again later, nothing was accepted           *OverloadError
 //	        try again later, the outcome is unknown         *FailedError
 //	retry   a later attempt may succeed                     every error that has no other mark

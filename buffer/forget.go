@@ -8,10 +8,9 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// Forget ends the memory of a sink that was dropped: its ledger begins at zero and its list of files is empty, as if there
-// had never been one. It is for a sink whose table was deleted with it: the ledger of a sink that still has its table is
-// what [Buffer.Verify] compares the table with. A sink that is defined in this process, or of which rows wait, is
-// [ErrSinkInUse]. It may be repeated.
+// Forget deletes the counters and the list of files of a dropped sink: a new sink with the id begins at zero. Call it when the
+// table is deleted too, because [Buffer.Verify] compares a table with these counters. The error is [ErrSinkInUse] if the sink
+// is defined in this process or rows of it wait. Forget may be repeated.
 func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 	inUse := false
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {

@@ -33,7 +33,7 @@
 // store decides; whatever fails before it is undone. The write itself can end in three ways:
 //
 //	it is durable                        memory takes it over, and the task has succeeded
-//	nothing was written                  engine and tokens are put back, and the task has failed ([ErrNotCommitted])
+//	nothing was written                  engine and tokens are put back, and the task has failed (ErrNotCommitted)
 //	the disk failed, outcome unknown     the store is reopened and the records are read back: if they are there, all of them
 //	                                     since they are one batch, the change has succeeded, else it is undone
 //

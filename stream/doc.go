@@ -55,7 +55,7 @@
 //	payloadTooLarge       413  more events than one request may have
 //	unprocessableContent  422  the body is not the JSON that the source splits; the key was used for another body
 //	unsupportedMediaType  415  another Content-Encoding
-//	timeout               408  the body came too slowly, see [Server]
+//	timeout               408  the body came too slowly, see Server
 //	eof                   499  the client went away before its request was complete; nothing was stored
 //	overloaded            503  a bound of memory or disk is reached; nothing was stored; Retry-After
 //	shutdown              503  the engine is closing; nothing was stored; Retry-After

@@ -42,8 +42,9 @@ func (f *fading) Err() error {
 // maxInterruptions bounds the imports of importInterrupted.
 const maxInterruptions = 40
 
-// importInterrupted ends the context of an import at its first look, then of another one at its second look, and so on until one
-// ends before. A driver that commits twice, the rows and the id, is caught between the two.
+// importInterrupted imports files one after the other. It ends the context of each a little later than that of the one before,
+// counted in looks at the context, until an import ends first. So a driver that commits the rows and the id separately is
+// caught between the two.
 func importInterrupted(t tb, b *bench) {
 	if b.atLeastOnce {
 		t.Skipf("the target promises at least once")

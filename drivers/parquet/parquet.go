@@ -105,7 +105,7 @@ func Tables(path string, o Options) (*Target, error) {
 // example with [filepath.EvalSymlinks], and read what it gives within the hour.
 func (t *Target) Path(table string) string { return t.folder.Path(table) }
 
-// Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
+// Columns returns the columns of a table. A missing table is an error that matches [io/fs.ErrNotExist].
 func (t *Target) Columns(table string) ([]datatype.Column, error) { return t.folder.Columns(table) }
 
 // Ensure implements [buffer.Target].

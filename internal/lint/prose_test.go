@@ -21,7 +21,8 @@ func proseRules() []rule {
 		{
 			name:  "links lead somewhere",
 			check: checkLinks,
-			why:   "A relative link names a file or folder of the repository, and a heading of it behind the #.",
+			why: "A relative link names a file or folder of the repository, and a heading of it behind the #. A link of a doc comment " +
+				"needs a space or punctuation behind it, and does not work in a code block.",
 		},
 		{
 			name:  "names in texts exist",
@@ -98,6 +99,7 @@ var (
 	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading      = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```$")
+	deadDocLink  = regexp.MustCompile(`^//(?:\t(?:.*[^\w\]])?(\[\*?(?:\w+\.)*[A-Z]\w*\])| (?:.*[^\w\]])?(\[\*?(?:\w+\.)*[A-Z]\w*\]\w))`)
 )
 
 func checkLinks(t *tree) []problem {
@@ -125,6 +127,18 @@ func checkLinks(t *tree) []problem {
 				problems = append(problems, problem{name, "the link to " + m[1] + " leads nowhere"})
 			case section != "" && !slices.Contains(anchors[target], section):
 				problems = append(problems, problem{name, "the link to " + m[1] + " names no heading"})
+			}
+		}
+	}
+	for _, f := range t.files {
+		if f.test {
+			continue
+		}
+		for _, group := range f.ast.Comments {
+			for _, c := range group.List {
+				if m := deadDocLink.FindStringSubmatch(c.Text); m != nil {
+					problems = append(problems, problem{t.at(c.Pos()), m[1] + m[2] + " is shown with its brackets"})
+				}
 			}
 		}
 	}
@@ -302,6 +316,10 @@ func proseBreaches() []breach {
 		{"links lead somewhere", []string{"a.md", link("b.md")}, []string{"b.md leads nowhere"}},
 		{"links lead somewhere", []string{"a.md", link("docs/b.md#c-d"), "docs/b.md", "# A\n"}, []string{"names no heading"}},
 		{"links lead somewhere", []string{"docs/a.md", link("../b/c.go") + link("#a-b") + link("https://example.com/x#y"), "b/c.go", ""}, nil},
+		{
+			"links lead somewhere", []string{"a.go", "// A is [A], not m[A]x.\n//\n//\tm[A]\nvar A int\n\n// [A]s.\nvar b int\n\n// C:\n//\n//\ta [p.C]\nvar C int"},
+			[]string{"a.go:12: [p.C] is", "a.go:7: [A]s is"},
+		},
 		{"names in texts exist", []string{"a.md", "See `x/b.go`, `c.go` and TestB.", "x/c.go", "func F() {}"}, []string{"TestB does", "x/b.go does"}},
 		{"names in texts exist", []string{
 			"a.md", "`p.G`, `p.T.B`, `T.C` and `Other.D`, `q.x`", "x/c.go", "func F() {}\ntype T struct { A int }\nfunc (T) M() {}",

@@ -34,4 +34,6 @@
 // Use net/http for a handler that starts goroutines which outlive it (as http.TimeoutHandler does), streams its answer,
 // upgrades connections or waits for a client to leave. Use it also where all clients are browsers: with TLS and HTTP/2 this
 // package gains nothing.
+//
+// [stream.Ingest]: https://pkg.go.dev/github.com/forebay/forebay/stream#Ingest
 package fastserver

@@ -23,18 +23,18 @@
 // A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait. A batch with more than
 // 16 MiB of rows is stored in portions, and some of them may be stored when the answer is UNAVAILABLE.
 //
-//	OK                 every record is on local disk in every sink that did not reject it. A partial success counts the
-//	                   records that a sink can never store, with the first reason, or all records if no enabled sink takes
-//	                   the signal: they were dropped
-//	INVALID_ARGUMENT   the batch is malformed, too large once decoded or nested too deep, or every record was rejected
-//	UNAUTHENTICATED    no source has the secret
+//	OK                   every record is on local disk in every sink that did not reject it. A partial success counts the
+//	                     records that a sink can never store, with the first reason, or all records if no enabled sink takes
+//	                     the signal: they were dropped
+//	INVALID_ARGUMENT     the batch is malformed, too large once decoded or nested too deep, or every record was rejected
+//	UNAUTHENTICATED      no source has the secret
 //	FAILED_PRECONDITION  several sources have the secret
 //	RESOURCE_EXHAUSTED   the message is above Options.MaxWireBytes or Options.MaxMessageBytes
 //	INTERNAL             the message is not whole, or does not have the compression that it claims
 //	UNIMPLEMENTED        profiles are not taken
-//	UNAVAILABLE        the service is overloaded, stopping or at fault, the source is disabled, or the message took longer
-//	                   than Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
-//	                   unless the message says that this is unknown
+//	UNAVAILABLE          the service is overloaded, stopping or at fault, the source is disabled, or the message took longer
+//	                     than Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
+//	                     unless the message says that this is unknown
 //
 // Exporters repeat a batch only after UNAVAILABLE. A repeated batch is stored once, also after a crash: it is recognised by its
 // metadata idempotency-key, or by its bytes as [github.com/forebay/forebay/stream] says under "Repeated batches".

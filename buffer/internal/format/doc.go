@@ -7,9 +7,9 @@
 // folders in buffer/testdata/format were written by earlier releases; a test opens them forever.
 //
 //	1   the columns of a table are names, and no cell is NULL
-//	2   a column may have a type and be required: then it stands in a [Table] as an object and not as a string
+//	2   a column may have a type and be required: then it stands in a Table as an object and not as a string
 //	    an empty cell without quotes is NULL
-//	    a table may be one that grows ([Table].Extend), and a [Sink] then has Version, Mapping and Retired
+//	    a table may be one that grows (Table.Extend), and a Sink then has Version, Mapping and Retired
 //
 // Every record and chunk of version 1 is one of version 2 with the same meaning. So an upgrade changes the version and rewrites
 // nothing. The version alone protects the new members: an older release drops members that it does not know when it writes a
@@ -22,11 +22,11 @@
 //	m/format                                   format version, decimal text
 //	m/instance                                 random name of the data directory, the first part of every id
 //	m/counters                                 highest file number and slice number given out, 8 bytes each, big endian
-//	s <sink 4>                                 [Sink], JSON
-//	f <file 8>                                 [File], JSON
-//	l <slice 8>                                [Slice], JSON
+//	s <sink 4>                                 Sink, JSON
+//	f <file 8>                                 File, JSON
+//	l <slice 8>                                Slice, JSON
 //	c <slice 8> <seq 4>                        chunk
-//	q <slice 8> <revision 4> <number 4>        [Damage], JSON
+//	q <slice 8> <revision 4> <number 4>        Damage, JSON
 //	k <segment 8> <key 16> <sink 4> <part 4>   receipt of a call with a key
 //
 // # Chunks
@@ -43,7 +43,7 @@
 //	└──────────────┴──────────────┴──────────────┴─────────────
 //
 //	version        1
-//	encoding       [Encoding] of the payload: None, or the encoding of the slice
+//	encoding       Encoding of the payload: None, or the encoding of the slice
 //	CRC-32C        of bytes 0 to 3 and of everything from byte 8 on
 //	rows, raw      rows of this chunk, and their bytes before compression
 //	slice …        running totals of the slice, this chunk included: rows, bytes before compression, payload bytes

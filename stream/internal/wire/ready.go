@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ReopenRetryAfter gives a store that failed time to be reopened.
+// ReopenRetryAfter is the Retry-After of answers while a failed store is reopened.
 const ReopenRetryAfter = 2 * time.Second
 
 // Ready answers whether a process can take requests: 200, or 503 with Retry-After. catalog is nil where there is none.
