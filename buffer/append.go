@@ -93,8 +93,8 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	return ticket, nil
 }
 
-// reserve adds first and looks then, so that callers at once cannot pass the bounds together. What moves from one counter
-// to another is added there before it is taken off here (see finish), and the counters are read in the order of the way:
+// reserve adds first and checks afterwards, so that concurrent calls cannot pass the bounds together. Bytes that move on are
+// added to the next counter before they are subtracted from the last one (see finish). The counters are read in the same order,
 // so no byte is missed.
 func (b *Buffer) reserve(size int64) *OverloadError {
 	pending := b.pending.Add(size)

@@ -317,7 +317,8 @@ func proseBreaches() []breach {
 		{"links lead somewhere", []string{"a.md", link("docs/b.md#c-d"), "docs/b.md", "# A\n"}, []string{"names no heading"}},
 		{"links lead somewhere", []string{"docs/a.md", link("../b/c.go") + link("#a-b") + link("https://example.com/x#y"), "b/c.go", ""}, nil},
 		{
-			"links lead somewhere", []string{"a.go", "// A is [A], not m[A]x.\n//\n//\tm[A]\nvar A int\n\n// [A]s.\nvar b int\n\n// C:\n//\n//\ta [p.C]\nvar C int"},
+			"links lead somewhere",
+			[]string{"a.go", "// A is [A], not m[A]x.\n//\n//\tm[A]\nvar A int\n\n// [A]s.\nvar b int\n\n// C:\n//\n//\ta [p.C]\nvar C int"},
 			[]string{"a.go:12: [p.C] is", "a.go:7: [A]s is"},
 		},
 		{"names in texts exist", []string{"a.md", "See `x/b.go`, `c.go` and TestB.", "x/c.go", "func F() {}"}, []string{"TestB does", "x/b.go does"}},

@@ -35,7 +35,7 @@ func eachTableEntry(disk vfs.FS, path string, fn func(entry) error, lost func(er
 }
 
 func readTable(disk vfs.FS, path string, fn func(entry) error, lost func(error)) (err error) {
-	// The store's readers are made for bytes that have a right checksum; what follows from others is theirs to find.
+	// The readers of the store trust bytes whose checksum is right, and may panic at what they decode to.
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("read table: %v", r)
