@@ -6,7 +6,7 @@
 //		return err
 //	}
 //	defer target.Close() // after the engine
-//	engine, err := forebay.Open(ctx, dir, forebay.Options{Target: target})
+//	engine, err := forebay.Open(dir, forebay.Options{Target: target})
 //
 // Rows are sent by COPY in binary form. An import takes one transaction: the id, a lock that keeps the types of the columns, the rows,
 // the commit. When the connection breaks during the commit, the outcome is unknown; the next attempt waits for the transaction, and finds

@@ -182,7 +182,7 @@ type rule struct {
 }
 
 func rules() []rule {
-	return slices.Concat(importRules(), codeRules(), docRules(), textRules(), proseRules())
+	return slices.Concat(importRules(), codeRules(), docRules(), textRules(), proseRules(), snippetRules())
 }
 
 func TestHouseRules(t *testing.T) {
@@ -211,7 +211,7 @@ type breach struct {
 
 func TestRulesFindBreaches(t *testing.T) {
 	tested := make(map[string]bool)
-	for _, b := range slices.Concat(importBreaches(), codeBreaches(), docBreaches(), textBreaches(), proseBreaches()) {
+	for _, b := range slices.Concat(importBreaches(), codeBreaches(), docBreaches(), textBreaches(), proseBreaches(), snippetBreaches()) {
 		tr := newTree()
 		for i := 0; i < len(b.files); i += 2 {
 			name, text := b.files[i], b.files[i+1]
