@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
@@ -135,20 +137,48 @@ func mapCells(change func(cell string) string) brokenTarget {
 
 // expectCaught runs the one check that must catch a driver.
 func expectCaught(t *testing.T, check string, broken brokenTarget) {
-	failed := failedTarget(t, check, func() *bench {
-		driver := broken
-		driver.Memory = NewMemory()
-		b := &bench{Target: &driver, typed: true, refusal: refusal}
-		b.read = func(table string) [][]string { return driver.Rows(table) }
-		b.reopen = func() buffer.Target {
-			if driver.reopen != nil {
-				driver.Memory = driver.reopen(driver.Memory)
-			}
-			return &driver
-		}
-		return b
-	})
-	if len(failed) != 1 {
+	if failed := failedTarget(t, check, broken.bench); len(failed) != 1 {
 		t.Errorf("%s does not catch it", check)
+	}
+}
+
+// bench opens a copy of the driver.
+func (b brokenTarget) bench() *bench {
+	b.Memory = NewMemory()
+	return &bench{
+		Target: &b, typed: true, refusal: refusal,
+		read: func(table string) [][]string { return b.Rows(table) },
+		reopen: func() buffer.Target {
+			if b.reopen != nil {
+				b.Memory = b.reopen(b.Memory)
+			}
+			return &b
+		},
+	}
+}
+
+func TestFailuresSayWhatToDo(t *testing.T) {
+	for check, tc := range map[string]struct {
+		driver brokenTarget
+		advice string
+	}{
+		"ImportBinaryCells": {mapCells(func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }), "set TargetHarness.TextOnly"},
+		"CountFile": {brokenTarget{count: func(_ context.Context, m *Memory, _ buffer.Table, file string) (int64, error) {
+			return m.CountFile(t.Context(), eventsTable(), file)
+		}}, "count the rows of this file in this table"},
+		"ImportMissingRows": {brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			_ = m.Import(ctx, f)
+			return nil
+		}}, "File.ReadRows counts them"},
+	} {
+		i := slices.IndexFunc(targetChecks, func(c targetCheck) bool { return c.name == check })
+		failed := strings.Join(failures(t, func(r tb) {
+			b := tc.driver.bench()
+			b.t = r
+			targetChecks[i].run(r, b)
+		}), "\n")
+		if !strings.Contains(failed, tc.advice) {
+			t.Errorf("%s says %q, without %q", check, failed, tc.advice)
+		}
 	}
 }

@@ -33,7 +33,7 @@ type Process struct {
 func Kills(t *testing.T, h TargetHarness) {
 	t.Helper()
 	if h.Process == nil {
-		t.Fatal("TargetHarness.Process is not set")
+		t.Fatal("TargetHarness.Process is not set: it opens the tables in a second process, which is then killed")
 	}
 	if place, ok := killtest.Child(); ok {
 		importUntilKilled(t, h.Process.Open(t, place))

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -173,10 +175,18 @@ func (b *bench) compare(table string, got, want [][]string, unordered bool) {
 	}
 	for i := range got {
 		if !slices.Equal(got[i], want[i]) {
-			b.t.Errorf("table %s, row %d: got %.200q, want %.200q", table, i, got[i], want[i])
+			b.t.Errorf("table %s, row %d: got %.200q, want %.200q%s", table, i, got[i], want[i], aboutBytes(want[i]))
 			return
 		}
 	}
+}
+
+// aboutBytes is what to do if cells that are no plain text come back changed.
+func aboutBytes(cells []string) string {
+	if row := strings.Join(cells, ""); utf8.ValidString(row) && !strings.Contains(row, "\x00") {
+		return ""
+	}
+	return ": store each byte as it is, or set TargetHarness.TextOnly and fail with buffer.Permanent"
 }
 
 func (b *bench) mustEnsure(table buffer.Table) {
@@ -191,7 +201,7 @@ func (b *bench) expectSchemaError(err error, want, got buffer.Table) {
 	b.t.Helper()
 	var schema *buffer.SchemaError
 	if !errors.As(err, &schema) {
-		b.t.Errorf("columns %q for a table with %q: error %v, want a *buffer.SchemaError", want.Columns, got.Columns, err)
+		b.t.Errorf("columns %q for a table with %q: error %v, want a *buffer.SchemaError: compare with Table.Fit", want.Columns, got.Columns, err)
 		return
 	}
 	if schema.Table != want.ID || !slices.Equal(schema.Want, want.Columns) || !slices.Equal(schema.Got, got.Columns) {
@@ -207,7 +217,7 @@ func (b *bench) expectCount(table buffer.Table, file string, want int) {
 		return
 	}
 	if got, err := counter.CountFile(b.t.Context(), table, file); err != nil || got != int64(want) {
-		b.t.Errorf("CountFile(%s, %s) = %d, %v, want %d", table.ID, file, got, err, want)
+		b.t.Errorf("CountFile(%s, %s) = %d, %v, want %d: count the rows of this file in this table; what is not there is 0", table.ID, file, got, err, want)
 	}
 }
 
@@ -335,10 +345,10 @@ func (b *bench) importFile(ctx context.Context, f *testFile) error {
 	file, before := f.attempt(), f.attempt()
 	err := b.Import(ctx, file)
 	if n := f.open.Load(); n != 0 {
-		b.t.Errorf("Import returned with %d readers open", n)
+		b.t.Errorf("Import returned with %d readers open: close the FileRows, or what OpenSlice gave", n)
 	}
 	if file.ID != before.ID || !slices.Equal(file.Table.Columns, before.Table.Columns) || !slices.Equal(file.Slices, before.Slices) {
-		b.t.Errorf("Import has modified the file")
+		b.t.Errorf("Import has modified the file: change a copy of its slices and columns")
 	}
 	return err
 }

@@ -211,7 +211,7 @@ func importBinaryCells(t tb, b *bench) {
 			b.expectRows(f.table.ID, f)
 			continue
 		case !buffer.IsPermanent(err):
-			t.Errorf("Import of the cell %q = %v, want a permanent error", cell, err)
+			t.Errorf("Import of the cell %q = %v, want one of buffer.Permanent", cell, err)
 		}
 		b.expectRows(f.table.ID)
 		b.expectCount(f.table, f.id, 0)
@@ -285,7 +285,7 @@ func importMissingRows(t tb, b *bench) {
 		last := &f.parts[len(f.parts)-1]
 		last.encoding, last.data = e, encode(e, last.rows[1:], 1)
 		if err := b.importFile(t.Context(), f); err == nil {
-			t.Errorf("%s: Import = nil although a slice has a row less than Object.Rows", e)
+			t.Errorf("%s: Import = nil although a slice has a row less than Object.Rows: File.ReadRows counts them, and FileRows.Err says so", e)
 		}
 		b.expectRows(f.table.ID)
 		b.expectCount(f.table, f.id, 0)
@@ -309,7 +309,7 @@ func importDamagedSlice(t tb, b *bench) {
 			}
 			f.parts[1].data = damage(f.stored(1))
 			if err := b.importFile(t.Context(), f); err == nil {
-				t.Errorf("%s, %s: Import = nil", e, name)
+				t.Errorf("%s, %s: Import of a damaged slice = nil: return FileRows.Err and store nothing", e, name)
 			}
 			b.expectRows(f.table.ID)
 			b.expectCount(f.table, f.id, 0)
