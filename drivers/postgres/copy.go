@@ -84,7 +84,7 @@ func (s fields) copy(ctx context.Context, tx pgx.Tx, f *buffer.File, into, relat
 	case read != nil && ctx.Err() == nil && !errors.Is(read, context.Canceled):
 		return read // the server knows only that we gave up
 	case err == nil && tag.RowsAffected() != f.Rows:
-		return fmt.Errorf("%d rows were stored, want %d", tag.RowsAffected(), f.Rows)
+		return buffer.Permanent(fmt.Errorf("the table takes %d of the %d rows: a trigger leaves out the others without an error", tag.RowsAffected(), f.Rows))
 	case err == nil:
 		return nil
 	}

@@ -17,6 +17,8 @@ const (
 	insufficientPrivilege = "42501"
 	undefinedTable        = "42P01"
 	lockNotAvailable      = "55P03"
+	syntaxError           = "42601" // of a value: ltree and newer versions of hstore read it so, and our statements have none
+	internalError         = "XX000" // of a value, if COPY names its column: hstore up to PostgreSQL 15
 )
 
 // classify says what becomes of an error of the server. Only SQLSTATE decides: texts are translated, and a time-out names a line too.
@@ -50,7 +52,7 @@ func wrap(err error) error {
 
 // refusesRow reports whether the error is about the values of a row.
 func refusesRow(e *pgconn.PgError) bool {
-	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000"
+	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == syntaxError
 }
 
 // missingPartition tells a row without a partition from one that a check refuses: a check has a name, and that of a domain a type.
@@ -66,19 +68,23 @@ func withoutValues(e *pgconn.PgError) *pgconn.PgError {
 	}
 }
 
-// message returns the message of an error about a row. The texts of class 22 quote the value.
+// message returns the message of an error about a row. Those of class 23 name constraints. Others quote the value, with the quotes of the
+// server's language.
 func message(e *pgconn.PgError) string {
-	if !strings.HasPrefix(e.Code, "22") {
+	if strings.HasPrefix(e.Code, "23") || e.Code == "54000" {
 		return e.Message
 	}
-	before, _, _ := strings.Cut(e.Message, `"`)
-	return strings.TrimRight(before, ": ")
+	before := e.Message
+	if i := strings.IndexAny(before, `"«»„“”‘’「『`); i >= 0 {
+		before = before[:i]
+	}
+	return strings.TrimRight(before, ":\u00a0 ")
 }
 
 // rowError says which row of a COPY the server refuses; nil if err is none of a row, or the row is unknown.
 func rowError(err error, relation string) *buffer.RowsError {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || !refusesRow(pg) {
+	if !errors.As(err, &pg) || !refusesRow(pg) && !(pg.Code == internalError && strings.Contains(pg.Where, ", column ")) {
 		return nil
 	}
 	// COPY events, line 3, column total: "…". Functions of triggers stand in lines before.

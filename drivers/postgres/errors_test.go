@@ -92,10 +92,16 @@ func TestRefusedFiles(t *testing.T) {
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not today'; END $$;
 		CREATE TABLE watched (id bigint);
 		CREATE TRIGGER t BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION refuse();
+		CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE TABLE thinned (id bigint);
+		CREATE TRIGGER t BEFORE INSERT ON thinned FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION leave();
 		CREATE VIEW view AS SELECT 1::bigint AS id`)
 	ctx := t.Context()
 	expectPermanent(t, "a row without its parent", target.Import(ctx, newFile("f1", table("child", col("id", datatype.Int64)), []string{"1"})), "23503", "foreign key")
 	expectPermanent(t, "a trigger", target.Import(ctx, newFile("f2", table("watched", col("id", datatype.Int64)), []string{"1"})), "not today")
+	expectPermanent(t, "a trigger that leaves out a row",
+		target.Import(ctx, newFile("f6", table("thinned", col("id", datatype.Int64)), []string{"1"}, []string{"2"})), "takes 1 of the 2 rows")
+	expectRows(t, target, "thinned")
 	expectPermanent(t, "a view", target.Import(ctx, newFile("f3", table("view", col("id", datatype.Int64)), []string{"1"})), "is not a table")
 
 	days := table("days", col("at", datatype.Timestamp), col("v", datatype.Int64))
@@ -108,6 +114,30 @@ func TestRefusedFiles(t *testing.T) {
 	mustImport(t, target, late)
 	expectRows(t, target, "days", good, good, []string{"2026-11-23T10:00:00.000000Z", "2"})
 	expectRows(t, target, "day22", good, good)
+}
+
+// The server quotes values in the way of its language.
+func TestValuesAreCutFromMessages(t *testing.T) {
+	for message, want := range map[string]string{
+		`invalid input syntax for type uuid: "secret"`:                   "invalid input syntax for type uuid",
+		"ungültige Eingabesyntax für Typ uuid: »secret«":                 "ungültige Eingabesyntax für Typ uuid",
+		"syntaxe en entrée invalide pour le type uuid : «\u00a0secret »": "syntaxe en entrée invalide pour le type uuid",
+		"«secret» está fuera de rango para el tipo double precision":     "",
+		"型double precisionでは\"secret\"は範囲外です":                            "型double precisionでは",
+		`syntax error in hstore, near "secret" at position 3`:            "syntax error in hstore, near",
+		`Syntax error near "secret" at position 3`:                       "Syntax error near",
+	} {
+		code := "22P02"
+		if strings.Contains(message, "hstore") {
+			code = "42601"
+		} else if strings.HasPrefix(message, "Syntax") {
+			code = "XX000"
+		}
+		err := rowError(&pgconn.PgError{Code: code, Message: message, Where: `COPY t, line 3, column x: "secret"`}, "t")
+		if err == nil || err.Rows[0] != (buffer.RowError{Row: 2, Column: "x", Reason: code, Message: want}) || strings.Contains(err.Err.Error(), "secret") {
+			t.Errorf("%s: %+v, %v, want %q", message, err, errors.Unwrap(err), want)
+		}
+	}
 }
 
 func TestClasses(t *testing.T) {
