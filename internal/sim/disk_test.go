@@ -38,7 +38,7 @@ type disk struct {
 	// fault says what happens to an operation; nil: nothing.
 	fault func(n int, kind opKind, name string) fault
 	// poisoned are files with a failed sync. What was dirty then never reaches the disk, although later syncs report
-	// success, as in real kernels.
+	// success, as in real kernels. Folders are never poisoned; see [diskFile.sync].
 	poisoned map[string]bool
 	injected int
 }
@@ -109,9 +109,6 @@ func (d *disk) op(kind opKind, name string) fault {
 	if f.err != nil {
 		d.mu.Lock()
 		d.injected++
-		if kind == opSync && name != "data" { // a folder's names are in the journal
-			d.poisoned[name] = true
-		}
 		d.mu.Unlock()
 		f.err = &os.PathError{Op: "simulated", Path: name, Err: f.err}
 	}
@@ -172,7 +169,10 @@ func (d *disk) OpenDir(name string) (vfs.File, error) {
 		return nil, f.err
 	}
 	f, err := d.mem.OpenDir(name)
-	return d.file(name, f, err)
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{File: f, d: d, name: name, folder: true}, nil
 }
 
 func (d *disk) Remove(name string) error {
@@ -225,8 +225,9 @@ func (d *disk) Unwrap() vfs.FS                                  { return d.mem }
 // diskFile is one open file.
 type diskFile struct {
 	vfs.File
-	d    *disk
-	name string
+	d      *disk
+	name   string
+	folder bool
 }
 
 func (f *diskFile) Read(p []byte) (int, error) {
@@ -261,13 +262,22 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
+// sync poisons a file when it fails, and never a folder. The bytes of a file are in pages, which the kernel takes for clean after a
+// failed write. Names are in the journal of the file system, and a journal has no holes: in ext4 a transaction counts only if all that
+// were begun before it are whole, in XFS a record only after those before it. When the journal cannot be written, the file
+// system takes no change any more until it is mounted again. So a later sync of a folder fails too, or makes the names durable that
+// the failed one left out.
 func (f *diskFile) sync(do func() error) error {
-	if x := f.d.op(opSync, f.name); x.err != nil {
-		return x.err
-	}
+	x := f.d.op(opSync, f.name)
 	f.d.mu.Lock()
+	if x.err != nil && !f.folder {
+		f.d.poisoned[f.name] = true
+	}
 	poisoned := f.d.poisoned[f.name]
 	f.d.mu.Unlock()
+	if x.err != nil {
+		return x.err
+	}
 	if poisoned {
 		return nil
 	}

@@ -28,17 +28,20 @@ func TestEveryOperationFailsOnce(t *testing.T) {
 		err     error
 		// tear leaves half of a failing write on the disk.
 		tear bool
+		// cut ends each process by a cut of power, after which the disk has only what was synced.
+		cut bool
 	}{
-		{"changes", opKind.changes, errIO, false},
-		{"torn changes", opKind.changes, errFull, true},
-		{"reads", func(k opKind) bool { return k == opRead }, errIO, false},
+		{"changes", opKind.changes, errIO, false, false},
+		{"torn changes", opKind.changes, errFull, true, false},
+		{"changes, then a power cut", opKind.changes, errIO, false, true},
+		{"reads", func(k opKind) bool { return k == opRead }, errIO, false, false},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			surfaced, absorbed := 0, 0
 			for n := 0; ; n += casetest.Step() {
 				var out outcome
 				synctest.Test(t, func(t *testing.T) {
-					out = failNth(t, n, kind.matches, fault{err: kind.err, half: kind.tear})
+					out = failNth(t, n, kind.matches, fault{err: kind.err, half: kind.tear}, kind.cut)
 				})
 				if t.Failed() {
 					t.Fatalf("with an error at operation %d", n)
@@ -63,22 +66,26 @@ func TestEveryOperationFailsOnce(t *testing.T) {
 type outcome struct{ injected, surfaced bool }
 
 // failNth plays the story with an error at the n-th matching operation.
-func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault) (out outcome) {
+func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut bool) (out outcome) {
 	var count atomic.Int64
-	d := newDisk(vfsCrashable())
-	d.setFault(func(_ int, kind opKind, _ string) fault {
+	nth := func(_ int, kind opKind, _ string) fault {
 		if matches(kind) && count.Add(1) == int64(n)+1 {
 			return inject
 		}
 		return fault{}
-	})
+	}
 	o := newOutside(1, newSummary())
 	log := &problems{}
-	opts := localdisk.On(buffer.Options{
-		Logger: slog.New(log), Tuning: buffer.Tuning{MemTableBytes: 1 << 20, Retry: buffer.Retry{Jitter: -1}},
-	}, d)
-	g := &generation{ctx: t.Context()}
-	opts.Staging, opts.Target = &drivers{o, g}, &drivers{o, g}
+	opts := buffer.Options{Logger: slog.New(log), Tuning: buffer.Tuning{MemTableBytes: 1 << 20, Retry: buffer.Retry{Jitter: -1}}}
+	var d *disk
+	var g *generation
+	start := func(on *disk) {
+		d, g = on, &generation{ctx: t.Context()}
+		d.setFault(nth)
+		opts = localdisk.On(opts, d)
+		opts.Staging, opts.Target = &drivers{o, g}, &drivers{o, g}
+	}
+	start(newDisk(vfsCrashable()))
 	conf := buffer.SinkConfig{
 		ID: "a", Table: buffer.Table{ID: "in.c-sim.a", Columns: datatype.UntypedColumns("id", "value")}, Encoding: buffer.Gzip,
 		Upload: trigger.Conditions{Count: 40},
@@ -130,7 +137,17 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault) (out 
 				again("flush", func() error { return b.Flush(t.Context(), "a") })
 			}
 		}
-		note(b.Close())
+		if !cut {
+			note(b.Close())
+			continue
+		}
+		o.mu.Lock()
+		g.dead.Store(true)
+		found := d.crashed(0, nil)
+		o.mu.Unlock()
+		d.heal()
+		_ = b.Close() // of the process that is dead: it frees the goroutines
+		start(found)
 	}
 	out.injected = count.Load() > int64(n)
 	out.surfaced = errs > 0 || log.n.Load() > 0
