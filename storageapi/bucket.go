@@ -51,7 +51,7 @@ type Bucket struct {
 type BucketCreate struct {
 	// Name is required. The server prepends "c-" unless the stack has [FeatureNoBucketPrefix].
 	Name string `json:"name"`
-	// Stage is "in" or "out"; the default is "in".
+	// Stage is "in" or "out". Default: "in".
 	Stage string `json:"stage,omitempty"`
 	// Description is for people, DisplayName is the name by default.
 	Description string `json:"description,omitempty"`

@@ -33,7 +33,7 @@ type Options struct {
 	HTTP *http.Client
 	// QueueURL is the address of the queue. Default: the address in the index, which the first call to the queue reads.
 	QueueURL string
-	// UserAgent is sent with each call; the default is "forebay".
+	// UserAgent is sent with each call. Default: "forebay".
 	UserAgent string
 	// RunID, if not empty, is sent with each call. Files, jobs and events that the call creates carry it.
 	RunID string

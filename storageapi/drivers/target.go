@@ -26,7 +26,7 @@ type TargetOptions struct {
 	Tokens TokenSource
 	// TempDir holds the copy of a slice while it is uploaded to its own file. Default: the system's.
 	TempDir string
-	// Logger hears of what could not be tidied up; the default is silence.
+	// Logger gets what could not be cleaned up. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -23,10 +23,10 @@ type Options struct {
 	// them as "Authorization: Bearer". They begin with "kbc_at_" or "kbc_pat_" and have at least 16 characters. They hold
 	// while they are given here: no call makes, lists or ends one. Default: none.
 	ProgrammaticTokens []storageapi.Secret
-	// ProjectID and ProjectName describe the one project of the server; the defaults are 1 and "Project".
+	// ProjectID and ProjectName describe the one project of the server. Defaults: 1 and "Project".
 	ProjectID   int64
 	ProjectName string
-	// Stack is the name of the stack in the API portal; the default is the host of the request.
+	// Stack is the name of the stack in the API portal. Default: the host of the request.
 	Stack string
 	// PublicURL is the address under which clients reach the handler, for example "https://storage.example.com". It is
 	// the beginning of every address in an answer. By default it is taken from the request, which is right unless a
@@ -46,7 +46,7 @@ type Options struct {
 	S3 *S3Options
 	// Features are listed in the index, ProjectFeatures in the project of a token.
 	Features, ProjectFeatures []string
-	// StorageJobs and QueueJobs are how many jobs of a kind run at once; the defaults are 4 and 2.
+	// StorageJobs and QueueJobs are how many jobs of a kind run at once. Defaults: 4 and 2.
 	StorageJobs, QueueJobs int
 	// KeepJobs and KeepEvents are how long the records of jobs that have ended and of events are kept; the default of each is 90
 	// days, negative means forever. Clients that store the id of a job find nothing under it after that time.
@@ -54,7 +54,7 @@ type Options struct {
 	// Grace is how long a component may go on after its job was terminated or the server is being closed; the default is
 	// 30 s. Then the job ends without it: its goroutine is left alone, its client and its log do nothing any more.
 	Grace time.Duration
-	// Logger hears of failures inside the server; the default is silence. It never gets a token.
+	// Logger gets failures inside the server, and never a token. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -62,7 +62,7 @@ type Options struct {
 type PortalService struct {
 	// ID and URL are listed in the index.
 	ID, URL string
-	// Name is the label in the portal; the default is ID.
+	// Name is the label in the portal. Default: ID.
 	Name string
 	// OpenAPISpecURL is the address of the machine-readable description. Without one the service is not in the portal.
 	OpenAPISpecURL string
