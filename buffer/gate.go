@@ -146,9 +146,8 @@ func (g *gate) waitForAppends() {
 // heavy, or no more come. After a commit all its callers come back within microseconds; without this the first of them
 // would have a commit alone and the others would wait for two.
 //
-// While it is false the committer sleeps, and is told when to look again: by the caller that makes the group heavy, or
-// by probe. Were it to yield instead, it would stand behind all callers that can run, and the disk would be idle until
-// the last of a thousand has mapped its row.
+// While it is false the committer sleeps. The caller that makes the group heavy wakes it, or probe does. If it yielded instead, it
+// would stand behind all callers that can run, and the disk would be idle until the last of a thousand has mapped its row.
 func (g *gate) gathered() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,7 +203,7 @@ func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 	return cur, 0
 }
 
-// ended lets those go on who waited for the group.
+// ended releases the callers that wait for the group.
 func (g *gate) ended(done *group, err error) {
 	done.end(err)
 	g.mu.Lock()
