@@ -171,6 +171,9 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 		_, err := ensure(ctx, c, table)
 		return err
 	})
+	if errors.As(err, new(*buffer.SchemaError)) {
+		return fmt.Errorf("sqlite: %w", err) // it names the table
+	}
 	return wrap(err, "table %q", table.ID)
 }
 

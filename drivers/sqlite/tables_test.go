@@ -59,6 +59,8 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	var schema *buffer.SchemaError
 	if err := target.Ensure(t.Context(), table); !errors.As(err, &schema) || schema.Got[1].Type != "INTEGER" {
 		t.Errorf("Ensure with another class = %v", err)
+	} else if strings.Count(err.Error(), "table \"t\"") != 1 {
+		t.Errorf("%q does not name the table once", err)
 	}
 }
 
