@@ -199,3 +199,24 @@ func TestLostDatabase(t *testing.T) {
 		t.Errorf("the table has %q", got)
 	}
 }
+
+// The tables of the driver that somebody drops come back with the next import. The table of types is read from the declarations.
+func TestOwnTablesAreDropped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.Timestamp)}
+	row := []string{"2026-11-22T00:00:00.000000Z"}
+	for i, own := range []string{"imports", "tables"} {
+		if err := target.Import(t.Context(), file(fmt.Sprint("f", i), table, row)); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, path, "DROP TABLE _forebay_"+own)
+	}
+	if err := target.Import(t.Context(), file("g", table, row)); err != nil {
+		t.Fatal(err)
+	}
+	var stored, ids int
+	if err := database(t, path).QueryRow("SELECT count(*), (SELECT count(*) FROM _forebay_imports) FROM t").Scan(&stored, &ids); err != nil || stored != 3 || ids != 2 {
+		t.Errorf("the table has %d rows of 3, and %d of 2 ids are known: %v", stored, ids, err)
+	}
+}

@@ -75,7 +75,7 @@ func Open(path string, opts Options) (*Target, error) {
 	if t.read, err = open(path, pragmas[0], "query_only(1)"); err != nil {
 		return nil, fmt.Errorf("sqlite: %w", errors.Join(err, t.write.Close()))
 	}
-	err = t.transaction(context.Background(), createOwnTables)
+	err = t.transaction(context.Background(), func(context.Context, tx) error { return nil })
 	if err == nil {
 		t.file, err = os.Stat(path)
 	}
@@ -166,6 +166,9 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 		return classify(err)
 	}
 	if err = t.checkFile(); err == nil {
+		err = createOwnTables(ctx, tx{conn}) // somebody may have dropped them since Open
+	}
+	if err == nil {
 		err = call(ctx, tx{conn})
 	}
 	if err == nil {

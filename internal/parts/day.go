@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,7 @@ func DayFolder(cell []byte) (string, error) {
 		}
 	}
 	if !valid {
-		return "", buffer.Permanent(fmt.Errorf("%.40q is neither a date nor a timestamp", cell))
+		return "", buffer.Permanent(errors.New("a cell of the column of days is neither a date nor a timestamp")) // not its text: the column may be secret
 	}
 	return DayPrefix + string(cell[:len(form)]), nil
 }
