@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // damageWorld is a data directory with rows in every state: imported, in staging, sealed and open, of two sinks, in
@@ -38,10 +39,10 @@ var damageSinks = []string{"a", "b"}
 
 func newDamageWorld(t *testing.T, inTables bool) *damageWorld {
 	t.Helper()
-	return newDamageWorldOn(t, vfs.NewMem(), inTables)
+	return newDamageWorldOn(t, vfs.NewMem(), inTables, false)
 }
 
-func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables bool) *damageWorld {
+func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables, keepFormat bool) *damageWorld {
 	t.Helper()
 	w := &damageWorld{fs: fs, mem: buffertest.NewMemory()}
 	w.mem.Before = func(_ context.Context, c buffertest.Call) error {
@@ -51,6 +52,7 @@ func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables bool) *damageWorld {
 		return nil
 	}
 	w.opts = memoryOptions(w.mem)
+	w.opts.KeepFormat = keepFormat
 	w.opts = localdisk.On(w.opts, w.fs)
 	w.opts.Logger = slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}
@@ -313,6 +315,35 @@ func TestDamageWithoutAFormatFile(t *testing.T) {
 				t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
 			})
 		}
+	}
+}
+
+// A salvaged folder has the version of its format file, and is then upgraded like any other.
+func TestSalvageKeepsTheFormat(t *testing.T) {
+	for _, tc := range []struct {
+		file string // "" to lose it
+		keep bool
+		want string
+	}{{"1\n", true, "1/1"}, {"1\n", false, "2/2"}, {"2\n", true, "2/2"}, {"", true, "2/2"}} {
+		w := newDamageWorldOn(t, vfs.NewMem(), false, true)
+		wantFormat(t, w.fs, "1/1")
+		for name := range w.files(t) {
+			if strings.HasPrefix(name, "MANIFEST-") || name == "forebay-format" && tc.file != "1\n" {
+				if err := w.fs.Remove("data/" + name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if tc.file == "2\n" { // an upgrade was cut short
+			if err := pebblestore.WriteNote(w.fs, "data", "forebay-format", tc.file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.opts.KeepFormat = tc.keep
+		if missing, _ := w.check(t); missing > 0 || !strings.Contains(w.log.String(), "local level salvaged") {
+			t.Errorf("file %q: %d rows are missing, the log has %s", tc.file, missing, &w.log)
+		}
+		wantFormat(t, w.fs, tc.want)
 	}
 }
 

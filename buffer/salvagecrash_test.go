@@ -45,7 +45,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 		step = 25
 	}
 	for n, done := 0, false; !done; n += step {
-		w := newDamageWorldOn(t, vfs.NewCrashableMem(), true)
+		w := newDamageWorldOn(t, vfs.NewCrashableMem(), true, false)
 		for name := range w.files(t) {
 			if strings.HasPrefix(name, "MANIFEST-") {
 				// The start of a list of tables: every table has to be found without it.
