@@ -57,8 +57,8 @@ type Tuning struct {
 	// faster than level 1.
 	GzipLevel int
 
-	// Uploads and Imports are how many calls of Staging.Put and Target.Import may run at once, over all sinks; of one
-	// sink runs at most one each. Default: 4 each.
+	// Uploads and Imports are how many calls of Staging.Put and Target.Import may run at once, over all sinks. One
+	// sink has at most one of each. Default: 4 each.
 	Uploads, Imports int
 	// MinImportInterval is the least Interval that the conditions of an import may have. Default: 30 s, the limit of the
 	// published service. Whoever embeds the buffer, with a target that takes many small imports well, may lower it to 1 s.

@@ -265,8 +265,11 @@ func (l *probeQueues) speak(key queueKey, text string, now time.Time) (failures,
 	p := l.paces[k]
 	if p == nil {
 		known := 0
-		for other := range l.paces {
-			if other.key == key {
+		for other, p := range l.paces {
+			switch {
+			case now.Sub(p.next) > paceMost: // it would begin again
+				delete(l.paces, other)
+			case other.key == key:
 				known++
 			}
 		}
