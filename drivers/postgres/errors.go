@@ -17,6 +17,7 @@ const (
 	insufficientPrivilege = "42501"
 	undefinedTable        = "42P01"
 	lockNotAvailable      = "55P03"
+	tooDeep               = "54001" // a document with too many levels for max_stack_depth
 	syntaxError           = "42601" // of a value: ltree and newer versions of hstore read it so, and our statements have none
 	internalError         = "XX000" // of a value, if COPY names its column: hstore up to PostgreSQL 15
 )
@@ -36,7 +37,7 @@ func classify(err error) error {
 		return wrap(err)
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
-	case "0A", "21", "28", "3D", "3F", "42", "44", "55", "P0": // the schema, a right, a trigger: somebody must change it
+	case "0A", "21", "28", "3D", "3F", "42", "44", "54", "55", "P0": // the schema, a right, a trigger: somebody must change it
 		return buffer.Permanent(wrap(err))
 	}
 	return wrap(err)
@@ -52,7 +53,7 @@ func wrap(err error) error {
 
 // refusesRow reports whether the error is about the values of a row.
 func refusesRow(e *pgconn.PgError) bool {
-	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == syntaxError
+	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == tooDeep || e.Code == syntaxError
 }
 
 // missingPartition tells a row without a partition from one that a check refuses: a check has a name, and that of a domain a type.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -82,6 +83,15 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
+// A document that a small stack cannot hold is a refused row, and not an error that passes.
+func TestDeepDocument(t *testing.T) {
+	target := open(t, Options{Configure: func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["max_stack_depth"] = "100kB" }})
+	tbl := table("deep", col("x", datatype.JSON))
+	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
+	err := target.Import(t.Context(), newFile("file-1", tbl, []string{"1"}, []string{deep}))
+	expectRefused(t, err, buffer.RowError{Row: 1, Column: "x", Reason: tooDeep, Message: "stack depth limit exceeded"})
+}
+
 // What is no fault of a row waits for somebody.
 func TestRefusedFiles(t *testing.T) {
 	target := open(t, Options{})
@@ -147,6 +157,7 @@ func TestClasses(t *testing.T) {
 		"08006": retry, "58030": retry, "XX000": retry, "25006": retry, "26000": retry, "": retry,
 		"42501": permanent, "42703": permanent, "42804": permanent, "28P01": permanent, "3D000": permanent, "3F000": permanent, "0A000": permanent,
 		"P0001": permanent, "55000": permanent, "22003": permanent, "23505": permanent, "23514": permanent, "54000": permanent,
+		"54001": permanent, "54011": permanent,
 	} {
 		got := retry
 		if err := classify(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code, Message: "m"})); buffer.IsPermanent(err) {
