@@ -30,8 +30,11 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 		if err != nil {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return cmpErr(err, errDone)
+		switch n, err := res.RowsAffected(); {
+		case err != nil:
+			return err
+		case n == 0:
+			return syncLog(ctx, c, f.ID)
 		}
 		columns, err := ensure(ctx, c, f.Table)
 		if err != nil {
@@ -40,6 +43,14 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 		return c.Raw(func(conn any) error { return insertFile(ctx, conn.(driverConn), f, columns) })
 	})
 	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
+}
+
+// syncLog makes an import that was found durable. The attempt may have been killed between writing its commit and syncing it: SQLite
+// reads such a commit after a restart, and a power cut takes it back. A commit syncs the whole log, but only if it changes a page.
+func syncLog(ctx context.Context, c tx, id string) error {
+	_, err := c.ExecContext(ctx, "UPDATE _forebay_imports SET imported_at = substr(imported_at, 1, 19) || ? WHERE file_id = ?",
+		time.Now().UTC().Format(".000000000Z"), id)
+	return err
 }
 
 // driverConn is a connection below database/sql, which would copy each cell and look at its type once more.

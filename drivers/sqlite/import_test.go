@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -207,5 +208,30 @@ func TestLockedDatabase(t *testing.T) {
 	}
 	if n := len(rows(t, path, "t")); n != 1 {
 		t.Errorf("%d rows, want 1", n)
+	}
+}
+
+// An id that is found may be in a log that nobody has synced, because its attempt was killed before. So a repeated import commits, and a
+// commit syncs the log.
+func TestImportThatWasFoundIsSynced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	f := file("f", buffer.Table{ID: "t", Columns: columns(datatype.String)}, []string{"a"})
+	size := int64(0)
+	for range 3 {
+		if err := target.Import(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		wal, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wal.Size() <= size {
+			t.Fatalf("the log has %d bytes, as before: nothing was committed", size)
+		}
+		size = wal.Size()
+	}
+	if got := rows(t, path, "t"); len(got) != 1 {
+		t.Errorf("%q", got)
 	}
 }
