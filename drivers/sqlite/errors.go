@@ -23,10 +23,11 @@ func isBusy(err error) bool {
 	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
 }
 
-// refusesRow reports whether an error of an insert is about the values of a row.
+// refusesRow reports whether an error of an insert is about the values of a row. SQLITE_ERROR is one of a function in an index,
+// a generated column or a trigger, for example malformed JSON.
 func refusesRow(err error) bool {
 	switch codeOf(err) & 0xff {
-	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
 		return true
 	}
 	return false

@@ -150,6 +150,25 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
+// A function in an index refuses a row without a constraint.
+func TestRowsRefusedByFunctions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.Untyped)}
+	if err := target.Ensure(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, `CREATE INDEX page ON t (c0 ->> '$.page')`)
+	var refused *buffer.RowsError
+	err := target.Import(t.Context(), file("f", table, []string{`{"page":1}`}, []string{"secret"}, []string{"{}"}))
+	if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 1 || refused.Rows[0].Row != 1 || refused.Rows[0].Reason != "1" || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Import = %v, want row 1 refused", err)
+	}
+	if got := rows(t, path, "t"); got != nil {
+		t.Errorf("the table has %q", got)
+	}
+}
+
 // Two engines import, extend and read at once. None of them meets a lock that waiting does not solve (SQLITE_BUSY_SNAPSHOT).
 func TestEnginesTakeTurns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
