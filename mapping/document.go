@@ -61,7 +61,7 @@ func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *
 		return append(dst, "null"...), nil
 	}
 	if c.def == nil {
-		return dst, missingField(d, &c.path, false)
+		return dst, missingField(d, &c.path, pathColumn)
 	}
 	return w.put(dst, c.def), nil
 }

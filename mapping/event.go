@@ -74,9 +74,9 @@ func (e *event) AppendField(dst []byte, path *tape.Path) ([]byte, template.Field
 
 func (e *event) Missing(path *tape.Path) error {
 	if d, ok := e.r.Document.(FieldDocument); ok && len(path.Steps) > 0 {
-		return missingField(d, path, true)
+		return missingField(d, path, bodyCall)
 	}
-	return e.r.parsed().missing(path, true, e.compat)
+	return e.r.parsed().missing(path, bodyCall, e.compat)
 }
 
 func (e *event) Header(name string) (string, bool) { return e.r.header(name, e.compat) }

@@ -218,7 +218,7 @@ func (w *rowWriter) appendPath(dst []byte, c *cell) ([]byte, *Error) {
 	at := s.found[c.node]
 	if at == 0 {
 		if c.def == nil {
-			return dst, s.missing(&c.path, false, false)
+			return dst, s.missing(&c.path, pathColumn, false)
 		}
 		return w.put(dst, c.def), nil
 	}

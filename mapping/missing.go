@@ -9,9 +9,17 @@ import (
 
 // An error about a path that finds nothing names the first missing step and what would help.
 
-// missing is the error of a path that finds nothing in the body. call means Body(path), otherwise it is a path column; last is as
-// in tape.Lookup.
-func (s *recordState) missing(p *tape.Path, call, last bool) *Error {
+// seeker is what looks for a value, and how the error about a missing one ends.
+type seeker string
+
+const (
+	pathColumn     seeker = "; set a default if it may be missing"
+	requiredColumn seeker = ", and the column is required"
+	bodyCall       seeker = "; give a default as the second argument if it may be missing" // Body(path) in a template
+)
+
+// missing is the error of a path that finds nothing in the body. last is as in tape.Lookup.
+func (s *recordState) missing(p *tape.Path, by seeker, last bool) *Error {
 	t := &s.tape
 	value, n := uint32(0), 0
 	for ; n < len(p.Steps); n++ {
@@ -38,11 +46,11 @@ func (s *recordState) missing(p *tape.Path, call, last bool) *Error {
 			length++
 		}
 	}
-	return missingStep(p, call, n, body, kind, length)
+	return missingStep(p, by, n, body, kind, length)
 }
 
 // missingField is missing for a FieldDocument.
-func missingField(d FieldDocument, p *tape.Path, call bool) *Error {
+func missingField(d FieldDocument, p *tape.Path, by seeker) *Error {
 	kind, n := FieldJSON, 0
 	for n < len(p.Steps)-1 {
 		_, k := d.AppendField(nil, FieldPath{tape.Path{Text: p.Text, Steps: p.Steps[:n+1]}})
@@ -52,15 +60,15 @@ func missingField(d FieldDocument, p *tape.Path, call bool) *Error {
 		kind = k
 		n++
 	}
-	return missingStep(p, call, n, "the body", kind, -1)
+	return missingStep(p, by, n, "the body", kind, -1)
 }
 
 // missingStep says that step n is missing. kind is the form of the value that the steps before lead to. length is the number of
 // its elements, or negative when it is not known to be an array.
-func missingStep(p *tape.Path, call bool, n int, body string, kind FieldKind, length int) *Error {
-	what, help := fmt.Sprintf("path %.100q", p.Text), "set a default if it may be missing"
-	if call {
-		what, help = fmt.Sprintf("Body(%.100q)", p.Text), "give a default as the second argument if it may be missing"
+func missingStep(p *tape.Path, by seeker, n int, body string, kind FieldKind, length int) *Error {
+	what := fmt.Sprintf("path %.100q", p.Text)
+	if by == bodyCall {
+		what = fmt.Sprintf("Body(%.100q)", p.Text)
 	}
 	in := body
 	if n > 0 {
@@ -80,7 +88,7 @@ func missingStep(p *tape.Path, call bool, n int, body string, kind FieldKind, le
 	case kind == FieldNull:
 		lacks = "is null and " + lacks
 	}
-	return &Error{Reason: MissingValue, Err: fmt.Errorf("%s: %s %s; %s", what, in, lacks, help)}
+	return &Error{Reason: MissingValue, Err: fmt.Errorf("%s: %s %s%s", what, in, lacks, by)}
 }
 
 func pathText(steps []tape.Step) string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/datatype"
 )
 
 // An error of an evaluation has the place and the expression, whatever stands between it and the value.
@@ -83,9 +85,17 @@ func TestMissingPathNamesTheStep(t *testing.T) {
 		if want := fmt.Sprintf(`column "c": path %q: %s; set a default if it may be missing`, tc.path, tc.want); fmt.Sprint(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
+		required := mustCompile(t, Path("c", tc.path, DataType(datatype.String), Required()))
+		want := fmt.Sprintf(`column "c": path %q: %s, and the column is required`, tc.path, tc.want)
+		if _, err := required.AppendRow(nil, JSON([]byte(body))); fmt.Sprint(err) != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 		// A document that gives single fields knows no lengths.
 		if strings.Contains(tc.want, "elements") || strings.Contains(tc.want, "array") {
 			continue
+		}
+		if _, err := required.AppendRow(nil, &Record{Document: &jsonDocument{text: body}}); fmt.Sprint(err) != want {
+			t.Errorf("document: got %v, want %s", err, want)
 		}
 		_, err = mustCompile(t, Template("c", fmt.Sprintf("Body(%q)", tc.path))).AppendRow(nil, &Record{Document: &jsonDocument{text: body}})
 		if err == nil || !strings.Contains(err.Error(), tc.want+"; give a default") {

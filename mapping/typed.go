@@ -146,7 +146,7 @@ func (w *rowWriter) typedPath(dst []byte, c *cell) ([]byte, *Error) {
 	case c.hasDefault() || !c.typed.opts.Required:
 		return w.appendDefault(dst, c), nil
 	}
-	return dst, w.s.missing(&c.path, false, false)
+	return dst, w.s.missing(&c.path, requiredColumn, false)
 }
 
 // typedField is typedPath for a document that gives single fields.
@@ -164,7 +164,7 @@ func (w *rowWriter) typedField(dst []byte, d FieldDocument, c *cell) ([]byte, *E
 	if c.hasDefault() || !c.typed.opts.Required {
 		return w.appendDefault(dst, c), nil
 	}
-	return dst, missingField(d, &c.path, false)
+	return dst, missingField(d, &c.path, requiredColumn)
 }
 
 // hasDefault reports whether a typed column has a default, which can be NULL.
