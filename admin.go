@@ -45,10 +45,11 @@ func (e *Engine) Ready() error {
 	return e.buf.Ready()
 }
 
-// Forget deletes the counters of removed sinks: a new sink of the same id begins at zero and has no files. Where the source
-// is not defined either, the count of its dropped records goes as well; without sinks that is all. It is
-// [buffer.ErrSinkInUse] for a sink that is defined or has rows on their way, and without sinks for a source that is
-// defined. It waits for a call that changes definitions, as long as ctx lets it.
+// Forget deletes the counters of removed sinks: a new sink of the same id begins at zero and has no files. If the source is not
+// defined either, the count of its dropped records is deleted too; without sink ids only that one is.
+//
+// The error is [buffer.ErrSinkInUse] for a sink that is defined or has rows on their way, and, without sink ids, for a source that
+// is defined. Forget waits for calls that change definitions until ctx ends.
 func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string) error {
 	if err := e.lockDefinitions(ctx); err != nil { // a new definition would count where nobody looks
 		return err

@@ -61,7 +61,7 @@ func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 // of a SyncUnsafe sink. What is under way is bounded as for Ingest.
 //
 // The error is about the whole call, and nothing was stored: [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] or that
-// of a ctx that had ended before. What a single sink has to say comes with Wait.
+// of a ctx that had ended before. Errors of single sinks come with Wait.
 func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (Pending, error) {
 	return Intake{engine: e}.Submit(ctx, sourceID, rec)
 }

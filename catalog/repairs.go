@@ -109,7 +109,7 @@ func (c *Catalog) sweep() {
 		case <-tick.C:
 			ctx, cancel := context.WithTimeout(c.ctx, sweepTimeout)
 			c.deleteRetired(ctx, now())
-			// Also in the place of an end that could not be written.
+			// This also replaces the end of a task that could not be written.
 			c.repairs.writeLater(c.tasks.expire(now()))
 			cancel()
 		case <-retry.C:

@@ -40,12 +40,12 @@ type Task struct {
 	// Result is one sentence after a success, Failure the text for the user after a failure.
 	Result  string `json:"result,omitempty"`
 	Failure string `json:"failure,omitempty"`
-	// Code names what is at fault where that is the request: of an [Error], and [BadRequest] where the target can never have
-	// the table as it is asked for. It is empty where the same request may succeed later.
+	// Code is set if the request is at fault: the code of an [Error], or [BadRequest] if the target can never have such a table. It
+	// is empty if the same request may succeed later.
 	Code Code `json:"code,omitempty"`
-	// Warnings are what needs somebody's attention though the task has succeeded.
+	// Warnings are problems that somebody must look at although the task has succeeded.
 	Warnings []Warning `json:"warnings,omitempty"`
-	// Partial is set on a deletion that was done, though something of it outside is left; Failure says what.
+	// Partial is set if a deletion was made, but something outside the catalog is left. Failure says what.
 	Partial bool `json:"partial,omitempty"`
 }
 
@@ -88,7 +88,7 @@ type running struct {
 	done chan struct{}
 }
 
-// busy refuses a change of what another has; task is empty when that has none.
+// busy is the error for an entity that another change has reserved. task is empty if that change has no task.
 func busy(entity, task string) *Error {
 	e := refuse(Busy, "Another change of %q is running; wait until it has ended and try again.", entity)
 	if task != "" {
@@ -97,7 +97,7 @@ func busy(entity, task string) *Error {
 	return e
 }
 
-// reserve gives an entity to a task; [Busy] when another has it.
+// reserve gives an entity to a task. The error is [Busy] if another change has it.
 func (t *tasks) reserve(entity, taskID string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

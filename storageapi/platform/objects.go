@@ -150,7 +150,7 @@ type ObjectInfo struct {
 	// Size is the number of bytes, Written the time of the last put.
 	Size    int64
 	Written time.Time
-	// Properties are what the writer has said of the object: header fields such as Content-Type.
+	// Properties are the header fields that the writer gave, such as Content-Type.
 	Properties map[string]string
 
 	etag string // changes with each put
