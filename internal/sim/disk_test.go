@@ -1,15 +1,20 @@
 package sim
 
 import (
+	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // opKind is a class of operations of the file system.
@@ -38,8 +43,11 @@ type disk struct {
 	// fault says what happens to an operation; nil: nothing.
 	fault func(n int, kind opKind, name string) fault
 	// poisoned are files with a failed sync. What was dirty then never reaches the disk, although later syncs report
-	// success, as in real kernels. Folders are never poisoned; see [diskFile.sync].
+	// success, as in real kernels.
 	poisoned map[string]bool
+	// lost are names that a failed sync of their folder covered; see [disk.lose].
+	lost     map[string]bool
+	dead     bool // nothing changes any more
 	injected int
 }
 
@@ -49,11 +57,60 @@ type fault struct {
 	half  bool // a failing write writes half of its bytes
 }
 
-func newDisk(mem *vfs.MemFS) *disk { return &disk{mem: mem, poisoned: map[string]bool{}} }
+func newDisk(mem *vfs.MemFS) *disk {
+	return &disk{mem: mem, poisoned: map[string]bool{}, lost: map[string]bool{}}
+}
 
 // crashed returns the disk that is found after a loss of power now.
 func (d *disk) crashed(percent int, rng *rand.Rand) *disk {
-	return newDisk(d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}))
+	mem := d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for path := range d.lost {
+		if mem.Remove(path) == nil {
+			_ = pebblestore.SyncDir(mem, mem.PathDir(path)) // in memory, it cannot fail
+		}
+	}
+	return newDisk(mem)
+}
+
+// killed returns the disk that is found after the process was killed now. The kernel has what was not synced, and a later loss of
+// power takes it.
+func (d *disk) killed() *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dead = true
+	next := newDisk(d.mem)
+	next.poisoned, next.lost = maps.Clone(d.poisoned), maps.Clone(d.lost)
+	return next
+}
+
+// lose is called when the sync of a folder fails. No later sync makes the names durable that it would have, until they are made again.
+//
+// This is harder than ext4 and XFS. They write names to a journal, which has no holes: a later sync makes all earlier
+// names durable, or fails because the journal could not be written. A file system without a journal takes the block of a
+// folder for clean after a failed write, as that of a file; but a new name dirties its block. Only folders in a folder are never
+// lost: the sync that follows their creation is repeated, which needs a journal.
+func (d *disk) lose(folder string) {
+	durable := d.mem.CrashClone(vfs.CrashCloneCfg{})
+	names, _ := d.mem.List(folder)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range names {
+		path := d.mem.PathJoin(folder, name)
+		info, err := d.mem.Stat(path)
+		if _, missing := durable.Stat(path); err == nil && !info.IsDir() && missing != nil {
+			d.lost[path] = true
+		}
+	}
+}
+
+// named is called when a name is made or removed.
+func (d *disk) named(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.poisoned, name)
+	delete(d.lost, name)
 }
 
 // heal ends all faults.
@@ -87,6 +144,10 @@ func (d *disk) setFault(f func(n int, kind opKind, name string) fault) {
 func (d *disk) op(kind opKind, name string) fault {
 	d.mu.Lock()
 	n := d.n
+	if d.dead && kind.changes() {
+		d.mu.Unlock()
+		return fault{err: errDead}
+	}
 	if kind.changes() {
 		d.n++
 	}
@@ -126,25 +187,30 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if f := d.op(opCreate, name); f.err != nil {
 		return nil, f.err
 	}
-	d.mu.Lock()
-	delete(d.poisoned, name)
-	d.mu.Unlock()
+	d.named(name)
 	f, err := d.mem.Create(name, c)
 	return d.file(name, f, err)
 }
 
 // renamed keeps the fate of a file with it.
 func (d *disk) renamed(old, name string) {
+	d.linked(old, name)
+	d.named(old)
+}
+
+// linked gives the fate of a file to its other name.
+func (d *disk) linked(old, name string) {
+	d.named(name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.poisoned[name] = d.poisoned[old]
-	delete(d.poisoned, old)
 }
 
 func (d *disk) Link(old, name string) error {
 	if f := d.op(opRename, name); f.err != nil {
 		return f.err
 	}
+	d.linked(old, name)
 	return d.mem.Link(old, name)
 }
 
@@ -179,6 +245,7 @@ func (d *disk) Remove(name string) error {
 	if f := d.op(opRemove, name); f.err != nil {
 		return f.err
 	}
+	d.named(name)
 	return d.mem.Remove(name)
 }
 
@@ -186,6 +253,7 @@ func (d *disk) RemoveAll(name string) error {
 	if f := d.op(opRemove, name); f.err != nil {
 		return f.err
 	}
+	d.named(name)
 	return d.mem.RemoveAll(name)
 }
 
@@ -262,13 +330,11 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// sync poisons a file when it fails, and never a folder. The bytes of a file are in pages, which the kernel takes for clean after a
-// failed write. Names are in the journal of the file system, and a journal has no holes: in ext4 a transaction counts only if all that
-// were begun before it are whole, in XFS a record only after those before it. When the journal cannot be written, the file
-// system takes no change any more until it is mounted again. So a later sync of a folder fails too, or makes the names durable that
-// the failed one left out.
 func (f *diskFile) sync(do func() error) error {
 	x := f.d.op(opSync, f.name)
+	if x.err != nil && f.folder {
+		f.d.lose(f.name)
+	}
 	f.d.mu.Lock()
 	if x.err != nil && !f.folder {
 		f.d.poisoned[f.name] = true
@@ -302,3 +368,76 @@ var (
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
 func vfsCrashable() *vfs.MemFS { return vfs.NewCrashableMem() }
+
+// What a failed sync covered is lost with the power, also when the process was killed before, and nothing else is.
+func TestDiskLosesWhatAFailedSyncCovered(t *testing.T) {
+	d := newDisk(vfsCrashable())
+	if err := errors.Join(d.MkdirAll("data", 0o700), pebblestore.SyncDir(d, ".")); err != nil {
+		t.Fatal(err)
+	}
+	fail := func(kind string, do func() error) {
+		t.Helper()
+		d.setFault(func(_ int, k opKind, _ string) fault {
+			if k == opSync {
+				return fault{err: errIO}
+			}
+			return fault{}
+		})
+		if err := do(); !errors.Is(err, errIO) {
+			t.Fatalf("a sync of a %s that fails: %v", kind, err)
+		}
+		d.heal()
+	}
+	syncDir := func() error { return pebblestore.SyncDir(d, "data") }
+	note := func(name string) error { return pebblestore.WriteNote(d, "data", name, name) }
+
+	if err := note("before"); err != nil {
+		t.Fatal(err)
+	}
+	made := func(name string) vfs.File {
+		f, err := d.Create("data/"+name, vfs.WriteCategoryUnspecified)
+		if err == nil {
+			_, err = f.Write([]byte(name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	name, again := made("name"), made("again")
+	if err := errors.Join(name.Sync(), again.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	fail("folder", syncDir)
+	bytes := made("bytes")
+	fail("file", bytes.Sync)
+	if err := errors.Join(bytes.Sync(), note("again"), note("after"), syncDir()); err != nil {
+		t.Fatal(err)
+	}
+	late := made("late")
+	d = d.killed()
+	if _, err := late.Write([]byte("x")); !errors.Is(err, errDead) {
+		t.Errorf("a write of a killed process: %v", err)
+	}
+	check := func(when string, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		names, err := d.List("data")
+		for _, name := range names {
+			text, e := pebblestore.ReadNote(d, "data/"+name, 100)
+			err = errors.Join(err, e)
+			got[name] = text
+		}
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", when, got, err, want)
+		}
+	}
+	check("after the kill", map[string]string{
+		"before": "before", "name": "name", "again": "again", "bytes": "bytes", "after": "after", "late": "late",
+	})
+	if err := syncDir(); err != nil {
+		t.Fatal(err)
+	}
+	d = d.crashed(0, nil)
+	check("after the loss of power", map[string]string{"before": "before", "again": "again", "bytes": "", "after": "after", "late": ""})
+}

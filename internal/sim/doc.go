@@ -2,7 +2,8 @@
 //
 // One run is one seed: bubbles of testing/synctest with a fake clock, and in them
 //
-//   - a disk that can lose power at any operation, fail, fill up, be slow and return wrong bytes,
+//   - a disk that can lose power at any operation, also after the kill of a process that had not synced, fail, fill up, be slow and
+//     return wrong bytes; what a failed sync covered is lost with the power, though later syncs succeed,
 //   - a staging store and a target that fail before or after they have done the work,
 //   - clients that send rows,
 //   - an operator who flushes, redefines, disables and removes sinks, discards files, makes checkpoints, restarts and kills

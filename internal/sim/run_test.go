@@ -318,7 +318,7 @@ func (r *run) beside(fn func(g *generation)) {
 	r.tasks.Go(func() { fn(g) })
 }
 
-// cut takes the power off: from this moment on nothing that the process does has an effect.
+// cut takes the power off, or kills the process with 100 percent: from this moment on nothing that it does has an effect.
 func (r *run) cut(g *generation, percent int, seed uint64) {
 	// The order matters: an answer that a client gets before dead is set was given before the disk is looked at.
 	r.out.mu.Lock()
@@ -330,7 +330,11 @@ func (r *run) cut(g *generation, percent int, seed uint64) {
 	}
 	g.dead.Store(true)
 	close(g.off)
-	r.found = r.disk.crashed(percent, rand.New(rand.NewPCG(seed, 1)))
+	if percent == 100 {
+		r.found = r.disk.killed()
+	} else {
+		r.found = r.disk.crashed(percent, rand.New(rand.NewPCG(seed, 1)))
+	}
 	now := time.Now()
 	for _, row := range r.rows {
 		if row.gen == g {

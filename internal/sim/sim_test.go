@@ -66,7 +66,7 @@ var regressions = []scenario{
 	{seed: 5793, untyped: true},  // an operation that waited while the store failed ran on the state after the reopening
 	{seed: 5161},                 // rows that waited for a table that had grown were not imported once the sink had left it
 	{seed: 13432, untyped: true}, // the checkpoint of a store that had found no log had no list of its tables
-	{seed: 5045},                 // a sync of the folder failed, and no later one counted; the defect was in the simulated disk
+	{seed: 5045},                 // after a failed sync of the folder no later one counted; the mistake was in the simulated disk
 }
 
 // scenario is what a run is made from.
