@@ -38,7 +38,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "inspect:", err)
 		if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
 			fmt.Fprintln(os.Stderr, "An engine is running on this directory. Let it make a copy with Engine.Checkpoint(ctx, NEW) "+
-				"and inspect NEW, with -staging "+filepath.Join(filepath.Dir(inUse.Dir), "staging")+", or stop it first.")
+				"and inspect NEW, with -staging "+filepath.Join(filepath.Dir(inUse.Dir), "staging")+", or stop it first. "+
+				"With -admin HOST:PORT, examples/server does so: curl -X POST http://HOST:PORT/checkpoint")
 		}
 		os.Exit(1)
 	}
