@@ -195,17 +195,18 @@ func TestColumnsOfFaults(t *testing.T) {
 	check(ColumnsOf[hidden]())("mapping: mapping.hidden has no field that encoding/json writes")
 	_ = hidden{}.id
 	type tags struct {
-		private int    `forebay:"private"`
-		Left    int    `json:"-" forebay:"left"`
-		Comma   string `json:"a\"b"`
-		Won     int    `json:"Lost"`
-		Lost    int
-		Total   int    `json:"total"`
-		Sum     int    `json:"sum" forebay:"TOTAL"`
-		Text    string `json:"text,string"`
-		Empty   int    `json:"empty" forebay:"empty,type="`
-		Space   int    `json:"space" forebay:"space, type=string"`
-		Open    int    `json:"open" forebay:"open,type=decimal(10,2"`
+		private int `forebay:"private"`
+		Left    int `json:"-" forebay:"left"`
+		//lint:ignore SA5008 the mistake that ColumnsOf has to name
+		Comma string `json:"a\"b"`
+		Won   int    `json:"Lost"`
+		Lost  int
+		Total int    `json:"total"`
+		Sum   int    `json:"sum" forebay:"TOTAL"`
+		Text  string `json:"text,string"`
+		Empty int    `json:"empty" forebay:"empty,type="`
+		Space int    `json:"space" forebay:"space, type=string"`
+		Open  int    `json:"open" forebay:"open,type=decimal(10,2"`
 	}
 	_ = tags{}.private
 	check(ColumnsOf[tags]())(strings.Join([]string{
