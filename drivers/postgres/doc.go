@@ -40,5 +40,5 @@
 // # Errors
 //
 // The first row that the database refuses is named in a [buffer.RowsError], if it says which: in a COPY it does. Values of cells are left
-// out of messages. Connection strings are in none.
+// out of messages. A connection error names user, host and database, never the password.
 package postgres
