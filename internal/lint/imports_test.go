@@ -32,8 +32,9 @@ var rooms = map[string][]string{
 	"drivers/...":         {"datatype", "buffer", "drivers/..."},
 	// A command that measures a driver beside the loader of its database.
 	"drivers/postgres/bench": {"./..."},
-	"drivers/sqlite/bench":   {"drivers/sqlite", "internal/importbench"},
+	"drivers/sqlite/bench":   {"./..."},
 	"internal/importbench":   {"datatype", "buffer"},
+	"internal/pipebench":     {"./..."},
 	"catalog":                {"datatype", ".", "mapping", "trigger", "buffer"},
 	"stream":                 {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...":    {".", "buffer"},

@@ -2,9 +2,9 @@
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures events from HTTP to the table, beside a handler that inserts each event before it answers:
+// With the argument pipeline it measures the way of an event to a query, beside inserts through a pool of pgx:
 //
-//	go run ./bench pipeline -duration 20s -json
+//	go run ./bench pipeline -json
 package main
 
 import (
@@ -21,22 +21,21 @@ import (
 	"github.com/forebay/forebay/drivers/postgres"
 	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
 	"github.com/forebay/forebay/internal/importbench"
+	"github.com/forebay/forebay/internal/pipebench"
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+	isClient, err := pipebench.Client(os.Stdout)
+	if !isClient {
+		err = run(context.Background(), os.Args[1:], os.Stdout)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	switch {
-	case len(args) == 4 && args[0] == clientCommand:
-		return client(args[1], args[2], args[3], stdout)
-	case len(args) > 0 && args[0] == pipelineCommand:
-		return pipeline(ctx, args[1:], stdout)
-	}
 	var server pgtest.Server
 	defer server.Close()
 	url, err := server.Start()
@@ -44,6 +43,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	w := ways{url: url}
+	if len(args) > 0 && args[0] == "pipeline" {
+		return pipebench.Run(ctx, args[1:], stdout, w.database(&server))
+	}
 	return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/postgres", Import: w.driver, Loader: w.psql, Goal: 0.9})
 }
 

@@ -1,26 +1,53 @@
 // Command bench measures the import into SQLite beside .import of the program sqlite3.
 //
 //	go run ./bench -json
+//
+// With the argument pipeline it measures the way of an event to a query, beside inserts through one connection:
+//
+//	go run ./bench pipeline -json
 package main
 
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 
 	"github.com/forebay/forebay/drivers/sqlite"
 	"github.com/forebay/forebay/internal/importbench"
+	"github.com/forebay/forebay/internal/pipebench"
 )
 
 func main() {
-	scenario := importbench.Scenario{Name: "import/sqlite", Import: driver, Loader: shell, Goal: 0.9}
-	if err := importbench.Run(context.Background(), os.Args[1:], os.Stdout, scenario); err != nil {
+	isClient, err := pipebench.Client(os.Stdout)
+	if !isClient {
+		err = run(context.Background(), os.Args[1:], os.Stdout)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	if len(args) == 0 || args[0] != "pipeline" {
+		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/sqlite", Import: driver, Loader: shell, Goal: 0.9})
+	}
+	dir, err := os.MkdirTemp("", "pipeline-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	db, end, err := database(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pipebench.Run(ctx, args[1:], stdout, db), end())
 }
 
 func driver(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {

@@ -1,25 +1,40 @@
 package main
 
 import (
+	"log"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/internal/importbench"
+	"github.com/forebay/forebay/internal/pipebench"
 )
 
-func TestBench(t *testing.T) {
-	if _, err := exec.LookPath("sqlite3"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
+func TestMain(m *testing.M) {
+	switch ok, err := pipebench.Client(os.Stdout); {
+	case err != nil:
+		log.Fatal(err)
+	case !ok:
+		os.Exit(m.Run())
+	}
+}
+
+// Both commands run to their end, and count the rows that they have stored.
+func TestRun(t *testing.T) {
+	for _, args := range [][]string{
+		{"-rows", "2000", "-rounds", "1", "-dir", t.TempDir()},
+		{"pipeline", "-duration", "100ms", "-outage", "200ms", "-rounds", "1"},
+	} {
+		if _, err := exec.LookPath("sqlite3"); err != nil && args[0] != "pipeline" {
+			if os.Getenv("CI") == "true" {
+				t.Fatal(err)
+			}
+			t.Skip("the program sqlite3 is not installed")
 		}
-		t.Skip("the program sqlite3 is not installed")
+		var out strings.Builder
+		if err := run(t.Context(), args, &out); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		t.Log(out.String())
 	}
-	var out strings.Builder
-	args := []string{"-rows", "2000", "-rounds", "1", "-dir", t.TempDir()}
-	if err := importbench.Run(t.Context(), args, &out, importbench.Scenario{Name: "import/sqlite", Import: driver, Loader: shell}); err != nil {
-		t.Fatal(err)
-	}
-	t.Log(out.String())
 }

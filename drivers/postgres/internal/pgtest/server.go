@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,22 +162,54 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// CPU returns the processor time of the server and of all its connections, as far as Linux tells.
-func (s *Server) CPU() (total time.Duration) {
+// Shutdown ends the server at once and returns what starts it again.
+func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
+
+// Hang stops all processes of the server, which keep their connections and locks, and returns what lets them go on.
+func (s *Server) Hang() (restore func() error, err error) {
+	signal := func(sig syscall.Signal) (err error) {
+		first, _ := s.processes()
+		pid, err := strconv.Atoi(first)
+		if err != nil {
+			return err
+		}
+		err = syscall.Kill(pid, sig) // the one that starts others comes first
+		_, all := s.processes()
+		for pid := range all {
+			if n, _ := strconv.Atoi(pid); pid != first {
+				err = errors.Join(err, syscall.Kill(n, sig))
+			}
+		}
+		return err
+	}
+	return func() error { return signal(syscall.SIGCONT) }, signal(syscall.SIGSTOP)
+}
+
+// processes returns the id of the server's first process, and for it and its children the fields of /proc/PID/stat behind the name, as
+// far as Linux tells: state, parent, ….
+func (s *Server) processes() (first string, all map[string][]string) {
 	text, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
-	first, _, _ := strings.Cut(string(text), "\n")
+	first, _, _ = strings.Cut(string(text), "\n")
+	all = map[string][]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		stat, _ := os.ReadFile(path)
 		pid, rest, _ := strings.Cut(string(stat), " ")
-		// After the name: state, parent, …, user time, system time, and those of children that have ended.
 		fields := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
-		if len(fields) < 15 || pid != first && fields[1] != first {
-			continue
+		if len(fields) >= 15 && (pid == first || fields[1] == first) {
+			all[pid] = fields
 		}
-		times := fields[11:13]
+	}
+	return first, all
+}
+
+// CPU returns the processor time of the server and of all its connections, as far as Linux tells.
+func (s *Server) CPU() (total time.Duration) {
+	first, all := s.processes()
+	for pid, fields := range all {
+		times := fields[11:13] // user and system
 		if pid == first {
-			times = fields[11:15]
+			times = fields[11:15] // and those of children that have ended
 		}
 		for _, t := range times {
 			ticks, _ := strconv.ParseInt(t, 10, 64)

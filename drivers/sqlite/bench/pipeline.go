@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/pipebench"
+)
+
+// database is a file in a folder, for the pipeline's scenarios. close closes what asks it.
+func database(dir string) (db pipebench.Database, close func() error, err error) {
+	path := filepath.Join(dir, "rows.db")
+	asks, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		return db, nil, err
+	}
+	asks.SetMaxIdleConns(0) // Reset deletes the file
+	ask := func(query string) func(context.Context) (int64, error) {
+		return func(ctx context.Context) (rows int64, err error) {
+			err = asks.QueryRowContext(ctx, query).Scan(&rows)
+			return rows, err
+		}
+	}
+	return pipebench.Database{
+		Name: "sqlite",
+		Reset: func(context.Context) error {
+			for _, suffix := range []string{"", "-wal", "-shm"} {
+				if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			return nil
+		},
+		Target: func(context.Context) (buffer.Target, func() error, error) {
+			target, err := sqlite.Open(path, sqlite.Options{})
+			if err != nil {
+				return nil, nil, err
+			}
+			return target, target.Close, nil
+		},
+		Own:   func(ctx context.Context) (pipebench.Own, error) { return own(ctx, path) },
+		Count: ask("SELECT count(*) FROM events"),
+		Seen:  ask("SELECT coalesce(max(rowid), 0) FROM events"),
+		Outages: map[string]func() (func() error, error){"lock": func() (func() error, error) {
+			conn, err := asks.Conn(context.Background())
+			if err != nil {
+				return nil, err
+			}
+			if _, err := conn.ExecContext(context.Background(), "BEGIN IMMEDIATE"); err != nil {
+				return nil, errors.Join(err, conn.Close())
+			}
+			return func() error {
+				_, err := conn.ExecContext(context.Background(), "ROLLBACK")
+				return errors.Join(err, conn.Close())
+			}, nil
+		}},
+	}, asks.Close, nil
+}
+
+// own inserts through one connection, with the durability of the driver.
+func own(ctx context.Context, path string) (o pipebench.Own, err error) {
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	if err != nil {
+		return o, err
+	}
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, "CREATE TABLE events (id TEXT, received_at TEXT, user_id INTEGER, body TEXT) STRICT"); err != nil {
+		return o, errors.Join(err, db.Close())
+	}
+	insert, err := db.PrepareContext(ctx, "INSERT INTO events VALUES (?, ?, ?, ?)")
+	if err != nil {
+		return o, errors.Join(err, db.Close())
+	}
+	store := func(ctx context.Context, stmt *sql.Stmt, e pipebench.Event) error {
+		_, err := stmt.ExecContext(ctx, e.ID.String(), e.At.UTC().Format(time.RFC3339Nano), e.UserID, e.Body)
+		return err
+	}
+	return pipebench.Own{
+		Insert: func(ctx context.Context, e pipebench.Event) error { return store(ctx, insert, e) },
+		InsertBatch: func(ctx context.Context, events []pipebench.Event) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			stmt := tx.StmtContext(ctx, insert)
+			for _, e := range events {
+				if err := store(ctx, stmt, e); err != nil {
+					return errors.Join(err, tx.Rollback())
+				}
+			}
+			return tx.Commit()
+		},
+		Close: func() error { return errors.Join(insert.Close(), db.Close()) },
+	}, nil
+}

@@ -1,0 +1,181 @@
+package pipebench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// connections is the number of kept connections with one request in flight each.
+const connections = 64
+
+// clientEnv tells a process that it is the client: address, path and duration.
+const clientEnv = "FOREBAY_PIPELINE_CLIENT"
+
+// order is what the client is asked to do.
+type order struct {
+	Addr, Path string
+	Duration   time.Duration
+}
+
+// sent is what the client has measured.
+type sent struct {
+	Answered, Failed int // with 200, with another status
+	P50, P99, Max    time.Duration
+	Seconds          []int // requests that were answered with 200 in each second
+}
+
+// Client sends events and writes what it has measured, in the process that [Run] has started for that: its CPU is not the server's.
+// Elsewhere ok is false. main and TestMain call it first, with the standard output.
+func Client(stdout io.Writer) (ok bool, err error) {
+	text, ok := os.LookupEnv(clientEnv)
+	if !ok {
+		return false, nil
+	}
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return true, err
+	}
+	s, err := o.send()
+	if err != nil {
+		return true, err
+	}
+	return true, json.NewEncoder(stdout).Encode(s)
+}
+
+// runClient sends events from a process of its own.
+func runClient(ctx context.Context, o order) (s sent, err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return s, err
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), clientEnv+"="+string(text))
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		return s, fmt.Errorf("client: %w: %s", err, &failure)
+	}
+	return s, json.Unmarshal(out, &s)
+}
+
+// connection is what one connection has measured.
+type connection struct {
+	took    []time.Duration
+	failed  int
+	seconds []int
+	err     error
+}
+
+func (o order) send() (s sent, err error) {
+	of := make([]connection, connections)
+	var all sync.WaitGroup
+	begin := time.Now()
+	for i := range of {
+		all.Go(func() { of[i].err = of[i].post(o, i, begin) })
+	}
+	all.Wait()
+	var took []time.Duration
+	s.Seconds = make([]int, int(o.Duration/time.Second)+1)
+	for _, c := range of {
+		if c.err != nil {
+			return s, c.err
+		}
+		took = append(took, c.took...)
+		s.Failed += c.failed
+		for i, n := range c.seconds {
+			s.Seconds[min(i, len(s.Seconds)-1)] += n
+		}
+	}
+	if s.Answered = len(took) - s.Failed; len(took) == 0 {
+		return s, errors.New("no request was answered")
+	}
+	s.P50, s.P99, s.Max = quantiles(took)
+	return s, nil
+}
+
+// quantiles sorts durations, of which there is at least one.
+func quantiles(d []time.Duration) (p50, p99, most time.Duration) {
+	slices.Sort(d)
+	return d[len(d)/2], d[len(d)*99/100], d[len(d)-1]
+}
+
+// eventBody returns one of the events: about 130 bytes.
+func eventBody(n int) []byte {
+	return fmt.Appendf(nil, `{"id":"evt_%08d","type":"order.created","user":{"id":%d,"plan":"team"},"amount":%d.25,"note":"the gate opens when the basin is full"}`,
+		n, n*151, n%100)
+}
+
+// post sends events over one connection. Requests are encoded once and answers are not parsed by net/http, to leave the CPU to the server.
+func (c *connection) post(o order, n int, begin time.Time) error {
+	conn, err := net.Dial("tcp", o.Addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var requests [16][]byte
+	for i := range requests {
+		body := eventBody(n*len(requests) + i)
+		requests[i] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", o.Path, o.Addr, len(body), body)
+	}
+	in := bufio.NewReader(conn)
+	for i, now := 0, time.Now(); now.Sub(begin) < o.Duration; i++ {
+		if _, err := conn.Write(requests[i%len(requests)]); err != nil {
+			return err
+		}
+		ok, err := answered(in)
+		if err != nil {
+			return err
+		}
+		end := time.Now()
+		c.took = append(c.took, end.Sub(now))
+		now = end
+		if !ok {
+			c.failed++
+			continue
+		}
+		for second := int(now.Sub(begin) / time.Second); len(c.seconds) <= second; {
+			c.seconds = append(c.seconds, 0)
+		}
+		c.seconds[len(c.seconds)-1]++
+	}
+	return nil
+}
+
+var lengthField = []byte("Content-Length: ")
+
+// answered reads one answer, which must have a length, and reports whether its status is 200.
+func answered(in *bufio.Reader) (ok bool, err error) {
+	length := -1
+	for first := true; ; first = false {
+		line, err := in.ReadSlice('\n')
+		switch {
+		case err != nil:
+			return false, err
+		case first:
+			ok = bytes.HasPrefix(line, []byte("HTTP/1.1 200"))
+		case len(line) == len("\r\n"):
+			if length < 0 {
+				return false, errors.New("the answer has no Content-Length")
+			}
+			_, err = in.Discard(length)
+			return ok, err
+		case bytes.HasPrefix(line, lengthField):
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[len(lengthField):]))); err != nil {
+				return false, err
+			}
+		}
+	}
+}

@@ -1,0 +1,196 @@
+// Package pipebench measures the way of an event to a query: an engine with a driver, beside what a user would write instead for the same
+// database, with the same events in one run. Each driver has a command for it:
+//
+//	cd drivers/sqlite && go run ./bench pipeline -json
+//
+// The scenarios, of which -run chooses:
+//
+//	pipeline/NAME/http            one event a request, over 64 connections, beside a handler of net/http that stores each event before it answers
+//	pipeline/NAME/callers         1,024 goroutines in the process, beside as many with single inserts, and beside batches of 100
+//	pipeline/NAME/fresh           the time from an event to the query that sees it, at 20,000 events/s
+//	pipeline/NAME/outage/OUTAGE   http, while the database is away for a while
+//
+// The engine uploads and imports each second. Every measurement ends when a query sees the last row, and fails if the rows are not as many as
+// were confirmed.
+package pipebench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// Database is what a driver's command brings.
+type Database struct {
+	// Name is for example postgres.
+	Name string
+	// Reset removes the table, and what the driver keeps about it.
+	Reset func(ctx context.Context) error
+	// Target opens the driver. close is called after the engine is closed.
+	Target func(ctx context.Context) (target buffer.Target, close func() error, err error)
+	// Own opens the user's own way, with the table created again.
+	Own func(ctx context.Context) (Own, error)
+	// Count returns how many rows of the table a query sees that is no part of Target and Own. It is exact.
+	Count func(ctx context.Context) (int64, error)
+	// Seen, if not nil, does the same at less cost, while rows are only added. It is called every 20 ms.
+	Seen func(ctx context.Context) (int64, error)
+	// CPU, if not nil, returns the processor time of the processes of the database.
+	CPU func() time.Duration
+	// Outages take the database away and return how to give it back.
+	Outages map[string]func() (restore func() error, err error)
+}
+
+// Own is how a user would store events without an engine, as durably. Both calls are for many goroutines.
+type Own struct {
+	// Insert stores one event.
+	Insert func(ctx context.Context, e Event) error
+	// InsertBatch, if not nil, stores events in one round trip or transaction, as the database's users do.
+	InsertBatch func(ctx context.Context, batch []Event) error
+	Close       func() error
+}
+
+type bench struct {
+	db       Database
+	duration time.Duration
+	outage   time.Duration
+	rounds   int
+	dir      string
+}
+
+// Run does what a command with these arguments does: it measures and writes the report. The command calls [Client] first.
+func Run(ctx context.Context, args []string, stdout io.Writer, db Database) error {
+	flags := flag.NewFlagSet("pipeline", flag.ContinueOnError)
+	b := bench{db: db}
+	flags.DurationVar(&b.duration, "duration", 20*time.Second, "how long events are sent")
+	flags.DurationVar(&b.outage, "outage", time.Minute, "how long the database is away; events are sent for a quarter of -duration before it and after it")
+	flags.IntVar(&b.rounds, "rounds", 3, "measurements of each way of http and callers, in turn; medians are reported")
+	flags.StringVar(&b.dir, "dir", "", "`folder` on the disk under test, for the engine (default: the system's temporary folder)")
+	pattern := flags.String("run", ".", "measure the scenarios whose names match this `regexp`")
+	asJSON := flags.Bool("json", false, "one JSON object a line")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	re, err := regexp.Compile(*pattern)
+	if err != nil {
+		return err
+	}
+	for _, s := range b.scenarios() {
+		s.name = "pipeline/" + db.Name + "/" + s.name
+		if !re.MatchString(s.name) {
+			continue
+		}
+		r := result{Scenario: s.name, Ways: map[string]measured{}}
+		if err := s.measure(ctx, &r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		if *asJSON {
+			err = json.NewEncoder(stdout).Encode(r)
+		} else {
+			err = r.print(stdout)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type scenario struct {
+	name    string
+	measure func(context.Context, *result) error
+}
+
+// The names of the ways.
+const (
+	byEngine  = "engine"
+	byInserts = "inserts"
+	byBatches = "batches"
+)
+
+func (b *bench) scenarios() []scenario {
+	all := []scenario{{"http", b.http}, {"callers", b.callers}, {"fresh", b.fresh}}
+	for name, outage := range b.db.Outages {
+		all = append(all, scenario{"outage/" + name, func(ctx context.Context, r *result) error { return b.away(ctx, r, outage) }})
+	}
+	slices.SortFunc(all[3:], func(a, b scenario) int { return cmp.Compare(a.name, b.name) })
+	return all
+}
+
+func (b *bench) http(ctx context.Context, r *result) error {
+	err := b.inTurns(r, map[string]func() (measured, error){
+		byInserts: func() (measured, error) { return b.overHTTP(ctx, b.inserts) },
+		byEngine:  func() (measured, error) { return b.overHTTP(ctx, b.engine) },
+	})
+	if err != nil {
+		return err
+	}
+	r.goal("rows/s of inserts", r.ratio(byInserts, rowsPerS), ">=", 2)
+	r.goal("CPU of inserts", r.ratio(byInserts, cpuPerRow), "<=", 1.0/3)
+	r.goal("p99 of inserts", r.ratio(byInserts, p99), "<=", 1)
+	return nil
+}
+
+func (b *bench) callers(ctx context.Context, r *result) error {
+	ways := map[string]func() (measured, error){
+		byInserts: func() (measured, error) { return b.inProcess(ctx, b.inserts) },
+		byEngine:  func() (measured, error) { return b.inProcess(ctx, b.engine) },
+		byBatches: func() (measured, error) { return b.inBatches(ctx) },
+	}
+	err := b.inTurns(r, ways)
+	if err != nil {
+		return err
+	}
+	r.goal("rows/s of inserts", r.ratio(byInserts, rowsPerS), ">=", 8)
+	r.goal("CPU of inserts", r.ratio(byInserts, cpuPerRow), "<=", 1.0/8)
+	if _, ok := r.Ways[byBatches]; ok {
+		r.goal("rows/s of batches", r.ratio(byBatches, rowsPerS), ">=", 2)
+	}
+	return nil
+}
+
+// errNone says that the database has no such way.
+var errNone = errors.New("no such way")
+
+// inTurns measures each way once a round.
+func (b *bench) inTurns(r *result, ways map[string]func() (measured, error)) error {
+	for range b.rounds {
+		for _, name := range []string{byInserts, byBatches, byEngine} {
+			measure := ways[name]
+			if measure == nil {
+				continue
+			}
+			m, err := measure()
+			if errors.Is(err, errNone) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			r.add(name, m)
+		}
+	}
+	r.finish()
+	return nil
+}
+
+// cpu is the processor time of this process and of the database, without the client's.
+func (b *bench) cpu() (total time.Duration) {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {
+		total = time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	if b.db.CPU != nil {
+		total += b.db.CPU()
+	}
+	return total
+}

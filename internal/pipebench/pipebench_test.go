@@ -1,0 +1,119 @@
+package pipebench_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/pipebench"
+)
+
+func TestMain(m *testing.M) {
+	switch ok, err := pipebench.Client(os.Stdout); {
+	case err != nil:
+		log.Fatal(err)
+	case !ok:
+		os.Exit(m.Run())
+	}
+}
+
+// counter is a target that counts rows. lose is how many rows a file has that are not counted.
+type counter struct {
+	rows atomic.Int64
+	away atomic.Bool
+	lose int64
+}
+
+var errAway = errors.New("the database is away")
+
+func (c *counter) Ensure(context.Context, buffer.Table) error { return nil }
+
+func (c *counter) Import(ctx context.Context, f *buffer.File) error {
+	if c.away.Load() {
+		return errAway
+	}
+	rows, n := f.ReadRows(ctx), -c.lose
+	defer rows.Close()
+	for rows.Next() {
+		n++
+	}
+	if rows.Err() == nil {
+		c.rows.Add(n)
+	}
+	return rows.Err()
+}
+
+func database(c *counter) pipebench.Database {
+	store := func(n int64) error {
+		if c.away.Load() {
+			return errAway
+		}
+		c.rows.Add(n)
+		return nil
+	}
+	return pipebench.Database{
+		Name:  "counter",
+		Reset: func(context.Context) error { c.rows.Store(0); return nil },
+		Target: func(context.Context) (buffer.Target, func() error, error) {
+			return c, func() error { return nil }, nil
+		},
+		Own: func(context.Context) (pipebench.Own, error) {
+			return pipebench.Own{
+				Insert:      func(context.Context, pipebench.Event) error { return store(1) },
+				InsertBatch: func(_ context.Context, batch []pipebench.Event) error { return store(int64(len(batch))) },
+				Close:       func() error { return nil },
+			}, nil
+		},
+		Count: func(context.Context) (int64, error) { return c.rows.Load(), nil },
+		Outages: map[string]func() (func() error, error){"none": func() (func() error, error) {
+			c.away.Store(true)
+			return func() error { c.away.Store(false); return nil }, nil
+		}},
+	}
+}
+
+func TestRunReportsEachScenario(t *testing.T) {
+	var out bytes.Buffer
+	args := []string{"-duration", "100ms", "-outage", "100ms", "-rounds", "2", "-dir", t.TempDir()}
+	if err := pipebench.Run(t.Context(), append(args, "-json"), &out, database(&counter{})); err != nil {
+		t.Fatal(err)
+	}
+	lines := json.NewDecoder(&out)
+	for _, want := range []struct{ scenario, ways string }{
+		{"http", "engine inserts"}, {"callers", "batches engine inserts"}, {"fresh", "engine"}, {"outage/none", "engine inserts"},
+	} {
+		var r struct {
+			Scenario string
+			Ways     map[string]struct {
+				RowsPerS float64 `json:"rows_per_s"`
+				P99      float64 `json:"p99_ms"`
+				Failed   float64
+			}
+			Goals []struct{ Value float64 }
+		}
+		if err := lines.Decode(&r); err != nil || r.Scenario != "pipeline/counter/"+want.scenario || len(r.Goals) < 2 {
+			t.Fatalf("%+v, %v, want %s", r, err, want.scenario)
+		}
+		for _, way := range strings.Fields(want.ways) {
+			m := r.Ways[way]
+			if away := want.scenario == "outage/none" && way == "inserts"; m.RowsPerS <= 0 || m.P99 <= 0 || (m.Failed > 0) != away {
+				t.Errorf("%s, %s: %+v", r.Scenario, way, m)
+			}
+		}
+	}
+	err := pipebench.Run(t.Context(), append(args, "-run", "http"), &out, database(&counter{lose: 1}))
+	if err == nil || !strings.Contains(err.Error(), "were confirmed") {
+		t.Errorf("%v although rows are missing", err)
+	}
+	out.Reset()
+	if err := pipebench.Run(t.Context(), append(args, "-run", "fresh"), &out, database(&counter{})); err != nil || !strings.Contains(out.String(), "ms from event to query, p99 (goal <= 2000: met true)") {
+		t.Errorf("%v, %s", err, &out)
+	}
+}
