@@ -1,6 +1,6 @@
 // Command extract pulls records from an HTTP API, as a JSON configuration says, into tables of an embedded engine.
 //
-//	go run ./examples/extract                             toy.json, against a small API served here
+//	go run ./examples/extract                             a bundled configuration, against a small API served here
 //	go run ./examples/extract -config FILE                your configuration
 //	go run ./examples/extract -config FILE -out DIR       CSV files and manifests in DIR/tables, without an engine
 //	go run ./examples/extract -config FILE -state FILE    the state is read and written; after a crash or an error
@@ -11,6 +11,8 @@
 //
 // The exit status is 0 when all went well, 1 when the configuration, the API or the data must be looked at, and 2 for
 // every other failure.
+//
+// The verb extract of cmd/forebay is the same program with more targets. Its code is in internal/program/extract.
 package main
 
 import (
@@ -18,22 +20,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
-	"github.com/forebay/forebay/examples/internal/show"
-	"github.com/forebay/forebay/extractor"
-	"github.com/forebay/forebay/extractor/feed"
+	"github.com/forebay/forebay/internal/program/extract"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := extract.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, extract.Options{})
 	stop()
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -41,133 +38,5 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "extract:", err)
 	}
-	os.Exit(exitStatus(err))
-}
-
-// usageError is a mistake in the flags or the files that they name.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func exitStatus(err error) int {
-	if _, ok := errors.AsType[usageError](err); ok {
-		return 1
-	}
-	return extractor.ExitStatus(err)
-}
-
-type options struct {
-	config, baseURL, state, out, data string
-	public, debug                     bool
-}
-
-func parseFlags(args []string, stderr io.Writer) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("extract", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one, with an API to go with it)")
-	flags.StringVar(&o.baseURL, "base-url", "", "URL in place of api.baseUrl")
-	flags.StringVar(&o.state, "state", "", "file with the state of the run before; it is written too")
-	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
-	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
-	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")
-	flags.BoolVar(&o.debug, "debug", false, "log every request")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, err
-		}
-		return o, usageError{err}
-	}
-	if flags.NArg() > 0 {
-		return o, usageError{fmt.Errorf("there are no arguments, only flags: %q", flags.Args())}
-	}
-	return o, nil
-}
-
-// run is the whole program.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseFlags(args, stderr)
-	if err != nil {
-		return err
-	}
-	text := toyConfig
-	if o.config != "" {
-		if text, err = os.ReadFile(o.config); err != nil {
-			return usageError{err}
-		}
-	} else if o.baseURL == "" {
-		toy, url, err := serveToy()
-		if err != nil {
-			return err
-		}
-		defer toy.Close()
-		o.baseURL = url
-	}
-	cfg, err := extractor.ParseAt(text, o.baseURL)
-	if err != nil {
-		return err
-	}
-	level := slog.LevelInfo
-	if o.debug || cfg.Debug() {
-		level = slog.LevelDebug
-	}
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	for _, w := range cfg.Warnings() {
-		logger.Warn("configuration", "path", w.Path, "problem", w.Message)
-	}
-	file := stateFile(o.state)
-	state, err := file.load()
-	if err != nil {
-		return err
-	}
-	line := show.NewProgress(stderr)
-	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Progress: func(p extractor.Progress) {
-		line.Show("%d pages, %d records, %.1f kB at %.1f kB/s, %d requests, %d retries",
-			p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, p.Retries)
-	}}
-	if o.out != "" {
-		state, err = extractor.RunTables(ctx, cfg, state, filepath.Join(o.out, "tables"), opts)
-		line.End()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(stdout, "the tables are in %s\n", filepath.Join(o.out, "tables"))
-		return file.save(state)
-	}
-	return pull(ctx, cfg, state, file, opts, o, stdout, line)
-}
-
-// pull runs the configuration into the tables of an engine.
-func pull(
-	ctx context.Context, cfg *extractor.Config, state extractor.State, file stateFile, opts extractor.Options, o options,
-	stdout io.Writer, line *show.Progress,
-) (err error) {
-	if o.data == "" {
-		if o.data, err = os.MkdirTemp("", "extract-*"); err != nil {
-			return err
-		}
-		if file == "" {
-			defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
-		} else { // the state says that what was read so far is kept
-			fmt.Fprintf(stdout, "the data directory of the engine is %s\n", o.data)
-		}
-	}
-	e, err := openTables(o.data, o.config == "", state.Names, opts.Logger)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.eng.Close()) }()
-	opts.Emit = feed.Into(e.eng, e.define) // a page that it has taken is on disk
-	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
-		s.Names = e.source
-		return file.save(s)
-	}
-	state, err = extractor.Run(ctx, cfg, state, opts)
-	state.Names = e.source
-	line.End()
-	// After an error too: the state then has the position at which the next run goes on.
-	if err := errors.Join(err, file.save(state)); err != nil {
-		return err
-	}
-	return e.report(ctx, stdout)
+	os.Exit(extract.ExitStatus(err))
 }

@@ -7,180 +7,24 @@
 //
 // DIR is the data directory of an engine that is closed, or a checkpoint of one that runs: Engine.Checkpoint makes it.
 // Staged objects are read from the folder staging in DIR, unless -staging names another one.
+//
+// The verb inspect of cmd/forebay is the same program. Its code is in internal/program/inspect.
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
 
-	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/inspect"
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
+	err := inspect.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, inspect.Options{})
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "inspect:", err)
-		if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
-			fmt.Fprintln(os.Stderr, "An engine is running on this directory. Let it make a copy with Engine.Checkpoint(ctx, NEW) "+
-				"and inspect NEW, with -staging "+filepath.Join(filepath.Dir(inUse.Dir), "staging")+", or stop it first. "+
-				"With -admin HOST:PORT, examples/server does so: curl -X POST http://HOST:PORT/checkpoint")
-		}
 		os.Exit(1)
 	}
 }
-
-// picture is everything that is shown.
-type picture struct {
-	buffer.Stats
-	Slices []buffer.SliceStats
-	Damage []buffer.Damage `json:",omitempty"`
-	Report *buffer.Report  `json:",omitempty"`
-}
-
-func run(ctx context.Context, args []string, out, usage io.Writer) (err error) {
-	flags := flag.NewFlagSet("inspect", flag.ContinueOnError)
-	flags.SetOutput(usage)
-	asJSON := flags.Bool("json", false, "write JSON")
-	verify := flags.Bool("verify", false, "recompute the ledger from the stored bytes")
-	rows := flags.String("rows", "", "write the rows of the slice with this id as CSV, and nothing else")
-	staging := flags.String("staging", "", "folder of the staged objects (default DIR/staging, if it exists)")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() != 1 {
-		return errors.New("name one data directory; -help shows the flags")
-	}
-	data := flags.Arg(0)
-	opts := buffer.InspectOptions{}
-	folder := cmp.Or(*staging, filepath.Join(data, "staging"))
-	if _, err := os.Stat(folder); err == nil || *staging != "" {
-		opts.Staging = dir.Staging(folder)
-	}
-	in, err := forebay.Inspect(data, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	if *rows != "" {
-		return in.WriteRows(ctx, out, *rows)
-	}
-	p := picture{Stats: in.Stats(), Slices: in.Slices()}
-	if p.Damage, err = in.Damaged(ctx); err != nil {
-		return err
-	}
-	if *verify {
-		report, err := in.Verify(ctx)
-		if err != nil {
-			return err
-		}
-		p.Report = &report
-	}
-	if *asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(p)
-	} else {
-		err = p.print(out, time.Now())
-	}
-	if err == nil && p.Report != nil && !p.Report.OK() {
-		err = errors.New("the ledger does not hold")
-	}
-	return err
-}
-
-func (p *picture) print(out io.Writer, now time.Time) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "SOURCE/SINK\tACCEPTED\tLOCAL\tSTAGING\tTABLE\tEXPIRED\tDISCARDED\tDAMAGED\tOLDEST\n")
-	for _, s := range p.Sinks {
-		id := s.ID
-		if s.Dropped {
-			id += " (ended)"
-		}
-		oldest := s.Local.FirstAt
-		if first := s.Staging.FirstAt; oldest.IsZero() || !first.IsZero() && first.Before(oldest) {
-			oldest = first
-		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", id, s.Accepted, s.Local.Rows, s.Staging.Rows, s.Target.Rows,
-			s.Expired.Rows, s.Discarded.Rows, s.Damaged.Rows, age(oldest, now))
-	}
-	fmt.Fprintf(w, "\nSOURCE/SINK\tTABLE\tVERSION\tCOLUMNS\tRETIRED\tREFUSED\n")
-	for _, s := range p.Sinks {
-		version := "-" // it has exactly these columns
-		if s.Version > 0 {
-			version = fmt.Sprint(s.Version)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Table.ID, version, columnList(s.Table.Columns), columnList(s.Retired),
-			cmp.Or(oneLine(s.Refused), "-"))
-	}
-	fmt.Fprintf(w, "\nFILE\tSINK\tSTATE\tREASON\tSLICES\tROWS\tBYTES\tAGE\tATTEMPTS\tLAST FAILURE\tOTHER COLUMNS THAN ITS SINK\n")
-	for _, s := range p.Sinks {
-		for _, f := range s.Files {
-			other := "-"
-			if f.Table.ID != s.Table.ID || !slices.Equal(f.Table.Columns, s.Table.Columns) {
-				other = f.Table.ID + ": " + columnList(f.Table.Columns)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%d\t%s\t%s\n", f.ID, s.ID, f.State, cmp.Or(f.Reason, "-"), f.Slices,
-				f.Level.Rows, f.Level.StoredBytes, age(f.OpenedAt, now), f.Attempt, cmp.Or(oneLine(f.RetryReason), "-"), other)
-		}
-	}
-	fmt.Fprintf(w, "\nSLICE\tFILE\tSTATE\tREASON\tROWS\tBYTES\tAGE\tATTEMPTS\tLAST FAILURE\n")
-	for _, s := range p.Slices {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\t%s\n", s.ID, s.FileID, s.State, cmp.Or(s.Reason, "-"), s.Level.Rows,
-			s.Level.StoredBytes, age(s.OpenedAt, now), s.Attempt, cmp.Or(oneLine(s.RetryReason), "-"))
-	}
-	if len(p.Damage) > 0 {
-		fmt.Fprintf(w, "\nDAMAGE\tFILE\tSLICE\tCHUNKS\tROWS\tFOUND\tREASON\n")
-	}
-	for _, d := range p.Damage {
-		rows := fmt.Sprint(d.Rows)
-		if d.Uncounted {
-			rows = "at least " + rows
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d to %d\t%s\t%s\t%s\n", cmp.Or(d.SinkID, "-"), cmp.Or(d.FileID, "-"), cmp.Or(d.SliceID, "-"),
-			d.FirstChunk, d.LastChunk, rows, d.At.Format(time.RFC3339), oneLine(d.Reason))
-	}
-	if p.Report != nil {
-		fmt.Fprintf(w, "\nLEDGER\tSTATE\n")
-		for _, s := range p.Report.Sinks {
-			fmt.Fprintf(w, "%s\t%s\n", s.ID, cmp.Or(strings.Join(s.Differences, "; "), "holds"))
-		}
-	}
-	return w.Flush()
-}
-
-// columnList writes columns with their types: id uuid required, note string. An untyped column is a name alone.
-func columnList(columns []datatype.Column) string {
-	list := make([]string, len(columns))
-	for i, c := range columns {
-		list[i] = oneLine(c.Name + " " + string(c.Type))
-		if c.Required {
-			list[i] += " required"
-		}
-	}
-	return cmp.Or(strings.Join(list, ", "), "-")
-}
-
-func age(t, now time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return now.Sub(t).Round(time.Second).String()
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

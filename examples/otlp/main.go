@@ -34,7 +34,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/examples/internal/web"
+	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 )

@@ -31,8 +31,8 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/examples/internal/keep"
-	"github.com/forebay/forebay/examples/internal/web"
+	"github.com/forebay/forebay/internal/program/keep"
+	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 	"github.com/forebay/forebay/storageapi/platform"

@@ -11,152 +11,21 @@
 //
 //	quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0
 //
-// sent counts events. The other figures count rows, and every event has one in each of the two tables: rows that the
-// tables hold, rows that a sink refused for good, acknowledged rows that are missing, and rows that are there more
-// often than once. With -crash the line ends with unconfirmed=U: rows that are in a table although their answer was
-// lost with the process.
+// internal/program/quickstart has the code and says what the figures mean. The verb demo of cmd/forebay is the same program with
+// more targets.
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
-	"time"
+
+	"github.com/forebay/forebay/internal/program/quickstart"
 )
 
-type config struct {
-	n, clients, bad, kills int
-	dir                    string
-	crash                  bool
-	seed                   uint64
-}
-
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == childCommand { // the process that -crash kills
-		if err := runChild(os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, "quickstart: engine process:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	cfg, err := parseFlags(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, cfg); err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", err)
-		os.Exit(1)
-	}
-}
-
-func parseFlags(args []string) (config, error) {
-	var cfg config
-	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
-	flags.IntVar(&cfg.n, "n", 10_000, "number of events")
-	flags.IntVar(&cfg.clients, "clients", 64, "number of concurrent clients")
-	flags.StringVar(&cfg.dir, "dir", "", "data directory (default a new temporary one)")
-	flags.IntVar(&cfg.bad, "bad", 0, "percentage of events that lack a field which one sink needs")
-	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a process of its own and kill it several times")
-	flags.IntVar(&cfg.kills, "kills", 4, "with -crash: how often, the last time while the buffer is flushed")
-	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
-	if err := flags.Parse(args); err != nil {
-		return cfg, err
-	}
-	var problems []error
-	check := func(ok bool, text string) {
-		if !ok {
-			problems = append(problems, errors.New(text))
-		}
-	}
-	check(flags.NArg() == 0, "there are no arguments, only flags")
-	check(cfg.n >= 1 && cfg.n <= maxEvents, fmt.Sprintf("-n must be between 1 and %d", maxEvents))
-	check(cfg.clients >= 1, "-clients must be at least 1")
-	check(cfg.bad >= 0 && cfg.bad <= 100, "-bad must be between 0 and 100")
-	check(cfg.kills >= 1, "-kills must be at least 1")
-	err := errors.Join(problems...)
-	if err != nil {
-		fmt.Fprintln(flags.Output(), err)
-		flags.Usage()
-	}
-	return cfg, err
-}
-
-// run is the whole story. out gets the report.
-func run(ctx context.Context, out *os.File, cfg config) error {
-	dir, err := dataDir(cfg.dir)
-	if err != nil {
-		return err
-	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	secret, ledger := rand.Text(), newLedger()
-	var svc service
-	var crash *crashing
-	if cfg.crash {
-		crash, err = startCrashing(cfg, dir, secret, ledger, fail)
-		svc = crash
-	} else {
-		svc, err = startNode(ctx, dir, secret)
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "sending %d events to %s (seed %d)\n", cfg.n, strings.ReplaceAll(svc.url(), secret, "***"), cfg.seed)
-
-	start := time.Now()
-	watched, stop := context.WithCancel(context.Background())
-	firstRow := watch(watched, out, cfg.n, ledger, svc, start)
-	err = sendAll(ctx, cfg, svc, ledger)
-	sending := time.Since(start)
-	if err == nil {
-		err = svc.finish(ctx)
-	} else {
-		fail(err)
-		svc.abort()
-	}
-	total := time.Since(start)
+	status := quickstart.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, quickstart.Options{})
 	stop()
-	first := cmp.Or(<-firstRow, total)
-	if err != nil {
-		return err
-	}
-
-	fmt.Fprintf(out, "\n%d events sent by %d clients in %s, %.0f per second; all rows in the tables after %s\n",
-		cfg.n, cfg.clients, sending.Round(time.Millisecond), float64(cfg.n)/sending.Seconds(), total.Round(time.Millisecond))
-	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", first.Round(time.Millisecond))
-	if crash != nil {
-		fmt.Fprintf(out, "the engine was killed %d times and recovered each time\n", crash.kills)
-	}
-	audit, err := auditTables(filepath.Join(dir, "tables"), ledger)
-	if err != nil {
-		return err
-	}
-	audit.print(out, dir, cfg.dir == "")
-	if audit.unconfirmed > 0 {
-		fmt.Fprintf(out, "%d rows are of requests whose answer was lost in a kill. Their clients sent them again, as another attempt:\nevery confirmed attempt is in the tables once. An id of the event in a column tells such rows apart.\n\n", audit.unconfirmed)
-	}
-	return audit.verdict(out, cfg)
-}
-
-// dataDir returns an absolute path, so that the printed commands work everywhere.
-func dataDir(dir string) (string, error) {
-	if dir == "" {
-		return os.MkdirTemp("", "forebay-quickstart-")
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	return filepath.Abs(dir)
+	os.Exit(status)
 }

@@ -32,7 +32,7 @@ func TestCheckpointOfARunningServer(t *testing.T) {
 		t.Fatalf("looking into a directory in use: %v", err)
 	}
 	status, body := p.request("POST", "http://"+admin+"/checkpoint", "")
-	var made checkpoint
+	var made struct{ Directory, Staging, Inspect string }
 	if err := json.Unmarshal([]byte(body), &made); err != nil || status != http.StatusOK {
 		t.Fatalf("answered %d %s: %v", status, body, err)
 	}
@@ -84,7 +84,7 @@ func checkCopiedDefinitions(t *testing.T, copied string) {
 		t.Fatal(err)
 	}
 	defer eng.Close()
-	cat, err := catalog.Open(filepath.Join(copied, catalogFolder), eng, catalog.Options{})
+	cat, err := catalog.Open(filepath.Join(copied, "catalog"), eng, catalog.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,15 +106,4 @@ func (p *process) logged(pattern string) string {
 	}
 	p.t.Fatalf("%s is not logged:\n%s", pattern, &p.logs)
 	return ""
-}
-
-func TestAdminListensToThisMachineAlone(t *testing.T) {
-	for addr, ok := range map[string]bool{
-		"": true, "127.0.0.1:0": true, "[::1]:8081": true, "localhost:8081": true,
-		":8081": false, "0.0.0.0:8081": false, "10.0.0.1:8081": false, "example.com:80": false, "127.0.0.1": false,
-	} {
-		if err := checkAdmin(addr); (err == nil) != ok {
-			t.Errorf("%q: %v", addr, err)
-		}
-	}
 }

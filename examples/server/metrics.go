@@ -30,14 +30,3 @@ func newMetrics() (*metrics, error) {
 }
 
 func (m *metrics) meter() metric.Meter { return m.provider.Meter("github.com/forebay/forebay") }
-
-// before serves GET /metrics, and leaves all else to next.
-func (m *metrics) before(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			m.handler.ServeHTTP(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}

@@ -5,143 +5,22 @@
 //	echo '{"a":{"b":1}}' | go run ./examples/templates -e "Body('a.b') + 1"
 //
 // A template that cannot be compiled is shown with the place of each fault.
+//
+// The verb templates of cmd/forebay is the same program. Its code is in internal/program/templates.
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
-	"net/netip"
 	"os"
-	"strings"
-	"testing"
-	"time"
 
-	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/internal/program/templates"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) { // the flags were shown
+	if err := templates.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) { // the flags were shown
 		fmt.Fprintln(os.Stderr, "templates:", err)
 		os.Exit(1)
 	}
-}
-
-func run(args []string, stdin io.Reader, stdout io.Writer) error {
-	flags := flag.NewFlagSet("templates", flag.ContinueOnError)
-	expr := flags.String("e", "", "the template itself")
-	file := flags.String("template", "", "file with the template")
-	event := flags.String("event", "-", "file with the event, - for standard input")
-	raw := flags.Bool("raw", false, "store a string as plain text (rawString)")
-	compat := flags.Bool("compat", false, "give the bytes of the published service")
-	cost := flags.Bool("cost", true, "measure the cost per record")
-	header := http.Header{"Content-Type": {"application/json"}}
-	flags.Func("header", "a request header, Name=value; may be repeated", func(s string) error {
-		name, value, ok := strings.Cut(s, "=")
-		if !ok {
-			return errors.New("want Name=value")
-		}
-		header.Add(name, value)
-		return nil
-	})
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-
-	if (*expr == "") == (*file == "") {
-		return errors.New("give a template, either with -e or with -template; -help shows the flags")
-	}
-	content := *expr
-	if *file != "" {
-		b, err := os.ReadFile(*file)
-		if err != nil {
-			return err
-		}
-		content = string(b)
-	}
-	body, err := readEvent(*event, stdin)
-	if err != nil {
-		return err
-	}
-
-	var opts []mapping.ColumnOption
-	if *raw {
-		opts = append(opts, mapping.RawString())
-	}
-	col := mapping.Template("value", content, opts...)
-	source := forebay.Source{ID: "example", Sinks: []forebay.Sink{
-		{ID: "example", Table: forebay.Table{ID: "example", Columns: mapping.Columns{col}}},
-	}}
-	compiled, err := forebay.Compile(source, forebay.Options{Mapping: mapping.Options{Compat: *compat}})
-	if refused, ok := errors.AsType[*forebay.DefinitionError](err); ok {
-		for _, problem := range refused.Problems {
-			if fault, ok := errors.AsType[*mapping.DefinitionError](problem); ok {
-				point(stdout, content, fault)
-			}
-		}
-		return errors.New("the template is refused")
-	}
-	if err != nil {
-		return err
-	}
-	m := compiled.Mapper("example")
-
-	record := &mapping.Record{
-		Body: body, Header: header, ClientIP: netip.MustParseAddr("203.0.113.7"), Received: time.Now(),
-	}
-	cell := m.Cells(record)[0]
-	var rejected *mapping.Error
-	if errors.As(cell.Err, &rejected) {
-		return fmt.Errorf("the record is rejected (%s): %w", rejected.Reason, rejected.Err)
-	}
-	definition, err := json.Marshal(col)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "value       %s\n", cell.Value)
-	fmt.Fprintf(stdout, "definition  %s\n", definition)
-	if *cost {
-		fmt.Fprintf(stdout, "per record  %s\n", measure(m, record))
-	}
-	return nil
-}
-
-// measure maps the record again and again, each time as a new one. Every template is compiled: there is no slower
-// engine that some fall back to, but what a template costs depends on what it does.
-func measure(m *mapping.Mapper, r *mapping.Record) string {
-	var row []byte
-	fresh := new(mapping.Record)
-	res := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			fresh.Reset()
-			fresh.Body, fresh.Header, fresh.ClientIP, fresh.Received = r.Body, r.Header, r.ClientIP, r.Received
-			var err error
-			if row, err = m.AppendRow(row[:0], fresh); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	return fmt.Sprintf("%d ns, %d allocations of %d bytes", res.NsPerOp(), res.AllocsPerOp(), res.AllocedBytesPerOp())
-}
-
-// point shows a fault under the line where it is.
-func point(w io.Writer, content string, f *mapping.DefinitionError) {
-	fmt.Fprintf(w, "%d:%d: %v\n", f.Line, f.Col, f.Err)
-	lines := strings.Split(content, "\n")
-	if f.Line < 1 || f.Line > len(lines) {
-		return
-	}
-	fmt.Fprintf(w, "    %s\n    %s^\n", lines[f.Line-1], strings.Repeat(" ", max(f.Col-1, 0)))
-}
-
-func readEvent(name string, stdin io.Reader) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(stdin)
-	}
-	return os.ReadFile(name)
 }

@@ -52,6 +52,8 @@ var rooms = map[string][]string{
 	"internal/soak":          {"./..."},
 	"bench":                  {"./..."},
 	"examples/...":           {"./..."},
+	"internal/program/...":   {"./..."},
+	"cmd/...":                {"./..."},
 }
 
 // lean are the packages that bring no dependency of their own: beside the standard library and this module they may
@@ -93,8 +95,8 @@ func importRules() []rule {
 		{
 			name:  "programs use the exported API",
 			check: checkPrograms,
-			why: "examples and bench show what a user can do. If they need something internal, it is missing in the API. Only " +
-				"the disk that bench measures on is chosen inside of the module, and examples share what is in examples/internal.",
+			why: "examples, cmd and bench show what a user can do. If they need something internal, it is missing in the API. Only " +
+				"the disk that bench measures on is chosen inside of the module, and programs share what is in internal/program.",
 		},
 	}
 }
@@ -211,12 +213,12 @@ func checkPrograms(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
 		room := f.room()
-		if room != "examples" && room != "bench" {
+		if room != "examples" && room != "cmd" && room != "bench" && !f.shared() {
 			continue
 		}
 		for _, p := range f.imports() {
 			dir, ours := inModule(p)
-			allowed := room == "bench" && dir == "internal/localdisk" || room == "examples" && strings.HasPrefix(dir, "examples/internal/")
+			allowed := room == "bench" && dir == "internal/localdisk" || room != "bench" && strings.HasPrefix(dir, "internal/program/")
 			if ours && strings.Contains("/"+dir+"/", "/internal/") && !allowed {
 				problems = append(problems, problem{f.path, "imports " + p})
 			}
@@ -248,7 +250,8 @@ func importBreaches() []breach {
 		{"testing stays in tests", []string{"a.go", source(module + "/buffer/buffertest")}, []string{"imports " + module}},
 		{"testing stays in tests", []string{"buffer/buffertest/a.go", source("testing"), "a_test.go", source("testing"), "bench/a.go", source("testing")}, nil},
 		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
-		{"programs use the exported API", []string{"bench/a.go", source(module + "/examples/internal/x")}, []string{"internal/x"}},
-		{"programs use the exported API", []string{"examples/a/a.go", source(module + "/examples/internal/x")}, nil},
+		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/program/x")}, []string{"internal/program/x"}},
+		{"programs use the exported API", []string{"internal/program/a/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
+		{"programs use the exported API", []string{"examples/a/a.go", source(module + "/internal/program/x")}, nil},
 	}
 }

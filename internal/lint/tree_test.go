@@ -43,10 +43,13 @@ type problem struct {
 
 func (p problem) String() string { return p.at + ": " + p.text }
 
-// program reports whether the file belongs to a command or to an example, which may do what a library must not.
+// program reports whether the file belongs to a command, to an example or to what they share, which may do what a library must not.
 func (f *file) program() bool {
-	return f.ast.Name.Name == "main" || f.room() == "examples" || f.room() == "bench"
+	return f.ast.Name.Name == "main" || f.room() == "examples" || f.room() == "cmd" || f.room() == "bench" || f.shared()
 }
+
+// shared reports whether the file is code that programs share.
+func (f *file) shared() bool { return strings.HasPrefix(f.dir, "internal/program/") }
 
 // kit reports whether the package is for tests.
 func (f *file) kit() bool { return strings.HasSuffix(path.Base(f.dir), "test") }

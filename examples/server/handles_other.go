@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// fileHandles is 0 where it is not known how many files and connections this process may have open.
-func fileHandles() uint64 { return 0 }

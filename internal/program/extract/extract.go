@@ -1,0 +1,165 @@
+// Package extract pulls records from an HTTP API, as a JSON configuration says, into tables of an embedded engine.
+//
+// The program waits for the disk after every page, and then saves the position; so a record that it has read is in its
+// table, whatever happens.
+package extract
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/extractor/feed"
+	"github.com/forebay/forebay/internal/program/show"
+	"github.com/forebay/forebay/internal/program/store"
+)
+
+// Options are what programs differ in.
+type Options struct {
+	// Flags adds flags; nil adds none.
+	Flags func(*flag.FlagSet)
+	// Open opens the tables of the engine. Nil is [store.Folders].
+	Open store.Open
+}
+
+// usageError is a mistake in the flags or the files that they name.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// ExitStatus is 0 without an error, 1 when the configuration, the API or the data must be looked at, and 2 for every other failure.
+func ExitStatus(err error) int {
+	if _, ok := errors.AsType[usageError](err); ok {
+		return 1
+	}
+	return extractor.ExitStatus(err)
+}
+
+type options struct {
+	config, baseURL, state, out, data string
+	public, debug                     bool
+	open                              store.Open
+}
+
+func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("extract", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one, with an API to go with it)")
+	flags.StringVar(&o.baseURL, "base-url", "", "URL in place of api.baseUrl")
+	flags.StringVar(&o.state, "state", "", "file with the state of the run before; it is written too")
+	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
+	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
+	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")
+	flags.BoolVar(&o.debug, "debug", false, "log every request")
+	if p.Flags != nil {
+		p.Flags(flags)
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return o, usageError{fmt.Errorf("there are no arguments, only flags: %q", flags.Args())}
+	}
+	return o, nil
+}
+
+// Run is the whole program. [ExitStatus] says how it ends; [flag.ErrHelp] is no failure.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options) error {
+	o, err := parseFlags(args, stderr, p)
+	if err != nil {
+		return err
+	}
+	if o.open = p.Open; o.open == nil {
+		o.open = store.Folders
+	}
+	text := toyConfig
+	if o.config != "" {
+		if text, err = os.ReadFile(o.config); err != nil {
+			return usageError{err}
+		}
+	} else if o.baseURL == "" {
+		toy, url, err := serveToy()
+		if err != nil {
+			return err
+		}
+		defer toy.Close()
+		o.baseURL = url
+	}
+	cfg, err := extractor.ParseAt(text, o.baseURL)
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if o.debug || cfg.Debug() {
+		level = slog.LevelDebug
+	}
+	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	for _, w := range cfg.Warnings() {
+		logger.Warn("configuration", "path", w.Path, "problem", w.Message)
+	}
+	file := stateFile(o.state)
+	state, err := file.load()
+	if err != nil {
+		return err
+	}
+	line := show.NewProgress(stderr)
+	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Progress: func(p extractor.Progress) {
+		line.Show("%d pages, %d records, %.1f kB at %.1f kB/s, %d requests, %d retries",
+			p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, p.Retries)
+	}}
+	if o.out != "" {
+		state, err = extractor.RunTables(ctx, cfg, state, filepath.Join(o.out, "tables"), opts)
+		line.End()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "the tables are in %s\n", filepath.Join(o.out, "tables"))
+		return file.save(state)
+	}
+	return pull(ctx, cfg, state, file, opts, o, stdout, line)
+}
+
+// pull runs the configuration into the tables of an engine.
+func pull(
+	ctx context.Context, cfg *extractor.Config, state extractor.State, file stateFile, opts extractor.Options, o options,
+	stdout io.Writer, line *show.Progress,
+) (err error) {
+	if o.data == "" {
+		if o.data, err = os.MkdirTemp("", "extract-*"); err != nil {
+			return err
+		}
+		if file == "" {
+			defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
+		} else { // the state says that what was read so far is kept
+			fmt.Fprintf(stdout, "the data directory of the engine is %s\n", o.data)
+		}
+	}
+	e, err := openTables(o, state.Names, opts.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.eng.Close(), e.store.Close()) }()
+	opts.Emit = feed.Into(e.eng, e.define) // a page that it has taken is on disk
+	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
+		s.Names = e.source
+		return file.save(s)
+	}
+	state, err = extractor.Run(ctx, cfg, state, opts)
+	state.Names = e.source
+	line.End()
+	// After an error too: the state then has the position at which the next run goes on.
+	if err := errors.Join(err, file.save(state)); err != nil {
+		return err
+	}
+	return e.report(ctx, stdout)
+}

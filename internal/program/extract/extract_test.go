@@ -1,0 +1,212 @@
+package extract
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay/buffer/dir"
+)
+
+func program(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, log bytes.Buffer
+	err = Run(t.Context(), args, &out, &log, Options{})
+	return out.String(), log.String(), err
+}
+
+func TestToy(t *testing.T) {
+	t.Parallel()
+	out, log, err := program(t, "-debug")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	for _, want := range []string{"table in.c-extract.orders: 10 rows", "table in.c-extract.items: 20 rows", "S-22"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if !strings.Contains(log, "13 pages, 30 records") || !strings.Contains(log, "level=DEBUG msg=request") {
+		t.Errorf("log:\n%s", log)
+	}
+	if strings.Contains(log+out, "toy-password") || strings.Contains(log+out, toyPassword) {
+		t.Errorf("a secret is shown:\n%s%s", out, log)
+	}
+}
+
+func TestToyFiles(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	state := filepath.Join(t.TempDir(), "state.json")
+	if _, log, err := program(t, "-out", out, "-state", state); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	for name, want := range map[string]string{
+		"toy-shop.orders": `"customer_name","id","tags","total"
+"Grace","1","orders_e783162441838235a2362db845e25134","9.5"
+"Edsger","2","","19"
+`,
+		"toy-shop.orders.manifest":      `{"destination":"in.c-toy-shop.orders","incremental":false}`,
+		"toy-shop.items":                "\"quantity\",\"sku\",\"parent_id\"\n\"1\",\"S-10\",\"1\"\n\"2\",\"S-11\",\"1\"\n",
+		"toy-shop.orders_tags":          "\"data\",\"JSON_parentId\"\n\"web\",\"orders_",
+		"toy-shop.orders_tags.manifest": `{"destination":"in.c-toy-shop.orders_tags","incremental":false}`,
+	} {
+		got, err := os.ReadFile(filepath.Join(out, "tables", name))
+		if err != nil || !strings.HasPrefix(string(got), want) {
+			t.Errorf("%v: %s is\n%s\nwant\n%s", err, name, got, want)
+		}
+	}
+	text, err := os.ReadFile(state)
+	if err != nil || !strings.Contains(string(text), `"previousStart":1`) || !strings.Contains(string(text), `"customer"`) {
+		t.Errorf("%v: state %s", err, text)
+	}
+}
+
+// TestResumeKeepsTables goes on after a crash with a data type whose name another one has as well.
+func TestResumeKeepsTables(t *testing.T) {
+	t.Parallel()
+	var healed atomic.Bool
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if page := r.URL.Query().Get("page"); page == "2" && r.URL.Path == "/a-b" && !healed.Load() {
+			http.Error(w, "down", http.StatusBadRequest)
+		} else if page == "3" {
+			fmt.Fprint(w, `[]`)
+		} else {
+			fmt.Fprintf(w, `[{"of": "%s", "page": %s}]`, r.URL.Path, page)
+		}
+	}))
+	defer api.Close()
+	work := t.TempDir()
+	path := func(name string) string { return filepath.Join(work, name) }
+	config := `{"parameters": {"api": {"baseUrl": "http://unused/", "pagination": {"method": "pagenum"}}, "config": {"jobs": [{"endpoint": "a_b"}, {"endpoint": "a-b"}]}}}`
+	if err := os.WriteFile(path("config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-config", path("config.json"), "-base-url", api.URL, "-state", path("state.json"), "-data", path("data")}
+	if _, _, err := program(t, args...); ExitStatus(err) != 1 {
+		t.Fatalf("error %v", err)
+	}
+	healed.Store(true)
+	if _, log, err := program(t, args...); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	for table, want := range map[string]string{
+		"in.c-extract.a-b": `{"of":"/a_b","page":1} {"of":"/a_b","page":2}`, "in.c-extract.a-b-2": `{"of":"/a-b","page":1} {"of":"/a-b","page":2}`,
+	} {
+		var records []string
+		for row, err := range dir.Tables(path("data/tables")).Rows(table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			records = append(records, row[2])
+		}
+		if got := strings.Join(records, " "); got != want {
+			t.Errorf("table %s has %s, want %s", table, got, want)
+		}
+	}
+}
+
+// TestStateFolder notices before the first request that the state cannot be saved.
+func TestStateFolder(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer api.Close()
+	_, _, err := program(t, "-base-url", api.URL, "-state", filepath.Join(t.TempDir(), "missing", "state.json"))
+	if ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "state: open ") || asked.Load() > 0 {
+		t.Errorf("error %v after %d requests", err, asked.Load())
+	}
+}
+
+// TestResume lets the API fail in the middle: the next run goes on there, and every record is in the table once.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	var asked []string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.RequestURI)
+		page := r.URL.Query().Get("page")
+		switch {
+		case page == "3" && broken.Load():
+			http.Error(w, "down", http.StatusBadRequest)
+		case page == "4":
+			fmt.Fprint(w, `[]`)
+		default:
+			fmt.Fprintf(w, `[{"page": %s, "n": 1}, {"page": %s, "n": 2}]`, page, page)
+		}
+	}))
+	defer api.Close()
+	work := t.TempDir()
+	path := func(name string) string { return filepath.Join(work, name) }
+	config := `{"parameters": {"api": {"baseUrl": "http://unused/", "pagination": {"method": "pagenum"}}, "config": {"jobs": [{"endpoint": "Ä/things"}]}}}`
+	if err := os.WriteFile(path("config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-config", path("config.json"), "-base-url", api.URL, "-state", path("state.json"), "-data", path("data")}
+	broken.Store(true)
+	_, _, err := program(t, args...)
+	if ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "answered 400: down") {
+		t.Fatalf("error %v", err)
+	}
+	broken.Store(false)
+	out, log, err := program(t, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	if got, want := strings.Join(asked, " "), "/%C3%84/things?page=1 /%C3%84/things?page=2 /%C3%84/things?page=3 /%C3%84/things?page=3 /%C3%84/things?page=4"; got != want {
+		t.Errorf("requests %s, want %s", got, want)
+	}
+	var records []string
+	for row, err := range dir.Tables(path("data/tables")).Rows("in.c-extract.things") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, row[2])
+	}
+	want := `{"page":1,"n":1} {"page":1,"n":2} {"page":2,"n":1} {"page":2,"n":2} {"page":3,"n":1} {"page":3,"n":2}`
+	if got := strings.Join(records, " "); got != want {
+		t.Errorf("table has %s, want %s\n%s", got, want, out)
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(work, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	down := httptest.NewServer(http.NotFoundHandler())
+	defer down.Close()
+	valid := write("valid.json", `{"api": {"baseUrl": "http://h/"}, "config": {"jobs": [{"endpoint": "a"}]}}`)
+	for name, args := range map[string][]string{
+		"unknown flag":       {"-nonsense"},
+		"argument":           {"file"},
+		"no configuration":   {"-config", filepath.Join(work, "none.json")},
+		"bad configuration":  {"-config", write("bad.json", `{"api": {}}`)},
+		"bad state":          {"-config", valid, "-state", write("state.json", `[]`)},
+		"API says no":        {"-config", valid, "-base-url", down.URL},
+		"private address":    {"-config", valid, "-base-url", down.URL, "-public-only"},
+		"tables, API is off": {"-config", valid, "-base-url", down.URL, "-out", work},
+	} {
+		if _, _, err := program(t, args...); ExitStatus(err) != 1 {
+			t.Errorf("%s: exit status %d (%v), want 1", name, ExitStatus(err), err)
+		}
+	}
+	if _, _, err := program(t, "-data", valid); ExitStatus(err) != 2 {
+		t.Errorf("a data directory that is a file: %v", err)
+	}
+	if ExitStatus(nil) != 0 || ExitStatus(errors.New("x")) != 2 {
+		t.Error("exit status of no error, or of an unknown one")
+	}
+}

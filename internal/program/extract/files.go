@@ -1,0 +1,57 @@
+package extract
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/program/keep"
+)
+
+// stateFile is the path of a state, "" for none. The file can hold links of the API and is not for others to read.
+type stateFile string
+
+// load returns the state, the zero one when there is no file.
+func (f stateFile) load() (state extractor.State, err error) {
+	if f == "" {
+		return state, nil
+	}
+	text, err := os.ReadFile(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, f.probe()
+	}
+	if err == nil {
+		err = f.probe()
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &state)
+	}
+	if err != nil {
+		return state, usageError{fmt.Errorf("state: %w", err)}
+	}
+	return state, nil
+}
+
+// probe reports a folder in which no state can be saved before anything is pulled, not after it.
+func (f stateFile) probe() error {
+	tmp, err := os.OpenFile(string(f)+".tmp", os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return usageError{fmt.Errorf("state: %w", err)}
+	}
+	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
+}
+
+// save replaces the file as a whole: a crash leaves the old state or the new one.
+func (f stateFile) save(state extractor.State) error {
+	if f == "" {
+		return nil
+	}
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return keep.Write(string(f), text)
+}

@@ -1,0 +1,48 @@
+// Package keep has the small files that the programs keep.
+package keep
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Secret reads a secret from a file. At the first start it makes one, so that clients survive restarts.
+func Secret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		made := strings.ToLower(rand.Text() + rand.Text())
+		return made, Write(path, []byte(made))
+	}
+	if text = bytes.TrimSpace(text); err == nil && len(text) == 0 {
+		err = fmt.Errorf("%s is empty: write a token into it, or delete it and a new one is made", path)
+	}
+	return string(text), err
+}
+
+// Write replaces a file, which only its owner can read. After a power cut it has the old text or the new one.
+func Write(path string, text []byte) error {
+	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails after the rename
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil || runtime.GOOS == "windows" { // where folders cannot be synced
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

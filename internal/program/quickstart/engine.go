@@ -1,0 +1,83 @@
+package quickstart
+
+import (
+	"context"
+	"errors"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/store"
+	"github.com/forebay/forebay/internal/program/web"
+	"github.com/forebay/forebay/stream"
+)
+
+// service receives the events: a node in this process, or one in a child process that is killed now and then.
+type service interface {
+	// url is where events are sent now.
+	url() string
+	// levels may be up to 50 ms old.
+	levels() levels
+	// finish returns when every row is in its table and the service is closed.
+	finish(ctx context.Context) error
+	// abort closes the service after a failure.
+	abort()
+}
+
+// levels counts rows, over both sinks.
+type levels struct{ Local, Staging, Table int64 }
+
+// node is an engine with its ingestion endpoint.
+type node struct {
+	eng     *forebay.Engine
+	store   *store.Store
+	server  *web.Server
+	address string
+}
+
+func startNode(ctx context.Context, cfg config, dir, secret string) (*node, error) {
+	st, err := cfg.open(dir)
+	if err != nil {
+		return nil, err
+	}
+	eng, err := forebay.Open(dir, forebay.Options{Target: st.Target, Staging: st.Staging})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	src := source(secret)
+	if err := eng.Define(ctx, src); err != nil {
+		return nil, errors.Join(err, eng.Close(), st.Close())
+	}
+	server, err := web.Local(stream.Ingest(eng, stream.Options{}))
+	if err != nil {
+		return nil, errors.Join(err, eng.Close(), st.Close())
+	}
+	return &node{eng, st, server, "http://" + server.Addr + "/stream/1/" + src.ID + "/" + secret}, nil
+}
+
+func (n *node) url() string { return n.address }
+
+func (n *node) levels() levels {
+	var l levels
+	for _, s := range n.eng.Stats().Sinks {
+		l.Local += s.Local.Rows
+		l.Staging += s.Staging.Rows
+		l.Table += s.Target.Rows
+	}
+	return l
+}
+
+// drain stops the intake and returns when every row is in its table.
+func (n *node) drain(ctx context.Context) error {
+	if err := errors.Join(n.server.Stop(ctx), n.server.Err()); err != nil {
+		return err
+	}
+	return n.eng.FlushAll(ctx)
+}
+
+func (n *node) finish(ctx context.Context) error { return errors.Join(n.drain(ctx), n.close()) }
+
+func (n *node) close() error { return errors.Join(n.eng.Close(), n.store.Close()) }
+
+func (n *node) abort() {
+	n.server.Close()
+	_ = n.close()
+}

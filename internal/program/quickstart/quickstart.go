@@ -1,0 +1,183 @@
+// Package quickstart takes events all the way on one machine. It opens an engine in a directory, serves the ingestion
+// endpoint on a loopback port, sends webhook-like events to it over HTTP, and waits until they are in the tables. Then it
+// reads the tables back to see that every acknowledged event is there exactly once.
+//
+// The last line on standard output tells the result; the exit status is 1 if a row was lost or doubled:
+//
+//	quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0
+//
+// sent counts events. The other figures count rows, and every event has one in each of the two tables: rows that the
+// tables hold, rows that a sink refused for good, acknowledged rows that are missing, and rows that are there more
+// often than once. With -crash the line ends with unconfirmed=U: rows that are in a table although their answer was
+// lost with the process.
+package quickstart
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/internal/program/store"
+)
+
+type config struct {
+	n, clients, bad, kills int
+	dir                    string
+	crash                  bool
+	seed                   uint64
+	child                  string // the data directory of the process that -crash kills
+	open                   store.Open
+	childArgs              func() []string
+}
+
+// Options are what programs differ in.
+type Options struct {
+	// Flags adds flags; nil adds none.
+	Flags func(*flag.FlagSet)
+	// Open opens the tables. Nil is [store.Folders].
+	Open store.Open
+	// Child returns the arguments with which this executable runs [Main] as the process that -crash kills, without the last two.
+	Child func() []string
+}
+
+// Main is the program. It returns the exit status: 0, 1 if it failed, 2 for wrong flags.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer, o Options) int {
+	cfg, err := parseFlags(args, stderr, o)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return 2
+	}
+	if cfg.child != "" {
+		if err := runChild(cfg, stdout); err != nil {
+			fmt.Fprintln(stderr, "quickstart: engine process:", err)
+			return 1
+		}
+		return 0
+	}
+	if err := run(ctx, stdout, cfg); err != nil {
+		fmt.Fprintln(stderr, "quickstart:", err)
+		return 1
+	}
+	return 0
+}
+
+func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
+	cfg := config{open: o.Open, childArgs: o.Child}
+	if cfg.open == nil {
+		cfg.open = store.Folders
+	}
+	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	if o.Flags != nil {
+		o.Flags(flags)
+	}
+	flags.IntVar(&cfg.n, "n", 10_000, "number of events")
+	flags.IntVar(&cfg.clients, "clients", 64, "number of concurrent clients")
+	flags.StringVar(&cfg.dir, "dir", "", "data directory (default a new temporary one)")
+	flags.IntVar(&cfg.bad, "bad", 0, "percentage of events that lack a field which one sink needs")
+	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a process of its own and kill it several times")
+	flags.IntVar(&cfg.kills, "kills", 4, "with -crash: how often, the last time while the buffer is flushed")
+	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	var problems []error
+	check := func(ok bool, text string) {
+		if !ok {
+			problems = append(problems, errors.New(text))
+		}
+	}
+	if flags.NArg() == 2 && flags.Arg(0) == childCommand {
+		cfg.child = flags.Arg(1)
+		return cfg, nil
+	}
+	check(flags.NArg() == 0, "there are no arguments, only flags")
+	check(cfg.n >= 1 && cfg.n <= maxEvents, fmt.Sprintf("-n must be between 1 and %d", maxEvents))
+	check(cfg.clients >= 1, "-clients must be at least 1")
+	check(cfg.bad >= 0 && cfg.bad <= 100, "-bad must be between 0 and 100")
+	check(cfg.kills >= 1, "-kills must be at least 1")
+	err := errors.Join(problems...)
+	if err != nil {
+		fmt.Fprintln(flags.Output(), err)
+		flags.Usage()
+	}
+	return cfg, err
+}
+
+// run is the whole story. out gets the report.
+func run(ctx context.Context, out io.Writer, cfg config) error {
+	dir, err := dataDir(cfg.dir)
+	if err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	secret, ledger := rand.Text(), newLedger()
+	var svc service
+	var crash *crashing
+	if cfg.crash {
+		crash, err = startCrashing(cfg, dir, secret, ledger, fail)
+		svc = crash
+	} else {
+		svc, err = startNode(ctx, cfg, dir, secret)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "sending %d events to %s (seed %d)\n", cfg.n, strings.ReplaceAll(svc.url(), secret, "***"), cfg.seed)
+
+	start := time.Now()
+	watched, stop := context.WithCancel(context.Background())
+	firstRow := watch(watched, out, cfg.n, ledger, svc, start)
+	err = sendAll(ctx, cfg, svc, ledger)
+	sending := time.Since(start)
+	if err == nil {
+		err = svc.finish(ctx)
+	} else {
+		fail(err)
+		svc.abort()
+	}
+	total := time.Since(start)
+	stop()
+	first := cmp.Or(<-firstRow, total)
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintf(out, "\n%d events sent by %d clients in %s, %.0f per second; all rows in the tables after %s\n",
+		cfg.n, cfg.clients, sending.Round(time.Millisecond), float64(cfg.n)/sending.Seconds(), total.Round(time.Millisecond))
+	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", first.Round(time.Millisecond))
+	if crash != nil {
+		fmt.Fprintf(out, "the engine was killed %d times and recovered each time\n", crash.kills)
+	}
+	audit, err := auditTables(cfg, dir, ledger)
+	if err != nil {
+		return err
+	}
+	audit.print(out, dir, cfg.dir == "")
+	if audit.unconfirmed > 0 {
+		fmt.Fprintf(out, "%d rows are of requests whose answer was lost in a kill. Their clients sent them again, as another attempt:\nevery confirmed attempt is in the tables once. An id of the event in a column tells such rows apart.\n\n", audit.unconfirmed)
+	}
+	return audit.verdict(out, cfg)
+}
+
+// dataDir returns an absolute path, so that the printed commands work everywhere.
+func dataDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "forebay-quickstart-")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return filepath.Abs(dir)
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/forebay/forebay/internal/program/web"
+	"github.com/forebay/forebay/stream"
+)
+
+// checkAdmin refuses addresses that other machines reach: who can ask for a checkpoint can fill the disk.
+func checkAdmin(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("-admin is %q: %w", addr, err)
+	}
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return fmt.Errorf("-admin is %q, must be a loopback address such as 127.0.0.1:8082", addr)
+	}
+	return nil
+}
+
+// serveAdmin takes orders.
+func serveAdmin(m *management, parts Parts) (*web.Server, error) {
+	listener, err := listen("admin", m.cfg.Admin)
+	if err != nil {
+		return nil, err
+	}
+	srv := stream.Server(m.cfg.Admin, adminHandler(m, parts))
+	srv.WriteTimeout = 0 // a checkpoint takes as long as its disk
+	m.logger.Info("taking orders", "address", listener.Addr().String())
+	return web.Start(stream.LimitConnections(listener, 8), srv), nil
+}
+
+// checkpoint is the answer to an order.
+type checkpoint struct {
+	// Directory holds the copy of rows and definitions, Staging the staged objects of the running engine, which the copy
+	// needs.
+	Directory string `json:"directory"`
+	Staging   string `json:"staging"`
+	Inspect   string `json:"inspect"`
+}
+
+// catalogFolder holds the definitions, in the data directory and in its copies.
+const catalogFolder = "catalog"
+
+// adminHandler makes checkpoints of rows and definitions. It refuses requests of other origins, so a page in a browser of
+// this machine cannot ask for one.
+func adminHandler(m *management, parts Parts) http.Handler {
+	staging := cmp.Or(parts.StagingText, filepath.Join(m.cfg.Dir, "staging"))
+	inspect := cmp.Or(parts.Inspect, "go run github.com/forebay/forebay/examples/inspect")
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
+		folder := filepath.Join(m.cfg.Dir, "checkpoints", time.Now().UTC().Format("20060102-150405.000000"))
+		w.Header().Set("Content-Type", "application/json")
+		// The rows first: then the definitions, with their tokens, are there for all of them.
+		err := m.eng.Checkpoint(r.Context(), folder)
+		if err == nil && m.cat != nil {
+			err = m.cat.Checkpoint(filepath.Join(folder, catalogFolder))
+		}
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(folder)) // half a checkpoint is useless
+			m.logger.Error("no checkpoint was made", "error", err)
+			w.WriteHeader(http.StatusInternalServerError)
+			_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(checkpoint{
+			Directory: folder, Staging: staging,
+			Inspect: fmt.Sprintf("%s -staging %q %q", inspect, staging, folder),
+		})
+	})
+	return http.NewCrossOriginProtection().Handler(mux)
+}

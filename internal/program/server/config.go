@@ -1,0 +1,130 @@
+package server
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/stream"
+)
+
+// Config are the options of a server. [Config.Register] makes a flag of each, and says what it means.
+type Config struct {
+	// Addr takes events, APIAddr the calls of the API. Dir is the data directory.
+	Addr, APIAddr, Dir string
+	// Token is the token of the API; empty: one in a file of Dir, made at the first start.
+	Token string
+	// Source is the id of a source to create as an example; empty: none.
+	Source string
+	// Stream are the options of the handler of events.
+	Stream stream.Options
+	// APIURL and IngestURL begin the addresses in answers; empty: where this process listens.
+	APIURL, IngestURL string
+	LogLevel          slog.Level
+	LogFormat         string
+	ShutdownTimeout   time.Duration
+	Admin             string
+	MaxConnections    int
+	// Tuning has MaxDiskBytes, MaxSinkBytes and MinImportInterval.
+	Tuning buffer.Tuning
+	// Tables are the options of the folder tables, and Extend the default of sinks: their tables grow.
+	Tables dir.TablesOptions
+	Extend bool
+	// NetHTTP serves events with net/http in place of package fastserver.
+	NetHTTP bool
+}
+
+// Register makes a flag of each option, with its default.
+func (cfg *Config) Register(flags *flag.FlagSet) {
+	flags.StringVar(&cfg.Addr, "addr", "127.0.0.1:8080", "address that events are sent to")
+	flags.StringVar(&cfg.APIAddr, "api-addr", "127.0.0.1:8081", "address of the Stream API")
+	flags.StringVar(&cfg.APIURL, "api-public-url", "", "what addresses of the API begin with in answers (default: http:// and the address it listens on)")
+	flags.StringVar(&cfg.IngestURL, "ingest-public-url", "", "the same for addresses that events are sent to")
+	flags.StringVar(&cfg.Token, "token", "", "token of the API (default: made at the first start, kept in DIR/token)")
+	flags.StringVar(&cfg.Admin, "admin", "", "loopback address to take orders on, such as a checkpoint (default: none are taken)")
+	flags.IntVar(&cfg.MaxConnections, "max-connections", 20_000, "greatest number of connections for events at once; above it idle ones are closed")
+	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "greatest size of all rows that wait for their tables, with what the store takes; calls are refused above it (default: 16 GiB)")
+	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")
+	flags.DurationVar(&cfg.Tuning.MinImportInterval, "min-import-interval", 0, "least import interval that a sink may have, 1s or more (default: 30s); databases take many small imports well")
+	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")
+	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; the tables are in the folder tables of it")
+	flags.BoolVar(&cfg.Extend, "extend", false, "let tables of new sinks grow with their columns, unless the API says otherwise (see docs/types.md)")
+	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "column of type date or timestamp: new tables that have it get a folder for each day, such as dt=2026-11-22")
+	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "size in bytes up to which small parts of a table are merged in the background (default: parts stay as they are)")
+	flags.DurationVar(&cfg.Tables.KeepFor, "keep-for", 0, "age at which parts of tables are removed, for example 720h (default: never)")
+	flags.BoolVar(&cfg.Tables.NoHeader, "no-header", false, "make new tables without lines of column names in their parts; such tables cannot grow")
+	flags.BoolVar(&cfg.Tables.Gzip, "gzip", false, "keep the parts of tables compressed, as .csv.gz")
+	flags.StringVar(&cfg.Source, "source", "", "id of a source to create with two tables, to try the server without the API (default: none)")
+	flags.IntVar(&cfg.Stream.ProjectID, "project-id", 1, "project id in addresses")
+	flags.IntVar(&cfg.Stream.BranchID, "branch-id", 1, "id of the default branch")
+	flags.IntVar(&cfg.Stream.MaxBodyBytes, "max-body-bytes", stream.DefaultMaxBodyBytes, "greatest body of a request")
+	flags.Func("trusted-proxies", "networks or addresses whose X-Forwarded-For is believed, e.g. 10.0.0.0/8,fd00::1", func(s string) (err error) {
+		cfg.Stream.TrustedProxies, err = parseNetworks(s)
+		return err
+	})
+	flags.TextVar(&cfg.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	flags.StringVar(&cfg.LogFormat, "log-format", "text", "text or json")
+	flags.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time to end in")
+}
+
+// Environment sets the flags that were not given from variables such as FOREBAY_API_ADDR for -api-addr. It returns the names of
+// flags that are set by now, and all values that cannot be read.
+func Environment(flags *flag.FlagSet, getenv func(string) string) (given map[string]bool, problems []error) {
+	given = map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	flags.VisitAll(func(f *flag.Flag) {
+		name := "FOREBAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value := getenv(name)
+		if value == "" || given[f.Name] {
+			return
+		}
+		given[f.Name] = true
+		if err := f.Value.Set(value); err != nil {
+			problems = append(problems, fmt.Errorf("invalid value %q of %s: %w", value, name, err))
+			_ = f.Value.Set(f.DefValue) // one problem is enough
+		}
+	})
+	return given, problems
+}
+
+// Check returns everything that is wrong with the options, by the names of their flags.
+func (cfg *Config) Check() (problems []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	check(cfg.LogFormat == "text" || cfg.LogFormat == "json", "-log-format is %q, must be text or json", cfg.LogFormat)
+	check(cfg.MaxConnections > 0, "-max-connections is %d, must be positive", cfg.MaxConnections)
+	check(cfg.Tables.MergeTo >= 0, "-merge-to is %d, must not be negative", cfg.Tables.MergeTo)
+	check(cfg.Tables.KeepFor >= 0, "-keep-for is %s, must not be negative", cfg.Tables.KeepFor)
+	check(!cfg.Extend || !cfg.Tables.NoHeader, "-extend and -no-header exclude each other: a table without header lines cannot grow")
+	check(cfg.Stream.ProjectID != 0, "-project-id is 0, must be positive") // the options would take it for their default
+	check(cfg.Stream.BranchID != 0, "-branch-id is 0, must be positive")
+	check(cfg.Source == "" || catalog.NormalizeID(cfg.Source) == cfg.Source, "-source is %q, must be an id such as %q", cfg.Source, "web")
+	return append(problems, checkAdmin(cfg.Admin), apiOptions(*cfg, "http://127.0.0.1", "http://127.0.0.1", "any").Validate())
+}
+
+// parseNetworks reads networks that are separated by commas. An address stands for the network of it alone.
+func parseNetworks(s string) ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		if addr, err := netip.ParseAddr(part); err == nil && addr.Zone() == "" {
+			networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		network, err := netip.ParsePrefix(part)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither a network nor an address", part)
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}

@@ -1,0 +1,51 @@
+// Package store is where the rows of a program end: the drivers of an engine, and a reader of its tables.
+package store
+
+import (
+	"iter"
+	"path/filepath"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
+)
+
+// Store has the drivers of an engine.
+type Store struct {
+	// Target has the tables.
+	Target buffer.Target
+	// Staging holds slices. Nil is the default of an engine, a folder of its data directory.
+	Staging buffer.Staging
+	// Tables reads what Target has stored.
+	Tables Reader
+	// Hint is what a user types to see the tables, for a program to print. If it is empty, the tables are folders of CSV files in
+	// the folder tables of the data directory.
+	Hint string
+	// Closer ends the drivers, after their engine; nil does nothing.
+	Closer func() error
+}
+
+// Reader reads tables back. NULL is the empty text.
+type Reader interface {
+	// Columns returns the columns of a table; their types may be missing.
+	Columns(table string) ([]datatype.Column, error)
+	// Rows returns the rows of a table in any order. It ends at the first error.
+	Rows(table string) iter.Seq2[[]string, error]
+}
+
+// Open opens the store of an engine in a data directory. The caller closes it after the engine.
+type Open func(dir string) (*Store, error)
+
+// Folders opens the default of an engine: folders of CSV files in the data directory.
+func Folders(folder string) (*Store, error) {
+	tables := dir.Tables(filepath.Join(folder, "tables"))
+	return &Store{Target: tables, Tables: tables}, nil
+}
+
+// Close ends the drivers.
+func (s *Store) Close() error {
+	if s.Closer == nil {
+		return nil
+	}
+	return s.Closer()
+}
