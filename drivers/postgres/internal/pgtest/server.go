@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -32,8 +33,17 @@ type Server struct {
 	err  error
 	made atomic.Int64 // schemas
 
-	bouncer *exec.Cmd // nil if there is none
+	end   io.Closer // ends sweep
+	swept *exec.Cmd
 }
+
+// sweep waits until its input ends, which it does with this process at the latest, also when it is killed. Then it stops the
+// server and removes its files. Signals to the group of the tests do not end it.
+const sweep = `trap "" HUP INT QUIT TERM
+read -r _
+[ ! -e pgbouncer.pid ] || kill -9 "$(cat pgbouncer.pid)"
+"$0" stop -m immediate -D data
+rm -r "$PWD"`
 
 // ErrMissing says that PostgreSQL is not installed.
 var ErrMissing = errors.New("the programs of the PostgreSQL server are not installed: on Debian, apt-get install postgresql")
@@ -46,15 +56,10 @@ func (s *Server) Run(m *testing.M) int {
 
 // Close stops the server, if it was started, and removes its files.
 func (s *Server) Close() {
-	if s.dir == "" {
-		return
+	if s.swept != nil {
+		_ = s.end.Close()
+		_ = s.swept.Wait()
 	}
-	if s.bouncer != nil {
-		_ = s.bouncer.Process.Kill()
-		_ = s.bouncer.Wait()
-	}
-	_ = s.stop()
-	_ = os.RemoveAll(s.dir)
 }
 
 // Start starts the server unless it runs, and returns its connection string.
@@ -90,12 +95,11 @@ func (s *Server) Bouncer(tb testing.TB) string {
 	}
 	config := filepath.Join(s.dir, "pgbouncer.ini")
 	text := "[databases]\npostgres = host=" + s.dir + " user=" + superuser + "\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = " + s.dir +
-		"\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n"
+		"\npidfile = " + s.dir + "/pgbouncer.pid\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n"
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		tb.Fatal(err)
 	}
-	s.bouncer = s.command(path, config)
-	if err := s.bouncer.Start(); err != nil {
+	if err := s.command(path, config).Start(); err != nil {
 		tb.Fatal(err)
 	}
 	url := "host=" + s.dir + " port=6432 user=" + superuser + " dbname=postgres"
@@ -241,6 +245,13 @@ func (s *Server) create() error {
 		if err := os.Chown(s.dir, uid, gid); err != nil {
 			return err
 		}
+	}
+	s.swept = s.command("sh", "-c", sweep, filepath.Join(s.bin, "pg_ctl"))
+	if s.end, err = s.swept.StdinPipe(); err != nil {
+		return err
+	}
+	if err := s.swept.Start(); err != nil {
+		return err
 	}
 	if err := s.run("initdb", "-D", s.data(), "-A", "trust", "-U", superuser, "-E", "UTF8", "--locale=C", "--no-sync"); err != nil {
 		return err
