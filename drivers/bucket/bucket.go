@@ -1,0 +1,91 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+// Options are options of [Open]. The zero value is ready to use.
+type Options struct {
+	// PartSize is the size in bytes of the parts of a large slice, and of their buffers. The default is 8 MiB, the least 5 MiB. A slice
+	// has at most 10,000 parts.
+	PartSize int64
+}
+
+// Staging is a [buffer.Staging] in a bucket. It is safe for concurrent use, also by several processes.
+type Staging struct{ objects *store }
+
+var _ buffer.Staging = (*Staging)(nil)
+
+// Open returns a staging in the bucket of a URL:
+//
+//	s3://BUCKET/PREFIX?region=…              S3, and with endpoint=https://… every store that speaks its protocol
+//	gs://BUCKET/PREFIX                       Google Cloud Storage
+//	azblob://CONTAINER/PREFIX                Azure Blob Storage
+//	mem://                                   memory, for tests
+//
+// Any other scheme that the program has registered with gocloud.dev/blob works too. Local folders do not: use buffer/dir, which syncs
+// what it writes. gocloud.dev/blob names the parameters; docs/drivers/bucket.md lists the ones for S3. Open sends nothing to the bucket.
+//
+// Several engines may share a prefix.
+func Open(ctx context.Context, url string, o Options) (*Staging, error) {
+	objects, err := openStore(ctx, url, o.PartSize)
+	if err != nil {
+		return nil, err
+	}
+	return &Staging{objects}, nil
+}
+
+// Close ends idle connections. Calls must have returned.
+func (s *Staging) Close() error { return s.objects.close() }
+
+const sliceExtension = ".slice"
+
+// Put implements [buffer.Staging]. An object that is already stored is kept.
+func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+	if err := parts.CheckID("object", obj.ID); err != nil {
+		return err
+	}
+	_, err := s.objects.put(ctx, obj.ID+sliceExtension, src.Open)
+	return s.objects.explain("put", obj.ID, err)
+}
+
+// Open implements [buffer.Staging].
+func (s *Staging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	if err := parts.CheckID("object", obj.ID); err != nil {
+		return nil, err
+	}
+	rc, err := s.objects.open(ctx, obj.ID+sliceExtension)
+	if err != nil {
+		return nil, s.objects.explain("open", obj.ID, err)
+	}
+	return rc, nil
+}
+
+// Delete implements [buffer.Staging].
+func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
+	for _, obj := range objs {
+		if err := parts.CheckID("object", obj.ID); err != nil {
+			return err
+		}
+	}
+	keys := make([]string, len(objs))
+	for i, obj := range objs {
+		keys[i] = obj.ID + sliceExtension
+	}
+	return s.objects.explain("delete", fmt.Sprintf("%d objects", len(objs)), s.objects.delete(ctx, keys))
+}
+
+// RemoveUploads aborts the uploads in parts below the prefix that were begun longer ago than age and are not complete, and returns
+// their number. A process that is killed while it stores a large slice leaves one; S3 asks money for its parts and shows them in no
+// listing of objects. A put that is still under way fails and is repeated. Google and Azure discard such parts by themselves after a week; for them it
+// does nothing. A lifecycle rule of the bucket (AbortIncompleteMultipartUpload) does the same without this call.
+func (s *Staging) RemoveUploads(ctx context.Context, age time.Duration) (removed int, err error) {
+	removed, err = s.objects.removeUploads(ctx, time.Now().Add(-age))
+	return removed, s.objects.explain("remove", "open uploads", err)
+}

@@ -1,0 +1,244 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/azureblob" // azblob:
+	_ "gocloud.dev/blob/gcsblob"   // gs:
+	_ "gocloud.dev/blob/memblob"   // mem:
+	"gocloud.dev/gcerrors"
+
+	"github.com/forebay/forebay/internal/ctxio"
+)
+
+const (
+	defaultPartSize = 8 << 20
+	minPartSize     = 5 << 20 // S3 refuses smaller ones
+	// uploadParts are sent at once; one more is being filled.
+	uploadParts = 2
+	// deletes are under way at once.
+	deletes = 8
+)
+
+// store is the objects below a prefix of a bucket.
+type store struct {
+	blobs    *blob.Bucket
+	where    string // for errors: the URL without parameters
+	prefix   string // "" or ends with a slash
+	partSize int64
+
+	// For S3 alone: what blobs does not do, or does with more requests.
+	client *s3.Client
+	bucket string
+	upload func(ctx context.Context, key string, r io.Reader) error
+}
+
+func openStore(ctx context.Context, address string, partSize int64) (*store, error) {
+	if partSize == 0 {
+		partSize = defaultPartSize
+	}
+	if partSize < minPartSize {
+		return nil, fmt.Errorf("bucket: PartSize is %d, must be at least %d", partSize, minPartSize)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("bucket: the URL cannot be read: want for example s3://BUCKET/PREFIX?region=REGION") // err repeats it
+	}
+	s := &store{partSize: partSize, bucket: u.Host, prefix: strings.Trim(u.Path, "/")}
+	s.where = strings.TrimSuffix(u.Scheme+"://"+u.Host+"/"+s.prefix, "/")
+	if s.prefix != "" {
+		s.prefix += "/"
+	}
+	switch {
+	case u.Scheme == "" || u.Scheme == "file":
+		return nil, fmt.Errorf("bucket: %s is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync what they write", s.where)
+	case u.User != nil:
+		return nil, fmt.Errorf("bucket: the URL of %s has credentials: set them in the environment", s.where)
+	case u.Query().Has("prefix"):
+		return nil, fmt.Errorf("bucket: %s: write the prefix as the path of the URL", s.where)
+	}
+	u.Path = ""
+	if u.Scheme == "s3" {
+		err = s.openS3(ctx, u)
+	} else {
+		s.blobs, err = blob.OpenBucket(ctx, u.String())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket: %s: %w", s.where, redact(err))
+	}
+	return s, nil
+}
+
+func (s *store) close() error { return s.blobs.Close() }
+
+// put stores an object unless the key is taken, and reports whether it was free.
+func (s *store) put(ctx context.Context, key string, content func() (io.ReadCloser, error)) (stored bool, err error) {
+	for attempt := range 4 {
+		err = s.putOnce(ctx, s.prefix+key, content)
+		if err == nil {
+			return true, nil
+		}
+		if isTaken(err) {
+			return false, nil
+		}
+		if !isRace(err) {
+			break
+		}
+		// Several puts of a free key have met: the store has refused all, or all but one.
+		if err := ctxio.Sleep(ctx, time.Duration(rand.Int64N(int64(50*time.Millisecond)<<attempt))); err != nil {
+			return false, err
+		}
+	}
+	if ctx.Err() != nil { // the SDKs have words of their own for it
+		return false, ctx.Err()
+	}
+	return false, err
+}
+
+func (s *store) putOnce(ctx context.Context, key string, content func() (io.ReadCloser, error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rc, err := content()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &source{ctx: ctx, cancel: cancel, r: rc}
+	if s.client != nil {
+		err = s.upload(ctx, key, r)
+	} else {
+		err = s.blobs.Upload(ctx, key, r, &blob.WriterOptions{
+			IfNotExist: true, BufferSize: int(s.partSize), MaxConcurrency: uploadParts, ContentType: contentType,
+		})
+	}
+	if r.err != nil {
+		err = r.err // the cause of whatever the store says then
+	}
+	return errors.Join(err, rc.Close())
+}
+
+const contentType = "application/octet-stream"
+
+// source is the content while it is uploaded. It ends with its context, and keeps the error that ended it.
+type source struct {
+	ctx    context.Context
+	cancel context.CancelFunc // of the upload
+	r      io.Reader
+	err    error
+}
+
+// Read implements [io.Reader]. An error cancels the upload: some drivers of gocloud.dev/blob store what they have got until then.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := 0, s.ctx.Err()
+	if err == nil {
+		n, err = s.r.Read(p)
+	}
+	if err != nil && err != io.EOF {
+		s.err = err
+		s.cancel()
+	}
+	return n, err
+}
+
+// open returns a reader of an object. For an absent one the error matches [fs.ErrNotExist].
+func (s *store) open(ctx context.Context, key string) (io.ReadCloser, error) {
+	r, err := s.blobs.NewReader(ctx, s.prefix+key, nil)
+	if err == nil {
+		return reader{r}, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if gcerrors.Code(err) != gcerrors.NotFound || isRefused(err) {
+		return nil, err
+	}
+	// A bucket that is absent, a name that no server has and, from Google, a missing right look the same.
+	if !isAbsent(err) {
+		if _, _, err := s.blobs.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix + key}); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+}
+
+// reader hides what else a [blob.Reader] can do, and what its errors may repeat.
+type reader struct{ r *blob.Reader }
+
+// Read implements [io.Reader].
+func (r reader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = redact(err)
+	}
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (r reader) Close() error { return r.r.Close() }
+
+// delete removes objects. Absent ones are no error.
+func (s *store) delete(ctx context.Context, keys []string) error {
+	var wait sync.WaitGroup
+	turns, errs := make(chan struct{}, deletes), make([]error, len(keys))
+	for i, key := range keys {
+		turns <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-turns }()
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = s.deleteOne(ctx, s.prefix+key)
+			}
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *store) deleteOne(ctx context.Context, key string) error {
+	if s.client != nil {
+		return s.deleteS3(ctx, key)
+	}
+	err := s.blobs.Delete(ctx, key)
+	if gcerrors.Code(err) != gcerrors.NotFound || isRefused(err) {
+		return err
+	}
+	if !isAbsent(err) {
+		_, _, err := s.blobs.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: key})
+		return err
+	}
+	return nil
+}
+
+// list calls each with the keys of all objects that begin with prefix, without the store's own prefix, in ascending order.
+func (s *store) list(ctx context.Context, prefix string, each func(key string) error) error {
+	list := s.blobs.List(&blob.ListOptions{Prefix: s.prefix + prefix})
+	for {
+		o, err := list.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = each(strings.TrimPrefix(o.Key, s.prefix))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
