@@ -43,18 +43,6 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 	return err
 }
 
-// hintExtend adds to the error of a refused table that Extend alone would make it fit, if that is so.
-func (e *Engine) hintExtend(def Source, err error) error {
-	var schema *buffer.SchemaError
-	if _, ok := e.opts.Target.(buffer.Extender); !ok || !errors.As(err, &schema) {
-		return err
-	}
-	if !schema.ExtendHelps() || !slices.ContainsFunc(def.Sinks, func(s Sink) bool { return s.Table.ID == schema.Table && !s.Table.Extend }) {
-		return err
-	}
-	return fmt.Errorf("%w; with extend set, table %q gets the columns that it lacks", err, schema.Table)
-}
-
 // ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.
 type ApplyOptions struct {
 	// Refuse reports whether a problem refuses the definition. Otherwise the sink goes on with the columns that were accepted last
@@ -96,7 +84,7 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 	}
 	problems, kept, err := e.ensureTables(ctx, d, opts)
 	if err != nil {
-		return nil, e.hintExtend(d.source, err)
+		return nil, err
 	}
 	if err := e.lockDefinitions(ctx); err != nil {
 		return nil, err
@@ -271,7 +259,7 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 		table := jobs[i].cfg.Table
 		table.Creation = opts.Creation
 		if !table.Extend {
-			return e.opts.Target.Ensure(ctx, table)
+			return table.HintExtend(e.opts.Target, e.opts.Target.Ensure(ctx, table))
 		}
 		if err := e.accepts(jobs[i].cfg); err != nil {
 			return err

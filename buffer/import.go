@@ -55,7 +55,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 			return nil
 		}
-		return b.hintExtend(arg, arg.placed(err))
+		return arg.Table.HintExtend(b.opts.Target, arg.placed(err))
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	if err == nil {
 		b.succeeded(e)
@@ -75,15 +75,6 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		f.failures++
 		return &f.rec.Retry
 	})
-}
-
-// hintExtend tells whoever reads the error of an import if Table.Extend would let the rows in.
-func (b *Buffer) hintExtend(f *File, err error) error {
-	var schema *SchemaError
-	if _, ok := b.opts.Target.(Extender); ok && !f.Table.Extend && errors.As(err, &schema) && schema.ExtendHelps() {
-		return fmt.Errorf("%w; or let the table grow: Extend lets these rows in too", err)
-	}
-	return err
 }
 
 // holds reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,

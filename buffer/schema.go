@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,11 +100,17 @@ func (e *SchemaError) renamed() bool {
 	return same && names > 0
 }
 
-// ExtendHelps reports whether the table can take the rows once the sink sets Table.Extend, if the target is an [Extender].
-func (e *SchemaError) ExtendHelps() bool {
-	grown := Table{ID: e.Table, Columns: e.Want, Extend: true}
-	_, err := grown.Fit(e.Got)
-	return err == nil && grown.CheckNames() == nil
+// HintExtend returns the error of a call of target for t. If it is a [*SchemaError] that Extend would avoid, its text begins with that.
+func (t Table) HintExtend(target Target, err error) error {
+	var schema *SchemaError
+	if _, ok := target.(Extender); !ok || t.Extend || !errors.As(err, &schema) {
+		return err
+	}
+	grown := Table{ID: schema.Table, Columns: schema.Want, Extend: true}
+	if _, conflict := grown.Fit(schema.Got); conflict != nil || grown.CheckNames() != nil {
+		return err
+	}
+	return fmt.Errorf("with extend set, the table takes these rows; without it: %w", err)
 }
 
 // place returns the place of the column of that name, -1 for none. Names are compared without case, and an equal one wins.

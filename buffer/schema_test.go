@@ -1,11 +1,13 @@
 package buffer_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 )
 
@@ -42,7 +44,7 @@ func TestSchemaErrorNamesTheColumns(t *testing.T) {
 	}
 }
 
-// The text says what to do, and ExtendHelps whether Table.Extend is one more way.
+// The text says what to do, and HintExtend puts first that Extend avoids the error, if it does and the target has it.
 func TestSchemaErrorSaysWhatToDo(t *testing.T) {
 	for _, tt := range []struct {
 		want, got, advice string
@@ -60,8 +62,17 @@ func TestSchemaErrorSaysWhatToDo(t *testing.T) {
 		{"id,Id", "id", `their number`, false}, // names that Extend cannot tell apart
 	} {
 		err := &buffer.SchemaError{Table: "t", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
-		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, "; rows that wait already need the table changed") || err.ExtendHelps() != tt.extend {
-			t.Errorf("[%s] and [%s]: %s (Extend helps: %v), want %s in it", tt.want, tt.got, text, err.ExtendHelps(), tt.advice)
+		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, "; rows that wait already need the table changed") {
+			t.Errorf("[%s] and [%s]: %s, want %s in it", tt.want, tt.got, text, tt.advice)
+		}
+		hint := func(target buffer.Target, extend bool) bool {
+			hinted := buffer.Table{ID: "t", Columns: err.Want, Extend: extend}.HintExtend(target, err)
+			var schema *buffer.SchemaError
+			return errors.As(hinted, &schema) && strings.HasPrefix(hinted.Error(), "with extend set, ")
+		}
+		grows, frozen := buffertest.NewMemory(), struct{ buffer.Target }{buffertest.NewMemory()}
+		if hint(grows, false) != tt.extend || hint(grows, true) || hint(frozen, false) {
+			t.Errorf("[%s] and [%s]: Extend is proposed %v, want %v, and never if it is set or the target cannot", tt.want, tt.got, hint(grows, false), tt.extend)
 		}
 	}
 }

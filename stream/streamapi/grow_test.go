@@ -173,7 +173,7 @@ func TestTableIsFrozen(t *testing.T) {
 	}
 	more := `{"table":{%s` + growColumns("id", "int64", "n", "int64", "note", "string") + `}}`
 	a := s.task("PATCH", growSink, fmt.Sprintf(more, ""))
-	if a.at("errorName") != "stream.api.badRequest" || a.at("errorStatusCode") != 400.0 || !strings.Contains(a.text, `; with extend set, table \"in.c-web.a\" gets the columns that it lacks.`) {
+	if a.at("errorName") != "stream.api.badRequest" || a.at("errorStatusCode") != 400.0 || !strings.Contains(a.text, `with extend set, the table takes these rows; without it: `) {
 		t.Error(a.text)
 	}
 	s.done("PATCH", growSink, fmt.Sprintf(more, `"extend":true,`))
