@@ -13,12 +13,12 @@ import (
 // with other columns than it was written with.
 type CellError struct {
 	Type Type // of the column
-	// Cell is the beginning of the cell, at most 64 bytes.
+	// Cell is the beginning of the cell, at most 64 bytes. Error leaves it out, because the column may be secret.
 	Cell string
 }
 
 func (e *CellError) Error() string {
-	return fmt.Sprintf("a cell of type %s has the text %q, which is not a canonical one", e.Type, e.Cell)
+	return fmt.Sprintf("a cell of type %s has a text that is not a canonical one", e.Type)
 }
 
 func cellError(t Type, cell []byte) error {

@@ -56,6 +56,14 @@ func TestBrokenRefusalIsCaught(t *testing.T) {
 			e.Rows[0].Reason = ""
 			return e
 		},
+		"the message has the value": func(_ context.Context, _ *Memory, _ *buffer.File, e *buffer.RowsError) error {
+			e.Rows[1].Message = `bad value "many"`
+			return e
+		},
+		"the cause has the value": func(_ context.Context, _ *Memory, _ *buffer.File, e *buffer.RowsError) error {
+			e.Err = errors.New(`bad value "many"`)
+			return e
+		},
 		"the other rows are stored": func(ctx context.Context, m *Memory, f *buffer.File, e *buffer.RowsError) error {
 			return errors.Join(e, m.Import(ctx, f))
 		},

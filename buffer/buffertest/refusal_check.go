@@ -2,7 +2,9 @@ package buffertest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/forebay/forebay/buffer"
 )
@@ -49,6 +51,12 @@ func (b *bench) expectRefused(err error, bad []int64) {
 		}
 		if row.Reason == "" {
 			b.t.Errorf("%v has no RowError.Reason: give the code of the target, or a word of the driver", row)
+		}
+	}
+	for i, value := range b.refusal.Bad {
+		const short = 4 // shorter ones stand in other words
+		if len(value) >= short && value != b.refusal.Good[i] && value != Null && strings.Contains(fmt.Sprintf("%v %+v %v", err, refused.Rows, refused.Err), value) {
+			b.t.Errorf("%v has the value of a cell: the column may be secret", err)
 		}
 	}
 	switch {

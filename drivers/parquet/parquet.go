@@ -25,7 +25,7 @@ type Options struct {
 	// merges nothing. Merging takes up to twice the space for an hour.
 	MergeTo int64
 	// KeepFor, if not 0, is the age at which parts are removed: in a partitioned table the time since the end of their day,
-	// in others since their import.
+	// in others since their import. Once the sink of a table is gone, its parts stay until [Target.Compact] is called.
 	KeepFor time.Duration
 	// RowGroup is the number of rows of a row group, the unit in which engines skip and share work. The default is 131,072.
 	RowGroup int64

@@ -43,8 +43,8 @@ func TestEngines(t *testing.T) {
 			want = append(want, row)
 		}
 		var refused *mapping.Error
-		if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":1,"name":"a\u0000b"}`))); !errors.As(err, &refused) {
-			t.Errorf("Ingest of NUL = %v, want a *mapping.Error", err)
+		if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":1,"name":"a\u0000b"}`))); !errors.As(err, &refused) || refused.Reason != mapping.HasNUL {
+			t.Errorf("Ingest of NUL = %v, want a *mapping.Error with HasNUL", err)
 		}
 		if err := engine.Flush(t.Context(), "shop"); err != nil {
 			t.Error(err)

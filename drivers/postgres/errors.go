@@ -35,6 +35,8 @@ func classify(err error) error {
 		return buffer.Permanent(fmt.Errorf("postgres: the database refuses a row and does not say which: %w", withoutValues(pg)))
 	case pg.Code == lockNotAvailable:
 		return wrap(err)
+	case raised(pg):
+		err = withoutValues(pg)
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
 	case "0A", "21", "28", "3D", "3F", "42", "44", "54", "55", "P0": // the schema, a right, a trigger: somebody must change it
@@ -61,6 +63,16 @@ func missingPartition(e *pgconn.PgError) bool {
 	return e.Code == checkViolation && e.ConstraintName == "" && e.DataTypeName == "" && e.TableName != ""
 }
 
+// raised reports whether the message is one of a function in a procedural language, whose author may have put values of a row into it.
+func raised(e *pgconn.PgError) bool {
+	for _, language := range []string{"pl_exec.", "plpy_", "plperl.", "pltcl.", "plv8"} { // files of the server's source
+		if strings.HasPrefix(e.File, language) {
+			return true
+		}
+	}
+	return false
+}
+
 // withoutValues returns the error without the parts that may repeat what is in a row.
 func withoutValues(e *pgconn.PgError) *pgconn.PgError {
 	return &pgconn.PgError{
@@ -70,8 +82,15 @@ func withoutValues(e *pgconn.PgError) *pgconn.PgError {
 }
 
 // message returns the message of an error about a row. Those of class 23 name constraints. Others quote the value, with the quotes of the
-// server's language.
+// server's language. In place of the message of a function stands its name.
 func message(e *pgconn.PgError) string {
+	if raised(e) {
+		where := "a function"
+		if strings.HasPrefix(e.File, "pl_exec.") { // PL/pgSQL function check_total() line 3 at RAISE
+			where, _, _ = strings.Cut(e.Where, "\n")
+		}
+		return "raised by " + where + "; the log of the server has the message"
+	}
 	if strings.HasPrefix(e.Code, "23") || e.Code == "54000" {
 		return e.Message
 	}

@@ -99,16 +99,26 @@ func TestRefusedFiles(t *testing.T) {
 		CREATE TABLE child (id bigint REFERENCES parent);
 		CREATE TABLE days (at timestamptz, v bigint) PARTITION BY RANGE (at);
 		CREATE TABLE day22 PARTITION OF days FOR VALUES FROM ('2026-11-22 00:00Z') TO ('2026-11-23 00:00Z');
-		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not today'; END $$;
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not today: %', NEW.id; END $$;
 		CREATE TABLE watched (id bigint);
 		CREATE TRIGGER t BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION refuse();
 		CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 		CREATE TABLE thinned (id bigint);
 		CREATE TRIGGER t BEFORE INSERT ON thinned FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION leave();
+		CREATE FUNCTION judge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE check_violation USING MESSAGE = 'bad id ' || NEW.id; END $$;
+		CREATE TABLE judged (id bigint);
+		CREATE TRIGGER t BEFORE INSERT ON judged FOR EACH ROW WHEN (NEW.id > 9) EXECUTE FUNCTION judge();
 		CREATE VIEW view AS SELECT 1::bigint AS id`)
 	ctx := t.Context()
 	expectPermanent(t, "a row without its parent", target.Import(ctx, newFile("f1", table("child", col("id", datatype.Int64)), []string{"1"})), "23503", "foreign key")
-	expectPermanent(t, "a trigger", target.Import(ctx, newFile("f2", table("watched", col("id", datatype.Int64)), []string{"1"})), "not today")
+	raised := target.Import(ctx, newFile("f2", table("watched", col("id", datatype.Int64)), []string{"4711"}))
+	expectPermanent(t, "a trigger", raised, "P0001", "raised by PL/pgSQL function "+target.options.Schema+".refuse() line 1 at RAISE")
+	if text := raised.Error(); strings.Contains(text, "4711") || strings.Contains(text, "today") {
+		t.Errorf("the message of a trigger is shown, which may have values: %s", text)
+	}
+	expectRefused(t, target.Import(ctx, newFile("f7", table("judged", col("id", datatype.Int64)), []string{"1"}, []string{"4711"})), buffer.RowError{
+		Row: 1, Reason: "23514", Message: "raised by PL/pgSQL function " + target.options.Schema + ".judge() line 1 at RAISE; the log of the server has the message",
+	})
 	expectPermanent(t, "a trigger that leaves out a row",
 		target.Import(ctx, newFile("f6", table("thinned", col("id", datatype.Int64)), []string{"1"}, []string{"2"})), "takes 1 of the 2 rows")
 	expectRows(t, target, "thinned")

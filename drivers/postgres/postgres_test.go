@@ -124,7 +124,7 @@ func harness() buffertest.TargetHarness {
 		},
 		Refusal: &buffertest.Refusal{
 			Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "share, in percent", Type: datatype.Float64}},
-			Good:    []string{"1", "99.5"}, Bad: []string{"1", "100.5"},
+			Good:    []string{"1", "99.5"}, Bad: []string{"1", "100.4711"},
 			Prepare: func(t *testing.T, table string) {
 				pgtest.Exec(t, server.Connect(t), `ALTER TABLE `+quote(last.Schema, table)+` ADD CHECK ("share, in percent" <= 100)`)
 			},

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"strings"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -31,6 +32,21 @@ func refusesRow(err error) bool {
 		return true
 	}
 	return false
+}
+
+// refusal returns why a row is refused, without a value: a column may be secret. RAISE says what its trigger wants, a function may quote
+// what it was called with, and all other texts are SQLite's and have names alone.
+func refusal(err error) (code int, message string) {
+	code, message = codeOf(err), err.Error()
+	switch {
+	case code == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+		message = "a trigger refuses the row (its message may have values and is not shown)"
+	case code&0xff == sqlite3.SQLITE_ERROR:
+		if quote := strings.IndexAny(message, `'"`); quote >= 0 {
+			message = message[:quote]
+		}
+	}
+	return code, strings.TrimRight(message, ": ")
 }
 
 // noTransaction reports whether COMMIT, ROLLBACK or BEGIN failed because there is no transaction, or one already. SQLite has no code

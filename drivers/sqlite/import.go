@@ -155,8 +155,10 @@ func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
 	err := exec(ctx, stmt, in.args, len(in.numbers))
 	if refusesRow(err) {
 		before := len(in.refused.Rows)
-		if single := in.flushSingly(ctx); single != nil || len(in.refused.Rows) > before {
-			err = single
+		_, message := refusal(err)
+		err = in.flushSingly(ctx)
+		if err == nil && len(in.refused.Rows) == before {
+			err = buffer.Permanent(errors.New(message)) // of the rows together
 		}
 	}
 	in.args, in.numbers, in.text, in.spans = in.args[:0], in.numbers[:0], in.text[:0], in.spans[:0]
@@ -194,8 +196,8 @@ func (in *inserter) flushSingly(ctx context.Context) (err error) {
 		err := exec(ctx, stmt, args, 1)
 		switch {
 		case refusesRow(err):
-			in.refused.Err = cmpErr(in.refused.Err, err)
-			if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(codeOf(err)), Message: err.Error()}) {
+			code, message := refusal(err)
+			if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(code), Message: message}) {
 				return in.refusal(false)
 			}
 		case err != nil:

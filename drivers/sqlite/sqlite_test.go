@@ -121,9 +121,9 @@ func harness() buffertest.TargetHarness {
 		Typed:  true,
 		Refusal: &buffertest.Refusal{
 			Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "sum", Type: datatype.Int64}},
-			Good:    []string{"a", "1"}, Bad: []string{"a", "-1"},
+			Good:    []string{"a", "1"}, Bad: []string{"a", "-4711"},
 			Prepare: func(t *testing.T, table string) {
-				execute(t, path, `CREATE TRIGGER positive BEFORE INSERT ON "`+table+`" WHEN NEW.sum < 0 BEGIN SELECT RAISE(ABORT, 'too small'); END`)
+				execute(t, path, `CREATE TRIGGER positive BEFORE INSERT ON "`+table+`" WHEN NEW.sum < 0 BEGIN SELECT RAISE(ABORT, 'too small: ' || NEW.sum); END`)
 			},
 		},
 		Process: &buffertest.Process{

@@ -72,11 +72,11 @@ func TestAlteredTable(t *testing.T) {
 	if err := target.Extend(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, path, `ALTER TABLE t DROP COLUMN c1; ALTER TABLE t ADD COLUMN own TEXT`)
+	execute(t, path, `ALTER TABLE t DROP COLUMN c1; ALTER TABLE t ADD COLUMN own TEXT; ALTER TABLE t ADD COLUMN must TEXT NOT NULL DEFAULT 1`)
 	if err := target.Import(t.Context(), file("f", table, []string{"a", "true"})); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := rows(t, path, "t"), [][]string{{"a", buffertest.Null, "true"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+	if got, want := rows(t, path, "t"), [][]string{{"a", buffertest.Null, buffertest.Null, "true"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -144,6 +144,29 @@ func TestRefusedBytes(t *testing.T) {
 	}
 }
 
+// A typed column refuses a value. The error has its code and not the value, which may be secret.
+func TestRefusedValueIsNotShown(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.CreateBucket(t.Context(), storageapi.BucketCreate{Name: "web", Stage: "in"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.CreateTable(t.Context(), "in.c-web", storageapi.TableCreate{
+		Name: "events", Columns: []storageapi.Column{{Name: "a", BaseType: "INTEGER"}, {Name: "b", BaseType: "STRING"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	target := newTarget(t, w, drivers.TargetOptions{TempDir: t.TempDir()})
+	var note []byte
+	err := target.Import(t.Context(), memoryFile("f-1", "\"1\",\"x\"\n\"secret\",\"x\"\n", &note))
+	failed, ok := errors.AsType[*storageapi.JobError](err)
+	if !buffer.IsPermanent(err) || !ok || failed.Code() != "csvImport.loadError" || strings.Contains(fmt.Sprintf("%v %+v", err, failed.Job.Error), "secret") {
+		t.Errorf("Import = %v, want a permanent error with its code and without the value", err)
+	}
+	if job, err := w.Job(t.Context(), failed.Job.ID); err != nil || !strings.Contains(job.Error.Message, `column "a"`) {
+		t.Errorf("the job has %+v, %v, want its message", job, err)
+	}
+}
+
 // Each call of a sink's life fails in turn, in each of the ways in which calls fail. What the caller then does is to
 // repeat the operation, as the buffer does; in the end every row is in the table once and no slice is left.
 func TestEveryCallFails(t *testing.T) {

@@ -67,10 +67,24 @@ func classify(err error) error {
 		return buffer.Permanent(err)
 	}
 	if failed, ok := errors.AsType[*storageapi.JobError](err); ok && strings.HasPrefix(failed.Code(), "csvImport.") {
-		return buffer.Permanent(err) // the bytes or the columns are refused
+		return buffer.Permanent(withoutValues(failed)) // the bytes or the columns are refused
 	}
 	return err
 }
+
+// withoutValues returns the error of an import whose message may quote a cell, as about a value that a typed column does not take,
+// without the message: a column may be secret.
+func withoutValues(failed *storageapi.JobError) error {
+	if strings.EqualFold(failed.Code(), columnsNotMatch) {
+		return failed
+	}
+	hidden, failure := *failed, *failed.Job.Error
+	failure.Message = "the platform refuses the rows, the job says why"
+	hidden.Job.Error = &failure
+	return &hidden
+}
+
+const columnsNotMatch = "csvImport.columnsNotMatch"
 
 // progress is the note of an import.
 type progress struct {
@@ -132,7 +146,7 @@ func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *b
 		return err
 	}
 	err = t.await(ctx, client, *p)
-	if failed, ok := errors.AsType[*storageapi.JobError](err); ok && strings.EqualFold(failed.Code(), "csvImport.columnsNotMatch") {
+	if failed, ok := errors.AsType[*storageapi.JobError](err); ok && strings.EqualFold(failed.Code(), columnsNotMatch) {
 		// The table was changed after it was looked at.
 		if found, terr := client.Table(ctx, f.Table.ID); terr == nil {
 			if schema := compare(f.Table, found.Columns); schema != nil {
