@@ -192,6 +192,53 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 	}
 }
 
+// Somebody drops a table that grows. It comes back with the present columns. Another type of a column is still refused, until the
+// counters of the removed sink are forgotten: rows of the former type could still wait.
+func TestDroppedTableComesBack(t *testing.T) {
+	tables := dir.Tables(t.TempDir())
+	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: tables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	id, note, sum := typedPath("id", datatype.Int64), typedPath("note", datatype.String), typedPath("sum", datatype.Int64)
+	flush := func(def forebay.Source, body, want string) {
+		t.Helper()
+		if err := e.Define(t.Context(), def); err != nil {
+			t.Fatal(err)
+		}
+		ingestJSON(t, e, body)
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := grownRows(t, tables); got != want {
+			t.Errorf("the table has\n%s\nwant\n%s", got, want)
+		}
+	}
+	flush(grows(id, note, sum), `{"id":1,"note":"x","sum":5}`, `"1" "x" "5"`)
+	flush(grows(id, sum), `{"id":2,"sum":6}`, `"1" "x" "5"`+"\n"+`"2" NULL "6"`)
+	if err := tables.Drop(t.Context(), grownTable); err != nil {
+		t.Fatal(err)
+	}
+	flush(grows(id, sum), `{"id":3}`, `"3" NULL`)
+	if err := tables.Drop(t.Context(), grownTable); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Define(t.Context(), grows(typedPath("id", datatype.String), sum)); err != nil || e.Stats().Sinks[0].Refused == "" {
+		t.Errorf("another type of a dropped table: %v, refused %q", err, e.Stats().Sinks[0].Refused)
+	}
+	if err := e.Remove(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Forget(t.Context(), "shop", "orders"); err != nil {
+		t.Fatal(err)
+	}
+	flush(grows(typedPath("id", datatype.String), sum), `{"id":"four"}`, `"four" NULL`)
+	if refused := e.Stats().Sinks[0].Refused; refused != "" {
+		t.Errorf("refused: %s", refused)
+	}
+}
+
 // Rows that wait because another engine has added a column say that Extend lets them in, and it does.
 func TestHeldRowsSayThatExtendHelps(t *testing.T) {
 	root := t.TempDir()
