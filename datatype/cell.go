@@ -212,8 +212,17 @@ func parseDate(cell []byte) (days int32, ok bool) {
 	if year < 1 || year > 9999 || month < 1 || month > 12 || day < 1 || day > 31 || cell[4] != '-' || cell[7] != '-' {
 		return 0, false
 	}
-	at := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
-	return int32(at.Unix() / (24 * 60 * 60)), day <= 28 || at.Day() == day
+	leap := year%4 == 0 && (year%100 != 0 || year%400 == 0)
+	if day > 28 && (month != 2 && day > 30+(month+month/8)%2 || month == 2 && (day > 29 || !leap)) {
+		return 0, false
+	}
+	// Years begin in March here, so that the leap day is the last: 153 days have five months from there on.
+	if month -= 3; month < 0 {
+		month += 12
+		year--
+	}
+	const before1970 = 719_468 // days from 0000-03-01
+	return int32(365*year + year/4 - year/100 + year/400 + (153*month+2)/5 + day - 1 - before1970), true
 }
 
 // two reads two digits. For others it returns more than any year.

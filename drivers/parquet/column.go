@@ -3,11 +3,11 @@ package parquet
 import (
 	endian "encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"unicode/utf8"
 
 	pq "github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/parts"
@@ -17,11 +17,11 @@ import (
 type column struct {
 	name             string
 	kind             kind
+	store            store
 	precision, scale int  // of a decimal
 	integers         bool // the cells of a decimal are stored as an int64
 	notNull          bool // no cell is NULL
 	optional         bool // the part can hold NULL
-	dictionary       bool
 }
 
 // kind is a type as the parts have it.
@@ -40,18 +40,43 @@ const (
 	decimal
 )
 
-var kinds = map[datatype.Type]kind{
-	datatype.Untyped: text, datatype.String: text, datatype.JSON: document, datatype.Bytes: binary, datatype.Bool: boolean,
-	datatype.Int64: integer, datatype.Float64: number, datatype.Timestamp: moment, datatype.Date: date, datatype.UUID: identifier,
+// store is how a part has the values of a kind.
+type store uint8
+
+const (
+	texts    store = iota // BYTE_ARRAY
+	longs                 // INT64
+	ints                  // INT32
+	doubles               // DOUBLE
+	booleans              // BOOLEAN
+	fixed                 // FIXED_LEN_BYTE_ARRAY(16)
+)
+
+var kinds = map[datatype.Type]struct {
+	kind
+	store
+}{
+	datatype.Untyped: {text, texts}, datatype.String: {text, texts}, datatype.JSON: {document, texts}, datatype.Bytes: {binary, texts},
+	datatype.Bool: {boolean, booleans}, datatype.Int64: {integer, longs}, datatype.Float64: {number, doubles},
+	datatype.Timestamp: {moment, longs}, datatype.Date: {date, ints}, datatype.UUID: {identifier, fixed},
 }
 
 func newColumn(name string, table, cell datatype.Column) column {
 	c := column{name: name, optional: true, notNull: cell.Required || cell.Type == datatype.Untyped}
-	var ok bool
-	if c.kind, ok = kinds[table.Type]; !ok {
-		c.kind = decimal
-		c.precision, c.scale, _ = table.Type.DecimalOf()
-		c.integers = cell.Type == datatype.Int64
+	if k, ok := kinds[table.Type]; ok {
+		c.kind, c.store = k.kind, k.store
+		return c
+	}
+	c.kind = decimal
+	c.precision, c.scale, _ = table.Type.DecimalOf()
+	c.integers = cell.Type == datatype.Int64
+	switch {
+	case c.precision <= 9:
+		c.store = ints
+	case c.precision <= 18:
+		c.store = longs
+	default:
+		c.store = fixed
 	}
 	return c
 }
@@ -70,69 +95,35 @@ func fileColumns(d parts.Definition, columns []datatype.Column, names []string) 
 	return out
 }
 
-// node returns the column as the schema of a part has it.
-func (c *column) node(codec compress.Codec) pq.Node {
-	var n pq.Node
+// node returns the type of the column as the schema of a part has it.
+func (c *column) node() pq.Node {
 	switch c.kind {
 	case text:
-		n = pq.String()
+		return pq.String()
 	case document:
-		n = pq.JSON()
+		return pq.JSON()
 	case binary:
-		n = pq.Leaf(pq.ByteArrayType)
+		return pq.Leaf(pq.ByteArrayType)
 	case boolean:
-		n = pq.Leaf(pq.BooleanType)
+		return pq.Leaf(pq.BooleanType)
 	case integer:
-		n = pq.Int(64)
+		return pq.Int(64)
 	case number:
-		n = pq.Leaf(pq.DoubleType)
+		return pq.Leaf(pq.DoubleType)
 	case moment:
-		n = pq.Timestamp(pq.Microsecond)
+		return pq.Timestamp(pq.Microsecond)
 	case date:
-		n = pq.Date()
+		return pq.Date()
 	case identifier:
-		n = pq.UUID()
-	default:
-		switch {
-		case c.precision <= 9:
-			n = pq.Decimal(c.scale, c.precision, pq.Int32Type)
-		case c.precision <= 18:
-			n = pq.Decimal(c.scale, c.precision, pq.Int64Type)
-		default:
-			n = pq.Decimal(c.scale, c.precision, pq.FixedLenByteArrayType(16))
-		}
+		return pq.UUID()
 	}
-	switch {
-	case c.dictionary:
-		n = pq.Encoded(n, &pq.RLEDictionary)
-	case c.kind == moment, c.kind == date, c.kind == integer: // smaller, and less work for the codec
-		n = pq.Encoded(n, &pq.DeltaBinaryPacked)
-	default:
-		n = pq.Encoded(n, &pq.Plain)
+	switch c.store {
+	case ints:
+		return pq.Decimal(c.scale, c.precision, pq.Int32Type)
+	case longs:
+		return pq.Decimal(c.scale, c.precision, pq.Int64Type)
 	}
-	if c.optional {
-		n = pq.Optional(n)
-	}
-	return pq.Compressed(n, codec)
-}
-
-// root is a group whose columns keep their order. A [pq.Group] sorts them.
-type root struct {
-	pq.Group
-	fields []pq.Field
-}
-
-func (r root) Fields() []pq.Field { return r.fields }
-
-func schemaOf(columns []column, codec compress.Codec) *pq.Schema {
-	r := root{Group: pq.Group{}}
-	for i := range columns {
-		c := &columns[i]
-		n := c.node(codec)
-		r.Group[c.name] = n
-		r.fields = append(r.fields, pq.Group{c.name: n}.Fields()[0])
-	}
-	return pq.NewSchema("table", r)
+	return pq.Decimal(c.scale, c.precision, pq.FixedLenByteArrayType(16))
 }
 
 // The reasons for which a row is refused.
@@ -142,65 +133,61 @@ var (
 	errCell = errors.New("notCanonical: the cell is not a canonical text of its type")
 )
 
-// value converts a cell. Its bytes are appended to arena, and the value refers to them there.
-func (c *column) value(cell []byte, at int, arena []byte) (pq.Value, []byte, error) {
+// addCell appends a cell to a page. After an error the page is good for nothing.
+func (c *column) addCell(p *page, cell []byte) error {
 	if cell == nil {
 		if c.notNull {
-			return pq.Value{}, arena, errNull
+			return errNull
 		}
-		return pq.Value{}, arena, nil
+		p.addNull()
+		return nil
 	}
-	var v pq.Value
 	var err error
-	n := len(arena)
 	switch c.kind {
 	case text, document:
 		if !utf8.Valid(cell) {
-			return v, arena, errUTF8
+			return errUTF8
 		}
-		arena = append(arena, cell...)
-		v = pq.ByteArrayValue(arena[n:])
+		p.addText(cell)
 	case binary:
-		arena, err = datatype.AppendBytes(arena, cell)
-		v = pq.ByteArrayValue(arena[n:])
+		at := len(p.data)
+		p.data, err = datatype.AppendBytes(append(p.data, 0, 0, 0, 0), cell)
+		endian.LittleEndian.PutUint32(p.data[at:], uint32(len(p.data)-at-4))
 	case boolean:
 		var b bool
 		b, err = datatype.ParseBool(cell)
-		v = pq.BooleanValue(b)
+		p.addBool(b)
 	case integer:
-		var i int64
-		i, err = datatype.ParseInt64(cell)
-		v = pq.Int64Value(i)
+		var n int64
+		n, err = datatype.ParseInt64(cell)
+		p.longs = append(p.longs, n)
 	case number:
 		var f float64
 		f, err = datatype.ParseFloat64(cell)
-		v = pq.DoubleValue(f)
+		p.data = endian.LittleEndian.AppendUint64(p.data, math.Float64bits(f))
 	case moment:
-		var i int64
-		i, err = datatype.ParseTimestamp(cell)
-		v = pq.Int64Value(i)
+		var n int64
+		n, err = datatype.ParseTimestamp(cell)
+		p.longs = append(p.longs, n)
 	case date:
-		var i int32
-		i, err = datatype.ParseDate(cell)
-		v = pq.Int32Value(i)
+		var n int32
+		n, err = datatype.ParseDate(cell)
+		p.ints = append(p.ints, n)
 	case identifier:
 		var id [16]byte
 		id, err = datatype.ParseUUID(cell)
-		arena = append(arena, id[:]...)
-		v = pq.FixedLenByteArrayValue(arena[n:])
-	default:
-		v, arena, err = c.decimal(cell, arena)
+		p.data = append(p.data, id[:]...)
+	case decimal:
+		err = c.addDecimal(p, cell)
 	}
 	if err != nil {
-		err = errCell // the other error has the value, and the column may be secret
+		return errCell // the other error has the value, and the column may be secret
 	}
-	if c.optional {
-		v = v.Level(0, 1, at)
-	}
-	return v, arena, err
+	p.addLevel()
+	return nil
 }
 
-func (c *column) decimal(cell, arena []byte) (pq.Value, []byte, error) {
+func (c *column) addDecimal(p *page, cell []byte) error {
 	if c.integers && c.scale > 0 { // the column of the table is wider
 		cell = append(append([]byte(nil), cell...), '.')
 		for range c.scale {
@@ -208,14 +195,37 @@ func (c *column) decimal(cell, arena []byte) (pq.Value, []byte, error) {
 		}
 	}
 	hi, lo, err := datatype.ParseDecimal(cell, c.precision, c.scale)
-	switch {
-	case c.precision <= 9:
-		return pq.Int32Value(int32(lo)), arena, err
-	case c.precision <= 18:
-		return pq.Int64Value(int64(lo)), arena, err
+	switch c.store {
+	case ints:
+		p.ints = append(p.ints, int32(lo))
+	case longs:
+		p.longs = append(p.longs, int64(lo))
+	default:
+		p.data = endian.BigEndian.AppendUint64(p.data, uint64(hi))
+		p.data = endian.BigEndian.AppendUint64(p.data, lo)
 	}
-	n := len(arena)
-	arena = endian.BigEndian.AppendUint64(arena, uint64(hi))
-	arena = endian.BigEndian.AppendUint64(arena, lo)
-	return pq.FixedLenByteArrayValue(arena[n:]), arena, err
+	return err
+}
+
+// addValue appends a value of another part.
+func (c *column) addValue(p *page, v pq.Value) {
+	if v.IsNull() {
+		p.addNull()
+		return
+	}
+	switch c.store {
+	case texts:
+		p.addText(v.ByteArray())
+	case longs:
+		p.longs = append(p.longs, v.Int64())
+	case ints:
+		p.ints = append(p.ints, v.Int32())
+	case doubles:
+		p.data = endian.LittleEndian.AppendUint64(p.data, math.Float64bits(v.Double()))
+	case booleans:
+		p.addBool(v.Boolean())
+	case fixed:
+		p.data = append(p.data, v.ByteArray()...)
+	}
+	p.addLevel()
 }

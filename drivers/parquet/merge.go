@@ -181,7 +181,7 @@ func (m *merger) addSource(dir string, d parts.Definition, p parts.Part) error {
 // fits reports whether a column of a part is one that this package writes for a column of the table.
 func fits(f pq.Field, c datatype.Column) bool {
 	col := newColumn(c.Name, c, c)
-	n := col.node(&pq.Uncompressed)
+	n := col.node()
 	return f.Leaf() && !f.Repeated() && f.Type().Kind() == n.Type().Kind() && f.Type().Length() == n.Type().Length() && logical(f) == logical(n)
 }
 
@@ -200,7 +200,6 @@ func (m *merger) plan(d parts.Definition) {
 		for _, src := range m.sources {
 			if at := placeOf(src.file, c.Name); at >= 0 {
 				found = true
-				col.dictionary = col.dictionary || hasDictionary(src.file, at)
 			}
 		}
 		if !found {
@@ -218,15 +217,6 @@ func placeOf(f *pq.File, name string) int {
 	return slices.IndexFunc(f.Schema().Fields(), func(f pq.Field) bool { return f.Name() == name })
 }
 
-func hasDictionary(f *pq.File, column int) bool {
-	for _, g := range f.Metadata().RowGroups {
-		if g.Columns[column].MetaData.DictionaryPageOffset > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // newSums returns one empty checksum a column.
 func newSums(n int) []maphash.Hash {
 	sums := make([]maphash.Hash, n)
@@ -241,39 +231,53 @@ var seed = maphash.MakeSeed()
 
 // write writes the rows of all sources.
 func (m *merger) write(out io.Writer) error {
-	w := newWriter(out, m.columns, m.codec)
-	var group int64
+	e := startEncoder(m.spare)
+	to := newPages(newPart(out, m.columns, m.codec, new(scratch)), e)
+	err := m.copy(to)
+	if err == nil {
+		err = to.finish()
+	}
+	if werr := e.wait(); err == nil {
+		err = werr
+	}
+	return err
+}
+
+func (m *merger) copy(to *pages) error {
+	var rows, size int64 // of the row group
 	for _, src := range m.sources {
-		for _, g := range src.file.RowGroups() {
-			if err := guard(src.path, func() error { return m.copyGroup(w, src, g) }); err != nil {
+		for i, g := range src.file.RowGroups() {
+			if err := guard(src.path, func() error { return m.copyGroup(to, src, g) }); err != nil {
 				return err
 			}
 			m.rows += g.NumRows()
-			if group += g.NumRows(); group < m.rowGroup {
+			rows += g.NumRows()
+			if size += src.file.Metadata().RowGroups[i].TotalByteSize; rows < m.rowGroup && size < m.groups {
 				continue
 			}
-			group = 0
-			if err := w.Flush(); err != nil {
+			rows, size = 0, 0
+			if err := to.endGroup(); err != nil {
 				return err
 			}
 		}
 	}
-	return w.Close()
+	return nil
 }
 
 // copyGroup copies a row group by columns.
-func (m *merger) copyGroup(w *pq.GenericWriter[any], src source, g pq.RowGroup) error {
+func (m *merger) copyGroup(to *pages, src source, g pq.RowGroup) error {
 	for i, at := range src.places {
-		to := w.ColumnWriters()[i]
 		write := func(values []pq.Value) error {
 			addSum(&m.sums[i], values)
-			for j, v := range values {
-				if !v.IsNull() {
-					values[j] = v.Level(0, 1, i) // the part may not have been able to hold NULL
+			for _, v := range values {
+				m.columns[i].addValue(to.open[i], v)
+				if to.open[i].full() {
+					if err := to.endPage(i); err != nil {
+						return err
+					}
 				}
 			}
-			_, err := to.WriteRowValues(values)
-			return err
+			return nil
 		}
 		var err error
 		if at >= 0 {
@@ -291,6 +295,9 @@ func (m *merger) copyGroup(w *pq.GenericWriter[any], src source, g pq.RowGroup) 
 	}
 	return nil
 }
+
+// batchRows is how many values are read at once.
+const batchRows = 1024
 
 // eachValue calls fn with the values of a column of a row group, in batches.
 func (m *merger) eachValue(chunk pq.ColumnChunk, fn func([]pq.Value) error) error {

@@ -3,6 +3,7 @@ package parquet
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	pq "github.com/parquet-go/parquet-go"
@@ -61,6 +62,7 @@ func (c Compression) codec() (compress.Codec, error) {
 const (
 	defaultMergeTo  = 128 << 20
 	defaultRowGroup = 128 << 10
+	defaultGroups   = 128 << 20
 )
 
 // Target is a [buffer.Target] that keeps each table in a folder of Parquet files. It imports each file exactly once. It is safe for
@@ -96,7 +98,7 @@ func Tables(path string, o Options) (*Target, error) {
 	case -1:
 		o.MergeTo = 0
 	}
-	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, codec: codec}, parts.Options{
+	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, groups: defaultGroups, codec: codec, spare: new(sync.Pool)}, parts.Options{
 		Driver: "parquet", PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor, OnImported: o.OnImported,
 	})}, nil
 }

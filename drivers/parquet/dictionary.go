@@ -1,0 +1,64 @@
+package parquet
+
+import (
+	endian "encoding/binary"
+)
+
+// dictionary has the different texts of a column in a row group.
+type dictionary struct {
+	places map[string]int32
+	data   []byte   // the texts as PLAIN has them
+	texts  []string // by place
+	used   []bool   // by place: the page has it
+	page   []int32  // the places of a page's texts
+}
+
+// maxDictionary bounds data.
+const maxDictionary = 1 << 20
+
+// repeats reports whether the texts of a page repeat so much that a dictionary pays: it costs CPU, and with unique texts also space.
+// It looks at the first ones.
+func repeats(p *page) bool {
+	const few, sample = 64, 1024
+	distinct := make(map[string]struct{}, few)
+	n := 0
+	for text := range p.texts {
+		if n++; n > sample {
+			break
+		}
+		if _, ok := distinct[string(text)]; ok {
+			continue
+		}
+		if distinct[string(text)] = struct{}{}; len(distinct) > few {
+			return false
+		}
+	}
+	return len(distinct) <= min(n, sample)/4
+}
+
+// add sets d.page, and returns the bounds of the page. It reports false if the dictionary would be too large.
+func (d *dictionary) add(c *column, p *page) (b bounds, ok bool) {
+	d.page = d.page[:0]
+	clear(d.used)
+	for text := range p.texts {
+		place, ok := d.places[string(text)]
+		if !ok {
+			if len(d.data)+4+len(text) > maxDictionary {
+				return b, false
+			}
+			place = int32(len(d.texts))
+			own := string(text)
+			d.places[own] = place
+			d.texts, d.used = append(d.texts, own), append(d.used, false)
+			d.data = append(endian.LittleEndian.AppendUint32(d.data, uint32(len(text))), text...)
+		}
+		d.used[place] = true
+		d.page = append(d.page, place)
+	}
+	for place, used := range d.used {
+		if used {
+			b.add(c, []byte(d.texts[place]))
+		}
+	}
+	return b.cut(c), true
+}

@@ -1,0 +1,228 @@
+package parquet
+
+import (
+	"bytes"
+	"cmp"
+	endian "encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"unicode/utf8"
+)
+
+const (
+	// pageRows and pageBytes end a page: readers skip by pages, and one fits the cache of a core while it is made.
+	pageRows, pageBytes = 16 << 10, 512 << 10
+	// boundBytes is the greatest length of a bound of a text. Longer ones are cut.
+	boundBytes = 64
+)
+
+// page has the values of one column in some rows, before encoding. A NULL is in levels alone.
+type page struct {
+	rows, nulls int
+	levels      []byte  // 1 for a value, 0 for NULL; empty while there is no NULL
+	data        []byte  // values as PLAIN has them, of columns that are not stored as integers
+	longs       []int64 // values of columns that are
+	ints        []int32
+}
+
+func (p *page) reset() {
+	*p = page{levels: p.levels[:0], data: p.data[:0], longs: p.longs[:0], ints: p.ints[:0]}
+}
+
+func (p *page) bytes() int { return len(p.data) + 8*len(p.longs) + 4*len(p.ints) }
+
+func (p *page) full() bool { return p.rows >= pageRows || p.bytes() >= pageBytes }
+
+// addLevel counts a row whose value was appended.
+func (p *page) addLevel() {
+	if p.nulls > 0 {
+		p.levels = append(p.levels, 1)
+	}
+	p.rows++
+}
+
+func (p *page) addNull() {
+	if p.nulls == 0 {
+		for range p.rows {
+			p.levels = append(p.levels, 1)
+		}
+	}
+	p.levels = append(p.levels, 0)
+	p.nulls++
+	p.rows++
+}
+
+func (p *page) addText(text []byte) {
+	p.data = append(endian.LittleEndian.AppendUint32(p.data, uint32(len(text))), text...)
+}
+
+func (p *page) addBool(b bool) {
+	at := uint(p.rows-p.nulls) % 8
+	if at == 0 {
+		p.data = append(p.data, 0)
+	}
+	if b {
+		p.data[len(p.data)-1] |= 1 << at
+	}
+}
+
+// texts yields the texts of a page.
+func (p *page) texts(yield func([]byte) bool) {
+	for data := p.data; len(data) > 0; {
+		end := 4 + int(endian.LittleEndian.Uint32(data))
+		if !yield(data[4:end:end]) {
+			return
+		}
+		data = data[end:]
+	}
+}
+
+// bounds are the least and the greatest value, or what stands for them in statistics: a shorter text that is not greater, or not
+// smaller. Both are nil if there is no value, or none that can be a bound.
+type bounds struct{ least, most []byte }
+
+// add widens b. It keeps v.
+func (b *bounds) add(c *column, v []byte) {
+	if b.least == nil {
+		b.least, b.most = v, v
+	} else if c.compare(v, b.least) < 0 {
+		b.least = v
+	} else if c.compare(v, b.most) > 0 {
+		b.most = v
+	}
+}
+
+// boundsOf returns the bounds of a page, in memory of their own.
+func (c *column) boundsOf(p *page) (b bounds) {
+	switch c.store {
+	case longs:
+		if len(p.longs) > 0 {
+			b.least = endian.LittleEndian.AppendUint64(nil, uint64(slices.Min(p.longs)))
+			b.most = endian.LittleEndian.AppendUint64(nil, uint64(slices.Max(p.longs)))
+		}
+		return b
+	case ints:
+		if len(p.ints) > 0 {
+			b.least = endian.LittleEndian.AppendUint32(nil, uint32(slices.Min(p.ints)))
+			b.most = endian.LittleEndian.AppendUint32(nil, uint32(slices.Max(p.ints)))
+		}
+		return b
+	case booleans:
+		n, trues := p.rows-p.nulls, 0
+		for _, eight := range p.data {
+			trues += bits.OnesCount8(eight)
+		}
+		if n > 0 {
+			b = bounds{[]byte{0}, []byte{0}}
+			if trues == n {
+				b.least[0] = 1
+			}
+			if trues > 0 {
+				b.most[0] = 1
+			}
+		}
+		return b
+	case doubles:
+		return doubleBounds(p.data)
+	case fixed:
+		for at := 0; at < len(p.data); at += 16 {
+			b.add(c, p.data[at:at+16])
+		}
+	case texts:
+		for text := range p.texts {
+			b.add(c, text)
+		}
+	}
+	return b.cut(c)
+}
+
+// doubleBounds leaves out NaN, which is neither, and takes both zeros for equal, as the format demands.
+func doubleBounds(data []byte) (b bounds) {
+	least, most := math.Inf(1), math.Inf(-1)
+	for at := 0; at < len(data); at += 8 {
+		f := math.Float64frombits(endian.LittleEndian.Uint64(data[at:]))
+		if f < least {
+			least = f
+		}
+		if f > most {
+			most = f
+		}
+	}
+	if least > most {
+		return b
+	}
+	if least == 0 {
+		least = math.Copysign(0, -1)
+	}
+	if most == 0 {
+		most = 0
+	}
+	b.least = endian.LittleEndian.AppendUint64(nil, math.Float64bits(least))
+	b.most = endian.LittleEndian.AppendUint64(nil, math.Float64bits(most))
+	return b
+}
+
+// cut returns bounds in memory of their own, of at most boundBytes.
+func (b bounds) cut(c *column) bounds {
+	if b.least == nil || c.store != texts {
+		return bounds{bytes.Clone(b.least), bytes.Clone(b.most)}
+	}
+	least := b.least
+	if len(least) > boundBytes {
+		least = least[:runeStart(least, boundBytes)]
+	}
+	most := append([]byte{}, b.most...)
+	if len(most) > boundBytes {
+		if most = following(most[:runeStart(most, boundBytes)]); most == nil {
+			return bounds{}
+		}
+	}
+	return bounds{append([]byte{}, least...), most}
+}
+
+// following returns a text that is greater than each that begins with this one, in its memory; nil if there is none.
+func following(text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeLastRune(text)
+		last := text[len(text)-1]
+		switch text = text[:len(text)-n]; {
+		case r == utf8.RuneError && n == 1: // it is not UTF-8
+			if last < 0xff {
+				return append(text, last+1)
+			}
+		case r == 0xd7ff: // the code points behind are no runes
+			return utf8.AppendRune(text, 0xe000)
+		case r < utf8.MaxRune:
+			return utf8.AppendRune(text, r+1)
+		}
+	}
+	return nil
+}
+
+// runeStart returns the start of the rune at n.
+func runeStart(text []byte, n int) int {
+	for at := n; at > n-utf8.UTFMax; at-- {
+		if utf8.RuneStart(text[at]) {
+			return at
+		}
+	}
+	return n // it is not UTF-8
+}
+
+// compare compares two values as bounds have them.
+func (c *column) compare(a, b []byte) int {
+	switch c.store {
+	case longs:
+		return cmp.Compare(int64(endian.LittleEndian.Uint64(a)), int64(endian.LittleEndian.Uint64(b)))
+	case ints:
+		return cmp.Compare(int32(endian.LittleEndian.Uint32(a)), int32(endian.LittleEndian.Uint32(b)))
+	case doubles:
+		return cmp.Compare(math.Float64frombits(endian.LittleEndian.Uint64(a)), math.Float64frombits(endian.LittleEndian.Uint64(b)))
+	case fixed:
+		if c.kind == decimal && a[0] != b[0] { // signed
+			return cmp.Compare(int8(a[0]), int8(b[0]))
+		}
+	}
+	return bytes.Compare(a, b)
+}
