@@ -3,11 +3,14 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/clienttest"
+	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -106,4 +109,45 @@ func TestOutage(t *testing.T) {
 		t.Error(err)
 	}
 	expectRows(t, target, "orders", want...)
+}
+
+// The server is killed at random moments while clients send and files are imported. The engine acknowledges every event, and each is in
+// the table once.
+func TestKillsOfTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	seed, kills := rand.Uint64(), killtest.Count(t)
+	t.Logf("%d kills, seed %d", kills, seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	target := open(t, Options{})
+	url, end, err := clienttest.Serve(t.TempDir(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := clienttest.Send(url)
+	for range kills {
+		rows := len(readTable(t, target.options.Schema, imports))
+		waitFor(t, fmt.Sprintf("SELECT count(*) > %d FROM %s", rows, target.table(imports))) // imports go on
+		clients.Wait(1 + rng.Int64N(1000))
+		server.Kill(t)
+		clients.Wait(rng.Int64N(100))
+		server.Restart(t)
+	}
+	clients.Stop()
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if n := clients.Failed(); n > 0 {
+		t.Errorf("%d events were not acknowledged while the server was away", n)
+	}
+	stored := map[clienttest.Event]int{}
+	for _, row := range readTable(t, target.options.Schema, clienttest.Table) {
+		var e clienttest.Event
+		if _, err := fmt.Sscan(row[0]+" "+row[1], &e.Client, &e.Seq); err != nil {
+			t.Fatal(err)
+		}
+		stored[e]++
+	}
+	clients.Check(t, stored)
 }

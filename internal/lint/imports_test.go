@@ -36,6 +36,7 @@ var rooms = map[string][]string{
 	"drivers/sqlite/bench":   {"./..."},
 	"internal/importbench":   {"datatype", "buffer"},
 	"internal/pipebench":     {"./..."},
+	"internal/clienttest":    {"./..."},
 	"catalog":                {"datatype", ".", "mapping", "trigger", "buffer"},
 	"stream":                 {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...":    {".", "buffer"},

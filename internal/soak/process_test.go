@@ -8,13 +8,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -71,8 +69,7 @@ func servesAsChild(t *testing.T) {
 	}
 }
 
-// Clients send events over HTTP and repeat unanswered ones, while the engine is killed with SIGKILL again and again. Every
-// attempt has its own number, to tell its rows apart.
+// Clients send events over HTTP while the engine is killed with SIGKILL again and again.
 func TestKillsWhileClientsSend(t *testing.T) {
 	servesAsChild(t)
 	if testing.Short() {
@@ -82,95 +79,31 @@ func TestKillsWhileClientsSend(t *testing.T) {
 	t.Logf("%d kills, seed %d", kills, seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	data := t.TempDir()
-	var url atomic.Pointer[string]
-	start := func() *killtest.Process {
-		p := killtest.Start(t, t.Name(), data)
-		address := p.Line()
-		url.Store(&address)
-		return p
-	}
-	p := start()
-
-	const clients = 8
-	var answered atomic.Int64
-	progress := make(chan struct{}, 1)
-	var acked [clients]map[int]bool
-	var tried [clients]int
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
-	for c := range clients {
-		acked[c] = map[int]bool{}
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				seq := tried[c]
-				tried[c]++
-				body := fmt.Sprintf(`{"client":%d,"seq":%d}`, c, seq)
-				resp, err := client.Post(*url.Load(), "application/json", strings.NewReader(body))
-				if err != nil {
-					continue // the process is gone: the next attempt has the next number
-				}
-				_, _ = io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
-				if resp.StatusCode == http.StatusOK {
-					acked[c][seq] = true
-					answered.Add(1)
-					select {
-					case progress <- struct{}{}:
-					default:
-					}
-				}
-			}
-		})
-	}
+	p := killtest.Start(t, t.Name(), data)
+	clients := clienttest.Send(p.Line())
 	for range kills {
-		for want := answered.Load() + 1 + rng.Int64N(400); answered.Load() < want; {
-			<-progress
-		}
+		clients.Wait(1 + rng.Int64N(400))
 		p.Kill()
-		p = start()
+		p = killtest.Start(t, t.Name(), data)
+		clients.SendTo(p.Line())
 	}
-	close(stop)
-	wg.Wait()
+	clients.Stop()
 	if out, err := p.Wait(); err != nil {
 		t.Fatalf("engine process: %v: %s", err, out)
 	}
-
-	stored := map[[2]string]int{}
+	stored := map[clienttest.Event]int{}
 	tables := dir.Tables(filepath.Join(data, "tables"))
 	for row, err := range tables.Rows("in.c-soak.rows") {
+		var e clienttest.Event
+		if err == nil {
+			_, err = fmt.Sscan(row[0]+" "+row[1], &e.Client, &e.Seq)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored[[2]string{row[0], row[1]}]++
+		stored[e]++
 	}
-	lost, doubled, unconfirmed := 0, 0, 0
-	for c := range clients {
-		for seq := range acked[c] {
-			if stored[[2]string{fmt.Sprint(c), fmt.Sprint(seq)}] == 0 {
-				lost++
-			}
-		}
-	}
-	for row, n := range stored {
-		if n > 1 {
-			doubled++
-		}
-		var c, seq int
-		_, _ = fmt.Sscan(row[0]+" "+row[1], &c, &seq)
-		if !acked[c][seq] {
-			unconfirmed++
-		}
-	}
-	t.Logf("%d acknowledged rows, %d rows in the table, %d of them without an answer", answered.Load(), len(stored), unconfirmed)
-	if lost+doubled > 0 {
-		t.Errorf("%d rows are lost, %d are doubled", lost, doubled)
-	}
+	clients.Check(t, stored)
 }
 
 // A second process on the directory of a running engine gets a clear error.
