@@ -54,10 +54,12 @@ type result struct {
 	Rounds          int     `json:"rounds"`
 	RowsPerS        float64 `json:"rows_per_s"`
 	BytesPerS       float64 `json:"bytes_per_s"`
+	BytesPerCPUS    float64 `json:"bytes_per_cpu_s"`
 	CPUPerRow       float64 `json:"cpu_ns_per_row"`
 	LoaderRowsPerS  float64 `json:"loader_rows_per_s"`
 	LoaderCPUPerRow float64 `json:"loader_cpu_ns_per_row"`
 	OfLoader        float64 `json:"of_loader"`
+	OfLoaderCPU     float64 `json:"of_loader_cpu"`
 	Goal            string  `json:"goal"`
 	Met             bool    `json:"met"`
 }
@@ -82,8 +84,8 @@ func Run(ctx context.Context, args []string, stdout io.Writer, scenarios ...Scen
 			err = errors.Join(err, json.NewEncoder(stdout).Encode(r))
 			continue
 		}
-		fmt.Fprintf(stdout, "%-20s %9.0f rows/s %7.1f MB/s %6.0f ns of CPU a row; loader %9.0f rows/s %6.0f ns; %.2f of the loader (goal %s: met %v)\n",
-			r.Scenario, r.RowsPerS, r.BytesPerS/1e6, r.CPUPerRow, r.LoaderRowsPerS, r.LoaderCPUPerRow, r.OfLoader, r.Goal, r.Met)
+		fmt.Fprintf(stdout, "%-20s %9.0f rows/s %7.1f MB/s, %7.1f MB a second of CPU, %6.0f ns of CPU a row; loader %9.0f rows/s, %6.0f ns; %.2f of the loader (goal %s: met %v), %.2f by CPU\n",
+			r.Scenario, r.RowsPerS, r.BytesPerS/1e6, r.BytesPerCPUS/1e6, r.CPUPerRow, r.LoaderRowsPerS, r.LoaderCPUPerRow, r.OfLoader, r.Goal, r.Met, r.OfLoaderCPU)
 	}
 	return err
 }
@@ -133,7 +135,7 @@ func (b *bench) run(ctx context.Context, pattern string, scenarios []Scenario) (
 }
 
 func (b *bench) measure(ctx context.Context, dir string, in Input, s Scenario) (result, error) {
-	var took, cpu, loaderTook, loaderCPU, ratio []float64
+	var took, cpu, loaderTook, loaderCPU, ratio, cpuRatio []float64
 	for range b.rounds {
 		lt, lc, err := once(ctx, dir, in, s.Loader)
 		if err != nil {
@@ -144,13 +146,15 @@ func (b *bench) measure(ctx context.Context, dir string, in Input, s Scenario) (
 			return result{}, err
 		}
 		took, cpu, loaderTook, loaderCPU, ratio = append(took, t), append(cpu, c), append(loaderTook, lt), append(loaderCPU, lc), append(ratio, lt/t)
+		cpuRatio = append(cpuRatio, lc/c)
 	}
 	n := float64(b.rows)
 	r := result{
 		Scenario: s.Name, Rows: b.rows, Rounds: b.rounds,
-		RowsPerS: n / median(took), BytesPerS: float64(in.File.RawBytes) / median(took), CPUPerRow: median(cpu) * 1e9 / n,
+		RowsPerS: n / median(took), BytesPerS: float64(in.File.RawBytes) / median(took), BytesPerCPUS: float64(in.File.RawBytes) / median(cpu),
+		CPUPerRow:      median(cpu) * 1e9 / n,
 		LoaderRowsPerS: n / median(loaderTook), LoaderCPUPerRow: median(loaderCPU) * 1e9 / n,
-		OfLoader: median(ratio), Goal: fmt.Sprintf("at least %g", s.Goal),
+		OfLoader: median(ratio), OfLoaderCPU: median(cpuRatio), Goal: fmt.Sprintf("at least %g", s.Goal),
 	}
 	r.Met = r.OfLoader >= s.Goal
 	return r, nil
