@@ -32,6 +32,7 @@ var rooms = map[string][]string{
 	"drivers/...":                 {"datatype", "buffer", "drivers/..."},
 	"drivers/bucket/internal/...": {},
 	// A command that measures a driver beside the loader of its database.
+	"drivers/iceberg/bench":  {"./..."},
 	"drivers/postgres/bench": {"./..."},
 	"drivers/sqlite/bench":   {"./..."},
 	"internal/importbench":   {"datatype", "buffer"},

@@ -1,0 +1,60 @@
+package iceberg
+
+import (
+	"context"
+	"time"
+
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+const (
+	// leastSnapshots stay whatever their age.
+	leastSnapshots = 10
+	// expireTogether is how many old snapshots there are before they are expired, because that is a commit too.
+	expireTogether = 50
+)
+
+// Compact implements [buffer.Compactor]: it expires old snapshots, as Options.KeepSnapshots says, and deletes the files that only they
+// have. Rows and ids stay. It merges no data files: other programs do that, see docs/drivers/iceberg.md.
+func (t *Target) Compact(ctx context.Context, bt buffer.Table) (err error) {
+	defer catch(&err)
+	if t.opts.KeepSnapshots < 0 {
+		return nil
+	}
+	id, err := t.identifier(bt.ID)
+	if err != nil {
+		return err
+	}
+	c := t.committerOf(id) // imports of this process wait, so that they do not conflict
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case c.turn <- struct{}{}:
+	}
+	defer func() { <-c.turn }()
+	tbl, err := t.load(ctx, id)
+	if err != nil || tbl == nil {
+		return wrap(err, "table %q", bt.ID)
+	}
+	before, old := time.Now().Add(-t.opts.KeepSnapshots).UnixMilli(), 0
+	for _, s := range tbl.Metadata().Snapshots() {
+		if s.TimestampMs < before {
+			old++
+		}
+	}
+	if min(old, len(tbl.Metadata().Snapshots())-leastSnapshots) < expireTogether {
+		return nil
+	}
+	tx := onceOnly(t.catalog, tbl).NewTransaction()
+	if err = tx.ExpireSnapshots(table.WithRetainLast(leastSnapshots), table.WithOlderThan(t.opts.KeepSnapshots)); err == nil {
+		_, err = tx.Commit(ctx)
+	}
+	if err != nil {
+		if now, loadErr := t.load(ctx, id); loadErr == nil && now != nil && now.MetadataLocation() != tbl.MetadataLocation() {
+			return nil // somebody was faster, or it was this commit: the next call goes on
+		}
+	}
+	return wrap(err, "expire snapshots of table %q", bt.ID)
+}

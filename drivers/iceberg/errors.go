@@ -1,0 +1,32 @@
+package iceberg
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/apache/iceberg-go/catalog/rest"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// wrap says what a call was about, and marks errors that stay until somebody changes something.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	for _, lasting := range []error{rest.ErrBadRequest, rest.ErrUnauthorized, rest.ErrForbidden} {
+		if errors.Is(err, lasting) {
+			err = buffer.Permanent(err)
+			break
+		}
+	}
+	return fmt.Errorf("iceberg: %s: %w", fmt.Sprintf(format, args...), err)
+}
+
+// catch turns a panic of the library into an error: the same call would panic again.
+func catch(err *error) {
+	if r := recover(); r != nil {
+		*err = buffer.Permanent(fmt.Errorf("iceberg: the library panicked: %v: %.2000s", r, debug.Stack()))
+	}
+}

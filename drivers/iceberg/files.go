@@ -1,0 +1,111 @@
+package iceberg
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	icebergio "github.com/apache/iceberg-go/io"
+)
+
+// registerLocalFiles replaces the local files of iceberg-go, in the whole process, by ones that are synced. The registry of the library
+// is the only way to reach the metadata files of a catalog.
+var registerLocalFiles = sync.OnceFunc(func() {
+	files := &localFiles{}
+	for _, scheme := range []string{"file", ""} {
+		icebergio.Unregister(scheme)
+		icebergio.Register(scheme, func(context.Context, *url.URL, map[string]string) (icebergio.IO, error) { return files, nil })
+	}
+})
+
+// localFiles are files whose bytes and names are on disk when their writer is closed without an error.
+type localFiles struct {
+	icebergio.LocalFS
+	named sync.Map // folders that are known to be in their parents, on disk
+}
+
+var _ icebergio.WriteFileIO = (*localFiles)(nil)
+
+func (f *localFiles) Create(name string) (icebergio.FileWriter, error) {
+	w, err := f.LocalFS.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return &syncedFile{w.(*os.File), f}, nil
+}
+
+func (f *localFiles) WriteFile(name string, content []byte) error {
+	w, err := f.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(content)
+	return errors.Join(err, w.Close())
+}
+
+type syncedFile struct {
+	*os.File
+	files *localFiles
+}
+
+func (f *syncedFile) Close() error {
+	if err := errors.Join(f.Sync(), f.File.Close()); err != nil {
+		return err
+	}
+	return f.files.syncFolders(filepath.Dir(f.Name()))
+}
+
+// syncFolders makes the name of a new file in a folder durable, and those of the folders above it.
+func (f *localFiles) syncFolders(dir string) error {
+	for {
+		if err := syncFolder(dir); err != nil {
+			return err
+		}
+		parent := filepath.Dir(dir)
+		if _, known := f.named.Load(dir); known || parent == dir {
+			return nil
+		}
+		if err := syncFolder(parent); errors.Is(err, os.ErrPermission) {
+			return nil // far above the warehouse
+		} else if err != nil {
+			return err
+		}
+		f.named.Store(dir, true)
+		dir = parent
+	}
+}
+
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// recordedFiles notes which files an attempt creates, so that it can remove them as long as it has committed nothing.
+type recordedFiles struct {
+	icebergio.WriteFileIO
+	mu    sync.Mutex
+	names []string
+}
+
+func (f *recordedFiles) Create(name string) (icebergio.FileWriter, error) {
+	f.mu.Lock()
+	f.names = append(f.names, name)
+	f.mu.Unlock()
+	return f.WriteFileIO.Create(name)
+}
+
+// remove removes what was created. What stays is an orphan, which no table refers to.
+func (f *recordedFiles) remove() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range f.names {
+		_ = f.Remove(name)
+	}
+	f.names = nil
+}

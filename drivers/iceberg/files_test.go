@@ -1,0 +1,164 @@
+package iceberg_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	icebergio "github.com/apache/iceberg-go/io"
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/iceberg"
+)
+
+// A writer syncs when it is closed: a device that cannot be synced makes it fail.
+func TestFilesAreSynced(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{})
+	mustImport(t, target, makeFile("engine-f1", 0, 1))
+	files, err := load(t, target.Catalog(), "events").FS(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := files.(icebergio.WriteFileIO).Create("file://" + os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err == nil {
+		t.Error("Close does not sync")
+	}
+	name := filepath.Join(t.TempDir(), "a", "b", "c")
+	if err := files.(icebergio.WriteFileIO).WriteFile("file://"+name, []byte("text")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(name); string(text) != "text" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// dataFiles lists the Parquet files below a folder.
+func dataFiles(t *testing.T, folder string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".parquet") {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// An import that fails leaves no data files behind.
+func TestFailedImportLeavesNoFiles(t *testing.T) {
+	folder := t.TempDir()
+	target := open(t, folder, iceberg.Options{})
+	columns := []datatype.Column{{Name: "id", Type: datatype.Int64}}
+	if err := target.Import(t.Context(), fileOf("engine-f1", columns, [][]string{{"1"}, {"x"}})); err == nil {
+		t.Fatal("a wrong cell is stored")
+	}
+	if paths := dataFiles(t, folder); len(paths) > 0 {
+		t.Errorf("%q", paths)
+	}
+}
+
+var typedColumns = []datatype.Column{
+	{Name: "untyped"},
+	{Name: "string", Type: datatype.String, Required: true},
+	{Name: "bool", Type: datatype.Bool},
+	{Name: "int64", Type: datatype.Int64},
+	{Name: "float64", Type: datatype.Float64},
+	{Name: "decimal", Type: datatype.Decimal(12, 2)},
+	{Name: "wide", Type: datatype.Decimal(38, 5)},
+	{Name: "timestamp", Type: datatype.Timestamp},
+	{Name: "date", Type: datatype.Date},
+	{Name: "uuid", Type: datatype.UUID},
+	{Name: "json", Type: datatype.JSON},
+	{Name: "bytes", Type: datatype.Bytes},
+}
+
+// Another reader finds the types in the Parquet files.
+func TestParquetFilesAreTyped(t *testing.T) {
+	folder := t.TempDir()
+	target := open(t, folder, iceberg.Options{PartitionBy: "date"})
+	values := []string{
+		"é", "", "true", "-9223372036854775808", "-0", "-1234567890.12", "123456789012345678901234567890123.45678",
+		"2026-11-22T07:47:19.000001Z", "2026-11-22", "0197c5a1-0000-7000-8000-00000000000f", `{"a":1}`, "AP8=",
+	}
+	nulls := slices.Repeat([]string{buffertest.Null}, len(values))
+	nulls[0], nulls[1] = "", "b"
+	mustImport(t, target, fileOf("engine-f1", typedColumns, [][]string{values, nulls}))
+	got := rowsOf(t, target.Catalog(), "events")
+	slices.SortFunc(got, func(a, b []string) int { return strings.Compare(a[1], b[1]) })
+	if len(got) != 2 || !slices.Equal(got[0], values) || !slices.Equal(got[1], nulls) {
+		t.Errorf("got  %q\nwant %q", got, [][]string{values, nulls})
+	}
+	paths := dataFiles(t, folder)
+	if len(paths) != 2 || !strings.Contains(paths[0], "date_day=2026-11-22") || !strings.Contains(paths[1], "date_day=null") {
+		t.Fatalf("the data files are %q", paths)
+	}
+	in, err := os.Open(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := pq.OpenFile(in, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `message schema {
+	optional binary untyped (STRING) = 1;
+	required binary string (STRING) = 2;
+	optional boolean bool = 3;
+	optional int64 int64 (INT(64,true)) = 4;
+	optional double float64 = 5;
+	optional fixed_len_byte_array(6) decimal (DECIMAL(12,2)) = 6;
+	optional fixed_len_byte_array(16) wide (DECIMAL(38,5)) = 7;
+	optional int64 timestamp (TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)) = 8;
+	optional int32 date (DATE) = 9;
+	optional fixed_len_byte_array(16) uuid (UUID) = 10;
+	optional binary json (STRING) = 11;
+	optional binary bytes = 12;
+}`
+	if schema := file.Schema().String(); schema != want {
+		t.Errorf("the schema is\n%s\nwant\n%s", schema, want)
+	}
+	row := make([]pq.Row, 1)
+	if n, err := file.RowGroups()[0].Rows().ReadRows(row); n != 1 {
+		t.Fatal(err)
+	}
+	for i, want := range map[int]string{0: "é", 1: "", 2: "true", 3: "-9223372036854775808", 7: "1795333639000001", 10: `{"a":1}`, 11: "\x00\xff"} {
+		if got := row[0][i].String(); got != want {
+			t.Errorf("column %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestOpenFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := iceberg.Open(path, iceberg.Options{}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("Open = %v, want an error with the path", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{})
+	for _, name := range []string{"..", "a/b", "", "é", "a b", "-a", strings.Repeat("a", 201)} {
+		if err := target.Ensure(t.Context(), buffer.Table{ID: name, Columns: typedColumns}); !buffer.IsPermanent(err) {
+			t.Errorf("%q: %v, want a permanent error", name, err)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package iceberg_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	iceberglib "github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/drivers/iceberg"
+)
+
+// rewrite compacts all data files into one, and expires all snapshots but the last.
+func rewrite(t *testing.T, c catalog.Catalog) {
+	t.Helper()
+	tbl := load(t, c, "events")
+	tasks, err := tbl.Scan().PlanFiles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := tbl.NewTransaction()
+	if _, err := tx.RewriteDataFiles(t.Context(), []table.CompactionTaskGroup{{Tasks: tasks}}, table.RewriteDataFilesOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if tbl, err = tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tx = tbl.NewTransaction()
+	if err := tx.ExpireSnapshots(table.WithRetainLast(1), table.WithOlderThan(0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestIDsSurviveExpiryAndCompaction(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{})
+	const files = 5
+	for i := range files {
+		mustImport(t, target, makeFile(fmt.Sprintf("engine-f%d", i), 10*i, 10))
+	}
+	rewrite(t, target.Catalog())
+	tbl := load(t, target.Catalog(), "events")
+	if n := len(tbl.Metadata().Snapshots()); n != 1 {
+		t.Fatalf("%d snapshots, want 1", n)
+	}
+	for i := range files {
+		f := makeFile(fmt.Sprintf("engine-f%d", i), 10*i, 10)
+		mustImport(t, target, f)
+		if n, err := target.CountFile(t.Context(), f.Table, f.ID); n != 10 || err != nil {
+			t.Errorf("CountFile = %d, %v, want 10", n, err)
+		}
+	}
+	expectIDs(t, target.Catalog(), "events", 10*files)
+}
+
+// setProperty changes a property of the table.
+func setProperty(t *testing.T, c catalog.Catalog, key, value string) {
+	t.Helper()
+	tx := load(t, c, "events").NewTransaction()
+	if err := tx.SetProperties(iceberglib.Properties{key: value}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The ids of an engine are bounded. An attempt that may have committed before the oldest was dropped is looked up in the data files.
+func TestDroppedIDs(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{})
+	c := target.Catalog()
+	f := makeFile("engine-f1", 0, 10)
+	mustImport(t, target, f) // f.Progress now has the note of its first attempt
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s 100", time.Now().UTC().Format(time.RFC3339))
+	for i := range 500 {
+		fmt.Fprintf(&b, " x%d=1", i)
+	}
+	setProperty(t, c, "forebay.imported.engine", b.String())
+	mustImport(t, target, makeFile("engine-f2", 10, 10)) // it was never attempted
+	fields := strings.Fields(load(t, c, "events").Properties()["forebay.imported.engine"])
+	if len(fields) != 2+500 || fields[1] != "101" || fields[len(fields)-1] != "f2=10" {
+		t.Errorf("the property has %d fields: %.100q", len(fields), fields)
+	}
+	mustImport(t, target, f)
+	expectIDs(t, c, "events", 20)
+	if n, err := target.CountFile(t.Context(), f.Table, f.ID); n != 10 || err != nil {
+		t.Errorf("CountFile = %d, %v, want 10 of the data files", n, err)
+	}
+
+	rewrite(t, c)
+	if err := target.Import(t.Context(), f); !buffer.IsPermanent(err) {
+		t.Errorf("Import = %v, want a permanent error, because nothing tells whether the rows are in the table", err)
+	}
+	if gone, err := target.TakenAway(t.Context(), f.Table, f.ID); !gone || err != nil {
+		t.Errorf("TakenAway = %t, %v, want true", gone, err)
+	}
+	expectIDs(t, c, "events", 20)
+}
+
+func TestIDsOfOtherEnginesAreForgotten(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{KeepIDs: time.Hour})
+	mustImport(t, target, makeFile("engine-f1", 0, 10))
+	for engine, age := range map[string]time.Duration{"old": 2 * time.Hour, "young": time.Minute} {
+		setProperty(t, target.Catalog(), "forebay.imported."+engine, time.Now().Add(-age).UTC().Format(time.RFC3339)+" 0 f1=1")
+	}
+	mustImport(t, target, makeFile("engine-f2", 10, 10))
+	props := load(t, target.Catalog(), "events").Properties()
+	if props["forebay.imported.old"] != "" || props["forebay.imported.young"] == "" || props["forebay.imported.engine"] == "" {
+		t.Errorf("%v", props)
+	}
+}
+
+// A damaged property must not make an id forgotten.
+func TestDamagedProperty(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{})
+	f := makeFile("engine-f1", 0, 10)
+	mustImport(t, target, f)
+	setProperty(t, target.Catalog(), "forebay.imported.engine", "yesterday 0 f1=10")
+	if err := target.Import(t.Context(), f); err == nil {
+		t.Error("a damaged property is taken for an empty one")
+	}
+	expectIDs(t, target.Catalog(), "events", 10)
+}
+
+func TestCompactExpires(t *testing.T) {
+	folder := t.TempDir()
+	target := open(t, folder, iceberg.Options{KeepSnapshots: time.Nanosecond})
+	const files = 61
+	for i := range files {
+		mustImport(t, target, makeFile(fmt.Sprintf("engine-f%d", i), i, 1))
+	}
+	before := countFiles(t, folder)
+	if err := target.Compact(t.Context(), makeFile("engine-f0", 0, 1).Table); err != nil {
+		t.Fatal(err)
+	}
+	tbl := load(t, target.Catalog(), "events")
+	if n := len(tbl.Metadata().Snapshots()); n != 10 {
+		t.Errorf("%d snapshots, want 10", n)
+	}
+	if after := countFiles(t, folder); after > before-40 {
+		t.Errorf("%d files, %d before: those of expired snapshots stay", after, before)
+	}
+	mustImport(t, target, makeFile("engine-f0", 0, 1))
+	expectIDs(t, target.Catalog(), "events", files)
+}
+
+func countFiles(t *testing.T, folder string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,295 @@
+package iceberg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	iceberglib "github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// creationKey is the property with Table.Creation.
+const creationKey = "forebay.creation"
+
+// tableProperties returns the properties of a new table. None of them is needed for exactness, because somebody else may have created
+// the table.
+func tableProperties(t buffer.Table) iceberglib.Properties {
+	props := iceberglib.Properties{
+		table.CommitNumRetriesKey:                 "0",
+		table.ManifestMergeEnabledKey:             "true",
+		table.MetadataDeleteAfterCommitEnabledKey: "true",
+		table.MetadataPreviousVersionsMaxKey:      "50",
+		table.ParquetCompressionKey:               "zstd",
+		table.ParquetCompressionLevelKey:          "1",
+		table.ParquetRowGroupLimitKey:             strconv.Itoa(128 << 10),
+	}
+	if t.Creation != "" {
+		props[creationKey] = t.Creation
+	}
+	return props
+}
+
+// plainName is a name that catalogs, paths and queries take as it is.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$`)
+
+func (t *Target) identifier(id string) (table.Identifier, error) {
+	if !plainName.MatchString(id) {
+		return nil, buffer.Permanent(fmt.Errorf("iceberg: the table %.100q: a name has letters, digits, '_', '-' and '.', at most 200: choose another one", id))
+	}
+	return table.Identifier{t.opts.Namespace, id}, nil
+}
+
+// docs tell apart what Iceberg stores as a string.
+var docs = map[datatype.Type]string{datatype.Untyped: "untyped", datatype.JSON: "json"}
+
+// storageOf returns the type of a column in Iceberg.
+func storageOf(t datatype.Type) iceberglib.Type {
+	switch t {
+	case datatype.Bool:
+		return iceberglib.PrimitiveTypes.Bool
+	case datatype.Int64:
+		return iceberglib.PrimitiveTypes.Int64
+	case datatype.Float64:
+		return iceberglib.PrimitiveTypes.Float64
+	case datatype.Timestamp:
+		return iceberglib.PrimitiveTypes.TimestampTz
+	case datatype.Date:
+		return iceberglib.PrimitiveTypes.Date
+	case datatype.UUID:
+		return iceberglib.PrimitiveTypes.UUID
+	case datatype.Bytes:
+		return iceberglib.PrimitiveTypes.Binary
+	}
+	if p, s, ok := t.DecimalOf(); ok {
+		return iceberglib.DecimalTypeOf(p, s)
+	}
+	return iceberglib.PrimitiveTypes.String
+}
+
+// columnsOf returns the columns of a table. A string without the driver's comment has whatever type t wants that is a string. Types
+// that the driver cannot write keep the name that Iceberg gives them.
+func columnsOf(schema *iceberglib.Schema, t buffer.Table) []datatype.Column {
+	fields := schema.Fields()
+	columns := make([]datatype.Column, len(fields))
+	for i, f := range fields {
+		columns[i] = datatype.Column{Name: f.Name, Type: typeOf(f), Required: f.Required}
+		if columns[i].Type != datatype.String {
+			continue
+		}
+		for _, want := range t.Columns {
+			if strings.EqualFold(want.Name, f.Name) && docs[want.Type] != "" && f.Doc == "" {
+				columns[i].Type = want.Type
+			}
+		}
+	}
+	return columns
+}
+
+func typeOf(f iceberglib.NestedField) datatype.Type {
+	switch typ := f.Type.(type) {
+	case iceberglib.StringType:
+		for t, doc := range docs {
+			if doc == f.Doc {
+				return t
+			}
+		}
+		return datatype.String
+	case iceberglib.DecimalType:
+		return datatype.Decimal(typ.Precision(), typ.Scale())
+	}
+	for _, t := range []datatype.Type{
+		datatype.Bool, datatype.Int64, datatype.Float64, datatype.Timestamp, datatype.Date, datatype.UUID, datatype.Bytes,
+	} {
+		if storageOf(t).Equals(f.Type) {
+			return t
+		}
+	}
+	return datatype.Type(f.Type.String())
+}
+
+func schemaOf(columns []datatype.Column) *iceberglib.Schema {
+	fields := make([]iceberglib.NestedField, len(columns))
+	for i, c := range columns {
+		fields[i] = iceberglib.NestedField{ID: i + 1, Name: c.Name, Type: storageOf(c.Type), Required: c.Required, Doc: docOf(c.Type)}
+	}
+	return iceberglib.NewSchema(0, fields...)
+}
+
+// docOf is the comment of a column. A string has one too, so that one without it was created by somebody else.
+func docOf(t datatype.Type) string {
+	if t == datatype.String {
+		return "string"
+	}
+	return docs[t]
+}
+
+// load loads a table, or returns nil if it is absent.
+func (t *Target) load(ctx context.Context, id table.Identifier) (*table.Table, error) {
+	tbl, err := t.catalog.LoadTable(ctx, id)
+	if errors.Is(err, catalog.ErrNoSuchTable) || errors.Is(err, catalog.ErrNoSuchNamespace) {
+		return nil, nil
+	}
+	return tbl, err
+}
+
+// maxRaces bounds how often a call begins again because others change the table.
+const maxRaces = 20
+
+// ensure loads the table, after it has created or extended it as t needs it.
+func (t *Target) ensure(ctx context.Context, id table.Identifier, want buffer.Table) (*table.Table, error) {
+	var last error
+	for range maxRaces {
+		tbl, err := t.load(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if tbl == nil {
+			if tbl, err = t.create(ctx, id, want); errors.Is(err, catalog.ErrTableAlreadyExists) {
+				last = err
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		have := columnsOf(tbl.Schema(), want)
+		fit, err := want.Fit(have)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := t.alter(ctx, tbl, have, fit)
+		if err == nil && !changed {
+			return tbl, nil
+		}
+		if err != nil {
+			now, loadErr := t.load(ctx, id)
+			if loadErr != nil || now == nil || now.MetadataLocation() == tbl.MetadataLocation() {
+				return nil, errors.Join(err, loadErr)
+			}
+			last = err // somebody has changed the table meanwhile, perhaps in the same way
+		}
+	}
+	return nil, fmt.Errorf("others change the table all the time: %w", last)
+}
+
+func (t *Target) create(ctx context.Context, id table.Identifier, want buffer.Table) (*table.Table, error) {
+	if err := t.catalog.CreateNamespace(ctx, id[:1], nil); err != nil && !errors.Is(err, catalog.ErrNamespaceAlreadyExists) {
+		if exists, existsErr := t.catalog.CheckNamespaceExists(ctx, id[:1]); existsErr != nil || !exists {
+			return nil, err
+		}
+	}
+	columns, err := want.Fit(nil)
+	if err != nil {
+		return nil, err
+	}
+	opts := []catalog.CreateTableOpt{catalog.WithProperties(tableProperties(want))}
+	for i, c := range columns {
+		if c.Name != t.opts.PartitionBy || c.Type != datatype.Timestamp && c.Type != datatype.Date {
+			continue
+		}
+		spec := iceberglib.NewPartitionSpec(iceberglib.PartitionField{
+			SourceIDs: []int{i + 1}, FieldID: 1000, Name: c.Name + "_day", Transform: iceberglib.DayTransform{},
+		})
+		opts = append(opts, catalog.WithPartitionSpec(&spec))
+	}
+	// A creation that was cut off has an unknown outcome, and the library would delete the metadata of the table.
+	return t.catalog.CreateTable(context.WithoutCancel(ctx), id, schemaOf(columns), opts...)
+}
+
+// alter changes the columns of a table, if they differ.
+func (t *Target) alter(ctx context.Context, tbl *table.Table, have, want []datatype.Column) (changed bool, err error) {
+	tx := onceOnly(t.catalog, tbl).NewTransaction()
+	update := tx.UpdateSchema(true, false)
+	for i, c := range want {
+		switch {
+		case i >= len(have):
+			update.AddColumn([]string{c.Name}, storageOf(c.Type), docOf(c.Type), false, nil)
+		case have[i].Required && !c.Required:
+			update.UpdateColumn([]string{c.Name}, table.ColumnUpdate{Required: iceberglib.Optional[bool]{Val: false, Valid: true}})
+		default:
+			continue
+		}
+		changed = true
+	}
+	if !changed {
+		return false, nil
+	}
+	if err = update.Commit(); err == nil {
+		_, err = tx.Commit(ctx)
+	}
+	return true, err
+}
+
+// Ensure implements [buffer.Target]. A table that somebody else has created may be used if its columns have the types of the package.
+func (t *Target) Ensure(ctx context.Context, table buffer.Table) (err error) {
+	defer catch(&err)
+	id, err := t.identifier(table.ID)
+	if err != nil {
+		return err
+	}
+	_, err = t.ensure(ctx, id, table)
+	if errors.As(err, new(*buffer.SchemaError)) {
+		return fmt.Errorf("iceberg: %w", err) // it names the table
+	}
+	return wrap(err, "table %q", table.ID)
+}
+
+// Extend implements [buffer.Extender].
+func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
+	table.Extend = true
+	return t.Ensure(ctx, table)
+}
+
+// Uncreate implements [buffer.Uncreator]. The files of the table stay: there are no rows in them.
+func (t *Target) Uncreate(ctx context.Context, tableID, creation string) (err error) {
+	defer catch(&err)
+	id, err := t.identifier(tableID)
+	if err != nil || creation == "" {
+		return nil //nolint:nilerr // Ensure cannot have created it
+	}
+	tbl, err := t.load(ctx, id)
+	if err != nil || tbl == nil {
+		return wrap(err, "table %q", tableID)
+	}
+	if tbl.Properties()[creationKey] != creation || tbl.CurrentSnapshot() != nil {
+		return nil
+	}
+	err = t.catalog.DropTable(ctx, id)
+	if errors.Is(err, catalog.ErrNoSuchTable) {
+		err = nil
+	}
+	return wrap(err, "table %q", tableID)
+}
+
+// CountFile implements [buffer.Counter]. It returns the rows that were imported, of an id that the table has forgotten those that its
+// data files still have.
+func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+	defer catch(&err)
+	id, err := t.identifier(table.ID)
+	if err != nil {
+		return 0, err
+	}
+	tbl, err := t.load(ctx, id)
+	if err != nil || tbl == nil {
+		return 0, wrap(err, "table %q", table.ID)
+	}
+	r, err := recordOf(tbl.Properties(), fileID)
+	if rows, found := r.find(fileID); err != nil || found {
+		return rows, wrap(err, "table %q", table.ID)
+	}
+	rows, err = rowsInFiles(ctx, tbl, fileID)
+	return rows, wrap(err, "table %q", table.ID)
+}
+
+// TakenAway implements [buffer.Taker]. Rows without a file of their own were compacted or deleted.
+func (t *Target) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
+	rows, err := t.CountFile(ctx, table, fileID)
+	return rows == 0, err
+}

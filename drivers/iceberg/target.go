@@ -1,0 +1,148 @@
+package iceberg
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/apache/iceberg-go/catalog"
+	sqlcat "github.com/apache/iceberg-go/catalog/sql"
+	_ "modernc.org/sqlite" // registers itself as "sqlite"
+
+	iceberglib "github.com/apache/iceberg-go"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// Options are the choices of [Open] and [New]. A zero field means its default.
+type Options struct {
+	// Namespace has the tables. It is created if it is absent. Default: "forebay".
+	Namespace string
+	// PartitionBy names a column of type date or timestamp. A new table that has it is partitioned by day (UTC). Other tables, and
+	// tables that exist, are not changed.
+	PartitionBy string
+	// KeepSnapshots is how long a snapshot stays after a newer one. [Target.Compact] expires older ones, except the newest 10, and
+	// deletes the files that only they have. Default: 10 minutes. Below zero: forever. Each kept snapshot makes every commit slower.
+	KeepSnapshots time.Duration
+	// KeepIDs is how long the ids of an engine that imports nothing stay in the table. It must be longer than an engine may be down
+	// and then repeat an import. Default: 90 days. Below zero: forever.
+	KeepIDs time.Duration
+}
+
+// Target is a [buffer.Target] whose tables are in an Iceberg catalog. It is safe for concurrent use, also beside other programs that
+// write to the tables.
+type Target struct {
+	catalog catalog.Catalog
+	opts    Options
+	// syncCatalog makes a commit that was found in the catalog durable.
+	syncCatalog func(context.Context) error
+
+	mu         sync.Mutex
+	committers map[string]*committer // by table
+}
+
+// Local is a [Target] on a disk of this machine.
+type Local struct {
+	*Target
+	folder string
+	db     *sql.DB
+}
+
+var (
+	_ buffer.Target      = (*Target)(nil)
+	_ buffer.Extender    = (*Target)(nil)
+	_ buffer.Limiter     = (*Target)(nil)
+	_ buffer.Counter     = (*Target)(nil)
+	_ buffer.Taker       = (*Target)(nil)
+	_ buffer.Uncreator   = (*Target)(nil)
+	_ buffer.Compactor   = (*Target)(nil)
+	_ buffer.LocalDriver = (*Local)(nil)
+)
+
+// New returns a target for the tables of a catalog. The caller closes the catalog after the engine. Tables in local folders are
+// synced; for buckets import the scheme, for example github.com/apache/iceberg-go/io/gocloud/s3.
+func New(c catalog.Catalog, opts Options) *Target {
+	opts.Namespace = cmp.Or(opts.Namespace, "forebay")
+	opts.KeepSnapshots = cmp.Or(opts.KeepSnapshots, 10*time.Minute)
+	opts.KeepIDs = cmp.Or(opts.KeepIDs, 90*24*time.Hour)
+	registerLocalFiles()
+	return &Target{
+		catalog: c, opts: opts, committers: make(map[string]*committer),
+		syncCatalog: func(context.Context) error { return nil },
+	}
+}
+
+// Open opens or creates a warehouse: a folder on a local disk with the catalog, catalog.db, and the tables. Several processes may use it
+// at the same time. The caller closes it after the engine.
+func Open(folder string, opts Options) (*Local, error) {
+	folder, err := filepath.Abs(folder)
+	if err == nil {
+		err = os.MkdirAll(folder, 0o777)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("iceberg: %w", err)
+	}
+	registerLocalFiles()
+	dsn := fileURL(filepath.Join(folder, "catalog.db"))
+	dsn.RawQuery = url.Values{
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)"},
+		"_txlock": {"immediate"},
+	}.Encode()
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, fmt.Errorf("iceberg: %w", err)
+	}
+	_, err = db.Exec("CREATE TABLE IF NOT EXISTS _forebay_sync (n INTEGER NOT NULL); INSERT INTO _forebay_sync SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM _forebay_sync)")
+	var c *sqlcat.Catalog
+	if err == nil {
+		c, err = sqlcat.NewCatalog("forebay", db, sqlcat.SQLite, iceberglib.Properties{"warehouse": fileURL(folder).String()})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("iceberg: open %s: %w", folder, errors.Join(err, db.Close()))
+	}
+	l := &Local{Target: New(c, opts), folder: folder, db: db}
+	l.syncCatalog = l.syncLog
+	return l, nil
+}
+
+// fileURL is the URL of a path, with three slashes: some readers take what follows two for a host.
+func fileURL(path string) *url.URL {
+	path = filepath.ToSlash(path)
+	if path[0] != '/' { // a drive
+		path = "/" + path
+	}
+	return &url.URL{Scheme: "file", Path: path}
+}
+
+// syncLog commits something. A process may have been killed between writing a commit and syncing it: SQLite reads such a commit after
+// a restart, and a power cut takes it back. The next commit syncs both.
+func (l *Local) syncLog(ctx context.Context) error {
+	_, err := l.db.ExecContext(ctx, "UPDATE _forebay_sync SET n = n + 1")
+	return err
+}
+
+// Catalog returns the catalog, for programs that read or maintain the tables. It is open until Close.
+func (t *Target) Catalog() catalog.Catalog { return t.catalog }
+
+// Close closes the catalog. Calls that run fail.
+func (l *Local) Close() error {
+	var err error
+	if c, ok := l.catalog.(catalog.Closer); ok {
+		err = c.Close()
+	}
+	return errors.Join(err, l.db.Close())
+}
+
+// Needs implements [buffer.LocalDriver]: the rows as Parquet, and the metadata of the table.
+func (l *Local) Needs(_, raw int64) (folder string, bytes int64) { return l.folder, raw + 16<<20 }
+
+// Limits implements [buffer.Limiter]. The size of a page has 31 bits.
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: 1 << 30} }
