@@ -19,7 +19,16 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	if err := checkTable(f.Table); err != nil {
 		return err
 	}
-	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
+	err := t.importOnce(ctx, f, batchRows)
+	if errors.As(err, new(*batchError)) {
+		err = t.importOnce(ctx, f, 1) // and names each row that is refused
+	}
+	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
+}
+
+// importOnce imports with a statement for as many rows.
+func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) error {
+	return t.transaction(ctx, func(ctx context.Context, c tx) error {
 		var rows int64
 		for _, obj := range f.Slices {
 			rows += obj.Rows
@@ -40,10 +49,15 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 		if err != nil {
 			return err
 		}
-		return c.Raw(func(conn any) error { return insertFile(ctx, conn.(driverConn), f, columns) })
+		return c.Raw(func(conn any) error { return insertFile(ctx, conn.(driverConn), f, columns, batch) })
 	})
-	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
 }
+
+// batchError ends an attempt in which SQLite refuses a statement of several rows. It does not say which of them, and a conflict clause
+// like ON CONFLICT FAIL leaves some of them inserted.
+type batchError struct{ error }
+
+func (e *batchError) Unwrap() error { return e.error }
 
 // syncLog makes an import that was found durable. The attempt may have been killed between writing its commit and syncing it: SQLite
 // reads such a commit after a restart, and a power cut takes it back. A commit syncs the whole log, but only if it changes a page.
@@ -86,8 +100,8 @@ type inserter struct {
 // span is where the text of an argument is.
 type span struct{ arg, from, to int }
 
-func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []datatype.Column) (err error) {
-	in := &inserter{conn: conn, table: f.Table, columns: columns, rows: max(1, min(batchRows, maxVariables/len(columns)))}
+func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []datatype.Column, batch int) (err error) {
+	in := &inserter{conn: conn, table: f.Table, columns: columns, rows: max(1, min(batch, maxVariables/len(columns)))}
 	if in.places = f.Table.Places(columns); !f.Table.Extend {
 		for i := range in.places {
 			in.places[i] = i
@@ -145,24 +159,36 @@ func (in *inserter) prepare(ctx context.Context, n int) (driver.Stmt, error) {
 		strings.Repeat(row+",", n-1)+row))
 }
 
-// flush inserts the batch. Rows that SQLite refuses are noted, and the batch is inserted without them: the transaction is rolled back
-// at the end, when all are known.
+// flush inserts the batch. A row that SQLite refuses is noted if it is alone: the transaction is rolled back at the end, when all are
+// known.
 func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
 	text := string(in.text)
 	for _, s := range in.spans {
 		in.args[s.arg].Value = text[s.from:s.to]
 	}
 	err := exec(ctx, stmt, in.args, len(in.numbers))
-	if refusesRow(err) {
-		before := len(in.refused.Rows)
-		_, message := refusal(err)
-		err = in.flushSingly(ctx)
-		if err == nil && len(in.refused.Rows) == before {
-			err = buffer.Permanent(errors.New(message)) // of the rows together
-		}
+	switch {
+	case !refusesRow(err):
+	case in.rows > 1:
+		err = &batchError{err}
+	default:
+		err = in.refuse(ctx, in.numbers[0], err)
 	}
 	in.args, in.numbers, in.text, in.spans = in.args[:0], in.numbers[:0], in.text[:0], in.spans[:0]
 	return err
+}
+
+// refuse notes a row that SQLite refuses.
+func (in *inserter) refuse(ctx context.Context, number int64, cause error) error {
+	code, message := refusal(cause)
+	if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(code), Message: message}) {
+		return in.refusal(false)
+	}
+	// A constraint or trigger may have rolled back the transaction. What follows must not be committed row by row.
+	if _, err := in.conn.ExecContext(ctx, "BEGIN IMMEDIATE", nil); err != nil && !noTransaction(err) {
+		return err
+	}
+	return nil
 }
 
 // exec inserts rows. One that the table leaves out without an error is an error too, because the file counts as stored whole.
@@ -175,34 +201,4 @@ func exec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue, rows 
 		return err
 	}
 	return buffer.Permanent(errors.New("the table leaves out a row without an error: look for RAISE(IGNORE) in its triggers, and for ON CONFLICT IGNORE"))
-}
-
-// flushSingly inserts the rows of a batch one by one.
-func (in *inserter) flushSingly(ctx context.Context) (err error) {
-	stmt, err := in.prepare(ctx, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stmt.Close()) }()
-	for i, number := range in.numbers {
-		// A constraint or trigger may have rolled back the transaction. What follows must not be committed row by row.
-		if _, err := in.conn.ExecContext(ctx, "BEGIN IMMEDIATE", nil); err != nil && !noTransaction(err) {
-			return err
-		}
-		args := in.args[i*len(in.columns) : (i+1)*len(in.columns)]
-		for j := range args {
-			args[j].Ordinal = j + 1
-		}
-		err := exec(ctx, stmt, args, 1)
-		switch {
-		case refusesRow(err):
-			code, message := refusal(err)
-			if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(code), Message: message}) {
-				return in.refusal(false)
-			}
-		case err != nil:
-			return err
-		}
-	}
-	return nil
 }

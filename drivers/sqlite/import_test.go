@@ -150,6 +150,34 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
+// A conflict clause that leaves rows of a statement inserted does not blame them.
+func TestRowsRefusedWithConflictClauses(t *testing.T) {
+	for _, clause := range []string{"ABORT", "FAIL", "ROLLBACK"} {
+		path := filepath.Join(t.TempDir(), "a.db")
+		target := open(t, path, sqlite.Options{})
+		execute(t, path, `CREATE TABLE t (c0 TEXT UNIQUE ON CONFLICT `+clause+`) STRICT`)
+		table := buffer.Table{ID: "t", Columns: columns(datatype.Untyped)}
+		var list [][]string
+		for i := range 120 {
+			list = append(list, []string{fmt.Sprint(i)})
+		}
+		list[70][0], list[71][0] = "3", "65" // of another batch, and of the same
+		var refused *buffer.RowsError
+		err := target.Import(t.Context(), file("f", table, list...))
+		if !errors.As(err, &refused) || len(refused.Rows) == 0 || refused.Rows[0].Row != 70 {
+			t.Errorf("%s: Import = %v, want row 70 refused", clause, err)
+			continue
+		}
+		// ROLLBACK takes back the rows that the next one conflicts with.
+		if clause != "ROLLBACK" && (len(refused.Rows) != 2 || refused.Rows[1].Row != 71) {
+			t.Errorf("%s: refused %v, want the rows 70 and 71", clause, refused.Rows)
+		}
+		if got := rows(t, path, "t"); got != nil {
+			t.Errorf("%s: the table has %d rows", clause, len(got))
+		}
+	}
+}
+
 // A function in an index refuses a row without a constraint.
 func TestRowsRefusedByFunctions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
