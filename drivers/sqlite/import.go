@@ -19,6 +19,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	if err := checkTable(f.Table); err != nil {
 		return err
 	}
+	f = withStallTimeout(f, t.opts.StallTimeout)
 	err := t.importOnce(ctx, f, batchRows)
 	if errors.As(err, new(*batchError)) {
 		err = t.importOnce(ctx, f, 1) // and names each row that is refused
@@ -28,7 +29,8 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 
 // importOnce imports with a statement for as many rows.
 func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) error {
-	return t.transaction(ctx, func(ctx context.Context, c tx) error {
+	found := false
+	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
 		var rows int64
 		for _, obj := range f.Slices {
 			rows += obj.Rows
@@ -43,6 +45,7 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) erro
 		case err != nil:
 			return err
 		case n == 0:
+			found = true
 			return syncLog(ctx, c, f.ID)
 		}
 		columns, err := ensure(ctx, c, f.Table)
@@ -51,6 +54,13 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) erro
 		}
 		return c.Raw(func(conn any) error { return insertFile(ctx, conn.(driverConn), f, columns, batch) })
 	})
+	if err != nil || !found {
+		return err
+	}
+	// The sync of the attempt may also have failed before it was killed. Then the kernel holds parts of the log that it takes for written,
+	// and syncs nothing. Their pages are written again, into the database. A reader of an old state prevents that, which is no error.
+	_, err = t.write.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)")
+	return classify(err)
 }
 
 // batchError ends an attempt in which SQLite refuses a statement of several rows. It does not say which of them, and a conflict clause

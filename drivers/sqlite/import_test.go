@@ -261,12 +261,82 @@ func TestLockedDatabase(t *testing.T) {
 	}
 }
 
-// An id that is found may be in a log that nobody has synced, because its attempt was killed before. So a repeated import commits, and a
-// commit syncs the log.
+// hanging is a slice whose reads end only when it is released, whatever their context says.
+type hanging struct {
+	release chan struct{}
+	closed  chan struct{}
+}
+
+func (h hanging) Read([]byte) (int, error) {
+	<-h.release
+	return 0, io.ErrUnexpectedEOF
+}
+
+func (h hanging) Close() error {
+	close(h.closed)
+	return nil
+}
+
+// A staging that hangs keeps the only writer until the import's context ends, or for StallTimeout. Then other tables are imported, and the
+// slice is closed when its read is over.
+func TestHangingStaging(t *testing.T) {
+	target := open(t, filepath.Join(t.TempDir(), "a.db"), sqlite.Options{StallTimeout: 20 * time.Millisecond})
+	patient := open(t, filepath.Join(t.TempDir(), "b.db"), sqlite.Options{StallTimeout: time.Hour})
+	for _, c := range []struct {
+		what   string
+		target *sqlite.Target
+		opens  bool // and hangs afterwards
+		want   string
+	}{
+		{"opening", target, false, "has not answered"},
+		{"reading", target, true, "has not answered"},
+		{"opening until the context ends", patient, false, context.Canceled.Error()},
+		{"reading until the context ends", patient, true, context.Canceled.Error()},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		h := hanging{make(chan struct{}), make(chan struct{})}
+		f := file("f "+c.what, buffer.Table{ID: "t", Columns: columns(datatype.String)}, []string{"a"})
+		whole := f.OpenSlice
+		f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+			if c.target == patient {
+				cancel()
+			}
+			if !c.opens {
+				<-h.release
+			}
+			return h, nil
+		}
+		if err := c.target.Import(ctx, f); err == nil || buffer.IsPermanent(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.what, err, c.want)
+		}
+		if err := c.target.Import(t.Context(), file("other "+c.what, buffer.Table{ID: "other", Columns: columns(datatype.String)}, []string{"a"})); err != nil {
+			t.Errorf("%s: another table: %v", c.what, err)
+		}
+		close(h.release)
+		<-h.closed
+		f.OpenSlice = whole
+		if err := c.target.Import(t.Context(), f); err != nil {
+			t.Errorf("%s: afterwards: %v", c.what, err)
+		}
+		cancel()
+	}
+}
+
+// An id that is found may be in a log that nobody has synced, because its attempt was killed before, or whose sync has failed. So a repeated
+// import commits, and a commit syncs the log; and it moves the log to the database, unless somebody reads an old state.
 func TestImportThatWasFoundIsSynced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.db")
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.db")
 	target := open(t, path, sqlite.Options{})
 	f := file("f", buffer.Table{ID: "t", Columns: columns(datatype.String)}, []string{"a"})
+	reader, err := database(t, path).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if _, err := reader.ExecContext(t.Context(), "BEGIN; SELECT * FROM _forebay_tables"); err != nil {
+		t.Fatal(err)
+	}
 	size := int64(0)
 	for range 3 {
 		if err := target.Import(t.Context(), f); err != nil {
@@ -280,6 +350,23 @@ func TestImportThatWasFoundIsSynced(t *testing.T) {
 			t.Fatalf("the log has %d bytes, as before: nothing was committed", size)
 		}
 		size = wal.Size()
+	}
+	if _, err := reader.ExecContext(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Import(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	withoutLog := filepath.Join(folder, "b.db")
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(withoutLog, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(t, withoutLog, "t"); len(got) != 1 {
+		t.Errorf("without the log the database has %q", got)
 	}
 	if got := rows(t, path, "t"); len(got) != 1 {
 		t.Errorf("%q", got)

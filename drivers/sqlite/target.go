@@ -25,6 +25,9 @@ import (
 type Options struct {
 	// LockTimeout is how long a call waits for another writer of the file. Then it fails, and the engine repeats it. Default: 5 s.
 	LockTimeout time.Duration
+	// StallTimeout is how long an import, which is the only writer of the file meanwhile, waits for bytes of staging. Then it fails,
+	// others can write, and the engine repeats it. Default: 10 s.
+	StallTimeout time.Duration
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
 	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
@@ -59,6 +62,7 @@ var (
 // Open opens or creates the database file. Its folder must exist, on a local disk. The caller closes the Target after the engine.
 func Open(path string, opts Options) (*Target, error) {
 	opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
+	opts.StallTimeout = cmp.Or(opts.StallTimeout, 10*time.Second)
 	opts.KeepIDs = cmp.Or(opts.KeepIDs, 90*24*time.Hour)
 	opts.MaxWAL = cmp.Or(opts.MaxWAL, 64<<20)
 	path, err := filepath.Abs(path)

@@ -1,0 +1,104 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// withStallTimeout returns the file with slices whose opening and each of whose reads fail when ctx ends or limit is over, even if staging
+// looks at neither: it must not keep the only writer of the database, which the imports of all other tables wait for.
+func withStallTimeout(f *buffer.File, limit time.Duration) *buffer.File {
+	guarded := *f
+	guarded.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		src, err := await(ctx, limit, func() (io.ReadCloser, error) { return f.OpenSlice(ctx, obj) }, func(src io.ReadCloser, err error) {
+			if err == nil {
+				_ = src.Close()
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &guardedSlice{ctx: ctx, limit: limit, src: src}, nil
+	}
+	return &guarded
+}
+
+// guardedSlice is an open slice of withStallTimeout.
+type guardedSlice struct {
+	ctx   context.Context
+	limit time.Duration
+	src   io.ReadCloser
+	buf   []byte // of its own: a read that was given up may still write into it
+	err   error  // of a read that was given up; it closes src
+}
+
+func (s *guardedSlice) Read(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	if len(s.buf) < len(p) {
+		s.buf = make([]byte, len(p))
+	}
+	type read struct {
+		n   int
+		err error
+	}
+	got, err := await(s.ctx, s.limit, func() (read, error) {
+		n, err := s.src.Read(s.buf[:len(p)])
+		return read{n, err}, nil
+	}, func(read, error) { _ = s.src.Close() })
+	if err != nil {
+		s.err = err
+		return 0, err
+	}
+	return copy(p, s.buf[:got.n]), got.err
+}
+
+func (s *guardedSlice) Close() error {
+	if s.err != nil {
+		return nil
+	}
+	return s.src.Close()
+}
+
+// grace is how long a call that heeds its context may take to end with it.
+const grace = time.Second
+
+// await returns what call returns, unless ctx ends or limit is over before. Then late gets it instead, as soon as it is there.
+func await[T any](ctx context.Context, limit time.Duration, call func() (T, error), late func(T, error)) (result T, err error) {
+	type outcome struct {
+		result T
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		result, err := call()
+		done <- outcome{result, err}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case o := <-done:
+		return o.result, o.err
+	case <-ctx.Done():
+		err = ctx.Err()
+		timer.Reset(grace)
+		select {
+		case o := <-done:
+			late(o.result, o.err)
+			return result, err
+		case <-timer.C:
+		}
+	case <-timer.C:
+		err = fmt.Errorf("staging has not answered for %s: the import begins again later, so that others can write", limit)
+	}
+	go func() {
+		o := <-done
+		late(o.result, o.err)
+	}()
+	return result, err
+}
