@@ -24,8 +24,8 @@ type ring struct {
 
 const (
 	ringFiles = 4
-	// segmentSize is the size of a usual log segment, shortSegmentSize is for measurements which end too soon to go
-	// around a larger ring. Both are multiples of the block that open writes.
+	// segmentSize is the size of a usual log segment, shortSegmentSize is for measurements that end before they
+	// have gone around a larger ring. Both are multiples of the block that open writes.
 	segmentSize      = 64 << 20
 	shortSegmentSize = 8 << 20
 )

@@ -51,7 +51,7 @@ func onSources(ctx context.Context, e *env, sources, sinks int, measure func(eng
 	return onStorage(ctx, eng, sources*sinks, func() (*sample, error) { return measure(eng, ids) })
 }
 
-// openSinksOfEngine measures memory and CPU of many sinks of which each has rows that wait, while 100 rows a second arrive
+// openSinksOfEngine measures memory and CPU of many sinks, each with rows that wait, while 100 rows a second arrive
 // over all of them. Sources have 100 sinks each, as many as a service may have. One record is a row in each sink of its
 // source.
 func openSinksOfEngine(ctx context.Context, e *env) (*sample, error) {

@@ -176,8 +176,7 @@ func (s *SinkHandle) ID() string { return s.state.id }
 
 // Full returns an [*OverloadError] when as much of the sink waits in local and staging as Tuning.MaxSinkBytes allows,
 // else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others: whoever
-// appends asks each sink before. It is also full while callers of
-// [Buffer.AppendWhenRoom] wait for it.
+// appends asks each sink before. It is also full while callers of [Buffer.AppendWhenRoom] wait for it.
 func (s *SinkHandle) Full() error {
 	limit := s.b.opts.MaxSinkBytes
 	if used := s.state.waiting.Load(); used >= limit || s.state.room.n.Load() > 0 {

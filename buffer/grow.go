@@ -39,8 +39,8 @@ func (e *ChangeError) Error() string {
 }
 
 // CheckNames refuses names of columns that some target could not keep, or would not find again, if the table has types or Extend:
-// two that differ only in case, empty ones, those of more than 63 bytes, with control characters or with a space at an end, and those
-// that begin with _forebay_. It joins all problems.
+// two that differ only in case, and names that are empty, have more than 63 bytes, control characters or a space at an end, or begin
+// with _forebay_. It joins all problems.
 func (t Table) CheckNames() error {
 	if !t.Extend && !slices.ContainsFunc(t.Columns, func(c datatype.Column) bool { return c.Type != datatype.Untyped }) {
 		return nil

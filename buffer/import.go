@@ -99,7 +99,7 @@ func (b *Buffer) describe(f *file) *File {
 	return out
 }
 
-// table is the table of a file for Import: the one of the definition that it was opened with. If the sink's table has grown since,
+// table returns the table of a file for Import, as the definition had it when the file was opened. If the sink's table has grown since,
 // the rows find their columns by name, because the target would refuse them as soon as it has one more. Called with mu held.
 func (f *file) table() Table {
 	t := tableOf(f.rec.Def)

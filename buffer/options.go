@@ -82,8 +82,8 @@ type Tuning struct {
 	// KeyRetention is how long the key of a call is kept, from its rows on: see [Buffer.Claim]. A key may be kept up to a
 	// sixteenth longer. Default: 24 h.
 	KeyRetention time.Duration
-	// MaxKeys and MaxKeyBytes bound the keys that are kept and the bytes that their receipts take on disk, beside those of
-	// MaxDiskBytes. At a bound the oldest sixteenth is forgotten at once, with a warning: calls go on, and those keys are kept
+	// MaxKeys and MaxKeyBytes bound the keys that are kept and the bytes that their receipts take on disk, which
+	// MaxDiskBytes does not count. At a bound the oldest sixteenth is forgotten at once, with a warning: calls go on, and those keys are kept
 	// for less than KeyRetention. A key takes 20 to 40 bytes of memory. Defaults: 1,000,000 and 256 MiB.
 	MaxKeys     int
 	MaxKeyBytes int64

@@ -141,9 +141,9 @@ type receipts struct {
 	keys     int        // in all segments
 	bytes    int64
 
-	// early counts the keys that were forgotten before the end of their retention; warned is when that was last logged.
-	early  int64
-	warned time.Time
+	// forgotten counts the keys that were forgotten before the end of their retention; warned is when that was last logged.
+	forgotten int64
+	warned    time.Time
 }
 
 // segment holds the keys of one period.
@@ -230,7 +230,7 @@ func (r *receipts) add(num uint64, key Key) {
 func (r *receipts) count(st *Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st.Keys, st.KeyBytes, st.KeysForgotten = int64(r.keys), r.bytes, r.early
+	st.Keys, st.KeyBytes, st.KeysForgotten = int64(r.keys), r.bytes, r.forgotten
 }
 
 // addNotes puts the receipts of a chunk into the batch.
@@ -291,7 +291,7 @@ func (t *txn) forgetReceipts() {
 		if !t.now.Before(s.from.Add(b.opts.KeyRetention)) {
 			continue
 		}
-		r.early += int64(len(s.keys))
+		r.forgotten += int64(len(s.keys))
 		if age := t.now.Sub(s.from); r.warned.IsZero() || t.now.Sub(r.warned) >= time.Hour {
 			r.warned = t.now
 			t.onDurable(func() {

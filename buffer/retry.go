@@ -23,8 +23,8 @@ func (b *Buffer) cleanupErrand(f *file) errand {
 	return errand{queueKey{step: stepCleanup, sink: f.sink.id}, f.num, func() { b.queueCleanup(f) }}
 }
 
-// enter reports whether an errand may make its call now. One that has failed before waits for its turn; firstFailed is set
-// where it has a retention, at the end of which it does not wait.
+// enter reports whether an errand may make its call now. One that has failed before waits for its turn. If firstFailed is set,
+// it is queued again at the end of its retention, whether it had a turn or not.
 func (b *Buffer) enter(e errand, failedBefore bool, firstFailed time.Time) bool {
 	if b.probes.admit(e, failedBefore) {
 		return true

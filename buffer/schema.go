@@ -9,9 +9,8 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// SchemaError says that a table has other columns than the file or definition. Rows keep
-// the table and the columns that they were mapped for, so those that wait stay where they are until the table has these columns
-// again. A changed definition helps new rows only.
+// SchemaError says that a table has other columns than the file or definition. Rows keep the table and the columns that they were
+// mapped for, so rows that wait stay where they are until the table has these columns again. A changed definition helps new rows only.
 type SchemaError struct {
 	// Table is the table's id.
 	Table string
@@ -64,7 +63,7 @@ func (e *SchemaError) difference() string {
 	return fmt.Sprintf("their number: %d in the mapping, %d in the table", len(e.Want), len(e.Got)) // a name stands twice
 }
 
-// conflict returns the first column whose values the table cannot take, with the one of the table.
+// conflict returns the first column whose values the table cannot take, and the column of the table.
 func (e *SchemaError) conflict() (want, got datatype.Column, ok bool) {
 	for _, want := range e.Want {
 		if i := place(e.Got, want.Name); i >= 0 && (!e.Got[i].Type.Holds(want.Type) || e.Got[i].Required && !want.Required) {

@@ -5,8 +5,8 @@ const spareBytes = 8 << 20
 
 // spareChunks keeps the chunks of written groups for the next ones. Its zero value is empty. Guarded by gate.mu.
 //
-// A sync.Pool lost: chunks are taken on the processors of the callers and come back on the one of the committer, many at
-// once, and each garbage collection throws them away.
+// A sync.Pool lost: chunks are taken on the processors of the callers and come back on the committer's, many at once,
+// and each garbage collection throws them away.
 type spareChunks struct {
 	chunks []*chunk
 	bytes  int

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// BranchID stands in the ids of tasks. Default: 1.
 	BranchID int
-	// Store keeps the records. The catalog closes it. Default: the one of the folder that is given to Open.
+	// Store keeps the records. The catalog closes it. Default: a store in the folder that is given to Open.
 	Store Store
 	// Tokens makes the tokens of sinks. Default: sinks have none.
 	Tokens Tokens

@@ -14,7 +14,7 @@ import (
 // pauses, until it succeeds.
 type repairs struct {
 	mu sync.Mutex
-	// outOfSync are the sources of which the engine may have another definition than the catalog.
+	// outOfSync are the sources whose definition in the engine may differ from the catalog's.
 	outOfSync map[string]bool
 	// pendingWrites are records that could not be written; nil ones are to be removed.
 	pendingWrites map[string][]byte

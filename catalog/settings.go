@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -287,9 +288,7 @@ func wholeNumber(n json.Number) (int64, error) {
 // with returns o with the changes. The error lists all problems.
 func (o Overrides) with(changes []SettingChange, ofSink bool) (Overrides, *Error) {
 	next := make(Overrides, len(o)+len(changes))
-	for k, v := range o {
-		next[k] = v
-	}
+	maps.Copy(next, o)
 	seen := map[string]bool{}
 	var wrong, protected []string
 	for _, c := range changes {

@@ -16,7 +16,7 @@ type paginationConfig struct {
 	scroller func() scroller
 	stops    stopConfig
 
-	// Of the method multiple: the scrollers by name, and the one of jobs that name none.
+	// Of the method multiple: the scrollers by name, and the name that jobs without one use.
 	scrollers map[string]*paginationConfig
 	fallback  string
 	path      string

@@ -26,8 +26,8 @@ import (
 //	}
 //
 // A column has the name of its field in JSON, unless a tag forebay gives another one. After the name follow the type and options
-// of [TypeOptions] by their names in JSON, such as required=false or epoch=ms, or secret for a [Column.Secret]. Without a type in its tag a column has the one of
-// the Go type:
+// of [TypeOptions] by their names in JSON, such as required=false or epoch=ms, or secret for a [Column.Secret]. Without a type in
+// its tag a column has the type that fits the field:
 //
 //	bool, string, float32, float64     bool, string, float64
 //	signed and small unsigned integers int64

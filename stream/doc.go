@@ -37,7 +37,7 @@
 // is stored, and the answer is the first request's. If nothing was missing, it has the header Idempotent-Replayed: true. The
 // key is stored in one batch with the rows, so this also holds after a crash and when the outcome was unknown. Keys are kept
 // for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Tuning. Concurrent requests with one key take
-// turns. A request of which nothing was stored leaves no key.
+// turns. A request that stored nothing leaves no key.
 //
 // # Errors
 //

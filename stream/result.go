@@ -100,7 +100,7 @@ const (
 	writeFailed = "stream.in.writeFailed"
 	// warningField says what is wrong although the request was accepted.
 	warningField = "X-Stream-Warning"
-	// replayedField marks the answer to a request of which an earlier one with the same key had stored everything.
+	// replayedField marks the answer to a request whose rows an earlier one with the same key had stored already.
 	replayedField = "Idempotent-Replayed"
 )
 

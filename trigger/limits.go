@@ -45,9 +45,7 @@ func Import() Limits {
 // WithDefaults returns c with its zero fields set to the defaults.
 func (l Limits) WithDefaults(c Conditions) Conditions {
 	c.Interval = cmp.Or(c.Interval, l.Default.Interval)
-	if c.Size == 0 {
-		c.Size = l.Default.Size
-	}
+	c.Size = cmp.Or(c.Size, l.Default.Size)
 	c.Count = cmp.Or(c.Count, l.Default.Count)
 	return c
 }

@@ -42,8 +42,8 @@ func (f *fading) Err() error {
 // maxInterruptions bounds the imports of importInterrupted.
 const maxInterruptions = 40
 
-// importInterrupted imports files one after the other. It ends the context of each a little later than that of the one before,
-// counted in looks at the context, until an import ends first. So a driver that commits the rows and the id separately is
+// importInterrupted imports files one after the other. Each context ends a little later than the one before, counted
+// in looks at it, until an import ends first. So a driver that commits the rows and the id separately is
 // caught between the two.
 func importInterrupted(t tb, b *bench) {
 	if b.atLeastOnce {

@@ -149,7 +149,7 @@ func (b *bench) expectRows(table string, files ...*testFile) {
 	b.compare(table, b.read(table), rowsOf(files), b.unordered)
 }
 
-// expectFiles is expectRows for files of which any may come first.
+// expectFiles is expectRows for files in any order.
 func (b *bench) expectFiles(table string, files ...*testFile) {
 	b.t.Helper()
 	b.compare(table, b.read(table), rowsOf(files), true)

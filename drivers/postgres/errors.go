@@ -58,7 +58,7 @@ func refusesRow(e *pgconn.PgError) bool {
 	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == tooDeep || e.Code == syntaxError
 }
 
-// missingPartition tells a row without a partition from one that a check refuses: a check has a name, and that of a domain a type.
+// missingPartition tells a row without a partition from one that a check refuses: the error of a check names the constraint, and that of a domain also the type.
 func missingPartition(e *pgconn.PgError) bool {
 	return e.Code == checkViolation && e.ConstraintName == "" && e.DataTypeName == "" && e.TableName != ""
 }

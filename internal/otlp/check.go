@@ -43,8 +43,8 @@ var (
 )
 
 // Check bounds an export request before it is decoded: two bytes can become a record of 300, the decoder follows any nesting
-// on the stack, and each record gets a copy of its resource. headers is the size of the request headers, of which each
-// record may get a copy too. cost is about the memory of the decoded request in bytes. The error matches [ErrRequest]: a
+// on the stack, and each record gets a copy of its resource. headers is the size of the request headers; each
+// record may get a copy of them too. cost is about the memory of the decoded request in bytes. The error matches [ErrRequest]: a
 // [*TooExpensiveError] above limit, or one that says what is malformed.
 func Check(signal forebay.Signal, enc Encoding, data []byte, headers, limit int) (cost int, err error) {
 	if enc == JSON {

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// DayPrefix begins the names of the folders of a partitioned table, and NoDay is the one of rows without a day. The names
-// are those that Hive, Spark and DuckDB expect.
+// DayPrefix begins the names of the folders of a partitioned table, and NoDay is the folder of rows without a day. Hive, Spark
+// and DuckDB expect these names.
 const (
 	dayColumn = "dt"
 	DayPrefix = dayColumn + "="

@@ -105,7 +105,7 @@ func (s *Store) Find(path string) (fs.FileInfo, error) {
 }
 
 // Write creates the file path durably with what fill writes. The directory of path must exist. Concurrent writers of one
-// path must write equivalent files, one of which remains. id names the temporary files of the path.
+// path must write equivalent files: one of them remains. id names the temporary files of the path.
 func (s *Store) Write(ctx context.Context, path, id string, fill func(w io.Writer) error) error {
 	temp, err := s.StageFile(ctx, id, fill)
 	if err != nil {

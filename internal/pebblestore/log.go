@@ -13,7 +13,7 @@ import (
 // next block on. If it finds none, it takes the rest for a torn write that was never acknowledged, so it would drop acknowledged
 // rows of a short log without an error. Here each chunk is checked, also those that follow unreadable bytes.
 //
-// The format is the one of pebble's package record: blocks of logBlock bytes with chunks in them. The head of a chunk:
+// The format is defined by pebble's package record: blocks of logBlock bytes with chunks in them. The head of a chunk:
 //
 //	offset size
 //	0      4    masked CRC-32C of everything from offset 6 on

@@ -236,7 +236,7 @@ func (o *Opening) Stored(n int) {
 	}
 }
 
-// Full returns nil while more may be stored, else how much of which limit is used. It does not block. While there is no room it
+// Full returns nil while more may be stored, else the limit and how much of it is used. It does not block. While there is no room it
 // is measured in the background, and Config.Roomier is called when there is some.
 func (o *Opening) Full() *RoomUsed {
 	r := &o.room

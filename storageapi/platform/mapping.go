@@ -262,8 +262,8 @@ func (e *execution) importAll(run *Run, left *written) error {
 	return nil
 }
 
-// places returns the destinations of a table: all that the configuration names, or else the one of the component or of a
-// default bucket.
+// places returns the destinations of a table: all that the configuration names, or else the destination that the component
+// or a default bucket gives.
 func (e *execution) places(component *Component, run *Run, o *output) (list []outputMapping) {
 	for _, m := range run.output.Tables {
 		if m.Source == o.name {

@@ -86,7 +86,7 @@ type verifier struct {
 	order   list.List // of hash, the oldest answer first
 }
 
-// answer is what is known of a token. All fields but at are written before done is closed, and not after.
+// answer is what is known of a token. All fields except at are written before done is closed, and not after.
 type answer struct {
 	done    chan struct{}
 	who     streamapi.Identity

@@ -10,8 +10,8 @@ import (
 // maxName is the longest name of a table or column.
 const maxName = 64
 
-// SafeName makes a name of a table or column: letters, digits and "-" stay, everything else becomes "_", of which there
-// is never one at an end or two in a row. A name of more than 64 characters is its checksum and its end.
+// SafeName makes a name of a table or column: letters, digits and "-" stay, everything else becomes "_", never at
+// an end and never two in a row. A name of more than 64 characters is its checksum and its end.
 func SafeName(name string) string {
 	var b strings.Builder
 	gap := false

@@ -245,7 +245,7 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 	}
 }
 
-// add appends a member to the collection that begins at base, or replaces the one of its name.
+// add appends a member to the collection that begins at base, or replaces the member of its name.
 func (p *parser) add(base int, kind Kind, m Member, index *map[string]int) {
 	if at := indexOf(kind, p.open[base:], m.Key, index); at >= 0 {
 		p.open[base+at].Value = m.Value

@@ -220,7 +220,7 @@ func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 	})
 }
 
-// Logger returns the log that the options describe. A nil level is the one of the options.
+// Logger returns the log that the options describe. A nil level stands for the one in the options.
 func (cfg *Config) Logger(w io.Writer, level slog.Leveler) *slog.Logger {
 	if level == nil {
 		level = cfg.LogLevel

@@ -66,7 +66,7 @@ func skipText(text []byte, i int) int {
 	return i
 }
 
-// scanString returns the end of the string of which text[i] is a part, and the flags of what it passes. A negative end means
+// scanString returns the end of the string that text[i] is in, and the flags of what it passes. A negative end means
 // that the string is malformed, see stringFault.
 //
 // After the first byte above 0x7f such bytes are no longer special, so that text in other scripts is fast too.

@@ -35,7 +35,7 @@ type Options struct {
 	Slots  Slots  // of evaluations over large bodies; nil means no bound
 }
 
-// Slots bound how many evaluations over large bodies run at the same time, each of which may take many times its body. They
+// Slots bound how many evaluations over large bodies run at the same time: each may take many times its body. They
 // wait for nothing but the processor, so more of them than processors would take memory and gain no time. Programs that were
 // compiled with the same Slots share them.
 type Slots chan struct{}
