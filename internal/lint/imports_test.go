@@ -35,6 +35,7 @@ var rooms = map[string][]string{
 	"drivers/iceberg/bench":  {"./..."},
 	"drivers/postgres/bench": {"./..."},
 	"drivers/sqlite/bench":   {"./..."},
+	"drivers/parquet/bench":  {"./..."},
 	"internal/importbench":   {"datatype", "buffer"},
 	"internal/pipebench":     {"./..."},
 	"internal/clienttest":    {"./..."},

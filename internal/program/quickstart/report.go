@@ -119,7 +119,11 @@ func (a *audit) print(out io.Writer, dataDir string, temporary bool) {
 		fmt.Fprintf(out, "Query them with what you have. DuckDB:\n\n  %s\n\nSQLite:\n\n  %s\n", duckdb(orders, a.orders), sqlite(orders, a.orders))
 	}
 	if temporary {
-		fmt.Fprintf(out, "\nRemove everything: rm -r %s\n", shellQuote(dataDir))
+		what := "everything"
+		if a.hint != "" { // the tables are elsewhere
+			what = "the data directory"
+		}
+		fmt.Fprintf(out, "\nRemove %s: rm -r %s\n", what, shellQuote(dataDir))
 	}
 	fmt.Fprintln(out)
 }

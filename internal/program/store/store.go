@@ -2,6 +2,7 @@
 package store
 
 import (
+	"context"
 	"iter"
 	"path/filepath"
 
@@ -21,6 +22,8 @@ type Store struct {
 	// Hint is what a user types to see the tables, for a program to print. If it is empty, the tables are folders of CSV files in
 	// the folder tables of the data directory.
 	Hint string
+	// Drop deletes a table with its rows; nil: the target cannot.
+	Drop func(ctx context.Context, table string) error
 	// Closer ends the drivers, after their engine; nil does nothing.
 	Closer func() error
 }
@@ -39,7 +42,7 @@ type Open func(dir string) (*Store, error)
 // Folders opens the default of an engine: folders of CSV files in the data directory.
 func Folders(folder string) (*Store, error) {
 	tables := dir.Tables(filepath.Join(folder, "tables"))
-	return &Store{Target: tables, Tables: tables}, nil
+	return &Store{Target: tables, Tables: tables, Drop: tables.Drop}, nil
 }
 
 // Close ends the drivers.

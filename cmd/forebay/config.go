@@ -1,0 +1,342 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
+	"github.com/forebay/forebay/trigger"
+)
+
+// sourceKeys are the keys of a source in a configuration file.
+type sourceKeys struct {
+	ID             string       `json:"id" doc:"name of the source in addresses; required"`
+	Type           string       `json:"type" doc:"http or otlp; default http"`
+	Secret         string       `json:"secret" doc:"last part of the address, or bearer token of telemetry; required, at least 16 characters, best as ${NAME}"`
+	OldSecret      string       `json:"oldSecret" doc:"secret that is accepted too, until oldSecretUntil"`
+	OldSecretUntil time.Time    `json:"oldSecretUntil" doc:"time such as 2026-11-22T12:00:00Z"`
+	Disabled       bool         `json:"disabled" doc:"true refuses new events; rows that wait still go to their tables"`
+	Split          string       `json:"split" doc:"array or lines: the body is a list of events; default: it is one event"`
+	Settings       settingsKeys `json:"settings" doc:"defaults of the sinks"`
+	Sinks          []sinkKeys   `json:"sinks" doc:"where events go, at most 100"`
+}
+
+type sinkKeys struct {
+	ID       string       `json:"id" doc:"name of the sink; required"`
+	Table    string       `json:"table" doc:"name of the table; required"`
+	Extend   *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
+	Disabled bool         `json:"disabled" doc:"true takes no events; rows that wait still go to their table"`
+	Signals  []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the one of the preset"`
+	Preset   string       `json:"preset" doc:"logs, metrics or traces: typed columns for telemetry, in place of columns"`
+	Settings settingsKeys `json:"settings" doc:"as those of the source, which they override"`
+	Columns  []columnKeys `json:"columns" doc:"columns of the table, 1 to 100"`
+}
+
+type settingsKeys struct {
+	Sync        string        `json:"sync" doc:"wait: an answer means on disk; unsafe: in memory. Default wait"`
+	Compression string        `json:"compression" doc:"none, gzip or zstd: of rows that wait; default gzip"`
+	Upload      conditionKeys `json:"upload" doc:"when rows go from local disk to staging: the first condition that is met"`
+	Import      conditionKeys `json:"import" doc:"when rows go from staging to their table"`
+}
+
+type conditionKeys struct {
+	Interval time.Duration `json:"interval" doc:"longest wait of a row, such as 30s; default 30s for upload, 1m for import"`
+	Size     byteSize      `json:"size" doc:"stored bytes that wait, such as 5MB; default 5MB and 50MB"`
+	Count    int64         `json:"count" doc:"rows that wait; default 10000 and 50000"`
+}
+
+// columnKeys has the keys of a column in the Stream API. Only a template is different: a text.
+type columnKeys struct {
+	Name          string          `json:"name" doc:"name in the table; required"`
+	Type          string          `json:"type" doc:"where the value comes from: uuid, datetime, ip, headers, body, path or template; required"`
+	Path          *string         `json:"path" doc:"field of the event, for type path; \"\" is the whole body"`
+	Template      string          `json:"template" doc:"jsonnet program, for type template"`
+	DefaultValue  json.RawMessage `json:"defaultValue" doc:"value of a path that is missing; without it the event is rejected, or NULL in a typed column"`
+	DefaultOnNull bool            `json:"defaultOnNull" doc:"true uses defaultValue for null too"`
+	RawString     bool            `json:"rawString" doc:"true stores a JSON string without quotes, in a column without dataType"`
+	DataType      string          `json:"dataType" doc:"string, bool, int64, float64, decimal(p,s), timestamp, date, uuid, json or bytes; default: untyped"`
+	Secret        bool            `json:"secret" doc:"true shows *** in place of values in errors and samples"`
+	mapping.TypeOptions
+}
+
+// mistakes are all mistakes of a file.
+type mistakes struct {
+	file string
+	list []mistake
+}
+
+func (m *mistakes) Error() string {
+	slices.SortStableFunc(m.list, func(a, b mistake) int { return cmp.Or(a.line-b.line, a.col-b.col) })
+	text := fmt.Sprintf("%s has a mistake:", m.file)
+	if len(m.list) > 1 {
+		text = fmt.Sprintf("%s has %d mistakes:", m.file, len(m.list))
+	}
+	for _, one := range m.list {
+		text += fmt.Sprintf("\n  %s:%d:%d: %s", m.file, one.line, one.col, strings.ReplaceAll(one.text, "\n", "\n    "))
+	}
+	return text
+}
+
+// readFile reads the configuration file into the flags that are not given, and the sources. The error is a [*mistakes] or one of the
+// file system.
+func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, getenv func(string) (string, bool)) error {
+	text, err := os.ReadFile(cfg.file)
+	if err != nil {
+		return fmt.Errorf("-config: %w", err)
+	}
+	d := &decoder{getenv: getenv, nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}}
+	var doc yaml.Node
+	parser := yaml.NewDecoder(bytes.NewReader(text))
+	err = parser.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%s is empty: \"forebay serve -h\" has an example", cfg.file)
+	case err != nil:
+		return fmt.Errorf("%s is neither YAML nor JSON: %s", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := parser.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		d.report(&doc, "the file has a second document behind ---, which is not read: write one file for each server")
+	}
+	d.substitute(&doc)
+	cfg.fromFile = map[string]string{}
+	var keys []string
+	flags.VisitAll(func(f *flag.Flag) { keys = append(keys, f.Name) })
+	keys = append(slices.DeleteFunc(keys, func(name string) bool { return name == "config" || name == "sample" }), "sources")
+	var sources []sourceKeys
+	d.pairs(doc.Content[0], "", func(key, value *yaml.Node) {
+		switch {
+		case key.Value == "sources":
+			sources = []sourceKeys{}
+			d.into(value, reflect.ValueOf(&sources).Elem(), "sources", 0)
+		case !slices.Contains(keys, key.Value):
+			d.unknownKey(key, keys)
+		default:
+			d.flag(flags, given, key.Value, value, cfg.fromFile)
+		}
+	})
+	if sources != nil {
+		cfg.sources = d.compile(cfg, sources)
+	}
+	if len(d.mistakes) > 0 {
+		return &mistakes{cfg.file, d.mistakes}
+	}
+	return nil
+}
+
+// flag sets a flag from a value of the file, unless it is given already.
+func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, n *yaml.Node, fromFile map[string]string) {
+	var value string
+	if n.Kind == yaml.SequenceNode && name == "trusted-proxies" {
+		var list []string
+		d.into(n, reflect.ValueOf(&list).Elem(), name, 0)
+		value = strings.Join(list, ",")
+	} else {
+		d.scalar(n, reflect.ValueOf(&value).Elem(), name)
+	}
+	if value == "" || given[name] {
+		return
+	}
+	fromFile[name] = value
+	if err := flags.Set(name, value); err != nil {
+		text := err.Error()
+		if _, ok := d.written[n]; ok {
+			text = "the value of the variable cannot be read"
+		} else if text == "parse error" {
+			kind, _ := flag.UnquoteUsage(flags.Lookup(name))
+			text = "must be of the kind " + kind + ", such as " + flags.Lookup(name).DefValue
+		}
+		d.report(n, "%s is %q: %s", name, d.shown(n), text)
+	}
+}
+
+// compile checks the sources and compiles their mappings.
+func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source {
+	opts := forebay.Options{Buffer: cfg.Tuning}
+	if k, _, err := cfg.kindOf(); err == nil {
+		opts.Target = k.limits
+	}
+	seen := map[string]bool{}
+	sources := make([]forebay.Source, len(list))
+	if len(list) > forebay.MaxSources {
+		d.report(d.nodes["sources"], "there are %d sources, at most %d are allowed", len(list), forebay.MaxSources)
+	}
+	for i, keys := range list {
+		at := fmt.Sprintf("sources[%d]", i)
+		s := forebay.Source{
+			ID: keys.ID, Type: forebay.SourceType(keys.Type), Secret: keys.Secret, OldSecret: keys.OldSecret, OldSecretUntil: keys.OldSecretUntil,
+			Disabled: keys.Disabled, Split: forebay.Split(keys.Split), Settings: d.settings(keys.Settings, at+".settings"),
+		}
+		d.require(at, "id", keys.ID)
+		d.require(at, "secret", keys.Secret)
+		if n, ok := d.nodes[at+".secret"]; ok && keys.Secret != "" && len(keys.Secret) < 16 {
+			d.report(n, "secret has %d characters, at least 16 are needed: openssl rand -hex 24 makes one", len(keys.Secret))
+		}
+		if seen[keys.ID] && keys.ID != "" {
+			d.report(d.near(at+".id"), "the id %q is used by two sources", keys.ID)
+		}
+		seen[keys.ID] = true
+		if keys.ID != "" {
+			d.problems(s, opts, at)
+		}
+		sinks := map[string]bool{}
+		for j, keys := range keys.Sinks {
+			at := fmt.Sprintf("%s.sinks[%d]", at, j)
+			sink := d.sink(cfg, keys, at)
+			if sinks[keys.ID] && keys.ID != "" {
+				d.report(d.near(at+".id"), "the id %q is used by two sinks of the source", keys.ID)
+			}
+			sinks[keys.ID] = true
+			d.require(at, "id", keys.ID)
+			d.require(at, "table", keys.Table)
+			if keys.ID != "" && keys.Table != "" && len(sink.Table.Columns) > 0 {
+				d.problems(forebay.Source{ID: "x", Sinks: []forebay.Sink{sink}}, opts, at)
+			}
+			s.Sinks = append(s.Sinks, sink)
+		}
+		sources[i] = s
+	}
+	return sources
+}
+
+// near returns the node of a path, or of what is around it.
+func (d *decoder) near(at string) *yaml.Node {
+	for {
+		if n, ok := d.nodes[at]; ok {
+			return n
+		}
+		at = at[:max(0, strings.LastIndexAny(at, ".["))]
+		if at == "" {
+			return &yaml.Node{Line: 1, Column: 1}
+		}
+	}
+}
+
+func (d *decoder) require(at, key, value string) {
+	if _, ok := d.nodes[at+"."+key]; !ok || value == "" && d.written[d.nodes[at+"."+key]] == "" {
+		d.report(d.near(at+"."+key), "%s is required", key)
+	}
+}
+
+// isList reports whether the node of a path is missing or a list: what else it is was reported.
+func (d *decoder) isList(at string) bool {
+	n, ok := d.nodes[at]
+	return !ok || n.Kind == yaml.SequenceNode
+}
+
+// oneOf reports a word that does not exist.
+func (d *decoder) oneOf(at, value string, words ...string) {
+	if value != "" && !slices.Contains(words, value) {
+		d.report(d.near(at), "%s is %q, must be one of %s", last(at), d.shown(d.near(at)), strings.Join(words, ", "))
+	}
+}
+
+func (d *decoder) settings(keys settingsKeys, at string) forebay.Settings {
+	d.oneOf(at+".sync", keys.Sync, "wait", "unsafe")
+	d.oneOf(at+".compression", keys.Compression, "none", "gzip", "zstd")
+	s := forebay.Settings{Upload: keys.Upload.conditions(), Import: keys.Import.conditions()}
+	s.Sync = map[string]forebay.SyncMode{"wait": forebay.SyncWait, "unsafe": forebay.SyncUnsafe}[keys.Sync]
+	s.Compression = map[string]forebay.Compression{
+		"none": forebay.CompressionNone, "gzip": forebay.CompressionGzip, "zstd": forebay.CompressionZstd,
+	}[keys.Compression]
+	return s
+}
+
+func (k conditionKeys) conditions() trigger.Conditions {
+	return trigger.Conditions{Interval: k.Interval, Size: int64(k.Size), Count: k.Count}
+}
+
+func (d *decoder) sink(cfg *serveConfig, keys sinkKeys, at string) forebay.Sink {
+	s := forebay.Sink{
+		ID: keys.ID, Disabled: keys.Disabled, Settings: d.settings(keys.Settings, at+".settings"),
+		Table: forebay.Table{ID: keys.Table, Extend: cfg.Extend},
+	}
+	if keys.Extend != nil {
+		s.Table.Extend = *keys.Extend
+	}
+	for _, signal := range keys.Signals {
+		s.AllowedSignals = append(s.AllowedSignals, forebay.Signal(signal))
+	}
+	d.oneOf(at+".preset", keys.Preset, "logs", "metrics", "traces")
+	presets := map[string]func() mapping.Columns{"logs": otlpflat.LogColumns, "metrics": otlpflat.PointColumns, "traces": otlpflat.SpanColumns}
+	preset, ok := presets[keys.Preset]
+	switch {
+	case ok && len(keys.Columns) > 0:
+		d.report(d.near(at+".preset"), "preset and columns exclude each other: leave out one of them")
+	case ok:
+		s.Table.Columns = preset()
+		if s.AllowedSignals == nil {
+			s.AllowedSignals = []forebay.Signal{forebay.Signal(keys.Preset)}
+		}
+	case len(keys.Columns) == 0 && keys.Preset == "" && d.isList(at+".columns"):
+		d.report(d.near(at+".columns"), "columns are required: at least one, or a preset for telemetry")
+	}
+	for i, c := range keys.Columns {
+		at := fmt.Sprintf("%s.columns[%d]", at, i)
+		column := mapping.Column{
+			Type: mapping.Type(c.Type), Name: c.Name, Default: c.DefaultValue, DefaultOnNull: c.DefaultOnNull, RawString: c.RawString,
+			DataType: datatype.Type(c.DataType), Secret: c.Secret, TypeOptions: c.TypeOptions,
+		}
+		if c.Path != nil {
+			column.Path = *c.Path
+		} else if column.Type == mapping.TypePath {
+			d.report(d.near(at), "path is required in a column of type path")
+		}
+		if c.Template != "" {
+			column.Template = mapping.TemplateSource{Language: "jsonnet", Content: c.Template}
+		}
+		s.Table.Columns = append(s.Table.Columns, column)
+	}
+	return s
+}
+
+// problems reports what the compiler of definitions says about a source without sinks, or about one sink, whose path is at.
+func (d *decoder) problems(s forebay.Source, opts forebay.Options, at string) {
+	_, err := forebay.Compile(s, opts)
+	refused, ok := errors.AsType[*forebay.DefinitionError](err)
+	if !ok {
+		return
+	}
+	for _, problem := range refused.Problems {
+		text, place := problem.Error(), at
+		if len(s.Sinks) > 0 {
+			text = strings.TrimPrefix(strings.TrimPrefix(text, fmt.Sprintf("sink %q: ", s.Sinks[0].ID)), "sink 0: ")
+		}
+		if column, ok := errors.AsType[*mapping.DefinitionError](problem); ok && column.Index >= 0 {
+			place = fmt.Sprintf("%s.columns[%d].%s", at, column.Index, strings.TrimSuffix(column.Field, ".content"))
+		} else if limit, ok := errors.AsType[*trigger.LimitError](problem); ok { // Upload.Interval
+			place = at + ".settings." + strings.ToLower(limit.Key)
+			named := *limit
+			named.Key = "settings." + strings.ToLower(limit.Key)
+			text = named.Error()
+			if limit.Key == "Import.Interval" && limit.Below && limit.Min != "1s" {
+				text += "; min-import-interval: 1s at the top of the file allows less"
+			}
+		} else if field, _, ok := strings.Cut(text, ":"); ok {
+			field, _, _ = strings.Cut(field, " ")
+			key, ok := map[string]string{"ID": "id", "Type": "type", "Split": "split", "OldSecret": "oldSecret", "AllowedSignals": "signals"}[field]
+			if ok {
+				place, text = at+"."+key, key+strings.TrimPrefix(text, field)
+			}
+		}
+		n := *d.near(place)
+		if column, ok := errors.AsType[*mapping.DefinitionError](problem); ok && n.Style == yaml.LiteralStyle {
+			n.Line += column.Line // the text begins in the line below |
+		}
+		d.report(&n, "%s", text)
+	}
+}

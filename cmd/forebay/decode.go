@@ -1,0 +1,307 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/forebay/forebay/trigger"
+)
+
+// mistake is one thing that is wrong with a configuration file. It shows no value of an environment variable.
+type mistake struct {
+	line, col int
+	text      string
+}
+
+// decoder reads the nodes of a file into structs, by the names of their json tags. It goes on after a mistake.
+type decoder struct {
+	getenv   func(string) (string, bool)
+	mistakes []mistake
+	// nodes are the values that were read, by their path, such as sources[0].id.
+	nodes map[string]*yaml.Node
+	// written is the text of scalars with variables, before they were replaced.
+	written map[*yaml.Node]string
+}
+
+func (d *decoder) report(n *yaml.Node, format string, args ...any) {
+	d.mistakes = append(d.mistakes, mistake{n.Line, n.Column, fmt.Sprintf(format, args...)})
+}
+
+// variable is ${NAME}; $${ is a plain ${.
+var variable = regexp.MustCompile(`\$?\$\{[^}]*\}?`)
+
+var variableName = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
+
+// substitute replaces the variables in all scalars below n.
+func (d *decoder) substitute(n *yaml.Node) {
+	for _, c := range n.Content {
+		d.substitute(c)
+	}
+	if n.Kind != yaml.ScalarNode || !strings.Contains(n.Value, "${") {
+		return
+	}
+	d.written[n] = n.Value
+	n.Value = variable.ReplaceAllStringFunc(n.Value, func(text string) string {
+		if strings.HasPrefix(text, "$$") {
+			return text[1:]
+		}
+		m := variableName.FindStringSubmatch(text)
+		if m == nil {
+			d.report(n, "%s is no variable: write ${NAME}, or $${ for the characters themselves", text)
+			return ""
+		}
+		value, ok := d.getenv(m[1])
+		if !ok || value == "" {
+			d.report(n, "the environment variable %s is not set: set it before the start, for example with export %[1]s=…", m[1])
+		}
+		return value
+	})
+}
+
+// shown is the text of a scalar for a message.
+func (d *decoder) shown(n *yaml.Node) string {
+	if text, ok := d.written[n]; ok {
+		return text
+	}
+	return n.Value
+}
+
+// kindOfNode is what a user calls a node.
+func kindOfNode(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a list of keys"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!null":
+		return "empty"
+	}
+	return "a single value"
+}
+
+// pairs yields the keys of a mapping, and reports keys that come twice.
+func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		d.report(n, "%s must have keys with values, it is %s", or(last(at), "the file"), kindOfNode(n))
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if line, ok := seen[key.Value]; ok {
+			d.report(key, "%q comes twice, first in line %d", key.Value, line)
+			continue
+		}
+		seen[key.Value] = key.Line
+		visit(key, value)
+	}
+}
+
+// unknownKey reports a key that does not exist, with the one that was meant if there is one.
+func (d *decoder) unknownKey(key *yaml.Node, known []string) {
+	if near := nearest(key.Value, known); near != "" {
+		d.report(key, "unknown key %q; do you mean %q?", key.Value, near)
+		return
+	}
+	slices.Sort(known)
+	d.report(key, "unknown key %q; there are %s", key.Value, strings.Join(known, ", "))
+}
+
+// byteSize is a size such as 5MB.
+type byteSize int64
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	timeType     = reflect.TypeFor[time.Time]()
+	sizeType     = reflect.TypeFor[byteSize]()
+	rawType      = reflect.TypeFor[json.RawMessage]()
+)
+
+// maxDepth ends the reading of a file whose aliases go in circles.
+const maxDepth = 20
+
+// into reads a node into v, whose path is at.
+func (d *decoder) into(n *yaml.Node, v reflect.Value, at string, depth int) {
+	for n.Kind == yaml.AliasNode && depth < maxDepth {
+		n, depth = n.Alias, depth+1
+	}
+	if depth >= maxDepth {
+		d.report(n, "%s is nested too deep", last(at))
+		return
+	}
+	d.nodes[at] = n
+	switch v.Type() {
+	case rawType:
+		var value any
+		err := n.Decode(&value)
+		if err == nil {
+			var text []byte
+			if text, err = json.Marshal(value); err == nil {
+				v.SetBytes(text)
+			}
+		}
+		if err != nil {
+			d.report(n, "%s has no form in JSON", last(at))
+		}
+		return
+	case durationType, timeType, sizeType:
+		d.scalar(n, v, at)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		fields := map[string][]int{}
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			if name := keyOf(f); name != "" {
+				fields[name] = f.Index
+			}
+		}
+		d.pairs(n, at, func(key, value *yaml.Node) {
+			index, ok := fields[key.Value]
+			if !ok {
+				d.unknownKey(key, keysOf(v.Type()))
+				return
+			}
+			d.into(value, v.FieldByIndex(index), join(at, key.Value), depth+1)
+		})
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.into(n, v.Elem(), at, depth)
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			d.report(n, "%s must be a list, it is %s", last(at), kindOfNode(n))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, c := range n.Content {
+			d.into(c, v.Index(i), fmt.Sprintf("%s[%d]", at, i), depth+1)
+		}
+	default:
+		d.scalar(n, v, at)
+	}
+}
+
+// scalar reads a single value.
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, at string) {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		d.report(n, "%s must be a single value, it is %s", last(at), kindOfNode(n))
+		return
+	}
+	var err error
+	want := ""
+	switch v.Interface().(type) {
+	case time.Duration:
+		var value time.Duration
+		want = "a duration such as 30s or 5m"
+		value, err = time.ParseDuration(n.Value)
+		v.SetInt(int64(value))
+	case time.Time:
+		var value time.Time
+		want = "a time such as 2026-11-22T12:00:00Z"
+		value, err = time.Parse(time.RFC3339, n.Value)
+		v.Set(reflect.ValueOf(value))
+	case byteSize:
+		var value int64
+		want = "a size such as 5MB"
+		value, err = trigger.ParseSize(n.Value)
+		v.SetInt(value)
+	default:
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(n.Value)
+		case reflect.Bool:
+			var value bool
+			want = "true or false"
+			value, err = strconv.ParseBool(n.Value)
+			v.SetBool(value)
+		case reflect.Int, reflect.Int64:
+			var value int64
+			want = "a whole number"
+			value, err = strconv.ParseInt(n.Value, 10, 64)
+			v.SetInt(value)
+		default:
+			err, want = fmt.Errorf("type %s", v.Type()), "something else" // a field that the decoder does not know
+		}
+	}
+	if err != nil {
+		d.report(n, "%s must be %s, it is %q", last(at), want, d.shown(n))
+	}
+}
+
+// keyOf is the key of a field; "" if it has none.
+func keyOf(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// keysOf are the keys of a struct, in order.
+func keysOf(t reflect.Type) (keys []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if name := keyOf(f); name != "" {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+func join(at, key string) string {
+	if at == "" {
+		return key
+	}
+	return at + "." + key
+}
+
+// last is the end of a path: interval, or columns[2].
+func last(at string) string { return at[strings.LastIndexByte(at, '.')+1:] }
+
+func or(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+// nearest returns the name that was probably meant; "" if none is near.
+func nearest(name string, known []string) (best string) {
+	least := 1 + len(name)/3
+	for _, k := range known {
+		if distance := editDistance(plain(name), plain(k)); distance < least || distance == least && best == "" {
+			best, least = k, distance
+		}
+	}
+	return best
+}
+
+// plain removes what people write differently in names.
+func plain(name string) string {
+	return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
+}
+
+// editDistance counts the characters to insert, delete or replace.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

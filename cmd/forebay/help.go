@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// overview is the answer to forebay -h.
+func overview() string {
+	var b strings.Builder
+	b.WriteString(`forebay takes events and telemetry over HTTP and gRPC, confirms them once they are on disk, and moves them to tables
+without losing or duplicating a row.
+
+Begin here:
+
+  forebay demo -target sqlite:demo.db                  10,000 events through all levels, and the rows counted
+  forebay serve -source web -target sqlite:events.db   a server that prints a command to send it an event
+  forebay serve -config forebay.yaml                   a server whose sources are in a file
+  forebay check -config forebay.yaml -sample events.json
+
+Commands:
+
+`)
+	for _, v := range verbs() {
+		fmt.Fprintf(&b, "  %-10s %s\n", v.name, v.summary)
+	}
+	b.WriteString("\nTargets, for -target:\n\n")
+	for _, k := range targetKinds() {
+		fmt.Fprintf(&b, "  %-40s %s\n", k.form, k.summary)
+	}
+	b.WriteString("\nPlaces where rows wait for their table, for -staging:\n\n")
+	for _, k := range stagingKinds() {
+		fmt.Fprintf(&b, "  %-40s %s\n", k.form, k.summary)
+	}
+	b.WriteString("\n\"forebay COMMAND -h\" has the flags of a command, and examples.\n")
+	return b.String()
+}
+
+const serveHelp = `
+forebay serve takes events over HTTP and telemetry over OTLP, and stores them in tables.
+
+  forebay serve -source web                            tables are CSV files in data/tables
+  forebay serve -source web -target sqlite:events.db
+  forebay serve -target postgres://me@db/analytics -dir /var/lib/forebay
+  forebay serve -config forebay.yaml                   sources in a file; kill -HUP reloads it without a gap
+
+Without sources in a file, they are managed by the Stream API: the server prints commands to try it. A file looks like this:
+
+  target: sqlite:events.db
+  min-import-interval: 1s
+  sources:
+    - id: web
+      secret: ${WEB_SECRET}          # POST http://127.0.0.1:8080/stream/1/web/SECRET
+      settings:
+        upload: {interval: 1s}
+        import: {interval: 1s}
+      sinks:
+        - id: events
+          table: events
+          extend: true               # a column more below is a column more in the table
+          columns:
+            - {name: id, type: uuid, dataType: uuid}
+            - {name: at, type: datetime, dataType: timestamp}
+            - {name: user, type: path, path: user.id, dataType: int64}
+            - {name: kind, type: path, path: kind, dataType: string, defaultValue: unknown}
+    - id: telemetry
+      type: otlp
+      secret: ${OTLP_SECRET}         # OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20SECRET
+      sinks:
+        - {id: logs, table: logs, preset: logs}
+        - {id: metrics, table: metrics, preset: metrics}
+        - {id: traces, table: traces, preset: traces}
+
+"forebay check -config forebay.yaml -sample events.json" shows the rows that events give. docs/forebay.md has all keys.
+GET /metrics on -api-addr is for Prometheus, GET /readiness-check on -addr for a balancer.
+`
+
+const demoHelp = `
+forebay demo sends events through all levels of an engine, reads the tables back and counts the rows. The last line has the result:
+quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0. The exit status is 1 if a row was lost or doubled.
+
+  forebay demo                                         CSV files in a temporary directory
+  forebay demo -n 100000 -target sqlite:demo.db
+  forebay demo -target parquet:lake
+  forebay demo -crash                                  the engine is killed again and again, the clients retry
+`
+
+const checkHelp = `
+forebay check reads a configuration file as serve does, starts nothing, and names every mistake with its line and column.
+
+  forebay check -config forebay.yaml
+  forebay check -config forebay.yaml -sample events.json    shows the rows that the events of a file give
+  echo '{"user":{"id":42}}' | forebay check -config forebay.yaml -sample -
+
+A sample is one JSON document, an array of events, or one event a line. For a source of type otlp an event is a flat record, such as
+{"body":"hello","severity_text":"INFO"}. The exit status is 1 if the file has a mistake or a sink rejects an event of the sample.
+`
+
+const extractHelp = `
+forebay extract pulls records from an HTTP API, as a JSON configuration says, into tables.
+
+  forebay extract                                            a bundled configuration and API, to see it work
+  forebay extract -config pull.json -data data -state state.json -target sqlite:pulled.db
+  forebay extract -config pull.json -out files               CSV files and manifests, without an engine
+
+After a crash or an error a run with -state goes on behind the last page that is on disk. docs/extractor.md describes the configuration.
+`
+
+const inspectHelp = `
+forebay inspect shows what waits in a data directory, where, for how long and why. It changes nothing.
+
+  forebay inspect data                                 of a server that is stopped
+  forebay inspect -verify data                         counts the stored rows again; status 1 if they differ
+  forebay inspect -rows SLICE data                     writes the rows of a slice as CSV
+  curl -X POST http://127.0.0.1:8082/checkpoint        makes a copy of a server that runs with -admin 127.0.0.1:8082
+`
+
+const templatesHelp = `
+forebay templates evaluates a jsonnet template over one JSON event, and shows the value and the cost.
+
+  echo '{"a":{"b":1}}' | forebay templates -e "Body('a.b') + 1"
+  forebay templates -template label.jsonnet -event event.json -header X-Env=prod
+`

@@ -1,0 +1,140 @@
+// Command forebay is Forebay for those who write no Go: it takes events and telemetry over the network and stores them in tables.
+//
+//	cd cmd/forebay && go build .
+//	./forebay demo -target sqlite:demo.db
+//	./forebay serve -source web -target sqlite:events.db
+//	./forebay -h
+//
+// It is a module of its own, because it has all drivers. docs/forebay.md describes flags, the configuration file and failures.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/forebay/forebay/internal/program/extract"
+	"github.com/forebay/forebay/internal/program/inspect"
+	"github.com/forebay/forebay/internal/program/quickstart"
+	"github.com/forebay/forebay/internal/program/templates"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal is not caught
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	p := process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.LookupEnv, reload: hup}
+	os.Exit(p.run(ctx, os.Args[1:]))
+}
+
+// process is what a verb has of its process.
+type process struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) (string, bool)
+	// reload asks a server to read its configuration again.
+	reload <-chan os.Signal
+}
+
+// verb is a command of the program.
+type verb struct {
+	name, summary string
+	// help stands before the flags.
+	help string
+	run  func(p process, ctx context.Context, args []string) int
+}
+
+func verbs() []verb {
+	return []verb{
+		{"serve", "take events and telemetry, and store them in tables", serveHelp, process.serve},
+		{"demo", "send events through all levels, and count the rows in the tables", demoHelp, process.demo},
+		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
+		{"extract", "pull records from an HTTP API into tables", extractHelp, process.extract},
+		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
+		{"templates", "try a template on an event", templatesHelp, process.templates},
+	}
+}
+
+// The exit status of a verb that failed, and of one that was called in a wrong way.
+const (
+	failed     = 1
+	wrongUsage = 2
+)
+
+// run returns the exit status.
+func (p process) run(ctx context.Context, args []string) int {
+	name := ""
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	all := verbs()
+	if slices.Contains([]string{"-h", "-help", "--help", "help"}, name) {
+		if len(args) == 0 {
+			fmt.Fprint(p.stdout, overview())
+			return 0
+		}
+		name, args = args[0], []string{"-h"} // forebay help serve
+	}
+	names := make([]string, len(all))
+	for i, v := range all {
+		names[i] = v.name
+		if v.name != name {
+			continue
+		}
+		if len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
+			p.stderr = p.stdout
+			fmt.Fprintln(p.stdout, strings.TrimSpace(v.help)+"\n")
+			args = args[:1]
+		}
+		return v.run(p, ctx, args)
+	}
+	if name == "" {
+		fmt.Fprint(p.stderr, overview())
+		return wrongUsage
+	}
+	fmt.Fprintf(p.stderr, "forebay: there is no command %q", name)
+	if near := nearest(name, names); near != "" {
+		fmt.Fprintf(p.stderr, "; do you mean %q?", near)
+	}
+	fmt.Fprintf(p.stderr, " There are %s. \"forebay -h\" shows examples.\n", strings.Join(names, ", "))
+	return wrongUsage
+}
+
+// end reports how a verb ended.
+func (p process) end(name string, err error, status int) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(p.stderr, "forebay %s: %v\n", name, err)
+	return status
+}
+
+func (p process) inspect(ctx context.Context, args []string) int {
+	return p.end("inspect", inspect.Run(ctx, args, p.stdout, p.stderr, inspect.Options{Staging: openInspected}), failed)
+}
+
+func (p process) templates(_ context.Context, args []string) int {
+	return p.end("templates", templates.Run(args, p.stdin, p.stdout, p.stderr), failed)
+}
+
+func (p process) extract(ctx context.Context, args []string) int {
+	var pl places
+	err := extract.Run(ctx, args, p.stdout, p.stderr, extract.Options{Flags: pl.register, Open: pl.open})
+	return p.end("extract", err, extract.ExitStatus(err))
+}
+
+func (p process) demo(ctx context.Context, args []string) int {
+	var pl places
+	return quickstart.Main(ctx, args, p.stdout, p.stderr, quickstart.Options{
+		Flags: pl.register, Open: pl.open,
+		Child: func() []string { return []string{"demo", "-target=" + pl.target, "-staging=" + pl.staging} },
+	})
+}

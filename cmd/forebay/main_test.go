@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// asProgram makes the test binary behave as the program, in its own process.
+const asProgram = "FOREBAY_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// call runs a verb in this process.
+func call(t *testing.T, stdin string, env map[string]string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	p := process{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, getenv: func(name string) (string, bool) {
+		value, ok := env[name]
+		return value, ok
+	}}
+	status = p.run(t.Context(), args)
+	return status, out.String(), errs.String()
+}
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant, as in %s (-update writes it)\n%s", got, path, want)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	status, overview, _ := call(t, "", nil, "-h")
+	if status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	for _, v := range verbs() {
+		status, out, errs := call(t, "", nil, v.name, "-h")
+		if status != 0 || errs != "" || !strings.Contains(out, "\n  forebay "+v.name) && !strings.Contains(out, "| forebay "+v.name) || !strings.Contains(out, "\n  -") {
+			t.Errorf("%s -h: status %d, %q, without an example or flags:\n%s", v.name, status, errs, out)
+		}
+		if _, again, _ := call(t, "", nil, "help", v.name); firstLine(again) != firstLine(out) || !strings.Contains(overview, "  "+v.name+" ") {
+			t.Errorf("help %s differs, or the overview has no %[1]s", v.name)
+		}
+	}
+	for _, k := range targetKinds() {
+		if !strings.Contains(overview, k.form) {
+			t.Errorf("the overview has no %s:\n%s", k.form, overview)
+		}
+	}
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// A wrong call says what to do, and shows no secret.
+func TestWrongCalls(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "Begin here"},
+		{[]string{"srve"}, `do you mean "serve"?`},
+		{[]string{"serve", "-adr", ":1"}, `"forebay serve -h" shows all`},
+		{[]string{"serve", "extra"}, "flags begin with a dash"},
+		{[]string{"serve", "-target", "mysql://me:hunter2@db/x"}, "sqlite:FILE, postgres://"},
+		{[]string{"serve", "-target", "host=db password=hunter2"}, "sqlite:FILE, postgres://"},
+		{[]string{"serve", "-staging", "s4:hunter2"}, "dir:FOLDER"},
+		{[]string{"serve", "-target", "sqlite:"}, "without a place"},
+		{[]string{"serve", "-target", "sqlite:x.db", "-gzip"}, "for tables in folders"},
+		{[]string{"serve", "-config", "none.yaml"}, "none.yaml"},
+		{[]string{"check"}, "-config"},
+		{[]string{"demo", "-n", "0"}, "-n must be"},
+		{[]string{"demo", "-n", "1", "-target", "postgres://me:hunter2@%zz/x", "-dir", t.TempDir()}, "connection string cannot be read"},
+		{[]string{"demo", "-n", "1", "-target", "sqlite:no/such/folder/x.db", "-dir", t.TempDir()}, "its folder must exist"},
+		{[]string{"inspect"}, "name one data directory"},
+		{[]string{"inspect", "-staging", "s4:x", t.TempDir()}, "dir:FOLDER"},
+		{[]string{"extract", "-config", "none.json"}, "none.json"},
+		{[]string{"templates"}, "give a template"},
+	} {
+		status, out, errs := call(t, "", nil, tt.args...)
+		if status == 0 || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") {
+			t.Errorf("%q: status %d, want %q in\n%s%s", tt.args, status, tt.want, out, errs)
+		}
+	}
+}
+
+// The demo ends with the last line of the quickstart on every target that needs no server.
+func TestDemo(t *testing.T) {
+	folder := t.TempDir()
+	for _, target := range []string{"", "dir:" + folder + "/csv", "sqlite:" + folder + "/demo.db", "parquet:" + folder + "/lake"} {
+		t.Run(target, func(t *testing.T) {
+			args := []string{"demo", "-n", "300", "-clients", "8", "-dir", t.TempDir()}
+			if target != "" {
+				args = append(args, "-target", target)
+			}
+			for range 2 { // the second run finds the rows of the first
+				status, out, errs := call(t, "", nil, args...)
+				if want := "\nquickstart: sent=300 rows=600 rejected=0 lost=0 duplicated=0\n"; status != 0 || !strings.HasSuffix(out, want) {
+					t.Fatalf("status %d\n%s%s", status, out, errs)
+				}
+			}
+		})
+	}
+	if n := rowsOf(t, folder+"/demo.db", `"in.c-shop.audit"`); n != 600 {
+		t.Errorf("the database has %d rows, want 600", n)
+	}
+}
+
+// rowsOf counts the rows of a table of SQLite; 0 if there is no such table.
+func rowsOf(t *testing.T, file, table string) (n int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil && !strings.Contains(err.Error(), "no such table") {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestExtractIntoADatabase(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pulled.db")
+	status, out, errs := call(t, "", nil, "extract", "-target", "sqlite:"+file)
+	if status != 0 || !strings.Contains(out, "table in.c-extract.orders: 10 rows") {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+	if n := rowsOf(t, file, `"in.c-extract.items"`); n != 20 {
+		t.Errorf("%d items, want 20", n)
+	}
+}
+
+func TestInspectAndTemplates(t *testing.T) {
+	data, staging := t.TempDir(), t.TempDir()
+	if status, out, errs := call(t, "", nil, "demo", "-n", "10", "-dir", data, "-staging", "dir:"+staging); status != 0 {
+		t.Fatalf("status %d\n%s%s", status, out, errs)
+	}
+	status, out, errs := call(t, "", nil, "inspect", "-verify", "-staging", "dir:"+staging, data)
+	if status != 0 || !strings.Contains(out, "shop/orders") || !strings.Contains(out, "holds") {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+	status, out, errs = call(t, `{"a":{"b":1}}`, nil, "templates", "-cost=false", "-e", "Body('a.b') + 1")
+	if status != 0 || !strings.Contains(out, "value       2\n") {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}
+
+// Every mistake of a file is told at once, with its place, and no value of a variable is.
+func TestMistakes(t *testing.T) {
+	status, out, errs := call(t, "", map[string]string{"SHOP_SECRET": "hunter2"}, "check", "-config", "testdata/wrong.yaml")
+	if status == 0 || out != "" || strings.Contains(errs, "hunter2") {
+		t.Errorf("status %d, %s", status, out)
+	}
+	golden(t, "wrong.golden", errs)
+}
+
+func TestSample(t *testing.T) {
+	env := map[string]string{"WEB_SECRET": "hunter2-hunter2-hunter2"}
+	status, out, errs := call(t, "", env, "check", "-config", "testdata/web.yaml", "-sample", "testdata/events.json")
+	if status != failed || strings.Contains(out+errs, "hunter2") || strings.Contains(out+errs, "ada@") {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+	golden(t, "sample.golden", out+errs)
+	for _, sample := range []string{`[{"user":{"id":1}},{"user":{"id":2}}]`, "{\"user\":{\"id\":1}}\n{\"user\":{\"id\":2}}\n"} {
+		status, out, errs := call(t, sample, env, "check", "-config", "testdata/web.yaml", "-sample", "-")
+		if status != 0 || strings.Count(out, "\n  2") != 2 || strings.Contains(out, "\n  3") {
+			t.Errorf("sample %s: status %d\n%s%s", sample, status, out, errs)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	valid, err := os.ReadFile("testdata/web.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"WEB_SECRET": "hunter2-hunter2-hunter2", "EMPTY": ""}
+	for _, tt := range []struct{ name, text, want string }{
+		{"as it is", string(valid), ""},
+		{"JSON with tabs", "{\n\t\"sources\": [\n\t\t{\"id\": \"web\", \"secret\": \"${WEB_SECRET}\", \"sinks\": []}\n\t]\n}", ""},
+		{"no source", "sources: []", ""},
+		{"only flags", "target: sqlite:x.db\ntrusted-proxies: [10.0.0.0/8, 10.1.2.3]", ""},
+		{"an alias", "sources:\n  - {id: a, secret: &s \"${WEB_SECRET}\"}\n  - {id: b, secret: *s}", ""},
+		{"empty", "", "is empty"},
+		{"neither", "sources: [", "neither YAML nor JSON"},
+		{"a list", "- a", "the file must have keys with values, it is a list"},
+		{"unset", "token: ${NO_SUCH}", "1:8: the environment variable NO_SUCH is not set"},
+		{"unset, empty", "token: ${EMPTY}", "1:8: the environment variable EMPTY is not set"},
+		{"no variable", "token: ${a-b}", "write ${NAME}"},
+		{"variable of a number", "max-connections: ${WEB_SECRET}", `max-connections is "${WEB_SECRET}": the value of the variable cannot be read`},
+		{"a circle", "sources: [{id: a, sinks: [{columns: [{defaultValue: &a [*a]}]}]}]", "no form in JSON"},
+		{"two documents", "dir: x\n---\ndir: y", "second document"},
+		{"twice", "dir: x\ndir: y", `2:1: "dir" comes twice, first in line 1`},
+		{"two sources", "sources: [{id: a, secret: \"${WEB_SECRET}\"}, {id: a, secret: \"${WEB_SECRET}\"}]", "used by two sources"},
+		{"a source for the API", "source: web\nsources: []", "leave out one of them"},
+		{"not to be set here", "config: x", `unknown key "config"`},
+	} {
+		file := filepath.Join(t.TempDir(), "forebay.yaml")
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, out, errs := call(t, "", env, "check", "-config", file)
+		if (status == 0) != (tt.want == "") || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") {
+			t.Errorf("%s: status %d, want %q\n%s%s", tt.name, status, tt.want, out, errs)
+		}
+	}
+}
+
+// The example in the help of serve is a file without mistakes.
+func TestExampleOfHelp(t *testing.T) {
+	m := regexp.MustCompile(`(?ms)^  target: .*?\n\n`).FindString(serveHelp)
+	file := filepath.Join(t.TempDir(), "forebay.yaml")
+	if err := os.WriteFile(file, []byte(m), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"WEB_SECRET": strings.Repeat("s", 48), "OTLP_SECRET": strings.Repeat("t", 48)}
+	status, out, errs := call(t, `{"user":{"id":42},"body":"hello"}`, env, "check", "-config", file, "-sample", "-")
+	if status != 0 || !strings.Contains(out, "2 sources, 4 sinks, target sqlite") {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}

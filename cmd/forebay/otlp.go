@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"google.golang.org/grpc"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/server"
+	"github.com/forebay/forebay/internal/program/web"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/otlpgrpc"
+)
+
+// grpcServer is a server of gRPC with the methods of one of HTTP.
+type grpcServer struct{ *grpc.Server }
+
+// Shutdown implements [web.HTTP].
+func (s grpcServer) Shutdown(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.GracefulStop()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.Stop()
+		<-done
+		return ctx.Err()
+	}
+}
+
+// Close implements [web.HTTP].
+func (s grpcServer) Close() error {
+	s.Stop()
+	return nil
+}
+
+// listenOTLP listens on the ports of OpenTelemetry. An empty address is not listened on. On HTTP every path of the handler of events
+// works, and so does /v1/logs with a secret as bearer token.
+func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logger *slog.Logger) (servers []server.Listener, err error) {
+	for _, l := range []struct {
+		name, addr string
+		server     func() web.HTTP
+	}{
+		{"otlp-grpc", cfg.otlpGRPC, func() web.HTTP {
+			return grpcServer{otlpgrpc.Server(eng, otlpgrpc.Options{Logger: logger, HiddenHeaders: cfg.Stream.HiddenHeaders})}
+		}},
+		{"otlp-http", cfg.otlpHTTP, func() web.HTTP {
+			s := stream.Server("", events)
+			s.ErrorLog = slog.NewLogLogger(logger.With("server", "otlp-http").Handler(), slog.LevelWarn)
+			return s
+		}},
+	} {
+		if l.addr == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			return servers, fmt.Errorf("-%s: %w; does a collector run here? Choose another address, or turn it off with -%[1]s=off", l.name, err)
+		}
+		servers = append(servers, server.Listener{Name: l.name, Server: web.Start(stream.LimitConnections(listener, cfg.MaxConnections), l.server())})
+	}
+	return servers, nil
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/program/store"
+)
+
+// targetKind is a kind of target that -target can name.
+type targetKind struct {
+	// prefixes begin the texts of this kind.
+	prefixes []string
+	// form is how a text looks, and summary says what it gives.
+	form, summary string
+	// folders is set if the target takes the options of folder tables.
+	folders bool
+	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
+	limits buffer.Target
+	// open opens the target of a text without its prefix. The error has no secret of the text.
+	open func(rest string, o dir.TablesOptions) (*store.Store, error)
+}
+
+// targetKinds are all kinds, in the order of the help.
+func targetKinds() []targetKind {
+	return []targetKind{folderTarget(), sqliteTarget(), postgresTarget(), parquetTarget()}
+}
+
+// stagingKind is a kind of staging that -staging can name.
+type stagingKind struct {
+	prefixes      []string
+	form, summary string
+	open          func(rest string) (buffer.Staging, error)
+}
+
+func stagingKinds() []stagingKind {
+	return []stagingKind{folderStaging()}
+}
+
+func folderStaging() stagingKind {
+	return stagingKind{
+		prefixes: []string{"dir:"}, form: "dir:FOLDER", summary: "a folder of this machine",
+		open: func(rest string) (buffer.Staging, error) { return dir.Staging(rest), nil },
+	}
+}
+
+// places are the flags for target and staging.
+type places struct {
+	target, staging string
+	// tables are the options of folder tables.
+	tables dir.TablesOptions
+}
+
+func (p *places) register(flags *flag.FlagSet) {
+	flags.StringVar(&p.target, "target", "", "where the tables are: "+targetForms()+" (default dir: and the folder tables of the data directory)")
+	flags.StringVar(&p.staging, "staging", "", "where rows wait between the local disk and their table: "+stagingForms()+" (default dir: and the folder staging of the data directory)")
+}
+
+func targetForms() string {
+	var forms []string
+	for _, k := range targetKinds() {
+		forms = append(forms, k.form)
+	}
+	return strings.Join(forms, ", ")
+}
+
+func stagingForms() string {
+	var forms []string
+	for _, k := range stagingKinds() {
+		forms = append(forms, k.form)
+	}
+	return strings.Join(forms, ", ")
+}
+
+// cutPrefix finds the prefix that a text begins with. The rest must not be empty.
+func cutPrefix(text string, prefixes []string) (rest string, ok bool) {
+	for _, prefix := range prefixes {
+		if rest, ok := strings.CutPrefix(text, prefix); ok && rest != "" {
+			return rest, true
+		}
+	}
+	return "", false
+}
+
+// unknown is the error of a text of no kind. The text may have a password, so only its first word is told.
+func unknown(name, text, forms string) error {
+	kind, _, ok := strings.Cut(text, ":")
+	if !ok || strings.ContainsAny(kind, "@=/ ") {
+		return fmt.Errorf("-%s must begin with its kind: write one of %s", name, forms)
+	}
+	return fmt.Errorf("-%s has the kind %q without a place, or is of no known kind: write one of %s", name, kind, forms)
+}
+
+// kindOf returns the kind of the target and the text without its prefix.
+func (p *places) kindOf() (targetKind, string, error) {
+	for _, k := range targetKinds() {
+		if rest, ok := cutPrefix(p.target, k.prefixes); ok {
+			return k, rest, nil
+		}
+	}
+	return targetKind{}, "", unknown("target", p.target, targetForms())
+}
+
+// stagingOf opens a staging; nil if text is empty.
+func stagingOf(text string) (buffer.Staging, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // the engine has a default
+	}
+	for _, k := range stagingKinds() {
+		if rest, ok := cutPrefix(text, k.prefixes); ok {
+			return k.open(rest)
+		}
+	}
+	return nil, unknown("staging", text, stagingForms())
+}
+
+// openInspected opens the staging that inspect reads: as -staging of serve, or a folder.
+func openInspected(text string) (buffer.Staging, error) {
+	if !strings.Contains(text, ":") {
+		return dir.Staging(text), nil
+	}
+	return stagingOf(text)
+}
+
+// check returns everything that is wrong with the flags, without opening anything.
+func (p *places) check() (problems []error) {
+	if p.target != "" {
+		k, _, err := p.kindOf()
+		o := p.tables
+		if err == nil && !k.folders && (o.PartitionBy != "" || o.MergeTo != 0 || o.KeepFor != 0 || o.NoHeader || o.Gzip) {
+			err = errors.New("-partition-by, -merge-to, -keep-for, -no-header and -gzip are for tables in folders: leave them out, or use -target dir:FOLDER or parquet:FOLDER")
+		}
+		problems = append(problems, err)
+	}
+	if p.staging != "" {
+		known := false
+		for _, k := range stagingKinds() {
+			if _, ok := cutPrefix(p.staging, k.prefixes); ok {
+				known = true
+			}
+		}
+		if !known {
+			problems = append(problems, unknown("staging", p.staging, stagingForms()))
+		}
+	}
+	return problems
+}
+
+// open opens what the flags name. folder is the data directory.
+func (p *places) open(folder string) (*store.Store, error) {
+	staging, err := stagingOf(p.staging)
+	if err != nil {
+		return nil, err
+	}
+	if p.target == "" {
+		st, err := folderTarget().open(filepath.Join(folder, "tables"), p.tables)
+		if err == nil {
+			st.Staging, st.Hint = staging, ""
+		}
+		return st, err
+	}
+	k, rest, err := p.kindOf()
+	if err != nil {
+		return nil, err
+	}
+	st, err := k.open(rest, p.tables)
+	if err != nil {
+		return nil, err
+	}
+	st.Staging = staging
+	return st, nil
+}
+
+// kindName is the kind of the target, for logs.
+func (p *places) kindName() string {
+	kind, _, _ := strings.Cut(p.target, ":")
+	if kind == "" {
+		return "dir"
+	}
+	return kind
+}

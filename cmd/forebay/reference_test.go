@@ -1,0 +1,102 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// The tables of flags and keys in docs/forebay.md say what the code says.
+func TestReference(t *testing.T) {
+	page := filepath.Join("..", "..", "docs", "forebay.md")
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(content), "<!-- reference -->\n")
+	_, after, ok2 := strings.Cut(rest, "<!-- end of reference -->\n")
+	if !ok || !ok2 {
+		t.Fatal("the page has no place for the reference")
+	}
+	want := before + "<!-- reference -->\n" + reference() + "<!-- end of reference -->\n" + after
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(content) != want {
+		t.Errorf("docs/forebay.md differs from the code; go test -run TestReference -update writes it")
+	}
+}
+
+// optionDocs are the keys of mapping.TypeOptions, which has no texts of its own.
+var optionDocs = map[string]string{
+	"required":        "true rejects an event whose value is null or missing; otherwise NULL",
+	"emptyIsNull":     "true takes the empty text as NULL",
+	"epoch":           "s, ms, us or ns: a timestamp takes numbers in this unit",
+	"assumeUtc":       "true takes times without a zone",
+	"clampLeapSecond": "true takes a leap second as the microsecond before it",
+	"fromTimestamp":   "true lets a date take what a timestamp takes",
+	"notBefore":       "earliest timestamp or date",
+	"notAfter":        "latest timestamp or date",
+	"round":           "true rounds a decimal that has more digits",
+	"parseText":       "true lets json take a text as a document",
+}
+
+func reference() string {
+	var b strings.Builder
+	b.WriteString("### Flags and keys of the top level\n\n| flag, key | default | meaning |\n|---|---|---|\n")
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	new(serveConfig).register(flags)
+	flags.VisitAll(func(f *flag.Flag) {
+		_, usage := flag.UnquoteUsage(f)
+		byDefault := "`" + f.DefValue + "`"
+		if f.DefValue == "" || f.DefValue == "0" || f.DefValue == "0s" {
+			byDefault = "–"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, byDefault, usage)
+	})
+	for _, part := range []struct {
+		title string
+		of    reflect.Type
+	}{
+		{"Keys of a source", reflect.TypeFor[sourceKeys]()},
+		{"Keys of a sink", reflect.TypeFor[sinkKeys]()},
+		{"Keys of settings", reflect.TypeFor[settingsKeys]()},
+		{"Keys of upload and import", reflect.TypeFor[conditionKeys]()},
+		{"Keys of a column", reflect.TypeFor[columnKeys]()},
+	} {
+		fmt.Fprintf(&b, "\n### %s\n\n| key | meaning |\n|---|---|\n", part.title)
+		for _, f := range reflect.VisibleFields(part.of) {
+			if key := keyOf(f); key != "" {
+				doc := f.Tag.Get("doc")
+				if doc == "" {
+					doc = optionDocs[key]
+				}
+				fmt.Fprintf(&b, "| `%s` | %s |\n", key, doc)
+			}
+		}
+	}
+	return b.String()
+}
+
+// Every key has a text.
+func TestKeysAreDocumented(t *testing.T) {
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[sourceKeys](), reflect.TypeFor[sinkKeys](), reflect.TypeFor[settingsKeys](), reflect.TypeFor[conditionKeys](), reflect.TypeFor[columnKeys](),
+	} {
+		for _, f := range reflect.VisibleFields(of) {
+			if key := keyOf(f); key != "" && f.Tag.Get("doc") == "" && optionDocs[key] == "" {
+				t.Errorf("%s.%s has no text", of.Name(), key)
+			}
+		}
+	}
+	if n := reflect.TypeFor[mapping.TypeOptions]().NumField(); n != len(optionDocs) {
+		t.Errorf("TypeOptions has %d keys, %d have a text", n, len(optionDocs))
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/server"
+)
+
+// serveConfig is everything that serve is told by flags, environment and file.
+type serveConfig struct {
+	server.Config
+	places
+	file               string
+	otlpGRPC, otlpHTTP string
+	// fromFile are the values of flags that the file has, by name; see parseServe.
+	fromFile map[string]string
+	// sources come from the file; nil if it has none.
+	sources []forebay.Source
+}
+
+func (cfg *serveConfig) register(flags *flag.FlagSet) {
+	cfg.Register(flags)
+	cfg.places.register(flags)
+	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with any of these flags, by name, and the sources; flags and environment win")
+	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address of OTLP over gRPC; off: none")
+	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "address of OTLP over HTTP, besides -addr; off: none")
+}
+
+// parseServe reads flags, then the environment, then the file: the first that has a value wins. The error joins everything that is
+// wrong.
+func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)) (*serveConfig, error) {
+	cfg := new(serveConfig)
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // the caller tells the error, and no usage hides it
+	cfg.register(flags)
+	if more != nil {
+		more(flags)
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(p.stderr)
+			fmt.Fprintln(p.stderr, "Flags. Each has an environment variable, such as FOREBAY_API_ADDR for -api-addr:")
+			flags.PrintDefaults()
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w; \"forebay %s -h\" shows all", err, name)
+	}
+	given, problems := server.Environment(flags, func(name string) string {
+		value, _ := p.getenv(name)
+		return value
+	})
+	if flags.NArg() > 0 {
+		problems = append(problems, fmt.Errorf("unexpected argument %q: flags begin with a dash", flags.Arg(0)))
+	}
+	if cfg.file != "" {
+		if err := cfg.readFile(flags, given, p.getenv); err != nil {
+			return nil, errors.Join(append(problems, err)...)
+		}
+	}
+	for _, addr := range []*string{&cfg.otlpGRPC, &cfg.otlpHTTP} {
+		if *addr == "off" {
+			*addr = ""
+		}
+	}
+	cfg.tables = cfg.Tables
+	problems = append(problems, cfg.Check()...)
+	problems = append(problems, cfg.places.check()...)
+	if cfg.sources != nil && cfg.Source != "" {
+		problems = append(problems, errors.New("-source makes a source for the Stream API, which is off because the configuration file has sources: leave out one of them"))
+	}
+	return cfg, errors.Join(problems...)
+}
+
+func (p process) serve(ctx context.Context, args []string) int {
+	cfg, err := p.parseServe("serve", args, nil)
+	if err != nil {
+		return p.end("serve", err, wrongUsage)
+	}
+	return p.end("serve", p.serveConfig(ctx, args, cfg), failed)
+}
+
+func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfig) (err error) {
+	level := new(slog.LevelVar)
+	level.Set(cfg.LogLevel)
+	logger := cfg.Logger(p.stderr, level)
+	st, err := cfg.open(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	meters, metrics, err := newMetrics()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, meters.Shutdown(context.WithoutCancel(ctx))) }()
+	parts := server.Parts{
+		Target: st.Target, Staging: st.Staging, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop,
+		Meter: meters.Meter("github.com/forebay/forebay"), Metrics: metrics, Logger: logger,
+	}
+	parts.Listen = func(eng *forebay.Engine, events http.Handler) ([]server.Listener, error) {
+		return listenOTLP(cfg, eng, events, logger)
+	}
+	reloads, stop := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer stop()
+	if cfg.sources != nil {
+		parts.Define = func(ctx context.Context, eng *forebay.Engine) error {
+			d := &definitions{eng: eng, logger: logger}
+			if err := d.apply(ctx, cfg.sources); err != nil {
+				return fmt.Errorf("%s: %w", cfg.file, err)
+			}
+			following.Go(func() { p.follow(reloads, args, cfg, d, level) })
+			return nil
+		}
+	} else {
+		following.Go(func() { p.refuse(reloads, logger) })
+	}
+	logger.Info("starting", "target", cfg.kindName(), "config", cfg.file)
+	return server.Run(ctx, cfg.Config, parts, p.stdout)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/forebay/forebay/datatype"
+)
+
+// sqlReader reads the tables of a database. It does not tell the types of columns.
+type sqlReader struct{ db *sql.DB }
+
+// query reads a table; limit is a clause.
+func (r sqlReader) query(table, limit string) (*sql.Rows, []string, error) {
+	rows, err := r.db.Query(`SELECT * FROM "` + strings.ReplaceAll(table, `"`, `""`) + `"` + limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, nil, errors.Join(err, rows.Close())
+	}
+	return rows, names, nil
+}
+
+// Columns implements [store.Reader].
+func (r sqlReader) Columns(table string) ([]datatype.Column, error) {
+	rows, names, err := r.query(table, " LIMIT 0")
+	if err != nil {
+		return nil, err
+	}
+	columns := make([]datatype.Column, len(names))
+	for i, name := range names {
+		columns[i].Name = name
+	}
+	return columns, errors.Join(rows.Err(), rows.Close())
+}
+
+// Rows implements [store.Reader].
+func (r sqlReader) Rows(table string) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		rows, names, err := r.query(table, "")
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer rows.Close()
+		cells, to := make([]any, len(names)), make([]any, len(names))
+		for i := range cells {
+			to[i] = &cells[i]
+		}
+		for rows.Next() {
+			if err := rows.Scan(to...); err != nil {
+				yield(nil, err)
+				return
+			}
+			row := make([]string, len(cells))
+			for i, cell := range cells {
+				switch v := cell.(type) {
+				case nil:
+				case []byte:
+					row[i] = string(v)
+				default:
+					row[i] = fmt.Sprint(v)
+				}
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}

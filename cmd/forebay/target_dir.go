@@ -1,0 +1,18 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/program/store"
+)
+
+func folderTarget() targetKind {
+	return targetKind{
+		prefixes: []string{"dir:"}, form: "dir:FOLDER", summary: "folders of CSV files", folders: true,
+		open: func(rest string, o dir.TablesOptions) (*store.Store, error) {
+			tables := dir.TablesWith(rest, o)
+			return &store.Store{Target: tables, Tables: tables, Drop: tables.Drop, Hint: fmt.Sprintf("head -n 3 '%s'/*/*.csv", rest)}, nil
+		},
+	}
+}
