@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -104,28 +105,58 @@ func message(e *pgconn.PgError) string {
 // rowError says which row of a COPY the server refuses; nil if err is none of a row, or the row is unknown.
 func rowError(err error, relation string) *buffer.RowsError {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || !refusesRow(pg) && !(pg.Code == internalError && strings.Contains(pg.Where, ", column ")) {
+	if !errors.As(err, &pg) {
 		return nil
 	}
-	// COPY events, line 3, column total: "…". Functions of triggers stand in lines before.
-	_, rest, found := strings.Cut(pg.Where, "COPY "+relation+", ")
-	if !found {
+	row, column, ok := copyPlace(pg.Where, relation)
+	if !ok || !refusesRow(pg) && !(pg.Code == internalError && column != "") {
 		return nil
-	}
-	words := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' || r == ',' || r == ':' || r == '\n' })
-	if len(words) < 2 {
-		return nil
-	}
-	line, err := strconv.ParseInt(words[1], 10, 64) // counts rows, from 1
-	if err != nil || line < 1 {
-		return nil
-	}
-	column := pg.ColumnName
-	if place := fmt.Sprintf("line %d, column ", line); column == "" && strings.HasPrefix(rest, place) {
-		column, _, _ = strings.Cut(rest[len(place):], "\n")
-		column, _, _ = strings.Cut(column, ": \"") // the text form adds the value
 	}
 	refused := &buffer.RowsError{Err: withoutValues(pg)}
-	refused.Add(buffer.RowError{Row: line - 1, Column: column, Reason: pg.Code, Message: message(pg)})
+	refused.Add(buffer.RowError{Row: row, Column: cmp.Or(pg.ColumnName, column), Reason: pg.Code, Message: message(pg)})
 	return refused
+}
+
+// copyPlace reads the place that the context of an error names: the row, from 0, and the column, if there is one. Functions of triggers
+// stand in lines before. Which form and words the server uses depends on its language:
+//
+//	COPY events, line 3, column total: "…"
+//	eventsのCOPY、行 3、列 total: "…"
+//	events 복사, 3번째 줄, total 열: "…"
+func copyPlace(where, relation string) (row int64, column string, ok bool) {
+	for _, begin := range []string{"COPY " + relation + ", ", relation + "のCOPY、", relation + " 복사, "} {
+		_, place, found := strings.Cut(where, begin)
+		if !found {
+			continue
+		}
+		place, _, _ = strings.Cut(place, "\n")
+		digit := strings.IndexAny(place, "0123456789")
+		if digit < 0 || strings.ContainsAny(place[:digit], ",:、") {
+			return 0, "", false
+		}
+		place = place[digit:]
+		number := place[:len(place)-len(strings.TrimLeft(place, "0123456789"))]
+		row, err := strconv.ParseInt(number, 10, 64) // counts from 1
+		if err != nil || row < 1 {
+			return 0, "", false
+		}
+		place = place[len(number):]
+		if end := strings.IndexAny(place, ",:、"); end >= 0 && place[end] != ':' {
+			column = columnIn(strings.TrimLeft(place[end:], ",、 "))
+		}
+		return row - 1, column, true
+	}
+	return 0, "", false
+}
+
+// columnIn returns the name behind the word for a column, or before the Korean one, without the value, which the text form adds.
+func columnIn(place string) string {
+	for _, quote := range []string{`: "`, ": »", " : «", "\u00a0: «", ": «"} {
+		place, _, _ = strings.Cut(place, quote)
+	}
+	if name, korean := strings.CutSuffix(place, " 열"); korean {
+		return name
+	}
+	_, name, _ := strings.Cut(place, " ")
+	return name
 }

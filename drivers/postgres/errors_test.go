@@ -160,6 +160,58 @@ func TestValuesAreCutFromMessages(t *testing.T) {
 	}
 }
 
+// The server names the place of a row in its language.
+func TestPlacesOfRows(t *testing.T) {
+	for _, where := range []string{
+		"COPY t, line 12, column a, b", "COPY t, Zeile 12, Spalte a, b", "COPY t, línea 12, columna a, b", "COPY t, ligne 12, colonne a, b",
+		"COPY t, riga 12, colonna a, b", "COPY t, ხაზი 12, სვეტი a, b", "COPY t, строка 12, столбец a, b", "COPY t, rad 12, kolumn a, b",
+		"COPY t, рядок 12, стовпець a, b", "COPY t, 行 12, 列 a, b", "tのCOPY、行 12、列 a, b", "t 복사, 12번째 줄, a, b 열",
+	} {
+		for _, value := range []string{"", `: "secret, 3"`, ": »secret, 3«", ": «secret, 3»", " : « secret, 3 »"} {
+			row, column, ok := copyPlace("SQL function \"f\"\n"+where+value+"\nx", "t")
+			if !ok || row != 11 || column != "a, b" {
+				t.Errorf("%s%s: row %d, column %q, %v", where, value, row, column, ok)
+			}
+		}
+	}
+	for _, where := range []string{`COPY t, line 12: "a, b"`, "COPY t, line 12", "tのCOPY、行 12", `t 복사, 12번째 줄: "a, b"`} {
+		if row, column, ok := copyPlace(where, "t"); !ok || row != 11 || column != "" {
+			t.Errorf("%s: row %d, column %q, %v", where, row, column, ok)
+		}
+	}
+	for _, where := range []string{"", "COPY s, line 12", "COPY t, line", "COPY t, line x, 12", "COPY t, line 0"} {
+		if row, column, ok := copyPlace(where, "t"); ok {
+			t.Errorf("%s: row %d, column %q", where, row, column)
+		}
+	}
+}
+
+// A server that speaks another language names the same row and column, in both forms of COPY. The test needs its translations.
+func TestServerInAnotherLanguage(t *testing.T) {
+	options := open(t, Options{}).options
+	target, err := Open(server.URL(t)+" options='-c lc_messages=C.UTF-8'", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(target.Close)
+	exec(t, target, `CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE binary_form (id bigint, v varchar CHECK (v = 'ok')); CREATE TABLE text_form (id bigint, v mood)`)
+	for id, want := range map[string]buffer.RowError{"binary_form": {Row: 1, Reason: "23514"}, "text_form": {Row: 1, Column: "v", Reason: "22P02"}} {
+		tbl := table(id, idColumn, col("v", datatype.Untyped))
+		err := target.Import(t.Context(), newFile("file-"+id, tbl, []string{"1", "ok"}, []string{"2", "secret"}))
+		var refused *buffer.RowsError
+		if !errors.As(err, &refused) || len(refused.Rows) != 1 || strings.Contains(err.Error(), "secret") {
+			t.Fatalf("%s: %v, want one refused row", id, err)
+		}
+		got := refused.Rows[0]
+		if want.Message = got.Message; got != want {
+			t.Errorf("%s: %v, want %v", id, got, want)
+		}
+		if !strings.ContainsFunc(got.Message, func(r rune) bool { return r > 0x3000 }) {
+			t.Skipf("the server has no Japanese messages: %v", err)
+		}
+	}
+}
+
 func TestClasses(t *testing.T) {
 	const retry, permanent = "retry", "permanent"
 	for code, want := range map[string]string{

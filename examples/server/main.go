@@ -18,7 +18,8 @@
 // GET /metrics on the address of the API gives the metrics of docs/operations.md to Prometheus. It needs no token and shows
 // the ids and counters of sources and sinks: keep that address private.
 //
-// The tables are folders of CSV files. With -partition-by received_at they have a folder for each day, if they have such a column of
+// The tables are folders of CSV files, and of nothing else: for a database or for Parquet pass another Options.Target to forebay.Open,
+// as examples/analytics does. With -partition-by received_at they have a folder for each day, if they have such a column of
 // type date or timestamp; -merge-to 67108864 merges small files, and -keep-for 720h removes old ones. With -extend the tables of
 // new sinks get the columns that a changed sink has.
 //

@@ -275,6 +275,8 @@ func (s *Server) command(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = s.dir
+	// English, unless a session sets lc_messages to another locale: the server speaks Japanese to that one.
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANGUAGE=ja")
 	return cmd
 }
 
