@@ -132,8 +132,8 @@ func (c *committer) commitAll(ctx context.Context, t *Target, id table.Identifie
 	}
 }
 
-// toCommit returns the files that the table does not have and whose calls still wait. A second attempt of one file is not among them:
-// it shares the outcome of the first one.
+// toCommit returns the files that the table does not have and whose calls still wait, and finishes the others. A second attempt of one
+// file is left out: it shares the outcome of the first one.
 func (c *committer) toCommit(ctx context.Context, t *Target, tbl *table.Table, group []*pending) (live []*pending, err error) {
 	seen := make(map[string]bool)
 	synced := false
@@ -159,11 +159,15 @@ func (c *committer) toCommit(ctx context.Context, t *Target, tbl *table.Table, g
 			continue
 		}
 		c.mu.Lock()
-		if !p.left && p.ctx.Err() == nil {
-			seen[p.file.ID], p.tried = true, true
-			live = append(live, p)
-		}
+		ended := p.left || p.ctx.Err() != nil
+		p.tried = p.tried || !ended
 		c.mu.Unlock()
+		if ended {
+			p.finish(p.ctx.Err()) // it must not share the outcome of the others
+			continue
+		}
+		seen[p.file.ID] = true
+		live = append(live, p)
 	}
 	return live, nil
 }

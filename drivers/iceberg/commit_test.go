@@ -204,6 +204,47 @@ func TestCallThatGaveUpIsNotCommitted(t *testing.T) {
 	expectIDs(t, local.Catalog(), "events", 30)
 }
 
+// loadingCatalog calls after behind each load of a table, with the number of those before it.
+type loadingCatalog struct {
+	catalog.Catalog
+	after func(n int)
+	n     int
+}
+
+func (c *loadingCatalog) LoadTable(ctx context.Context, id table.Identifier) (*table.Table, error) {
+	tbl, err := c.Catalog.LoadTable(ctx, id)
+	c.after(c.n)
+	c.n++
+	return tbl, err
+}
+
+// A context that ends between two steps is never taken for a success.
+func TestEndOfContextIsNoSuccess(t *testing.T) {
+	local := open(t, t.TempDir(), iceberg.Options{})
+	mustImport(t, local, makeFile("engine-f0", 0, 1))
+	at := 0
+	for ended := true; ended; at++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended = false
+		c := &loadingCatalog{Catalog: local.Catalog(), after: func(n int) {
+			if ended = ended || n == at; n == at {
+				cancel()
+			}
+		}}
+		f := makeFile(fmt.Sprintf("engine-f%d", at+1), at+1, 1)
+		err := iceberg.New(c, iceberg.Options{}).Import(ctx, f)
+		if found := len(rowsOf(t, local.Catalog(), "events")) == at+2; err == nil && !found {
+			t.Errorf("load %d: Import = nil, and the row is not in the table", at)
+		}
+		cancel()
+		mustImport(t, local, f)
+		expectIDs(t, local.Catalog(), "events", at+2)
+	}
+	if at < 3 {
+		t.Errorf("the context ended at %d loads only", at-1)
+	}
+}
+
 func TestFourEngines(t *testing.T) {
 	folder := t.TempDir()
 	const engines, files, rows = 4, 10, 20

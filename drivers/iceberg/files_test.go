@@ -1,11 +1,14 @@
 package iceberg_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	icebergio "github.com/apache/iceberg-go/io"
 	pq "github.com/parquet-go/parquet-go"
@@ -152,6 +155,56 @@ func TestOpenFails(t *testing.T) {
 	if _, err := iceberg.Open(path, iceberg.Options{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("Open = %v, want an error with the path", err)
 	}
+}
+
+// Several programs create a warehouse at the same time.
+func TestOpenTogether(t *testing.T) {
+	folder := t.TempDir()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			target, err := iceberg.Open(folder, iceberg.Options{})
+			if err == nil {
+				err = target.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Names of columns that paths, queries and Avro do not take as they are, also as the column of the partitions.
+func TestNamesOfColumns(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{PartitionBy: "a.b / c"})
+	columns := []datatype.Column{
+		{Name: "a.b / c", Type: datatype.Date}, {Name: "a_b___c_day", Type: datatype.Int64}, {Name: `q"uote`, Type: datatype.String}, {Name: "1st", Type: datatype.Bool},
+	}
+	row := []string{"2026-11-22", "1", "text", "true"}
+	mustImport(t, target, fileOf("engine-f1", columns, [][]string{row}))
+	f := fileOf("engine-f2", append(columns, datatype.Column{Name: "x.y", Type: datatype.String}), [][]string{append(slices.Clone(row), "new")})
+	f.Table.Extend = true
+	mustImport(t, target, f)
+	got := rowsOf(t, target.Catalog(), "events")
+	slices.SortFunc(got, func(a, b []string) int { return strings.Compare(a[4], b[4]) })
+	want := [][]string{append(slices.Clone(row), "new"), append(slices.Clone(row), buffertest.Null)}
+	slices.SortFunc(want, func(a, b []string) int { return strings.Compare(a[4], b[4]) })
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A file may have rows of very many days.
+func TestManyDays(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{PartitionBy: "at"})
+	var rows [][]string
+	for i := range 300 {
+		rows = append(rows, []string{fmt.Sprint(i), time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC).Format("2006-01-02T15:04:05.000000Z")})
+	}
+	f := makeFile("engine-f1", 0, 1)
+	mustImport(t, target, fileOf("engine-f1", f.Table.Columns, rows))
+	expectIDs(t, target.Catalog(), "events", len(rows))
 }
 
 func TestNames(t *testing.T) {

@@ -36,15 +36,15 @@ func (t *Target) importFile(ctx context.Context, id table.Identifier, f *buffer.
 			return t.syncCatalog(ctx)
 		}
 	}
-	if tbl, err = t.ensure(ctx, id, f.Table); err != nil {
+	if tbl, err = t.ensure(ctx, id, f.Table, tbl); err != nil {
 		return err
 	}
 	data, created, err := writeFiles(ctx, tbl, f)
 	if err != nil || len(data) == 0 {
 		return err
 	}
-	p := &pending{ctx: ctx, file: f, table: tbl.Metadata().TableUUID(), data: data, done: make(chan struct{})}
-	if err = saveNote(ctx, tbl, f); err == nil {
+	p := &pending{ctx: ctx, table: tbl.Metadata().TableUUID(), data: data, done: make(chan struct{})}
+	if p.file, err = saveNote(ctx, tbl, f); err == nil {
 		err = t.committerOf(id).commit(t, id, p)
 	}
 	if !p.tried {
@@ -53,23 +53,26 @@ func (t *Target) importFile(ctx context.Context, id table.Identifier, f *buffer.
 	return err
 }
 
-// note is what the engine keeps of a file before its first commit: in which table, and how many ids the table had of the engine. An id
-// that came later is not among the first ones.
+// parseNote reads what the engine keeps of a file since before its first commit: the table, and how many ids of the engine it had then. An
+// id that came later is not among the first ones.
 func parseNote(progress []byte) (tableUUID string, ids int64, ok bool) {
 	_, err := fmt.Sscanf(string(progress), "%s %d", &tableUUID, &ids)
 	return tableUUID, ids, err == nil
 }
 
-func saveNote(ctx context.Context, tbl *table.Table, f *buffer.File) error {
+// saveNote returns the file with its note.
+func saveNote(ctx context.Context, tbl *table.Table, f *buffer.File) (*buffer.File, error) {
 	self := tbl.Metadata().TableUUID().String()
 	if noted, _, ok := parseNote(f.Progress); ok && noted == self {
-		return nil
+		return f, nil
 	}
 	r, err := recordOf(tbl.Properties(), f.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return f.SaveProgress(ctx, fmt.Appendf(nil, "%s %d", self, r.dropped+int64(len(r.files))))
+	noted := *f
+	noted.Progress = fmt.Appendf(nil, "%s %d", self, r.dropped+int64(len(r.files)))
+	return &noted, f.SaveProgress(ctx, noted.Progress)
 }
 
 // imported reports whether the rows of a file are in the table. The property tells, unless it may have dropped the id: then the names of

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	iceberglib "github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/catalog"
+	sqlcat "github.com/apache/iceberg-go/catalog/sql"
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/forebay/forebay/buffer"
@@ -143,13 +145,14 @@ func (t *Target) load(ctx context.Context, id table.Identifier) (*table.Table, e
 // maxRaces bounds how often a call begins again because others change the table.
 const maxRaces = 20
 
-// ensure loads the table, after it has created or extended it as t needs it.
-func (t *Target) ensure(ctx context.Context, id table.Identifier, want buffer.Table) (*table.Table, error) {
+// ensure creates or extends the table as want needs it, and returns it. tbl is the table as it was loaded, nil if it was absent.
+func (t *Target) ensure(ctx context.Context, id table.Identifier, want buffer.Table, tbl *table.Table) (_ *table.Table, err error) {
 	var last error
-	for range maxRaces {
-		tbl, err := t.load(ctx, id)
-		if err != nil {
-			return nil, err
+	for round := range maxRaces {
+		if round > 0 {
+			if tbl, err = t.load(ctx, id); err != nil {
+				return nil, err
+			}
 		}
 		if tbl == nil {
 			if tbl, err = t.create(ctx, id, want); errors.Is(err, catalog.ErrTableAlreadyExists) {
@@ -195,12 +198,29 @@ func (t *Target) create(ctx context.Context, id table.Identifier, want buffer.Ta
 			continue
 		}
 		spec := iceberglib.NewPartitionSpec(iceberglib.PartitionField{
-			SourceIDs: []int{i + 1}, FieldID: 1000, Name: c.Name + "_day", Transform: iceberglib.DayTransform{},
+			SourceIDs: []int{i + 1}, FieldID: 1000, Name: partitionName(columns, c.Name), Transform: iceberglib.DayTransform{},
 		})
 		opts = append(opts, catalog.WithPartitionSpec(&spec))
 	}
-	// A creation that was cut off has an unknown outcome, and the library would delete the metadata of the table.
-	return t.catalog.CreateTable(context.WithoutCancel(ctx), id, schemaOf(columns), opts...)
+	if _, ok := t.catalog.(*sqlcat.Catalog); ok { // it deletes the metadata of a creation that was cut off, whatever its outcome
+		ctx = context.WithoutCancel(ctx)
+	}
+	return t.catalog.CreateTable(ctx, id, schemaOf(columns), opts...)
+}
+
+// notInNames are the characters that Avro, the format of manifests, has not in names.
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]`)
+
+// partitionName returns the name of the day of a column, which is no column of the table.
+func partitionName(columns []datatype.Column, column string) string {
+	name := "_" + notInNames.ReplaceAllString(column, "_") + "_day"
+	if name[1] > '9' {
+		name = name[1:]
+	}
+	for slices.ContainsFunc(columns, func(c datatype.Column) bool { return strings.EqualFold(c.Name, name) }) {
+		name += "_"
+	}
+	return name
 }
 
 // alter changes the columns of a table, if they differ.
@@ -234,7 +254,10 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = t.ensure(ctx, id, table)
+	tbl, err := t.load(ctx, id)
+	if err == nil {
+		_, err = t.ensure(ctx, id, table, tbl)
+	}
 	if errors.As(err, new(*buffer.SchemaError)) {
 		return fmt.Errorf("iceberg: %w", err) // it names the table
 	}
