@@ -1,0 +1,51 @@
+// Package duckdb stores tables in a DuckDB database, exactly once. It needs cgo and a C compiler.
+//
+//	target, err := duckdb.Open("events.duckdb", duckdb.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer target.Close() // after the engine
+//	engine, err := forebay.Open(dir, forebay.Options{Target: target})
+//
+// # Exactly once
+//
+// The rows of a file and its id are one transaction, and the primary key of the ids refuses a second one: of two imports of an id that
+// run beside each other only one commits. DuckDB syncs its log before a commit returns. When Import returns nil the rows are on disk and
+// visible. What can break it: somebody deletes rows of _forebay_imports, or restores tables without them. A copy of the whole database
+// is consistent.
+//
+// # One process
+//
+// DuckDB lets one process open a database file; another one cannot even read it, and its [Open] fails with [ErrLocked]. Queries run in the
+// process of the engine, through [Target.DB]. Several targets of one process may use one file.
+//
+// # Types
+//
+//	type                 in DuckDB
+//	untyped, string      VARCHAR; bytes that are not UTF-8 are a refused row
+//	bool                 BOOLEAN
+//	int64                BIGINT
+//	float64              DOUBLE
+//	decimal(p,s)         DECIMAL(p,s)
+//	timestamp            TIMESTAMP WITH TIME ZONE
+//	date                 DATE
+//	uuid                 UUID
+//	json                 JSON, as it came
+//	bytes                BLOB
+//
+// A column that never has NULL is NOT NULL. Names are compared without case, so a table cannot differ from another one in case only.
+//
+// # Cost
+//
+// Rows are written into DuckDB's own vectors, without SQL and without a call of C for a cell. Few large imports cost less than many small
+// ones: each is a commit with a sync, and DuckDB compresses 122,880 rows at once.
+//
+// # Failures
+//
+//	a conflict with another transaction       tried again at once, then by the engine
+//	the commit fails                          unknown: the next attempt finds the id, or imports
+//	the disk is full, or memory runs out      rolled back, and repeated by the engine
+//	a row breaks a constraint                 [buffer.RowsError] with the first such row; nothing is stored
+//	columns differ                            [buffer.SchemaError]
+//	the file is deleted, moved or replaced    nothing is written until it is back, or the program starts again
+package duckdb

@@ -1,0 +1,129 @@
+package duckdb
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/duckdb/duckdb-go/v2/mapping"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// errDefine ends an attempt that needs a change of the table first. It is a transaction of its own, because until its end no other one
+// could change or fill the table.
+var errDefine = errors.New("the table must be created or extended first")
+
+// Import implements [buffer.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
+func (t *Target) Import(ctx context.Context, f *buffer.File) error {
+	if err := checkTable(f.Table); err != nil {
+		return err
+	}
+	err := t.importFile(ctx, f)
+	if errors.Is(err, errDefine) {
+		if err := t.Ensure(ctx, f.Table); err != nil {
+			return err
+		}
+		err = t.importFile(ctx, f)
+	}
+	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
+}
+
+func (t *Target) importFile(ctx context.Context, f *buffer.File) error {
+	unlock, err := t.lock(ctx, f.Table.ID, false)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return again(ctx, func() error { return t.importOnce(ctx, f) })
+}
+
+func (t *Target) importOnce(ctx context.Context, f *buffer.File) error {
+	err := t.transaction(ctx, func(c *conn) error {
+		if found, err := recordID(ctx, c, f); err != nil || found {
+			return err
+		}
+		return appendFile(ctx, c, f, noProbe)
+	})
+	var failed *appendError
+	if !errors.As(err, &failed) || !refusesRow(err) || ctx.Err() != nil {
+		return err
+	}
+	return t.findRefused(ctx, f, failed)
+}
+
+// recordID records that the file is imported, or finds that it is.
+func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err error) {
+	now := literal(timestamp(time.Now()))
+	ids, err := c.query(ctx, "SELECT file_id FROM _forebay_imports WHERE file_id = %s", literal(f.ID))
+	switch {
+	case kindOf(err) == mapping.ErrorTypeCatalog:
+		return false, errDefine
+	case err != nil:
+		return false, err
+	case len(ids) > 0:
+		// The attempt may have been killed between writing its commit and syncing it: DuckDB reads such a commit after a restart, and a
+		// power cut takes it back. A commit syncs the whole log.
+		return true, c.exec(ctx, "UPDATE _forebay_imports SET imported_at = %s WHERE file_id = %s", now, literal(f.ID))
+	}
+	var rows int64
+	for _, obj := range f.Slices {
+		rows += obj.Rows
+	}
+	err = c.exec(ctx, "INSERT INTO _forebay_imports VALUES (%s, %s, %d, %s)", literal(f.ID), literal(f.Table.ID), rows, now)
+	if kindOf(err) == mapping.ErrorTypeConstraint {
+		err = &lateError{err}
+	}
+	return false, err
+}
+
+// findRefused says which row breaks a constraint, in transactions that are rolled back: DuckDB names the value, and ends the transaction.
+func (t *Target) findRefused(ctx context.Context, f *buffer.File, failed *appendError) error {
+	errFound := errors.New("all rows were taken")
+	for _, step := range []int64{batchRows, 1} {
+		from := failed.from
+		err := t.transaction(ctx, func(c *conn) error {
+			return cmpErr(appendFile(ctx, c, f, probe{from, step}), errFound)
+		})
+		failed = nil
+		if errors.Is(err, errFound) || !errors.As(err, &failed) || !refusesRow(err) {
+			return err // another transaction has changed what the row conflicts with, so a retry helps
+		}
+	}
+	refused := &buffer.RowsError{}
+	refused.Add(buffer.RowError{Row: failed.from, Reason: "constraint", Message: withoutValues(failed.Error())})
+	return refused
+}
+
+// appendFile appends the rows of a file to the table, which must have the columns that it needs.
+func appendFile(ctx context.Context, c *conn, f *buffer.File, p probe) error {
+	have, err := columnsOf(ctx, c, f.Table)
+	if kindOf(err) == mapping.ErrorTypeCatalog {
+		return errDefine // our own table
+	}
+	if err != nil {
+		return err
+	}
+	want, err := f.Table.Fit(have)
+	if err != nil {
+		return err
+	}
+	if len(have) == 0 || !slices.Equal(have, want) {
+		return errDefine
+	}
+	a, err := newAppender(c, f.Table, have)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	return a.append(f.ReadRows(ctx), p)
+}
+
+// cmpErr returns the first error that is one.
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}

@@ -1,0 +1,172 @@
+package duckdb_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/duckdb"
+)
+
+func TestTableNames(t *testing.T) {
+	target := newTarget(t)
+	table := func(id string) buffer.Table { return buffer.Table{ID: id, Columns: columns(datatype.String)} }
+	execute(t, target.DB(), `CREATE VIEW v AS SELECT 'x' AS c0`)
+	for _, id := range []string{"Events", `it's "one"`, "%d"} {
+		mustImport(t, target, file("f-"+id[:1], table(id), []string{"a"}))
+		expectRows(t, target, id, []string{"a"})
+	}
+	for _, id := range []string{"events", "v", "_forebay_imports", "_FOREBAY_x", "a\x00b", "\xff"} {
+		if err := target.Ensure(t.Context(), table(id)); !buffer.IsPermanent(err) {
+			t.Errorf("table %q: %v, want a permanent error", id, err)
+		}
+	}
+}
+
+// A table of somebody else may be used if its columns hold the types. DuckDB fills columns that the file lacks.
+func TestTableOfSomebodyElse(t *testing.T) {
+	target := newTarget(t)
+	execute(t, target.DB(), `CREATE TABLE t ("at" TIMESTAMP WITH TIME ZONE, n DECIMAL(21,2), price DECIMAL(30,2), tag VARCHAR DEFAULT 'new')`)
+	table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{
+		{Name: "price", Type: datatype.Decimal(6, 2)}, {Name: "at", Type: datatype.Timestamp}, {Name: "N", Type: datatype.Int64},
+	}}
+	mustImport(t, target, file("f", table, []string{"-1234.50", "2026-11-22T00:00:00.000000Z", "9223372036854775807"}))
+	expectRows(t, target, "t", []string{"2026-11-22T00:00:00.000000Z", "9223372036854775807.00", "-1234.50", "new"})
+	table.Columns[0].Type = datatype.Float64
+	var schema *buffer.SchemaError
+	if err := target.Ensure(t.Context(), table); !errors.As(err, &schema) || strings.Count(err.Error(), `table "t"`) != 1 {
+		t.Errorf("Ensure with another type = %v, want a *buffer.SchemaError that names the table once", err)
+	}
+	for _, definition := range []string{"c0 INTEGER", "c0 TIMESTAMP", "c0 FLOAT", "c0 ENUM ('a')", "c0 BIGINT[]"} {
+		execute(t, target.DB(), "DROP TABLE IF EXISTS u; CREATE TABLE u ("+definition+")")
+		for _, typ := range []datatype.Type{datatype.String, datatype.Int64, datatype.Timestamp, datatype.Float64} {
+			if err := target.Ensure(t.Context(), buffer.Table{ID: "u", Columns: columns(typ)}); !errors.As(err, &schema) {
+				t.Errorf("%s for %s: %v, want a *buffer.SchemaError", definition, typ, err)
+			}
+		}
+	}
+}
+
+// A table that is altered while it is imported into is imported into again.
+func TestAlteredDuringImport(t *testing.T) {
+	target := newTarget(t)
+	table := buffer.Table{ID: "t", Extend: true, Columns: columns(datatype.String, datatype.Bool)}
+	if err := target.Extend(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	f := file("f", table, []string{"a", "true"})
+	open, altered := f.OpenSlice, false
+	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		if !altered {
+			altered = true
+			execute(t, target.DB(), "ALTER TABLE t DROP COLUMN c1")
+			execute(t, target.DB(), "ALTER TABLE t ADD COLUMN own VARCHAR")
+		}
+		return open(ctx, obj)
+	}
+	mustImport(t, target, f)
+	expectRows(t, target, "t", []string{"a", buffertest.Null, "true"})
+}
+
+func TestCompact(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.duckdb")
+	target := open(t, path, duckdb.Options{KeepIDs: 48 * time.Hour})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	var rows [][]string
+	for range 50_000 {
+		rows = append(rows, []string{strings.Repeat("x", 100)})
+	}
+	mustImport(t, target, file("f", table, rows...))
+	execute(t, target.DB(), "INSERT INTO _forebay_imports SELECT 'old-' || i, 't', 1, now() - INTERVAL 49 HOURS FROM range(2500) r(i)")
+	if log, err := os.Stat(path + ".wal"); err != nil || log.Size() < 4<<20 {
+		t.Fatalf("the log has %v bytes: the test needs more, %v", log, err)
+	}
+	// A writer keeps the log, which is no error.
+	tx, err := target.DB().Begin()
+	if err == nil {
+		_, err = tx.Exec("CREATE TABLE other (x INTEGER)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Compact(t.Context(), table); err != nil {
+		t.Errorf("Compact beside a writer: %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Compact(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := os.Stat(path + ".wal"); err == nil && log.Size() > 1<<20 {
+		t.Errorf("the log has %d bytes", log.Size())
+	}
+	for id, want := range map[string]int64{"f": 50_000, "old-0": 0, "old-2499": 0} {
+		if n, err := target.CountFile(t.Context(), table, id); n != want || err != nil {
+			t.Errorf("file %s: %d rows, %v, want %d", id, n, err, want)
+		}
+	}
+	execute(t, target.DB(), "DROP TABLE t")
+	if n, err := target.CountFile(t.Context(), table, "f"); n != 0 || err != nil {
+		t.Errorf("a dropped table has %d rows, %v", n, err)
+	}
+}
+
+// DuckDB goes on writing to a file that has no name any more.
+func TestLostDatabase(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files that are open cannot be moved")
+	}
+	path := filepath.Join(t.TempDir(), "a.duckdb")
+	target := open(t, path, duckdb.Options{})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	mustImport(t, target, file("f", table, []string{"a"}))
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"moved", "replaced"} {
+		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !buffer.IsPermanent(err) {
+			t.Errorf("Import into a database that was %s = %v, want a permanent error", state, err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(path+".old", path); err != nil {
+		t.Fatal(err)
+	}
+	mustImport(t, target, file("g", table, []string{"b"}))
+	expectRows(t, target, "t", []string{"a"}, []string{"b"})
+}
+
+// The tables of the driver that somebody drops come back with the next import.
+func TestOwnTablesAreDropped(t *testing.T) {
+	target := newTarget(t)
+	table := buffer.Table{ID: "t", Columns: columns(datatype.Timestamp)}
+	row := []string{"2026-11-22T00:00:00.000000Z"}
+	for _, own := range []string{"imports", "tables"} {
+		mustImport(t, target, file("f"+own, table, row))
+		execute(t, target.DB(), "DROP TABLE _forebay_"+own)
+	}
+	mustImport(t, target, file("g", table, row))
+	expectRows(t, target, "t", row, row, row)
+}
+
+// Options hold for the queries of the same process.
+func TestOptions(t *testing.T) {
+	target := open(t, filepath.Join(t.TempDir(), "a.duckdb"), duckdb.Options{MemoryLimit: 64 << 20, Threads: 3})
+	var memory, threads string
+	err := target.DB().QueryRow("SELECT current_setting('memory_limit')::VARCHAR, current_setting('threads')::VARCHAR").Scan(&memory, &threads)
+	if err != nil || memory != "64.0 MiB" || threads != "3" {
+		t.Errorf("memory %s, threads %s, %v", memory, threads, err)
+	}
+}

@@ -1,0 +1,195 @@
+package duckdb
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	driver "github.com/duckdb/duckdb-go/v2"
+	"github.com/duckdb/duckdb-go/v2/mapping"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// Options are the choices of [Open]. A zero field means its default.
+type Options struct {
+	// MemoryLimit bounds the memory of DuckDB in bytes, for imports and queries together. Default: DuckDB's, 80 % of the machine's.
+	MemoryLimit int64
+	// Threads is how many threads DuckDB uses for imports and queries. Default: DuckDB's, one for each core.
+	Threads int
+	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
+	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
+	KeepIDs time.Duration
+}
+
+// Target is a [buffer.Target] whose tables are in one DuckDB database, in its schema main. It is safe for concurrent use.
+type Target struct {
+	path    string
+	file    os.FileInfo // of the database
+	keepIDs time.Duration
+	raw     mapping.Database
+	db      *sql.DB
+	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
+}
+
+var (
+	_ buffer.Target      = (*Target)(nil)
+	_ buffer.Extender    = (*Target)(nil)
+	_ buffer.Limiter     = (*Target)(nil)
+	_ buffer.LocalDriver = (*Target)(nil)
+	_ buffer.Counter     = (*Target)(nil)
+	_ buffer.Uncreator   = (*Target)(nil)
+	_ buffer.Compactor   = (*Target)(nil)
+)
+
+// Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
+// matches [ErrLocked]. The options hold for all users of the file in this process; the last ones count. The caller closes the Target
+// after the engine.
+func Open(path string, opts Options) (*Target, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("duckdb: %w", err)
+	}
+	if strings.Contains(path, "?") {
+		return nil, fmt.Errorf("duckdb: the path %q has a question mark, after which the library reads options: choose another one", path)
+	}
+	t := &Target{path: path, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour)}
+	if t.raw, err = openDatabase(path); err != nil {
+		return nil, fmt.Errorf("duckdb: open %s: %w", path, err)
+	}
+	err = t.prepare(opts)
+	if err == nil {
+		t.file, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("duckdb: open %s: %w", path, errors.Join(err, t.Close()))
+	}
+	return t, nil
+}
+
+// prepare opens the pool and sets what the options say.
+func (t *Target) prepare(opts Options) error {
+	connector, err := driver.NewConnector(t.path, nil)
+	if err != nil {
+		return err
+	}
+	t.db = sql.OpenDB(connector)
+	ctx := context.Background()
+	err = again(ctx, func() error {
+		return t.transaction(ctx, func(c *conn) error { return c.exec(ctx, createOwnTables) })
+	})
+	if err != nil {
+		return err
+	}
+	return t.transaction(ctx, func(c *conn) error {
+		if opts.MemoryLimit > 0 {
+			if err := c.exec(ctx, "SET GLOBAL memory_limit = '%dB'", opts.MemoryLimit); err != nil {
+				return err
+			}
+		}
+		if opts.Threads > 0 {
+			return c.exec(ctx, "SET GLOBAL threads = %d", opts.Threads)
+		}
+		return nil
+	})
+}
+
+// Close closes the database, after the calls that run. What [Target.DB] has returned is closed too.
+func (t *Target) Close() (err error) {
+	if t.db != nil {
+		err = t.db.Close()
+	}
+	mapping.Close(&t.raw)
+	return err
+}
+
+// DB returns the database for queries, in this process. It may write too, but not to the tables that begin with _forebay_. It
+// belongs to the Target: do not close it.
+func (t *Target) DB() *sql.DB { return t.db }
+
+// maxCell is a quarter of what DuckDB can store in a cell.
+const maxCell = 1 << 30
+
+// Limits implements [buffer.Limiter].
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: maxCell} }
+
+// Needs implements [buffer.LocalDriver]: rows go to the log or the file, and a checkpoint writes those of the log again.
+func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
+	return filepath.Dir(t.path), 3*raw + 32<<20
+}
+
+// CountFile implements [buffer.Counter]. It returns the rows that were imported; rows that somebody deleted since are among them.
+func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+	err = t.db.QueryRowContext(ctx, `SELECT coalesce(sum(rows), 0)::BIGINT FROM _forebay_imports WHERE file_id = ? AND table_id = ? AND EXISTS
+		(SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = table_id)`,
+		fileID, table.ID).Scan(&rows)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return rows, wrap(err, "count file %s", fileID)
+}
+
+// checkFile fails if the database was deleted, moved or replaced: DuckDB goes on with the file that it has open, and the rows are lost
+// with it.
+func (t *Target) checkFile() error {
+	if t.file == nil { // Open
+		return nil
+	}
+	now, err := os.Stat(t.path)
+	if err == nil && os.SameFile(now, t.file) {
+		return nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", t.path))
+	}
+	return err
+}
+
+// transaction runs a call in a transaction and commits, or rolls back if it fails. An error of the commit says nothing about its
+// outcome.
+func (t *Target) transaction(ctx context.Context, call func(c *conn) error) error {
+	if err := t.checkFile(); err != nil {
+		return err
+	}
+	c, err := connect(t.raw)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err = c.exec(ctx, "BEGIN TRANSACTION"); err == nil {
+		err = call(c)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return classify(err)
+	}
+	// A commit is not interrupted, because its outcome would be unknown.
+	if err := c.exec(context.WithoutCancel(ctx), "COMMIT"); err != nil {
+		return &lateError{err}
+	}
+	return nil
+}
+
+// maxAttempts bounds the attempts of a call that other transactions conflict with.
+const maxAttempts = 20
+
+// again repeats a call while other transactions conflict with it.
+func again(ctx context.Context, call func() error) (err error) {
+	for range maxAttempts {
+		if err = call(); !conflicts(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
