@@ -17,7 +17,7 @@
 // # One process
 //
 // DuckDB lets one process open a database file; another one cannot even read it, and its [Open] fails with [ErrLocked]. Queries run in the
-// process of the engine, through [Target.DB]. Several targets of one process may use one file.
+// process of the engine, through [Target.DB]. Several engines of one process may share a Target.
 //
 // # Types
 //
@@ -45,7 +45,7 @@
 //	a conflict with another transaction       tried again at once, then by the engine
 //	the commit fails                          unknown: the next attempt finds the id, or imports
 //	the disk is full, or memory runs out      rolled back, and repeated by the engine
-//	a row breaks a constraint                 [buffer.RowsError] with the first such row; nothing is stored
-//	columns differ                            [buffer.SchemaError]
+//	a row breaks a constraint                 buffer.RowsError with the first such row; nothing is stored
+//	columns differ                            buffer.SchemaError
 //	the file is deleted, moved or replaced    nothing is written until it is back, or the program starts again
 package duckdb

@@ -179,7 +179,7 @@ func TestRefusedRows(t *testing.T) {
 			t.Fatalf("%v, want %s", refused.Rows, want)
 		}
 	}
-	for _, at := range []int{0, 1, 2047, 2048, 2049, 4999} {
+	for _, at := range []int{0, 2048, 4999} {
 		for what, row := range map[string][]string{"a row of before": {"secret", "1"}, "a row of the file": {"id4999", "1"}} {
 			rows := slices.Insert(slices.Clone(good), at, row)
 			wantRow := int64(at)
@@ -199,18 +199,17 @@ func TestRefusedRows(t *testing.T) {
 	mustImport(t, target, file("after", table, good...))
 }
 
-// Targets of one process extend and fill one table at once. The conflicts of DuckDB do not reach the engine.
-func TestTargetsOfOneFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.duckdb")
+// Many extend and fill one table at once. The conflicts of DuckDB do not reach them, nor its crash when a column is added while rows
+// are committed.
+func TestTableGrowsDuringImports(t *testing.T) {
+	target := newTarget(t)
 	var wg sync.WaitGroup
-	const targets, files = 3, 8
-	var target *duckdb.Target
-	for e := range targets {
-		target = open(t, path, duckdb.Options{Threads: 1})
+	const writers, files = 3, 12
+	for w := range writers {
 		wg.Go(func() {
 			for i := range files {
-				table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i%3), Type: datatype.Int64}}}
-				id := fmt.Sprintf("file-%d-%d", e, i)
+				table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i), Type: datatype.Int64}}}
+				id := fmt.Sprintf("file-%d-%d", w, i)
 				if err := target.Import(t.Context(), file(id, table, []string{id, "1"}, []string{id, buffertest.Null})); err != nil {
 					t.Errorf("%s: %v", id, err)
 				}
@@ -222,8 +221,8 @@ func TestTargetsOfOneFile(t *testing.T) {
 	}
 	wg.Wait()
 	var n, ids int
-	if err := target.DB().QueryRow("SELECT count(*), count(DISTINCT id) FROM t").Scan(&n, &ids); err != nil || n != 2*targets*files || ids != targets*files {
-		t.Errorf("%d rows of %d files, want %d of %d: %v", n, ids, 2*targets*files, targets*files, err)
+	if err := target.DB().QueryRow("SELECT count(*), count(DISTINCT id) FROM t").Scan(&n, &ids); err != nil || n != 2*writers*files || ids != writers*files {
+		t.Errorf("%d rows of %d files, want %d of %d: %v", n, ids, 2*writers*files, writers*files, err)
 	}
 }
 

@@ -3,25 +3,18 @@ package duckdb
 import (
 	"context"
 	"math"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 )
 
-// locks has a lock for each table that this process has used, because all Targets of a file in it share one instance of DuckDB. An
-// import holds it together with others, a change of the table alone: DuckDB 1.4.5 writes wrong bytes to its log, or crashes, when a table
-// gets a column while rows of it are committed.
-var locks sync.Map // from lockName to *semaphore.Weighted
-
-type lockName struct{ path, table string }
-
-// lock waits for the lock of a table. The caller calls unlock.
+// lock waits for the lock of a table. An import holds it together with others, a change of the table alone: DuckDB 1.4.5 writes wrong
+// bytes to its log, or crashes, when a table gets a column while rows of it are committed. The caller calls unlock.
 func (t *Target) lock(ctx context.Context, table string, alone bool) (unlock func(), err error) {
 	weight := int64(1)
 	if alone {
 		weight = math.MaxInt64
 	}
-	l, _ := locks.LoadOrStore(lockName{t.path, table}, semaphore.NewWeighted(math.MaxInt64))
+	l, _ := t.locks.LoadOrStore(table, semaphore.NewWeighted(math.MaxInt64))
 	s := l.(*semaphore.Weighted)
 	if err := s.Acquire(ctx, weight); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,7 @@ type Target struct {
 	keepIDs time.Duration
 	raw     mapping.Database
 	db      *sql.DB
+	locks   sync.Map     // from the id of a table to its *semaphore.Weighted
 	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
 }
 
@@ -52,8 +54,8 @@ var (
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
-// matches [ErrLocked]. The options hold for all users of the file in this process; the last ones count. The caller closes the Target
-// after the engine.
+// matches [ErrLocked]. Open a file once in a process and give the Target to all engines: a second Target does not know when the first one
+// must not change a table. The caller closes the Target after the engines.
 func Open(path string, opts Options) (*Target, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -33,6 +33,7 @@ var rooms = map[string][]string{
 	"drivers/bucket/internal/...": {},
 	// A command that measures a driver beside the loader of its database.
 	"drivers/iceberg/bench":  {"./..."},
+	"drivers/duckdb/bench":   {"./..."},
 	"drivers/postgres/bench": {"./..."},
 	"drivers/sqlite/bench":   {"./..."},
 	"drivers/parquet/bench":  {"./..."},
