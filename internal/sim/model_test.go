@@ -429,28 +429,6 @@ func (r *run) anyCut() bool {
 	return false
 }
 
-// count adds the outcome of the run to the summary.
-func (r *run) count(stats buffer.Stats, damage []buffer.Damage) {
-	kind := "runs: buffer"
-	if r.engine() {
-		kind = "runs: engine"
-	}
-	r.sum.add(kind, 1)
-	r.sum.add("rows: offered", int64(len(r.rows)))
-	for _, x := range r.rows {
-		if x.fate == acked {
-			r.sum.add("rows: acknowledged", 1)
-		}
-	}
-	for _, st := range stats.Sinks {
-		r.sum.add("rows: imported", st.Target.Rows)
-		r.sum.add("rows: expired", st.Expired.Rows)
-		r.sum.add("rows: damaged", st.Damaged.Rows)
-		r.sum.add("rows: discarded", st.Discarded.Rows)
-	}
-	r.sum.add("disk: damaged places reported", int64(len(damage)))
-}
-
 // eventHandler learns from the log when the local level failed, and which files expired.
 type eventHandler struct {
 	slog.Handler

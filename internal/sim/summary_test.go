@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/forebay/forebay/buffer"
 )
 
 // summary counts what happened in all runs, and says how far they are.
@@ -65,4 +67,26 @@ func (s *summary) print() {
 		fmt.Fprintf(&out, "  %s: %s\n", group, strings.Join(groups[group], ", "))
 	}
 	fmt.Fprint(os.Stderr, out.String())
+}
+
+// count adds the outcome of the run to the summary.
+func (r *run) count(stats buffer.Stats, damage []buffer.Damage) {
+	kind := "runs: buffer"
+	if r.engine() {
+		kind = "runs: engine"
+	}
+	r.sum.add(kind, 1)
+	r.sum.add("rows: offered", int64(len(r.rows)))
+	for _, x := range r.rows {
+		if x.fate == acked {
+			r.sum.add("rows: acknowledged", 1)
+		}
+	}
+	for _, st := range stats.Sinks {
+		r.sum.add("rows: imported", st.Target.Rows)
+		r.sum.add("rows: expired", st.Expired.Rows)
+		r.sum.add("rows: damaged", st.Damaged.Rows)
+		r.sum.add("rows: discarded", st.Discarded.Rows)
+	}
+	r.sum.add("disk: damaged places reported", int64(len(damage)))
 }
