@@ -1,10 +1,12 @@
 package quickstart
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/program/store"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
@@ -23,7 +25,11 @@ type service interface {
 }
 
 // levels counts rows, over both sinks.
-type levels struct{ Local, Staging, Table int64 }
+type levels struct {
+	Local, Staging, Table int64
+	// Why is the last failure of rows that wait, "" if there was none.
+	Why string
+}
 
 // node is an engine with its ingestion endpoint.
 type node struct {
@@ -61,6 +67,11 @@ func (n *node) levels() levels {
 		l.Local += s.Local.Rows
 		l.Staging += s.Staging.Rows
 		l.Table += s.Target.Rows
+		for _, f := range s.Files {
+			if f.State == buffer.FileWriting || f.State == buffer.FileClosing || f.State == buffer.FileImporting {
+				l.Why = cmp.Or(l.Why, f.RetryReason)
+			}
+		}
 	}
 	return l
 }
