@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/killtest"
 )
 
@@ -59,7 +60,7 @@ func readIDs(target *parquet.Target) (map[string]int, error) {
 			return nil, err
 		}
 		for _, path := range paths {
-			part, err := readPart(path, killTable.Columns)
+			part, err := parquettest.ReadPart(path, killTable.Columns)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}

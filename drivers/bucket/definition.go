@@ -1,0 +1,130 @@
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/parquet"
+)
+
+// definition says what a table has. The object with the highest number counts. A number is put on the condition that it is free, so of two
+// engines that change a table at once, one reads the other's change and begins again.
+type definition struct {
+	// Version is the version of this form.
+	Version int `json:"version"`
+	// ID is the id of the table.
+	ID string `json:"id"`
+	// Columns are the columns that parts can have.
+	Columns []datatype.Column `json:"columns"`
+	// Partition is the column whose day tells the folder of a row.
+	Partition string `json:"partition,omitempty"`
+	// Creation is the mark of the call that created the table.
+	Creation string `json:"creation,omitempty"`
+	// Number is the number in the name, 0 if there is no table.
+	Number int `json:"-"`
+
+	folder string // of the table, ends with a slash
+}
+
+const definitionVersion = 1
+
+// definitionFolder begins with a sign that makes readers of whole folders leave it out.
+const definitionFolder = "_forebay/"
+
+func folderOf(table string) string {
+	target, _ := parquet.Tables("/", parquet.Options{}) // nothing is wrong with these options
+	return filepath.Base(target.Path(table)) + "/"
+}
+
+// definitions lists the keys of the definitions in the folder of a table, the newest last.
+func (t *Tables) definitions(ctx context.Context, folder string) (keys []string, err error) {
+	err = t.objects.list(ctx, folder+definitionFolder, func(key string) error {
+		keys = append(keys, key)
+		return nil
+	})
+	return keys, err
+}
+
+// definition reads the newest definition of a table.
+func (t *Tables) definition(ctx context.Context, table string) (d definition, err error) {
+	none := definition{ID: table, folder: folderOf(table)}
+	keys, err := t.definitions(ctx, none.folder)
+	if err != nil || len(keys) == 0 {
+		return none, err
+	}
+	key := keys[len(keys)-1]
+	rc, err := t.objects.open(ctx, key)
+	if err != nil {
+		return none, err
+	}
+	data, err := io.ReadAll(rc)
+	if err := errors.Join(err, rc.Close()); err != nil {
+		return none, err
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return none, buffer.Permanent(fmt.Errorf("%s is damaged: restore it: %w", key, err))
+	}
+	if d.Version > definitionVersion {
+		return none, buffer.Permanent(fmt.Errorf("%s has version %d, known is %d: use a newer release", key, d.Version, definitionVersion))
+	}
+	if d.ID != table {
+		return none, buffer.Permanent(fmt.Errorf("%s belongs to the table %q", key, d.ID))
+	}
+	d.folder = none.folder
+	_, err = fmt.Sscanf(strings.TrimPrefix(key, d.folder+definitionFolder), "%d.json", &d.Number)
+	return d, err
+}
+
+// ensure creates a table, or compares an existing one, or adds the columns that a table with Extend lacks.
+func (t *Tables) ensure(ctx context.Context, table buffer.Table) (definition, error) {
+	for {
+		d, err := t.definition(ctx, table.ID)
+		if err != nil {
+			return d, err
+		}
+		columns, err := table.Fit(d.Columns)
+		if err != nil || d.Number > 0 && slices.Equal(columns, d.Columns) {
+			return d, err
+		}
+		d.Version, d.Columns, d.Number = definitionVersion, columns, d.Number+1
+		if d.Number == 1 {
+			d.Creation = table.Creation
+			for _, c := range columns {
+				if c.Name == t.options.PartitionBy && (c.Type == datatype.Date || c.Type == datatype.Timestamp) {
+					d.Partition = c.Name
+				}
+			}
+		}
+		if err := t.checkNames(ctx, d); err != nil {
+			return d, err
+		}
+		data, err := json.MarshalIndent(d, "", "  ")
+		if err != nil {
+			return d, err
+		}
+		stored, err := t.objects.put(ctx, fmt.Sprintf("%s%s%06d.json", d.folder, definitionFolder, d.Number), func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(data)), nil
+		})
+		if stored || err != nil {
+			return d, err
+		}
+	}
+}
+
+// checkNames refuses a table that Parquet on disk could not have.
+func (t *Tables) checkNames(ctx context.Context, d definition) error {
+	s, err := t.scratch(d.Partition)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Ensure(ctx, buffer.Table{ID: d.ID, Columns: d.Columns}), s.remove())
+}

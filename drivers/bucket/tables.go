@@ -1,0 +1,271 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+// TablesOptions are options of [OpenTables]. The zero value is ready to use. All engines that write to one prefix must use the same.
+type TablesOptions struct {
+	// PartitionBy, RowGroup and Compression are as in [parquet.Options].
+	PartitionBy string
+	RowGroup    int64
+	Compression parquet.Compression
+	// Scratch is a folder on this machine for the file that is being imported. The default is the system's temporary folder.
+	Scratch string
+	// PartSize is as in [Options].
+	PartSize int64
+}
+
+// Tables is a [buffer.Target] that keeps tables as Parquet objects in a bucket. It is safe for concurrent use, also by several processes.
+//
+//	PREFIX/
+//	  in.c-web.events/
+//	    dt=2026-11-22/
+//	      0197c5a1-….1000.parquet     a part: the rows of one imported file and one day
+//	    _forebay/
+//	      000001.json                 the columns of the table; 000002.json when it has grown
+//
+// # Exactly once
+//
+// A part is put on the condition that its name is free, and the name has the id of the file. So one step makes rows and id visible, and a
+// second attempt, also one beside the first, is told that the part is there. A file with rows of several days has a part for each;
+// they are put one after the other, and the next attempt completes what a killed process has left. Until then readers see some days of
+// the file and not others. Without PartitionBy a file is there whole or not at all.
+//
+// Somebody who deletes a part, or replaces parts by others, deletes the ids with them: do so when no import of these files can be
+// repeated, which is after Tuning.Retention.
+//
+// # Merging
+//
+// Parts are never merged in the bucket. A reader lists the objects and then reads them. In no order can parts be replaced by a merged one
+// without a reader that sees their rows twice, or not at all, and a bucket has no link that could be moved from one list to another.
+// Make files large before they are imported: with conditions of 128 MB or some minutes for imports.
+type Tables struct {
+	objects *store
+	options TablesOptions
+}
+
+var (
+	_ buffer.Target      = (*Tables)(nil)
+	_ buffer.Extender    = (*Tables)(nil)
+	_ buffer.Limiter     = (*Tables)(nil)
+	_ buffer.Counter     = (*Tables)(nil)
+	_ buffer.Uncreator   = (*Tables)(nil)
+	_ buffer.LocalDriver = (*Tables)(nil)
+)
+
+// OpenTables returns a target in the bucket of a URL, see [Open].
+func OpenTables(ctx context.Context, url string, o TablesOptions) (*Tables, error) {
+	if o.Scratch == "" {
+		o.Scratch = os.TempDir()
+	}
+	if _, err := parquet.Tables(o.Scratch, parquet.Options{RowGroup: o.RowGroup, Compression: o.Compression}); err != nil {
+		return nil, err
+	}
+	objects, err := openStore(ctx, url, o.PartSize)
+	if err != nil {
+		return nil, err
+	}
+	removeScratch(o.Scratch)
+	return &Tables{objects, o}, nil
+}
+
+// Close ends idle connections. Calls must have returned.
+func (t *Tables) Close() error { return t.objects.close() }
+
+const (
+	scratchPrefix = "forebay-parts-"
+	// scratchAge is longer than any import takes.
+	scratchAge = 24 * time.Hour
+)
+
+// removeScratch removes what killed processes have left.
+func removeScratch(folder string) {
+	old, _ := filepath.Glob(filepath.Join(folder, scratchPrefix+"*"))
+	for _, path := range old {
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > scratchAge {
+			_ = os.RemoveAll(path) // it is tried again at the next opening
+		}
+	}
+}
+
+// scratch is a folder of Parquet on this machine, for one file.
+type scratch struct {
+	*parquet.Target
+	folder string
+	parts  []string // the paths of the imported file
+}
+
+func (t *Tables) scratch(partition string) (*scratch, error) {
+	folder, err := os.MkdirTemp(t.options.Scratch, scratchPrefix)
+	if err != nil {
+		return nil, err
+	}
+	s := &scratch{folder: folder}
+	s.Target, err = parquet.Tables(folder, parquet.Options{
+		PartitionBy: partition, MergeTo: -1, RowGroup: t.options.RowGroup, Compression: t.options.Compression,
+		OnImported: func(_ context.Context, _ *buffer.File, parts []string) error {
+			s.parts = parts
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	return s, nil
+}
+
+func (s *scratch) remove() error { return os.RemoveAll(s.folder) }
+
+// Ensure implements [buffer.Target].
+func (t *Tables) Ensure(ctx context.Context, table buffer.Table) error {
+	_, err := t.ensure(ctx, table)
+	return t.objects.explain("ensure", strconv.Quote(table.ID), err)
+}
+
+// Extend implements [buffer.Extender]. New parts have the new columns. Readers match the columns of parts by name.
+func (t *Tables) Extend(ctx context.Context, table buffer.Table) error {
+	table.Extend = true
+	return t.Ensure(ctx, table)
+}
+
+// Limits implements [buffer.Limiter].
+func (t *Tables) Limits() datatype.Limits { return (&parquet.Target{}).Limits() }
+
+// Needs implements [buffer.LocalDriver].
+func (t *Tables) Needs(_, raw int64) (folder string, bytes int64) {
+	return t.options.Scratch, raw + 64<<10
+}
+
+// Import implements [buffer.Target]. A row with a cell that is not a canonical text of its type, or with text that is not UTF-8, is refused
+// with a [*buffer.RowsError].
+func (t *Tables) Import(ctx context.Context, f *buffer.File) error {
+	if err := parts.CheckID("file", f.ID); err != nil {
+		return err
+	}
+	return t.objects.explain("import", f.ID, t.importFile(ctx, f))
+}
+
+func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
+	d, err := t.ensure(ctx, f.Table)
+	if err != nil {
+		return err
+	}
+	if d.Partition == "" { // its part is all of it
+		found, err := t.partsOf(ctx, d, f.ID)
+		if len(found) > 0 || err != nil {
+			return err
+		}
+	}
+	s, err := t.scratch(d.Partition)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.remove()) }()
+	if err := s.Ensure(ctx, buffer.Table{ID: f.Table.ID, Columns: d.Columns}); err != nil {
+		return err
+	}
+	if err := s.Import(ctx, f); err != nil {
+		return err
+	}
+	var rows int64 // which s has checked
+	for _, obj := range f.Slices {
+		rows += obj.Rows
+	}
+	for _, path := range s.parts {
+		name, err := filepath.Rel(s.Path(f.Table.ID), path)
+		if err != nil {
+			return err
+		}
+		if d.Partition == "" { // a part of a folder that is not split has no number of rows in its name
+			name = partName(f.ID, rows)
+		}
+		if _, err := t.objects.put(ctx, d.folder+filepath.ToSlash(name), func() (io.ReadCloser, error) { return os.Open(path) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func partName(id string, rows int64) string { return fmt.Sprintf("%s.%d.parquet", id, rows) }
+
+// part is an object of a table.
+type part struct {
+	key  string
+	rows int64
+}
+
+// partsOf lists the parts of a file, or of all files if id is "". In a table that is split it goes through all of them.
+func (t *Tables) partsOf(ctx context.Context, d definition, id string) (found []part, err error) {
+	prefix := d.folder
+	if d.Partition == "" && id != "" {
+		prefix += id + "."
+	}
+	err = t.objects.list(ctx, prefix, func(key string) error {
+		name := key[strings.LastIndexByte(key, '/')+1:]
+		fields := strings.Split(name, ".")
+		if len(fields) != 3 || fields[2] != "parquet" || id != "" && fields[0] != id {
+			return nil
+		}
+		rows, err := strconv.ParseInt(fields[1], 10, 64)
+		if err == nil {
+			found = append(found, part{key, rows})
+		}
+		return nil
+	})
+	return found, err
+}
+
+// CountFile implements [buffer.Counter]. It adds the numbers in the names of the parts. In a table that is split it lists all parts.
+func (t *Tables) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+	if err := parts.CheckID("file", fileID); err != nil {
+		return 0, err
+	}
+	d, err := t.definition(ctx, table.ID)
+	var found []part
+	if err == nil && d.Number > 0 {
+		found, err = t.partsOf(ctx, d, fileID)
+	}
+	for _, p := range found {
+		rows += p.rows
+	}
+	return rows, t.objects.explain("count", fileID, err)
+}
+
+// Uncreate implements [buffer.Uncreator].
+func (t *Tables) Uncreate(ctx context.Context, table, creation string) error {
+	return t.objects.explain("uncreate", strconv.Quote(table), t.uncreate(ctx, table, creation))
+}
+
+func (t *Tables) uncreate(ctx context.Context, table, creation string) error {
+	d, err := t.definition(ctx, table)
+	if err != nil || d.Number == 0 || creation == "" || d.Creation != creation {
+		return err
+	}
+	found, err := t.partsOf(ctx, d, "")
+	if err != nil || len(found) > 0 {
+		return err
+	}
+	keys, err := t.definitions(ctx, d.folder)
+	slices.Reverse(keys) // so that a crash leaves a table that is older, and not one without its first definition
+	for _, key := range keys {
+		if err == nil {
+			err = t.objects.delete(ctx, []string{key})
+		}
+	}
+	return err
+}
