@@ -30,7 +30,7 @@ const MaxColumns = 100
 // MaxTemplateLength is the highest number of characters of a template, 4096.
 const MaxTemplateLength = template.MaxLength
 
-// Column is the definition of one column. Its JSON form is that of the Stream API. The constructors set only the fields that
+// Column is the definition of one column. Its JSON form is what the Stream API reads and writes. The constructors set only the fields that
 // the kind uses. Every field is a plain value and none is a pointer, because an engine recognises columns that it has compiled
 // by their values.
 type Column struct {
