@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
@@ -130,6 +131,35 @@ func TestDuckDBReadsParquetTables(t *testing.T) {
 		}
 		if got := ask(t, "SELECT count(*), sum(price)::VARCHAR FROM "+from+" WHERE dt = '2026-11-22'"); got != "\"23\",\"20.10\"\n" {
 			t.Errorf("merged %t: of one day %s", merged, got)
+		}
+	}
+}
+
+// DuckDB leaves out row groups by their bounds, and finds each row all the same.
+func TestDuckDBPrunesParquet(t *testing.T) {
+	target, err := parquet.Tables(t.TempDir(), parquet.Options{RowGroup: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := buffer.Table{ID: "t", Columns: []datatype.Column{
+		{Name: "d", Type: datatype.Decimal(38, 2)}, {Name: "s", Type: datatype.Decimal(12, 2)}, {Name: "f", Type: datatype.Float64}, {Name: "text", Type: datatype.String},
+	}}
+	long := strings.Repeat("日", 100)
+	var rows [][]string
+	for i := range 100 {
+		n := fmt.Sprintf("%d.50", i-50)
+		rows = append(rows, []string{n, n, strings.TrimSuffix(n, "0"), fmt.Sprintf("%s%03d", long, i)})
+	}
+	rows[7][2], rows[50][2] = "NaN", "-0"
+	if err := target.Import(t.Context(), file("file-1", table, rows...)); err != nil {
+		t.Fatal(err)
+	}
+	from := " FROM " + fmt.Sprintf(readParquet, target.Path(table.ID)) + " WHERE "
+	for where, want := range map[string]string{
+		"d = -7.50": "1", "d < 0": "50", "s = -7.50": "1", "s < 0": "50", "f = 0": "1", "f > 48": "2", "text = '" + long + "042'": "1", "text > '" + long + "097'": "2",
+	} {
+		if got := ask(t, "SELECT count(*)"+from+where); got != fmt.Sprintf("%q\n", want) {
+			t.Errorf("%.40s: %s rows, want %s", where, strings.TrimSpace(got), want)
 		}
 	}
 }

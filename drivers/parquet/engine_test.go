@@ -1,0 +1,69 @@
+package parquet_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Two engines with targets of their own feed one table at once, and one of them has a column more.
+func TestTwoEngines(t *testing.T) {
+	lake := t.TempDir()
+	columns := mapping.Columns{
+		mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required()),
+		mapping.Path("at", "at", mapping.DataType(datatype.Timestamp)),
+	}
+	more := append(columns[:2:2], mapping.Path("text", "text", mapping.DataType(datatype.String)))
+	const files, rows = 10, 5
+	var want [][]string
+	var both sync.WaitGroup
+	for n, columns := range []mapping.Columns{columns, more} {
+		engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: mustTables(t, lake, parquet.Options{PartitionBy: "at"})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close()
+		err = engine.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
+			ID: "orders", Table: forebay.Table{ID: "shop.orders", Extend: true, Columns: columns},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := manyRows(n*files*rows, files*rows)
+		for _, row := range all {
+			if row[1] == buffertest.Null {
+				row[1] = "2026-11-01T00:00:00.000000Z"
+			}
+			stored := slices.Clone(row)
+			if len(columns) == 2 {
+				stored[2] = buffertest.Null
+			}
+			want = append(want, stored)
+		}
+		both.Go(func() {
+			for i, row := range all {
+				event := fmt.Sprintf(`{"id":%s,"at":%q,"text":%q}`, row[0], row[1], row[2])
+				if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(event))); err != nil {
+					t.Error(err)
+				}
+				if i%rows == rows-1 {
+					if err := engine.Flush(t.Context(), "shop"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if report, err := engine.Verify(t.Context()); err != nil {
+				t.Errorf("Verify = %+v, %v", report, err)
+			}
+		})
+	}
+	both.Wait()
+	expectRows(t, mustTables(t, lake, parquet.Options{}), "shop.orders", want)
+}

@@ -1,0 +1,95 @@
+package parquet
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+// heapReader makes rows while they are read, and looks now and then how much memory is in use.
+type heapReader struct {
+	row  func(i int) string
+	n    int // rows that are left
+	rest string
+	read int
+	most uint64
+}
+
+func (r *heapReader) Read(p []byte) (int, error) {
+	if r.rest == "" {
+		if r.n == 0 {
+			return 0, io.EOF
+		}
+		r.n--
+		r.rest = r.row(r.n)
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	if r.read += n; r.read > 4<<20 {
+		r.read = 0
+		r.most = max(r.most, heap())
+	}
+	return n, nil
+}
+
+func (r *heapReader) Close() error { return nil }
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// The memory of an import does not grow with its file: neither with the bytes of a row nor with the days. The row groups of this test
+// are shorter than a user's.
+func TestMemoryOfAnImport(t *testing.T) {
+	const groups, file = 8 << 20, 64 << 20
+	rng := rand.New(rand.NewPCG(1, 2))
+	body := func(n int) string {
+		text := make([]byte, n)
+		for i := range text {
+			text[i] = byte('a' + rng.IntN(26))
+		}
+		return string(text)
+	}
+	for name, c := range map[string]struct {
+		cell, days int
+		by         string
+	}{"wide rows": {100 << 10, 1, ""}, "many days": {500, 300, "at"}} {
+		t.Run(name, func(t *testing.T) {
+			target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 1 << 40, groups: groups, codec: &pq.Uncompressed, spare: new(sync.Pool)},
+				parts.Options{Driver: "parquet", PartitionBy: c.by})}
+			text := body(c.cell)
+			in := &heapReader{n: file / c.cell, row: func(i int) string {
+				return fmt.Sprintf("\"%04d-01-01T00:00:00.000000Z\",\"%s\"\n", 1900+i%c.days, text)
+			}}
+			f := &buffer.File{
+				ID: "file-1", Slices: []buffer.Object{{ID: "s", Rows: int64(in.n)}},
+				Table: buffer.Table{ID: "events", Columns: []datatype.Column{
+					{Name: "at", Type: datatype.Timestamp, Required: true}, {Name: "body", Type: datatype.String, Required: true},
+				}},
+				OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) { return in, nil },
+			}
+			before := heap()
+			if err := target.Import(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d MiB more while %d MiB were imported", (in.most-before)>>20, file>>20)
+			// The row groups, and pages that wait; buffers that grow have up to half of their length to spare.
+			if most := uint64(2*groups + inFlight*pageBytes); in.most > before+most {
+				t.Errorf("the import takes %d MiB of memory, want at most %d", (in.most-before)>>20, most>>20)
+			}
+		})
+	}
+}
