@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -44,7 +45,11 @@ func Open(ctx context.Context, url string, o Options) (*Staging, error) {
 // Close ends idle connections. Calls must have returned.
 func (s *Staging) Close() error { return s.objects.close() }
 
-const sliceExtension = ".slice"
+const (
+	sliceExtension = ".slice"
+	// slicesOfEngine stands between the name of an engine and the number in the id of a slice.
+	slicesOfEngine = "-s"
+)
 
 // Put implements [buffer.Staging]. An object that is already stored is kept.
 func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
@@ -79,6 +84,37 @@ func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
 		keys[i] = obj.ID + sliceExtension
 	}
 	return s.objects.explain("delete", fmt.Sprintf("%d objects", len(objs)), s.objects.delete(ctx, keys))
+}
+
+// RemoveOrphans deletes the slices of one engine that nobody asks for any more: those with an id below oldest, the lowest id of a slice that
+// the engine knows, which were stored longer ago than age. It returns their number. An attempt that the buffer has abandoned can leave one. [buffer.Inspect]
+// lists the slices of a closed engine, or of a checkpoint of a running one. An engine whose store was damaged may have forgotten slices
+// that somebody still wants: choose an age that leaves time to find out.
+func (s *Staging) RemoveOrphans(ctx context.Context, oldest string, age time.Duration) (removed int, err error) {
+	if err := parts.CheckID("object", oldest); err != nil {
+		return 0, err
+	}
+	engine := oldest[:strings.LastIndex(oldest, slicesOfEngine)+1] // with the minus
+	if engine == "" || strings.HasSuffix(oldest, slicesOfEngine) {
+		return 0, fmt.Errorf("bucket: %q is not the id of a slice: want for example 63c7be43891c-s000000000004", oldest)
+	}
+	before := time.Now().Add(-age)
+	var orphans []string
+	err = s.objects.list(ctx, engine+slicesOfEngine[1:], func(key string, at time.Time) error {
+		id, ok := strings.CutSuffix(key, sliceExtension)
+		ours := ok && len(id) == len(oldest) && strings.LastIndexByte(id, '-') == len(engine)-1 // an engine may be named a-s
+		if ours && id < oldest && at.Before(before) {
+			orphans = append(orphans, key)
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.objects.delete(ctx, orphans)
+	}
+	if err != nil {
+		return 0, s.objects.explain("remove", "orphans", err)
+	}
+	return len(orphans), nil
 }
 
 // RemoveUploads aborts the uploads in parts below the prefix that were begun longer ago than age and are not complete, and returns

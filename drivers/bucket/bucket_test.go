@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	check(t, err)
 	started.Store(server)
 	name := fmt.Sprintf("bucket-%d", nextName.Add(1))
-	server.CreateBucket(t, name)
+	check(t, server.CreateBucket(name))
 	return &world{
 		name: name, server: server.Address, proxy: buckettest.NewProxy(t, server.Address),
 		sdk: s3.New(s3.Options{

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -47,7 +48,7 @@ func folderOf(table string) string {
 
 // definitions lists the keys of the definitions in the folder of a table, the newest last.
 func (t *Tables) definitions(ctx context.Context, folder string) (keys []string, err error) {
-	err = t.objects.list(ctx, folder+definitionFolder, func(key string) error {
+	err = t.objects.list(ctx, folder+definitionFolder, func(key string, _ time.Time) error {
 		keys = append(keys, key)
 		return nil
 	})

@@ -226,8 +226,9 @@ func (s *store) deleteOne(ctx context.Context, key string) error {
 	return nil
 }
 
-// list calls each with the keys of all objects that begin with prefix, without the store's own prefix, in ascending order.
-func (s *store) list(ctx context.Context, prefix string, each func(key string) error) error {
+// list calls each with the keys of all objects that begin with prefix, without the store's own prefix, in ascending order, and with the
+// moments at which they were stored.
+func (s *store) list(ctx context.Context, prefix string, each func(key string, at time.Time) error) error {
 	list := s.blobs.List(&blob.ListOptions{Prefix: s.prefix + prefix})
 	for {
 		o, err := list.Next(ctx)
@@ -235,7 +236,7 @@ func (s *store) list(ctx context.Context, prefix string, each func(key string) e
 			return nil
 		}
 		if err == nil {
-			err = each(strings.TrimPrefix(o.Key, s.prefix))
+			err = each(strings.TrimPrefix(o.Key, s.prefix), o.ModTime)
 		}
 		if err != nil {
 			return err

@@ -215,7 +215,7 @@ func (t *Tables) partsOf(ctx context.Context, d definition, id string) (found []
 	if d.Partition == "" && id != "" {
 		prefix += id + "."
 	}
-	err = t.objects.list(ctx, prefix, func(key string) error {
+	err = t.objects.list(ctx, prefix, func(key string, _ time.Time) error {
 		name := key[strings.LastIndexByte(key, '/')+1:]
 		fields := strings.Split(name, ".")
 		if len(fields) != 3 || fields[2] != "parquet" || id != "" && fields[0] != id {

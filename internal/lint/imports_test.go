@@ -33,6 +33,7 @@ var rooms = map[string][]string{
 	"drivers/bucket/internal/...": {},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	// A command that measures a driver beside the loader of its database.
+	"drivers/bucket/bench":   {"./..."},
 	"drivers/iceberg/bench":  {"./..."},
 	"drivers/duckdb/bench":   {"./..."},
 	"drivers/parquet/bench":  {"./..."},

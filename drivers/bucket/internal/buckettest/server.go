@@ -96,11 +96,13 @@ func (s *Server) Close() error {
 }
 
 // CreateBucket makes a bucket of S3 with that name.
-func (s *Server) CreateBucket(tb testing.TB, name string) {
-	tb.Helper()
-	if err := os.Mkdir(filepath.Join(s.folder, "objects", name), 0o700); err != nil {
-		tb.Fatal(err)
-	}
+func (s *Server) CreateBucket(name string) error {
+	return os.Mkdir(filepath.Join(s.folder, "objects", name), 0o700)
+}
+
+// RemoveBucket removes a bucket with its objects.
+func (s *Server) RemoveBucket(name string) error {
+	return errors.Join(os.RemoveAll(filepath.Join(s.folder, "objects", name)), os.RemoveAll(filepath.Join(s.folder, "attributes", name)))
 }
 
 // S3URL is the URL of a bucket of a server at that address.
