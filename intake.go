@@ -31,10 +31,10 @@ func (e *Engine) WaitForRoom() Intake { return Intake{e, true} }
 // Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
 // disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
 //
-// The error is nil when every sink kept the record, else the join of one [*SinkError] for each sink that did not, or one of
-// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and the error of a ctx that had ended before, with an empty result and
-// nothing stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice.
-// A source without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
+// The error is nil when every sink kept the record. Otherwise it joins one [*SinkError] for each sink that did not. With
+// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and the error of a ctx that had ended before, the result is empty and nothing
+// was stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice. A source
+// without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
 //
 // The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
 // result, which may be shared by all records that every sink kept.

@@ -55,7 +55,7 @@ func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
 	for b.failure() != nil {
 		runtime.Gosched()
 	}
-	group.settled.Store(true)
+	group.complete.Store(true)
 	b.gate.kick()
 	var failed *FailedError
 	if err := <-ended; !errors.As(err, &failed) || ran {

@@ -113,8 +113,8 @@ func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
 	return writeFormat(disk, dir, version)
 }
 
-// settleFormat makes the versions in file and store agree, and upgrades them to newest.
-func (r *recovery) settleFormat(b *Buffer, file int) error {
+// upgradeFormat makes the versions in file and store agree, and upgrades them to newest.
+func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 	if r.version > file {
 		return &FormatError{
 			Dir: b.dir, Found: fmt.Sprintf("%d in %s, %d in the store", file, formatFile, r.version), Known: strconv.Itoa(format.Newest),

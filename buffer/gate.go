@@ -29,14 +29,14 @@ type group struct {
 	incomplete bool
 	grace      grace
 
-	began   time.Time // when the first chunk joined
-	chunks  []*chunk
-	ops     []*operation
-	waiters atomic.Int64
-	noticed atomic.Bool // the committer was told of it
-	settled atomic.Bool // no more callers are expected
-	probed  bool        // probe runs or has run; guarded by gate.mu
-	bytes   atomic.Int64
+	began    time.Time // when the first chunk joined
+	chunks   []*chunk
+	ops      []*operation
+	waiters  atomic.Int64
+	noticed  atomic.Bool // the committer was told of it
+	complete atomic.Bool // no more callers are expected
+	probed   bool        // probe runs or has run; guarded by gate.mu
+	bytes    atomic.Int64
 }
 
 // gate hands groups to the committer.
@@ -153,7 +153,7 @@ func (g *gate) gathered() bool {
 	defer g.mu.Unlock()
 	cur := g.cur
 	n := cur.waiters.Load()
-	if n == 0 || n >= g.expect || g.stopping() || cur.bytes.Load() >= heavyBytes || cur.settled.Load() {
+	if n == 0 || n >= g.expect || g.stopping() || cur.bytes.Load() >= heavyBytes || cur.complete.Load() {
 		return true
 	}
 	if !cur.probed {
@@ -173,7 +173,7 @@ func (g *gate) probe(cur *group, expect int64) {
 			n, idle = now, 0
 		}
 	}
-	cur.settled.Store(true)
+	cur.complete.Store(true)
 	g.kick()
 }
 

@@ -77,7 +77,7 @@ func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 	if b.recovered, err = recoverState(b.dir, o.DB, file); err != nil {
 		return err
 	}
-	if err := b.recovered.settleFormat(b, file); err != nil {
+	if err := b.recovered.upgradeFormat(b, file); err != nil {
 		return err
 	}
 	if err := b.recovered.sealDamaged(); err != nil {

@@ -81,8 +81,8 @@ func (s *FS) Cut(err error) {
 	}
 }
 
-// Settle waits for the operations that began before the end. Afterwards another opening can have the folder.
-func (s *FS) Settle() { s.running.Wait() }
+// Wait waits for the operations that began before the end. Afterwards another opening can have the folder.
+func (s *FS) Wait() { s.running.Wait() }
 
 // change runs an operation that changes the disk. It returns false when the opening had ended, or op has ended it: the caller
 // then does the same in memory and reports success.

@@ -118,7 +118,7 @@ func Open(c Config) (*Opening, error) {
 	o.DB, err = pebble.Open(c.Dir, settings)
 	if err != nil {
 		o.fs.Cut(err)
-		o.fs.Settle()
+		o.fs.Wait()
 		o.fs.sweep()
 		if e := o.fs.Failure(); e != nil && !errors.Is(err, e) {
 			err = errors.Join(err, e)
@@ -190,7 +190,7 @@ func (o *Opening) close() error {
 		// The database cannot be closed under its readers. Until the last of them ends it stays open, cut off from the disk,
 		// so that whoever opens the folder next has it alone.
 		o.fs.Cut(ErrStillRead)
-		o.fs.Settle()
+		o.fs.Wait()
 		go func() {
 			o.readers.Wait()
 			_ = o.DB.Close() // nothing of it reaches the disk
@@ -204,7 +204,7 @@ func (o *Opening) close() error {
 	if o.fs.Failure() == nil {
 		o.fs.DropSpares()
 	}
-	o.fs.Settle()
+	o.fs.Wait()
 	o.fs.sweep()
 	if e := o.fs.Failure(); e != nil {
 		err = e // what the database says after its end is of no interest

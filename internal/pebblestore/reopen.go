@@ -94,7 +94,7 @@ func delay(attempt int) time.Duration {
 // while calls still read from it.
 func (s *Store) abandon() {
 	old := s.now.Load()
-	old.fs.Settle()
+	old.fs.Wait()
 	old.fs.sweep()
 	if s.conf.Patience > 0 {
 		_ = old.Close() // the failure is known

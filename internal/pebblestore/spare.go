@@ -218,7 +218,7 @@ func (s *FS) DropSpares() (n int) {
 	return n
 }
 
-// sweep removes the tables that this opening has begun and that nothing refers to. The opening must have ended and settled.
+// sweep removes the tables that this opening has begun and that nothing refers to. The opening must have ended, and [FS.Wait] returned.
 // Without it each failed opening would take more of a full disk.
 func (s *FS) sweep() {
 	s.files.mu.Lock()

@@ -259,7 +259,7 @@ func (s *Store) View(read func(pebble.Reader) error) error {
 	if e := snap.Close(); err == nil && e != nil {
 		err = Failed(e)
 	}
-	if e := s.settled(o); e != nil {
+	if e := s.awaitDurable(o); e != nil {
 		return e
 	}
 	if marked, ok := errors.AsType[*readFailure](err); ok {
@@ -268,8 +268,8 @@ func (s *Store) View(read func(pebble.Reader) error) error {
 	return err
 }
 
-// settled waits until all that could be read is durable: a snapshot shows commits that are still being synced.
-func (s *Store) settled(o *Opening) error {
+// awaitDurable waits until all that could be read is durable: a snapshot shows commits that are still being synced.
+func (s *Store) awaitDurable(o *Opening) error {
 	if s.committing.Load() > 0 && o.Failure() == nil {
 		if err := o.DB.LogData(nil, pebble.Sync); err != nil {
 			o.End(err)
@@ -319,7 +319,7 @@ func (s *Store) Update(change func(*pebble.Batch) error) error {
 		return &notCommitted{err}
 	}
 	if batch.Empty() {
-		return s.settled(o)
+		return s.awaitDurable(o)
 	}
 	size := batch.Len()
 	s.committing.Add(1)
