@@ -19,11 +19,11 @@ const maxDictionary = 1 << 20
 // repeats reports whether the texts of a page repeat so much that a dictionary pays: it costs CPU, and with unique texts also space.
 // It looks at the first ones.
 func repeats(p *page) bool {
-	const few, sample = 64, 1024
+	const few, first = 64, 1024
 	distinct := make(map[string]struct{}, few)
 	n := 0
 	for text := range p.texts {
-		if n++; n > sample {
+		if n++; n > first {
 			break
 		}
 		if _, ok := distinct[string(text)]; ok {
@@ -33,7 +33,7 @@ func repeats(p *page) bool {
 			return false
 		}
 	}
-	return len(distinct) <= min(n, sample)/4
+	return len(distinct) <= min(n, first)/4
 }
 
 // add sets d.page, and returns the bounds of the page. It reports false if the dictionary would be too large.

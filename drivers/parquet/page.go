@@ -30,9 +30,7 @@ func (p *page) reset() {
 	*p = page{levels: p.levels[:0], data: p.data[:0], longs: p.longs[:0], ints: p.ints[:0]}
 }
 
-func (p *page) bytes() int { return len(p.data) + 8*len(p.longs) + 4*len(p.ints) }
-
-func (p *page) full() bool { return p.rows >= pageRows || p.bytes() >= pageBytes }
+func (p *page) full() bool { return p.rows >= pageRows || len(p.data) >= pageBytes }
 
 // addLevel counts a row whose value was appended.
 func (p *page) addLevel() {

@@ -102,9 +102,9 @@ func (p *part) addPage(i int, in *page) (err error) {
 	header := pqformat.PageHeader{Type: pqformat.DataPageV2}
 	header.DataPageHeaderV2.Set(pqformat.DataPageHeaderV2{
 		NumValues: int32(in.rows), NumNulls: int32(in.nulls), NumRows: int32(in.rows), Encoding: encoding,
-		DefinitionLevelsByteLength: int32(len(p.levels)), IsCompressed: thrift.New(p.codec.CompressionCodec() != pqformat.Uncompressed),
+		DefinitionLevelsByteLength: int32(len(p.levels)),
 	})
-	done, err := p.encode(header, p.levels, plain, &k.meta)
+	done, err := p.encode(header, p.levels, plain, k)
 	if err != nil {
 		return err
 	}
@@ -151,6 +151,9 @@ func (k *chunk) addEncoding(e pqformat.Encoding) {
 // levels01 has one bit a level.
 var levels01 = rle.Encoding{BitWidth: 1}
 
+// sample is the least number of bytes that tell whether a chunk is worth compressing.
+const sample = 4 << 10
+
 // appendLevels appends the definition levels of a page.
 func appendLevels(dst []byte, in *page) ([]byte, error) {
 	if in.nulls > 0 {
@@ -159,14 +162,21 @@ func appendLevels(dst []byte, in *page) ([]byte, error) {
 	return append(endian.AppendUvarint(dst, uint64(in.rows)<<1), 1), nil // one run
 }
 
-// encode returns a page as the file has it. header lacks the sizes and the checksum.
-func (p *part) encode(header pqformat.PageHeader, levels, plain []byte, meta *pqformat.ColumnMetaData) (done []byte, err error) {
-	packed := plain
-	if p.codec.CompressionCodec() != pqformat.Uncompressed {
+// encode returns a page as the file has it. header lacks the sizes and the checksum. A chunk whose first page does not become smaller,
+// for example of random ids, is not compressed.
+func (p *part) encode(header pqformat.PageHeader, levels, plain []byte, k *chunk) (done []byte, err error) {
+	packed, meta := plain, &k.meta
+	if meta.Codec != pqformat.Uncompressed {
 		if p.packed, err = p.codec.Encode(p.packed[:0], plain); err != nil {
 			return nil, err
 		}
 		packed = p.packed
+		if len(k.pages) == 0 && len(plain) >= sample && header.DataPageHeaderV2.V.Encoding != pqformat.RLEDictionary && len(packed) > len(plain)-len(plain)/16 {
+			meta.Codec, packed = pqformat.Uncompressed, plain
+		}
+	}
+	if header.DataPageHeaderV2.Valid {
+		header.DataPageHeaderV2.V.IsCompressed.Set(meta.Codec != pqformat.Uncompressed)
 	}
 	if int64(len(levels))+int64(max(len(plain), len(packed))) > 1<<31-1 {
 		return nil, errors.New("parquet: a page has more than 2 GiB")
@@ -227,7 +237,7 @@ func (p *part) writeChunk(c *column, k *chunk) error {
 	if d := k.dictionary; d != nil && len(d.texts) > 0 {
 		header := pqformat.PageHeader{Type: pqformat.DictionaryPage}
 		header.DictionaryPageHeader.Set(pqformat.DictionaryPageHeader{NumValues: int32(len(d.texts)), Encoding: pqformat.Plain})
-		done, err := p.encode(header, nil, d.data, &k.meta)
+		done, err := p.encode(header, nil, d.data, k)
 		if err != nil {
 			return err
 		}
