@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
 	"github.com/forebay/forebay/internal/killtest"
@@ -76,5 +78,76 @@ func putUntilKilled(t *testing.T, place string) {
 		id := fmt.Sprintf("kill-%s-%d", i, n)
 		check(t, s.Put(context.Background(), object(id), large))
 		fmt.Println(id)
+	}
+}
+
+var dayTable = buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
+
+// dayFile is a file with rows of four days.
+func dayFile(id string) *buffer.File {
+	return file(id, dayTable, "2026-11-20", "2026-11-21", "2026-11-22", "2026-11-23", "2026-11-20", "2026-11-21")
+}
+
+const dayFileRows, dayFileParts = 6, 4
+
+// A process is killed while it imports files of several days, which are several objects. A file that it said it has imported is there
+// whole, and after the next attempt so is the one in which it was killed, each row once.
+func TestKillsDuringImportsOfDays(t *testing.T) {
+	if place, ok := killtest.Child(); ok {
+		importUntilKilled(t, place)
+	}
+	if testing.Short() {
+		t.Skip("it starts processes")
+	}
+	w := newWorld(t)
+	keepScratch(t)
+	url := buckettest.S3URL(w.server, w.name)
+	tables := openTables(t, url, bucket.TablesOptions{PartitionBy: "day"})
+	check(t, tables.Ensure(t.Context(), dayTable))
+	kills, seed := killtest.Count(t), rand.Uint64()
+	t.Logf("%d kills, seed %d", kills, seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	count := func(id string) int64 {
+		t.Helper()
+		n, err := tables.CountFile(t.Context(), dayTable, id)
+		check(t, err)
+		return n
+	}
+	var files, torn int
+	for i := range kills {
+		p := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i))
+		done := 0
+		p.Lines(1+rng.IntN(3), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(string) { done++ })
+		for n := range done {
+			id := fmt.Sprintf("kill-%d-%d", i, n)
+			if n == done-1 { // it was killed in this one, or behind it
+				if got := count(id); got > 0 && got < dayFileRows {
+					torn++
+				}
+				check(t, tables.Import(t.Context(), dayFile(id)))
+			}
+			if got := count(id); got != dayFileRows {
+				t.Fatalf("kill %d: %s has %d rows, want %d", i, id, got, dayFileRows)
+			}
+		}
+		files += done
+	}
+	t.Logf("%d files, %d of them were there in part after the kill", files, torn)
+	if got := len(w.rows(t, "", dayTable.ID)); got != files*dayFileRows {
+		t.Errorf("%d rows, want %d", got, files*dayFileRows)
+	}
+	if got := len(w.keys(t)); got != files*dayFileParts+1 {
+		t.Errorf("%d objects, want %d parts and a definition", got, files*dayFileParts)
+	}
+}
+
+// importUntilKilled says the number of each file before its import.
+func importUntilKilled(t *testing.T, place string) {
+	url, i, _ := strings.Cut(place, "#")
+	tables, err := bucket.OpenTables(t.Context(), url, bucket.TablesOptions{PartitionBy: "day"})
+	check(t, err)
+	for n := 0; ; n++ {
+		fmt.Println(n)
+		check(t, tables.Import(context.Background(), dayFile(fmt.Sprintf("kill-%s-%d", i, n))))
 	}
 }

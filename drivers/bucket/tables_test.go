@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/killtest"
 )
 
 func openTables(t *testing.T, url string, o bucket.TablesOptions) *bucket.Tables {
@@ -119,11 +120,17 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestKills(t *testing.T) { buffertest.Kills(t, harness(lazily(t), bucket.TablesOptions{})) }
-
-func TestKillsOfDays(t *testing.T) {
-	buffertest.Kills(t, harness(lazily(t), bucket.TablesOptions{PartitionBy: "at"}))
+func TestKills(t *testing.T) {
+	w := lazily(t)
+	if _, ok := killtest.Child(); !ok && !testing.Short() {
+		w()
+		keepScratch(t)
+	}
+	buffertest.Kills(t, harness(w, bucket.TablesOptions{}))
 }
+
+// keepScratch lets processes that are killed leave their scratch in a folder of the test.
+func keepScratch(t *testing.T) { t.Setenv("TMPDIR", t.TempDir()) }
 
 // file has a row for each cell of its only column besides the id.
 func file(id string, table buffer.Table, cells ...string) *buffer.File {
