@@ -93,7 +93,7 @@ forebay check reads a configuration file as serve does, starts nothing, and name
   echo '{"user":{"id":42}}' | forebay check -config forebay.yaml -sample -
 
 A sample is one JSON document, an array of events, or one event a line. For a source of type otlp an event is a flat record, such as
-{"body":"hello","severity_text":"INFO"}. The exit status is 1 if the file has a mistake or a sink rejects an event of the sample.
+{"body":"hello","severity_text":"INFO"}. The exit status is 2 if the file has a mistake, and 1 if a sink rejects an event of the sample.
 `
 
 const extractHelp = `

@@ -94,6 +94,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "-target", "host=db password=hunter2"}, "sqlite:FILE, postgres://"},
 		{[]string{"serve", "-staging", "s4:hunter2"}, "dir:FOLDER"},
 		{[]string{"serve", "-target", "sqlite:"}, "without a place"},
+		{[]string{"demo", "-n", "1", "-staging", "s3://me:hunter2@bucket/x", "-dir", t.TempDir()}, "set them in the environment"},
 		{[]string{"serve", "-target", "sqlite:x.db", "-gzip"}, "for tables in folders"},
 		{[]string{"serve", "-config", "none.yaml"}, "none.yaml"},
 		{[]string{"check"}, "-config"},
@@ -115,7 +116,7 @@ func TestWrongCalls(t *testing.T) {
 // The demo ends with the last line of the quickstart on every target that needs no server.
 func TestDemo(t *testing.T) {
 	folder := t.TempDir()
-	for _, target := range []string{"", "dir:" + folder + "/csv", "sqlite:" + folder + "/demo.db", "parquet:" + folder + "/lake"} {
+	for _, target := range []string{"", "dir:" + folder + "/csv", "sqlite:" + folder + "/demo.db", "parquet:" + folder + "/lake", "iceberg:" + folder + "/warehouse"} {
 		t.Run(target, func(t *testing.T) {
 			args := []string{"demo", "-n", "300", "-clients", "8", "-dir", t.TempDir()}
 			if target != "" {

@@ -28,25 +28,19 @@ type targetKind struct {
 
 // targetKinds are all kinds, in the order of the help.
 func targetKinds() []targetKind {
-	return []targetKind{folderTarget(), sqliteTarget(), postgresTarget(), parquetTarget()}
+	return []targetKind{folderTarget(), sqliteTarget(), postgresTarget(), parquetTarget(), icebergTarget()}
 }
 
 // stagingKind is a kind of staging that -staging can name.
 type stagingKind struct {
 	prefixes      []string
 	form, summary string
-	open          func(rest string) (buffer.Staging, error)
+	// open opens the staging of a text, with its prefix. closer may be nil. The error has no secret of the text.
+	open func(text string) (staging buffer.Staging, closer func() error, err error)
 }
 
 func stagingKinds() []stagingKind {
-	return []stagingKind{folderStaging()}
-}
-
-func folderStaging() stagingKind {
-	return stagingKind{
-		prefixes: []string{"dir:"}, form: "dir:FOLDER", summary: "a folder of this machine",
-		open: func(rest string) (buffer.Staging, error) { return dir.Staging(rest), nil },
-	}
+	return []stagingKind{folderStaging(), bucketStaging()}
 }
 
 // places are the flags for target and staging.
@@ -106,17 +100,14 @@ func (p *places) kindOf() (targetKind, string, error) {
 	return targetKind{}, "", unknown("target", p.target, targetForms())
 }
 
-// stagingOf opens a staging; nil if text is empty.
-func stagingOf(text string) (buffer.Staging, error) {
-	if text == "" {
-		return nil, nil //nolint:nilnil // the engine has a default
-	}
+// stagingOf opens a staging.
+func stagingOf(text string) (buffer.Staging, func() error, error) {
 	for _, k := range stagingKinds() {
-		if rest, ok := cutPrefix(text, k.prefixes); ok {
-			return k.open(rest)
+		if _, ok := cutPrefix(text, k.prefixes); ok {
+			return k.open(text)
 		}
 	}
-	return nil, unknown("staging", text, stagingForms())
+	return nil, nil, unknown("staging", text, stagingForms())
 }
 
 // openInspected opens the staging that inspect reads: as -staging of serve, or a folder.
@@ -124,7 +115,8 @@ func openInspected(text string) (buffer.Staging, error) {
 	if !strings.Contains(text, ":") {
 		return dir.Staging(text), nil
 	}
-	return stagingOf(text)
+	staging, _, err := stagingOf(text) // closed by the end of the process
+	return staging, err
 }
 
 // check returns everything that is wrong with the flags, without opening anything.
@@ -152,27 +144,30 @@ func (p *places) check() (problems []error) {
 }
 
 // open opens what the flags name. folder is the data directory.
-func (p *places) open(folder string) (*store.Store, error) {
-	staging, err := stagingOf(p.staging)
-	if err != nil {
-		return nil, err
-	}
+func (p *places) open(folder string) (st *store.Store, err error) {
 	if p.target == "" {
-		st, err := folderTarget().open(filepath.Join(folder, "tables"), p.tables)
-		if err == nil {
-			st.Staging, st.Hint = staging, ""
+		if st, err = folderTarget().open(filepath.Join(folder, "tables"), p.tables); err == nil {
+			st.Hint = ""
 		}
+	} else {
+		k, rest, unknown := p.kindOf()
+		if unknown != nil {
+			return nil, unknown
+		}
+		st, err = k.open(rest, p.tables)
+	}
+	if err != nil || p.staging == "" {
 		return st, err
 	}
-	k, rest, err := p.kindOf()
+	staging, closer, err := stagingOf(p.staging)
 	if err != nil {
-		return nil, err
-	}
-	st, err := k.open(rest, p.tables)
-	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, st.Close())
 	}
 	st.Staging = staging
+	if closer != nil {
+		target := *st
+		st.Closer = func() error { return errors.Join(target.Close(), closer()) }
+	}
 	return st, nil
 }
 

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/drivers/bucket"
+)
+
+func folderStaging() stagingKind {
+	const prefix = "dir:"
+	return stagingKind{
+		prefixes: []string{prefix}, form: "dir:FOLDER", summary: "a folder of this machine",
+		open: func(text string) (buffer.Staging, func() error, error) {
+			return dir.Staging(strings.TrimPrefix(text, prefix)), nil, nil
+		},
+	}
+}
+
+func bucketStaging() stagingKind {
+	return stagingKind{
+		prefixes: []string{"s3://", "gs://", "azblob://"}, form: "s3://BUCKET/PREFIX (or gs://, azblob://)",
+		summary: "a bucket; credentials come from the environment",
+		open: func(text string) (buffer.Staging, func() error, error) {
+			staging, err := bucket.Open(context.Background(), text, bucket.Options{})
+			if err != nil {
+				return nil, nil, fmt.Errorf("-staging: %w", err)
+			}
+			return staging, staging.Close, nil
+		},
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/iceberg"
+	"github.com/forebay/forebay/internal/program/store"
+)
+
+// namespace has the tables of the warehouse.
+const namespace = "forebay"
+
+func icebergTarget() targetKind {
+	return targetKind{
+		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER", summary: "Apache Iceberg tables, with their catalog in the folder", folders: true, limits: new(iceberg.Target),
+		open: func(rest string, o dir.TablesOptions) (*store.Store, error) {
+			if o.NoHeader || o.Gzip || o.MergeTo != 0 || o.KeepFor != 0 {
+				return nil, errors.New("of the flags for tables in folders, -target iceberg:FOLDER takes -partition-by only: leave out the others")
+			}
+			target, err := iceberg.Open(rest, iceberg.Options{Namespace: namespace, PartitionBy: o.PartitionBy})
+			if err != nil {
+				return nil, fmt.Errorf("-target: %w", err)
+			}
+			return &store.Store{
+				Target: target, Tables: icebergReader{target.Target}, Closer: target.Close,
+				Hint: fmt.Sprintf(`duckdb -c "INSTALL iceberg; LOAD iceberg; SELECT country, count(*) FROM iceberg_scan('$(sqlite3 '%s/catalog.db' `+
+					`"SELECT metadata_location FROM iceberg_tables WHERE table_name = 'in.c-shop.orders'")') GROUP BY 1"`, rest),
+			}, nil
+		},
+	}
+}
+
+// icebergReader reads the current snapshots of tables.
+type icebergReader struct{ target *iceberg.Target }
+
+func (r icebergReader) load(name string) (*table.Table, error) {
+	return r.target.Catalog().LoadTable(context.Background(), table.Identifier{namespace, name})
+}
+
+// Columns implements [store.Reader].
+func (r icebergReader) Columns(name string) ([]datatype.Column, error) {
+	t, err := r.load(name)
+	if err != nil {
+		return nil, err
+	}
+	var columns []datatype.Column
+	for _, f := range t.Schema().Fields() {
+		columns = append(columns, datatype.Column{Name: f.Name})
+	}
+	return columns, nil
+}
+
+// Rows implements [store.Reader].
+func (r icebergReader) Rows(name string) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		t, err := r.load(name)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		_, batches, err := t.Scan().ToArrowRecords(context.Background())
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for batch, err := range batches {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range int(batch.NumRows()) {
+				row := make([]string, batch.NumCols())
+				for c, column := range batch.Columns() {
+					if !column.IsNull(i) {
+						row[c] = column.ValueStr(i)
+					}
+				}
+				if !yield(row, nil) {
+					batch.Release()
+					return
+				}
+			}
+			batch.Release()
+		}
+	}
+}
