@@ -7,6 +7,7 @@ require (
 	github.com/apache/iceberg-go v0.7.0
 	github.com/forebay/forebay v0.0.0
 	github.com/forebay/forebay/drivers/bucket v0.0.0
+	github.com/forebay/forebay/drivers/duckdb v0.0.0
 	github.com/forebay/forebay/drivers/iceberg v0.0.0
 	github.com/forebay/forebay/drivers/parquet v0.0.0
 	github.com/forebay/forebay/drivers/postgres v0.0.0
@@ -83,6 +84,13 @@ require (
 	github.com/cockroachdb/tokenbucket v0.0.0-20230807174530-cc333fc44b06 // indirect
 	github.com/creasty/defaults v1.8.0 // indirect
 	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
+	github.com/duckdb/duckdb-go-bindings v0.3.5 // indirect
+	github.com/duckdb/duckdb-go-bindings/lib/darwin-amd64 v0.3.5 // indirect
+	github.com/duckdb/duckdb-go-bindings/lib/darwin-arm64 v0.3.5 // indirect
+	github.com/duckdb/duckdb-go-bindings/lib/linux-amd64 v0.3.5 // indirect
+	github.com/duckdb/duckdb-go-bindings/lib/linux-arm64 v0.3.5 // indirect
+	github.com/duckdb/duckdb-go-bindings/lib/windows-amd64 v0.3.5 // indirect
+	github.com/duckdb/duckdb-go/v2 v2.5.6 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/envoyproxy/go-control-plane/envoy v1.39.1-0.20260819172001-e6e3fd93e4be // indirect
 	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
@@ -94,6 +102,7 @@ require (
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-sql-driver/mysql v1.10.1 // indirect
+	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/goccy/go-json v0.10.6 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
@@ -200,6 +209,7 @@ require (
 replace (
 	github.com/forebay/forebay => ../..
 	github.com/forebay/forebay/drivers/bucket => ../../drivers/bucket
+	github.com/forebay/forebay/drivers/duckdb => ../../drivers/duckdb
 	github.com/forebay/forebay/drivers/iceberg => ../../drivers/iceberg
 	github.com/forebay/forebay/drivers/parquet => ../../drivers/parquet
 	github.com/forebay/forebay/drivers/postgres => ../../drivers/postgres

@@ -116,7 +116,7 @@ func TestWrongCalls(t *testing.T) {
 // The demo ends with the last line of the quickstart on every target that needs no server.
 func TestDemo(t *testing.T) {
 	folder := t.TempDir()
-	for _, target := range []string{"", "dir:" + folder + "/csv", "sqlite:" + folder + "/demo.db", "parquet:" + folder + "/lake", "iceberg:" + folder + "/warehouse"} {
+	for _, target := range []string{"", "dir:" + folder + "/csv", "sqlite:" + folder + "/demo.db", "duckdb:" + folder + "/demo.duckdb", "parquet:" + folder + "/lake", "iceberg:" + folder + "/warehouse"} {
 		t.Run(target, func(t *testing.T) {
 			args := []string{"demo", "-n", "300", "-clients", "8", "-dir", t.TempDir()}
 			if target != "" {

@@ -28,7 +28,12 @@ type targetKind struct {
 
 // targetKinds are all kinds, in the order of the help.
 func targetKinds() []targetKind {
-	return []targetKind{folderTarget(), sqliteTarget(), postgresTarget(), parquetTarget(), icebergTarget()}
+	return []targetKind{folderTarget(), sqliteTarget(), duckdbTarget(), postgresTarget(), parquetTarget(), icebergTarget()}
+}
+
+// duckdbKind is what is known of the kind without DuckDB, which needs cgo.
+func duckdbKind() targetKind {
+	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database"}
 }
 
 // stagingKind is a kind of staging that -staging can name.

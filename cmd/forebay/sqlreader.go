@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
 
 	"github.com/forebay/forebay/datatype"
 )
@@ -59,13 +63,7 @@ func (r sqlReader) Rows(table string) iter.Seq2[[]string, error] {
 			}
 			row := make([]string, len(cells))
 			for i, cell := range cells {
-				switch v := cell.(type) {
-				case nil:
-				case []byte:
-					row[i] = string(v)
-				default:
-					row[i] = fmt.Sprint(v)
-				}
+				row[i] = sqlText(cell)
 			}
 			if !yield(row, nil) {
 				return
@@ -75,4 +73,20 @@ func (r sqlReader) Rows(table string) iter.Seq2[[]string, error] {
 			yield(nil, err)
 		}
 	}
+}
+
+// sqlText writes a value as a cell.
+func sqlText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case time.Time:
+		return v.UTC().Format(time.RFC3339Nano)
+	case []byte:
+		if id, err := uuid.FromBytes(v); err == nil && !utf8.Valid(v) {
+			return id.String()
+		}
+		return string(v)
+	}
+	return fmt.Sprint(value)
 }
