@@ -46,6 +46,15 @@ func (f *localFiles) WriteFile(name string, content []byte) error {
 	return errors.Join(err, w.Close())
 }
 
+// Remove succeeds also if the file is absent: the expiry of a snapshot names files that an earlier expiry has removed, and would stop
+// there.
+func (f *localFiles) Remove(name string) error {
+	if err := f.LocalFS.Remove(name); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 type syncedFile struct {
 	*os.File
 	files *localFiles

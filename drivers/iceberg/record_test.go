@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
-// rewrite compacts all data files into one, and expires all snapshots but the last.
+// rewrite compacts the data files of each partition into one, and expires all snapshots but the last.
 func rewrite(t *testing.T, c catalog.Catalog) {
 	t.Helper()
 	tbl := load(t, c, "events")
@@ -24,8 +24,20 @@ func rewrite(t *testing.T, c catalog.Catalog) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var groups []table.CompactionTaskGroup
+	places := make(map[string]int)
+	for _, task := range tasks {
+		partition := fmt.Sprint(task.File.Partition())
+		at, known := places[partition]
+		if !known {
+			at = len(groups)
+			places[partition] = at
+			groups = append(groups, table.CompactionTaskGroup{PartitionKey: partition})
+		}
+		groups[at].Tasks = append(groups[at].Tasks, task)
+	}
 	tx := tbl.NewTransaction()
-	if _, err := tx.RewriteDataFiles(t.Context(), []table.CompactionTaskGroup{{Tasks: tasks}}, table.RewriteDataFilesOptions{}); err != nil {
+	if _, err := tx.RewriteDataFiles(t.Context(), groups, table.RewriteDataFilesOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if tbl, err = tx.Commit(t.Context()); err != nil {

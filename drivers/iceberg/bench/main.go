@@ -2,14 +2,21 @@
 // commits the same rows from Arrow batches in memory, on all cores and with its own settings.
 //
 //	go run ./bench -json
+//
+// With the argument pipeline it measures the way of an event to a query, beside a program that appends with the library each second:
+//
+//	go run ./bench pipeline -json
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -20,14 +27,30 @@ import (
 
 	"github.com/forebay/forebay/drivers/iceberg"
 	"github.com/forebay/forebay/internal/importbench"
+	"github.com/forebay/forebay/internal/pipebench"
 )
 
 func main() {
-	scenario := importbench.Scenario{Name: "import/iceberg", Import: driver, Loader: library, Goal: 0.5}
-	if err := importbench.Run(context.Background(), os.Args[1:], os.Stdout, scenario); err != nil {
+	isClient, err := pipebench.Client(os.Stdout)
+	if !isClient {
+		err = run(context.Background(), os.Args[1:], os.Stdout)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	if len(args) == 0 || args[0] != "pipeline" {
+		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/iceberg", Import: driver, Loader: library, Goal: 0.5})
+	}
+	dir, err := os.MkdirTemp("", "pipeline-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return pipebench.Run(ctx, args[1:], stdout, database(filepath.Join(dir, "lake")))
 }
 
 func driver(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
@@ -38,13 +61,17 @@ func driver(ctx context.Context, dir string, in importbench.Input) (func() error
 	if err := target.Ensure(ctx, in.File.Table); err != nil {
 		return nil, nil, err
 	}
-	return func() error { return target.Import(ctx, in.File) }, func() (int64, error) { return count(ctx, target) }, nil
+	return func() error { return target.Import(ctx, in.File) }, func() (int64, error) { return countAndClose(ctx, target) }, nil
 }
 
-// count closes the target after it has counted the rows.
+func countAndClose(ctx context.Context, target *iceberg.Local) (int64, error) {
+	rows, err := count(ctx, target)
+	return rows, errors.Join(err, target.Close())
+}
+
+// count counts the rows by a scan.
 func count(ctx context.Context, target *iceberg.Local) (rows int64, err error) {
-	defer func() { err = errors.Join(err, target.Close()) }()
-	tbl, err := target.Catalog().LoadTable(ctx, table.Identifier{"forebay", "events"})
+	tbl, err := target.Catalog().LoadTable(ctx, identifier())
 	if err != nil {
 		return 0, err
 	}
@@ -71,7 +98,7 @@ func library(ctx context.Context, dir string, in importbench.Input) (func() erro
 	if err := target.Ensure(ctx, in.File.Table); err != nil {
 		return nil, nil, err
 	}
-	tbl, err := target.Catalog().LoadTable(ctx, table.Identifier{"forebay", "events"})
+	tbl, err := target.Catalog().LoadTable(ctx, identifier())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +128,7 @@ func library(ctx context.Context, dir string, in importbench.Input) (func() erro
 		_, err := tx.Commit(ctx)
 		return err
 	}
-	return run, func() (int64, error) { return count(ctx, target) }, nil
+	return run, func() (int64, error) { return countAndClose(ctx, target) }, nil
 }
 
 // read returns the rows as Arrow batches.

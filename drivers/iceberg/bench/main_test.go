@@ -1,17 +1,33 @@
 package main
 
 import (
+	"log"
+	"os"
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/internal/importbench"
+	"github.com/forebay/forebay/internal/pipebench"
 )
 
-func TestBench(t *testing.T) {
-	var out strings.Builder
-	args := []string{"-rows", "2000", "-rounds", "1", "-dir", t.TempDir()}
-	if err := importbench.Run(t.Context(), args, &out, importbench.Scenario{Name: "import/iceberg", Import: driver, Loader: library}); err != nil {
-		t.Fatal(err)
+func TestMain(m *testing.M) {
+	switch ok, err := pipebench.Client(os.Stdout); {
+	case err != nil:
+		log.Fatal(err)
+	case !ok:
+		os.Exit(m.Run())
 	}
-	t.Log(out.String())
+}
+
+// Both commands run to their end, and count the rows that they have stored.
+func TestRun(t *testing.T) {
+	for _, args := range [][]string{
+		{"-rows", "2000", "-rounds", "1", "-dir", t.TempDir()},
+		{"pipeline", "-duration", "100ms", "-rounds", "1"},
+	} {
+		var out strings.Builder
+		if err := run(t.Context(), args, &out); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		t.Log(out.String())
+	}
 }
