@@ -8,6 +8,7 @@ import (
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 )
 
 // batchRows is how many rows a vector of DuckDB has.
@@ -112,9 +113,9 @@ func (b *batch) hasRoom(cells [][]byte) bool {
 
 // Reasons of rows that the driver refuses itself.
 const (
-	nullValue = "nullValue" // NULL in a required column
-	malformed = "malformed" // no canonical text of the type
-	notUTF8   = "notUTF8"   // DuckDB has no other texts
+	nullValue = string(celltype.NullValue) // NULL in a required column
+	malformed = string(celltype.Malformed) // no canonical text of the type
+	notUTF8   = string(celltype.NotUTF8)   // DuckDB has no other texts
 )
 
 // add adds a row, or says why it cannot be stored and in which column.

@@ -1,6 +1,7 @@
 package duckdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -84,7 +85,7 @@ func (t *Target) findRefused(ctx context.Context, f *buffer.File, failed *append
 	for _, step := range []int64{batchRows, 1} {
 		from := failed.from
 		err := t.transaction(ctx, func(c *conn) error {
-			return cmpErr(appendFile(ctx, c, f, probe{from, step}), errFound)
+			return cmp.Or(appendFile(ctx, c, f, probe{from, step}), errFound)
 		})
 		failed = nil
 		if errors.Is(err, errFound) || !errors.As(err, &failed) || !refusesRow(err) {
@@ -118,12 +119,4 @@ func appendFile(ctx context.Context, c *conn, f *buffer.File, p probe) error {
 	}
 	defer a.close()
 	return a.append(f.ReadRows(ctx), p)
-}
-
-// cmpErr returns the first error that is one.
-func cmpErr(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }

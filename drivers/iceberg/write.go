@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 )
 
 const (
@@ -180,9 +181,9 @@ func (s *rowSource) read(yield func(arrow.RecordBatch, error) bool) error {
 
 // The reasons for which a row is refused.
 var (
-	errNull = errors.New("nullValue: the column has no NULL")
-	errUTF8 = errors.New("invalidUTF8: the text is not UTF-8")
-	errCell = errors.New("notCanonical: the cell is not a canonical text of its type")
+	errNull = errors.New(string(celltype.NullValue) + ": the column has no NULL")
+	errUTF8 = errors.New(string(celltype.NotUTF8) + ": the text is not UTF-8")
+	errCell = errors.New(string(celltype.Malformed) + ": the cell is not a canonical text of its type")
 )
 
 // appender returns the function that appends a cell to a column. It appends something also if the cell is refused.

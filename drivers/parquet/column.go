@@ -10,6 +10,7 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -128,9 +129,9 @@ func (c *column) node() pq.Node {
 
 // The reasons for which a row is refused.
 var (
-	errNull = errors.New("nullValue: the column has no NULL")
-	errUTF8 = errors.New("invalidUTF8: the text is not UTF-8")
-	errCell = errors.New("notCanonical: the cell is not a canonical text of its type")
+	errNull = errors.New(string(celltype.NullValue) + ": the column has no NULL")
+	errUTF8 = errors.New(string(celltype.NotUTF8) + ": the text is not UTF-8")
+	errCell = errors.New(string(celltype.Malformed) + ": the cell is not a canonical text of its type")
 )
 
 // addCell appends a cell to a page. After an error the page is good for nothing.

@@ -177,10 +177,10 @@ func TestBadCellsAreNamed(t *testing.T) {
 		typ          datatype.Type
 		bad, reasons string
 	}{
-		{datatype.Int64, "1.5", "notCanonical"},
-		{datatype.Timestamp, "2026-11-22", "notCanonical"},
-		{datatype.Decimal(5, 2), "1000.00", "notCanonical"},
-		{datatype.JSON, "\"\xff\"", "invalidUTF8"},
+		{datatype.Int64, "1.5", "malformed"},
+		{datatype.Timestamp, "2026-11-22", "malformed"},
+		{datatype.Decimal(5, 2), "1000.00", "malformed"},
+		{datatype.JSON, "\"\xff\"", "notUTF8"},
 		{datatype.Untyped, buffertest.Null, "nullValue"},
 	} {
 		table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, {Name: "c", Type: c.typ}}}

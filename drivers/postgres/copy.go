@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 )
 
 // field is a cell of the rows of a file, and the column that takes it.
@@ -161,11 +162,11 @@ type refusal struct {
 	column, reason, message string
 }
 
-// notCanonical is the reason of cells that are no text of their type: the row was damaged, or is not of this mapping.
-const notCanonical = "notCanonical"
+// malformed is the reason of cells that are no text of their type: the row was damaged, or is not of this mapping.
+const malformed = string(celltype.Malformed)
 
 func (f *field) refuse() *refusal {
-	return &refusal{column: f.name, reason: notCanonical, message: fmt.Sprintf("the cell is not a canonical text of type %s", f.typ)}
+	return &refusal{column: f.name, reason: malformed, message: fmt.Sprintf("the cell is not a canonical text of type %s", f.typ)}
 }
 
 // check refuses what PostgreSQL would change: it cuts spaces at the end that do not fit into varchar(n).

@@ -6,13 +6,14 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 )
 
 // Reasons of rows that the driver refuses itself.
 const (
-	nullValue = "nullValue" // NULL in a required column
-	malformed = "malformed" // no canonical text of the type
-	notFinite = "notFinite" // NaN, which SQLite would store as NULL
+	nullValue = string(celltype.NullValue) // NULL in a required column
+	malformed = string(celltype.Malformed) // no canonical text of the type
+	notFinite = string(celltype.NotFinite) // NaN, which SQLite would store as NULL
 )
 
 // add adds a row to the batch, or to the refused ones. It is false if there is no room for more of these.

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -193,25 +194,17 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 		err := c.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM _forebay_tables JOIN sqlite_schema ON type = 'table' AND name = id
 			WHERE id = ? AND creation = ?)`, tableID, creation).Scan(&marked)
 		if err != nil || !marked {
-			return cmpErr(err, errDone)
+			return cmp.Or(err, errDone)
 		}
 		var filled bool
 		err = c.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM %s)", quote(tableID))).Scan(&filled)
 		if err != nil || filled {
-			return cmpErr(err, errDone)
+			return cmp.Or(err, errDone)
 		}
 		_, err = c.ExecContext(ctx, fmt.Sprintf("DROP TABLE %s; DELETE FROM _forebay_tables WHERE id = ?", quote(tableID)), tableID)
 		return err
 	})
 	return wrap(err, "table %q", tableID)
-}
-
-// cmpErr returns the first error that is one.
-func cmpErr(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 // wrap says what a call was about.
