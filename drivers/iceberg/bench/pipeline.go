@@ -5,8 +5,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -61,21 +59,7 @@ func total(ctx context.Context, target *iceberg.Local) (int64, error) {
 	return strconv.ParseInt(tbl.CurrentSnapshot().Summary.Properties["total-records"], 10, 64)
 }
 
-// appender collects events and appends them to the table each second, as a program of iceberg-go does. Who stores an event waits for it.
-type appender struct {
-	target *iceberg.Local
-
-	mu   sync.Mutex
-	open *second
-}
-
-// second is what one commit appends.
-type second struct {
-	rows []pipebench.Event
-	done chan struct{} // the rows are committed, or err is set
-	err  error
-}
-
+// own appends to the table each second, as a program of iceberg-go does.
 func own(ctx context.Context, dir string) (pipebench.Own, error) {
 	target, err := iceberg.Open(dir, iceberg.Options{})
 	if err != nil {
@@ -93,57 +77,14 @@ func own(ctx context.Context, dir string) (pipebench.Own, error) {
 	if _, err := target.Catalog().CreateTable(ctx, identifier(), schema); err != nil {
 		return pipebench.Own{}, errors.Join(err, target.Close())
 	}
-	a := &appender{target: target, open: &second{done: make(chan struct{})}}
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		each := time.NewTicker(time.Second)
-		defer each.Stop()
-		for {
-			select {
-			case <-each.C:
-				a.commit()
-			case <-end:
-				a.commit()
-				return
-			}
-		}
-	}()
-	return pipebench.Own{
-		Insert:      func(ctx context.Context, e pipebench.Event) error { return a.store(ctx, e) },
-		InsertBatch: func(ctx context.Context, batch []pipebench.Event) error { return a.store(ctx, batch...) },
-		Close:       func() error { close(end); <-ended; return target.Close() },
-	}, nil
+	return pipebench.EachSecond(func(events []pipebench.Event) error { return appendEvents(context.WithoutCancel(ctx), target, events) }, target.Close), nil
 }
 
 func identifier() table.Identifier { return table.Identifier{"forebay", pipebench.Table} }
 
-func (a *appender) store(ctx context.Context, events ...pipebench.Event) error {
-	a.mu.Lock()
-	in := a.open
-	in.rows = append(in.rows, events...)
-	a.mu.Unlock()
-	select {
-	case <-in.done:
-		return in.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (a *appender) commit() {
-	a.mu.Lock()
-	full := a.open
-	a.open = &second{done: make(chan struct{})}
-	a.mu.Unlock()
-	if len(full.rows) > 0 {
-		full.err = a.append(context.Background(), full.rows)
-	}
-	close(full.done)
-}
-
-func (a *appender) append(ctx context.Context, events []pipebench.Event) error {
-	tbl, err := a.target.Catalog().LoadTable(ctx, identifier())
+// appendEvents appends events in one commit.
+func appendEvents(ctx context.Context, target *iceberg.Local, events []pipebench.Event) error {
+	tbl, err := target.Catalog().LoadTable(ctx, identifier())
 	if err != nil {
 		return err
 	}

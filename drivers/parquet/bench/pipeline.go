@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -39,66 +37,22 @@ type event struct {
 	Body       string    `parquet:"body"`
 }
 
-// second is what is written to one file.
-type second struct {
-	rows []event
-	done chan struct{} // the file is durable, or err is set
-	err  error
-}
-
-// own collects events and writes a file each second. Who stores an event waits for it: a file that is open has no footer, so nobody
-// can read what a crash leaves of it.
+// own writes a file each second: a file that is open has no footer, so nobody can read what a crash leaves of it.
 func own(path string) (o pipebench.Own, err error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return o, err
 	}
-	var mu sync.Mutex
-	open := &second{done: make(chan struct{})}
-	end, ended := make(chan struct{}), make(chan struct{})
-	write := func(n int) {
-		mu.Lock()
-		full := open
-		open = &second{done: make(chan struct{})}
-		mu.Unlock()
-		if len(full.rows) > 0 {
-			temp := filepath.Join(path, fmt.Sprintf("%06d.temp", n))
-			if full.err = writeFile(temp, full.rows); full.err == nil {
-				full.err = os.Rename(temp, filepath.Join(path, fmt.Sprintf("%06d.parquet", n)))
-			}
+	files := 0
+	return pipebench.EachSecond(func(events []pipebench.Event) error {
+		rows := make([]event, len(events))
+		for i, e := range events {
+			rows[i] = event{e.ID, e.At.UnixMicro(), e.UserID, e.Body}
 		}
-		close(full.done)
-	}
-	go func() {
-		defer close(ended)
-		each := time.NewTicker(time.Second)
-		defer each.Stop()
-		for n := 0; ; n++ {
-			select {
-			case <-each.C:
-				write(n)
-			case <-end:
-				write(n)
-				return
-			}
+		files++
+		name := filepath.Join(path, fmt.Sprintf("%06d", files))
+		if err := writeFile(name+".temp", rows); err != nil {
+			return err
 		}
-	}()
-	store := func(ctx context.Context, events ...pipebench.Event) error {
-		mu.Lock()
-		in := open
-		for _, e := range events {
-			in.rows = append(in.rows, event{e.ID, e.At.UnixMicro(), e.UserID, e.Body})
-		}
-		mu.Unlock()
-		select {
-		case <-in.done:
-			return in.err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return pipebench.Own{
-		Insert:      func(ctx context.Context, e pipebench.Event) error { return store(ctx, e) },
-		InsertBatch: func(ctx context.Context, batch []pipebench.Event) error { return store(ctx, batch...) },
-		Close:       func() error { close(end); <-ended; return nil },
-	}, nil
+		return os.Rename(name+".temp", name+".parquet")
+	}, func() error { return nil }), nil
 }

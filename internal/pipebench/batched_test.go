@@ -1,0 +1,44 @@
+package pipebench_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/internal/pipebench"
+)
+
+// Who stores an event waits until it is written, or gets the error of the write, and Close writes the rest.
+func TestEachSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written []int
+		var fail error
+		closed := false
+		own := pipebench.EachSecond(func(events []pipebench.Event) error {
+			written = append(written, len(events))
+			return fail
+		}, func() error { closed = true; return nil })
+		begin := time.Now()
+		if err := own.InsertBatch(t.Context(), make([]pipebench.Event, 3)); err != nil || time.Since(begin) != time.Second {
+			t.Errorf("%v after %s, want the next second", err, time.Since(begin))
+		}
+		fail = errors.New("no room")
+		if err := own.Insert(t.Context(), pipebench.Event{}); !errors.Is(err, fail) {
+			t.Errorf("%v, want the error of the write", err)
+		}
+		fail = nil
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := own.Insert(ended, pipebench.Event{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v after the end of the context", err)
+		}
+		if err := own.Close(); err != nil || !closed {
+			t.Errorf("Close = %v, closed %v", err, closed)
+		}
+		if len(written) != 3 || written[0] != 3 || written[1] != 1 || written[2] != 1 {
+			t.Errorf("writes of %d events, want 3, 1 and 1", written)
+		}
+	})
+}
