@@ -3,6 +3,7 @@ package parquet_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -62,6 +63,9 @@ func TestOtherReaders(t *testing.T) {
 			script := readers[reader]
 			t.Run(reader, func(t *testing.T) {
 				if err := exec.Command(script.present[0], script.present[1:]...).Run(); err != nil {
+					if os.Getenv("CI") == "true" && !script.optional {
+						t.Fatalf("%s is not installed (%v): %s", reader, err, script.install)
+					}
 					t.Skipf("%s is not installed (%v): %s", reader, err, script.install)
 				}
 				out, err := exec.Command(script.read[0], append(script.read[1:], paths...)...).Output()
@@ -101,6 +105,7 @@ func TestOtherReaders(t *testing.T) {
 type script struct {
 	present, read []string
 	install       string
+	optional      bool // CI does not install it
 }
 
 var readers = map[string]script{
@@ -109,7 +114,7 @@ var readers = map[string]script{
 	"pyarrow": {
 		present: []string{"python3", "-c", "import pyarrow.parquet"},
 		read:    []string{"python3", filepath.Join("testdata", "readers", "read.py")},
-		install: "install it for python3",
+		install: "install it for python3", optional: true,
 	},
 }
 
