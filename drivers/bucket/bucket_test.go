@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -18,7 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/drivers/bucket"
-	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
+	"github.com/forebay/forebay/internal/buckettest"
 )
 
 var (
@@ -170,10 +171,22 @@ func TestStagingGCS(t *testing.T) {
 
 func TestStagingAzure(t *testing.T) {
 	address := buckettest.Azurite(t)
-	buckettest.CreateContainer(t, address, "container")
+	createContainer(t, address, "container")
 	prefix := 0
 	buffertest.Staging(t, func(t *testing.T) buffer.Staging {
 		prefix++
 		return open(t, fmt.Sprintf("azblob://container/%d?protocol=http&localemu=true&domain=%s", prefix, address), bucket.Options{})
 	})
+}
+
+// createContainer makes a container of Azurite.
+func createContainer(t *testing.T, address, name string) {
+	t.Helper()
+	account := os.Getenv("AZURE_STORAGE_ACCOUNT")
+	key, err := azblob.NewSharedKeyCredential(account, os.Getenv("AZURE_STORAGE_KEY"))
+	check(t, err)
+	client, err := azblob.NewClientWithSharedKeyCredential("http://"+address+"/"+account, key, nil)
+	check(t, err)
+	_, err = client.CreateContainer(t.Context(), name, nil)
+	check(t, err)
 }

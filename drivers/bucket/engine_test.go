@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/drivers/bucket"
-	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
+	"github.com/forebay/forebay/internal/buckettest"
 	"github.com/forebay/forebay/mapping"
 )
 

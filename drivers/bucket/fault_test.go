@@ -15,7 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/drivers/bucket"
-	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
+	"github.com/forebay/forebay/internal/buckettest"
 )
 
 func method(m string) func(r *http.Request) bool {

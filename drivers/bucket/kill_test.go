@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/bucket"
-	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
+	"github.com/forebay/forebay/internal/buckettest"
 	"github.com/forebay/forebay/internal/killtest"
 )
 

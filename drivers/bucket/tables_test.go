@@ -19,8 +19,8 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/bucket"
-	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/buckettest"
 	"github.com/forebay/forebay/internal/killtest"
 )
 

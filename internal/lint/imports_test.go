@@ -30,7 +30,6 @@ var rooms = map[string][]string{
 	"buffer/...":                  {"datatype", "buffer"},
 	".":                           {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
 	"drivers/...":                 {"datatype", "buffer", "drivers/..."},
-	"drivers/bucket/internal/...": {},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	// A command that measures a driver beside the loader of its database.
 	"drivers/bucket/bench":   {"./..."},

@@ -19,8 +19,8 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/drivers/bucket"
-	"github.com/forebay/forebay/drivers/bucket/internal/buckettest"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/buckettest"
 	"github.com/forebay/forebay/internal/importbench"
 )
 

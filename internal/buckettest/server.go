@@ -1,5 +1,5 @@
-// Package buckettest runs the stores that drivers of buckets are tested with: versitygw for S3, fake-gcs-server for Google Cloud Storage
-// and Azurite for Azure.
+// Package buckettest runs the object stores of tests: versitygw for S3, fake-gcs-server for Google Cloud Storage and Azurite for
+// Azure.
 package buckettest
 
 import (
@@ -18,8 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 )
 
 // Server is a store in a process of its own, which ends with this one.
@@ -59,11 +57,11 @@ func StartS3() (*Server, error) {
 // StartGCS starts fake-gcs-server with one bucket.
 func StartGCS(bucket string) (*Server, error) { return start("gcsserver", bucket) }
 
-// start runs the command of a module beside this one. The command serves until its standard input ends.
+// start runs the command of a module in a folder of this one. The command serves until its standard input ends.
 func start(module string, args ...string) (*Server, error) {
 	_, file, _, _ := runtime.Caller(0)
 	cmd := exec.Command("go", append([]string{"run", "."}, args...)...)
-	cmd.Dir = filepath.Join(filepath.Dir(file), "..", module)
+	cmd.Dir = filepath.Join(filepath.Dir(file), module)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	var words bytes.Buffer // versitygw says there when a client goes away
 	cmd.Stderr = &words
@@ -160,21 +158,4 @@ func Azurite(t *testing.T) (address string) {
 	}
 	t.Fatal("azurite-blob has ended")
 	return ""
-}
-
-// CreateContainer makes a container of Azurite.
-func CreateContainer(t *testing.T, address, name string) {
-	t.Helper()
-	account := os.Getenv("AZURE_STORAGE_ACCOUNT")
-	key, err := azblob.NewSharedKeyCredential(account, os.Getenv("AZURE_STORAGE_KEY"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := azblob.NewClientWithSharedKeyCredential("http://"+address+"/"+account, key, nil)
-	if err == nil {
-		_, err = client.CreateContainer(t.Context(), name, nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -1,5 +1,5 @@
 // heavy: an S3 server
-module github.com/forebay/forebay/drivers/bucket/internal/s3server
+module github.com/forebay/forebay/internal/buckettest/s3server
 
 go 1.26.0
 

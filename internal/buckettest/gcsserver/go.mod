@@ -1,5 +1,5 @@
 // heavy: a Google Cloud Storage
-module github.com/forebay/forebay/drivers/bucket/internal/gcsserver
+module github.com/forebay/forebay/internal/buckettest/gcsserver
 
 go 1.26.0
 
