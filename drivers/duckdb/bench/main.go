@@ -1,6 +1,10 @@
 // Command bench measures the import into DuckDB beside its own COPY from a file.
 //
 //	go run ./bench -json
+//
+// With the argument pipeline it measures the way of an event to a query, beside inserts:
+//
+//	go run ./bench pipeline -json
 package main
 
 import (
@@ -8,19 +12,35 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/importbench"
+	"github.com/forebay/forebay/internal/pipebench"
 )
 
 func main() {
-	scenario := importbench.Scenario{Name: "import/duckdb", Import: driver, Loader: loader, Goal: 0.9}
-	if err := importbench.Run(context.Background(), os.Args[1:], os.Stdout, scenario); err != nil && !errors.Is(err, flag.ErrHelp) {
+	isClient, err := pipebench.Client(os.Stdout)
+	if !isClient {
+		err = run(context.Background(), os.Args[1:], os.Stdout)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	if len(args) == 0 || args[0] != "pipeline" {
+		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/duckdb", Import: driver, Loader: loader, Goal: 0.9})
+	}
+	dir, err := os.MkdirTemp("", "pipeline-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(pipebench.Run(ctx, args[1:], stdout, database(dir)), os.RemoveAll(dir))
 }
 
 func driver(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/pipebench"
+)
+
+// database is a file in a folder, for the pipeline's scenarios. It has no outage: a file that this process has open cannot be taken away.
+func database(dir string) pipebench.Database {
+	path := filepath.Join(dir, "rows.duckdb")
+	return pipebench.Database{
+		Name: "duckdb",
+		Reset: func(context.Context) error {
+			for _, suffix := range []string{"", ".wal"} {
+				if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			return nil
+		},
+		Target: func(context.Context) (buffer.Target, func() error, error) {
+			target, err := duckdb.Open(path, duckdb.Options{})
+			if err != nil {
+				return nil, nil, err
+			}
+			return target, target.Close, nil
+		},
+		Own: func(ctx context.Context) (pipebench.Own, error) { return own(ctx, path) },
+		Count: func(ctx context.Context) (rows int64, err error) {
+			db, err := sql.Open("duckdb", path) // anew each time: Reset deletes the file
+			if err != nil {
+				return 0, err
+			}
+			err = db.QueryRowContext(ctx, "SELECT count(*) FROM events").Scan(&rows)
+			return rows, errors.Join(err, db.Close())
+		},
+	}
+}
+
+// own inserts through a pool of connections, which DuckDB lets commit one after the other.
+func own(ctx context.Context, path string) (o pipebench.Own, err error) {
+	db, err := sql.Open("duckdb", path)
+	if err != nil {
+		return o, err
+	}
+	db.SetMaxOpenConns(16)
+	if _, err := db.ExecContext(ctx, "CREATE TABLE events (id UUID, received_at TIMESTAMP WITH TIME ZONE, user_id BIGINT, body JSON)"); err != nil {
+		return o, errors.Join(err, db.Close())
+	}
+	insert, err := db.PrepareContext(ctx, "INSERT INTO events VALUES (?, ?, ?, ?)")
+	if err != nil {
+		return o, errors.Join(err, db.Close())
+	}
+	store := func(ctx context.Context, stmt *sql.Stmt, e pipebench.Event) error {
+		_, err := stmt.ExecContext(ctx, e.ID.String(), e.At.UTC(), e.UserID, e.Body)
+		return err
+	}
+	return pipebench.Own{
+		Insert: func(ctx context.Context, e pipebench.Event) error { return store(ctx, insert, e) },
+		InsertBatch: func(ctx context.Context, events []pipebench.Event) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			stmt := tx.StmtContext(ctx, insert)
+			for _, e := range events {
+				if err := store(ctx, stmt, e); err != nil {
+					return errors.Join(err, tx.Rollback())
+				}
+			}
+			return tx.Commit()
+		},
+		Close: func() error { return errors.Join(insert.Close(), db.Close()) },
+	}, nil
+}
