@@ -183,13 +183,21 @@ func (t *Target) transaction(ctx context.Context, call func(c *conn) error) erro
 	return nil
 }
 
-// maxAttempts bounds the attempts of a call that other transactions conflict with.
-const maxAttempts = 20
+// Attempts of a call that other transactions conflict with. A commit that fails may also mean a full disk, so it is repeated less.
+const (
+	maxAttempts = 20
+	maxCommits  = 3
+)
 
 // again repeats a call while other transactions conflict with it.
 func again(ctx context.Context, call func() error) (err error) {
+	commits := 0
 	for range maxAttempts {
-		if err = call(); !conflicts(err) || ctx.Err() != nil {
+		err = call()
+		if errors.As(err, new(*lateError)) {
+			commits++
+		}
+		if !conflicts(err) || commits == maxCommits || ctx.Err() != nil {
 			break
 		}
 	}
