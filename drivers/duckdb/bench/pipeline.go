@@ -35,7 +35,7 @@ func database(dir string) pipebench.Database {
 		},
 		Own: func(ctx context.Context) (pipebench.Own, error) { return own(ctx, path) },
 		Count: func(ctx context.Context) (rows int64, err error) {
-			db, err := sql.Open("duckdb", path) // anew each time: Reset deletes the file
+			db, err := sql.Open("duckdb", path) // for each query: Reset deletes the file
 			if err != nil {
 				return 0, err
 			}
