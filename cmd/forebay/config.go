@@ -203,8 +203,10 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 			sinks[keys.ID] = true
 			d.require(at, "id", keys.ID)
 			d.require(at, "table", keys.Table)
-			if keys.ID != "" && keys.Table != "" && len(sink.Table.Columns) > 0 {
-				d.problems(forebay.Source{ID: "x", Sinks: []forebay.Sink{sink}}, opts, at)
+			if len(sink.Table.Columns) > 0 {
+				named := sink
+				named.ID, named.Table.ID = cmp.Or(sink.ID, "x"), cmp.Or(sink.Table.ID, "x") // columns are checked without them too
+				d.problems(forebay.Source{ID: "x", Sinks: []forebay.Sink{named}}, opts, at)
 			}
 			s.Sinks = append(s.Sinks, sink)
 		}

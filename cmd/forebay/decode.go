@@ -105,8 +105,15 @@ func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Nod
 	}
 }
 
+// restOfDecimal is what YAML takes for a key in {dataType: decimal(10,2)}.
+var restOfDecimal = regexp.MustCompile(`^\s*\d+\s*\)$`)
+
 // unknownKey reports a key that does not exist, with the one that was meant if there is one.
 func (d *decoder) unknownKey(key *yaml.Node, known []string) {
+	if restOfDecimal.MatchString(key.Value) {
+		d.report(key, "a comma inside { } ends a value: quote it, as in dataType: \"decimal(10,2)\"")
+		return
+	}
 	if near := nearest(key.Value, known); near != "" {
 		d.report(key, "unknown key %q; do you mean %q?", key.Value, near)
 		return

@@ -50,7 +50,7 @@ Without sources in a file, they are managed by the Stream API: the server prints
   min-import-interval: 1s
   sources:
     - id: web
-      secret: ${WEB_SECRET}          # POST http://127.0.0.1:8080/stream/1/web/SECRET
+      secret: ${WEB_SECRET}          # at least 16 characters, from the environment
       settings:
         upload: {interval: 1s}
         import: {interval: 1s}
@@ -70,6 +70,10 @@ Without sources in a file, they are managed by the Stream API: the server prints
         - {id: logs, table: logs, preset: logs}
         - {id: metrics, table: metrics, preset: metrics}
         - {id: traces, table: traces, preset: traces}
+
+An event for it. Without the header, curl sends a form, and the paths find nothing:
+
+  curl -H 'Content-Type: application/json' -d '{"user":{"id":42}}' "http://127.0.0.1:8080/stream/1/web/$WEB_SECRET"
 
 "forebay check -config forebay.yaml -sample events.json" shows the rows that events give. docs/forebay.md has all keys.
 GET /metrics on -api-addr is for Prometheus, GET /readiness-check on -addr for a balancer.

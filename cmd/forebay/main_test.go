@@ -94,6 +94,8 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "-target", "host=db password=hunter2"}, "sqlite:FILE, duckdb:FILE, postgres://"},
 		{[]string{"serve", "-staging", "s4:hunter2"}, "dir:FOLDER"},
 		{[]string{"serve", "-target", "sqlite:"}, "without a place"},
+		{[]string{"serve", "-target", "parquet:s3://bucket/hunter2"}, "takes no s3:// address"},
+		{[]string{"demo", "-n", "1", "-target", "iceberg:gs://bucket/x", "-dir", t.TempDir()}, "takes no gs:// address"},
 		{[]string{"demo", "-n", "1", "-staging", "s3://me:hunter2@bucket/x", "-dir", t.TempDir()}, "set them in the environment"},
 		{[]string{"serve", "-target", "sqlite:x.db", "-gzip"}, "for tables in folders"},
 		{[]string{"serve", "-config", "none.yaml"}, "none.yaml"},
@@ -222,6 +224,9 @@ func TestFiles(t *testing.T) {
 		{"two documents", "dir: x\n---\ndir: y", "second document"},
 		{"twice", "dir: x\ndir: y", `2:1: "dir" comes twice, first in line 1`},
 		{"two sources", "sources: [{id: a, secret: \"${WEB_SECRET}\"}, {id: a, secret: \"${WEB_SECRET}\"}]", "used by two sources"},
+		{"a decimal without quotes", "sources:\n  - {id: a, sinks: [{columns: [{name: a, dataType: decimal(10,2)}]}]}", `quote it, as in dataType: "decimal(10,2)"`},
+		{"columns of a sink without a table", "sources: [{id: a, sinks: [{id: b, columns: [{name: c, type: uuid, dataType: integer}]}]}]", `"integer" is not a data type`},
+		{"a target beside other mistakes", "target: sqlit:x.db\nadr: x", `kind "sqlit"`},
 		{"a source for the API", "source: web\nsources: []", "leave out one of them"},
 		{"not to be set here", "config: x", `unknown key "config"`},
 	} {

@@ -98,9 +98,14 @@ func unknown(name, text, forms string) error {
 // kindOf returns the kind of the target and the text without its prefix.
 func (p *places) kindOf() (targetKind, string, error) {
 	for _, k := range targetKinds() {
-		if rest, ok := cutPrefix(p.target, k.prefixes); ok {
-			return k, rest, nil
+		rest, ok := cutPrefix(p.target, k.prefixes)
+		if !ok {
+			continue
 		}
+		if scheme, _, ok := strings.Cut(rest, "://"); ok && !strings.ContainsAny(scheme, ":/?@") { // a folder of the name s3: helps nobody
+			return targetKind{}, "", fmt.Errorf("-target %s takes no %s:// address: -staging takes a bucket, and programs in Go keep tables in one with drivers/bucket", k.form, scheme)
+		}
+		return k, rest, nil
 	}
 	return targetKind{}, "", unknown("target", p.target, targetForms())
 }

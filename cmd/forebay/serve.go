@@ -62,7 +62,7 @@ func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)
 	}
 	if cfg.file != "" {
 		if err := cfg.readFile(flags, given, p.getenv); err != nil {
-			return nil, errors.Join(append(problems, err)...)
+			problems = append(problems, err)
 		}
 	}
 	for _, addr := range []*string{&cfg.otlpGRPC, &cfg.otlpHTTP} {

@@ -35,7 +35,7 @@ func parquetTarget() targetKind {
 			}
 			return &store.Store{
 				Target: target, Tables: parquetReader{target}, Drop: target.Drop,
-				Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM '%s/in.c-shop.orders/**/*.parquet' GROUP BY 1"`, rest),
+				Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM read_parquet('%s/in.c-shop.orders/**/*.parquet', union_by_name = true) GROUP BY 1"`, rest),
 			}, nil
 		},
 	}
