@@ -59,7 +59,7 @@ func refusesRow(e *pgconn.PgError) bool {
 	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == tooDeep || e.Code == syntaxError
 }
 
-// missingPartition tells a row without a partition from one that a check refuses: the error of a check names the constraint, and that of a domain also the type.
+// missingPartition tells a row without a partition from one that a check refuses: the error of a check names the constraint, and the error of a domain also the type.
 func missingPartition(e *pgconn.PgError) bool {
 	return e.Code == checkViolation && e.ConstraintName == "" && e.DataTypeName == "" && e.TableName != ""
 }
