@@ -26,11 +26,11 @@ Commands:
 	}
 	b.WriteString("\nTargets, for -target:\n\n")
 	for _, k := range targetKinds() {
-		fmt.Fprintf(&b, "  %-40s %s\n", k.form, k.summary)
+		fmt.Fprintf(&b, "  %-43s %s\n", k.form, k.summary)
 	}
 	b.WriteString("\nPlaces where rows wait for their table, for -staging:\n\n")
 	for _, k := range stagingKinds() {
-		fmt.Fprintf(&b, "  %-40s %s\n", k.form, k.summary)
+		fmt.Fprintf(&b, "  %-43s %s\n", k.form, k.summary)
 	}
 	b.WriteString("\n\"forebay COMMAND -h\" has the flags of a command, and examples.\n")
 	return b.String()
@@ -86,6 +86,7 @@ quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0. The exit statu
   forebay demo                                         CSV files in a temporary directory
   forebay demo -n 100000 -target sqlite:demo.db
   forebay demo -target parquet:lake
+  forebay demo -staging s3://my-bucket/wait -target parquet:s3://my-bucket/lake
   forebay demo -crash                                  the engine is killed again and again, the clients retry
 `
 

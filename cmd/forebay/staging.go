@@ -22,7 +22,7 @@ func folderStaging() stagingKind {
 
 func bucketStaging() stagingKind {
 	return stagingKind{
-		prefixes: []string{"s3://", "gs://", "azblob://"}, form: "s3://BUCKET/PREFIX (or gs://, azblob://)",
+		prefixes: bucketSchemes(), form: "s3://BUCKET/PREFIX (or gs://, azblob://)",
 		summary: "a bucket; credentials come from the environment",
 		open: func(text string) (buffer.Staging, func() error, error) {
 			staging, err := bucket.Open(context.Background(), text, bucket.Options{})

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/bucket"
+	"github.com/forebay/forebay/internal/program/store"
+)
+
+// bucketSchemes begin the URL of a bucket.
+func bucketSchemes() []string { return []string{"s3://", "gs://", "azblob://"} }
+
+// openParquetBucket opens tables of Parquet in the bucket of a URL.
+func openParquetBucket(url string, o dir.TablesOptions) (*store.Store, error) {
+	if o.MergeTo != 0 || o.KeepFor != 0 {
+		return nil, errors.New("-merge-to and -keep-for are for folders: leave them out with -target parquet: and a bucket, where parts are neither merged nor removed")
+	}
+	target, err := bucket.OpenTables(context.Background(), url, bucket.TablesOptions{PartitionBy: o.PartitionBy})
+	if err != nil {
+		return nil, fmt.Errorf("-target: %w", err)
+	}
+	place, _, _ := strings.Cut(url, "?")
+	place = strings.Replace(strings.TrimSuffix(place, "/"), "azblob://", "az://", 1) // as DuckDB writes it
+	return &store.Store{
+		Target: target, Tables: bucketReader{target}, Closer: target.Close,
+		Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM '%s/in.c-shop.orders/**/*.parquet' GROUP BY 1"`, place),
+	}, nil
+}
+
+// bucketReader reads the parts of tables in a bucket.
+type bucketReader struct{ target *bucket.Tables }
+
+// Columns implements [store.Reader].
+func (r bucketReader) Columns(table string) ([]datatype.Column, error) {
+	return r.target.Columns(context.Background(), table)
+}
+
+// Rows implements [store.Reader].
+func (r bucketReader) Rows(table string) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		names, err := r.target.Parts(context.Background(), table)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		columns, err := r.Columns(table) // after the list, so that they have those of every part
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, name := range names {
+			if err := r.readPart(name, columns, yield); err != nil {
+				if !errors.Is(err, fs.SkipAll) {
+					yield(nil, err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// readPart copies a part to a temporary file, because readers of Parquet go back and forth.
+func (r bucketReader) readPart(name string, columns []datatype.Column, yield func([]string, error) bool) (err error) {
+	rc, err := r.target.OpenPart(context.Background(), name)
+	if err != nil {
+		return err
+	}
+	defer rc.Close()
+	f, err := os.CreateTemp("", "forebay-read-*.parquet")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	if _, err := io.Copy(f, rc); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return readPart(f, name, columns, yield)
+}
