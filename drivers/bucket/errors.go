@@ -86,7 +86,7 @@ func (s *store) explain(what, id string, err error) error {
 }
 
 // parameters finds the parameters of URLs in a text: Azure has signatures there.
-var parameters = regexp.MustCompile(`(https?://[^\s"?]*)\?[^\s"]*`)
+var parameters = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"?]*)\?[^\s"]*`)
 
 // redacted is an error whose text has no parameters of URLs.
 type redacted struct {

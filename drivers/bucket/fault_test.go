@@ -212,6 +212,7 @@ func TestURLs(t *testing.T) {
 		"s3://bucket?colour=blue":     "colour",
 		"s3://bucket?use_path_style=": "",
 		"nosuchscheme://bucket":       "nosuchscheme",
+		"nosuchscheme://b?sas=secret": "nosuchscheme://b",
 		"s3://%zz?sig=secret":         "cannot be read",
 	} {
 		s, err := bucket.Open(t.Context(), url, bucket.Options{})
