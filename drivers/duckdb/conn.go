@@ -13,7 +13,10 @@ import (
 
 // conn is a connection of the C API. The one of database/sql keeps its appender from taking whole vectors, and its errors are texts.
 // It is not safe for concurrent use.
-type conn struct{ raw mapping.Connection }
+type conn struct {
+	raw mapping.Connection
+	end func() // of Target.begin
+}
 
 // openDatabase opens the instance that all users of the file in this process share.
 func openDatabase(path string) (db mapping.Database, err error) {
@@ -33,16 +36,25 @@ func openDatabase(path string) (db mapping.Database, err error) {
 	return db, nil
 }
 
-func connect(db mapping.Database) (*conn, error) {
-	c := &conn{}
-	if mapping.Connect(db, &c.raw) == mapping.StateError {
+// connect opens a connection. The caller closes it.
+func (t *Target) connect() (*conn, error) {
+	end, err := t.begin()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{end: end}
+	if mapping.Connect(t.raw, &c.raw) == mapping.StateError {
+		end()
 		return nil, errors.New("the database gives no connection")
 	}
 	return c, nil
 }
 
 // close rolls back an open transaction.
-func (c *conn) close() { mapping.Disconnect(&c.raw) }
+func (c *conn) close() {
+	mapping.Disconnect(&c.raw)
+	c.end()
+}
 
 // exec runs statements without a result.
 func (c *conn) exec(ctx context.Context, format string, args ...any) error {

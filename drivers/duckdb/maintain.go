@@ -40,7 +40,7 @@ func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
 	case log.Size() < checkpointBytes:
 		return nil
 	}
-	c, err := connect(t.raw)
+	c, err := t.connect()
 	if err != nil {
 		return wrap(err, "checkpoint")
 	}

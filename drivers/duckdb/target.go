@@ -41,6 +41,10 @@ type Target struct {
 	db      *sql.DB
 	locks   sync.Map     // from the id of a table to its *semaphore.Weighted
 	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
+
+	mu      sync.Mutex // guards closed
+	closed  bool
+	running sync.WaitGroup // users of raw and db: no new ones once closed is set
 }
 
 var (
@@ -105,8 +109,29 @@ func (t *Target) prepare(opts Options) error {
 	})
 }
 
-// Close closes the database, after the calls that run. What [Target.DB] has returned is closed too.
+// errClosed ends calls that come after Close.
+var errClosed = errors.New("the target is closed")
+
+// begin lets Close wait until the caller calls end.
+func (t *Target) begin() (end func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, errClosed
+	}
+	t.running.Add(1)
+	return t.running.Done, nil
+}
+
+// Close closes the database, after the transactions that run. Calls that need one later fail. What [Target.DB] has returned is closed
+// too: its users must have ended.
 func (t *Target) Close() (err error) {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.running.Wait()
+	t.mu.Lock() // another Close
+	defer t.mu.Unlock()
 	if t.db != nil {
 		err = t.db.Close()
 	}
@@ -131,6 +156,11 @@ func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 
 // CountFile implements [buffer.Counter]. It returns the rows that were imported; rows that somebody deleted since are among them.
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+	end, err := t.begin()
+	if err != nil {
+		return 0, wrap(err, "count file %s", fileID)
+	}
+	defer end()
 	err = t.db.QueryRowContext(ctx, `SELECT coalesce(sum(rows), 0)::BIGINT FROM _forebay_imports WHERE file_id = ? AND table_id = ? AND EXISTS
 		(SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = table_id)`,
 		fileID, table.ID).Scan(&rows)
@@ -162,7 +192,7 @@ func (t *Target) transaction(ctx context.Context, call func(c *conn) error) erro
 	if err := t.checkFile(); err != nil {
 		return err
 	}
-	c, err := connect(t.raw)
+	c, err := t.connect()
 	if err != nil {
 		return err
 	}
