@@ -9,6 +9,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,10 +47,26 @@ func folderOf(table string) string {
 	return filepath.Base(target.Path(table)) + "/"
 }
 
+func definitionKey(folder string, number int) string {
+	return fmt.Sprintf("%s%s%06d.json", folder, definitionFolder, number)
+}
+
+// definitionNumber returns the number in the key of a definition. It is 0 for what others have put beside them: the mark of a folder, or
+// a copy.
+func definitionNumber(folder, key string) int {
+	n, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(key, folder+definitionFolder), ".json"))
+	if n <= 0 || key != definitionKey(folder, n) {
+		return 0
+	}
+	return n
+}
+
 // definitions lists the keys of the definitions in the folder of a table, the newest last.
 func (t *Tables) definitions(ctx context.Context, folder string) (keys []string, err error) {
 	err = t.objects.list(ctx, folder+definitionFolder, func(key string, _ time.Time) error {
-		keys = append(keys, key)
+		if definitionNumber(folder, key) > 0 {
+			keys = append(keys, key)
+		}
 		return nil
 	})
 	return keys, err
@@ -80,9 +97,8 @@ func (t *Tables) definition(ctx context.Context, table string) (d definition, er
 	if d.ID != table {
 		return none, buffer.Permanent(fmt.Errorf("%s belongs to the table %q", key, d.ID))
 	}
-	d.folder = none.folder
-	_, err = fmt.Sscanf(strings.TrimPrefix(key, d.folder+definitionFolder), "%d.json", &d.Number)
-	return d, err
+	d.folder, d.Number = none.folder, definitionNumber(none.folder, key)
+	return d, nil
 }
 
 // ensure creates a table, or compares an existing one, or adds the columns that a table with Extend lacks.
@@ -112,7 +128,7 @@ func (t *Tables) ensure(ctx context.Context, table buffer.Table) (definition, er
 		if err != nil {
 			return d, err
 		}
-		stored, err := t.objects.put(ctx, fmt.Sprintf("%s%s%06d.json", d.folder, definitionFolder, d.Number), func() (io.ReadCloser, error) {
+		stored, err := t.objects.put(ctx, definitionKey(d.folder, d.Number), func() (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(data)), nil
 		})
 		if stored || err != nil {

@@ -201,6 +201,37 @@ func TestTableStaysSplit(t *testing.T) {
 	}
 }
 
+// What a console or somebody puts beside the definitions is none.
+func TestObjectsBesideDefinitions(t *testing.T) {
+	w := newWorld(t)
+	tables := openTables(t, buckettest.S3URL(w.server, w.name), bucket.TablesOptions{Scratch: t.TempDir()})
+	table := buffer.Table{ID: "events", Creation: "mark", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "a", Type: datatype.String}}}
+	var others []string
+	for _, name := range []string{"", "000001.json.bak", "1.json", "0000009.json", "000000.json", "-00001.json", "000009 (copy).json", "zzz"} {
+		others = append(others, "events/_forebay/"+name)
+	}
+	for _, key := range others {
+		_, err := w.sdk.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &w.name, Key: &key, Body: strings.NewReader("")})
+		check(t, err)
+	}
+	check(t, tables.Ensure(t.Context(), table))
+	table.Columns = append(table.Columns, datatype.Column{Name: "b", Type: datatype.String})
+	check(t, tables.Extend(t.Context(), table))
+	if columns, err := tables.Columns(t.Context(), "events"); err != nil || len(columns) != 3 {
+		t.Errorf("Columns = %v, %v, want 3", columns, err)
+	}
+	for _, key := range []string{"events/_forebay/000001.json", "events/_forebay/000002.json"} {
+		if !slices.Contains(w.keys(t), key) {
+			t.Errorf("%s is missing", key)
+		}
+	}
+	check(t, tables.Uncreate(t.Context(), "events", "mark"))
+	slices.Sort(others)
+	if got := w.keys(t); !slices.Equal(got, others) {
+		t.Errorf("objects %q, want %q", got, others)
+	}
+}
+
 // Many engines create and extend one table at once: no column is lost.
 func TestTableIsChangedByMany(t *testing.T) {
 	w := newWorld(t)
