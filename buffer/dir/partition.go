@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -29,6 +30,8 @@ type splitter struct {
 	column   int // of the day; negative: the file does not have it
 	days     map[string]*day
 	buffered int
+	row      int64 // in the file
+	refused  buffer.RowsError
 }
 
 type day struct {
@@ -60,6 +63,10 @@ func (s *splitter) splitFile() (map[string]string, error) {
 		if err := s.slice(obj); err != nil {
 			return nil, err
 		}
+	}
+	if len(s.refused.Rows) > 0 {
+		s.refused.Complete = true
+		return nil, &s.refused
 	}
 	staged := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(s.days)) {
@@ -102,14 +109,26 @@ func (s *splitter) slice(obj buffer.Object) (err error) {
 		}
 		folder := parts.NoDay
 		if s.column >= 0 {
-			if folder, err = parts.DayFolder(rawCell(row, s.column)); err != nil {
+			var ok bool
+			if folder, ok = parts.DayFolder(rawCell(row, s.column)); !ok && !s.refuse() {
+				return &s.refused
+			}
+		}
+		if len(s.refused.Rows) == 0 {
+			if err := s.add(folder, row); err != nil {
 				return err
 			}
 		}
-		if err := s.add(folder, row); err != nil {
-			return err
-		}
+		s.row++
 	}
+}
+
+// refuse notes the row, of which nothing is stored then, and reports whether there is room for another one. The message leaves out the
+// cell, because the column may be secret.
+func (s *splitter) refuse() (more bool) {
+	return s.refused.Add(buffer.RowError{
+		Row: s.row, Column: s.d.Partition, Reason: string(celltype.Malformed), Message: "the cell is neither a date nor a timestamp",
+	})
 }
 
 func (s *splitter) add(folder string, row []byte) error {

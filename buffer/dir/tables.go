@@ -86,7 +86,8 @@ func (t *TableDir) Extend(ctx context.Context, table buffer.Table) error {
 
 // Import implements [buffer.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
 // off in staging is found before its rows count as imported. An existing part with another number of rows than f is a
-// [buffer.Permanent] error: the id was used for something else, or the part was changed.
+// [buffer.Permanent] error: the id was used for something else, or the part was changed. If the table is split by day, rows whose day
+// is neither a date nor a timestamp are refused with a [*buffer.RowsError].
 func (t *TableDir) Import(ctx context.Context, f *buffer.File) error { return t.folder.Import(ctx, f) }
 
 // CountFile implements [buffer.Counter]. It counts the rows in the parts and trusts no stored number.

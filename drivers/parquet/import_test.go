@@ -201,6 +201,26 @@ func TestBadCellsAreNamed(t *testing.T) {
 	}
 }
 
+// The cell that tells the day of a row is named like any other.
+func TestBadDaysAreNamed(t *testing.T) {
+	for typ, good := range map[datatype.Type]string{datatype.Timestamp: "2026-11-22T00:00:00.000000Z", datatype.Date: "2026-11-22"} {
+		for _, bad := range []string{"", "x", "22.11.2026", "2026-11-22 10:00:00", "2026-13-01", "2026-13-01T00:00:00.000000Z"} {
+			table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, {Name: "day", Type: typ}}}
+			target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "day"})
+			rows := [][]string{{"1", good}, {"2", bad}, {"3", good}, {"4", bad}}
+			err := target.Import(t.Context(), fileOf("file-1", table, rows...))
+			var refused *buffer.RowsError
+			if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 2 || refused.Rows[0].Row != 1 || refused.Rows[1].Row != 3 ||
+				refused.Rows[0].Column != "day" || refused.Rows[0].Reason != "malformed" {
+				t.Errorf("%s %q: %v, want the rows 1 and 3", typ, bad, err)
+			}
+			expectRows(t, target, table.ID, nil)
+			mustImport(t, target, fileOf("file-1", table, rows[0], rows[2]))
+			expectRows(t, target, table.ID, [][]string{rows[0], rows[2]})
+		}
+	}
+}
+
 // A column of the table that holds more than the cells of a file stores them as its own type.
 func TestWiderColumnOfTheTable(t *testing.T) {
 	wide := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Decimal(21, 2)}, {Name: "b", Type: datatype.Decimal(9, 2)}}}

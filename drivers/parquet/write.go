@@ -109,9 +109,10 @@ func (w *fileWriter) write() error {
 // add converts a row.
 func (w *fileWriter) add(rows *buffer.FileRows) error {
 	cells := rows.Cells()
-	p, err := w.part(cells)
-	if err != nil {
-		return err
+	p, ok := w.part(cells)
+	if !ok {
+		w.refuse(rows.Row(), w.d.Partition, errCell)
+		return nil
 	}
 	size := 0
 	for i := range w.columns {
@@ -158,21 +159,21 @@ func (w *fileWriter) refuse(row int64, column string, err error) {
 	w.refused.Add(buffer.RowError{Row: row, Column: column, Reason: reason, Message: message})
 }
 
-// part returns the part of a row.
-func (w *fileWriter) part(cells [][]byte) (p *partWriter, err error) {
+// part returns the part of a row. ok is false if the row has no day.
+func (w *fileWriter) part(cells [][]byte) (p *partWriter, ok bool) {
 	folder := ""
 	if w.d.Partition != "" {
 		folder = parts.NoDay
 	} else if w.last != nil {
-		return w.last, nil
+		return w.last, true
 	}
 	if w.day >= 0 && cells[w.day] != nil {
 		cell := cells[w.day]
 		if n := len(time.DateOnly); len(cell) >= n && string(cell[:n]) == w.lastDay {
-			return w.last, nil
+			return w.last, true
 		}
-		if folder, err = parts.DayFolder(cell); err != nil {
-			return nil, err
+		if folder, ok = parts.DayFolder(cell); !ok {
+			return nil, false
 		}
 	}
 	p = w.parts[folder]
@@ -182,7 +183,7 @@ func (w *fileWriter) part(cells [][]byte) (p *partWriter, err error) {
 		w.parts[folder] = p
 	}
 	w.last, w.lastDay = p, strings.TrimPrefix(folder, parts.DayPrefix)
-	return p, nil
+	return p, true
 }
 
 // partWriter is a part of the file. Its rows go to pages; part and out are the encoder's.

@@ -1,7 +1,6 @@
 package parts
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -39,10 +38,10 @@ func checkDayColumn(table buffer.Table) error {
 	return nil
 }
 
-// DayFolder returns the folder of a row by its cell of type date or timestamp.
-func DayFolder(cell []byte) (string, error) {
+// DayFolder returns the folder of a row by its cell of type date or timestamp. ok is false for a cell that is neither.
+func DayFolder(cell []byte) (folder string, ok bool) {
 	if cell == nil {
-		return NoDay, nil
+		return NoDay, true
 	}
 	const form = "2006-01-02"
 	valid := len(cell) == len(form) || len(cell) > len(form) && cell[len(form)] == 'T'
@@ -54,9 +53,9 @@ func DayFolder(cell []byte) (string, error) {
 		}
 	}
 	if !valid {
-		return "", buffer.Permanent(errors.New("a cell of the column of days is neither a date nor a timestamp")) // not its text: the column may be secret
+		return "", false
 	}
-	return DayPrefix + string(cell[:len(form)]), nil
+	return DayPrefix + string(cell[:len(form)]), true
 }
 
 // PartPath returns the path in the table of a new part with rows of a file. folder is "" if the table is not split.
