@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
@@ -49,7 +51,7 @@ func startNode(ctx context.Context, cfg config, dir, secret string) (*node, erro
 		return nil, errors.Join(err, st.Close())
 	}
 	src := source(secret)
-	if err := eng.Define(ctx, src); err != nil {
+	if err := define(ctx, eng, src, st.Target); err != nil {
 		return nil, errors.Join(err, eng.Close(), st.Close())
 	}
 	server, err := web.Local(stream.Ingest(eng, stream.Options{}))
@@ -57,6 +59,25 @@ func startNode(ctx context.Context, cfg config, dir, secret string) (*node, erro
 		return nil, errors.Join(err, eng.Close(), st.Close())
 	}
 	return &node{eng, st, server, "http://" + server.Addr + "/stream/1/" + src.ID + "/" + secret}, nil
+}
+
+// define defines the source, and fails if its tables cannot be made now: an engine would try again for as long as it runs.
+func define(ctx context.Context, eng *forebay.Engine, src forebay.Source, target buffer.Target) error {
+	compiled, err := eng.Compile(src)
+	if err != nil {
+		return err
+	}
+	if _, err := eng.Apply(ctx, compiled, forebay.ApplyOptions{}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, s := range src.Sinks {
+		if err := target.Ensure(ctx, buffer.Table{ID: s.Table.ID, Columns: compiled.Mapper(s.ID).Columns()}); err != nil {
+			return fmt.Errorf("the target cannot have the table %s: %w", s.Table.ID, err)
+		}
+	}
+	return nil
 }
 
 func (n *node) url() string { return n.address }
