@@ -82,14 +82,16 @@ type mistakes struct {
 
 func (m *mistakes) Error() string {
 	slices.SortStableFunc(m.list, func(a, b mistake) int { return cmp.Or(a.line-b.line, a.col-b.col) })
-	text := fmt.Sprintf("%s has a mistake:", m.file)
+	var text strings.Builder
 	if len(m.list) > 1 {
-		text = fmt.Sprintf("%s has %d mistakes:", m.file, len(m.list))
+		fmt.Fprintf(&text, "%s has %d mistakes:", m.file, len(m.list))
+	} else {
+		fmt.Fprintf(&text, "%s has a mistake:", m.file)
 	}
 	for _, one := range m.list {
-		text += fmt.Sprintf("\n  %s:%d:%d: %s", m.file, one.line, one.col, strings.ReplaceAll(one.text, "\n", "\n    "))
+		fmt.Fprintf(&text, "\n  %s:%d:%d: %s", m.file, one.line, one.col, strings.ReplaceAll(one.text, "\n", "\n    "))
 	}
-	return text
+	return text.String()
 }
 
 // readFile reads the configuration file into the flags that are not given, and the sources. The error is a [*mistakes] or one of the
@@ -99,7 +101,7 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	if err != nil {
 		return fmt.Errorf("-config: %w", err)
 	}
-	d := &decoder{getenv: getenv, nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}}
+	d := &decoder{getenv: getenv, nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}, values: map[string]string{}, budget: maxAliased}
 	var doc yaml.Node
 	parser := yaml.NewDecoder(bytes.NewReader(text))
 	err = parser.Decode(&doc)
@@ -112,8 +114,8 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	if err := parser.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		d.report(&doc, "the file has a second document behind ---, which is not read: write one file for each server")
 	}
-	d.substitute(&doc)
-	cfg.fromFile = map[string]string{}
+	d.substitute(&doc, false)
+	cfg.fromFile, cfg.fromVariable = map[string]string{}, map[string]string{}
 	var keys []string
 	flags.VisitAll(func(f *flag.Flag) { keys = append(keys, f.Name) })
 	keys = append(slices.DeleteFunc(keys, func(name string) bool { return name == "config" || name == "sample" }), "sources")
@@ -126,10 +128,10 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 		case !slices.Contains(keys, key.Value):
 			d.unknownKey(key, keys)
 		default:
-			d.flag(flags, given, key.Value, value, cfg.fromFile)
+			d.flag(flags, given, key.Value, value, cfg)
 		}
 	})
-	if sources != nil {
+	if sources != nil && d.budget >= 0 {
 		cfg.sources = d.compile(cfg, sources)
 	}
 	if len(d.mistakes) > 0 {
@@ -139,8 +141,9 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 }
 
 // flag sets a flag from a value of the file, unless it is given already.
-func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, n *yaml.Node, fromFile map[string]string) {
+func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, n *yaml.Node, cfg *serveConfig) {
 	var value string
+	n = follow(n)
 	if n.Kind == yaml.SequenceNode && name == "trusted-proxies" {
 		var list []string
 		d.into(n, reflect.ValueOf(&list).Elem(), name, 0)
@@ -151,10 +154,13 @@ func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, 
 	if value == "" || given[name] {
 		return
 	}
-	fromFile[name] = value
+	cfg.fromFile[name] = value
+	if d.hasVariable(n) {
+		cfg.fromVariable[name] = cmp.Or(d.shown(n), "a list with a variable")
+	}
 	if err := flags.Set(name, value); err != nil {
 		text := err.Error()
-		if _, ok := d.written[n]; ok {
+		if d.hasVariable(n) {
 			text = "the value of the variable cannot be read"
 		} else if text == "parse error" {
 			kind, _ := flag.UnquoteUsage(flags.Lookup(name))
@@ -187,7 +193,7 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 			d.report(n, "secret has %d characters, at least 16 are needed: openssl rand -hex 24 makes one", len(keys.Secret))
 		}
 		if seen[keys.ID] && keys.ID != "" {
-			d.report(d.near(at+".id"), "the id %q is used by two sources", keys.ID)
+			d.report(d.near(at+".id"), "the id %q is used by two sources", d.shown(d.near(at+".id")))
 		}
 		seen[keys.ID] = true
 		if keys.ID != "" {
@@ -198,7 +204,7 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 			at := fmt.Sprintf("%s.sinks[%d]", at, j)
 			sink := d.sink(cfg, keys, at)
 			if sinks[keys.ID] && keys.ID != "" {
-				d.report(d.near(at+".id"), "the id %q is used by two sinks of the source", keys.ID)
+				d.report(d.near(at+".id"), "the id %q is used by two sinks of the source", d.shown(d.near(at+".id")))
 			}
 			sinks[keys.ID] = true
 			d.require(at, "id", keys.ID)
@@ -336,6 +342,12 @@ func (d *decoder) problems(s forebay.Source, opts forebay.Options, at string) {
 			}
 		}
 		n := *d.near(place)
+		text = d.hide(text)
+		_, isColumn := errors.AsType[*mapping.DefinitionError](problem)
+		_, isLimit := errors.AsType[*trigger.LimitError](problem)
+		if d.hasVariable(d.near(place)) && (isColumn || isLimit) { // the text may have a part of the value, or its value in another form
+			text = fmt.Sprintf("%s is %q: the value of the variable cannot be used", last(place), d.shown(d.near(place)))
+		}
 		if column, ok := errors.AsType[*mapping.DefinitionError](problem); ok && n.Style == yaml.LiteralStyle {
 			n.Line += column.Line // the text begins in the line below |
 		}

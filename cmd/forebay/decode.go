@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -27,8 +29,54 @@ type decoder struct {
 	mistakes []mistake
 	// nodes are the values that were read, by their path, such as sources[0].id.
 	nodes map[string]*yaml.Node
-	// written is the text of scalars with variables, before they were replaced.
+	// written is the text of scalars with variables, before they were replaced. Keys keep their text.
 	written map[*yaml.Node]string
+	// values are the values of variables and of the scalars that have some, with what the file has in their place.
+	values map[string]string
+	// budget is what may still be read: see cost. A node counts again for each alias that leads to it.
+	budget int
+}
+
+// maxAliased is the cost of the nodes that aliases may add to those of the file.
+const maxAliased = 100_000
+
+// cost is what a node takes from the budget: one, and more for a long text.
+func cost(n *yaml.Node) int { return 1 + len(n.Value)/100 }
+
+// spend takes a node from the budget. It reports once that there are too many, and is false from then on.
+func (d *decoder) spend(n *yaml.Node) bool {
+	before := d.budget
+	if d.budget -= cost(n); before >= 0 && d.budget < 0 {
+		d.report(n, "the aliases of the file make it too large: write out what they repeat, or use fewer")
+	}
+	return d.budget >= 0
+}
+
+// spendAll takes n and all nodes below it from the budget. open are the nodes that it is in.
+func (d *decoder) spendAll(n *yaml.Node, open map[*yaml.Node]bool) bool {
+	n = follow(n)
+	if open[n] { // a circle, which has no form
+		return true
+	}
+	if !d.spend(n) {
+		return false
+	}
+	open[n] = true
+	defer delete(open, n)
+	for _, c := range n.Content {
+		if !d.spendAll(c, open) {
+			return false
+		}
+	}
+	return true
+}
+
+// follow returns the node that an alias stands for, or n.
+func follow(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
 }
 
 func (d *decoder) report(n *yaml.Node, format string, args ...any) {
@@ -40,18 +88,31 @@ var variable = regexp.MustCompile(`\$?\$\{[^}]*\}?`)
 
 var variableName = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
 
-// substitute replaces the variables in all scalars below n.
-func (d *decoder) substitute(n *yaml.Node) {
-	for _, c := range n.Content {
-		d.substitute(c)
+// substitute replaces the variables in all scalars below n, and adds the nodes to the budget. Variables in keys are mistakes, because
+// messages show keys.
+func (d *decoder) substitute(n *yaml.Node, isKey bool) {
+	defer func() { d.budget += cost(n) }()
+	for i, c := range n.Content {
+		d.substitute(c, n.Kind == yaml.MappingNode && i%2 == 0)
 	}
 	if n.Kind != yaml.ScalarNode || !strings.Contains(n.Value, "${") {
 		return
 	}
-	d.written[n] = n.Value
+	written := n.Value
+	if !isKey {
+		d.written[n] = written
+		defer func() { d.values[n.Value] = written }()
+	}
 	n.Value = variable.ReplaceAllStringFunc(n.Value, func(text string) string {
 		if strings.HasPrefix(text, "$$") {
 			return text[1:]
+		}
+		if isKey {
+			if _, reported := d.written[n]; !reported {
+				d.written[n] = written
+				d.report(n, "a key takes no variable: write the key itself")
+			}
+			return text
 		}
 		m := variableName.FindStringSubmatch(text)
 		if m == nil {
@@ -62,8 +123,33 @@ func (d *decoder) substitute(n *yaml.Node) {
 		if !ok || value == "" {
 			d.report(n, "the environment variable %s is not set: set it before the start, for example with export %[1]s=…", m[1])
 		}
+		d.values[value] = text
 		return value
 	})
+}
+
+// hide replaces the values of variables in a message by what the file has. Values of less than four characters are replaced in
+// quotes only: they are parts of other words.
+func (d *decoder) hide(text string) string {
+	values := slices.SortedFunc(maps.Keys(d.values), func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
+	var pairs []string // the longest first: it may have others in it
+	for _, value := range values {
+		quoted, written := strconv.Quote(value), d.values[value]
+		if value == "" {
+			continue
+		}
+		pairs = append(pairs, quoted, strconv.Quote(written))
+		if len(value) >= 4 {
+			pairs = append(pairs, value, written, quoted[1:len(quoted)-1], written)
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// hasVariable reports whether a single value, or one of a list, had a variable.
+func (d *decoder) hasVariable(n *yaml.Node) bool {
+	_, ok := d.written[n]
+	return ok || slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return d.written[follow(c)] != "" })
 }
 
 // shown is the text of a scalar for a message.
@@ -95,7 +181,23 @@ func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Nod
 	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+		key, value := follow(n.Content[i]), n.Content[i+1]
+		if !d.spend(key) {
+			return
+		}
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			d.report(n.Content[i], "a key must be a single value, it is %s", kindOfNode(key))
+			continue
+		case d.hasVariable(key):
+			if key != n.Content[i] { // others were reported
+				d.report(n.Content[i], "a key takes no variable: write the key itself")
+			}
+			continue
+		case key.Tag == "!!merge":
+			d.report(key, "<< is not supported: write out the keys that it would merge, or give an alias to a whole value")
+			continue
+		}
 		if line, ok := seen[key.Value]; ok {
 			d.report(key, "%q comes twice, first in line %d", key.Value, line)
 			continue
@@ -137,11 +239,14 @@ const maxDepth = 20
 
 // into reads a node into v, whose path is at.
 func (d *decoder) into(n *yaml.Node, v reflect.Value, at string, depth int) {
-	for n.Kind == yaml.AliasNode && depth < maxDepth {
-		n, depth = n.Alias, depth+1
-	}
+	n = follow(n)
 	if depth >= maxDepth {
 		d.report(n, "%s is nested too deep", last(at))
+		return
+	}
+	switch {
+	case v.Kind() == reflect.Pointer: // what it points to is counted
+	case v.Type() == rawType && !d.spendAll(n, map[*yaml.Node]bool{}), v.Type() != rawType && !d.spend(n):
 		return
 	}
 	d.nodes[at] = n

@@ -29,9 +29,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal is not caught
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	p := process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.LookupEnv, reload: hup}
+	p := process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.LookupEnv}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
@@ -40,7 +38,7 @@ type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) (string, bool)
-	// reload asks a server to read its configuration again.
+	// reload asks a server to read its configuration again. The verb serve sets it.
 	reload <-chan os.Signal
 }
 

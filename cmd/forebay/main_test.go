@@ -1,14 +1,23 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"database/sql"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -93,8 +102,10 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "-target", "mysql://me:hunter2@db/x"}, "sqlite:FILE, duckdb:FILE, postgres://"},
 		{[]string{"serve", "-target", "host=db password=hunter2"}, "sqlite:FILE, duckdb:FILE, postgres://"},
 		{[]string{"serve", "-staging", "s4:hunter2"}, "dir:FOLDER"},
-		{[]string{"serve", "-target", "sqlite:"}, "without a place"},
-		{[]string{"serve", "-target", "parquet:s3://bucket/hunter2"}, "takes no s3:// address"},
+		{[]string{"serve", "-target", "sqlite:"}, `has the kind "sqlite" without a place: write`},
+		{[]string{"serve", "-target", "s3://hunter2"}, `has the kind "s3", which does not exist: write`},
+		{[]string{"serve", "-staging", "s3://"}, `has the kind "s3" without a place: write`},
+		{[]string{"serve", "-target", "sqlite:s3://bucket/hunter2"}, "takes no s3:// address"},
 		{[]string{"demo", "-n", "1", "-target", "iceberg:gs://bucket/x", "-dir", t.TempDir()}, "takes no gs:// address"},
 		{[]string{"demo", "-n", "1", "-staging", "s3://me:hunter2@bucket/x", "-dir", t.TempDir()}, "set them in the environment"},
 		{[]string{"demo", "-n", "1", "-target", "parquet:s3://me:hunter2@bucket/x", "-dir", t.TempDir()}, "set them in the environment"},
@@ -210,7 +221,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"WEB_SECRET": "hunter2-hunter2-hunter2", "EMPTY": ""}
+	env := map[string]string{"WEB_SECRET": "hunter2-hunter2-hunter2", "EMPTY": "", "KIND": "hunter2:x", "TEMPLATE": "hunter2 + 1", "INTERVAL": "1313ms"}
 	for _, tt := range []struct{ name, text, want string }{
 		{"as it is", string(valid), ""},
 		{"JSON with tabs", "{\n\t\"sources\": [\n\t\t{\"id\": \"web\", \"secret\": \"${WEB_SECRET}\", \"sinks\": []}\n\t]\n}", ""},
@@ -225,6 +236,22 @@ func TestFiles(t *testing.T) {
 		{"no variable", "token: ${a-b}", "write ${NAME}"},
 		{"variable of a number", "max-connections: ${WEB_SECRET}", `max-connections is "${WEB_SECRET}": the value of the variable cannot be read`},
 		{"a circle", "sources: [{id: a, sinks: [{columns: [{defaultValue: &a [*a]}]}]}]", "no form in JSON"},
+		{"a variable as a key", "${WEB_SECRET}: 1", "1:1: a key takes no variable"},
+		{"an alias of a variable as a key", "token: &t \"${WEB_SECRET}\"\n*t : 1", "2:1: a key takes no variable"},
+		{"a variable as a key in a value", "sources: [{id: a, secret: \"${WEB_SECRET}\", sinks: [{id: b, table: c, columns: [{name: d, type: path, path: e, defaultValue: {\"${WEB_SECRET}\": 1}}]}]}]", "a key takes no variable"},
+		{"a list as a key", "? [dir]\n: x", "1:3: a key must be a single value, it is a list"},
+		{"a merge", "<<: {dir: x}", "1:1: << is not supported"},
+		{"an alias at the top", "dir: &d 127.0.0.1:0\napi-addr: *d", ""},
+		{"two sources of a variable", "sources: [{id: \"${WEB_SECRET}\", secret: \"${WEB_SECRET}\"}, {id: \"${WEB_SECRET}\", secret: \"${WEB_SECRET}\"}]", `the id "${WEB_SECRET}" is used by two sources`},
+		{"two sinks of a variable", "sources: [{id: a, secret: \"${WEB_SECRET}\", sinks: [{id: \"${WEB_SECRET}\", table: a, preset: logs}, {id: \"${WEB_SECRET}\", table: a, preset: logs}]}]", `the id "${WEB_SECRET}" is used by two sinks`},
+		{"a wrong id in a variable", "sources: [{id: \"${KIND}\", secret: \"${WEB_SECRET}\"}]", `id: "${KIND}": only a-z`},
+		{"a part of a wrong id", "sources: [{id: \"A-${KIND}\", secret: \"${WEB_SECRET}\"}]", `id: "A-${KIND}": only a-z`},
+		{"a wrong template in a variable", "sources: [{id: a, secret: \"${WEB_SECRET}\", sinks: [{id: b, table: c, columns: [{name: d, type: template, template: \"${TEMPLATE}\"}]}]}]", `template is "${TEMPLATE}": the value of the variable cannot be used`},
+		{"a short interval in a variable", "sources: [{id: a, secret: \"${WEB_SECRET}\", settings: {import: {interval: \"${INTERVAL}\"}}}]", `interval is "${INTERVAL}": the value of the variable cannot be used`},
+		{"a column named by a variable", "sources: [{id: a, secret: \"${WEB_SECRET}\", sinks: [{id: b, table: c, columns: [{name: \"${WEB_SECRET}\", type: nothing}]}]}]", `column 1 ("${WEB_SECRET}")`},
+		{"a target of no kind in a variable", "target: ${KIND}", `-target is "${KIND}": the value of the variable cannot be used`},
+		{"a format of the log in a variable", "log-format: ${WEB_SECRET}", `-log-format is "${WEB_SECRET}"`},
+		{"networks in variables", "trusted-proxies: [10.0.0.0/8, \"${WEB_SECRET}\"]", "the value of the variable cannot be read"},
 		{"two documents", "dir: x\n---\ndir: y", "second document"},
 		{"twice", "dir: x\ndir: y", `2:1: "dir" comes twice, first in line 1`},
 		{"two sources", "sources: [{id: a, secret: \"${WEB_SECRET}\"}, {id: a, secret: \"${WEB_SECRET}\"}]", "used by two sources"},
@@ -239,9 +266,74 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		status, out, errs := call(t, "", env, "check", "-config", file)
-		if (status == 0) != (tt.want == "") || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") {
+		if (status == 0) != (tt.want == "") || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") || strings.Contains(out+errs, "1.313s") {
 			t.Errorf("%s: status %d, want %q\n%s%s", tt.name, status, tt.want, out, errs)
 		}
+	}
+}
+
+// Aliases of aliases end at the budget, with one mistake.
+func TestBudgetOfAliases(t *testing.T) {
+	for name, text := range map[string]string{
+		"sinks":   `[{sinks: &s [{columns: &c [{name: a}, {name: b}, {name: c}, {name: d}]}, {columns: *c}, {columns: *c}, {columns: *c}]}, {sinks: *s}, {sinks: *s}, {sinks: *s}]`,
+		"keys":    `[{sinks: &s [&k {a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1}, *k, *k, *k]}, {sinks: *s}, {sinks: *s}, {sinks: *s}]`,
+		"a value": `[{sinks: [{columns: [{defaultValue: [&c [&b [&a [1, 2, 3, 4], *a, *a, *a], *b, *b, *b], *c, *c, *c]}]}]}]`,
+	} {
+		d := &decoder{nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}, values: map[string]string{}, budget: 20}
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+			t.Fatal(err)
+		}
+		d.substitute(&doc, false)
+		all := d.budget
+		var sources []sourceKeys
+		d.into(doc.Content[0], reflect.ValueOf(&sources).Elem(), "sources", 0)
+		large := slices.DeleteFunc(d.mistakes, func(m mistake) bool { return strings.HasPrefix(m.text, "unknown key") })
+		if len(large) != 1 || !strings.Contains(large[0].text, "too large") || len(d.nodes) > all {
+			t.Errorf("%s: %d nodes of %d, mistakes %v", name, len(d.nodes), all, large)
+		}
+	}
+}
+
+// A demo whose target can have no tables ends and says why.
+func TestDemoWithoutTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, target := range []string{"dir:" + file, "parquet:" + file} {
+		var out, errs bytes.Buffer
+		p := process{stdout: &out, stderr: &errs, getenv: os.LookupEnv}
+		if status := p.run(ctx, []string{"demo", "-n", "1", "-target", target, "-dir", t.TempDir()}); status != failed || ctx.Err() != nil || !strings.Contains(errs.String(), "the target cannot have the table in.c-shop") {
+			t.Errorf("%s: status %d, %v\n%s%s", target, status, ctx.Err(), &out, &errs)
+		}
+	}
+}
+
+// A closed terminal ends every verb but serve.
+func TestHangupEndsADemo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "demo", "-n", "1000000", "-clients", "1", "-dir", t.TempDir())
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = bufio.NewReader(stdout).ReadString('\n') // it sends events now
+	}
+	if err == nil {
+		err = cmd.Process.Signal(syscall.SIGHUP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGHUP {
+		t.Errorf("ended by %v", cmd.ProcessState)
 	}
 }
 

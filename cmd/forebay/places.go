@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/forebay/forebay/buffer"
@@ -20,6 +21,8 @@ type targetKind struct {
 	form, summary string
 	// folders is set if the target takes the options of folder tables.
 	folders bool
+	// buckets is set if the target takes the address of a bucket.
+	buckets bool
 	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
 	limits buffer.Target
 	// open opens the target of a text without its prefix. The error has no secret of the text.
@@ -76,6 +79,13 @@ func stagingForms() string {
 	return strings.Join(forms, ", ")
 }
 
+func stagingPrefixes() (prefixes []string) {
+	for _, k := range stagingKinds() {
+		prefixes = append(prefixes, k.prefixes...)
+	}
+	return prefixes
+}
+
 // cutPrefix finds the prefix that a text begins with. The rest must not be empty.
 func cutPrefix(text string, prefixes []string) (rest string, ok bool) {
 	for _, prefix := range prefixes {
@@ -86,13 +96,16 @@ func cutPrefix(text string, prefixes []string) (rest string, ok bool) {
 	return "", false
 }
 
-// unknown is the error of a text of no kind. The text may have a password, so only its first word is told.
-func unknown(name, text, forms string) error {
+// unknown is the error of a text of no kind, or without a place. The text may have a password, so only its first word is told.
+func unknown(name, text, forms string, prefixes []string) error {
 	kind, _, ok := strings.Cut(text, ":")
 	if !ok || strings.ContainsAny(kind, "@=/ ") {
 		return fmt.Errorf("-%s must begin with its kind: write one of %s", name, forms)
 	}
-	return fmt.Errorf("-%s has the kind %q without a place, or is of no known kind: write one of %s", name, kind, forms)
+	if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(prefix, kind+":") }) {
+		return fmt.Errorf("-%s has the kind %q without a place: write one of %s", name, kind, forms)
+	}
+	return fmt.Errorf("-%s has the kind %q, which does not exist: write one of %s", name, kind, forms)
 }
 
 // kindOf returns the kind of the target and the text without its prefix.
@@ -102,12 +115,16 @@ func (p *places) kindOf() (targetKind, string, error) {
 		if !ok {
 			continue
 		}
-		if scheme, _, ok := strings.Cut(rest, "://"); ok && !strings.ContainsAny(scheme, ":/?@") { // a folder of the name s3: helps nobody
-			return targetKind{}, "", fmt.Errorf("-target %s takes no %s:// address: -staging takes a bucket, and programs in Go keep tables in one with drivers/bucket", k.form, scheme)
+		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.buckets && !strings.ContainsAny(scheme, ":/?@") { // a folder of the name s3: helps nobody
+			return targetKind{}, "", fmt.Errorf("-target %s takes no %s:// address: -staging takes a bucket, and so does -target parquet:s3://BUCKET/PREFIX", k.form, scheme)
 		}
 		return k, rest, nil
 	}
-	return targetKind{}, "", unknown("target", p.target, targetForms())
+	var prefixes []string
+	for _, k := range targetKinds() {
+		prefixes = append(prefixes, k.prefixes...)
+	}
+	return targetKind{}, "", unknown("target", p.target, targetForms(), prefixes)
 }
 
 // stagingOf opens a staging.
@@ -117,7 +134,7 @@ func stagingOf(text string) (buffer.Staging, func() error, error) {
 			return k.open(text)
 		}
 	}
-	return nil, nil, unknown("staging", text, stagingForms())
+	return nil, nil, unknown("staging", text, stagingForms(), stagingPrefixes())
 }
 
 // openInspected opens the staging that inspect reads: as -staging of serve, or a folder.
@@ -140,14 +157,8 @@ func (p *places) check() (problems []error) {
 		problems = append(problems, err)
 	}
 	if p.staging != "" {
-		known := false
-		for _, k := range stagingKinds() {
-			if _, ok := cutPrefix(p.staging, k.prefixes); ok {
-				known = true
-			}
-		}
-		if !known {
-			problems = append(problems, unknown("staging", p.staging, stagingForms()))
+		if _, ok := cutPrefix(p.staging, stagingPrefixes()); !ok {
+			problems = append(problems, unknown("staging", p.staging, stagingForms(), stagingPrefixes()))
 		}
 	}
 	return problems

@@ -8,7 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"os/signal"
+	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/server"
@@ -22,6 +26,8 @@ type serveConfig struct {
 	otlpGRPC, otlpHTTP string
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
+	// fromVariable is what the file has for those whose value comes from a variable.
+	fromVariable map[string]string
 	// sources come from the file; nil if it has none.
 	sources []forebay.Source
 }
@@ -71,15 +77,36 @@ func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)
 		}
 	}
 	cfg.tables = cfg.Tables
-	problems = append(problems, cfg.Check()...)
-	problems = append(problems, cfg.places.check()...)
+	problems = append(problems, cfg.hide(append(cfg.Check(), cfg.places.check()...))...)
 	if cfg.sources != nil && cfg.Source != "" {
 		problems = append(problems, errors.New("-source makes a source for the Stream API, which is off because the configuration file has sources: leave out one of them"))
 	}
 	return cfg, errors.Join(problems...)
 }
 
+// hide takes the values of variables out of what is wrong with flags.
+func (cfg *serveConfig) hide(problems []error) []error {
+	for i, problem := range problems {
+		for name, written := range cfg.fromVariable {
+			value := cfg.fromFile[name]
+			switch {
+			case problem == nil:
+			case strings.HasPrefix(problem.Error(), "-"+name+" "): // it may have a part of the value
+				problem = fmt.Errorf("-%s is %q: the value of the variable cannot be used", name, written)
+			case len(value) >= 4 && strings.Contains(problem.Error(), value):
+				problem = errors.New(strings.ReplaceAll(problem.Error(), value, written))
+			}
+		}
+		problems[i] = problem
+	}
+	return problems
+}
+
 func (p process) serve(ctx context.Context, args []string) int {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // here alone: other verbs end when their terminal is closed
+	defer signal.Stop(hangups)
+	p.reload = hangups
 	cfg, err := p.parseServe("serve", args, nil)
 	if err != nil {
 		return p.end("serve", err, wrongUsage)
