@@ -118,6 +118,28 @@ func TestDroppedIDs(t *testing.T) {
 	expectIDs(t, c, "events", 20)
 }
 
+// Verify must show the rows of a table that was dropped, also when later imports have created it again.
+func TestDroppedTableIsNotTakenAway(t *testing.T) {
+	target := open(t, t.TempDir(), iceberg.Options{})
+	f := makeFile("engine-f1", 0, 10)
+	mustImport(t, target, f)
+	if err := target.Catalog().DropTable(t.Context(), []string{"forebay", "events"}); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(what string) {
+		t.Helper()
+		if n, err := target.CountFile(t.Context(), f.Table, f.ID); n != 0 || err != nil {
+			t.Errorf("%s: CountFile = %d, %v", what, n, err)
+		}
+		if gone, err := target.TakenAway(t.Context(), f.Table, f.ID); gone || err != nil {
+			t.Errorf("%s: TakenAway = %t, %v, want false", what, gone, err)
+		}
+	}
+	expect("dropped")
+	mustImport(t, target, makeFile("engine-f2", 10, 10))
+	expect("created again")
+}
+
 func TestIDsOfOtherEnginesAreForgotten(t *testing.T) {
 	target := open(t, t.TempDir(), iceberg.Options{KeepIDs: time.Hour})
 	mustImport(t, target, makeFile("engine-f1", 0, 10))

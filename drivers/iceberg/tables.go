@@ -294,25 +294,32 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) (err er
 // CountFile implements [buffer.Counter]. It returns the rows that were imported, of an id that the table has forgotten those that its
 // data files still have.
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+	rows, _, err = t.countFile(ctx, table, fileID)
+	return rows, err
+}
+
+// countFile returns the rows of a file, and whether the table may have forgotten its id.
+func (t *Target) countFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, forgotten bool, err error) {
 	defer catch(&err)
 	id, err := t.identifier(table.ID)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	tbl, err := t.load(ctx, id)
 	if err != nil || tbl == nil {
-		return 0, wrap(err, "table %q", table.ID)
+		return 0, false, wrap(err, "table %q", table.ID)
 	}
 	r, err := recordOf(tbl.Properties(), fileID)
 	if rows, found := r.find(fileID); err != nil || found {
-		return rows, wrap(err, "table %q", table.ID)
+		return rows, false, wrap(err, "table %q", table.ID)
 	}
 	rows, err = rowsInFiles(ctx, tbl, fileID)
-	return rows, wrap(err, "table %q", table.ID)
+	return rows, r.dropped > 0, wrap(err, "table %q", table.ID)
 }
 
-// TakenAway implements [buffer.Taker]. Rows without a file of their own were compacted or deleted.
+// TakenAway implements [buffer.Taker]. Rows of a forgotten id without a file of their own were compacted or deleted. A table that has
+// forgotten no id of the engine, and lacks this one, is not the table that got the rows: it was dropped or replaced.
 func (t *Target) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
-	rows, err := t.CountFile(ctx, table, fileID)
-	return rows == 0, err
+	rows, forgotten, err := t.countFile(ctx, table, fileID)
+	return rows == 0 && forgotten, err
 }
