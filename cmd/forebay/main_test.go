@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -314,6 +315,9 @@ func TestDemoWithoutTables(t *testing.T) {
 
 // A closed terminal ends every verb but serve.
 func TestHangupEndsADemo(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("the signal is ignored, as under nohup")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "demo", "-n", "1000000", "-clients", "1", "-dir", t.TempDir())
