@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ type pending struct {
 	table uuid.UUID // for which they were written
 	data  []iceberglib.DataFile
 
-	// These are guarded by committer.mu until done is closed.
+	// These are guarded by committer.mu. Nobody sets them once the call has left or done is closed.
 	tried bool // a commit has the data files: they must stay
 	left  bool // its call has returned, so nobody may commit it any more
 
@@ -81,15 +82,30 @@ func (c *committer) commit(t *Target, id table.Identifier, p *pending) error {
 		}
 	}()
 	err = c.commitAll(p.ctx, t, id, group)
+	if err != nil && p.ctx.Err() != nil {
+		// The others still have their own contexts: one of them takes the turn.
+		group = slices.DeleteFunc(group, func(other *pending) bool { return other == p || other.finished() })
+		c.mu.Lock()
+		c.waiting = append(group, c.waiting...)
+		c.mu.Unlock()
+		group = nil
+	}
 	p.finish(err)
 	return p.err
 }
 
-// finish ends the wait for a file, unless it has ended.
-func (p *pending) finish(err error) {
+func (p *pending) finished() bool {
 	select {
 	case <-p.done:
+		return true
 	default:
+		return false
+	}
+}
+
+// finish ends the wait for a file, unless it has ended.
+func (p *pending) finish(err error) {
+	if !p.finished() {
 		p.err = err
 		close(p.done)
 	}
@@ -132,14 +148,20 @@ func (c *committer) commitAll(ctx context.Context, t *Target, id table.Identifie
 	}
 }
 
-// toCommit returns the files that the table does not have and whose calls still wait, and finishes the others. A second attempt of one
-// file is left out: it shares the outcome of the first one.
+// toCommit returns the files that the table does not have and whose calls still wait, and finishes the others. A file that an earlier
+// round has finished stays out: its call may have removed the data files. A second attempt of one file is left out too: it shares the
+// outcome of the first one.
 func (c *committer) toCommit(ctx context.Context, t *Target, tbl *table.Table, group []*pending) (live []*pending, err error) {
 	seen := make(map[string]bool)
 	synced := false
 	for _, p := range group {
+		if p.finished() {
+			continue
+		}
 		found, err := imported(ctx, tbl, p.file)
 		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, err // it tells nothing of this file
 		case err != nil:
 			p.finish(err)
 			continue
@@ -160,7 +182,9 @@ func (c *committer) toCommit(ctx context.Context, t *Target, tbl *table.Table, g
 		}
 		c.mu.Lock()
 		ended := p.left || p.ctx.Err() != nil
-		p.tried = p.tried || !ended
+		if !ended {
+			p.tried = true
+		}
 		c.mu.Unlock()
 		if ended {
 			p.finish(p.ctx.Err()) // it must not share the outcome of the others

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	iceberglib "github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/catalog"
@@ -73,12 +75,14 @@ type faultyCatalog struct {
 	before func(n int) error
 	mu     sync.Mutex
 	n      int
+	leader any // the id of the file of startImport whose call makes the newest commit
 }
 
 func (c *faultyCatalog) CommitTable(ctx context.Context, id table.Identifier, reqs []table.Requirement, updates []table.Update) (table.Metadata, string, error) {
 	c.mu.Lock()
 	n := c.n
 	c.n++
+	c.leader = ctx.Value(fileKey{})
 	c.mu.Unlock()
 	if err := c.before(n); err != nil {
 		return nil, "", err
@@ -202,6 +206,118 @@ func TestCallThatGaveUpIsNotCommitted(t *testing.T) {
 	mustImport(t, target, makeFile("engine-f2", 10, 10))
 	mustImport(t, target, makeFile("engine-f4", 20, 10))
 	expectIDs(t, local.Catalog(), "events", 30)
+}
+
+type fileKey struct{}
+
+// turnContext closes waits when an import asks for Done after its note is saved: then it is among those that wait for their turn.
+type turnContext struct {
+	context.Context
+	saved atomic.Bool
+	once  sync.Once
+	waits chan struct{}
+}
+
+func (c *turnContext) Done() <-chan struct{} {
+	if c.saved.Load() {
+		c.once.Do(func() { close(c.waits) })
+	}
+	return c.Context.Done()
+}
+
+// startImport begins an import while another call commits. It returns when the import waits for its turn.
+func startImport(ctx context.Context, target buffer.Target, f *buffer.File) <-chan error {
+	c := &turnContext{Context: context.WithValue(ctx, fileKey{}, f.ID), waits: make(chan struct{})}
+	begun := *f
+	begun.SaveProgress = func(ctx context.Context, note []byte) error {
+		defer c.saved.Store(true)
+		return f.SaveProgress(ctx, note)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- target.Import(c, &begun)
+		c.once.Do(func() { close(c.waits) })
+	}()
+	<-c.waits
+	return ended
+}
+
+// The call of a file that failed may have removed the data files, so no later round of the group commits them.
+func TestFailedFileIsNotCommittedByItsGroup(t *testing.T) {
+	local := open(t, t.TempDir(), iceberg.Options{})
+	mustImport(t, local, makeFile("engine-f1", 0, 10))
+	c := &faultyCatalog{Catalog: local.Catalog()}
+	target := iceberg.New(c, iceberg.Options{})
+	failing := makeFile("damaged-f1", 40, 10)
+	var good, bad <-chan error
+	var badErr error
+	c.before = func(n int) error {
+		switch n {
+		case 0: // for engine-f2
+			good = startImport(t.Context(), target, makeFile("engine-f3", 20, 10))
+			bad = startImport(t.Context(), target, failing)
+			setProperty(t, local.Catalog(), "forebay.imported.damaged", "yesterday 0")
+		case 1: // for engine-f3 alone: a conflict, before which the property is mended
+			if c.leader != failing.ID {
+				badErr = <-bad
+			}
+			setProperty(t, local.Catalog(), "forebay.imported.damaged", time.Now().UTC().Format(time.RFC3339)+" 0")
+			mustImport(t, local, makeFile("other-f1", 30, 10))
+		}
+		return nil
+	}
+	mustImport(t, target, makeFile("engine-f2", 10, 10))
+	if err := <-good; err != nil {
+		t.Error(err)
+	}
+	if c.leader == failing.ID {
+		badErr = <-bad
+	}
+	if badErr == nil {
+		t.Error("a damaged property is taken for an empty one")
+	}
+	if c.n != 3 {
+		t.Errorf("%d commits, want 3: that of engine-f3 has no conflict", c.n)
+	}
+	expectIDs(t, local.Catalog(), "events", 40)
+	mustImport(t, target, failing)
+	expectIDs(t, local.Catalog(), "events", 50)
+}
+
+// A context that ends while its call commits for others fails none of them.
+func TestGroupOutlivesItsLeader(t *testing.T) {
+	local := open(t, t.TempDir(), iceberg.Options{})
+	mustImport(t, local, makeFile("engine-f1", 0, 10))
+	c := &faultyCatalog{Catalog: local.Catalog()}
+	target := iceberg.New(c, iceberg.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	leader := makeFile("engine-f3", 20, 10)
+	var gaveUp <-chan error
+	var others []<-chan error
+	c.before = func(n int) error {
+		switch n {
+		case 0: // for engine-f2
+			gaveUp = startImport(ctx, target, leader)
+			for i := range 3 {
+				others = append(others, startImport(t.Context(), target, makeFile(fmt.Sprintf("engine-f%d", 4+i), 30+10*i, 10)))
+			}
+		case 1: // for engine-f3 and the others
+			cancel()
+		}
+		return nil
+	}
+	mustImport(t, target, makeFile("engine-f2", 10, 10))
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("Import = %v, want the end of its context", err)
+	}
+	for _, other := range others {
+		if err := <-other; err != nil {
+			t.Errorf("Import of a file with a live context = %v", err)
+		}
+	}
+	mustImport(t, target, leader)
+	expectIDs(t, local.Catalog(), "events", 60)
 }
 
 // loadingCatalog calls after behind each load of a table, with the number of those before it.
