@@ -10,7 +10,7 @@ import (
 
 var (
 	oneSeed    = flag.Int64("seed", -1, "run this seed alone and print its story")
-	seeds      = flag.Int("seeds", 60, "number of seeds to run; with -short or the race detector at most 25")
+	seeds      = flag.Int("seeds", 30, "number of seeds to run; with -short or the race detector at most 25")
 	fromSeed   = flag.Int("from", 0, "the first seed")
 	plainRun   = flag.Bool("plain", false, "run the seed as a regression: the buffer alone, with the first set of faults")
 	untypedRun = flag.Bool("untyped", false, "run the seed as a regression: without typed columns and tables that grow")
