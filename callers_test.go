@@ -364,7 +364,7 @@ func TestPortionsFitIntoASmallMemory(t *testing.T) {
 	for i := range recs {
 		recs[i] = mapping.JSON([]byte(body))
 	}
-	if _, err := e.IngestBatch(t.Context(), "web", recs); err != nil {
+	if _, err := e.WaitForRoom().IngestBatch(t.Context(), "web", recs); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.FlushAll(t.Context()); err != nil {

@@ -54,6 +54,9 @@ func heap() uint64 {
 // The memory of an import does not grow with its file: neither with the bytes of a row nor with the days. The row groups of this test
 // are shorter than a user's.
 func TestMemoryOfAnImport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector, which runs with -short, takes memory of its own")
+	}
 	const groups, file = 8 << 20, 64 << 20
 	rng := rand.New(rand.NewPCG(1, 2))
 	body := func(n int) string {
