@@ -92,7 +92,15 @@ func together(e *forebay.Engine, b *brake, ingest func(caller int) (forebay.Resu
 			verdicts[i] = verdict{i, res, err}
 		})
 	}
-	<-reached
+	ended := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	select {
+	case <-reached:
+	case <-ended: // those whose contexts end may leave before any row reaches the disk
+	}
 	if while != nil {
 		while()
 	}

@@ -257,7 +257,7 @@ func TestFailedFileIsNotCommittedByItsGroup(t *testing.T) {
 			good = startImport(t.Context(), target, makeFile("engine-f3", 20, 10))
 			bad = startImport(t.Context(), target, failing)
 			setProperty(t, local.Catalog(), "forebay.imported.damaged", "yesterday 0")
-		case 1: // for engine-f3 alone: a conflict, before which the property is mended
+		case 1: // for engine-f3 alone: a conflict, before which the property is repaired
 			if c.leader != failing.ID {
 				badErr = <-bad
 			}
