@@ -226,6 +226,31 @@ func TestEnginesTakeTurns(t *testing.T) {
 	}
 }
 
+// However early or late the context of an import ends, even while SQLite begins the transaction, the next import finds no transaction of
+// the first, and a repetition stores the rows once.
+func TestContextThatEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	const imports = 300
+	for n := range imports {
+		id := fmt.Sprint("file-", n)
+		ctx, end := context.WithCancel(t.Context())
+		timer := time.AfterFunc(time.Duration(n)*time.Microsecond, end)
+		if err := target.Import(ctx, file(id, table, []string{id})); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want the error of its context", id, err)
+		}
+		timer.Stop()
+		end()
+		if err := target.Import(t.Context(), file(id, table, []string{id})); err != nil {
+			t.Fatalf("%s after one whose context ended: %v", id, err)
+		}
+	}
+	if n := len(rows(t, path, "t")); n != imports {
+		t.Errorf("%d rows, want %d", n, imports)
+	}
+}
+
 // A call that meets the lock of another program fails for now, and soon after the end of its context.
 func TestLockedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")

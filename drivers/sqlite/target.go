@@ -163,13 +163,14 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 			err = ctx.Err()
 		}
 	}
-	if conn != nil {
-		defer conn.Close()
-	}
-	if err != nil {
+	if conn == nil {
 		return classify(err)
 	}
-	if err = t.checkFile(); err == nil {
+	defer conn.Close()
+	if err == nil {
+		err = t.checkFile()
+	}
+	if err == nil {
 		err = createOwnTables(ctx, tx{conn}) // somebody may have dropped them since Open
 	}
 	if err == nil {
@@ -180,7 +181,8 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 			return nil
 		}
 	}
-	// An error may have rolled back already. A connection that is still within a transaction must not be used again.
+	// An error may have rolled back already, and a BEGIN during which ctx ends may have begun. A connection that is still within a
+	// transaction must not be used again.
 	if _, rollback := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); rollback != nil && !noTransaction(rollback) {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
