@@ -50,12 +50,13 @@ func (m meter) end(ctx context.Context, s *service, least, most int, took time.D
 	}, err
 }
 
-// served gives a service requests of the client.
-func (b *bench) served(ctx context.Context, s *service, d time.Duration) (sent, error) {
+// served gives a service requests of the client. It calls first when the client connects.
+func (b *bench) served(ctx context.Context, s *service, d time.Duration, first func()) (sent, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return sent{}, err
 	}
+	listener = &announcer{Listener: listener, first: first}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { cancel(s.serve(listener)) }() // close ends it
@@ -63,10 +64,25 @@ func (b *bench) served(ctx context.Context, s *service, d time.Duration) (sent, 
 	return answers, errors.Join(err, context.Cause(ctx))
 }
 
+// announcer calls first when it has accepted a connection.
+type announcer struct {
+	net.Listener
+	once  sync.Once
+	first func()
+}
+
+func (a *announcer) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if err == nil {
+		a.once.Do(a.first)
+	}
+	return conn, err
+}
+
 func (b *bench) overHTTP(ctx context.Context, open opener) (m measured, err error) {
 	err = b.with(ctx, open, func(s *service) error {
 		meter := b.start()
-		sent, err := b.served(ctx, s, b.duration)
+		sent, err := b.served(ctx, s, b.duration, func() {})
 		if err != nil {
 			return err
 		}
@@ -169,10 +185,17 @@ func (b *bench) away(ctx context.Context, r *result, outage func() (func() error
 	measure := func(open opener, exact bool) (m measured, err error) {
 		err = b.with(ctx, open, func(s *service) error {
 			var back time.Time
-			ended := make(chan error, 1)
+			first, ended := make(chan struct{}), make(chan error, 1)
+			client, stop := context.WithCancel(ctx)
+			defer stop()
 			meter := b.start()
 			go func() {
 				ended <- func() error {
+					select {
+					case <-first:
+					case <-client.Done():
+						return client.Err()
+					}
 					if err := ctxio.Sleep(ctx, lead); err != nil {
 						return err
 					}
@@ -185,7 +208,8 @@ func (b *bench) away(ctx context.Context, r *result, outage func() (func() error
 					return errors.Join(err, restore())
 				}()
 			}()
-			sent, err := b.served(ctx, s, lead+b.outage+lead)
+			sent, err := b.served(ctx, s, lead+b.outage+lead, func() { close(first) })
+			stop()
 			if err = errors.Join(err, <-ended); err != nil {
 				return err
 			}
