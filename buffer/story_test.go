@@ -233,12 +233,13 @@ func (s *story) put(t *testing.T, d *datadriven.TestData, id string) string {
 	d.MaybeScanArgs(t, "rows", &rows)
 	d.MaybeScanArgs(t, "size", &size)
 	sink, first := s.sinks[id], s.next[id]
+	cell := `,"` + strings.Repeat("x", size) + `"`
+	if d.HasArg("null") {
+		cell = ","
+	}
+	cells := strings.Repeat(cell, s.cells[id]-1)
 	add := func(appendRows func(context.Context, time.Time, ...buffer.Rows) (buffer.Ticket, error), n int) error {
-		cell := `,"` + strings.Repeat("x", size) + `"`
-		if d.HasArg("null") {
-			cell = ","
-		}
-		data := fmt.Sprintf("%q%s\n", strconv.Itoa(n), strings.Repeat(cell, s.cells[id]-1))
+		data := fmt.Sprintf("%q%s\n", strconv.Itoa(n), cells)
 		ticket, err := appendRows(ctx, time.Now(), buffer.Rows{Sink: sink, Data: []byte(data), Count: 1})
 		if err != nil {
 			return err
