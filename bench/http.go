@@ -209,14 +209,14 @@ func generate(ctx context.Context, a trafficArgs, lines io.Writer) (*sample, err
 	if at < 0 {
 		return nil, fmt.Errorf("there is no traffic %q", a.Traffic)
 	}
-	connections := make([]*connection, cmp.Or(all[at].connections, httpCallers))
-	for i := range connections {
-		c, err := dial(ctx, a.Addr, all[at], i)
-		if err != nil {
-			return nil, err
+	connections, err := connect(ctx, new(net.Dialer).DialContext, a.Addr, all[at])
+	defer func() {
+		for _, c := range connections {
+			c.conn.Close()
 		}
-		defer c.conn.Close()
-		connections[i] = c
+	}()
+	if err != nil {
+		return nil, err
 	}
 	s, err := measure(ctx, &env{duration: a.Duration}, load{
 		callers: len(connections), rowBytes: 1, every: 1,
@@ -242,17 +242,25 @@ type connection struct {
 	overloads int64
 }
 
-func dial(ctx context.Context, addr string, t traffic, caller int) (*connection, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
+// connect dials the connections of traffic. Their requests are encoded before the first one is dialed: a server closes a connection
+// without a request after a while, and a busy machine may take longer to encode megabytes.
+func connect(
+	ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), addr string, t traffic,
+) (open []*connection, err error) {
+	all := make([]*connection, cmp.Or(t.connections, httpCallers))
+	for caller := range all {
+		all[caller] = &connection{rows: t.rows}
+		for i := range t.requests {
+			all[caller].requests = append(all[caller].requests, t.request(addr, caller*t.requests+i))
+		}
 	}
-	c := &connection{conn: conn, in: bufio.NewReader(conn), rows: t.rows}
-	for i := range t.requests {
-		c.requests = append(c.requests, t.request(addr, caller*t.requests+i))
+	for i, c := range all {
+		if c.conn, err = dial(ctx, "tcp", addr); err != nil {
+			return all[:i], err
+		}
+		c.in = bufio.NewReader(c.conn)
 	}
-	return c, nil
+	return all, nil
 }
 
 // post sends the next event and reads the answer.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -167,14 +169,43 @@ func TestConnectionReadsAnswers(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := dial(t.Context(), server.Listener.Addr().String(), workloads()[0].traffic(), 0)
+	one := workloads()[0].traffic()
+	one.connections = 1
+	open, err := connect(t.Context(), new(net.Dialer).DialContext, server.Listener.Addr().String(), one)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := open[0]
 	defer c.conn.Close()
 	for range 100 {
 		if n, err := c.post(); n != 1 || err != nil {
 			t.Fatalf("post gives %d, %v", n, err)
 		}
 	}
+}
+
+// However long it takes to encode the requests, no connection waits meanwhile: the server would close it.
+func TestRequestsAreEncodedBeforeConnections(t *testing.T) {
+	encoded := 0
+	tr := traffic{requests: 3, connections: 2, request: func(string, int) []byte {
+		encoded++
+		return nil
+	}}
+	failure := errors.New("no more")
+	here, there := net.Pipe()
+	defer there.Close()
+	dialed := 0
+	open, err := connect(t.Context(), func(context.Context, string, string) (net.Conn, error) {
+		if dialed++; encoded != 6 {
+			t.Errorf("connection %d is dialed after %d requests are encoded, want all 6", dialed, encoded)
+		}
+		if dialed == 2 {
+			return nil, failure
+		}
+		return here, nil
+	}, "server:80", tr)
+	if !errors.Is(err, failure) || len(open) != 1 || open[0].conn != here {
+		t.Errorf("connections %v, error %v, want the one that is open and %v", open, err, failure)
+	}
+	here.Close()
 }
