@@ -144,6 +144,37 @@ func TestMergeOfAPlainTable(t *testing.T) {
 	}
 }
 
+// rigidDisk cannot exchange two names, as most systems cannot.
+type rigidDisk struct{ lazyDisk }
+
+func (rigidDisk) Exchange(string, string) error { return errors.ErrUnsupported }
+
+// Where a plain table cannot become a link, it stays as it is, and each attempt to merge it leaves nothing on the disk.
+func TestMergeOfAPlainTableThatStaysPlain(t *testing.T) {
+	root := t.TempDir()
+	var want []string
+	for i := range parts.MergeFrom {
+		want = append(want, sortedIDs(dayRows(10+5*i, 5)...)...)
+		if err := lazyTables(root, TablesOptions{}).Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 5))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merging := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
+	merging.folder.FS = rigidDisk{}
+	for range 2 {
+		if err := merging.Compact(t.Context(), dayTable); !errors.Is(err, errors.ErrUnsupported) || !buffer.IsPermanent(err) {
+			t.Errorf("Compact = %v", err)
+		}
+		if got := readIDs(t, merging, dayTable.ID); !slices.Equal(got, want) {
+			t.Errorf("rows %q, want %q", got, want)
+		}
+		if left, err := os.ReadDir(merging.folder.VersionsPath(dayTable.ID)); err != nil || len(left) > 0 {
+			t.Errorf("versions %v, %v", left, err)
+		}
+		expectNoTemp(t, root)
+	}
+}
+
 func TestOldPartsAreRemoved(t *testing.T) {
 	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	at := func(tables *TableDir) *TableDir {

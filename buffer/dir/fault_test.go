@@ -124,6 +124,9 @@ func TestImportSurvivesEveryFault(t *testing.T) {
 				tables := TablesWith(root, options)
 				tables.folder.FS = d
 				err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
+				if err != nil && !d.crash {
+					expectNoTemp(t, root)
+				}
 
 				tables = TablesWith(root, options) // as after a restart
 				got := readTable(t, tables, faultTable.ID)

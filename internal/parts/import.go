@@ -46,6 +46,13 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (paths []string
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil { // each attempt writes files of its own
+			for _, temp := range staged {
+				_ = t.FS.Remove(temp) // if it stays, the sweep removes it
+			}
+		}
+	}()
 	dir := t.Path(f.Table.ID)
 	linked, err := t.IsLink(f.Table.ID)
 	if err != nil {

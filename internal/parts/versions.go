@@ -105,6 +105,32 @@ func (t *Tables) switchVersion(table string, c change) error {
 	if err != nil {
 		return err
 	}
+	link := next + ".link"
+	err = t.makeVersion(next, current, c)
+	if err == nil {
+		err = t.FS.Symlink(filepath.Join(VersionsDir, folder(table), filepath.Base(next)), link)
+	}
+	if err != nil {
+		_ = t.removeTree(context.Background(), next) // nothing refers to it, and a plain table has nobody who removes it later
+		return err
+	}
+	if plain {
+		if err := t.FS.Exchange(link, current); err != nil { // the link has its new name, and this one the plain folder
+			err = errors.Join(buffer.Permanent(fmt.Errorf("%s is a plain folder, and this file system cannot replace it by a link "+
+				"in one step: parts of a new table can be merged: %w", current, err)), t.FS.Remove(link))
+			if target, e := t.FS.Readlink(current); target == "" && e == nil {
+				_ = t.removeTree(context.Background(), next) // likewise
+			}
+			return err
+		}
+	} else if err := t.FS.Rename(link, current); err != nil {
+		return err
+	}
+	return t.FS.SyncDir(t.Root)
+}
+
+// makeVersion makes the folder of a new version durably, from the newest one and a change.
+func (t *Tables) makeVersion(next, current string, c change) error {
 	if err := t.FS.MkdirAll(next); err != nil {
 		return err
 	}
@@ -129,22 +155,7 @@ func (t *Tables) switchVersion(table string, c change) error {
 			return err
 		}
 	}
-	if err := t.FS.SyncDir(versions); err != nil {
-		return err
-	}
-	link := next + ".link"
-	if err := t.FS.Symlink(filepath.Join(VersionsDir, folder(table), filepath.Base(next)), link); err != nil {
-		return err
-	}
-	if plain {
-		if err := t.FS.Exchange(link, current); err != nil { // the link has its new name, and this one the plain folder
-			return errors.Join(buffer.Permanent(fmt.Errorf("%s is a plain folder, and this file system cannot replace it by a link "+
-				"in one step: parts of a new table can be merged: %w", current, err)), t.FS.Remove(link))
-		}
-	} else if err := t.FS.Rename(link, current); err != nil {
-		return err
-	}
-	return t.FS.SyncDir(t.Root)
+	return t.FS.SyncDir(filepath.Dir(next))
 }
 
 // nextVersion returns the path of a new version, with the lowest free number from atLeast on. A switch that was cut short may have
