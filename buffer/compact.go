@@ -2,6 +2,8 @@ package buffer
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -33,4 +35,16 @@ func (b *Buffer) queueCompact(s *sinkState) {
 		}
 		b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery))
 	}})
+}
+
+// resumeCompact sets the timers of the tables after an opening. Called with mu held.
+func (b *Buffer) resumeCompact() {
+	if _, ok := b.opts.Target.(Compactor); !ok {
+		return
+	}
+	for _, num := range slices.Sorted(maps.Keys(b.mu.byNum)) {
+		if b.mu.byNum[num].def != nil {
+			b.timers.Set(timerKey{timerCompact, uint64(num)}, b.now().Add(compactEvery))
+		}
+	}
 }

@@ -4,12 +4,19 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // compacting is a Memory that is a Compactor.
@@ -24,12 +31,18 @@ func (c *compacting) Compact(_ context.Context, t buffer.Table) error {
 	return c.fail
 }
 
-// Tables are compacted after an import, and every hour without one, whatever the call returns.
+// Tables are compacted after an import, and every hour without one, whatever the call returns and also after the store was reopened.
 func TestCompactor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
 		target := &compacting{mem, make(chan string, 100), errors.New("the disk is full")}
-		opts := memoryOptions(mem)
+		var breaks atomic.Bool
+		opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && breaks.Swap(false) {
+				return syscall.EIO
+			}
+			return nil
+		})))
 		opts.Target = target
 		b := open(t, opts)
 		a := define(t, b, "a")
@@ -52,12 +65,29 @@ func TestCompactor(t *testing.T) {
 		if got := calls(); !slices.Equal(got, []string{"in.c-test.a"}) {
 			t.Errorf("after an import: %q", got)
 		}
-		for range 2 {
-			time.Sleep(time.Hour)
-			if got := calls(); !slices.Equal(got, []string{"in.c-test.a", "in.c-test.b"}) {
-				t.Errorf("an hour later: %q", got)
+		everyHour := func() {
+			for range 2 {
+				time.Sleep(time.Hour)
+				if got := calls(); !slices.Equal(got, []string{"in.c-test.a", "in.c-test.b"}) {
+					t.Errorf("an hour later: %q", got)
+				}
 			}
 		}
+		everyHour()
+
+		breaks.Store(true)
+		var failed *buffer.FailedError
+		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: row(3, "v"), Count: 1})
+		if err == nil {
+			err = ticket.Wait(t.Context())
+		}
+		if !errors.As(err, &failed) {
+			t.Fatalf("a row on a broken disk: %v", err)
+		}
+		if got := calls(); got != nil || b.Ready() != nil {
+			t.Errorf("reopened: %q, %v", got, b.Ready())
+		}
+		everyHour()
 	})
 }
 

@@ -270,6 +270,7 @@ func (b *Buffer) resume() {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	b.resumeReceipts()
+	b.resumeCompact()
 	if b.damages.Load() > 0 {
 		b.queueExpireDamage()
 	}
