@@ -109,6 +109,27 @@ func TestHungTargetDelaysItsOwnSourceOnly(t *testing.T) {
 	})
 }
 
+// A target that panics has failed its call, and not the process: the import tries again.
+func TestTargetThatPanics(t *testing.T) {
+	e, mem := openMemory(t)
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpEnsure {
+			panic("no columns")
+		}
+		return nil
+	}
+	mustDefine(t, e, events())
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(mem.Rows("in.c-web.users")); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+}
+
 // Every table that refuses a definition is named.
 func TestDefineNamesAllTablesThatRefuse(t *testing.T) {
 	e, mem := openMemory(t)

@@ -363,12 +363,17 @@ func callTables(ctx context.Context, n int, call func(ctx context.Context, i int
 	workers.Wait()
 }
 
-// callTable makes one call within ensureTimeout. A call that ignores its context is abandoned.
+// callTable makes one call within ensureTimeout. A call that ignores its context is abandoned, and one that panics has failed.
 func callTable(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
 	result := make(chan error, 1)
 	go func() {
 		defer cancel()
+		defer func() {
+			if r := recover(); r != nil {
+				result <- fmt.Errorf("the target panicked: %.1000v", r)
+			}
+		}()
 		result <- call(ctx)
 	}()
 	select {
