@@ -113,7 +113,7 @@ func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
 	return writeFormat(disk, dir, version)
 }
 
-// upgradeFormat makes the versions in file and store agree, and upgrades them to newest.
+// upgradeFormat makes the versions in the file and in the store agree, and upgrades both to newest.
 func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 	if r.version > file {
 		return &FormatError{

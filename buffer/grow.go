@@ -31,7 +31,7 @@ type ChangeError struct {
 
 func (e *ChangeError) Error() string {
 	if e.Kept.Name == "" {
-		return fmt.Sprintf("sink %q: table %q would have %d columns with the ones of earlier definitions, at most %d are kept: give the sink another table",
+		return fmt.Sprintf("sink %q: table %q would have %d columns, with the columns of earlier definitions; at most %d are kept: give the sink another table",
 			e.Sink, e.Table, e.columns, MaxTableColumns)
 	}
 	return fmt.Sprintf("sink %q: column %q cannot be %s: table %q keeps it as %s from version %d of its columns; use another name",
@@ -118,8 +118,8 @@ func (s *sinkState) everHad() []format.Retired {
 	return all
 }
 
-// leaveTable lets the rows that wait for a table that has grown find their columns by name for good, when def no longer says so: see
-// file.table. Called before s.rec.Def is replaced.
+// leaveTable is called before def replaces a definition with Extend. If the sink leaves the table, or the table no longer grows, files that
+// wait for it keep finding their columns by name: see file.table.
 func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 	old := s.rec.Def
 	if old == nil || !old.Table.Extend || def.Table.Extend && def.Table.ID == old.Table.ID {

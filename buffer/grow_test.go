@@ -71,7 +71,7 @@ func TestColumnsOfATableAreBounded(t *testing.T) {
 		_, err := b.Define(t.Context(), buffer.SinkConfig{ID: "a", Table: table})
 		var refused *buffer.ChangeError
 		switch tooMany := i == 5; {
-		case tooMany != errors.As(err, &refused), tooMany && !strings.Contains(err.Error(), `table "t.a" would have 595 columns with the ones of earlier definitions, at most 500 are kept`):
+		case tooMany != errors.As(err, &refused), tooMany && !strings.Contains(err.Error(), `table "t.a" would have 595 columns, with the columns of earlier definitions; at most 500 are kept`):
 			t.Fatalf("definition %d: %v", i, err)
 		case tooMany:
 			if kept, _ := b.TableOf("a"); slices.Equal(kept.Columns, columns) {

@@ -267,7 +267,7 @@ func (l *probeQueues) speak(key queueKey, text string, now time.Time) (failures,
 		known := 0
 		for other, p := range l.paces {
 			switch {
-			case now.Sub(p.next) > paceMost: // it would begin again
+			case now.Sub(p.next) > paceMost: // its pace would begin again
 				delete(l.paces, other)
 			case other.key == key:
 				known++

@@ -32,7 +32,7 @@ type Receipt struct {
 // and the outcome of all rows appended under the claim is known, so the next call finds everything that is stored.
 //
 // Only one goroutine may use a claim. The design that lost: a lock of package keylock for the key. It costs each call four
-// allocations, where a turn that nobody waits for costs none, and it knows a holder, where a turn ends with the last of its
+// allocations, and a turn that nobody waits for costs none. A lock also ends when its holder says so, a turn with the last of its
 // receipts.
 type Claim struct {
 	b     *Buffer

@@ -105,7 +105,7 @@ func (r *RowReader) split(row []byte) error {
 				if len(cell) == 0 {
 					cell = rest[:i]
 				} else {
-					cell = append(cell, rest[:i]...) // not behind what is read
+					cell = append(cell, rest[:i]...) // ends before rest[i:], which is not read yet
 				}
 				if rest = rest[i+1:]; len(rest) > 0 && rest[0] == '"' {
 					cell, rest = append(cell, '"'), rest[1:]

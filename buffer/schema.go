@@ -99,7 +99,8 @@ func (e *SchemaError) renamed() bool {
 	return same && names > 0
 }
 
-// HintExtend returns the error of a call of target for t. If it is a [*SchemaError] that Extend would avoid, its text begins with that.
+// HintExtend returns err, an error that a call of target returned for t. If it is a [*SchemaError] that Extend would avoid, the text of the
+// result begins with that advice.
 func (t Table) HintExtend(target Target, err error) error {
 	var schema *SchemaError
 	if _, ok := target.(Extender); !ok || t.Extend || !errors.As(err, &schema) {

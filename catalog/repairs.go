@@ -109,7 +109,7 @@ func (c *Catalog) sweep() {
 		case <-tick.C:
 			ctx, cancel := context.WithTimeout(c.ctx, sweepTimeout)
 			c.deleteRetired(ctx, now())
-			// This also replaces the end of a task that could not be written.
+			// If the end of a task could not be written, this writes another one.
 			c.repairs.writeLater(c.tasks.expire(now()))
 			cancel()
 		case <-retry.C:

@@ -18,7 +18,7 @@ type CellError struct {
 }
 
 func (e *CellError) Error() string {
-	return fmt.Sprintf("a cell of type %s has a text that is not a canonical one", e.Type)
+	return fmt.Sprintf("a cell of type %s has a text that is not canonical", e.Type)
 }
 
 func cellError(t Type, cell []byte) error {

@@ -194,7 +194,7 @@ func TestCells(t *testing.T) {
 		}
 	}
 	_, err := datatype.ParseInt64([]byte(strings.Repeat("x", 1000)))
-	if want := "a cell of type int64 has a text that is not a canonical one"; err.Error() != want { // nothing of the cell
+	if want := "a cell of type int64 has a text that is not canonical"; err.Error() != want { // nothing of the cell
 		t.Errorf("%v, want %s", err, want)
 	}
 	if fault := err.(*datatype.CellError); fault.Cell != strings.Repeat("x", 64) {
@@ -343,5 +343,5 @@ func ExampleParseTimestamp() {
 	fmt.Println(err)
 	// Output:
 	// 2026-11-22 23:01:02.123456 +0000 UTC
-	// a cell of type timestamp has a text that is not a canonical one
+	// a cell of type timestamp has a text that is not canonical
 }

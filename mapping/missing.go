@@ -9,7 +9,7 @@ import (
 
 // An error about a path that finds nothing names the first missing step and what would help.
 
-// seeker is what looks for a value, and how the error about a missing one ends.
+// seeker says who looks for a value. Its text is the end of the error about a missing value.
 type seeker string
 
 const (

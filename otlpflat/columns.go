@@ -9,10 +9,10 @@ import (
 
 // LogColumns returns typed columns for the records of [Logs]: a uuid id, and each member that a log record has, under its name.
 //
-// The types of this and of [PointColumns] and [SpanColumns] are timestamp for times, string for ids of traces and spans, names and
+// The types here, and in [PointColumns] and [SpanColumns], are timestamp for times, string for ids of traces and spans, names and
 // texts, int64 for integers and counts, float64 for values and json for attributes, lists and the body. A time or id that is not
 // set is NULL, and so is a member that the record does not have. Timestamps lose the digits below a microsecond. A count above
-// 2^63-1 is rejected, and NaN and infinities where the target cannot store them. The caller may change the columns.
+// 2^63-1 is rejected. So are NaN and infinities, if the target cannot store them. The caller may change the columns.
 func LogColumns() mapping.Columns {
 	return columns(
 		of{datatype.Timestamp, "timestamp observed_timestamp"}, of{datatype.Int64, "severity_number"}, of{datatype.String, "severity_text event_name"},

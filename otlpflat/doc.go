@@ -51,8 +51,7 @@
 //	                 Error, aggregation_temporality Unspecified, Delta or Cumulative. A value without a name is its
 //	                 number, as a string.
 //
-// [LogColumns], [PointColumns] and [SpanColumns] are typed columns with these members. Whoever wants other types or names writes
-// columns with paths.
+// [LogColumns], [PointColumns] and [SpanColumns] are typed columns with these members. For other types or names write columns with paths.
 //
 // If a sender has set an attribute twice, the last value counts: it alone is written, and paths find it.
 package otlpflat

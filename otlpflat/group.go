@@ -6,11 +6,11 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// group is what the records of one resource and one scope share. The first record that needs its JSON writes it, once. It is
-// the part of a document that all signals have.
+// group is the part of a document that all signals have: the members that the records of one resource and one scope share. The first record
+// that needs its JSON writes it, once.
 type group struct {
 	w      writer
-	record interface{ write() } // the document, which writes a record to w
+	record interface{ write() } // the document itself, which writes a record to w
 
 	resource       pcommon.Resource
 	resourceSchema string

@@ -123,8 +123,8 @@ func (s *splitter) slice(obj buffer.Object) (err error) {
 	}
 }
 
-// refuse notes the row, of which nothing is stored then, and reports whether there is room for another one. The message leaves out the
-// cell, because the column may be secret.
+// refuse notes the row, so that nothing of the file is stored, and reports whether there is room for another refused row. The message leaves
+// out the cell, because the column may be secret.
 func (s *splitter) refuse() (more bool) {
 	return s.refused.Add(buffer.RowError{
 		Row: s.row, Column: s.d.Partition, Reason: string(celltype.Malformed), Message: "the cell is neither a date nor a timestamp",

@@ -110,7 +110,7 @@ func (cfg *serveConfig) show(out io.Writer, events [][]byte, only string) error 
 		}
 	}
 	if refused > 0 {
-		return fmt.Errorf("%s of the sample would be rejected; a path with a defaultValue or a dataType without required takes more", count(refused, "row"))
+		return fmt.Errorf("%s of the sample would be rejected; a path takes more events with a defaultValue, or with a dataType and without required", count(refused, "row"))
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func showSink(out io.Writer, m *mapping.Mapper, events [][]byte) (refused int) {
 	return refused
 }
 
-// widest is how many characters of a cell are shown.
+// widest is the greatest number of characters of a cell that are shown.
 const widest = 40
 
 func shorten(text string) string {

@@ -40,10 +40,10 @@ type sinkKeys struct {
 	ID       string       `json:"id" doc:"name of the sink; required"`
 	Table    string       `json:"table" doc:"name of the table; required"`
 	Extend   *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
-	Disabled bool         `json:"disabled" doc:"true takes no events; rows that wait still go to their table"`
+	Disabled bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
 	Signals  []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the one of the preset"`
 	Preset   string       `json:"preset" doc:"logs, metrics or traces: typed columns for telemetry, in place of columns"`
-	Settings settingsKeys `json:"settings" doc:"as those of the source, which they override"`
+	Settings settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`
 	Columns  []columnKeys `json:"columns" doc:"columns of the table, 1 to 100"`
 }
 
@@ -240,7 +240,7 @@ func (d *decoder) require(at, key, value string) {
 	}
 }
 
-// isList reports whether the node of a path is missing or a list: what else it is was reported.
+// isList reports whether the node of a path is missing or a list. Any other node was reported before.
 func (d *decoder) isList(at string) bool {
 	n, ok := d.nodes[at]
 	return !ok || n.Kind == yaml.SequenceNode
@@ -326,7 +326,7 @@ func (d *decoder) problems(s forebay.Source, opts forebay.Options, at string) {
 		}
 		if column, ok := errors.AsType[*mapping.DefinitionError](problem); ok && column.Index >= 0 {
 			place = fmt.Sprintf("%s.columns[%d].%s", at, column.Index, strings.TrimSuffix(column.Field, ".content"))
-		} else if limit, ok := errors.AsType[*trigger.LimitError](problem); ok { // Upload.Interval
+		} else if limit, ok := errors.AsType[*trigger.LimitError](problem); ok { // its key is for example Upload.Interval
 			place = at + ".settings." + strings.ToLower(limit.Key)
 			named := *limit
 			named.Key = "settings." + strings.ToLower(limit.Key)
@@ -345,7 +345,7 @@ func (d *decoder) problems(s forebay.Source, opts forebay.Options, at string) {
 		text = d.hide(text)
 		_, isColumn := errors.AsType[*mapping.DefinitionError](problem)
 		_, isLimit := errors.AsType[*trigger.LimitError](problem)
-		if d.hasVariable(d.near(place)) && (isColumn || isLimit) { // the text may have a part of the value, or its value in another form
+		if d.hasVariable(d.near(place)) && (isColumn || isLimit) { // the text may have a part of the value, or another form of it
 			text = fmt.Sprintf("%s is %q: the value of the variable cannot be used", last(place), d.shown(d.near(place)))
 		}
 		if column, ok := errors.AsType[*mapping.DefinitionError](problem); ok && n.Style == yaml.LiteralStyle {

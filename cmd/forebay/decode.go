@@ -31,7 +31,7 @@ type decoder struct {
 	nodes map[string]*yaml.Node
 	// written is the text of scalars with variables, before they were replaced. Keys keep their text.
 	written map[*yaml.Node]string
-	// values are the values of variables and of the scalars that have some, with what the file has in their place.
+	// values maps the value of a variable, or of a scalar with variables, to the text of the file.
 	values map[string]string
 	// budget is what may still be read: see cost. A node counts again for each alias that leads to it.
 	budget int
@@ -43,7 +43,7 @@ const maxAliased = 100_000
 // cost is what a node takes from the budget: one, and more for a long text.
 func cost(n *yaml.Node) int { return 1 + len(n.Value)/100 }
 
-// spend takes a node from the budget. It reports once that there are too many, and is false from then on.
+// spend takes a node from the budget. It reports a mistake when the budget is used up, and returns false from then on.
 func (d *decoder) spend(n *yaml.Node) bool {
 	before := d.budget
 	if d.budget -= cost(n); before >= 0 && d.budget < 0 {
@@ -52,10 +52,10 @@ func (d *decoder) spend(n *yaml.Node) bool {
 	return d.budget >= 0
 }
 
-// spendAll takes n and all nodes below it from the budget. open are the nodes that it is in.
+// spendAll takes n and all nodes below it from the budget. open has the nodes above n.
 func (d *decoder) spendAll(n *yaml.Node, open map[*yaml.Node]bool) bool {
 	n = follow(n)
-	if open[n] { // a circle, which has no form
+	if open[n] { // the aliases go in a circle
 		return true
 	}
 	if !d.spend(n) {

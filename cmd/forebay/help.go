@@ -57,7 +57,7 @@ Without sources in a file, they are managed by the Stream API: the server prints
       sinks:
         - id: events
           table: events
-          extend: true               # a column more below is a column more in the table
+          extend: true               # a column that is added below is added to the table
           columns:
             - {name: id, type: uuid, dataType: uuid}
             - {name: at, type: datetime, dataType: timestamp}

@@ -12,7 +12,7 @@ import (
 
 // newMetrics returns the meters of docs/operations.md, and the handler that shows them to Prometheus.
 func newMetrics() (*sdkmetric.MeterProvider, http.Handler, error) {
-	registry := prometheus.NewRegistry() // a private one: it has no other metrics of the process
+	registry := prometheus.NewRegistry() // not the default one, which has other metrics of the process
 	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
 	if err != nil {
 		return nil, nil, err

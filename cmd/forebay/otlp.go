@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/stream/otlpgrpc"
 )
 
-// grpcServer is a server of gRPC with the methods of one of HTTP.
+// grpcServer gives a gRPC server the methods of an HTTP server.
 type grpcServer struct{ *grpc.Server }
 
 // Shutdown implements [web.HTTP].
@@ -42,8 +42,8 @@ func (s grpcServer) Close() error {
 	return nil
 }
 
-// listenOTLP listens on the ports of OpenTelemetry. An empty address is not listened on. On HTTP every path of the handler of events
-// works, and so does /v1/logs with a secret as bearer token.
+// listenOTLP listens on the ports of OpenTelemetry. It skips an empty address. On HTTP every path of the handler of events works, and so
+// does /v1/logs with a secret as bearer token.
 func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logger *slog.Logger) (servers []server.Listener, err error) {
 	for _, l := range []struct {
 		name, addr string

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// readPart yields the rows of a part in the order of the columns. It returns fs.SkipAll when yield wants no more.
+// readPart yields the rows of a part, with cells in the order of columns. It returns fs.SkipAll when yield wants no more.
 func readPart(f *os.File, name string, columns []datatype.Column, yield func([]string, error) bool) (err error) {
 	info, err := f.Stat()
 	if err != nil {

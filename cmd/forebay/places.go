@@ -17,7 +17,7 @@ import (
 type targetKind struct {
 	// prefixes begin the texts of this kind.
 	prefixes []string
-	// form is how a text looks, and summary says what it gives.
+	// form shows how to write such a text, and summary says what it gives.
 	form, summary string
 	// folders is set if the target takes the options of folder tables.
 	folders bool
@@ -34,7 +34,7 @@ func targetKinds() []targetKind {
 	return []targetKind{folderTarget(), sqliteTarget(), duckdbTarget(), postgresTarget(), parquetTarget(), icebergTarget()}
 }
 
-// duckdbKind is what is known of the kind without DuckDB, which needs cgo.
+// duckdbKind has the parts of the kind that need no cgo.
 func duckdbKind() targetKind {
 	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database"}
 }
@@ -96,7 +96,7 @@ func cutPrefix(text string, prefixes []string) (rest string, ok bool) {
 	return "", false
 }
 
-// unknown is the error of a text of no kind, or without a place. The text may have a password, so only its first word is told.
+// unknown is the error for a text of no kind, or without a place. The text may have a password, so the error shows only its first word.
 func unknown(name, text, forms string, prefixes []string) error {
 	kind, _, ok := strings.Cut(text, ":")
 	if !ok || strings.ContainsAny(kind, "@=/ ") {
@@ -115,7 +115,7 @@ func (p *places) kindOf() (targetKind, string, error) {
 		if !ok {
 			continue
 		}
-		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.buckets && !strings.ContainsAny(scheme, ":/?@") { // a folder of the name s3: helps nobody
+		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.buckets && !strings.ContainsAny(scheme, ":/?@") { // nobody wants a folder with the name s3:
 			return targetKind{}, "", fmt.Errorf("-target %s takes no %s:// address: -staging takes a bucket, and so does -target parquet:s3://BUCKET/PREFIX", k.form, scheme)
 		}
 		return k, rest, nil
@@ -137,7 +137,7 @@ func stagingOf(text string) (buffer.Staging, func() error, error) {
 	return nil, nil, unknown("staging", text, stagingForms(), stagingPrefixes())
 }
 
-// openInspected opens the staging that inspect reads: as -staging of serve, or a folder.
+// openInspected opens the staging that inspect reads. text is a value of -staging of serve, or a folder.
 func openInspected(text string) (buffer.Staging, error) {
 	if !strings.Contains(text, ":") {
 		return dir.Staging(text), nil

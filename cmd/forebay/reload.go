@@ -33,7 +33,7 @@ func (d *definitions) apply(ctx context.Context, next []forebay.Source) (err err
 		compiled = append(compiled, c)
 	}
 	opts := forebay.ApplyOptions{Creation: "config-" + strings.ToLower(rand.Text())}
-	if d.current != nil { // at the start the columns that were accepted last go on where the table refuses new ones
+	if d.current != nil { // at the start a sink whose table refuses new columns goes on with the last accepted ones
 		opts.Refuse = func(p forebay.TableProblem) bool { return !p.Known }
 	}
 	done := 0
@@ -136,7 +136,7 @@ func (p process) refuse(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// fixed names what the next configuration changes although it cannot change while the server runs.
+// fixed returns an error that names the keys which next changes although a running server cannot change them.
 func (cfg *serveConfig) fixed(next *serveConfig) error {
 	var names []string
 	for name, value := range cfg.fromFile {

@@ -26,7 +26,7 @@ type serveConfig struct {
 	otlpGRPC, otlpHTTP string
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
-	// fromVariable is what the file has for those whose value comes from a variable.
+	// fromVariable has the text of the file for flags whose value comes from a variable.
 	fromVariable map[string]string
 	// sources come from the file; nil if it has none.
 	sources []forebay.Source
@@ -45,7 +45,7 @@ func (cfg *serveConfig) register(flags *flag.FlagSet) {
 func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)) (*serveConfig, error) {
 	cfg := new(serveConfig)
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the caller tells the error, and no usage hides it
+	flags.SetOutput(io.Discard) // the caller prints the error, without a usage that hides it
 	cfg.register(flags)
 	if more != nil {
 		more(flags)
@@ -84,7 +84,7 @@ func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)
 	return cfg, errors.Join(problems...)
 }
 
-// hide takes the values of variables out of what is wrong with flags.
+// hide takes the values of variables out of errors about flags.
 func (cfg *serveConfig) hide(problems []error) []error {
 	for i, problem := range problems {
 		for name, written := range cfg.fromVariable {

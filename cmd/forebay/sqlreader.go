@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// sqlReader reads the tables of a database. It does not tell the types of columns.
+// sqlReader reads the tables of a database. Its columns have no types.
 type sqlReader struct{ db *sql.DB }
 
 // query reads a table; limit is a clause.

@@ -52,7 +52,7 @@ func (r bucketReader) Rows(table string) iter.Seq2[[]string, error] {
 			yield(nil, err)
 			return
 		}
-		columns, err := r.Columns(table) // after the list, so that they have those of every part
+		columns, err := r.Columns(table) // read after the list, so that they include the columns of every part
 		if err != nil {
 			yield(nil, err)
 			return

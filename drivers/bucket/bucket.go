@@ -86,10 +86,10 @@ func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
 	return s.objects.explain("delete", fmt.Sprintf("%d objects", len(objs)), s.objects.delete(ctx, keys))
 }
 
-// RemoveOrphans deletes the slices of one engine that nobody asks for any more: those with an id below oldest, the lowest id of a slice that
-// the engine knows, which were stored longer ago than age. It returns their number. An attempt that the buffer has abandoned can leave one. [buffer.Inspect]
-// lists the slices of a closed engine, or of a checkpoint of a running one. An engine whose store was damaged may have forgotten slices
-// that somebody still wants: choose an age that leaves time to find out.
+// RemoveOrphans deletes slices of one engine that nobody asks for any more, and returns their number. An attempt that the buffer has
+// abandoned can leave one. oldest is the lowest id of a slice that the engine knows. The call deletes slices of this engine with a lower id
+// that were stored longer ago than age. [buffer.Inspect] lists the slices of a closed engine, or of a checkpoint of a running one. An engine
+// whose store was damaged may have forgotten slices that somebody still wants: choose an age that leaves time to find out.
 func (s *Staging) RemoveOrphans(ctx context.Context, oldest string, age time.Duration) (removed int, err error) {
 	if err := parts.CheckID("object", oldest); err != nil {
 		return 0, err
@@ -118,9 +118,9 @@ func (s *Staging) RemoveOrphans(ctx context.Context, oldest string, age time.Dur
 }
 
 // RemoveUploads aborts the uploads in parts below the prefix that were begun longer ago than age and are not complete, and returns
-// their number. A process that is killed while it stores a large slice leaves one; S3 asks money for its parts and shows them in no
-// listing of objects. A put that is still under way fails and is repeated. Google and Azure discard such parts by themselves after a week; for them it
-// does nothing. A lifecycle rule of the bucket (AbortIncompleteMultipartUpload) does the same without this call.
+// their number. A process that is killed while it stores a large slice leaves one. S3 charges for its parts and shows them in no listing of
+// objects. A put that is still under way fails and is repeated. Google and Azure discard such parts by themselves after a week, and the call
+// does nothing there. A lifecycle rule of the bucket (AbortIncompleteMultipartUpload) does the same without this call.
 func (s *Staging) RemoveUploads(ctx context.Context, age time.Duration) (removed int, err error) {
 	removed, err = s.objects.removeUploads(ctx, time.Now().Add(-age))
 	return removed, s.objects.explain("remove", "open uploads", err)

@@ -27,7 +27,7 @@ type definition struct {
 	ID string `json:"id"`
 	// Columns are the columns that parts can have.
 	Columns []datatype.Column `json:"columns"`
-	// Partition is the column whose day tells the folder of a row.
+	// Partition is the column whose day decides the folder of a row.
 	Partition string `json:"partition,omitempty"`
 	// Creation is the mark of the call that created the table.
 	Creation string `json:"creation,omitempty"`
@@ -43,7 +43,7 @@ const definitionVersion = 1
 const definitionFolder = "_forebay/"
 
 func folderOf(table string) string {
-	target, _ := parquet.Tables("/", parquet.Options{}) // nothing is wrong with these options
+	target, _ := parquet.Tables("/", parquet.Options{}) // fails for wrong options only
 	return filepath.Base(target.Path(table)) + "/"
 }
 
@@ -51,8 +51,8 @@ func definitionKey(folder string, number int) string {
 	return fmt.Sprintf("%s%s%06d.json", folder, definitionFolder, number)
 }
 
-// definitionNumber returns the number in the key of a definition. It is 0 for what others have put beside them: the mark of a folder, or
-// a copy.
+// definitionNumber returns the number in the key of a definition. It is 0 for any other object of the folder, such as a copy or the empty
+// object that stands for the folder.
 func definitionNumber(folder, key string) int {
 	n, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(key, folder+definitionFolder), ".json"))
 	if n <= 0 || key != definitionKey(folder, n) {

@@ -14,8 +14,8 @@
 // A slice is one object, named by the slice's id. It is put on the condition that the key is free, so a repeated Put, also beside an
 // abandoned one, neither tears nor replaces an object: the store answers that the key is taken, and the slice is stored. A store shows
 // an object when it is complete and durable. A slice larger than Options.PartSize goes in parts; the object appears with the last
-// step. An upload that fails is aborted. What a killed process or an
-// abandoned attempt leaves, [Staging.RemoveUploads] and [Staging.RemoveOrphans] find.
+// step. An upload that fails is aborted. [Staging.RemoveUploads] and [Staging.RemoveOrphans] remove what a killed process or an
+// abandoned attempt leaves.
 //
 // # Cost
 //

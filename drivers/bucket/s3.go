@@ -17,7 +17,7 @@ import (
 // abortWithin bounds the abort of an upload whose context may have ended.
 const abortWithin = 5 * time.Second
 
-// openS3 makes the client, so that it can upload with the settings that blobs has none for.
+// openS3 makes the client of S3 itself: package blob has no options for some settings of uploads.
 func (s *store) openS3(ctx context.Context, u *url.URL) error {
 	q := u.Query()
 	endpoint := q.Get("endpoint")
@@ -75,7 +75,7 @@ func (s *store) openS3(ctx context.Context, u *url.URL) error {
 	return nil
 }
 
-// deleteS3 removes an object with one request. That an object is absent is no error here.
+// deleteS3 removes an object with one request. An absent object is no error.
 func (s *store) deleteS3(ctx context.Context, key string) error {
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &key})
 	return err

@@ -53,7 +53,7 @@ func openStore(ctx context.Context, address string, partSize int64) (*store, err
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("bucket: the URL cannot be read: want for example s3://BUCKET/PREFIX?region=REGION") // err repeats it
+		return nil, errors.New("bucket: the URL cannot be read: want for example s3://BUCKET/PREFIX?region=REGION") // err would show its credentials
 	}
 	s := &store{partSize: partSize, bucket: u.Host, prefix: strings.Trim(u.Path, "/")}
 	s.where = strings.TrimSuffix(u.Scheme+"://"+u.Host+"/"+s.prefix, "/")
@@ -100,7 +100,7 @@ func (s *store) put(ctx context.Context, key string, content func() (io.ReadClos
 			return false, err
 		}
 	}
-	if ctx.Err() != nil { // the SDKs have words of their own for it
+	if ctx.Err() != nil { // the SDKs wrap it in errors of their own
 		return false, ctx.Err()
 	}
 	return false, err

@@ -41,19 +41,19 @@ type TablesOptions struct {
 //
 // # Exactly once
 //
-// A part is put on the condition that its name is free, and the name has the id of the file. So one step makes rows and id visible, and a
-// second attempt, also one beside the first, is told that the part is there. A file with rows of several days has a part for each;
-// they are put one after the other, and the next attempt completes what a killed process has left. Until then readers see some days of
-// the file and not others. Without PartitionBy a file is there whole or not at all.
+// A part is put on the condition that its name is free, and the name has the id of the file. So one step makes rows and id visible, and the
+// store refuses the put of a second attempt, also of one beside the first. A file with rows of several days has a part for each. The parts are
+// put one after the other, and the next attempt completes the parts of a killed process. Until then readers see some days of the file and
+// not others. Without PartitionBy a file is there whole or not at all.
 //
-// Somebody who deletes a part, or replaces parts by others, deletes the ids with them: do so when no import of these files can be
-// repeated, which is after Tuning.Retention.
+// Who deletes parts, or replaces them by others, deletes their ids too. Do so only after Tuning.Retention, when no import of these files can
+// be repeated.
 //
 // # Merging
 //
-// Parts are never merged in the bucket. A reader lists the objects and then reads them. In no order can parts be replaced by a merged one
-// without a reader that sees their rows twice, or not at all, and a bucket has no link that could be moved from one list to another.
-// Make files large before they are imported: with conditions of 128 MB or some minutes for imports.
+// Parts are never merged in the bucket. A reader lists the objects and then reads them. If a merged part came before the deletion of its
+// sources, a reader would see rows twice; if it came after, a reader would miss them. A bucket has no link that could switch readers from one
+// list to another. Make files large before they are imported: with conditions of 128 MB or some minutes for imports.
 type Tables struct {
 	objects *store
 	options TablesOptions
@@ -261,7 +261,7 @@ func (t *Tables) uncreate(ctx context.Context, table, creation string) error {
 		return err
 	}
 	keys, err := t.definitions(ctx, d.folder)
-	slices.Reverse(keys) // so that a crash leaves a table that is older, and not one without its first definition
+	slices.Reverse(keys) // a crash then leaves an older definition, and not a table without its first one
 	for _, key := range keys {
 		if err == nil {
 			err = t.objects.delete(ctx, []string{key})

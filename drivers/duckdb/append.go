@@ -50,7 +50,7 @@ func newAppender(c *conn, t buffer.Table, have []datatype.Column) (*appender, er
 	return a, nil
 }
 
-// typeOf returns the type of a vector: the one of the cells. DuckDB converts a number for a wider column.
+// typeOf returns the type of a vector, which is the type of the cells. DuckDB converts a number for a wider column.
 func (a *appender) typeOf(i int) mapping.LogicalType {
 	kinds := map[datatype.Type]mapping.Type{
 		datatype.Untyped: mapping.TypeVarchar, datatype.String: mapping.TypeVarchar, datatype.Bool: mapping.TypeBoolean,
@@ -58,7 +58,7 @@ func (a *appender) typeOf(i int) mapping.LogicalType {
 		datatype.Date: mapping.TypeDate, datatype.UUID: mapping.TypeUUID, datatype.Bytes: mapping.TypeBlob,
 	}
 	f := a.fields[i]
-	if f.typ == datatype.JSON { // a VARCHAR with another name, which nothing but the column has
+	if f.typ == datatype.JSON { // a VARCHAR with an alias, which only the column's own type has
 		return mapping.AppenderColumnType(a.raw, mapping.IdxT(i))
 	}
 	if kind, ok := kinds[f.typ]; ok {
@@ -74,7 +74,7 @@ func (a *appender) close() {
 	for i := range a.types {
 		mapping.DestroyLogicalType(&a.types[i])
 	}
-	// It flushes. The transaction of an import that has failed is rolled back.
+	// This flushes, which does no harm: the transaction of a failed import is rolled back.
 	mapping.AppenderDestroy(&a.raw)
 }
 
@@ -85,7 +85,7 @@ func (a *appender) error() error {
 	return &sqlError{mapping.ErrorDataErrorType(data), mapping.ErrorDataMessage(data)}
 }
 
-// appendError is an error of rows from a number on, of which DuckDB has taken those before.
+// appendError is an error about one of the rows from number from on. DuckDB has taken the rows before it.
 type appendError struct {
 	err  error
 	from int64
@@ -94,11 +94,11 @@ type appendError struct {
 func (e *appendError) Error() string { return e.err.Error() }
 func (e *appendError) Unwrap() error { return e.err }
 
-// flushBytes bounds the rows that wait in DuckDB until they go to the table, which then checks its constraints. DuckDB itself flushes
-// each 204,800 rows.
+// flushBytes bounds the rows that wait in DuckDB until they go to the table, which then checks its constraints. DuckDB flushes by itself
+// after each 204,800 rows.
 const flushBytes = 16 << 20
 
-// probe looks for the rows that the table refuses: from a row on, each step of rows goes to the table by itself.
+// probe looks for the row that the table refuses: from row from on, step rows at a time go to the table.
 type probe struct{ from, step int64 }
 
 var noProbe = probe{from: math.MaxInt64}
@@ -108,8 +108,8 @@ func (p probe) splits(rows int, next int64) bool {
 	return next == p.from || next > p.from && int64(rows) >= p.step
 }
 
-// append appends all rows. It returns a [*buffer.RowsError] with the rows that cannot be stored, and for those that DuckDB refuses an
-// [*appendError].
+// append appends all rows. The error is a [*buffer.RowsError] with the rows that the driver refuses, or an [*appendError] if DuckDB refuses
+// one.
 func (a *appender) append(rows *buffer.FileRows, p probe) error {
 	defer rows.Close()
 	free, full, done := make(chan *batch, len(a.batches)), make(chan *batch), make(chan error, 1)

@@ -11,10 +11,10 @@ import (
 	"github.com/forebay/forebay/internal/celltype"
 )
 
-// batchRows is how many rows a vector of DuckDB has.
+// batchRows is the number of rows of a vector in DuckDB.
 const batchRows = 2048
 
-// blockBytes is the room for the long texts of a batch. One with longer texts has fewer rows, down to one.
+// blockBytes is the room for the long texts of a batch. A batch of longer texts has fewer rows, down to one.
 const blockBytes = 1 << 20
 
 // field is a column of the table that gets a cell of each row.
@@ -26,8 +26,8 @@ type field struct {
 	required         bool
 }
 
-// batch is rows in the form of DuckDB, up to batchRows. Its vectors are memory of DuckDB, and they point into a block of Go's, which is
-// pinned for that: DuckDB copies what they point to when it gets the batch.
+// batch is up to batchRows rows in the form of DuckDB. Its vectors are memory of DuckDB and point into a block of Go memory. The block is
+// pinned, because DuckDB copies the texts only when it gets the batch.
 type batch struct {
 	fields  []field
 	chunk   mapping.DataChunk
@@ -39,17 +39,17 @@ type batch struct {
 	bytes   int   // of the cells
 }
 
-// vector is the values of a column: one after the other, and a bit each that is 0 for NULL.
+// vector has the values of a column, one after the other, and a bit for each that is 0 for NULL.
 type vector struct {
 	data  unsafe.Pointer
 	valid *[batchRows / 64]uint64
 }
 
-// text is what DuckDB calls string_t: a text of at most 12 bytes, or its length, first bytes and place.
+// text is DuckDB's string_t: a text of at most 12 bytes, or the length of a longer one, its first bytes and a pointer to it.
 type text struct {
 	length uint32
 	prefix [4]byte
-	rest   [8]byte // or the pointer
+	rest   [8]byte // or the pointer to the text
 }
 
 const shortText = 12
@@ -141,7 +141,7 @@ func (b *batch) set(f *field, v vector, cell []byte) (reason string) {
 		v.valid[b.rows/64] &^= 1 << (b.rows % 64)
 		return ""
 	}
-	v.valid[b.rows/64] |= 1 << (b.rows % 64) // a row that was refused may have been here
+	v.valid[b.rows/64] |= 1 << (b.rows % 64) // a refused row may have cleared the bit
 	var err error
 	switch f.typ {
 	case datatype.Untyped, datatype.String, datatype.JSON:

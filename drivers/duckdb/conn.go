@@ -11,7 +11,7 @@ import (
 	"github.com/duckdb/duckdb-go/v2/mapping"
 )
 
-// conn is a connection of the C API. The one of database/sql keeps its appender from taking whole vectors, and its errors are texts.
+// conn is a connection of the C API. A connection of database/sql cannot append whole vectors, and its errors have no kind, only a text.
 // It is not safe for concurrent use.
 type conn struct {
 	raw mapping.Connection
@@ -83,7 +83,7 @@ func (c *conn) run(ctx context.Context, statement string, read func(mapping.Resu
 	})
 	defer func() {
 		if !stop() {
-			<-interrupted // it must not hit what follows
+			<-interrupted // the interrupt must not hit a later statement
 		}
 	}()
 	var res mapping.Result

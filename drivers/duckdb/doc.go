@@ -11,8 +11,8 @@
 //
 // The rows of a file and its id are one transaction, and the primary key of the ids refuses a second one: of two imports of an id that
 // run beside each other only one commits. DuckDB syncs its log before a commit returns. When Import returns nil the rows are on disk and
-// visible. What can break it: somebody deletes rows of _forebay_imports, or restores tables without them. A copy of the whole database
-// is consistent.
+// visible. Rows are doubled only if somebody deletes ids from _forebay_imports, or restores tables without it. A copy of the whole database is
+// consistent.
 //
 // # One process
 //
@@ -22,7 +22,7 @@
 // # Types
 //
 //	type                 in DuckDB
-//	untyped, string      VARCHAR; bytes that are not UTF-8 are a refused row
+//	untyped, string      VARCHAR; a row with bytes that are not UTF-8 is refused
 //	bool                 BOOLEAN
 //	int64                BIGINT
 //	float64              DOUBLE
@@ -37,8 +37,8 @@
 //
 // # Cost
 //
-// Rows are written into DuckDB's own vectors, without SQL and without a call of C for a cell. Few large imports cost less than many small
-// ones: each is a commit with a sync, and DuckDB compresses 122,880 rows at once.
+// Rows are written into DuckDB's own vectors, without SQL and without a C call for each cell. Few large imports cost less than many small
+// ones: each import is a commit with a sync, and DuckDB compresses 122,880 rows at once.
 //
 // # Failures
 //
@@ -47,5 +47,5 @@
 //	the disk is full, or memory runs out      rolled back, and repeated by the engine
 //	a row breaks a constraint                 buffer.RowsError with the first such row; nothing is stored
 //	columns differ                            buffer.SchemaError
-//	the file is deleted, moved or replaced    nothing is written until it is back, or the program starts again
+//	the file is deleted, moved or replaced    nothing is written until the file is back or the program starts again
 package duckdb

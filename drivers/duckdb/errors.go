@@ -13,7 +13,7 @@ import (
 // ErrLocked is returned by [Open] while another process has the database open. Wait for its end and open again.
 var ErrLocked = errors.New("another process has the database open")
 
-// openError makes the error of an opening, which has a text and no code.
+// openError returns the error for a message of a failed opening, which has no code.
 func openError(message string) error {
 	if strings.Contains(message, "Could not set lock on file") {
 		return fmt.Errorf("%w: %s", ErrLocked, message)
@@ -38,7 +38,7 @@ func kindOf(err error) mapping.ErrorType {
 	return mapping.ErrorTypeInvalid
 }
 
-// lateError is an error of COMMIT, or of an id that another transaction has recorded since this one began.
+// lateError is an error of COMMIT, or of the insertion of an id that another transaction has recorded since this one began.
 type lateError struct{ error }
 
 func (e *lateError) Unwrap() error { return e.error }

@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// errDefine ends an attempt that needs a change of the table first. It is a transaction of its own, because until its end no other one
-// could change or fill the table.
+// errDefine ends an attempt for which the table must be changed first. The change is a transaction of its own, because until its end no
+// other transaction can change or fill the table.
 var errDefine = errors.New("the table must be created or extended first")
 
 // Import implements [buffer.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
@@ -64,8 +64,8 @@ func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err err
 	case err != nil:
 		return false, err
 	case len(ids) > 0:
-		// The attempt may have been killed between writing its commit and syncing it: DuckDB reads such a commit after a restart, and a
-		// power cut takes it back. A commit syncs the whole log.
+		// The attempt may have been killed between writing its commit and syncing it. DuckDB reads such a commit after a restart, but a
+		// power cut would still undo it. Another commit syncs the whole log.
 		return true, c.exec(ctx, "UPDATE _forebay_imports SET imported_at = %s WHERE file_id = %s", now, literal(f.ID))
 	}
 	var rows int64
@@ -79,7 +79,8 @@ func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err err
 	return false, err
 }
 
-// findRefused says which row breaks a constraint, in transactions that are rolled back: DuckDB names the value, and ends the transaction.
+// findRefused finds the first row that breaks a constraint, in transactions that are rolled back. DuckDB itself names the value, not the row,
+// and ends the transaction.
 func (t *Target) findRefused(ctx context.Context, f *buffer.File, failed *appendError) error {
 	errFound := errors.New("all rows were taken")
 	for _, step := range []int64{batchRows, 1} {
@@ -101,7 +102,7 @@ func (t *Target) findRefused(ctx context.Context, f *buffer.File, failed *append
 func appendFile(ctx context.Context, c *conn, f *buffer.File, p probe) error {
 	have, err := columnsOf(ctx, c, f.Table)
 	if kindOf(err) == mapping.ErrorTypeCatalog {
-		return errDefine // our own table
+		return errDefine // the driver's own table is absent
 	}
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// createOwnTables creates the tables of the driver. They belong to the database: its copies and backups have both, the rows and the
-// ids of the files they came with.
+// createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
+// the ids of the files from which they came.
 const createOwnTables = `
 	CREATE TABLE IF NOT EXISTS _forebay_imports (
 		file_id VARCHAR PRIMARY KEY, table_id VARCHAR NOT NULL, rows BIGINT NOT NULL, imported_at TIMESTAMP WITH TIME ZONE NOT NULL
@@ -46,7 +46,7 @@ func storageOf(t datatype.Type) string {
 	return "VARCHAR"
 }
 
-// typeOf is the type of a column that DuckDB names so. Two types are VARCHAR: string is one, and what other says the other.
+// typeOf returns the type of a column that has the type storage in DuckDB: other if that is stored so, because VARCHAR stands for two types.
 func typeOf(storage string, other datatype.Type) datatype.Type {
 	if storageOf(other) == storage {
 		return other
@@ -61,7 +61,7 @@ func typeOf(storage string, other datatype.Type) datatype.Type {
 	if strings.HasPrefix(storage, "DECIMAL(") {
 		return datatype.Type(strings.ToLower(storage))
 	}
-	return datatype.Type(storage) // one that no cell fits
+	return datatype.Type(storage) // no cell fits this type
 }
 
 // checkTable refuses names that DuckDB cannot keep.
@@ -79,7 +79,7 @@ func checkTable(t buffer.Table) error {
 
 // ensure creates or extends the table as t needs it.
 func ensure(ctx context.Context, c *conn, t buffer.Table) error {
-	if err := c.exec(ctx, createOwnTables); err != nil { // somebody may have dropped them
+	if err := c.exec(ctx, createOwnTables); err != nil { // again, because somebody may have dropped them
 		return err
 	}
 	have, err := columnsOf(ctx, c, t)
@@ -133,8 +133,8 @@ func define(c datatype.Column) string {
 	return def
 }
 
-// columnsOf returns the columns of a table as they are now, none if it is absent. Whether a VARCHAR is untyped is what was stored for
-// it, or else whatever t wants.
+// columnsOf returns the columns of a table as they are now, none if it is absent. The driver's own table says whether a VARCHAR is untyped or
+// a string. If it does not, the column is what t wants.
 func columnsOf(ctx context.Context, c *conn, t buffer.Table) ([]datatype.Column, error) {
 	const here = "database_name = current_database() AND schema_name = 'main'"
 	rows, err := c.query(ctx, `SELECT table_name, column_name, data_type, is_nullable::VARCHAR,
@@ -160,7 +160,7 @@ func columnsOf(ctx context.Context, c *conn, t buffer.Table) ([]datatype.Column,
 			return nil, buffer.Permanent(fmt.Errorf("%q is a view: choose another name, or make it a table", t.ID))
 		}
 		var other datatype.Type
-		for _, list := range [][]datatype.Column{t.Columns, stored} { // the last one wins
+		for _, list := range [][]datatype.Column{t.Columns, stored} { // the later list wins
 			i := slices.IndexFunc(list, func(o datatype.Column) bool { return strings.EqualFold(o.Name, row[1]) })
 			if i >= 0 && storageOf(list[i].Type) == row[2] {
 				other = list[i].Type

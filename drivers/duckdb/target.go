@@ -58,8 +58,8 @@ var (
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
-// matches [ErrLocked]. Open a file once in a process and give the Target to all engines: a second Target does not know when the first one
-// must not change a table. The caller closes the Target after the engines.
+// matches [ErrLocked]. Open a file once in a process and give the Target to all engines: two Targets would not keep each other from changing
+// a table during an import. The caller closes the Target after the engines.
 func Open(path string, opts Options) (*Target, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -123,8 +123,8 @@ func (t *Target) begin() (end func(), err error) {
 	return t.running.Done, nil
 }
 
-// Close closes the database, after the transactions that run. Calls that need one later fail. What [Target.DB] has returned is closed
-// too: its users must have ended.
+// Close waits for running transactions and closes the database. Later calls fail. Close also closes the result of [Target.DB], so its users
+// must have ended.
 func (t *Target) Close() (err error) {
 	t.mu.Lock()
 	t.closed = true
@@ -139,7 +139,7 @@ func (t *Target) Close() (err error) {
 	return err
 }
 
-// DB returns the database for queries, in this process. It may write too, but not to the tables that begin with _forebay_. It
+// DB returns the database for queries in this process. You may write to it too, but not to tables whose names begin with _forebay_. It
 // belongs to the Target: do not close it.
 func (t *Target) DB() *sql.DB { return t.db }
 
@@ -154,7 +154,7 @@ func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 	return filepath.Dir(t.path), 3*raw + 32<<20
 }
 
-// CountFile implements [buffer.Counter]. It returns the rows that were imported; rows that somebody deleted since are among them.
+// CountFile implements [buffer.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
 	end, err := t.begin()
 	if err != nil {
@@ -170,8 +170,8 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	return rows, wrap(err, "count file %s", fileID)
 }
 
-// checkFile fails if the database was deleted, moved or replaced: DuckDB goes on with the file that it has open, and the rows are lost
-// with it.
+// checkFile fails if the database was deleted, moved or replaced. DuckDB would go on with the file that it has open, and the rows would be lost
+// with that.
 func (t *Target) checkFile() error {
 	if t.file == nil { // Open
 		return nil

@@ -32,9 +32,9 @@ type pending struct {
 	table uuid.UUID // for which they were written
 	data  []iceberglib.DataFile
 
-	// These are guarded by committer.mu. Nobody sets them once the call has left or done is closed.
-	tried bool // a commit has the data files: they must stay
-	left  bool // its call has returned, so nobody may commit it any more
+	// Guarded by committer.mu. They do not change after left is set or done is closed.
+	tried bool // a commit was begun with the data files: they must stay
+	left  bool // the call has returned, so nobody may commit the file any more
 
 	done chan struct{}
 	err  error // valid when done is closed
@@ -54,8 +54,8 @@ func (t *Target) committerOf(id table.Identifier) *committer {
 
 // commit commits a file, perhaps together with others, or waits until another call has done so.
 //
-// A call that returns because its context has ended leaves no commit behind that could begin later: the next attempt may run by then, be
-// recorded by the engine, and its id be dropped. A commit that runs already fails if that attempt is faster.
+// When a call returns because its context has ended, no commit of its file can begin later. By then the next attempt may have been recorded
+// by the engine, and the table may have dropped the id. A commit that already runs fails if the next attempt is faster.
 func (c *committer) commit(t *Target, id table.Identifier, p *pending) error {
 	c.mu.Lock()
 	c.waiting = append(c.waiting, p)
@@ -116,8 +116,8 @@ const maxRefusals = 10
 
 // commitAll commits files in one snapshot. It finishes those whose outcome is known; its error is the outcome of the others.
 func (c *committer) commitAll(ctx context.Context, t *Target, id table.Identifier, group []*pending) error {
-	var failed error // of the last commit
-	var base string  // its metadata
+	var failed error // the error of the last commit
+	var base string  // the metadata that it was based on
 	refusals := 0
 	for round := 0; ; round++ {
 		tbl, err := t.load(ctx, id)
@@ -161,7 +161,7 @@ func (c *committer) toCommit(ctx context.Context, t *Target, tbl *table.Table, g
 		found, err := imported(ctx, tbl, p.file)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return nil, err // it tells nothing of this file
+			return nil, err // the end of ctx says nothing about this file
 		case err != nil:
 			p.finish(err)
 			continue
@@ -247,8 +247,8 @@ func (t *Target) commitOnce(ctx context.Context, tbl *table.Table, files []*pend
 	return err
 }
 
-// onceOnly returns the table with a catalog that never lets the library repeat a commit: it would append the data files to a newer
-// version without looking for the ids.
+// onceOnly returns the table with a catalog that never lets the library repeat a commit. The library would append the data files to a
+// newer version without looking for the ids.
 func onceOnly(c catalog.Catalog, tbl *table.Table) *table.Table {
 	return table.New(tbl.Identifier(), tbl.Metadata(), tbl.MetadataLocation(), tbl.FS, oneTry{c})
 }
@@ -270,7 +270,7 @@ func (e *conflictError) Error() string { return e.err.Error() }
 
 func isConflict(err error) bool { return errors.As(err, new(*conflictError)) }
 
-// pause waits a random time, longer with each round, so that engines that conflict come apart.
+// pause waits a random time, longer with each round, so that engines stop conflicting.
 func pause(ctx context.Context, round int) error {
 	timer := time.NewTimer(rand.N(min(time.Second, 5*time.Millisecond<<min(round, 10))))
 	defer timer.Stop()

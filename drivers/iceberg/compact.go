@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// leastSnapshots stay whatever their age.
+	// leastSnapshots is the number of snapshots that stay whatever their age.
 	leastSnapshots = 10
-	// expireTogether is how many old snapshots there are before they are expired, because that is a commit too.
+	// expireTogether is the least number of old snapshots for which expiry is worth its commit.
 	expireTogether = 50
 )
 
@@ -53,7 +53,7 @@ func (t *Target) Compact(ctx context.Context, bt buffer.Table) (err error) {
 	}
 	if err != nil {
 		if now, loadErr := t.load(ctx, id); loadErr == nil && now != nil && now.MetadataLocation() != tbl.MetadataLocation() {
-			return nil // somebody was faster, or it was this commit: the next call goes on
+			return nil // another commit was faster, or this one succeeded and its answer was lost: the next call goes on
 		}
 	}
 	return wrap(err, "expire snapshots of table %q", bt.ID)

@@ -17,9 +17,9 @@
 //	forebay.imported.<engine>    the last commit, how many ids were dropped, and the newest 500 ids with their rows
 //
 // Expiry of snapshots and compaction keep properties. A commit replaces one version of the table by the next one, so an attempt that
-// read the version before another attempt's commit fails, reads again, and finds the id. An answer that gets lost is looked up in the
-// same way before anything else is committed. iceberg-go would commit again by itself, with the same data files, and is kept from it.
-// The files of an attempt have names of their own, which no other attempt overwrites. What may have been committed is never deleted.
+// read the version before another attempt's commit fails, reads again, and finds the id. After a lost answer the driver looks for the id in
+// the same way before it commits anything else. The retries of iceberg-go are turned off, because they commit the same data files again.
+// The files of an attempt have names of their own, which no other attempt overwrites. Files that may have been committed are never deleted.
 //
 // When Import returns nil the rows are visible. On a local disk they are durable: every data file, manifest and metadata file is
 // synced, with its folder, before the catalog refers to it.

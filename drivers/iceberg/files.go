@@ -24,7 +24,7 @@ var registerLocalFiles = sync.OnceFunc(func() {
 // localFiles are files whose bytes and names are on disk when their writer is closed without an error.
 type localFiles struct {
 	icebergio.LocalFS
-	named sync.Map // folders that are known to be in their parents, on disk
+	named sync.Map // folders whose names are known to be durable
 }
 
 var _ icebergio.WriteFileIO = (*localFiles)(nil)
@@ -46,8 +46,8 @@ func (f *localFiles) WriteFile(name string, content []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// Remove succeeds also if the file is absent: the expiry of a snapshot names files that an earlier expiry has removed, and would stop
-// there.
+// Remove also succeeds if the file is absent. The expiry of a snapshot names files that an earlier expiry has removed, and would stop at an
+// error.
 func (f *localFiles) Remove(name string) error {
 	if err := f.LocalFS.Remove(name); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -67,7 +67,7 @@ func (f *syncedFile) Close() error {
 	return f.files.syncFolders(filepath.Dir(f.Name()))
 }
 
-// syncFolders makes the name of a new file in a folder durable, and those of the folders above it.
+// syncFolders makes the names of the new files in a folder durable, and the names of the folders above them.
 func (f *localFiles) syncFolders(dir string) error {
 	for {
 		if err := syncFolder(dir); err != nil {
@@ -95,7 +95,7 @@ func syncFolder(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// recordedFiles notes which files an attempt creates, so that it can remove them as long as it has committed nothing.
+// recordedFiles notes the files that an attempt creates, so that they can be removed if it commits nothing.
 type recordedFiles struct {
 	icebergio.WriteFileIO
 	mu    sync.Mutex
@@ -109,7 +109,7 @@ func (f *recordedFiles) Create(name string) (icebergio.FileWriter, error) {
 	return f.WriteFileIO.Create(name)
 }
 
-// remove removes what was created. What stays is an orphan, which no table refers to.
+// remove removes the created files. A file that stays is an orphan, to which no table refers.
 func (f *recordedFiles) remove() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

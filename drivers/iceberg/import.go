@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Import implements [buffer.Target], exactly once: see the package. A row with a cell that is not a canonical text of its type, or with
+// Import implements [buffer.Target], exactly once: see the package comment. A row with a cell that is not a canonical text of its type, or with
 // text that is not UTF-8, is refused with a [*buffer.RowsError].
 func (t *Target) Import(ctx context.Context, f *buffer.File) (err error) {
 	defer catch(&err)
@@ -53,8 +53,8 @@ func (t *Target) importFile(ctx context.Context, id table.Identifier, f *buffer.
 	return err
 }
 
-// parseNote reads what the engine keeps of a file since before its first commit: the table, and how many ids of the engine it had then. An
-// id that came later is not among the first ones.
+// parseNote reads the note of a file, which the engine has kept since before the first commit: the table, and the number of ids of this engine
+// that the table had seen then. The id of the file can only come after these.
 func parseNote(progress []byte) (tableUUID string, ids int64, ok bool) {
 	_, err := fmt.Sscanf(string(progress), "%s %d", &tableUUID, &ids)
 	return tableUUID, ids, err == nil
@@ -75,8 +75,8 @@ func saveNote(ctx context.Context, tbl *table.Table, f *buffer.File) (*buffer.Fi
 	return &noted, f.SaveProgress(ctx, noted.Progress)
 }
 
-// imported reports whether the rows of a file are in the table. The property tells, unless it may have dropped the id: then the names of
-// the data files do, unless the rows were compacted meanwhile.
+// imported reports whether the rows of a file are in the table. The property says so, unless it may have dropped the id. Then the names of the
+// data files say so, unless the rows were compacted meanwhile.
 func imported(ctx context.Context, tbl *table.Table, f *buffer.File) (bool, error) {
 	r, err := recordOf(tbl.Properties(), f.ID)
 	if err != nil {
@@ -91,7 +91,7 @@ func imported(ctx context.Context, tbl *table.Table, f *buffer.File) (bool, erro
 	}
 	rows, err := rowsInFiles(ctx, tbl, f.ID)
 	if err == nil && rows == 0 {
-		err = buffer.Permanent(errors.New("an earlier attempt may have committed the file, and the table no longer tells, " +
+		err = buffer.Permanent(errors.New("an earlier attempt may have committed the file, and the table no longer shows whether it did, " +
 			"because more files than it remembers came later: look for the rows, then discard the file or add its id to the property"))
 	}
 	return rows > 0, err

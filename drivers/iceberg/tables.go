@@ -21,8 +21,7 @@ import (
 // creationKey is the property with Table.Creation.
 const creationKey = "forebay.creation"
 
-// tableProperties returns the properties of a new table. None of them is needed for exactness, because somebody else may have created
-// the table.
+// tableProperties returns the properties of a new table. Exactness cannot depend on them, because somebody else may have created the table.
 func tableProperties(t buffer.Table) iceberglib.Properties {
 	props := iceberglib.Properties{
 		table.CommitNumRetriesKey:                 "0",
@@ -39,7 +38,7 @@ func tableProperties(t buffer.Table) iceberglib.Properties {
 	return props
 }
 
-// plainName is a name that catalogs, paths and queries take as it is.
+// plainName matches names that need no quoting in catalogs and paths.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$`)
 
 func (t *Target) identifier(id string) (table.Identifier, error) {
@@ -49,7 +48,7 @@ func (t *Target) identifier(id string) (table.Identifier, error) {
 	return table.Identifier{t.opts.Namespace, id}, nil
 }
 
-// docs tell apart what Iceberg stores as a string.
+// docs are the comments of columns whose types Iceberg stores as a string.
 var docs = map[datatype.Type]string{datatype.Untyped: "untyped", datatype.JSON: "json"}
 
 // storageOf returns the type of a column in Iceberg.
@@ -76,8 +75,8 @@ func storageOf(t datatype.Type) iceberglib.Type {
 	return iceberglib.PrimitiveTypes.String
 }
 
-// columnsOf returns the columns of a table. A string without the driver's comment has whatever type t wants that is a string. Types
-// that the driver cannot write keep the name that Iceberg gives them.
+// columnsOf returns the columns of a table. A string without the driver's comment has the type that t wants, if that is stored as a string.
+// Types that the driver cannot write keep the name that Iceberg gives them.
 func columnsOf(schema *iceberglib.Schema, t buffer.Table) []datatype.Column {
 	fields := schema.Fields()
 	columns := make([]datatype.Column, len(fields))
@@ -179,7 +178,7 @@ func (t *Target) ensure(ctx context.Context, id table.Identifier, want buffer.Ta
 			last = err // somebody has changed the table meanwhile, perhaps in the same way
 		}
 	}
-	return nil, fmt.Errorf("others change the table all the time: %w", last)
+	return nil, fmt.Errorf("others keep changing the table: %w", last)
 }
 
 func (t *Target) create(ctx context.Context, id table.Identifier, want buffer.Table) (*table.Table, error) {
@@ -202,16 +201,16 @@ func (t *Target) create(ctx context.Context, id table.Identifier, want buffer.Ta
 		})
 		opts = append(opts, catalog.WithPartitionSpec(&spec))
 	}
-	if _, ok := t.catalog.(*sqlcat.Catalog); ok { // it deletes the metadata of a creation that was cut off, whatever its outcome
+	if _, ok := t.catalog.(*sqlcat.Catalog); ok { // a creation whose context ends deletes its metadata, even if it was committed
 		ctx = context.WithoutCancel(ctx)
 	}
 	return t.catalog.CreateTable(ctx, id, schemaOf(columns), opts...)
 }
 
-// notInNames are the characters that Avro, the format of manifests, has not in names.
+// notInNames matches the characters that names in Avro, the format of manifests, cannot have.
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
-// partitionName returns the name of the day of a column, which is no column of the table.
+// partitionName returns a name for the day of a column that no column of the table has.
 func partitionName(columns []datatype.Column, column string) string {
 	name := "_" + notInNames.ReplaceAllString(column, "_") + "_day"
 	if name[1] > '9' {
@@ -291,8 +290,8 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) (err er
 	return wrap(err, "table %q", tableID)
 }
 
-// CountFile implements [buffer.Counter]. It returns the rows that were imported, of an id that the table has forgotten those that its
-// data files still have.
+// CountFile implements [buffer.Counter]. It returns the rows that were imported. If the table has forgotten the id, it counts the rows that
+// the data files still have.
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
 	rows, _, err = t.countFile(ctx, table, fileID)
 	return rows, err

@@ -24,7 +24,7 @@ import (
 
 // Options are the choices of [Open] and [New]. A zero field means its default.
 type Options struct {
-	// Namespace has the tables. It is created if it is absent. Default: "forebay".
+	// Namespace is the namespace of the tables. It is created if it is absent. Default: "forebay".
 	Namespace string
 	// PartitionBy names a column of type date or timestamp. A new table that has it is partitioned by day (UTC). Other tables, and
 	// tables that exist, are not changed.
@@ -32,8 +32,8 @@ type Options struct {
 	// KeepSnapshots is how long a snapshot stays after a newer one. [Target.Compact] expires older ones, except the newest 10, and
 	// deletes the files that only they have. Default: 10 minutes. Below zero: forever. Each kept snapshot makes every commit slower.
 	KeepSnapshots time.Duration
-	// KeepIDs is how long the ids of an engine that imports nothing stay in the table. It must be longer than an engine may be down
-	// and then repeat an import. Default: 90 days. Below zero: forever.
+	// KeepIDs is how long the ids of an engine that imports nothing stay in the table. It must be longer than any pause after which an
+	// engine may repeat an import. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
 }
 
@@ -42,7 +42,7 @@ type Options struct {
 type Target struct {
 	catalog catalog.Catalog
 	opts    Options
-	// syncCatalog makes a commit that was found in the catalog durable.
+	// syncCatalog makes a commit durable that was found in the catalog.
 	syncCatalog func(context.Context) error
 
 	mu         sync.Mutex
@@ -113,7 +113,7 @@ func Open(folder string, opts Options) (*Local, error) {
 	return l, nil
 }
 
-// fileURL is the URL of a path, with three slashes: some readers take what follows two for a host.
+// fileURL returns the URL of a path, with three slashes: after two, some readers expect a host.
 func fileURL(path string) *url.URL {
 	path = filepath.ToSlash(path)
 	if path[0] != '/' { // a drive
@@ -122,8 +122,8 @@ func fileURL(path string) *url.URL {
 	return &url.URL{Scheme: "file", Path: path}
 }
 
-// syncLog commits something. A process may have been killed between writing a commit and syncing it: SQLite reads such a commit after
-// a restart, and a power cut takes it back. The next commit syncs both.
+// syncLog makes earlier commits durable by another one. A process may have been killed between writing a commit and syncing it. SQLite reads
+// such a commit after a restart, but a power cut would still undo it.
 func (l *Local) syncLog(ctx context.Context) error {
 	_, err := l.db.ExecContext(ctx, "UPDATE _forebay_sync SET n = n + 1")
 	return err

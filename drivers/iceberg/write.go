@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// batchRows and batchBytes bound the rows that are handed to the library together, queuedBatches what waits for each of its writers.
+	// batchRows and batchBytes bound a batch of rows for the library, queuedBatches the batches that wait for each of its writers.
 	batchRows, batchBytes = 8192, 4 << 20
 	queuedBatches         = 2
 	writeWorkers          = 2
@@ -69,7 +69,7 @@ func writeFiles(ctx context.Context, tbl *table.Table, f *buffer.File) (data []i
 		n += d.Count()
 	}
 	if err == nil && n != rows.rows {
-		err = errors.New("the library wrote another number of rows than it got")
+		err = errors.New("the library has not written the number of rows that it was given")
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -88,7 +88,7 @@ type rowSource struct {
 
 	turn  sync.Mutex // held while the rows are read
 	ended bool
-	// What follows is valid after end.
+	// The fields below are valid after end.
 	rows int64
 	err  error
 }
@@ -162,7 +162,7 @@ func (s *rowSource) read(yield func(arrow.RecordBatch, error) bool) error {
 		}
 		waiting, bytes = 0, 0
 		if batch := s.builder.NewRecordBatch(); len(refused.Rows) > 0 {
-			batch.Release() // the other rows are only looked at
+			batch.Release() // the file is refused: the other rows are only checked
 		} else if !yield(batch, nil) {
 			return nil // the library has failed
 		}
@@ -186,7 +186,7 @@ var (
 	errCell = errors.New(string(celltype.Malformed) + ": the cell is not a canonical text of its type")
 )
 
-// appender returns the function that appends a cell to a column. It appends something also if the cell is refused.
+// appender returns the function that appends a cell to a column. For a refused cell it appends a placeholder.
 func appender(to array.Builder, column, cells datatype.Column) func(cell []byte) error {
 	add := typedAppender(to, column.Type, cells.Type)
 	return func(cell []byte) error {

@@ -25,7 +25,7 @@ type column struct {
 	optional         bool // the part can hold NULL
 }
 
-// kind is a type as the parts have it.
+// kind is a type of values in a part.
 type kind uint8
 
 const (
@@ -41,7 +41,7 @@ const (
 	decimal
 )
 
-// store is how a part has the values of a kind.
+// store is the physical type of a kind in a part.
 type store uint8
 
 const (
@@ -82,8 +82,8 @@ func newColumn(name string, table, cell datatype.Column) column {
 	return c
 }
 
-// fileColumns returns the columns of a part with the rows of a file. They have the names and types of the table, so all parts of a
-// table agree, and the order of the file.
+// fileColumns returns the columns of a part with the rows of a file. They have the names and types of the table, on which all parts agree,
+// and the order of the file.
 func fileColumns(d parts.Definition, columns []datatype.Column, names []string) []column {
 	out := make([]column, len(columns))
 	for i, c := range columns {
@@ -134,7 +134,7 @@ var (
 	errCell = errors.New(string(celltype.Malformed) + ": the cell is not a canonical text of its type")
 )
 
-// addCell appends a cell to a page. After an error the page is good for nothing.
+// addCell appends a cell to a page. After an error the page must not be used.
 func (c *column) addCell(p *page, cell []byte) error {
 	if cell == nil {
 		if c.notNull {

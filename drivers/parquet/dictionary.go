@@ -4,7 +4,7 @@ import (
 	endian "encoding/binary"
 )
 
-// dictionary has the different texts of a column in a row group.
+// dictionary has the distinct texts of a column in a row group.
 type dictionary struct {
 	places map[string]int32
 	data   []byte   // the texts as PLAIN has them
@@ -16,8 +16,8 @@ type dictionary struct {
 // maxDictionary bounds data.
 const maxDictionary = 1 << 20
 
-// repeats reports whether the texts of a page repeat so much that a dictionary pays: it costs CPU, and with unique texts also space.
-// It looks at the first ones.
+// repeats reports whether the texts of a page repeat so much that a dictionary pays. A dictionary costs CPU, and with unique texts also space.
+// Only the first texts are looked at.
 func repeats(p *page) bool {
 	const few, first = 64, 1024
 	distinct := make(map[string]struct{}, few)

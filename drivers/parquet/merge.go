@@ -46,7 +46,7 @@ func openPart(s *parts.Store, path string) (*pq.File, io.Closer, error) {
 	return p, f, nil
 }
 
-// checkFooter checks the length of the footer, which the library allocates unseen.
+// checkFooter checks the length of the footer. The library would allocate whatever length the file says.
 func checkFooter(in io.ReaderAt, size int64) error {
 	var end [8]byte
 	if size < int64(len(end)) {
@@ -61,7 +61,7 @@ func checkFooter(in io.ReaderAt, size int64) error {
 	return nil
 }
 
-// guard calls a function that reads a part. Errors but those of the disk mean damage, and so does a panic of the library.
+// guard calls a function that reads a part. Every error that does not come from the disk means damage, and so does a panic of the library.
 func guard(path string, read func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -112,8 +112,8 @@ type merger struct {
 	rows    int64
 }
 
-// Merge implements [parts.Format]. It leaves out parts that have a column as the table does not. The merged part is read again and
-// compared before anybody relies on it.
+// Merge implements [parts.Format]. It leaves out parts with a column that the table does not have in this form. The merged part is read again
+// and compared before anybody relies on it.
 func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, dir string, in []parts.Part) (merged parts.Merged, err error) {
 	m := &merger{format: x, ctx: ctx, store: s}
 	defer func() {

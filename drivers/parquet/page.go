@@ -13,11 +13,11 @@ import (
 const (
 	// pageRows and pageBytes end a page: readers skip by pages, and one fits the cache of a core while it is made.
 	pageRows, pageBytes = 16 << 10, 512 << 10
-	// boundBytes is the greatest length of a bound of a text. Longer ones are cut.
+	// boundBytes is the greatest length of a text as a bound. Longer texts are cut.
 	boundBytes = 64
 )
 
-// page has the values of one column in some rows, before encoding. A NULL is in levels alone.
+// page has the values of one column in some rows, before encoding. A NULL takes a level and no value.
 type page struct {
 	rows, nulls int
 	levels      []byte  // 1 for a value, 0 for NULL; empty while there is no NULL
@@ -76,11 +76,11 @@ func (p *page) texts(yield func([]byte) bool) {
 	}
 }
 
-// bounds are the least and the greatest value, or what stands for them in statistics: a shorter text that is not greater, or not
-// smaller. Both are nil if there is no value, or none that can be a bound.
+// bounds are the least and the greatest value. In statistics a shorter text may take their place, one that is not greater or not smaller. Both
+// are nil if there is no value that can be a bound.
 type bounds struct{ least, most []byte }
 
-// add widens b. It keeps v.
+// add widens b by v, which b may keep.
 func (b *bounds) add(c *column, v []byte) {
 	if b.least == nil {
 		b.least, b.most = v, v
@@ -135,7 +135,7 @@ func (c *column) boundsOf(p *page) (b bounds) {
 	return b.cut(c)
 }
 
-// doubleBounds leaves out NaN, which is neither, and takes both zeros for equal, as the format demands.
+// doubleBounds leaves out NaN, which cannot be a bound, and takes both zeros for equal, as the format demands.
 func doubleBounds(data []byte) (b bounds) {
 	least, most := math.Inf(1), math.Inf(-1)
 	for at := 0; at < len(data); at += 8 {
@@ -179,7 +179,7 @@ func (b bounds) cut(c *column) bounds {
 	return bounds{append([]byte{}, least...), most}
 }
 
-// following returns a text that is greater than each that begins with this one, in its memory; nil if there is none.
+// following returns a text that is greater than every text that begins with this one, or nil if there is none. It reuses the memory of text.
 func following(text []byte) []byte {
 	for len(text) > 0 {
 		r, n := utf8.DecodeLastRune(text)
@@ -208,7 +208,7 @@ func runeStart(text []byte, n int) int {
 	return n // it is not UTF-8
 }
 
-// compare compares two values as bounds have them.
+// compare compares two values in the form of bounds.
 func (c *column) compare(a, b []byte) int {
 	switch c.store {
 	case longs:

@@ -4,7 +4,7 @@ import "sync"
 
 // pages collects the values of a part's columns, and gives full pages to the encoder.
 type pages struct {
-	part    *part // the encoder's
+	part    *part // used by the encoder alone
 	encoder *encoder
 	open    []*page // by column
 }
@@ -77,7 +77,7 @@ func startEncoder(spare *sync.Pool) *encoder {
 	return e
 }
 
-// do queues a job. It returns an error if one before has failed.
+// do queues a job. It returns an error if an earlier job has failed.
 func (e *encoder) do(job func() error) error {
 	select {
 	case e.jobs <- job:
@@ -87,7 +87,7 @@ func (e *encoder) do(job func() error) error {
 	}
 }
 
-// wait waits for all jobs. None may follow.
+// wait waits for all jobs. No call of do may follow.
 func (e *encoder) wait() error {
 	close(e.jobs)
 	<-e.done

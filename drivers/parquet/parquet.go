@@ -80,7 +80,7 @@ var (
 	_ buffer.LocalDriver = (*Target)(nil)
 )
 
-// Tables returns a target in the folder path, which the first Ensure or Import creates. The error says what is wrong with the options.
+// Tables returns a target in the folder path, which the first Ensure or Import creates. It fails only for wrong options.
 func Tables(path string, o Options) (*Target, error) {
 	codec, err := o.Compression.codec()
 	if err != nil {
@@ -104,7 +104,7 @@ func Tables(path string, o Options) (*Target, error) {
 }
 
 // Path returns the folder of a table, whether it exists or not. It is a link if parts are merged or split by day: resolve it once, for
-// example with [filepath.EvalSymlinks], and read what it gives within the hour.
+// example with [filepath.EvalSymlinks], and read the resulting folder within the hour.
 func (t *Target) Path(table string) string { return t.folder.Path(table) }
 
 // Columns returns the columns of a table. A missing table is an error that matches [io/fs.ErrNotExist].
@@ -132,8 +132,7 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	return t.folder.CountFile(ctx, table, fileID)
 }
 
-// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away, by somebody or by
-// Options.KeepFor.
+// TakenAway implements [buffer.Taker]. A part that is missing as a whole from an existing table was removed by somebody or by Options.KeepFor.
 func (t *Target) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
 	return t.folder.TakenAway(ctx, table, fileID)
 }

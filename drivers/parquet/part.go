@@ -13,8 +13,8 @@ import (
 	pqformat "github.com/parquet-go/parquet-go/format"
 )
 
-// part encodes the pages of a part and writes it by row groups. The library's writer takes values one by one, which costs more than
-// to parse them.
+// part encodes the pages of a part and writes it by row groups. The design that lost: the library's writer, which takes values one by one.
+// That costs more than parsing them.
 type part struct {
 	*scratch
 	out     io.Writer
@@ -81,7 +81,7 @@ func (p *part) addPage(i int, in *page) (err error) {
 	case c.kind == text && k.useDictionary(in):
 		var ok bool
 		if b, ok = k.dictionary.add(c, in); !ok {
-			k.dictionary.places = nil // the pages before keep it
+			k.dictionary.places = nil // earlier pages of the chunk keep the dictionary
 			break
 		}
 		encoding = pqformat.RLEDictionary
@@ -119,8 +119,8 @@ func (p *part) addPage(i int, in *page) (err error) {
 	return nil
 }
 
-// useDictionary reports whether a page may be encoded with the dictionary of the chunk. A page without one is followed by no page
-// with one, as readers expect.
+// useDictionary reports whether a page may be encoded with the dictionary of the chunk. After a page without it no page uses it, as readers
+// expect.
 func (k *chunk) useDictionary(in *page) bool {
 	if !k.tried && in.nulls < in.rows {
 		k.tried = true
@@ -151,7 +151,7 @@ func (k *chunk) addEncoding(e pqformat.Encoding) {
 // levels01 has one bit a level.
 var levels01 = rle.Encoding{BitWidth: 1}
 
-// sample is the least number of bytes that tell whether a chunk is worth compressing.
+// sample is the least number of bytes that show whether a chunk is worth compressing.
 const sample = 4 << 10
 
 // appendLevels appends the definition levels of a page.

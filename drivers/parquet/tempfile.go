@@ -8,8 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/parts"
 )
 
-// tempFile is a temporary file that is open only while it is written, because a file of rows may have more days than a process may
-// have open files.
+// tempFile is a temporary file that is open only during a write, because a file of rows may have more days than a process may have open files.
 type tempFile struct {
 	ctx   context.Context
 	store *parts.Store

@@ -19,7 +19,7 @@ const extension = ".parquet"
 // format is the [parts.Format] of Parquet.
 type format struct {
 	rowGroup int64
-	groups   int64 // bounds the plain bytes of all row groups that are open: a row group ends before it has more
+	groups   int64 // bounds the plain bytes of all open row groups: at the bound they end
 	codec    compress.Codec
 	spare    *sync.Pool // of *page
 }

@@ -162,7 +162,7 @@ type refusal struct {
 	column, reason, message string
 }
 
-// malformed is the reason of cells that are no text of their type: the row was damaged, or is not of this mapping.
+// malformed is the reason for a cell that is not a text of its type: the row was damaged, or comes from another mapping.
 const malformed = string(celltype.Malformed)
 
 func (f *field) refuse() *refusal {

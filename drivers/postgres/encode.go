@@ -158,7 +158,7 @@ func appendNumeric(dst, text []byte, scale int) []byte {
 	return dst
 }
 
-// appendCSV appends a row as CSV, with the texts that the types read. They are the cells as they stand, except for bytes.
+// appendCSV appends a row as CSV. Each cell is the text that PostgreSQL reads for its type: the cell itself, except for bytes.
 func (s fields) appendCSV(dst []byte, cells [][]byte, n int64) ([]byte, *refusal) {
 	for i := range s {
 		f := &s[i]

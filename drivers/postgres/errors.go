@@ -19,8 +19,8 @@ const (
 	undefinedTable        = "42P01"
 	lockNotAvailable      = "55P03"
 	tooDeep               = "54001" // a document with too many levels for max_stack_depth
-	syntaxError           = "42601" // of a value: ltree and newer versions of hstore read it so, and our statements have none
-	internalError         = "XX000" // of a value, if COPY names its column: hstore up to PostgreSQL 15
+	syntaxError           = "42601" // in a value of ltree or of newer versions of hstore; the driver's own statements have none
+	internalError         = "XX000" // in a value, if COPY names its column: hstore up to PostgreSQL 15
 )
 
 // classify says what becomes of an error of the server. Only SQLSTATE decides: texts are translated, and a time-out names a line too.
@@ -59,12 +59,13 @@ func refusesRow(e *pgconn.PgError) bool {
 	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == tooDeep || e.Code == syntaxError
 }
 
-// missingPartition tells a row without a partition from one that a check refuses: the error of a check names the constraint, and the error of a domain also the type.
+// missingPartition reports whether no partition takes the row. A check refuses rows with the same code, but its error names the constraint, and
+// the error of a domain also the type.
 func missingPartition(e *pgconn.PgError) bool {
 	return e.Code == checkViolation && e.ConstraintName == "" && e.DataTypeName == "" && e.TableName != ""
 }
 
-// raised reports whether the message is one of a function in a procedural language, whose author may have put values of a row into it.
+// raised reports whether the message comes from a function in a procedural language. Its author may have put values of a row into it.
 func raised(e *pgconn.PgError) bool {
 	for _, language := range []string{"pl_exec.", "plpy_", "plperl.", "pltcl.", "plv8"} { // files of the server's source
 		if strings.HasPrefix(e.File, language) {
@@ -82,8 +83,8 @@ func withoutValues(e *pgconn.PgError) *pgconn.PgError {
 	}
 }
 
-// message returns the message of an error about a row. Those of class 23 name constraints. Others quote the value, with the quotes of the
-// server's language. In place of the message of a function stands its name.
+// message returns the message of an error about a row, without values. Messages of class 23 name constraints. Others quote the value, with the
+// quotes of the server's language, and are cut before it. The message of a function is replaced by the name of the function.
 func message(e *pgconn.PgError) string {
 	if raised(e) {
 		where := "a function"
@@ -102,7 +103,7 @@ func message(e *pgconn.PgError) string {
 	return strings.TrimRight(before, ":\u00a0 ")
 }
 
-// rowError says which row of a COPY the server refuses; nil if err is none of a row, or the row is unknown.
+// rowError says which row of a COPY the server refuses. It returns nil if err is not about a row, or the row is unknown.
 func rowError(err error, relation string) *buffer.RowsError {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -117,8 +118,8 @@ func rowError(err error, relation string) *buffer.RowsError {
 	return refused
 }
 
-// copyPlace reads the place that the context of an error names: the row, from 0, and the column, if there is one. Functions of triggers
-// stand in lines before. Which form and words the server uses depends on its language:
+// copyPlace reads the place that the context of an error names: the row, from 0, and the column, if there is one. Lines before it may name
+// functions of triggers. The form and the words depend on the language of the server:
 //
 //	COPY events, line 3, column total: "…"
 //	eventsのCOPY、行 3、列 total: "…"
@@ -149,7 +150,7 @@ func copyPlace(where, relation string) (row int64, column string, ok bool) {
 	return 0, "", false
 }
 
-// columnIn returns the name behind the word for a column, or before the Korean one, without the value, which the text form adds.
+// columnIn returns the name behind the word for a column, or before the Korean word. It cuts off the value, which the text form of COPY adds.
 func columnIn(place string) string {
 	for _, quote := range []string{`: "`, ": »", " : «", "\u00a0: «", ": «"} {
 		place, _, _ = strings.Cut(place, quote)

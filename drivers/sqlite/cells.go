@@ -16,7 +16,7 @@ const (
 	notFinite = string(celltype.NotFinite) // NaN, which SQLite would store as NULL
 )
 
-// add adds a row to the batch, or to the refused ones. It is false if there is no room for more of these.
+// add adds a row to the batch, or to the refused rows. It returns false if no more refused rows are kept.
 func (in *inserter) add(cells [][]byte, number int64) bool {
 	args, spans, text := len(in.args), len(in.spans), len(in.text)
 	for i, c := range in.columns {
@@ -35,7 +35,7 @@ func (in *inserter) add(cells [][]byte, number int64) bool {
 	return true
 }
 
-// value returns what is bound for a cell. Texts follow when the batch is complete.
+// value returns the value that is bound for a cell. Texts are bound when the batch is complete.
 func (in *inserter) value(c datatype.Column, cell []byte) (value any, reason string) {
 	if cell == nil {
 		if c.Required {

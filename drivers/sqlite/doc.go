@@ -11,7 +11,7 @@
 //
 // The rows of a file and its id are one transaction (BEGIN IMMEDIATE, write-ahead log, synchronous = FULL), which begins with the id.
 // A second import of the id, by whatever process, waits for the first one and then finds it. When Import returns nil the rows are on
-// disk and visible. What can break it: somebody deletes rows of _forebay_imports, or restores the tables of a database without them.
+// disk and visible. Rows are doubled only if somebody deletes ids from _forebay_imports, or restores the tables of a database without it.
 // A backup of the whole file is consistent.
 //
 // # Types
@@ -30,6 +30,6 @@
 //
 // # Limits
 //
-// SQLite has one writer at a time: imports into one file take turns, also of several engines. Names are compared without case, so
+// SQLite has one writer at a time: imports into one file take turns, even those of several engines. Names are compared without case, so
 // a table cannot differ from another one in case only. Network file systems break the write-ahead log.
 package sqlite

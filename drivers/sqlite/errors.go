@@ -24,8 +24,8 @@ func isBusy(err error) bool {
 	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
 }
 
-// refusesRow reports whether an error of an insert is about the values of a row. SQLITE_ERROR is one of a function in an index,
-// a generated column or a trigger, for example malformed JSON.
+// refusesRow reports whether an error of an insert is about the values of a row. SQLITE_ERROR comes from a function in an index, a generated
+// column or a trigger, for example for malformed JSON.
 func refusesRow(err error) bool {
 	switch codeOf(err) & 0xff {
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
@@ -34,8 +34,8 @@ func refusesRow(err error) bool {
 	return false
 }
 
-// refusal returns why a row is refused, without a value: a column may be secret. RAISE says what its trigger wants, a function may quote
-// what it was called with, and all other texts are SQLite's and have names alone.
+// refusal returns why a row is refused, without a value, because a column may be secret. The author of a trigger chooses the message of
+// RAISE, and a function may quote its arguments. All other texts are SQLite's and contain only names.
 func refusal(err error) (code int, message string) {
 	code, message = codeOf(err), err.Error()
 	switch {
@@ -49,8 +49,8 @@ func refusal(err error) (code int, message string) {
 	return code, strings.TrimRight(message, ": ")
 }
 
-// noTransaction reports whether COMMIT, ROLLBACK or BEGIN failed because there is no transaction, or one already. SQLite has no code
-// for it.
+// noTransaction reports whether COMMIT or ROLLBACK failed because there is no transaction, or BEGIN because there is one. SQLite has no
+// code of its own for that.
 func noTransaction(err error) bool { return codeOf(err)&0xff == sqlite3.SQLITE_ERROR }
 
 // classify marks an error as permanent if the same call fails until somebody changes the database or its file.

@@ -27,7 +27,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
 }
 
-// importOnce imports with a statement for as many rows.
+// importOnce imports with statements of up to batch rows.
 func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) error {
 	found := false
 	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
@@ -57,20 +57,20 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) erro
 	if err != nil || !found {
 		return err
 	}
-	// The sync of the attempt may also have failed before it was killed. Then the kernel holds parts of the log that it takes for written,
-	// and syncs nothing. Their pages are written again, into the database. A reader of an old state prevents that, which is no error.
+	// The sync of the attempt may also have failed before it was killed. The kernel then takes lost pages of the log for written ones and
+	// does not sync them. A checkpoint writes these pages again, into the database. A reader of an old state prevents that, which is no error.
 	_, err = t.write.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)")
 	return classify(err)
 }
 
-// batchError ends an attempt in which SQLite refuses a statement of several rows. It does not say which of them, and a conflict clause
-// like ON CONFLICT FAIL leaves some of them inserted.
+// batchError ends an attempt in which SQLite refuses a statement of several rows. SQLite does not say which row it refuses, and with a clause
+// such as ON CONFLICT FAIL some of the rows stay inserted.
 type batchError struct{ error }
 
 func (e *batchError) Unwrap() error { return e.error }
 
-// syncLog makes an import that was found durable. The attempt may have been killed between writing its commit and syncing it: SQLite
-// reads such a commit after a restart, and a power cut takes it back. A commit syncs the whole log, but only if it changes a page.
+// syncLog makes an import durable whose id was found. The attempt may have been killed between writing its commit and syncing it. SQLite
+// reads such a commit after a restart, but a power cut would still undo it. A commit that changes a page syncs the whole log.
 func syncLog(ctx context.Context, c tx, id string) error {
 	_, err := c.ExecContext(ctx, "UPDATE _forebay_imports SET imported_at = substr(imported_at, 1, 19) || ? WHERE file_id = ?",
 		time.Now().UTC().Format(".000000000Z"), id)
@@ -84,7 +84,7 @@ type driverConn interface {
 }
 
 const (
-	// batchRows is how many rows one statement inserts. More are no faster.
+	// batchRows is the number of rows that one statement inserts. More rows are no faster.
 	batchRows = 50
 	// maxVariables is the limit of SQLite.
 	maxVariables = 32766
@@ -107,7 +107,7 @@ type inserter struct {
 	refused buffer.RowsError
 }
 
-// span is where the text of an argument is.
+// span is the place of the text of an argument in inserter.text.
 type span struct{ arg, from, to int }
 
 func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []datatype.Column, batch int) (err error) {
@@ -151,7 +151,7 @@ func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []
 	return nil
 }
 
-// refusal returns the error with the refused rows, which were found in two places.
+// refusal returns the error with all refused rows: the rows that the driver refuses and the rows that SQLite refuses.
 func (in *inserter) refusal(complete bool) error {
 	slices.SortFunc(in.refused.Rows, func(a, b buffer.RowError) int { return cmp.Compare(a.Row, b.Row) })
 	in.refused.Complete = complete
@@ -169,8 +169,8 @@ func (in *inserter) prepare(ctx context.Context, n int) (driver.Stmt, error) {
 		strings.Repeat(row+",", n-1)+row))
 }
 
-// flush inserts the batch. A row that SQLite refuses is noted if it is alone: the transaction is rolled back at the end, when all are
-// known.
+// flush inserts the batch. A refused row is noted if it is the only row of the batch: the transaction is rolled back at the end, when all
+// refused rows are known.
 func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
 	text := string(in.text)
 	for _, s := range in.spans {
@@ -194,14 +194,14 @@ func (in *inserter) refuse(ctx context.Context, number int64, cause error) error
 	if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(code), Message: message}) {
 		return in.refusal(false)
 	}
-	// A constraint or trigger may have rolled back the transaction. What follows must not be committed row by row.
+	// A constraint or trigger may have rolled back the transaction. Without a new one each of the next rows would be committed by itself.
 	if _, err := in.conn.ExecContext(ctx, "BEGIN IMMEDIATE", nil); err != nil && !noTransaction(err) {
 		return err
 	}
 	return nil
 }
 
-// exec inserts rows. One that the table leaves out without an error is an error too, because the file counts as stored whole.
+// exec inserts rows. It fails if the table leaves out a row without an error, because the file would count as stored whole.
 func exec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue, rows int) error {
 	res, err := stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 	if err != nil {

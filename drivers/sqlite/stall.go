@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// withStallTimeout returns the file with slices whose opening and each of whose reads fail when ctx ends or limit is over, even if staging
-// looks at neither: it must not keep the only writer of the database, which the imports of all other tables wait for.
+// withStallTimeout returns the file with other slices: opening one and each read of one fail when ctx ends, or after limit, even if staging
+// heeds neither. Staging must not hold the only writer of the database, for which the imports of all other tables wait.
 func withStallTimeout(f *buffer.File, limit time.Duration) *buffer.File {
 	guarded := *f
 	guarded.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
@@ -32,8 +32,8 @@ type guardedSlice struct {
 	ctx   context.Context
 	limit time.Duration
 	src   io.ReadCloser
-	buf   []byte // of its own: a read that was given up may still write into it
-	err   error  // of a read that was given up; it closes src
+	buf   []byte // never the caller's: an abandoned read may still write into it
+	err   error  // the error of an abandoned read, which closes src when it returns
 }
 
 func (s *guardedSlice) Read(p []byte) (int, error) {
@@ -68,7 +68,7 @@ func (s *guardedSlice) Close() error {
 // grace is how long a call that heeds its context may take to end with it.
 const grace = time.Second
 
-// await returns what call returns, unless ctx ends or limit is over before. Then late gets it instead, as soon as it is there.
+// await returns the result of call. If ctx ends first, or limit is over, it returns an error, and late gets the result as soon as it is there.
 func await[T any](ctx context.Context, limit time.Duration, call func() (T, error), late func(T, error)) (result T, err error) {
 	type outcome struct {
 		result T

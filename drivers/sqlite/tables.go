@@ -14,10 +14,10 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// createOwnTables creates the tables of the driver. They belong to the database: its copies and backups have both, the rows and the
-// ids of the files they came with.
+// createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
+// the ids of the files from which they came.
 func createOwnTables(ctx context.Context, c tx) error {
-	// The row ids of imports ascend with time, which is what the deletion of old ids goes by.
+	// The row ids of imports ascend with time. The deletion of old ids relies on that.
 	_, err := c.ExecContext(ctx, `
 		CREATE TABLE IF NOT EXISTS _forebay_imports (
 			file_id TEXT PRIMARY KEY NOT NULL, table_id TEXT NOT NULL, rows INTEGER NOT NULL, imported_at TEXT NOT NULL
@@ -28,7 +28,7 @@ func createOwnTables(ctx context.Context, c tx) error {
 	return err
 }
 
-// storageOf is the type of a column in SQLite, which has fewer.
+// storageOf is the type of a column in SQLite, which has fewer types.
 func storageOf(t datatype.Type) string {
 	switch t {
 	case datatype.Bool, datatype.Int64:
@@ -104,9 +104,9 @@ func define(c datatype.Column) string {
 	return def
 }
 
-// columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL are those that the table has now, because
-// it may have been altered. SQLite does not know the types: they are what was stored for a column, or else whatever t wants that its
-// declaration holds.
+// columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL come from the table as it is now, because it may
+// have been altered. SQLite does not know the types: they come from the driver's own table. A column that is not listed there has the type
+// that t wants, if its declaration can hold that.
 func columnsOf(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error) {
 	rows, err := c.QueryContext(ctx, `SELECT s.name, s.type, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
 		WHERE s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE ORDER BY i.cid`, t.ID)

@@ -23,9 +23,9 @@ import (
 
 // Options are the choices of [Open]. A zero field means its default.
 type Options struct {
-	// LockTimeout is how long a call waits for another writer of the file. Then it fails, and the engine repeats it. Default: 5 s.
+	// LockTimeout is how long a call waits for another writer of the file before it fails. The engine repeats it. Default: 5 s.
 	LockTimeout time.Duration
-	// StallTimeout is how long an import, which is the only writer of the file meanwhile, waits for bytes of staging. Then it fails,
+	// StallTimeout is how long an import waits for bytes of staging. Meanwhile nobody else can write to the file. Then the import fails,
 	// others can write, and the engine repeats it. Default: 10 s.
 	StallTimeout time.Duration
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
@@ -35,7 +35,7 @@ type Options struct {
 	MaxWAL int64
 }
 
-// busyTimeout is how long SQLite itself waits for a lock. A context is looked at between two such waits.
+// busyTimeout is how long SQLite itself waits for a lock. The driver looks at the context between two such waits.
 const busyTimeout = 100 * time.Millisecond
 
 // Target is a [buffer.Target] whose tables are in one SQLite database. It is safe for concurrent use, also beside other
@@ -117,15 +117,15 @@ func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 	return filepath.Dir(t.path), 3*raw + 8<<20
 }
 
-// CountFile implements [buffer.Counter]. It returns the rows that were imported; rows that somebody deleted since are among them.
+// CountFile implements [buffer.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
 	err = t.read.QueryRowContext(ctx, `SELECT coalesce(sum(rows), 0) FROM _forebay_imports WHERE file_id = ? AND table_id = ?
 		AND EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = table_id)`, fileID, table.ID).Scan(&rows)
 	return rows, classify(err)
 }
 
-// checkFile fails if the database was deleted, moved or replaced: SQLite goes on with the file that it has open, and the rows are
-// lost with it.
+// checkFile fails if the database was deleted, moved or replaced. SQLite would go on with the file that it has open, and the rows would be
+// lost with that.
 func (t *Target) checkFile() error {
 	if t.file == nil { // Open
 		return nil
@@ -181,7 +181,7 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 			return nil
 		}
 	}
-	// An error may have rolled back already, and a BEGIN during which ctx ends may have begun. A connection that is still within a
+	// An error may have rolled back already. A BEGIN during which ctx ends may still begin a transaction, and a connection within a
 	// transaction must not be used again.
 	if _, rollback := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); rollback != nil && !noTransaction(rollback) {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })

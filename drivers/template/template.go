@@ -1,7 +1,7 @@
 // Package template is the smallest correct [buffer.Target], to be copied by authors of drivers: docs/drivers.md goes through it.
 //
-// A table is a folder. The rows of an imported file are one file in it, which gets its name, the id, when it is complete: so rows and
-// id are one step, and the second one of an id is refused by the file system. A line is a row, a cell is in base64, and NULL is "-".
+// A table is a folder. The rows of an imported file are one file in it. That gets its name, the id, when it is complete. So rows and id become
+// visible in one step, and the file system refuses a second file with the id. A line is a row, a cell is in base64, and NULL is "-".
 package template
 
 import (
@@ -43,7 +43,7 @@ func (t Target) Ensure(ctx context.Context, table buffer.Table) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// Whoever comes second finds the columns of the first.
+	// If two callers create the table, the second one finds the columns of the first.
 	path := filepath.Join(t.folder(table.ID), "columns.json")
 	if err := publish(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(table.Columns) }); err != nil {
 		return err
@@ -107,7 +107,7 @@ func publish(path string, write func(io.Writer) error) error {
 	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// The name too must survive a power cut, also one that an attempt has given which was killed before it came here.
+	// The name must survive a power cut too, also if an earlier attempt gave it and was killed before this line.
 	return errors.Join(syncFolder(dir), syncFolder(filepath.Dir(dir)), syncFolder(filepath.Dir(filepath.Dir(dir))))
 }
 

@@ -72,7 +72,7 @@ func run(ctx context.Context, cfg server.Config, out, logs io.Writer) (err error
 func parseConfig(args []string, getenv func(string) string, usage io.Writer) (server.Config, error) {
 	var cfg server.Config
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the caller tells the error, and no usage hides it
+	flags.SetOutput(io.Discard) // the caller prints the error, without a usage that hides it
 	cfg.Register(flags)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

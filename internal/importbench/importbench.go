@@ -27,12 +27,12 @@ import (
 type Scenario struct {
 	// Name is for example import/sqlite.
 	Name string
-	// Import opens the driver for an empty database in a folder that is removed later. It returns the call that is measured, and one
-	// that closes the database after it and returns the rows of [Table].
+	// Import opens the driver for an empty database in a folder that is removed later. It returns the call that is measured, and a second
+	// call that closes the database and returns the number of rows in [Table].
 	Import Way
 	// Loader does the same for the database's own loader, which reads the file of [Input.CSV].
 	Loader Way
-	// Goal is the least ratio of the rows a second of both.
+	// Goal is the least ratio of the driver's rows a second to the loader's.
 	Goal float64
 }
 
@@ -43,11 +43,11 @@ type Way func(ctx context.Context, dir string, in Input) (run func() error, end 
 type Input struct {
 	// File has slices of about 16 MB.
 	File *buffer.File
-	// CSV is the path of the same rows in one plain file without a header: NULL is nothing, every other cell is quoted.
+	// CSV is the path of the same rows in one plain file without a header. NULL is an empty cell, every other cell is quoted.
 	CSV string
 }
 
-// result is a line of the JSON form. Medians are of the rounds, and ratios are medians of the ratios of each round.
+// result is a line of the JSON form. A figure is the median of the rounds, a ratio the median of the ratios of the rounds.
 type result struct {
 	Scenario        string  `json:"scenario"`
 	Rows            int64   `json:"rows"`
@@ -160,7 +160,8 @@ func (b *bench) measure(ctx context.Context, dir string, in Input, s Scenario) (
 	return r, nil
 }
 
-// once measures one way in seconds, of the clock and of CPU: of this process, and of those that it has started and that have ended.
+// once measures one way, in seconds of the clock and of CPU time. The CPU time includes the processes that this one has started, once they
+// have ended.
 func once(ctx context.Context, parent string, in Input, way Way) (took, cpu float64, err error) {
 	dir, err := os.MkdirTemp(parent, "round-")
 	if err != nil {

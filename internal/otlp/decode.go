@@ -57,7 +57,7 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 	return docs, records, nil
 }
 
-// export is an export request. size and deep are of its data before anything was repaired.
+// export is an export request. size and deep describe its data before any repair.
 type export struct {
 	signal        forebay.Signal
 	enc           Encoding
@@ -85,8 +85,8 @@ func decode[B any](
 	return flatten(batch), count(batch), nil
 }
 
-// check bounds the copies of a JSON request and, if it is deep, its nesting, in its protobuf form. Both encodings thus have
-// the same bounds.
+// check bounds the copies of a JSON request and, if it is deep, its nesting. It measures the protobuf form, so that both encodings have the
+// same bounds.
 func (in *export) check(records int, marshal func() ([]byte, error)) error {
 	if !in.deep && (in.size+in.headers)*records <= freeCopies { // even if all of it were copied
 		return nil

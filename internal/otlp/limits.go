@@ -8,8 +8,9 @@ import (
 // MaxLimit is the highest bound of an export request in bytes.
 const MaxLimit = 1 << 30
 
-// Limits are the bounds of export requests in bytes: of one as it is sent, of one without its compression, and of the memory of
-// all. Exporters drop a batch that is refused for its size, so the defaults are above what SDKs and Collectors send.
+// Limits are the bounds of export requests in bytes: Wire for a request as it is sent, Decoded for a request without its compression,
+// Buffered for the memory of all requests. Exporters drop a batch that is refused for its size, so the defaults are above what SDKs and
+// Collectors send.
 type Limits struct{ Wire, Decoded, Buffered int }
 
 // WithDefaults returns the limits without zero fields.

@@ -38,7 +38,7 @@ func checkDayColumn(table buffer.Table) error {
 	return nil
 }
 
-// DayFolder returns the folder of a row by its cell of type date or timestamp. ok is false for a cell that is neither.
+// DayFolder returns the folder of a row whose date or timestamp is cell. ok is false for a cell that is neither.
 func DayFolder(cell []byte) (folder string, ok bool) {
 	if cell == nil {
 		return NoDay, true

@@ -85,8 +85,8 @@ func (l *life) step(first, last, to Phase, start func()) bool {
 	})
 }
 
-// fail notes the first failure since the store was opened. current says whether the failed opening is still the one in use. It
-// is asked under mu, so a failure that is told late cannot fall on the opening of a reopening that ends meanwhile.
+// fail notes the first failure since the store was opened. current says whether the failed opening is still in use. It is called under mu,
+// so that a late failure of an old opening does not fail the next one.
 func (l *life) fail(err error, current func() bool) bool {
 	return l.change(func(c *Condition) bool {
 		if c.Failure != nil || !current() {

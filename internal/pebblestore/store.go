@@ -131,7 +131,7 @@ func (s *Store) Now() Condition { return s.life.current() }
 // Opening returns the opening that is in use, or was in use last.
 func (s *Store) Opening() *Opening { return s.now.Load() }
 
-// used takes up what an opening has told before it was in use.
+// used handles the failure that an opening has reported before it was in use.
 func (s *Store) used(o *Opening) {
 	if err := o.Failure(); err != nil {
 		s.failed(o, err)

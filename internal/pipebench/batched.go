@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// EachSecond is the way of a user whose store takes events in files or commits only: it collects events, and writes them each second. Who
-// stores an event waits until it is written. One goroutine calls write, and end is called after the last write.
+// EachSecond is how a user stores events where only files or commits can be written: it collects events and writes them once a second. A
+// caller waits until its event is written. One goroutine calls write, and end is called after the last write.
 func EachSecond(write func([]Event) error, end func() error) Own {
 	c := &collector{open: &collected{done: make(chan struct{})}}
 	stop, stopped := make(chan struct{}), make(chan struct{})

@@ -98,7 +98,8 @@ func (b *bench) overHTTP(ctx context.Context, open opener) (m measured, err erro
 	return m, err
 }
 
-// callers is how many goroutines store events in this process, and batchCallers with batches: as many as the connections of an own way.
+// callers is the number of goroutines that store single events in this process, batchCallers of those that store batches: as many as the
+// user's own way has connections.
 const (
 	callers      = 1024
 	batchCallers = 16
@@ -307,7 +308,7 @@ func (b *bench) fresh(ctx context.Context, r *result) error {
 }
 
 // watch asks the database until it has seen an event for each time, and returns how long each took. Rows of one sink are imported in
-// their order, but for events that were under way at once.
+// their order, except for events that were under way at the same time.
 func (b *bench) watch(ctx context.Context, at []time.Time, sent *atomic.Int64) (fresh []time.Duration, err error) {
 	look := b.db.Seen
 	if look == nil {

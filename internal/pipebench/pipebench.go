@@ -1,4 +1,4 @@
-// Package pipebench measures the way of an event to a query: an engine with a driver, beside what a user would write instead for the same
+// Package pipebench measures the path from an event to a query: an engine with a driver, beside what a user would write instead for the same
 // database, with the same events in one run. Each driver has a command for it:
 //
 //	cd drivers/sqlite && go run ./bench pipeline -json
@@ -10,8 +10,8 @@
 //	pipeline/NAME/fresh           the time from an event to the query that sees it, at 20,000 events/s
 //	pipeline/NAME/outage/OUTAGE   http, while the database is away for a while
 //
-// The engine uploads and imports each second. Every measurement ends when a query sees the last row, and fails if the rows are not as many as
-// were confirmed.
+// The engine uploads and imports each second. Every measurement ends when a query sees the last row, and fails if the number of rows is not the
+// number that was confirmed.
 package pipebench
 
 import (
@@ -40,13 +40,13 @@ type Database struct {
 	Target func(ctx context.Context) (target buffer.Target, close func() error, err error)
 	// Own opens the user's own way, with the table created again.
 	Own func(ctx context.Context) (Own, error)
-	// Count returns how many rows of the table a query sees that is no part of Target and Own. It is exact.
+	// Count returns the exact number of rows that a query sees in the table. The query is independent of Target and Own.
 	Count func(ctx context.Context) (int64, error)
-	// Seen, if not nil, does the same at less cost, while rows are only added. It is called every 20 ms.
+	// Seen, if not nil, is a cheaper Count for a table to which rows are only added. It is called every 20 ms.
 	Seen func(ctx context.Context) (int64, error)
 	// CPU, if not nil, returns the processor time of the processes of the database.
 	CPU func() time.Duration
-	// Outages take the database away and return how to give it back.
+	// Outages, by name, take the database away. restore gives it back.
 	Outages map[string]func() (restore func() error, err error)
 }
 

@@ -83,7 +83,7 @@ func (r *result) finish() {
 	}
 }
 
-// ratio is the median of the ratios of the rounds: the engine's figure by that of the other way.
+// ratio is the median over the rounds of the engine's figure divided by the figure of the other way.
 func (r *result) ratio(way string, field func(*measured) *float64) float64 {
 	var values []float64
 	for i := range r.rounds[byEngine] {

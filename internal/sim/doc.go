@@ -15,8 +15,8 @@
 // Two of three runs drive an engine. Its clients send records one by one, in batches, and by HTTP requests that reach the
 // handler without a network. The third drives the buffer alone, where clients may also hold handles of replaced definitions.
 //
-// More than half of the runs have typed columns, in tables that grow. Each definition adds, removes, reorders or renames in case what the
-// one before had, goes back to an earlier one, or asks for a type that the table cannot follow.
+// More than half of the runs have typed columns, in tables that grow. Each definition adds, removes or reorders columns of the definition
+// before it, changes the case of their names, goes back to an earlier definition, or asks for a type that the table cannot follow.
 //
 // The model remembers what every client was told about every row, and every call to staging and target. After the run all
 // faults stop and everything must drain. Then:

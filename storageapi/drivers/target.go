@@ -72,14 +72,14 @@ func classify(err error) error {
 	return err
 }
 
-// withoutValues returns the error of an import whose message may quote a cell, as about a value that a typed column does not take,
-// without the message: a column may be secret.
+// withoutValues returns the error of an import without its message, because a column may be secret. The message may quote a cell, for example
+// a value that a typed column does not take.
 func withoutValues(failed *storageapi.JobError) error {
 	if strings.EqualFold(failed.Code(), columnsNotMatch) {
 		return failed
 	}
 	hidden, failure := *failed, *failed.Job.Error
-	failure.Message = "the platform refuses the rows, the job says why"
+	failure.Message = "the platform refuses the rows; the job has the reason"
 	hidden.Job.Error = &failure
 	return &hidden
 }

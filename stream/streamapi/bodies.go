@@ -251,7 +251,7 @@ type totalBody struct {
 
 type grownTable struct {
 	Version int           `json:"version" doc:"Number of the present set of columns, from 1. Versions of the sink that leave the columns alone do not count."`
-	Columns []tableColumn `json:"columns" doc:"Columns that new records fill. They are older than the mapping while refused says why."`
+	Columns []tableColumn `json:"columns" doc:"Columns that new records fill. They are older than the mapping while refused is set, which has the reason."`
 	Retired []tableColumn `json:"retired" doc:"Columns that only earlier sets have; they are NULL in new rows."`
 	Refused string        `json:"refused,omitempty" doc:"Why the columns of the mapping were refused, so that earlier ones go on; left out if they were not."`
 }

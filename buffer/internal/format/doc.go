@@ -7,7 +7,7 @@
 // folders in buffer/testdata/format were written by earlier releases; a test opens them forever.
 //
 //	1   the columns of a table are names, and no cell is NULL
-//	2   a column may have a type and be required: then it stands in a Table as an object and not as a string
+//	2   a column may have a type and be required: a Table then has an object for it instead of a string
 //	    an empty cell without quotes is NULL
 //	    a table may be one that grows (Table.Extend), and a Sink then has Version, Mapping and Retired
 //

@@ -2,7 +2,7 @@
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures the way of an event to a query, beside inserts:
+// With the argument pipeline it measures the path from an event to a query, beside inserts:
 //
 //	go run ./bench pipeline -json
 package main

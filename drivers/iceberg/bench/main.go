@@ -3,7 +3,7 @@
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures the way of an event to a query, beside a program that appends with the library each second:
+// With the argument pipeline it measures the path from an event to a query, beside a program that appends with the library each second:
 //
 //	go run ./bench pipeline -json
 package main

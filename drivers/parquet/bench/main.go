@@ -3,7 +3,7 @@
 //
 //	go run ./bench -encoding gzip -json
 //
-// With the argument pipeline it measures the way of an event to a query, beside a program that closes a file with the library each second:
+// With the argument pipeline it measures the path from an event to a query, beside a program that closes a file with the library each second:
 //
 //	go run ./bench pipeline -json
 package main
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	return pipebench.Run(ctx, args[1:], stdout, database(dir))
 }
 
-// table returns the table of the input with required columns where no row has NULL, because structs of the library's users have them.
+// table returns the table of the input. Columns without NULL are required, as fields of a Go struct are in the library.
 func table() buffer.Table {
 	t := importbench.Table()
 	for i := range t.Columns {

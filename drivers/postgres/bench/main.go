@@ -2,7 +2,7 @@
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures the way of an event to a query, beside inserts through a pool of pgx:
+// With the argument pipeline it measures the path from an event to a query, beside inserts through a pool of pgx:
 //
 //	go run ./bench pipeline -json
 package main
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/postgres", Import: w.driver, Loader: w.psql, Goal: 0.9})
 }
 
-// ways import into a table that Ensure makes. Each has a checkpoint before it, so that no one pays for the other's.
+// ways import into a table that Ensure makes. A checkpoint runs before each, so that neither pays for the other's writes.
 type ways struct{ url string }
 
 func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func() error, func() (int64, error), error) {

@@ -2,7 +2,7 @@
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures the way of an event to a query, beside inserts through one connection:
+// With the argument pipeline it measures the path from an event to a query, beside inserts through one connection:
 //
 //	go run ./bench pipeline -json
 package main
@@ -68,8 +68,8 @@ func driver(ctx context.Context, dir string, in importbench.Input) (func() error
 	return func() error { return target.Import(ctx, in.File) }, end, nil
 }
 
-// shell imports with the same durability into a table of the same classes. It is not STRICT, because .import knows neither NULL nor
-// true and false.
+// shell imports with the same durability into a table of the same storage classes. The table is not STRICT, because .import knows neither
+// NULL nor true and false.
 func shell(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	path := filepath.Join(dir, "rows.db")
 	sqlite3 := func(commands ...string) error {

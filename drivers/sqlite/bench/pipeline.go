@@ -14,14 +14,14 @@ import (
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
-// database is a file in a folder, for the pipeline's scenarios. close closes what asks it.
+// database is a file in a folder, for the pipeline's scenarios. close closes the connections of its queries.
 func database(dir string) (db pipebench.Database, close func() error, err error) {
 	path := filepath.Join(dir, "rows.db")
 	asks, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		return db, nil, err
 	}
-	asks.SetMaxIdleConns(0) // Reset deletes the file
+	asks.SetMaxIdleConns(0) // no connection stays open, because Reset deletes the file
 	ask := func(query string) func(context.Context) (int64, error) {
 		return func(ctx context.Context) (rows int64, err error) {
 			err = asks.QueryRowContext(ctx, query).Scan(&rows)

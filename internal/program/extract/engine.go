@@ -22,7 +22,7 @@ import (
 type tables struct {
 	eng   *forebay.Engine
 	store *store.Store
-	toy   bool // the records come from the bundled API
+	toy   bool // whether the records come from the bundled API
 	// source is by data type. It belongs to the state: an id is made unique in the order in which data types come, and a
 	// run that goes on in the middle sees another order.
 	source map[string]string

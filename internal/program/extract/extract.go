@@ -1,7 +1,7 @@
 // Package extract pulls records from an HTTP API, as a JSON configuration says, into tables of an embedded engine.
 //
-// The program waits for the disk after every page, and then saves the position; so a record that it has read is in its
-// table, whatever happens.
+// The program waits for the disk after every page, and then saves the position. So a record that it has read comes to its table, whatever
+// happens.
 package extract
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/internal/program/store"
 )
 
-// Options are what programs differ in.
+// Options are the differences between programs.
 type Options struct {
 	// Flags adds flags; nil adds none.
 	Flags func(*flag.FlagSet)
@@ -140,7 +140,7 @@ func pull(
 		}
 		if file == "" {
 			defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
-		} else { // the state says that what was read so far is kept
+		} else { // the state counts on the rows that were read so far
 			fmt.Fprintf(stdout, "the data directory of the engine is %s\n", o.data)
 		}
 	}
@@ -149,7 +149,7 @@ func pull(
 		return err
 	}
 	defer func() { err = errors.Join(err, e.eng.Close(), e.store.Close()) }()
-	opts.Emit = feed.Into(e.eng, e.define) // a page that it has taken is on disk
+	opts.Emit = feed.Into(e.eng, e.define) // a page is on disk when Emit returns
 	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
 		s.Names = e.source
 		return file.save(s)

@@ -22,9 +22,9 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// Options are what programs differ in.
+// Options are the differences between programs.
 type Options struct {
-	// Staging opens what the flag -staging says. Nil takes a folder.
+	// Staging opens the value of the flag -staging. Nil takes a folder.
 	Staging func(text string) (buffer.Staging, error)
 }
 

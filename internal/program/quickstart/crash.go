@@ -57,7 +57,7 @@ type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	told  atomic.Pointer[message] // the last one
-	over  atomic.Bool             // it was told to end, or is killed
+	over  atomic.Bool             // it was asked to end, or is killed
 	ended chan struct{}           // closed when the process is gone
 	err   error                   // how it ended, valid from then on
 }

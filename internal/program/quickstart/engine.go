@@ -61,7 +61,7 @@ func startNode(ctx context.Context, cfg config, dir, secret string) (*node, erro
 	return &node{eng, st, server, "http://" + server.Addr + "/stream/1/" + src.ID + "/" + secret}, nil
 }
 
-// define defines the source, and fails if its tables cannot be made now: an engine would try again for as long as it runs.
+// define defines the source, and fails if its tables cannot be made now. The engine by itself would try again for as long as it runs.
 func define(ctx context.Context, eng *forebay.Engine, src forebay.Source, target buffer.Target) error {
 	compiled, err := eng.Compile(src)
 	if err != nil {

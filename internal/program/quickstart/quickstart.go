@@ -6,10 +6,9 @@
 //
 //	quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0
 //
-// sent counts events. The other figures count rows, and every event has one in each of the two tables: rows that the
-// tables hold, rows that a sink refused for good, acknowledged rows that are missing, and rows that are there more
-// often than once. With -crash the line ends with unconfirmed=U: rows that are in a table although their answer was
-// lost with the process.
+// sent counts events. The other figures count rows, and every event has one in each of the two tables. rows are in the tables, rejected ones
+// were refused by a sink for good, lost ones were acknowledged and are missing, and duplicated ones are there more than once. With -crash the
+// line ends with unconfirmed=U: rows that are in a table although their answer was lost with the process.
 package quickstart
 
 import (
@@ -38,13 +37,13 @@ type config struct {
 	childArgs              func() []string
 }
 
-// Options are what programs differ in.
+// Options are the differences between programs.
 type Options struct {
 	// Flags adds flags; nil adds none.
 	Flags func(*flag.FlagSet)
 	// Open opens the tables. Nil is [store.Folders].
 	Open store.Open
-	// Child returns the arguments with which this executable runs [Main] as the process that -crash kills, without the last two.
+	// Child returns the first arguments with which this executable runs [Main] as the process that -crash kills. Main adds two.
 	Child func() []string
 }
 
@@ -86,7 +85,7 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 	flags.StringVar(&cfg.dir, "dir", "", "data directory (default a new temporary one)")
 	flags.IntVar(&cfg.bad, "bad", 0, "percentage of events that lack a field which one sink needs")
 	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a process of its own and kill it several times")
-	flags.IntVar(&cfg.kills, "kills", 4, "with -crash: how often, the last time while the buffer is flushed")
+	flags.IntVar(&cfg.kills, "kills", 4, "with -crash: number of kills, the last one while the buffer is flushed")
 	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err

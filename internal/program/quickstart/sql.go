@@ -38,8 +38,8 @@ func duckdbQuery(folder string, columns []datatype.Column) string {
 		strings.ReplaceAll(folder, "'", "''"), strings.Join(types, ", "), summary("sum(total)"))
 }
 
-// sqlite is a command for a shell that loads the parts of the orders table and reads them with their types. SQLite's import knows no
-// NULL, so an empty cell without quotes becomes a byte that no cell has, and then NULL.
+// sqlite is a command for a shell that loads the parts of the orders table and reads them with their types. The import of sqlite3 knows no
+// NULL, so the command turns an empty cell without quotes into a byte that no cell has, and that byte into NULL.
 func sqlite(folder string, columns []datatype.Column) string {
 	var types, nulls []string
 	for _, c := range columns {

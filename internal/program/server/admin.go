@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// checkAdmin refuses addresses that other machines reach: who can ask for a checkpoint can fill the disk.
+// checkAdmin refuses addresses that other machines reach, because a checkpoint can fill the disk.
 func checkAdmin(addr string) error {
 	if addr == "" {
 		return nil
@@ -64,7 +64,7 @@ func adminHandler(m *management, parts Parts) http.Handler {
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		folder := filepath.Join(m.cfg.Dir, "checkpoints", time.Now().UTC().Format("20060102-150405.000000"))
 		w.Header().Set("Content-Type", "application/json")
-		// The rows first: then the definitions, with their tokens, are there for all of them.
+		// The rows come first, so that the later copy of the definitions, with their tokens, covers all of them.
 		err := m.eng.Checkpoint(r.Context(), folder)
 		if err == nil && m.cat != nil {
 			err = m.cat.Checkpoint(filepath.Join(folder, catalogFolder))

@@ -44,21 +44,21 @@ type Config struct {
 func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.StringVar(&cfg.Addr, "addr", "127.0.0.1:8080", "address that events are sent to")
 	flags.StringVar(&cfg.APIAddr, "api-addr", "127.0.0.1:8081", "address of the Stream API")
-	flags.StringVar(&cfg.APIURL, "api-public-url", "", "what addresses of the API begin with in answers (default: http:// and the address it listens on)")
-	flags.StringVar(&cfg.IngestURL, "ingest-public-url", "", "the same for addresses that events are sent to")
+	flags.StringVar(&cfg.APIURL, "api-public-url", "", "URL that addresses of the API in answers begin with (default: http:// and the address it listens on)")
+	flags.StringVar(&cfg.IngestURL, "ingest-public-url", "", "URL that addresses for events in answers begin with (default: http:// and the address they are sent to)")
 	flags.StringVar(&cfg.Token, "token", "", "token of the API (default: made at the first start, kept in DIR/token)")
-	flags.StringVar(&cfg.Admin, "admin", "", "loopback address to take orders on, such as a checkpoint (default: none are taken)")
+	flags.StringVar(&cfg.Admin, "admin", "", "loopback address that takes orders, such as a checkpoint (default: none)")
 	flags.IntVar(&cfg.MaxConnections, "max-connections", 20_000, "greatest number of connections for events at once; above it idle ones are closed")
-	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "greatest size of all rows that wait for their tables, with what the store takes; calls are refused above it (default: 16 GiB)")
+	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "greatest size of all rows that wait for their tables, and of the files of the store; events are refused above it (default: 16 GiB)")
 	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")
 	flags.DurationVar(&cfg.Tuning.MinImportInterval, "min-import-interval", 0, "least import interval that a sink may have, 1s or more (default: 30s); databases take many small imports well")
 	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")
-	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; the tables are in the folder tables of it")
+	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; the tables are in its folder tables")
 	flags.BoolVar(&cfg.Extend, "extend", false, "let tables of new sinks grow with their columns, unless the API says otherwise (see docs/types.md)")
 	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "column of type date or timestamp: new tables that have it get a folder for each day, such as dt=2026-11-22")
 	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "size in bytes up to which small parts of a table are merged in the background (default: parts stay as they are)")
 	flags.DurationVar(&cfg.Tables.KeepFor, "keep-for", 0, "age at which parts of tables are removed, for example 720h (default: never)")
-	flags.BoolVar(&cfg.Tables.NoHeader, "no-header", false, "make new tables without lines of column names in their parts; such tables cannot grow")
+	flags.BoolVar(&cfg.Tables.NoHeader, "no-header", false, "make new tables whose parts have no header line; such tables cannot grow")
 	flags.BoolVar(&cfg.Tables.Gzip, "gzip", false, "keep the parts of tables compressed, as .csv.gz")
 	flags.StringVar(&cfg.Source, "source", "", "id of a source to create with two tables, to try the server without the API (default: none)")
 	flags.IntVar(&cfg.Stream.ProjectID, "project-id", 1, "project id in addresses")
@@ -70,11 +70,11 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	})
 	flags.TextVar(&cfg.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	flags.StringVar(&cfg.LogFormat, "log-format", "text", "text or json")
-	flags.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time to end in")
+	flags.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time that a shutdown takes")
 }
 
-// Environment sets the flags that were not given from variables such as FOREBAY_API_ADDR for -api-addr. It returns the names of
-// flags that are set by now, and all values that cannot be read.
+// Environment sets the flags that were not given from variables, such as -api-addr from FOREBAY_API_ADDR. It returns the names of all flags
+// that are set now, and an error for each value that cannot be read.
 func Environment(flags *flag.FlagSet, getenv func(string) string) (given map[string]bool, problems []error) {
 	given = map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })

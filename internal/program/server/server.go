@@ -1,5 +1,5 @@
-// Package server is a long-running ingestion server: events and telemetry over HTTP, the Stream API, checks of health, orders on a
-// loopback address, and an end in order.
+// Package server is a long-running ingestion server: events and telemetry over HTTP, the Stream API, health checks, orders on a loopback
+// address, and an orderly shutdown.
 //
 // It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it takes requests, then commands to try it. When its context ends it stops
 // accepting, answers the requests in progress and moves what waits to the tables. Rows that still wait after
@@ -35,7 +35,7 @@ type Parts struct {
 	// Config.Tables.
 	Target  buffer.Target
 	Staging buffer.Staging
-	// StagingText is what the flag -staging of inspect takes for Staging, and Inspect the command that runs inspect. The answer to the
+	// StagingText is the value of the flag -staging of inspect for Staging, and Inspect the command that runs inspect. The answer to the
 	// order of a checkpoint has both.
 	StagingText, Inspect string
 	// DropTable deletes the table of a sink that is created again; nil deletes none. Without Target it is not used.

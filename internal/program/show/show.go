@@ -47,7 +47,7 @@ func (t *Table) Print(out io.Writer, width int) error {
 	return w.Flush()
 }
 
-// Progress is a line that says how far a program is. A terminal shows it in one place; elsewhere it is a new line every
+// Progress is a line that shows the progress of a program. A terminal shows it in one place; elsewhere it is a new line every
 // five seconds.
 type Progress struct {
 	out        io.Writer
@@ -68,7 +68,7 @@ func NewProgress(out io.Writer) *Progress {
 	return p
 }
 
-// Show replaces the line. It writes it unless the last one is too new.
+// Show replaces the line. It writes nothing if the last line is too new.
 func (p *Progress) Show(format string, args ...any) {
 	p.line = fmt.Sprintf(format, args...)
 	if time.Since(p.written) >= p.pause {

@@ -1,4 +1,4 @@
-// Package store is where the rows of a program end: the drivers of an engine, and a reader of its tables.
+// Package store has the drivers of a program's engine, and a reader of its tables.
 package store
 
 import (
@@ -19,7 +19,7 @@ type Store struct {
 	Staging buffer.Staging
 	// Tables reads what Target has stored.
 	Tables Reader
-	// Hint is what a user types to see the tables, for a program to print. If it is empty, the tables are folders of CSV files in
+	// Hint is a command that shows the tables, for a program to print. If it is empty, the tables are folders of CSV files in
 	// the folder tables of the data directory.
 	Hint string
 	// Drop deletes a table with its rows; nil: the target cannot.

@@ -63,5 +63,5 @@ func (s *Server) Close() {
 	<-s.Done
 }
 
-// Err returns why the server ended by itself, nil if it did not. It must not be called before Done is closed.
+// Err returns why the server ended by itself, or nil if it was stopped. It must not be called before Done is closed.
 func (s *Server) Err() error { return s.err }

@@ -17,7 +17,7 @@ type identities struct {
 	objects               *platform.Objects
 }
 
-// GetUserAccount knows nobody: every access key has a session token, so DeriveSigningKey is asked.
+// GetUserAccount knows no account: every access key has a session token, so the gateway calls DeriveSigningKey.
 func (*identities) GetUserAccount(string) (auth.Account, error) {
 	return auth.Account{}, auth.ErrNoSuchUser
 }
