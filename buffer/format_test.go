@@ -115,7 +115,7 @@ func drainFixture(t *testing.T, root string) string {
 			t.Error(err)
 		}
 	}()
-	// A call that was made before is known, and one that was not is not.
+	// The calls 1 and 2 were made before and are known. Call 3 is new.
 	writing := define(t, b, "writing")
 	for key, want := range map[int]int{1: 0, 2: 0, 3: 1} {
 		if n := mustOnce(t, b, key, writing); n != want {
@@ -131,7 +131,7 @@ func drainFixture(t *testing.T, root string) string {
 	return describeTables(t, root)
 }
 
-// drainUntilKilled opens a data directory and drains it. It tells how far it is.
+// drainUntilKilled opens a data directory and drains it. It prints how far it is.
 func drainUntilKilled(root string) error {
 	fmt.Println("begun")
 	b, err := buffer.Open(filepath.Join(root, "data"), fixtureOptions(root))

@@ -24,6 +24,6 @@ func TestPacesOfOldFailuresAreForgotten(t *testing.T) {
 		}
 	}
 	if n := len(l.paces); n > 100 {
-		t.Errorf("%d paces are kept, want those of the last hour", n)
+		t.Errorf("%d paces are kept, want only the paces of the last hour", n)
 	}
 }

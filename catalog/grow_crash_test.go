@@ -177,7 +177,7 @@ func (g *growing) story() {
 	}
 }
 
-// check holds catalog, engine and table against each other after the restart, and against what was acknowledged.
+// check compares catalog, engine and table with each other after the restart, and with the acknowledged changes and rows.
 func (g *growing) check(n int64) {
 	t := g.t
 	t.Helper()

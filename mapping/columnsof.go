@@ -43,7 +43,8 @@ import (
 // column, so a pointer costs less.
 //
 // encoding/json calls a MarshalJSON or MarshalText with a pointer receiver only for values that it can address: give From a
-// pointer to T if the type of a field has such a method. It refuses NaN and infinities, also in a sql.Null: the record is rejected with [InvalidBody].
+// pointer to T if the type of a field has such a method. It refuses NaN and infinities, also in a sql.Null: the record is rejected with
+// [InvalidBody].
 func ColumnsOf[T any]() (Columns, error) { return columnsOf(reflect.TypeFor[T]()) }
 
 func columnsOf(t reflect.Type) (Columns, error) {

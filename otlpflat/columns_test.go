@@ -23,7 +23,7 @@ var withoutColumn = []string{
 	"dropped_attributes_count", "dropped_events_count", "dropped_links_count", "resource_dropped_attributes_count", "resource_schema_url", "metric_metadata",
 }
 
-// Every member of a random record has a column, and no record is rejected but for a count that int64 does not hold.
+// Every member of a random record has a column, and a record is rejected only for a count that int64 cannot hold.
 func TestTypedColumns(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

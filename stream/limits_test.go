@@ -22,7 +22,7 @@ func (strict) Limits() datatype.Limits {
 	return datatype.Limits{NoNUL: true, NoNaN: true, MinYear: 1900, MaxCell: 40}
 }
 
-// What the target cannot store is refused at the door, whatever the door, and nothing of it reaches the table.
+// A value that the target cannot store is refused on arrival, over every protocol, and does not reach the table.
 func TestLimitsAtEveryDoor(t *testing.T) {
 	mem := strict{}
 	events := source("web", mapping.UUID("id"), mapping.Path("text", "text", mapping.DataType(datatype.String)),

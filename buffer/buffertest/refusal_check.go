@@ -54,7 +54,7 @@ func (b *bench) expectRefused(err error, bad []int64) {
 		}
 	}
 	for i, value := range b.refusal.Bad {
-		const short = 4 // shorter ones stand in other words
+		const short = 4 // shorter values are parts of other words
 		if len(value) >= short && value != b.refusal.Good[i] && value != Null && strings.Contains(fmt.Sprintf("%v %+v %v", err, refused.Rows, refused.Err), value) {
 			b.t.Errorf("%v has the value of a cell: the column may be secret", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// typedValues are canonical texts of each type. Some of them were spoiled by a target once.
+// typedValues are canonical texts of each type, among them some that targets have changed.
 var typedValues = map[datatype.Type][]string{
 	datatype.String:         {"", "null", "NULL", `\N`, " ", `"`, "a\r\nb", "007", "日本語"},
 	datatype.Bool:           {"true", "false"},

@@ -24,12 +24,12 @@ import (
 	"github.com/forebay/forebay/internal/killtest"
 )
 
-// killed is what the process does that is killed, and what readers may find meanwhile.
+// killed says what the killed process does, and what readers may find meanwhile.
 type killed struct {
 	options TablesOptions
-	// plain says that a table is a plain folder until it has so many files, and is replaced by the next table when it has one more.
+	// plain, if not 0, is the number of files that a table gets as a plain folder. One more file follows, then the next table begins.
 	plain int
-	// retried says that a reader may find a part gone that it has listed. It begins again then.
+	// retried says that a listed part may be gone when a reader opens it. The reader then begins again.
 	retried bool
 }
 
@@ -82,7 +82,7 @@ func (k killed) file(n int) *buffer.File {
 	return newFile(fmt.Sprintf("file-%06d", n), k.table(n), rows)
 }
 
-// importUntilKilled imports files from number n on, and merges them. It tells each that is imported.
+// importUntilKilled imports files from number n on, and merges them. It prints the number of each imported file.
 func (k killed) importUntilKilled(root string, n int) error {
 	for ; ; n++ {
 		tables := k.tables(root, n)
@@ -96,7 +96,7 @@ func (k killed) importUntilKilled(root string, n int) error {
 	}
 }
 
-// read counts the rows of a table by their id, as a program would that resolves its link once, and lists and reads the parts.
+// read counts the rows of a table by their id, like a program that resolves the link once and then lists and reads the parts.
 func read(root, table string) (map[string]int, error) {
 	dir, err := filepath.EvalSymlinks(Tables(root).Path(table))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,7 +143,7 @@ func countRows(path string, rows map[string]int) error {
 }
 
 // check checks that a table has the rows of its files before number end, and perhaps rows of later ones, each once and each file
-// whole. Rows that are too old may be gone, and all are if clean is set.
+// whole. Rows that are too old may be gone. If clean is set, they must be gone.
 func (k killed) check(rows map[string]int, table string, end int, clean bool) error {
 	for row, n := range rows {
 		if n != 1 {
@@ -154,7 +154,7 @@ func (k killed) check(rows map[string]int, table string, end int, clean bool) er
 	for n := 0; n < end || left > 0; n++ {
 		if k.table(n).ID != table {
 			if n > end+k.plain+1 {
-				return fmt.Errorf("%d rows are of no file", left)
+				return fmt.Errorf("%d rows belong to no file", left)
 			}
 			continue
 		}
@@ -172,7 +172,7 @@ func (k killed) check(rows map[string]int, table string, end int, clean bool) er
 			return fmt.Errorf("file %d has %d rows, want %d; %d files were imported", n, has, young, end)
 		}
 		if n > end && has == 0 {
-			return fmt.Errorf("%d rows are of files that were not imported", left)
+			return fmt.Errorf("%d rows belong to files that were not imported", left)
 		}
 	}
 	return nil

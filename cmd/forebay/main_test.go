@@ -193,7 +193,7 @@ func TestInspectAndTemplates(t *testing.T) {
 	}
 }
 
-// Every mistake of a file is told at once, with its place, and no value of a variable is.
+// All mistakes of a file are reported at once, each with its place and without the values of variables.
 func TestMistakes(t *testing.T) {
 	status, out, errs := call(t, "", map[string]string{"SHOP_SECRET": "hunter2"}, "check", "-config", "testdata/wrong.yaml")
 	if status == 0 || out != "" || strings.Contains(errs, "hunter2") {

@@ -116,7 +116,7 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("injected") }
 
-// An object that breaks off while it is read is an error, never its end.
+// A connection that breaks while an object is read gives an error, and never looks like the end of the object.
 func TestTornAnswer(t *testing.T) {
 	w := newWorld(t)
 	s := w.staging(t)
@@ -266,7 +266,7 @@ func (m *measured) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Objects of other engines, of known slices and of others than slices stay.
+// Slices of other engines, known slices, and objects that are no slices stay.
 func TestRemoveOrphans(t *testing.T) {
 	w := newWorld(t)
 	s := w.staging(t)

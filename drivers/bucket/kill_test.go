@@ -15,8 +15,8 @@ import (
 	"github.com/forebay/forebay/internal/killtest"
 )
 
-// A process is killed while it stores slices of several parts. What it said it has stored is there, what it has not said is there whole or
-// not at all, the next attempt stores it once, and the uploads that are left open can be removed.
+// A process is killed while it stores slices of several parts. A slice that it has reported is there. The slice at the kill is there whole or
+// not at all, and the next attempt stores it once. Uploads that are left open can be removed.
 func TestKillsDuringUploads(t *testing.T) {
 	if url, ok := killtest.Child(); ok {
 		putUntilKilled(t, url)
@@ -90,8 +90,8 @@ func dayFile(id string) *buffer.File {
 
 const dayFileRows, dayFileParts = 6, 4
 
-// A process is killed while it imports files of several days, which are several objects. A file that it said it has imported is there
-// whole, and after the next attempt so is the one in which it was killed, each row once.
+// A process is killed while it imports files of several days, which are several objects. A file that it has reported is there whole. After
+// the next attempt the file at the kill is there too, each row once.
 func TestKillsDuringImportsOfDays(t *testing.T) {
 	if place, ok := killtest.Child(); ok {
 		importUntilKilled(t, place)

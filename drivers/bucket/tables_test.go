@@ -164,7 +164,7 @@ func TestImportOfDaysIsCompleted(t *testing.T) {
 		t.Fatalf("Import = %v, want an error that a retry fixes", err)
 	}
 	if n := len(w.rows(t, "", "events")); n != 3 {
-		t.Errorf("%d rows are there, want those of two days", n)
+		t.Errorf("%d rows are there, want the rows of two days", n)
 	}
 	count := func(want int64) {
 		t.Helper()
@@ -201,7 +201,7 @@ func TestTableStaysSplit(t *testing.T) {
 	}
 }
 
-// What a console or somebody puts beside the definitions is none.
+// Objects that a console or somebody puts beside the definitions are not taken for definitions.
 func TestObjectsBesideDefinitions(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.server, w.name), bucket.TablesOptions{Scratch: t.TempDir()})

@@ -11,7 +11,7 @@
 //
 // The rows of a file and its id are one transaction, and the primary key of the ids refuses a second one: of two imports of an id that
 // run beside each other only one commits. DuckDB syncs its log before a commit returns. When Import returns nil the rows are on disk and
-// visible. Rows are doubled only if somebody deletes ids from _forebay_imports, or restores tables without it. A copy of the whole database is
+// visible. Rows can be doubled if somebody deletes ids from _forebay_imports, or restores tables without it. A copy of the whole database is
 // consistent.
 //
 // # One process

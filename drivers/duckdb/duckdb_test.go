@@ -108,7 +108,7 @@ func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
 	return all
 }
 
-// harness is the one of the suite. Each database has a folder of its own.
+// harness returns the harness for the suite. Each database has a folder of its own.
 func harness() buffertest.TargetHarness {
 	var path string
 	var db *sql.DB
@@ -196,7 +196,7 @@ func TestKills(t *testing.T) {
 	})
 }
 
-// A second process cannot open the database, and is told to wait.
+// A second process cannot open the database, and gets ErrLocked.
 func TestSecondProcess(t *testing.T) {
 	if path, ok := killtest.Child(); ok {
 		open(t, path, duckdb.Options{})

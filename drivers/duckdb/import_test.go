@@ -121,7 +121,8 @@ func TestDecimals(t *testing.T) {
 	}
 }
 
-// Texts of all lengths around what DuckDB keeps in the vector, what a block holds and what a vector has, with NULL between them.
+// Texts with lengths around what DuckDB keeps in the vector itself and what fits into a block, in more rows than a vector has, with NULL between
+// them.
 func TestBatches(t *testing.T) {
 	table := buffer.Table{ID: "t", Columns: columns(datatype.Int64, datatype.String, datatype.Bytes)}
 	var all [][]string
@@ -141,7 +142,7 @@ func TestBatches(t *testing.T) {
 	expectRows(t, target, "t", all...)
 }
 
-// Rows that the driver refuses are all named, and of those that a constraint refuses the first.
+// All rows that the driver refuses are named. If a constraint refuses rows, the first one is.
 func TestRefusedRows(t *testing.T) {
 	target := newTarget(t)
 	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "x", Type: datatype.Float64}}}
@@ -164,7 +165,7 @@ func TestRefusedRows(t *testing.T) {
 		}
 		var n int
 		if err := target.DB().QueryRow("SELECT count(*) FROM t").Scan(&n); err != nil || n != 1 {
-			t.Errorf("the table has %d rows, want the one of before, %v", n, err)
+			t.Errorf("the table has %d rows, want the row from before, %v", n, err)
 		}
 		if n, err := target.CountFile(t.Context(), table, id); n != 0 || err != nil {
 			t.Errorf("CountFile = %d, %v", n, err)

@@ -56,7 +56,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A table that is altered while it is imported into is imported into again.
+// An import is repeated if its table is altered meanwhile.
 func TestAlteredDuringImport(t *testing.T) {
 	target := newTarget(t)
 	table := buffer.Table{ID: "t", Extend: true, Columns: columns(datatype.String, datatype.Bool)}

@@ -69,13 +69,13 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// faultyCatalog calls before ahead of each commit, with the number of those before it.
+// faultyCatalog calls before ahead of each commit, with the number of earlier commits.
 type faultyCatalog struct {
 	catalog.Catalog
 	before func(n int) error
 	mu     sync.Mutex
 	n      int
-	leader any // the id of the file of startImport whose call makes the newest commit
+	leader any // the id of the file, given to startImport, whose call makes the newest commit
 }
 
 func (c *faultyCatalog) CommitTable(ctx context.Context, id table.Identifier, reqs []table.Requirement, updates []table.Update) (table.Metadata, string, error) {
@@ -210,7 +210,7 @@ func TestCallThatGaveUpIsNotCommitted(t *testing.T) {
 
 type fileKey struct{}
 
-// turnContext closes waits when an import asks for Done after its note is saved: then it is among those that wait for their turn.
+// turnContext closes waits when an import asks for Done after its note is saved. By then the import waits for its turn.
 type turnContext struct {
 	context.Context
 	saved atomic.Bool
@@ -277,7 +277,7 @@ func TestFailedFileIsNotCommittedByItsGroup(t *testing.T) {
 		t.Error("a damaged property is taken for an empty one")
 	}
 	if c.n != 3 {
-		t.Errorf("%d commits, want 3: that of engine-f3 has no conflict", c.n)
+		t.Errorf("%d commits, want 3: the commit for engine-f3 has no conflict", c.n)
 	}
 	expectIDs(t, local.Catalog(), "events", 40)
 	mustImport(t, target, failing)
@@ -320,7 +320,7 @@ func TestGroupOutlivesItsLeader(t *testing.T) {
 	expectIDs(t, local.Catalog(), "events", 60)
 }
 
-// loadingCatalog calls after behind each load of a table, with the number of those before it.
+// loadingCatalog calls after behind each load of a table, with the number of earlier loads.
 type loadingCatalog struct {
 	catalog.Catalog
 	after func(n int)

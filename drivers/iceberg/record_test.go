@@ -153,7 +153,7 @@ func TestIDsOfOtherEnginesAreForgotten(t *testing.T) {
 	}
 }
 
-// A damaged property must not make an id forgotten.
+// A damaged property does not make the driver forget an id.
 func TestDamagedProperty(t *testing.T) {
 	target := open(t, t.TempDir(), iceberg.Options{})
 	f := makeFile("engine-f1", 0, 10)
@@ -181,7 +181,7 @@ func TestCompactExpires(t *testing.T) {
 		t.Errorf("%d snapshots, want 10", n)
 	}
 	if after := countFiles(t, folder); after > before-40 {
-		t.Errorf("%d files, %d before: those of expired snapshots stay", after, before)
+		t.Errorf("%d files, %d before: files of expired snapshots stay", after, before)
 	}
 	mustImport(t, target, makeFile("engine-f0", 0, 1))
 	expectIDs(t, target.Catalog(), "events", files)

@@ -201,7 +201,7 @@ func TestBadCellsAreNamed(t *testing.T) {
 	}
 }
 
-// The cell that tells the day of a row is named like any other.
+// A refused cell is named like any other if it decides the day of its row.
 func TestBadDaysAreNamed(t *testing.T) {
 	for typ, good := range map[datatype.Type]string{datatype.Timestamp: "2026-11-22T00:00:00.000000Z", datatype.Date: "2026-11-22"} {
 		for _, bad := range []string{"", "x", "22.11.2026", "2026-11-22 10:00:00", "2026-13-01", "2026-13-01T00:00:00.000000Z"} {
@@ -221,7 +221,7 @@ func TestBadDaysAreNamed(t *testing.T) {
 	}
 }
 
-// A column of the table that holds more than the cells of a file stores them as its own type.
+// A column of the table that is wider than the cells of a file stores them as its own type.
 func TestWiderColumnOfTheTable(t *testing.T) {
 	wide := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Decimal(21, 2)}, {Name: "b", Type: datatype.Decimal(9, 2)}}}
 	narrow := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Int64}, {Name: "b", Type: datatype.Decimal(4, 2)}}}

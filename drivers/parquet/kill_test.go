@@ -34,7 +34,7 @@ func killFile(importer, n int) *buffer.File {
 	return fileOf(fmt.Sprintf("file-%d-%06d", importer, n), killTable, manyRows((n*importers+importer)*fileRows, fileRows)...)
 }
 
-// importUntilKilled imports files from number n on and merges parts. It tells each that is imported.
+// importUntilKilled imports files from number n on and merges parts. It prints the number of each imported file.
 func importUntilKilled(target *parquet.Target, importer, n int) error {
 	for ; ; n++ {
 		if err := target.Import(context.Background(), killFile(importer, n)); err != nil {
@@ -47,7 +47,7 @@ func importUntilKilled(target *parquet.Target, importer, n int) error {
 	}
 }
 
-// readIDs counts the rows by their id, as a program does that resolves the link once, lists the parts and reads them.
+// readIDs counts the rows by their id, like a program that resolves the link once and then lists and reads the parts.
 func readIDs(target *parquet.Target) (map[string]int, error) {
 	dir, err := filepath.EvalSymlinks(target.Path(killTable.ID))
 	if err != nil {
@@ -95,7 +95,7 @@ func checkIDs(rows map[string]int, imported [importers]int) error {
 		}
 	}
 	if left != 0 {
-		return fmt.Errorf("%d rows are of no file", left)
+		return fmt.Errorf("%d rows belong to no file", left)
 	}
 	return nil
 }

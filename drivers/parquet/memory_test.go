@@ -51,8 +51,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// The memory of an import does not grow with its file: neither with the bytes of a row nor with the days. The row groups of this test
-// are shorter than a user's.
+// The memory of an import does not grow with its file, neither with the bytes of a row nor with the days. The row groups of this test
+// are smaller than by default.
 func TestMemoryOfAnImport(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector, which runs with -short, takes memory of its own")

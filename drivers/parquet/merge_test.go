@@ -119,7 +119,7 @@ func TestReadersBesideMerges(t *testing.T) {
 	expectRows(t, target, table.ID, manyRows(0, files*rows))
 }
 
-// Two drivers do not share a table, and a part that was damaged is told and stays.
+// Two drivers cannot share a table. A damaged part is reported and stays.
 func TestPartThatIsNotOurs(t *testing.T) {
 	root := t.TempDir()
 	target := mustTables(t, root, parquet.Options{})

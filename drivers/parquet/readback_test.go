@@ -44,8 +44,8 @@ func (f lyingFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// A disk or a library that stores something else than the rows of the parts must not cost them: they are dropped only when the merged
-// part, read again, has the same values.
+// A disk or a library that stores other rows than the parts have must not lose any: the parts are dropped only when the merged part, read
+// again, has the same values.
 func TestMergedPartsAreReadBack(t *testing.T) {
 	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
 	imported := func() *Target {

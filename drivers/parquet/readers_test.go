@@ -16,8 +16,8 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
-// Programs of others read the parts of a table with one glob: imported and merged ones, of several pages, with and without NULL and
-// a dictionary. DuckDB does in internal/sqltest.
+// Other programs read the parts of a table with one glob: imported and merged parts, of several pages, with and without NULL and a
+// dictionary. internal/sqltest does the same with DuckDB.
 func TestOtherReaders(t *testing.T) {
 	columns := []datatype.Column{
 		{Name: "id", Type: datatype.Int64, Required: true},

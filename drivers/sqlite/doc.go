@@ -11,7 +11,7 @@
 //
 // The rows of a file and its id are one transaction (BEGIN IMMEDIATE, write-ahead log, synchronous = FULL), which begins with the id.
 // A second import of the id, by whatever process, waits for the first one and then finds it. When Import returns nil the rows are on
-// disk and visible. Rows are doubled only if somebody deletes ids from _forebay_imports, or restores the tables of a database without it.
+// disk and visible. Rows can be doubled if somebody deletes ids from _forebay_imports, or restores the tables of a database without it.
 // A backup of the whole file is consistent.
 //
 // # Types

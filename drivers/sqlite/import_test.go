@@ -107,7 +107,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// Values that SQLite would change name their row. The others are all tried.
+// A row with a value that SQLite would change is named. All other rows are tried too.
 func TestRefusedRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
@@ -168,7 +168,7 @@ func TestRowsRefusedWithConflictClauses(t *testing.T) {
 			t.Errorf("%s: Import = %v, want row 70 refused", clause, err)
 			continue
 		}
-		// ROLLBACK takes back the rows that the next one conflicts with.
+		// With ROLLBACK the refusal of row 70 removes row 65, with which row 71 conflicts.
 		if clause != "ROLLBACK" && (len(refused.Rows) != 2 || refused.Rows[1].Row != 71) {
 			t.Errorf("%s: refused %v, want the rows 70 and 71", clause, refused.Rows)
 		}
@@ -347,8 +347,8 @@ func TestHangingStaging(t *testing.T) {
 	}
 }
 
-// An id that is found may be in a log that nobody has synced, because its attempt was killed before, or whose sync has failed. So a repeated
-// import commits, and a commit syncs the log; and it moves the log to the database, unless somebody reads an old state.
+// An id may be found in a log that was never synced, because its attempt was killed first or the sync failed. So a repeated import commits,
+// which syncs the log, and copies the log into the database, unless somebody reads an old state.
 func TestImportThatWasFoundIsSynced(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.db")

@@ -107,7 +107,7 @@ func canonical(typ datatype.Type, value any) string {
 	return fmt.Sprint(value)
 }
 
-// harness is the one of the suites. Each database has a folder of its own.
+// harness returns the harness for the suites. Each database has a folder of its own.
 func harness() buffertest.TargetHarness {
 	var path string
 	reopen := func(t *testing.T) buffer.Target { return open(t, path, sqlite.Options{}) }

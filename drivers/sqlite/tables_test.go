@@ -64,7 +64,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// What somebody alters in a table decides.
+// The columns of a table count as somebody has altered them.
 func TestAlteredTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})

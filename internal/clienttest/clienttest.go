@@ -1,5 +1,5 @@
-// Package clienttest sends events over HTTP while a test kills what answers them or what stores them, and says which of them must be in the
-// table.
+// Package clienttest sends events over HTTP while a test kills the server that answers them or the database that stores them. It checks which
+// events are in the table afterwards.
 package clienttest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// count is how many clients there are.
+// count is the number of clients.
 const count = 8
 
 // Clients post events, one a request. An event is {"client":3,"seq":17}. Each attempt has the next number of its client, also after one

@@ -55,7 +55,7 @@ func checkSnippets(t *tree) []problem {
 	return sorted(problems)
 }
 
-// closing is how far it is from behind the bracket that text begins with to behind the one that closes it, 0 if none does.
+// closing returns the length of text from behind its first bracket to behind the bracket that closes this one, 0 if none does.
 func closing(text string) int {
 	depth := 0
 	for i, r := range text {

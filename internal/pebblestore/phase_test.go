@@ -63,7 +63,7 @@ func TestLifeFollowsItsDiagram(t *testing.T) {
 	}
 }
 
-// A failure that is told while the reopening after it ends does not fall on the new opening, which would be given up for nothing.
+// A failure that is reported while the reopening after it ends does not count against the new opening, which would be given up for nothing.
 func TestLateFailureIsOfItsOpening(t *testing.T) {
 	for range 1000 {
 		old, fresh := new(Opening), new(Opening)
@@ -73,7 +73,7 @@ func TestLateFailureIsOfItsOpening(t *testing.T) {
 		var teller sync.WaitGroup
 		teller.Go(func() { s.failed(old, errors.New("gone")) })
 		for range 10 {
-			runtime.Gosched() // the teller comes as far as it can
+			runtime.Gosched() // the reporting goroutine goes as far as it can
 		}
 		s.now.Store(fresh)
 		s.life.mu.Unlock()

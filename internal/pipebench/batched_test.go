@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
-// Who stores an event waits until it is written, or gets the error of the write, and Close writes the rest.
+// A caller that stores an event waits until it is written, or gets the error of the write. Close writes the rest.
 func TestEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written []int

@@ -64,7 +64,7 @@ func openGrown(root, name string) (*forebay.Engine, error) {
 	return forebay.Open(filepath.Join(root, name), forebay.Options{Target: tables})
 }
 
-// growUntilKilled feeds the table from row number first on, with another version of the definition every few rows. It tells the
+// growUntilKilled feeds the table from row number first on, with another version of the definition every few rows. It prints the
 // number of each row that is stored, and "refused" for each version that the table cannot follow.
 func growUntilKilled(root, name string, first int, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, uint64(first)))

@@ -3,8 +3,8 @@
 //
 //	s3server FOLDER ACCESS-KEY SECRET-KEY
 //
-// It prints "listening" and its address when it listens. Each folder in FOLDER, an absolute path, is a bucket; a folder "attributes" beside FOLDER has what does not
-// fit into files.
+// It prints "listening" and its address when it listens. Each folder in FOLDER, an absolute path, is a bucket. The folder "attributes" beside
+// FOLDER has the attributes of objects.
 package main
 
 import (

@@ -168,7 +168,7 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// The verdict is worth nothing if it cannot be a bad one.
+// The verdict must be able to be a bad one.
 func TestCompare(t *testing.T) {
 	acked := map[delivery]struct{}{{1, 1}: {}, {2, 1}: {}, {3, 2}: {}}
 	tests := []struct {

@@ -37,8 +37,8 @@ type Server struct {
 	swept *exec.Cmd
 }
 
-// sweep waits until its input ends, which it does with this process at the latest, also when it is killed. Then it stops the
-// server and removes its files. Signals to the group of the tests do not end it.
+// sweep waits until its input ends, at the latest when this process ends or is killed. Then it stops the server and removes its
+// files. Signals to the group of the tests do not end it.
 const sweep = `trap "" HUP INT QUIT TERM
 read -r _
 [ ! -e pgbouncer.pid ] || kill -9 "$(cat pgbouncer.pid)"
@@ -192,8 +192,8 @@ func (s *Server) Hang() (restore func() error, err error) {
 	return func() error { return signal(syscall.SIGCONT) }, signal(syscall.SIGSTOP)
 }
 
-// processes returns the id of the server's first process, and for it and its children the fields of /proc/PID/stat behind the name, as
-// far as Linux tells: state, parent, ….
+// processes returns the id of the server's first process. On Linux all has, for it and its children, the fields of /proc/PID/stat behind the
+// name: state, parent, ….
 func (s *Server) processes() (first string, all map[string][]string) {
 	text, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	first, _, _ = strings.Cut(string(text), "\n")
