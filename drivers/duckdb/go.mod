@@ -1,4 +1,4 @@
-// heavy: DuckDB, which is linked for half a minute
+// heavy: linking DuckDB takes half a minute
 module github.com/forebay/forebay/drivers/duckdb
 
 go 1.26.0
