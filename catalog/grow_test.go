@@ -21,7 +21,7 @@ func TestExtendIsADefault(t *testing.T) {
 		}}
 	}
 	if _, err := cat.CreateSource(user, pair(new(false))); code(err) != catalog.BadRequest {
-		t.Errorf("a table with two sets of columns, of which one is all: %v", err)
+		t.Errorf("a table with two sets of columns, one of which has all columns: %v", err)
 	}
 	done(t, cat)(cat.CreateSource(user, pair(nil)))
 	for _, id := range []string{"a", "b"} {

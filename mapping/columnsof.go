@@ -38,8 +38,8 @@ import (
 //	json.Number, and what writes text  string
 //	all others                         json
 //
-// A column is Required unless its value can be null or left out: pointers, interfaces, maps, slices, sql.Null and its kin, what
-// writes its own JSON, and fields with omitempty or omitzero. A sql.Null is NULL when it is not valid; it becomes a template
+// A column is Required unless its value can be null or left out: pointers, interfaces, maps, slices, sql.Null and types like it, types that
+// write their own JSON, and fields with omitempty or omitzero. A sql.Null is NULL when it is not valid; it becomes a template
 // column, so a pointer costs less.
 //
 // encoding/json calls a MarshalJSON or MarshalText with a pointer receiver only for values that it can address: give From a

@@ -97,7 +97,7 @@
 //	POST /v1/{logs, metrics or traces}                                the same; the secret alone identifies the source
 //
 // OTEL_EXPORTER_OTLP_ENDPOINT is the path up to /v1; exporters append the signal. The endpoint of one signal, which exporters
-// use unchanged, may leave out /v1/{signal}: the first record then tells the signal. Package otlpflat has the form of the records.
+// use unchanged, may leave out /v1/{signal}: the first record then decides the signal. Package otlpflat has the form of the records.
 // Columns see the headers of the request without Authorization. A sink takes the signals of its AllowedSignals. Module
 // stream/otlpgrpc does the same over gRPC.
 //

@@ -41,7 +41,7 @@ type sinkKeys struct {
 	Table    string       `json:"table" doc:"name of the table; required"`
 	Extend   *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
 	Disabled bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
-	Signals  []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the one of the preset"`
+	Signals  []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
 	Preset   string       `json:"preset" doc:"logs, metrics or traces: typed columns for telemetry, in place of columns"`
 	Settings settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`
 	Columns  []columnKeys `json:"columns" doc:"columns of the table, 1 to 100"`

@@ -33,14 +33,14 @@ type decoder struct {
 	written map[*yaml.Node]string
 	// values maps the value of a variable, or of a scalar with variables, to the text of the file.
 	values map[string]string
-	// budget is what may still be read: see cost. A node counts again for each alias that leads to it.
+	// budget is the cost of the nodes that may still be read. A node costs again for each alias that leads to it.
 	budget int
 }
 
-// maxAliased is the cost of the nodes that aliases may add to those of the file.
+// maxAliased is the greatest cost of the nodes that aliases add to a file.
 const maxAliased = 100_000
 
-// cost is what a node takes from the budget: one, and more for a long text.
+// cost is one for a node, and more for a long text.
 func cost(n *yaml.Node) int { return 1 + len(n.Value)/100 }
 
 // spend takes a node from the budget. It reports a mistake when the budget is used up, and returns false from then on.
@@ -160,7 +160,7 @@ func (d *decoder) shown(n *yaml.Node) string {
 	return n.Value
 }
 
-// kindOfNode is what a user calls a node.
+// kindOfNode describes a node in the words of a user.
 func kindOfNode(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -207,7 +207,7 @@ func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Nod
 	}
 }
 
-// restOfDecimal is what YAML takes for a key in {dataType: decimal(10,2)}.
+// restOfDecimal matches the end of {dataType: decimal(10,2)}, which YAML takes for a key.
 var restOfDecimal = regexp.MustCompile(`^\s*\d+\s*\)$`)
 
 // unknownKey reports a key that does not exist, with the one that was meant if there is one.

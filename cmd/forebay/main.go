@@ -33,7 +33,7 @@ func main() {
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
-// process is what a verb has of its process.
+// process is the part of the process that a verb uses.
 type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer

@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/program/server"
 )
 
-// serveConfig is everything that serve is told by flags, environment and file.
+// serveConfig has the values of all flags, from the command line, the environment and the file, and the sources of the file.
 type serveConfig struct {
 	server.Config
 	places

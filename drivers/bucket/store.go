@@ -174,7 +174,7 @@ func (s *store) open(ctx context.Context, key string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 }
 
-// reader hides what else a [blob.Reader] can do, and what its errors may repeat.
+// reader hides the other methods of a [blob.Reader], and the secrets that its errors may show.
 type reader struct{ r *blob.Reader }
 
 // Read implements [io.Reader].

@@ -103,7 +103,7 @@ type probe struct{ from, step int64 }
 
 var noProbe = probe{from: math.MaxInt64}
 
-// splits reports whether a batch of so many rows ends before the row next.
+// splits reports whether a batch with this number of rows ends before the row next.
 func (p probe) splits(rows int, next int64) bool {
 	return next == p.from || next > p.from && int64(rows) >= p.step
 }

@@ -149,7 +149,7 @@ const maxCell = 1 << 30
 // Limits implements [buffer.Limiter].
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: maxCell} }
 
-// Needs implements [buffer.LocalDriver]: rows go to the log or the file, and a checkpoint writes those of the log again.
+// Needs implements [buffer.LocalDriver]: rows go to the log or the file, and a checkpoint writes the rows of the log again.
 func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 	return filepath.Dir(t.path), 3*raw + 32<<20
 }

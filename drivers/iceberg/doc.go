@@ -27,7 +27,7 @@
 // # Types
 //
 //	type                     in Iceberg
-//	untyped, string, json    string, UTF-8 only; the column's comment tells json and untyped
+//	untyped, string, json    string, UTF-8 only; the column's comment tells them apart
 //	bool                     boolean
 //	int64                    long
 //	float64                  double

@@ -13,8 +13,8 @@
 //
 //	SELECT * FROM read_parquet('lake/in.c-web.events/**/*.parquet', union_by_name = true, hive_partitioning = true) WHERE dt = '2026-11-22'
 //
-// Each part has the columns that its table had at its import. Without union_by_name DuckDB takes those of the first part and hides
-// newer columns.
+// Each part has the columns that its table had at its import. Without union_by_name DuckDB takes the columns of the first part and hides
+// newer ones.
 //
 // Folders, names, versions, durability and the limits of reading beside merges are as in package buffer/dir. docs/drivers/parquet.md has
 // types, tuning and failures.

@@ -161,7 +161,7 @@ func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, d
 	return merged, nil
 }
 
-// addSource opens a part, unless its columns are not those of the table.
+// addSource opens a part, unless it has other columns than the table.
 func (m *merger) addSource(dir string, d parts.Definition, p parts.Part) error {
 	src := source{part: p, path: filepath.Join(dir, p.Path())}
 	var err error
@@ -192,7 +192,7 @@ func logical(n pq.Node) string {
 	return ""
 }
 
-// plan decides which columns the merged part has: those of any source, in the order of the table.
+// plan decides which columns the merged part has: every column of any source, in the order of the table.
 func (m *merger) plan(d parts.Definition) {
 	for _, c := range d.Columns {
 		col := newColumn(c.Name, c, c)
@@ -296,7 +296,7 @@ func (m *merger) copyGroup(to *pages, src source, g pq.RowGroup) error {
 	return nil
 }
 
-// batchRows is how many values are read at once.
+// batchRows is the number of values that are read at once.
 const batchRows = 1024
 
 // eachValue calls fn with the values of a column of a row group, in batches.

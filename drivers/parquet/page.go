@@ -179,7 +179,7 @@ func (b bounds) cut(c *column) bounds {
 	return bounds{append([]byte{}, least...), most}
 }
 
-// following returns a text that is greater than every text that begins with this one, or nil if there is none. It reuses the memory of text.
+// following returns a text that is greater than every text that begins with this one, or nil. It reuses the memory of text.
 func following(text []byte) []byte {
 	for len(text) > 0 {
 		r, n := utf8.DecodeLastRune(text)

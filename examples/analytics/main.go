@@ -4,7 +4,7 @@
 //	cd examples/analytics && go run .          100,000 orders, in a temporary directory that is kept
 //	go run . -n 1000000 -dir data              more of them; the next run adds to the same table
 //
-// The last line tells the result, and the exit status is 1 if an order is missing or doubled:
+// The last line has the result, and the exit status is 1 if an order is missing or doubled:
 //
 //	analytics: sent=100000 rows=100000
 package main

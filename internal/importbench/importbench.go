@@ -39,7 +39,7 @@ type Scenario struct {
 // Way is one way to import, see [Scenario].
 type Way func(ctx context.Context, dir string, in Input) (run func() error, end func() (rows int64, err error), err error)
 
-// Input is what both ways import.
+// Input has the rows that both ways import.
 type Input struct {
 	// File has slices of about 16 MB.
 	File *buffer.File

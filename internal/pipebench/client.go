@@ -23,13 +23,13 @@ const connections = 64
 // clientEnv tells a process that it is the client: address, path and duration.
 const clientEnv = "FOREBAY_PIPELINE_CLIENT"
 
-// order is what the client is asked to do.
+// order is the task of the client.
 type order struct {
 	Addr, Path string
 	Duration   time.Duration
 }
 
-// sent is what the client has measured.
+// sent has the measurements of the client.
 type sent struct {
 	Answered, Failed int // with 200, with another status
 	P50, P99, Max    time.Duration
@@ -71,7 +71,7 @@ func runClient(ctx context.Context, o order) (s sent, err error) {
 	return s, json.Unmarshal(out, &s)
 }
 
-// connection is what one connection has measured.
+// connection has the measurements of one connection.
 type connection struct {
 	took    []time.Duration
 	failed  int

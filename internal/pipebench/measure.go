@@ -148,7 +148,7 @@ var bodies = func() (all [1024][]byte) {
 	return all
 }()
 
-// called lets goroutines store events, each call as many.
+// called lets goroutines store events, each events a call.
 func (b *bench) called(ctx context.Context, s *service, goroutines, each int, store func(ctx context.Context, n int) error) (measured, error) {
 	took, errs, calls := make([][]time.Duration, goroutines), make([]error, goroutines), make([]int, goroutines)
 	var all sync.WaitGroup

@@ -3,7 +3,7 @@
 //
 //	cd drivers/sqlite && go run ./bench pipeline -json
 //
-// The scenarios, of which -run chooses:
+// The scenarios, from which -run chooses:
 //
 //	pipeline/NAME/http            one event a request, over 64 connections, beside a handler of net/http that stores each event before it answers
 //	pipeline/NAME/callers         1,024 goroutines in the process, beside as many with single inserts, and beside batches of 100
@@ -30,7 +30,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Database is what a driver's command brings.
+// Database is the database of a driver's command, and how to reach it.
 type Database struct {
 	// Name is for example postgres.
 	Name string

@@ -89,7 +89,7 @@ func (d *disk) killed() *disk {
 //
 // This is harder than ext4 and XFS. They write names to a journal, which has no holes: a later sync makes all earlier
 // names durable, or fails because the journal could not be written. A file system without a journal takes the block of a
-// folder for clean after a failed write, as that of a file; but a new name dirties its block. Only folders in a folder are never
+// folder for clean after a failed write, like the block of a file; but a new name dirties the block. Only folders in a folder are never
 // lost: the sync that follows their creation is repeated, which needs a journal.
 func (d *disk) lose(folder string) {
 	durable := d.mem.CrashClone(vfs.CrashCloneCfg{})

@@ -108,7 +108,7 @@ func startChild(cfg config, dir, secret string, fail func(error)) (*child, error
 	return c, nil
 }
 
-// drain tells the child to bring every row to its table and to end.
+// drain asks the child to bring every row to its table and to end.
 func (c *child) drain() {
 	c.over.Store(true)
 	c.stdin.Close()

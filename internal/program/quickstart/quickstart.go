@@ -2,7 +2,7 @@
 // endpoint on a loopback port, sends webhook-like events to it over HTTP, and waits until they are in the tables. Then it
 // reads the tables back to see that every acknowledged event is there exactly once.
 //
-// The last line on standard output tells the result; the exit status is 1 if a row was lost or doubled:
+// The last line on standard output has the result; the exit status is 1 if a row was lost or doubled:
 //
 //	quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0
 //

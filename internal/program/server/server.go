@@ -29,7 +29,7 @@ import (
 	"github.com/forebay/forebay/stream/fastserver"
 )
 
-// Parts are what a program brings to its server. The zero value is a server with tables in folders, without metrics.
+// Parts are the parts of a server that the program provides. The zero value is a server with tables in folders, without metrics.
 type Parts struct {
 	// Target and Staging are the drivers, which the caller closes after [Run]. Nil: folders in the data directory, with
 	// Config.Tables.
