@@ -100,9 +100,6 @@ func newRowSource(ctx context.Context, f *buffer.File, schema *iceberglib.Schema
 		places: f.Table.Places(have), appends: make([]func([]byte) error, len(have)),
 	}
 	for i, at := range s.places {
-		if !f.Table.Extend {
-			at, s.places[i] = i, i
-		}
 		if at >= 0 {
 			s.appends[i] = appender(s.builder.Field(i), have[i], f.Table.Columns[at])
 		}
@@ -243,11 +240,8 @@ func typedAppender(to array.Builder, typ, cells datatype.Type) func(cell []byte)
 		p, s, _ := typ.DecimalOf()
 		var widened []byte
 		return func(cell []byte) error {
-			if cells == datatype.Int64 && s > 0 { // the column of the table is wider
-				widened = append(append(widened[:0], cell...), '.')
-				for range s {
-					widened = append(widened, '0')
-				}
+			if cells == datatype.Int64 { // the column of the table is wider
+				widened = celltype.AppendWidened(widened[:0], cell, s)
 				cell = widened
 			}
 			hi, lo, err := datatype.ParseDecimal(cell, p, s)

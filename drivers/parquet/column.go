@@ -189,11 +189,9 @@ func (c *column) addCell(p *page, cell []byte) error {
 }
 
 func (c *column) addDecimal(p *page, cell []byte) error {
-	if c.integers && c.scale > 0 { // the column of the table is wider
-		cell = append(append([]byte(nil), cell...), '.')
-		for range c.scale {
-			cell = append(cell, '0')
-		}
+	if c.integers { // the column of the table is wider
+		var room [64]byte
+		cell = celltype.AppendWidened(room[:0], cell, c.scale)
 	}
 	hi, lo, err := datatype.ParseDecimal(cell, c.precision, c.scale)
 	switch c.store {

@@ -96,3 +96,21 @@ func TestMemoryOfAnImport(t *testing.T) {
 		})
 	}
 }
+
+// A column that is wider than its cells costs no allocation for a cell.
+func TestWiderColumnAllocatesNothing(t *testing.T) {
+	c := newColumn("n", datatype.Column{Type: datatype.Decimal(12, 2)}, datatype.Column{Type: datatype.Int64, Required: true})
+	p, cell := new(page), []byte("-17")
+	add := func() {
+		p.reset()
+		if err := c.addCell(p, cell); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if add(); p.longs[0] != -1700 {
+		t.Errorf("%d, want -1700", p.longs[0])
+	}
+	if n := testing.AllocsPerRun(100, add); n > 0 {
+		t.Errorf("%v allocations a cell", n)
+	}
+}

@@ -112,6 +112,21 @@ func TestConversions(t *testing.T) {
 	}
 }
 
+// What is no cell of an int64 is no cell of the wider decimal.
+func TestWidened(t *testing.T) {
+	for cell, want := range map[string]string{
+		"0": "0.00", "-7": "-7.00", "9223372036854775807": "9223372036854775807.00", "": "", "1.5": "", "1e3": "", "-0": "", "007": "", "x": "",
+	} {
+		got := celltype.AppendWidened([]byte("x"), []byte(cell), 2)[1:]
+		if _, _, err := datatype.ParseDecimal(got, 38, 2); (err == nil) != (want != "") || want != "" && string(got) != want {
+			t.Errorf("%q: %q, %v, want %q", cell, got, err, want)
+		}
+	}
+	if got := celltype.AppendWidened(nil, []byte("12"), 0); string(got) != "12" {
+		t.Errorf("%q without a scale", got)
+	}
+}
+
 func TestText(t *testing.T) {
 	for text, want := range map[string]celltype.Reason{
 		"": celltype.OK, "abc": celltype.OK, "žluť": celltype.TooLong, "žlu": celltype.OK, "abcd": celltype.TooLong, "\xe9": celltype.NotUTF8, "\xed\xa0\x80": celltype.NotUTF8,

@@ -234,6 +234,16 @@ func AppendDecimal(dst, text []byte, precision, scale int) ([]byte, Reason) {
 	return dst, OK
 }
 
+// AppendWidened appends the cell of an int64 as a decimal with scale digits after the point, at most [MaxPrecision]. A cell that is none
+// gives text that is no decimal either.
+func AppendWidened(dst, cell []byte, scale int) []byte {
+	dst = append(dst, cell...)
+	if scale == 0 {
+		return dst
+	}
+	return append(append(dst, '.'), zeros[:scale]...)
+}
+
 // appendRounded is AppendDecimal for a number with more than scale digits after the point. It takes the nearest decimal, and of
 // two the one whose last digit is even.
 func appendRounded(dst, text []byte, precision, scale int) ([]byte, Reason) {
