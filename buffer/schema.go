@@ -188,8 +188,8 @@ func (t Table) fitExactly(have []datatype.Column) ([]datatype.Column, error) {
 	return have, nil
 }
 
-// Places returns, for each column of a table with Extend, the place of its cell in a row of t; -1 where the row has none. have are
-// the columns that [Table.Fit] has returned.
+// Places returns, for each column of a table, the place of its cell in a row of t; -1 where the row has none, which only a table with
+// Extend has. have are the columns that [Table.Fit] has returned.
 func (t Table) Places(have []datatype.Column) []int {
 	places := make([]int, len(have))
 	for i := range places {

@@ -182,17 +182,13 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
 	if err := s.Import(ctx, f); err != nil {
 		return err
 	}
-	var rows int64 // which s has checked
-	for _, obj := range f.Slices {
-		rows += obj.Rows
-	}
 	for _, path := range s.parts {
 		name, err := filepath.Rel(s.Path(f.Table.ID), path)
 		if err != nil {
 			return err
 		}
 		if d.Partition == "" { // a part of a folder that is not split has no number of rows in its name
-			name = partName(f.ID, rows)
+			name = partName(f.ID, f.Rows)
 		}
 		if _, err := t.objects.put(ctx, d.folder+filepath.ToSlash(name), func() (io.ReadCloser, error) { return os.Open(path) }); err != nil {
 			return err

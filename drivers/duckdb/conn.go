@@ -108,8 +108,5 @@ func appendTexts(rows [][]string, chunk mapping.DataChunk) [][]string {
 	return rows
 }
 
-// quote returns a name as an identifier.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
 // literal returns a text as SQL. It must have no NUL.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

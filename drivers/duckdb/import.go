@@ -68,11 +68,7 @@ func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err err
 		// power cut would still undo it. Another commit syncs the whole log.
 		return true, c.exec(ctx, "UPDATE _forebay_imports SET imported_at = %s WHERE file_id = %s", now, literal(f.ID))
 	}
-	var rows int64
-	for _, obj := range f.Slices {
-		rows += obj.Rows
-	}
-	err = c.exec(ctx, "INSERT INTO _forebay_imports VALUES (%s, %s, %d, %s)", literal(f.ID), literal(f.Table.ID), rows, now)
+	err = c.exec(ctx, "INSERT INTO _forebay_imports VALUES (%s, %s, %d, %s)", literal(f.ID), literal(f.Table.ID), f.Rows, now)
 	if kindOf(err) == mapping.ErrorTypeConstraint {
 		err = &lateError{err}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/sqlfile"
 )
 
 // createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
@@ -90,23 +91,6 @@ func ensure(ctx context.Context, c *conn, t buffer.Table) error {
 	if err != nil || slices.Equal(have, want) {
 		return err
 	}
-	var statements []string
-	if len(have) == 0 {
-		var defs []string
-		for _, col := range want {
-			defs = append(defs, define(col))
-		}
-		statements = []string{fmt.Sprintf("CREATE TABLE %s (%s)", quote(t.ID), strings.Join(defs, ", "))}
-	}
-	for i, col := range want {
-		switch {
-		case len(have) == 0:
-		case i >= len(have):
-			statements = append(statements, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s", quote(t.ID), define(col)))
-		case have[i].Required && !col.Required:
-			statements = append(statements, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", quote(t.ID), quote(col.Name)))
-		}
-	}
 	types, err := json.Marshal(want)
 	if err != nil {
 		return err
@@ -115,22 +99,13 @@ func ensure(ctx context.Context, c *conn, t buffer.Table) error {
 	if len(have) == 0 {
 		creation = "excluded.creation"
 	}
-	statements = append(statements, fmt.Sprintf("INSERT INTO _forebay_tables VALUES (%s, %s, %s) ON CONFLICT DO UPDATE SET columns = excluded.columns, creation = %s",
-		literal(t.ID), literal(string(types)), literal(t.Creation), creation))
-	for _, s := range statements {
-		if err := c.exec(ctx, "%s", s); err != nil {
+	for _, change := range sqlfile.Changes(t.ID, have, want, storageOf, "") {
+		if err := c.exec(ctx, "%s", change); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func define(c datatype.Column) string {
-	def := quote(c.Name) + " " + storageOf(c.Type)
-	if c.Required {
-		def += " NOT NULL"
-	}
-	return def
+	return c.exec(ctx, "INSERT INTO _forebay_tables VALUES (%s, %s, %s) ON CONFLICT DO UPDATE SET columns = excluded.columns, creation = %s",
+		literal(t.ID), literal(string(types)), literal(t.Creation), creation)
 }
 
 // columnsOf returns the columns of a table as they are now, none if it is absent. The driver's own table says whether a VARCHAR is untyped or
@@ -217,11 +192,11 @@ func uncreate(ctx context.Context, c *conn, id, creation string) error {
 	if err != nil || len(marked) == 0 {
 		return err
 	}
-	filled, err := c.query(ctx, "SELECT 'x' FROM %s LIMIT 1", quote(id))
+	filled, err := c.query(ctx, "SELECT 'x' FROM %s LIMIT 1", sqlfile.Quote(id))
 	if err != nil || len(filled) > 0 {
 		return err
 	}
-	if err := c.exec(ctx, "DROP TABLE %s", quote(id)); err != nil {
+	if err := c.exec(ctx, "DROP TABLE %s", sqlfile.Quote(id)); err != nil {
 		return err
 	}
 	return c.exec(ctx, "DELETE FROM _forebay_tables WHERE id = %s", literal(id))

@@ -6,8 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/sqlfile"
 )
 
 // Options are the choices of [Open]. A zero field means its default.
@@ -35,7 +34,7 @@ type Options struct {
 // Target is a [buffer.Target] whose tables are in one DuckDB database, in its schema main. It is safe for concurrent use.
 type Target struct {
 	path    string
-	file    os.FileInfo // of the database
+	file    sqlfile.File
 	keepIDs time.Duration
 	raw     mapping.Database
 	db      *sql.DB
@@ -74,7 +73,7 @@ func Open(path string, opts Options) (*Target, error) {
 	}
 	err = t.prepare(opts)
 	if err == nil {
-		t.file, err = os.Stat(path)
+		t.file, err = sqlfile.Find(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("duckdb: open %s: %w", path, errors.Join(err, t.Close()))
@@ -170,26 +169,10 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	return rows, wrap(err, "count file %s", fileID)
 }
 
-// checkFile fails if the database was deleted, moved or replaced. DuckDB would go on with the file that it has open, and the rows would be lost
-// with that.
-func (t *Target) checkFile() error {
-	if t.file == nil { // Open
-		return nil
-	}
-	now, err := os.Stat(t.path)
-	if err == nil && os.SameFile(now, t.file) {
-		return nil
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", t.path))
-	}
-	return err
-}
-
 // transaction runs a call in a transaction and commits, or rolls back if it fails. An error of the commit says nothing about its
 // outcome.
 func (t *Target) transaction(ctx context.Context, call func(c *conn) error) error {
-	if err := t.checkFile(); err != nil {
+	if err := t.file.Check(); err != nil {
 		return err
 	}
 	c, err := t.connect()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/sqlfile"
 )
 
 // Import implements [buffer.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
@@ -31,13 +32,9 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) error {
 	found := false
 	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
-		var rows int64
-		for _, obj := range f.Slices {
-			rows += obj.Rows
-		}
 		// Nobody else writes from here on, so an id that is absent stays absent.
 		res, err := c.ExecContext(ctx, "INSERT INTO _forebay_imports VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-			f.ID, f.Table.ID, rows, time.Now().UTC().Format(time.RFC3339))
+			f.ID, f.Table.ID, f.Rows, time.Now().UTC().Format(time.RFC3339))
 		if err != nil {
 			return err
 		}
@@ -111,11 +108,8 @@ type inserter struct {
 type span struct{ arg, from, to int }
 
 func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []datatype.Column, batch int) (err error) {
-	in := &inserter{conn: conn, table: f.Table, columns: columns, rows: max(1, min(batch, maxVariables/len(columns)))}
-	if in.places = f.Table.Places(columns); !f.Table.Extend {
-		for i := range in.places {
-			in.places[i] = i
-		}
+	in := &inserter{
+		conn: conn, table: f.Table, columns: columns, places: f.Table.Places(columns), rows: max(1, min(batch, maxVariables/len(columns))),
 	}
 	if in.full, err = in.prepare(ctx, in.rows); err != nil {
 		return err
@@ -162,10 +156,10 @@ func (in *inserter) refusal(complete bool) error {
 func (in *inserter) prepare(ctx context.Context, n int) (driver.Stmt, error) {
 	var names []string
 	for _, c := range in.columns {
-		names = append(names, quote(c.Name))
+		names = append(names, sqlfile.Quote(c.Name))
 	}
 	row := "(" + strings.Repeat("?,", len(names)-1) + "?)"
-	return in.conn.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES %s", quote(in.table.ID), strings.Join(names, ","),
+	return in.conn.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES %s", sqlfile.Quote(in.table.ID), strings.Join(names, ","),
 		strings.Repeat(row+",", n-1)+row))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/sqlfile"
 )
 
 // createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
@@ -41,9 +42,6 @@ func storageOf(t datatype.Type) string {
 	return "TEXT"
 }
 
-// quote returns a name as an identifier.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
 // checkTable refuses names that SQLite cannot keep.
 func checkTable(t buffer.Table) error {
 	switch lower := strings.ToLower(t.ID); {
@@ -65,25 +63,8 @@ func ensure(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error
 	if err != nil || slices.Equal(have, want) {
 		return want, err
 	}
-	var statements []string
-	if len(have) == 0 {
-		var defs []string
-		for _, col := range want {
-			defs = append(defs, define(col))
-		}
-		statements = []string{fmt.Sprintf("CREATE TABLE %s (%s) STRICT", quote(t.ID), strings.Join(defs, ", "))}
-	}
-	for i, col := range want {
-		switch {
-		case len(have) == 0:
-		case i >= len(have):
-			statements = append(statements, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s", quote(t.ID), define(col)))
-		case have[i].Required && !col.Required:
-			statements = append(statements, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", quote(t.ID), quote(col.Name)))
-		}
-	}
-	for _, s := range statements {
-		if _, err := c.ExecContext(ctx, s); err != nil {
+	for _, change := range sqlfile.Changes(t.ID, have, want, storageOf, " STRICT") {
+		if _, err := c.ExecContext(ctx, change); err != nil {
 			return nil, err
 		}
 	}
@@ -94,14 +75,6 @@ func ensure(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error
 	_, err = c.ExecContext(ctx, `INSERT INTO _forebay_tables VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET columns = excluded.columns,
 		creation = iif(?, excluded.creation, creation)`, t.ID, string(types), t.Creation, len(have) == 0)
 	return want, err
-}
-
-func define(c datatype.Column) string {
-	def := quote(c.Name) + " " + storageOf(c.Type)
-	if c.Required {
-		def += " NOT NULL"
-	}
-	return def
 }
 
 // columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL come from the table as it is now, because it may
@@ -197,11 +170,11 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 			return cmp.Or(err, errDone)
 		}
 		var filled bool
-		err = c.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM %s)", quote(tableID))).Scan(&filled)
+		err = c.QueryRowContext(ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM %s)", sqlfile.Quote(tableID))).Scan(&filled)
 		if err != nil || filled {
 			return cmp.Or(err, errDone)
 		}
-		_, err = c.ExecContext(ctx, fmt.Sprintf("DROP TABLE %s; DELETE FROM _forebay_tables WHERE id = ?", quote(tableID)), tableID)
+		_, err = c.ExecContext(ctx, fmt.Sprintf("DROP TABLE %s; DELETE FROM _forebay_tables WHERE id = ?", sqlfile.Quote(tableID)), tableID)
 		return err
 	})
 	return wrap(err, "table %q", tableID)

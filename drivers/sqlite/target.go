@@ -7,9 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/sqlfile"
 )
 
 // Options are the choices of [Open]. A zero field means its default.
@@ -42,7 +41,7 @@ const busyTimeout = 100 * time.Millisecond
 // processes that have the file open.
 type Target struct {
 	path string
-	file os.FileInfo // of the database
+	file sqlfile.File
 	opts Options
 	// write has one connection, so that calls queue for it and their contexts are heeded.
 	write, read *sql.DB
@@ -81,7 +80,7 @@ func Open(path string, opts Options) (*Target, error) {
 	}
 	err = t.transaction(context.Background(), func(context.Context, tx) error { return nil })
 	if err == nil {
-		t.file, err = os.Stat(path)
+		t.file, err = sqlfile.Find(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: open %s: %w", path, errors.Join(err, t.Close()))
@@ -124,22 +123,6 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	return rows, classify(err)
 }
 
-// checkFile fails if the database was deleted, moved or replaced. SQLite would go on with the file that it has open, and the rows would be
-// lost with that.
-func (t *Target) checkFile() error {
-	if t.file == nil { // Open
-		return nil
-	}
-	now, err := os.Stat(t.path)
-	if err == nil && os.SameFile(now, t.file) {
-		return nil
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", t.path))
-	}
-	return err
-}
-
 // tx is a connection within BEGIN IMMEDIATE, so that nobody else writes.
 type tx struct{ *sql.Conn }
 
@@ -168,7 +151,7 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 	}
 	defer conn.Close()
 	if err == nil {
-		err = t.checkFile()
+		err = t.file.Check()
 	}
 	if err == nil {
 		err = createOwnTables(ctx, tx{conn}) // somebody may have dropped them since Open

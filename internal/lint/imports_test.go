@@ -49,6 +49,7 @@ var rooms = map[string][]string{
 	"internal/...":           {"datatype", "internal/..."},
 	"internal/otlp":          {".", "mapping", "otlpflat"},
 	"internal/parts":         {"datatype", "buffer", "internal/..."},
+	"internal/sqlfile":       {"datatype", "buffer"},
 	"internal/otlptest":      {"./..."},
 	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/..."},

@@ -1,0 +1,72 @@
+// Package sqlfile has what the drivers of SQL databases in one local file share.
+package sqlfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// File is the file of an open database.
+type File struct {
+	path string
+	info os.FileInfo
+}
+
+// Find returns the file at a path.
+func Find(path string) (File, error) {
+	info, err := os.Stat(path)
+	return File{path, info}, err
+}
+
+// Check fails if the file was deleted, moved or replaced. The database would go on with the file that it has open, and the rows would be
+// lost with that. The error is then a [buffer.Permanent] one. The zero File, of a database that is being opened, passes.
+func (f File) Check() error {
+	if f.info == nil {
+		return nil
+	}
+	now, err := os.Stat(f.path)
+	if err == nil && os.SameFile(now, f.info) {
+		return nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", f.path))
+	}
+	return err
+}
+
+// Quote returns a name as an identifier.
+func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// Changes returns the statements that give a table the columns want, which [buffer.Table.Fit] has returned for the columns have, none if
+// the table is absent. storageOf names the type of a column, and options end the statement of a new table.
+func Changes(table string, have, want []datatype.Column, storageOf func(datatype.Type) string, options string) (statements []string) {
+	define := func(c datatype.Column) string {
+		def := Quote(c.Name) + " " + storageOf(c.Type)
+		if c.Required {
+			def += " NOT NULL"
+		}
+		return def
+	}
+	if len(have) == 0 {
+		defs := make([]string, len(want))
+		for i, c := range want {
+			defs[i] = define(c)
+		}
+		return []string{"CREATE TABLE " + Quote(table) + " (" + strings.Join(defs, ", ") + ")" + options}
+	}
+	for i, c := range want {
+		switch {
+		case i >= len(have):
+			statements = append(statements, "ALTER TABLE "+Quote(table)+" ADD COLUMN "+define(c))
+		case have[i].Required && !c.Required:
+			statements = append(statements, "ALTER TABLE "+Quote(table)+" ALTER COLUMN "+Quote(c.Name)+" DROP NOT NULL")
+		}
+	}
+	return statements
+}
