@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -36,22 +37,39 @@ type sent struct {
 	Seconds          []int // requests that were answered with 200 in each second
 }
 
-// Client sends events and writes what it has measured, in the process that [Run] has started for that: its CPU is not the server's.
-// Elsewhere ok is false. main and TestMain call it first, with the standard output.
-func Client(stdout io.Writer) (ok bool, err error) {
+// Main returns the exit status of a driver's command, whose arguments run gets.
+func Main(args []string, stdout, stderr io.Writer, run func(ctx context.Context, args []string, stdout io.Writer) error) int {
+	return Process(stdout, stderr, func() int { return exitStatus(run(context.Background(), args, stdout), stderr) })
+}
+
+// Process returns the exit status of a process that calls [Run], a command or its tests. If Run has started it, it sends events and writes
+// what it has measured, because the CPU for that is not the server's. Otherwise it calls main.
+func Process(stdout, stderr io.Writer, main func() int) int {
 	text, ok := os.LookupEnv(clientEnv)
 	if !ok {
-		return false, nil
+		return main()
 	}
+	return exitStatus(client(text, stdout), stderr)
+}
+
+func exitStatus(err error, stderr io.Writer) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintln(stderr, "bench:", err)
+	return 1
+}
+
+func client(text string, stdout io.Writer) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return true, err
+		return err
 	}
 	s, err := o.send()
 	if err != nil {
-		return true, err
+		return err
 	}
-	return true, json.NewEncoder(stdout).Encode(s)
+	return json.NewEncoder(stdout).Encode(s)
 }
 
 // runClient sends events from a process of its own.

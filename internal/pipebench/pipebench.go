@@ -67,7 +67,7 @@ type bench struct {
 	dir      string
 }
 
-// Run does what a command with these arguments does: it measures and writes the report. The command calls [Client] first.
+// Run does what a command with these arguments does: it measures and writes the report. Its process begins with [Main] or [Process].
 func Run(ctx context.Context, args []string, stdout io.Writer, db Database) error {
 	flags := flag.NewFlagSet("pipeline", flag.ContinueOnError)
 	b := bench{db: db}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -16,14 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
-func TestMain(m *testing.M) {
-	switch ok, err := pipebench.Client(os.Stdout); {
-	case err != nil:
-		log.Fatal(err)
-	case !ok:
-		os.Exit(m.Run())
-	}
-}
+func TestMain(m *testing.M) { os.Exit(pipebench.Process(os.Stdout, os.Stderr, m.Run)) }
 
 // counter is a target that counts rows. lose is how many rows a file has that are not counted.
 type counter struct {

@@ -52,32 +52,7 @@ func own(ctx context.Context, path string) (o pipebench.Own, err error) {
 		return o, err
 	}
 	db.SetMaxOpenConns(16)
-	if _, err := db.ExecContext(ctx, "CREATE TABLE events (id UUID, received_at TIMESTAMP WITH TIME ZONE, user_id BIGINT, body JSON)"); err != nil {
-		return o, errors.Join(err, db.Close())
-	}
-	insert, err := db.PrepareContext(ctx, "INSERT INTO events VALUES (?, ?, ?, ?)")
-	if err != nil {
-		return o, errors.Join(err, db.Close())
-	}
-	store := func(ctx context.Context, stmt *sql.Stmt, e pipebench.Event) error {
-		_, err := stmt.ExecContext(ctx, e.ID.String(), e.At.UTC(), e.UserID, e.Body)
-		return err
-	}
-	return pipebench.Own{
-		Insert: func(ctx context.Context, e pipebench.Event) error { return store(ctx, insert, e) },
-		InsertBatch: func(ctx context.Context, events []pipebench.Event) error {
-			tx, err := db.BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			stmt := tx.StmtContext(ctx, insert)
-			for _, e := range events {
-				if err := store(ctx, stmt, e); err != nil {
-					return errors.Join(err, tx.Rollback())
-				}
-			}
-			return tx.Commit()
-		},
-		Close: func() error { return errors.Join(insert.Close(), db.Close()) },
-	}, nil
+	return pipebench.OwnSQL(ctx, db, "CREATE TABLE events (id UUID, received_at TIMESTAMP WITH TIME ZONE, user_id BIGINT, body JSON)", func(e pipebench.Event) []any {
+		return []any{e.ID.String(), e.At.UTC(), e.UserID, e.Body}
+	})
 }

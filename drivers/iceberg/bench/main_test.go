@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log"
 	"os"
 	"strings"
 	"testing"
@@ -9,14 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
-func TestMain(m *testing.M) {
-	switch ok, err := pipebench.Client(os.Stdout); {
-	case err != nil:
-		log.Fatal(err)
-	case !ok:
-		os.Exit(m.Run())
-	}
-}
+func TestMain(m *testing.M) { os.Exit(pipebench.Process(os.Stdout, os.Stderr, m.Run)) }
 
 // Both commands run to their end, and count the rows that they have stored.
 func TestRun(t *testing.T) {
