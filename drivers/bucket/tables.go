@@ -24,7 +24,8 @@ type TablesOptions struct {
 	PartitionBy string
 	RowGroup    int64
 	Compression parquet.Compression
-	// Scratch is a folder on this machine for the file that is being imported. The default is the system's temporary folder.
+	// Scratch is a folder on this machine for the files that are being imported. The default is the system's temporary folder. OpenTables
+	// removes what killed processes have left there more than a day ago.
 	Scratch string
 	// PartSize is as in [Options].
 	PartSize int64

@@ -68,7 +68,8 @@ var (
 )
 
 // New returns a target for the tables of a catalog. The caller closes the catalog after the engine. Tables in local folders are
-// synced; for buckets import the scheme, for example github.com/apache/iceberg-go/io/gocloud/s3.
+// synced: for that, New and [Open] replace the local files of iceberg-go in the whole process. For buckets import the scheme, for
+// example github.com/apache/iceberg-go/io/gocloud/s3.
 func New(c catalog.Catalog, opts Options) *Target {
 	opts.Namespace = cmp.Or(opts.Namespace, "forebay")
 	opts.KeepSnapshots = cmp.Or(opts.KeepSnapshots, 10*time.Minute)

@@ -211,6 +211,9 @@ func TestOwnTablesAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		execute(t, path, "DROP TABLE _forebay_"+own)
+		if _, err := target.CountFile(t.Context(), table, "f0"); own == "imports" && (err == nil || !strings.HasPrefix(err.Error(), "sqlite: count file f0: ")) {
+			t.Errorf("CountFile without its table = %v", err)
+		}
 	}
 	if err := target.Import(t.Context(), file("g", table, row)); err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
 	err = t.read.QueryRowContext(ctx, `SELECT coalesce(sum(rows), 0) FROM _forebay_imports WHERE file_id = ? AND table_id = ?
 		AND EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = table_id)`, fileID, table.ID).Scan(&rows)
-	return rows, classify(err)
+	return rows, wrap(classify(err), "count file %s", fileID)
 }
 
 // tx is a connection within BEGIN IMMEDIATE, so that nobody else writes.
