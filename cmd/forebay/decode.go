@@ -176,7 +176,7 @@ func kindOfNode(n *yaml.Node) string {
 // pairs yields the keys of a mapping, and reports keys that come twice.
 func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		d.report(n, "%s must have keys with values, it is %s", or(last(at), "the file"), kindOfNode(n))
+		d.report(n, "%s must have keys with values, it is %s", cmp.Or(last(at), "the file"), kindOfNode(n))
 		return
 	}
 	seen := map[string]int{}
@@ -373,13 +373,6 @@ func join(at, key string) string {
 
 // last is the end of a path: interval, or columns[2].
 func last(at string) string { return at[strings.LastIndexByte(at, '.')+1:] }
-
-func or(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
-}
 
 // nearest returns the name that was probably meant; "" if none is near.
 func nearest(name string, known []string) (best string) {
