@@ -33,7 +33,7 @@ type group struct {
 	chunks   []*chunk
 	ops      []*operation
 	waiters  atomic.Int64
-	noticed  atomic.Bool // the committer was told of it
+	noticed  atomic.Bool // the committer knows of it
 	complete atomic.Bool // no more callers are expected
 	probed   bool        // probe runs or has run; guarded by gate.mu
 	bytes    atomic.Int64

@@ -181,7 +181,7 @@ func (b *bench) compare(table string, got, want [][]string, unordered bool) {
 	}
 }
 
-// aboutBytes is what to do if cells that are no plain text come back changed.
+// aboutBytes says what to do if cells that are no plain text come back changed.
 func aboutBytes(cells []string) string {
 	if row := strings.Join(cells, ""); utf8.ValidString(row) && !strings.Contains(row, "\x00") {
 		return ""

@@ -110,7 +110,7 @@ func TestDroppedIDs(t *testing.T) {
 
 	rewrite(t, c)
 	if err := target.Import(t.Context(), f); !buffer.IsPermanent(err) {
-		t.Errorf("Import = %v, want a permanent error, because nothing tells whether the rows are in the table", err)
+		t.Errorf("Import = %v, want a permanent error, because nothing shows whether the rows are in the table", err)
 	}
 	if gone, err := target.TakenAway(t.Context(), f.Table, f.ID); !gone || err != nil {
 		t.Errorf("TakenAway = %t, %v, want true", gone, err)

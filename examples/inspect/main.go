@@ -2,7 +2,7 @@
 //
 //	go run ./examples/inspect DIR                     sinks with their columns, files and slices
 //	go run ./examples/inspect -json DIR               the same for programs
-//	go run ./examples/inspect -verify DIR             recompute the ledger from the stored bytes; status 1 if it differs
+//	go run ./examples/inspect -verify DIR             count the stored rows again; status 1 if they differ from the counters
 //	go run ./examples/inspect -rows SLICE DIR         write the rows of a slice as CSV
 //
 // DIR is the data directory of an engine that is closed, or a checkpoint of one that runs: Engine.Checkpoint makes it.

@@ -53,7 +53,7 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one, with an API to go with it)")
 	flags.StringVar(&o.baseURL, "base-url", "", "URL in place of api.baseUrl")
-	flags.StringVar(&o.state, "state", "", "file with the state of the run before; it is written too")
+	flags.StringVar(&o.state, "state", "", "file with the state of the last run; the new state is written to it")
 	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
 	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
 	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")

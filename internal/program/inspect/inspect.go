@@ -41,7 +41,7 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	flags := flag.NewFlagSet("inspect", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	asJSON := flags.Bool("json", false, "write JSON")
-	verify := flags.Bool("verify", false, "recompute the ledger from the stored bytes")
+	verify := flags.Bool("verify", false, "count the stored rows again and compare them with the counters")
 	rows := flags.String("rows", "", "write the rows of the slice with this id as CSV, and nothing else")
 	staging := flags.String("staging", "", "folder of the staged objects (default DIR/staging, if it exists)")
 	if err := flags.Parse(args); err != nil {

@@ -26,7 +26,7 @@ func Run(args []string, stdin io.Reader, stdout, usage io.Writer) error {
 	file := flags.String("template", "", "file with the template")
 	event := flags.String("event", "-", "file with the event, - for standard input")
 	raw := flags.Bool("raw", false, "store a string as plain text (rawString)")
-	compat := flags.Bool("compat", false, "give the bytes of the published service")
+	compat := flags.Bool("compat", false, "give the same bytes as the published service")
 	cost := flags.Bool("cost", true, "measure the cost per record")
 	header := http.Header{"Content-Type": {"application/json"}}
 	flags.Func("header", "a request header, Name=value; may be repeated", func(s string) error {
