@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/iceberg"
+	"github.com/forebay/forebay/drivers/iceberg/icebergtest"
 )
 
 // A commit whose answer is lost is found, and no other one is made.
@@ -43,28 +44,31 @@ func TestLostAnswers(t *testing.T) {
 		"not stored, 403":               {false, status(403), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := newRESTServer(open(t, t.TempDir(), iceberg.Options{}).Catalog())
-			target := iceberg.New(server.serve(t), iceberg.Options{})
+			local := open(t, t.TempDir(), iceberg.Options{}).Catalog()
+			server := icebergtest.NewServer(local)
+			target := iceberg.New(overHTTP(t, server), iceberg.Options{})
 			mustImport(t, target, makeFile("engine-f1", 0, 10))
-			server.fault = func(w http.ResponseWriter, commit func() error) {
+			var broken atomic.Bool
+			server.Break(func(w http.ResponseWriter, commit func() error) {
+				broken.Store(true)
 				if fault.stored {
 					if err := commit(); err != nil {
 						t.Error(err)
 					}
 				}
 				fault.answer(w)
-			}
+			})
 			f := makeFile("engine-f2", 10, 10)
 			err := target.Import(t.Context(), f)
 			if (err == nil) != fault.nil || buffer.IsPermanent(err) != (name == "not stored, 403") {
 				t.Errorf("Import = %v", err)
 			}
-			if server.fault != nil {
+			if !broken.Load() {
 				t.Error("no commit was made")
 			}
 			mustImport(t, target, f)
 			mustImport(t, target, makeFile("engine-f1", 0, 10))
-			expectIDs(t, server.catalog, "events", 20)
+			expectIDs(t, local, "events", 20)
 		})
 	}
 }
