@@ -21,8 +21,8 @@ type targetKind struct {
 	form, summary string
 	// folders is set if the target takes the options of folder tables.
 	folders bool
-	// buckets is set if the target takes the address of a bucket.
-	buckets bool
+	// addresses is set if the target takes addresses with "://", and refuses those that it cannot use.
+	addresses bool
 	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
 	limits buffer.Target
 	// open opens the target of a text without its prefix. The error has no secret of the text.
@@ -115,7 +115,7 @@ func (p *places) kindOf() (targetKind, string, error) {
 		if !ok {
 			continue
 		}
-		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.buckets && !strings.ContainsAny(scheme, ":/?@") { // nobody wants a folder with the name s3:
+		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.addresses && !strings.ContainsAny(scheme, ":/?@") { // nobody wants a folder with the name s3:
 			return targetKind{}, "", fmt.Errorf("-target %s takes no %s:// address: -staging takes a bucket, and so does -target parquet:s3://BUCKET/PREFIX", k.form, scheme)
 		}
 		return k, rest, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/apache/iceberg-go/table"
 
@@ -14,22 +15,30 @@ import (
 	"github.com/forebay/forebay/internal/program/store"
 )
 
-// namespace has the tables of the warehouse.
+// namespace has the tables of a warehouse, unless the address of the catalog names another one.
 const namespace = "forebay"
 
 func icebergTarget() targetKind {
 	return targetKind{
-		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER", summary: "Apache Iceberg tables, with their catalog in the folder", folders: true, limits: new(iceberg.Target),
+		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
+		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", folders: true, addresses: true, limits: new(iceberg.Target),
 		open: func(rest string, o dir.TablesOptions) (*store.Store, error) {
 			if o.NoHeader || o.Gzip || o.MergeTo != 0 || o.KeepFor != 0 {
 				return nil, errors.New("of the flags for tables in folders, -target iceberg:FOLDER takes -partition-by only: leave out the others")
 			}
-			target, err := iceberg.Open(rest, iceberg.Options{Namespace: namespace, PartitionBy: o.PartitionBy})
+			opts := iceberg.Options{Namespace: namespace, PartitionBy: o.PartitionBy}
+			if _, ok := cutPrefix(rest, []string{"https://", "http://"}); ok {
+				return openIcebergCatalog(rest, opts)
+			}
+			if scheme, _, ok := strings.Cut(rest, "://"); ok {
+				return nil, fmt.Errorf("-target iceberg: takes no %s:// address: write a folder, or iceberg:https://CATALOG?warehouse=NAME for the REST catalog of tables in a bucket", scheme)
+			}
+			target, err := iceberg.Open(rest, opts)
 			if err != nil {
 				return nil, fmt.Errorf("-target: %w", err)
 			}
 			return &store.Store{
-				Target: target, Tables: icebergReader{target.Target}, Closer: target.Close,
+				Target: target, Tables: icebergReader{target.Target, namespace}, Closer: target.Close,
 				Hint: fmt.Sprintf(`duckdb -c "INSTALL iceberg; LOAD iceberg; SELECT country, count(*) FROM iceberg_scan('$(sqlite3 '%s/catalog.db' `+
 					`"SELECT metadata_location FROM iceberg_tables WHERE table_name = 'in.c-shop.orders'")') GROUP BY 1"`, rest),
 			}, nil
@@ -38,10 +47,13 @@ func icebergTarget() targetKind {
 }
 
 // icebergReader reads the current snapshots of tables.
-type icebergReader struct{ target *iceberg.Target }
+type icebergReader struct {
+	target    *iceberg.Target
+	namespace string
+}
 
 func (r icebergReader) load(name string) (*table.Table, error) {
-	return r.target.Catalog().LoadTable(context.Background(), table.Identifier{namespace, name})
+	return r.target.Catalog().LoadTable(context.Background(), table.Identifier{r.namespace, name})
 }
 
 // Columns implements [store.Reader].

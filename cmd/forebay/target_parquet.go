@@ -18,7 +18,7 @@ import (
 func parquetTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"parquet:"}, form: "parquet:FOLDER, parquet:s3://BUCKET/PREFIX",
-		summary: "Parquet files in folders, or in a bucket (gs:// and azblob:// too)", folders: true, buckets: true, limits: new(parquet.Target),
+		summary: "Parquet files in folders, or in a bucket (gs:// and azblob:// too)", folders: true, addresses: true, limits: new(parquet.Target),
 		open: func(rest string, o dir.TablesOptions) (*store.Store, error) {
 			if o.NoHeader || o.Gzip {
 				return nil, errors.New("-no-header and -gzip are for CSV files: leave them out with -target parquet:FOLDER")
