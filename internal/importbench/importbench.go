@@ -34,6 +34,8 @@ type Scenario struct {
 	Loader Way
 	// Goal is the least ratio of the driver's rows a second to the loader's.
 	Goal float64
+	// RowsPerS, if not 0, is the goal instead: the least rows a second.
+	RowsPerS float64
 }
 
 // Way is one way to import, see [Scenario].
@@ -157,6 +159,9 @@ func (b *bench) measure(ctx context.Context, dir string, in Input, s Scenario) (
 		OfLoader: median(ratio), OfLoaderCPU: median(cpuRatio), Goal: fmt.Sprintf("at least %g", s.Goal),
 	}
 	r.Met = r.OfLoader >= s.Goal
+	if s.RowsPerS > 0 {
+		r.Goal, r.Met = fmt.Sprintf("at least %.0f rows/s", s.RowsPerS), r.RowsPerS >= s.RowsPerS
+	}
 	return r, nil
 }
 

@@ -1,7 +1,10 @@
-// Command bench measures the import into Iceberg, from slices on disk to a committed snapshot, beside iceberg-go itself, which writes and
-// commits the same rows from Arrow batches in memory, on all cores and with its own settings.
+// Command bench measures the driver beside iceberg-go itself, which writes and commits the same rows from Arrow batches in memory, on all
+// cores and with its own settings.
 //
 //	go run ./bench -json
+//
+// The scenario import/iceberg is one import, from slices in staging to a committed snapshot. drain/iceberg is the whole path of rows from the
+// local disk of an engine, to staging and in several imports to committed snapshots.
 //
 // With the argument pipeline it measures the path from an event to a query, beside a program that appends with the library each second:
 //
@@ -32,7 +35,10 @@ func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/iceberg", Import: driver, Loader: library, Goal: 0.5})
+		return importbench.Run(ctx, args, stdout,
+			importbench.Scenario{Name: "import/iceberg", Import: driver, Loader: library, Goal: 0.5},
+			importbench.Scenario{Name: "drain/iceberg", Import: drain, Loader: library, RowsPerS: 150_000},
+		)
 	}
 	dir, err := os.MkdirTemp("", "pipeline-")
 	if err != nil {
