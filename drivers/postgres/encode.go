@@ -58,10 +58,11 @@ func (s fields) appendBinary(dst []byte, cells [][]byte, n int64) ([]byte, *refu
 			}
 		case datatype.Int64:
 			var v int64
-			v, err = datatype.ParseInt64(cell)
-			if f.oid == pgtype.NumericOID {
+			switch v, err = datatype.ParseInt64(cell); {
+			case err != nil:
+			case f.oid == pgtype.NumericOID:
 				dst = appendNumeric(dst, cell, 0)
-			} else {
+			default:
 				dst = appendUint64(dst, uint64(v))
 			}
 		case datatype.Float64:

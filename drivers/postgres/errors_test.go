@@ -43,6 +43,7 @@ func TestRefusedRows(t *testing.T) {
 		{col("x", datatype.String), "x text UNIQUE", "20", buffer.RowError{Reason: "23505", Message: `duplicate key value violates unique constraint "%s_x_key"`}},
 		{required(col("x", datatype.Int64)), "", buffertest.Null, buffer.RowError{Column: "x", Reason: "23502", Message: `null value in column "x" of relation "%s" violates not-null constraint`}},
 		{col("x", datatype.Int64), "", "secret", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type int64"}},
+		{col("x", datatype.Int64), "x numeric", "", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type int64"}},
 		{col("x", datatype.Decimal(6, 2)), "", "5", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type decimal(6,2)"}},
 		{col("x", datatype.Bytes), "x some_bytes", "secret", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type bytes"}},
 	} {
