@@ -2,7 +2,9 @@ package bucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"strings"
 	"time"
@@ -51,13 +53,71 @@ const (
 	slicesOfEngine = "-s"
 )
 
-// Put implements [buffer.Staging]. An object that is already stored is kept.
+// Put implements [buffer.Staging]. An object that is already stored is kept if it has the same rows. Otherwise the error is a
+// [buffer.Permanent] one: somebody has put another object there, or another engine runs on a copy of the data directory.
 func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	if err := parts.CheckID("object", obj.ID); err != nil {
 		return err
 	}
-	_, err := s.objects.put(ctx, obj.ID+sliceExtension, src.Open)
+	stored, err := s.objects.put(ctx, obj.ID+sliceExtension, src.Open)
+	if err == nil && !stored {
+		err = s.compare(ctx, obj, src)
+	}
 	return s.objects.explain("put", obj.ID, err)
+}
+
+// compare reads the object that has the key of obj: once Put returns nil, its rows are nowhere else. Attempts may have encoded the same
+// rows in other bytes.
+func (s *Staging) compare(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+	seed, key := maphash.MakeSeed(), obj.ID+sliceExtension
+	own, err := src.Open()
+	if err != nil {
+		return err
+	}
+	want, err := checksum(seed, obj.Encoding, own)
+	if err != nil {
+		return err
+	}
+	rc, err := s.objects.open(ctx, key)
+	if err != nil {
+		return err
+	}
+	stored := &notedReader{ReadCloser: rc}
+	got, err := checksum(seed, obj.Encoding, stored)
+	if stored.err != nil {
+		return stored.err
+	}
+	if err != nil || got != want {
+		return buffer.Permanent(fmt.Errorf("%s is an object with other rows: move it away; the slice is then put", s.objects.prefix+key))
+	}
+	return nil
+}
+
+// checksum decodes an object and closes it.
+func checksum(seed maphash.Seed, e buffer.Encoding, rc io.ReadCloser) (uint64, error) {
+	plain, err := buffer.Decode(e, rc)
+	if err != nil {
+		return 0, err
+	}
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, err = io.Copy(&h, plain)
+	return h.Sum64(), errors.Join(err, plain.Close())
+}
+
+// notedReader keeps the error that ended it, to tell an object that cannot be read from one that cannot be decoded.
+type notedReader struct {
+	io.ReadCloser
+	err error
+}
+
+// Read implements [io.Reader].
+func (r *notedReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
 }
 
 // Open implements [buffer.Staging].

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,7 @@ func TestMain(m *testing.M) {
 type world struct {
 	name   string
 	server string // its address
+	folder string // where the server keeps the bucket
 	proxy  *buckettest.Proxy
 	sdk    *s3.Client // not through the proxy
 }
@@ -57,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	name := fmt.Sprintf("bucket-%d", nextName.Add(1))
 	check(t, server.CreateBucket(name))
 	return &world{
-		name: name, server: server.Address, proxy: buckettest.NewProxy(t, server.Address),
+		name: name, server: server.Address, folder: server.BucketFolder(name), proxy: buckettest.NewProxy(t, server.Address),
 		sdk: s3.New(s3.Options{
 			BaseEndpoint: aws.String("http://" + server.Address), Region: "us-east-1", UsePathStyle: true,
 			Credentials: credentials.NewStaticCredentialsProvider(buckettest.AccessKey, buckettest.SecretKey, ""),
@@ -80,6 +82,9 @@ func open(t *testing.T, url string, o bucket.Options) *bucket.Staging {
 	t.Cleanup(func() { check(t, s.Close()) })
 	return s
 }
+
+// file is where the server keeps an object.
+func (w *world) file(key string) string { return filepath.Join(w.folder, key) }
 
 // keys lists the objects of the bucket.
 func (w *world) keys(t *testing.T) (keys []string) {

@@ -166,8 +166,18 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
 	if err != nil {
 		return err
 	}
+	var rows int64 // as in the import, which checks every slice
+	for _, obj := range f.Slices {
+		rows += obj.Rows
+	}
 	if d.Partition == "" { // its part is all of it
 		found, err := t.partsOf(ctx, d, f.ID)
+		for _, p := range found {
+			if p.rows != rows {
+				return buffer.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
+					"move the object away if it holds other rows; the file is then imported", t.objects.prefix+p.key, p.rows, rows))
+			}
+		}
 		if len(found) > 0 || err != nil {
 			return err
 		}

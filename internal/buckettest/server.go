@@ -94,13 +94,14 @@ func (s *Server) Close() error {
 }
 
 // CreateBucket makes a bucket of S3 with that name.
-func (s *Server) CreateBucket(name string) error {
-	return os.Mkdir(filepath.Join(s.folder, "objects", name), 0o700)
-}
+func (s *Server) CreateBucket(name string) error { return os.Mkdir(s.BucketFolder(name), 0o700) }
+
+// BucketFolder is where the server keeps the objects of a bucket of S3, one file each.
+func (s *Server) BucketFolder(name string) string { return filepath.Join(s.folder, "objects", name) }
 
 // RemoveBucket removes a bucket with its objects.
 func (s *Server) RemoveBucket(name string) error {
-	return errors.Join(os.RemoveAll(filepath.Join(s.folder, "objects", name)), os.RemoveAll(filepath.Join(s.folder, "attributes", name)))
+	return errors.Join(os.RemoveAll(s.BucketFolder(name)), os.RemoveAll(filepath.Join(s.folder, "attributes", name)))
 }
 
 // S3URL is the URL of a bucket of a server at that address.
