@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/forebay/forebay/buffer/dir"
@@ -17,9 +16,6 @@ func duckdbTarget() targetKind {
 	k.limits = new(duckdb.Target)
 	k.open = func(rest string, _ dir.TablesOptions) (*store.Store, error) {
 		target, err := duckdb.Open(rest, duckdb.Options{})
-		if errors.Is(err, duckdb.ErrLocked) {
-			return nil, fmt.Errorf("-target: %w; end the other program", err)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("-target: %w", err)
 		}

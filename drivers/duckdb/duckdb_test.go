@@ -213,8 +213,8 @@ func TestSecondProcess(t *testing.T) {
 	if line := p.Line(); line != "open" {
 		t.Fatalf("the other process says %q", line)
 	}
-	if target, err := duckdb.Open(path, duckdb.Options{}); !errors.Is(err, duckdb.ErrLocked) || !strings.Contains(err.Error(), path) {
-		t.Errorf("Open beside another process = %v, %v, want ErrLocked and the path", target, err)
+	if target, err := duckdb.Open(path, duckdb.Options{}); !errors.Is(err, duckdb.ErrLocked) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "end that one") {
+		t.Errorf("Open beside another process = %v, %v, want ErrLocked, the path and what to do", target, err)
 	}
 	p.Kill()
 	open(t, path, duckdb.Options{})

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrLocked is returned by [Open] while another process has the database open. Wait for its end and open again.
-var ErrLocked = errors.New("another process has the database open")
+var ErrLocked = errors.New("another process has the database open, and DuckDB lets only one open a file: end that one, or choose another file")
 
 // openError returns the error for a message of a failed opening, which has no code.
 func openError(message string) error {

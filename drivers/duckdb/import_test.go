@@ -193,6 +193,29 @@ func TestRefusedRows(t *testing.T) {
 			}
 		}
 	}
+	for _, c := range []struct {
+		typ datatype.Type
+		bad []string
+	}{
+		{datatype.Decimal(6, 2), []string{"10000.00", "-99999.99", "1.234", "1", ""}},
+		{datatype.Decimal(38, 0), []string{"1" + strings.Repeat("0", 38)}},
+		{datatype.Int64, []string{"9223372036854775808", "-9223372036854775809", ""}},
+		{datatype.Timestamp, []string{"10000-01-01T00:00:00.000000Z", "0000-12-31T00:00:00.000000Z", "2026-02-29T00:00:00.000000Z", "infinity"}},
+		{datatype.Date, []string{"10000-01-01", "2026-13-01", ""}},
+	} {
+		table := buffer.Table{ID: string(c.typ), Columns: columns(datatype.String, c.typ)}
+		all := [][]string{{"first", buffertest.Null}}
+		for _, bad := range c.bad {
+			all = append(all, []string{"bad", bad})
+		}
+		var refused *buffer.RowsError
+		if err := target.Import(t.Context(), file("range", table, all...)); !errors.As(err, &refused) || len(refused.Rows) != len(c.bad) {
+			t.Errorf("%s out of range: %v, want %d refused rows", c.typ, err, len(c.bad))
+		} else if last := refused.Rows[len(c.bad)-1]; last.Row != int64(len(c.bad)) || last.Column != "c1" || last.Reason != "malformed" {
+			t.Errorf("%s out of range: the last row is %v", c.typ, last)
+		}
+		expectRows(t, target, table.ID)
+	}
 	many := importRows("many", slices.Repeat([][]string{{buffertest.Null, "1"}}, 3000))
 	if len(many.Rows) != buffer.MaxRowErrors {
 		t.Errorf("%d refused rows", len(many.Rows))
