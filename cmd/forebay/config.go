@@ -94,10 +94,26 @@ func (m *mistakes) Error() string {
 	return text.String()
 }
 
+// maxFile is the greatest size of a configuration file in bytes. What is larger is another file, or a device without an end.
+const maxFile = 16 << 20
+
+// readBounded reads a file of at most maxFile bytes.
+func readBounded(path string) (text []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if text, err = io.ReadAll(io.LimitReader(f, maxFile+1)); err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s is larger than %d MiB: it is not a configuration", path, maxFile>>20)
+	}
+	return text, err
+}
+
 // readFile reads the configuration file into the flags that are not given, and the sources. The error is a [*mistakes] or one of the
 // file system.
 func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, getenv func(string) (string, bool)) error {
-	text, err := os.ReadFile(cfg.file)
+	text, err := readBounded(cfg.file)
 	if err != nil {
 		return fmt.Errorf("-config: %w", err)
 	}

@@ -94,6 +94,14 @@ func (s *serving) stop() {
 	}
 }
 
+// hangUp asks the server to read its file again.
+func (s *serving) hangUp() {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // waitLog waits for the nth line of the log with a text.
 func (s *serving) waitLog(text string, n int) {
 	s.t.Helper()
@@ -224,9 +232,7 @@ func TestServeAPI(t *testing.T) {
 	if status, text := s.post("ingest", m[1], `{"user":{"id":42}}`); status != http.StatusOK {
 		t.Fatalf("answered %d %s", status, text)
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	s.hangUp()
 	s.waitLog("nothing is reloaded", 1)
 	s.stop()
 	if n := rowsOf(t, db, `"in.c-web.events"`); n != 1 {
@@ -282,9 +288,7 @@ sources:
 	reload := func(text, want string, times int) {
 		t.Helper()
 		write(t, file, text)
-		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		s.hangUp()
 		s.waitLog(want, times)
 	}
 	extra := func(i int) string {
@@ -306,8 +310,22 @@ sources:
 	if status, text := s.post("ingest", "/stream/1/first/"+webSecret, `{}`); status != http.StatusOK {
 		t.Errorf("the new source answers %d %s", status, text)
 	}
+	// Of many signals at once the last one is not lost. A file that is gone changes nothing.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s.hangUp()
+	}
+	write(t, file, strings.Replace(other, "id: first,", "id: third,", 1))
+	s.hangUp()
+	last := strings.Replace(other, "sources:\n", "sources:\n  - {id: fourth, secret: \"${WEB_SECRET}\"}\n", 1)
+	write(t, file, last)
+	s.hangUp()
+	s.waitLog("sources=3", 1)
 	stop()
 	clients.Wait()
+	s.hangUp() // the server ends beside it
 	s.stop()
 	if rows, different := rowsOf(t, db, "events"), rowsOf(t, db, "(SELECT DISTINCT n FROM events)"); rows != different || rows < sent || rows > sent+4 || sent == 0 {
 		t.Errorf("%d events were confirmed; the table has %d rows, %d different", sent, rows, different)
