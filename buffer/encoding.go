@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 
@@ -51,7 +52,7 @@ func Decode(e Encoding, src io.ReadCloser) (io.ReadCloser, error) {
 	case None:
 		return src, nil
 	case Gzip:
-		zr, err := gzip.NewReader(src)
+		zr, err := gzip.NewReader(bufio.NewReaderSize(src, 32<<10)) // a read of staging costs more than a call
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("decode gzip: %w", err)

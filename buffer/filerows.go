@@ -16,10 +16,12 @@ type FileRows struct {
 	slice int           // the next one
 	row   int64
 	err   error
+
+	memory *[aheadBlocks][aheadBytes]byte // of an [aheadReader]; nil before the first
 }
 
-// ReadRows returns a reader of the rows of f. It allocates per slice, not per row, and ends soon after ctx. It is not safe for
-// concurrent use.
+// ReadRows returns a reader of the rows of f. It allocates per slice, not per row, and ends soon after ctx. It decodes a large slice in a
+// goroutine of its own, with a context that ends at Close. It is not safe for concurrent use.
 //
 //	rows := f.ReadRows(ctx)
 //	defer rows.Close()
@@ -57,7 +59,13 @@ func (r *FileRows) open() bool {
 		return false
 	}
 	r.slice++
-	src, err := r.file.OpenRows(r.ctx, r.object())
+	var src io.ReadCloser
+	var err error
+	if obj := r.object(); obj.Encoding != None && obj.RawBytes >= aheadFrom {
+		src, err = r.openAhead(obj)
+	} else {
+		src, err = r.file.OpenRows(r.ctx, obj)
+	}
 	if err != nil {
 		r.fail(err)
 		return false

@@ -3,6 +3,7 @@ package buffer_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha512"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -102,6 +104,88 @@ func TestFileRowsClosesSlicesAndEndsWithItsContext(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (r readerFunc) Read(p []byte) (int, error) { return r(p) }
+
+// large returns a file with one slice of each encoding, which is large enough for a goroutine of its own, and its rows.
+func large(t *testing.T) (f *buffer.File, rows int) {
+	t.Helper()
+	const each = 5000
+	f = slicesOf("", "", "")
+	stored := make([]bytes.Buffer, 3)
+	zipped, err := gzip.NewWriterLevel(&stored[1], gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := zstd.NewWriter(&stored[2], zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writers := []io.WriteCloser{nopWriter{&stored[0]}, zipped, small}
+	for i, w := range writers {
+		var plain []byte
+		for n := range each {
+			plain = fmt.Appendf(plain, "\"%d\",\"a \"\"%x\"\"\"\n", i*each+n, sha512.Sum512([]byte{byte(n), byte(n >> 8)}))
+		}
+		if _, err := w.Write(plain); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f.Slices[i].Encoding, f.Slices[i].Rows, f.Slices[i].RawBytes = buffer.Encoding(i), each, int64(len(plain))
+	}
+	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(stored[obj.Encoding].Bytes())), ctx.Err()
+	}
+	return f, len(writers) * each
+}
+
+type nopWriter struct{ io.Writer }
+
+func (nopWriter) Close() error { return nil }
+
+func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
+	f, want := large(t)
+	rows := f.ReadRows(t.Context())
+	for n := range want {
+		if !rows.Next() || string(rows.Cells()[0]) != fmt.Sprint(n) || rows.Row() != int64(n) {
+			t.Fatalf("row %d: %q, %v", n, rows.Cells(), rows.Err())
+		}
+	}
+	if rows.Next() || rows.Err() != nil {
+		t.Errorf("%v behind the last row", rows.Err())
+	}
+	// Close ends a read of a staging that waits, and the goroutine with it.
+	f.Slices = f.Slices[1:]
+	open, closed, opened := f.OpenSlice, false, context.Context(nil)
+	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		opened = ctx
+		stored, err := open(ctx, obj)
+		waits := readerFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+		return closeFunc{io.MultiReader(io.LimitReader(stored, 100<<10), waits), func() { closed = true }}, err
+	}
+	rows = f.ReadRows(t.Context())
+	if !rows.Next() || rows.Close() != nil || !closed || opened.Err() == nil {
+		t.Errorf("closed early: %v, the slice is closed: %v", rows.Err(), closed)
+	}
+	// A slice that breaks off fails behind its last row, as one that is not decoded ahead.
+	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		stored, err := open(ctx, obj)
+		return io.NopCloser(io.LimitReader(stored, 100<<10)), err
+	}
+	rows = f.ReadRows(t.Context())
+	for rows.Next() {
+	}
+	if !errors.Is(rows.Err(), io.ErrUnexpectedEOF) || rows.Row() < 500 {
+		t.Errorf("cut off behind row %d: %v", rows.Row(), rows.Err())
+	}
+}
+
+type closeFunc struct {
+	io.Reader
+	close func()
+}
+
+func (r closeFunc) Close() error { r.close(); return nil }
 
 func TestFileRowsDoesNotAllocatePerRow(t *testing.T) {
 	var data bytes.Buffer
