@@ -114,30 +114,21 @@ func (b *bench) inProcess(ctx context.Context, open opener) (m measured, err err
 	return m, err
 }
 
-func (b *bench) inBatches(ctx context.Context) (m measured, err error) {
-	if err := b.db.Reset(ctx); err != nil {
-		return m, err
-	}
-	own, err := b.db.Own(ctx)
-	if err != nil {
-		return m, err
-	}
-	if own.InsertBatch == nil {
-		return m, errors.Join(errNone, own.Close())
-	}
-	s := &service{flush: func(context.Context) error { return nil }}
-	m, err = b.called(ctx, s, batchCallers, batchSize, func(ctx context.Context, n int) error {
-		batch := make([]Event, batchSize)
-		for i := range batch {
-			event, err := newEvent(bodies[(n+i)%len(bodies)])
-			if err != nil {
-				return err
-			}
-			batch[i] = event
+func (b *bench) inBatches(ctx context.Context, open opener) (m measured, err error) {
+	err = b.with(ctx, open, func(s *service) error {
+		if s.storeBatch == nil {
+			return errNone
 		}
-		return own.InsertBatch(ctx, batch)
+		m, err = b.called(ctx, s, batchCallers, batchSize, func(ctx context.Context, n int) error {
+			batch := make([][]byte, batchSize)
+			for i := range batch {
+				batch[i] = bodies[(n+i)%len(bodies)]
+			}
+			return s.storeBatch(ctx, batch)
+		})
+		return err
 	})
-	return m, errors.Join(err, own.Close())
+	return m, err
 }
 
 // bodies are events like the ones that the client sends.

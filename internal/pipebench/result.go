@@ -83,11 +83,11 @@ func (r *result) finish() {
 	}
 }
 
-// ratio is the median over the rounds of the engine's figure divided by the figure of the other way.
-func (r *result) ratio(way string, field func(*measured) *float64) float64 {
+// ratio is the median over the rounds of the figure of one way, divided by the figure of the other.
+func (r *result) ratio(way, other string, field func(*measured) *float64) float64 {
 	var values []float64
-	for i := range r.rounds[byEngine] {
-		values = append(values, *field(&r.rounds[byEngine][i]) / *field(&r.rounds[way][i]))
+	for i := range r.rounds[way] {
+		values = append(values, *field(&r.rounds[way][i]) / *field(&r.rounds[other][i]))
 	}
 	return median(values)
 }
@@ -99,12 +99,12 @@ func median(values []float64) float64 {
 
 func (r *result) print(w io.Writer) error {
 	var s strings.Builder
-	for _, way := range []string{byInserts, byBatches, byEngine} {
+	for _, way := range ways {
 		m, ok := r.Ways[way]
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(&s, "%s: %-8s %8.0f confirmed/s, p50 %.1f ms, p99 %.1f ms, most %.0f ms; %8.0f rows/s until the last is seen",
+		fmt.Fprintf(&s, "%s: %-17s %8.0f confirmed/s, p50 %.1f ms, p99 %.1f ms, most %.0f ms; %8.0f rows/s until the last is seen",
 			r.Scenario, way, m.PerS, m.P50, m.P99, m.Max, m.RowsPerS)
 		if m.CPUPerRow > 0 {
 			fmt.Fprintf(&s, ", %.1f µs of CPU a row", m.CPUPerRow)

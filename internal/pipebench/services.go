@@ -49,6 +49,8 @@ type service struct {
 	path  string
 	// store returns when the event is durable. It is called by many goroutines.
 	store func(ctx context.Context, body []byte) error
+	// storeBatch does it for many events at once; nil if there is no such way.
+	storeBatch func(ctx context.Context, bodies [][]byte) error
 	// flush returns when every stored row is in the table.
 	flush func(ctx context.Context) error
 	close func() error
@@ -115,6 +117,14 @@ func (b *bench) engine(ctx context.Context) (s *service, err error) {
 			_, err := eng.Ingest(ctx, sourceID, mapping.JSON(body))
 			return err
 		},
+		storeBatch: func(ctx context.Context, bodies [][]byte) error {
+			records := make([]*mapping.Record, len(bodies))
+			for i, body := range bodies {
+				records[i] = mapping.JSON(body)
+			}
+			_, err := eng.IngestBatch(ctx, sourceID, records)
+			return err
+		},
 		flush: eng.FlushAll, close: end,
 	}, nil
 }
@@ -132,6 +142,19 @@ func (b *bench) inserts(ctx context.Context) (*service, error) {
 		}
 		return own.Insert(ctx, event)
 	}
+	var storeBatch func(ctx context.Context, bodies [][]byte) error
+	if own.InsertBatch != nil {
+		storeBatch = func(ctx context.Context, bodies [][]byte) error {
+			events := make([]Event, len(bodies))
+			for i, body := range bodies {
+				var err error
+				if events[i], err = newEvent(body); err != nil {
+					return err
+				}
+			}
+			return own.InsertBatch(ctx, events)
+		}
+	}
 	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -144,7 +167,7 @@ func (b *bench) inserts(ctx context.Context) (*service, error) {
 		_, _ = io.WriteString(rw, "OK")
 	})}
 	return &service{
-		serve: server.Serve, path: "/", store: store, flush: func(context.Context) error { return nil },
+		serve: server.Serve, path: "/", store: store, storeBatch: storeBatch, flush: func(context.Context) error { return nil },
 		close: func() error { return errors.Join(server.Close(), own.Close()) },
 	}, nil
 }
