@@ -121,7 +121,9 @@ func TestRunReportsEachScenario(t *testing.T) {
 		scenario string
 		ways     []string
 	}{
-		{"http", []string{"engine", "inserts"}}, {"callers", []string{"batches", "engine", "engine in batches", "inserts"}}, {"fresh", []string{"engine"}},
+		{"http", []string{"engine", "inserts"}},
+		{"callers", []string{"batches", "engine", "engine in batches", "inserts"}},
+		{"fresh", []string{"engine"}},
 		{"outage/none", []string{"engine", "inserts"}},
 	} {
 		var r struct {
