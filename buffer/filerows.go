@@ -20,8 +20,8 @@ type FileRows struct {
 	memory *[aheadBlocks][aheadBytes]byte // of an [aheadReader]; nil before the first
 }
 
-// ReadRows returns a reader of the rows of f. It allocates per slice, not per row, and ends soon after ctx. It decodes a large slice in a
-// goroutine of its own, with a context that ends at Close. It is not safe for concurrent use.
+// ReadRows returns a reader of the rows of f. It allocates per slice, not per row, and ends soon after ctx. It decodes a large slice of
+// gzip in a goroutine of its own, with a context that ends at Close. It is not safe for concurrent use.
 //
 //	rows := f.ReadRows(ctx)
 //	defer rows.Close()
@@ -61,7 +61,7 @@ func (r *FileRows) open() bool {
 	r.slice++
 	var src io.ReadCloser
 	var err error
-	if obj := r.object(); obj.Encoding != None && obj.RawBytes >= aheadFrom {
+	if obj := r.object(); obj.Encoding == Gzip && obj.RawBytes >= aheadFrom {
 		src, err = r.openAhead(obj)
 	} else {
 		src, err = r.file.OpenRows(r.ctx, obj)
