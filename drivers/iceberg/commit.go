@@ -20,9 +20,10 @@ import (
 
 // committer lets one call at a time commit to a table, for all files that wait.
 type committer struct {
-	turn    chan struct{} // has an element while a call commits
-	mu      sync.Mutex
-	waiting []*pending
+	turn      chan struct{} // has an element while a call commits
+	compactAt time.Time     // no snapshot needs to be expired before; belongs to the call that has the turn
+	mu        sync.Mutex
+	waiting   []*pending
 }
 
 // pending is a file whose data files are written.

@@ -2,6 +2,7 @@ package iceberg
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/apache/iceberg-go/table"
@@ -34,17 +35,24 @@ func (t *Target) Compact(ctx context.Context, bt buffer.Table) (err error) {
 	case c.turn <- struct{}{}:
 	}
 	defer func() { <-c.turn }()
+	if time.Now().Before(c.compactAt) {
+		return nil
+	}
 	tbl, err := t.load(ctx, id)
 	if err != nil || tbl == nil {
 		return wrap(err, "table %q", bt.ID)
 	}
-	before, old := time.Now().Add(-t.opts.KeepSnapshots).UnixMilli(), 0
+	var made []int64 // when each snapshot was, in milliseconds
 	for _, s := range tbl.Metadata().Snapshots() {
-		if s.TimestampMs < before {
-			old++
-		}
+		made = append(made, s.TimestampMs)
 	}
-	if min(old, len(tbl.Metadata().Snapshots())-leastSnapshots) < expireTogether {
+	slices.Sort(made)
+	enough := time.Now() // when the last of those that make an expiry worth its commit was made, at the earliest
+	if len(made) >= expireTogether {
+		enough = time.UnixMilli(made[expireTogether-1])
+	}
+	c.compactAt = enough.Add(t.opts.KeepSnapshots)
+	if time.Now().Before(c.compactAt) || len(made)-leastSnapshots < expireTogether {
 		return nil
 	}
 	tx := onceOnly(t.catalog, tbl).NewTransaction()

@@ -187,6 +187,23 @@ func TestCompactExpires(t *testing.T) {
 	expectIDs(t, target.Catalog(), "events", files)
 }
 
+// Compact is called after each import, and reads the table only when enough snapshots can be old.
+func TestCompactReadsSeldom(t *testing.T) {
+	local := open(t, t.TempDir(), iceberg.Options{})
+	c := &loadingCatalog{Catalog: local.Catalog(), after: func(int) {}}
+	target := iceberg.New(c, iceberg.Options{KeepSnapshots: time.Hour})
+	f := makeFile("engine-f1", 0, 1)
+	mustImport(t, local, f)
+	for range 3 {
+		if err := target.Compact(t.Context(), f.Table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.n != 1 {
+		t.Errorf("the table was read %d times, want once in an hour", c.n)
+	}
+}
+
 func countFiles(t *testing.T, folder string) (n int) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(_ string, d os.DirEntry, err error) error {
