@@ -9,11 +9,11 @@ include .ci/tools
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## test: format, vet, house rules and every test once; its last line says which modules it leaves out
+## test: format, house rules and every test once; its last line says which modules it leaves out
 test:
 	@bash .ci/run short
 
-## ci: what CI runs: `make test`, then staticcheck, the race detector, mutants, all cases, simulation, kills, fuzzing, benchmarks and the modules with heavy dependencies
+## ci: what CI runs: `make test`, then vet, staticcheck, the race detector, mutants, all cases, simulation, kills, fuzzing, benchmarks and the modules with heavy dependencies
 ci:
 	@bash .ci/run
 

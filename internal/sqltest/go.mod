@@ -1,3 +1,4 @@
+// heavy: it links DuckDB
 module github.com/forebay/forebay/internal/sqltest
 
 go 1.26.0

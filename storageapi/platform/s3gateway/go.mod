@@ -1,3 +1,4 @@
+// heavy: an S3 server
 module github.com/forebay/forebay/storageapi/platform/s3gateway
 
 go 1.26.0
