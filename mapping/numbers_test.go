@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/casetest"
 )
 
 // operands are numbers at which arithmetic may go wrong: zeros of both signs, integers that a shortcut may take, and values at
@@ -43,10 +45,8 @@ func numberTemplates() (unary, binary []string) {
 func TestNumbersAreThoseOfTheReference(t *testing.T) {
 	skipUnderRace(t)
 	// A second operand shows in its sign, as zero and as one.
-	seconds := strings.Fields("0 -0 1 -2 0.5")
-	if testing.Short() {
-		seconds = seconds[:3]
-	}
+	seconds := strings.Fields("-0 -2 0 1 0.5")
+	seconds = seconds[:casetest.Of(5, 2, 2)]
 	unary, binary := numberTemplates()
 	for i, content := range append(unary, binary...) {
 		ys := seconds

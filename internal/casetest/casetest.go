@@ -22,4 +22,4 @@ func Of(all, some, few int) int {
 }
 
 // Step is the distance between the operations that fail in turn.
-func Step() int { return Of(1, 5, 12) }
+func Step() int { return Of(1, 7, 12) }
