@@ -1,0 +1,21 @@
+package changelog
+
+import "errors"
+
+// The errors of drivers, by the reaction that they call for. Drivers wrap them with the cause.
+var (
+	// ErrFenced: another owner has opened the stream. This one stops for good.
+	ErrFenced = errors.New("another owner has opened the log")
+	// ErrUnknown: it is not known whether something was stored. Look before you repeat.
+	ErrUnknown = errors.New("the log did not answer: it is not known whether this was stored")
+	// ErrFull: the stream has reached its bound. Trim it.
+	ErrFull = errors.New("the log is full")
+	// ErrMissing: there is no such stream. It was not made, or it was lost: that is never the same as an empty one.
+	ErrMissing = errors.New("there is no such log")
+	// ErrTrimmed: what is asked for was trimmed. A checkpoint has it.
+	ErrTrimmed = errors.New("this part of the log was trimmed")
+	// ErrHole: an entry in the middle is missing or damaged. Nobody may go on behind it.
+	ErrHole = errors.New("the log has a hole")
+	// ErrLost: another CompareAndSet was first.
+	ErrLost = errors.New("another node changed it first")
+)

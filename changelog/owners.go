@@ -1,0 +1,29 @@
+package changelog
+
+import (
+	"context"
+	"iter"
+)
+
+// Version is what a stored value had when it was read or written. A version of a key never returns. Zero: there is no value.
+type Version uint64
+
+// Versioned is a value of Owners.
+type Versioned struct {
+	Key     string
+	Value   []byte
+	Version Version
+}
+
+// Owners is a small replicated store of values that change by comparing and setting. It says who owns an instance. Drivers
+// implement it; all methods may be called concurrently.
+type Owners interface {
+	// Get may return an older value than the newest: nothing is decided by it. A zero Version says that there is none.
+	Get(ctx context.Context, key string) (Versioned, error)
+	// CompareAndSet writes a value if the key still has this version, and returns the new version. ErrLost: it has another one.
+	// Any other error: it is not known whether the value was written, or will be.
+	CompareAndSet(ctx context.Context, key string, old Version, value []byte) (Version, error)
+	// Watch yields the values of all keys with a prefix, then a zero Versioned, then each change until ctx ends. It may skip
+	// versions between two changes, and ends with an error when it cannot go on.
+	Watch(ctx context.Context, prefix string) iter.Seq2[Versioned, error]
+}
