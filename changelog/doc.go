@@ -1,3 +1,52 @@
 // Package changelog keeps a second copy of what the local level of an engine stores, in a replicated log, so that no
 // acknowledged row is lost with a machine.
+//
+// # What is promised
+//
+// A batch is released when it and all batches before it are in the log for good. Whoever acknowledges rows only then can lose any one
+// machine: another node, the adopter, reads the log and has every acknowledged batch exactly once and in order. Three invariants
+// carry this:
+//
+//   - I1: a batch is released only if it stands in the log in front of every record of a higher epoch.
+//   - I2: an effect outside (an upload, an import) begins only after the batch that causes it was released. An adopter therefore knows
+//     of it and repeats it under the same id.
+//   - I3: at any position the records of one epoch count at most, and an epoch belongs to one node.
+//
+// The price is one answer of a quorum for each batch, side by side with the fsync of the local level, and the network and disks
+// of the log. While the log is away nothing is released. Two faults at once are not covered: the owner's disk, together with a
+// log that has lost what it acknowledged, loses rows, and loudly ([ErrHole], [ErrWentBack]).
+//
+// # The life of a batch
+//
+//	Appender.Append   number ─▶ queue                                    at most MaxBytes wait
+//	send              cut into parts of PartBytes, chain ─▶ Writer       at most Window parts under way
+//	collect           ticket by ticket, in order; the lease is asked
+//	release           Pending ends: acknowledge, begin effects
+//
+// The first failed ticket makes the appender suspect. It releases nothing more, even where later tickets would succeed, and gives up
+// the writer. Then it takes a new epoch, appends a marker, and reads from the last released batch up to the marker. Batches that it
+// finds are released, the others are appended again under the new epoch. The same steps open a log after a restart, and in
+// the adopter: [OpenAppender].
+//
+// # Who counts
+//
+// Writers are fenced by epochs. The log may still take records of a fenced writer that were under way, so the reader decides,
+// always by the same rule, from a batch that counts or from the start of the log:
+//
+//   - The highest epoch so far is kept. It begins with its marker, of the kind [Opened]. A record of a lower epoch behind it is void.
+//   - An epoch belongs to the node of its first marker. A record of another node in it is void.
+//   - A batch whose parts are not complete when the next one or a higher epoch begins is void.
+//   - Numbers of batches have no gaps, over all epochs, and the chain of each part must fit the one before. Anything else is a
+//     [HoleError]: nobody reads on behind it.
+//
+// Expected positions alone do not fence a writer that has several appends under way. Say that an adopter's marker takes the place that
+// the owner expects for its batch 7. The log refuses 7, but the owner's batch 8 expects the place behind it, which is free: 8 is
+// accepted and answered. Releasing in order saves it: 7 never succeeds, so 8 is never released, and by the rule above it
+// is void. For the same reason nothing is sent again inside a pipeline. A time-out is not a failure: only what stands in front of the
+// next marker says whether the batch was stored.
+//
+// # What is left to others
+//
+// Drivers implement [Log] and [Owners]. When a node may open a log at all is decided by the owner's record and its lease. That is
+// timing, not safety: two nodes that both believe to be the owner are told apart by the log.
 package changelog

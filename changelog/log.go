@@ -28,12 +28,12 @@ type Record struct {
 	Kind Kind
 	// Epoch counts the owners of the instance, from 1. A record of a lower epoch behind one of a higher epoch is void.
 	Epoch uint64
-	// Number counts the batches of a log without gaps, from 1, over all epochs. All other kinds carry the number of the last
-	// batch before them that counts.
+	// Number counts the batches of a log without gaps, from 1, over all epochs. Checkpoint and Closed carry the number of the last
+	// batch before them that counts. Opened carries 0: its writer learns that number by reading up to the marker.
 	Number uint64
-	// Part of Parts, from 1: a batch larger than PartBytes is cut.
+	// Part of Parts, from 1: a batch larger than PartBytes is cut. Only records of batches have them, and Chain.
 	Part, Parts int
-	// Chain is a hash over the chain before, the epoch, the number and the data: see the function of that name.
+	// Chain is a hash over the chain before, the epoch, the number, the part and the data: see [Chain].
 	Chain uint64
 	// Node is the owner that appended the record.
 	Node string
@@ -48,7 +48,8 @@ type Entry struct {
 }
 
 // Log is a replicated log with one stream of records for each instance. It is implemented by drivers; package
-// changelogtest has a suite for them and one in memory. All methods may be called concurrently.
+// changelogtest has a suite for them and one in memory. All methods may be called concurrently. A driver bounds the time of
+// each call and of each append: a log that never answers ends them with ErrUnknown.
 type Log interface {
 	// Create makes the stream of an instance, which must happen while all replicas are well: when the instance joins,
 	// never when it is missed. One that exists is left alone.
@@ -79,7 +80,8 @@ type Stat struct {
 	Bytes, MaxBytes int64
 }
 
-// Writer appends for one epoch. One goroutine appends; tickets may be waited for anywhere.
+// Writer appends for one epoch. One goroutine appends; tickets may be waited for anywhere. What the log stores of a writer in
+// front of the next marker is a prefix of what it appended, each record once.
 type Writer interface {
 	// Marker is the position of the record that Open appended.
 	Marker() Position
@@ -87,7 +89,7 @@ type Writer interface {
 	// tickets end in order. After the first that fails the writer is dead: all later tickets fail too, and the only way on is
 	// to open the stream again.
 	Append(r Record) Ticket
-	// Close gives up what is under way: its tickets end with ErrUnknown.
+	// Close gives up what is under way: its tickets end with ErrUnknown. It may be called while Append blocks, and ends it.
 	Close() error
 }
 

@@ -1,0 +1,296 @@
+package changelog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// AppenderOptions of an [Appender]. A zero field means its default; the fields without one are required.
+type AppenderOptions struct {
+	Log      Log
+	Instance string
+	// Node is the owner's name: 1 to 128 printable ASCII characters without spaces.
+	Node string
+
+	// From is a batch of the local store that was released, or that a checkpoint ends with: the store has everything up to it.
+	// The log is read from there, so the newest is the cheapest. Default: the start of the log.
+	From Point
+	// Local yields the batches of the store behind From, from From.Number + 1 on. They must not change until the log has them.
+	// A store that writes the point of [State] into each batch has no more of them than Append accepts before it blocks.
+	// Default: none.
+	Local iter.Seq2[[]byte, error]
+	// Apply stores a batch that the log has and the store lacks. It is called by OpenAppender alone, in order.
+	Apply func(context.Context, StoredBatch) error
+	// Released is the highest number of a batch that any durable place names as released. A log that ends in front of it went back.
+	// Default: none is known.
+	Released uint64
+
+	// NextEpoch makes the owner's epoch a new one, higher than all before, and fails with ErrFenced if another node owns the instance.
+	NextEpoch func(context.Context) (uint64, error)
+	// Valid says whether the lease still holds. It is asked before each batch is released, so it must be cheap.
+	Valid func() bool
+
+	// MaxBytes bounds the batches that are not released yet. At the bound Append waits. One larger batch is let through alone.
+	// Default: 4 MiB.
+	MaxBytes int
+	// RetryMin and RetryMax bound the wait between two attempts to open a log again that failed. Default: 100 ms and 1 s.
+	RetryMin, RetryMax time.Duration
+	// Logger gets at Warn that the log failed, at Info that it works again, at Error that the appender has ended, and each further
+	// attempt at Debug. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o AppenderOptions) withDefaults() AppenderOptions {
+	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
+	o.RetryMin = cmp.Or(o.RetryMin, 100*time.Millisecond)
+	o.RetryMax = cmp.Or(o.RetryMax, max(time.Second, o.RetryMin))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Validate returns one error that names every breach.
+func (o AppenderOptions) Validate() error {
+	o = o.withDefaults()
+	var errs []error
+	check := func(ok bool, text string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(text, args...))
+		}
+	}
+	check(o.Log != nil, "Log is required")
+	check(o.Instance != "", "Instance is required")
+	check(validNode(o.Node), "Node is %q: want 1 to %d printable ASCII characters without spaces", o.Node, maxNode)
+	check(o.Apply != nil, "Apply is required")
+	check(o.NextEpoch != nil, "NextEpoch is required")
+	check(o.Valid != nil, "Valid is required")
+	check(o.MaxBytes > 0, "MaxBytes is %d: want more than 0", o.MaxBytes)
+	check(0 < o.RetryMin && o.RetryMin <= o.RetryMax, "RetryMin is %v and RetryMax %v: want 0 < RetryMin <= RetryMax", o.RetryMin, o.RetryMax)
+	return errors.Join(errs...)
+}
+
+// Appender appends the batches of an owner to the log of its instance and releases them in order. When the log fails it opens it
+// again by itself, until the log answers or another owner has fenced it. Its methods may be called concurrently.
+type Appender struct {
+	opts AppenderOptions
+	stop context.CancelFunc
+	done chan struct{} // closed when run has ended
+
+	mu sync.Mutex // not held while the log or a function of the options is called
+	// changed: the queue or sent has changed, the writer has ended, or the appender has.
+	changed sync.Cond
+	// queue has the batches that are not released, in order. The first sent of them were handed to the writer.
+	queue []*Pending
+	sent  int
+	bytes int    // of the queue
+	last  uint64 // the number of the last batch
+	state State
+}
+
+// Status says what an [Appender] can do.
+type Status int
+
+const (
+	// Running: batches are appended and released.
+	Running Status = iota
+	// Suspect: an append failed, or the lease has run out. Nothing is released until the log was opened again.
+	Suspect
+	// Ended: the appender was closed, or it cannot go on. What is not released has failed.
+	Ended
+)
+
+// State of an [Appender].
+type State struct {
+	Status Status
+	// Since when it has this status, and why it is Suspect or Ended.
+	Since time.Time
+	Cause error
+	// Epoch under which the log was opened last.
+	Epoch uint64
+	// Released is the last batch that was released. A store keeps it in its next batch, as From for the next [OpenAppender].
+	Released Point
+	// Waiting are the batches that are not released, and their bytes.
+	Waiting, WaitingBytes int
+}
+
+// Pending is a batch that was given to [Appender.Append].
+type Pending struct {
+	number uint64
+	data   []byte
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+func (p *Pending) end(err error) {
+	p.err = err
+	close(p.done)
+}
+
+// Number of the batch; 0 if the appender had ended before.
+func (p *Pending) Number() uint64 { return p.number }
+
+// Wait returns nil once the batch and all batches before it are in the log for good. With any other error than that of ctx the
+// batch has failed for good: it is unknown whether the log has it ([ErrUnknown]), or another owner decides that ([ErrFenced]), or the
+// log went back ([ErrWentBack]). With the error of ctx the batch is still under way.
+func (p *Pending) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+	}
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// OpenAppender makes one attempt to open the log under a new epoch. It fences every writer before, reads from the point of the store
+// up to its own marker, applies what the store lacks, and begins to append what the log lacks.
+//
+// After an error the store may have some of the missing batches: take From and Local from it anew for the next attempt.
+//   - ErrFenced: another node, or a copy of this one, has gone on with the log. The store must not be used any more.
+//   - ErrWentBack: the log must not be used any more.
+//   - ErrTrimmed: the store is too old. Restore a checkpoint.
+//   - ErrHole: an entry is missing or damaged. Another replica may have it.
+//   - ErrMissing: there is no log, which is never the same as an empty one.
+//   - Others: the log did not answer, or an error of Local or Apply.
+func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	a := &Appender{opts: opts.withDefaults(), done: make(chan struct{}), last: opts.From.Number}
+	a.opts.Logger = a.opts.Logger.With("instance", opts.Instance, "node", opts.Node)
+	a.changed.L = &a.mu
+	a.state.Released = opts.From
+	if opts.Local != nil {
+		for data, err := range opts.Local {
+			if err != nil {
+				return nil, fmt.Errorf("read the batches of the local store: %w", err)
+			}
+			a.push(data)
+		}
+	}
+	w, err := a.open(ctx, opts.Apply)
+	if err != nil {
+		return nil, err
+	}
+	a.state.Since = time.Now()
+	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go a.run(ctx, w)
+	return a, nil
+}
+
+// Append gives a batch the next number and begins to append it. It waits for room, not for the log; while the log is away that is
+// the same. The data must not change until the Pending has ended. The calls decide the order of the batches.
+func (a *Appender) Append(data []byte) *Pending {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.bytes > 0 && a.bytes+len(data) > a.opts.MaxBytes && a.state.Status != Ended {
+		a.changed.Wait()
+	}
+	if a.state.Status == Ended {
+		p := &Pending{done: make(chan struct{})}
+		p.end(a.state.Cause)
+		return p
+	}
+	p := a.push(data)
+	a.changed.Broadcast()
+	return p
+}
+
+func (a *Appender) push(data []byte) *Pending {
+	a.last++
+	p := &Pending{number: a.last, data: data, done: make(chan struct{})}
+	a.queue = append(a.queue, p)
+	a.bytes += len(data)
+	return p
+}
+
+// next returns the next batch for the writer, once there is one; nil when ctx has ended.
+func (a *Appender) next(ctx context.Context) *Pending {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.sent == len(a.queue) && ctx.Err() == nil {
+		a.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	a.sent++
+	return a.queue[a.sent-1]
+}
+
+// wake makes those who wait look again.
+func (a *Appender) wake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changed.Broadcast()
+}
+
+var errLease = errors.New("the lease has run out")
+
+// release ends the first batch of the queue, which the log has up to the point.
+func (a *Appender) release(at Point) error {
+	if !a.opts.Valid() {
+		return errLease
+	}
+	a.mu.Lock()
+	p := a.queue[0]
+	a.queue[0] = nil
+	a.queue = a.queue[1:]
+	a.sent = max(0, a.sent-1)
+	a.bytes -= len(p.data)
+	a.state.Released = at
+	a.changed.Broadcast()
+	a.mu.Unlock()
+	p.end(nil)
+	return nil
+}
+
+// State returns the state as it is now.
+func (a *Appender) State() State {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.state
+	s.Waiting, s.WaitingBytes = len(a.queue), a.bytes
+	return s
+}
+
+// setState changes the status and reports whether it was another one before.
+func (a *Appender) setState(status Status, cause error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed := a.state.Status != status
+	if changed {
+		a.state.Status, a.state.Since = status, time.Now()
+	}
+	a.state.Cause = cause
+	return changed
+}
+
+// end fails what is not released and all later appends.
+func (a *Appender) end(cause error) {
+	a.setState(Ended, cause)
+	a.mu.Lock()
+	queue := slices.Clone(a.queue)
+	a.queue, a.bytes, a.sent = nil, 0, 0
+	a.changed.Broadcast()
+	a.mu.Unlock()
+	for _, p := range queue {
+		p.end(cause)
+	}
+}
+
+// Close ends the appender. What is not released fails with [ErrUnknown]: wait for it first. The log stays as it is.
+func (a *Appender) Close() {
+	a.stop()
+	<-a.done
+}

@@ -1,0 +1,187 @@
+package changelog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// final reports whether opening the log again cannot mend an error.
+func final(err error) bool {
+	return errors.Is(err, ErrFenced) || errors.Is(err, ErrWentBack) || errors.Is(err, ErrTrimmed)
+}
+
+// run appends until the appender ends, with one writer after the other.
+func (a *Appender) run(ctx context.Context, w Writer) {
+	defer close(a.done)
+	delay := a.opts.RetryMin
+	for {
+		before := a.State().Released
+		err := a.session(ctx, w)
+		if a.State().Released != before {
+			delay = a.opts.RetryMin
+		}
+		// Nothing was sent again inside of the session. A new epoch, and what the log has in front of its marker, decide.
+		for w = nil; w == nil; w, err = a.open(ctx, nil) {
+			switch {
+			case ctx.Err() != nil:
+				a.end(fmt.Errorf("the appender was closed: %w", ErrUnknown))
+				return
+			case final(err):
+				a.end(err)
+				a.opts.Logger.Error("nothing is appended to the log any more", "error", err)
+				return
+			case a.setState(Suspect, err):
+				a.opts.Logger.Warn("the log failed; nothing is acknowledged until it answers", "error", err)
+			default:
+				a.opts.Logger.Debug("the log does not answer", "error", err)
+			}
+			select {
+			case <-time.After(delay):
+			case <-ctx.Done():
+			}
+			delay = min(2*delay, a.opts.RetryMax)
+		}
+		a.setState(Running, nil)
+		a.opts.Logger.Info("the log works again", "epoch", a.State().Epoch)
+	}
+}
+
+// open opens the log under a new epoch and settles which batches it has. apply is nil when the appender has been open before.
+func (a *Appender) open(ctx context.Context, apply func(context.Context, StoredBatch) error) (Writer, error) {
+	epoch, err := a.opts.NextEpoch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("take a new epoch: %w", err)
+	}
+	w, err := a.opts.Log.Open(ctx, a.opts.Instance, Record{Kind: Opened, Epoch: epoch, Node: a.opts.Node})
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	if err := a.catchUp(ctx, w.Marker(), epoch, apply); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	a.mu.Lock()
+	a.state.Epoch, a.sent = epoch, 0
+	a.mu.Unlock()
+	return w, nil
+}
+
+// catchUp reads from the last batch that was released up to the marker. Only there the end of the log is certain: in front of the
+// marker everything stays, and what older writers append behind it is void.
+func (a *Appender) catchUp(ctx context.Context, marker Position, epoch uint64, apply func(context.Context, StoredBatch) error) error {
+	at := a.State().Released
+	if marker <= at.Position {
+		return fmt.Errorf("%w: a new record has position %d, batch %d had %d", ErrWentBack, marker, at.Number, at.Position)
+	}
+	r := newReader(at)
+	for e, err := range entriesBehind(ctx, a.opts.Log, a.opts.Instance, at) {
+		if err != nil {
+			return err
+		}
+		b, complete, err := r.add(e)
+		if err != nil {
+			return err
+		}
+		if complete {
+			if err := a.settle(ctx, b, apply); err != nil {
+				return err
+			}
+		}
+		if e.Position < marker {
+			continue
+		}
+		if r.epoch != epoch || r.node != a.opts.Node {
+			return fmt.Errorf("%w: epoch %d belongs to node %s", ErrFenced, r.epoch, r.node)
+		}
+		if r.at.Number < a.opts.Released {
+			return fmt.Errorf("%w: it ends with batch %d, and batch %d was released", ErrWentBack, r.at.Number, a.opts.Released)
+		}
+		return nil
+	}
+	return fmt.Errorf("the log was read up to batch %d and not to its marker at position %d: %w", r.at.Number, marker, ErrUnknown)
+}
+
+// settle takes the next batch that the log has: one that waits for it is released, one that the store lacks is applied.
+func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context.Context, StoredBatch) error) error {
+	a.mu.Lock()
+	var p *Pending
+	if len(a.queue) > 0 {
+		p = a.queue[0]
+	}
+	a.mu.Unlock()
+	switch {
+	case p != nil && bytes.Equal(p.data, b.Data):
+		return a.release(b.Point)
+	case p != nil || apply == nil:
+		return fmt.Errorf("%w: batch %d of node %s, epoch %d, is not the one of this store", ErrFenced, b.Number, b.Node, b.Epoch)
+	}
+	if err := apply(ctx, b); err != nil {
+		return fmt.Errorf("apply batch %d of the log: %w", b.Number, err)
+	}
+	a.mu.Lock()
+	a.last, a.state.Released = b.Number, b.Point
+	a.mu.Unlock()
+	return nil
+}
+
+// flight is a part on its way.
+type flight struct {
+	ticket Ticket
+	batch  Point // without its position
+	ends   bool  // the part is the last of its batch
+}
+
+// session appends what is queued and releases it in order, until the first error. Nothing is released behind an error, even
+// where a later append succeeds: the log may have taken that behind the marker of another owner.
+func (a *Appender) session(ctx context.Context, w Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(ctx, a.wake)()
+	flights := make(chan flight, Window)
+	go a.send(ctx, w, flights)
+	err := a.collect(ctx, flights)
+	cancel()
+	if closed := w.Close(); closed != nil {
+		a.opts.Logger.Debug("close the writer", "error", closed)
+	}
+	for range flights { // until send has ended
+	}
+	return err
+}
+
+// send hands the parts of the queue to the writer, and closes flights when ctx has ended.
+func (a *Appender) send(ctx context.Context, w Writer, flights chan<- flight) {
+	defer close(flights)
+	state := a.State()
+	chain := state.Released.Chain
+	for p := a.next(ctx); p != nil; p = a.next(ctx) {
+		batch := Record{Kind: Batch, Epoch: state.Epoch, Number: p.number, Node: a.opts.Node, Data: p.data}
+		for r := range cut(batch, chain) {
+			chain = r.Chain
+			f := flight{w.Append(r), Point{Epoch: r.Epoch, Node: r.Node, Number: r.Number, Chain: r.Chain}, r.Part == r.Parts}
+			select {
+			case flights <- f:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// collect waits for one part after the other and releases the batches that they complete.
+func (a *Appender) collect(ctx context.Context, flights <-chan flight) error {
+	for f := range flights {
+		position, err := f.ticket.Wait(ctx)
+		if err != nil {
+			return fmt.Errorf("append batch %d: %w", f.batch.Number, err)
+		}
+		if f.ends {
+			f.batch.Position = position
+			if err := a.release(f.batch); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
