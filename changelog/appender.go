@@ -14,8 +14,9 @@ import (
 
 // AppenderOptions of an [Appender]. A zero field means its default; the fields without one are required.
 type AppenderOptions struct {
+	// Log has a stream for Instance.
 	Log      Log
-	Instance string
+	Instance string // the name of a data directory
 	// Node is the owner's name: 1 to 128 printable ASCII characters without spaces.
 	Node string
 
@@ -107,10 +108,10 @@ const (
 
 // State of an [Appender].
 type State struct {
+	// Status since a time. Cause says why it is Suspect or Ended.
 	Status Status
-	// Since when it has this status, and why it is Suspect or Ended.
-	Since time.Time
-	Cause error
+	Since  time.Time
+	Cause  error
 	// Epoch under which the log was opened last.
 	Epoch uint64
 	// Released is the last batch that was released. A store keeps it in its next batch, as From for the next [OpenAppender].
@@ -155,7 +156,7 @@ func (p *Pending) Wait(ctx context.Context) error {
 // OpenAppender makes one attempt to open the log under a new epoch. It fences every writer before, reads from the point of the store
 // up to its own marker, applies what the store lacks, and begins to append what the log lacks.
 //
-// After an error the store may have some of the missing batches: take From and Local from it anew for the next attempt.
+// After an error the store may have some of the missing batches: take From and Local from it again for the next attempt.
 //   - ErrFenced: another node, or a copy of this one, has gone on with the log. The store must not be used any more.
 //   - ErrWentBack: the log must not be used any more.
 //   - ErrTrimmed: the store is too old. Restore a checkpoint.

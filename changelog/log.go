@@ -25,6 +25,7 @@ const (
 
 // Record is what a log keeps for one position, besides its own fields.
 type Record struct {
+	// Kind says which of the other fields the record has.
 	Kind Kind
 	// Epoch counts the owners of the instance, from 1. A record of a lower epoch behind one of a higher epoch is void.
 	Epoch uint64
@@ -43,7 +44,7 @@ type Record struct {
 
 // Entry is a record with its position.
 type Entry struct {
-	Position Position
+	Position Position // in the log
 	Record
 }
 

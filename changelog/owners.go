@@ -10,8 +10,10 @@ type Version uint64
 
 // Versioned is a value of Owners.
 type Versioned struct {
-	Key     string
-	Value   []byte
+	// Key of the value. Value is the receiver's.
+	Key   string
+	Value []byte
+	// Version is the one that CompareAndSet takes as old.
 	Version Version
 }
 

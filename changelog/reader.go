@@ -23,7 +23,7 @@ type Point struct {
 // StoredBatch is a batch that counts, with the place where it ends. The data is the receiver's.
 type StoredBatch struct {
 	Point
-	Data []byte
+	Data []byte // of all parts together
 }
 
 // HoleError says where a log cannot be read on. It is [ErrHole].

@@ -112,7 +112,9 @@ func parseNumber(key, value string) (uint64, error) {
 	return n, nil
 }
 
-func fieldError(key, value string) error { return fmt.Errorf("the field %s of a record is %q", key, value) }
+func fieldError(key, value string) error {
+	return fmt.Errorf("the field %s of a record is %q", key, value)
+}
 
 // maxNode is the longest name of a node.
 const maxNode = 128

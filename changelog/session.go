@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// final reports whether opening the log again cannot mend an error.
+// final reports whether opening the log again cannot help.
 func final(err error) bool {
 	return errors.Is(err, ErrFenced) || errors.Is(err, ErrWentBack) || errors.Is(err, ErrTrimmed)
 }
