@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/internal/suitetest"
 )
 
 // brokenTarget is a Memory whose operations a test replaces.
@@ -172,7 +173,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		}}, "File.ReadRows counts them"},
 	} {
 		i := slices.IndexFunc(targetChecks, func(c targetCheck) bool { return c.name == check })
-		failed := strings.Join(failures(t, func(r tb) {
+		failed := strings.Join(suitetest.Failures(t.Context(), func(r tb) {
 			b := tc.driver.bench()
 			b.t = r
 			targetChecks[i].run(r, b)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/suitetest"
 )
 
 // steps is a target that stores the rows of a file and its id in two steps. pause waits between them, as if the machine did.
@@ -73,7 +74,7 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 				importUntilKilled(t, &tc.driver)
 			}
 			sound := &steps{dir: t.TempDir(), pause: func() {}}
-			errs := failures(t, func(r tb) {
+			errs := suitetest.Failures(t.Context(), func(r tb) {
 				k := killer{
 					bench: &bench{Target: sound, t: r, read: func(string) [][]string { return sound.rows() }},
 					rng:   rand.New(rand.NewPCG(1, 0)), place: sound.dir, test: t.Name(), took: time.Second,

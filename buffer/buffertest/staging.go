@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/suitetest"
 )
 
 // Staging checks a driver against the contract of [buffer.Staging]. Each check is a subtest and calls open once for an empty
@@ -181,7 +182,7 @@ func putConcurrently(t tb, s buffer.Staging) {
 	object := func(i int) (buffer.Object, []byte) {
 		return newObject(fmt.Sprintf("concurrent-%d", i), buffer.None, 500), encode(buffer.None, makeRows(uint64(i), 500, 3), 1)
 	}
-	for i, err := range together(n, func(i int) error {
+	for i, err := range suitetest.Together(n, func(i int) error {
 		obj, data := object(i)
 		if err := s.Put(t.Context(), obj, bytesSource(data)); err != nil {
 			return err
@@ -207,7 +208,7 @@ func putSameObjectConcurrently(t tb, s buffer.Staging) {
 	obj := newObject("same", buffer.None, 1000)
 	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
 	for round := range 3 {
-		for i, err := range together(8, func(i int) error {
+		for i, err := range suitetest.Together(8, func(i int) error {
 			if i%2 == 0 {
 				return s.Put(t.Context(), obj, bytesSource(data))
 			}

@@ -1,43 +1,19 @@
 package buffertest
 
 import (
-	"context"
 	"errors"
-	"sync"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/suitetest"
 )
 
-// tb is the part of [testing.T] that the checks use. The tests of this package run the checks with a recorder, to prove that
-// they find broken drivers.
-type tb interface {
-	Helper()
-	Context() context.Context
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-	Skipf(format string, args ...any)
-}
-
-// together runs n concurrent calls and returns their errors by index.
-func together(n int, call func(i int) error) []error {
-	errs := make([]error, n)
-	start := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			errs[i] = call(i)
-		})
-	}
-	close(start)
-	wg.Wait()
-	return errs
-}
+// tb is what the checks use of a testing.T.
+type tb = suitetest.T
 
 // mustTogether reports the errors of n concurrent calls.
 func mustTogether(t tb, what string, n int, call func(i int) error) {
 	t.Helper()
-	for i, err := range together(n, call) {
+	for i, err := range suitetest.Together(n, call) {
 		if err != nil {
 			t.Errorf("%s, call %d of several at once: %v", what, i, err)
 		}
