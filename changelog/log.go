@@ -61,13 +61,13 @@ type Log interface {
 	Open(ctx context.Context, instance string, marker Record) (Writer, error)
 	// Read yields the entries from a position on up to the end that was committed when Read was called, without one missing. It
 	// ends with ErrTrimmed if the position is no longer there, ErrHole if an entry in the middle is missing or
-	// unreadable, and ErrMissing if there is no stream: that is never an empty one.
+	// unreadable, and ErrMissing if there is no stream: that is never an empty one. Position 0 stands for 1, the first of each stream.
 	Read(ctx context.Context, instance string, from Position) iter.Seq2[Entry, error]
 	// Trim removes the entries up to a position, and that one.
 	Trim(ctx context.Context, instance string, through Position) error
 	// Stat describes the stream. The answer may be old.
 	Stat(ctx context.Context, instance string) (Stat, error)
-	// Delete removes the stream. One that is not there is no error.
+	// Delete removes the stream. One that is not there is no error. Writers of it cannot append to a stream that is made later.
 	Delete(ctx context.Context, instance string) error
 }
 
@@ -100,7 +100,7 @@ type Ticket interface {
 	// before. ErrFenced: another writer has opened the stream. ErrFull: the record was not stored, and nothing after it. Any
 	// other error: it is not known whether the record was stored, or will be.
 	//
-	// The end of ctx ends the waiting and nothing else.
+	// The end of ctx ends the waiting and nothing else. A ticket that has ended gives its outcome, also when ctx has ended.
 	Wait(ctx context.Context) (Position, error)
 }
 
