@@ -1,0 +1,460 @@
+package changelogtest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/forebay/forebay/changelog"
+)
+
+func createTwice(b *logBench) {
+	w := b.created()
+	before := b.stat()
+	records := first.batches(1, 3)
+	b.append(w, records...)
+	b.create()
+	if after := b.stat(); after.ID != before.ID {
+		b.t.Errorf("Create changed the ID of a stream that exists, from %q to %q: leave it alone", before.ID, after.ID)
+	}
+	b.expectRead(w.Marker()+1, records...)
+}
+
+// Nobody may take a stream that was lost for one without records.
+func missingStream(b *logBench) {
+	const advice = "a stream that is not there was lost or never made. Do not make it, and do not take it for an empty one"
+	entries, err := b.tryRead(1)
+	b.expectError("Read of a stream that does not exist", err, changelog.ErrMissing, advice)
+	if len(entries) > 0 {
+		b.t.Errorf("Read of a stream that does not exist yields %d entries", len(entries))
+	}
+	_, err = b.log.Open(b.ctx, b.instance, first.record(changelog.Opened, 0, ""))
+	b.expectError("Open of a stream that does not exist", err, changelog.ErrMissing, advice)
+	_, err = b.log.Stat(b.ctx, b.instance)
+	b.expectError("Stat of a stream that does not exist", err, changelog.ErrMissing, advice)
+	if err := b.log.Delete(b.ctx, b.instance); err != nil {
+		b.t.Errorf("Delete of a stream that does not exist = %v, want nil", err)
+	}
+}
+
+func emptyStream(b *logBench) {
+	b.create()
+	b.expectRead(0)
+	b.expectRead(1)
+	if s := b.expectStat(1, 0); s.ID == "" || s.MaxBytes <= 0 {
+		b.t.Errorf("Stat of a new stream = %+v, want an ID and MaxBytes", s)
+	}
+}
+
+// Whoever opens a stream learns its certain end.
+func markerIsTheEnd(b *logBench) {
+	b.create()
+	number, end := uint64(0), changelog.Position(0)
+	for _, o := range []owner{first, {2, "node-2"}, {2, "node-2"}, {5, "node-1"}} {
+		w := b.open(o, number)
+		entries := b.read(end + 1)
+		if n := len(entries); n == 0 || entries[n-1].Position != w.Marker() {
+			b.t.Fatalf("after Open the stream ends at %d, and Marker is %d: return the position of the last record that Open has appended, when it "+
+				"is committed", int(end)+n, w.Marker())
+		}
+		for _, e := range entries {
+			b.expectRecord(e, o.record(changelog.Opened, number, ""))
+		}
+		positions := b.append(w, o.batches(number+1, 2)...)
+		if positions[0] != w.Marker()+1 {
+			b.t.Fatalf("the first record of a writer is at %d, want %d, directly behind its marker", positions[0], w.Marker()+1)
+		}
+		number, end = number+2, positions[1]
+	}
+}
+
+func ticketsInOrder(b *logBench) {
+	w := b.created()
+	records := first.batches(1, 3*changelog.Window)
+	var tickets []changelog.Ticket
+	for _, r := range records {
+		tickets = append(tickets, w.Append(r))
+	}
+	for i := range tickets {
+		p, err := tickets[i].Wait(b.ctx)
+		if want := w.Marker() + 1 + changelog.Position(i); err != nil || p != want {
+			b.t.Fatalf("Wait for record %d = %d, %v, want %d", i+1, p, err, want)
+		}
+		if i%5 == 0 { // it must be there for everybody
+			if got := b.read(p); len(got) == 0 {
+				b.t.Fatalf("the ticket of record %d has ended, and Read does not yield it: a ticket ends when a majority has stored the record, and Read "+
+					"goes up to the end that the leader knows", i+1)
+			}
+		}
+	}
+	b.expectRead(w.Marker()+1, records...)
+
+	tickets = nil
+	more := first.batches(uint64(len(records))+1, 20*changelog.Window)
+	for i, r := range more {
+		tickets = append(tickets, w.Append(r))
+		if i%changelog.Window != changelog.Window-1 {
+			continue
+		}
+		if _, err := tickets[i].Wait(b.ctx); err != nil {
+			b.t.Fatalf("Wait for record %d of a pipeline = %v, want its position", i+1, err)
+		}
+		for k, t := range tickets {
+			if _, err := t.Wait(ended()); err != nil {
+				b.t.Fatalf("Wait for record %d with a context that has ended = %v when the ticket of record %d has ended: end tickets in order, and give "+
+					"the outcome of one that has ended whatever its context says", k+1, err, i+1)
+			}
+		}
+	}
+	b.expectRead(w.Marker()+1+changelog.Position(len(records)), more...)
+}
+
+// Append goes on without anybody who waits for a ticket, and never has more than a window under way.
+func windowBlocks(b *logBench) {
+	w := b.created()
+	done := make(chan int, 1)
+	go func() {
+		var tickets []changelog.Ticket
+		tooMany := 0
+		for i, r := range first.batches(1, 10*changelog.Window) {
+			tickets = append(tickets, w.Append(r))
+			if i < changelog.Window {
+				continue
+			}
+			if _, err := tickets[i-changelog.Window].Wait(ended()); errors.Is(err, context.Canceled) {
+				tooMany++
+			}
+		}
+		done <- tooMany
+	}()
+	select {
+	case n := <-done:
+		if n > 0 {
+			b.t.Errorf("%d times Append returned with more than %d records under way: block until the oldest ticket has ended", n, changelog.Window)
+		}
+	case <-b.ctx.Done():
+		b.t.Fatalf("Append blocks though nothing is wrong: tickets must end without anybody who waits for them")
+	}
+}
+
+func endedContexts(b *logBench) {
+	w := b.created()
+	for what, call := range map[string]func(ctx context.Context) error{
+		"Create": func(ctx context.Context) error { return b.log.Create(ctx, b.instance) },
+		"Open": func(ctx context.Context) error {
+			_, err := b.log.Open(ctx, b.instance, owner{2, "node-1"}.record(changelog.Opened, 0, ""))
+			return err
+		},
+		"Read": func(ctx context.Context) error {
+			for _, err := range b.log.Read(ctx, b.instance, 1) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"Trim": func(ctx context.Context) error { return b.log.Trim(ctx, b.instance, 1) },
+		"Stat": func(ctx context.Context) error { _, err := b.log.Stat(ctx, b.instance); return err },
+	} {
+		b.expectError(what+" with a context that has ended", call(ended()), context.Canceled, "wrap the error of the context, and return at once")
+	}
+	w = b.open(owner{3, "node-1"}, 0)
+	end := w.Marker()
+	for _, r := range (owner{3, "node-1"}).batches(1, changelog.Window) {
+		t := w.Append(r)
+		_, _ = t.Wait(ended())
+		p, err := t.Wait(b.ctx)
+		if err != nil || p != end+1 {
+			b.t.Fatalf("Wait after one whose context has ended = %d, %v, want %d: the end of a context ends the waiting, not the append", p, err, end+1)
+		}
+		end = p
+	}
+}
+
+func fullStream(b *logBench) {
+	if b.maxBytes == 0 {
+		b.t.Skipf("LogHarness.MaxBytes is not set")
+	}
+	w := b.created()
+	if s := b.stat(); s.MaxBytes != b.maxBytes {
+		b.t.Errorf("Stat says that MaxBytes is %d, want LogHarness.MaxBytes = %d", s.MaxBytes, b.maxBytes)
+	}
+	data := strings.Repeat("0123456789abcdef", changelog.PartBytes/16)
+	var records []changelog.Record
+	var tickets []changelog.Ticket
+	for i := range b.maxBytes/changelog.PartBytes + changelog.Window {
+		records = append(records, first.record(changelog.Batch, uint64(i+1), data))
+		tickets = append(tickets, w.Append(records[i]))
+	}
+	stored := 0
+	for i, t := range tickets {
+		_, err := t.Wait(b.ctx)
+		switch {
+		case err == nil && stored < i:
+			b.t.Fatalf("record %d was stored behind record %d, which was refused: after the first ticket that fails the writer is dead", i+1, stored+1)
+		case err == nil:
+			stored++
+		case stored == i:
+			b.expectError("Wait for the record that does not fit", err, changelog.ErrFull, "tell the bound of the stream from other refusals, "+
+				"since the owner must trim then")
+		}
+	}
+	if stored == len(tickets) {
+		b.t.Fatalf("%d records of %d bytes fit into %d bytes: bound the stream, and refuse new records instead of removing old ones",
+			stored, changelog.PartBytes, b.maxBytes)
+	}
+	b.expectRead(w.Marker()+1, records[:stored]...)
+	end := w.Marker() + changelog.Position(stored)
+	if s := b.expectStat(1, end); s.Bytes > s.MaxBytes || s.Bytes < int64(stored)*changelog.PartBytes {
+		b.t.Errorf("Stat says that %d records of %d bytes take %d of %d bytes", stored, changelog.PartBytes, s.Bytes, s.MaxBytes)
+	}
+	b.trim(end)
+	again := owner{2, "node-1"}
+	w = b.open(again, uint64(stored))
+	b.append(w, again.record(changelog.Batch, uint64(stored+1), data))
+}
+
+func trimThenRead(b *logBench) {
+	w := b.created()
+	records := first.batches(1, 10)
+	p := b.append(w, records...)
+	b.trim(p[4])
+	b.expectTrimmed(p[4])
+	b.expectTrimmed(0)
+	b.expectRead(p[5], records[5:]...)
+	b.expectStat(p[5], p[9])
+	b.trim(p[2]) // late
+	b.expectRead(p[5], records[5:]...)
+
+	b.trim(p[9])
+	b.expectTrimmed(p[9])
+	b.expectRead(p[9] + 1)
+	b.expectStat(p[9]+1, p[9])
+	more := first.batches(11, 2)
+	if q := b.append(w, more...); q[0] != p[9]+1 {
+		b.t.Errorf("after everything was trimmed the next record is at %d, want %d: positions never return", q[0], p[9]+1)
+	}
+	b.expectRead(p[9]+1, more...)
+}
+
+func readFromMiddle(b *logBench) {
+	w := b.created()
+	records := first.batches(1, 12)
+	p := b.append(w, records...)
+	for i := range p {
+		b.expectRead(p[i], records[i:]...)
+		for range b.log.Read(b.ctx, b.instance, p[i]) {
+			break // who has enough
+		}
+	}
+	b.expectRead(p[11] + 1)
+}
+
+// Each read has what was acknowledged before it began.
+func readWhileAppending(b *logBench) {
+	w := b.created()
+	records := first.batches(1, 40*changelog.Window)
+	var acknowledged atomic.Int64
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 3 {
+		readers.Go(func() {
+			for {
+				want := acknowledged.Load()
+				got := int64(0)
+				for e, err := range b.log.Read(b.ctx, b.instance, w.Marker()+1) {
+					if err != nil || e.Number != uint64(got+1) {
+						b.t.Errorf("Read beside appends yields batch %d (%v), want %d", e.Number, err, got+1)
+						return
+					}
+					got++
+				}
+				if got < want {
+					b.t.Errorf("Read yields %d records when %d had been acknowledged before it: read through the leader, up to its end", got, want)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	var tickets []changelog.Ticket
+	failed := error(nil)
+	for i, r := range records {
+		tickets = append(tickets, w.Append(r))
+		if i >= changelog.Window/2 && failed == nil {
+			_, failed = tickets[i-changelog.Window/2].Wait(b.ctx)
+			if failed == nil {
+				acknowledged.Add(1)
+			}
+		}
+	}
+	close(stop)
+	readers.Wait()
+	if failed != nil {
+		b.t.Fatalf("Wait for a record while others read = %v, want its position", failed)
+	}
+}
+
+func recordsReturn(b *logBench) {
+	w := b.created()
+	part := make([]byte, changelog.PartBytes)
+	for i := range part {
+		part[i] = byte(i * 7)
+	}
+	records := []changelog.Record{
+		{Kind: changelog.Batch, Epoch: 1, Number: 1, Part: 1, Parts: 3, Chain: ^uint64(0), Node: "node-1", Data: part},
+		{Kind: changelog.Batch, Epoch: 1, Number: 1, Part: 2, Parts: 3, Node: "node-1", Data: []byte("\x00\r\n\xff")},
+		{Kind: changelog.Batch, Epoch: 1, Number: 1, Part: 3, Parts: 3, Chain: 1, Node: "node-1", Data: part[:1]},
+		{Kind: changelog.Checkpoint, Epoch: 1, Number: 1, Part: 1, Parts: 1, Chain: 1 << 63, Node: "node-1"},
+		{Kind: changelog.Batch, Epoch: 1, Number: 1<<63 + 1, Part: 1, Parts: 1, Chain: 2, Node: "node-1", Data: part},
+		{Kind: changelog.Closed, Epoch: 1, Number: 1<<63 + 1, Part: 1, Parts: 1, Chain: 2, Node: "node-1"},
+	}
+	p := b.append(w, records...)
+	b.expectRead(p[0], records...)
+
+	// The bytes are the caller's again when the ticket has ended.
+	reused := []byte("the first batch")
+	a, c := first.record(changelog.Batch, 2, "the first batch"), first.record(changelog.Batch, 3, "the other batch")
+	for i, r := range []changelog.Record{a, c} {
+		copy(reused, r.Data)
+		r.Data = reused
+		p[i] = b.append(w, r)[0]
+	}
+	clear(reused)
+	b.expectRead(p[0], a, c)
+}
+
+func statFollows(b *logBench) {
+	w := b.created()
+	p := b.append(w, first.record(changelog.Batch, 1, strings.Repeat("x", 10_000)))
+	if s := b.expectStat(1, p[0]); s.Bytes < 10_000 || s.Bytes > s.MaxBytes {
+		b.t.Errorf("Stat says that 10,000 bytes of data take %d of %d bytes", s.Bytes, s.MaxBytes)
+	}
+}
+
+func twoStreams(b *logBench) {
+	one := b.created()
+	records := first.batches(1, 5)
+	b.append(one, records...)
+	for _, name := range []string{b.instance + "-1", strings.ToUpper(b.instance)} {
+		other := *b
+		other.instance = name
+		w := other.created()
+		other.append(w, first.batches(1, 1)...)
+		other.expectRead(w.Marker()+1, first.batches(1, 1)...)
+		if other.stat().ID == b.stat().ID {
+			b.t.Errorf("the streams of %q and %q have the same ID: draw one for each", b.instance, name)
+		}
+		if err := b.log.Delete(b.ctx, name); err != nil {
+			b.t.Errorf("Delete = %v, want nil", err)
+		}
+	}
+	b.expectRead(one.Marker()+1, records...)
+}
+
+func deleteThenCreate(b *logBench) {
+	old := b.created()
+	b.append(old, first.batches(1, 3)...)
+	before := b.stat()
+	for range 2 {
+		if err := b.log.Delete(b.ctx, b.instance); err != nil {
+			b.t.Fatalf("Delete = %v, want nil, also when there is no stream", err)
+		}
+	}
+	_, err := b.tryRead(1)
+	b.expectError("Read after Delete", err, changelog.ErrMissing, "a stream that was deleted is not an empty one")
+
+	b.create()
+	b.expectRead(1)
+	if after := b.stat(); after.ID == before.ID {
+		b.t.Errorf("the stream that was made again has the ID %q of the one before: draw an ID for each stream, and keep it there", after.ID)
+	}
+	other := owner{2, "node-2"}
+	w := b.open(other, 0)
+	records := other.batches(1, 3)
+	p := b.append(w, records...)
+	// The old writer expects the very position at which the new stream ends.
+	if q, err := old.Append(first.batches(4, 1)[0]).Wait(b.ctx); err == nil {
+		b.t.Errorf("a writer of the deleted stream has appended to the new one at %d: bind writers to the ID of their stream", q)
+	}
+	b.expectRead(p[0], records...)
+}
+
+func closeWriter(b *logBench) {
+	w := b.created()
+	records := first.batches(1, 3*changelog.Window)
+	var tickets []changelog.Ticket
+	for _, r := range records {
+		tickets = append(tickets, w.Append(r))
+	}
+	_ = w.Close()
+	acknowledged := 0
+	for i, t := range tickets {
+		_, err := t.Wait(b.ctx)
+		switch {
+		case err == nil && acknowledged < i:
+			b.t.Errorf("the ticket of record %d succeeded behind one that failed: end tickets in order", i+1)
+		case err == nil:
+			acknowledged++
+		default:
+			b.expectError("Wait after Close", err, changelog.ErrUnknown, "what was under way may be stored or not")
+		}
+	}
+	if _, err := w.Append(records[0]).Wait(b.ctx); err == nil {
+		b.t.Errorf("Append after Close succeeded, want a ticket that fails")
+	}
+	_ = w.Close()
+	b.open(owner{2, "node-1"}, 0)
+	entries := b.read(w.Marker() + 1)
+	for i, e := range entries {
+		if e.Kind == changelog.Opened {
+			entries = entries[:i]
+			break
+		}
+		b.expectRecord(e, records[i])
+	}
+	if len(entries) < acknowledged {
+		b.t.Errorf("%d records are in the log, and %d had been acknowledged before Close", len(entries), acknowledged)
+	}
+}
+
+// rounds is how often a check of goroutines repeats what may leave one behind.
+const rounds = 20
+
+func logGoroutines(b *logBench) {
+	b.create()
+	number := uint64(0)
+	round := func() {
+		number++
+		o := owner{number, "node-1"}
+		w := b.open(o, number-1)
+		p := b.append(w, o.batches(number, 1)...)
+		for range b.log.Read(b.ctx, b.instance, 1) {
+			break
+		}
+		ctx, cancel := context.WithCancel(b.ctx)
+		for range b.log.Read(ctx, b.instance, p[0]) {
+			cancel()
+		}
+		cancel()
+		_ = w.Close()
+	}
+	round() // what the driver makes once
+	before, n := runtime.NumGoroutine(), 0
+	for range rounds {
+		round()
+	}
+	if !eventually(b.ctx, func() bool {
+		n = runtime.NumGoroutine()
+		return n < before+rounds/2
+	}) {
+		b.t.Errorf("%d rounds of Open, Append, Read and Close left %d goroutines: end them in Close, and when a reader breaks off", rounds, n-before)
+	}
+}

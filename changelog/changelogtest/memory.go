@@ -1,0 +1,190 @@
+package changelogtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/forebay/forebay/changelog"
+)
+
+// Log is a [changelog.Log] in memory, for tests: a model of three replicas with a leader, proposals, commit by majority and followers
+// that lag. It is safe for concurrent use.
+//
+// It fences as JetStream does. Each append names the position that it expects at the end of the log, and is refused if the log
+// ends elsewhere. That alone does not stop a writer that pipelines: when an adopter's record has taken its next position,
+// it loses one append, and the one behind that expects exactly the end that there is now. So Open appends its marker changelog.Window + 1 times, as
+// one proposal: whatever the writers before it have under way expects a position in front of the last one, and is refused.
+type Log struct {
+	// MaxBytes is the bound of each stream that is created from now on; 0 means 1 GiB. A record takes 128 bytes more than its
+	// node and data.
+	MaxBytes int64
+
+	net     network
+	streams map[string]*stream // guarded by the lock of net
+}
+
+var _ changelog.Log = (*Log)(nil)
+
+// NewLog returns a log without streams. Equal seeds draw equal faults, if the calls come in the same order.
+func NewLog(seed uint64, f Faults) *Log {
+	return &Log{net: newNetwork(seed, f), streams: make(map[string]*stream)}
+}
+
+// SetFaults replaces the faults. Messages that are under way keep what was drawn for them.
+func (l *Log) SetFaults(f Faults) { l.net.setFaults(f) }
+
+// Create implements [changelog.Log].
+func (l *Log) Create(ctx context.Context, instance string) error {
+	_, err := call(ctx, &l.net, func(answer func(struct{}, error)) {
+		if l.streams[instance] == nil {
+			l.streams[instance] = newStream(&l.net, cmp.Or(l.MaxBytes, 1<<30))
+		}
+		answer(struct{}{}, nil)
+	})
+	return err
+}
+
+// Open implements [changelog.Log].
+func (l *Log) Open(ctx context.Context, instance string, marker changelog.Record) (changelog.Writer, error) {
+	marker.Data = bytes.Clone(marker.Data)
+	return onStream(ctx, l, instance, func(s *stream, answer func(changelog.Writer, error)) {
+		s.mayChangeLeader()
+		if s.fenced(marker, s.commit) {
+			answer(nil, changelog.ErrFenced)
+			return
+		}
+		before := s.last() // a driver learns it from refusals, and tries until it has the right one
+		end := before + changelog.Window + 1
+		err := s.propose(func() {
+			if s.fenced(marker, before) { // by a proposal that is committed by now
+				answer(nil, changelog.ErrFenced)
+				return
+			}
+			answer(&writer{net: &l.net, stream: s, record: marker, marker: end, next: end, window: make(chan struct{}, changelog.Window)}, nil)
+		}, slices.Repeat([]changelog.Record{marker}, changelog.Window+1)...)
+		if err != nil {
+			answer(nil, err)
+		}
+	})
+}
+
+// onStream runs do on the stream of an instance, when the request arrives.
+func onStream[A any](ctx context.Context, l *Log, instance string, do func(s *stream, answer func(A, error))) (A, error) {
+	return call(ctx, &l.net, func(answer func(A, error)) {
+		if s := l.streams[instance]; s != nil {
+			do(s, answer)
+			return
+		}
+		var none A
+		answer(none, changelog.ErrMissing)
+	})
+}
+
+// Read implements [changelog.Log].
+func (l *Log) Read(ctx context.Context, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
+	return func(yield func(changelog.Entry, error) bool) {
+		entries, err := onStream(ctx, l, instance, func(s *stream, answer func([]changelog.Entry, error)) { answer(s.read(from)) })
+		for _, e := range entries {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+				break
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(changelog.Entry{}, err)
+		}
+	}
+}
+
+// Trim implements [changelog.Log].
+func (l *Log) Trim(ctx context.Context, instance string, through changelog.Position) error {
+	_, err := onStream(ctx, l, instance, func(s *stream, answer func(struct{}, error)) {
+		s.trim(through)
+		answer(struct{}{}, nil)
+	})
+	return err
+}
+
+// Stat implements [changelog.Log].
+func (l *Log) Stat(ctx context.Context, instance string) (changelog.Stat, error) {
+	return onStream(ctx, l, instance, func(s *stream, answer func(changelog.Stat, error)) { answer(s.stat(), nil) })
+}
+
+// Delete implements [changelog.Log].
+func (l *Log) Delete(ctx context.Context, instance string) error {
+	_, err := call(ctx, &l.net, func(answer func(struct{}, error)) {
+		if s := l.streams[instance]; s != nil {
+			s.deleted = true
+			delete(l.streams, instance)
+		}
+		answer(struct{}{}, nil)
+	})
+	return err
+}
+
+// with runs do on a stream that must exist.
+func (l *Log) with(instance string, do func(s *stream)) {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	s := l.streams[instance]
+	if s == nil {
+		panic("changelogtest: there is no stream of the instance " + instance)
+	}
+	do(s)
+}
+
+// Elect makes a replica, counted from 0, the leader of a stream; the first leader is 0. Proposals that it does not have are dropped. It
+// returns false, and does nothing, if the replica lacks committed entries.
+func (l *Log) Elect(instance string, replica int) (done bool) {
+	l.with(instance, func(s *stream) { done = s.elect(replica) })
+	return done
+}
+
+// Cut keeps replicas from getting what the leader has, until heal is called. Without two of three nothing is
+// committed, but appends are still refused.
+func (l *Log) Cut(instance string, replicas ...int) (heal func()) {
+	set := func(s *stream, away bool) {
+		for _, i := range replicas {
+			s.replica[i].away = away
+		}
+	}
+	var cut *stream
+	l.with(instance, func(s *stream) {
+		cut = s
+		set(s, true)
+	})
+	return func() {
+		l.net.mu.Lock()
+		defer l.net.mu.Unlock()
+		set(cut, false)
+		cut.replicate()
+	}
+}
+
+// Hole takes one entry from one replica. Reads notice while that is the leader.
+func (l *Log) Hole(instance string, replica int, at changelog.Position) {
+	l.with(instance, func(s *stream) {
+		r := &s.replica[replica]
+		if r.holes == nil {
+			r.holes = make(map[changelog.Position]bool)
+		}
+		r.holes[at] = true
+	})
+}
+
+// Rollback removes the entries behind a position from all replicas, committed ones too, as when the files of an older backup are put
+// back. The ID stays.
+func (l *Log) Rollback(instance string, through changelog.Position) {
+	l.with(instance, func(s *stream) {
+		if through < s.last() {
+			s.cut(max(through, s.first-1))
+			s.replicate()
+		}
+	})
+}

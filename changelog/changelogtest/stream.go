@@ -1,0 +1,227 @@
+package changelogtest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/forebay/forebay/changelog"
+)
+
+// replicas is how many hold each stream.
+const replicas = 3
+
+// overhead is what a record takes besides its data.
+const overhead = 128
+
+// stream is what the replicas hold of one instance.
+//
+//	first         commit         last
+//	  | committed    | proposed    |     the leader has it all
+//	  |------------------------|         a follower has a beginning of it
+//
+// A proposal is committed when a majority has it. A new leader is one that has everything committed; the others drop what
+// it does not have. The lock of the network guards all of it.
+type stream struct {
+	net      *network
+	id       string
+	maxBytes int64
+	deleted  bool
+
+	first   changelog.Position // of entries[0]
+	entries []changelog.Entry  // those of the leader; never modified, since readers keep parts of it
+	bytes   int64              // of entries
+	commit  changelog.Position
+	term    uint64
+	leader  int
+	replica [replicas]replica
+	pending []proposal // of this term, in order
+}
+
+type replica struct {
+	last  changelog.Position
+	in    link // from the leader
+	away  bool // gets nothing from the leader
+	holes map[changelog.Position]bool
+}
+
+type proposal struct {
+	end       changelog.Position
+	committed func()
+}
+
+func newStream(n *network, maxBytes int64) *stream {
+	return &stream{net: n, id: rand.Text(), maxBytes: maxBytes, first: 1}
+}
+
+func (s *stream) last() changelog.Position { return s.first + changelog.Position(len(s.entries)) - 1 }
+
+// through returns the entries up to a position that is not in front of the trimmed ones.
+func (s *stream) through(p changelog.Position) []changelog.Entry { return s.entries[:p+1-s.first] }
+
+// fenced reports whether the entries up to a position shut out the writer of a marker: they hold a higher epoch, or its epoch belongs
+// to the node that used it first, which is another one.
+func (s *stream) fenced(marker changelog.Record, through changelog.Position) bool {
+	owner := marker.Node
+	for i := len(s.through(through)) - 1; i >= 0; i-- {
+		switch e := &s.entries[i]; {
+		case e.Epoch > marker.Epoch:
+			return true
+		case e.Epoch == marker.Epoch:
+			owner = e.Node
+		}
+	}
+	return owner != marker.Node
+}
+
+// propose appends records behind the last proposal. All become committed together, or none. A full stream refuses them.
+func (s *stream) propose(committed func(), records ...changelog.Record) error {
+	size := int64(0)
+	for _, r := range records {
+		size += sizeOf(r)
+	}
+	if s.bytes+size > s.maxBytes {
+		return fmt.Errorf("%w: %d of %d bytes", changelog.ErrFull, s.bytes, s.maxBytes)
+	}
+	s.bytes += size
+	for _, r := range records {
+		s.entries = append(s.entries, changelog.Entry{Position: s.last() + 1, Record: r})
+	}
+	s.pending = append(s.pending, proposal{s.last(), committed})
+	s.replicate()
+	return nil
+}
+
+// append proposes a record if its writer expects the log to end where it does. A refusal is based on what is proposed, which may never
+// be committed. It needs no majority, and so it proves nothing: only a committed entry of another owner does.
+func (s *stream) append(marker changelog.Record, expected changelog.Position, r changelog.Record, answer func(error)) {
+	s.mayChangeLeader()
+	var err error
+	switch last := s.last(); {
+	case s.deleted:
+		err = fmt.Errorf("%w: %w", changelog.ErrUnknown, changelog.ErrMissing)
+	case last == expected:
+		err = s.propose(func() { answer(nil) }, r)
+	case s.fenced(marker, s.commit):
+		err = fmt.Errorf("%w: it ends at %d", changelog.ErrFenced, last)
+	default:
+		err = fmt.Errorf("%w: refused behind %d, for the log ends at %d", changelog.ErrUnknown, expected, last)
+	}
+	if err != nil {
+		answer(err)
+	}
+}
+
+// replicate sends the followers what they do not have.
+func (s *stream) replicate() {
+	term, end := s.term, s.last()
+	for i := range s.replica {
+		switch r := &s.replica[i]; {
+		case i == s.leader:
+			r.last = end
+		case !r.away:
+			s.net.send(&r.in, s.net.upTo(s.net.faults.Delay), func() {
+				if s.term == term && !r.away {
+					r.last = max(r.last, end)
+					s.advance()
+				}
+			})
+		}
+	}
+	s.advance()
+}
+
+// advance commits what a majority has.
+func (s *stream) advance() {
+	var lasts []changelog.Position
+	for i := range s.replica {
+		lasts = append(lasts, s.replica[i].last)
+	}
+	slices.Sort(lasts)
+	s.commit = max(s.commit, lasts[replicas/2])
+	for len(s.pending) > 0 && s.pending[0].end <= s.commit {
+		done := s.pending[0]
+		s.pending = s.pending[1:]
+		done.committed()
+	}
+}
+
+// elect makes a replica the leader, unless it lacks committed entries. Nobody gets answers from the old one.
+func (s *stream) elect(i int) bool {
+	if s.replica[i].last < s.commit {
+		return false
+	}
+	s.leader = i
+	s.cut(s.replica[i].last)
+	s.replicate()
+	return true
+}
+
+func (s *stream) mayChangeLeader() {
+	if !s.net.chance(s.net.faults.NewLeaders) {
+		return
+	}
+	if i := s.net.rng.IntN(replicas); i != s.leader && !s.replica[i].away {
+		s.elect(i)
+	}
+}
+
+// cut begins a term in which no replica has anything behind a position.
+func (s *stream) cut(end changelog.Position) {
+	s.term++
+	s.pending = nil
+	s.bytes -= sizeOfAll(s.entries[end+1-s.first:])
+	s.entries = slices.Clip(s.through(end))
+	s.commit = min(s.commit, end)
+	for i := range s.replica {
+		r := &s.replica[i]
+		r.last = min(r.last, end)
+		maps.DeleteFunc(r.holes, func(at changelog.Position, _ bool) bool { return at > end })
+	}
+}
+
+// read returns the committed entries from a position on, up to the first hole.
+func (s *stream) read(from changelog.Position) ([]changelog.Entry, error) {
+	switch from = max(from, 1); {
+	case from < s.first:
+		return nil, fmt.Errorf("%w: it begins at %d", changelog.ErrTrimmed, s.first)
+	case from > s.commit:
+		return nil, nil
+	}
+	entries := s.through(s.commit)[from-s.first:]
+	for i, e := range entries {
+		if s.replica[s.leader].holes[e.Position] {
+			return entries[:i], fmt.Errorf("%w: at %d", changelog.ErrHole, e.Position)
+		}
+	}
+	return entries, nil
+}
+
+// trim removes committed entries from all replicas.
+func (s *stream) trim(through changelog.Position) {
+	if through = min(through, s.commit); through >= s.first {
+		trimmed := s.through(through)
+		s.bytes -= sizeOfAll(trimmed)
+		s.entries = s.entries[len(trimmed):]
+		s.first = through + 1
+	}
+}
+
+// stat describes what the leader holds, or a follower that lags.
+func (s *stream) stat() changelog.Stat {
+	last := s.commit
+	if s.net.chance(s.net.faults.StaleReads) {
+		last = max(min(last, s.replica[s.net.rng.IntN(replicas)].last), s.first-1)
+	}
+	return changelog.Stat{ID: s.id, First: s.first, Last: last, Bytes: s.bytes, MaxBytes: s.maxBytes}
+}
+
+func sizeOf(r changelog.Record) int64 { return overhead + int64(len(r.Node)+len(r.Data)) }
+
+func sizeOfAll(entries []changelog.Entry) (size int64) {
+	for _, e := range entries {
+		size += sizeOf(e.Record)
+	}
+	return size
+}
