@@ -10,11 +10,11 @@ import (
 func refusedOwners(b *logBench) {
 	b.create()
 	o := owner{3, "node-1"}
-	w := b.open(o, 0)
+	w := b.open(o)
 	records := o.batches(1, 4)
 	p := b.append(w, records[:2]...)
 	for _, late := range []owner{{3, "node-2"}, {2, "node-1"}, {1, "node-2"}} {
-		if _, err := b.log.Open(b.ctx, b.instance, late.record(changelog.Opened, 2, "")); !errors.Is(err, changelog.ErrFenced) {
+		if _, err := b.log.Open(b.ctx, b.instance, late.marker()); !errors.Is(err, changelog.ErrFenced) {
 			b.t.Fatalf("Open with epoch %d of %s = %v when the stream holds epoch %d of %s, want changelog.ErrFenced: an epoch belongs to the node of its "+
 				"first record of the kind Opened, and a higher one to whoever raised it", late.epoch, late.node, err, o.epoch, o.node)
 		}
@@ -35,7 +35,7 @@ func fencePipeline(b *logBench) {
 	var old *pipeline
 	number := uint64(0)
 	for _, o := range []owner{first, {2, "node-2"}, {2, "node-2"}, {3, "node-1"}, {4, "node-2"}} {
-		w := b.open(o, number)
+		w := b.open(o)
 		if old != nil {
 			number = old.judge(o, w)
 		}
@@ -98,7 +98,11 @@ func (p *pipeline) stop() {
 	default:
 		close(p.opened)
 	}
-	<-p.done
+	select {
+	case <-p.done:
+	case <-p.b.ctx.Done():
+		p.b.t.Fatalf("Append does not return though its writer is closed or refused: end all tickets then, and Append with a ticket that fails")
+	}
 }
 
 // judge reads what became of the records when the next owner has opened the stream. It returns the number of the last one that counts.

@@ -31,7 +31,7 @@ func missingStream(b *logBench) {
 	if len(entries) > 0 {
 		b.t.Errorf("Read of a stream that does not exist yields %d entries", len(entries))
 	}
-	_, err = b.log.Open(b.ctx, b.instance, first.record(changelog.Opened, 0, ""))
+	_, err = b.log.Open(b.ctx, b.instance, first.marker())
 	b.expectError("Open of a stream that does not exist", err, changelog.ErrMissing, advice)
 	_, err = b.log.Stat(b.ctx, b.instance)
 	b.expectError("Stat of a stream that does not exist", err, changelog.ErrMissing, advice)
@@ -54,14 +54,14 @@ func markerIsTheEnd(b *logBench) {
 	b.create()
 	number, end := uint64(0), changelog.Position(0)
 	for _, o := range []owner{first, {2, "node-2"}, {2, "node-2"}, {5, "node-1"}} {
-		w := b.open(o, number)
+		w := b.open(o)
 		entries := b.read(end + 1)
 		if n := len(entries); n == 0 || entries[n-1].Position != w.Marker() {
 			b.t.Fatalf("after Open the stream ends at %d, and Marker is %d: return the position of the last record that Open has appended, when it "+
 				"is committed", int(end)+n, w.Marker())
 		}
 		for _, e := range entries {
-			b.expectRecord(e, o.record(changelog.Opened, number, ""))
+			b.expectRecord(e, o.marker())
 		}
 		positions := b.append(w, o.batches(number+1, 2)...)
 		if positions[0] != w.Marker()+1 {
@@ -145,7 +145,7 @@ func endedContexts(b *logBench) {
 	for what, call := range map[string]func(ctx context.Context) error{
 		"Create": func(ctx context.Context) error { return b.log.Create(ctx, b.instance) },
 		"Open": func(ctx context.Context) error {
-			_, err := b.log.Open(ctx, b.instance, owner{2, "node-1"}.record(changelog.Opened, 0, ""))
+			_, err := b.log.Open(ctx, b.instance, owner{2, "node-1"}.marker())
 			return err
 		},
 		"Read": func(ctx context.Context) error {
@@ -161,7 +161,7 @@ func endedContexts(b *logBench) {
 	} {
 		b.expectError(what+" with a context that has ended", call(ended()), context.Canceled, "wrap the error of the context, and return at once")
 	}
-	w = b.open(owner{3, "node-1"}, 0)
+	w = b.open(owner{3, "node-1"})
 	end := w.Marker()
 	for _, r := range (owner{3, "node-1"}).batches(1, changelog.Window) {
 		t := w.Append(r)
@@ -186,7 +186,7 @@ func fullStream(b *logBench) {
 	var records []changelog.Record
 	var tickets []changelog.Ticket
 	for i := range b.maxBytes/changelog.PartBytes + changelog.Window {
-		records = append(records, first.record(changelog.Batch, uint64(i+1), data))
+		records = append(records, first.batch(uint64(i+1), data))
 		tickets = append(tickets, w.Append(records[i]))
 	}
 	stored := 0
@@ -213,8 +213,8 @@ func fullStream(b *logBench) {
 	}
 	b.trim(end)
 	again := owner{2, "node-1"}
-	w = b.open(again, uint64(stored))
-	b.append(w, again.record(changelog.Batch, uint64(stored+1), data))
+	w = b.open(again)
+	b.append(w, again.batch(uint64(stored+1), data))
 }
 
 func trimThenRead(b *logBench) {
@@ -312,16 +312,16 @@ func recordsReturn(b *logBench) {
 		{Kind: changelog.Batch, Epoch: 1, Number: 1, Part: 1, Parts: 3, Chain: ^uint64(0), Node: "node-1", Data: part},
 		{Kind: changelog.Batch, Epoch: 1, Number: 1, Part: 2, Parts: 3, Node: "node-1", Data: []byte("\x00\r\n\xff")},
 		{Kind: changelog.Batch, Epoch: 1, Number: 1, Part: 3, Parts: 3, Chain: 1, Node: "node-1", Data: part[:1]},
-		{Kind: changelog.Checkpoint, Epoch: 1, Number: 1, Part: 1, Parts: 1, Chain: 1 << 63, Node: "node-1"},
+		{Kind: changelog.Checkpoint, Epoch: 1, Number: 1, Node: "node-1"},
 		{Kind: changelog.Batch, Epoch: 1, Number: 1<<63 + 1, Part: 1, Parts: 1, Chain: 2, Node: "node-1", Data: part},
-		{Kind: changelog.Closed, Epoch: 1, Number: 1<<63 + 1, Part: 1, Parts: 1, Chain: 2, Node: "node-1"},
+		{Kind: changelog.Closed, Epoch: 1, Number: 1<<63 + 1, Node: "node-1"},
 	}
 	p := b.append(w, records...)
 	b.expectRead(p[0], records...)
 
 	// The bytes are the caller's again when the ticket has ended.
 	reused := []byte("the first batch")
-	a, c := first.record(changelog.Batch, 2, "the first batch"), first.record(changelog.Batch, 3, "the other batch")
+	a, c := first.batch(2, "the first batch"), first.batch(3, "the other batch")
 	for i, r := range []changelog.Record{a, c} {
 		copy(reused, r.Data)
 		r.Data = reused
@@ -333,7 +333,7 @@ func recordsReturn(b *logBench) {
 
 func statFollows(b *logBench) {
 	w := b.created()
-	p := b.append(w, first.record(changelog.Batch, 1, strings.Repeat("x", 10_000)))
+	p := b.append(w, first.batch(1, strings.Repeat("x", 10_000)))
 	if s := b.expectStat(1, p[0]); s.Bytes < 10_000 || s.Bytes > s.MaxBytes {
 		b.t.Errorf("Stat says that 10,000 bytes of data take %d of %d bytes", s.Bytes, s.MaxBytes)
 	}
@@ -377,7 +377,7 @@ func deleteThenCreate(b *logBench) {
 		b.t.Errorf("the stream that was made again has the ID %q of the one before: draw an ID for each stream, and keep it there", after.ID)
 	}
 	other := owner{2, "node-2"}
-	w := b.open(other, 0)
+	w := b.open(other)
 	records := other.batches(1, 3)
 	p := b.append(w, records...)
 	// The old writer expects the very position at which the new stream ends.
@@ -387,42 +387,17 @@ func deleteThenCreate(b *logBench) {
 	b.expectRead(p[0], records...)
 }
 
+// Close comes while another goroutine appends as fast as it can.
 func closeWriter(b *logBench) {
 	w := b.created()
-	records := first.batches(1, 3*changelog.Window)
-	var tickets []changelog.Ticket
-	for _, r := range records {
-		tickets = append(tickets, w.Append(r))
-	}
+	p := b.pipeline(first, w, 0)
 	_ = w.Close()
-	acknowledged := 0
-	for i, t := range tickets {
-		_, err := t.Wait(b.ctx)
-		switch {
-		case err == nil && acknowledged < i:
-			b.t.Errorf("the ticket of record %d succeeded behind one that failed: end tickets in order", i+1)
-		case err == nil:
-			acknowledged++
-		default:
-			b.expectError("Wait after Close", err, changelog.ErrUnknown, "what was under way may be stored or not")
-		}
-	}
-	if _, err := w.Append(records[0]).Wait(b.ctx); err == nil {
-		b.t.Errorf("Append after Close succeeded, want a ticket that fails")
-	}
+	p.stop()
+	_, err := w.Append(first.batch(1, "")).Wait(b.ctx)
+	b.expectError("Wait for a record that was appended after Close", err, changelog.ErrUnknown, "Close ends the writer and what is under way")
 	_ = w.Close()
-	b.open(owner{2, "node-1"}, 0)
-	entries := b.read(w.Marker() + 1)
-	for i, e := range entries {
-		if e.Kind == changelog.Opened {
-			entries = entries[:i]
-			break
-		}
-		b.expectRecord(e, records[i])
-	}
-	if len(entries) < acknowledged {
-		b.t.Errorf("%d records are in the log, and %d had been acknowledged before Close", len(entries), acknowledged)
-	}
+	next := owner{2, "node-1"}
+	p.judge(next, b.open(next))
 }
 
 // rounds is how often a check of goroutines repeats what may leave one behind.
@@ -434,7 +409,7 @@ func logGoroutines(b *logBench) {
 	round := func() {
 		number++
 		o := owner{number, "node-1"}
-		w := b.open(o, number-1)
+		w := b.open(o)
 		p := b.append(w, o.batches(number, 1)...)
 		for range b.log.Read(b.ctx, b.instance, 1) {
 			break

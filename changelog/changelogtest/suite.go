@@ -117,9 +117,13 @@ type owner struct {
 	node  string
 }
 
-func (o owner) record(kind changelog.Kind, number uint64, data string) changelog.Record {
+func (o owner) marker() changelog.Record {
+	return changelog.Record{Kind: changelog.Opened, Epoch: o.epoch, Node: o.node}
+}
+
+func (o owner) batch(number uint64, data string) changelog.Record {
 	return changelog.Record{
-		Kind: kind, Epoch: o.epoch, Number: number, Part: 1, Parts: 1, Chain: number * 0x9e3779b97f4a7c15, Node: o.node, Data: []byte(data),
+		Kind: changelog.Batch, Epoch: o.epoch, Number: number, Part: 1, Parts: 1, Chain: number * 0x9e3779b97f4a7c15, Node: o.node, Data: []byte(data),
 	}
 }
 
@@ -128,7 +132,7 @@ func (o owner) batches(number uint64, n int) []changelog.Record {
 	records := make([]changelog.Record, n)
 	for i := range records {
 		k := number + uint64(i)
-		records[i] = o.record(changelog.Batch, k, fmt.Sprintf("batch %d of epoch %d", k, o.epoch))
+		records[i] = o.batch(k, fmt.Sprintf("batch %d of epoch %d", k, o.epoch))
 	}
 	return records
 }
@@ -142,10 +146,9 @@ func (b *logBench) create() {
 	}
 }
 
-// open opens the stream behind the batch of a number.
-func (b *logBench) open(o owner, number uint64) changelog.Writer {
+func (b *logBench) open(o owner) changelog.Writer {
 	b.t.Helper()
-	w, err := b.log.Open(b.ctx, b.instance, o.record(changelog.Opened, number, ""))
+	w, err := b.log.Open(b.ctx, b.instance, o.marker())
 	if err != nil {
 		b.t.Fatalf("Open with epoch %d of %s = %v, want nil: the stream holds no higher epoch, and none of another node", o.epoch, o.node, err)
 	}
@@ -157,7 +160,7 @@ func (b *logBench) open(o owner, number uint64) changelog.Writer {
 func (b *logBench) created() changelog.Writer {
 	b.t.Helper()
 	b.create()
-	return b.open(first, 0)
+	return b.open(first)
 }
 
 // append appends records one behind the other and returns their positions.
