@@ -1,0 +1,182 @@
+package changelog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+)
+
+// Owner is the record of an instance in [Owners]: who owns it, and what an adopter has to know. Its key is [OwnerKey]. It is
+// never deleted while the instance has rows, because the epoch would begin again.
+type Owner struct {
+	// Node is the name of the owner. It stays the same when the node restarts, also with an empty disk.
+	Node string
+	// Session is random and new for each process of a node. By it a process tells its own write, whose answer was lost, from
+	// the write of another process that has, or had, the same name.
+	Session string
+	// Epoch counts the owners of the instance, from 1: each restart and each adoption raises it.
+	Epoch uint64
+	// State is what the owner does with the instance.
+	State OwnerState
+	// Beat grows with each write of a session.
+	Beat uint64
+	// Lease is how long the owner may stay silent before another node adopts the instance.
+	Lease time.Duration
+	// Log is the ID of the stream: see [Stat].
+	Log string
+	// Checkpoint names the newest checkpoint. It has everything up to CheckpointPosition.
+	Checkpoint         string
+	CheckpointPosition Position
+	// Released is the number of a batch that was acknowledged. Later ones may be, too. A log that ends before it has lost
+	// acknowledged rows.
+	Released uint64
+
+	format int
+	// rest has the members that this release does not know.
+	rest map[string]json.RawMessage
+}
+
+// ownerFormat is the format of the record that this release writes, and the newest that it reads.
+//
+// A release keeps the members that it does not know when it writes the record again. In a rolling upgrade nodes of two releases
+// adopt instances of each other, and neither may lose what the other one needs. To refuse such a record would leave the instances of
+// upgraded nodes without adopters until the upgrade ends.
+//
+// A member that an older release must not ignore raises the format. A record of a newer format is refused, but its epoch is read: a
+// node is fenced by a newer one as well. Name, type and meaning of node, session and epoch are therefore the same in all formats.
+const ownerFormat = 1
+
+// OwnerState says what the owner of an instance does with it.
+//
+//	         Take              silence               Update               Update              Update
+//	(none) --------> Owned --------------> Adopting ----------> Draining ----------> Drained ----------> Retired
+//	                 |  |                  |   ^  ^             |  |  ^
+//	                 |  |                  |   |  +-- silence --+  |  |
+//	                 |  |   Update         |   |                   |  |
+//	                 |  +----------> Damaged <-+-------------------+  |
+//	                 |                                                |
+//	                 +--------------------- Update -------------------+
+//
+// Silence is a candidate's decision (see [Adopt]). It raises the epoch, also from Adopting to Adopting when the adopter falls
+// silent too. Update is the owner's decision.
+type OwnerState string
+
+// The states of an instance.
+const (
+	// Owned: the node takes new rows for it.
+	Owned OwnerState = "owned"
+	// Adopting: another node restores it from checkpoint and log.
+	Adopting OwnerState = "adopting"
+	// Draining: its rows move to their tables. It takes no new ones.
+	Draining OwnerState = "draining"
+	// Drained: it has no rows any more. Its log and its checkpoints may be deleted.
+	Drained OwnerState = "drained"
+	// Retired: log and checkpoints are deleted.
+	Retired OwnerState = "retired"
+	// Damaged: log or checkpoint cannot be read without a hole. Nobody adopts it, everything is kept, and an operator decides.
+	Damaged OwnerState = "damaged"
+)
+
+// live reports whether the owner has to beat, so that its silence means something.
+func (s OwnerState) live() bool { return s == Owned || s == Adopting || s == Draining }
+
+// canBecome reports whether the owner may change the state to next.
+func (s OwnerState) canBecome(next OwnerState) bool {
+	switch next {
+	case s:
+		return true
+	case Draining:
+		return s == Owned || s == Adopting
+	case Drained:
+		return s == Draining
+	case Retired:
+		return s == Drained
+	case Damaged:
+		return s.live()
+	}
+	return false
+}
+
+const ownerPrefix = "i."
+
+// OwnerKey is the key of an instance's record in [Owners].
+func OwnerKey(instance string) string { return ownerPrefix + instance }
+
+type member struct {
+	name  string
+	value any
+}
+
+// members are listed in the order in which they are read: first what is the same in all formats.
+func (o *Owner) members() []member {
+	return []member{
+		{"node", &o.Node},
+		{"session", &o.Session},
+		{"epoch", &o.Epoch},
+		{"format", &o.format},
+		{"state", &o.State},
+		{"beat", &o.Beat},
+		{"lease_ns", &o.Lease},
+		{"log", &o.Log},
+		{"checkpoint", &o.Checkpoint},
+		{"checkpoint_position", &o.CheckpointPosition},
+		{"released", &o.Released},
+	}
+}
+
+// MarshalJSON writes the record in the format of this release, with all members that were read with it. It refuses a record that
+// cannot be read again.
+func (o Owner) MarshalJSON() ([]byte, error) {
+	o.format = ownerFormat
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	all := make(map[string]json.RawMessage)
+	maps.Copy(all, o.rest)
+	for _, m := range o.members() {
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		all[m.name] = value
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON reads a record. It refuses one that is incomplete, has a member of another type, or is of a newer format.
+func (o *Owner) UnmarshalJSON(data []byte) error {
+	*o = Owner{}
+	if err := json.Unmarshal(data, &o.rest); err != nil {
+		return err
+	}
+	for _, m := range o.members() {
+		if value, ok := o.rest[m.name]; ok {
+			if err := json.Unmarshal(value, m.value); err != nil {
+				return fmt.Errorf("the member %q: %w", m.name, err)
+			}
+			delete(o.rest, m.name)
+		}
+	}
+	return o.check()
+}
+
+func (o *Owner) check() error {
+	switch {
+	case o.format > ownerFormat:
+		return fmt.Errorf("its format is %d, this release reads %d: upgrade this node", o.format, ownerFormat)
+	case o.format < 1:
+		return errors.New("it has no format")
+	case o.Node == "" || o.Session == "":
+		return errors.New("it does not say who owns the instance")
+	case o.Epoch < 1 || o.Epoch > math.MaxInt64:
+		return fmt.Errorf("its epoch is %d", o.Epoch)
+	case !o.State.live() && o.State != Drained && o.State != Retired && o.State != Damaged:
+		return fmt.Errorf("its state is %q", o.State)
+	case o.Lease <= 0:
+		return fmt.Errorf("its lease is %s", o.Lease)
+	}
+	return nil
+}
