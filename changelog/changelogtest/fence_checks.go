@@ -105,6 +105,9 @@ func (p *pipeline) stop() {
 	}
 }
 
+const gapAdvice = "leave a gap of changelog.Window positions in Open, so that everything that the writer before has under way expects a position " +
+	"inside it, and is refused"
+
 // judge reads what became of the records when the next owner has opened the stream. It returns the number of the last one that counts.
 func (p *pipeline) judge(next owner, w changelog.Writer) uint64 {
 	p.stop()
@@ -127,18 +130,21 @@ func (p *pipeline) judge(next owner, w changelog.Writer) uint64 {
 		}
 	}
 	if acknowledged < 3*changelog.Window {
-		b.t.Fatalf("%d records were acknowledged, fewer than were appended before another owner opened the stream", acknowledged)
+		_, err := p.tickets[acknowledged].Wait(b.ctx)
+		b.t.Fatalf("a writer got %d records in, and then %v, before another owner opened the stream: %s", acknowledged, err, gapAdvice)
 	}
 	counted := 0
 	for _, e := range b.read(p.writer.Marker() + 1) {
 		switch {
 		case e.Kind == changelog.Opened:
+		case e.Position < w.Marker() && counted == len(p.records):
+			b.t.Fatalf("the log has more records in front of the marker at %d than the %d that were appended", w.Marker(), counted)
 		case e.Position < w.Marker():
 			b.expectRecord(e, p.records[counted])
 			counted++
 		case next.epoch == p.owner.epoch:
-			b.t.Fatalf("a record of the writer before is at %d, behind the marker at %d of the same epoch: whoever reads takes it for one that counts. Leave a gap of "+
-				"changelog.Window positions in Open, so that everything under way expects a position inside it", e.Position, w.Marker())
+			b.t.Fatalf("a record of the writer before is at %d, behind the marker at %d of the same epoch: whoever reads takes it for one that counts: %s",
+				e.Position, w.Marker(), gapAdvice)
 		}
 	}
 	return p.number + uint64(counted)

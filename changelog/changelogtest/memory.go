@@ -63,7 +63,7 @@ func (l *Log) Open(ctx context.Context, instance string, marker changelog.Record
 				answer(nil, changelog.ErrFenced)
 				return
 			}
-			answer(&writer{net: &l.net, stream: s, record: marker, marker: end, next: end, window: make(chan struct{}, changelog.Window)}, nil)
+			answer(newWriter(s, marker, end), nil)
 		}, slices.Repeat([]changelog.Record{marker}, changelog.Window+1)...)
 		if err != nil {
 			answer(nil, err)

@@ -233,13 +233,3 @@ func TestFaultsKeepAcknowledgedRecords(t *testing.T) {
 		})
 	}
 }
-
-func TestMemoryOwners(t *testing.T) {
-	for name, f := range map[string]changelogtest.Faults{
-		"at once": {}, "with delays": {Delay: 100 * time.Microsecond, StaleReads: 0.3, SkippedVersions: 0.3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			changelogtest.TestOwners(t, func(*testing.T) changelog.Owners { return changelogtest.NewOwners(1, f) })
-		})
-	}
-}

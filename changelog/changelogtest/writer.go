@@ -32,6 +32,10 @@ type ticket struct {
 	timer    *time.Timer
 }
 
+func newWriter(s *stream, record changelog.Record, at changelog.Position) *writer {
+	return &writer{net: s.net, stream: s, record: record, marker: at, next: at, window: make(chan struct{}, changelog.Window)}
+}
+
 // Marker implements [changelog.Writer].
 func (w *writer) Marker() changelog.Position { return w.marker }
 
