@@ -11,10 +11,15 @@ import (
 // T is the part of testing.T that checks use. The tests of a suite run its checks with a recorder, to prove that they find broken
 // drivers.
 type T interface {
+	// Helper marks a function whose line says nothing.
 	Helper()
+	// Context ends when the check does.
 	Context() context.Context
+	// Errorf reports a failure, from any goroutine.
 	Errorf(format string, args ...any)
+	// Fatalf reports a failure and ends the check. Only its own goroutine may call it.
 	Fatalf(format string, args ...any)
+	// Skipf ends the check.
 	Skipf(format string, args ...any)
 }
 
