@@ -1,0 +1,149 @@
+package natsdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync/atomic"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Owners keeps the owners' records in a key-value bucket. It is safe for concurrent use. A version is the sequence of the write in
+// the stream of the bucket. If the bucket is deleted and made again, versions begin again: an epoch must be in the value.
+type Owners struct {
+	js      jetstream.JetStream
+	options Options
+	bucket  string
+	found   atomic.Pointer[jetstream.KeyValue]
+}
+
+var _ changelog.Owners = (*Owners)(nil)
+
+// NewOwners returns the owners on the servers of a connection. It sends nothing. The caller closes the connection.
+func NewOwners(conn *nats.Conn, o Options) (*Owners, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return nil, fmt.Errorf("natsdriver: %w", err)
+	}
+	o = o.withDefaults()
+	return &Owners{js: js, options: o, bucket: "FB_" + o.Cluster + "_own"}, nil
+}
+
+// Create makes the bucket. It needs as many running servers as there are replicas, so it is called when a node joins, never when the
+// bucket is missed. One that exists is left alone.
+func (o *Owners) Create(ctx context.Context) error {
+	_, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return o.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: o.bucket, History: 1, Storage: jetstream.FileStorage, Replicas: o.options.Replicas,
+		})
+	})
+	if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+		return fmt.Errorf("natsdriver: create the bucket %s: %w", o.bucket, err)
+	}
+	return nil
+}
+
+// kv finds the bucket, once.
+func (o *Owners) kv(ctx context.Context) (jetstream.KeyValue, error) {
+	if kv := o.found.Load(); kv != nil {
+		return *kv, nil
+	}
+	kv, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) { return o.js.KeyValue(ctx, o.bucket) })
+	if err != nil {
+		return nil, missing(err)
+	}
+	o.found.Store(&kv)
+	return kv, nil
+}
+
+// Get implements [changelog.Owners]. Any replica may answer.
+func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, error) {
+	kv, err := o.kv(ctx)
+	if err != nil {
+		return changelog.Versioned{}, fmt.Errorf("natsdriver: get %s: %w", key, err)
+	}
+	v, err := answered(ctx, o.options, func(ctx context.Context) (changelog.Versioned, error) {
+		e, err := kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return changelog.Versioned{Key: key}, nil
+		}
+		if err != nil {
+			return changelog.Versioned{}, err
+		}
+		return versioned(e), nil
+	})
+	if err != nil {
+		return changelog.Versioned{}, fmt.Errorf("natsdriver: get %s: %w", key, err)
+	}
+	return v, nil
+}
+
+// CompareAndSet implements [changelog.Owners].
+func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Version, value []byte) (changelog.Version, error) {
+	kv, err := o.kv(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("natsdriver: set %s: %w", key, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.options.AppendTimeout)
+	defer cancel()
+	revision, err := kv.Update(ctx, key, value, uint64(old)) // of a new key the revision is 0
+	switch {
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return 0, fmt.Errorf("natsdriver: set %s: %w: %w", key, changelog.ErrLost, err)
+	case err != nil:
+		return 0, fmt.Errorf("natsdriver: set %s: %w: %w", key, changelog.ErrUnknown, err)
+	}
+	return changelog.Version(revision), nil
+}
+
+// Watch implements [changelog.Owners]. It goes on by itself after a server was away.
+func (o *Owners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
+	return func(yield func(changelog.Versioned, error) bool) {
+		kv, err := o.kv(ctx)
+		if err != nil {
+			yield(changelog.Versioned{}, fmt.Errorf("natsdriver: watch %s: %w", prefix, err))
+			return
+		}
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		// A subject can be matched by whole words only.
+		words := prefix[:strings.LastIndexByte(prefix, '.')+1]
+		watcher, err := kv.Watch(watching, words+">", jetstream.IgnoreDeletes())
+		if err != nil {
+			yield(changelog.Versioned{}, fmt.Errorf("natsdriver: watch %s: %w", prefix, err))
+			return
+		}
+		defer func() { // the client ends only after it has handed over what it has
+			stop()
+			for range watcher.Updates() {
+			}
+		}()
+		for e := range watcher.Updates() {
+			v := changelog.Versioned{}
+			if e != nil {
+				if v = versioned(e); !strings.HasPrefix(v.Key, prefix) {
+					continue
+				}
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+		if err = context.Cause(ctx); err == nil {
+			err = errors.New("the client ended the watch")
+		}
+		yield(changelog.Versioned{}, fmt.Errorf("natsdriver: watch %s: %w", prefix, err))
+	}
+}
+
+func versioned(e jetstream.KeyValueEntry) changelog.Versioned {
+	return changelog.Versioned{Key: e.Key(), Value: e.Value(), Version: changelog.Version(e.Revision())}
+}

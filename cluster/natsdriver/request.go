@@ -1,0 +1,91 @@
+package natsdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/forebay/forebay/changelog"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The codes of answers that decide something here and that the client does not name.
+const (
+	codeFull    jetstream.ErrorCode = 10077 // maximum bytes exceeded
+	codePartial jetstream.ErrorCode = 10176 // a message of a batch has not arrived
+	codeNoPlace jetstream.ErrorCode = 10005 // no suitable peers; also while the servers of a new cluster meet
+)
+
+// code is the code of a server's answer, or 0.
+func code(err error) jetstream.ErrorCode {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode
+	}
+	return 0
+}
+
+// wrongLast reports whether a server refused a write because something else was written before. A replicated stream has the second
+// code for a comparison with a write that is under way.
+func wrongLast(err error) bool {
+	c := code(err)
+	return c == jetstream.JSErrCodeStreamWrongLastSequence || c == jetstream.JSErrCodeStreamWrongLastSequenceConstant
+}
+
+// failure adds the error of package changelog that says what to do about the error of an append.
+func failure(err error) error {
+	switch {
+	case code(err) == codeFull:
+		return fmt.Errorf("%w: %w", changelog.ErrFull, err)
+	case errors.Is(err, changelog.ErrFenced), errors.Is(err, changelog.ErrHole):
+		return err
+	}
+	return fmt.Errorf("%w: %w", changelog.ErrUnknown, err)
+}
+
+// missing adds [changelog.ErrMissing] to the answer that there is no such stream.
+func missing(err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
+		return fmt.Errorf("%w: %w", changelog.ErrMissing, err)
+	}
+	return err
+}
+
+// attempt is how long one of several requests waits for its answer.
+const attempt = 5 * time.Second
+
+// answered repeats a request until a server answers it. While a leader is elected, or right after a stream was created, there may
+// be nobody to answer. Only requests that may be carried out twice are repeated.
+func answered[T any](ctx context.Context, o Options, request func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	var last error
+	result, err := backoff.Retry(ctx, func() (T, error) {
+		ctx, cancel := context.WithTimeout(ctx, attempt)
+		defer cancel()
+		result, err := request(ctx)
+		if err != nil && refused(err) {
+			return result, backoff.Permanent(err)
+		}
+		last = err
+		return result, err
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(&backoff.ExponentialBackOff{
+		InitialInterval: 10 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Second,
+	}))
+	if err != nil && ctx.Err() != nil && last != nil && !errors.Is(last, err) {
+		err = fmt.Errorf("%w: %w", err, last)
+	}
+	return result, err
+}
+
+// refused reports whether a server has said no, so that the same request would get the same answer.
+func refused(err error) bool {
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) {
+		return true
+	}
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.Code >= 400 && api.Code < 429 && api.ErrorCode != codeNoPlace && api.ErrorCode != codePartial
+}

@@ -1,0 +1,161 @@
+package natsdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// writer appends with up to Window messages under way. Each expects to stand directly behind the one before, so one that is lost or
+// refused takes along all that follow it.
+type writer struct {
+	log     *Log
+	stream  jetstream.Stream
+	subject string
+	epoch   uint64
+	marker  changelog.Position
+	js      jetstream.JetStream // of its own: its acknowledgements end with the writer
+
+	last   uint64        // the sequence that the next append expects in front of it; only Append uses it
+	window chan struct{} // holds one element for each append under way
+	queue  chan *ticket  // the appends under way, in order
+
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	stopped chan struct{} // closed when no other ticket will succeed; err is set before
+	err     error
+}
+
+func newWriter(l *Log, stream jetstream.Stream, subject string, epoch, end uint64) (*writer, error) {
+	js, err := jetstream.New(l.conn, jetstream.WithPublishAsyncTimeout(l.options.AppendTimeout))
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{
+		log: l, stream: stream, subject: subject, epoch: epoch, marker: changelog.Position(end), js: js, last: end,
+		window: make(chan struct{}, changelog.Window), queue: make(chan *ticket, changelog.Window), stopped: make(chan struct{}),
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	go w.settle()
+	return w, nil
+}
+
+func (w *writer) Marker() changelog.Position { return w.marker }
+
+// Append publishes without retries: a repeated message would come behind later ones.
+func (w *writer) Append(r changelog.Record) changelog.Ticket {
+	t := &ticket{writer: w, position: changelog.Position(w.last + 1)}
+	select {
+	case <-w.stopped:
+		return t
+	default:
+	}
+	select {
+	case <-w.stopped:
+		return t
+	case w.window <- struct{}{}:
+	}
+	options := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(w.last)}
+	if r.Kind == changelog.Batch { // other kinds have no number of their own
+		id := strconv.FormatUint(r.Epoch, 10) + "." + strconv.FormatUint(r.Number, 10) + "." + strconv.Itoa(r.Part)
+		options = append(options, jetstream.WithMsgID(id))
+	}
+	t.done = make(chan struct{})
+	t.answer, t.err = w.js.PublishMsgAsync(message(w.subject, r), options...)
+	w.last++
+	w.queue <- t
+	return t
+}
+
+// settle ends the tickets in order, until the first one that fails.
+func (w *writer) settle() {
+	defer close(w.stopped)
+	for {
+		select {
+		case t := <-w.queue:
+			if err := w.await(t); err != nil {
+				w.err = fmt.Errorf("natsdriver: append to %s at %d: %w", w.subject, t.position, w.reason(t, err))
+				return
+			}
+			close(t.done)
+			<-w.window
+		case <-w.ctx.Done():
+			w.err = fmt.Errorf("natsdriver: append to %s: %w: %w", w.subject, changelog.ErrUnknown, errClosed)
+			return
+		}
+	}
+}
+
+var errClosed = errors.New("the writer was closed")
+
+// await returns nil if an append has got the position that it must have. A duplicate is answered with the position of the first
+// copy, which may be a void one behind another writer's record.
+func (w *writer) await(t *ticket) error {
+	if t.err != nil {
+		return t.err
+	}
+	select {
+	case ack := <-t.answer.Ok():
+		if ack.Sequence != uint64(t.position) {
+			return fmt.Errorf("the record is at %d (duplicate: %t)", ack.Sequence, ack.Duplicate)
+		}
+		return nil
+	case err := <-t.answer.Err():
+		return err
+	case <-w.ctx.Done():
+		return errClosed
+	}
+}
+
+// reason finds out what the error of an append means. After a refusal it looks at what stands where the record should be.
+func (w *writer) reason(t *ticket, err error) error {
+	if wrongLast(err) {
+		ctx, cancel := context.WithTimeout(w.ctx, w.log.options.AppendTimeout)
+		defer cancel()
+		if r, unread := w.log.record(ctx, w.stream, uint64(t.position)); unread == nil && r.Epoch > w.epoch {
+			return fmt.Errorf("%w: %s has the epoch %d: %w", changelog.ErrFenced, r.Node, r.Epoch, err)
+		}
+	}
+	return failure(err)
+}
+
+// Close gives up what is under way. It must be called after a failure too.
+func (w *writer) Close() error {
+	w.cancel()
+	<-w.stopped
+	w.js.CleanupPublisher()
+	return nil
+}
+
+// ticket is an append that is under way.
+type ticket struct {
+	writer   *writer
+	position changelog.Position
+	answer   jetstream.PubAckFuture
+	err      error         // of publishing
+	done     chan struct{} // closed when the append has succeeded; nil if it was not sent
+}
+
+// Wait gives an outcome that is known also to a context that has ended.
+func (t *ticket) Wait(ctx context.Context) (changelog.Position, error) {
+	select {
+	case <-t.done:
+	case <-t.writer.stopped:
+	case <-ctx.Done():
+	}
+	select {
+	case <-t.done:
+		return t.position, nil
+	default:
+	}
+	select {
+	case <-t.writer.stopped:
+		return 0, t.writer.err
+	default:
+		return 0, context.Cause(ctx)
+	}
+}

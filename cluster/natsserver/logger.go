@@ -1,0 +1,41 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// logger passes on what the server logs, without the secret. It keeps the first fatal error, after which a start cannot succeed.
+type logger struct {
+	*slog.Logger
+	secret string
+	fatal  chan error
+}
+
+func newLogger(l *slog.Logger, secret string) *logger {
+	if l == nil {
+		l = slog.New(slog.DiscardHandler)
+	}
+	return &logger{l, secret, make(chan error, 1)}
+}
+
+func (l *logger) text(format string, args []any) string {
+	return strings.ReplaceAll(fmt.Sprintf(format, args...), l.secret, "***")
+}
+
+func (l *logger) Noticef(format string, args ...any) { l.Info("nats: " + l.text(format, args)) }
+func (l *logger) Warnf(format string, args ...any)   { l.Warn("nats: " + l.text(format, args)) }
+func (l *logger) Errorf(format string, args ...any)  { l.Error("nats: " + l.text(format, args)) }
+func (l *logger) Debugf(format string, args ...any)  { l.Debug("nats: " + l.text(format, args)) }
+func (l *logger) Tracef(format string, args ...any)  { l.Debug("nats: " + l.text(format, args)) }
+
+func (l *logger) Fatalf(format string, args ...any) {
+	text := l.text(format, args)
+	l.Error("nats: " + text)
+	select {
+	case l.fatal <- errors.New(text):
+	default:
+	}
+}

@@ -1,0 +1,137 @@
+package natsserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Server is a running server. It is safe for concurrent use.
+type Server struct {
+	nats     *server.Server
+	peers    int
+	password string // of clients
+	log      *logger
+}
+
+// user is the name of servers and clients where a password needs one.
+const user = "forebay"
+
+// Start starts a server and waits until it knows the leader of the cluster. When ctx ends before, the server is stopped and the error
+// says what it waited for. The recovery of the data on its disk is not interrupted.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{peers: len(o.Peers), password: rand.Text(), log: newLogger(o.Logger, o.Secret)}
+	options := o.withDefaults().nats()
+	options.Username, options.Password = user, s.password
+	var err error
+	if s.nats, err = server.NewServer(options); err != nil {
+		return nil, errors.New(s.log.text("natsserver: %v", []any{err}))
+	}
+	s.nats.SetLoggerV2(s.log, false, false, false)
+	s.nats.Start()
+	if err := s.wait(ctx); err != nil {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
+		return nil, err
+	}
+	return s, nil
+}
+
+// nats returns the options of the server. It listens for clients on a port of the loopback interface, with a password that nobody
+// else has: without any listener it would not connect to other servers, nor hand over its leaderships in Close.
+func (o Options) nats() *server.Options {
+	host, port, _ := net.SplitHostPort(o.Listen)
+	number, _ := strconv.Atoi(port)
+	options := &server.Options{
+		ServerName: o.Name,
+		Host:       "127.0.0.1", Port: server.RANDOM_PORT,
+		Cluster: server.ClusterOpts{
+			Name: o.Cluster, Host: host, Port: number, Username: user, Password: o.Secret, TLSConfig: o.TLS,
+			NoAdvertise: true, // of the port for clients
+		},
+		JetStream: true, StoreDir: o.Dir, SyncAlways: !o.LazySync,
+		JetStreamMaxStore: o.MaxStore, JetStreamMaxMemory: o.MaxMemory, DisableJetStreamBanner: true,
+		NoSigs: true,
+		// Clients are of this process, so nobody needs time to leave.
+		LameDuckDuration: 2 * time.Millisecond, LameDuckGracePeriod: time.Millisecond,
+	}
+	for _, peer := range o.Peers {
+		options.Routes = append(options.Routes, &url.URL{Scheme: "nats", Host: peer, User: url.UserPassword(user, o.Secret)})
+	}
+	return options
+}
+
+// wait waits until the server knows a leader, has failed to start, or ctx has ended.
+func (s *Server) wait(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		waitsFor := s.health(server.HealthzOptions{JSMetaOnly: true})
+		select {
+		case err := <-s.log.fatal:
+			return fmt.Errorf("natsserver: %w", err)
+		default:
+		}
+		if waitsFor == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("natsserver: not ready: %w: %w", context.Cause(ctx), waitsFor)
+		case err := <-s.log.fatal:
+			return fmt.Errorf("natsserver: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Ready returns nil if the server knows the leader of the cluster and has everything that it should have a copy of. Otherwise the
+// error says what is missing. While one server is not ready, no other one may be stopped.
+func (s *Server) Ready() error {
+	if err := s.health(server.HealthzOptions{}); err != nil {
+		return fmt.Errorf("natsserver: not ready: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) health(o server.HealthzOptions) error {
+	h := s.nats.Healthz(&o)
+	if h.Error == "" {
+		return nil
+	}
+	return fmt.Errorf("%s (%d of %d other servers are connected)", h.Error, s.nats.NumRemotes(), s.peers-1)
+}
+
+// Connect returns a connection to the server inside of the process. It reconnects for as long as the server runs. The caller closes it
+// before the server.
+func (s *Server) Connect(options ...nats.Option) (*nats.Conn, error) {
+	options = append([]nats.Option{
+		nats.InProcessServer(s.nats), nats.UserInfo(user, s.password), nats.MaxReconnects(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.log.Warnf("connection: %v", err) }),
+	}, options...)
+	conn, err := nats.Connect("", options...)
+	if err != nil {
+		return nil, fmt.Errorf("natsserver: connect: %w", err)
+	}
+	return conn, nil
+}
+
+// Close hands over the leaderships of the server, which takes about a second, stops it and waits until it has ended. Without that
+// the others would miss it for 4 to 9 seconds. A second call does nothing.
+func (s *Server) Close() error {
+	s.nats.LameDuckShutdown()
+	s.nats.Shutdown() // if it was too early for the first
+	s.nats.WaitForShutdown()
+	return nil
+}
