@@ -37,7 +37,7 @@ func Adopt(ctx context.Context, own *Keeper, restore func(context.Context, *Keep
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return own.Err() // whoever was fenced hears of it, even if ctx has ended too
 		case <-own.Done():
 			return own.Err()
 		case v := <-changes:
