@@ -22,7 +22,8 @@ type Faults struct {
 	LostRequests float64
 	// LateRequests arrive when their call has timed out: the append is stored then, the trim removes entries then.
 	LateRequests float64
-	// RepeatedRequests arrive twice. The second one is refused, and its answer may be the first.
+	// RepeatedRequests arrive a second time, out of order, within another Timeout. If both arrive, the second is refused, and that may be
+	// the first answer.
 	RepeatedRequests float64
 	// LostAnswers belong to requests that took effect.
 	LostAnswers float64
@@ -93,20 +94,17 @@ func (n *network) send(l *link, d time.Duration, arrive func()) {
 
 // request sends what a caller asks for. The caller holds the lock.
 func (n *network) request(l *link, arrive func()) {
-	copies := 1
 	if n.chance(n.faults.RepeatedRequests) {
-		copies = 2
+		n.send(&link{}, n.upTo(n.timeout()), arrive)
 	}
-	for range copies {
-		d := n.upTo(n.faults.Delay)
-		switch {
-		case n.chance(n.faults.LostRequests):
-			continue
-		case n.chance(n.faults.LateRequests):
-			d += n.timeout() + n.upTo(n.timeout())
-		}
-		n.send(l, d, arrive)
+	d := n.upTo(n.faults.Delay)
+	switch {
+	case n.chance(n.faults.LostRequests):
+		return
+	case n.chance(n.faults.LateRequests):
+		d += n.timeout() + n.upTo(n.timeout())
 	}
+	n.send(l, d, arrive)
 }
 
 // answer sends what a caller waits for. The caller holds the lock.
