@@ -21,7 +21,7 @@ type AppenderOptions struct {
 	Node string
 
 	// From is a batch of the local store that was released, or that a checkpoint ends with: the store has everything up to it.
-	// The log is read from there, so the newest is the cheapest. Default: the start of the log.
+	// The log is read from there, so it may be trimmed up to there and no further. Default: the start of the log.
 	From Point
 	// Local yields the batches of the store behind From, from From.Number + 1 on. They must not change until the log has them.
 	// A store that writes the point of [State] into each batch has no more of them than Append accepts before it blocks.
@@ -43,8 +43,8 @@ type AppenderOptions struct {
 	MaxBytes int
 	// RetryMin and RetryMax bound the wait between two attempts to open a log again that failed. Default: 100 ms and 1 s.
 	RetryMin, RetryMax time.Duration
-	// Logger gets at Warn that the log failed, at Info that it works again, at Error that the appender has ended, and each further
-	// attempt at Debug. Default: nothing is logged.
+	// Logger gets at Warn that the log failed, at Info that it works again, and at Error that the appender cannot go on. Default:
+	// nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -25,24 +25,21 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 		}
 		// Nothing was sent again inside of the session. A new epoch, and what the log has in front of its marker, decide.
 		for w = nil; w == nil; w, err = a.open(ctx, nil) {
-			switch {
-			case ctx.Err() != nil:
-				a.end(fmt.Errorf("the appender was closed: %w", ErrUnknown))
-				return
-			case final(err):
+			if final(err) {
 				a.end(err)
 				a.opts.Logger.Error("nothing is appended to the log any more", "error", err)
 				return
-			case a.setState(Suspect, err):
-				a.opts.Logger.Warn("the log failed; nothing is acknowledged until it answers", "error", err)
-			default:
-				a.opts.Logger.Debug("the log does not answer", "error", err)
+			}
+			if ctx.Err() == nil && a.setState(Suspect, err) {
+				a.opts.Logger.Warn("the log failed; nothing is released until it answers", "error", err)
 			}
 			select {
 			case <-time.After(delay):
+				delay = min(2*delay, a.opts.RetryMax)
 			case <-ctx.Done():
+				a.end(fmt.Errorf("the appender was closed: %w", ErrUnknown))
+				return
 			}
-			delay = min(2*delay, a.opts.RetryMax)
 		}
 		a.setState(Running, nil)
 		a.opts.Logger.Info("the log works again", "epoch", a.State().Epoch)
@@ -54,6 +51,9 @@ func (a *Appender) open(ctx context.Context, apply func(context.Context, StoredB
 	epoch, err := a.opts.NextEpoch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("take a new epoch: %w", err)
+	}
+	if !a.opts.Valid() {
+		return nil, errLease
 	}
 	w, err := a.opts.Log.Open(ctx, a.opts.Instance, Record{Kind: Opened, Epoch: epoch, Node: a.opts.Node})
 	if err != nil {
