@@ -114,6 +114,7 @@ func TestReadingRule(t *testing.T) {
 		{name: "checkpoints and the end", log: "o1a c1a0 b1a1 c1a1 b1a2 z1a2", want: "b1a1 b1a2"},
 
 		{name: "a fenced writer is void", log: "o1a b1a1 o2b b1a2 b2b2 b1a3 b2b3", want: "b1a1 b2b2 b2b3"},
+		{name: "of the same node as well", log: "o1a b1a1 o2a b1a2 b2a2 b1a3 b2a3", want: "b1a1 b2a2 b2a3"},
 		{name: "its other records as well", log: "o1a b1a1 o2b o1a c1a7 b2b2 z1a9", want: "b1a1 b2b2"},
 		{name: "what it sent behind the marker", log: "o1a b1a1 o2b b1a2 b1a3", want: "b1a1"},
 		{name: "an epoch has one node", log: "o1a o2b o2a b2a1 b2b1 c2a5 b2a2 b2b2", want: "b2b1 b2b2"},
@@ -130,6 +131,7 @@ func TestReadingRule(t *testing.T) {
 		{name: "another epoch leaves a number out", log: "o1a b1a1 o2b b2b3", want: "b1a1", err: "position 4, where batch 2"},
 		{name: "a part is missing", log: "o1a b1a1.1/3 b1a1.3/3", err: "position 3, where batch 1 should follow: batch 1, part 3 of 3, after 1 parts"},
 		{name: "the first part is missing", log: "o1a b1a1.2/2", err: "position 2, where batch 1"},
+		{name: "the rest of a batch by another epoch", log: "o1a b1a1.1/2 o2b b2b1.2/2", err: "position 4, where batch 1 should follow: batch 1, part 2 of 2, after 0 parts"},
 		{name: "parts of other batches", log: "o1a b1a1.1/2 b1a2.2/2", err: "position 3, where batch 1"},
 		{name: "the number of parts changes", log: "o1a b1a1.1/2 b1a1.2/3", err: "position 3, where batch 1"},
 		{name: "more parts than all", log: "o1a b1a1.2/1", err: "position 2, where batch 1"},

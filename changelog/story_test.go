@@ -26,7 +26,8 @@ import (
 //	open NODE             open the log with the store of the node
 //	append NODE [DATA]... append batches; 600kB is a batch of that size
 //	close NODE [lose=N]   end the appender, and lose the last batches of its store
-//	mode MODE             of appends: ok, hold (until answered), lose (store, no answer), drop (no answer), full, down (the log is away)
+//	mode MODE             of appends: ok, hold (until answered), lose (store, no answer), drop (no answer), full; of the log: down,
+//	                      stale (reads lack the last entry)
 //	answer N MODE         end the Nth append that is held, in one of these modes
 //	lease NODE ok|out     what its lease says
 //	owner NODE [EPOCH]    who owns the instance
@@ -52,15 +53,16 @@ func TestStories(t *testing.T) {
 					}
 					return a
 				}}))
+				t.Cleanup(func() {
+					for _, n := range s.nodes {
+						n.close()
+					}
+				})
 				datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 					out := s.play(t, d)
 					synctest.Wait()
 					return out + s.news.take()
 				})
-				for _, n := range s.nodes {
-					n.close()
-				}
-				synctest.Wait()
 			})
 		})
 	}
@@ -341,7 +343,11 @@ func (l *scriptedLog) Read(_ context.Context, _ string, from changelog.Position)
 	if l.mode == "down" {
 		return entries{err: errScripted}.Read(nil, "", 0)
 	}
-	return entries{list: slices.Clone(l.entries)[l.trimmed:], trimmed: changelog.Position(l.trimmed)}.Read(nil, "", from)
+	end := len(l.entries)
+	if l.mode == "stale" {
+		end--
+	}
+	return entries{list: slices.Clone(l.entries)[l.trimmed:end], trimmed: changelog.Position(l.trimmed)}.Read(nil, "", from)
 }
 
 func (l *scriptedLog) String() string {

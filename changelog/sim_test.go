@@ -1,0 +1,405 @@
+package changelog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/changelog/changelogtest"
+)
+
+// TestSimulation lets owners append, crash, come back and adopt each other's instance over a log that delays and loses messages, loses
+// its leader and its majority. Whatever was released must be read by the last owner, exactly once, in order.
+func TestSimulation(t *testing.T) {
+	total := map[string]int{}
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSimulation(t, seed)
+			s.run()
+			for what, n := range s.count {
+				total[what] += n
+			}
+		})
+	})
+	t.Log(total)
+	if *seeds < 100 || testing.Short() {
+		return
+	}
+	// A simulation in which nothing happens proves nothing.
+	for _, what := range []string{
+		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
+		"incomplete", "no majority", "hole",
+	} {
+		if total[what] == 0 {
+			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
+		}
+	}
+}
+
+const simInstance = "i"
+
+// simulation is one instance with all nodes that ever owned it.
+type simulation struct {
+	t   *testing.T
+	rng *rand.Rand // of the main goroutine
+	log *changelogtest.Log
+
+	faults     changelogtest.Faults
+	checkpoint simDisk // where a node without a store begins
+	payload    int     // counts the batches
+	large      bool    // some batches have several parts
+
+	mu       sync.Mutex
+	chaos    *rand.Rand // of the others
+	owner    *simNode
+	epoch    uint64
+	nodes    []*simNode
+	released map[uint64]string // by number
+	count    map[string]int
+}
+
+// simDisk is a store: its batches, and for each the point that was known when it was written.
+type simDisk struct {
+	batches []string
+	known   []changelog.Point
+}
+
+func (d simDisk) from() changelog.Point {
+	if len(d.known) == 0 {
+		return changelog.Point{}
+	}
+	return d.known[len(d.known)-1]
+}
+
+func (d simDisk) cut(n int) simDisk {
+	return simDisk{slices.Clone(d.batches[:n]), slices.Clone(d.known[:n])}
+}
+
+type simNode struct {
+	s        *simulation
+	name     string
+	disk     simDisk
+	keep     int                 // so many batches of the disk are safe, because the log was trimmed for them
+	appender *changelog.Appender // nil: crashed or fenced
+	valid    atomic.Bool         // its lease, as it believes
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	s := &simulation{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), chaos: rand.New(rand.NewPCG(seed, 2)),
+		released: map[uint64]string{}, count: map[string]int{},
+	}
+	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
+	s.faults = changelogtest.Faults{
+		Delay:   time.Duration(s.rng.IntN(50)) * time.Millisecond,
+		Timeout: time.Second,
+		// Most messages arrive, so that there is something to lose.
+		LostRequests: some(0.02), LateRequests: some(0.02), RepeatedRequests: some(0.1), LostAnswers: some(0.02), NewLeaders: some(0.02),
+	}
+	t.Cleanup(func() {
+		for _, n := range s.nodes {
+			if n.appender != nil {
+				n.appender.Close()
+			}
+		}
+	})
+	s.large = s.rng.IntN(5) == 0
+	s.log = changelogtest.NewLog(seed, changelogtest.Faults{})
+	if err := s.log.Create(t.Context(), simInstance); err != nil {
+		t.Fatal(err)
+	}
+	s.log.SetFaults(s.faults)
+	return s
+}
+
+func (s *simulation) saw(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count[what]++
+}
+
+func (s *simulation) run() {
+	s.adopt()
+	for range 15 + s.rng.IntN(35) {
+		s.step()
+		time.Sleep(time.Duration(s.rng.IntN(300)) * time.Millisecond)
+	}
+	s.finish()
+}
+
+func (s *simulation) step() {
+	n := s.nodes[s.rng.IntN(len(s.nodes))]
+	if s.rng.IntN(3) > 0 {
+		n = s.owner
+	}
+	switch pick := s.rng.IntN(100); {
+	case pick < 60:
+		for range 1 + s.rng.IntN(12) {
+			n.append(s.next())
+		}
+	case pick < 70:
+		n.crash()
+	case pick < 80:
+		if n.appender == nil {
+			s.saw("restarted")
+			n.open()
+		}
+	case pick < 84:
+		s.adopt()
+	case pick < 88:
+		n.valid.Store(!n.valid.Load())
+	case pick < 92:
+		n.trim()
+	case pick < 95:
+		s.log.Elect(simInstance, s.rng.IntN(3))
+	case pick < 96:
+		s.saw("hole")
+		if stat, err := s.log.Stat(s.t.Context(), simInstance); err == nil && stat.Last >= stat.First {
+			s.log.Hole(simInstance, 0, stat.First+changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1))))
+		}
+	default:
+		away := s.rng.Perm(3)[:1+s.rng.IntN(2)]
+		if len(away) == 2 {
+			s.saw("no majority")
+		}
+		heal := s.log.Cut(simInstance, away...)
+		time.AfterFunc(time.Duration(s.rng.IntN(3000))*time.Millisecond, heal)
+	}
+}
+
+// next makes the data of a batch, each another one, and some of several parts.
+func (s *simulation) next() []byte {
+	s.payload++
+	data := fmt.Appendf(nil, "batch %d ", s.payload)
+	if s.large && s.rng.IntN(20) == 0 {
+		data = append(data, make([]byte, changelog.PartBytes+s.rng.IntN(changelog.PartBytes))...)
+	}
+	return data
+}
+
+// adopt makes a new node the owner. It begins with the newest checkpoint.
+func (s *simulation) adopt() {
+	keep := len(s.checkpoint.batches)
+	n := &simNode{s: s, name: fmt.Sprintf("n%d", len(s.nodes)), disk: s.checkpoint.cut(keep), keep: keep}
+	s.mu.Lock()
+	s.owner = n
+	s.nodes = append(s.nodes, n)
+	s.mu.Unlock()
+	s.saw("adopted")
+	n.open()
+}
+
+// open opens the log with what the disk has, as often as it takes unless the node is fenced.
+func (n *simNode) open() {
+	n.valid.Store(true)
+	for range 20 {
+		a, err := changelog.OpenAppender(n.s.t.Context(), n.options())
+		if err == nil {
+			n.appender = a
+			return
+		}
+		for _, never := range []error{changelog.ErrWentBack, changelog.ErrTrimmed, changelog.ErrMissing, errSim} {
+			if errors.Is(err, never) {
+				n.s.t.Fatalf("%s opens the log: %v", n.name, err)
+			}
+		}
+		if errors.Is(err, changelog.ErrFenced) {
+			return
+		}
+		if errors.Is(err, changelog.ErrHole) {
+			n.s.log.Elect(simInstance, n.s.rng.IntN(3))
+		}
+		n.valid.Store(true)
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+var errSim = errors.New("a batch does not follow on the store")
+
+func (n *simNode) options() changelog.AppenderOptions {
+	from := n.disk.from()
+	n.s.mu.Lock()
+	defer n.s.mu.Unlock()
+	return changelog.AppenderOptions{
+		Log: n.s.log, Instance: simInstance, Node: n.name, From: from, Released: uint64(len(n.s.released)), Logger: n.s.logger(),
+		Local: func(yield func([]byte, error) bool) {
+			for _, b := range n.disk.batches[from.Number:] {
+				if !yield([]byte(b), nil) {
+					return
+				}
+			}
+		},
+		Apply: func(_ context.Context, b changelog.StoredBatch) error {
+			if b.Number != uint64(len(n.disk.batches))+1 {
+				return fmt.Errorf("%w: number %d on %d", errSim, b.Number, len(n.disk.batches))
+			}
+			n.disk.batches, n.disk.known = append(n.disk.batches, string(b.Data)), append(n.disk.known, b.Point)
+			n.s.saw("applied")
+			return nil
+		},
+		NextEpoch: func(context.Context) (uint64, error) { return n.s.nextEpoch(n) },
+		Valid:     n.valid.Load,
+	}
+}
+
+// nextEpoch may fail, with or without an effect. Nobody is fenced by it alone: some nodes learn of another owner only from the log.
+func (s *simulation) nextEpoch(n *simNode) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner != n {
+		return 0, changelog.ErrFenced
+	}
+	fails := s.chaos.IntN(10) == 0
+	if fails && s.chaos.IntN(2) == 0 {
+		return 0, errors.New("no answer")
+	}
+	s.epoch++
+	if fails {
+		return 0, errors.New("no answer")
+	}
+	return s.epoch, nil
+}
+
+func (n *simNode) append(data []byte) {
+	a := n.appender
+	if a == nil || a.State().WaitingBytes > 2<<20 {
+		return // it would wait for room
+	}
+	n.disk.batches, n.disk.known = append(n.disk.batches, string(data)), append(n.disk.known, a.State().Released)
+	p := a.Append(data)
+	if p.Number() != uint64(len(n.disk.batches)) && p.Number() != 0 {
+		n.s.t.Errorf("%s: batch %d of the store has number %d in the log", n.name, len(n.disk.batches), p.Number())
+	}
+	go func() {
+		if err := p.Wait(context.Background()); err != nil {
+			n.s.saw("failed")
+			return
+		}
+		n.s.release(n, p.Number(), string(data))
+	}()
+}
+
+func (s *simulation) release(n *simNode, number uint64, data string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count["released"]++
+	if _, twice := s.released[number]; twice {
+		s.t.Errorf("%s releases batch %d, which was released before", n.name, number)
+	}
+	s.released[number] = data
+}
+
+// crash ends a node. Its disk loses what was written last, and keeps what a checkpoint has forced to it.
+func (n *simNode) crash() {
+	if n.appender == nil {
+		return
+	}
+	n.s.saw("crashed")
+	n.appender.Close()
+	n.appender = nil
+	n.disk = n.disk.cut(max(n.keep, len(n.disk.batches)-n.s.rng.IntN(4)))
+}
+
+// trim makes a checkpoint of what the node's newest batch knows to be released, and trims the log up to there.
+func (n *simNode) trim() {
+	if n != n.s.owner || n.appender == nil || n.disk.from().Number <= uint64(len(n.s.checkpoint.batches)) {
+		return
+	}
+	at := n.disk.from()
+	checkpoint := n.disk.cut(int(at.Number))
+	checkpoint.known[at.Number-1] = at
+	n.s.checkpoint = checkpoint
+	n.keep = len(n.disk.batches) // the newest batch knows how far the log may be trimmed
+	if n.s.log.Trim(n.s.t.Context(), simInstance, at.Position) == nil {
+		n.s.saw("trimmed")
+	}
+}
+
+// logger counts what appenders say.
+func (s *simulation) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+
+func (s *simulation) Write(line []byte) (int, error) {
+	for level, what := range map[string]string{"WARN": "suspect", "INFO": "works again", "ERROR": "cannot go on"} {
+		if strings.Contains(string(line), "level="+level) {
+			s.saw(what)
+		}
+	}
+	return len(line), nil
+}
+
+// finish lets the last owner read everything.
+func (s *simulation) finish() {
+	time.Sleep(10 * time.Second) // late messages arrive, cuts heal
+	s.log.SetFaults(changelogtest.Faults{})
+	s.adopt()
+	s.countIncomplete()
+	last := s.owner
+	if last.appender == nil {
+		s.t.Fatal("a healthy log cannot be opened")
+	}
+	final := s.next()
+	last.append(final)
+	time.Sleep(time.Minute)
+	for _, n := range s.nodes {
+		if n != last && n.appender != nil {
+			// The last owner has fenced it. A node that has nothing to append has not noticed.
+			n.append(s.next())
+		}
+	}
+	time.Sleep(time.Minute)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored := last.disk.batches
+	if s.released[uint64(len(stored))] != string(final) {
+		s.t.Errorf("%s does not release batch %d", last.name, len(stored))
+	}
+	for number, data := range s.released {
+		if number > uint64(len(stored)) || stored[number-1] != data {
+			s.t.Errorf("batch %d was released, and %s does not have it", number, last.name)
+		}
+	}
+	seen := map[string]bool{}
+	for i, data := range stored {
+		if seen[data] {
+			s.t.Errorf("%s has the data of batch %d twice", last.name, i+1)
+		}
+		seen[data] = true
+	}
+	for _, n := range s.nodes {
+		if n.appender == nil {
+			continue
+		}
+		state := n.appender.State()
+		if n != last && state.Status != changelog.Ended {
+			s.t.Errorf("%s was fenced and has state %+v", n.name, state)
+		}
+		// What a store holds of released batches is what the last one holds.
+		if have := n.disk.batches[:state.Released.Number]; !slices.Equal(have, stored[:len(have)]) {
+			s.t.Errorf("%s and %s have different batches up to %d", n.name, last.name, len(have))
+		}
+	}
+}
+
+// countIncomplete counts batches of several parts that were not completed.
+func (s *simulation) countIncomplete() {
+	var before changelog.Entry
+	for e, err := range s.log.Read(s.t.Context(), simInstance, s.checkpoint.from().Position+1) {
+		if err != nil {
+			return
+		}
+		if before.Part < before.Parts && e.Epoch > before.Epoch {
+			s.saw("incomplete")
+		}
+		before = e
+	}
+}
