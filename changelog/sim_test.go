@@ -132,7 +132,7 @@ func (s *simulation) run() {
 	s.adopt()
 	for range 15 + s.rng.IntN(35) {
 		s.step()
-		time.Sleep(time.Duration(s.rng.IntN(300)) * time.Millisecond)
+		advance(time.Duration(s.rng.IntN(300)) * time.Millisecond)
 	}
 	s.finish()
 }
@@ -220,7 +220,7 @@ func (n *simNode) open() {
 			n.s.log.Elect(simInstance, n.s.rng.IntN(3))
 		}
 		n.valid.Store(true)
-		time.Sleep(100 * time.Millisecond)
+		advance(100 * time.Millisecond)
 	}
 }
 
@@ -339,7 +339,7 @@ func (s *simulation) Write(line []byte) (int, error) {
 
 // finish lets the last owner read everything.
 func (s *simulation) finish() {
-	time.Sleep(10 * time.Second) // late messages arrive, cuts heal
+	advance(10 * time.Second) // late messages arrive, cuts heal
 	s.log.SetFaults(changelogtest.Faults{})
 	s.adopt()
 	s.countIncomplete()
@@ -349,14 +349,14 @@ func (s *simulation) finish() {
 	}
 	final := s.next()
 	last.append(final)
-	time.Sleep(time.Minute)
+	advance(time.Minute)
 	for _, n := range s.nodes {
 		if n != last && n.appender != nil {
 			// The last owner has fenced it. A node that has nothing to append has not noticed.
 			n.append(s.next())
 		}
 	}
-	time.Sleep(time.Minute)
+	advance(time.Minute)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stored := last.disk.batches
@@ -402,4 +402,10 @@ func (s *simulation) countIncomplete() {
 		}
 		before = e
 	}
+}
+
+// advance lets time pass, and then everything that it has set off.
+func advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
