@@ -149,7 +149,6 @@ func TestBrokenLogIsCaught(t *testing.T) {
 	for name, tc := range map[string]struct {
 		caughtBy, says string
 		faults         Faults
-		inVain         bool
 		log            brokenLog
 	}{
 		"create begins again": {caughtBy: "CreateTwice", says: "leave it alone", log: brokenLog{
@@ -333,18 +332,18 @@ func TestBrokenLogIsCaught(t *testing.T) {
 				return &w
 			},
 		}},
-		"writers leave a goroutine": {caughtBy: "Goroutines", says: "end them in Close", inVain: true, log: brokenLog{
-			writer: func(_ *Log, _ string, w brokenWriter) changelog.Writer {
-				go func() { <-t.Context().Done() }()
-				return &w
+		"writers leave a goroutine": {caughtBy: "Goroutines", says: "end them in Close", log: brokenLog{
+			open: func(ctx context.Context, l *Log, instance string, marker changelog.Record) (changelog.Writer, error) {
+				go func() { <-ctx.Done() }()
+				return l.Open(ctx, instance, marker)
 			},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := slices.IndexFunc(logChecks, func(c logCheck) bool { return c.name == tc.caughtBy })
-			expectCaught(t, tc.says, tc.inVain, func(r suitetest.T) {
+			expectCaught(t, tc.says, func(r suitetest.T, seed uint64) {
 				driver := tc.log
-				driver.Log = NewLog(1, tc.faults)
+				driver.Log = NewLog(seed, tc.faults)
 				driver.MaxBytes = suiteBytes
 				logChecks[i].play(r, &driver, suiteBytes)
 			})

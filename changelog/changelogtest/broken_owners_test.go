@@ -18,6 +18,8 @@ type brokenOwners struct {
 	get   func(ctx context.Context, o *Owners, key string) (changelog.Versioned, error)
 	set   func(ctx context.Context, o *Owners, key string, old changelog.Version, value []byte) (changelog.Version, error)
 	watch func(ctx context.Context, o *Owners, prefix string) iter.Seq2[changelog.Versioned, error]
+	// outlives, if it is set, is the context of all watches.
+	outlives context.Context
 }
 
 func (b *brokenOwners) Get(ctx context.Context, key string) (changelog.Versioned, error) {
@@ -35,6 +37,9 @@ func (b *brokenOwners) CompareAndSet(ctx context.Context, key string, old change
 }
 
 func (b *brokenOwners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
+	if b.outlives != nil {
+		ctx = b.outlives
+	}
 	if b.watch != nil {
 		return b.watch(ctx, b.Owners, prefix)
 	}
@@ -77,7 +82,6 @@ func TestBrokenOwnersAreCaught(t *testing.T) {
 	for name, tc := range map[string]struct {
 		caughtBy, says string
 		faults         Faults
-		inVain         bool
 		owners         brokenOwners
 	}{
 		"it does not compare": {caughtBy: "CompareAndSet", says: "want changelog.ErrLost", owners: brokenOwners{
@@ -130,7 +134,7 @@ func TestBrokenOwnersAreCaught(t *testing.T) {
 				return v, err
 			},
 		}},
-		"an empty value is none": {caughtBy: "Values", says: "keeps returning version 0", inVain: true, owners: brokenOwners{
+		"an empty value is none": {caughtBy: "Values", says: "keeps returning version 0", owners: brokenOwners{
 			get: func(ctx context.Context, o *Owners, key string) (changelog.Versioned, error) {
 				v, err := o.Get(ctx, key)
 				if len(v.Value) == 0 {
@@ -147,7 +151,7 @@ func TestBrokenOwnersAreCaught(t *testing.T) {
 		"a watch has no values at first": {caughtBy: "Watch", says: "before the zero value", owners: watchWith(func(n int, _ *changelog.Versioned) (bool, bool) {
 			return n < 2, false
 		})},
-		"a watch has no zero value": {caughtBy: "WatchNothing", says: "then a zero Versioned", inVain: true, owners: watchWith(func(_ int, v *changelog.Versioned) (bool, bool) {
+		"a watch has no zero value": {caughtBy: "WatchNothing", says: "then a zero Versioned", owners: watchWith(func(_ int, v *changelog.Versioned) (bool, bool) {
 			return v.Version == 0, false
 		})},
 		"a watch yields older values": {caughtBy: "Watch", says: "behind version", owners: func() brokenOwners {
@@ -169,23 +173,22 @@ func TestBrokenOwnersAreCaught(t *testing.T) {
 		"a watch ends": {caughtBy: "SlowWatch", says: "its context has not", owners: watchWith(func(n int, _ *changelog.Versioned) (bool, bool) {
 			return false, n == 3
 		})},
-		"a watch outlives its context": {caughtBy: "Watch", says: "when its context has ended", inVain: true, owners: brokenOwners{
-			watch: func(_ context.Context, o *Owners, prefix string) iter.Seq2[changelog.Versioned, error] {
-				return o.Watch(t.Context(), prefix)
-			},
-		}},
-		"watches leave a goroutine": {caughtBy: "Goroutines", says: "end them when a watcher", inVain: true, owners: brokenOwners{
+		"a watch outlives its context": {caughtBy: "Watch", says: "when its context has ended", owners: brokenOwners{outlives: t.Context()}},
+		"watches leave a goroutine": {caughtBy: "Goroutines", says: "end them when a watcher", owners: brokenOwners{
 			watch: func(ctx context.Context, o *Owners, prefix string) iter.Seq2[changelog.Versioned, error] {
-				go func() { <-t.Context().Done() }()
+				go func() { <-ctx.Done() }()
 				return o.Watch(ctx, prefix)
 			},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := slices.IndexFunc(ownerChecks, func(c ownerCheck) bool { return c.name == tc.caughtBy })
-			expectCaught(t, tc.says, tc.inVain, func(r suitetest.T) {
+			expectCaught(t, tc.says, func(r suitetest.T, seed uint64) {
 				driver := tc.owners
-				driver.Owners = NewOwners(1, tc.faults)
+				driver.Owners = NewOwners(seed, tc.faults)
+				if driver.outlives != nil {
+					driver.outlives = r.Context()
+				}
 				ownerChecks[i].play(r, &driver)
 			})
 		})

@@ -99,7 +99,7 @@ func ended() context.Context {
 
 // eventually waits for a condition, and returns false if ctx ends first.
 func eventually(ctx context.Context, condition func() bool) bool {
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		select {
