@@ -97,7 +97,8 @@ func (s *Server) wait(ctx context.Context) error {
 }
 
 // Ready returns nil if the server knows the leader of the cluster and has everything that it should have a copy of. Otherwise the
-// error says what is missing. While one server is not ready, no other one may be stopped.
+// error says what is missing. While one server is not ready, no other one may be stopped. A server notices after some 20 seconds
+// that a majority is gone.
 func (s *Server) Ready() error {
 	if err := s.health(server.HealthzOptions{}); err != nil {
 		return fmt.Errorf("natsserver: not ready: %w", err)

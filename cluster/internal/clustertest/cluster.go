@@ -47,7 +47,7 @@ func start(edit func(*natsserver.Options)) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{dir: dir}
-	peers, err := freeAddresses()
+	peers, err := FreeAddresses()
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -73,8 +73,8 @@ func start(edit func(*natsserver.Options)) (*Cluster, error) {
 	return c, nil
 }
 
-// freeAddresses returns addresses that nobody listens on, below the ports that systems give to outgoing connections.
-func freeAddresses() ([]string, error) {
+// FreeAddresses returns an address for each server of a cluster. Nobody listens on them, and they are below the ports that systems give to outgoing connections.
+func FreeAddresses() ([]string, error) {
 	var addresses []string
 	var listeners []net.Listener
 	for attempts := 0; len(addresses) < Size; attempts++ {
