@@ -345,7 +345,7 @@ func TestBrokenLogIsCaught(t *testing.T) {
 				driver := tc.log
 				driver.Log = NewLog(seed, tc.faults)
 				driver.MaxBytes = suiteBytes
-				logChecks[i].play(r, &driver, suiteBytes)
+				logChecks[i].play(r, [2]changelog.Log{&driver, &driver}, suiteBytes)
 			})
 		})
 	}

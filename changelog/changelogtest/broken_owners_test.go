@@ -189,7 +189,7 @@ func TestBrokenOwnersAreCaught(t *testing.T) {
 				if driver.outlives != nil {
 					driver.outlives = r.Context()
 				}
-				ownerChecks[i].play(r, &driver)
+				ownerChecks[i].play(r, [2]changelog.Owners{&driver, &driver})
 			})
 		})
 	}

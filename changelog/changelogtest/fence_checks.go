@@ -14,7 +14,7 @@ func refusedOwners(b *logBench) {
 	records := o.batches(1, 4)
 	p := b.append(w, records[:2]...)
 	for _, late := range []owner{{3, "node-2"}, {2, "node-1"}, {1, "node-2"}} {
-		if _, err := b.log.Open(b.ctx, b.instance, late.marker()); !errors.Is(err, changelog.ErrFenced) {
+		if _, err := b.other.Open(b.ctx, b.instance, late.marker()); !errors.Is(err, changelog.ErrFenced) {
 			b.t.Fatalf("Open with epoch %d of %s = %v when the stream holds epoch %d of %s, want changelog.ErrFenced: an epoch belongs to the node of its "+
 				"first record of the kind Opened, and a higher one to whoever raised it", late.epoch, late.node, err, o.epoch, o.node)
 		}

@@ -19,11 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const maxBytes = 16 << 20
 
 func TestMemoryLog(t *testing.T) {
-	changelogtest.TestLog(t, changelogtest.LogHarness{MaxBytes: maxBytes, Open: func(*testing.T) changelog.Log {
-		log := changelogtest.NewLog(1, changelogtest.Faults{})
-		log.MaxBytes = maxBytes
-		return log
-	}})
+	log := changelogtest.NewLog(1, changelogtest.Faults{})
+	log.MaxBytes = maxBytes
+	changelogtest.TestLog(t, changelogtest.LogHarness{MaxBytes: maxBytes, Open: func(*testing.T) changelog.Log { return log }})
 }
 
 const instance = "instance-1"

@@ -13,13 +13,13 @@ import (
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
-// TestOwners checks a driver against the contract of [changelog.Owners]. Each check is a subtest, calls open once and uses keys of its
-// own, so that one cluster can serve all. open registers cleanup with t.Cleanup. One check counts goroutines, so that no test should
-// run in parallel.
+// TestOwners checks a driver against the contract of [changelog.Owners]. Each check is a subtest. It calls open twice, for two nodes, and uses
+// keys of its own, so that one cluster can serve all. open registers cleanup with t.Cleanup. One check counts goroutines, so that no
+// test should run in parallel.
 func TestOwners(t *testing.T, open func(t *testing.T) changelog.Owners) {
 	t.Helper()
 	for _, c := range ownerChecks {
-		t.Run(c.name, func(t *testing.T) { c.play(t, open(t)) })
+		t.Run(c.name, func(t *testing.T) { c.play(t, [2]changelog.Owners{open(t), open(t)}) })
 	}
 }
 
@@ -43,17 +43,20 @@ var ownerChecks = []ownerCheck{
 // ownerBench is what one check works with.
 type ownerBench struct {
 	t      suitetest.T
-	owners changelog.Owners
+	owners changelog.Owners // of one node
+	other  changelog.Owners // of another
 	ctx    context.Context
 	prefix string // of its keys
 }
 
-func (c ownerCheck) play(t suitetest.T, owners changelog.Owners) {
+func (c ownerCheck) play(t suitetest.T, owners [2]changelog.Owners) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c.run(&ownerBench{t: t, owners: owners, ctx: ctx, prefix: "i." + newName() + "."})
+	c.run(&ownerBench{t: t, owners: owners[0], other: owners[1], ctx: ctx, prefix: "i." + newName() + "."})
 }
+
+func (b *ownerBench) node(i int) changelog.Owners { return []changelog.Owners{b.owners, b.other}[i%2] }
 
 func (b *ownerBench) set(key string, old changelog.Version, value string) changelog.Version {
 	b.t.Helper()
@@ -67,7 +70,7 @@ func (b *ownerBench) set(key string, old changelog.Version, value string) change
 // lose demands that a change is refused.
 func (b *ownerBench) lose(key string, old changelog.Version) {
 	b.t.Helper()
-	if v, err := b.owners.CompareAndSet(b.ctx, b.prefix+key, old, []byte("too late")); !errors.Is(err, changelog.ErrLost) {
+	if v, err := b.other.CompareAndSet(b.ctx, b.prefix+key, old, []byte("too late")); !errors.Is(err, changelog.ErrLost) {
 		b.t.Fatalf("CompareAndSet of %q from a version %d that it does not have = %d, %v, want changelog.ErrLost: every code of the store that says "+
 			"so counts", key, old, v, err)
 	}
@@ -140,7 +143,7 @@ func raceForVersion(b *ownerBench) {
 	for round := range 20 {
 		versions := make([]changelog.Version, 8)
 		errs := suitetest.Together(len(versions), func(i int) (err error) {
-			versions[i], err = b.owners.CompareAndSet(b.ctx, b.prefix+"raced", old, fmt.Append(nil, round, i))
+			versions[i], err = b.node(i).CompareAndSet(b.ctx, b.prefix+"raced", old, fmt.Append(nil, round, i))
 			return err
 		})
 		winner := -1
@@ -165,13 +168,13 @@ func raceForVersion(b *ownerBench) {
 // A number that everybody raises by one loses none.
 func countTogether(b *ownerBench) {
 	const nodes, times = 8, 5
-	errs := suitetest.Together(nodes, func(int) error {
+	errs := suitetest.Together(nodes, func(i int) error {
 		for done := 0; done < times; {
-			v, err := b.owners.Get(b.ctx, b.prefix+"count")
+			v, err := b.node(i).Get(b.ctx, b.prefix+"count")
 			if err != nil {
 				return err
 			}
-			_, err = b.owners.CompareAndSet(b.ctx, b.prefix+"count", v.Version, append(v.Value, '+'))
+			_, err = b.node(i).CompareAndSet(b.ctx, b.prefix+"count", v.Version, append(v.Value, '+'))
 			if err == nil {
 				done++
 			} else if !errors.Is(err, changelog.ErrLost) {
@@ -215,7 +218,7 @@ func (b *ownerBench) watch(ctx context.Context, prefix string) (values map[strin
 	changes = make(watched)
 	go func() {
 		defer close(changes)
-		for v, err := range b.owners.Watch(ctx, prefix) {
+		for v, err := range b.other.Watch(ctx, prefix) {
 			if err != nil {
 				if ctx.Err() == nil {
 					b.t.Errorf("Watch ends with %v, and nothing is wrong with the cluster", err)

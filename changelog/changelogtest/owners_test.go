@@ -13,7 +13,8 @@ import (
 )
 
 func TestMemoryOwners(t *testing.T) {
-	changelogtest.TestOwners(t, func(*testing.T) changelog.Owners { return changelogtest.NewOwners(1, changelogtest.Faults{}) })
+	o := changelogtest.NewOwners(1, changelogtest.Faults{})
+	changelogtest.TestOwners(t, func(*testing.T) changelog.Owners { return o })
 }
 
 func set(t *testing.T, o *changelogtest.Owners, old changelog.Version, value string) changelog.Version {

@@ -20,8 +20,8 @@ const patience = 2 * time.Minute
 
 // LogHarness is what [TestLog] needs to know about a driver.
 type LogHarness struct {
-	// Open returns a log. Each check calls it once and makes streams of its own, so that one cluster can serve all. Open registers
-	// cleanup with t.Cleanup.
+	// Open connects to the log as one node does. Each check calls it twice, for two nodes, and makes streams of its own, so that one cluster can
+	// serve all. Connect to another server each time if there are several. Open registers cleanup with t.Cleanup.
 	Open func(t *testing.T) changelog.Log
 	// MaxBytes is the bound of a stream that the log makes, at least 16 MB. One check fills a stream; 0 leaves it out.
 	MaxBytes int64
@@ -32,7 +32,7 @@ type LogHarness struct {
 func TestLog(t *testing.T, h LogHarness) {
 	t.Helper()
 	for _, c := range logChecks {
-		t.Run(c.name, func(t *testing.T) { c.play(t, h.Open(t), h.MaxBytes) })
+		t.Run(c.name, func(t *testing.T) { c.play(t, [2]changelog.Log{h.Open(t), h.Open(t)}, h.MaxBytes) })
 	}
 }
 
@@ -66,7 +66,8 @@ var logChecks = []logCheck{
 // logBench is what one check works with.
 type logBench struct {
 	t        suitetest.T
-	log      changelog.Log
+	log      changelog.Log // of node-1
+	other    changelog.Log // of node-2
 	ctx      context.Context
 	instance string
 	maxBytes int64
@@ -74,16 +75,16 @@ type logBench struct {
 }
 
 // play runs a check on a stream that does not exist before and after.
-func (c logCheck) play(t suitetest.T, log changelog.Log, maxBytes int64) {
+func (c logCheck) play(t suitetest.T, logs [2]changelog.Log, maxBytes int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	b := &logBench{t: t, log: log, ctx: ctx, instance: newName(), maxBytes: maxBytes}
+	b := &logBench{t: t, log: logs[0], other: logs[1], ctx: ctx, instance: newName(), maxBytes: maxBytes}
 	defer func() {
 		for _, w := range b.writers {
 			_ = w.Close()
 		}
-		_ = log.Delete(ctx, b.instance)
+		_ = b.log.Delete(ctx, b.instance)
 	}()
 	c.run(b)
 }
@@ -146,9 +147,17 @@ func (b *logBench) create() {
 	}
 }
 
-func (b *logBench) open(o owner) changelog.Writer {
+// open opens the stream from the owner's node, whose server may not know yet that there is one.
+func (b *logBench) open(o owner) (w changelog.Writer) {
 	b.t.Helper()
-	w, err := b.log.Open(b.ctx, b.instance, o.marker())
+	log := b.log
+	if o.node == "node-2" {
+		log = b.other
+	}
+	err := changelog.ErrUnknown
+	for i := 0; i < 5 && errors.Is(err, changelog.ErrUnknown); i++ {
+		w, err = log.Open(b.ctx, b.instance, o.marker())
+	}
 	if err != nil {
 		b.t.Fatalf("Open with epoch %d of %s = %v, want nil: the stream holds no higher epoch, and none of another node", o.epoch, o.node, err)
 	}
@@ -187,9 +196,9 @@ func (b *logBench) append(w changelog.Writer, records ...changelog.Record) []cha
 }
 
 // tryRead returns the entries from a position on.
-func (b *logBench) tryRead(from changelog.Position) (entries []changelog.Entry, err error) {
+func (b *logBench) tryRead(log changelog.Log, from changelog.Position) (entries []changelog.Entry, err error) {
 	b.t.Helper()
-	for e, err := range b.log.Read(b.ctx, b.instance, from) {
+	for e, err := range log.Read(b.ctx, b.instance, from) {
 		if err != nil {
 			return entries, err
 		}
@@ -202,11 +211,18 @@ func (b *logBench) tryRead(from changelog.Position) (entries []changelog.Entry, 
 	return entries, nil
 }
 
-func (b *logBench) read(from changelog.Position) []changelog.Entry {
+// read returns the entries from a position on, as both nodes see them.
+func (b *logBench) read(from changelog.Position) (entries []changelog.Entry) {
 	b.t.Helper()
-	entries, err := b.tryRead(from)
-	if err != nil {
-		b.t.Fatalf("Read from %d = %v after %d entries, want all up to the committed end", from, err, len(entries))
+	for _, log := range []changelog.Log{b.log, b.other} {
+		before := len(entries)
+		var err error
+		if entries, err = b.tryRead(log, from); err != nil {
+			b.t.Fatalf("Read from %d = %v after %d entries, want all up to the committed end", from, err, len(entries))
+		}
+		if len(entries) < before {
+			b.t.Fatalf("Read from %d yields %d entries to one node and then %d to the other: go up to the end that the leader knows", from, before, len(entries))
+		}
 	}
 	return entries
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
@@ -23,13 +24,16 @@ func TestSlowDriversPass(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					log := NewLog(1, f)
 					log.MaxBytes = suiteBytes
-					c.play(t, log, suiteBytes)
+					c.play(t, [2]changelog.Log{log, log}, suiteBytes)
 				})
 			})
 		}
 		for _, c := range ownerChecks {
 			t.Run(c.name+"/"+delay.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { c.play(t, NewOwners(1, f)) })
+				synctest.Test(t, func(t *testing.T) {
+					o := NewOwners(1, f)
+					c.play(t, [2]changelog.Owners{o, o})
+				})
 			})
 		}
 	}
