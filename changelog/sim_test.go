@@ -38,7 +38,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"incomplete", "no majority", "hole",
+		"incomplete", "void", "no majority", "hole",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -50,9 +50,10 @@ const simInstance = "i"
 
 // simulation is one instance with all nodes that ever owned it.
 type simulation struct {
-	t   *testing.T
-	rng *rand.Rand // of the main goroutine
-	log *changelogtest.Log
+	t    *testing.T
+	rng  *rand.Rand         // of the main goroutine
+	log  *changelogtest.Log // what happens to it
+	seen changelog.Log      // what nodes see of it
 
 	faults     changelogtest.Faults
 	checkpoint simDisk // where a node without a store begins
@@ -119,6 +120,10 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		t.Fatal(err)
 	}
 	s.log.SetFaults(s.faults)
+	s.seen = s.log
+	if s.rng.IntN(2) == 0 {
+		s.seen = &lateLog{Log: s.log, s: s}
+	}
 	return s
 }
 
@@ -231,7 +236,7 @@ func (n *simNode) options() changelog.AppenderOptions {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
 	return changelog.AppenderOptions{
-		Log: n.s.log, Instance: simInstance, Node: n.name, From: from, Released: uint64(len(n.s.released)), Logger: n.s.logger(),
+		Log: n.s.seen, Instance: simInstance, Node: n.name, From: from, Released: uint64(len(n.s.released)), Logger: n.s.logger(),
 		Local: func(yield func([]byte, error) bool) {
 			for _, b := range n.disk.batches[from.Number:] {
 				if !yield([]byte(b), nil) {
@@ -323,6 +328,45 @@ func (n *simNode) trim() {
 	if n.s.log.Trim(n.s.t.Context(), simInstance, at.Position) == nil {
 		n.s.saw("trimmed")
 	}
+}
+
+// lateLog accepts records of fenced writers behind the marker that fences them, which the contract of a log allows: they are void
+// by their epoch.
+type lateLog struct {
+	changelog.Log
+	s    *simulation
+	sent []changelog.Record // the newest of all writers; guarded by the lock of s
+}
+
+func (l *lateLog) Open(ctx context.Context, instance string, marker changelog.Record) (changelog.Writer, error) {
+	w, err := l.Log.Open(ctx, instance, marker)
+	return &lateWriter{w, l}, err
+}
+
+type lateWriter struct {
+	changelog.Writer
+	log *lateLog
+}
+
+func (w *lateWriter) Append(r changelog.Record) changelog.Ticket {
+	if late, ok := w.log.draw(r); ok {
+		w.Writer.Append(late) // if it fails, so does r
+	}
+	return w.Writer.Append(r)
+}
+
+// draw remembers a record and returns one of a lower epoch, or none.
+func (l *lateLog) draw(r changelog.Record) (late changelog.Record, ok bool) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.sent = append(l.sent, r)
+	l.sent = l.sent[max(0, len(l.sent)-20):]
+	late = l.sent[l.s.chaos.IntN(len(l.sent))]
+	if late.Epoch == r.Epoch || l.s.chaos.IntN(2) == 0 {
+		return late, false
+	}
+	l.s.count["void"]++
+	return late, true
 }
 
 // logger counts what appenders say.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,10 +72,12 @@ func TestStories(t *testing.T) {
 type story struct {
 	log    *scriptedLog
 	nodes  map[string]*storyNode
-	owner  string
-	epoch  uint64
 	logger *slog.Logger
 	news   news
+
+	mu    sync.Mutex
+	owner string
+	epoch uint64
 }
 
 // storyNode is a node with its local store.
@@ -82,7 +85,7 @@ type storyNode struct {
 	disk     [][]byte
 	from     changelog.Point // what the newest batch of the disk knows
 	released uint64
-	valid    bool
+	valid    atomic.Bool
 	appender *changelog.Appender
 }
 
@@ -117,7 +120,8 @@ func (n *news) take() string {
 
 func (s *story) node(name string) *storyNode {
 	if s.nodes[name] == nil {
-		s.nodes[name] = &storyNode{valid: true}
+		s.nodes[name] = new(storyNode)
+		s.nodes[name].valid.Store(true)
 	}
 	return s.nodes[name]
 }
@@ -158,8 +162,10 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	case "answer":
 		l.answer(number(0)-1, arg(1))
 	case "lease":
-		s.node(name).valid = arg(1) == "ok"
+		s.node(name).valid.Store(arg(1) == "ok")
 	case "owner":
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.owner = name
 		if arg(1) != "" {
 			s.epoch = uint64(number(1))
@@ -171,10 +177,16 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	case "released":
 		s.node(name).released = uint64(number(1))
 	case "cut":
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.entries = l.entries[:number(0)]
 	case "trim":
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.trimmed = number(0)
 	case "damage":
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		e := &l.entries[number(0)-1]
 		e.Data = append([]byte("not "), e.Data...)
 	case "wait":
@@ -218,6 +230,8 @@ func (s *story) open(t *testing.T, name string) string {
 			return nil
 		},
 		NextEpoch: func(context.Context) (uint64, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			if s.owner == "" {
 				s.owner = name
 			}
@@ -227,7 +241,7 @@ func (s *story) open(t *testing.T, name string) string {
 			s.epoch++
 			return s.epoch, nil
 		},
-		Valid: func() bool { return n.valid },
+		Valid: n.valid.Load,
 	})
 	if err != nil {
 		return err.Error() + "\n"
