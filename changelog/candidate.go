@@ -2,7 +2,6 @@ package changelog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -107,7 +106,7 @@ func (c *candidate) see(v Versioned) {
 		return
 	}
 	next := &silence{version: v.Version, since: time.Now()}
-	if err := json.Unmarshal(v.Value, &next.owner); err != nil {
+	if err := next.owner.UnmarshalJSON(v.Value); err != nil {
 		c.own.opts.Logger.Warn("the record of an instance is unreadable; it is left alone", "instance", instance, "error", err)
 		next.owner = Owner{}
 	}

@@ -3,10 +3,8 @@ package changelog
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +26,7 @@ type Keeper struct {
 
 	// born is where until begins, on the monotonic clock.
 	born  time.Time
-	until atomic.Int64 // the end of the lease
+	until atomic.Int64 // the end of the lease; 0: there is none
 
 	// last is held, for those who do not have the turn.
 	last     atomic.Pointer[Owner]
@@ -61,7 +59,6 @@ type finalError struct{ error }
 
 func newKeeper(owners Owners, instance, session string, opts LeaseOptions) *Keeper {
 	k := &Keeper{owners: owners, instance: instance, session: session, opts: opts, born: time.Now(), turn: make(chan struct{}, 1)}
-	k.until.Store(math.MinInt64)
 	k.ctx, k.cancel = context.WithCancelCause(context.Background())
 	return k
 }
@@ -170,7 +167,7 @@ func (k *Keeper) Close() {
 	k.cancel(errClosed)
 	k.background.Wait()
 	k.turn <- struct{}{}
-	k.until.Store(math.MinInt64)
+	k.until.Store(0)
 	<-k.turn
 }
 
@@ -236,7 +233,7 @@ func (k *Keeper) repeat(ctx context.Context, try func() error) error {
 		case <-k.ctx.Done():
 		case <-ctx.Done():
 			return fmt.Errorf("the record of instance %s cannot be written: %w, %w", k.instance, context.Cause(ctx), err)
-		case <-time.After(k.opts.Lease / 48):
+		case <-time.After(k.opts.Lease / 24):
 		}
 	}
 	return context.Cause(k.ctx)
@@ -282,7 +279,7 @@ func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) er
 	}
 	k.beat = max(k.beat, k.held.Beat) + 1
 	next.Node, next.Session, next.Beat, next.Lease, next.Released = k.opts.Node, k.session, k.beat, k.opts.Lease, k.released.Load()
-	value, err := json.Marshal(next)
+	value, err := next.MarshalJSON()
 	if err != nil {
 		return &finalError{err}
 	}
@@ -332,7 +329,7 @@ func (k *Keeper) read(ctx context.Context) (Owner, Version, error) {
 		return Owner{}, 0, err
 	}
 	var found Owner
-	if err := json.Unmarshal(got.Value, &found); err != nil {
+	if err := found.UnmarshalJSON(got.Value); err != nil {
 		return found, got.Version, fmt.Errorf("the record of instance %s is unreadable: %w", k.instance, err)
 	}
 	return found, got.Version, nil
@@ -348,7 +345,7 @@ func (k *Keeper) bounded(ctx context.Context) (context.Context, context.CancelFu
 // fenced ends the Keeper for good.
 func (k *Keeper) fenced(found Owner) error {
 	err := &FencedError{Instance: k.instance, Epoch: k.held.Epoch, Owner: found}
-	k.until.Store(math.MinInt64)
+	k.until.Store(0)
 	k.cancel(err)
 	k.opts.Logger.Error("another process owns the instance", "instance", k.instance, "epoch", err.Epoch, "node", found.Node, "now", found.Epoch)
 	return &finalError{err}

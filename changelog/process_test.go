@@ -1,9 +1,11 @@
 package changelog_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"testing"
@@ -76,18 +78,12 @@ func (l *link) pass(ctx context.Context) error {
 	return nil
 }
 
-// inTimeOf returns a record with its lease multiplied, and as it is if it is unreadable.
-func inTimeOf(value []byte, factor float64) []byte {
-	var o changelog.Owner
-	if json.Unmarshal(value, &o) != nil {
-		return value
-	}
-	o.Lease = time.Duration(float64(o.Lease) * factor)
-	text, err := json.Marshal(o)
-	if err != nil {
-		return value
-	}
-	return text
+// local is the lease of the process in the time of the test.
+func (l *link) local() time.Duration { return time.Duration(float64(lease) * l.slow) }
+
+// withLease returns a record with another lease.
+func withLease(value []byte, old, now time.Duration) []byte {
+	return bytes.Replace(value, fmt.Appendf(nil, `"lease_ns":%d`, old), fmt.Appendf(nil, `"lease_ns":%d`, now), 1)
 }
 
 func (l *link) Get(ctx context.Context, key string) (changelog.Versioned, error) {
@@ -95,9 +91,7 @@ func (l *link) Get(ctx context.Context, key string) (changelog.Versioned, error)
 		return changelog.Versioned{}, err
 	}
 	v, err := l.Owners.Get(ctx, key)
-	if l.slow != 1 {
-		v.Value = inTimeOf(v.Value, l.slow)
-	}
+	v.Value = withLease(v.Value, lease, l.local())
 	return v, err
 }
 
@@ -105,9 +99,7 @@ func (l *link) CompareAndSet(ctx context.Context, key string, old changelog.Vers
 	if err := l.pass(ctx); err != nil {
 		return 0, err
 	}
-	if l.slow != 1 {
-		value = inTimeOf(value, 1/l.slow)
-	}
+	value = withLease(value, l.local(), lease)
 	l.mu.Lock()
 	before, after := l.before, l.after
 	l.mu.Unlock()
@@ -133,9 +125,7 @@ func (l *link) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Ver
 				yield(changelog.Versioned{}, passErr)
 				return
 			}
-			if l.slow != 1 {
-				v.Value = inTimeOf(v.Value, l.slow)
-			}
+			v.Value = withLease(v.Value, lease, l.local())
 			if !yield(v, err) {
 				return
 			}
@@ -144,7 +134,7 @@ func (l *link) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Ver
 }
 
 func (l *link) options(node string) changelog.LeaseOptions {
-	return changelog.LeaseOptions{Node: node, Lease: time.Duration(float64(lease) * l.slow)}
+	return changelog.LeaseOptions{Node: node, Lease: l.local()}
 }
 
 // take is changelog.Take, for a test in which it succeeds. The Keeper is closed when the test ends.

@@ -1,0 +1,408 @@
+package changelog_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/changelog/changelogtest"
+)
+
+var (
+	ownerSeeds = flag.Int("owner-seeds", 60, "how many seeds TestOwnershipSimulation plays; with -short at most 20")
+	ownerSeed  = flag.Int64("owner-seed", -1, "play this seed alone and print its story")
+)
+
+// TestOwnershipSimulation lets nodes crash, stand still, lose their disks and their connections, with a store of owners that loses and
+// delays messages and answers with old values, and goes back in every fourth seed. Then it heals everything. It checks:
+//
+//   - An epoch of an instance is given once. If the store goes back, the log judges: it opens for the first who comes with a higher
+//     epoch than before.
+//   - When an instance is adopted, the leases of its earlier owners last no longer than their clocks are slower than the adopter's.
+//   - A checkpoint that an owner has named is not forgotten by the next one, and a drained instance is never adopted.
+//   - In the end each instance has one valid owner, and the log is open for it.
+//
+// A seed fixes what is done and when. Goroutines of the same moment run in any order, so a seed may need several runs to fail again.
+func TestOwnershipSimulation(t *testing.T) {
+	if *ownerSeed >= 0 {
+		simulateOwnership(t, uint64(*ownerSeed), true)
+		return
+	}
+	n := *ownerSeeds
+	if testing.Short() {
+		n = min(n, 20)
+	}
+	for seed := range uint64(n) {
+		simulateOwnership(t, seed, false)
+		if t.Failed() {
+			t.Fatalf("repeat with: go test ./changelog -run TestOwnershipSimulation -owner-seed %d -count 20", seed)
+		}
+	}
+	t.Logf("seeds 0 to %d", n-1)
+}
+
+func simulateOwnership(t *testing.T, seed uint64, story bool) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &ownership{
+			T: t, seed: seed, story: story, rng: rand.New(rand.NewPCG(seed, 1)), goesBack: seed%4 == 3,
+			owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
+			given:  map[string]*simProcess{}, opened: map[string]claim{}, named: map[string]changelog.Position{}, drained: map[string]bool{},
+		}
+		for i := range 3 {
+			w.nodes = append(w.nodes, &simNode{name: string(rune('a' + i)), slow: 1 + float64(w.rng.IntN(5)-2)/50})
+		}
+		w.play()
+		w.heal()
+		for _, p := range w.processes {
+			p.crash()
+		}
+	})
+}
+
+// ownership is one seed.
+type ownership struct {
+	*testing.T
+	seed     uint64
+	story    bool
+	rng      *rand.Rand // of the goroutine of the test
+	goesBack bool
+	owners   *changelogtest.Owners
+	nodes    []*simNode
+
+	mu        sync.Mutex
+	processes []*simProcess // all that were started
+	given     map[string]*simProcess
+	opened    map[string]claim // by instance: whom the log knows
+	named     map[string]changelog.Position
+	drained   map[string]bool
+}
+
+type claim struct {
+	epoch uint64
+	by    *simProcess
+}
+
+// simNode is a machine with a name, a clock and a disk.
+type simNode struct {
+	name  string
+	slow  float64
+	life  int         // how many disks it has lost
+	local uint64      // the epoch that its disk knows
+	runs  *simProcess // nil: none
+}
+
+func (n *simNode) instance() string { return fmt.Sprintf("%s%d", n.name, n.life) }
+
+// simProcess is a process of a node.
+type simProcess struct {
+	*link
+	w      *ownership
+	node   *simNode
+	rng    *rand.Rand // guarded by the lock of w, like what follows
+	keeps  []*changelog.Keeper
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (w *ownership) tell(format string, args ...any) {
+	if w.story {
+		w.Logf("%8s "+format, append([]any{time.Now().Sub(start()).Round(time.Millisecond)}, args...)...)
+	}
+}
+
+// start is when the clock of a bubble begins.
+func start() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// play does something at random, again and again.
+func (w *ownership) play() {
+	var restore func()
+	var resume []func()
+	for range 18 {
+		n := w.nodes[w.rng.IntN(len(w.nodes))]
+		p, action := n.runs, w.rng.IntN(10)
+		switch {
+		case p == nil:
+			w.run(n)
+		case action == 0:
+			w.tell("%s crashes", n.name)
+			p.crash()
+			n.runs = nil
+		case action == 1:
+			w.tell("%s crashes and loses its disk", n.name)
+			p.crash()
+			n.runs = nil
+			n.life, n.local = n.life+1, 0
+		case action == 2:
+			w.tell("%s stands still, and another process of its name begins without its disk", n.name)
+			resume = append(resume, p.stop())
+			n.life, n.local = n.life+1, 0
+			w.run(n)
+		case action <= 4:
+			w.tell("%s stands still", n.name)
+			resume = append(resume, p.stop())
+		case action == 5:
+			away := w.rng.IntN(2) == 0
+			w.tell("%s is cut off: %t", n.name, away)
+			p.setAway(away)
+		case action == 6:
+			away := w.rng.IntN(2) == 0
+			w.tell("all are cut off: %t", away)
+			w.setAway(away)
+		case action == 7 && w.goesBack && restore == nil:
+			w.tell("a backup is made")
+			restore = w.owners.Save()
+		case action == 7 && restore != nil:
+			w.tell("the backup is put back")
+			restore()
+		case action <= 8:
+			f := w.faults()
+			w.tell("%+v", f)
+			w.owners.SetFaults(f)
+		default:
+			w.tell("who stood still goes on")
+			for _, f := range resume {
+				f()
+			}
+			resume = nil
+		}
+		time.Sleep(time.Duration(w.rng.Int64N(int64(lease * 3 / 4))))
+	}
+	for _, f := range resume {
+		f()
+	}
+}
+
+func (w *ownership) faults() changelogtest.Faults {
+	chance := func() float64 { return float64(w.rng.IntN(3)) / 8 }
+	return changelogtest.Faults{
+		Delay: time.Duration(w.rng.Int64N(int64(time.Second))), Timeout: lease / 4,
+		LostRequests: chance(), LateRequests: chance(), LostAnswers: chance(), StaleReads: chance(), SkippedVersions: chance(), BrokenWatches: chance() / 4,
+	}
+}
+
+func (w *ownership) setAway(away bool) {
+	for _, p := range w.processes {
+		p.setAway(away)
+	}
+}
+
+// heal ends all faults, starts all nodes and waits until each instance has one owner.
+func (w *ownership) heal() {
+	w.tell("all faults end")
+	w.owners.SetFaults(changelogtest.Faults{})
+	w.setAway(false)
+	for _, n := range w.nodes {
+		if n.runs == nil {
+			w.run(n)
+		}
+	}
+	var problem string
+	for range 200 {
+		time.Sleep(lease / 3)
+		synctest.Wait()
+		if problem = w.unsettled(); problem == "" {
+			return
+		}
+	}
+	w.Errorf("seed %d: after everything was healed, %s", w.seed, problem)
+}
+
+// unsettled says which instance has not exactly one valid owner, for whom the log is open, or nothing.
+func (w *ownership) unsettled() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	valid := map[string][]claim{}
+	for _, p := range w.processes {
+		for _, k := range p.keeps {
+			if k.Valid() {
+				valid[k.Instance()] = append(valid[k.Instance()], claim{k.Owner().Epoch, p})
+			}
+		}
+	}
+	for _, instance := range slices.Sorted(maps.Keys(w.opened)) {
+		v, err := w.owners.Get(context.Background(), changelog.OwnerKey(instance))
+		if err != nil || v.Version == 0 { // the store went back to before the instance
+			continue
+		}
+		o := record(w.T, w.owners, instance)
+		ended := o.State == changelog.Drained
+		switch got := valid[instance]; {
+		case ended && len(got) == 0:
+		case ended || len(got) != 1:
+			return fmt.Sprintf("instance %s (%s) has the valid owners %v", instance, o.State, got)
+		case got[0].by != w.opened[instance].by:
+			return fmt.Sprintf("instance %s belongs to %v, and its log to %v", instance, got[0], w.opened[instance])
+		}
+	}
+	return ""
+}
+
+// run starts a process of a node. It takes the node's instance, or begins a new one if another node has it.
+func (w *ownership) run(n *simNode) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tell("%s starts with %s, epoch %d", n.name, n.instance(), n.local)
+	p := &simProcess{link: newLink(w.owners), w: w, node: n, rng: rand.New(rand.NewPCG(w.seed, uint64(len(w.processes)+2))), done: make(chan struct{})}
+	p.slow = n.slow
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(context.Background())
+	w.processes = append(w.processes, p)
+	n.runs = p
+	go func() {
+		defer close(p.done)
+		for ctx.Err() == nil {
+			p.live(ctx)
+		}
+	}()
+}
+
+// crash ends a process at once. What it has sent may still arrive.
+func (p *simProcess) crash() {
+	p.cancel()
+	<-p.done
+}
+
+// live is what a process does until it is fenced or ends.
+func (p *simProcess) live(ctx context.Context) {
+	w, n := p.w, p.node
+	w.mu.Lock()
+	instance, local, current := n.instance(), n.local, n.runs == p
+	w.mu.Unlock()
+	if !current { // the node has another process
+		p.cancel()
+		return
+	}
+	k, err := changelog.Take(ctx, p, instance, local, p.options(n.name))
+	if errors.Is(err, changelog.ErrFenced) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.tell("%s: %v", n.name, err)
+		if n.runs == p {
+			n.life, n.local = n.life+1, 0
+		}
+		return
+	}
+	if err != nil {
+		return
+	}
+	defer k.Close()
+	var working sync.WaitGroup
+	defer working.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	working.Go(func() {
+		p.work(ctx, k)
+		cancel()
+	})
+	_ = changelog.Adopt(ctx, k, func(ctx context.Context, k *changelog.Keeper) {
+		p.checkAdoption(k)
+		p.work(ctx, k)
+	})
+}
+
+// checkAdoption compares with what others hold at the moment of an adoption.
+func (p *simProcess) checkAdoption(k *changelog.Keeper) {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tell("%s adopts %s with epoch %d", p.node.name, k.Instance(), k.Owner().Epoch)
+	if w.goesBack {
+		return
+	}
+	if w.drained[k.Instance()] {
+		w.Errorf("seed %d: %s was drained, and was adopted", w.seed, k.Instance())
+	}
+	for _, q := range w.processes {
+		slower := time.Duration(float64(lease) * max(0, q.slow-p.slow))
+		for _, other := range q.keeps {
+			if left := other.Left(); other.Instance() == k.Instance() && other != k && left > slower+time.Microsecond {
+				w.Errorf("seed %d: %s was adopted by %s while the lease of %s lasts for %v, allowed are %v",
+					w.seed, k.Instance(), p.node.name, q.node.name, left, slower)
+			}
+		}
+	}
+}
+
+// claim notes that the process has an epoch, and tells whether the log opens for it.
+func (p *simProcess) claim(k *changelog.Keeper, epoch uint64) bool {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	instance := k.Instance()
+	key := fmt.Sprint(instance, " ", epoch)
+	if before := w.given[key]; before != nil && !w.goesBack {
+		w.Errorf("seed %d: epoch %s was given to %s and to %s", w.seed, key, before.node.name, p.node.name)
+	}
+	w.given[key] = p
+	if position := k.Owner().CheckpointPosition; position < w.named[instance] && !w.goesBack {
+		w.Errorf("seed %d: epoch %s begins with checkpoint %d, %d was named before", w.seed, key, position, w.named[instance])
+	}
+	if p.node.runs == p && instance == p.node.instance() {
+		p.node.local = max(p.node.local, epoch)
+	}
+	open := epoch > w.opened[instance].epoch
+	if open {
+		w.opened[instance] = claim{epoch, p}
+	}
+	w.tell("%s has %s, epoch %d; the log is open: %t", p.node.name, instance, epoch, open)
+	return open
+}
+
+// work uses an instance until ctx ends, the instance is fenced or drained, or the log refuses the epoch.
+func (p *simProcess) work(ctx context.Context, k *changelog.Keeper) {
+	w := p.w
+	draw := func(n int64) int64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return p.rng.Int64N(n)
+	}
+	w.mu.Lock()
+	p.keeps = append(p.keeps, k)
+	w.mu.Unlock()
+	last := k.Owner().Epoch
+	for open := p.claim(k, last); open; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.Done():
+			return
+		case <-time.After(time.Duration(draw(int64(lease)))):
+		}
+		switch state := k.Owner().State; draw(3) {
+		case 0:
+			epoch, err := k.NextEpoch(ctx)
+			if err != nil {
+				continue
+			}
+			if epoch <= last {
+				w.Errorf("seed %d: %s: epoch %d follows %d", w.seed, k.Instance(), epoch, last)
+			}
+			last, open = epoch, p.claim(k, epoch)
+		case 1:
+			if k.Update(ctx, func(o *changelog.Owner) { o.CheckpointPosition++ }) == nil {
+				w.mu.Lock()
+				w.named[k.Instance()] = max(w.named[k.Instance()], k.Owner().CheckpointPosition)
+				w.mu.Unlock()
+			}
+		default:
+			next := map[changelog.OwnerState]changelog.OwnerState{
+				changelog.Owned: changelog.Owned, changelog.Adopting: changelog.Draining, changelog.Draining: changelog.Drained,
+			}[state]
+			if k.Update(ctx, func(o *changelog.Owner) { o.State = next }) == nil && next == changelog.Drained {
+				w.mu.Lock()
+				w.drained[k.Instance()] = true
+				w.mu.Unlock()
+				return
+			}
+		}
+	}
+}
