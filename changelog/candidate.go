@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Adopt watches all instances and adopts each whose owner falls silent, until ctx ends (it returns nil then) or own, the Keeper of
-// this node's own instance, ends (it returns own.Err).
+// Adopt watches all instances and adopts each whose owner falls silent, until ctx ends or own, the Keeper of this node's own instance.
+// It returns own.Err.
 //
 // For each instance that it adopts it calls restore in a goroutine of its own, with a Keeper that holds a new epoch in the state
 // Adopting. The ctx of restore ends with that Keeper, too. Adopt closes the Keeper when restore has returned. An instance that is not
@@ -159,7 +159,7 @@ func (c *candidate) untilProbe() time.Duration {
 // probe succeeds.
 func (c *candidate) adopt(ctx context.Context, instance string, s *silence) bool {
 	k := newKeeper(c.own.owners, instance, c.own.session, c.own.opts)
-	k.held, k.at, k.high = s.owner, s.version, s.owner.Epoch
+	k.held, k.at = s.owner, s.version
 	k.SetReleased(s.owner.Released)
 	if err := k.attempt(ctx, true, func(o *Owner) error { o.State = Adopting; return nil }); err != nil {
 		k.cancel(err)

@@ -45,8 +45,18 @@
 // is void. For the same reason nothing is sent again inside a pipeline. A time-out is not a failure: only what stands in front of the
 // next marker says whether the batch was stored.
 //
+// # Who owns an instance
+//
+// One record in [Owners] says who owns an instance: [Owner]. A node that has the instance on its disk gets it with [Take], another one
+// with [Adopt] when the owner has been silent for a lease. Both give a [Keeper], which beats, and from which an appender takes
+// its epochs and its right to release:
+//
+//	AppenderOptions{NextEpoch: keeper.NextEpoch, Valid: keeper.Valid, Released: keeper.Owner().Released, …}
+//
+// A lease is timing, not safety: two nodes that both believe to be the owner are told apart by the log. Reading a record decides
+// nothing but this: a higher epoch of another process is final. All else is decided by comparing and setting.
+//
 // # What is left to others
 //
-// Drivers implement [Log] and [Owners]. When a node may open a log at all is decided by the owner's record and its lease. That is
-// timing, not safety: two nodes that both believe to be the owner are told apart by the log.
+// Drivers implement [Log] and [Owners].
 package changelog

@@ -45,8 +45,6 @@ type Keeper struct {
 	at   Version
 	// back: the record at that version is not of this session, although its epoch is not higher.
 	back bool
-	// high is the highest epoch that was tried. None is tried twice, so that a late write is never taken for a new one.
-	high uint64
 	beat uint64
 	// failing is when the first of the attempts failed that have failed since the last success.
 	failing time.Time
@@ -75,7 +73,7 @@ func Take(ctx context.Context, owners Owners, instance string, local uint64, opt
 		return nil, err
 	}
 	k := newKeeper(owners, instance, rand.Text(), opts.withDefaults())
-	k.held.Epoch, k.high = local, local
+	k.held.Epoch = local
 	if err := k.repeat(ctx, func() error {
 		if err := k.claim(ctx); err != nil {
 			return err
@@ -110,7 +108,7 @@ func (k *Keeper) claim(ctx context.Context) error {
 		found.State = Adopting
 	}
 	found.Epoch = max(found.Epoch, k.held.Epoch)
-	k.held, k.at, k.high = found, version, max(k.high, found.Epoch)
+	k.held, k.at = found, version
 	k.SetReleased(found.Released)
 	return nil
 }
@@ -271,11 +269,9 @@ func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) er
 			return err
 		}
 	}
+	next.Epoch = k.held.Epoch
 	if raise || k.back {
-		k.high++
-		next.Epoch = k.high
-	} else {
-		next.Epoch = k.held.Epoch
+		next.Epoch++
 	}
 	k.beat = max(k.beat, k.held.Beat) + 1
 	next.Node, next.Session, next.Beat, next.Lease, next.Released = k.opts.Node, k.session, k.beat, k.opts.Lease, k.released.Load()

@@ -177,7 +177,7 @@ func TestPauseBeyondTheLease(t *testing.T) {
 		adopted.Node, adopted.Session, adopted.Epoch, adopted.State = "b", "other", 2, changelog.Adopting
 		replace(t, owners, "i", adopted)
 		resume()
-		<-k.Done()
+		ends(t, k)
 		var fenced *changelog.FencedError
 		if !errors.As(k.Err(), &fenced) || fenced.Owner.Node != "b" || fenced.Epoch != 1 {
 			t.Errorf("the Keeper ended with %v", k.Err())
@@ -208,6 +208,25 @@ func replace(t *testing.T, owners changelog.Owners, instance string, o changelog
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A request that is never answered costs a part of the lease.
+func TestLostRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLink(changelogtest.NewOwners(1, changelogtest.Faults{}))
+		k := take(t, l, "a", "i", 0)
+		for range 10 {
+			l.stop()
+			time.Sleep(lease / 2)
+			l.lose()
+			for range 10 {
+				time.Sleep(lease / 10)
+				if !k.Valid() {
+					t.Fatal("the lease ended")
+				}
+			}
+		}
+	})
 }
 
 // A pause past the lease without an adopter ends by itself.

@@ -3,7 +3,6 @@ package changelog_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,11 +16,6 @@ import (
 	"github.com/forebay/forebay/changelog/changelogtest"
 )
 
-var (
-	ownerSeeds = flag.Int("owner-seeds", 60, "how many seeds TestOwnershipSimulation plays; with -short at most 20")
-	ownerSeed  = flag.Int64("owner-seed", -1, "play this seed alone and print its story")
-)
-
 // TestOwnershipSimulation lets nodes crash, stand still, lose their disks and their connections, with a store of owners that loses and
 // delays messages and answers with old values, and goes back in every fourth seed. Then it heals everything. It checks:
 //
@@ -31,40 +25,24 @@ var (
 //   - A checkpoint that an owner has named is not forgotten by the next one, and a drained instance is never adopted.
 //   - In the end each instance has one valid owner, and the log is open for it.
 //
-// A seed fixes what is done and when. Goroutines of the same moment run in any order, so a seed may need several runs to fail again.
+// Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its story.
 func TestOwnershipSimulation(t *testing.T) {
-	if *ownerSeed >= 0 {
-		simulateOwnership(t, uint64(*ownerSeed), true)
-		return
-	}
-	n := *ownerSeeds
-	if testing.Short() {
-		n = min(n, 20)
-	}
-	for seed := range uint64(n) {
-		simulateOwnership(t, seed, false)
-		if t.Failed() {
-			t.Fatalf("repeat with: go test ./changelog -run TestOwnershipSimulation -owner-seed %d -count 20", seed)
-		}
-	}
-	t.Logf("seeds 0 to %d", n-1)
-}
-
-func simulateOwnership(t *testing.T, seed uint64, story bool) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &ownership{
-			T: t, seed: seed, story: story, rng: rand.New(rand.NewPCG(seed, 1)), goesBack: seed%4 == 3,
-			owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
-			given:  map[string]*simProcess{}, opened: map[string]claim{}, named: map[string]changelog.Position{}, drained: map[string]bool{},
-		}
-		for i := range 3 {
-			w.nodes = append(w.nodes, &simNode{name: string(rune('a' + i)), slow: 1 + float64(w.rng.IntN(5)-2)/50})
-		}
-		w.play()
-		w.heal()
-		for _, p := range w.processes {
-			p.crash()
-		}
+	eachSeed(t, 5, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) {
+			w := &ownership{
+				T: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), goesBack: seed%4 == 3,
+				owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
+				given:  map[string]*ownerProcess{}, opened: map[string]claim{}, named: map[string]changelog.Position{}, drained: map[string]bool{},
+			}
+			for i := range 3 {
+				w.nodes = append(w.nodes, &ownerNode{name: string(rune('a' + i)), slow: 1 + float64(w.rng.IntN(5)-2)/50})
+			}
+			w.play()
+			w.heal()
+			for _, p := range w.processes {
+				p.crash()
+			}
+		})
 	})
 }
 
@@ -72,15 +50,14 @@ func simulateOwnership(t *testing.T, seed uint64, story bool) {
 type ownership struct {
 	*testing.T
 	seed     uint64
-	story    bool
 	rng      *rand.Rand // of the goroutine of the test
 	goesBack bool
 	owners   *changelogtest.Owners
-	nodes    []*simNode
+	nodes    []*ownerNode
 
 	mu        sync.Mutex
-	processes []*simProcess // all that were started
-	given     map[string]*simProcess
+	processes []*ownerProcess // all that were started
+	given     map[string]*ownerProcess
 	opened    map[string]claim // by instance: whom the log knows
 	named     map[string]changelog.Position
 	drained   map[string]bool
@@ -88,25 +65,25 @@ type ownership struct {
 
 type claim struct {
 	epoch uint64
-	by    *simProcess
+	by    *ownerProcess
 }
 
-// simNode is a machine with a name, a clock and a disk.
-type simNode struct {
+// ownerNode is a machine with a name, a clock and a disk.
+type ownerNode struct {
 	name  string
 	slow  float64
-	life  int         // how many disks it has lost
-	local uint64      // the epoch that its disk knows
-	runs  *simProcess // nil: none
+	life  int           // how many disks it has lost
+	local uint64        // the epoch that its disk knows
+	runs  *ownerProcess // nil: none
 }
 
-func (n *simNode) instance() string { return fmt.Sprintf("%s%d", n.name, n.life) }
+func (n *ownerNode) instance() string { return fmt.Sprintf("%s%d", n.name, n.life) }
 
-// simProcess is a process of a node.
-type simProcess struct {
+// ownerProcess is a process of a node.
+type ownerProcess struct {
 	*link
 	w      *ownership
-	node   *simNode
+	node   *ownerNode
 	rng    *rand.Rand // guarded by the lock of w, like what follows
 	keeps  []*changelog.Keeper
 	cancel context.CancelFunc
@@ -114,7 +91,7 @@ type simProcess struct {
 }
 
 func (w *ownership) tell(format string, args ...any) {
-	if w.story {
+	if *seeds == 1 {
 		w.Logf("%8s "+format, append([]any{time.Now().Sub(start()).Round(time.Millisecond)}, args...)...)
 	}
 }
@@ -213,7 +190,7 @@ func (w *ownership) heal() {
 			return
 		}
 	}
-	w.Errorf("seed %d: after everything was healed, %s", w.seed, problem)
+	w.Errorf("after everything was healed, %s", problem)
 }
 
 // unsettled says which instance has not exactly one valid owner, for whom the log is open, or nothing.
@@ -247,11 +224,11 @@ func (w *ownership) unsettled() string {
 }
 
 // run starts a process of a node. It takes the node's instance, or begins a new one if another node has it.
-func (w *ownership) run(n *simNode) {
+func (w *ownership) run(n *ownerNode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tell("%s starts with %s, epoch %d", n.name, n.instance(), n.local)
-	p := &simProcess{link: newLink(w.owners), w: w, node: n, rng: rand.New(rand.NewPCG(w.seed, uint64(len(w.processes)+2))), done: make(chan struct{})}
+	p := &ownerProcess{link: newLink(w.owners), w: w, node: n, rng: rand.New(rand.NewPCG(w.seed, uint64(len(w.processes)+2))), done: make(chan struct{})}
 	p.slow = n.slow
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
@@ -266,13 +243,13 @@ func (w *ownership) run(n *simNode) {
 }
 
 // crash ends a process at once. What it has sent may still arrive.
-func (p *simProcess) crash() {
+func (p *ownerProcess) crash() {
 	p.cancel()
 	<-p.done
 }
 
 // live is what a process does until it is fenced or ends.
-func (p *simProcess) live(ctx context.Context) {
+func (p *ownerProcess) live(ctx context.Context) {
 	w, n := p.w, p.node
 	w.mu.Lock()
 	instance, local, current := n.instance(), n.local, n.runs == p
@@ -310,7 +287,7 @@ func (p *simProcess) live(ctx context.Context) {
 }
 
 // checkAdoption compares with what others hold at the moment of an adoption.
-func (p *simProcess) checkAdoption(k *changelog.Keeper) {
+func (p *ownerProcess) checkAdoption(k *changelog.Keeper) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -319,32 +296,32 @@ func (p *simProcess) checkAdoption(k *changelog.Keeper) {
 		return
 	}
 	if w.drained[k.Instance()] {
-		w.Errorf("seed %d: %s was drained, and was adopted", w.seed, k.Instance())
+		w.Errorf("%s was drained, and was adopted", k.Instance())
 	}
 	for _, q := range w.processes {
 		slower := time.Duration(float64(lease) * max(0, q.slow-p.slow))
 		for _, other := range q.keeps {
 			if left := other.Left(); other.Instance() == k.Instance() && other != k && left > slower+time.Microsecond {
-				w.Errorf("seed %d: %s was adopted by %s while the lease of %s lasts for %v, allowed are %v",
-					w.seed, k.Instance(), p.node.name, q.node.name, left, slower)
+				w.Errorf("%s was adopted by %s while the lease of %s lasts for %v, allowed are %v",
+					k.Instance(), p.node.name, q.node.name, left, slower)
 			}
 		}
 	}
 }
 
 // claim notes that the process has an epoch, and tells whether the log opens for it.
-func (p *simProcess) claim(k *changelog.Keeper, epoch uint64) bool {
+func (p *ownerProcess) claim(k *changelog.Keeper, epoch uint64) bool {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	instance := k.Instance()
 	key := fmt.Sprint(instance, " ", epoch)
 	if before := w.given[key]; before != nil && !w.goesBack {
-		w.Errorf("seed %d: epoch %s was given to %s and to %s", w.seed, key, before.node.name, p.node.name)
+		w.Errorf("epoch %s was given to %s and to %s", key, before.node.name, p.node.name)
 	}
 	w.given[key] = p
 	if position := k.Owner().CheckpointPosition; position < w.named[instance] && !w.goesBack {
-		w.Errorf("seed %d: epoch %s begins with checkpoint %d, %d was named before", w.seed, key, position, w.named[instance])
+		w.Errorf("epoch %s begins with checkpoint %d, %d was named before", key, position, w.named[instance])
 	}
 	if p.node.runs == p && instance == p.node.instance() {
 		p.node.local = max(p.node.local, epoch)
@@ -358,7 +335,7 @@ func (p *simProcess) claim(k *changelog.Keeper, epoch uint64) bool {
 }
 
 // work uses an instance until ctx ends, the instance is fenced or drained, or the log refuses the epoch.
-func (p *simProcess) work(ctx context.Context, k *changelog.Keeper) {
+func (p *ownerProcess) work(ctx context.Context, k *changelog.Keeper) {
 	w := p.w
 	draw := func(n int64) int64 {
 		w.mu.Lock()
@@ -384,7 +361,7 @@ func (p *simProcess) work(ctx context.Context, k *changelog.Keeper) {
 				continue
 			}
 			if epoch <= last {
-				w.Errorf("seed %d: %s: epoch %d follows %d", w.seed, k.Instance(), epoch, last)
+				w.Errorf("%s: epoch %d follows %d", k.Instance(), epoch, last)
 			}
 			last, open = epoch, p.claim(k, epoch)
 		case 1:

@@ -55,6 +55,13 @@ func (l *link) stop() (resume func()) {
 	}
 }
 
+// lose lets further calls through. Those that were held up are never answered.
+func (l *link) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = nil
+}
+
 func (l *link) hook(before, after func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,6 +153,16 @@ func take(t *testing.T, l *link, node, instance string, local uint64) *changelog
 	}
 	t.Cleanup(k.Close)
 	return k
+}
+
+// ends waits until the Keeper has ended.
+func ends(t *testing.T, k *changelog.Keeper) {
+	t.Helper()
+	select {
+	case <-k.Done():
+	case <-time.After(20 * lease):
+		t.Fatal("the Keeper does not end")
+	}
 }
 
 // record returns the record of an instance as it is, through a store without faults.

@@ -22,7 +22,7 @@ import (
 // its leader and its majority. Whatever was released must be read by the last owner, exactly once, in order.
 func TestSimulation(t *testing.T) {
 	total := map[string]int{}
-	eachSeed(t, func(t *testing.T, seed uint64) {
+	eachSeed(t, 1, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSimulation(t, seed)
 			s.run()
