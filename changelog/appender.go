@@ -20,12 +20,12 @@ type AppenderOptions struct {
 	// Node is the owner's name: 1 to 128 printable ASCII characters without spaces.
 	Node string
 
-	// From is a batch of the local store that was released, or that a checkpoint ends with: the store has everything up to it.
-	// The log is read from there, so it may be trimmed up to there and no further. Default: the start of the log.
-	From Point
-	// Local yields the batches of the store behind From, from From.Number + 1 on. They must not change until the log has them.
-	// A store that writes the point of [State] into each batch has no more of them than Append accepts before it blocks.
-	// Default: none.
+	// Store is the mark of the last batch that the local store has, or that its checkpoint has. The log is read from Store.Released
+	// on, so it may be trimmed up to there and no further. Default: the store is empty.
+	Store Mark
+	// Local yields the batches of the store behind Store.Released, up to Store.Number. There are no more of them than
+	// Append accepts before it blocks. They must not change until the log has them. Without Local a store that has batches which the
+	// log lacks cannot be opened (ErrAhead), and its last batch is not compared with the log's.
 	Local iter.Seq2[[]byte, error]
 	// Apply stores a batch that the log has and the store lacks. It is called by OpenAppender alone, in order.
 	Apply func(context.Context, StoredBatch) error
@@ -79,9 +79,10 @@ func (o AppenderOptions) Validate() error {
 // Appender appends the batches of an owner to the log of its instance and releases them in order. When the log fails it opens it
 // again by itself, until the log answers or another owner has fenced it. Its methods may be called concurrently.
 type Appender struct {
-	opts AppenderOptions
-	stop context.CancelFunc
-	done chan struct{} // closed when run has ended
+	opts  AppenderOptions
+	order sync.Mutex // of the calls of Append
+	stop  context.CancelFunc
+	done  chan struct{} // closed when run has ended
 
 	mu sync.Mutex // not held while the log or a function of the options is called
 	// changed: the queue or sent has changed, the writer has ended, or the appender has.
@@ -89,9 +90,10 @@ type Appender struct {
 	// queue has the batches that are not released, in order. The first sent of them were handed to the writer.
 	queue []*Pending
 	sent  int
-	bytes int    // of the queue
-	last  uint64 // the number of the last batch
-	state State
+	bytes int // of the queue
+	// last is the number of the last batch, and chain the one behind it.
+	last, chain uint64
+	state       State
 }
 
 // Status says what an [Appender] can do.
@@ -114,18 +116,27 @@ type State struct {
 	Cause  error
 	// Epoch under which the log was opened last.
 	Epoch uint64
-	// Released is the last batch that was released. A store keeps it in its next batch, as From for the next [OpenAppender].
+	// Released is the last batch that was released.
 	Released Point
 	// Waiting are the batches that are not released, and their bytes.
 	Waiting, WaitingBytes int
 }
 
+// Mark is what a store writes into each batch, so that it knows what it holds: the batch and how to find it in the log.
+type Mark struct {
+	// Number of the batch, and the chain in front of it.
+	Number, Before uint64
+	// Released is the last batch that was released when this one was made.
+	Released Point
+}
+
 // Pending is a batch that was given to [Appender.Append].
 type Pending struct {
-	number uint64
-	data   []byte
-	done   chan struct{}
-	err    error // set before done is closed
+	parts []Record // without epoch and node
+	one   [1]Record
+	bytes int
+	done  chan struct{}
+	err   error // set before done is closed
 }
 
 func (p *Pending) end(err error) {
@@ -134,7 +145,15 @@ func (p *Pending) end(err error) {
 }
 
 // Number of the batch; 0 if the appender had ended before.
-func (p *Pending) Number() uint64 { return p.number }
+func (p *Pending) Number() uint64 {
+	if len(p.parts) == 0 {
+		return 0
+	}
+	return p.parts[0].Number
+}
+
+// chain is the one behind the batch.
+func (p *Pending) chain() uint64 { return p.parts[len(p.parts)-1].Chain }
 
 // Wait returns nil once the batch and all batches before it are in the log for good. With any other error than that of ctx the
 // batch has failed for good: it is unknown whether the log has it ([ErrUnknown]), or another owner decides that ([ErrFenced]), or the
@@ -156,9 +175,11 @@ func (p *Pending) Wait(ctx context.Context) error {
 // OpenAppender makes one attempt to open the log under a new epoch. It fences every writer before, reads from the point of the store
 // up to its own marker, applies what the store lacks, and begins to append what the log lacks.
 //
-// After an error the store may have some of the missing batches: take From and Local from it again for the next attempt.
+// After an error the store may have some of the missing batches: take Store and Local from it again for the next attempt.
 //   - ErrFenced: another node, or a copy of this one, has gone on with the log. The store must not be used any more.
 //   - ErrWentBack: the log must not be used any more.
+//   - ErrAhead: the store has batches that the log lacks, and Local does not yield them. Nobody was told that they are released. Restore the
+//     store without them, from a checkpoint and the log.
 //   - ErrTrimmed: the store is too old. Restore a checkpoint.
 //   - ErrHole: an entry is missing or damaged. Another replica may have it.
 //   - ErrMissing: there is no log, which is never the same as an empty one.
@@ -167,16 +188,17 @@ func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) 
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	a := &Appender{opts: opts.withDefaults(), done: make(chan struct{}), last: opts.From.Number}
+	a := &Appender{opts: opts.withDefaults(), done: make(chan struct{})}
 	a.opts.Logger = a.opts.Logger.With("instance", opts.Instance, "node", opts.Node)
 	a.changed.L = &a.mu
-	a.state.Released = opts.From
+	from := opts.Store.Released
+	a.last, a.chain, a.state.Released = from.Number, from.Chain, from
 	if opts.Local != nil {
 		for data, err := range opts.Local {
 			if err != nil {
 				return nil, fmt.Errorf("read the batches of the local store: %w", err)
 			}
-			a.push(data)
+			a.push(a.cut(data))
 		}
 	}
 	w, err := a.open(ctx, opts.Apply)
@@ -192,27 +214,44 @@ func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) 
 // Append gives a batch the next number and begins to append it. It waits for room, not for the log; while the log is away that is
 // the same. The data must not change until the Pending has ended. The calls decide the order of the batches.
 func (a *Appender) Append(data []byte) *Pending {
+	a.order.Lock()
+	defer a.order.Unlock()
+	p := a.cut(data)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for a.bytes > 0 && a.bytes+len(data) > a.opts.MaxBytes && a.state.Status != Ended {
 		a.changed.Wait()
 	}
 	if a.state.Status == Ended {
-		p := &Pending{done: make(chan struct{})}
+		p.parts = nil
 		p.end(a.state.Cause)
 		return p
 	}
-	p := a.push(data)
+	a.push(p)
 	a.changed.Broadcast()
 	return p
 }
 
-func (a *Appender) push(data []byte) *Pending {
-	a.last++
-	p := &Pending{number: a.last, data: data, done: make(chan struct{})}
-	a.queue = append(a.queue, p)
-	a.bytes += len(data)
+// cut makes the next batch. Nobody else may push one meanwhile.
+func (a *Appender) cut(data []byte) *Pending {
+	mark := a.Mark()
+	p := &Pending{bytes: len(data), done: make(chan struct{})}
+	p.parts = cut(p.one[:0], mark.Number, data, mark.Before)
 	return p
+}
+
+func (a *Appender) push(p *Pending) {
+	a.queue = append(a.queue, p)
+	a.bytes += p.bytes
+	a.last, a.chain = p.Number(), p.chain()
+}
+
+// Mark returns the mark of the batch that is appended next, for the store to write into it. Its Number and Before are those of that
+// batch if nobody else appends one meanwhile.
+func (a *Appender) Mark() Mark {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Mark{Number: a.last + 1, Before: a.chain, Released: a.state.Released}
 }
 
 // next returns the next batch for the writer, once there is one; nil when ctx has ended.
@@ -245,10 +284,9 @@ func (a *Appender) release(at Point) error {
 	}
 	a.mu.Lock()
 	p := a.queue[0]
-	a.queue[0] = nil
-	a.queue = a.queue[1:]
+	a.queue = slices.Delete(a.queue, 0, 1)
 	a.sent = max(0, a.sent-1)
-	a.bytes -= len(p.data)
+	a.bytes -= p.bytes
 	a.state.Released = at
 	a.changed.Broadcast()
 	a.mu.Unlock()

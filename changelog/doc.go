@@ -18,8 +18,8 @@
 //
 // # The life of a batch
 //
-//	Appender.Append   number ─▶ queue                                    at most MaxBytes wait
-//	send              cut into parts of PartBytes, chain ─▶ Writer       at most Window parts under way
+//	Appender.Append   number, parts of PartBytes, chain ─▶ queue   at most MaxBytes wait
+//	send              part by part ─▶ Writer                       at most Window parts under way
 //	collect           ticket by ticket, in order; the lease is asked
 //	release           Pending ends: acknowledge, begin effects
 //

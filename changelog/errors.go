@@ -19,6 +19,8 @@ var (
 	// ErrWentBack: the log lacks what it had acknowledged, because a backup was restored or the log was made again. Leave it alone
 	// and begin a new one with a checkpoint of the local level.
 	ErrWentBack = errors.New("the log lacks what it acknowledged before")
+	// ErrAhead: the store has batches that the log lacks. Nobody was told that they are released.
+	ErrAhead = errors.New("the log lacks the last batches of the store")
 	// ErrLost: another CompareAndSet was first.
 	ErrLost = errors.New("another node changed it first")
 )

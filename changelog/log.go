@@ -34,7 +34,7 @@ type Record struct {
 	Number uint64
 	// Part of Parts, from 1: a batch larger than PartBytes is cut. Only records of batches have them, and Chain.
 	Part, Parts int
-	// Chain is a hash over the chain before, the epoch, the number, the part and the data: see [Chain].
+	// Chain is a hash over the chain before, the number, the part and the data: see [Chain].
 	Chain uint64
 	// Node is the owner that appended the record.
 	Node string
@@ -107,5 +107,5 @@ type Ticket interface {
 // Window is how many records of one writer may be under way. Open of a driver that fences by positions leaves a gap of as many.
 const Window = 8
 
-// PartBytes is the most data that a record carries.
+// PartBytes is the most data that a record carries. Chains depend on it, so it is the same for all writers of a log.
 const PartBytes = 256 << 10

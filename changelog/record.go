@@ -3,23 +3,24 @@ package changelog
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain returns the chain of a part of a batch: a hash over the chain before it and all of r that must not change. The first
+// Chain returns the chain of a part of a batch: a hash over the chain before it, its number, its part and its data. The first
 // record of a log follows on 0, a part on the part before, and the first part on the last batch that counts. So a reader
 // sees a changed, missing or foreign record even where positions and numbers fit.
+//
+// The epoch does not matter: a batch that is appended again under the next epoch keeps its chain. So a store can write the chain
+// into its next batch before the log has answered, and two histories with equal chains are equal.
 func Chain(before uint64, r Record) uint64 {
-	var head [40]byte
+	var head [32]byte
 	binary.LittleEndian.PutUint64(head[0:], before)
-	binary.LittleEndian.PutUint64(head[8:], r.Epoch)
-	binary.LittleEndian.PutUint64(head[16:], r.Number)
-	binary.LittleEndian.PutUint64(head[24:], uint64(r.Part))
-	binary.LittleEndian.PutUint64(head[32:], uint64(r.Parts))
+	binary.LittleEndian.PutUint64(head[8:], r.Number)
+	binary.LittleEndian.PutUint64(head[16:], uint64(r.Part))
+	binary.LittleEndian.PutUint64(head[24:], uint64(r.Parts))
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.Write(head[:]) // never fails
@@ -27,21 +28,17 @@ func Chain(before uint64, r Record) uint64 {
 	return d.Sum64()
 }
 
-// cut yields the parts of a batch, with their chains. r has the data of the whole batch, and before is the chain in front of it.
-func cut(r Record, before uint64) iter.Seq[Record] {
-	return func(yield func(Record) bool) {
-		data := r.Data
-		r.Parts = max(1, (len(data)+PartBytes-1)/PartBytes)
-		for r.Part = 1; r.Part <= r.Parts; r.Part++ {
-			n := min(len(data), PartBytes)
-			r.Data, data = data[:n], data[n:]
-			r.Chain = Chain(before, r)
-			before = r.Chain
-			if !yield(r) {
-				return
-			}
-		}
+// cut appends the parts of a batch to dst, with their chains. before is the chain in front of it.
+func cut(dst []Record, number uint64, data []byte, before uint64) []Record {
+	parts := max(1, (len(data)+PartBytes-1)/PartBytes)
+	for part := 1; part <= parts; part++ {
+		n := min(len(data), PartBytes)
+		r := Record{Kind: Batch, Number: number, Part: part, Parts: parts, Data: data[:n]}
+		r.Chain = Chain(before, r)
+		before, data = r.Chain, data[n:]
+		dst = append(dst, r)
 	}
+	return dst
 }
 
 // The fields of a record as text. A driver may keep them as the headers of a message; the data is its body.

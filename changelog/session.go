@@ -1,7 +1,6 @@
 package changelog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -98,6 +97,9 @@ func (a *Appender) catchUp(ctx context.Context, marker Position, epoch uint64, a
 		if r.at.Number < a.opts.Released {
 			return fmt.Errorf("%w: it ends with batch %d, and batch %d was released", ErrWentBack, r.at.Number, a.opts.Released)
 		}
+		if a.Mark().Number <= a.opts.Store.Number {
+			return fmt.Errorf("%w: it ends with batch %d, the store with batch %d", ErrAhead, r.at.Number, a.opts.Store.Number)
+		}
 		return nil
 	}
 	return fmt.Errorf("the log was read up to batch %d and not to its marker at position %d: %w", r.at.Number, marker, ErrUnknown)
@@ -112,16 +114,19 @@ func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context
 	}
 	a.mu.Unlock()
 	switch {
-	case p != nil && bytes.Equal(p.data, b.Data):
+	case p != nil && p.chain() == b.Chain:
 		return a.release(b.Point)
-	case p != nil || apply == nil:
+	case p != nil || apply == nil || b.Number+1 == a.opts.Store.Number && b.Chain != a.opts.Store.Before:
 		return fmt.Errorf("%w: batch %d of node %s, epoch %d, is not the one of this store", ErrFenced, b.Number, b.Node, b.Epoch)
-	}
-	if err := apply(ctx, b); err != nil {
-		return fmt.Errorf("apply batch %d of the log: %w", b.Number, err)
+	case b.Number <= a.opts.Store.Number:
+		// The store has it, and Local does not yield it.
+	default:
+		if err := apply(ctx, b); err != nil {
+			return fmt.Errorf("apply batch %d of the log: %w", b.Number, err)
+		}
 	}
 	a.mu.Lock()
-	a.last, a.state.Released = b.Number, b.Point
+	a.last, a.chain, a.state.Released = b.Number, b.Chain, b.Point
 	a.mu.Unlock()
 	return nil
 }
@@ -129,7 +134,7 @@ func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context
 // flight is a part on its way.
 type flight struct {
 	ticket Ticket
-	batch  Point // without its position
+	batch  Point // its position comes with the answer
 	ends   bool  // the part is the last of its batch
 }
 
@@ -153,12 +158,10 @@ func (a *Appender) session(ctx context.Context, w Writer) error {
 // send hands the parts of the queue to the writer, and closes flights when ctx has ended.
 func (a *Appender) send(ctx context.Context, w Writer, flights chan<- flight) {
 	defer close(flights)
-	state := a.State()
-	chain := state.Released.Chain
+	epoch := a.State().Epoch
 	for p := a.next(ctx); p != nil; p = a.next(ctx) {
-		batch := Record{Kind: Batch, Epoch: state.Epoch, Number: p.number, Node: a.opts.Node, Data: p.data}
-		for r := range cut(batch, chain) {
-			chain = r.Chain
+		for _, r := range p.parts {
+			r.Epoch, r.Node = epoch, a.opts.Node
 			f := flight{w.Append(r), Point{Epoch: r.Epoch, Node: r.Node, Number: r.Number, Chain: r.Chain}, r.Part == r.Parts}
 			select {
 			case flights <- f:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -38,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"incomplete", "void", "no majority", "hole",
+		"ahead", "incomplete", "void", "no majority", "hole",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -56,9 +57,11 @@ type simulation struct {
 	seen changelog.Log      // what nodes see of it
 
 	faults     changelogtest.Faults
-	checkpoint simDisk // where a node without a store begins
-	payload    int     // counts the batches
-	large      bool    // some batches have several parts
+	checkpoint []string                  // where a node without a store begins
+	marks      map[string]changelog.Mark // by the data of a batch
+	trimmed    uint64                    // the last batch that the log may lack
+	payload    int                       // counts the batches
+	large      bool                      // some batches have several parts
 
 	mu       sync.Mutex
 	chaos    *rand.Rand // of the others
@@ -69,27 +72,11 @@ type simulation struct {
 	count    map[string]int
 }
 
-// simDisk is a store: its batches, and for each the point that was known when it was written.
-type simDisk struct {
-	batches []string
-	known   []changelog.Point
-}
-
-func (d simDisk) from() changelog.Point {
-	if len(d.known) == 0 {
-		return changelog.Point{}
-	}
-	return d.known[len(d.known)-1]
-}
-
-func (d simDisk) cut(n int) simDisk {
-	return simDisk{slices.Clone(d.batches[:n]), slices.Clone(d.known[:n])}
-}
-
 type simNode struct {
 	s        *simulation
 	name     string
-	disk     simDisk
+	disk     []string            // the batches of its store; their marks are a part of the data of real ones
+	yields   bool                // the store can yield its batches
 	keep     int                 // so many batches of the disk are safe, because the log was trimmed for them
 	appender *changelog.Appender // nil: crashed or fenced
 	valid    atomic.Bool         // its lease, as it believes
@@ -98,7 +85,7 @@ type simNode struct {
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := &simulation{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), chaos: rand.New(rand.NewPCG(seed, 2)),
-		released: map[uint64]string{}, count: map[string]int{},
+		marks: map[string]changelog.Mark{}, released: map[uint64]string{}, count: map[string]int{},
 	}
 	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
 	s.faults = changelogtest.Faults{
@@ -194,8 +181,8 @@ func (s *simulation) next() []byte {
 
 // adopt makes a new node the owner. It begins with the newest checkpoint.
 func (s *simulation) adopt() {
-	keep := len(s.checkpoint.batches)
-	n := &simNode{s: s, name: fmt.Sprintf("n%d", len(s.nodes)), disk: s.checkpoint.cut(keep), keep: keep}
+	keep := len(s.checkpoint)
+	n := &simNode{s: s, name: fmt.Sprintf("n%d", len(s.nodes)), disk: slices.Clone(s.checkpoint), keep: keep}
 	s.mu.Lock()
 	s.owner = n
 	s.nodes = append(s.nodes, n)
@@ -206,6 +193,7 @@ func (s *simulation) adopt() {
 
 // open opens the log with what the disk has, as often as it takes unless the node is fenced.
 func (n *simNode) open() {
+	n.yields = n.s.rng.IntN(2) == 0
 	n.valid.Store(true)
 	for range 20 {
 		a, err := changelog.OpenAppender(n.s.t.Context(), n.options())
@@ -221,6 +209,13 @@ func (n *simNode) open() {
 		if errors.Is(err, changelog.ErrFenced) {
 			return
 		}
+		if errors.Is(err, changelog.ErrAhead) {
+			if n.yields {
+				n.s.t.Fatalf("%s opens the log: %v", n.name, err)
+			}
+			n.s.saw("ahead")
+			n.disk, n.keep = slices.Clone(n.s.checkpoint), len(n.s.checkpoint)
+		}
 		if errors.Is(err, changelog.ErrHole) {
 			n.s.log.Elect(simInstance, n.s.rng.IntN(3))
 		}
@@ -232,23 +227,27 @@ func (n *simNode) open() {
 var errSim = errors.New("a batch does not follow on the store")
 
 func (n *simNode) options() changelog.AppenderOptions {
-	from := n.disk.from()
-	n.s.mu.Lock()
-	defer n.s.mu.Unlock()
-	return changelog.AppenderOptions{
-		Log: n.s.seen, Instance: simInstance, Node: n.name, From: from, Released: uint64(len(n.s.released)), Logger: n.s.logger(),
-		Local: func(yield func([]byte, error) bool) {
-			for _, b := range n.disk.batches[from.Number:] {
+	store := n.mark()
+	var local iter.Seq2[[]byte, error]
+	if n.yields {
+		local = func(yield func([]byte, error) bool) {
+			for _, b := range n.disk[store.Released.Number:] {
 				if !yield([]byte(b), nil) {
 					return
 				}
 			}
-		},
+		}
+	}
+	n.s.mu.Lock()
+	defer n.s.mu.Unlock()
+	return changelog.AppenderOptions{
+		Log: n.s.seen, Instance: simInstance, Node: n.name, Store: store, Released: uint64(len(n.s.released)), Logger: n.s.logger(),
+		Local: local,
 		Apply: func(_ context.Context, b changelog.StoredBatch) error {
-			if b.Number != uint64(len(n.disk.batches))+1 {
-				return fmt.Errorf("%w: number %d on %d", errSim, b.Number, len(n.disk.batches))
+			if b.Number != uint64(len(n.disk))+1 {
+				return fmt.Errorf("%w: number %d on %d", errSim, b.Number, len(n.disk))
 			}
-			n.disk.batches, n.disk.known = append(n.disk.batches, string(b.Data)), append(n.disk.known, b.Point)
+			n.disk = append(n.disk, string(b.Data))
 			n.s.saw("applied")
 			return nil
 		},
@@ -280,10 +279,11 @@ func (n *simNode) append(data []byte) {
 	if a == nil || a.State().WaitingBytes > 2<<20 {
 		return // it would wait for room
 	}
-	n.disk.batches, n.disk.known = append(n.disk.batches, string(data)), append(n.disk.known, a.State().Released)
+	n.s.marks[string(data)] = a.Mark()
+	n.disk = append(n.disk, string(data))
 	p := a.Append(data)
-	if p.Number() != uint64(len(n.disk.batches)) && p.Number() != 0 {
-		n.s.t.Errorf("%s: batch %d of the store has number %d in the log", n.name, len(n.disk.batches), p.Number())
+	if p.Number() != uint64(len(n.disk)) && p.Number() != 0 {
+		n.s.t.Errorf("%s: batch %d of the store has number %d in the log", n.name, len(n.disk), p.Number())
 	}
 	go func() {
 		if err := p.Wait(context.Background()); err != nil {
@@ -312,22 +312,31 @@ func (n *simNode) crash() {
 	n.s.saw("crashed")
 	n.appender.Close()
 	n.appender = nil
-	n.disk = n.disk.cut(max(n.keep, len(n.disk.batches)-n.s.rng.IntN(4)))
+	n.disk = n.disk[:max(n.keep, len(n.disk)-n.s.rng.IntN(4))]
 }
 
-// trim makes a checkpoint of what the node's newest batch knows to be released, and trims the log up to there.
+// trim makes a checkpoint of the store, and trims the log as far as its newest batch knows that it was released.
 func (n *simNode) trim() {
-	if n != n.s.owner || n.appender == nil || n.disk.from().Number <= uint64(len(n.s.checkpoint.batches)) {
+	if n != n.s.owner || n.appender == nil || n.mark().Released.Number <= n.s.trimmed {
 		return
 	}
-	at := n.disk.from()
-	checkpoint := n.disk.cut(int(at.Number))
-	checkpoint.known[at.Number-1] = at
-	n.s.checkpoint = checkpoint
-	n.keep = len(n.disk.batches) // the newest batch knows how far the log may be trimmed
-	if n.s.log.Trim(n.s.t.Context(), simInstance, at.Position) == nil {
+	// A checkpoint has no batch that was not released.
+	released := n.appender.State().Released.Number
+	n.s.checkpoint = slices.Clone(n.disk[:released])
+	n.keep = len(n.disk)
+	through := n.s.marks[n.disk[released-1]].Released
+	n.s.trimmed = through.Number
+	if n.s.log.Trim(n.s.t.Context(), simInstance, through.Position) == nil {
 		n.s.saw("trimmed")
 	}
+}
+
+// mark is the one of the newest batch of the store.
+func (n *simNode) mark() changelog.Mark {
+	if len(n.disk) == 0 {
+		return changelog.Mark{}
+	}
+	return n.s.marks[n.disk[len(n.disk)-1]]
 }
 
 // lateLog accepts records of fenced writers behind the marker that fences them, which the contract of a log allows: they are void
@@ -403,7 +412,7 @@ func (s *simulation) finish() {
 	advance(time.Minute)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stored := last.disk.batches
+	stored := last.disk
 	if s.released[uint64(len(stored))] != string(final) {
 		s.t.Errorf("%s does not release batch %d", last.name, len(stored))
 	}
@@ -428,7 +437,7 @@ func (s *simulation) finish() {
 			s.t.Errorf("%s was fenced and has state %+v", n.name, state)
 		}
 		// What a store holds of released batches is what the last one holds.
-		if have := n.disk.batches[:state.Released.Number]; !slices.Equal(have, stored[:len(have)]) {
+		if have := n.disk[:state.Released.Number]; !slices.Equal(have, stored[:len(have)]) {
 			s.t.Errorf("%s and %s have different batches up to %d", n.name, last.name, len(have))
 		}
 	}
@@ -437,7 +446,7 @@ func (s *simulation) finish() {
 // countIncomplete counts batches of several parts that were not completed.
 func (s *simulation) countIncomplete() {
 	var before changelog.Entry
-	for e, err := range s.log.Read(s.t.Context(), simInstance, s.checkpoint.from().Position+1) {
+	for e, err := range s.log.Read(s.t.Context(), simInstance, 0) {
 		if err != nil {
 			return
 		}

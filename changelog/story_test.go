@@ -24,7 +24,7 @@ import (
 
 // TestStories plays the scripts of testdata/stories on a fake clock: nodes with their stores, and a log that does what it is told.
 //
-//	open NODE             open the log with the store of the node
+//	open NODE [forgetful] open the log with the store of the node, or with one that cannot yield its batches
 //	append NODE [DATA]... append batches; 600kB is a batch of that size
 //	close NODE [lose=N]   end the appender, and lose the last batches of its store
 //	mode MODE             of appends: ok, hold (until answered), lose (store, no answer), drop (no answer), full; of the log: down,
@@ -47,7 +47,7 @@ func TestStories(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &story{log: &scriptedLog{mode: "ok"}, nodes: map[string]*storyNode{}}
+				s := &story{log: &scriptedLog{mode: "ok"}, nodes: map[string]*storyNode{}, marks: map[string]changelog.Mark{}}
 				s.logger = slog.New(slog.NewTextHandler(&s.news, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 					if a.Key == "time" || a.Key == "instance" {
 						return slog.Attr{}
@@ -72,6 +72,7 @@ func TestStories(t *testing.T) {
 type story struct {
 	log    *scriptedLog
 	nodes  map[string]*storyNode
+	marks  map[string]changelog.Mark // by the data of a batch
 	logger *slog.Logger
 	news   news
 
@@ -82,11 +83,23 @@ type story struct {
 
 // storyNode is a node with its local store.
 type storyNode struct {
-	disk     [][]byte
-	from     changelog.Point // what the newest batch of the disk knows
+	disk     []storyBatch
 	released uint64
 	valid    atomic.Bool
 	appender *changelog.Appender
+}
+
+// storyBatch is a batch of a store with its mark, which the data of a real one contains.
+type storyBatch struct {
+	data []byte
+	mark changelog.Mark
+}
+
+func (n *storyNode) mark() changelog.Mark {
+	if len(n.disk) == 0 {
+		return changelog.Mark{}
+	}
+	return n.disk[len(n.disk)-1].mark
 }
 
 func (n *storyNode) close() {
@@ -143,7 +156,7 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	name, l := arg(0), s.log
 	switch d.Cmd {
 	case "open":
-		return s.open(t, name)
+		return s.open(t, name, arg(1) != "")
 	case "append":
 		for i := range d.CmdArgs[1:] {
 			s.append(name, arg(i+1))
@@ -154,9 +167,6 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		var lost int
 		d.MaybeScanArgs(t, "lose", &lost)
 		n.disk = n.disk[:len(n.disk)-lost]
-		if n.from.Number > uint64(len(n.disk)) {
-			d.Fatalf(t, "a store does not lose what was released")
-		}
 	case "mode":
 		l.setMode(name)
 	case "answer":
@@ -198,7 +208,11 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	case "log":
 		return l.String()
 	case "store":
-		return fmt.Sprintf("%s\n", bytes.Join(s.node(name).disk, []byte(" ")))
+		var words []string
+		for _, b := range s.node(name).disk {
+			words = append(words, string(b.data))
+		}
+		return strings.Join(words, " ") + "\n"
 	case "state":
 		a := s.node(name).appender.State()
 		return fmt.Sprintf("%s for %v, epoch %d, released %d, waiting %d with %d bytes, cause: %v\n",
@@ -209,24 +223,26 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-func (s *story) open(t *testing.T, name string) string {
+func (s *story) open(t *testing.T, name string, forgetful bool) string {
 	n := s.node(name)
 	n.close()
-	a, err := changelog.OpenAppender(t.Context(), changelog.AppenderOptions{
-		Log: s.log, Instance: "i", Node: name, From: n.from, Released: n.released, Logger: s.logger, MaxBytes: 1 << 20,
-		Local: func(yield func([]byte, error) bool) {
-			for _, data := range n.disk[n.from.Number:] {
-				if !yield(data, nil) {
+	var local iter.Seq2[[]byte, error]
+	if !forgetful {
+		local = func(yield func([]byte, error) bool) {
+			for _, b := range n.disk[n.mark().Released.Number:] {
+				if !yield(b.data, nil) {
 					return
 				}
 			}
-		},
+		}
+	}
+	a, err := changelog.OpenAppender(t.Context(), changelog.AppenderOptions{
+		Log: s.log, Instance: "i", Node: name, Store: n.mark(), Local: local, Released: n.released, Logger: s.logger, MaxBytes: 1 << 20,
 		Apply: func(_ context.Context, b changelog.StoredBatch) error {
 			if b.Number != uint64(len(n.disk))+1 {
 				return fmt.Errorf("batch %d cannot follow on %d", b.Number, len(n.disk))
 			}
-			n.disk = append(n.disk, b.Data)
-			n.from = b.Point
+			n.disk = append(n.disk, storyBatch{b.Data, s.marks[string(b.Data)]})
 			return nil
 		},
 		NextEpoch: func(context.Context) (uint64, error) {
@@ -263,9 +279,10 @@ func (s *story) append(name, text string) {
 		fmt.Fprintf(&s.news, "%s: closed\n", name)
 		return
 	}
-	n.disk = append(n.disk, data)
-	n.from = n.appender.State().Released
-	n.released = n.from.Number
+	mark := n.appender.Mark()
+	s.marks[string(data)] = mark
+	n.disk = append(n.disk, storyBatch{data, mark})
+	n.released = mark.Released.Number
 	go func() { // Append may block
 		p := n.appender.Append(data)
 		if err := p.Wait(context.Background()); err != nil {
