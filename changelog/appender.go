@@ -246,8 +246,7 @@ func (a *Appender) push(p *Pending) {
 	a.last, a.chain = p.Number(), p.chain()
 }
 
-// Mark returns the mark of the batch that is appended next, for the store to write into it. Its Number and Before are those of that
-// batch if nobody else appends one meanwhile.
+// Mark returns the mark of the next batch, for the store to write into it. It is right if the caller alone appends.
 func (a *Appender) Mark() Mark {
 	a.mu.Lock()
 	defer a.mu.Unlock()
