@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -219,26 +218,26 @@ func TestReadingFromAPoint(t *testing.T) {
 // where it began.
 func FuzzReader(f *testing.F) {
 	target := fuzztest.New(f)
-	for seed := range uint64(8) {
-		target.Add(seed, 20)
-	}
-	target.Fuzz(func(t *testing.T, seed uint64, length int) {
-		rng := rand.New(rand.NewPCG(seed, 0))
+	target.Add([]byte("batches and a \x00 marker, then \x01\x21\x41 others \x02 and \x03 parts \x04"))
+	target.Add([]byte{9, 9, 0x20, 9, 0x21, 9, 2, 0x40, 9, 3, 4, 1, 9, 0x61, 9})
+	target.Fuzz(func(t *testing.T, script []byte) {
 		words := []string{"o1a"}
 		epoch, node, number := 1, "a", 0
-		for range min(max(length, 0), 200) {
-			switch pick := rng.IntN(20); {
-			case pick == 0:
-				epoch, node = epoch+rng.IntN(2), string(rune('a'+rng.IntN(3)))
+		for _, b := range script[:min(len(script), 60)] {
+			vary := int(b >> 5)
+			other := string(rune('a' + vary%3))
+			switch b & 15 {
+			case 0:
+				epoch, node = epoch+vary%2, other
 				words = append(words, fmt.Sprintf("o%d%s", epoch, node))
-			case pick == 1:
-				words = append(words, fmt.Sprintf("b%d%s%d", 1+rng.IntN(epoch), string(rune('a'+rng.IntN(3))), number+rng.IntN(3)))
-			case pick == 2:
+			case 1:
+				words = append(words, fmt.Sprintf("b%d%s%d", 1+vary%epoch, other, number+vary%3))
+			case 2:
 				words = append(words, fmt.Sprintf("b%d%s%d.1/2", epoch, node, number+1))
-			case pick == 3:
+			case 3:
 				number++
 				words = append(words, fmt.Sprintf("b%d%s%d.1/2 b%d%s%d.2/2", epoch, node, number, epoch, node, number))
-			case pick == 4:
+			case 4:
 				words = append(words, fmt.Sprintf("c%d%s%d", epoch, node, number))
 			default:
 				number++
