@@ -318,7 +318,7 @@ func (a *Appender) setState(status Status, cause error) bool {
 func (a *Appender) end(cause error) {
 	a.setState(Ended, cause)
 	a.mu.Lock()
-	queue := slices.Clone(a.queue)
+	queue := a.queue
 	a.queue, a.bytes, a.sent = nil, 0, 0
 	a.changed.Broadcast()
 	a.mu.Unlock()

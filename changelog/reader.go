@@ -9,7 +9,8 @@ import (
 )
 
 // Point is the end of a batch that counts. Whoever has applied the batches up to it continues there. The zero Point is the start
-// of a log.
+// of a log. A log that was begun behind a checkpoint starts with the batch behind it: its start has the Number and Chain of the
+// checkpoint, and nothing else.
 type Point struct {
 	// Position of the last part of the batch.
 	Position Position

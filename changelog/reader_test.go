@@ -194,6 +194,8 @@ func TestReadingFromAPoint(t *testing.T) {
 		want error
 	}{
 		{"it is there", entries{list: list}, at, nil},
+		{"it is the start of a log behind a checkpoint", entries{list: parseEntries("o7a b7a4 b7a5")}, changelog.Point{Number: 3}, nil},
+		{"another checkpoint", entries{list: parseEntries("o7a b7a4 b7a5")}, changelog.Point{Number: 2}, changelog.ErrHole},
 		{"it is the last", entries{list: list[:5]}, at, nil},
 		{"it is trimmed", entries{list: list[5:], trimmed: 5}, at, nil},
 		{"more is trimmed", entries{list: parseEntries("o1a b1a1 b1a2 o2b b2b3 b2b4 b2b5")[6:], trimmed: 6}, at, changelog.ErrTrimmed},

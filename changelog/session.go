@@ -67,8 +67,8 @@ func (a *Appender) open(ctx context.Context, apply func(context.Context, StoredB
 	return w, nil
 }
 
-// catchUp reads from the last batch that was released up to the marker. Only there the end of the log is certain: in front of the
-// marker everything stays, and what older writers append behind it is void.
+// catchUp reads from the last batch that was released up to the marker. What counts there counts for good, so it is released at once.
+// What is missing is certain at the marker alone: everything in front of it stays, and what older writers append behind it is void.
 func (a *Appender) catchUp(ctx context.Context, marker Position, epoch uint64, apply func(context.Context, StoredBatch) error) error {
 	at := a.State().Released
 	if marker <= at.Position {
