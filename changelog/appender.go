@@ -211,8 +211,8 @@ func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) 
 	return a, nil
 }
 
-// Append gives a batch the next number and begins to append it. It waits for room, not for the log; while the log is away that is
-// the same. The data must not change until the Pending has ended. The calls decide the order of the batches.
+// Append gives a batch the next number and begins to append it. It waits while MaxBytes are not released, also while the log is
+// away. The data must not change until the Pending has ended. The calls decide the order of the batches.
 func (a *Appender) Append(data []byte) *Pending {
 	a.order.Lock()
 	defer a.order.Unlock()
