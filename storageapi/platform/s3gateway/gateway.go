@@ -1,9 +1,11 @@
 package s3gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -28,6 +30,10 @@ type Gateway struct {
 
 // maxRequests bounds the requests that are answered at once; others are told to slow down.
 const maxRequests = 4096
+
+// smallBody is the most bytes of a body that are read before the request is handed on. Clients ask with "Expect: 100-continue"
+// before they send bodies of megabytes, and repeat what failed.
+const smallBody = 64 << 10
 
 // Open begins to serve. The caller must close the gateway before the server of the objects.
 func Open(objects *platform.Objects) (*Gateway, error) {
@@ -84,7 +90,21 @@ func open(objects *platform.Objects) (*Gateway, error) {
 }
 
 // ServeHTTP answers one request. Its path begins with the bucket.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.proxy.ServeHTTP(w, r) }
+//
+// The gateway refuses a request before it reads the body. The connection is then closed, and a client that still sends may lose
+// the answer with it. So a small body is read first.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if 0 < r.ContentLength && r.ContentLength <= smallBody {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, "the body cannot be read", http.StatusBadRequest)
+			return
+		}
+		r = r.WithContext(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	g.proxy.ServeHTTP(w, r)
+}
 
 // Close ends the requests that are being answered and stops to serve.
 func (g *Gateway) Close() error {

@@ -323,6 +323,56 @@ func TestGatewaysAtOnce(t *testing.T) {
 	}
 }
 
+// A request that is refused is answered after its body came, so that the answer is not lost with the connection.
+func TestRefusedBodyIsRead(t *testing.T) {
+	w, other := newWorld(t), newWorld(t)
+	f := w.prepare(storageapi.FilePrepare{})
+	in := &s3.PutObjectInput{Bucket: &f.S3Upload.Bucket, Key: &f.S3Upload.Key, Body: strings.NewReader("whole")}
+	slow := &slowClient{handler: other.http.Config.Handler, answered: make(chan struct{})}
+	_, err := other.sdk(f, f.S3Upload.Credentials).PutObject(t.Context(), in, func(o *s3.Options) { o.HTTPClient = slow })
+	wantCode(t, err, "InvalidToken")
+	if slow.late {
+		t.Error("answered before the body came")
+	}
+}
+
+// slowClient sends a body when the request was answered, or after a moment.
+type slowClient struct {
+	handler  http.Handler
+	body     io.Reader
+	answered chan struct{}
+	late     bool
+}
+
+func (c *slowClient) Do(r *http.Request) (*http.Response, error) {
+	c.body, r.Body = r.Body, io.NopCloser(c)
+	rec := httptest.NewRecorder()
+	c.handler.ServeHTTP(&answer{rec, c.answered}, r)
+	return rec.Result(), nil
+}
+
+func (c *slowClient) Read(p []byte) (int, error) {
+	if !c.late {
+		select {
+		case <-c.answered:
+			c.late = true
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return c.body.Read(p)
+}
+
+// answer closes answered with the header.
+type answer struct {
+	*httptest.ResponseRecorder
+	answered chan struct{}
+}
+
+func (a *answer) WriteHeader(code int) {
+	close(a.answered)
+	a.ResponseRecorder.WriteHeader(code)
+}
+
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	var e smithy.APIError
