@@ -229,19 +229,48 @@ func (b *blind) CompareAndSet(ctx context.Context, key string, old changelog.Ver
 	return version, err
 }
 
-// The host of all processes was suspended: they go on at the same moment, after a time in which nobody could beat.
+// A watch that begins again shows what was there before, which is no sign of life.
+func TestWatchBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
+		replace(t, owners, "i", changelog.Owner{Node: "gone", Session: "s", Epoch: 7, State: changelog.Owned, Lease: lease})
+		b := startProcess(t, newLink(shortWatches{owners}), "b", "ib", 0)
+		began := time.Now()
+		if b.next(t); time.Since(began) > 2*lease {
+			t.Errorf("it was adopted after %v", time.Since(began))
+		}
+	})
+}
+
+// shortWatches is a store of owners whose watches end early.
+type shortWatches struct{ changelog.Owners }
+
+func (s shortWatches) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
+	return func(yield func(changelog.Versioned, error) bool) {
+		ctx, cancel := context.WithTimeout(ctx, lease/6)
+		defer cancel()
+		for v, err := range s.Owners.Watch(ctx, prefix) {
+			if !yield(v, err) {
+				return
+			}
+		}
+		yield(changelog.Versioned{}, errAway)
+	}
+}
+
+// The host of all processes was suspended: they go on at nearly the same moment, after a time in which nobody could beat.
 func TestHostStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
 		a, b := newLink(owners), newLink(owners)
 		pa, pb := startProcess(t, a, "a", "ia", 0), startProcess(t, b, "b", "ib", 0)
-		// Each call begins before the host stops and succeeds after it: nothing shows the process that time has passed.
-		for range 20 {
-			time.Sleep(lease + lease/7)
+		// The beat of a is held up before it is sent, and that of b after it took effect: nothing shows b that time has passed.
+		for range 5 {
+			time.Sleep(lease * 8 / 7)
 			until := time.Now().Add(3 * lease)
-			still := func() error { time.Sleep(time.Until(until)); return nil }
-			a.hook(nil, still)
-			b.hook(nil, still)
+			a.hook(func() error { time.Sleep(time.Until(until.Add(lease / 12))); return nil }, nil)
+			b.hook(nil, func() error { time.Sleep(time.Until(until)); return nil })
+			time.Sleep(5 * lease)
 		}
 		none(t, pa, pb)
 	})

@@ -283,8 +283,8 @@ func TestProcessOfTheSameName(t *testing.T) {
 			replace(t, owners, "i", twin)
 			return changelog.ErrUnknown
 		}
-		if epoch, err := k.NextEpoch(t.Context()); !errors.Is(err, changelog.ErrFenced) {
-			t.Errorf("both have epoch %d (%v)", epoch, err)
+		if epoch, err := k.NextEpoch(t.Context()); !errors.Is(err, changelog.ErrFenced) || k.Valid() {
+			t.Errorf("both have epoch %d (%v), valid: %t", epoch, err, k.Valid())
 		}
 	})
 }
