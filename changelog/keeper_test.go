@@ -250,12 +250,12 @@ func TestLostAnswers(t *testing.T) {
 		l := newLink(owners)
 		k := take(t, l, "a", "i", 0)
 		lost := 3
-		l.after = func() error {
+		l.hook(nil, func() error {
 			if lost--; lost >= 0 {
 				return changelog.ErrUnknown
 			}
 			return nil
-		}
+		})
 		epoch, err := k.NextEpoch(t.Context())
 		if got := record(t, owners, "i"); err != nil || epoch <= 1 || got.Epoch != epoch {
 			t.Errorf("the epoch is %d (%v), the record %+v", epoch, err, got)
@@ -277,12 +277,12 @@ func TestProcessOfTheSameName(t *testing.T) {
 		l := newLink(owners)
 		k := take(t, l, "a", "i", 0)
 		// The first process asks for the epoch that the second one gets, and is told nothing.
-		l.before = func() error {
+		l.hook(func() error {
 			twin := record(t, owners, "i")
 			twin.Session, twin.Epoch, twin.State = "other", twin.Epoch+1, changelog.Adopting
 			replace(t, owners, "i", twin)
 			return changelog.ErrUnknown
-		}
+		}, nil)
 		if epoch, err := k.NextEpoch(t.Context()); !errors.Is(err, changelog.ErrFenced) || k.Valid() {
 			t.Errorf("both have epoch %d (%v), valid: %t", epoch, err, k.Valid())
 		}
@@ -297,13 +297,13 @@ func TestStaleReads(t *testing.T) {
 		k := take(t, l, "a", "i", 0)
 		for want := uint64(2); want < 30; want++ {
 			first := true
-			l.after = func() error {
+			l.hook(nil, func() error {
 				if first {
 					first = false
 					return changelog.ErrUnknown
 				}
 				return nil
-			}
+			})
 			if epoch, err := k.NextEpoch(t.Context()); err != nil || epoch < want {
 				t.Fatalf("epoch %d: %v", epoch, err)
 			}
@@ -311,7 +311,7 @@ func TestStaleReads(t *testing.T) {
 		// The next process of the node finds the newest epoch in spite of old answers.
 		last := k.Owner().Epoch
 		k.Close()
-		l.after = nil
+		l.hook(nil, nil)
 		if k := take(t, newLink(owners), "a", "i", 1); k.Owner().Epoch <= last {
 			t.Errorf("epoch %d follows %d", k.Owner().Epoch, last)
 		}

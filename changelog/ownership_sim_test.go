@@ -112,16 +112,15 @@ func (w *ownership) play() {
 		case action == 0:
 			w.tell("%s crashes", n.name)
 			p.crash()
-			n.runs = nil
+			w.lose(n, false)
 		case action == 1:
 			w.tell("%s crashes and loses its disk", n.name)
 			p.crash()
-			n.runs = nil
-			n.life, n.local = n.life+1, 0
+			w.lose(n, true)
 		case action == 2:
 			w.tell("%s stands still, and another process of its name begins without its disk", n.name)
 			resume = append(resume, p.stop())
-			n.life, n.local = n.life+1, 0
+			w.lose(n, true)
 			w.run(n)
 		case action <= 4:
 			w.tell("%s stands still", n.name)
@@ -155,6 +154,16 @@ func (w *ownership) play() {
 	}
 	for _, f := range resume {
 		f()
+	}
+}
+
+// lose takes the process from a node, and its disk too if that is asked for.
+func (w *ownership) lose(n *ownerNode, disk bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n.runs = nil
+	if disk {
+		n.life, n.local = n.life+1, 0
 	}
 }
 
