@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"ahead", "incomplete", "void", "no majority", "hole",
+		"restored", "went back", "incomplete", "void", "no majority", "hole",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -61,12 +61,14 @@ type simulation struct {
 	marks      map[string]changelog.Mark // by the data of a batch
 	trimmed    uint64                    // the last batch that the log may lack
 	payload    int                       // counts the batches
+	goesBack   bool                      // the record of the owner does
 	large      bool                      // some batches have several parts
 
 	mu       sync.Mutex
 	chaos    *rand.Rand // of the others
 	owner    *simNode
 	epoch    uint64
+	highest  uint64 // of all epochs
 	nodes    []*simNode
 	released map[uint64]string // by number
 	count    map[string]int
@@ -101,7 +103,8 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 			}
 		}
 	})
-	s.large = s.rng.IntN(5) == 0
+	s.large = s.rng.IntN(3) == 0
+	s.goesBack = s.rng.IntN(3) == 0
 	s.log = changelogtest.NewLog(seed, changelogtest.Faults{})
 	if err := s.log.Create(t.Context(), simInstance); err != nil {
 		t.Fatal(err)
@@ -159,6 +162,10 @@ func (s *simulation) step() {
 		if stat, err := s.log.Stat(s.t.Context(), simInstance); err == nil && stat.Last >= stat.First {
 			s.log.Hole(simInstance, 0, stat.First+changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1))))
 		}
+	case pick < 97:
+		if s.goesBack {
+			s.goBack(n)
+		}
 	default:
 		away := s.rng.Perm(3)[:1+s.rng.IntN(2)]
 		if len(away) == 2 {
@@ -173,7 +180,7 @@ func (s *simulation) step() {
 func (s *simulation) next() []byte {
 	s.payload++
 	data := fmt.Appendf(nil, "batch %d ", s.payload)
-	if s.large && s.rng.IntN(20) == 0 {
+	if s.large && s.rng.IntN(10) == 0 {
 		data = append(data, make([]byte, changelog.PartBytes+s.rng.IntN(changelog.PartBytes))...)
 	}
 	return data
@@ -191,9 +198,18 @@ func (s *simulation) adopt() {
 	n.open()
 }
 
+// goBack gives the instance to a node that had it before, with an epoch that others may have had. Its store can yield its batches:
+// otherwise the last one would not be compared.
+func (s *simulation) goBack(n *simNode) {
+	s.saw("went back")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner, s.epoch = n, s.epoch-min(s.epoch, s.chaos.Uint64N(4))
+}
+
 // open opens the log with what the disk has, as often as it takes unless the node is fenced.
 func (n *simNode) open() {
-	n.yields = n.s.rng.IntN(2) == 0
+	n.yields = n.s.rng.IntN(2) == 0 || n.s.goesBack
 	n.valid.Store(true)
 	for range 20 {
 		a, err := changelog.OpenAppender(n.s.t.Context(), n.options())
@@ -201,7 +217,7 @@ func (n *simNode) open() {
 			n.appender = a
 			return
 		}
-		for _, never := range []error{changelog.ErrWentBack, changelog.ErrTrimmed, changelog.ErrMissing, errSim} {
+		for _, never := range []error{changelog.ErrWentBack, changelog.ErrMissing, errSim} {
 			if errors.Is(err, never) {
 				n.s.t.Fatalf("%s opens the log: %v", n.name, err)
 			}
@@ -209,11 +225,12 @@ func (n *simNode) open() {
 		if errors.Is(err, changelog.ErrFenced) {
 			return
 		}
-		if errors.Is(err, changelog.ErrAhead) {
-			if n.yields {
-				n.s.t.Fatalf("%s opens the log: %v", n.name, err)
-			}
-			n.s.saw("ahead")
+		ahead, trimmed := errors.Is(err, changelog.ErrAhead), errors.Is(err, changelog.ErrTrimmed)
+		if ahead && n.yields || trimmed && !n.s.goesBack {
+			n.s.t.Fatalf("%s opens the log: %v", n.name, err)
+		}
+		if ahead || trimmed {
+			n.s.saw("restored")
 			n.disk, n.keep = slices.Clone(n.s.checkpoint), len(n.s.checkpoint)
 		}
 		if errors.Is(err, changelog.ErrHole) {
@@ -268,6 +285,7 @@ func (s *simulation) nextEpoch(n *simNode) (uint64, error) {
 		return 0, errors.New("no answer")
 	}
 	s.epoch++
+	s.highest = max(s.highest, s.epoch)
 	if fails {
 		return 0, errors.New("no answer")
 	}
@@ -322,10 +340,13 @@ func (n *simNode) trim() {
 	}
 	// A checkpoint has no batch that was not released.
 	released := n.appender.State().Released.Number
+	if released < uint64(len(n.s.checkpoint)) {
+		return
+	}
 	n.s.checkpoint = slices.Clone(n.disk[:released])
 	n.keep = len(n.disk)
 	through := n.s.marks[n.disk[released-1]].Released
-	n.s.trimmed = through.Number
+	n.s.trimmed = max(n.s.trimmed, through.Number)
 	if n.s.log.Trim(n.s.t.Context(), simInstance, through.Position) == nil {
 		n.s.saw("trimmed")
 	}
@@ -394,6 +415,9 @@ func (s *simulation) Write(line []byte) (int, error) {
 func (s *simulation) finish() {
 	advance(10 * time.Second) // late messages arrive, cuts heal
 	s.log.SetFaults(changelogtest.Faults{})
+	s.mu.Lock()
+	s.epoch = s.highest
+	s.mu.Unlock()
 	s.adopt()
 	s.countIncomplete()
 	last := s.owner
