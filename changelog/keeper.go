@@ -181,8 +181,10 @@ func (k *Keeper) NextEpoch(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	defer k.unlock()
-	err := k.repeat(ctx, func() error { return k.step(ctx, true, nil) })
-	return k.held.Epoch, err
+	if err := k.repeat(ctx, func() error { return k.step(ctx, true, nil) }); err != nil {
+		return 0, err
+	}
+	return k.held.Epoch, nil
 }
 
 // Update writes what change makes of State, Log, Checkpoint and CheckpointPosition; the other fields are the Keeper's. change may be
