@@ -61,7 +61,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.SetBytes(int64(len(event)))
 		var last jetstream.PubAckFuture
 		for b.Loop() {
-			if last, err = js.PublishAsync(info.Config.Subjects[0], event, jetstream.WithStallWait(attempt)); err != nil {
+			if last, err = js.PublishAsync(owner{1, "node-1"}.subject(info), event, jetstream.WithStallWait(attempt)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -23,10 +23,7 @@ func TestConformanceOfOwners(t *testing.T) {
 	calls := 0
 	changelogtest.TestOwners(t, func(t *testing.T) changelog.Owners {
 		calls++
-		o, err := NewOwners(connect(t, calls%3), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := newOwners(t, calls%3, Options{})
 		if err := o.Create(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -3,9 +3,9 @@
 //
 // # Names
 //
-//	FB_<cluster>_L_<instance>              the stream of an instance
-//	fb.<cluster>.l.<instance>.<stream id>  its subject
-//	FB_<cluster>_own                       the key-value bucket of the owners
+//	FB_<cluster>_L_<instance>                             the stream of an instance
+//	fb.<cluster>.l.<instance>.<stream id>.<epoch>.<node>  the subject of an owner's records in it; the node is in base64
+//	FB_<cluster>_own                                      the key-value bucket of the owners
 //
 // A record is a message: the fields of the record are its headers, the data is its body.
 //

@@ -25,7 +25,7 @@ func rawStream(t *testing.T) (l *Log, s jetstream.Stream, subject string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l, s, info.Config.Subjects[0]
+	return l, s, owner{1, "node-1"}.subject(info)
 }
 
 // publish appends behind a sequence. It repeats nothing but the wait for a new stream to be known.
@@ -180,10 +180,7 @@ func TestFactPurgeKeepsTheEnd(t *testing.T) {
 
 // A comparison that lost is refused with one of two codes, which the client tells from all other errors.
 func TestFactComparisonThatLost(t *testing.T) {
-	o, err := NewOwners(connect(t, 0), Options{Cluster: "facts"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := newOwners(t, 0, Options{Cluster: "facts"})
 	if err := o.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -60,8 +60,8 @@ func (l *Log) Create(ctx context.Context, instance string) error {
 	id := rand.Text()
 	config := jetstream.StreamConfig{
 		Name: name,
-		// The subject is new for each stream, so that an old writer cannot reach a stream that was made again.
-		Subjects:           []string{"fb." + l.options.Cluster + ".l." + instance + "." + id},
+		// Subjects are new for each stream, so that an old writer cannot reach a stream that was made again.
+		Subjects:           []string{"fb." + l.options.Cluster + ".l." + instance + "." + id + ".>"},
 		Storage:            jetstream.FileStorage,
 		Replicas:           l.options.Replicas,
 		MaxBytes:           l.options.MaxBytes,

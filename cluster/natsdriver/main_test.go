@@ -1,6 +1,7 @@
 package natsdriver
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"sync"
@@ -49,16 +50,30 @@ func connect(tb testing.TB, server int) *nats.Conn {
 	return conn
 }
 
+// patient lets a loaded machine take its time, except where a test sets a time-out of its own.
+func patient(o Options) Options {
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
+	o.AppendTimeout = cmp.Or(o.AppendTimeout, clustertest.Patience)
+	o.Timeout = cmp.Or(o.Timeout, clustertest.Patience)
+	return o
+}
+
 func newLog(tb testing.TB, server int, o Options) *Log {
 	tb.Helper()
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 64 << 20
-	}
-	l, err := NewLog(connect(tb, server), o)
+	l, err := NewLog(connect(tb, server), patient(o))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return l
+}
+
+func newOwners(tb testing.TB, server int, o Options) *Owners {
+	tb.Helper()
+	owners, err := NewOwners(connect(tb, server), patient(o))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return owners
 }
 
 // created makes the log of an instance named for the test.

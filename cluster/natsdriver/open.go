@@ -20,33 +20,45 @@ const (
 )
 
 // Open implements [changelog.Log] with a gap (see the package comment). It repeats an attempt that nobody answers: if the first one
-// was stored after all, there are two gaps. The position of the marker is the end of the last.
+// was stored after all, there are two gaps. The position of the marker is the end of the last. Two nodes that open with the same epoch
+// at once may both be refused.
 func (l *Log) Open(ctx context.Context, instance string, marker changelog.Record) (changelog.Writer, error) {
-	stream, info, err := l.stream(ctx, instance)
-	if err != nil {
-		return nil, fmt.Errorf("natsdriver: open: %w", err)
-	}
-	subject := info.Config.Subjects[0]
-	// Whoever is fenced already must not fence the owner in turn.
-	if err := l.yields(ctx, stream, info.State.LastSeq, marker); err != nil {
-		return nil, fmt.Errorf("natsdriver: open the log of %s: %w", instance, err)
-	}
-	end, err := answered(ctx, l.options, func(ctx context.Context) (uint64, error) {
-		return l.appendGap(ctx, subject, info.State.LastSeq, marker)
-	})
-	if err == nil {
-		// Now the end is certain. Another adopter may have been faster.
-		err = l.yields(ctx, stream, end-gap, marker)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("natsdriver: open the log of %s: %w", instance, failure(err))
-	}
-	w, err := newWriter(l, stream, subject, marker.Epoch, end)
+	w, err := l.open(ctx, instance, marker)
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: open the log of %s: %w", instance, err)
 	}
 	return w, nil
 }
+
+func (l *Log) open(ctx context.Context, instance string, marker changelog.Record) (*writer, error) {
+	stream, info, err := l.stream(ctx, instance)
+	if err != nil {
+		return nil, err
+	}
+	if most := l.conn.MaxPayload(); most < changelog.PartBytes+maxHeaders {
+		return nil, fmt.Errorf("max_payload of the server is %d bytes, must be at least %d", most, changelog.PartBytes+maxHeaders)
+	}
+	me := owner{marker.Epoch, marker.Node}
+	yields := func(o owner) bool { return o.epoch > me.epoch || o.epoch == me.epoch && o.node != me.node }
+	// Whoever is fenced already must not fence the owner in turn.
+	if err := l.fenced(ctx, stream, info.State.LastSeq, yields); err != nil {
+		return nil, err
+	}
+	end, err := answered(ctx, l.options, func(ctx context.Context) (uint64, error) {
+		return l.appendGap(ctx, me.subject(info), info.State.LastSeq, marker)
+	})
+	if err == nil {
+		// Everything in front of the gap is certain now. Another adopter may have been faster.
+		err = l.fenced(ctx, stream, end, yields)
+	}
+	if err != nil {
+		return nil, failure(err)
+	}
+	return newWriter(l, stream, me, end)
+}
+
+// maxHeaders is more than the headers of a record take.
+const maxHeaders = 4 << 10
 
 // gap is how many markers Open appends: one for each append that an old writer may have under way, and the one that counts.
 const gap = changelog.Window + 1
@@ -96,38 +108,6 @@ func (l *Log) appendBatch(ctx context.Context, subject string, last uint64, mark
 		}
 		return ack.Sequence, nil
 	}
-}
-
-// yields returns [changelog.ErrFenced] if the record at a sequence, the last one in front of a marker, belongs to a higher epoch, or
-// to the same one of another node. No record of a lower epoch follows on one of a higher, because of the gap. Sequences that
-// were trimmed are fine: the owners' store knows the epoch.
-func (l *Log) yields(ctx context.Context, stream jetstream.Stream, last uint64, marker changelog.Record) error {
-	r, err := l.record(ctx, stream, last)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil
-	case err != nil:
-		return err
-	case r.Epoch > marker.Epoch, r.Epoch == marker.Epoch && r.Node != marker.Node:
-		return fmt.Errorf("%w: %s has the epoch %d", changelog.ErrFenced, r.Node, r.Epoch)
-	}
-	return nil
-}
-
-// record asks the leader for one record.
-func (l *Log) record(ctx context.Context, stream jetstream.Stream, seq uint64) (changelog.Record, error) {
-	if seq == 0 {
-		return changelog.Record{}, jetstream.ErrMsgNotFound
-	}
-	raw, err := answered(ctx, l.options, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return stream.GetMsg(ctx, seq) })
-	if err != nil {
-		return changelog.Record{}, err
-	}
-	r, err := changelog.ParseFields(raw.Header.Get)
-	if err != nil {
-		return changelog.Record{}, fmt.Errorf("%w: the record at %d: %w", changelog.ErrHole, seq, err)
-	}
-	return r, nil
 }
 
 // message is a record as a message, without its conditions.

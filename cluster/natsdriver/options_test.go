@@ -73,10 +73,7 @@ func TestTrimBeyondTheEndIsRefused(t *testing.T) {
 }
 
 func TestBucketThatIsMissing(t *testing.T) {
-	o, err := NewOwners(connect(t, 0), Options{Cluster: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := newOwners(t, 0, Options{Cluster: "none"})
 	_, get := o.Get(t.Context(), "i.a")
 	_, set := o.CompareAndSet(t.Context(), "i.a", 0, nil)
 	for _, err := range []error{get, set} {

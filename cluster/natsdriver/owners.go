@@ -107,41 +107,57 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 // Watch implements [changelog.Owners]. It goes on by itself after a server was away.
 func (o *Owners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
 	return func(yield func(changelog.Versioned, error) bool) {
-		kv, err := o.kv(ctx)
-		if err != nil {
+		if err := o.watch(ctx, prefix, func(v changelog.Versioned) bool { return yield(v, nil) }); err != nil {
 			yield(changelog.Versioned{}, fmt.Errorf("natsdriver: watch %s: %w", prefix, err))
-			return
 		}
-		watching, stop := context.WithCancel(ctx)
-		defer stop()
-		// A subject can be matched by whole words only.
-		words := prefix[:strings.LastIndexByte(prefix, '.')+1]
-		watcher, err := kv.Watch(watching, words+">", jetstream.IgnoreDeletes())
-		if err != nil {
-			yield(changelog.Versioned{}, fmt.Errorf("natsdriver: watch %s: %w", prefix, err))
-			return
-		}
-		defer func() { // the client ends only after it has handed over what it has
-			stop()
-			for range watcher.Updates() {
-			}
-		}()
-		for e := range watcher.Updates() {
-			v := changelog.Versioned{}
-			if e != nil {
-				if v = versioned(e); !strings.HasPrefix(v.Key, prefix) {
-					continue
-				}
-			}
-			if !yield(v, nil) {
-				return
-			}
-		}
-		if err = context.Cause(ctx); err == nil {
-			err = errors.New("the client ended the watch")
-		}
-		yield(changelog.Versioned{}, fmt.Errorf("natsdriver: watch %s: %w", prefix, err))
 	}
+}
+
+// watch returns nil if yield has had enough. It watches all keys: only so it sees when the replica that it reads, which may lag, has
+// come to what the leader had when watch began.
+func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.Versioned) bool) error {
+	kv, err := o.kv(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := answered(ctx, o.options, kv.Status)
+	if err != nil {
+		return err
+	}
+	last := status.(*jetstream.KeyValueBucketStatus).StreamInfo().State.LastSeq
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	watcher, err := kv.WatchAll(watching)
+	if err != nil {
+		return err
+	}
+	defer func() { // the client ends only after it has handed over what it has
+		stop()
+		for range watcher.Updates() {
+		}
+	}()
+	first := last > 0 // what follows are the values of keys, and not changes yet
+	if !first && !yield(changelog.Versioned{}) {
+		return nil
+	}
+	for e := range watcher.Updates() {
+		if e == nil { // the end of what the replica had
+			continue
+		}
+		if e.Operation() == jetstream.KeyValuePut && strings.HasPrefix(e.Key(), prefix) && !yield(versioned(e)) {
+			return nil
+		}
+		if first && e.Revision() >= last {
+			first = false
+			if !yield(changelog.Versioned{}) {
+				return nil
+			}
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return errors.New("the client ended the watch")
 }
 
 func versioned(e jetstream.KeyValueEntry) changelog.Versioned {

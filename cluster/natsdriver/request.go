@@ -40,7 +40,7 @@ func failure(err error) error {
 	switch {
 	case code(err) == codeFull:
 		return fmt.Errorf("%w: %w", changelog.ErrFull, err)
-	case errors.Is(err, changelog.ErrFenced), errors.Is(err, changelog.ErrHole):
+	case errors.Is(err, changelog.ErrFenced), errors.Is(err, changelog.ErrHole), errors.Is(err, changelog.ErrMissing):
 		return err
 	}
 	return fmt.Errorf("%w: %w", changelog.ErrUnknown, err)

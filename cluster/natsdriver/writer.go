@@ -15,8 +15,8 @@ import (
 type writer struct {
 	log     *Log
 	stream  jetstream.Stream
+	owner   owner
 	subject string
-	epoch   uint64
 	marker  changelog.Position
 	js      jetstream.JetStream // of its own: its acknowledgements end with the writer
 
@@ -30,13 +30,13 @@ type writer struct {
 	err     error
 }
 
-func newWriter(l *Log, stream jetstream.Stream, subject string, epoch, end uint64) (*writer, error) {
+func newWriter(l *Log, stream jetstream.Stream, me owner, end uint64) (*writer, error) {
 	js, err := jetstream.New(l.conn, jetstream.WithPublishAsyncTimeout(l.options.AppendTimeout))
 	if err != nil {
 		return nil, err
 	}
 	w := &writer{
-		log: l, stream: stream, subject: subject, epoch: epoch, marker: changelog.Position(end), js: js, last: end,
+		log: l, stream: stream, owner: me, subject: me.subject(stream.CachedInfo()), marker: changelog.Position(end), js: js, last: end,
 		window: make(chan struct{}, changelog.Window), queue: make(chan *ticket, changelog.Window), stopped: make(chan struct{}),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -78,7 +78,7 @@ func (w *writer) settle() {
 		select {
 		case t := <-w.queue:
 			if err := w.await(t); err != nil {
-				w.err = fmt.Errorf("natsdriver: append to %s at %d: %w", w.subject, t.position, w.reason(t, err))
+				w.err = fmt.Errorf("natsdriver: append to %s at %d: %w", w.subject, t.position, w.reason(err))
 				return
 			}
 			close(t.done)
@@ -111,13 +111,14 @@ func (w *writer) await(t *ticket) error {
 	}
 }
 
-// reason finds out what the error of an append means. After a refusal it looks at what stands where the record should be.
-func (w *writer) reason(t *ticket, err error) error {
+// reason finds out what the error of an append means. After a refusal it looks for a higher epoch.
+func (w *writer) reason(err error) error {
 	if wrongLast(err) {
 		ctx, cancel := context.WithTimeout(w.ctx, w.log.options.AppendTimeout)
 		defer cancel()
-		if r, unread := w.log.record(ctx, w.stream, uint64(t.position)); unread == nil && r.Epoch > w.epoch {
-			return fmt.Errorf("%w: %s has the epoch %d: %w", changelog.ErrFenced, r.Node, r.Epoch, err)
+		higher := func(o owner) bool { return o.epoch > w.owner.epoch }
+		if fence := w.log.fenced(ctx, w.stream, 0, higher); errors.Is(fence, changelog.ErrFenced) {
+			return fmt.Errorf("%w: %w", fence, err)
 		}
 	}
 	return failure(err)

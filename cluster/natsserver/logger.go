@@ -4,25 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 )
 
 // logger passes on what the server logs, without the secret. It keeps the first fatal error, after which a start cannot succeed.
 type logger struct {
 	*slog.Logger
-	secret string
-	fatal  chan error
+	clean *strings.Replacer
+	fatal chan error
 }
 
 func newLogger(l *slog.Logger, secret string) *logger {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
 	}
-	return &logger{l, secret, make(chan error, 1)}
+	_, escaped, _ := strings.Cut(url.UserPassword("", secret).String(), ":") // as in the address of a server
+	return &logger{l, strings.NewReplacer(secret, "***", escaped, "***"), make(chan error, 1)}
 }
 
 func (l *logger) text(format string, args []any) string {
-	return strings.ReplaceAll(fmt.Sprintf(format, args...), l.secret, "***")
+	return l.clean.Replace(fmt.Sprintf(format, args...))
 }
 
 func (l *logger) Noticef(format string, args ...any) { l.Info("nats: " + l.text(format, args)) }

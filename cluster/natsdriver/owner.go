@@ -1,0 +1,67 @@
+package natsdriver
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// owner is whom a record belongs to. Records of each owner have a subject of their own, so that one request tells which owners a stream
+// has records of. The last record does not tell: an owner that was fenced while it opened leaves markers of a lower epoch behind.
+type owner struct {
+	epoch uint64
+	node  string
+}
+
+// subject is the subject of the owner's records in a stream.
+func (o owner) subject(info *jetstream.StreamInfo) string {
+	return strings.TrimSuffix(info.Config.Subjects[0], ">") + strconv.FormatUint(o.epoch, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(o.node))
+}
+
+// ownerOf is the inverse of subject.
+func ownerOf(subject string) (o owner, err error) {
+	words := strings.Split(subject, ".")
+	if len(words) < 2 {
+		return owner{}, fmt.Errorf("the subject %q has no owner", subject)
+	}
+	epoch, err := strconv.ParseUint(words[len(words)-2], 10, 64)
+	if err != nil {
+		return owner{}, fmt.Errorf("the subject %q has no epoch", subject)
+	}
+	node, err := base64.RawURLEncoding.DecodeString(words[len(words)-1])
+	if err != nil {
+		return owner{}, fmt.Errorf("the subject %q has no node", subject)
+	}
+	return owner{epoch, string(node)}, nil
+}
+
+// fenced returns [changelog.ErrFenced] if the stream has a record of an owner that fences. The answer counts only if the server knows
+// the stream up to a sequence. Owners whose records were trimmed are not seen: the owners' store knows the epoch.
+func (l *Log) fenced(ctx context.Context, stream jetstream.Stream, upTo uint64, fences func(owner) bool) error {
+	info, err := answered(ctx, l.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+		if err == nil && info.State.LastSeq < upTo {
+			err = errors.New("a server that was the leader has answered")
+		}
+		return info, err
+	})
+	if err != nil {
+		return missing(err)
+	}
+	for subject := range info.State.Subjects {
+		o, err := ownerOf(subject)
+		if err != nil {
+			return fmt.Errorf("%w: %w", changelog.ErrHole, err)
+		}
+		if fences(o) {
+			return fmt.Errorf("%w: %s has the epoch %d", changelog.ErrFenced, o.node, o.epoch)
+		}
+	}
+	return nil
+}
