@@ -152,7 +152,7 @@ func TestLeaseCountsFromTheRequest(t *testing.T) {
 		if !k.Valid() {
 			t.Error("the lease ended too early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if k.Valid() {
 			t.Error("the lease lasts longer than its time after the request")
 		}

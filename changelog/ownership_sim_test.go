@@ -92,7 +92,7 @@ type ownerProcess struct {
 
 func (w *ownership) tell(format string, args ...any) {
 	if *seeds == 1 {
-		w.Logf("%8s "+format, append([]any{time.Now().Sub(start()).Round(time.Millisecond)}, args...)...)
+		w.Logf("%8s "+format, append([]any{time.Since(start()).Round(time.Millisecond)}, args...)...)
 	}
 }
 

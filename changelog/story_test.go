@@ -368,17 +368,17 @@ func (l *scriptedLog) put(word string) {
 	l.store(e.Record)
 }
 
-func (l *scriptedLog) Read(_ context.Context, _ string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
+func (l *scriptedLog) Read(ctx context.Context, _ string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mode == "down" {
-		return entries{err: errScripted}.Read(nil, "", 0)
+		return entries{err: errScripted}.Read(ctx, "", 0)
 	}
 	end := len(l.entries)
 	if l.mode == "stale" {
 		end--
 	}
-	return entries{list: slices.Clone(l.entries)[l.trimmed:end], trimmed: changelog.Position(l.trimmed)}.Read(nil, "", from)
+	return entries{list: slices.Clone(l.entries)[l.trimmed:end], trimmed: changelog.Position(l.trimmed)}.Read(ctx, "", from)
 }
 
 func (l *scriptedLog) String() string {

@@ -135,7 +135,7 @@ func windowBlocks(b *logBench) {
 }
 
 func endedContexts(b *logBench) {
-	w := b.created()
+	b.created()
 	for what, call := range map[string]func(ctx context.Context) error{
 		"Create": func(ctx context.Context) error { return b.log.Create(ctx, b.instance) },
 		"Open": func(ctx context.Context) error {
@@ -155,7 +155,7 @@ func endedContexts(b *logBench) {
 	} {
 		b.expectError(what+" with a context that has ended", call(ended()), context.Canceled, "wrap the error of the context, and return at once")
 	}
-	w = b.open(owner{3, "node-1"})
+	w := b.open(owner{3, "node-1"})
 	end := w.Marker()
 	for _, r := range (owner{3, "node-1"}).batches(1, changelog.Window) {
 		t := w.Append(r)
