@@ -76,14 +76,16 @@ type silence struct {
 
 // watch hands on the changes of all records. It runs in a goroutine of its own.
 func (c *candidate) watch(ctx context.Context, changes chan<- Versioned) {
-	for {
+	for warned := false; ; {
 		for v, err := range c.own.owners.Watch(ctx, ownerPrefix) {
-			if err != nil && ctx.Err() == nil {
-				c.own.opts.Logger.Warn("the records of owners cannot be watched; watching again", "error", err)
-			}
 			if err != nil {
+				if !warned && ctx.Err() == nil {
+					c.own.opts.Logger.Warn("the records of owners cannot be watched; watching again until it works", "error", err)
+				}
+				warned = true
 				break
 			}
+			warned = false
 			select {
 			case changes <- v:
 			case <-ctx.Done():
