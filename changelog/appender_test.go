@@ -3,7 +3,9 @@ package changelog_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +102,45 @@ func TestAppendWaitsForRoom(t *testing.T) {
 			t.Errorf("an append that waited for room when the appender was closed: %d, %v", p.Number(), err)
 		}
 	})
+}
+
+// Calls of several goroutines get one number each, and the log has their batches in the order of the numbers.
+func TestAppendConcurrently(t *testing.T) {
+	log := changelogtest.NewLog(1, changelogtest.Faults{})
+	opts := appenderOptions(t, log)
+	opts.MaxBytes = 100 // so that some wait for room
+	a := openAppender(t, opts)
+	var appended sync.Map // by number
+	var callers sync.WaitGroup
+	const each = 50
+	for caller := range 4 {
+		callers.Go(func() {
+			for i := range each {
+				data := fmt.Sprintf("%d of caller %d", i, caller)
+				p := a.Append([]byte(data))
+				if err := p.Wait(t.Context()); err != nil {
+					t.Errorf("batch %d: %v", p.Number(), err)
+				}
+				if other, twice := appended.LoadOrStore(p.Number(), data); twice {
+					t.Errorf("%q and %q have the number %d", data, other, p.Number())
+				}
+			}
+		})
+	}
+	callers.Wait()
+	read := uint64(0)
+	for b, err := range changelog.Batches(t.Context(), log, "i", changelog.Point{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		read = b.Number
+		if want, _ := appended.Load(b.Number); want != string(b.Data) {
+			t.Errorf("batch %d is %q, was appended as %q", b.Number, b.Data, want)
+		}
+	}
+	if read != 4*each || a.State().Released.Number != read {
+		t.Errorf("the log ends with batch %d, %d were appended, state %+v", read, 4*each, a.State())
+	}
 }
 
 // The end of a context ends the waiting and nothing else.
