@@ -13,8 +13,8 @@ type LeaseOptions struct {
 	// Node is the name of this node. It stays the same after a restart, also with an empty disk. Required.
 	Node string
 	// Lease is how long the node may acknowledge rows after it began its last successful beat, and how long it has to be silent
-	// before another node adopts its instances. It beats three times in that time. A lease shorter than an election of the store
-	// of owners stops all nodes during each election. Default: 12 s, the least is 3 s.
+	// before another node adopts its instances, also when it only restarts. It beats three times in that time. A lease shorter than
+	// an election of the store of owners stops all nodes during each election. Default: 12 s, the least is 3 s.
 	Lease time.Duration
 	// Logger gets what an operator should see. Default: nothing is logged.
 	Logger *slog.Logger
