@@ -180,7 +180,7 @@ func (s *simulation) step() {
 func (s *simulation) next() []byte {
 	s.payload++
 	data := fmt.Appendf(nil, "batch %d ", s.payload)
-	if s.large && s.rng.IntN(10) == 0 {
+	if s.large && s.rng.IntN(15) == 0 {
 		data = append(data, make([]byte, changelog.PartBytes+s.rng.IntN(changelog.PartBytes))...)
 	}
 	return data
