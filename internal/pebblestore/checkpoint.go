@@ -10,11 +10,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet. The
-// folder gets its name when everything is in it, and that is durable. finish adds to it before; nil: nothing. With an
-// error there is no copy.
-func (o *Opening) Checkpoint(dir string, finish func(partial string) error) (err error) {
-	disk := o.conf.FS
+// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet: see
+// [MakeFolder]. finish adds to it; nil: nothing.
+func (o *Opening) Checkpoint(dir string, finish func(partial string) error) error {
+	return MakeFolder(o.conf.FS, dir, func(partial string) error {
+		if err := copyStore(o.DB, o.conf.FS, partial); err != nil {
+			return err
+		}
+		// After a failure the database goes on in memory alone, and so would the copy.
+		if err := o.fs.Failure(); err != nil || finish == nil {
+			return err
+		}
+		return finish(partial)
+	})
+}
+
+// MakeFolder makes a folder that does not exist yet. fill makes and fills it under another name. The folder gets its name when
+// everything is in it, and that is durable. With an error there is no folder.
+func MakeFolder(disk vfs.FS, dir string, fill func(partial string) error) (err error) {
 	switch _, err := disk.Stat(dir); {
 	case err == nil:
 		return fmt.Errorf("the folder exists: %w", fs.ErrExist)
@@ -34,19 +47,10 @@ func (o *Opening) Checkpoint(dir string, finish func(partial string) error) (err
 			err = errors.Join(err, disk.RemoveAll(partial))
 		}
 	}()
-	if err := copyStore(o.DB, disk, partial); err != nil {
-		return err
-	}
-	// After a failure the database goes on in memory alone, and so would the copy.
-	if err := o.fs.Failure(); err != nil {
+	if err := fill(partial); err != nil {
 		return err
 	}
 	restrictAll(disk, partial)
-	if finish != nil {
-		if err := finish(partial); err != nil {
-			return err
-		}
-	}
 	if err := disk.Rename(partial, dir); err != nil {
 		return err
 	}

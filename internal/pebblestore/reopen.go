@@ -35,7 +35,7 @@ func (s *Store) ReopenInBackground(start func() (end func())) bool {
 	go func() {
 		defer s.background.Done()
 		end()
-		for wait, err := s.reopen(); err != nil; wait, err = s.reopen() {
+		for wait, err := s.reopen(); err != nil && !s.final(); wait, err = s.reopen() {
 			select {
 			case <-time.After(wait):
 			case <-s.stopped:
@@ -45,8 +45,10 @@ func (s *Store) ReopenInBackground(start func() (end func())) bool {
 	return true
 }
 
+func (s *Store) final() bool { return s.conf.Final != nil && s.conf.Final() }
+
 func (s *Store) beginReopening(start func()) bool {
-	begun := s.life.reopen(start)
+	begun := !s.final() && s.life.reopen(start)
 	if begun {
 		s.conf.Log.Error(s.conf.Name+" failed, it is being reopened", "dir", s.conf.Dir, "error", s.Now().Failure)
 	}

@@ -30,6 +30,8 @@ type StoreConfig struct {
 	// Repair is called when the store is damaged. When it returns nil, the store is opened once more, and may be another one;
 	// else the opening fails with its error. Optional.
 	Repair func(*DamageError) error
+	// Final reports whether a failure is for good: the store is not opened again. Optional.
+	Final func() bool
 	// Failed is called when the store has failed, with locks of the database held: it must neither block nor use the store.
 	// Optional.
 	Failed func()
