@@ -111,7 +111,7 @@ func (b *Buffer) reserve(size int64) *OverloadError {
 		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second, size: size}
 	}
 	return &OverloadError{
-		Resource: "memory", Used: pending - size, Limit: b.opts.MaxPendingBytes, RetryAfter: time.Second, size: size,
+		Resource: "memory", Used: pending - size, Limit: b.opts.MaxPendingBytes, RetryAfter: time.Second, Silent: b.silentSince(), size: size,
 	}
 }
 

@@ -80,6 +80,11 @@ type Buffer struct {
 	metrics  *metrics      // nil without a meter
 	discards atomic.Uint64 // gives each call of Discard its own job
 
+	confirm confirmation
+	// silent is since when the syncer waits for the changelog, in Unix ns; 0 when it does not.
+	silent atomic.Int64
+	fenced atomic.Pointer[FencedError] // set for good, before the store fails of it
+
 	pack  packer     // of the committer
 	order chunkOrder // of the committer
 	syncs syncQueue
@@ -358,13 +363,18 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 // Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows
 // that are not yet in the target wait for the next Open. It may be called twice.
 //
-// After a failure of the local level that was not fixed yet, Close returns the [*FailedError].
+// After a failure of the local level that was not fixed yet, Close returns the [*FailedError], or the [*FencedError]. It waits for
+// a [Changelog] that does not answer for 20 s.
 func (b *Buffer) Close() error {
 	b.closeOnce.Do(func() { b.closeErr = b.close() })
 	return b.closeErr
 }
 
 func (b *Buffer) close() error {
+	if b.opts.Changelog != nil {
+		timer := time.AfterFunc(patience, func() { b.confirm.end(fmt.Errorf("it did not answer within %s of Close", patience)) })
+		defer timer.Stop()
+	}
 	var last background
 	b.store.Stop(func() { last = b.background })
 	b.upgrading.Lock() // one that has begun ends, and none begins any more
@@ -398,12 +408,16 @@ func (b *Buffer) signalChange() {
 	b.mu.changed = make(chan struct{})
 }
 
-// failure returns the failure of the store that was not fixed yet, nil while it works.
-func (b *Buffer) failure() *FailedError {
-	if err := b.store.Now().Failure; err != nil {
-		return &FailedError{Err: err}
+// failure returns the failure of the store that was not fixed yet, a [*FailedError] or a [*FencedError]; nil while it works.
+func (b *Buffer) failure() error {
+	err := b.store.Now().Failure
+	if err == nil {
+		return nil
 	}
-	return nil
+	if f := b.fenced.Load(); f != nil {
+		return f
+	}
+	return &FailedError{Err: err}
 }
 
 func (b *Buffer) now() time.Time { return time.Now().UTC() }

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 //	                           encode one batch ─────────────────────────────────────────────▶ log, memory table
 //	                           hand ────────────────────────────────▶ next                     sync ──▶ (wake)
 //	                           takes the next group                   SyncWait ◀────────────── done
+//	                                                                  wait for the changelog, if there is one
 //	                                                                  finish: counters, what follows
 //	Wait returns ◀─────────────────────────────────────────────────── group.end
 //	                           (kick) ◀────────────────────────────── finished
@@ -87,17 +89,19 @@ func (b *Buffer) hand(c *commit) {
 
 // commit is a group on its way to the disk.
 type commit struct {
-	group   *group
-	stage   atomic.Int32
-	batch   *pebble.Batch // nil when there is nothing to write
-	err     error         // nothing was written
-	raw     int64         // row bytes that leave memory
-	local   int64         // payload bytes that come to the local level, less those that leave it
-	staged  int64         // likewise of staging
-	changed bool          // a file has changed
-	notes   []note        // the receipts of its rows
-	durable []func()
-	began   time.Time // set when commits are measured
+	group *group
+	stage atomic.Int32
+	batch *pebble.Batch // nil when there is nothing to write
+	// confirmed waits until the changelog has the batch; nil without a changelog. The memory of the batch is its as long.
+	confirmed func(context.Context) error
+	err       error  // nothing was written
+	raw       int64  // row bytes that leave memory
+	local     int64  // payload bytes that come to the local level, less those that leave it
+	staged    int64  // likewise of staging
+	changed   bool   // a file has changed
+	notes     []note // the receipts of its rows
+	durable   []func()
+	began     time.Time // set when commits are measured
 }
 
 // prepare makes one batch of a group and hands it to the store, without waiting for the disk.
@@ -161,11 +165,18 @@ func (b *Buffer) prepare(g *group) {
 	if c.batch.Empty() {
 		c.batch = nil
 	}
+	var repr []byte // kept, because a large batch has none after it was applied
+	if c.batch != nil && b.opts.Changelog != nil {
+		b.confirm.number++
+		repr = putPosition(c.batch, b.confirm.number, b.opts.Changelog.Mark())
+	}
 	b.syncs.add(c)
 	if c.batch != nil { // else the operations had nothing to write
 		size := c.batch.Len()
 		if err := b.db.ApplyNoSyncWait(c.batch, pebble.Sync); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))
+		} else if repr != nil {
+			c.confirmed = b.replicate(repr)
 		}
 		b.store.Opening().Stored(size)
 	}
@@ -188,12 +199,15 @@ func (b *Buffer) dropLost(g *group) {
 	})
 }
 
-// finish waits until the commit is on disk and tells everybody.
+// finish waits until the commit is on disk, and in the changelog if there is one, and tells everybody.
 func (b *Buffer) finish(c *commit) {
 	if c.err == nil && c.batch != nil {
 		if err := c.batch.SyncWait(); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))
-		} else if b.failure() == nil {
+		} else if c.confirmed != nil {
+			c.err = b.awaitChangelog(c.confirmed)
+		}
+		if c.err == nil && b.failure() == nil {
 			_ = c.batch.Close() // gives its memory back to the store
 		}
 	}

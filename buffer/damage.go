@@ -284,5 +284,5 @@ func (r *recovery) sealDamaged() error {
 	if batch.Empty() {
 		return batch.Close()
 	}
-	return r.db.Apply(batch, pebble.Sync)
+	return r.write(batch)
 }

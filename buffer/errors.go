@@ -12,6 +12,7 @@ import (
 //	wait    try again later, nothing was accepted           *OverloadError
 //	        try again later, the outcome is unknown         *FailedError
 //	retry   a later attempt may succeed                     every error that has no other mark
+//	stop    another owner has the instance                  *FencedError
 //	repair  somebody has to change something first          *SchemaError, *ChangeError, *RowsError, Permanent, ErrClosed
 var (
 	// ErrClosed is returned by every call after Close has begun.
@@ -42,6 +43,8 @@ type OverloadError struct {
 	Used, Limit int64
 	// RetryAfter is the least time after which a retry makes sense.
 	RetryAfter time.Duration
+	// Silent is since when the [Changelog] has not answered, if rows wait for it in memory. Zero: it is not the cause.
+	Silent time.Time
 
 	size int64 // of the call
 }
@@ -52,8 +55,12 @@ func (e *OverloadError) Error() string {
 		"disk":   {"on disk", "MaxDiskBytes and the volume"},
 		"sink":   {"while rows of the sink wait for their table", "MaxSinkBytes"},
 	}[e.Resource]
-	return fmt.Sprintf("buffer: overloaded: no room %s (%d of the %d bytes of %s are in use), retry after %s",
+	text := fmt.Sprintf("buffer: overloaded: no room %s (%d of the %d bytes of %s are in use), retry after %s",
 		where[0], e.Used, e.Limit, where[1], e.RetryAfter)
+	if !e.Silent.IsZero() {
+		text += ": the changelog has not answered since " + e.Silent.Format(time.RFC3339)
+	}
+	return text
 }
 
 // TooLargeError says that one call carries more bytes than a bound ever admits. Repeating it is useless: split it, or raise
@@ -74,14 +81,33 @@ func (e *TooLargeError) Error() string {
 // acknowledged before is safe as far as the disk kept it; the outcome of the call is unknown, and rows that nobody
 // waited for may be lost. The buffer closes the store and opens it again by itself, with the backoff of Tuning.Retry,
 // and takes rows as soon as that succeeds. The process need not do anything; it may also close the engine and open it
-// again.
+// again. A [Changelog] that fails is such a failure too.
 type FailedError struct{ Err error }
 
 func (e *FailedError) Error() string {
+	if _, ok := errors.AsType[*changelogError](e.Err); ok {
+		return fmt.Sprintf("buffer: it is not known whether this was stored: %v", e.Err)
+	}
 	return fmt.Sprintf("buffer: local level failed, it is being reopened; check the disk: %v", e.Err)
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }
+
+// FencedError says that another owner has opened the [Changelog] of this instance, as after a pause in which this one was taken
+// for dead. The buffer has stopped for good. The outcome of calls under way is unknown: what the changelog has is the other
+// owner's. Close the buffer and move its folder away: staged objects of it may be the other owner's too.
+type FencedError struct {
+	// Instance is the name of the instance, with which its ids begin.
+	Instance string
+	// Err is the error of the changelog.
+	Err error
+}
+
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("buffer: instance %s has another owner, this one has stopped for good: %v", e.Instance, e.Err)
+}
+
+func (e *FencedError) Unwrap() error { return e.Err }
 
 // RoomError says that the volume of the local level is too small to open it, or to upgrade its format for a definition. Nothing is
 // lost or changed: give it room and try again.
@@ -126,15 +152,21 @@ func IsPermanent(err error) bool {
 }
 
 // StoreDamageError says that the store of a data directory is damaged where [Inspect], which changes nothing, would have
-// to change it. An engine that opens the directory sets the damaged store aside and goes on with what is whole.
+// to change it. An engine that opens the directory sets the damaged store aside and goes on with what is whole. With a [Changelog] Open
+// returns it too, because [Restore] makes the whole store again.
 type StoreDamageError struct {
 	// Dir is the directory.
 	Dir string
 	// Err says what was found.
 	Err error
+
+	replicated bool
 }
 
 func (e *StoreDamageError) Error() string {
+	if e.replicated {
+		return fmt.Sprintf("buffer: the store in %s is damaged: restore it from its checkpoint and its changelog: %v", e.Dir, e.Err)
+	}
 	return fmt.Sprintf("buffer: the store in %s is damaged: an engine that opens it sets it aside and salvages what is whole: %v",
 		e.Dir, e.Err)
 }

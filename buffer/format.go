@@ -130,7 +130,9 @@ func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 		}
 	}
 	if want > r.version {
-		if err := r.db.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(want)), pebble.Sync); err != nil {
+		batch := r.db.NewBatch()
+		_ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(want)), nil) // a plain batch cannot fail
+		if err := r.write(batch); err != nil {
 			return err
 		}
 		b.log.Info("data directory upgraded, earlier releases can no longer open it", "dir", b.dir, "from", r.version, "to", want)
@@ -221,7 +223,7 @@ func (r *recovery) adopt(disk vfs.FS, dir string) error {
 	}
 	r.instance = newInstance()
 	_ = batch.Set([]byte(format.KeyInstance), []byte(r.instance), nil)
-	if err := r.db.Apply(batch, pebble.Sync); err != nil {
+	if err := r.write(batch); err != nil {
 		return err
 	}
 	if err := disk.Remove(marker); err != nil {

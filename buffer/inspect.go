@@ -34,7 +34,10 @@ type InspectOptions struct {
 
 // Inspection is a read-only view of a local level: it writes no file but the lock, and uploads and imports nothing. It is
 // safe for concurrent use.
-type Inspection struct{ b *Buffer }
+type Inspection struct {
+	b  *Buffer
+	at LogPosition
+}
 
 // InUseError says that another engine has the directory open. To inspect the data of a running engine, let it make a
 // checkpoint and inspect the checkpoint.
@@ -63,13 +66,18 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
 	}
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
+	i := &Inspection{b: b}
 	b.store = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience}, ReadOnly: true,
 		Check: func(o *pebblestore.Opening, _ bool) error {
-			if err := salvage.Check(disk, dir); err != nil {
+			err := salvage.Check(disk, dir)
+			if err != nil {
 				return err
 			}
-			r, err := recoverState(dir, o.DB, version)
+			if i.at, err = logPosition(o.DB); err != nil {
+				return err
+			}
+			r, err := b.recoverState(o.DB, version, i.at.Number)
 			if err == nil {
 				b.mu.state, b.instance = r.state, r.instance
 				b.local.Store(r.local)
@@ -84,11 +92,14 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		}
 		return nil, openError(dir, err)
 	}
-	return &Inspection{b}, nil
+	return i, nil
 }
 
 // Close ends the inspection.
 func (i *Inspection) Close() error { return i.b.store.Close() }
+
+// LogPosition says which batches of the [Changelog] are in the local level. It is zero where there was none.
+func (i *Inspection) LogPosition() LogPosition { return i.at }
 
 // Stats returns the counters of all sinks, as [Buffer.Stats].
 func (i *Inspection) Stats() Stats { return i.b.Stats() }

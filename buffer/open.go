@@ -40,6 +40,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	}
 	b.mu.changed = make(chan struct{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.confirm.all, b.confirm.end = context.WithCancelCause(context.Background())
 	b.store = b.newStore()
 	b.gate.init(b.store, opts.MaxPendingBytes)
 	if err := b.store.Open(); err != nil {
@@ -73,7 +74,9 @@ func iterBounds(from, to []byte) *pebble.IterOptions {
 
 // recovery is the state as the store has it.
 type recovery struct {
+	buffer   *Buffer
 	db       *pebble.DB
+	number   uint64 // of the last batch in the changelog
 	now      time.Time
 	instance string
 	version  int // of the format
@@ -86,9 +89,10 @@ type recovery struct {
 	state
 }
 
-// recoverState reads the state. It changes nothing but the first records of a new folder, which get the version of its file.
-func recoverState(dir string, db *pebble.DB, version int) (*recovery, error) {
-	r := &recovery{db: db, now: time.Now().UTC(), state: state{
+// recoverState reads the state of a store that has number batches of the changelog. It changes nothing but the first records of a
+// new folder, which get the version of its file.
+func (b *Buffer) recoverState(db *pebble.DB, version int, number uint64) (*recovery, error) {
+	r := &recovery{buffer: b, db: db, number: number, now: time.Now().UTC(), state: state{
 		sinks: make(map[string]*sinkState), byNum: make(map[uint32]*sinkState),
 		files: make(map[uint64]*file), slices: make(map[uint64]*slice),
 	}}
@@ -100,7 +104,7 @@ func recoverState(dir string, db *pebble.DB, version int) (*recovery, error) {
 		r.version = version
 		return r, r.initStore()
 	}
-	if r.version, err = knownFormat(dir, string(stored), format.Newest); err != nil {
+	if r.version, err = knownFormat(b.dir, string(stored), format.Newest); err != nil {
 		return nil, err
 	}
 	instance, err := pebblestore.Get(db, []byte(format.KeyInstance))
@@ -139,7 +143,7 @@ func (r *recovery) initStore() error {
 	_ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(r.version)), nil)
 	_ = batch.Set([]byte(format.KeyInstance), []byte(r.instance), nil)
 	_ = batch.Set([]byte(format.KeyCounters), format.EncodeCounters(0, 0), nil)
-	return r.db.Apply(batch, pebble.Sync)
+	return r.write(batch)
 }
 
 // resumed moves a time of the records to the clock of this process: an age is kept, and a time that lies in the future,

@@ -19,6 +19,10 @@ type Options struct {
 	// Staging and Target are required.
 	Staging Staging
 	Target  Target
+	// Changelog gets all batches of the local level, so that another machine can go on when this one is lost. A folder that was open
+	// without it has changes that the log lacks: make a [Buffer.Checkpoint] after Open, which [Restore] begins with. Default: none; rows
+	// are on the local disk alone.
+	Changelog Changelog
 	// Logger gets state changes and imports at Debug, failures of drivers at Warn, at a rising pace, losses and damage at Error. Default: nothing is logged.
 	Logger *slog.Logger
 

@@ -47,7 +47,7 @@ func (g background) stop() {
 }
 
 // fail ends the store because of an error that the store itself did not take for one.
-func (b *Buffer) fail(err error) *FailedError {
+func (b *Buffer) fail(err error) error {
 	b.store.Opening().End(err)
 	if f := b.failure(); f != nil {
 		return f
@@ -62,6 +62,9 @@ func (b *Buffer) watch() {
 	}
 	if !b.store.ReopenInBackground(func() func() { return b.background.stop }) {
 		return
+	}
+	if b.opts.Changelog != nil {
+		b.confirm.giveUp() // Begin comes next
 	}
 	b.mu.Lock()
 	b.signalChange()
@@ -122,6 +125,10 @@ func (b *Buffer) takeUp(o *pebblestore.Opening) {
 	b.receipts.replace(r.receipts)
 	b.probes.reset()
 	b.db, b.recovered = o.DB, nil
+	if b.opts.Changelog != nil {
+		b.confirm.number = r.number
+		b.confirm.ctx, b.confirm.giveUp = context.WithCancel(b.confirm.all)
+	}
 	o.OnSync(b.syncs.wake)
 }
 

@@ -53,6 +53,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 		}
 		return nil
 	}
+	c.Final = func() bool { return b.fenced.Load() != nil }
 	c.Failed = func() {
 		b.gate.kick()
 		b.syncs.wake()
@@ -70,11 +71,15 @@ const patience = 2 * abandonAfter
 
 // recoverStore reads the state of a store that was just opened; with again the store must belong to this instance.
 func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
+	number, err := b.follow(o.DB)
+	if err != nil {
+		return err
+	}
 	file, err := checkFormat(b.fs, b.dir, format.Newest)
 	if err != nil {
 		return err
 	}
-	if b.recovered, err = recoverState(b.dir, o.DB, file); err != nil {
+	if b.recovered, err = b.recoverState(o.DB, file, number); err != nil {
 		return err
 	}
 	if err := b.recovered.upgradeFormat(b, file); err != nil {
@@ -94,8 +99,12 @@ func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 	return nil
 }
 
-// salvage replaces a damaged store by one with everything in it that is whole, under a new instance.
+// salvage replaces a damaged store by one with everything in it that is whole, under a new instance. What a changelog has is more
+// than that, and the log of this instance could not go on.
 func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
+	if b.opts.Changelog != nil {
+		return &StoreDamageError{Dir: b.dir, Err: cause, replicated: true}
+	}
 	version, err := checkFormat(b.fs, b.dir, format.Newest)
 	if err != nil {
 		return err

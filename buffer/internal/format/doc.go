@@ -22,6 +22,7 @@
 //	m/format                                   format version, decimal text
 //	m/instance                                 random name of the data directory, the first part of every id
 //	m/counters                                 highest file number and slice number given out, 8 bytes each, big endian
+//	m/log                                      with a changelog: number of the last batch, 8 bytes, big endian, and bytes of the changelog
 //	s <sink 4>                                 Sink, JSON
 //	f <file 8>                                 File, JSON
 //	l <slice 8>                                Slice, JSON

@@ -18,6 +18,7 @@ const (
 	KeyFormat   = "m/format"
 	KeyInstance = "m/instance"
 	KeyCounters = "m/counters"
+	KeyLog      = "m/log" // only with a changelog
 )
 
 // First bytes of the keys of each kind.
@@ -94,4 +95,17 @@ func ParseCounters(b []byte) (file, slice uint64, ok bool) {
 		return 0, 0, false
 	}
 	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), true
+}
+
+// EncodeLogPosition encodes the value of KeyLog: the number of a batch in the changelog, and what the changelog adds.
+func EncodeLogPosition(number uint64, mark []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, number), mark...)
+}
+
+// ParseLogPosition reads the value of KeyLog. A value without a number is not ok. mark is part of b.
+func ParseLogPosition(b []byte) (number uint64, mark []byte, ok bool) {
+	if len(b) < 8 {
+		return 0, nil, false
+	}
+	return binary.BigEndian.Uint64(b), b[8:], true
 }

@@ -1,0 +1,195 @@
+package buffer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// Changelog keeps the batches of a local level where they outlive the machine, so that another one can go on with [Restore].
+// The buffer appends each batch side by side with its fsync. Rows are acknowledged, and uploads, imports and deletions begin, when
+// their batch and all batches before it are on the local disk and in the changelog.
+//
+// While the changelog does not answer, callers wait, and new ones get an [*OverloadError] when memory is full. What it has not
+// confirmed 20 s after Close has begun gets a [*FailedError]: the outcome is unknown.
+//
+// The methods are not called concurrently, but Append may be called while the end of an earlier append is waited for.
+type Changelog interface {
+	// Begin is called with each opening of the local level, before anything else is done with it: by Open, and after each
+	// failure. at is what the local level holds. Begin yields the batches that the log has behind it, in order, and the local
+	// level applies them. Then the log is this buffer's, and Append goes on behind the last batch. What is left of appends from
+	// before is not waited for any more.
+	//
+	// If it is the log that lacks batches, up to at, nobody was told that they are stored. Begin appends them again if it still has
+	// them, and fails otherwise: [Restore] makes the local level without them. With an error that is [ErrFenced] the buffer stops
+	// for good. With any other one Open fails, or the buffer tries again with the backoff of Tuning.Retry.
+	Begin(ctx context.Context, at LogPosition) iter.Seq2[LogBatch, error]
+
+	// Mark returns what the next batch carries beside its number, for Begin to tell whether the local level and the log have one
+	// history: the id of the log, say, and a hash over the batches before. The buffer keeps a copy.
+	Mark() []byte
+
+	// Append begins to append a batch. Numbers are 1, 2, … without gaps. It does not wait for the log: at most three batches are
+	// under way. The bytes stay as they are until wait has returned nil, and for good if it returns an error.
+	//
+	// wait is called once, in the order of the numbers. It returns nil when the batch is in the log, an error that is [ErrFenced]
+	// when the log belongs to another owner, and any other error, as when ctx ends, when the outcome is unknown. Then the buffer
+	// closes the local level, opens it again, and calls Begin.
+	Append(number uint64, batch []byte) (wait func(ctx context.Context) error)
+}
+
+// LogPosition is the place in a [Changelog] up to which a local level holds its batches.
+type LogPosition struct {
+	// Number of the last batch. Zero: none.
+	Number uint64
+	// Mark is what Changelog.Mark returned before that batch.
+	Mark []byte
+}
+
+// LogBatch is one batch of a [Changelog].
+type LogBatch struct {
+	// Number is the one that Changelog.Append got.
+	Number uint64
+	// Data are the bytes that Changelog.Append got. They are only read.
+	Data []byte
+}
+
+// ErrFenced is part of errors of a [Changelog] whose log another owner has opened.
+var ErrFenced = errors.New("another owner has opened the changelog")
+
+// silentAfter is how long the changelog may take for a batch before an [*OverloadError] says that it does not answer.
+const silentAfter = time.Second
+
+// confirmation is the buffer's side of its changelog during one opening of the local level.
+type confirmation struct {
+	number uint64 // of the last batch; the committer's
+	// ctx ends the waiting of the syncer: by giveUp when the local level has failed, and with all, which end ends some time after
+	// Close has begun.
+	ctx, all context.Context
+	giveUp   context.CancelFunc
+	end      context.CancelCauseFunc
+}
+
+// changelogError is a failure of the changelog.
+type changelogError struct{ err error }
+
+func (e *changelogError) Error() string { return fmt.Sprintf("the changelog failed: %v", e.err) }
+func (e *changelogError) Unwrap() error { return e.err }
+
+// follow applies the batches that the store lacks, and returns the number of the last one.
+func (b *Buffer) follow(db *pebble.DB) (number uint64, err error) {
+	r, err := newReplay(db, b.fs, b.dir)
+	if err != nil {
+		return 0, err
+	}
+	if b.opts.Changelog == nil {
+		if r.at.Number > 0 {
+			// From now on the store has changes that the log has not.
+			b.log.Warn("the local level had a changelog, and is opened without one", "dir", b.dir, "batch", r.at.Number)
+			err = db.Delete([]byte(format.KeyLog), pebble.Sync)
+		}
+		return 0, err
+	}
+	for batch, err := range b.opts.Changelog.Begin(b.ctx, r.at) {
+		if err == nil {
+			err = r.apply(batch)
+		}
+		if err != nil {
+			return 0, b.refused(db, err)
+		}
+	}
+	return r.at.Number, r.sync()
+}
+
+// refused returns an error of the changelog from an opening.
+func (b *Buffer) refused(db *pebble.DB, err error) error {
+	if !errors.Is(err, ErrFenced) {
+		return &changelogError{err}
+	}
+	instance, _ := pebblestore.Get(db, []byte(format.KeyInstance)) // for the text alone
+	return b.stopFor(string(instance), err)
+}
+
+// write makes a change of recovery. The log has it first, so a crash in between leaves a store that lacks a batch, and not a
+// log that does.
+func (r *recovery) write(batch *pebble.Batch) error {
+	if log := r.buffer.opts.Changelog; log != nil {
+		r.number++
+		if err := log.Append(r.number, putPosition(batch, r.number, log.Mark()))(r.buffer.ctx); err != nil {
+			return r.buffer.refused(r.db, err)
+		}
+	}
+	return r.db.Apply(batch, pebble.Sync)
+}
+
+// putPosition adds the position to a batch and returns its bytes. The store fills in their sequence number when the batch is
+// applied; in the log it is zero.
+func putPosition(batch *pebble.Batch, number uint64, mark []byte) []byte {
+	_ = batch.Set([]byte(format.KeyLog), format.EncodeLogPosition(number, mark), nil) // a plain batch cannot fail
+	return batch.Repr()
+}
+
+// replicate appends a batch that was just applied. Called by the committer.
+func (b *Buffer) replicate(repr []byte) (wait func(context.Context) error) {
+	binary.LittleEndian.PutUint64(repr, 0) // the store has taken it
+	return b.opts.Changelog.Append(b.confirm.number, repr)
+}
+
+// awaitChangelog waits until the changelog has a batch. Called by the syncer.
+func (b *Buffer) awaitChangelog(wait func(context.Context) error) error {
+	b.silent.Store(time.Now().UnixNano())
+	err := wait(b.confirm.ctx)
+	b.silent.Store(0)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrFenced):
+		err = b.stopFor(b.instance, err)
+		_ = b.fail(err)
+		b.background.cancel()
+		b.mu.Lock()
+		b.signalChange()
+		b.mu.Unlock()
+		return err
+	case b.confirm.ctx.Err() != nil:
+		err = context.Cause(b.confirm.ctx)
+	}
+	return b.fail(&changelogError{err})
+}
+
+// stopFor notes that the instance belongs to another owner. The store is not opened again.
+func (b *Buffer) stopFor(instance string, cause error) error {
+	f := &FencedError{Instance: instance, Err: cause}
+	b.fenced.Store(f)
+	b.log.Error("another owner has the instance: this one has stopped for good", "instance", instance, "dir", b.dir, "error", cause)
+	return f
+}
+
+// silentSince returns since when the changelog has not answered, zero if it works.
+func (b *Buffer) silentSince() time.Time {
+	if at := time.Unix(0, b.silent.Load()); at.Unix() > 0 && time.Since(at) >= silentAfter {
+		return at.UTC()
+	}
+	return time.Time{}
+}
+
+// logPosition reads the position of a store.
+func logPosition(db *pebble.DB) (at LogPosition, err error) {
+	value, err := pebblestore.Get(db, []byte(format.KeyLog))
+	if err != nil || value == nil {
+		return at, err
+	}
+	var ok bool
+	if at.Number, at.Mark, ok = format.ParseLogPosition(value); !ok {
+		return at, pebblestore.Damaged("the position in the changelog has %d bytes", len(value))
+	}
+	return at, nil
+}
