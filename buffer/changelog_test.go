@@ -190,7 +190,7 @@ func TestChangelogFails(t *testing.T) {
 
 // A fenced buffer stops for good, whenever it learns it, and says whose instance it was.
 func TestFencedBufferStops(t *testing.T) {
-	fenced := func(t *testing.T, instance string, err error) {
+	stopped := func(t *testing.T, instance string, err error) {
 		t.Helper()
 		var f *buffer.FencedError
 		if !errors.As(err, &f) || f.Instance != instance || !errors.Is(err, buffer.ErrFenced) {
@@ -230,12 +230,12 @@ func TestFencedBufferStops(t *testing.T) {
 				flushed := make(chan error)
 				go func() { flushed <- b.Flush(t.Context(), "a") }()
 				if err := ticket.Wait(t.Context()); !local {
-					fenced(t, instance, err)
+					stopped(t, instance, err)
 				} else if err == nil {
 					t.Error("a row was acknowledged by a broken disk")
 				}
 				if err := <-flushed; !local {
-					fenced(t, instance, err)
+					stopped(t, instance, err)
 				}
 				broken.Store(false)
 				time.Sleep(time.Hour)
@@ -246,13 +246,13 @@ func TestFencedBufferStops(t *testing.T) {
 					t.Errorf("it goes on: %d calls of Begin, %d of drivers", log.calls()-begun, len(mem.Calls())-calls)
 				}
 				_, err = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(4, "v"), Count: 1})
-				fenced(t, instance, err)
+				stopped(t, instance, err)
 				_, err = b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(4, "v"), Count: 1})
-				fenced(t, instance, err)
-				fenced(t, instance, b.Ready())
-				fenced(t, instance, b.Close())
+				stopped(t, instance, err)
+				stopped(t, instance, b.Ready())
+				stopped(t, instance, b.Close())
 				_, err = buffer.Open("data", opts)
-				fenced(t, instance, err)
+				stopped(t, instance, err)
 			})
 		})
 	}
