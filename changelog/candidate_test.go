@@ -1,6 +1,7 @@
 package changelog_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -385,6 +386,38 @@ func TestAdoptionEnds(t *testing.T) {
 			t.Errorf("after %v it was adopted again: %+v", time.Since(began), k.Owner())
 		}
 	})
+}
+
+// A process does not adopt what it holds, also when its beats for that instance alone fail.
+func TestHeldInstanceIsNotAdoptedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
+		replace(t, owners, "i", changelog.Owner{Node: "gone", Session: "s", Epoch: 7, State: changelog.Owned, Lease: lease})
+		b := startProcess(t, newLink(&oneEpochFails{Owners: owners, epoch: 8}), "b", "ib", 0)
+		k := b.next(t)
+		time.Sleep(10 * lease)
+		none(t, b)
+		if k.Valid() || k.Err() != nil {
+			t.Errorf("the Keeper is valid: %t, and ended with %v", k.Valid(), k.Err())
+		}
+	})
+}
+
+// oneEpochFails is a store of owners in which one epoch can be begun, and then written no more.
+type oneEpochFails struct {
+	changelog.Owners
+	epoch uint64
+	begun bool
+}
+
+func (o *oneEpochFails) CompareAndSet(ctx context.Context, key string, old changelog.Version, value []byte) (changelog.Version, error) {
+	if bytes.Contains(value, fmt.Appendf(nil, `"epoch":%d`, o.epoch)) {
+		if o.begun {
+			return 0, errAway
+		}
+		o.begun = true
+	}
+	return o.Owners.CompareAndSet(ctx, key, old, value)
 }
 
 // The clock of the owner loses time: the leases overlap by what it loses during one lease.
