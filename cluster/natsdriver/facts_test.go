@@ -35,7 +35,7 @@ func publish(t *testing.T, l *Log, subject string, last uint64, options ...jetst
 	var ack *jetstream.PubAck
 	var err error
 	if late := clustertest.Eventually(func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), attempt)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		ack, err = l.js.Publish(ctx, subject, []byte("x"), options...)
 		if errors.Is(err, jetstream.ErrNoStreamResponse) {
@@ -98,20 +98,22 @@ func TestFactExpectedSequenceAloneDoesNotFence(t *testing.T) {
 func TestFactBatchIsStoredWholeOrNotAtAll(t *testing.T) {
 	l, s, subject := rawStream(t)
 	last := func() uint64 {
-		info, err := s.Info(t.Context())
+		info, err := s.Info(within(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return info.State.LastSeq
 	}
-	end, err := answered(t.Context(), l.options, func(ctx context.Context) (uint64, error) {
-		return l.appendBatch(ctx, subject, 0, marker(1, "node-1"))
+	end := uint64(0)
+	err := clustertest.Eventually(func() (err error) { // a new stream may not be known yet
+		end, err = l.appendBatch(within(t), subject, 0, marker(1, "node-1"))
+		return err
 	})
 	if err != nil || end != gap || last() != gap {
 		t.Fatalf("a batch of %d ends at %d (%v), the stream at %d", gap, end, err, last())
 	}
 	for _, behind := range []uint64{0, gap - 1, gap + 1} {
-		if _, err := l.appendBatch(t.Context(), subject, behind, marker(1, "node-1")); !wrongLast(err) || last() != gap {
+		if _, err := l.appendBatch(within(t), subject, behind, marker(1, "node-1")); !wrongLast(err) || last() != gap {
 			t.Errorf("a batch behind %d = %v, the stream ends at %d, want a refusal and %d", behind, err, last(), gap)
 		}
 	}
@@ -120,7 +122,7 @@ func TestFactBatchIsStoredWholeOrNotAtAll(t *testing.T) {
 	m.Header.Set(headerBatch, "torn")
 	m.Header.Set(headerBatchSeq, "2")
 	m.Header.Set(headerCommit, "1")
-	if _, err := l.js.PublishMsg(t.Context(), m, jetstream.WithRetryAttempts(0)); code(err) != codePartial || last() != gap {
+	if _, err := l.js.PublishMsg(within(t), m, jetstream.WithRetryAttempts(0)); code(err) != codePartial || last() != gap {
 		t.Errorf("the end of a batch without its begin = %v, the stream ends at %d", err, last())
 	}
 }
@@ -165,10 +167,10 @@ func TestFactPurgeKeepsTheEnd(t *testing.T) {
 		}
 	}
 	for _, through := range []uint64{5, 2} {
-		if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(through+1)); err != nil {
+		if err := s.Purge(within(t), jetstream.WithPurgeSequence(through+1)); err != nil {
 			t.Fatal(err)
 		}
-		info, err := s.Info(t.Context())
+		info, err := s.Info(within(t))
 		if err != nil || info.State.FirstSeq != 6 || info.State.LastSeq != 5 {
 			t.Fatalf("after a purge through %d the stream has %+v, %v, want 6 to 5", through, info.State, err)
 		}

@@ -48,7 +48,7 @@ func TestStreamOfAnotherVersionIsRefused(t *testing.T) {
 	l, s, _ := rawStream(t)
 	config := s.CachedInfo().Config
 	config.Metadata[metaWindow] = "16"
-	if _, err := l.js.UpdateStream(t.Context(), config); err != nil {
+	if _, err := l.js.UpdateStream(within(t), config); err != nil {
 		t.Fatal(err)
 	}
 	_, open := l.Open(t.Context(), t.Name(), marker(1, "node-1"))

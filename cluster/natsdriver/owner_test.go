@@ -34,7 +34,7 @@ func TestOpenSeesHigherEpochsBehindVoidMarkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What the late owner has sent, and the answer was lost.
-	if _, err := l.appendGap(t.Context(), owner{4, "node-2"}.subject(info), 0, marker(4, "node-2")); err != nil {
+	if _, err := l.appendGap(within(t), owner{4, "node-2"}.subject(info), 0, marker(4, "node-2")); err != nil {
 		t.Fatal(err)
 	}
 	for _, late := range []changelog.Record{marker(4, "node-2"), marker(5, "node-2"), marker(1, "node-1")} {

@@ -55,7 +55,7 @@ func (o Options) nats() *server.Options {
 	number, _ := strconv.Atoi(port)
 	options := &server.Options{
 		ServerName: o.Name,
-		Host:       "127.0.0.1", Port: server.RANDOM_PORT,
+		Host:       "127.0.0.1", Port: server.RANDOM_PORT, AuthTimeout: patience.Seconds(),
 		Cluster: server.ClusterOpts{
 			Name: o.Cluster, Host: host, Port: number, Username: user, Password: o.Secret, TLSConfig: o.TLS,
 			NoAdvertise: true, // of the port for clients
@@ -114,11 +114,14 @@ func (s *Server) health(o server.HealthzOptions) error {
 	return fmt.Errorf("%s (%d of %d other servers are connected)", h.Error, s.nats.NumRemotes(), s.peers-1)
 }
 
+// patience is how long a connection may take. The default of both sides, 2 s, is too short for a process that just stood still.
+const patience = 10 * time.Second
+
 // Connect returns a connection to the server inside of the process. It reconnects for as long as the server runs. The caller closes it
 // before the server.
 func (s *Server) Connect(options ...nats.Option) (*nats.Conn, error) {
 	options = append([]nats.Option{
-		nats.InProcessServer(s.nats), nats.UserInfo(user, s.password), nats.MaxReconnects(-1),
+		nats.InProcessServer(s.nats), nats.UserInfo(user, s.password), nats.MaxReconnects(-1), nats.Timeout(patience),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.log.Warnf("connection: %v", err) }),
 	}, options...)
 	conn, err := nats.Connect("", options...)

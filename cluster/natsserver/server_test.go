@@ -72,7 +72,7 @@ func TestClusterForms(t *testing.T) {
 		// There is a port for clients too, but the password for it does not leave the process.
 		url := natsserver.ClientURL(c.Server(i))
 		for _, option := range []nats.Option{nats.Name("without"), nats.UserInfo("forebay", secret)} {
-			if conn, err := nats.Connect(url, option); !errors.Is(err, nats.ErrAuthorization) {
+			if conn, err := nats.Connect(url, option, nats.Timeout(clustertest.Patience)); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("a connection from outside = %v, %v, want that it is refused", conn, err)
 			}
 		}
