@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -141,6 +142,38 @@ func TestAppendConcurrently(t *testing.T) {
 	if read != 4*each || a.State().Released.Number != read {
 		t.Errorf("the log ends with batch %d, %d were appended, state %+v", read, 4*each, a.State())
 	}
+}
+
+// lagging is a log whose first reads are answered by a replica that has nothing yet.
+type lagging struct {
+	changelog.Log
+	reads int
+}
+
+func (l *lagging) Read(ctx context.Context, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
+	if l.reads > 0 {
+		l.reads--
+		return func(func(changelog.Entry, error) bool) {}
+	}
+	return l.Log.Read(ctx, instance, from)
+}
+
+// A log that has taken a marker behind the last batch has not gone back, even if a read ends in front of that batch.
+func TestShortReadIsNotALogThatWentBack(t *testing.T) {
+	log := &lagging{Log: changelogtest.NewLog(1, changelogtest.Faults{})}
+	opts := appenderOptions(t, log)
+	a := openAppender(t, opts)
+	if err := a.Append([]byte("x")).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at := a.State().Released
+	a.Close()
+	opts.Store = changelog.Mark{Number: 1, Released: at}
+	log.reads = 1
+	if _, err := changelog.OpenAppender(t.Context(), opts); !errors.Is(err, changelog.ErrUnknown) || errors.Is(err, changelog.ErrWentBack) {
+		t.Errorf("after a short read: %v, want that the outcome is unknown", err)
+	}
+	openAppender(t, opts)
 }
 
 // The end of a context ends the waiting and nothing else.

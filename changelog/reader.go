@@ -52,7 +52,7 @@ func (e *HoleError) Unwrap() error { return ErrHole }
 func Batches(ctx context.Context, log Log, instance string, after Point) iter.Seq2[StoredBatch, error] {
 	return func(yield func(StoredBatch, error) bool) {
 		r := newReader(after)
-		for e, err := range entriesBehind(ctx, log, instance, after) {
+		for e, err := range entriesBehind(ctx, log, instance, after, 0) {
 			var b StoredBatch
 			complete := false
 			if err == nil {
@@ -142,8 +142,9 @@ func (r *reader) dropParts() {
 }
 
 // entriesBehind yields the entries behind a point. It reads the entry of the point as well, to see that the log still has it. A log
-// that was trimmed up to there cannot show it, and the next batch must then fit its chain.
-func entriesBehind(ctx context.Context, log Log, instance string, p Point) iter.Seq2[Entry, error] {
+// that was trimmed up to there cannot show it, and the next batch must then fit its chain. The log is known to reach end: if that is
+// behind the point, a read that stops in front of the point proves nothing.
+func entriesBehind(ctx context.Context, log Log, instance string, p Point, end Position) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		found, trimmed := p.Position == 0, false
 		for e, err := range log.Read(ctx, instance, max(p.Position, 1)) {
@@ -171,7 +172,7 @@ func entriesBehind(ctx context.Context, log Log, instance string, p Point) iter.
 					return
 				}
 			}
-		case !found:
+		case !found && end <= p.Position:
 			yield(Entry{}, fmt.Errorf("%w: it ends in front of position %d with batch %d", ErrWentBack, p.Position, p.Number))
 		}
 	}

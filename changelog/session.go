@@ -75,7 +75,7 @@ func (a *Appender) catchUp(ctx context.Context, marker Position, epoch uint64, a
 		return fmt.Errorf("%w: a new record has position %d, batch %d had %d", ErrWentBack, marker, at.Number, at.Position)
 	}
 	r := newReader(at)
-	for e, err := range entriesBehind(ctx, a.opts.Log, a.opts.Instance, at) {
+	for e, err := range entriesBehind(ctx, a.opts.Log, a.opts.Instance, at, marker) {
 		if err != nil {
 			return err
 		}
