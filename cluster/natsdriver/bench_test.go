@@ -1,6 +1,7 @@
 package natsdriver
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -18,7 +19,7 @@ func BenchmarkAppend(b *testing.B) {
 			if err := l.Create(b.Context(), instance); err != nil {
 				b.Fatal(err)
 			}
-			b.Cleanup(func() { _ = l.Delete(b.Context(), instance) })
+			b.Cleanup(func() { _ = l.Delete(context.Background(), instance) })
 			w, err := l.Open(b.Context(), instance, marker(1, "node-1"))
 			if err != nil {
 				b.Fatal(err)
@@ -52,7 +53,7 @@ func BenchmarkAppend(b *testing.B) {
 		if err := l.Create(b.Context(), "events"); err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { _ = l.Delete(b.Context(), "events") })
+		b.Cleanup(func() { _ = l.Delete(context.Background(), "events") })
 		_, info, err := l.stream(b.Context(), "events")
 		if err != nil {
 			b.Fatal(err)
