@@ -112,7 +112,7 @@ func TestChangelogOfAppender(t *testing.T) {
 		opts.Changelog = second
 		b2 := openAt(t, "data", opts)
 		var stopped *buffer.FencedError
-		if err := begin(t, b, s, 30).Wait(t.Context()); !errors.As(err, &stopped) {
+		if err := tryRow(t, b, s, 30); !errors.As(err, &stopped) {
 			t.Errorf("the owner before: %v", err)
 		}
 		put(t, b2, define(t, b2, "a"), 30, 40)
