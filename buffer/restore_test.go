@@ -252,7 +252,7 @@ func positionOf(t *testing.T, disk vfs.FS, dir string) int {
 // Any life of a machine, cut after any batch: what is restored is what the machine had. When it is lost, another one brings each
 // acknowledged row into its table, and none twice.
 func TestRestoredLife(t *testing.T) {
-	for seed := range uint64(casetest.Of(200, 6, 2)) {
+	for seed := range uint64(casetest.Of(60, 4, 2)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newReplicatedLife(t, seed)
