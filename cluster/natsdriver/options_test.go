@@ -72,6 +72,38 @@ func TestTrimBeyondTheEndIsRefused(t *testing.T) {
 	}
 }
 
+// Markers need room as well. An operator gives it by raising the bound.
+func TestFullStreamCannotBeOpened(t *testing.T) {
+	l := newLog(t, 0, Options{MaxBytes: minBytes})
+	instance := created(t, l)
+	epoch, number := uint64(0), uint64(0)
+	for _, size := range []int{changelog.PartBytes, 8 << 10, 500} {
+		epoch++
+		w := open(t, l, instance, epoch)
+		data := strings.Repeat("x", size)
+		for err := error(nil); !errors.Is(err, changelog.ErrFull); _, err = w.Append(batch(epoch, number, data)).Wait(within(t)) {
+			if number++; err != nil || number > 1000 {
+				t.Fatalf("batch %d of %d bytes = %v, want changelog.ErrFull some time", number, size, err)
+			}
+		}
+	}
+	epoch++
+	if _, err := l.Open(within(t), instance, marker(epoch, "node-2")); !errors.Is(err, changelog.ErrFull) {
+		t.Fatalf("Open of a full stream = %v, want changelog.ErrFull", err)
+	}
+	_, info, err := l.stream(t.Context(), instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.Config.MaxBytes *= 2
+	if _, err := l.js.UpdateStream(within(t), info.Config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, l, instance, epoch).Append(batch(epoch, number, "x")).Wait(within(t)); err != nil {
+		t.Errorf("an append after the bound was raised = %v", err)
+	}
+}
+
 func TestBucketThatIsMissing(t *testing.T) {
 	o := newOwners(t, 0, Options{Cluster: "none"})
 	_, get := o.Get(t.Context(), "i.a")
@@ -100,7 +132,7 @@ func TestReactions(t *testing.T) {
 	}{
 		{answer(400, 10071), true, changelog.ErrUnknown},
 		{answer(400, 10164), true, changelog.ErrUnknown},
-		{answer(400, codeFull), true, changelog.ErrFull},
+		{answer(503, codeFull), true, changelog.ErrFull},
 		{answer(400, codePartial), false, changelog.ErrUnknown},
 		{answer(400, codeNoPlace), false, changelog.ErrUnknown},
 		{answer(429, 10167), false, changelog.ErrUnknown},

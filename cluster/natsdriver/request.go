@@ -83,7 +83,7 @@ func answered[T any](ctx context.Context, o Options, request func(context.Contex
 
 // refused reports whether a server has said no, so that the same request would get the same answer.
 func refused(err error) bool {
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) {
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) || code(err) == codeFull { // with the status 503
 		return true
 	}
 	var api *jetstream.APIError
