@@ -170,9 +170,7 @@ func TestTwoOfThreeAway(t *testing.T) {
 	l := newLog(t, 0, Options{AppendTimeout: time.Second})
 	instance := created(t, l)
 	idle := instance + "-idle"
-	if err := l.Create(within(t), idle); err != nil {
-		t.Fatal(err)
-	}
+	create(t, l, idle)
 	n := startNode(t, l, instance)
 	n.append(50)
 	n.released(50)
@@ -266,8 +264,6 @@ func TestLostAnswers(t *testing.T) {
 			}
 		}
 		instance = fmt.Sprintf("%s-%d", t.Name(), epoch)
-		if err := l.Create(within(t), instance); err != nil {
-			t.Fatal(err)
-		}
+		create(t, l, instance)
 	}
 }

@@ -2,6 +2,7 @@ package natsdriver
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -79,11 +80,16 @@ func newOwners(tb testing.TB, server int, o Options) *Owners {
 // created makes the log of an instance named for the test.
 func created(tb testing.TB, l *Log) (instance string) {
 	tb.Helper()
-	instance = tb.Name()
-	if err := l.Create(tb.Context(), instance); err != nil {
+	create(tb, l, tb.Name())
+	return tb.Name()
+}
+
+// create makes the log of an instance. One of an earlier run of the test is removed.
+func create(tb testing.TB, l *Log, instance string) {
+	tb.Helper()
+	if err := errors.Join(l.Delete(tb.Context(), instance), l.Create(tb.Context(), instance)); err != nil {
 		tb.Fatal(err)
 	}
-	return instance
 }
 
 func marker(epoch uint64, node string) changelog.Record {
