@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,6 +76,22 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 // folders of the data directory: open it with the Staging and Target of the original.
 func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
 	return e.buf.Checkpoint(ctx, filepath.Join(dir, localFolder))
+}
+
+// Snapshot writes a copy of the data directory into a new folder, for [Restore], and returns which batches of Options.Changelog are
+// in it; see [buffer.Buffer.Snapshot].
+func (e *Engine) Snapshot(ctx context.Context, dir string) (buffer.LogPosition, error) {
+	return e.buf.Snapshot(ctx, filepath.Join(dir, localFolder))
+}
+
+// Restore makes the data directory of another machine again, in dir, from a folder of [Engine.Snapshot] or [Engine.Checkpoint], or
+// none (""), and the batches of its Options.Changelog behind that; see [buffer.Restore]. Open it with the Staging and Target of the
+// original.
+func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
+	if checkpoint != "" {
+		checkpoint = filepath.Join(checkpoint, localFolder)
+	}
+	return buffer.Restore(filepath.Join(dir, localFolder), checkpoint, batches, t)
 }
 
 // Inspect opens a checkpoint, or the data directory of a closed engine, read-only; see [buffer.Inspect]. Sinks are named

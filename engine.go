@@ -93,7 +93,8 @@ func Open(dir string, opts Options) (*Engine, error) {
 	}
 	opts = opts.withDefaults(dir)
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
-		Staging: opts.Staging, Target: opts.Target, Logger: opts.Logger, Meter: opts.Meter, SinkAttributes: sinkAttributes, Tuning: opts.Buffer,
+		Staging: opts.Staging, Target: opts.Target, Changelog: opts.Changelog, Logger: opts.Logger, Meter: opts.Meter,
+		SinkAttributes: sinkAttributes, Tuning: opts.Buffer,
 	})
 	if err != nil {
 		return nil, err

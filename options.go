@@ -20,6 +20,9 @@ type Options struct {
 	Target buffer.Target
 	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
 	Staging buffer.Staging
+	// Changelog gets all batches of the local level, so that another machine can go on with [Restore] when this one is lost: see
+	// [buffer.Options]. Default: none.
+	Changelog buffer.Changelog
 	// Logger gets what an operator should see. Default: nothing is logged.
 	Logger *slog.Logger
 	// Meter gets the metrics of docs/operations.md, with the attributes "source" and "sink". Default: nothing is

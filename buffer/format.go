@@ -33,10 +33,12 @@ import (
 //	1        2         somebody has replaced the file   refuse
 //	absent   any       somebody has lost the file       write the version of the store into it
 //
-// copyFile marks a checkpoint that was not opened yet: see recovery.adopt.
+// copyFile marks a checkpoint that was not opened yet: see recovery.adopt. It holds unsealed in a snapshot, which [Restore] has to
+// make a local level of first.
 const (
 	formatFile = "forebay-format"
 	copyFile   = "forebay-copy"
+	unsealed   = "snapshot"
 )
 
 // FormatError says that a data directory has a format version that this version of the library does not know, or two versions
@@ -80,6 +82,20 @@ func knownFormat(dir, text string, newest int) (int, error) {
 
 func writeFormat(disk vfs.FS, dir string, version int) error {
 	return pebblestore.WriteNote(disk, dir, formatFile, strconv.Itoa(version)+"\n")
+}
+
+// refuseSnapshot keeps a snapshot from being opened. Its files are still written in the original, so their ids would stand for
+// different rows.
+func refuseSnapshot(disk vfs.FS, dir string) error {
+	switch text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, copyFile), 64); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case text == unsealed:
+		return errors.New("the folder is a snapshot: Restore makes a local level of it")
+	}
+	return nil
 }
 
 // beginFormat writes the format file of a folder that has none. A folder with a store has lost it, and gets the version of the

@@ -20,7 +20,7 @@ import (
 )
 
 // Restore makes the local level of another machine again, in a new folder: from a checkpoint of it and the batches of its
-// [Changelog] behind that. checkpoint is a folder of [Buffer.Checkpoint] that was not opened, and is only read. Without one ("") the
+// [Changelog] behind that. checkpoint is a folder of [Buffer.Snapshot], or one of [Buffer.Checkpoint] that was not opened. It is only read. Without one ("") the
 // batches begin with number 1. Those that the checkpoint has are passed over. A batch that is missing is an error, and so
 // is an error among the batches.
 //

@@ -164,6 +164,19 @@ func (l *replicatedLife) step() {
 		}
 		disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
 		l.copies[positionOf(l.t, disk, "copy")] = disk
+	case op == 19:
+		if err := l.disk.RemoveAll("copy"); err != nil {
+			l.t.Fatal(err)
+		}
+		at, err := l.b.Snapshot(l.t.Context(), "copy")
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
+		if n := positionOf(l.t, disk, "copy"); n != int(at.Number) {
+			l.t.Fatalf("the snapshot has %d batches, Snapshot says %d", n, at.Number)
+		}
+		l.copies[int(at.Number)] = disk
 	case op == 16:
 		closeBuffer(l.t, l.b)
 		l.opts.KeepFormat = false

@@ -46,7 +46,9 @@ func (b *Buffer) newStore() *pebblestore.Store {
 	}
 	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.serveRoom
 	c.Prepare = func() error {
-		for _, prepare := range []func(vfs.FS, string) error{salvage.FinishSwap, salvage.CheckClosed, b.beginFormat, salvage.ForgetClosed} {
+		for _, prepare := range []func(vfs.FS, string) error{
+			refuseSnapshot, salvage.FinishSwap, salvage.CheckClosed, b.beginFormat, salvage.ForgetClosed,
+		} {
 			if err := prepare(b.fs, b.dir); err != nil {
 				return err
 			}
