@@ -87,7 +87,8 @@ type Appender struct {
 	mu sync.Mutex // not held while the log or a function of the options is called
 	// changed: the queue or sent has changed, the writer has ended, or the appender has.
 	changed sync.Cond
-	// queue has the batches that are not released, in order. The first sent of them were handed to the writer.
+	// queue has the batches that are not released, in order, and while the appender is running the other records between them.
+	// The first sent of them were handed to the writer.
 	queue []*Pending
 	sent  int
 	bytes int // of the queue
@@ -151,6 +152,9 @@ func (p *Pending) Number() uint64 {
 	}
 	return p.parts[0].Number
 }
+
+// batch reports whether p is a batch, and not another record.
+func (p *Pending) batch() bool { return p.parts[0].Kind == Batch }
 
 // chain is the one behind the batch.
 func (p *Pending) chain() uint64 { return p.parts[len(p.parts)-1].Chain }
@@ -240,6 +244,52 @@ func (a *Appender) cut(data []byte) *Pending {
 	return p
 }
 
+// Checkpointed appends a record of the kind [Checkpoint] behind all batches so far, and waits until it is in the log: number is the
+// last batch that the checkpoint has. No other owner had opened the log in front of that record. It fails if ctx ends, which does not
+// take the record back, and with State.Cause while the appender is not Running, for example with [ErrFull]. The appender does not
+// repeat it.
+func (a *Appender) Checkpointed(ctx context.Context, number uint64) error {
+	return a.note(ctx, func(last uint64) (Record, error) {
+		if number > last {
+			return Record{}, fmt.Errorf("the checkpoint has batch %d, and the last one is %d", number, last)
+		}
+		return Record{Kind: Checkpoint, Number: number}, nil
+	})
+}
+
+// Finish appends a record of the kind [Closed], as Checkpointed does. Nothing may be appended behind it.
+func (a *Appender) Finish(ctx context.Context) error {
+	return a.note(ctx, func(last uint64) (Record, error) { return Record{Kind: Closed, Number: last}, nil })
+}
+
+// note appends a record that is not a batch. record gets the number of the last batch in front of it.
+func (a *Appender) note(ctx context.Context, record func(last uint64) (Record, error)) error {
+	p, err := a.pushNote(record)
+	if err != nil {
+		return err
+	}
+	return p.Wait(ctx)
+}
+
+func (a *Appender) pushNote(record func(last uint64) (Record, error)) (*Pending, error) {
+	a.order.Lock() // a batch that waits for room comes first
+	defer a.order.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, err := record(a.last)
+	if err != nil {
+		return nil, err
+	}
+	if a.state.Status != Running {
+		return nil, a.state.Cause
+	}
+	p := &Pending{done: make(chan struct{})}
+	p.parts = append(p.one[:0], r)
+	a.queue = append(a.queue, p)
+	a.changed.Broadcast()
+	return p, nil
+}
+
 func (a *Appender) push(p *Pending) {
 	a.queue = append(a.queue, p)
 	a.bytes += p.bytes
@@ -276,7 +326,7 @@ func (a *Appender) wake() {
 
 var errLease = errors.New("the lease has run out")
 
-// release ends the first batch of the queue, which the log has up to the point.
+// release ends the first record of the queue, which the log has up to the point.
 func (a *Appender) release(at Point) error {
 	if !a.opts.Valid() {
 		return errLease
@@ -286,7 +336,9 @@ func (a *Appender) release(at Point) error {
 	a.queue = slices.Delete(a.queue, 0, 1)
 	a.sent = max(0, a.sent-1)
 	a.bytes -= p.bytes
-	a.state.Released = at
+	if p.batch() {
+		a.state.Released = at
+	}
 	a.changed.Broadcast()
 	a.mu.Unlock()
 	p.end(nil)
@@ -298,7 +350,12 @@ func (a *Appender) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.state
-	s.Waiting, s.WaitingBytes = len(a.queue), a.bytes
+	s.WaitingBytes = a.bytes
+	for _, p := range a.queue {
+		if p.batch() {
+			s.Waiting++
+		}
+	}
 	return s
 }
 
@@ -311,7 +368,21 @@ func (a *Appender) setState(status Status, cause error) bool {
 		a.state.Status, a.state.Since = status, time.Now()
 	}
 	a.state.Cause = cause
+	if status != Running {
+		a.dropNotes(cause)
+	}
 	return changed
+}
+
+// dropNotes fails what is queued besides batches. Those were appended, if at all, before the log failed.
+func (a *Appender) dropNotes(cause error) {
+	a.queue = slices.DeleteFunc(a.queue, func(p *Pending) bool {
+		if p.batch() {
+			return false
+		}
+		p.end(cause)
+		return true
+	})
 }
 
 // end fails what is not released and all later appends.

@@ -29,8 +29,8 @@ type Record struct {
 	Kind Kind
 	// Epoch counts the owners of the instance, from 1. A record of a lower epoch behind one of a higher epoch is void.
 	Epoch uint64
-	// Number counts the batches of a log without gaps, from 1, over all epochs. Checkpoint and Closed carry the number of the last
-	// batch before them that counts. Opened carries 0: its writer learns that number by reading up to the marker.
+	// Number counts the batches of a log without gaps, from 1, over all epochs. Closed carries the number of the last batch before it
+	// that counts, and Checkpoint that one or a lower one. Opened carries 0: its writer learns that number by reading up to the marker.
 	Number uint64
 	// Part of Parts, from 1: a batch larger than PartBytes is cut. Only records of batches have them, and Chain.
 	Part, Parts int

@@ -103,7 +103,7 @@ func (r *reader) add(e Entry) (b StoredBatch, complete bool, err error) {
 	case Opened: // drivers may append it more than once
 		return b, false, nil
 	case Checkpoint, Closed:
-		if e.Number != r.at.Number {
+		if e.Number > r.at.Number || e.Kind == Closed && e.Number < r.at.Number {
 			return b, false, hole("a record of kind %c names batch %d", e.Kind, e.Number)
 		}
 		return b, false, nil

@@ -110,7 +110,7 @@ func TestReadingRule(t *testing.T) {
 		{name: "batches", log: "o1a b1a1 b1a2 b1a3", want: "b1a1 b1a2 b1a3"},
 		{name: "parts are joined", log: "o1a b1a1.1/3 b1a1.2/3 b1a1.3/3 b1a2", want: "b1a1.1/3b1a1.2/3b1a1.3/3 b1a2"},
 		{name: "the next epoch goes on", log: "o1a b1a1 o2a b2a2 o5b b5b3", want: "b1a1 b2a2 b5b3"},
-		{name: "checkpoints and the end", log: "o1a c1a0 b1a1 c1a1 b1a2 z1a2", want: "b1a1 b1a2"},
+		{name: "checkpoints and the end", log: "o1a c1a0 b1a1 c1a1 b1a2 c1a1 z1a2", want: "b1a1 b1a2"},
 
 		{name: "a fenced writer is void", log: "o1a b1a1 o2b b1a2 b2b2 b1a3 b2b3", want: "b1a1 b2b2 b2b3"},
 		{name: "of the same node as well", log: "o1a b1a1 o2a b1a2 b2a2 b1a3 b2a3", want: "b1a1 b2a2 b2a3"},
@@ -139,6 +139,7 @@ func TestReadingRule(t *testing.T) {
 		{name: "a changed byte of a part", log: "o1a b1a1.1/2 b1a1.2/2!", err: "part 2 of 2, does not fit"},
 		{name: "a checkpoint of the future", log: "o1a b1a1 c1a2", want: "b1a1", err: "position 3, where batch 2 should follow: a record of kind c names batch 2"},
 		{name: "the end in front of a batch", log: "o1a b1a1 z1a0", want: "b1a1", err: "names batch 0"},
+		{name: "the end behind a batch that is missing", log: "o1a b1a1 z1a2", want: "b1a1", err: "names batch 2"},
 		{name: "an unknown kind", log: "o1a ?1a1", err: `unknown kind '?'`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

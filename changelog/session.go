@@ -134,6 +134,7 @@ func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context
 // flight is a part on its way.
 type flight struct {
 	ticket Ticket
+	kind   Kind
 	batch  Point // its position comes with the answer
 	ends   bool  // the part is the last of its batch
 }
@@ -162,7 +163,7 @@ func (a *Appender) send(ctx context.Context, w Writer, flights chan<- flight) {
 	for p := a.next(ctx); p != nil; p = a.next(ctx) {
 		for _, r := range p.parts {
 			r.Epoch, r.Node = epoch, a.opts.Node
-			f := flight{w.Append(r), Point{Epoch: r.Epoch, Node: r.Node, Number: r.Number, Chain: r.Chain}, r.Part == r.Parts}
+			f := flight{w.Append(r), r.Kind, Point{Epoch: r.Epoch, Node: r.Node, Number: r.Number, Chain: r.Chain}, r.Part == r.Parts}
 			select {
 			case flights <- f:
 			case <-ctx.Done():
@@ -172,12 +173,16 @@ func (a *Appender) send(ctx context.Context, w Writer, flights chan<- flight) {
 	}
 }
 
-// collect waits for one part after the other and releases the batches that they complete.
+// collect waits for one part after the other and releases what they complete.
 func (a *Appender) collect(ctx context.Context, flights <-chan flight) error {
 	for f := range flights {
 		position, err := f.ticket.Wait(ctx)
 		if err != nil {
-			return fmt.Errorf("append batch %d: %w", f.batch.Number, err)
+			what := "batch"
+			if f.kind != Batch {
+				what = fmt.Sprintf("a record of kind %c with batch", f.kind)
+			}
+			return fmt.Errorf("append %s %d: %w", what, f.batch.Number, err)
 		}
 		if f.ends {
 			f.batch.Position = position

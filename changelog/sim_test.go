@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"restored", "went back", "incomplete", "void", "no majority", "hole",
+		"restored", "went back", "incomplete", "void", "no majority", "hole", "checkpointed", "not checkpointed",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -347,8 +347,23 @@ func (n *simNode) trim() {
 	n.keep = len(n.disk)
 	through := n.s.marks[n.disk[released-1]].Released
 	n.s.trimmed = max(n.s.trimmed, through.Number)
+	a := n.appender
+	go n.note(a, "checkpointed", func() error { return a.Checkpointed(context.Background(), released) })
 	if n.s.log.Trim(n.s.t.Context(), simInstance, through.Position) == nil {
 		n.s.saw("trimmed")
+	}
+}
+
+// note appends a record that is not a batch. If that succeeds, its owner has the log.
+func (n *simNode) note(a *changelog.Appender, what string, call func() error) {
+	before := a.State()
+	if err := call(); err != nil {
+		n.s.saw("not " + what)
+		return
+	}
+	n.s.saw(what)
+	if after := a.State(); after.Released.Number < before.Released.Number+uint64(before.Waiting) {
+		n.s.t.Errorf("%s has %s, and only %d batches were released of those before", n.name, what, after.Released.Number)
 	}
 }
 
@@ -427,6 +442,9 @@ func (s *simulation) finish() {
 	final := s.next()
 	last.append(final)
 	advance(time.Minute)
+	if err := last.appender.Finish(s.t.Context()); err != nil {
+		s.t.Errorf("%s finishes: %v", last.name, err)
+	}
 	for _, n := range s.nodes {
 		if n != last && n.appender != nil {
 			// The last owner has fenced it. A node that has nothing to append has not noticed.

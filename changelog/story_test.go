@@ -26,6 +26,8 @@ import (
 //
 //	open NODE [forgetful] open the log with the store of the node, or with one that cannot yield its batches
 //	append NODE [DATA]... append batches; 600kB is a batch of that size
+//	checkpoint NODE N     append that a checkpoint has the batches up to N
+//	finish NODE           append that the instance has no rows any more
 //	close NODE [lose=N]   end the appender, and lose the last batches of its store
 //	mode MODE             of appends: ok, hold (until answered), lose (store, no answer), drop (no answer), full; of the log: down,
 //	                      stale (reads lack the last entry)
@@ -161,6 +163,11 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		for i := range d.CmdArgs[1:] {
 			s.append(name, arg(i+1))
 		}
+	case "checkpoint":
+		n := uint64(number(1))
+		s.note(name, fmt.Sprintf("checkpoint %d", n), func(a *changelog.Appender) error { return a.Checkpointed(t.Context(), n) })
+	case "finish":
+		s.note(name, "the end", func(a *changelog.Appender) error { return a.Finish(t.Context()) })
 	case "close":
 		n := s.node(name)
 		n.close()
@@ -294,6 +301,19 @@ func (s *story) append(name, text string) {
 	synctest.Wait()
 }
 
+// note appends a record that is not a batch.
+func (s *story) note(name, what string, call func(*changelog.Appender) error) {
+	a := s.node(name).appender
+	go func() {
+		if err := call(a); err != nil {
+			fmt.Fprintf(&s.news, "%s: %s failed: %v\n", name, what, err)
+			return
+		}
+		fmt.Fprintf(&s.news, "%s: %s is in the log\n", name, what)
+	}()
+	synctest.Wait()
+}
+
 // scriptedLog is a log that fences as a sequence of expected positions does, without a gap: an append is stored if the log ends where its
 // writer expects. Appends behind one that failed are not refused for that, so what is released depends on the appender alone.
 type scriptedLog struct {
@@ -393,6 +413,8 @@ func (l *scriptedLog) String() string {
 				fmt.Fprintf(&b, ", part %d of %d", e.Part, e.Parts)
 			}
 			fmt.Fprintf(&b, ": %.10s", e.Data)
+		} else if e.Kind != changelog.Opened {
+			fmt.Fprintf(&b, ", batch %d", e.Number)
 		}
 		b.WriteByte('\n')
 	}
