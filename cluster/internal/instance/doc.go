@@ -1,0 +1,31 @@
+// Package instance runs an engine whose local level is also in a replicated log: it opens the engine under the record of its owner,
+// makes checkpoints and trims the log, and brings the rows of instances that it adopted to their tables.
+//
+// # In the folder of a node
+//
+//	LOCK                        held while a process has the folder
+//	instance                    the name of the present instance
+//	data/<instance>/            its engine
+//	data/snapshot/              of a checkpoint that is under way
+//	adopted/<instance>/         the engine of an instance that is being drained
+//	fenced-<instance>-<epoch>/  an engine that must not go on: nobody reads it, an operator removes it
+//
+// # The life of an instance
+//
+//	(no name) ──▶ name written ──▶ log created ──▶ taken ──▶ open ──▶ fenced ──▶ folder set aside ──▶ (a new name)
+//
+// Each step may be the last one of a process. The next process finds the name, and what the store of owners, the log and the folder
+// hold of it, and goes on there:
+//
+//	record    folder     the instance
+//	none      empty      is new: its log is created, if that had not happened
+//	ours      with rows  goes on with the log, from where the folder ends
+//	ours      empty      is restored from its checkpoint and the log behind that
+//	another's any        has ended: the folder is set aside, and a new instance begins
+//
+// A log is created before there is a record. So a log that is missing although there is a record was lost, and is never created
+// again: rows may be missing with it. For the same reason a name is never used for a second instance.
+//
+// A folder that the log does not continue is set aside as well, and the instance is restored: the store is damaged, is older than the
+// log, or has batches that the log never got. Nobody was told that those are stored.
+package instance

@@ -1,0 +1,86 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// folder is the folder of a node: see the package comment for what is in it.
+type folder struct {
+	disk vfs.FS
+	dir  string
+	lock io.Closer
+}
+
+const nameFile = "instance"
+
+// openFolder makes the folder and keeps other processes out. The caller closes it.
+func openFolder(disk vfs.FS, dir string) (*folder, error) {
+	if err := disk.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := disk.Lock(disk.PathJoin(dir, "LOCK"))
+	if err != nil {
+		return nil, fmt.Errorf("%s is in use by another process: %w", dir, err)
+	}
+	return &folder{disk, dir, lock}, nil
+}
+
+func (f *folder) close() error { return f.lock.Close() }
+
+// instance returns the name of the present instance, empty if there is none.
+func (f *folder) instance() (string, error) {
+	text, err := pebblestore.ReadNote(f.disk, f.disk.PathJoin(f.dir, nameFile), 256)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(text), err
+}
+
+// begin makes an instance the present one.
+func (f *folder) begin(instance string) error {
+	return pebblestore.WriteNote(f.disk, f.dir, nameFile, instance+"\n")
+}
+
+// data is the folder of an engine.
+func (f *folder) data(instance string) string { return f.disk.PathJoin(f.dir, "data", instance) }
+
+// snapshot is the folder of a checkpoint that is under way. No instance has that name.
+func (f *folder) snapshot() string { return f.disk.PathJoin(f.dir, "data", "snapshot") }
+
+// inspect returns the last epoch that the local level of an instance knows of. empty: there is none. One that is damaged knows of none.
+func (f *folder) inspect(instance string) (epoch uint64, empty bool, err error) {
+	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, true, nil
+	case errors.As(err, new(*buffer.StoreDamageError)):
+		return 0, false, nil
+	case err != nil:
+		return 0, false, err
+	}
+	mark, err := parseMark(i.LogPosition())
+	return mark.Released.Epoch, false, errors.Join(err, i.Close())
+}
+
+// setAside moves the folder of an engine that must not go on, which ended with an epoch.
+func (f *folder) setAside(instance string, epoch uint64) error {
+	from, to := f.data(instance), f.disk.PathJoin(f.dir, fmt.Sprintf("fenced-%s-%d", instance, epoch))
+	if err := f.disk.Rename(from, to); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return errors.Join(pebblestore.SyncDir(f.disk, f.dir), pebblestore.SyncDir(f.disk, f.disk.PathDir(from)))
+}

@@ -1,0 +1,222 @@
+package instance
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// Instance is an engine with its log, owned by this process. It is safe for concurrent use.
+type Instance struct {
+	opts   Options
+	folder *folder
+	keeper *changelog.Keeper
+	log    *batchLog
+	engine *forebay.Engine
+
+	// ctx ends when the instance is fenced, and with Close. Its cause is what Err returns.
+	ctx        context.Context
+	end        context.CancelCauseFunc
+	background sync.WaitGroup
+	closeOnce  sync.Once
+	closeErr   error
+}
+
+// Open opens the present instance of the folder, or a new one, and returns when rows can be taken. While the log or the store of
+// owners does not answer it tries again, until ctx ends. Only one process can have the folder open.
+//
+// An instance that has another owner by now is set aside, and a new one begins. The rows in it are the other owner's.
+func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	f, err := openFolder(localdisk.Of(o.Engine.Buffer), dir)
+	if err != nil {
+		return nil, fmt.Errorf("instance: %w", err)
+	}
+	for {
+		i, err := open(ctx, f, o)
+		if err == nil {
+			i.start()
+			return i, nil
+		}
+		fenced, ok := errors.AsType[*fencedError](err)
+		if !ok {
+			return nil, fmt.Errorf("instance: open %s: %w", dir, errors.Join(err, f.close()))
+		}
+		o.Logger.Warn("the instance has another owner, a new one begins", "instance", fenced.instance, "error", err)
+		if err := errors.Join(f.setAside(fenced.instance, fenced.epoch), f.begin(newName(o.Node))); err != nil {
+			return nil, fmt.Errorf("instance: begin a new one in %s: %w", dir, errors.Join(err, f.close()))
+		}
+	}
+}
+
+// newName returns a name that no instance has had.
+func newName(node string) string { return node + "-" + strings.ToLower(rand.Text()[:8]) }
+
+// fencedError ends an opening: the instance has another owner, which has the epoch.
+type fencedError struct {
+	instance string
+	epoch    uint64
+	error
+}
+
+func (e *fencedError) Unwrap() error { return e.error }
+
+// open opens the present instance of the folder.
+func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
+	name, err := f.instance()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = newName(o.Node)
+		if err := f.begin(name); err != nil {
+			return nil, err
+		}
+	}
+	epoch, empty, err := f.inspect(name)
+	if err != nil {
+		return nil, err
+	}
+	i := &Instance{opts: o, folder: f}
+	if i.keeper, err = take(ctx, name, epoch, empty, o); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			i.keeper.Close()
+		}
+	}()
+	if err := i.checkLog(ctx); err != nil {
+		return nil, err
+	}
+	return i, i.openEngine(ctx)
+}
+
+// take makes this process the owner of an instance. The log of a new one is created first: see the package comment.
+func take(ctx context.Context, name string, epoch uint64, empty bool, o Options) (*changelog.Keeper, error) {
+	if empty {
+		if err := retry(ctx, o, "the log of a new instance cannot be created", func() error {
+			record, err := o.Owners.Get(ctx, changelog.OwnerKey(name))
+			if err == nil && record.Version == 0 {
+				err = o.Log.Create(ctx, name)
+			}
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	k, err := changelog.Take(ctx, o.Owners, name, epoch, o.lease())
+	if fenced, ok := errors.AsType[*changelog.FencedError](err); ok {
+		return nil, &fencedError{name, fenced.Owner.Epoch, err}
+	}
+	return k, err
+}
+
+// checkLog compares the log with the one that the record names, and notes it there if it is the first. A record that is read may be
+// old. So the log of an instance that has a record may have been made again, in place of one that was lost: its ID shows that.
+func (i *Instance) checkLog(ctx context.Context) error {
+	var stat changelog.Stat
+	name := i.keeper.Instance()
+	if err := retry(ctx, i.opts, "the log of the instance does not answer", func() (err error) {
+		if stat, err = i.opts.Log.Stat(ctx, name); errors.Is(err, changelog.ErrMissing) {
+			return backoff.Permanent(fmt.Errorf("the log of instance %s is lost, and rows may be with it: %w", name, err))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	switch id := i.keeper.Owner().Log; id {
+	case stat.ID:
+		return nil
+	case "":
+		return i.keeper.Update(ctx, func(o *changelog.Owner) { o.Log = stat.ID })
+	default:
+		return fmt.Errorf("the log of instance %s was %s and is %s, rows may be lost: %w", name, id, stat.ID, changelog.ErrWentBack)
+	}
+}
+
+// openEngine opens the engine on the log.
+func (i *Instance) openEngine(ctx context.Context) error {
+	i.log = newLog(i.opts.Log, i.keeper, i.opts.Node, i.opts.Logger)
+	i.ctx, i.end = context.WithCancelCause(context.Background())
+	o := i.opts.Engine
+	o.Changelog = i.log
+	var err error
+	if i.engine, err = forebay.Open(i.folder.data(i.keeper.Instance()), o); err != nil {
+		i.log.close()
+		if errors.Is(err, buffer.ErrFenced) {
+			return &fencedError{i.keeper.Instance(), i.keeper.Owner().Epoch, err}
+		}
+	}
+	return err
+}
+
+// retry calls try until it succeeds, fails with a [backoff.PermanentError], or ctx ends. The first failure is logged with a text.
+func retry(ctx context.Context, o Options, text string, try func() error) error {
+	warned := false
+	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, try() },
+		backoff.WithBackOff(&backoff.ExponentialBackOff{
+			InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: 2 * time.Second,
+		}),
+		backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, _ time.Duration) {
+			if !warned {
+				o.Logger.Warn(text+"; trying again until it succeeds", "error", err)
+			}
+			warned = true
+		}))
+	return err
+}
+
+// start watches for another owner.
+func (i *Instance) start() {
+	i.background.Go(func() {
+		select {
+		case <-i.keeper.Done():
+			i.end(i.keeper.Err())
+		case <-i.log.ctx.Done():
+			i.end(context.Cause(i.log.ctx))
+		case <-i.ctx.Done():
+		}
+	})
+}
+
+// Engine returns the engine. Close closes it.
+func (i *Instance) Engine() *forebay.Engine { return i.engine }
+
+// Keeper returns what holds the instance for this process. Close closes it.
+func (i *Instance) Keeper() *changelog.Keeper { return i.keeper }
+
+// Done is closed when another owner has the instance, and with Close. In the first case: close the instance and open the folder again.
+func (i *Instance) Done() <-chan struct{} { return i.ctx.Done() }
+
+// Err returns nil until Done is closed. After that it is [forebay.ErrClosed], or an error that wraps [changelog.ErrFenced].
+func (i *Instance) Err() error { return context.Cause(i.ctx) }
+
+// Close closes the engine, which stays this node's until another one adopts it: open it again within the lease. Close may be called
+// several times.
+func (i *Instance) Close() error {
+	i.closeOnce.Do(func() {
+		i.end(forebay.ErrClosed)
+		i.background.Wait()
+		err := i.engine.Close()
+		i.log.close()
+		i.keeper.Close()
+		i.closeErr = errors.Join(err, i.folder.close())
+	})
+	return i.closeErr
+}

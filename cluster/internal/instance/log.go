@@ -1,0 +1,197 @@
+package instance
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+)
+
+// batchLog is the log of an instance as the [buffer.Changelog] of its engine: a [changelog.Appender] for each opening of the local
+// level.
+type batchLog struct {
+	log    changelog.Log
+	keeper *changelog.Keeper
+	node   string
+	logger *slog.Logger
+
+	// ctx ends with close. Its cause is an error that is [buffer.ErrFenced] if the log is another owner's.
+	ctx context.Context
+	end context.CancelCauseFunc
+
+	mu       sync.Mutex
+	appender *changelog.Appender // of the last opening; nil before
+	mark     []byte              // what Mark returned, to be written again
+	// released is the last batch that an appender before this one released, and kept are the batches behind it that were appended
+	// by this process. Their bytes are still theirs: nobody was told that the log has them.
+	released changelog.Point
+	kept     []buffer.LogBatch
+}
+
+var errClosed = errors.New("the log of the instance is closed")
+
+// newLog returns the log of the keeper's instance. The caller closes it when the engine is closed.
+func newLog(log changelog.Log, keeper *changelog.Keeper, node string, logger *slog.Logger) *batchLog {
+	l := &batchLog{log: log, keeper: keeper, node: node, logger: logger}
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	return l
+}
+
+// Begin implements [buffer.Changelog]. It opens the log under a new epoch, and hands on what is read as it is read.
+func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[buffer.LogBatch, error] {
+	return func(yield func(buffer.LogBatch, error) bool) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+		stopped := errors.New("the local level takes no more")
+		opts, err := l.options(at)
+		if err == nil {
+			opts.Apply = func(_ context.Context, b changelog.StoredBatch) error {
+				if !yield(buffer.LogBatch{Number: b.Number, Data: b.Data}, nil) {
+					return stopped
+				}
+				return nil
+			}
+			var a *changelog.Appender
+			if a, err = changelog.OpenAppender(ctx, opts); err == nil {
+				l.mu.Lock()
+				l.appender = a
+				l.mu.Unlock()
+				l.keeper.SetReleased(a.State().Released.Number)
+				return
+			}
+		}
+		if !errors.Is(err, stopped) {
+			yield(buffer.LogBatch{}, l.fenced(err))
+		}
+	}
+}
+
+// options ends the appender before and returns those of the next, which begins with what the local level holds.
+func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, error) {
+	l.closeAppender()
+	opts := changelog.AppenderOptions{
+		Log: l.log, Instance: l.keeper.Instance(), Node: l.node, Logger: l.logger,
+		NextEpoch: l.keeper.NextEpoch, Valid: l.keeper.Valid, Released: l.keeper.Owner().Released,
+		MaxBytes: math.MaxInt, // the buffer bounds what is under way
+	}
+	var err error
+	if opts.Store, err = parseMark(at); err != nil {
+		return opts, err
+	}
+	// The store may lack what it had before it failed. Then the log, which has it, is read from where the store ends.
+	if l.released.Number > opts.Store.Released.Number && l.released.Number <= at.Number {
+		opts.Store.Released = l.released
+	}
+	first := opts.Store.Released.Number + 1
+	kept := slices.DeleteFunc(slices.Clone(l.kept), func(b buffer.LogBatch) bool { return b.Number < first || b.Number > at.Number })
+	if len(kept) > 0 && kept[0].Number == first && kept[len(kept)-1].Number == at.Number {
+		opts.Local = func(yield func([]byte, error) bool) {
+			for _, b := range kept {
+				if !yield(b.Data, nil) {
+					return
+				}
+			}
+		}
+	}
+	l.kept = kept
+	return opts, nil
+}
+
+// closeAppender ends the appender and notes what it has released.
+func (l *batchLog) closeAppender() {
+	l.mu.Lock()
+	a := l.appender
+	l.appender = nil
+	l.mu.Unlock()
+	if a != nil {
+		a.Close()
+		l.released = a.State().Released
+	}
+}
+
+// Mark implements [buffer.Changelog].
+func (l *batchLog) Mark() []byte {
+	l.mark = appendMark(l.mark[:0], l.appender.Mark())
+	return l.mark
+}
+
+// Append implements [buffer.Changelog].
+func (l *batchLog) Append(number uint64, data []byte) func(context.Context) error {
+	released := l.appender.State().Released.Number
+	l.kept = append(slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number <= released }), buffer.LogBatch{Number: number, Data: data})
+	p := l.appender.Append(data)
+	return func(ctx context.Context) error {
+		if err := p.Wait(ctx); err != nil {
+			return l.fenced(err)
+		}
+		l.keeper.SetReleased(number)
+		return nil
+	}
+}
+
+// fenced returns an error of package changelog as the buffer's, and notes that the log is another owner's if it says so.
+func (l *batchLog) fenced(err error) error {
+	if errors.Is(err, changelog.ErrFenced) {
+		err = fmt.Errorf("%w: %w", buffer.ErrFenced, err)
+		l.end(err)
+	}
+	return err
+}
+
+// close ends the appender. What it has not released fails.
+func (l *batchLog) close() {
+	l.end(errClosed)
+	l.closeAppender()
+}
+
+// markVersion is the first byte of a mark.
+const markVersion = 1
+
+// appendMark appends a mark as the local level stores it with its number: what it lacks of that is the version, the chain, and the
+// point of the last released batch.
+func appendMark(to []byte, m changelog.Mark) []byte {
+	to = append(to, markVersion)
+	to = binary.LittleEndian.AppendUint64(to, m.Before)
+	to = binary.LittleEndian.AppendUint64(to, m.Released.Chain)
+	to = binary.AppendUvarint(to, uint64(m.Released.Position))
+	to = binary.AppendUvarint(to, m.Released.Epoch)
+	to = binary.AppendUvarint(to, m.Released.Number)
+	return append(to, m.Released.Node...)
+}
+
+// parseMark returns the mark of a position. That of an empty store is zero.
+func parseMark(at buffer.LogPosition) (m changelog.Mark, err error) {
+	if at.Number == 0 {
+		return m, nil
+	}
+	rest, ok := at.Mark, len(at.Mark) > 17
+	if !ok || rest[0] != markVersion {
+		return m, fmt.Errorf("the mark of batch %d has %d bytes, or another version: % x", at.Number, len(rest), rest[:min(1, len(rest))])
+	}
+	next := func() uint64 {
+		v, n := binary.Uvarint(rest)
+		ok = ok && n > 0
+		rest = rest[max(0, n):]
+		return v
+	}
+	m.Number = at.Number
+	m.Before = binary.LittleEndian.Uint64(rest[1:])
+	m.Released.Chain = binary.LittleEndian.Uint64(rest[9:])
+	rest = rest[17:]
+	m.Released.Position = changelog.Position(next())
+	m.Released.Epoch, m.Released.Number = next(), next()
+	m.Released.Node = string(rest)
+	if !ok || m.Released.Number >= m.Number {
+		return m, fmt.Errorf("the mark of batch %d cannot be read: it says that batch %d was released", at.Number, m.Released.Number)
+	}
+	return m, nil
+}

@@ -1,0 +1,74 @@
+package instance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+)
+
+// Options of an [Instance]. A zero field means its default; the fields without one are required.
+type Options struct {
+	// Log and Owners are the cluster's.
+	Log    changelog.Log
+	Owners changelog.Owners
+	// Node is the name of this node: 1 to 100 letters, digits, hyphens or underscores. It stays the same for good, also with an
+	// empty disk, and no other node has it.
+	Node string
+	// Lease is how long the node may be silent before others adopt its instance, see [changelog.LeaseOptions]. Default: 12 s.
+	Lease time.Duration
+	// Engine configures the engine. Staging and Target are required, and all nodes must reach them under the same names: an adopter goes on
+	// with them. Changelog is the instance's own.
+	Engine forebay.Options
+	// Checkpoints holds the checkpoints, and all nodes must reach it. Default: Engine.Staging.
+	Checkpoints buffer.Staging
+	// CheckpointBytes is how much of the log is written before the next checkpoint is made. An adopter reads as much. A checkpoint is
+	// made earlier where the log would be full otherwise. Default: 256 MiB.
+	CheckpointBytes int64
+	// Logger gets what an operator should see. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// nodeName leaves room for the rest of the name of an instance, and is a name of folders and streams.
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// withDefaults returns a copy without zero fields.
+func (o Options) withDefaults() Options {
+	o.Lease = cmp.Or(o.Lease, 12*time.Second)
+	o.CheckpointBytes = cmp.Or(o.CheckpointBytes, 256<<20)
+	if o.Checkpoints == nil {
+		o.Checkpoints = o.Engine.Staging
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Engine.Logger = cmp.Or(o.Engine.Logger, o.Logger)
+	return o
+}
+
+// Validate reports every breach at once; zero fields count as their defaults.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	problems := []error{o.lease().Validate(), o.Engine.Validate()}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf("instance options: "+format, args...))
+		}
+	}
+	check(o.Log != nil, "Log is required")
+	check(o.Owners != nil, "Owners is required")
+	check(nodeName.MatchString(o.Node), "Node is %q, want 1 to 100 letters, digits, hyphens or underscores", o.Node)
+	check(o.Engine.Staging != nil, "Engine.Staging is required, the default is a folder of one node")
+	check(o.Engine.Target != nil, "Engine.Target is required, the default is a folder of one node")
+	check(o.Engine.Changelog == nil, "Engine.Changelog is the instance's own, leave it empty")
+	check(o.CheckpointBytes > 0, "CheckpointBytes is %d, it must be above 0", o.CheckpointBytes)
+	return errors.Join(problems...)
+}
+
+func (o Options) lease() changelog.LeaseOptions {
+	return changelog.LeaseOptions{Node: o.Node, Lease: o.Lease, Logger: o.Logger}
+}
