@@ -1,0 +1,29 @@
+// Package checkpoint keeps checkpoints of a node's local level where other nodes can read them: in a [buffer.Staging].
+//
+// A checkpoint is the files of a folder that [forebay.Engine.Snapshot] wrote, one object each, and a [Manifest] that lists them with
+// their sizes and hashes. The manifest is an object too. It is stored last, and its name, the ref, is what the owner's record
+// says. So a checkpoint whose ref is known is complete.
+//
+// Tables never change. A file that the checkpoint before has is not stored again: the new manifest names the object that is there.
+//
+// # Names
+//
+// The name of an object is ckpt-INSTANCE-EPOCH-HASH. INSTANCE is a hash of the instance's name. HASH covers what the object is: for
+// the manifest its bytes; for a file its name, its bytes, and the ref of the checkpoint before. This has three consequences:
+//
+//   - One name always stands for the same bytes, as the contract of a staging demands. Repeating a [Store.Save] stores nothing twice.
+//   - An owner and the adopter that has fenced it write different names, whatever the two do at the same time.
+//   - A name that was deleted is not used again, so a deletion that arrives late hurts nobody.
+//
+// # What a crash leaves
+//
+// A Save that fails or is cut off leaves objects that no manifest names. A note beside the folder lists them, and the Save that
+// follows the next checkpoint deletes them. They stay if the disk is lost: the prefix of their names says which instance they belong
+// to, and all objects with the prefix of a retired instance may be deleted.
+//
+// # Which drivers fit
+//
+// Any staging that all nodes reach: a bucket (drivers/bucket), a folder that all nodes mount (buffer/dir), or files of the project
+// (storageapi/drivers). The latter lists files up to a second late, so reading is repeated for some seconds before an object
+// counts as missing.
+package checkpoint

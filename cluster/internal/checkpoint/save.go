@@ -1,0 +1,204 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// Save stores the files of a folder and a manifest of them. m says what the folder holds. ref is for the owner's record, and the
+// checkpoint before stays as it is until the record has the new one: then Remove it, keeping the new one.
+//
+// before is the checkpoint that the owner's record names, as Save or Load returned it, and nil if it names none. Files that it has
+// are not stored again. With any other one, Save may delete what the record names.
+//
+// The caller owns the instance. One that has lost it without knowing stores objects that nobody names, and deletes nothing that
+// its adopter needs.
+//
+// Save keeps a note beside the folder, in DIR.objects. Pass the same dir each time, so that it finds what earlier calls have left.
+func (s *Store) Save(ctx context.Context, dir string, m Manifest, before *Manifest) (saved Manifest, ref string, err error) {
+	dir = filepath.Clean(dir)
+	if err := s.save(ctx, dir, &m, before); err != nil {
+		return Manifest{}, "", fmt.Errorf("save checkpoint of instance %s: %w", m.Instance, err)
+	}
+	return m, m.ref, nil
+}
+
+func (s *Store) save(ctx context.Context, dir string, m *Manifest, before *Manifest) error {
+	if before == nil {
+		before = &Manifest{Instance: m.Instance}
+	} else if before.ref == "" || before.Instance != m.Instance {
+		return fmt.Errorf("the checkpoint before, %q of instance %q, does not belong to it", before.ref, before.Instance)
+	}
+	begin, disk := time.Now(), localdisk.Of(s.opts)
+	files, err := list(disk, dir, "")
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	if err := s.each(ctx, files, func(ctx context.Context, f *File) error { return f.hash(ctx, disk, dir) }); err != nil {
+		return err
+	}
+	m.Files = files
+	added, size := m.name(before)
+	manifest, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if err := s.note(ctx, dir, m, before); err != nil {
+		return err
+	}
+	t := s.transfer("save", m, size)
+	if err := s.each(ctx, added, func(ctx context.Context, f *File) error {
+		ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
+		defer cancel()
+		return s.staging.Put(ctx, object(f.Object), content{disk, disk.PathJoin(dir, filepath.FromSlash(f.Name)), f, t.add})
+	}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
+	defer cancel()
+	if err := s.staging.Put(ctx, object(m.ref), memory(manifest)); err != nil {
+		return err
+	}
+	t.log.Info("checkpoint saved", "files", len(m.Files), "bytes", m.size(), "stored_files", len(added), "stored_bytes", size,
+		"took", time.Since(begin))
+	return nil
+}
+
+// list returns the files below a folder.
+func list(disk vfs.FS, dir, below string) (files []File, err error) {
+	names, err := disk.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		path := disk.PathJoin(dir, name)
+		info, err := disk.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			files = append(files, File{Name: below + name, Size: info.Size()})
+			continue
+		}
+		inner, err := list(disk, path, below+name+"/")
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, inner...)
+	}
+	return files, nil
+}
+
+// hash reads a file of a folder.
+func (f *File) hash(ctx context.Context, disk vfs.FS, dir string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r, err := disk.Open(disk.PathJoin(dir, filepath.FromSlash(f.Name)), vfs.SequentialReadsOption)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	sum := sha256.New()
+	if f.Size, err = io.Copy(sum, r); err != nil {
+		return err
+	}
+	f.Hash = hex.EncodeToString(sum.Sum(nil))
+	return nil
+}
+
+// name gives each file its object, and returns those that are not in staging yet and their bytes.
+func (m *Manifest) name(before *Manifest) (added []File, size int64) {
+	stored := make(map[File]string, len(before.Files))
+	for _, f := range before.Files {
+		stored[File{Name: f.Name, Size: f.Size, Hash: f.Hash}] = f.Object
+	}
+	for i := range m.Files {
+		f := &m.Files[i]
+		if f.Size == 0 {
+			continue
+		}
+		if f.Object = stored[*f]; f.Object == "" {
+			f.Object = objectName(prefix(m.Instance, m.Epoch), before.ref, f.Name, f.Hash)
+			added = append(added, *f)
+			size += f.Size
+		}
+	}
+	return added, size
+}
+
+// left is the note of what Saves have put, or were about to put.
+type left struct {
+	Instance string   `json:"instance"`
+	Before   string   `json:"before"` // the checkpoint that they followed
+	Objects  []string `json:"objects"`
+}
+
+// note deletes what Saves have left that followed an earlier checkpoint, and notes what this one is about to store. What Saves
+// have left that followed the same checkpoint stays for now: a deletion of it that arrived late would hit the objects of this
+// one, which may have the same names. So does everything as long as the record names no checkpoint.
+//
+// What another instance has left in the folder stays for good: its owner may use it.
+func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error {
+	disk := localdisk.Of(s.opts)
+	path := dir + ".objects"
+	text, err := pebblestore.ReadNote(disk, path, maxManifest)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var found left
+	if json.Unmarshal([]byte(text), &found) != nil || found.Instance != m.Instance {
+		found = left{}
+	}
+	if found.Before != before.ref && before.ref != "" {
+		if err := s.remove(ctx, without(found.Objects, before.objects())); err != nil {
+			return fmt.Errorf("remove what earlier attempts have left: %w", err)
+		}
+		found.Objects = nil
+	}
+	mine := without(m.objects(), before.objects())
+	found = left{m.Instance, before.ref, append(mine, without(found.Objects, mine)...)}
+	data, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	return pebblestore.WriteNote(disk, disk.PathDir(path), disk.PathBase(path), string(data))
+}
+
+// without returns the names that are not among others.
+func without(names, others []string) []string {
+	known := make(map[string]bool)
+	for _, name := range others {
+		known[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return known[name] })
+}
+
+// memory is a content.
+type memory []byte
+
+// Open implements [buffer.Content].
+func (m memory) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(m)), nil }
+
+// WriteTo implements [buffer.Content].
+func (m memory) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(m)
+	return int64(n), err
+}
