@@ -95,7 +95,7 @@ func newReplicatedLife(t *testing.T, seed uint64) *replicatedLife {
 func (l *replicatedLife) open(dir string) {
 	l.t.Helper()
 	l.opts.Changelog = l.log.open()
-	l.opts = localdisk.On(l.opts, l.disk)
+	l.opts = localdisk.On(l.opts, vfs.FS(&slowCopies{FS: l.disk}))
 	l.b = openAt(l.t, dir, l.opts)
 	l.sinks = map[string]*buffer.SinkHandle{}
 }
@@ -165,18 +165,7 @@ func (l *replicatedLife) step() {
 		disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
 		l.copies[positionOf(l.t, disk, "copy")] = disk
 	case op == 19:
-		if err := l.disk.RemoveAll("copy"); err != nil {
-			l.t.Fatal(err)
-		}
-		at, err := l.b.Snapshot(l.t.Context(), "copy")
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
-		if n := positionOf(l.t, disk, "copy"); n != int(at.Number) {
-			l.t.Fatalf("the snapshot has %d batches, Snapshot says %d", n, at.Number)
-		}
-		l.copies[int(at.Number)] = disk
+		l.snapshot()
 	case op == 16:
 		closeBuffer(l.t, l.b)
 		l.opts.KeepFormat = false
@@ -203,6 +192,71 @@ func (l *replicatedLife) step() {
 	if n := l.log.len(); positionOf(l.t, disk, "data") == n { // else something is on its way again
 		l.moments[n] = moment{disk, keys(l.t, disk, "data")}
 	}
+}
+
+// snapshot makes a snapshot while rows come and slices are uploaded, imported and deleted.
+func (l *replicatedLife) snapshot() {
+	if err := l.disk.RemoveAll("copy"); err != nil {
+		l.t.Fatal(err)
+	}
+	before := l.log.len()
+	var at buffer.LogPosition
+	done := make(chan error)
+	go func() {
+		var err error
+		at, err = l.b.Snapshot(l.t.Context(), "copy")
+		done <- err
+	}()
+	for range 1 + l.rng.IntN(8) {
+		pass(time.Duration(l.rng.IntN(10)) * time.Millisecond)
+		l.append(string(rune('a'+l.rng.IntN(3))), 1+l.rng.IntN(30), 1+l.rng.IntN(3000))
+	}
+	if err := <-done; err != nil {
+		l.t.Fatal(err)
+	}
+	disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
+	n := positionOf(l.t, disk, "copy")
+	if n != int(at.Number) || string(at.Mark) != string(mark(n)) || n < before {
+		l.t.Errorf("the snapshot has %d batches, at least %d were there before; Snapshot says %d, mark %q", n, before, at.Number, at.Mark)
+	}
+	l.copies[n] = disk
+}
+
+// slowCopies is a disk that takes its time for copies.
+type slowCopies struct {
+	vfs.FS
+	turns atomic.Int64
+}
+
+func (d *slowCopies) pause(name string) {
+	if strings.HasPrefix(name, "copy") {
+		<-time.After(time.Duration(d.turns.Add(5)%13) * time.Millisecond)
+	}
+}
+
+func (d *slowCopies) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	d.pause(name)
+	f, err := d.FS.Create(name, c)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		f = &slowCopy{f, d, name}
+	}
+	return f, err
+}
+
+func (d *slowCopies) Link(old, name string) error {
+	d.pause(name)
+	return d.FS.Link(old, name)
+}
+
+type slowCopy struct {
+	vfs.File
+	disk *slowCopies
+	name string
+}
+
+func (f *slowCopy) Write(p []byte) (int, error) {
+	f.disk.pause(f.name)
+	return f.File.Write(p)
 }
 
 // replace goes on with another disk, while the process before has not ended.

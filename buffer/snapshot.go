@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 	if b.opts.Changelog == nil {
 		return at, errors.New("the local level has no changelog")
 	}
-	if err := b.Ready(); err != nil {
+	if err := cmp.Or(b.Ready(), context.Cause(ctx)); err != nil {
 		return at, err
 	}
 	o := b.store.Opening()

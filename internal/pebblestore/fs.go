@@ -182,7 +182,28 @@ func (s *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		}
 		return nil, err
 	}
+	if log := s.files.log(name); log != nil && s.watched(name) {
+		return &logCopy{&file{File: f, fs: s}, log.length.Load()}, nil
+	}
 	return &file{File: f, fs: s}, nil
+}
+
+// logCopy reads what had been written to a log when it was opened for reading. Pebble copies a log into a checkpoint while it writes
+// to it. Without the limit a copy could get the zeros of a filler, or the rest of an earlier log, and behind them rows that were
+// written meanwhile: that is damage.
+type logCopy struct {
+	*file
+	rest int64
+}
+
+// Read implements [vfs.File].
+func (f *logCopy) Read(p []byte) (n int, err error) {
+	if f.rest == 0 {
+		return 0, io.EOF
+	}
+	n, err = f.file.Read(p[:min(int64(len(p)), f.rest)])
+	f.rest -= int64(n)
+	return n, err
 }
 
 // OpenDir implements [vfs.FS].

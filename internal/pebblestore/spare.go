@@ -19,12 +19,12 @@ import (
 // store is idle, and when it is closed.
 type files struct {
 	mu     sync.Mutex
-	own    map[string]bool // logs of this opening, by base name
-	spares []string        // paths, the oldest first
-	saving bool            // no spares, nothing written ahead
-	tables map[string]bool // tables of this opening that the list of tables cannot name yet; true: complete
-	quota  int64           // what compactions may still write
-	ended  chan struct{}   // closed when the opening is being closed
+	own    map[string]*file // logs of this opening, by base name
+	spares []string         // paths, the oldest first
+	saving bool             // no spares, nothing written ahead
+	tables map[string]bool  // tables of this opening that the list of tables cannot name yet; true: complete
+	quota  int64            // what compactions may still write
+	ended  chan struct{}    // closed when the opening is being closed
 	end    sync.Once
 }
 
@@ -39,7 +39,7 @@ const unlimited = 1 << 62
 const fullPause = time.Second
 
 func (f *files) init() {
-	f.own, f.tables = make(map[string]bool), make(map[string]bool)
+	f.own, f.tables = make(map[string]*file), make(map[string]bool)
 	f.quota = unlimited
 	f.ended = make(chan struct{})
 }
@@ -90,10 +90,17 @@ func (f *files) made(file *file) {
 	defer f.mu.Unlock()
 	switch file.kind {
 	case kindLog:
-		f.own[file.name] = true
+		f.own[file.name] = file
 	case kindTable:
 		f.tables[file.name] = false
 	}
+}
+
+// log returns the log of a path, nil if this opening has not made it.
+func (f *files) log(path string) *file {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.own[path[strings.LastIndexAny(path, `/\`)+1:]]
 }
 
 // written is called before each write. Pebble completes a table before it lists it, so a change of the list can name only the
@@ -130,7 +137,7 @@ func (f *files) keepSpare(path string) bool {
 	base := path[strings.LastIndexAny(path, `/\`)+1:]
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	own := f.own[base]
+	own := f.own[base] != nil
 	delete(f.own, base)
 	// Logs of earlier openings may have another format.
 	if !own || f.saving || len(f.spares) >= maxSpares {

@@ -1,0 +1,124 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// A snapshot does not wait for the changelog, so it may be ahead of it. It can be inspected and restored, but not opened.
+func TestSnapshotOfSilentChangelog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, log := buffertest.NewMemory(), newFakeLog(t)
+		opts := replicated(mem, log)
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a")
+		put(t, b, s, 0, 5)
+		had := log.len()
+		log.setAway(true)
+		ticket := begin(t, b, s, 5)
+		pass(time.Second)
+		at, err := b.Snapshot(t.Context(), "copy")
+		if err != nil || int(at.Number) != had+1 || string(at.Mark) != string(mark(had+1)) {
+			t.Fatalf("snapshot of batch %d, mark %q, error %v; want batch %d", at.Number, at.Mark, err, had+1)
+		}
+		disk := localdisk.Of(opts)
+		if n := positionOf(t, disk, "copy"); n != had+1 {
+			t.Errorf("the copy has %d batches, want %d", n, had+1)
+		}
+		if b, err := buffer.Open("copy", opts); err == nil || !strings.Contains(err.Error(), "Restore") {
+			t.Errorf("a snapshot was opened: %v, %v", b, err)
+		}
+		if log.calls() != 1 {
+			t.Error("the changelog has a new owner")
+		}
+		log.setAway(false)
+		if err := ticket.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		closeBuffer(t, b)
+		if err := buffer.Restore("restored", "copy", log.batches(0, log.len()), opts.Tuning); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(keys(t, disk, "restored"), keys(t, disk, "data")) {
+			t.Error("the restored level has other keys")
+		}
+	})
+}
+
+// With an error there is no copy, and its type says what to do.
+func TestSnapshotRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, log := buffertest.NewMemory(), newFakeLog(t)
+		opts := replicated(mem, log)
+		disk := localdisk.Of(opts)
+		var broken, stopped atomic.Bool
+		ctx, cancel := context.WithCancel(t.Context())
+		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			switch {
+			case strings.HasPrefix(op.Path, "data") && broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite:
+				return syscall.EIO
+			case strings.HasPrefix(op.Path, "copy") && stopped.Load():
+				cancel()
+			}
+			return nil
+		})))
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a")
+		put(t, b, s, 0, 5)
+		refused := func(name string, want func(error) bool) {
+			t.Helper()
+			if at, err := b.Snapshot(ctx, "copy"); !want(err) || at.Number != 0 {
+				t.Errorf("%s: batch %d, error %v", name, at.Number, err)
+			}
+			for _, dir := range []string{"copy", "copy.partial"} {
+				if _, err := disk.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s: folder %s: %v", name, dir, err)
+				}
+			}
+		}
+		is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+		as := func(target any) func(error) bool { return func(err error) bool { return errors.As(err, target) } }
+
+		stopped.Store(true)
+		refused("ctx ends meanwhile", is(context.Canceled))
+		stopped.Store(false)
+		refused("ctx has ended", is(context.Canceled))
+		ctx = t.Context()
+		broken.Store(true)
+		refused("broken disk", as(new(*buffer.FailedError)))
+		broken.Store(false)
+		pass(time.Hour)
+		if _, err := b.Snapshot(ctx, "copy"); err != nil {
+			t.Errorf("on the repaired disk: %v", err)
+		}
+		if _, err := b.Snapshot(ctx, "copy"); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("into a folder that exists: %v", err)
+		}
+		if err := disk.RemoveAll("copy"); err != nil {
+			t.Fatal(err)
+		}
+		log.setError(fmt.Errorf("epoch 2 is another's: %w", buffer.ErrFenced))
+		_ = tryRow(t, b, s, 5)
+		refused("fenced", as(new(*buffer.FencedError)))
+		_ = b.Close()
+		refused("closed", is(buffer.ErrClosed))
+		opts.Changelog = nil
+		b = openAt(t, "data", opts)
+		refused("without a changelog", func(err error) bool { return err != nil && strings.Contains(err.Error(), "no changelog") })
+	})
+}
