@@ -58,6 +58,9 @@ func (f *folder) data(instance string) string { return f.disk.PathJoin(f.dir, "d
 // snapshot is the folder of a checkpoint that is under way. No instance has that name.
 func (f *folder) snapshot() string { return f.disk.PathJoin(f.dir, "data", "snapshot") }
 
+// adopted has a folder for each instance that is being drained.
+func (f *folder) adopted() string { return f.disk.PathJoin(f.dir, "adopted") }
+
 // inspect returns the last epoch that the local level of an instance knows of. empty: there is none. One that is damaged knows of none.
 func (f *folder) inspect(instance string) (epoch uint64, empty bool, err error) {
 	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))

@@ -19,11 +19,12 @@ import (
 
 // Instance is an engine with its log, owned by this process. It is safe for concurrent use.
 type Instance struct {
-	opts   Options
-	folder *folder
-	keeper *changelog.Keeper
-	log    *batchLog
-	engine *forebay.Engine
+	opts    Options
+	folder  *folder
+	keeper  *changelog.Keeper
+	log     *batchLog
+	engine  *forebay.Engine
+	drainer *drainer
 
 	// ctx ends when the instance is fenced, and with Close. Its cause is what Err returns.
 	ctx        context.Context
@@ -46,9 +47,14 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("instance: %w", err)
 	}
+	d, err := newDrainer(f.adopted(), o)
+	if err != nil {
+		return nil, fmt.Errorf("instance: open %s: %w", dir, errors.Join(err, f.close()))
+	}
 	for {
 		i, err := open(ctx, f, o)
 		if err == nil {
+			i.drainer = d
 			i.start()
 			return i, nil
 		}
@@ -182,8 +188,9 @@ func retry(ctx context.Context, o Options, text string, try func() error) error 
 	return err
 }
 
-// start watches for another owner.
+// start watches for another owner, and retires what others have drained.
 func (i *Instance) start() {
+	i.background.Go(func() { i.drainer.sweep(i.ctx) })
 	i.background.Go(func() {
 		select {
 		case <-i.keeper.Done():

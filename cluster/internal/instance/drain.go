@@ -1,0 +1,238 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// drains is how many adopted instances are restored and drained at once.
+const drains = 2
+
+// drainer moves the rows of adopted instances to their tables. Its methods may be called concurrently.
+type drainer struct {
+	dir   string // each instance has a folder in it
+	opts  Options
+	slots chan struct{}
+}
+
+// newDrainer removes what an earlier process has left in the folder. It held none of the instances any more.
+func newDrainer(dir string, opts Options) (*drainer, error) {
+	d := &drainer{dir: dir, opts: opts, slots: make(chan struct{}, drains)}
+	return d, d.disk().RemoveAll(dir)
+}
+
+func (d *drainer) disk() vfs.FS { return localdisk.Of(d.opts.Engine.Buffer) }
+
+// Drain moves all rows of an adopted instance to their tables, under the ids of its owner, and then deletes its log and its checkpoints.
+// It is what [changelog.Adopt] calls. It goes on until that is done, ctx ends, or the instance needs an operator, in which
+// case the record says [changelog.Damaged] and everything is kept. Whoever adopts the instance after that goes on with what the record and
+// the log say: nothing depends on the folder that the adopter before had.
+//
+// Two instances are drained at once, the others wait for their turn. An instance whose tables refuse its rows until somebody
+// fixes the cause gives up its turn.
+func (i *Instance) Drain(ctx context.Context, k *changelog.Keeper) { i.drainer.drain(ctx, k) }
+
+func (d *drainer) drain(ctx context.Context, k *changelog.Keeper) {
+	select {
+	case d.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	job := &drainage{
+		drainer: d, k: k, dir: d.disk().PathJoin(d.dir, k.Instance()),
+		free: sync.OnceFunc(func() { <-d.slots }), log: d.opts.Logger.With("instance", k.Instance()),
+	}
+	defer job.free()
+	began := time.Now()
+	if err := errors.Join(job.run(ctx), d.disk().RemoveAll(job.dir)); err != nil {
+		job.log.Warn("this node does not drain the instance any more", "error", err)
+		return
+	}
+	job.log.Info("the adopted instance is drained; its log and its checkpoint are deleted", "after", time.Since(began))
+}
+
+// drainage is one call of drain.
+type drainage struct {
+	*drainer
+	k    *changelog.Keeper
+	dir  string
+	free func() // gives up the turn
+	log  *slog.Logger
+}
+
+// run takes the instance from Adopting, or from Draining, to Retired.
+func (d *drainage) run(ctx context.Context) error {
+	var damaged time.Time // since when each attempt found damage
+	if err := d.retry(ctx, "the adopted instance cannot be drained", func() error {
+		err := d.move(ctx)
+		switch {
+		case !isDamage(err):
+			damaged = time.Time{}
+		case damaged.IsZero():
+			damaged = time.Now()
+		case time.Since(damaged) >= d.opts.Lease: // another replica would have led by now
+			d.log.Error("the log or the checkpoint of the instance lacks what it had; everything is kept, and nobody adopts the instance until an "+
+				"operator has released it", "error", err)
+			return backoff.Permanent(errors.Join(err, d.become(ctx, changelog.Damaged)))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := d.become(ctx, changelog.Drained); err != nil {
+		return err
+	}
+	if err := d.retry(ctx, "log and checkpoint of a drained instance cannot be deleted", func() error {
+		return d.clear(ctx, d.k.Instance(), d.k.Owner())
+	}); err != nil {
+		return err
+	}
+	return d.become(ctx, changelog.Retired)
+}
+
+func (d *drainage) become(ctx context.Context, state changelog.OwnerState) error {
+	return d.k.Update(ctx, func(o *changelog.Owner) { o.State = state })
+}
+
+// retry is the function of this name for calls that nothing but another owner makes final.
+func (d *drainage) retry(ctx context.Context, text string, try func() error) error {
+	return retry(ctx, d.opts, text, func() error {
+		err := try()
+		if errors.Is(err, changelog.ErrFenced) {
+			err = backoff.Permanent(err)
+		}
+		return err
+	})
+}
+
+// move restores the instance and moves its rows to their tables. Each call begins anew: what a call before has done is in the log.
+// Nothing outside begins before the log has a marker of the engine, which appends one when it is opened.
+func (d *drainage) move(ctx context.Context) error {
+	if err := d.disk().RemoveAll(d.dir); err != nil {
+		return err
+	}
+	if err := restore(ctx, d.dir, d.k, d.opts); err != nil {
+		return fmt.Errorf("restore instance %s: %w", d.k.Instance(), err)
+	}
+	if err := d.become(ctx, changelog.Draining); err != nil {
+		return err
+	}
+	log := newLog(d.opts.Log, d.k, d.opts.Node, d.log)
+	defer log.close()
+	o := d.opts.Engine
+	o.Changelog = log
+	o.Meter = nil // it has the engine of the node's own instance
+	o.Logger = o.Logger.With("adopted", d.k.Instance())
+	e, err := forebay.Open(d.dir, o)
+	if err != nil {
+		return err
+	}
+	err = d.flush(ctx, e)
+	if err := errors.Join(err, e.Close()); err != nil {
+		return err
+	}
+	// Whoever reads the log alone sees that it has ended. Nothing depends on it: a log that is full cannot say so.
+	if err := log.appender.Finish(ctx); err != nil {
+		d.log.Debug("the log of the drained instance does not say that it has ended", "error", err)
+	}
+	return nil
+}
+
+// flush returns when all rows are in their tables and nothing of them is left in staging.
+func (d *drainage) flush(ctx context.Context, e *forebay.Engine) error {
+	held := &backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: time.Minute}
+	for {
+		err := e.FlushAll(ctx)
+		wait := settle
+		switch refused, ok := errors.AsType[*buffer.HeldError](err); {
+		case ok && ctx.Err() == nil:
+			d.free()
+			wait = held.NextBackOff()
+			d.log.Warn("a table does not take the rows of the adopted instance", "sink", refused.SinkID, "error", err, "again", wait)
+		case err != nil:
+			return err
+		case settled(e.Stats()):
+			return nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// settle is how long flush waits before it looks again whether the staged objects of imported files are deleted.
+const settle = 250 * time.Millisecond
+
+// settled reports whether no file is under way and no slice is left, in the local level or in staging.
+func settled(s forebay.Stats) bool {
+	for _, sink := range s.Sinks {
+		for _, n := range sink.Slices {
+			if n > 0 {
+				return false
+			}
+		}
+		for _, f := range sink.Files {
+			if f.FinishedAt.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clear deletes what a drained instance has outside of the nodes. It may be repeated, also by several nodes at once: nobody makes
+// an instance of this name again.
+func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner) error {
+	if o.Checkpoint != "" {
+		store := d.opts.checkpoints()
+		m, err := store.Load(ctx, instance, o.Checkpoint)
+		if err == nil {
+			err = store.Remove(ctx, m)
+		}
+		if err != nil && !isDamage(err) { // the manifest goes last, so nothing is left without it
+			return err
+		}
+	}
+	return d.opts.Log.Delete(ctx, instance)
+}
+
+// sweep retires the instances whose adopter died after they were drained and before their logs were deleted. Nobody adopts those.
+// One that another node is about to retire may be among them, which does no harm.
+func (d *drainer) sweep(ctx context.Context) {
+	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
+		if err != nil || v.Version == 0 { // these were all
+			return
+		}
+		var o changelog.Owner
+		if o.UnmarshalJSON(v.Value) != nil || o.State != changelog.Drained {
+			continue
+		}
+		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
+		err := d.clear(ctx, instance, o)
+		if err == nil {
+			o.State = changelog.Retired
+			var value []byte
+			if value, err = o.MarshalJSON(); err == nil {
+				_, err = d.opts.Owners.CompareAndSet(ctx, v.Key, v.Version, value)
+			}
+		}
+		if err != nil {
+			d.opts.Logger.Warn("log and checkpoints of a drained instance are left; a node that starts tries again", "instance", instance, "error", err)
+		}
+	}
+}

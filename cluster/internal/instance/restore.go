@@ -1,0 +1,90 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// restore makes the data directory of the keeper's instance again, in a new folder: from the checkpoint that its record names, and from
+// the log behind that. It opens the log under a new epoch, which fences every earlier owner, and reads up to its own marker. So the
+// folder has every batch that was ever acknowledged, and what an earlier owner still appends is void. The engine that opens the
+// folder appends another marker.
+//
+// With an error there is no folder. If the error [isDamage] a repetition helps only where another replica has what is missing.
+func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options) (err error) {
+	owner := k.Owner()
+	if stat, err := o.Log.Stat(ctx, k.Instance()); err != nil {
+		return fmt.Errorf("look at the log: %w", err)
+	} else if owner.Log != "" && stat.ID != owner.Log {
+		return &damageError{fmt.Errorf("the log is %s, and the instance had %s", stat.ID, owner.Log)}
+	}
+	var from string
+	var at buffer.LogPosition
+	if owner.Checkpoint != "" {
+		disk := localdisk.Of(o.Engine.Buffer)
+		from = dir + ".checkpoint"
+		if err := disk.RemoveAll(from); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, disk.RemoveAll(from)) }()
+		if at, err = fetch(ctx, from, k, o); err != nil {
+			return err
+		}
+	}
+	log := newLog(o.Log, k, o.Node, o.Logger)
+	defer log.close()
+	return forebay.Restore(dir, from, log.Begin(ctx, at), o.Engine.Buffer)
+}
+
+// fetch copies the checkpoint of an instance into a folder.
+func fetch(ctx context.Context, dir string, k *changelog.Keeper, o Options) (at buffer.LogPosition, err error) {
+	store := o.checkpoints()
+	m, err := store.Load(ctx, k.Instance(), k.Owner().Checkpoint)
+	if err != nil {
+		return at, err
+	}
+	if m.Log != k.Owner().Log {
+		return at, &damageError{fmt.Errorf("it is of log %s, and the instance had %s", m.Log, k.Owner().Log)}
+	}
+	if err := store.Fetch(ctx, m, dir); err != nil {
+		return at, err
+	}
+	i, err := forebay.Inspect(dir, localdisk.On(buffer.InspectOptions{}, localdisk.Of(o.Engine.Buffer)))
+	if err != nil {
+		return at, &damageError{err} // its bytes are what the owner stored
+	}
+	if at = i.LogPosition(); at.Number != m.Number {
+		err = &damageError{fmt.Errorf("it has batch %d, and its manifest says %d", at.Number, m.Number)}
+	}
+	return at, errors.Join(err, i.Close())
+}
+
+func (o Options) checkpoints() *checkpoint.Store {
+	return checkpoint.New(o.Checkpoints, localdisk.On(checkpoint.Options{Logger: o.Logger}, localdisk.Of(o.Engine.Buffer)))
+}
+
+// damageError says that the log or the checkpoint of an instance is not what its record says.
+type damageError struct{ error }
+
+func (e *damageError) Unwrap() error { return e.error }
+
+// isDamage reports whether log or checkpoint lack something that they had.
+func isDamage(err error) bool {
+	for _, lost := range []error{
+		changelog.ErrMissing, changelog.ErrTrimmed, changelog.ErrHole, changelog.ErrWentBack, changelog.ErrAhead,
+	} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	_, record := errors.AsType[*damageError](err)
+	_, stored := errors.AsType[*checkpoint.DamageError](err)
+	return record || stored
+}
