@@ -27,7 +27,8 @@ func (l *logger) text(format string, args []any) string {
 	return l.clean.Replace(fmt.Sprintf(format, args...))
 }
 
-func (l *logger) Noticef(format string, args ...any) { l.Info("nats: " + l.text(format, args)) }
+// Noticef logs each connection of the servers to each other, so it is not for operators.
+func (l *logger) Noticef(format string, args ...any) { l.Debug("nats: " + l.text(format, args)) }
 func (l *logger) Warnf(format string, args ...any)   { l.Warn("nats: " + l.text(format, args)) }
 func (l *logger) Errorf(format string, args ...any)  { l.Error("nats: " + l.text(format, args)) }
 func (l *logger) Debugf(format string, args ...any)  { l.Debug("nats: " + l.text(format, args)) }

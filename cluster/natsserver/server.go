@@ -25,8 +25,8 @@ type Server struct {
 // user is the name of servers and clients where a password needs one.
 const user = "forebay"
 
-// Start starts a server and waits until it knows the leader of the cluster. When ctx ends before, the server is stopped and the error
-// says what it waited for. The recovery of the data on its disk is not interrupted.
+// Start starts a server and waits until it knows the leader of the cluster. Every five seconds it logs what it waits for. When ctx ends
+// before, the server is stopped and the error says what it waited for. The recovery of the data on its disk is not interrupted.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -72,11 +72,14 @@ func (o Options) nats() *server.Options {
 	return options
 }
 
+// saying is how often wait says what it waits for.
+const saying = 5 * time.Second
+
 // wait waits until the server knows a leader, has failed to start, or ctx has ended.
 func (s *Server) wait(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for said := time.Now(); ; {
 		waitsFor := s.health(server.HealthzOptions{JSMetaOnly: true})
 		select {
 		case err := <-s.log.fatal:
@@ -85,6 +88,10 @@ func (s *Server) wait(ctx context.Context) error {
 		}
 		if waitsFor == nil {
 			return nil
+		}
+		if time.Since(said) >= saying {
+			said = time.Now()
+			s.log.Info("the server waits for the cluster", "error", waitsFor)
 		}
 		select {
 		case <-ctx.Done():

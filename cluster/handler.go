@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/streamapi"
+)
+
+// Handler returns the handler of this node:
+//
+//	/stream/…, /otlp/…, /v1/logs, /v1/metrics, /v1/traces   events and telemetry, see package stream
+//	/health-check       200 while the process works
+//	/readiness-check    200 when Ready returns nil, else 503; the JSON body names the node, its instance, what is missing, and whose rows
+//	                    it moves to their tables
+//	/v1/…               the Stream API, if Options.API has an Auth
+//
+// To serve events and the API on different addresses, or events through package fastserver, build them from Engine and Catalog.
+func (n *Node) Handler() http.Handler { return n.handler }
+
+func (n *Node) handlers() error {
+	events := stream.Ingest(n.Engine(), n.opts.API.Ingest)
+	var api http.Handler = http.NotFoundHandler()
+	if n.opts.API.Auth != nil {
+		var err error
+		if api, err = streamapi.New(n.catalog, n.opts.API); err != nil {
+			return err
+		}
+	}
+	// It is no ServeMux: see stream.Ingest.
+	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case isEvents(r.URL.Path):
+			events.ServeHTTP(w, r)
+		case r.URL.Path == "/health-check":
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = w.Write([]byte("OK"))
+		case r.URL.Path == "/readiness-check":
+			n.serveReadiness(w)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
+	return nil
+}
+
+// isEvents reports whether a path belongs to package stream. The API has other paths below /v1.
+func isEvents(path string) bool {
+	if strings.HasPrefix(path, "/stream/") || strings.HasPrefix(path, "/otlp/") {
+		return true
+	}
+	switch strings.TrimSuffix(path, "/") {
+	case "/v1/logs", "/v1/metrics", "/v1/traces", "/v1/profiles", "/v1development/profiles":
+		return true
+	}
+	return false
+}
+
+// status is the answer of /readiness-check.
+type status struct {
+	Node     string `json:"node"`
+	Instance string `json:"instance"`
+	Epoch    uint64 `json:"epoch"`
+	Ready    bool   `json:"ready"`
+	// Missing says what is missing, for people.
+	Missing string `json:"missing,omitempty"`
+	// Adopting are the instances whose rows this node moves to their tables, and Adopted those of which it has done that since Open.
+	Adopting []string `json:"adopting,omitempty"`
+	Adopted  []string `json:"adopted,omitempty"`
+
+	err error
+}
+
+func (n *Node) status() status {
+	keeper := n.instance.Keeper()
+	errs := []error{n.Err(), n.Engine().Ready(), n.catalog.Ready()}
+	if !keeper.Valid() {
+		errs = append(errs, errors.New("the lease has ended: the records of owners cannot be written"))
+	}
+	if n.server != nil {
+		errs = append(errs, n.server.Ready())
+	}
+	s := status{Node: n.opts.Node, Instance: keeper.Instance(), Epoch: keeper.Owner().Epoch, err: errors.Join(errs...)}
+	s.Adopting, s.Adopted = n.adoption.lists()
+	if s.Ready = s.err == nil; !s.Ready {
+		s.Missing = s.err.Error()
+	}
+	return s
+}
+
+func (n *Node) serveReadiness(w http.ResponseWriter) {
+	s := n.status()
+	w.Header().Set("Content-Type", "application/json")
+	if !s.Ready {
+		w.Header().Set("Retry-After", "2")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(s)
+}
+
+// adoption knows the instances that this node adopts.
+type adoption struct {
+	mu            sync.Mutex
+	moving, moved []string
+}
+
+// adopt drains an instance.
+func (n *Node) adopt(ctx context.Context, k *changelog.Keeper) {
+	a, instance := &n.adoption, k.Instance()
+	a.mu.Lock()
+	a.moving = append(a.moving, instance)
+	a.mu.Unlock()
+	n.instance.Drain(ctx, k)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.moving = slices.DeleteFunc(a.moving, func(i string) bool { return i == instance })
+	if state := k.Owner().State; state == changelog.Drained || state == changelog.Retired {
+		a.moved = append(a.moved, instance)
+	}
+}
+
+func (a *adoption) lists() (moving, moved []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.moving), slices.Clone(a.moved)
+}

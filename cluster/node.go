@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/internal/instance"
+	"github.com/forebay/forebay/cluster/natsdriver"
+	"github.com/forebay/forebay/cluster/natsserver"
+)
+
+// Node is an open node. It is safe for concurrent use.
+type Node struct {
+	opts Options
+	log  *slog.Logger
+
+	server   *natsserver.Server // nil without Options.Server
+	conn     *nats.Conn
+	instance *instance.Instance
+	catalog  *catalog.Catalog
+	handler  http.Handler
+
+	adoption   adoption
+	background sync.WaitGroup
+	cancel     context.CancelFunc
+	closeOnce  sync.Once
+	closed     error
+}
+
+// Open opens the node whose folder is dir, which it creates if it is missing. It returns when events can be taken. Until then it waits for
+// what is away and logs what that is: the other servers of a new cluster, all of which must run once, or a majority of those of a known one.
+// When ctx ends before, everything is closed again. Only one node can have the folder open.
+//
+// Then the node also takes over from nodes that fall silent, in the background.
+func Open(ctx context.Context, dir string, opts Options) (*Node, error) {
+	if dir == "" {
+		return nil, errors.New("cluster: the folder of the node has no name")
+	}
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults(dir)
+	n := &Node{opts: opts, log: opts.Logger, cancel: func() {}}
+	if err := n.open(ctx, dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("cluster: open node %s: %w", opts.Node, err), n.Close())
+	}
+	return n, nil
+}
+
+func (n *Node) open(ctx context.Context, dir string) (err error) {
+	if err := n.connect(ctx); err != nil {
+		return err
+	}
+	log, err := natsdriver.NewLog(n.conn, n.opts.NATS)
+	if err != nil {
+		return err
+	}
+	owners, err := natsdriver.NewOwners(n.conn, n.opts.NATS)
+	if err != nil {
+		return err
+	}
+	if err := owners.Create(ctx); err != nil {
+		return err
+	}
+	o := n.opts.instance()
+	o.Log, o.Owners = log, owners
+	if n.instance, err = instance.Open(ctx, dir, o); err != nil {
+		return err
+	}
+	if n.catalog, err = catalog.Open(filepath.Join(dir, "catalog"), n.Engine(), n.opts.Catalog); err != nil {
+		return err
+	}
+	if err := n.handlers(); err != nil {
+		return err
+	}
+	adopting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n.cancel = cancel
+	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
+	n.log.Info("the node is open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
+	return nil
+}
+
+// connect starts the server, if the node has one, and connects.
+func (n *Node) connect(ctx context.Context) (err error) {
+	if n.opts.Server != nil {
+		if n.server, err = natsserver.Start(ctx, *n.opts.Server); err == nil {
+			n.conn, err = n.server.Connect()
+		}
+		return err
+	}
+	connected := make(chan struct{})
+	var once sync.Once
+	n.conn, err = nats.Connect(n.opts.URL, append(n.opts.Connect[:len(n.opts.Connect):len(n.opts.Connect)],
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ConnectHandler(func(*nats.Conn) { once.Do(func() { close(connected) }) }))...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-connected:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("no server at %s answers: %w", n.opts.URL, context.Cause(ctx))
+	}
+}
+
+// Engine returns the engine of the node. Its rows are in the log, too. After Done, what it is given fails with a [*buffer.FencedError].
+func (n *Node) Engine() *forebay.Engine { return n.instance.Engine() }
+
+// Catalog returns the definitions.
+func (n *Node) Catalog() *catalog.Catalog { return n.catalog }
+
+// Done is closed when this node has lost its instance to another one, or was closed. It takes no events any more. What to do is to call Close,
+// and to open the node again, in this process or in a new one: it then has a new instance.
+func (n *Node) Done() <-chan struct{} { return n.instance.Done() }
+
+// Err returns why Done is closed: an error that is [changelog.ErrFenced] after the instance was lost. It is nil before.
+func (n *Node) Err() error { return n.instance.Err() }
+
+// Ready returns nil if this node takes events and no other one would be missed: its engine and its catalog take what comes, its lease
+// lasts, and the server inside has everything that it should have a copy of. While one node is not ready, no other one may be stopped.
+func (n *Node) Ready() error { return n.status().err }
+
+// Close answers nothing any more and closes what Open opened, in order. Stop the server of Handler before. Rows that wait stay, and go on
+// with the next Open; if that does not come within the lease, another node takes over. Call FlushAll of the engine before to leave none.
+// A second call does nothing.
+func (n *Node) Close() error {
+	n.closeOnce.Do(func() {
+		n.cancel()
+		n.background.Wait()
+		var errs []error
+		if n.catalog != nil {
+			errs = append(errs, n.catalog.Close())
+		}
+		if n.instance != nil {
+			if err := n.instance.Close(); !errors.Is(err, buffer.ErrFenced) { // that is what Err says
+				errs = append(errs, err)
+			}
+		}
+		if n.conn != nil {
+			n.conn.Close()
+		}
+		if n.server != nil {
+			errs = append(errs, n.server.Close())
+		}
+		n.closed = errors.Join(errs...)
+	})
+	return n.closed
+}

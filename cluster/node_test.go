@@ -1,0 +1,288 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/cluster/natsdriver"
+	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/streamapi"
+)
+
+const tableID = "in.c-test.events"
+
+// nodes are the nodes of one test, in this process.
+type nodes struct {
+	t     testing.TB
+	dir   string
+	peers []string
+	list  [clustertest.Size]*cluster.Node
+}
+
+func (c *nodes) options(i int) cluster.Options {
+	name := string(rune('a' + i))
+	return cluster.Options{
+		Node:   name,
+		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: 4 << 30},
+		NATS:   natsdriver.Options{MaxBytes: 64 << 20, Timeout: clustertest.Patience},
+		Lease:  3 * time.Second,
+		Engine: forebay.Options{
+			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.TablesWith(c.tables(), dir.TablesOptions{PartitionBy: "at"}),
+		},
+		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
+		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+	}
+}
+
+func (c *nodes) tables() string { return filepath.Join(c.dir, "tables") }
+
+// open opens a node that is not open.
+func (c *nodes) open(i int) (err error) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), clustertest.Patience)
+	defer cancel()
+	o := c.options(i)
+	c.list[i], err = cluster.Open(ctx, filepath.Join(c.dir, o.Node), o)
+	return err
+}
+
+func (c *nodes) close(i int) {
+	c.t.Helper()
+	if err := c.list[i].Close(); err != nil {
+		c.t.Errorf("close node %d: %v", i, err)
+	}
+}
+
+// start opens three nodes.
+func start(t testing.TB) *nodes {
+	t.Helper()
+	for attempts := 1; ; attempts++ {
+		c := &nodes{t: t, dir: t.TempDir()}
+		var err error
+		if c.peers, err = clustertest.FreeAddresses(); err != nil {
+			t.Fatal(err)
+		}
+		var errs [clustertest.Size]error
+		var opening sync.WaitGroup
+		for i := range c.list {
+			opening.Go(func() { errs[i] = c.open(i) })
+		}
+		opening.Wait()
+		err = errors.Join(errs[:]...)
+		if err == nil {
+			t.Cleanup(func() {
+				var closing sync.WaitGroup
+				for i := range c.list {
+					closing.Go(func() { c.close(i) })
+				}
+				closing.Wait()
+			})
+			return c
+		}
+		for _, n := range c.list {
+			if n != nil {
+				err = errors.Join(err, n.Close())
+			}
+		}
+		if attempts == 10 || !strings.Contains(err.Error(), "address already in use") {
+			t.Fatal(err)
+		}
+	}
+}
+
+// post sends an event and returns the status of the answer.
+func (c *nodes) post(i int, id string) int {
+	c.t.Helper()
+	source, err := c.list[i].Catalog().Source("web")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodPost, "/stream/1/web/"+source.Secret, strings.NewReader(`{"id":"`+id+`"}`))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	c.list[i].Handler().ServeHTTP(w, r)
+	return w.Code
+}
+
+// get returns the body of an answer as T.
+func get[T any](t testing.TB, n *cluster.Node, path string) (body T) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r.Header.Set("X-StorageApi-Token", "token")
+	w := httptest.NewRecorder()
+	n.Handler().ServeHTTP(w, r)
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, w.Body)
+	}
+	return body
+}
+
+type readiness struct {
+	Node, Instance, Missing string
+	Ready                   bool
+	Adopting, Adopted       []string
+}
+
+// define makes the source at a node.
+func (c *nodes) define(i int) {
+	c.t.Helper()
+	cat := c.list[i].Catalog()
+	task, err := cat.CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
+		Name: "events", TableID: tableID, Columns: mapping.Columns{mapping.Path("id", "id", mapping.RawString())},
+	}}})
+	if err == nil {
+		task, err = cat.Wait(c.t.Context(), task.ID)
+	}
+	if err != nil || task.Status != catalog.Succeeded {
+		c.t.Fatal(err, task.Failure)
+	}
+}
+
+// ids returns the ids in the table, sorted.
+func (c *nodes) ids() []string {
+	c.t.Helper()
+	var ids []string
+	for row, err := range dir.Tables(c.tables()).Rows(tableID) {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		ids = append(ids, row[0])
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A node that ends with rows on its disk, and stays away, loses its instance to another one, which brings its rows to the table. When
+// it comes back it has a new instance. A node that ended and comes back at once has the one from before.
+func TestAnotherNodeTakesOver(t *testing.T) {
+	c := start(t)
+	var want []string
+	send := func(node, events int) {
+		t.Helper()
+		for range events {
+			id := fmt.Sprintf("%04d", len(want))
+			if status := c.post(node, id); status != http.StatusOK {
+				t.Fatalf("event %s: status %d", id, status)
+			}
+			want = append(want, id)
+		}
+	}
+	for i := range c.list {
+		c.define(i)
+		send(i, 5)
+	}
+	lost := get[readiness](t, c.list[0], "/readiness-check")
+	if !lost.Ready || lost.Node != "a" || !strings.HasPrefix(lost.Instance, "a-") {
+		t.Errorf("node a: %+v", lost)
+	}
+	if s := get[struct{ Sources []struct{ ID string } }](t, c.list[0], "/v1/branches/default/sources"); len(s.Sources) != 1 {
+		t.Errorf("sources: %+v", s)
+	}
+	c.close(0)
+	if err := clustertest.Eventually(func() error {
+		for _, n := range c.list[1:] {
+			if slices.Contains(get[readiness](t, n, "/readiness-check").Adopted, lost.Instance) {
+				return nil
+			}
+		}
+		return errors.New("no node has taken over")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.ids(); !slices.Equal(got, want[:5]) {
+		t.Errorf("the table has %q, want %q", got, want[:5])
+	}
+	if err := c.open(0); err != nil {
+		t.Fatal(err)
+	}
+	if again := get[readiness](t, c.list[0], "/readiness-check"); again.Instance == lost.Instance {
+		t.Errorf("node a has the instance that another node took over: %+v", again)
+	}
+	for i := range c.list {
+		send(i, 5)
+	}
+	before := get[readiness](t, c.list[0], "/readiness-check")
+	c.close(0)
+	if err := c.open(0); err != nil {
+		t.Fatal(err)
+	}
+	if again := get[readiness](t, c.list[0], "/readiness-check"); again.Instance != before.Instance {
+		t.Errorf("node a comes back as %q, before it was %q", again.Instance, before.Instance)
+	}
+	send(0, 5)
+	for _, n := range c.list {
+		if err := n.Engine().FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.ids(); !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// What is wrong with options is said before anything is done.
+func TestValidate(t *testing.T) {
+	c := &nodes{t: t, dir: t.TempDir(), peers: []string{"10.0.0.1:6222", "10.0.0.2:6222", "10.0.0.3:6222"}}
+	if err := c.options(0).Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*cluster.Options){
+		"Node is":               func(o *cluster.Options) { o.Node = "a b" },
+		"exclude each other":    func(o *cluster.Options) { o.URL = "nats://10.0.0.1" },
+		"URL is required":       func(o *cluster.Options) { o.Server = nil },
+		"Listen":                func(o *cluster.Options) { o.Server.Listen = "10.0.0.4:6222" },
+		"Staging is required":   func(o *cluster.Options) { o.Engine.Staging = nil },
+		"Target is required":    func(o *cluster.Options) { o.Engine.Target = nil },
+		"Lease is":              func(o *cluster.Options) { o.Lease = time.Second },
+		"IngestURL":             func(o *cluster.Options) { o.API.IngestURL = "" },
+		"MaxBodyBytes":          func(o *cluster.Options) { o.API.Auth, o.API.Ingest.MaxBodyBytes = nil, 1 },
+		"natsdriver: Replicas ": func(o *cluster.Options) { o.NATS.Replicas = 2 },
+		"BranchID":              func(o *cluster.Options) { o.Catalog.BranchID = -1 },
+	} {
+		o := c.options(0)
+		change(&o)
+		if _, err := cluster.Open(t.Context(), c.dir, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q: %v", want, err)
+		}
+	}
+	if _, err := cluster.Open(t.Context(), "", c.options(0)); err == nil {
+		t.Error("a node without a folder is open")
+	}
+}
+
+// A node that is alone waits for the others until its context ends, and says so.
+func TestAloneNodeWaits(t *testing.T) {
+	peers, err := clustertest.FreeAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &nodes{t: t, dir: t.TempDir(), peers: peers}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := cluster.Open(ctx, c.dir, c.options(0)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "0 of 2 other servers") {
+		t.Errorf("%v", err)
+	}
+	o := c.options(0)
+	o.Server, o.URL = nil, "nats://"+peers[0]
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := cluster.Open(ctx, c.dir, o); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), peers[0]) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/cluster/internal/instance"
+	"github.com/forebay/forebay/cluster/natsdriver"
+	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/stream/streamapi"
+)
+
+// Options of [Open]. Node, Engine.Staging and Engine.Target are required, and Server or URL.
+type Options struct {
+	// Node is the name of this node: unique in the cluster, the same after each start, also on a new disk. 1 to 100 letters, digits,
+	// hyphens or underscores.
+	Node string
+
+	// Server runs a server of NATS inside of this node. Its Name is Node and its Dir the folder nats of the node's by default. Three, five
+	// or seven nodes have one, whatever the number of nodes is.
+	Server *natsserver.Options
+	// URL has the addresses of servers that run already, separated by commas. Not together with Server.
+	URL string
+	// Connect are options of the connection to URL, for example of TLS. The connection is always made again when it was lost.
+	Connect []nats.Option
+	// NATS are the options of streams and records. They must be the same for all nodes.
+	NATS natsdriver.Options
+
+	// Lease is how long this node may be silent before another one takes over. A lease shorter than an election of the servers, 4 to 9
+	// seconds, stops all nodes during each of them. Default: 12 s.
+	Lease time.Duration
+	// CheckpointBytes is how much the log of the node's instance grows between two checkpoints. Adoption reads at most this much. Default: 256 MiB.
+	CheckpointBytes int64
+
+	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Checkpoints are
+	// kept in Staging, too.
+	Engine forebay.Options
+	// Catalog are the options of the definitions.
+	Catalog catalog.Options
+	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
+	API streamapi.Options
+
+	// Logger gets what an operator should see, also of the parts whose options have no logger. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Validate reports all problems at once. Zero fields count as their defaults.
+func (o Options) Validate() error {
+	o = o.withDefaults("")
+	errs := []error{o.NATS.Validate(), o.instance().Validate(), o.Catalog.Validate()}
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("cluster: Options."+format, args...)) }
+	switch {
+	case o.Server != nil && o.URL != "":
+		fault("Server and Options.URL exclude each other")
+	case o.Server != nil:
+		errs = append(errs, o.Server.Validate())
+	case o.URL == "":
+		fault("Server or Options.URL is required")
+	}
+	if o.API.Auth != nil {
+		errs = append(errs, o.API.Validate())
+	} else {
+		errs = append(errs, o.API.Ingest.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) withDefaults(dir string) Options {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	for _, logger := range []**slog.Logger{&o.Engine.Logger, &o.Catalog.Logger, &o.API.Ingest.Logger} {
+		*logger = cmp.Or(*logger, o.Logger)
+	}
+	if o.Server != nil {
+		server := *o.Server
+		server.Name = cmp.Or(server.Name, o.Node)
+		server.Dir = cmp.Or(server.Dir, filepath.Join(dir, "nats"))
+		server.Logger = cmp.Or(server.Logger, o.Logger)
+		o.Server = &server
+	}
+	return o
+}
+
+// instance are the options of the node's instance.
+func (o Options) instance() instance.Options {
+	return instance.Options{
+		Log: (*natsdriver.Log)(nil), Owners: (*natsdriver.Owners)(nil), // which Open makes
+		Node: o.Node, Lease: o.Lease, Engine: o.Engine, CheckpointBytes: o.CheckpointBytes, Logger: o.Logger,
+	}
+}
