@@ -38,7 +38,7 @@ func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) e
 }
 
 // Ready returns nil when records can be taken, a [*buffer.FailedError] while the local level is reopened after a failure of
-// its disk, and [ErrClosed] after Close. It does not look at the bounds of memory and disk.
+// its disk, a [*buffer.FencedError] for good when another owner has the changelog, and [ErrClosed] after Close. It does not look at the bounds of memory and disk.
 func (e *Engine) Ready() error {
 	if e.closed.Load() {
 		return ErrClosed

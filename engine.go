@@ -229,7 +229,9 @@ func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) 
 	return e.flush(ctx, ids)
 }
 
-// FlushAll is Flush for every sink that has rows, also for sinks that are not defined any more.
+// FlushAll is Flush for every sink that has rows, also for sinks that are not defined any more. So it drains an engine that takes no
+// records, such as one from [Restore] without definitions: when FlushAll has returned nil, and no sink of Stats has Slices any more,
+// all rows are in their tables and nothing of them is left in staging.
 func (e *Engine) FlushAll(ctx context.Context) error {
 	var ids []string
 	for _, s := range e.buf.Stats().Sinks {

@@ -175,7 +175,7 @@ func (in Intake) take(
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or the error of a ctx that had ended before. So a caller can send the
 // batch again, and no sink has it twice. There are two exceptions:
 //
-//   - With a [*buffer.FailedError], or when ctx ends during the wait, the outcome is unknown.
+//   - With a [*buffer.FailedError] or a [*buffer.FencedError], or when ctx ends during the wait, the outcome is unknown.
 //   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later ones wait for room until
 //     ctx ends. With an error the earlier ones may be stored.
 //

@@ -43,7 +43,7 @@ type SinkResult struct {
 	// Replayed is set when the row was stored by an earlier call with the same key: see [Engine.IngestOnce].
 	Replayed bool
 	// Err says why a record was Rejected or Failed: a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
-	// a [*buffer.OverloadError], a [*buffer.FailedError] or an error of the context. Otherwise nil.
+	// a [*buffer.OverloadError], a [*buffer.FailedError], a [*buffer.FencedError] or an error of the context. Otherwise nil.
 	Err error
 }
 

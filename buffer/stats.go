@@ -208,8 +208,8 @@ func (b *Buffer) fileStats(f *file) FileStats {
 	return st
 }
 
-// Ready returns nil when rows can be taken: a [*FailedError] while the local level is reopened, [ErrClosed] after Close.
-// A bound that is reached is no error of it.
+// Ready returns nil when rows can be taken, a [*FailedError] while the local level is reopened, a [*FencedError] for good when another
+// owner has the changelog, and [ErrClosed] after Close. A bound that is reached is no error of it.
 func (b *Buffer) Ready() error {
 	if b.ctx.Err() != nil {
 		return ErrClosed

@@ -67,7 +67,8 @@
 //	badRequest            400  a column needs a field of a malformed form
 //	payloadTooLarge       413  the row is too large
 //	overloaded            503  as above
-//	noPipelineReady       503  the disk failed, or took about 30 s: it is unknown whether the event was stored; Retry-After
+//	noPipelineReady       503  the disk failed, or took about 30 s, or another node has taken over: it is unknown whether the event was
+//	                           stored; Retry-After
 //	genericError          500  anything else; the log has the cause
 //
 // # Differences from the published service

@@ -174,6 +174,7 @@ func TestEngineErrors(t *testing.T) {
 		{"memory", &buffer.OverloadError{Resource: "memory", RetryAfter: 10 * time.Millisecond}, "", 503, "overloaded", "1", "memory", false},
 		{"disk", &buffer.OverloadError{Resource: "disk", RetryAfter: 2500 * time.Millisecond}, "", 503, "overloaded", "3", "disk", false},
 		{"failed", &buffer.FailedError{Err: errors.New("inner text")}, "", 503, "noPipelineReady", "2", "unknown", false},
+		{"fenced", &buffer.FencedError{Instance: "inner text", Err: buffer.ErrFenced}, "", 503, "noPipelineReady", "2", "Another node", false},
 		{"closed", forebay.ErrClosed, "", 503, "shutdown", "1", "stopping", false},
 		{"deadline", context.DeadlineExceeded, "", 503, "noPipelineReady", "1", "unknown", false},
 		{"cancelled", context.Canceled, "", 499, "eof", "", "client", false},

@@ -49,6 +49,7 @@ func answerTo(err error) *wire.Error {
 		unavailable *UnavailableError
 		store       *catalog.FailedError
 		local       *buffer.FailedError
+		fenced      *buffer.FencedError
 	)
 	var e *wire.Error
 	switch {
@@ -62,7 +63,7 @@ func answerTo(err error) *wire.Error {
 			Message:    cmp.Or(unavailable.Message, "The token cannot be verified now. Send the request again later."),
 			RetryAfter: cmp.Or(unavailable.RetryAfter, unavailableAfter), ExceptionID: unavailable.ExceptionID,
 		}
-	case errors.As(err, &store), errors.As(err, &local):
+	case errors.As(err, &store), errors.As(err, &local), errors.As(err, &fenced):
 		e = names.Errorf(http.StatusServiceUnavailable, "unavailable",
 			"The definitions cannot be read or written now. Send the request again later.").Retry(unavailableAfter)
 	case errors.As(err, &refused):

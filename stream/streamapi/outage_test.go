@@ -91,6 +91,14 @@ func TestStoreOutage(t *testing.T) {
 	s.done("PATCH", b+"/sources/web", `{"name":"Second"}`)
 }
 
+// TestFencedNode asks a node whose engine has stopped for good, because another node owns its rows.
+func TestFencedNode(t *testing.T) {
+	e := answerTo(fmt.Errorf("define: %w", &buffer.FencedError{Instance: "a", Err: buffer.ErrFenced}))
+	if e.Status != 503 || e.Name != unavailableName || e.RetryAfter != unavailableAfter {
+		t.Errorf("answer %+v", e)
+	}
+}
+
 // TestReady breaks the disks below a service one after the other.
 func TestReady(t *testing.T) {
 	store := newFailingStore(t)

@@ -18,6 +18,7 @@ func (p Prefix) Failure(err error, what string) *Error {
 	var (
 		overload *buffer.OverloadError
 		failed   *buffer.FailedError
+		fenced   *buffer.FencedError
 		tooLarge *buffer.TooLargeError
 	)
 	later := func(name string, after time.Duration, format string, args ...any) *Error {
@@ -28,6 +29,8 @@ func (p Prefix) Failure(err error, what string) *Error {
 		return later("overloaded", overload.RetryAfter, "The bound of the %s is reached. Send the %s again later.", overload.Resource, what)
 	case errors.As(err, &failed): // the buffer logs it, once
 		return later("noPipelineReady", ReopenRetryAfter, "The local disk cannot be written. It is unknown whether the %s was stored. Send it again later.", what)
+	case errors.As(err, &fenced): // a balancer sends the next attempt to another node
+		return later("noPipelineReady", ReopenRetryAfter, "Another node has taken over from this one. It is unknown whether the %s was stored. Send it again.", what)
 	case errors.As(err, &tooLarge):
 		return p.Errorf(http.StatusRequestEntityTooLarge, "payloadTooLarge",
 			"The rows of all sinks together have %d bytes, at most %d are taken at once.", tooLarge.Size, tooLarge.Limit)
