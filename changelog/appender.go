@@ -77,7 +77,8 @@ func (o AppenderOptions) Validate() error {
 }
 
 // Appender appends the batches of an owner to the log of its instance and releases them in order. When the log fails it opens it
-// again by itself, until the log answers or another owner has fenced it. Its methods may be called concurrently.
+// again by itself, until the log answers or another owner has fenced it. A log that is full it opens again when Stat shows room, after a
+// Trim. Its methods may be called concurrently.
 type Appender struct {
 	opts  AppenderOptions
 	order sync.Mutex // of the calls of Append

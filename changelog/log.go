@@ -53,11 +53,13 @@ type Entry struct {
 // each call and of each append: a log that never answers ends them with ErrUnknown.
 type Log interface {
 	// Create makes the stream of an instance, which must happen while all replicas are well: when the instance joins,
-	// never when it is missed. One that exists is left alone.
+	// never when it is missed. One that exists is left alone. A name is never used again after Delete: a Trim that was held up on its way
+	// may arrive at a stream that was made later under the same name.
 	Create(ctx context.Context, instance string) error
 	// Open fences: it appends the marker, of the kind Opened, in such a way that no append by a writer that was opened before
 	// can be accepted afterwards, or that it is void by its lower epoch. It fails with ErrFenced if the stream holds a
-	// higher epoch, or the same epoch of another node. Everything in front of the marker is committed and stays.
+	// higher epoch, or the same epoch of another node. Everything in front of the marker is committed and stays. A full stream can be
+	// opened as well, so that whoever owns it then can trim it.
 	Open(ctx context.Context, instance string, marker Record) (Writer, error)
 	// Read yields the entries from a position on up to the end that was committed when Read was called, without one missing. It
 	// ends with ErrTrimmed if the position is no longer there, ErrHole if an entry in the middle is missing or
@@ -77,7 +79,7 @@ type Stat struct {
 	ID string
 	// First and Last are the positions that are there. Of an empty stream First is Last + 1.
 	First, Last Position
-	// Bytes are what its records take, of MaxBytes at most. At the bound Append fails with ErrFull.
+	// Bytes are what its records take. Append fails with ErrFull where they would exceed MaxBytes; only markers may.
 	Bytes, MaxBytes int64
 }
 

@@ -23,7 +23,7 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 			delay = a.opts.RetryMin
 		}
 		// Nothing was sent again inside of the session. A new epoch, and what the log has in front of its marker, decide.
-		for w = nil; w == nil; w, err = a.open(ctx, nil) {
+		for w = nil; w == nil; {
 			if final(err) {
 				a.end(err)
 				a.opts.Logger.Error("nothing is appended to the log any more", "error", err)
@@ -39,10 +39,28 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 				a.end(fmt.Errorf("the appender was closed: %w", ErrUnknown))
 				return
 			}
+			if !errors.Is(err, ErrFull) || a.hasRoom(ctx) {
+				w, err = a.open(ctx, nil)
+			}
 		}
 		a.setState(Running, nil)
 		a.opts.Logger.Info("the log works again", "epoch", a.State().Epoch)
 	}
+}
+
+// room is more than the fields of a record and the markers of a driver take.
+const room = 16 << 10
+
+// hasRoom reports whether the next batch may fit into a log that was full. To find out by opening it would fill it with markers.
+func (a *Appender) hasRoom(ctx context.Context) bool {
+	a.mu.Lock()
+	need := int64(room)
+	if len(a.queue) > 0 {
+		need = int64(a.queue[0].bytes + room*len(a.queue[0].parts))
+	}
+	a.mu.Unlock()
+	stat, err := a.opts.Log.Stat(ctx, a.opts.Instance)
+	return err != nil || stat.Bytes+need <= stat.MaxBytes // open gets that error too
 }
 
 // open opens the log under a new epoch and settles which batches it has. apply is nil when the appender has been open before.

@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"restored", "went back", "incomplete", "void", "no majority", "hole", "checkpointed", "not checkpointed",
+		"restored", "went back", "incomplete", "void", "no majority", "hole", "full", "checkpointed", "not checkpointed",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -106,6 +106,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	s.large = s.rng.IntN(3) == 0
 	s.goesBack = s.rng.IntN(3) == 0
 	s.log = changelogtest.NewLog(seed, changelogtest.Faults{})
+	if !s.large && s.rng.IntN(3) == 0 {
+		s.log.MaxBytes = 100 << 10
+	}
 	if err := s.log.Create(t.Context(), simInstance); err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +183,9 @@ func (s *simulation) step() {
 func (s *simulation) next() []byte {
 	s.payload++
 	data := fmt.Appendf(nil, "batch %d ", s.payload)
+	if s.log.MaxBytes > 0 {
+		data = append(data, make([]byte, s.rng.IntN(4<<10))...)
+	}
 	if s.large && s.rng.IntN(15) == 0 {
 		data = append(data, make([]byte, changelog.PartBytes+s.rng.IntN(changelog.PartBytes))...)
 	}
@@ -418,8 +424,10 @@ func (l *lateLog) draw(r changelog.Record) (late changelog.Record, ok bool) {
 func (s *simulation) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
 func (s *simulation) Write(line []byte) (int, error) {
-	for level, what := range map[string]string{"WARN": "suspect", "INFO": "works again", "ERROR": "cannot go on"} {
-		if strings.Contains(string(line), "level="+level) {
+	for words, what := range map[string]string{
+		"level=WARN": "suspect", "level=INFO": "works again", "level=ERROR": "cannot go on", changelog.ErrFull.Error(): "full",
+	} {
+		if strings.Contains(string(line), words) {
 			s.saw(what)
 		}
 	}
@@ -441,6 +449,10 @@ func (s *simulation) finish() {
 	}
 	final := s.next()
 	last.append(final)
+	advance(time.Minute)
+	if err := s.log.Trim(s.t.Context(), simInstance, last.appender.State().Released.Position); err != nil { // it may be full
+		s.t.Error(err)
+	}
 	advance(time.Minute)
 	if err := last.appender.Finish(s.t.Context()); err != nil {
 		s.t.Errorf("%s finishes: %v", last.name, err)

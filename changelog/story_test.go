@@ -351,11 +351,8 @@ func (l *scriptedLog) setMode(mode string) {
 func (l *scriptedLog) Open(_ context.Context, _ string, marker changelog.Record) (changelog.Writer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch l.mode {
-	case "down":
+	if l.mode == "down" {
 		return nil, errScripted
-	case "full":
-		return nil, changelog.ErrFull
 	}
 	for _, e := range l.entries {
 		if e.Epoch > marker.Epoch {
@@ -367,6 +364,19 @@ func (l *scriptedLog) Open(_ context.Context, _ string, marker changelog.Record)
 		return nil, errScripted
 	}
 	return &scriptedWriter{log: l, marker: at, next: at, closed: make(chan struct{})}, nil
+}
+
+func (l *scriptedLog) Stat(context.Context, string) (s changelog.Stat, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.MaxBytes = 1 << 30
+	switch l.mode {
+	case "full":
+		s.Bytes = s.MaxBytes
+	case "down":
+		err = errScripted
+	}
+	return s, err
 }
 
 func (l *scriptedLog) store(r changelog.Record) changelog.Position {

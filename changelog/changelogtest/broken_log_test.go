@@ -284,6 +284,23 @@ func TestBrokenLogIsCaught(t *testing.T) {
 			},
 			stat: func(s *changelog.Stat, _ string) { s.MaxBytes = suiteBytes },
 		}},
+		"a full stream cannot be opened": {caughtBy: "FullStream", says: "keep room for markers", log: brokenLog{
+			open: func(ctx context.Context, l *Log, instance string, marker changelog.Record) (changelog.Writer, error) {
+				s, err := l.Stat(ctx, instance)
+				if size := (changelog.Window + 1) * sizeOf(marker); err == nil && s.Bytes+size > s.MaxBytes {
+					return nil, changelog.ErrFull
+				}
+				return l.Open(ctx, instance, marker)
+			},
+		}},
+		"the room for markers is for all": {caughtBy: "FullStream", says: "for nothing else", log: brokenLog{
+			writer: func(l *Log, instance string, w brokenWriter) changelog.Writer {
+				if w.record.Node == "node-2" {
+					l.with(instance, func(s *stream) { s.maxBytes += 1 << 20 })
+				}
+				return &w
+			},
+		}},
 		"a trimmed position reads as the first": {caughtBy: "Trim", says: "would miss records", log: brokenLog{
 			read: func(ctx context.Context, l *Log, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
 				s, _ := l.Stat(ctx, instance)

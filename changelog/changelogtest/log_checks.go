@@ -176,11 +176,43 @@ func fullStream(b *logBench) {
 	if s := b.stat(); s.MaxBytes != b.maxBytes {
 		b.t.Errorf("Stat says that MaxBytes is %d, want LogHarness.MaxBytes = %d", s.MaxBytes, b.maxBytes)
 	}
-	data := strings.Repeat("0123456789abcdef", changelog.PartBytes/16)
-	var records []changelog.Record
+	records := b.fill(w, first, 0, changelog.PartBytes)
+	end := w.Marker() + changelog.Position(len(records))
+	b.expectRead(w.Marker()+1, records...)
+	if s := b.expectStat(1, end); s.Bytes > s.MaxBytes || s.Bytes < int64(len(records))*changelog.PartBytes {
+		b.t.Errorf("Stat says that %d records of %d bytes take %d of %d bytes", len(records), changelog.PartBytes, s.Bytes, s.MaxBytes)
+	}
+
+	// Until there is no room for a marker.
+	o, number := first, len(records)
+	for _, size := range []int{8 << 10, 512} {
+		o.epoch++
+		w = b.open(o)
+		records = b.fill(w, o, number, size)
+		number += len(records)
+		end = w.Marker() + changelog.Position(len(records))
+	}
+	adopter := owner{o.epoch + 1, "node-2"}
+	w, err := b.other.Open(b.ctx, b.instance, adopter.marker())
+	if err != nil {
+		b.t.Fatalf("Open of a full stream = %v, want nil: keep room for markers, so that an adopter can read up to its own", err)
+	}
+	b.writers = append(b.writers, w)
+	b.expectRead(w.Marker(), adopter.marker())
+	_, err = w.Append(adopter.batch(uint64(number+1), "x")).Wait(b.ctx)
+	b.expectError("Wait for a record behind the marker of a full stream", err, changelog.ErrFull, "the room for markers is for nothing else")
+	b.trim(end)
+	adopter.epoch++
+	b.append(b.open(adopter), adopter.batch(uint64(number+1), strings.Repeat("x", changelog.PartBytes)))
+}
+
+// fill appends records until the stream is full, and returns those that were stored.
+func (b *logBench) fill(w changelog.Writer, o owner, number, size int) (records []changelog.Record) {
+	b.t.Helper()
+	data := strings.Repeat("x", size)
 	var tickets []changelog.Ticket
-	for i := range b.maxBytes/changelog.PartBytes + changelog.Window {
-		records = append(records, first.batch(uint64(i+1), data))
+	for i := range b.maxBytes/changelog.PartBytes + 2*changelog.Window {
+		records = append(records, o.batch(uint64(number)+uint64(i)+1, data))
 		tickets = append(tickets, w.Append(records[i]))
 	}
 	stored := 0
@@ -197,18 +229,10 @@ func fullStream(b *logBench) {
 		}
 	}
 	if stored == len(tickets) {
-		b.t.Fatalf("%d records of %d bytes fit into %d bytes: bound the stream, and refuse new records instead of removing old ones",
-			stored, changelog.PartBytes, b.maxBytes)
+		b.t.Fatalf("%d records of %d bytes fit into %d bytes behind %d others: bound the stream, and refuse new records instead of removing old ones",
+			stored, size, b.maxBytes, number)
 	}
-	b.expectRead(w.Marker()+1, records[:stored]...)
-	end := w.Marker() + changelog.Position(stored)
-	if s := b.expectStat(1, end); s.Bytes > s.MaxBytes || s.Bytes < int64(stored)*changelog.PartBytes {
-		b.t.Errorf("Stat says that %d records of %d bytes take %d of %d bytes", stored, changelog.PartBytes, s.Bytes, s.MaxBytes)
-	}
-	b.trim(end)
-	again := owner{2, "node-1"}
-	w = b.open(again)
-	b.append(w, again.batch(uint64(stored+1), data))
+	return records[:stored]
 }
 
 func trimThenRead(b *logBench) {

@@ -75,13 +75,13 @@ func (s *stream) fenced(marker changelog.Record, through changelog.Position) boo
 	return owner != marker.Node
 }
 
-// propose appends records behind the last proposal. All become committed together, or none. A full stream refuses them.
+// propose appends records behind the last proposal. All become committed together, or none. A full stream takes nothing but markers.
 func (s *stream) propose(committed func(), records ...changelog.Record) error {
 	size := int64(0)
 	for _, r := range records {
 		size += sizeOf(r)
 	}
-	if s.bytes+size > s.maxBytes {
+	if s.bytes+size > s.maxBytes && records[0].Kind != changelog.Opened {
 		return fmt.Errorf("%w: %d of %d bytes", changelog.ErrFull, s.bytes, s.maxBytes)
 	}
 	s.bytes += size
