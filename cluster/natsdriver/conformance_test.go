@@ -8,14 +8,13 @@ import (
 )
 
 func TestConformanceOfLogs(t *testing.T) {
-	const maxBytes = 16 << 20
 	calls := 0
 	changelogtest.TestLog(t, changelogtest.LogHarness{
 		Open: func(t *testing.T) changelog.Log {
 			calls++
-			return newLog(t, calls%3, Options{MaxBytes: maxBytes})
+			return newLog(t, calls%3, Options{MaxBytes: minBytes + markerBytes})
 		},
-		MaxBytes: maxBytes,
+		MaxBytes: minBytes,
 	})
 }
 

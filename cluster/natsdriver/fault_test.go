@@ -146,6 +146,42 @@ func others(server int) (a, b int) {
 	return (server + 1) % clustertest.Size, (server + 2) % clustertest.Size
 }
 
+// A full log takes no more records from an owner, and needs nothing but a trim.
+func TestFullLogGoesOnAfterTrim(t *testing.T) {
+	l := newLog(t, 0, Options{MaxBytes: minBytes})
+	n := startNode(t, l, created(t, l))
+	for n.State().Status == changelog.Running {
+		for range 20 {
+			n.pending = append(n.pending, n.Append(make([]byte, 100_000)))
+		}
+		if err := clustertest.Eventually(func() error {
+			if s := n.State(); s.Status == changelog.Running && s.Waiting > 0 {
+				return fmt.Errorf("%d batches wait", s.Waiting)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := n.State()
+	if !errors.Is(full.Cause, changelog.ErrFull) || full.Waiting == 0 || full.Waiting > 20 {
+		t.Fatalf("state %+v, want that some of 20 batches did not fit", full)
+	}
+	if err := n.Checkpointed(within(t), 1); !errors.Is(err, changelog.ErrFull) {
+		t.Errorf("Checkpointed = %v, want changelog.ErrFull", err)
+	}
+	if err := l.Trim(within(t), n.instance, full.Released.Position); err != nil {
+		t.Fatal(err)
+	}
+	n.released(len(n.pending))
+	if s := n.State(); s.Status != changelog.Running || s.Epoch != full.Epoch+1 {
+		t.Errorf("state %+v, want that the log was opened once more than %+v", s, full)
+	}
+	if err := n.Checkpointed(within(t), full.Released.Number); err != nil {
+		t.Errorf("Checkpointed after the trim = %v", err)
+	}
+}
+
 func TestLeaderStopsWhileAppending(t *testing.T) {
 	l := newLog(t, 0, Options{AppendTimeout: 2 * time.Second})
 	instance := created(t, l)

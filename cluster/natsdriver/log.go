@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -102,7 +103,17 @@ func (l *Log) stream(ctx context.Context, instance string) (jetstream.Stream, *j
 	return stream, info, nil
 }
 
-// Trim implements [changelog.Log] by a purge.
+// bound is what a stream may take besides markers.
+func bound(info *jetstream.StreamInfo) int64 {
+	if info.Config.MaxBytes <= 0 { // an operator has lifted it
+		return math.MaxInt64
+	}
+	return max(0, info.Config.MaxBytes-markerBytes)
+}
+
+// Trim implements [changelog.Log] by a purge. The purge is not limited to the subjects of the stream, which would keep one that is late
+// from a stream that was made again: the servers then remove message by message and take no append meanwhile, 0.5 to 0.9 s for 400 MB
+// instead of 0.1 s.
 func (l *Log) Trim(ctx context.Context, instance string, through changelog.Position) error {
 	stream, info, err := l.stream(ctx, instance)
 	if err != nil {
@@ -133,7 +144,7 @@ func (l *Log) Stat(ctx context.Context, instance string) (changelog.Stat, error)
 	return changelog.Stat{
 		ID:    info.Config.Metadata[metaID],
 		First: changelog.Position(first), Last: changelog.Position(info.State.LastSeq),
-		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes,
+		Bytes: int64(info.State.Bytes), MaxBytes: bound(info),
 	}, nil
 }
 

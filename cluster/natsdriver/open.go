@@ -41,7 +41,7 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 	me := owner{marker.Epoch, marker.Node}
 	yields := func(o owner) bool { return o.epoch > me.epoch || o.epoch == me.epoch && o.node != me.node }
 	// Whoever is fenced already must not fence the owner in turn.
-	if err := l.fenced(ctx, stream, info.State.LastSeq, yields); err != nil {
+	if _, err := l.fenced(ctx, stream, info.State.LastSeq, yields); err != nil {
 		return nil, err
 	}
 	end, err := answered(ctx, l.options, func(ctx context.Context) (uint64, error) {
@@ -49,12 +49,12 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 	})
 	if err == nil {
 		// Everything in front of the gap is certain now. Another adopter may have been faster.
-		err = l.fenced(ctx, stream, end, yields)
+		info, err = l.fenced(ctx, stream, end, yields)
 	}
 	if err != nil {
-		return nil, failure(err)
+		return nil, failure(err, func() bool { return l.full(ctx, stream) })
 	}
-	return newWriter(l, stream, me, end)
+	return newWriter(l, stream, me, end, bound(info)-int64(info.State.Bytes))
 }
 
 // maxHeaders is more than the headers of a record take.

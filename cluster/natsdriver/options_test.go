@@ -72,34 +72,31 @@ func TestTrimBeyondTheEndIsRefused(t *testing.T) {
 	}
 }
 
-// Markers need room as well. An operator gives it by raising the bound.
-func TestFullStreamCannotBeOpened(t *testing.T) {
+// An owner may come back again and again while nobody can trim. When the room for markers is used up, an operator raises the bound.
+func TestFullStreamWithoutRoomForMarkers(t *testing.T) {
 	l := newLog(t, 0, Options{MaxBytes: minBytes})
 	instance := created(t, l)
-	epoch, number := uint64(0), uint64(0)
-	for _, size := range []int{changelog.PartBytes, 8 << 10, 500} {
-		epoch++
-		w := open(t, l, instance, epoch)
-		data := strings.Repeat("x", size)
-		for err := error(nil); !errors.Is(err, changelog.ErrFull); _, err = w.Append(batch(epoch, number, data)).Wait(within(t)) {
-			if number++; err != nil || number > 1000 {
-				t.Fatalf("batch %d of %d bytes = %v, want changelog.ErrFull some time", number, size, err)
-			}
-		}
-	}
-	epoch++
-	if _, err := l.Open(within(t), instance, marker(epoch, "node-2")); !errors.Is(err, changelog.ErrFull) {
-		t.Fatalf("Open of a full stream = %v, want changelog.ErrFull", err)
-	}
-	_, info, err := l.stream(t.Context(), instance)
+	s, info, err := l.stream(t.Context(), instance)
 	if err != nil {
 		t.Fatal(err)
 	}
-	info.Config.MaxBytes *= 2
-	if _, err := l.js.UpdateStream(within(t), info.Config); err != nil {
-		t.Fatal(err)
+	bounded := func(bytes int64) {
+		t.Helper()
+		info.Config.MaxBytes = bytes
+		if _, err := l.js.UpdateStream(within(t), info.Config); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := open(t, l, instance, epoch).Append(batch(epoch, number, "x")).Wait(within(t)); err != nil {
+	bounded(64 << 10)
+	epoch := uint64(0)
+	for err := error(nil); !errors.Is(err, changelog.ErrFull); {
+		epoch++
+		if _, err = l.appendGap(within(t), owner{epoch, "node-1"}.subject(info), 0, marker(epoch, strings.Repeat("n", 128))); err != nil {
+			err = failure(err, func() bool { return l.full(within(t), s) })
+		}
+	}
+	bounded(2 * markerBytes)
+	if _, err := open(t, l, instance, epoch).Append(batch(epoch, 1, "x")).Wait(within(t)); err != nil {
 		t.Errorf("an append after the bound was raised = %v", err)
 	}
 }
@@ -132,7 +129,7 @@ func TestReactions(t *testing.T) {
 	}{
 		{answer(400, 10071), true, changelog.ErrUnknown},
 		{answer(400, 10164), true, changelog.ErrUnknown},
-		{answer(503, codeFull), true, changelog.ErrFull},
+		{answer(503, codeStore), true, changelog.ErrFull},
 		{answer(400, codePartial), false, changelog.ErrUnknown},
 		{answer(400, codeNoPlace), false, changelog.ErrUnknown},
 		{answer(429, 10167), false, changelog.ErrUnknown},
@@ -147,8 +144,11 @@ func TestReactions(t *testing.T) {
 		if refused(c.err) != c.refused {
 			t.Errorf("refused(%v) = %t", c.err, !c.refused)
 		}
-		if got := failure(c.err); !errors.Is(got, c.becomes) || !errors.Is(got, c.err) {
+		if got := failure(c.err, func() bool { return true }); !errors.Is(got, c.becomes) || !errors.Is(got, c.err) {
 			t.Errorf("failure(%v) = %v, want that it wraps %v", c.err, got, c.becomes)
 		}
+	}
+	if got := failure(answer(503, codeStore), func() bool { return false }); !errors.Is(got, changelog.ErrUnknown) {
+		t.Errorf("failure of a store that is not full = %v, want changelog.ErrUnknown", got)
 	}
 }

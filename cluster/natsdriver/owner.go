@@ -41,27 +41,34 @@ func ownerOf(subject string) (o owner, err error) {
 	return owner{epoch, string(node)}, nil
 }
 
-// fenced returns [changelog.ErrFenced] if the stream has a record of an owner that fences. The answer counts only if the server knows
-// the stream up to a sequence. Owners whose records were trimmed are not seen: the owners' store knows the epoch.
-func (l *Log) fenced(ctx context.Context, stream jetstream.Stream, upTo uint64, fences func(owner) bool) error {
+// fenced returns [changelog.ErrFenced] if the stream has a record of an owner that fences, and otherwise what the leader says about
+// the stream. The answer counts only if the server knows the stream up to a sequence. Owners whose records were trimmed are not seen:
+// the owners' store knows the epoch.
+func (l *Log) fenced(ctx context.Context, stream jetstream.Stream, upTo uint64, fences func(owner) bool) (*jetstream.StreamInfo, error) {
+	info, err := l.info(ctx, stream, upTo, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return nil, err
+	}
+	for subject := range info.State.Subjects {
+		o, err := ownerOf(subject)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", changelog.ErrHole, err)
+		}
+		if fences(o) {
+			return nil, fmt.Errorf("%w: %s has the epoch %d", changelog.ErrFenced, o.node, o.epoch)
+		}
+	}
+	return info, nil
+}
+
+// info asks for the state of a stream until a server answers that knows it up to a sequence.
+func (l *Log) info(ctx context.Context, stream jetstream.Stream, upTo uint64, options ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	info, err := answered(ctx, l.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
-		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+		info, err := stream.Info(ctx, options...)
 		if err == nil && info.State.LastSeq < upTo {
 			err = errors.New("a server that was the leader has answered")
 		}
 		return info, err
 	})
-	if err != nil {
-		return missing(err)
-	}
-	for subject := range info.State.Subjects {
-		o, err := ownerOf(subject)
-		if err != nil {
-			return fmt.Errorf("%w: %w", changelog.ErrHole, err)
-		}
-		if fences(o) {
-			return fmt.Errorf("%w: %s has the epoch %d", changelog.ErrFenced, o.node, o.epoch)
-		}
-	}
-	return nil
+	return info, missing(err)
 }

@@ -14,7 +14,7 @@ import (
 
 // The codes of answers that decide something here and that the client does not name.
 const (
-	codeFull    jetstream.ErrorCode = 10077 // maximum bytes exceeded
+	codeStore   jetstream.ErrorCode = 10077 // maximum bytes exceeded, or any other reason not to store a message
 	codePartial jetstream.ErrorCode = 10176 // a message of a batch has not arrived
 	codeNoPlace jetstream.ErrorCode = 10005 // no suitable peers; also while the servers of a new cluster meet
 )
@@ -35,15 +35,23 @@ func wrongLast(err error) bool {
 	return c == jetstream.JSErrCodeStreamWrongLastSequence || c == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 }
 
-// failure adds the error of package changelog that says what to do about the error of an append.
-func failure(err error) error {
-	switch {
-	case code(err) == codeFull:
+// failure adds the error of package changelog that says what to do about the error of an append. full says whether the stream is full.
+func failure(err error, full func() bool) error {
+	for _, known := range []error{changelog.ErrFull, changelog.ErrFenced, changelog.ErrHole, changelog.ErrMissing} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	if code(err) == codeStore && full() {
 		return fmt.Errorf("%w: %w", changelog.ErrFull, err)
-	case errors.Is(err, changelog.ErrFenced), errors.Is(err, changelog.ErrHole), errors.Is(err, changelog.ErrMissing):
-		return err
 	}
 	return fmt.Errorf("%w: %w", changelog.ErrUnknown, err)
+}
+
+// full reports whether the leader refuses records for the bound of the stream.
+func (l *Log) full(ctx context.Context, stream jetstream.Stream) bool {
+	info, err := l.info(ctx, stream, 0)
+	return err == nil && bound(info) < int64(info.State.Bytes)+changelog.PartBytes+maxHeaders
 }
 
 // missing adds [changelog.ErrMissing] to the answer that there is no such stream.
@@ -83,7 +91,7 @@ func answered[T any](ctx context.Context, o Options, request func(context.Contex
 
 // refused reports whether a server has said no, so that the same request would get the same answer.
 func refused(err error) bool {
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) || code(err) == codeFull { // with the status 503
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) || code(err) == codeStore { // with the status 503
 		return true
 	}
 	var api *jetstream.APIError

@@ -20,7 +20,8 @@ type writer struct {
 	marker  changelog.Position
 	js      jetstream.JetStream // of its own: its acknowledgements end with the writer
 
-	last   uint64        // the sequence that the next append expects in front of it; only Append uses it
+	last   uint64        // the sequence that the next append expects in front of it; only Append uses it, and left
+	left   int64         // how many bytes still fit into the stream, if nothing was trimmed
 	window chan struct{} // holds one element for each append under way
 	queue  chan *ticket  // the appends under way, in order
 
@@ -30,13 +31,13 @@ type writer struct {
 	err     error
 }
 
-func newWriter(l *Log, stream jetstream.Stream, me owner, end uint64) (*writer, error) {
+func newWriter(l *Log, stream jetstream.Stream, me owner, end uint64, left int64) (*writer, error) {
 	js, err := jetstream.New(l.conn, jetstream.WithPublishAsyncTimeout(l.options.AppendTimeout))
 	if err != nil {
 		return nil, err
 	}
 	w := &writer{
-		log: l, stream: stream, owner: me, subject: me.subject(stream.CachedInfo()), marker: changelog.Position(end), js: js, last: end,
+		log: l, stream: stream, owner: me, subject: me.subject(stream.CachedInfo()), marker: changelog.Position(end), js: js, last: end, left: left,
 		window: make(chan struct{}, changelog.Window), queue: make(chan *ticket, changelog.Window), stopped: make(chan struct{}),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -46,7 +47,7 @@ func newWriter(l *Log, stream jetstream.Stream, me owner, end uint64) (*writer, 
 
 func (w *writer) Marker() changelog.Position { return w.marker }
 
-// Append publishes without retries: a repeated message would come behind later ones.
+// Append may ask the leader whether there is room: see fit.
 func (w *writer) Append(r changelog.Record) changelog.Ticket {
 	t := &ticket{writer: w, position: changelog.Position(w.last + 1)}
 	select {
@@ -54,21 +55,59 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 		return t
 	default:
 	}
+	t.err = w.fit(int64(len(r.Data) + len(w.subject) + len(r.Node) + 512)) // with the other headers
 	select {
 	case <-w.stopped:
 		return t
 	case w.window <- struct{}{}:
 	}
+	if t.err == nil {
+		t.answer, t.err = w.publish(r)
+	}
+	t.done = make(chan struct{})
+	w.last++
+	w.queue <- t
+	return t
+}
+
+// publish sends without retries: a repeated message would come behind later ones.
+func (w *writer) publish(r changelog.Record) (jetstream.PubAckFuture, error) {
 	options := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(w.last)}
 	if r.Kind == changelog.Batch { // other kinds have no number of their own
 		id := strconv.FormatUint(r.Epoch, 10) + "." + strconv.FormatUint(r.Number, 10) + "." + strconv.Itoa(r.Part)
 		options = append(options, jetstream.WithMsgID(id))
 	}
-	t.done = make(chan struct{})
-	t.answer, t.err = w.js.PublishMsgAsync(message(w.subject, r), options...)
-	w.last++
-	w.queue <- t
-	return t
+	return w.js.PublishMsgAsync(message(w.subject, r), options...)
+}
+
+// fit takes room for a record of at most so many bytes. When what it knows of is used up, it waits until nothing is under way and asks the
+// leader: with trims that happens once in some hundred MB. The servers' own bound is behind the room for markers, so it comes too late.
+func (w *writer) fit(size int64) error {
+	if w.left -= size; w.left >= 0 {
+		return nil
+	}
+	for range changelog.Window {
+		select {
+		case <-w.stopped:
+			return nil
+		case w.window <- struct{}{}:
+		}
+	}
+	defer func() {
+		for range changelog.Window {
+			<-w.window
+		}
+	}()
+	ctx, cancel := context.WithTimeout(w.ctx, w.log.options.AppendTimeout)
+	defer cancel()
+	info, err := w.log.info(ctx, w.stream, w.last)
+	if err != nil {
+		return err
+	}
+	if w.left = bound(info) - int64(info.State.Bytes) - size; w.left < 0 {
+		return fmt.Errorf("%w: %d of %d bytes", changelog.ErrFull, info.State.Bytes, bound(info))
+	}
+	return nil
 }
 
 // settle ends the tickets in order, until the first one that fails.
@@ -113,15 +152,15 @@ func (w *writer) await(t *ticket) error {
 
 // reason finds out what the error of an append means. After a refusal it looks for a higher epoch.
 func (w *writer) reason(err error) error {
+	ctx, cancel := context.WithTimeout(w.ctx, w.log.options.AppendTimeout)
+	defer cancel()
 	if wrongLast(err) {
-		ctx, cancel := context.WithTimeout(w.ctx, w.log.options.AppendTimeout)
-		defer cancel()
 		higher := func(o owner) bool { return o.epoch > w.owner.epoch }
-		if fence := w.log.fenced(ctx, w.stream, 0, higher); errors.Is(fence, changelog.ErrFenced) {
+		if _, fence := w.log.fenced(ctx, w.stream, 0, higher); errors.Is(fence, changelog.ErrFenced) {
 			return fmt.Errorf("%w: %w", fence, err)
 		}
 	}
-	return failure(err)
+	return failure(err, func() bool { return w.log.full(ctx, w.stream) })
 }
 
 // Close gives up what is under way. It must be called after a failure too.
