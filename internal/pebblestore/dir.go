@@ -16,9 +16,9 @@ func SyncDir(fs vfs.FS, name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// makeDir creates a folder and those above it, durably. The store syncs what is in the folder; the names of the folders
+// MakeDir creates a folder and those above it, durably. The store syncs what is in the folder; the names of the folders
 // themselves stand in those above. One that is found is synced as well, because whoever made it may have crashed since.
-func makeDir(fs vfs.FS, dir string) error {
+func MakeDir(fs vfs.FS, dir string) error {
 	missing := []string{dir}
 	for parent := fs.PathDir(dir); parent != missing[len(missing)-1]; parent = fs.PathDir(parent) {
 		if _, err := fs.Stat(parent); err == nil {

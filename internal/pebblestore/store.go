@@ -110,7 +110,7 @@ func NewStore(c StoreConfig) *Store {
 func (s *Store) Open() error {
 	c := &s.conf
 	if !c.ReadOnly {
-		if err := makeDir(c.FS, c.Dir); err != nil {
+		if err := MakeDir(c.FS, c.Dir); err != nil {
 			return err
 		}
 	}

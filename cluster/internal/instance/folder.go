@@ -26,7 +26,7 @@ const nameFile = "instance"
 
 // openFolder makes the folder and keeps other processes out. The caller closes it.
 func openFolder(disk vfs.FS, dir string) (*folder, error) {
-	if err := disk.MkdirAll(dir, 0o700); err != nil {
+	if err := pebblestore.MakeDir(disk, dir); err != nil {
 		return nil, err
 	}
 	lock, err := disk.Lock(disk.PathJoin(dir, "LOCK"))
@@ -61,16 +61,16 @@ func (f *folder) snapshot() string { return f.disk.PathJoin(f.dir, "data", "snap
 // adopted has a folder for each instance that is being drained.
 func (f *folder) adopted() string { return f.disk.PathJoin(f.dir, "adopted") }
 
-// inspect returns the last epoch that the local level of an instance knows of. empty: there is none. One that is damaged knows of none.
+// inspect returns the last epoch that the local level of an instance knows of, 0 if it cannot be read. empty: there is none.
 func (f *folder) inspect(instance string) (epoch uint64, empty bool, err error) {
 	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, true, nil
-	case errors.As(err, new(*buffer.StoreDamageError)):
-		return 0, false, nil
-	case err != nil:
+	case errors.As(err, new(*buffer.InUseError)):
 		return 0, false, err
+	case err != nil: // opening the engine shows what to do
+		return 0, false, nil //nolint:nilerr // only a store of owners that has lost its records needs the epoch
 	}
 	mark, err := parseMark(i.LogPosition())
 	return mark.Released.Epoch, false, errors.Join(err, i.Close())

@@ -106,10 +106,16 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 			i.keeper.Close()
 		}
 	}()
-	if err := i.checkLog(ctx); err != nil {
+	lost := empty && i.keeper.Owner().Log != "" // an engine is opened when the record has the log
+	stat, err := i.checkLog(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return i, i.openEngine(ctx)
+	if err := i.openEngine(ctx, lost); err != nil {
+		return nil, err
+	}
+	i.log.room.bound(stat, o.CheckpointBytes)
+	return i, nil
 }
 
 // take makes this process the owner of an instance. The log of a new one is created first: see the package comment.
@@ -134,8 +140,7 @@ func take(ctx context.Context, name string, epoch uint64, empty bool, o Options)
 
 // checkLog compares the log with the one that the record names, and notes it there if it is the first. A record that is read may be
 // old. So the log of an instance that has a record may have been made again, in place of one that was lost: its ID shows that.
-func (i *Instance) checkLog(ctx context.Context) error {
-	var stat changelog.Stat
+func (i *Instance) checkLog(ctx context.Context) (stat changelog.Stat, err error) {
 	name := i.keeper.Instance()
 	if err := retry(ctx, i.opts, "the log of the instance does not answer", func() (err error) {
 		if stat, err = i.opts.Log.Stat(ctx, name); errors.Is(err, changelog.ErrMissing) {
@@ -143,40 +148,90 @@ func (i *Instance) checkLog(ctx context.Context) error {
 		}
 		return err
 	}); err != nil {
-		return err
+		return stat, err
 	}
 	switch id := i.keeper.Owner().Log; id {
 	case stat.ID:
-		return nil
+		return stat, nil
 	case "":
-		return i.keeper.Update(ctx, func(o *changelog.Owner) { o.Log = stat.ID })
+		return stat, i.keeper.Update(ctx, func(o *changelog.Owner) { o.Log = stat.ID })
 	default:
-		return fmt.Errorf("the log of instance %s was %s and is %s, rows may be lost: %w", name, id, stat.ID, changelog.ErrWentBack)
+		return stat, fmt.Errorf("the log of instance %s was %s and is %s, rows may be lost: %w", name, id, stat.ID, changelog.ErrWentBack)
 	}
 }
 
-// openEngine opens the engine on the log.
-func (i *Instance) openEngine(ctx context.Context) error {
+// openEngine opens the engine on the log. lost: its folder was, and is restored first. A folder that the log does not continue is
+// set aside and restored too, once.
+func (i *Instance) openEngine(ctx context.Context, lost bool) error {
+	name, restored := i.keeper.Instance(), false
+	dir := i.folder.data(name)
+	return retry(ctx, i.opts, "the instance cannot be opened", func() error {
+		if lost {
+			if err := i.folder.setAside(name, i.keeper.Owner().Epoch); err != nil {
+				return backoff.Permanent(err)
+			}
+			if err := restore(ctx, dir, i.keeper, i.opts); err != nil {
+				return i.reaction(err, !isDamage(err))
+			}
+			lost, restored = false, true
+		}
+		err := i.tryEngine(ctx, dir)
+		if err == nil {
+			return nil
+		}
+		if !restored && mustRestore(err) {
+			i.opts.Logger.Warn("the local level is set aside and restored from its checkpoint and its log", "instance", name, "error", err)
+			lost = true
+		}
+		return i.reaction(err, lost || i.log.failure != nil && !isDamage(err))
+	})
+}
+
+// mustRestore reports whether the log does not continue a local level as it is.
+func mustRestore(err error) bool {
+	return errors.Is(err, changelog.ErrAhead) || errors.Is(err, changelog.ErrTrimmed) || errors.As(err, new(*buffer.StoreDamageError))
+}
+
+// reaction marks an error of opening or restoring the engine: with another owner, this instance has ended; what may pass is tried again.
+func (i *Instance) reaction(err error, passes bool) error {
+	switch {
+	case errors.Is(err, changelog.ErrFenced):
+		return backoff.Permanent(&fencedError{i.keeper.Instance(), i.keeper.Owner().Epoch, err})
+	case passes:
+		return err
+	}
+	return backoff.Permanent(err)
+}
+
+// tryEngine makes one attempt to open the engine.
+func (i *Instance) tryEngine(ctx context.Context, dir string) error {
 	i.log = newLog(i.opts.Log, i.keeper, i.opts.Node, i.opts.Logger)
-	i.ctx, i.end = context.WithCancelCause(context.Background())
 	o := i.opts.Engine
 	o.Changelog = i.log
-	var err error
-	if i.engine, err = forebay.Open(i.folder.data(i.keeper.Instance()), o); err != nil {
-		i.log.close()
-		if errors.Is(err, buffer.ErrFenced) {
-			return &fencedError{i.keeper.Instance(), i.keeper.Owner().Epoch, err}
-		}
+	stop := context.AfterFunc(ctx, func() { i.log.end(context.Cause(ctx)) })
+	engine, err := forebay.Open(dir, o)
+	if err == nil && !stop() {
+		err = errors.Join(context.Cause(ctx), engine.Close())
 	}
-	return err
+	if err != nil {
+		i.log.close()
+		return err
+	}
+	i.engine = engine
+	return nil
 }
 
 // retry calls try until it succeeds, fails with a [backoff.PermanentError], or ctx ends. The first failure is logged with a text.
 func retry(ctx context.Context, o Options, text string, try func() error) error {
+	return retryWithin(ctx, o, 2*time.Second, text, try)
+}
+
+// retryWithin is retry with a bound of the wait between two attempts.
+func retryWithin(ctx context.Context, o Options, most time.Duration, text string, try func() error) error {
 	warned := false
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, try() },
 		backoff.WithBackOff(&backoff.ExponentialBackOff{
-			InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: 2 * time.Second,
+			InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: most,
 		}),
 		backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, _ time.Duration) {
@@ -188,9 +243,14 @@ func retry(ctx context.Context, o Options, text string, try func() error) error 
 	return err
 }
 
-// start watches for another owner, and retires what others have drained.
+// start begins what an open instance does by itself.
 func (i *Instance) start() {
+	i.ctx, i.end = context.WithCancelCause(context.Background())
 	i.background.Go(func() { i.drainer.sweep(i.ctx) })
+	i.background.Go(func() {
+		c := checkpointer{Instance: i, store: i.opts.checkpoints()}
+		c.run(i.ctx)
+	})
 	i.background.Go(func() {
 		select {
 		case <-i.keeper.Done():

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
@@ -23,6 +24,8 @@ type batchLog struct {
 	node   string
 	logger *slog.Logger
 
+	room *room
+
 	// ctx ends with close. Its cause is an error that is [buffer.ErrFenced] if the log is another owner's.
 	ctx context.Context
 	end context.CancelCauseFunc
@@ -30,6 +33,7 @@ type batchLog struct {
 	mu       sync.Mutex
 	appender *changelog.Appender // of the last opening; nil before
 	mark     []byte              // what Mark returned, to be written again
+	failure  error               // of the last opening
 	// released is the last batch that an appender before this one released, and kept are the batches behind it that were appended
 	// by this process. Their bytes are still theirs: nobody was told that the log has them.
 	released changelog.Point
@@ -40,7 +44,7 @@ var errClosed = errors.New("the log of the instance is closed")
 
 // newLog returns the log of the keeper's instance. The caller closes it when the engine is closed.
 func newLog(log changelog.Log, keeper *changelog.Keeper, node string, logger *slog.Logger) *batchLog {
-	l := &batchLog{log: log, keeper: keeper, node: node, logger: logger}
+	l := &batchLog{log: log, keeper: keeper, node: node, logger: logger, room: newRoom()}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	return l
 }
@@ -52,6 +56,7 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 		defer cancel(nil)
 		defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
 		stopped := errors.New("the local level takes no more")
+		l.failure = nil
 		opts, err := l.options(at)
 		if err == nil {
 			opts.Apply = func(_ context.Context, b changelog.StoredBatch) error {
@@ -70,7 +75,8 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 			}
 		}
 		if !errors.Is(err, stopped) {
-			yield(buffer.LogBatch{}, l.fenced(err))
+			l.failure = l.fenced(err)
+			yield(buffer.LogBatch{}, l.failure)
 		}
 	}
 }
@@ -118,8 +124,9 @@ func (l *batchLog) closeAppender() {
 	}
 }
 
-// Mark implements [buffer.Changelog].
+// Mark implements [buffer.Changelog]. It waits until the log has room, see [room].
 func (l *batchLog) Mark() []byte {
+	l.room.hold()
 	l.mark = appendMark(l.mark[:0], l.appender.Mark())
 	return l.mark
 }
@@ -128,6 +135,7 @@ func (l *batchLog) Mark() []byte {
 func (l *batchLog) Append(number uint64, data []byte) func(context.Context) error {
 	released := l.appender.State().Released.Number
 	l.kept = append(slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number <= released }), buffer.LogBatch{Number: number, Data: data})
+	l.room.add(len(data))
 	p := l.appender.Append(data)
 	return func(ctx context.Context) error {
 		if err := p.Wait(ctx); err != nil {
@@ -145,6 +153,46 @@ func (l *batchLog) fenced(err error) error {
 		l.end(err)
 	}
 	return err
+}
+
+// await returns when a batch is released.
+func (l *batchLog) await(ctx context.Context, number uint64) error {
+	for {
+		if a := l.now(); a != nil && a.State().Released.Number >= number {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// waiting returns the bytes that are not in the log yet.
+func (l *batchLog) waiting() int64 {
+	if a := l.now(); a != nil {
+		return int64(a.State().WaitingBytes)
+	}
+	return 0
+}
+
+var errOpening = errors.New("the log is being opened")
+
+// checkpointed notes in the log that there is a checkpoint with a batch.
+func (l *batchLog) checkpointed(ctx context.Context, number uint64) error {
+	a := l.now()
+	if a == nil {
+		return errOpening
+	}
+	return a.Checkpointed(ctx, number)
+}
+
+// now returns the appender, nil while there is none.
+func (l *batchLog) now() *changelog.Appender {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.appender
 }
 
 // close ends the appender. What it has not released fails.

@@ -15,7 +15,7 @@ import (
 
 // Options of an [Instance]. A zero field means its default; the fields without one are required.
 type Options struct {
-	// Log and Owners are the cluster's.
+	// Log and Owners are the cluster's. A stream of Log holds more than four times Engine.Buffer.MaxPendingBytes.
 	Log    changelog.Log
 	Owners changelog.Owners
 	// Node is the name of this node: 1 to 100 letters, digits, hyphens or underscores. It stays the same for good, also with an

@@ -1,0 +1,139 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/internal/checkpoint"
+)
+
+// checkpointer makes checkpoints of an instance and trims its log. One goroutine uses it.
+type checkpointer struct {
+	*Instance
+	store *checkpoint.Store
+	// last is the checkpoint that the record names, nil if it names none. Until known is set that was not looked up.
+	last  *checkpoint.Manifest
+	known bool
+	// obsolete are checkpoints that no record names and that may have objects left.
+	obsolete []checkpoint.Manifest
+}
+
+// run makes a checkpoint whenever one is due, until ctx ends.
+func (c *checkpointer) run(ctx context.Context) {
+	defer c.log.room.unbound() // nobody else makes room
+	for {
+		select {
+		case <-c.log.room.due:
+		case <-ctx.Done():
+			return
+		}
+		// All files of a snapshot are read for each attempt.
+		_ = retryWithin(ctx, c.opts, 30*time.Second, "no checkpoint can be made, and the log grows", func() error {
+			if due, err := c.due(ctx, false); err != nil || !due {
+				return err
+			}
+			return c.make(ctx)
+		})
+	}
+}
+
+// due asks the log how much it has, and reports whether a checkpoint is due.
+func (c *checkpointer) due(ctx context.Context, trimmed bool) (bool, error) {
+	stat, err := c.opts.Log.Stat(ctx, c.keeper.Instance())
+	if err != nil {
+		return false, err
+	}
+	return c.log.room.correct(stat.Bytes+c.log.waiting(), trimmed), nil
+}
+
+// make makes a checkpoint and trims the log. The order of the steps is what keeps rows safe, whichever of them is the last one of
+// this process:
+//
+//	snapshot     has batch n
+//	release of n an adopter must not find batches that callers may repeat
+//	save         objects that nobody knows yet
+//	update       the record names the checkpoint. This fails for a fenced owner, who has trimmed nothing then
+//	note         a record of the log says so: no other owner had opened the log when the record was written
+//	trim         up to the batch from which the log is read behind the checkpoint
+//	remove       the checkpoint before, which nobody can find any more
+//
+// After a failure all begins anew, with another snapshot.
+func (c *checkpointer) make(ctx context.Context) error {
+	if err := c.load(ctx); err != nil {
+		return err
+	}
+	dir, began := c.folder.snapshot(), time.Now()
+	if err := c.folder.disk.RemoveAll(dir); err != nil {
+		return err
+	}
+	at, err := c.engine.Snapshot(ctx, dir)
+	if err != nil {
+		c.log.room.passOne()
+		return err
+	}
+	defer func() { _ = c.folder.disk.RemoveAll(dir) }() // or the next one does
+	mark, err := parseMark(at)
+	if err != nil {
+		return err
+	}
+	if err := c.log.await(ctx, at.Number); err != nil {
+		return err
+	}
+	name, owner := c.keeper.Instance(), c.keeper.Owner()
+	m, ref, err := c.store.Save(ctx, dir, checkpoint.Manifest{
+		Instance: name, Epoch: owner.Epoch, Log: owner.Log, Number: at.Number, Trim: mark.Released.Position,
+	}, c.last)
+	if err != nil {
+		return err
+	}
+	if err := c.keeper.Update(ctx, func(o *changelog.Owner) { o.Checkpoint, o.CheckpointPosition = ref, m.Trim }); err != nil {
+		return err
+	}
+	if c.last != nil {
+		c.obsolete = append(c.obsolete, *c.last)
+	}
+	c.last = &m
+	// What is in a full log cannot be noted before it is trimmed. The record alone suffices: whoever adopts the instance replaces it and
+	// so knows the checkpoint.
+	if err := c.log.checkpointed(ctx, at.Number); err != nil && !errors.Is(err, changelog.ErrFull) {
+		return fmt.Errorf("note the checkpoint in the log: %w", err)
+	}
+	if err := c.opts.Log.Trim(ctx, name, m.Trim); err != nil {
+		return fmt.Errorf("trim the log: %w", err)
+	}
+	if _, err := c.due(ctx, true); err != nil {
+		return err
+	}
+	for len(c.obsolete) > 0 {
+		if err := c.store.Remove(ctx, c.obsolete[0], c.last); err != nil {
+			c.opts.Logger.Warn("an old checkpoint is not removed yet", "instance", name, "error", err)
+			break
+		}
+		c.obsolete = c.obsolete[1:]
+	}
+	c.opts.Logger.Info("checkpoint made, the log is trimmed", "instance", name, "batch", at.Number, "position", m.Trim, "took", time.Since(began))
+	return nil
+}
+
+// load reads the checkpoint that the record names when this process has the instance.
+func (c *checkpointer) load(ctx context.Context) error {
+	ref := c.keeper.Owner().Checkpoint
+	if c.known || ref == "" {
+		return nil
+	}
+	m, err := c.store.Load(ctx, c.keeper.Instance(), ref)
+	switch damage := (*checkpoint.DamageError)(nil); {
+	case err == nil:
+		c.last = &m
+	case errors.As(err, &damage):
+		// The next one does without it. What is left of it stays in staging.
+		c.opts.Logger.Warn("the last checkpoint is damaged, a whole one is made", "instance", c.keeper.Instance(), "error", err)
+	default:
+		return err
+	}
+	c.known = true
+	return nil
+}

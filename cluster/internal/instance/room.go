@@ -1,0 +1,109 @@
+package instance
+
+import (
+	"sync"
+
+	"github.com/forebay/forebay/changelog"
+)
+
+// room is what the stream of an instance has left. It says when a checkpoint is due, so that the log can be trimmed, and holds up
+// batches when only the reserve is left.
+//
+// Holding up is done before the local level makes a batch, so that a checkpoint never has one for which the log has no room. If the log
+// were filled to its bound, the local level would have batches that cannot be released. No checkpoint with them may be named,
+// because an adopter could not tell whether callers were told of them, and without a checkpoint there is nothing to trim.
+//
+// It counts what is appended, on the safe side. The loop that makes checkpoints corrects the count with what the log says.
+// Until it is bounded it counts nothing and holds up nothing. Its methods may be called concurrently.
+type room struct {
+	due chan struct{} // gets a value when a checkpoint may be due
+
+	mu      sync.Mutex
+	changed sync.Cond
+	size    int64 // of the stream
+	trimmed int64 // the size behind the last trim
+	every   int64 // bytes from one checkpoint to the next
+	max     int64 // of the stream; 0: not bounded
+	limit   int64 // where batches are held up; the rest is for what is on its way
+	pass    bool  // one batch may pass nevertheless
+}
+
+// recordBytes is more than a record takes besides its data.
+const recordBytes = 512
+
+func newRoom() *room {
+	r := &room{due: make(chan struct{}, 1)}
+	r.changed.L = &r.mu
+	return r
+}
+
+// bound begins to count. A checkpoint is due every so many bytes.
+func (r *room) bound(stat changelog.Stat, every int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.size, r.max, r.every = stat.Bytes, stat.MaxBytes, every
+	r.limit = r.max * 3 / 4
+	r.changed.Broadcast()
+	r.signal()
+}
+
+// unbound lets everything pass again.
+func (r *room) unbound() { r.bound(changelog.Stat{}, 0) }
+
+// isDue reports whether enough was appended for a checkpoint. Near the bound less is enough, but not nothing: the log would not get
+// shorter.
+func (r *room) isDue() bool {
+	grown := r.size - r.trimmed
+	return r.max > 0 && (grown >= r.every || r.size >= r.max*6/10 && grown >= r.max/20)
+}
+
+// signal wakes the loop that makes checkpoints.
+func (r *room) signal() {
+	if !r.isDue() {
+		return
+	}
+	select {
+	case r.due <- struct{}{}:
+	default:
+	}
+}
+
+// hold waits for room. It is called before a batch is made.
+func (r *room) hold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.size >= r.limit && r.isDue() && !r.pass {
+		r.changed.Wait()
+	}
+	r.pass = false
+}
+
+// add counts a batch that is appended.
+func (r *room) add(data int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.max > 0 {
+		r.size += int64(data) + recordBytes*int64(1+data/changelog.PartBytes)
+		r.signal()
+	}
+}
+
+// correct replaces the count by what the log says, and reports whether a checkpoint is due.
+func (r *room) correct(size int64, trimmed bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.size = size
+	if trimmed {
+		r.trimmed = size
+	}
+	r.changed.Broadcast()
+	return r.isDue()
+}
+
+// passOne lets one batch pass. A committer that is held up cannot see that the local level has failed, and open it again.
+func (r *room) passOne() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pass = true
+	r.changed.Broadcast()
+}
