@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -70,7 +71,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := owners.Create(ctx); err != nil {
+	if err := n.create(ctx, owners); err != nil {
 		return err
 	}
 	o := n.opts.instance()
@@ -89,6 +90,22 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
 	n.log.Info("the node is open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
+}
+
+// create makes the store of owners, if no node has done it yet, for as long as that takes: perhaps a server that must have a copy is away.
+func (n *Node) create(ctx context.Context, owners *natsdriver.Owners) error {
+	for {
+		err := owners.Create(ctx)
+		if err == nil {
+			return nil
+		}
+		n.log.Warn("the store of owners cannot be created; trying again until it succeeds", "error", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // connect starts the server, if the node has one, and connects.

@@ -43,7 +43,7 @@ type Options struct {
 	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Checkpoints are
 	// kept in Staging, too.
 	Engine forebay.Options
-	// Catalog are the options of the definitions.
+	// Catalog are the options of the definitions. BranchID is the one of API.Ingest by default.
 	Catalog catalog.Options
 	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
 	API streamapi.Options
@@ -78,6 +78,7 @@ func (o Options) withDefaults(dir string) Options {
 	for _, logger := range []**slog.Logger{&o.Engine.Logger, &o.Catalog.Logger, &o.API.Ingest.Logger} {
 		*logger = cmp.Or(*logger, o.Logger)
 	}
+	o.Catalog.BranchID = cmp.Or(o.Catalog.BranchID, o.API.Ingest.BranchID)
 	if o.Server != nil {
 		server := *o.Server
 		server.Name = cmp.Or(server.Name, o.Node)

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxEvents keeps an event number within the seven digits of an id.
+const maxEvents = 9_999_999
+
+// patience is how long a client waits for an answer. A node that stands still never gives one.
+const patience = 15 * time.Second
+
+// acknowledgement is what a client knows about an attempt that was answered with success.
+type acknowledgement struct {
+	node *process
+	at   time.Time
+}
+
+// ledger is what the clients know.
+type ledger struct {
+	sent  atomic.Int64 // acknowledged events
+	waits atomic.Int64 // clients that have an event
+
+	mu      sync.Mutex
+	acked   map[string]acknowledgement // by id of the attempt
+	last    time.Time                  // of the last acknowledgement, or of when events began to wait again
+	stalled time.Duration              // the longest time between two
+	failed  map[string]int             // attempts by what failed
+	changed chan struct{}              // closed by the next acknowledgement
+}
+
+func newLedger() *ledger {
+	return &ledger{acked: make(map[string]acknowledgement), failed: make(map[string]int), changed: make(chan struct{})}
+}
+
+func (l *ledger) success(id string, node *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.acked[id] = acknowledgement{node, now}
+	l.stalled = max(l.stalled, now.Sub(l.last))
+	l.last = now
+	l.sent.Add(1)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *ledger) failure(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed[what]++
+}
+
+// begin notes that clients have events again.
+func (l *ledger) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = time.Now()
+}
+
+// await waits until so many events are acknowledged.
+func (l *ledger) await(ctx context.Context, events int) error {
+	for {
+		l.mu.Lock()
+		changed := l.changed
+		l.mu.Unlock()
+		if l.sent.Load() >= int64(events) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// of returns the ids that a node has acknowledged.
+func (l *ledger) of(node *process) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []string
+	for id, a := range l.acked {
+		if a.node == node {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// load sends events, each until a node has acknowledged it.
+type load struct {
+	*ledger
+	nodes  []*process
+	client *http.Client
+	next   atomic.Int64
+}
+
+func newLoad(nodes []*process, clients int) *load {
+	return &load{
+		ledger: newLedger(), nodes: nodes,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: patience},
+	}
+}
+
+// send sends events until the number of the next one is end. It returns when each of them is acknowledged.
+func (l *load) send(ctx context.Context, clients, end int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l.begin()
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				event := l.next.Load()
+				if event >= int64(end) {
+					return
+				}
+				if !l.next.CompareAndSwap(event, event+1) {
+					continue
+				}
+				if err := l.sendEvent(ctx, int(event), c); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// sendEvent repeats one event until it is acknowledged. Each attempt has its own id, so that rows can be told apart: those that were
+// acknowledged must be in the table once, those of other attempts at most once.
+func (l *load) sendEvent(ctx context.Context, event, client int) error {
+	wait := 20 * time.Millisecond
+	for attempt := 1; ; attempt++ {
+		node := (client + event + attempt) % len(l.nodes)
+		url := l.nodes[node].url()
+		if url == "" {
+			if attempt%len(l.nodes) != 0 {
+				continue // try another node at once
+			}
+		} else {
+			id := fmt.Sprintf("%07d-%d", event, attempt)
+			status, err := l.post(ctx, url, fmt.Appendf(nil, `{"id":%q,"event":%d}`, id, event))
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case err != nil:
+				l.failure("no answer")
+			case status == http.StatusOK:
+				l.success(id, l.nodes[node])
+				return nil
+			case status < http.StatusInternalServerError:
+				return fmt.Errorf("node %s refuses event %d with status %d: see %s", l.nodes[node].Name, event, status, l.nodes[node].logPath())
+			default:
+				l.failure(http.StatusText(status))
+			}
+		}
+		select {
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (l *load) post(ctx context.Context, url string, body []byte) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := l.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The test binary stands in for the program of the nodes.
+func TestMain(m *testing.M) {
+	if os.Getenv(nodeEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+var (
+	cycles = flag.Int("cycles", 10, "losses of TestLosses")
+	seed   = flag.Uint64("seed", 0, "seed of TestLosses; 0: a new one")
+)
+
+var lastLine = regexp.MustCompile(`\ncluster: sent=(\d+) rows=\d+ lost=0 duplicated=0 recovered=\S+ unconfirmed=\d+ stalled=\S+ losses=(\d+)\n$`)
+
+// play runs the program.
+func play(t *testing.T, events, losses int, args ...string) {
+	t.Helper()
+	cfg, err := parseConfig(append(args, "-n", strconv.Itoa(events), "-dir", t.TempDir()), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err = run(t.Context(), cfg, io.MultiWriter(&out, t.Output()))
+	m := lastLine.FindStringSubmatch(out.String())
+	if err != nil || m == nil || m[1] != strconv.Itoa(events) || m[2] != strconv.Itoa(losses) {
+		for _, path := range []string{"a.log", "b.log", "c.log"} {
+			log, _ := os.ReadFile(filepath.Join(cfg.dir, path))
+			t.Logf("%s:\n%s", path, log)
+		}
+		t.Fatalf("seed %d: %v", cfg.seed, err)
+	}
+}
+
+// The story that the program plays by default.
+func TestCluster(t *testing.T) { play(t, 3000, 3) }
+
+// Nodes are lost at random: killed, stopped past the lease, without their disks.
+func TestLosses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("minutes of losses")
+	}
+	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-seed", strconv.FormatUint(*seed, 10))
+}
+
+// Rows that are missing, doubled or unexpected are told apart.
+func TestCompare(t *testing.T) {
+	acked := map[string]acknowledgement{"1-1": {}, "2-1": {}, "3-2": {}}
+	a := compare(acked, map[string]int{"1-1": 1, "2-1": 3, "3-1": 1})
+	if got := fmt.Sprintf("%d %d %d %d %q", a.rows, a.lost, a.duplicated, a.unconfirmed, a.examples); got != `5 1 2 1 ["lost 3-2" "doubled 2-1"]` {
+		t.Error(got)
+	}
+}

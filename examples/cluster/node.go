@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream"
+)
+
+// nodeEnv is the variable that makes a process a node. It has a nodeConfig as JSON.
+const nodeEnv = "FOREBAY_CLUSTER_NODE"
+
+// nodeConfig is what the process that starts a node tells it.
+type nodeConfig struct {
+	Name string
+	// Dir is the folder of the whole run. Staging and tables are shared; the node's own folder is named for it.
+	Dir    string
+	Listen string
+	Peers  []string
+	Secret string
+	Lease  time.Duration
+}
+
+func (c nodeConfig) folder() string  { return filepath.Join(c.Dir, c.Name) }
+func (c nodeConfig) logPath() string { return c.folder() + ".log" }
+
+// message is what a node writes to its standard output, one JSON object a line.
+type message struct {
+	// Events is where events are sent, and Address where the node serves; both are empty while it does not.
+	Events, Address string
+	// Lost says why the node has lost its instance. It goes on with another one.
+	Lost string
+	// Flushed says that all rows are in the table.
+	Flushed bool
+}
+
+// runNode is the main function of a node. It ends when in is closed, so also when the process that started it is gone. The line "flush"
+// lets it move all its rows to the table.
+func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error {
+	signal.Ignore(os.Interrupt) // the process that started it gets it too, and decides
+	var cfg nodeConfig
+	if err := json.Unmarshal([]byte(env), &cfg); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(cfg.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	flush := make(chan struct{})
+	go func() {
+		defer cancel()
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			flush <- struct{}{}
+		}
+	}()
+	tell := func(m message) { _ = json.NewEncoder(out).Encode(m) } // nobody reads it if that fails
+	for {
+		err := serve(ctx, cfg, logger, flush, tell)
+		if ctx.Err() != nil || err != nil {
+			return err
+		}
+	}
+}
+
+// serve opens the node and serves until ctx ends, or until the node has lost its instance.
+func serve(ctx context.Context, cfg nodeConfig, logger *slog.Logger, flush <-chan struct{}, tell func(message)) (err error) {
+	node, err := cluster.Open(ctx, cfg.folder(), cluster.Options{
+		Node:   cfg.Name,
+		Server: &natsserver.Options{Listen: cfg.Listen, Peers: cfg.Peers, Secret: cfg.Secret, MaxStore: 8 << 30},
+		Lease:  cfg.Lease,
+		Engine: forebay.Options{
+			Staging: dir.Staging(filepath.Join(cfg.Dir, "staging")), Target: dir.Tables(filepath.Join(cfg.Dir, "tables")),
+		},
+		Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	path, err := define(ctx, node.Catalog())
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := stream.Server("", node.Handler())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		tell(message{}) // before connections are refused
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = errors.Join(server.Shutdown(end), server.Close()) // requests that take longer fail
+		<-served
+	}()
+	address := "http://" + listener.Addr().String()
+	tell(message{Address: address, Events: address + path})
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-node.Done():
+			tell(message{Lost: node.Err().Error()})
+			return nil
+		case <-flush:
+			if err := node.Engine().FlushAll(ctx); err != nil {
+				return err
+			}
+			tell(message{Address: address, Events: address + path, Flushed: true})
+		case err := <-served:
+			served <- err
+			return err
+		}
+	}
+}
+
+const sourceID = "web"
+
+func columns() mapping.Columns {
+	return mapping.Columns{mapping.Path("id", "id", mapping.RawString()), mapping.Path("event", "event"), mapping.Datetime("received_at")}
+}
+
+// define makes the source, with its table, if no node has done it yet. It returns the path that events are sent to.
+func define(ctx context.Context, cat *catalog.Catalog) (path string, err error) {
+	by := catalog.By{Type: "system"}
+	finish := func(task catalog.Task, err error) error {
+		if err == nil {
+			task, err = cat.Wait(ctx, task.ID)
+		}
+		if err == nil && task.Status != catalog.Succeeded {
+			err = errors.New(task.Failure)
+		}
+		return err
+	}
+	source, err := cat.Source(sourceID)
+	if err != nil {
+		if err := finish(cat.CreateSource(by, catalog.SourceSpec{ID: sourceID, Name: sourceID, Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
+			{Name: "events", TableID: tableID, Columns: columns()},
+		}})); err != nil {
+			return "", err
+		}
+		// Small loads, so that a short run shows all levels at work.
+		if err := finish(cat.ChangeSettings(by, catalog.Ref{Source: sourceID}, "small loads", []catalog.SettingChange{
+			{Key: "storage.level.staging.upload.trigger.interval", Value: json.RawMessage(`"1s"`)},
+			{Key: "storage.level.target.import.trigger.count", Value: json.RawMessage(`1`)},
+		})); err != nil {
+			return "", err
+		}
+		if source, err = cat.Source(sourceID); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("/stream/1/%s/%s", source.ID, source.Secret), nil
+}
+
+// ready asks a node whether it is ready.
+func ready(ctx context.Context, client *http.Client, address string) (readiness, error) {
+	var r readiness
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readiness-check", nil)
+	if err != nil {
+		return r, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	return r, json.NewDecoder(resp.Body).Decode(&r)
+}
+
+// readiness is the answer of a node.
+type readiness struct {
+	Instance          string
+	Epoch             uint64
+	Ready             bool
+	Missing           string
+	Adopting, Adopted []string
+}

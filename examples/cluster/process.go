@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// process is a node as the process that starts it sees it. One goroutine starts and ends it.
+type process struct {
+	nodeConfig
+	// lost is told why the node has lost its instance, and failed how the process has ended if nobody ended it.
+	lost   func(why string)
+	failed func(error)
+
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	over  *atomic.Bool  // it was asked to end, or is killed
+	ended chan struct{} // closed when the process is gone
+	err   error         // how it ended, valid from then on
+
+	mu      sync.Mutex
+	told    message
+	status  readiness
+	what    string        // what was done to it, for people; empty if nothing
+	changed chan struct{} // closed when one of them changes
+}
+
+func newProcess(cfg nodeConfig, lost func(string), failed func(error)) *process {
+	return &process{nodeConfig: cfg, lost: lost, failed: failed, changed: make(chan struct{})}
+}
+
+// start starts the process. It does not wait until the node serves.
+func (p *process) start() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	env, err := json.Marshal(p.nodeConfig)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), nodeEnv+"="+string(env))
+	cmd.Stderr = os.Stderr
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.cmd, p.ended, p.over = cmd, make(chan struct{}), new(atomic.Bool)
+	go func(over *atomic.Bool, ended chan struct{}) {
+		defer close(ended)
+		for in := json.NewDecoder(stdout); ; {
+			var m message
+			if in.Decode(&m) != nil { // a killed node may leave half a line
+				break
+			}
+			if m.Lost != "" {
+				p.lost(m.Lost)
+			}
+			p.set(func() { p.told = m })
+		}
+		p.err = cmd.Wait()
+		p.set(func() { p.told, p.status = message{}, readiness{} })
+		if !over.Load() {
+			p.failed(fmt.Errorf("node %s has ended by itself: %v; see %s", p.Name, p.err, p.logPath()))
+		}
+	}(p.over, p.ended)
+	return nil
+}
+
+// set changes what is known of the node.
+func (p *process) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// url is where events are sent; empty while the node does not serve.
+func (p *process) url() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.told.Events
+}
+
+// await waits until what is known of the node meets a condition. It fails when the process ends by itself.
+func (p *process) await(ctx context.Context, what string, met func() bool) error {
+	for {
+		p.mu.Lock()
+		ok, changed, missing := met(), p.changed, p.status.Missing
+		p.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("node %s is not %s: %w: %s; see %s", p.Name, what, context.Cause(ctx), missing, p.logPath())
+		}
+	}
+}
+
+func (p *process) awaitReady(ctx context.Context) error {
+	return p.await(ctx, "ready", func() bool { return p.status.Ready })
+}
+
+// kill ends the node in the middle of whatever it does.
+func (p *process) kill() {
+	p.set(func() { p.what = "killed" })
+	p.over.Store(true)
+	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	<-p.ended
+}
+
+// flush lets the node move its rows to the table, and waits.
+func (p *process) flush(ctx context.Context) error {
+	if _, err := io.WriteString(p.stdin, "flush\n"); err != nil {
+		return err
+	}
+	return p.await(ctx, "empty", func() bool { return p.told.Flushed })
+}
+
+// stop ends the node in good order; after a while it is killed.
+func (p *process) stop() error {
+	p.over.Store(true)
+	p.stdin.Close()
+	timer := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	<-p.ended
+	if p.err != nil {
+		return fmt.Errorf("node %s ended badly: %w; see %s", p.Name, p.err, p.logPath())
+	}
+	return nil
+}
+
+// wipe removes the disk of a node that does not run.
+func (p *process) wipe() error {
+	p.set(func() { p.what = "wiped" })
+	return os.RemoveAll(p.folder())
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/internal/program/show"
+)
+
+// screen writes what happens, and a line with the state of all.
+type screen struct {
+	mu    sync.Mutex
+	out   io.Writer
+	line  *show.Progress
+	shown bool
+	begin time.Time
+}
+
+func newScreen(out io.Writer) *screen {
+	return &screen{out: out, line: show.NewProgress(out), begin: time.Now()}
+}
+
+// say writes a line that stays.
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLine()
+	fmt.Fprintf(s.out, "%6.1fs  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (s *screen) show(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line.Show("%6.1fs  %s", time.Since(s.begin).Seconds(), text)
+	s.shown = true
+}
+
+func (s *screen) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLine()
+}
+
+func (s *screen) endLine() {
+	if s.shown {
+		s.line.End()
+		s.shown = false
+	}
+}
+
+// table is the table as it was read last.
+type table struct {
+	path string
+
+	mu      sync.Mutex
+	rows    map[string]int
+	err     error
+	changed chan struct{} // closed when it is read again
+}
+
+func newTable(path string) *table { return &table{path: path, changed: make(chan struct{})} }
+
+func (t *table) read() (rows int) {
+	read, err := stored(t.path)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows, t.err = read, err
+	close(t.changed)
+	t.changed = make(chan struct{})
+	return len(read)
+}
+
+func (t *table) changes() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changed
+}
+
+// await waits until the table has all ids.
+func (t *table) await(ctx context.Context, ids []string) error {
+	for {
+		t.mu.Lock()
+		missing, err, changed := lacks(t.rows, ids), t.err, t.changed
+		t.mu.Unlock()
+		if err != nil || missing == 0 {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("the table lacks %d of %d rows: %w", missing, len(ids), context.Cause(ctx))
+		}
+	}
+}
+
+// watch asks all nodes how they are, reads the table, and shows both, until ctx ends.
+func (r *runner) watch(ctx context.Context) {
+	client := &http.Client{Timeout: time.Second}
+	for ctx.Err() == nil {
+		begin := time.Now()
+		var asking sync.WaitGroup
+		for _, p := range r.nodes {
+			asking.Go(func() { p.ask(ctx, client) })
+		}
+		asking.Wait()
+		rows := r.table.read()
+		var nodes strings.Builder
+		for _, p := range r.nodes {
+			fmt.Fprintf(&nodes, "%s %-14s ", p.Name, p.state())
+		}
+		r.screen.show(fmt.Sprintf("%sacknowledged %d/%d   in the table %d", nodes.String(), r.sent.Load(), r.n, rows))
+		select {
+		case <-time.After(max(200*time.Millisecond, 4*time.Since(begin))): // a large table takes a while
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ask asks the node how it is.
+func (p *process) ask(ctx context.Context, client *http.Client) {
+	p.mu.Lock()
+	address, started := p.told.Address, p.told
+	p.mu.Unlock()
+	var status readiness
+	if address != "" {
+		if found, err := ready(ctx, client, address); err == nil {
+			status = found
+		} else {
+			status.Missing = err.Error()
+		}
+	}
+	p.set(func() {
+		if p.told == started { // else the answer is of the process before
+			p.status = status
+		}
+	})
+}
+
+// state says in a word how the node is.
+func (p *process) state() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.status.Adopting) > 0:
+		return "moves " + strings.Join(p.status.Adopting, ", ")
+	case p.status.Ready:
+		return "ready"
+	case p.what != "":
+		return p.what
+	}
+	return "not ready"
+}
+
+func (p *process) instance() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status.Instance
+}
