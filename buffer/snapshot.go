@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // Snapshot writes a copy of the local level into a new folder, for [Restore] to begin with instead of batch 1 of the [Changelog].
 // Unlike [Buffer.Checkpoint] it closes no file and holds up no commit. It returns which batches are in the copy. The copy has the
-// batches whose rows were acknowledged before the call, and may have later ones, also such that the changelog has not confirmed yet:
-// do not rely on a copy before the changelog has its last batch.
+// batches whose rows were acknowledged before the call, and may have later ones. All of them are on the local disk, but the changelog may
+// not have confirmed the last ones: use the copy when it has, and remove it if the process ends before.
 //
 // Only Restore takes the copy, since rows of one id are still to come in the original: Open refuses it, [Inspect] does not. On one
 // file system its tables are links. They keep room that the local level gives back, and that MaxDiskBytes does not count, until the
@@ -44,6 +46,10 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 	}
 	defer o.Release()
 	err = o.Checkpoint(dir, func(partial string) error {
+		// The copy may have batches whose sync is under way. If that failed, other batches would get their numbers.
+		if err := cmp.Or(o.DB.LogData(nil, pebble.Sync), o.Failure()); err != nil {
+			return err
+		}
 		var version int
 		var err error
 		if at, version, err = b.copied(partial); err != nil {
@@ -57,8 +63,8 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 		}
 		return context.Cause(ctx)
 	})
-	if o.Failure() != nil {
-		err = errors.Join(b.Ready(), err)
+	if err != nil && o.Failure() != nil {
+		err = cmp.Or(b.failure(), error(&FailedError{Err: err}))
 	}
 	return at, err
 }

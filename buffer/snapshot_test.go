@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
@@ -121,4 +122,82 @@ func TestSnapshotRefuses(t *testing.T) {
 		b = openAt(t, "data", opts)
 		refused("without a changelog", func(err error) bool { return err != nil && strings.Contains(err.Error(), "no changelog") })
 	})
+}
+
+// stalledSyncs is a disk on which, once a copy has begun, the logs in data are written but not synced.
+type stalledSyncs struct {
+	vfs.FS
+	begun   func()
+	stalled atomic.Bool
+	end     chan error
+}
+
+func (d *stalledSyncs) MkdirAll(dir string, perm fs.FileMode) error {
+	if strings.HasPrefix(dir, "copy") && !d.stalled.Swap(true) {
+		d.begun()
+	}
+	return d.FS.MkdirAll(dir, perm)
+}
+
+func (d *stalledSyncs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, c)
+	if strings.HasPrefix(name, "data") && strings.HasSuffix(name, ".log") && err == nil {
+		f = &stalledSync{f, d}
+	}
+	return f, err
+}
+
+type stalledSync struct {
+	vfs.File
+	disk *stalledSyncs
+}
+
+func (f *stalledSync) SyncData() error {
+	if f.disk.stalled.Load() {
+		return <-f.disk.end
+	}
+	return f.File.SyncData()
+}
+
+// A batch that is copied before its sync has failed is in no snapshot: its number may become another batch's.
+func TestSnapshotIsOnDisk(t *testing.T) {
+	for name, failure := range map[string]error{"the sync succeeds": nil, "the sync fails": syscall.EIO} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem, log := buffertest.NewMemory(), newFakeLog(t)
+				opts := replicated(mem, log)
+				disk := &stalledSyncs{FS: localdisk.Of(opts), end: make(chan error)}
+				b := openAt(t, "data", localdisk.On(opts, vfs.FS(disk)))
+				s := define(t, b, "a")
+				put(t, b, s, 0, 5)
+				had := log.len()
+				disk.begun = func() {
+					begin(t, b, s, 5)
+					<-time.After(time.Second)
+				}
+				type result struct {
+					at  buffer.LogPosition
+					err error
+				}
+				done := make(chan result, 1)
+				go func() {
+					at, err := b.Snapshot(t.Context(), "copy")
+					done <- result{at, err}
+				}()
+				pass(time.Minute)
+				if len(done) > 0 {
+					t.Fatal("the snapshot does not wait for the sync of what is in it")
+				}
+				disk.stalled.Store(false)
+				disk.end <- failure
+				r := <-done
+				if failed := (*buffer.FailedError)(nil); failure != nil && !errors.As(r.err, &failed) {
+					t.Errorf("batch %d, error %v, want a FailedError", r.at.Number, r.err)
+				} else if failure == nil && (r.err != nil || int(r.at.Number) != had+1) {
+					t.Errorf("batch %d, error %v, want batch %d", r.at.Number, r.err, had+1)
+				}
+				pass(time.Hour)
+			})
+		})
+	}
 }

@@ -118,7 +118,7 @@ func (d *drainage) retry(ctx context.Context, text string, try func() error) err
 	})
 }
 
-// move restores the instance and moves its rows to their tables. Each call begins anew: what a call before has done is in the log.
+// move restores the instance and moves its rows to their tables. Each call starts over: what a call before has done is in the log.
 // Nothing outside begins before the log has a marker of the engine, which appends one when it is opened.
 func (d *drainage) move(ctx context.Context) error {
 	if err := d.disk().RemoveAll(d.dir); err != nil {
