@@ -139,12 +139,20 @@ type readiness struct {
 	Adopting, Adopted       []string
 }
 
-// define makes the source at a node.
-func (c *nodes) define(i int) {
+var columns = mapping.Columns{mapping.Path("id", "id", mapping.RawString())}
+
+// define makes the source at each node.
+func (c *nodes) define() {
 	c.t.Helper()
-	cat := c.list[i].Catalog()
+	for _, n := range c.list {
+		c.defineAt(n.Catalog())
+	}
+}
+
+func (c *nodes) defineAt(cat *catalog.Catalog) {
+	c.t.Helper()
 	task, err := cat.CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
-		Name: "events", TableID: tableID, Columns: mapping.Columns{mapping.Path("id", "id", mapping.RawString())},
+		Name: "events", TableID: tableID, Columns: columns,
 	}}})
 	if err == nil {
 		task, err = cat.Wait(c.t.Context(), task.ID)
@@ -183,8 +191,8 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 			want = append(want, id)
 		}
 	}
+	c.define()
 	for i := range c.list {
-		c.define(i)
 		send(i, 5)
 	}
 	lost := get[readiness](t, c.list[0], "/readiness-check")
