@@ -60,7 +60,7 @@ func (c *checkpointer) due(ctx context.Context, trimmed bool) (bool, error) {
 //	trim         up to the batch from which the log is read behind the checkpoint
 //	remove       the checkpoint before, which nobody can find any more
 //
-// After a failure all begins anew, with another snapshot.
+// After a failure all begins again, with another snapshot.
 func (c *checkpointer) make(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {
 		return err
