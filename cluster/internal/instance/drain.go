@@ -132,6 +132,7 @@ func (d *drainage) move(ctx context.Context) error {
 	}
 	log := newLog(d.opts.Log, d.k, d.opts.Node, d.log)
 	defer log.close()
+	defer context.AfterFunc(ctx, func() { log.end(context.Cause(ctx)) })()
 	o := d.opts.Engine
 	o.Changelog = log
 	o.Meter = nil // it has the engine of the node's own instance

@@ -70,6 +70,7 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 				l.mu.Lock()
 				l.appender = a
 				l.mu.Unlock()
+				context.AfterFunc(l.ctx, a.Close) // an opening that waits for the log ends
 				l.keeper.SetReleased(a.State().Released.Number)
 				return
 			}
