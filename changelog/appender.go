@@ -186,7 +186,7 @@ func (p *Pending) Wait(ctx context.Context) error {
 //   - ErrAhead: the store has batches that the log lacks, and Local does not yield them. Nobody was told that they are released. Restore the
 //     store without them, from a checkpoint and the log.
 //   - ErrTrimmed: the store is too old. Restore a checkpoint.
-//   - ErrHole: an entry is missing or damaged. Another replica may have it.
+//   - ErrHole: an entry is missing or damaged, for all replicas if the log is an [Elector].
 //   - ErrMissing: there is no log, which is never the same as an empty one.
 //   - Others: the log did not answer, or an error of Local or Apply.
 func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) {

@@ -58,5 +58,5 @@
 //
 // # What is left to others
 //
-// Drivers implement [Log] and [Owners].
+// Drivers implement [Log] and [Owners], and [Elector] where a stream has several replicas.
 package changelog

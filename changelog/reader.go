@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 )
 
@@ -27,44 +28,36 @@ type StoredBatch struct {
 	Data []byte // of all parts together
 }
 
-// HoleError says where a log cannot be read on. It is [ErrHole].
-type HoleError struct {
-	// Position of the entry that does not fit.
-	Position Position
-	// Number of the batch that should follow.
-	Number uint64
-	// Reason says what does not fit.
-	Reason string
-}
-
-func (e *HoleError) Error() string {
-	return fmt.Sprintf("%v at position %d, where batch %d should follow: %s", ErrHole, e.Position, e.Number, e.Reason)
-}
-
-// Unwrap returns [ErrHole].
-func (e *HoleError) Unwrap() error { return ErrHole }
-
 // Batches yields in order the batches behind a point that count, up to the end of the log when it was called. It skips what is void
 // and nothing else (see the package comment for the rule). It ends with [ErrWentBack] if the log no longer has the batch of
-// the point, with a [*HoleError] where an entry does not fit, and with the errors of [Log.Read].
+// the point, with a [*HoleError] where an entry does not fit, and with the errors of [Log.Read]. It ends with [ErrHole] only when all
+// replicas of an [Elector] have the hole.
 //
 // The last batches may still become void if an older writer is not fenced: see [OpenAppender] for an end that is certain.
 func Batches(ctx context.Context, log Log, instance string, after Point) iter.Seq2[StoredBatch, error] {
 	return func(yield func(StoredBatch, error) bool) {
-		r := newReader(after)
-		for e, err := range entriesBehind(ctx, log, instance, after, 0) {
-			var b StoredBatch
-			complete := false
-			if err == nil {
-				b, complete, err = r.add(e)
+		at := after
+		err := withAnyLeader(ctx, log, instance, slog.New(slog.DiscardHandler), func() error {
+			r := newReader(at)
+			for e, err := range entriesBehind(ctx, log, instance, at, 0) {
+				if err != nil {
+					return err
+				}
+				b, complete, err := r.add(e)
+				if err != nil {
+					return err
+				}
+				if complete {
+					if !yield(b, nil) {
+						return nil
+					}
+					at = b.Point
+				}
 			}
-			if err != nil {
-				yield(StoredBatch{}, err)
-				return
-			}
-			if complete && !yield(b, nil) {
-				return
-			}
+			return nil
+		})
+		if err != nil {
+			yield(StoredBatch{}, err)
 		}
 	}
 }

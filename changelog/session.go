@@ -76,7 +76,9 @@ func (a *Appender) open(ctx context.Context, apply func(context.Context, StoredB
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	if err := a.catchUp(ctx, w.Marker(), epoch, apply); err != nil {
+	if err := withAnyLeader(ctx, a.opts.Log, a.opts.Instance, a.opts.Logger, func() error {
+		return a.catchUp(ctx, w.Marker(), epoch, apply)
+	}); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	a.mu.Lock()

@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"restored", "went back", "incomplete", "void", "no majority", "hole", "full", "checkpointed", "not checkpointed",
+		"restored", "went back", "incomplete", "void", "no majority", "hole", "asked others", "full", "checkpointed", "not checkpointed",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -426,6 +426,7 @@ func (s *simulation) logger() *slog.Logger { return slog.New(slog.NewTextHandler
 func (s *simulation) Write(line []byte) (int, error) {
 	for words, what := range map[string]string{
 		"level=WARN": "suspect", "level=INFO": "works again", "level=ERROR": "cannot go on", changelog.ErrFull.Error(): "full",
+		"another leader": "asked others",
 	} {
 		if strings.Contains(string(line), words) {
 			s.saw(what)

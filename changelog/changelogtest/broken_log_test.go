@@ -22,6 +22,8 @@ type brokenLog struct {
 	read   func(ctx context.Context, l *Log, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error]
 	stat   func(s *changelog.Stat, instance string)
 	writer func(l *Log, instance string, w brokenWriter) changelog.Writer
+	// leaders replaces what Leaders yields.
+	leaders func(yield func(string, error) bool, name string, err error) bool
 }
 
 func (b *brokenLog) Create(ctx context.Context, instance string) error {
@@ -56,6 +58,19 @@ func (b *brokenLog) Stat(ctx context.Context, instance string) (changelog.Stat, 
 		b.stat(&s, instance)
 	}
 	return s, err
+}
+
+func (b *brokenLog) Leaders(ctx context.Context, instance string) iter.Seq2[string, error] {
+	if b.leaders == nil {
+		return b.Log.Leaders(ctx, instance)
+	}
+	return func(yield func(string, error) bool) {
+		for name, err := range b.Log.Leaders(ctx, instance) {
+			if !b.leaders(yield, name, err) {
+				return
+			}
+		}
+	}
 }
 
 // brokenWriter is a writer whose operations a test replaces.
@@ -341,6 +356,16 @@ func TestBrokenLogIsCaught(t *testing.T) {
 					return w.Append(r)
 				}
 				return &w
+			},
+		}},
+		"a replica leads twice": {caughtBy: "Leaders", says: "once", log: brokenLog{
+			leaders: func(yield func(string, error) bool, name string, err error) bool {
+				return yield(name, err) && yield(name, err)
+			},
+		}},
+		"nobody says that no replica can be asked": {caughtBy: "Leaders", says: "nobody leads it", log: brokenLog{
+			leaders: func(yield func(string, error) bool, name string, err error) bool {
+				return err == nil && yield(name, nil)
 			},
 		}},
 		"close does nothing": {caughtBy: "Close", says: "appended after Close", log: brokenLog{

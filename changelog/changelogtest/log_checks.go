@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,6 +381,45 @@ func twoStreams(b *logBench) {
 		}
 	}
 	b.expectRead(one.Marker()+1, records...)
+}
+
+// Of a driver that can make other replicas lead.
+func leadersFollow(b *logBench) {
+	elector, ok := b.log.(changelog.Elector)
+	if !ok {
+		b.t.Skipf("the log is no changelog.Elector")
+	}
+	var begin changelog.Position
+	var records []changelog.Record
+	leaders := func(ctx context.Context) (names []string, err error) {
+		for name, err := range elector.Leaders(ctx, b.instance) {
+			if err != nil {
+				return names, err
+			}
+			if name == "" || slices.Contains(names, name) {
+				b.t.Fatalf("Leaders yields %q after %q: name each of the other replicas, once", name, names)
+			}
+			names = append(names, name)
+			b.expectRead(begin, records...)
+		}
+		return names, nil
+	}
+	_, err := leaders(b.ctx)
+	b.expectError("Leaders of a stream that does not exist", err, changelog.ErrMissing, "nobody leads it")
+	w := b.created()
+	records = first.batches(1, 5)
+	begin = b.append(w, records...)[0]
+	_, err = leaders(ended())
+	b.expectError("Leaders with a context that has ended", err, context.Canceled, "wrap the error of the context, and return at once")
+	names, err := leaders(b.ctx)
+	if err != nil {
+		b.t.Fatalf("Leaders = %v after %q, want nil: nothing is wrong with the cluster", err, names)
+	}
+	for range elector.Leaders(b.ctx, b.instance) {
+		break // who has found it
+	}
+	again := owner{2, "node-2"}
+	b.append(b.open(again), again.batches(6, 2)...)
 }
 
 func deleteThenCreate(b *logBench) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -26,7 +27,10 @@ type Log struct {
 	streams map[string]*stream // guarded by the lock of net
 }
 
-var _ changelog.Log = (*Log)(nil)
+var _ interface {
+	changelog.Log
+	changelog.Elector
+} = (*Log)(nil)
 
 // NewLog returns a log without streams. Equal seeds draw equal faults, if the calls come in the same order.
 func NewLog(seed uint64, f Faults) *Log {
@@ -144,6 +148,30 @@ func (l *Log) with(instance string, do func(s *stream)) {
 func (l *Log) Elect(instance string, replica int) (done bool) {
 	l.with(instance, func(s *stream) { done = s.elect(replica) })
 	return done
+}
+
+// Leaders implements [changelog.Elector]. A replica that lacks committed entries cannot lead.
+func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		leader, err := onStream(ctx, l, instance, func(s *stream, answer func(int, error)) { answer(s.leader, nil) })
+		for i := 1; err == nil && i < replicas; i++ {
+			next := (leader + i) % replicas
+			name := fmt.Sprint("replica ", next)
+			_, err = onStream(ctx, l, instance, func(s *stream, answer func(struct{}, error)) {
+				if s.replica[next].away || !s.elect(next) {
+					answer(struct{}{}, fmt.Errorf("%s is away or lags", name))
+					return
+				}
+				answer(struct{}{}, nil)
+			})
+			if err == nil && !yield(name, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield("", err)
+		}
+	}
 }
 
 // Cut keeps replicas from getting what the leader has, until heal is called. Without two of three nothing is

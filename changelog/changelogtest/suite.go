@@ -58,6 +58,7 @@ var logChecks = []logCheck{
 	{"Records", recordsReturn},
 	{"Stat", statFollows},
 	{"TwoStreams", twoStreams},
+	{"Leaders", leadersFollow},
 	{"Delete", deleteThenCreate},
 	{"Close", closeWriter},
 	{"Goroutines", logGoroutines},

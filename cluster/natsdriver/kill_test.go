@@ -43,18 +43,7 @@ func serve(arg string) error {
 // moveLeader makes a server the leader of the stream of an instance.
 func moveLeader(t *testing.T, l *Log, instance string, server int) {
 	t.Helper()
-	name := theCluster(t).Options(server).Name
-	stream, err := l.name(instance)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := clustertest.Eventually(func() error {
-		if leader(t, l, instance) == server {
-			return nil
-		}
-		_, err := l.conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, fmt.Appendf(nil, `{"placement":{"preferred":%q}}`, name), attempt)
-		return fmt.Errorf("%s does not lead (%w)", name, err)
-	}); err != nil {
+	if err := clustertest.Eventually(func() error { return l.lead(t.Context(), instance, theCluster(t).Options(server).Name) }); err != nil {
 		t.Fatal(err)
 	}
 }

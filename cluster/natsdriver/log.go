@@ -21,7 +21,10 @@ type Log struct {
 	options Options
 }
 
-var _ changelog.Log = (*Log)(nil)
+var _ interface {
+	changelog.Log
+	changelog.Elector
+} = (*Log)(nil)
 
 // NewLog returns the logs on the servers of a connection. It sends nothing. The caller closes the connection after all writers.
 func NewLog(conn *nats.Conn, o Options) (*Log, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/changelog"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -17,8 +18,8 @@ const (
 	readMessages = 4096
 )
 
-// Read implements [changelog.Log]. It reads one replica, so a hole may be only there: another call may read another one. It keeps up to
-// 32 MB in memory.
+// Read implements [changelog.Log]. It reads the replicas that the servers choose, and gets from the leader what one of them lacks. It
+// keeps up to 32 MB in memory.
 func (l *Log) Read(ctx context.Context, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
 	return func(yield func(changelog.Entry, error) bool) {
 		next, err := l.read(ctx, instance, max(from, 1), yield)
@@ -38,6 +39,15 @@ func (l *Log) read(ctx context.Context, instance string, next changelog.Position
 	if next <= last && (info.State.Msgs == 0 || uint64(next) < info.State.FirstSeq) {
 		return next, changelog.ErrTrimmed
 	}
+	take := func(header nats.Header, data []byte) (more bool, err error) {
+		r, err := changelog.ParseFields(header.Get)
+		if err != nil {
+			return false, fmt.Errorf("%w: %w", changelog.ErrHole, err)
+		}
+		r.Data = data
+		next++
+		return yield(changelog.Entry{Position: next - 1, Record: r}, nil), nil
+	}
 	for next <= last {
 		chunk, err := answered(ctx, l.options, func(ctx context.Context) ([]jetstream.Msg, error) {
 			return fetch(ctx, stream, uint64(next), int(min(last-next+1, readMessages)))
@@ -50,17 +60,19 @@ func (l *Log) read(ctx context.Context, instance string, next changelog.Position
 			if err != nil {
 				return next, err
 			}
-			if at := changelog.Position(meta.Sequence.Stream); at != next {
-				return next, l.lost(ctx, instance, next, fmt.Errorf("%w: the next record is at %d", changelog.ErrHole, at))
+			for next < changelog.Position(meta.Sequence.Stream) { // the replica lacks it
+				m, err := answered(ctx, l.options, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+					return stream.GetMsg(ctx, uint64(next))
+				})
+				if err != nil {
+					return next, l.lost(ctx, instance, next, err)
+				}
+				if more, err := take(m.Header, m.Data); !more {
+					return next, err
+				}
 			}
-			r, err := changelog.ParseFields(m.Headers().Get)
-			if err != nil {
-				return next, fmt.Errorf("%w: %w", changelog.ErrHole, err)
-			}
-			r.Data = m.Data()
-			next++
-			if !yield(changelog.Entry{Position: next - 1, Record: r}, nil) {
-				return next, nil
+			if more, err := take(m.Headers(), m.Data()); !more {
+				return next, err
 			}
 		}
 	}
@@ -99,6 +111,9 @@ func fetch(ctx context.Context, stream jetstream.Stream, from uint64, n int) (ch
 		if meta.Sequence.Stream >= from { // a replica that lags begins at its own end
 			chunk = append(chunk, m)
 		}
+		if meta.Sequence.Stream >= from+uint64(n)-1 { // a replica that lost some sends fewer
+			break
+		}
 	}
 	if len(chunk) > 0 {
 		return chunk, nil
@@ -109,7 +124,7 @@ func fetch(ctx context.Context, stream jetstream.Stream, from uint64, n int) (ch
 	return nil, errors.New("the replica has not sent the next record")
 }
 
-// lost says why the record at a position does not come: the stream is gone, the record was trimmed, or err.
+// lost says why the record at a position does not come: the stream is gone, the record was trimmed, the leader has a hole, or err.
 func (l *Log) lost(ctx context.Context, instance string, at changelog.Position, err error) error {
 	_, info, infoErr := l.stream(ctx, instance)
 	switch {
@@ -117,6 +132,8 @@ func (l *Log) lost(ctx context.Context, instance string, at changelog.Position, 
 		return infoErr
 	case infoErr == nil && uint64(at) < info.State.FirstSeq:
 		return changelog.ErrTrimmed
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return fmt.Errorf("%w: %w", changelog.ErrHole, err)
 	}
 	return err
 }

@@ -1,0 +1,55 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+)
+
+// HoleError says where a log cannot be read on. It is [ErrHole].
+type HoleError struct {
+	// Position of the entry that does not fit.
+	Position Position
+	// Number of the batch that should follow.
+	Number uint64
+	// Reason says what does not fit.
+	Reason string
+}
+
+func (e *HoleError) Error() string {
+	return fmt.Sprintf("%v at position %d, where batch %d should follow: %s", ErrHole, e.Position, e.Number, e.Reason)
+}
+
+// Unwrap returns [ErrHole].
+func (e *HoleError) Unwrap() error { return ErrHole }
+
+// Elector is a [Log] whose streams have replicas, one of which leads. [OpenAppender] and [Batches] use it when they come to a hole: the
+// replica that leads may have lost what others have.
+type Elector interface {
+	// Leaders makes one after the other of the replicas lead that do not lead now, and yields the name of each when it does. What Read
+	// yields afterwards comes from there, or is what that replica has as well. An error says that one of them could not be
+	// asked; a stream of one replica has no others.
+	Leaders(ctx context.Context, instance string) iter.Seq2[string, error]
+}
+
+// withAnyLeader calls read until it comes to no hole, with each replica of the stream as the leader. An error is ErrHole only if none of
+// them has what is missing: one that cannot be asked may have it.
+func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.Logger, read func() error) error {
+	err := read()
+	elector, ok := log.(Elector)
+	if !ok || !errors.Is(err, ErrHole) {
+		return err
+	}
+	for leader, failed := range elector.Leaders(ctx, instance) {
+		if failed != nil {
+			return fmt.Errorf("the log has a hole for one replica (%v), and not all others can be asked: %w", err, failed)
+		}
+		logger.Warn("the log has a hole; it is read with another leader", "leader", leader, "error", err)
+		if err = read(); !errors.Is(err, ErrHole) {
+			return err
+		}
+	}
+	return err
+}
