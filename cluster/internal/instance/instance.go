@@ -72,7 +72,7 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 // newName returns a name that no instance has had.
 func newName(node string) string { return node + "-" + strings.ToLower(rand.Text()[:8]) }
 
-// fencedError ends an opening: the instance has another owner, which has the epoch.
+// fencedError ends an opening: the instance has another owner. The epoch is this process's last one or the other owner's.
 type fencedError struct {
 	instance string
 	epoch    uint64
@@ -102,6 +102,9 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 		return nil, err
 	}
 	defer func() {
+		if errors.Is(err, changelog.ErrFenced) {
+			err = &fencedError{name, i.keeper.Owner().Epoch, err}
+		}
 		if err != nil {
 			i.keeper.Close()
 		}
@@ -160,8 +163,8 @@ func (i *Instance) checkLog(ctx context.Context) (stat changelog.Stat, err error
 	}
 }
 
-// openEngine opens the engine on the log. lost: its folder was, and is restored first. A folder that the log does not continue is
-// set aside and restored too, once.
+// openEngine opens the engine on the log. lost: its folder was, and is restored first. A folder that the log does not continue is set
+// aside and restored too, once.
 func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 	name, restored := i.keeper.Instance(), false
 	dir := i.folder.data(name)
@@ -171,36 +174,30 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 				return backoff.Permanent(err)
 			}
 			if err := restore(ctx, dir, i.keeper, i.opts); err != nil {
-				return i.reaction(err, !isDamage(err))
+				if errors.Is(err, changelog.ErrFenced) || isDamage(err) {
+					err = backoff.Permanent(err)
+				}
+				return err
 			}
 			lost, restored = false, true
 		}
 		err := i.tryEngine(ctx, dir)
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
-		}
-		if !restored && mustRestore(err) {
+		case !restored && mustRestore(err):
 			i.opts.Logger.Warn("the local level is set aside and restored from its checkpoint and its log", "instance", name, "error", err)
 			lost = true
+		case i.log.failure == nil || errors.Is(err, changelog.ErrFenced) || isDamage(err):
+			err = backoff.Permanent(err)
 		}
-		return i.reaction(err, lost || i.log.failure != nil && !isDamage(err))
+		return err
 	})
 }
 
 // mustRestore reports whether the log does not continue a local level as it is.
 func mustRestore(err error) bool {
 	return errors.Is(err, changelog.ErrAhead) || errors.Is(err, changelog.ErrTrimmed) || errors.As(err, new(*buffer.StoreDamageError))
-}
-
-// reaction marks an error of opening or restoring the engine: with another owner, this instance has ended; what may pass is tried again.
-func (i *Instance) reaction(err error, passes bool) error {
-	switch {
-	case errors.Is(err, changelog.ErrFenced):
-		return backoff.Permanent(&fencedError{i.keeper.Instance(), i.keeper.Owner().Epoch, err})
-	case passes:
-		return err
-	}
-	return backoff.Permanent(err)
 }
 
 // tryEngine makes one attempt to open the engine.
@@ -268,10 +265,11 @@ func (i *Instance) Engine() *forebay.Engine { return i.engine }
 // Keeper returns what holds the instance for this process. Close closes it.
 func (i *Instance) Keeper() *changelog.Keeper { return i.keeper }
 
-// Done is closed when another owner has the instance, and with Close. In the first case: close the instance and open the folder again.
+// Done is closed with Close, and when the instance cannot go on. Then close it, and open the folder again.
 func (i *Instance) Done() <-chan struct{} { return i.ctx.Done() }
 
-// Err returns nil until Done is closed. After that it is [forebay.ErrClosed], or an error that wraps [changelog.ErrFenced].
+// Err returns nil until Done is closed. After that it is [forebay.ErrClosed], or why the instance cannot go on: mostly an error that is
+// [changelog.ErrFenced].
 func (i *Instance) Err() error { return context.Cause(i.ctx) }
 
 // Close closes the engine, which stays this node's until another one adopts it: open it again within the lease. Close may be called

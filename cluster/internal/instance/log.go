@@ -26,18 +26,19 @@ type batchLog struct {
 
 	room *room
 
-	// ctx ends with close. Its cause is an error that is [buffer.ErrFenced] if the log is another owner's.
+	// ctx ends with close, and when the log cannot go on behind what the local level holds. Then its cause says why, with [buffer.ErrFenced]
+	// if the log is another owner's.
 	ctx context.Context
 	end context.CancelCauseFunc
 
 	mu       sync.Mutex
-	appender *changelog.Appender // of the last opening; nil before
-	mark     []byte              // what Mark returned, to be written again
-	failure  error               // of the last opening
-	// released is the last batch that an appender before this one released, and kept are the batches behind it that were appended
-	// by this process. Their bytes are still theirs: nobody was told that the log has them.
-	released changelog.Point
-	kept     []buffer.LogBatch
+	appender *changelog.Appender // nil while the log is being opened
+	// kept are the batches that this process appended and of which nobody was told that the log has them. Their bytes are still theirs.
+	kept []buffer.LogBatch
+
+	mark     []byte          // what Mark returned, to be written again
+	failure  error           // of the last opening
+	released changelog.Point // the last batch that an appender before this one released
 }
 
 var errClosed = errors.New("the log of the instance is closed")
@@ -76,7 +77,7 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 			}
 		}
 		if !errors.Is(err, stopped) {
-			l.failure = l.fenced(err)
+			l.failure = l.ended(err)
 			yield(buffer.LogBatch{}, l.failure)
 		}
 	}
@@ -99,7 +100,10 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 		opts.Store.Released = l.released
 	}
 	first := opts.Store.Released.Number + 1
-	kept := slices.DeleteFunc(slices.Clone(l.kept), func(b buffer.LogBatch) bool { return b.Number < first || b.Number > at.Number })
+	l.mu.Lock()
+	l.kept = slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number < first || b.Number > at.Number })
+	kept := slices.Clone(l.kept)
+	l.mu.Unlock()
 	if len(kept) > 0 && kept[0].Number == first && kept[len(kept)-1].Number == at.Number {
 		opts.Local = func(yield func([]byte, error) bool) {
 			for _, b := range kept {
@@ -109,7 +113,6 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 			}
 		}
 	}
-	l.kept = kept
 	return opts, nil
 }
 
@@ -134,25 +137,32 @@ func (l *batchLog) Mark() []byte {
 
 // Append implements [buffer.Changelog].
 func (l *batchLog) Append(number uint64, data []byte) func(context.Context) error {
-	released := l.appender.State().Released.Number
-	l.kept = append(slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number <= released }), buffer.LogBatch{Number: number, Data: data})
+	l.mu.Lock()
+	l.kept = append(l.kept, buffer.LogBatch{Number: number, Data: data})
+	l.mu.Unlock()
 	l.room.add(len(data))
 	p := l.appender.Append(data)
 	return func(ctx context.Context) error {
 		if err := p.Wait(ctx); err != nil {
-			return l.fenced(err)
+			return l.ended(err)
 		}
+		l.mu.Lock()
+		l.kept = slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number <= number })
+		l.mu.Unlock()
 		l.keeper.SetReleased(number)
 		return nil
 	}
 }
 
-// fenced returns an error of package changelog as the buffer's, and notes that the log is another owner's if it says so.
-func (l *batchLog) fenced(err error) error {
-	if errors.Is(err, changelog.ErrFenced) {
+// ended returns an error of package changelog as the buffer's, and ends the log if no attempt to open it can help.
+func (l *batchLog) ended(err error) error {
+	switch {
+	case errors.Is(err, changelog.ErrFenced):
 		err = fmt.Errorf("%w: %w", buffer.ErrFenced, err)
-		l.end(err)
+	case !errors.Is(err, changelog.ErrWentBack) && !mustRestore(err):
+		return err
 	}
+	l.end(err)
 	return err
 }
 

@@ -17,7 +17,8 @@ import (
 // folder has every batch that was ever acknowledged, and what an earlier owner still appends is void. The engine that opens the
 // folder appends another marker.
 //
-// With an error there is no folder. If the error [isDamage] a repetition helps only where another replica has what is missing.
+// Without a checkpoint there is nothing to make: an engine that opens an empty folder gets the whole log. With an error there is no
+// folder either. If the error [isDamage] a repetition helps only where another replica has what is missing.
 func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options) (err error) {
 	owner := k.Owner()
 	if stat, err := o.Log.Stat(ctx, k.Instance()); err != nil {
@@ -25,18 +26,18 @@ func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options) (e
 	} else if owner.Log != "" && stat.ID != owner.Log {
 		return &damageError{fmt.Errorf("the log is %s, and the instance had %s", stat.ID, owner.Log)}
 	}
-	var from string
-	var at buffer.LogPosition
-	if owner.Checkpoint != "" {
-		disk := localdisk.Of(o.Engine.Buffer)
-		from = dir + ".checkpoint"
-		if err := disk.RemoveAll(from); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, disk.RemoveAll(from)) }()
-		if at, err = fetch(ctx, from, k, o); err != nil {
-			return err
-		}
+	if owner.Checkpoint == "" {
+		return nil
+	}
+	disk := localdisk.Of(o.Engine.Buffer)
+	from := dir + ".checkpoint"
+	if err := disk.RemoveAll(from); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, disk.RemoveAll(from)) }()
+	at, err := fetch(ctx, from, k, o)
+	if err != nil {
+		return err
 	}
 	log := newLog(o.Log, k, o.Node, o.Logger)
 	defer log.close()

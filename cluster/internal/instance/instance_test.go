@@ -1,0 +1,393 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/mapping"
+)
+
+// alone runs a test with one node, whose process has acknowledged 50 rows.
+func alone(t *testing.T, play func(w *world, n *worldNode)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.story = testing.Verbose()
+		n := w.node("a")
+		p := n.start()
+		p.put(p.opened(), 50)
+		play(w, n)
+	})
+}
+
+func (n *worldNode) instance() string { return n.runs.opened().Keeper().Instance() }
+
+// goesOn starts a process of a node, which must hold an instance that it had. All its rows get to the table.
+func (n *worldNode) goesOn(as string) {
+	n.w.Helper()
+	p := n.start()
+	i := p.opened()
+	if name := i.Keeper().Instance(); name != as {
+		n.w.Errorf("instance %s goes on as %s", as, name)
+	}
+	p.put(i, 50)
+	if err := i.Engine().FlushAll(n.w.Context()); err != nil {
+		n.w.Error(err)
+	}
+	n.w.check()
+}
+
+// aside returns the folders that were set aside.
+func (n *worldNode) aside() (names []string) {
+	all, err := n.runs.disk.List("node")
+	if err != nil {
+		n.w.Fatal(err)
+	}
+	for _, name := range all {
+		if strings.HasPrefix(name, "fenced-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// A process that ends in order, or is killed, is followed by one that goes on with the instance and its log. No folder is set aside.
+func TestRestart(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprint(killed), func(t *testing.T) {
+			alone(t, func(w *world, n *worldNode) {
+				name := n.instance()
+				if killed {
+					n.kill(noRandom(), false)
+				} else {
+					n.stop()
+					w.processes.Wait()
+				}
+				n.goesOn(name)
+				if names := n.aside(); len(names) > 0 {
+					t.Errorf("%v was set aside", names)
+				}
+			})
+		})
+	}
+}
+
+// What happened to the disk of a node while its process was killed, and whether the folder is set aside and made again from the log.
+func TestRestartWithAnotherDisk(t *testing.T) {
+	copied := func(n *worldNode) *vfs.MemFS {
+		return n.runs.disk.CrashClone(vfs.CrashCloneCfg{})
+	}
+	for name, c := range map[string]struct {
+		play    func(w *world, n *worldNode) *vfs.MemFS
+		restore bool
+	}{
+		"it lacks what the log has": {func(_ *world, n *worldNode) *vfs.MemFS {
+			disk := copied(n)
+			n.runs.put(n.runs.opened(), 50)
+			return disk
+		}, false},
+		"it is older than the log": {func(w *world, n *worldNode) *vfs.MemFS {
+			disk := copied(n)
+			n.checkpoint()
+			return disk
+		}, true},
+		"it has what the log lacks": {func(w *world, n *worldNode) *vfs.MemFS {
+			n.runs.setHooks(func(call string) error {
+				if call == "log append b" || call == "log open" {
+					return changelog.ErrUnknown
+				}
+				return nil
+			}, nil)
+			w.clients.Go(func() { n.runs.put(n.runs.opened(), 1) })
+			synctest.Wait()
+			return copied(n)
+		}, true},
+		"it is damaged": {func(w *world, n *worldNode) *vfs.MemFS {
+			disk := copied(n)
+			corrupt(t, disk, "node/data/"+n.instance()+"/local")
+			return disk
+		}, true},
+		"it is empty but for the name": {func(w *world, n *worldNode) *vfs.MemFS {
+			disk := copied(n)
+			if err := disk.RemoveAll("node/data"); err != nil {
+				t.Fatal(err)
+			}
+			return disk
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alone(t, func(w *world, n *worldNode) {
+				name := n.instance()
+				disk := c.play(w, n)
+				n.kill(noRandom(), false)
+				n.disk = disk
+				n.goesOn(name)
+				if got := len(n.aside()) > 0; got != c.restore {
+					t.Errorf("set aside: %v, want %v", n.aside(), c.restore)
+				}
+			})
+		})
+	}
+}
+
+// corrupt changes a byte in each KiB of the logs of a store.
+func corrupt(t *testing.T, disk vfs.FS, dir string) {
+	t.Helper()
+	names, err := disk.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
+		f, err := disk.OpenReadWrite(disk.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat()
+		for at := int64(100); err == nil && at < info.Size(); at += 1 << 10 {
+			_, err = f.WriteAt([]byte("#"), at)
+		}
+		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The log of an instance that has a record is never made again: it was lost, and rows may be with it.
+func TestLogLost(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		name := n.instance()
+		n.stop()
+		w.processes.Wait()
+		o := (&worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}).options()
+		if err := w.log.Delete(w.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrMissing) {
+			t.Errorf("the log is gone: %v", err)
+		}
+		if err := w.log.Create(w.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
+			t.Errorf("the log was made again: %v", err)
+		}
+	})
+}
+
+// A log that lacks what it had acknowledged is left alone.
+func TestLogWentBack(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		name := n.instance()
+		n.stop()
+		w.processes.Wait()
+		w.log.Rollback(name, 20)
+		o := (&worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}).options()
+		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
+			t.Errorf("%v", err)
+		}
+		if _, err := n.disk.Stat("node/data/" + name + "/local"); err != nil {
+			t.Errorf("the local level is not where it was: %v", err)
+		}
+	})
+}
+
+// Whoever comes back after its instance was adopted, with its disk or from a pause, sets its folder aside and begins a new instance. What
+// it had acknowledged is the adopter's, and it deletes nothing that the adopter needs.
+func TestAdopted(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		t.Run(fmt.Sprint(paused), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				w.story = testing.Verbose()
+				n, other := w.node("a"), w.node("b")
+				p := n.start()
+				p.put(p.opened(), 30)
+				other.start().opened()
+				name := n.instance()
+				first := p.opened()
+				if paused {
+					p.stop()
+					w.clients.Go(func() { p.put(first, 30) }) // under way meanwhile
+				} else {
+					n.kill(noRandom(), false)
+				}
+				w.await("the instance is adopted and drained", func() bool { return w.records()[name].State == changelog.Retired })
+				if paused {
+					p.resume()
+					w.await("the instance ends", func() bool { return first.Err() != nil })
+					if !errors.Is(first.Err(), changelog.ErrFenced) {
+						t.Errorf("it ends with %v", first.Err())
+					}
+					w.await("another instance opens", func() bool { i := p.open(); return i != nil && i != first })
+				} else {
+					n.start()
+				}
+				if n.instance() == name {
+					t.Error("the fenced instance goes on")
+				}
+				if names := n.aside(); len(names) != 1 || !strings.HasPrefix(names[0], "fenced-"+name+"-") {
+					t.Errorf("%v was set aside", names)
+				}
+				n.runs.put(n.runs.opened(), 30)
+				if err := n.runs.opened().Engine().FlushAll(w.Context()); err != nil {
+					t.Error(err)
+				}
+				w.check()
+			})
+		})
+	}
+}
+
+// The process that opens a folder for the first time is killed at each of its calls, in front of it or behind it. The next one goes
+// on, and there is one instance with rows.
+func TestFirstOpenIsKilledAtEachStep(t *testing.T) {
+	for n, done := 0, false; !done; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				w.story = testing.Verbose()
+				node := w.node("a")
+				p := node.start()
+				left := n / 2
+				step := func(call string) error {
+					if left--; left == -1 {
+						node.kill(noRandom(), false)
+						return errDead
+					}
+					return nil
+				}
+				if n%2 == 0 {
+					p.setHooks(step, nil)
+				} else {
+					p.setHooks(nil, step)
+				}
+				w.await("the process is killed, or has opened the instance", func() bool { return !p.alive() || p.open() != nil })
+				if done = p.alive(); done {
+					return
+				}
+				p = node.start()
+				p.put(p.opened(), 10)
+				if err := p.opened().Engine().FlushAll(w.Context()); err != nil {
+					t.Error(err)
+				}
+				w.check()
+			})
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// While the log is away nothing is acknowledged. It comes back, and the instance goes on by itself, without a restored folder: it has the
+// batches that the log lacks.
+func TestLogAway(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		i := n.runs.opened()
+		heal := w.log.Cut(n.instance(), 1, 2)
+		before := len(w.acked)
+		for range 5 {
+			w.clients.Go(func() { n.runs.put(i, 1) })
+		}
+		time.Sleep(20 * time.Second)
+		if len(w.acked) != before {
+			t.Errorf("%d rows were acknowledged meanwhile", len(w.acked)-before)
+		}
+		heal()
+		w.clients.Wait()
+		n.runs.put(i, 50)
+		if len(w.acked) < before+50 {
+			t.Errorf("%d of 50 rows are acknowledged after it came back", len(w.acked)-before)
+		}
+		if err := i.Engine().FlushAll(w.Context()); err != nil {
+			t.Error(err)
+		}
+		w.check()
+		if i.Err() != nil || len(n.aside()) > 0 {
+			t.Errorf("%v; set aside: %v", i.Err(), n.aside())
+		}
+	})
+}
+
+// Open gives up when its context ends, whatever does not answer, and leaves the folder to the next call.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	for _, away := range []string{"owners", "log"} {
+		t.Run(away, func(t *testing.T) {
+			alone(t, func(w *world, n *worldNode) {
+				name := n.instance()
+				n.stop()
+				w.processes.Wait()
+				p := &worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}
+				p.setHooks(func(call string) error {
+					if strings.HasPrefix(call, away) {
+						return errors.New("away")
+					}
+					return nil
+				}, nil)
+				ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+				defer cancel()
+				if i, err := Open(ctx, "node", p.options()); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("%v, %v", i, err)
+				}
+				n.goesOn(name)
+			})
+		})
+	}
+}
+
+// A folder that is open is not opened twice: the second process would fence the first.
+func TestOpenTwice(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		if i, err := Open(w.Context(), "node", n.runs.options()); err == nil {
+			t.Fatalf("%v", i)
+		}
+		n.runs.put(n.runs.opened(), 1)
+		if err := n.runs.opened().Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The options are checked together.
+func TestOptions(t *testing.T) {
+	_, err := Open(t.Context(), "node", Options{Node: "a/b", Lease: time.Second, CheckpointBytes: -1})
+	for _, want := range []string{"Log", "Owners", "a/b", "Lease", "Staging", "Target", "CheckpointBytes"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+}
+
+// After Close the engine takes nothing.
+func TestClose(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		i := n.runs.opened()
+		n.stop()
+		w.processes.Wait()
+		if err := i.Close(); err != nil {
+			t.Error(err)
+		}
+		if !errors.Is(i.Err(), forebay.ErrClosed) {
+			t.Errorf("%v", i.Err())
+		}
+		if _, err := i.Engine().Ingest(w.Context(), "s", mapping.JSON([]byte(`{"id":"x"}`))); !errors.Is(err, buffer.ErrClosed) && !errors.Is(err, forebay.ErrClosed) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func noRandom() *rand.Rand { return rand.New(rand.NewPCG(0, 0)) }
