@@ -69,7 +69,7 @@ func newKeeper(owners Owners, instance, session string, opts LeaseOptions) *Keep
 // An instance that another node has adopted is fenced even if that node is away, because its rows may have moved on without this
 // store.
 func Take(ctx context.Context, owners Owners, instance string, local uint64, opts LeaseOptions) (*Keeper, error) {
-	if err := opts.Validate(); err != nil {
+	if err := errors.Join(opts.Validate(), CheckKey(OwnerKey(instance))); err != nil {
 		return nil, err
 	}
 	k := newKeeper(owners, instance, rand.Text(), opts.withDefaults())

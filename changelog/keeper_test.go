@@ -29,6 +29,14 @@ func TestLeaseOptions(t *testing.T) {
 	}
 }
 
+// A name that no store of owners can have would be tried forever.
+func TestTakeChecksTheName(t *testing.T) {
+	_, err := changelog.Take(t.Context(), changelogtest.NewOwners(1, changelogtest.Faults{}), "a b", 0, changelog.LeaseOptions{Node: "a"})
+	if err == nil || !strings.Contains(err.Error(), `"i.a b"`) {
+		t.Errorf("Take = %v, want that the name is refused", err)
+	}
+}
+
 func TestKeeperBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})

@@ -2,7 +2,9 @@ package changelog
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"regexp"
 )
 
 // Version is what a stored value had when it was read or written. A version of a key never returns. Zero: there is no value.
@@ -18,7 +20,8 @@ type Versioned struct {
 }
 
 // Owners is a small replicated store of values that change by comparing and setting. It says who owns an instance. Drivers
-// implement it; all methods may be called concurrently.
+// implement it; all methods may be called concurrently. Get and CompareAndSet refuse what [CheckKey] does at once, and nothing is unknown
+// then.
 type Owners interface {
 	// Get may return an older value than the newest: nothing is decided by it. A zero Version says that there is none.
 	Get(ctx context.Context, key string) (Versioned, error)
@@ -28,4 +31,15 @@ type Owners interface {
 	// Watch yields the values of all keys with a prefix, then a zero Versioned, then each change until ctx ends. It may skip
 	// versions between two changes, and ends with an error when it cannot go on.
 	Watch(ctx context.Context, prefix string) iter.Seq2[Versioned, error]
+}
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// CheckKey returns an error if a key of [Owners] is not made of words of letters, digits, hyphens and underscores, with single dots
+// between them, and at most 256 bytes long.
+func CheckKey(key string) error {
+	if len(key) > 256 || !keyName.MatchString(key) {
+		return fmt.Errorf("the key %.300q must be words of letters, digits, hyphens or underscores with dots between them, of at most 256 bytes", key)
+	}
+	return nil
 }

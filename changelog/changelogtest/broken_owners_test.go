@@ -134,6 +134,20 @@ func TestBrokenOwnersAreCaught(t *testing.T) {
 				return v, err
 			},
 		}},
+		"every key is taken": {caughtBy: "Keys", says: "at once", owners: brokenOwners{
+			set: func(ctx context.Context, o *Owners, key string, old changelog.Version, value []byte) (changelog.Version, error) {
+				return o.CompareAndSet(ctx, "k", old, value)
+			},
+		}},
+		"a bad key is no answer": {caughtBy: "Keys", says: "at once", owners: brokenOwners{
+			get: func(ctx context.Context, o *Owners, key string) (changelog.Versioned, error) {
+				v, err := o.Get(ctx, key)
+				if err != nil {
+					err = changelog.ErrUnknown
+				}
+				return v, err
+			},
+		}},
 		"an empty value is none": {caughtBy: "Values", says: "keeps returning version 0", owners: brokenOwners{
 			get: func(ctx context.Context, o *Owners, key string) (changelog.Versioned, error) {
 				v, err := o.Get(ctx, key)

@@ -31,6 +31,7 @@ type ownerCheck struct {
 var ownerChecks = []ownerCheck{
 	{"CompareAndSet", compareAndSet},
 	{"Values", valuesReturn},
+	{"Keys", keysAreChecked},
 	{"Race", raceForVersion},
 	{"Count", countTogether},
 	{"EndedContexts", endedOwnerContexts},
@@ -135,6 +136,20 @@ func valuesReturn(b *ownerBench) {
 	}
 	clear(reused)
 	b.expectValue("reused", "the first", version)
+}
+
+// Whoever repeats what is unknown would do so forever.
+func keysAreChecked(b *ownerBench) {
+	for _, key := range []string{"", ".", "a.", ".a", "a..b", "a b", "a*", ">", "a/b", "ä", "a\x00", strings.Repeat("a", 257)} {
+		_, err := b.owners.Get(b.ctx, key)
+		_, setErr := b.owners.CompareAndSet(b.ctx, key, 0, nil)
+		for _, err := range []error{err, setErr} {
+			if err == nil || errors.Is(err, changelog.ErrUnknown) || errors.Is(err, changelog.ErrLost) || b.ctx.Err() != nil {
+				b.t.Errorf("a call with the key %.20q = %v, want an error at once that says what is wrong with it: see changelog.CheckKey", key, err)
+			}
+		}
+	}
+	b.set(strings.Repeat("k", 256-len(b.prefix)), 0, "the longest")
 }
 
 // Of all that compare with one version, one wins.

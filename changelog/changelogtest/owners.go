@@ -51,6 +51,9 @@ func (o *Owners) latest(key string, skip int) changelog.Versioned {
 
 // Get implements [changelog.Owners].
 func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, error) {
+	if err := changelog.CheckKey(key); err != nil {
+		return changelog.Versioned{}, err
+	}
 	return call(ctx, &o.net, func(answer func(changelog.Versioned, error)) {
 		skip := 0
 		for skip < 3 && o.net.chance(o.net.faults.StaleReads) {
@@ -62,6 +65,9 @@ func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, erro
 
 // CompareAndSet implements [changelog.Owners].
 func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Version, value []byte) (changelog.Version, error) {
+	if err := changelog.CheckKey(key); err != nil {
+		return 0, err
+	}
 	value = append([]byte{}, value...)
 	return call(ctx, &o.net, func(answer func(changelog.Version, error)) {
 		if have := o.latest(key, 0).Version; have != old {

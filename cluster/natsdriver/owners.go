@@ -66,6 +66,9 @@ func (o *Owners) kv(ctx context.Context) (jetstream.KeyValue, error) {
 
 // Get implements [changelog.Owners]. Any replica may answer.
 func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, error) {
+	if err := changelog.CheckKey(key); err != nil {
+		return changelog.Versioned{}, fmt.Errorf("natsdriver: get: %w", err)
+	}
 	kv, err := o.kv(ctx)
 	if err != nil {
 		return changelog.Versioned{}, fmt.Errorf("natsdriver: get %s: %w", key, err)
@@ -88,6 +91,9 @@ func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, erro
 
 // CompareAndSet implements [changelog.Owners].
 func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Version, value []byte) (changelog.Version, error) {
+	if err := changelog.CheckKey(key); err != nil {
+		return 0, fmt.Errorf("natsdriver: set: %w", err)
+	}
 	kv, err := o.kv(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("natsdriver: set %s: %w", key, err)

@@ -54,14 +54,14 @@ func (o Options) Validate() error {
 	for _, address := range append([]string{o.Listen}, o.Peers...) {
 		host, port, err := net.SplitHostPort(address)
 		if n, _ := strconv.Atoi(port); err != nil || host == "" || n < 1 || n > 65535 {
-			fault("%q must be host:port", address)
+			fault("%q must be host:port", withoutUser(address))
 		}
 	}
 	if n := len(o.Peers); n != 3 && n != 5 && n != 7 {
 		fault("Peers has %d addresses, must be 3, 5 or 7", n)
 	}
 	if !slices.Contains(o.Peers, o.Listen) {
-		fault("Peers must contain Listen, %q", o.Listen)
+		fault("Peers must contain Listen, %q", withoutUser(o.Listen))
 	}
 	if o.Secret == "" {
 		fault("Secret is missing")
@@ -70,6 +70,14 @@ func (o Options) Validate() error {
 		fault("MaxStore is %d and MaxMemory %d, must not be negative", o.MaxStore, o.MaxMemory)
 	}
 	return errors.Join(errs...)
+}
+
+// withoutUser hides what stands in front of the host of an address, where a URL has a password.
+func withoutUser(address string) string {
+	if at := strings.LastIndexByte(address, '@'); at >= 0 {
+		return "***" + address[at:]
+	}
+	return address
 }
 
 func (o Options) withDefaults() Options {

@@ -150,4 +150,8 @@ func TestValidate(t *testing.T) {
 			t.Errorf("Validate = %v, want that it names %s", err, want)
 		}
 	}
+	err = natsserver.Options{Listen: "forebay:p@ss@h:port", Peers: []string{"nats://forebay:p@ss@h:x"}}.Validate()
+	if err == nil || strings.Contains(err.Error(), "ss@") || strings.Contains(err.Error(), "forebay:p") || !strings.Contains(err.Error(), "***@h:") {
+		t.Errorf("Validate = %v, want the addresses without what may be a password", err)
+	}
 }
