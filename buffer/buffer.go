@@ -81,9 +81,10 @@ type Buffer struct {
 	discards atomic.Uint64 // gives each call of Discard its own job
 
 	confirm confirmation
-	// silent is since when the syncer waits for the changelog, in Unix ns; 0 when it does not.
-	silent atomic.Int64
-	fenced atomic.Pointer[FencedError] // set for good, before the store fails of it
+	// silent is since when the syncer waits for the changelog, stopped since when the committer waits for its Mark, in Unix ns; 0 when
+	// they do not.
+	silent, stopped atomic.Int64
+	fenced          atomic.Pointer[FencedError] // set for good, before the store fails of it
 
 	pack  packer     // of the committer
 	order chunkOrder // of the committer

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -35,6 +36,8 @@ type Changelog interface {
 
 	// Mark returns what the next batch carries beside its number, for Begin to tell whether the local level and the log have one
 	// history: the id of the log, say, and a hash over the batches before. The buffer keeps a copy.
+	//
+	// Mark may wait, for example for room in the log. No batch is made meanwhile, and Close waits for it.
 	Mark() []byte
 
 	// Append begins to append a batch. Numbers are 1, 2, … without gaps. It does not wait for the log: at most three batches are
@@ -137,6 +140,13 @@ func putPosition(batch *pebble.Batch, number uint64, mark []byte) []byte {
 	return batch.Repr()
 }
 
+// nextMark returns the mark of the next batch. Called by the committer.
+func (b *Buffer) nextMark() []byte {
+	b.stopped.Store(time.Now().UnixNano())
+	defer b.stopped.Store(0)
+	return b.opts.Changelog.Mark()
+}
+
 // replicate appends a batch that was just applied. Called by the committer.
 func (b *Buffer) replicate(repr []byte) (wait func(context.Context) error) {
 	binary.LittleEndian.PutUint64(repr, 0) // the store has taken it
@@ -175,7 +185,7 @@ func (b *Buffer) stopFor(instance string, cause error) error {
 
 // silentSince returns since when the changelog has not answered, zero if it works.
 func (b *Buffer) silentSince() time.Time {
-	if at := time.Unix(0, b.silent.Load()); at.Unix() > 0 && time.Since(at) >= silentAfter {
+	if at := time.Unix(0, cmp.Or(b.silent.Load(), b.stopped.Load())); at.Unix() > 0 && time.Since(at) >= silentAfter {
 		return at.UTC()
 	}
 	return time.Time{}

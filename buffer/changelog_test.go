@@ -107,31 +107,57 @@ func TestChangelogGoesOn(t *testing.T) {
 	})
 }
 
-// At the bound of memory callers are told since when the log does not answer.
+// fullLog is a changelog whose Mark waits for room.
+type fullLog struct {
+	buffer.Changelog
+	room chan struct{} // taken from while Mark returns
+}
+
+func (l *fullLog) Mark() []byte {
+	l.room <- <-l.room
+	return l.Changelog.Mark()
+}
+
+// At the bound of memory callers are told since when the log takes nothing.
 func TestOverloadWhileChangelogIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
-		opts.MaxPendingBytes = 1 << 20
-		b := open(t, opts)
-		s := define(t, b, "a")
-		log.setAway(true)
-		away := time.Now()
-		var err error
-		for n := 0; err == nil && n < 100; n++ {
-			_, err = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(n, strings.Repeat("v", 100<<10)), Count: 1})
-			time.Sleep(time.Second)
-		}
-		var over *buffer.OverloadError
-		if !errors.As(err, &over) || over.Resource != "memory" || over.Silent.Sub(away).Abs() > 2*time.Second {
-			t.Fatalf("away since %s: %v", away, err)
-		}
-		if want := "the changelog has not answered since " + over.Silent.Format(time.RFC3339); !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("the error is %q, it does not end with %q", err, want)
-		}
-		log.setAway(false)
-		put1(t, b, s, 1000, "v")
-	})
+	for _, name := range []string{"no answer", "no room"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem, log := buffertest.NewMemory(), newFakeLog(t)
+				opts := replicated(mem, log)
+				opts.MaxPendingBytes = 1 << 20
+				full := &fullLog{opts.Changelog, make(chan struct{}, 1)}
+				full.room <- struct{}{}
+				opts.Changelog = full
+				b := open(t, opts)
+				s := define(t, b, "a")
+				if name == "no room" {
+					<-full.room
+				} else {
+					log.setAway(true)
+				}
+				away := time.Now()
+				var err error
+				for n := 0; err == nil && n < 100; n++ {
+					_, err = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(n, strings.Repeat("v", 100<<10)), Count: 1})
+					time.Sleep(time.Second)
+				}
+				var over *buffer.OverloadError
+				if !errors.As(err, &over) || over.Resource != "memory" || over.Silent.Sub(away).Abs() > 2*time.Second {
+					t.Fatalf("away since %s: %v", away, err)
+				}
+				if want := "the changelog has not answered since " + over.Silent.Format(time.RFC3339); !strings.HasSuffix(err.Error(), want) {
+					t.Errorf("the error is %q, it does not end with %q", err, want)
+				}
+				if name == "no room" {
+					full.room <- struct{}{}
+				} else {
+					log.setAway(false)
+				}
+				put1(t, b, s, 1000, "v")
+			})
+		})
+	}
 }
 
 // Close gives up a log that does not answer. What it has not confirmed has failed, and the next opening adds it to the log.

@@ -168,7 +168,7 @@ func (b *Buffer) prepare(g *group) {
 	var repr []byte // kept, because a large batch has none after it was applied
 	if c.batch != nil && b.opts.Changelog != nil {
 		b.confirm.number++
-		repr = putPosition(c.batch, b.confirm.number, b.opts.Changelog.Mark())
+		repr = putPosition(c.batch, b.confirm.number, b.nextMark())
 	}
 	b.syncs.add(c)
 	if c.batch != nil { // else the operations had nothing to write
