@@ -30,10 +30,13 @@ import (
 // world is what outlives the processes: the log, the store of owners, staging and tables, and what clients were told.
 type world struct {
 	*testing.T
-	story  bool // the log of all processes is printed
-	log    *changelogtest.Log
-	owners *changelogtest.Owners
-	mem    *buffertest.Memory // staging and tables
+	story bool         // the log of all processes is printed
+	logs  slog.Handler // gets it too; nil: none
+	// checkpointBytes is the option of all instances.
+	checkpointBytes int64
+	log             *changelogtest.Log
+	owners          *changelogtest.Owners
+	mem             *buffertest.Memory // staging and tables
 
 	nodes     []*worldNode
 	processes sync.WaitGroup
@@ -52,7 +55,7 @@ const (
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		T: t, log: changelogtest.NewLog(seed, changelogtest.Faults{}), owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
-		mem: buffertest.NewMemory(), acked: map[string]string{},
+		mem: buffertest.NewMemory(), acked: map[string]string{}, checkpointBytes: 64 << 10,
 	}
 	t.Cleanup(func() {
 		for _, n := range w.nodes {
@@ -317,6 +320,7 @@ type worldNode struct {
 	name string
 	disk *vfs.MemFS
 	runs *worldProcess // nil: none
+	last *worldProcess // the newest
 }
 
 func (w *world) node(name string) *worldNode {
@@ -332,6 +336,7 @@ type worldProcess struct {
 	node   *worldNode
 	disk   *vfs.MemFS
 	cancel context.CancelFunc
+	done   chan struct{} // closed when the process has ended
 
 	instanceMu sync.Mutex
 	instance   *Instance // nil: not open
@@ -345,11 +350,16 @@ func (p *worldProcess) options() Options {
 			MemTableBytes: 1 << 20, MinImportInterval: time.Second,
 			Retry: buffer.Retry{Initial: time.Second, Max: 10 * time.Second, Jitter: -1},
 		}, vfs.FS(p.disk))},
-		CheckpointBytes: 64 << 10,
+		CheckpointBytes: p.w.checkpointBytes,
 	}
+	var handlers []slog.Handler
 	if p.w.story {
-		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("process", p.name)
+		handlers = append(handlers, slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
+	if p.w.logs != nil {
+		handlers = append(handlers, p.w.logs)
+	}
+	o.Logger = slog.New(slog.NewMultiHandler(handlers...)).With("process", p.name)
 	return o
 }
 
@@ -364,9 +374,14 @@ var worldSource = forebay.Source{
 // start starts a process, which opens its instance as soon as it can.
 func (n *worldNode) start() *worldProcess {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &worldProcess{link: &link{w: n.w, name: n.name}, node: n, disk: n.disk, cancel: cancel}
-	n.runs = p
+	p := &worldProcess{link: &link{w: n.w, name: n.name}, node: n, disk: n.disk, cancel: cancel, done: make(chan struct{})}
+	before := n.last
+	n.runs, n.last = p, p
 	n.w.processes.Go(func() {
+		defer close(p.done)
+		if before != nil && before.disk == p.disk {
+			<-before.done // it was told to end
+		}
 		for ctx.Err() == nil {
 			p.live(ctx)
 		}
@@ -469,7 +484,7 @@ func (w *world) records() map[string]changelog.Owner {
 	all := map[string]changelog.Owner{}
 	for v, err := range w.owners.Watch(context.Background(), changelog.OwnerKey("")) {
 		if err != nil {
-			w.Fatal(err)
+			return w.records()
 		}
 		if v.Version == 0 {
 			break

@@ -1,0 +1,288 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/changelog/changelogtest"
+)
+
+var (
+	seeds    = flag.Int("seeds", 15, "number of seeds that the simulation plays; with -short at most 5")
+	fromSeed = flag.Int("from", 0, "the first seed")
+)
+
+// TestSimulation lets nodes take rows, be killed with and without their disks, stand still for longer than their lease, end and come back,
+// while messages to the log, to the store of owners, to staging and to the tables are lost or late. Then it heals everything. It
+// checks that every acknowledged row is in the table once and no row is there twice, and that nothing is left of the instances that
+// were adopted.
+//
+// Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its
+// story.
+func TestSimulation(t *testing.T) {
+	n := *seeds
+	if testing.Short() {
+		n = min(n, 5)
+	}
+	total := map[string]int{}
+	for seed := *fromSeed; seed < *fromSeed+n; seed++ {
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newSimulation(t, uint64(seed), total).run() })
+		}) {
+			t.Fatalf("repeat with: go test ./internal/instance -run '^%s$' -from %d -seeds 1 -v", t.Name(), seed)
+		}
+	}
+	t.Log(total)
+	if n < 50 {
+		return
+	}
+	// A simulation in which nothing happens proves nothing.
+	for _, what := range []string{
+		"acknowledged", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
+		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "answer lost", "no majority",
+	} {
+		if total[what] == 0 {
+			t.Errorf("in %d seeds it never happened: %s", n, what)
+		}
+	}
+}
+
+// simulation is one seed.
+type simulation struct {
+	*world
+	rng    *rand.Rand // of the goroutine of the test
+	faulty float64    // how many calls of staging and tables fail
+	slow   int64      // how long they take at most
+
+	mu    sync.Mutex
+	chaos *rand.Rand // of the others
+	count map[string]int
+	times map[string]int // how often an instance was adopted
+}
+
+func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation {
+	s := &simulation{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 1)), chaos: rand.New(rand.NewPCG(seed, 2)), count: count, times: map[string]int{}}
+	s.story = *seeds == 1
+	s.logs = s
+	s.checkpointBytes = int64(2+s.rng.IntN(30)) << 10
+	if s.rng.IntN(3) == 0 {
+		s.log.MaxBytes = 96 << 10
+	}
+	s.faulty = 0.1 * float64(s.rng.IntN(3)) / 2
+	s.slow = []int64{1, 1e8, 3e9}[s.rng.IntN(3)]
+	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
+	delay := time.Duration(s.rng.IntN(50)) * time.Millisecond
+	s.log.SetFaults(changelogtest.Faults{
+		Delay: delay, Timeout: time.Second,
+		LostRequests: some(0.01), LateRequests: some(0.01), RepeatedRequests: some(0.05), LostAnswers: some(0.01), NewLeaders: some(0.01), StaleReads: some(0.1),
+	})
+	s.owners.SetFaults(changelogtest.Faults{
+		Delay: delay, Timeout: time.Second,
+		LostRequests: some(0.1), LateRequests: some(0.05), LostAnswers: some(0.1), StaleReads: some(0.2), SkippedVersions: some(0.2), BrokenWatches: some(0.05),
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		s.node(name)
+	}
+	return s
+}
+
+func (s *simulation) saw(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count[what]++
+}
+
+func (s *simulation) tell(format string, args ...any) {
+	if s.story {
+		s.Logf("%9s "+format, append([]any{time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Round(time.Millisecond)}, args...)...)
+	}
+}
+
+func (s *simulation) run() {
+	for _, n := range s.nodes {
+		s.start(n)
+	}
+	for range 20 + s.rng.IntN(30) {
+		s.step()
+		time.Sleep(time.Duration(s.rng.Int64N(int64(worldLease / 3))))
+	}
+	s.heal()
+	s.settle()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count["acknowledged"] += len(s.acked)
+	s.count["in doubt"] += s.sent - len(s.acked)
+}
+
+// victim returns the node for the next step, an adopter if there is one half of the time.
+func (s *simulation) victim() *worldNode {
+	n := s.nodes[s.rng.IntN(len(s.nodes))]
+	if s.rng.IntN(2) == 0 {
+		return n
+	}
+	for _, o := range s.records() {
+		if o.State == changelog.Adopting || o.State == changelog.Draining {
+			at := slices.IndexFunc(s.nodes, func(n *worldNode) bool { return n.name == o.Node })
+			return s.nodes[at]
+		}
+	}
+	return n
+}
+
+func (s *simulation) step() {
+	n := s.victim()
+	p, action := n.runs, s.rng.IntN(100)
+	switch {
+	case p == nil:
+		if action < 60 {
+			s.start(n)
+		}
+	case action < 55:
+		rows := 1 + s.rng.IntN(30)
+		for range 1 + s.rng.IntN(3) {
+			s.clients.Go(func() {
+				if i := p.open(); i != nil {
+					p.put(i, rows)
+				}
+			})
+		}
+	case action < 63:
+		s.tell("%s is killed", n.name)
+		s.saw("killed")
+		n.kill(s.rng, false)
+		if s.rng.IntN(2) == 0 {
+			s.start(n)
+		}
+	case action < 69:
+		s.tell("%s is killed and its disk is lost", n.name)
+		s.saw("killed, disk lost")
+		n.kill(s.rng, true)
+		if s.rng.IntN(2) == 0 {
+			s.start(n)
+		}
+	case action < 79:
+		d := time.Duration(s.rng.Int64N(int64(3 * worldLease)))
+		s.tell("%s stands still for %s", n.name, d)
+		if d > worldLease {
+			s.saw("stands still past the lease")
+		}
+		p.stop()
+		time.AfterFunc(d, p.resume)
+	case action < 84:
+		s.tell("%s ends", n.name)
+		s.saw("ended")
+		n.stop()
+	default:
+		s.hurtLog()
+	}
+}
+
+// hurtLog changes the leader of a log, or takes its majority away for some time.
+func (s *simulation) hurtLog() {
+	for name := range s.records() {
+		if _, err := s.log.Stat(context.Background(), name); err != nil || s.rng.IntN(2) == 0 {
+			continue
+		}
+		if s.rng.IntN(2) == 0 {
+			s.log.Elect(name, s.rng.IntN(3))
+			continue
+		}
+		away := s.rng.Perm(3)[:1+s.rng.IntN(2)]
+		if len(away) == 2 {
+			s.saw("no majority")
+		}
+		time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, s.log.Cut(name, away...))
+	}
+}
+
+var errFault = errors.New("a fault of the simulation")
+
+// start starts a process whose calls of staging and tables may fail, before or after they took effect.
+func (s *simulation) start(n *worldNode) {
+	s.tell("%s starts", n.name)
+	fault := func(what string) func(string) error {
+		return func(call string) error {
+			if strings.HasPrefix(call, "log") || strings.HasPrefix(call, "owners") {
+				return nil
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if what == "call failed" {
+				pause := time.Duration(s.chaos.Int64N(s.slow))
+				s.mu.Unlock()
+				time.Sleep(pause)
+				s.mu.Lock()
+			}
+			if s.chaos.Float64() >= s.faulty {
+				return nil
+			}
+			s.count[what]++
+			return errFault
+		}
+	}
+	n.start().setHooks(fault("call failed"), fault("answer lost"))
+}
+
+func (s *simulation) heal() {
+	s.tell("everything is healed")
+	s.mu.Lock()
+	s.faulty, s.slow = 0, 1
+	s.mu.Unlock()
+	s.log.SetFaults(changelogtest.Faults{})
+	s.owners.SetFaults(changelogtest.Faults{})
+	for _, n := range s.nodes {
+		if n.runs == nil {
+			s.start(n)
+		} else {
+			n.runs.resume()
+		}
+	}
+	time.Sleep(10 * time.Second) // late messages arrive, cuts heal
+	s.clients.Wait()
+}
+
+// Enabled, Handle, WithAttrs and WithGroup implement [slog.Handler]: what the processes say is counted.
+func (s *simulation) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+func (s *simulation) Handle(_ context.Context, r slog.Record) error {
+	for text, what := range map[string]string{
+		"this node adopts it":               "adopted",
+		"the adopted instance is drained":   "drained",
+		"checkpoint made":                   "checkpoint",
+		"checkpoint fetched":                "checkpoint fetched",
+		"set aside and restored":            "restored",
+		"a new one begins":                  "fenced",
+		"log or the checkpoint of the inst": "damaged",
+	} {
+		if strings.Contains(r.Message, text) {
+			s.saw(what)
+		}
+	}
+	if strings.Contains(r.Message, "this node adopts it") {
+		r.Attrs(func(a slog.Attr) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if a.Key == "instance" {
+				if s.times[a.Value.String()]++; s.times[a.Value.String()] > 1 {
+					s.count["adopted again"]++
+				}
+			}
+			return true
+		})
+	}
+	return nil
+}
+
+func (s *simulation) WithAttrs([]slog.Attr) slog.Handler { return s }
+func (s *simulation) WithGroup(string) slog.Handler      { return s }
